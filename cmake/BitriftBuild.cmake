@@ -1,0 +1,48 @@
+# Language, warnings, ccache, sanitizers, and how a room becomes a library.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+find_program(BITRIFT_CCACHE ccache)
+if(BITRIFT_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # The sloppiness is what lets ccache serve files that use a precompiled header.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+      "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime" ${BITRIFT_CCACHE})
+endif()
+
+add_library(bitrift_options INTERFACE)
+target_compile_options(bitrift_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(bitrift_options INTERFACE -fpch-preprocess)
+endif()
+if(BITRIFT_SANITIZE)
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+endif()
+
+# bitrift_room(NAME): a static library of all sources in src/NAME, included as "NAME/header.h".
+function(bitrift_room name)
+  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${name}/*.cpp")
+  add_library(bitrift_${name} STATIC ${sources})
+  target_include_directories(bitrift_${name} PUBLIC "${PROJECT_SOURCE_DIR}/src")
+  target_link_libraries(bitrift_${name} PRIVATE bitrift_options)
+endfunction()
+
+# One precompiled header for every target that compiles against LibTorch.
+function(bitrift_torch_pch target)
+  target_precompile_headers(${target} PRIVATE <torch/torch.h>)
+endfunction()
+
+# Turns FOLDER/*.json into a generated source of TARGET, so that the program needs no file at run time.
+function(bitrift_embed_schemas target folder)
+  file(GLOB schemas CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${folder}/*.schema.json")
+  set(generated "${PROJECT_BINARY_DIR}/generated/schemas.cpp")
+  add_custom_command(OUTPUT "${generated}"
+    COMMAND ${CMAKE_COMMAND} "-DOUTPUT=${generated}" "-DINPUTS=${schemas}" -P "${PROJECT_SOURCE_DIR}/cmake/EmbedText.cmake"
+    DEPENDS ${schemas} "${PROJECT_SOURCE_DIR}/cmake/EmbedText.cmake" VERBATIM)
+  target_sources(${target} PRIVATE "${generated}")
+endfunction()

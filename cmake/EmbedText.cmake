@@ -1,0 +1,12 @@
+# cmake -DOUTPUT=x.cpp "-DINPUTS=a.schema.json;b.schema.json" -P EmbedText.cmake
+set(text "// Generated from campaigns/schema by cmake/EmbedText.cmake.\n#include <map>\n#include <string>\n#include <string_view>\n\n")
+string(APPEND text "namespace bitrift::record {\nextern const std::map<std::string, std::string, std::less<>> embedded_schemas;\n")
+string(APPEND text "const std::map<std::string, std::string, std::less<>> embedded_schemas = {\n")
+foreach(input IN LISTS INPUTS)
+  get_filename_component(name "${input}" NAME)
+  string(REPLACE ".schema.json" "" name "${name}")
+  file(READ "${input}" content)
+  string(APPEND text "    {\"${name}\", R\"bitrift(${content})bitrift\"},\n")
+endforeach()
+string(APPEND text "};\n}  // namespace bitrift::record\n")
+file(WRITE "${OUTPUT}" "${text}")

@@ -1,0 +1,48 @@
+// The one exception type of the libraries and its closed set of codes.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace bitrift {
+
+/// What kind of thing went wrong. Closed: a caller may switch over it.
+enum class ErrorCode {
+  bad_input,    ///< an argument, a spec or a combination of them makes no sense
+  not_found,    ///< a file, tensor or key that was named does not exist
+  bad_file,     ///< a file is damaged, truncated or of another kind
+  unsupported,  ///< well-formed, but it cannot be done faithfully; the text says why
+  io,           ///< the operating system refused: full disk, permission, ...
+  busy,         ///< someone else holds the file or folder
+  conflict,     ///< two things that must agree do not (digest, spec, base checkpoint)
+  internal,     ///< a fault in bitrift itself
+};
+
+/// Every error a library of bitrift throws on purpose. what() is one line: what, where, what to do.
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorCode code, const std::string& text) : std::runtime_error(text), code_(code) {}
+  [[nodiscard]] ErrorCode code() const noexcept { return code_; }
+  /// Process exit code: 3 for a fault in bitrift, 2 for everything that the input or the call caused.
+  [[nodiscard]] int exit_code() const noexcept { return code_ == ErrorCode::internal ? 3 : 2; }
+
+ private:
+  ErrorCode code_;
+};
+
+/// Throws Error(code, fmt::format(...)).
+template <typename... Args>
+[[noreturn]] void fail(ErrorCode code, fmt::format_string<Args...> text, Args&&... args) {
+  throw Error(code, fmt::format(text, std::forward<Args>(args)...));
+}
+
+/// A name for the code, as printed in logs ("bad_input").
+[[nodiscard]] const char* error_code_name(ErrorCode code) noexcept;
+
+/// The text of an errno value ("No space left on device").
+[[nodiscard]] std::string errno_text(int errno_value);
+
+}  // namespace bitrift

@@ -1,0 +1,73 @@
+// Files that are never half-written: descriptors, locks, copies and atomic replacement.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace bitrift {
+
+/// An owned POSIX file descriptor. Move-only.
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  explicit FileDescriptor(int fd) noexcept : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.release()) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
+  ~FileDescriptor();
+  [[nodiscard]] int get() const noexcept { return fd_; }
+  [[nodiscard]] explicit operator bool() const noexcept { return fd_ >= 0; }
+  int release() noexcept;
+  void close() noexcept;
+
+ private:
+  int fd_ = -1;
+};
+
+/// open(2) with O_CLOEXEC. Throws Error(not_found | io) that names the path.
+[[nodiscard]] FileDescriptor open_file(const std::filesystem::path& path, int flags, unsigned mode = 0666);
+/// Reads / writes exactly size bytes at offset, or throws Error(io | bad_file) that names the path.
+void read_at(const FileDescriptor& fd, void* data, std::size_t size, std::uint64_t offset,
+             const std::filesystem::path& path);
+void write_at(const FileDescriptor& fd, const void* data, std::size_t size, std::uint64_t offset,
+              const std::filesystem::path& path);
+/// fsync of a descriptor / of the folder that holds a path. Throws Error(io).
+void sync_file(const FileDescriptor& fd, const std::filesystem::path& path);
+void sync_folder_of(const std::filesystem::path& path);
+
+/// Takes flock(LOCK_EX | LOCK_NB); throws Error(busy) that names the path when somebody holds it. HDF5 holds a
+/// shared lock while a file is open for reading, so this sees other HDF5 users too (not those that switched
+/// locking off). Released when the descriptor closes.
+void lock_exclusive(const FileDescriptor& fd, const std::filesystem::path& path);
+
+/// Whole text of a file. Throws Error(not_found | io).
+[[nodiscard]] std::string read_text(const std::filesystem::path& path);
+/// Writes a temporary neighbour, syncs it, renames it over path, syncs the folder. On error nothing is left behind
+/// and the old file stands. Throws Error(io).
+void replace_text(const std::filesystem::path& path, std::string_view text);
+
+/// A temporary neighbour of `target` that becomes it on commit() (sync, rename, sync folder) and is removed otherwise.
+/// The name starts with "." + target's name + ".tmp-". The file itself is created empty by the constructor.
+class PendingFile {
+ public:
+  explicit PendingFile(std::filesystem::path target);
+  ~PendingFile();
+  PendingFile(PendingFile&&) = delete;
+  PendingFile& operator=(PendingFile&&) = delete;
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return temporary_; }
+  [[nodiscard]] const std::filesystem::path& target() const noexcept { return target_; }
+  void commit();
+
+ private:
+  std::filesystem::path target_;
+  std::filesystem::path temporary_;
+  bool committed_ = false;
+};
+
+/// Copies the bytes of `from` over the existing or new file `to`: reflink where the file system can, else
+/// copy_file_range, else read and write. Throws Error(not_found | io).
+void copy_file_bytes(const std::filesystem::path& from, const std::filesystem::path& to);
+
+}  // namespace bitrift

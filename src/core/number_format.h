@@ -1,0 +1,57 @@
+// How a number is laid out in bits: floating formats, integers, and the bit fields that faults aim at.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bitrift {
+
+enum class NumberKind { floating, signed_integer, unsigned_integer };
+enum class ByteOrder { little, big };
+
+/// A number format as stored. Bit 0 is the least significant bit of the value, whatever the byte order.
+struct NumberFormat {
+  NumberKind kind = NumberKind::floating;
+  unsigned bytes = 4;          ///< stored size: 1, 2, 4 or 8
+  unsigned exponent_bits = 8;  ///< 0 for integers
+  unsigned mantissa_bits = 23; ///< stored bits, without the hidden one; 0 for integers
+  ByteOrder order = ByteOrder::little;
+
+  [[nodiscard]] unsigned bits() const noexcept { return bytes * 8; }
+  /// "float32", "bfloat16", "int64", "uint8", ...; without the byte order.
+  [[nodiscard]] std::string name() const;
+  bool operator==(const NumberFormat&) const = default;
+};
+
+/// float64, float32, float16, bfloat16, int8..int64, uint8..uint64; nullopt for any other name.
+[[nodiscard]] std::optional<NumberFormat> number_format(std::string_view name);
+
+/// The bits of a value that a fault may touch, ascending bit numbers (0 = least significant).
+/// field: `any` (all), `sign`, `exponent`, `mantissa`, `exponent_msb`, a range "LO-HI" (both ends in), or a
+/// list "3,7,30". For integers `sign` is the top bit of a signed integer, `mantissa` all other bits, and
+/// `exponent` has none. Returns an empty vector where the format has no such bits (range beyond the width included);
+/// throws Error(bad_input) when the text is no bit field at all.
+[[nodiscard]] std::vector<unsigned> bit_field(const NumberFormat& format, std::string_view field);
+
+/// Throws Error(bad_input) unless the text is a bit field; the message lists what is accepted.
+void check_bit_field(std::string_view field);
+
+/// `sign`, `exponent` or `mantissa`: the named field that a single bit of this format lies in.
+[[nodiscard]] std::string field_of_bit(const NumberFormat& format, unsigned bit);
+
+/// The value of a bit pattern as a double (integers converted, bfloat16 and float16 widened exactly).
+[[nodiscard]] double decode_number(const NumberFormat& format, std::uint64_t pattern) noexcept;
+
+/// A quiet NaN of a floating format as a bit pattern. Throws Error(unsupported) for integers.
+[[nodiscard]] std::uint64_t nan_pattern(const NumberFormat& format);
+/// Infinity, positive. Throws Error(unsupported) for integers.
+[[nodiscard]] std::uint64_t infinity_pattern(const NumberFormat& format);
+
+/// Reads / writes a bit pattern from / to format.bytes stored bytes, honouring the byte order.
+[[nodiscard]] std::uint64_t load_pattern(const NumberFormat& format, const std::uint8_t* stored) noexcept;
+void store_pattern(const NumberFormat& format, std::uint64_t pattern, std::uint8_t* stored) noexcept;
+
+}  // namespace bitrift

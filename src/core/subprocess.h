@@ -1,0 +1,55 @@
+// A child process group that never outlives its parent.
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace bitrift {
+
+/// How a child ended: its exit code, or the signal that ended it.
+struct ExitStatus {
+  int code = 0;    ///< valid when signal == 0
+  int signal = 0;  ///< 0 = exited by itself
+  [[nodiscard]] bool ok() const noexcept { return code == 0 && signal == 0; }
+  /// "exit code 3" or "signal 11 (Segmentation fault)".
+  [[nodiscard]] std::string text() const;
+};
+
+/// What to start.
+struct Command {
+  std::vector<std::string> arguments;              ///< arguments[0] is looked up on PATH
+  std::map<std::string, std::string> environment;  ///< added to (or replacing) the parent's
+  std::filesystem::path output;                    ///< stdout and stderr are appended here; empty: inherited
+};
+
+/// A child in a process group of its own. The kernel sends it SIGKILL when the thread that started it ends
+/// (prctl(2), PR_SET_PDEATHSIG), so start children from a thread that lives as long as the program.
+class Subprocess {
+ public:
+  /// Starts the command; stdin is /dev/null. Throws Error(not_found | io) when it cannot be started.
+  explicit Subprocess(const Command& command);
+  ~Subprocess();  ///< kills the group if it still runs
+  Subprocess(Subprocess&& other) noexcept;
+  Subprocess& operator=(Subprocess&& other) noexcept;
+
+  [[nodiscard]] pid_t pid() const noexcept { return pid_; }
+  /// The status if the child has ended, without waiting.
+  std::optional<ExitStatus> poll();
+  /// Waits at most `seconds` (negative: for ever); nullopt when the time ran out.
+  std::optional<ExitStatus> wait(double seconds = -1);
+  /// Sends a signal to the whole group; no error when it is gone.
+  void signal_group(int signal) noexcept;
+  /// SIGTERM, `grace` seconds later SIGKILL to the group; returns once the child is reaped.
+  ExitStatus terminate(double grace_seconds);
+
+ private:
+  pid_t pid_ = -1;
+  std::optional<ExitStatus> status_;
+};
+
+}  // namespace bitrift

@@ -1,0 +1,44 @@
+// JSON as bitrift reads and writes it: with line numbers for errors, and non-finite numbers as strings.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+namespace bitrift::record {
+
+using Json = nlohmann::json;
+
+/// A parsed document that remembers on which line each value stands.
+struct Document {
+  Json value;
+  std::string source;                ///< file name for messages
+  std::map<std::string, int> lines;  ///< JSON pointer ("/arms/0/name") to 1-based line
+
+  /// "spec.json:12" for the value at a JSON pointer, or for its nearest ancestor that is known.
+  [[nodiscard]] std::string place(const std::string& pointer) const;
+};
+
+/// Parses a file or a text. Refuses duplicate keys. Throws Error(not_found | bad_file) with file and line.
+[[nodiscard]] Document parse_file(const std::filesystem::path& path);
+[[nodiscard]] Document parse_text(std::string_view text, const std::string& source);
+
+/// Checks a document against a JSON Schema (draft 7). Throws Error(bad_input) whose one line names file, line, key,
+/// what was expected and what was found; the deepest failure is reported.
+void check_schema(const Document& document, const Json& schema);
+
+/// The schemas that ship with bitrift, by name: "campaign", "train", "fault-manifest". Compiled in from campaigns/schema.
+[[nodiscard]] const Json& shipped_schema(std::string_view name);
+
+/// A double as JSON: the number, or "NaN", "Infinity", "-Infinity".
+[[nodiscard]] Json number_to_json(double value);
+/// The inverse. Throws Error(bad_file) for anything else.
+[[nodiscard]] double number_from_json(const Json& value);
+
+/// C99 hexadecimal float ("0x1.8p+1"), exact; "nan", "inf", "-inf" as Python's float.fromhex reads them.
+[[nodiscard]] std::string hex_float(double value);
+
+}  // namespace bitrift::record

@@ -1,0 +1,56 @@
+// One resumed run, as the driver asks for it and as a worker answers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "record/json.h"
+
+namespace bitrift::record {
+
+/// Metrics of one evaluation. Losses are means in double; accuracies are in 0..1.
+/// train_* cover the steps of the epoch since the run began or the epoch did; absent when no step was taken.
+struct Evaluation {
+  std::int64_t epoch = 0;  ///< epochs completed in the whole training
+  std::int64_t step = 0;   ///< optimizer steps since this run resumed
+  std::optional<double> train_loss;
+  std::optional<double> train_accuracy;
+  double test_loss = 0;
+  double test_accuracy = 0;
+};
+
+/// A request to a worker: one JSON object on one line.
+struct RunRequest {
+  std::string id;          ///< echoed in the answer
+  std::string checkpoint;  ///< file that every rank loads its part of
+  std::int64_t epochs = 0; ///< to train after loading; 0: load, evaluate, answer
+  std::optional<std::uint64_t> order_seed;  ///< replaces the loaded data-order seed (envelope runs)
+  std::string drill;  ///< "", or abort | segfault | raise | hang: what the last rank does in its first step (docs/campaign.md)
+};
+
+/// A worker's answer: one JSON object on one line.
+struct RunResult {
+  std::string id;
+  std::string status = "done";  ///< done | rejected | nonfinite (stopped at the first non-finite loss or metric)
+  std::string detail;           ///< why rejected; where non-finite
+  std::vector<std::vector<Evaluation>> replicas;  ///< [replica][evaluation]; one replica for serial and pipeline
+  std::int64_t steps = 0;                         ///< steps taken
+  std::optional<std::int64_t> nonfinite_step;     ///< steps taken when the first non-finite loss or metric showed
+  bool nonfinite_state = false;   ///< some parameter, buffer or optimizer value is NaN or Inf at the end
+  std::string final_digest;       ///< digest of the whole final state (docs/checkpoint-format.md), replica 0
+  std::vector<std::string> replica_digests;  ///< one per replica
+  std::vector<std::string> changed_tensors;  ///< loaded tensors that differ from the base file's, sorted
+  std::string last_loss;          ///< hex float of the last step's loss, "" when no step was taken
+  double seconds = 0;             ///< volatile
+};
+
+[[nodiscard]] Json to_json(const Evaluation& evaluation);
+[[nodiscard]] Evaluation evaluation_from_json(const Json& value);
+[[nodiscard]] Json to_json(const RunRequest& request);
+[[nodiscard]] RunRequest run_request_from_json(const Json& value);
+[[nodiscard]] Json to_json(const RunResult& result);
+[[nodiscard]] RunResult run_result_from_json(const Json& value);
+
+}  // namespace bitrift::record

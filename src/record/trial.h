@@ -1,0 +1,82 @@
+// Trials: what runs, and the row that is kept of it.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "record/fault.h"
+#include "record/run.h"
+
+namespace bitrift::record {
+
+/// What a row is for. Only `trial` rows enter estimates.
+enum class TrialKind { control, envelope, canary, trial };
+[[nodiscard]] const char* trial_kind_name(TrialKind kind) noexcept;
+[[nodiscard]] TrialKind trial_kind(std::string_view name);
+
+/// The identity of a row. For trials: (arm, stratum, draw). For controls and envelope runs stratum is the kind's name
+/// and draw the repetition; for canaries stratum is "canary:nan", "canary:negate" or "canary:none".
+struct TrialId {
+  std::string arm;
+  std::string stratum;  ///< "weight.exponent"
+  std::uint64_t draw = 0;
+  /// "arm/stratum/draw"
+  [[nodiscard]] std::string text() const;
+  auto operator<=>(const TrialId&) const = default;
+};
+
+/// A cell of the targeted bits.
+struct Stratum {
+  std::string name;   ///< "<role>.<field>"
+  std::string role;
+  std::string field;
+  std::uint64_t bits = 0;  ///< size of the population: how many single-bit faults it holds
+};
+
+/// A planned run.
+struct TrialSpec {
+  TrialKind kind = TrialKind::trial;
+  TrialId id;
+  std::vector<AppliedFault> faults;  ///< what to change; new_pattern is what must be read back
+  std::int64_t epochs = 0;
+  std::optional<std::uint64_t> order_seed;
+  std::string drill;  ///< see RunRequest
+};
+
+/// How a run failed when it produced no RunResult.
+struct Failure {
+  std::string reason;  ///< exception | signal | hang
+  std::string detail;  ///< what() of the exception, or the signal; "" for hang
+  int signal = 0;      ///< 0 when unknown or none
+  bool operator==(const Failure&) const = default;
+};
+
+/// One row of the journal. Exactly one of result and failure is set.
+struct TrialRecord {
+  TrialKind kind = TrialKind::trial;
+  TrialId id;
+  std::uint64_t stratum_bits = 0;  ///< population of the stratum (0 for controls, envelope and canaries)
+  std::string measure = "bit";
+  std::string plane = "value";
+  std::vector<AppliedFault> faults;
+  bool landed = false;     ///< the loaded state differed from the base exactly in the altered tensors
+  bool no_change = false;  ///< the fault changed no bit (set or stuck-at)
+  std::optional<RunResult> result;
+  std::optional<Failure> failure;
+  // volatile: left out of journal comparison
+  std::string started;   ///< UTC, ISO 8601
+  std::string host;
+  double seconds = 0;    ///< from request to answer
+  int attempts = 1;
+};
+
+/// {"kind","id":{...},...,"volatile":{...}}
+[[nodiscard]] Json to_json(const TrialRecord& record);
+[[nodiscard]] TrialRecord trial_record_from_json(const Json& value);
+/// The row without its volatile fields (RunResult.seconds included): equal for equal trials.
+[[nodiscard]] Json stable_json(const TrialRecord& record);
+
+}  // namespace bitrift::record
