@@ -1,4 +1,5 @@
-// Confidence intervals for a rate.
+// Confidence intervals for a rate. All throw Error(bad_input) when confidence is not inside (0, 1) or
+// successes > n.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +15,13 @@ struct Interval {
 [[nodiscard]] Interval wilson(double successes, double n, double confidence);
 /// Clopper and Pearson 1934, exact for a fixed n.
 [[nodiscard]] Interval clopper_pearson(std::uint64_t successes, std::uint64_t n, double confidence);
-/// Valid at every look at once, draws with replacement or from an unbounded population: all p whose beta-binomial
-/// mixture likelihood ratio (uniform prior) is below 1/alpha (Howard et al., arXiv 1810.08240; Robbins 1970).
+/// Valid at every look at once, draws with replacement or from an unbounded population: all p whose
+/// beta-binomial mixture likelihood ratio (uniform prior) is below 1/alpha (Howard et al., arXiv 1810.08240;
+/// Robbins 1970).
 [[nodiscard]] Interval anytime(std::uint64_t successes, std::uint64_t n, double confidence);
-/// Valid at every look at once, draws without replacement from `population`: the prior-posterior-ratio martingale with a
-/// uniform (beta-binomial) prior over the number of successes (Waudby-Smith and Ramdas, arXiv 2006.04347, section 2).
-/// At n = population the interval is the single true rate.
+/// Valid at every look at once, draws without replacement from `population`: the prior-posterior-ratio
+/// martingale with a uniform (beta-binomial) prior over the number of successes (Waudby-Smith and Ramdas,
+/// arXiv 2006.04347, section 2). At n = population the interval is the single true rate.
 [[nodiscard]] Interval anytime_finite(std::uint64_t successes, std::uint64_t n, std::uint64_t population,
                                       double confidence);
 

@@ -14,17 +14,20 @@
 
 namespace bitrift::analyze {
 
-/// Rate of one outcome class in a group of strata. estimate = sum_h w_h k_h / n_h with w_h the stratum's share of the
-/// group's bits, so it is the rate over uniformly drawn bits of the group.
+/// Rate of one outcome class in a group of strata (docs/statistics.md). estimate = sum_h w_h k_h / n_h with
+/// w_h the stratum's share of the group's bits, so it is the rate over uniformly drawn bits of the group.
 struct Rate {
   double estimate = 0;
-  Interval fixed;    ///< Wilson (for several strata: with the effective n of the stratified estimate; approximate)
-  Interval anytime;  ///< anytime_finite per stratum at alpha / H, weighted and summed (Bonferroni; conservative)
+  Interval
+      fixed;  ///< Wilson (for several strata: with the effective n of the stratified estimate; approximate)
+  Interval
+      anytime;  ///< anytime_finite per stratum at alpha / H, weighted and summed (Bonferroni; conservative)
 };
 
 /// A line of the table.
 struct Group {
-  std::map<std::string, std::string> key;  ///< e.g. {"arm":"serial","field":"exponent"}; dimensions as in `by`
+  std::map<std::string, std::string>
+      key;  ///< e.g. {"arm":"serial","field":"exponent"}; dimensions as in `by`
   std::uint64_t trials = 0;
   std::uint64_t bits = 0;  ///< population
   std::map<record::OutcomeClass, std::uint64_t> counts;
@@ -33,18 +36,27 @@ struct Group {
 };
 
 struct Summary {
-  std::vector<std::string> by;
-  std::vector<Group> groups;      ///< sorted by key
+  std::string campaign;  ///< name of the spec
+  std::uint64_t seed = 0;
+  double confidence = 0;  ///< of every interval, each taken alone
+  std::string judge;
+  std::vector<std::string> by;  ///< dimensions in the order of the columns; "strategy" is always the first
+  std::vector<Group> groups;    ///< sorted by key
   std::uint64_t trials = 0;
-  std::uint64_t failed_canaries = 0;
+  std::uint64_t canaries = 0;  ///< checked, all of which behaved
 };
 
-/// Groups the `trial` rows. by: any of strategy (= arm), role, field, stratum. Canaries, controls and envelope runs never count.
-/// Throws Error(conflict) when controls are missing, and Error(bad_input) on an unknown dimension.
-[[nodiscard]] Summary summarize(const std::vector<record::TrialRecord>& rows, const record::CampaignSpec& spec,
-                                const std::vector<std::string>& by);
-/// Plain text, columns aligned, at most 100 wide: group, n, masked/SDC/crash % with anytime interval, main reasons.
+/// Groups the `trial` rows. by: any of strategy (= arm), role, field, stratum. Arms are never pooled, because
+/// every fault runs in all of them and their rows are not independent: without `strategy` in `by` it is
+/// added. Canaries, controls and envelope runs never count. Throws Error(conflict) when controls are missing,
+/// canaries misbehave, a row stands twice or a stratum's size is not the same in all rows; Error(bad_input)
+/// on an unknown dimension; Error(unsupported) on rows drawn by another measure than bits.
+[[nodiscard]] Summary summarize(const std::vector<record::TrialRecord>& rows,
+                                const record::CampaignSpec& spec, const std::vector<std::string>& by);
+/// Plain text, columns aligned, at most 100 wide with names of usual length: a header line, then group, n and
+/// the rates in % with anytime interval; below it the reasons, counted.
 [[nodiscard]] std::string table(const Summary& summary);
+/// Schema "bitrift/summary/1" (docs/statistics.md); the caller adds "provenance".
 [[nodiscard]] record::Json to_json(const Summary& summary);
 
 }  // namespace bitrift::analyze
