@@ -19,8 +19,8 @@ struct TensorDifference {
   std::uint64_t first_old = 0, first_new = 0;  ///< bit patterns of the first differing element
 };
 
-/// Compares tensors by value bits (little-endian, NaN payloads count), root attributes `spec` and `schema` included as
-/// pseudo-paths "@spec". Sorted by path; empty when equal. Throws as Reader does.
+/// Compares tensors by value bits (little-endian, NaN payloads count), root attributes `spec` and `schema`
+/// included as pseudo-paths "@spec". Sorted by path; empty when equal. Throws as Reader does.
 [[nodiscard]] std::vector<TensorDifference> compare(const std::filesystem::path& first,
                                                     const std::filesystem::path& second);
 

@@ -19,10 +19,11 @@ struct TensorInfo {
   std::optional<NumberFormat> format;  ///< absent: not a number format that bitrift alters
   std::string dtype;                   ///< printable type, also for those: "float32", "string", "compound"
   std::vector<std::uint64_t> shape;
-  std::string storage;                 ///< contiguous | compact | chunked | virtual | external, "+filters" when filtered
+  std::string storage;  ///< contiguous | compact | chunked | virtual | external, "+filters" when filtered
   std::uint64_t stored_bytes = 0;
-  std::optional<std::uint64_t> offset; ///< of the first byte in the file, when contiguous, allocated and in range
-  std::string refusal;                 ///< why it cannot be altered; "" when it can
+  std::optional<std::uint64_t>
+      offset;           ///< of the first byte in the file, when contiguous, allocated and in range
+  std::string refusal;  ///< why it cannot be altered; "" when it can
   [[nodiscard]] std::uint64_t elements() const noexcept;
 };
 
@@ -40,11 +41,13 @@ class Reader {
   [[nodiscard]] const std::vector<TensorInfo>& tensors() const noexcept;
   /// nullptr when there is none of that name.
   [[nodiscard]] const TensorInfo* find(std::string_view path) const noexcept;
-  /// Reads all bytes of a numeric tensor, little-endian, row-major. Throws Error(not_found | bad_file | unsupported).
+  /// Reads all bytes of a numeric tensor, little-endian, row-major. Throws Error(not_found | bad_file |
+  /// unsupported).
   void read(const TensorInfo& tensor, void* out, std::size_t bytes) const;
   /// A string attribute of the root group; nullopt when absent.
   [[nodiscard]] std::optional<std::string> attribute(const std::string& name) const;
-  /// The stored CRC-32C of a tensor and where in the file it stands; nullopt when the file carries none for it.
+  /// The stored CRC-32C of a tensor and where in the file it stands; nullopt when the file carries none for
+  /// it.
   struct StoredChecksum {
     std::uint32_t value = 0;
     std::uint64_t offset = 0;  ///< of its four little-endian bytes

@@ -12,9 +12,10 @@
 
 namespace bitrift::ckpt {
 
-/// Writes one HDF5 file under a temporary name; commit() makes it appear under its own, synced. Datasets are contiguous,
-/// little-endian and allocated in path order by begin(), so the bytes of the file do not depend on the order (or the
-/// rank) in which tensors arrive. Two files of equal metas, attributes and contents are equal byte for byte.
+/// Writes one HDF5 file under a temporary name; commit() makes it appear under its own, synced. Datasets are
+/// contiguous, little-endian and allocated in path order by begin(), so the bytes of the file do not depend
+/// on the order (or the rank) in which tensors arrive. Two files of equal metas, attributes and contents are
+/// equal byte for byte.
 class Writer {
  public:
   /// metas: every tensor of the file, any order, no double. attributes: strings on the root group.

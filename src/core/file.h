@@ -37,19 +37,20 @@ void write_at(const FileDescriptor& fd, const void* data, std::size_t size, std:
 void sync_file(const FileDescriptor& fd, const std::filesystem::path& path);
 void sync_folder_of(const std::filesystem::path& path);
 
-/// Takes flock(LOCK_EX | LOCK_NB); throws Error(busy) that names the path when somebody holds it. HDF5 holds a
-/// shared lock while a file is open for reading, so this sees other HDF5 users too (not those that switched
+/// Takes flock(LOCK_EX | LOCK_NB); throws Error(busy) that names the path when somebody holds it. HDF5 holds
+/// a shared lock while a file is open for reading, so this sees other HDF5 users too (not those that switched
 /// locking off). Released when the descriptor closes.
 void lock_exclusive(const FileDescriptor& fd, const std::filesystem::path& path);
 
 /// Whole text of a file. Throws Error(not_found | io).
 [[nodiscard]] std::string read_text(const std::filesystem::path& path);
-/// Writes a temporary neighbour, syncs it, renames it over path, syncs the folder. On error nothing is left behind
-/// and the old file stands. Throws Error(io).
+/// Writes a temporary neighbour, syncs it, renames it over path, syncs the folder. On error nothing is left
+/// behind and the old file stands. Throws Error(io).
 void replace_text(const std::filesystem::path& path, std::string_view text);
 
-/// A temporary neighbour of `target` that becomes it on commit() (sync, rename, sync folder) and is removed otherwise.
-/// The name starts with "." + target's name + ".tmp-". The file itself is created empty by the constructor.
+/// A temporary neighbour of `target` that becomes it on commit() (sync, rename, sync folder) and is removed
+/// otherwise. The name starts with "." + target's name + ".tmp-". The file itself is created empty by the
+/// constructor.
 class PendingFile {
  public:
   explicit PendingFile(std::filesystem::path target);

@@ -15,9 +15,9 @@ enum class ByteOrder { little, big };
 /// A number format as stored. Bit 0 is the least significant bit of the value, whatever the byte order.
 struct NumberFormat {
   NumberKind kind = NumberKind::floating;
-  unsigned bytes = 4;          ///< stored size: 1, 2, 4 or 8
-  unsigned exponent_bits = 8;  ///< 0 for integers
-  unsigned mantissa_bits = 23; ///< stored bits, without the hidden one; 0 for integers
+  unsigned bytes = 4;           ///< stored size: 1, 2, 4 or 8
+  unsigned exponent_bits = 8;   ///< 0 for integers
+  unsigned mantissa_bits = 23;  ///< stored bits, without the hidden one; 0 for integers
   ByteOrder order = ByteOrder::little;
 
   [[nodiscard]] unsigned bits() const noexcept { return bytes * 8; }
@@ -32,8 +32,8 @@ struct NumberFormat {
 /// The bits of a value that a fault may touch, ascending bit numbers (0 = least significant).
 /// field: `any` (all), `sign`, `exponent`, `mantissa`, `exponent_msb`, a range "LO-HI" (both ends in), or a
 /// list "3,7,30". For integers `sign` is the top bit of a signed integer, `mantissa` all other bits, and
-/// `exponent` has none. Returns an empty vector where the format has no such bits (range beyond the width included);
-/// throws Error(bad_input) when the text is no bit field at all.
+/// `exponent` has none. Returns an empty vector where the format has no such bits (range beyond the width
+/// included); throws Error(bad_input) when the text is no bit field at all.
 [[nodiscard]] std::vector<unsigned> bit_field(const NumberFormat& format, std::string_view field);
 
 /// Throws Error(bad_input) unless the text is a bit field; the message lists what is accepted.

@@ -13,7 +13,8 @@ namespace bitrift {
                                                       std::array<std::uint32_t, 2> key) noexcept;
 
 /// A 64-bit random number, a pure function of (key, a, b).
-/// counter = (low(a), high(a), low(b), high(b)), key = (low(key), high(key)); the result is word 0 + 2^32 word 1.
+/// counter = (low(a), high(a), low(b), high(b)), key = (low(key), high(key)); the result is word 0 + 2^32
+/// word 1.
 [[nodiscard]] std::uint64_t random_u64(std::uint64_t key, std::uint64_t a, std::uint64_t b) noexcept;
 
 /// Uniform in [0, 1) with 53 bits: (random_u64 >> 11) * 2^-53.

@@ -1,13 +1,13 @@
 // A child process group that never outlives its parent.
 #pragma once
 
-#include <sys/types.h>
-
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include <sys/types.h>
 
 namespace bitrift {
 

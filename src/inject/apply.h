@@ -20,26 +20,30 @@ struct Patch {
   std::vector<Range> ranges;
 };
 
-/// Works out the byte changes of a plan, the stored CRC-32C updated along (value plane). Checks that the file still
-/// holds each fault's old pattern; throws Error(conflict) with the first that differs.
+/// Works out the byte changes of a plan, the stored CRC-32C updated along (value plane). Checks that the file
+/// still holds each fault's old pattern; throws Error(conflict) with the first that differs.
 [[nodiscard]] Patch make_patch(const ckpt::Reader& reader, const std::vector<record::AppliedFault>& faults);
 
-/// Writes the `after` (or, backwards, the `before`) bytes and reads them back. The other side must be what the
-/// file holds now: Error(conflict) otherwise, nothing written. For private copies; no lock, no journal, no sync.
-void write_patch(const FileDescriptor& fd, const std::filesystem::path& path, const Patch& patch, bool backwards);
+/// Writes the `after` (or, backwards, the `before`) bytes and reads them back. The other side must be what
+/// the file holds now: Error(conflict) otherwise, nothing written. For private copies; no lock, no journal,
+/// no sync.
+void write_patch(const FileDescriptor& fd, const std::filesystem::path& path, const Patch& patch,
+                 bool backwards);
 
-/// Copies `input` to `output` (atomic: temporary neighbour, verify, sync, rename) and applies. Never opens input for
-/// writing. Refuses output == input.
+/// Copies `input` to `output` (atomic: temporary neighbour, verify, sync, rename) and applies. Never opens
+/// input for writing. Refuses output == input.
 void inject_copy(const std::filesystem::path& input, const std::filesystem::path& output,
                  const std::vector<record::AppliedFault>& faults);
 
-/// Applies in place: exclusive lock, undo journal written and synced, then the bytes, then sync and verify. An undo
-/// journal of an injection that was cut short is finished off first (taken back), and reported through the log; one of
-/// a complete injection is refused (undo first). Throws Error(busy | conflict | io | unsupported).
+/// Applies in place: exclusive lock, undo journal written and synced, then the bytes, then sync and verify.
+/// An undo journal of an injection that was cut short is finished off first (taken back), and reported
+/// through the log; one of a complete injection is refused (undo first). Throws Error(busy | conflict | io |
+/// unsupported).
 void inject_in_place(const std::filesystem::path& file, const std::vector<record::AppliedFault>& faults);
 
-/// Takes the last in-place injection back, byte for byte, and removes the journal. Returns how many bytes were restored.
-/// Throws Error(not_found) when there is nothing to undo, Error(conflict) when the file was changed since.
+/// Takes the last in-place injection back, byte for byte, and removes the journal. Returns how many bytes
+/// were restored. Throws Error(not_found) when there is nothing to undo, Error(conflict) when the file was
+/// changed since.
 std::uint64_t undo(const std::filesystem::path& file);
 
 /// Where the undo journal of a file lies: "<file>.undo".

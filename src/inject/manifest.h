@@ -20,8 +20,8 @@ struct Manifest {
 [[nodiscard]] record::Json to_json(const Manifest& manifest);
 /// Throws Error(not_found | bad_file) with file, line and key.
 [[nodiscard]] Manifest read_manifest(const std::filesystem::path& path);
-/// Checks that a manifest fits a file: same digest (unless forced) and, always, the old pattern at every fault.
-/// Throws Error(conflict) with the first difference.
+/// Checks that a manifest fits a file: same digest (unless forced) and, always, the old pattern at every
+/// fault. Throws Error(conflict) with the first difference.
 void check_replay(const ckpt::Reader& reader, const Manifest& manifest, bool force);
 
 }  // namespace bitrift::inject

@@ -1,4 +1,5 @@
-// Planning: from a fault model and a file's layout to a list of single-element changes. Pure but for reading old values.
+// Planning: from a fault model and a file's layout to a list of single-element changes. Pure but for reading
+// old values.
 #pragma once
 
 #include <cstdint>
@@ -22,19 +23,25 @@ struct Target {
   [[nodiscard]] std::uint64_t size() const noexcept { return elements * bits.size(); }
 };
 
-/// The population of single-bit faults: a flat index runs over tensors in path order, then elements, then bits.
+/// The population of single-bit faults: a flat index runs over tensors in path order, then elements, then
+/// bits.
 class Population {
  public:
-  /// Selects by globs, roles and bit field. A glob or role that matches nothing, and a matched tensor that cannot be
-  /// altered, are errors that say which and why (Error(not_found | unsupported)). A matched tensor whose format has none of the asked
-  /// bits (an integer asked for its exponent) is left out; when nothing is left, Error(bad_input).
-  Population(const ckpt::Reader& reader, const std::vector<std::string>& tensors, const std::vector<std::string>& roles,
-             const std::string& bits, bool keep_sign = false);
-  [[nodiscard]] std::uint64_t bits() const noexcept { return total_; }        ///< number of single-bit faults
+  /// Selects by globs, roles and bit field. A glob or role that matches nothing, and a matched tensor that
+  /// cannot be altered, are errors that say which and why (Error(not_found | unsupported)). A matched tensor
+  /// whose format has none of the asked bits (an integer asked for its exponent) is left out; when nothing is
+  /// left, Error(bad_input).
+  Population(const ckpt::Reader& reader, const std::vector<std::string>& tensors,
+             const std::vector<std::string>& roles, const std::string& bits, bool keep_sign = false);
+  [[nodiscard]] std::uint64_t bits() const noexcept { return total_; }  ///< number of single-bit faults
   [[nodiscard]] std::uint64_t elements() const noexcept { return elements_; }
   [[nodiscard]] const std::vector<Target>& targets() const noexcept { return targets_; }
   /// What a flat index (0 .. bits()-1) names.
-  struct Location { const Target* target; std::uint64_t element; unsigned bit; };
+  struct Location {
+    const Target* target;
+    std::uint64_t element;
+    unsigned bit;
+  };
   [[nodiscard]] Location locate(std::uint64_t index) const;
   /// What a flat element index (0 .. elements()-1) names.
   [[nodiscard]] Location locate_element(std::uint64_t index) const;
@@ -55,15 +62,18 @@ struct Plan {
   std::uint64_t redrawn = 0;  ///< samples refused by allow_nan / keep_sign and drawn again
 };
 
-/// Draws the faults. The i-th sample is Permutation(population, derive_key(seed, "inject"))(i) for the measure `bit`;
-/// docs/faults.md has the others. Throws Error(bad_input) when more is asked than there is.
+/// Draws the faults. The i-th sample is Permutation(population, derive_key(seed, "inject"))(i) for the
+/// measure `bit`; docs/faults.md has the others. Throws Error(bad_input) when more is asked than there is.
 [[nodiscard]] Plan plan(const ckpt::Reader& reader, const record::FaultModel& model);
 
-/// Single-bit flip at one place, with the old pattern read from the file. For campaigns, which draw themselves.
+/// Single-bit flip at one place, with the old pattern read from the file. For campaigns, which draw
+/// themselves.
 [[nodiscard]] record::AppliedFault flip_at(const ckpt::Reader& reader, const Population::Location& where);
 
-/// Flips the sign bit of every element (`negate`), or sets every element to NaN (`nan`), of one tensor: canaries.
-[[nodiscard]] std::vector<record::AppliedFault> whole_tensor(const ckpt::Reader& reader, const std::string& path,
+/// Flips the sign bit of every element (`negate`), or sets every element to NaN (`nan`), of one tensor:
+/// canaries.
+[[nodiscard]] std::vector<record::AppliedFault> whole_tensor(const ckpt::Reader& reader,
+                                                             const std::string& path,
                                                              const std::string& what);
 
 }  // namespace bitrift::inject

@@ -21,24 +21,25 @@ struct Arm {
 struct StrataSpec {
   std::vector<std::string> tensors;  ///< globs; empty: all
   std::vector<std::string> roles;
-  std::vector<std::string> fields;   ///< sign | exponent | mantissa | exponent_msb | range | list; must not overlap
+  std::vector<std::string>
+      fields;  ///< sign | exponent | mantissa | exponent_msb | range | list; must not overlap
 };
 
 struct CampaignSpec {
   std::string name;
   std::uint64_t seed = 0;
-  std::optional<TrainingSpec> base_train;        ///< exactly one of base_train and base_checkpoint
+  std::optional<TrainingSpec> base_train;                ///< exactly one of base_train and base_checkpoint
   std::optional<std::filesystem::path> base_checkpoint;  ///< absolute, resolved against the spec's folder
   double min_test_accuracy = 0;  ///< the base must reach this, else the campaign refuses to start
   std::int64_t resume_epochs = 1;
   std::vector<Arm> arms;
   StrataSpec strata;
   std::uint64_t trials_per_stratum = 0;  ///< draws per stratum; each runs in every arm
-  int control_repeats = 2;   ///< no-flip runs per arm that must agree to the bit, at least 2
-  int envelope_runs = 20;    ///< clean runs with other data orders per arm, at least 20
+  int control_repeats = 2;               ///< no-flip runs per arm that must agree to the bit, at least 2
+  int envelope_runs = 20;                ///< clean runs with other data orders per arm, at least 20
   double confidence = 0.95;
-  std::string judge = "worst";        ///< worst | rank0: whose metrics count
-  std::optional<double> deadline_s;   ///< per trial; absent: 10 s + 20 x the arm's control
+  std::string judge = "worst";       ///< worst | rank0: whose metrics count
+  std::optional<double> deadline_s;  ///< per trial; absent: 10 s + 20 x the arm's control
   std::string launch;  ///< command line template that starts the ranks of a worker; "" = mpirun of the build
 };
 

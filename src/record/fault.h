@@ -12,27 +12,28 @@ namespace bitrift::record {
 
 /// Where, what and how many. Plane `value` only; `when` is at load.
 struct FaultModel {
-  std::vector<std::string> tensors;  ///< globs over tensor paths; empty: all numeric tensors with a role other than checksum
-  std::vector<std::string> roles;    ///< empty: any
-  std::string bits = "any";          ///< bit field (core/number_format.h)
-  std::string what = "flip";         ///< flip | zero | nan | inf
-  std::string measure = "bit";       ///< bit | element | tensor
+  std::vector<std::string>
+      tensors;  ///< globs over tensor paths; empty: all numeric tensors with a role other than checksum
+  std::vector<std::string> roles;      ///< empty: any
+  std::string bits = "any";            ///< bit field (core/number_format.h)
+  std::string what = "flip";           ///< flip | zero | nan | inf
+  std::string measure = "bit";         ///< bit | element | tensor
   std::optional<std::uint64_t> count;  ///< exactly one of count, fraction and ber is set
   std::optional<double> fraction;      ///< of the targeted elements, 0..1, one fault each
   std::optional<double> ber;           ///< bit error rate: the number of flips is binomial
   std::uint64_t seed = 0;
-  bool allow_nan = true;     ///< false: a sample whose result is NaN or Inf is drawn again, and counted
-  bool keep_sign = false;    ///< true: the sign bit is never touched
+  bool allow_nan = true;   ///< false: a sample whose result is NaN or Inf is drawn again, and counted
+  bool keep_sign = false;  ///< true: the sign bit is never touched
 };
 
 /// One element before and after. Patterns are bit patterns of the value, bit 0 least significant.
 struct AppliedFault {
-  std::string tensor;         ///< path without leading '/': "model/conv1.weight"
+  std::string tensor;  ///< path without leading '/': "model/conv1.weight"
   std::string role;
-  std::uint64_t element = 0;  ///< flat index, row-major
-  std::string dtype;          ///< number format name: "float32"
-  std::vector<unsigned> bits; ///< the bits that were asked for, ascending
-  std::string field;          ///< sign | exponent | mantissa | mixed
+  std::uint64_t element = 0;   ///< flat index, row-major
+  std::string dtype;           ///< number format name: "float32"
+  std::vector<unsigned> bits;  ///< the bits that were asked for, ascending
+  std::string field;           ///< sign | exponent | mantissa | mixed
   std::uint64_t old_pattern = 0;
   std::uint64_t new_pattern = 0;
   bool operator==(const AppliedFault&) const = default;

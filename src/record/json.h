@@ -26,11 +26,12 @@ struct Document {
 [[nodiscard]] Document parse_file(const std::filesystem::path& path);
 [[nodiscard]] Document parse_text(std::string_view text, const std::string& source);
 
-/// Checks a document against a JSON Schema (draft 7). Throws Error(bad_input) whose one line names file, line, key,
-/// what was expected and what was found; the deepest failure is reported.
+/// Checks a document against a JSON Schema (draft 7). Throws Error(bad_input) whose one line names file,
+/// line, key, what was expected and what was found; the deepest failure is reported.
 void check_schema(const Document& document, const Json& schema);
 
-/// The schemas that ship with bitrift, by name: "campaign", "train", "fault-manifest". Compiled in from campaigns/schema.
+/// The schemas that ship with bitrift, by name: "campaign", "train", "fault-manifest". Compiled in from
+/// campaigns/schema.
 [[nodiscard]] const Json& shipped_schema(std::string_view name);
 
 /// A double as JSON: the number, or "NaN", "Infinity", "-Infinity".

@@ -23,27 +23,31 @@ struct Evaluation {
 
 /// A request to a worker: one JSON object on one line.
 struct RunRequest {
-  std::string id;          ///< echoed in the answer
-  std::string checkpoint;  ///< file that every rank loads its part of
-  std::int64_t epochs = 0; ///< to train after loading; 0: load, evaluate, answer
+  std::string id;                           ///< echoed in the answer
+  std::string checkpoint;                   ///< file that every rank loads its part of
+  std::int64_t epochs = 0;                  ///< to train after loading; 0: load, evaluate, answer
   std::optional<std::uint64_t> order_seed;  ///< replaces the loaded data-order seed (envelope runs)
-  std::string drill;  ///< "", or abort | segfault | raise | hang: what the last rank does in its first step (docs/campaign.md)
+  std::string drill;  ///< "", or abort | segfault | raise | hang: what the last rank does in its first step
+                      ///< (docs/campaign.md)
 };
 
 /// A worker's answer: one JSON object on one line.
 struct RunResult {
   std::string id;
-  std::string status = "done";  ///< done | rejected | nonfinite (stopped at the first non-finite loss or metric)
-  std::string detail;           ///< why rejected; where non-finite
-  std::vector<std::vector<Evaluation>> replicas;  ///< [replica][evaluation]; one replica for serial and pipeline
-  std::int64_t steps = 0;                         ///< steps taken
-  std::optional<std::int64_t> nonfinite_step;     ///< steps taken when the first non-finite loss or metric showed
-  bool nonfinite_state = false;   ///< some parameter, buffer or optimizer value is NaN or Inf at the end
-  std::string final_digest;       ///< digest of the whole final state (docs/checkpoint-format.md), replica 0
+  std::string status =
+      "done";          ///< done | rejected | nonfinite (stopped at the first non-finite loss or metric)
+  std::string detail;  ///< why rejected; where non-finite
+  std::vector<std::vector<Evaluation>>
+      replicas;            ///< [replica][evaluation]; one replica for serial and pipeline
+  std::int64_t steps = 0;  ///< steps taken
+  std::optional<std::int64_t>
+      nonfinite_step;            ///< steps taken when the first non-finite loss or metric showed
+  bool nonfinite_state = false;  ///< some parameter, buffer or optimizer value is NaN or Inf at the end
+  std::string final_digest;      ///< digest of the whole final state (docs/checkpoint-format.md), replica 0
   std::vector<std::string> replica_digests;  ///< one per replica
   std::vector<std::string> changed_tensors;  ///< loaded tensors that differ from the base file's, sorted
-  std::string last_loss;          ///< hex float of the last step's loss, "" when no step was taken
-  double seconds = 0;             ///< volatile
+  std::string last_loss;                     ///< hex float of the last step's loss, "" when no step was taken
+  double seconds = 0;                        ///< volatile
 };
 
 [[nodiscard]] Json to_json(const Evaluation& evaluation);

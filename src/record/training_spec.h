@@ -14,7 +14,8 @@ namespace bitrift::record {
 struct Parallel {
   std::string kind = "serial";  ///< serial | data | pipeline
   int ranks = 1;                ///< replicas (data) or stages (pipeline); 1 for serial
-  int micro_batches = 1;        ///< the batch of a replica is split into this many equal parts, gradients accumulated
+  int micro_batches =
+      1;  ///< the batch of a replica is split into this many equal parts, gradients accumulated
   bool operator==(const Parallel&) const = default;
 };
 
@@ -47,11 +48,11 @@ struct TrainingSpec {
   ModelSpec model;
   DataSpec data;
   OptimizerSpec optimizer;
-  int batch_size = 0;     ///< global, over all replicas
-  int epochs = 0;         ///< of the whole training
-  std::uint64_t seed = 0; ///< data order and initialisation
-  int threads = 1;        ///< LibTorch threads per rank
-  Parallel parallel;      ///< as written in the spec file; left out of checkpoints
+  int batch_size = 0;      ///< global, over all replicas
+  int epochs = 0;          ///< of the whole training
+  std::uint64_t seed = 0;  ///< data order and initialisation
+  int threads = 1;         ///< LibTorch threads per rank
+  Parallel parallel;       ///< as written in the spec file; left out of checkpoints
 };
 
 /// Reads and checks a spec (schema "train", then the rules that a schema cannot say: batch divisible, ...).

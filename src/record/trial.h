@@ -17,8 +17,9 @@ enum class TrialKind { control, envelope, canary, trial };
 [[nodiscard]] const char* trial_kind_name(TrialKind kind) noexcept;
 [[nodiscard]] TrialKind trial_kind(std::string_view name);
 
-/// The identity of a row. For trials: (arm, stratum, draw). For controls and envelope runs stratum is the kind's name
-/// and draw the repetition; for canaries stratum is "canary:nan", "canary:negate" or "canary:none".
+/// The identity of a row. For trials: (arm, stratum, draw). For controls and envelope runs stratum is the
+/// kind's name and draw the repetition; for canaries stratum is "canary:nan", "canary:negate" or
+/// "canary:none".
 struct TrialId {
   std::string arm;
   std::string stratum;  ///< "weight.exponent"
@@ -30,7 +31,7 @@ struct TrialId {
 
 /// A cell of the targeted bits.
 struct Stratum {
-  std::string name;   ///< "<role>.<field>"
+  std::string name;  ///< "<role>.<field>"
   std::string role;
   std::string field;
   std::uint64_t bits = 0;  ///< size of the population: how many single-bit faults it holds
@@ -67,9 +68,9 @@ struct TrialRecord {
   std::optional<RunResult> result;
   std::optional<Failure> failure;
   // volatile: left out of journal comparison
-  std::string started;   ///< UTC, ISO 8601
+  std::string started;  ///< UTC, ISO 8601
   std::string host;
-  double seconds = 0;    ///< from request to answer
+  double seconds = 0;  ///< from request to answer
   int attempts = 1;
 };
 

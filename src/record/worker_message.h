@@ -1,4 +1,5 @@
-// What workers and the driver say to each other: one JSON object on one line (docs/campaign.md, "Worker protocol").
+// What workers and the driver say to each other: one JSON object on one line (docs/campaign.md, "Worker
+// protocol").
 #pragma once
 
 #include <optional>

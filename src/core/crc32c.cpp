@@ -1,0 +1,82 @@
+#include "core/crc32c.h"
+
+#include <array>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <nmmintrin.h>
+#endif
+
+namespace bitrift {
+namespace {
+
+constexpr std::uint32_t polynomial = 0x82F63B78;  // Castagnoli, reflected
+
+constexpr std::array<std::uint32_t, 256> make_table() {
+  std::array<std::uint32_t, 256> table{};
+  for (std::uint32_t i = 0; i < 256; ++i) {
+    std::uint32_t value = i;
+    for (int bit = 0; bit < 8; ++bit) value = (value >> 1) ^ ((value & 1) != 0 ? polynomial : 0);
+    table[i] = value;
+  }
+  return table;
+}
+constexpr auto table = make_table();
+
+std::uint32_t update_by_table(std::uint32_t state, const std::uint8_t* data, std::size_t size) noexcept {
+  for (std::size_t i = 0; i < size; ++i) state = (state >> 8) ^ table[(state ^ data[i]) & 0xFF];
+  return state;
+}
+
+#if defined(__x86_64__)
+__attribute__((target("sse4.2"))) std::uint32_t update_by_instruction(std::uint32_t state,
+                                                                      const std::uint8_t* data,
+                                                                      std::size_t size) noexcept {
+  std::uint64_t wide = state;
+  for (; size >= 8; data += 8, size -= 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, data, 8);
+    wide = _mm_crc32_u64(wide, word);
+  }
+  auto narrow = static_cast<std::uint32_t>(wide);
+  for (; size > 0; ++data, --size) narrow = _mm_crc32_u8(narrow, *data);
+  return narrow;
+}
+#endif
+
+std::uint32_t update(std::uint32_t state, const std::uint8_t* data, std::size_t size) noexcept {
+#if defined(__x86_64__)
+  static const bool has_instruction = __builtin_cpu_supports("sse4.2");
+  if (has_instruction) return update_by_instruction(state, data, size);
+#endif
+  return update_by_table(state, data, size);
+}
+
+// Product of two polynomials over GF(2) modulo the CRC's, both in reflected order (bit 31 is x^0).
+std::uint32_t multiply(std::uint32_t a, std::uint32_t b) noexcept {
+  std::uint32_t product = 0;
+  for (std::uint32_t bit = 0x80000000; bit != 0; bit >>= 1) {
+    if ((a & bit) != 0) product ^= b;
+    b = (b >> 1) ^ ((b & 1) != 0 ? polynomial : 0);
+  }
+  return product;
+}
+
+}  // namespace
+
+std::uint32_t crc32c(const void* data, std::size_t size, std::uint32_t crc) noexcept {
+  return ~update(~crc, static_cast<const std::uint8_t*>(data), size);
+}
+
+std::uint32_t crc32c_xor(std::uint32_t crc, const void* difference, std::size_t size,
+                         std::uint64_t bytes_after) noexcept {
+  std::uint32_t delta = update(0, static_cast<const std::uint8_t*>(difference), size);
+  std::uint32_t power = 0x00800000;  // x^8: one zero byte appended
+  for (; bytes_after != 0; bytes_after >>= 1) {
+    if ((bytes_after & 1) != 0) delta = multiply(delta, power);
+    power = multiply(power, power);
+  }
+  return crc ^ delta;
+}
+
+}  // namespace bitrift

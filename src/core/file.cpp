@@ -1,0 +1,185 @@
+#include "core/file.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/error.h"
+
+namespace bitrift {
+namespace {
+
+[[noreturn]] void fail_errno(const char* what, const std::filesystem::path& path, int error) {
+  const ErrorCode code = error == ENOENT || error == ENOTDIR ? ErrorCode::not_found : ErrorCode::io;
+  fail(code, "cannot {} {}: {}", what, path.string(), errno_text(error));
+}
+
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  const auto folder = path.parent_path();
+  return folder.empty() ? std::filesystem::path(".") : folder;
+}
+
+}  // namespace
+
+FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
+  if (this != &other) {
+    close();
+    fd_ = other.release();
+  }
+  return *this;
+}
+
+FileDescriptor::~FileDescriptor() { close(); }
+
+int FileDescriptor::release() noexcept { return std::exchange(fd_, -1); }
+
+void FileDescriptor::close() noexcept {
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+}
+
+FileDescriptor open_file(const std::filesystem::path& path, int flags, unsigned mode) {
+  int fd = -1;
+  do {
+    fd = ::open(path.c_str(), flags | O_CLOEXEC, mode);
+  } while (fd < 0 && errno == EINTR);
+  if (fd < 0) fail_errno((flags & O_CREAT) != 0 ? "create" : "open", path, errno);
+  return FileDescriptor(fd);
+}
+
+void read_at(const FileDescriptor& fd, void* data, std::size_t size, std::uint64_t offset,
+             const std::filesystem::path& path) {
+  auto* at = static_cast<char*>(data);
+  while (size > 0) {
+    const ssize_t got = ::pread(fd.get(), at, size, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_errno("read", path, errno);
+    if (got == 0)
+      fail(ErrorCode::bad_file, "{} ends before byte {}: the file is truncated", path.string(),
+           offset + size);
+    at += got;
+    size -= static_cast<std::size_t>(got);
+    offset += static_cast<std::uint64_t>(got);
+  }
+}
+
+void write_at(const FileDescriptor& fd, const void* data, std::size_t size, std::uint64_t offset,
+              const std::filesystem::path& path) {
+  const auto* at = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t put = ::pwrite(fd.get(), at, size, static_cast<off_t>(offset));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) fail_errno("write", path, errno);
+    at += put;
+    size -= static_cast<std::size_t>(put);
+    offset += static_cast<std::uint64_t>(put);
+  }
+}
+
+void sync_file(const FileDescriptor& fd, const std::filesystem::path& path) {
+  if (::fsync(fd.get()) != 0) fail_errno("sync", path, errno);
+}
+
+void sync_folder_of(const std::filesystem::path& path) {
+  const auto folder = folder_of(path);
+  const FileDescriptor fd = open_file(folder, O_RDONLY | O_DIRECTORY);
+  sync_file(fd, folder);
+}
+
+void lock_exclusive(const FileDescriptor& fd, const std::filesystem::path& path) {
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return;
+  if (errno == EWOULDBLOCK) {
+    fail(ErrorCode::busy, "{} is in use by another program: close it there and try again", path.string());
+  }
+  fail_errno("lock", path, errno);
+}
+
+std::string read_text(const std::filesystem::path& path) {
+  const FileDescriptor fd = open_file(path, O_RDONLY);
+  std::string text;
+  std::vector<char> buffer(std::size_t{1} << 16);
+  while (true) {
+    const ssize_t got = ::read(fd.get(), buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_errno("read", path, errno);
+    if (got == 0) return text;
+    text.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+}
+
+void replace_text(const std::filesystem::path& path, std::string_view text) {
+  PendingFile pending(path);
+  {
+    const FileDescriptor fd = open_file(pending.path(), O_WRONLY);
+    write_at(fd, text.data(), text.size(), 0, path);
+  }
+  pending.commit();
+}
+
+PendingFile::PendingFile(std::filesystem::path target) : target_(std::move(target)) {
+  std::string name = (folder_of(target_) / ("." + target_.filename().string() + ".tmp-XXXXXX")).string();
+  const int fd = ::mkostemp(name.data(), O_CLOEXEC);
+  if (fd < 0) fail_errno("write into the folder of", target_, errno);
+  const FileDescriptor owned(fd);
+  temporary_ = name;
+  // mkostemp makes 0600; a result file gets what open(2) would have given it.
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  if (::fchmod(fd, 0666 & ~mask) != 0) fail_errno("set the mode of", temporary_, errno);
+}
+
+PendingFile::~PendingFile() {
+  if (!committed_) ::unlink(temporary_.c_str());
+}
+
+void PendingFile::commit() {
+  {
+    const FileDescriptor fd = open_file(temporary_, O_RDONLY);
+    sync_file(fd, target_);
+  }
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail_errno("replace", target_, errno);
+  committed_ = true;
+  sync_folder_of(target_);
+}
+
+void copy_file_bytes(const std::filesystem::path& from, const std::filesystem::path& to) {
+  const FileDescriptor in = open_file(from, O_RDONLY);
+  const FileDescriptor out = open_file(to, O_WRONLY | O_CREAT | O_TRUNC);
+  if (::ioctl(out.get(), FICLONE, in.get()) == 0) return;
+  std::vector<char> buffer;
+  bool in_kernel = true;
+  std::uint64_t offset = 0;
+  while (true) {
+    ssize_t moved = -1;
+    if (in_kernel) {
+      moved = ::copy_file_range(in.get(), nullptr, out.get(), nullptr, std::size_t{1} << 30, 0);
+      if (moved < 0 && errno != EINTR) {
+        // Not every pair of file systems can; a write error comes back in the loop below.
+        in_kernel = false;
+        buffer.resize(std::size_t{1} << 20);
+        continue;
+      }
+      // Some pseudo file systems report 0 for files that do have bytes.
+      if (moved == 0 && offset == 0) {
+        in_kernel = false;
+        buffer.resize(std::size_t{1} << 20);
+        continue;
+      }
+    } else {
+      moved = ::pread(in.get(), buffer.data(), buffer.size(), static_cast<off_t>(offset));
+      if (moved < 0 && errno != EINTR) fail_errno("read", from, errno);
+      if (moved > 0) write_at(out, buffer.data(), static_cast<std::size_t>(moved), offset, to);
+    }
+    if (moved == 0) return;
+    if (moved > 0) offset += static_cast<std::uint64_t>(moved);
+  }
+}
+
+}  // namespace bitrift

@@ -1,0 +1,192 @@
+#include "core/number_format.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "core/error.h"
+
+namespace bitrift {
+namespace {
+
+constexpr std::array named_formats = {
+    std::pair{std::string_view{"float64"}, NumberFormat{NumberKind::floating, 8, 11, 52, ByteOrder::little}},
+    std::pair{std::string_view{"float32"}, NumberFormat{NumberKind::floating, 4, 8, 23, ByteOrder::little}},
+    std::pair{std::string_view{"float16"}, NumberFormat{NumberKind::floating, 2, 5, 10, ByteOrder::little}},
+    std::pair{std::string_view{"bfloat16"}, NumberFormat{NumberKind::floating, 2, 8, 7, ByteOrder::little}},
+    std::pair{std::string_view{"int8"}, NumberFormat{NumberKind::signed_integer, 1, 0, 0, ByteOrder::little}},
+    std::pair{std::string_view{"int16"},
+              NumberFormat{NumberKind::signed_integer, 2, 0, 0, ByteOrder::little}},
+    std::pair{std::string_view{"int32"},
+              NumberFormat{NumberKind::signed_integer, 4, 0, 0, ByteOrder::little}},
+    std::pair{std::string_view{"int64"},
+              NumberFormat{NumberKind::signed_integer, 8, 0, 0, ByteOrder::little}},
+    std::pair{std::string_view{"uint8"},
+              NumberFormat{NumberKind::unsigned_integer, 1, 0, 0, ByteOrder::little}},
+    std::pair{std::string_view{"uint16"},
+              NumberFormat{NumberKind::unsigned_integer, 2, 0, 0, ByteOrder::little}},
+    std::pair{std::string_view{"uint32"},
+              NumberFormat{NumberKind::unsigned_integer, 4, 0, 0, ByteOrder::little}},
+    std::pair{std::string_view{"uint64"},
+              NumberFormat{NumberKind::unsigned_integer, 8, 0, 0, ByteOrder::little}},
+};
+
+struct Range {
+  unsigned low;
+  unsigned high;
+};
+
+// "7", "3-9" or "3,7,30"; nullopt when the text is neither.
+std::optional<std::vector<Range>> parse_numbers(std::string_view text) {
+  std::vector<Range> ranges;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  const auto number = [&](unsigned& out) {
+    const auto [rest, error] = std::from_chars(at, end, out);
+    if (error != std::errc{} || out >= 64) return false;
+    at = rest;
+    return true;
+  };
+  while (true) {
+    Range range{};
+    if (!number(range.low)) return std::nullopt;
+    range.high = range.low;
+    if (at != end && *at == '-') {
+      ++at;
+      if (!number(range.high) || range.high < range.low) return std::nullopt;
+    }
+    ranges.push_back(range);
+    if (at == end) return ranges;
+    if (*at++ != ',') return std::nullopt;
+  }
+}
+
+bool is_named_field(std::string_view field) {
+  return field == "any" || field == "sign" || field == "exponent" || field == "mantissa" ||
+         field == "exponent_msb";
+}
+
+std::vector<unsigned> span_of_bits(unsigned low, unsigned count) {
+  std::vector<unsigned> bits(count);
+  for (unsigned i = 0; i < count; ++i) bits[i] = low + i;
+  return bits;
+}
+
+std::vector<unsigned> named_field(const NumberFormat& format, std::string_view field) {
+  const bool has_sign = format.kind != NumberKind::unsigned_integer;
+  const unsigned top = format.bits() - 1;
+  if (field == "any") return span_of_bits(0, format.bits());
+  if (field == "sign") return has_sign ? span_of_bits(top, 1) : std::vector<unsigned>{};
+  if (format.kind != NumberKind::floating) {
+    return field == "mantissa" ? span_of_bits(0, has_sign ? top : top + 1) : std::vector<unsigned>{};
+  }
+  if (field == "exponent") return span_of_bits(format.mantissa_bits, format.exponent_bits);
+  if (field == "exponent_msb") return span_of_bits(top - 1, 1);
+  return span_of_bits(0, format.mantissa_bits);
+}
+
+}  // namespace
+
+std::string NumberFormat::name() const {
+  for (const auto& [text, format] : named_formats) {
+    if (format.kind == kind && format.bytes == bytes && format.exponent_bits == exponent_bits &&
+        format.mantissa_bits == mantissa_bits) {
+      return std::string(text);
+    }
+  }
+  return fmt::format("float{}_e{}m{}", bits(), exponent_bits, mantissa_bits);
+}
+
+std::optional<NumberFormat> number_format(std::string_view name) {
+  for (const auto& [text, format] : named_formats) {
+    if (text == name) return format;
+  }
+  return std::nullopt;
+}
+
+void check_bit_field(std::string_view field) {
+  if (is_named_field(field) || parse_numbers(field)) return;
+  fail(ErrorCode::bad_input,
+       "'{}' is not a bit field: give any, sign, exponent, mantissa, exponent_msb, a range such as 23-30 or "
+       "a list such "
+       "as 3,7,30 (bit 0 is the least significant)",
+       field);
+}
+
+std::vector<unsigned> bit_field(const NumberFormat& format, std::string_view field) {
+  check_bit_field(field);
+  if (is_named_field(field)) return named_field(format, field);
+  std::vector<unsigned> bits;
+  const auto ranges = parse_numbers(field);
+  for (const auto [low, high] : ranges.value()) {
+    for (unsigned bit = low; bit <= high; ++bit) {
+      // A bit beyond the width means that the format lacks the field, not that part of it is meant.
+      if (bit >= format.bits()) return {};
+      bits.push_back(bit);
+    }
+  }
+  std::sort(bits.begin(), bits.end());
+  bits.erase(std::unique(bits.begin(), bits.end()), bits.end());
+  return bits;
+}
+
+std::string field_of_bit(const NumberFormat& format, unsigned bit) {
+  if (format.kind != NumberKind::unsigned_integer && bit == format.bits() - 1) return "sign";
+  if (format.kind == NumberKind::floating && bit >= format.mantissa_bits) return "exponent";
+  return "mantissa";
+}
+
+double decode_number(const NumberFormat& format, std::uint64_t pattern) noexcept {
+  const unsigned width = format.bits();
+  if (format.kind == NumberKind::unsigned_integer) return static_cast<double>(pattern);
+  if (format.kind == NumberKind::signed_integer) {
+    const unsigned unused = 64 - width;
+    return static_cast<double>(static_cast<std::int64_t>(pattern << unused) >> unused);
+  }
+  const std::uint64_t mantissa = pattern & ((std::uint64_t{1} << format.mantissa_bits) - 1);
+  const auto exponent_mask = (1 << format.exponent_bits) - 1;
+  const int exponent = static_cast<int>(pattern >> format.mantissa_bits) & exponent_mask;
+  const int bias = exponent_mask / 2;
+  const double sign = (pattern >> (width - 1) & 1) != 0 ? -1.0 : 1.0;
+  const auto fraction_bits = static_cast<int>(format.mantissa_bits);
+  if (exponent == exponent_mask) {
+    return std::copysign(
+        mantissa != 0 ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity(),
+        sign);
+  }
+  const double hidden = exponent == 0 ? 0.0 : std::ldexp(1.0, fraction_bits);
+  return sign *
+         std::ldexp(static_cast<double>(mantissa) + hidden, std::max(exponent, 1) - bias - fraction_bits);
+}
+
+std::uint64_t infinity_pattern(const NumberFormat& format) {
+  if (format.kind != NumberKind::floating) {
+    fail(ErrorCode::unsupported, "{} has no infinity and no NaN; restrict the selection to floating tensors",
+         format.name());
+  }
+  return ((std::uint64_t{1} << format.exponent_bits) - 1) << format.mantissa_bits;
+}
+
+std::uint64_t nan_pattern(const NumberFormat& format) {
+  return infinity_pattern(format) | std::uint64_t{1} << (format.mantissa_bits - 1);
+}
+
+std::uint64_t load_pattern(const NumberFormat& format, const std::uint8_t* stored) noexcept {
+  std::uint64_t pattern = 0;
+  for (unsigned i = 0; i < format.bytes; ++i) {
+    const unsigned place = format.order == ByteOrder::little ? i : format.bytes - 1 - i;
+    pattern |= static_cast<std::uint64_t>(stored[i]) << (8 * place);
+  }
+  return pattern;
+}
+
+void store_pattern(const NumberFormat& format, std::uint64_t pattern, std::uint8_t* stored) noexcept {
+  for (unsigned i = 0; i < format.bytes; ++i) {
+    const unsigned place = format.order == ByteOrder::little ? i : format.bytes - 1 - i;
+    stored[i] = static_cast<std::uint8_t>(pattern >> (8 * place));
+  }
+}
+
+}  // namespace bitrift

@@ -1,0 +1,183 @@
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/digest.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "core/subprocess.h"
+
+namespace bitrift {
+namespace {
+
+namespace fs = std::filesystem;
+
+class InFolder : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "bitrift-core-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  [[nodiscard]] std::size_t entries() const {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator{}));
+  }
+  fs::path folder_;
+};
+
+using FileTest = InFolder;
+using SubprocessTest = InFolder;
+
+TEST_F(FileTest, ReplacedTextIsWholeAndLeavesNoNeighbour) {
+  replace_text(folder_ / "a.json", "old");
+  replace_text(folder_ / "a.json", "new and longer");
+  EXPECT_EQ(read_text(folder_ / "a.json"), "new and longer");
+  EXPECT_EQ(entries(), 1u);
+}
+
+TEST_F(FileTest, AnAbandonedPendingFileVanishesAndTheOldOneStands) {
+  replace_text(folder_ / "a", "old");
+  {
+    const PendingFile pending(folder_ / "a");
+    EXPECT_EQ(entries(), 2u);
+  }
+  EXPECT_EQ(entries(), 1u);
+  EXPECT_EQ(read_text(folder_ / "a"), "old");
+}
+
+TEST_F(FileTest, AFullDiskLeavesTheOldFileAndNothingElse) {
+  replace_text(folder_ / "a", "old");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{1000, 1000};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    try {
+      replace_text(folder_ / "a", std::string(5000, 'x'));
+    } catch (const Error& error) {
+      ::_exit(error.code() == ErrorCode::io ? 42 : 1);
+    }
+    ::_exit(2);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 42);
+  EXPECT_EQ(read_text(folder_ / "a"), "old");
+  EXPECT_EQ(entries(), 1u);
+}
+
+TEST_F(FileTest, CopiesEveryByte) {
+  std::string text(3'000'001, 'a');
+  for (std::size_t i = 0; i < text.size(); i += 97) text[i] = static_cast<char>(i);
+  replace_text(folder_ / "from", text);
+  copy_file_bytes(folder_ / "from", folder_ / "to");
+  EXPECT_EQ(digest_file(folder_ / "to"), digest_bytes(text.data(), text.size()));
+}
+
+TEST_F(FileTest, MissingFilesAreNamed) {
+  try {
+    (void)read_text(folder_ / "none");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::not_found);
+    EXPECT_NE(std::string(error.what()).find("none"), std::string::npos);
+  }
+}
+
+TEST_F(FileTest, ReadingBeyondTheEndSaysTruncated) {
+  replace_text(folder_ / "a", "1234");
+  const FileDescriptor fd = open_file(folder_ / "a", O_RDONLY);
+  char bytes[8];
+  try {
+    read_at(fd, bytes, 8, 0, folder_ / "a");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_file);
+  }
+}
+
+TEST_F(FileTest, ASecondLockIsRefused) {
+  replace_text(folder_ / "a", "x");
+  const FileDescriptor first = open_file(folder_ / "a", O_RDWR);
+  FileDescriptor second = open_file(folder_ / "a", O_RDWR);
+  lock_exclusive(first, folder_ / "a");
+  try {
+    lock_exclusive(second, folder_ / "a");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::busy);
+  }
+}
+
+TEST_F(SubprocessTest, ReportsExitCodeSignalAndOutput) {
+  Command command;
+  command.arguments = {"sh", "-c", "echo $BITRIFT_X; exit 7"};
+  command.environment["BITRIFT_X"] = "hello";
+  command.output = folder_ / "log";
+  EXPECT_EQ(Subprocess(command).wait()->code, 7);
+  EXPECT_EQ(read_text(folder_ / "log"), "hello\n");
+  command.arguments = {"sh", "-c", "kill -SEGV $$"};
+  EXPECT_EQ(Subprocess(command).wait()->signal, SIGSEGV);
+}
+
+TEST_F(SubprocessTest, AMissingProgramIsAnErrorNotAnExitCode) {
+  Command command;
+  command.arguments = {"no-such-program-anywhere"};
+  EXPECT_THROW(Subprocess{command}, Error);
+}
+
+TEST_F(SubprocessTest, ADeadlineReturnsAndTheGroupDiesWithItsChildren) {
+  Command command;
+  command.arguments = {"sh", "-c", "sleep 60 & echo $! > " + (folder_ / "pid").string() + "; wait"};
+  Subprocess process(command);
+  EXPECT_FALSE(process.wait(0.3).has_value());
+  EXPECT_EQ(process.terminate(5).signal, SIGTERM);
+  int grandchild = 0;
+  std::ifstream(folder_ / "pid") >> grandchild;
+  ASSERT_GT(grandchild, 0);
+  for (int i = 0; i < 100 && ::kill(grandchild, 0) == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::ifstream state("/proc/" + std::to_string(grandchild) + "/stat");
+    std::string pid, name, letter;
+    if (!(state >> pid >> name >> letter) || letter == "Z") return;
+  }
+  EXPECT_NE(::kill(grandchild, 0), 0);
+}
+
+TEST_F(SubprocessTest, AChildDoesNotOutliveItsParent) {
+  const pid_t middle = ::fork();
+  if (middle == 0) {
+    Command command;
+    command.arguments = {"sh", "-c", "echo $$ > " + (folder_ / "pid").string() + "; exec sleep 60"};
+    const Subprocess process(command);
+    while (!fs::exists(folder_ / "pid") || fs::file_size(folder_ / "pid") == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    ::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(middle, &status, 0), middle);
+  int child = 0;
+  std::ifstream(folder_ / "pid") >> child;
+  ASSERT_GT(child, 0);
+  bool gone = false;
+  for (int i = 0; i < 100 && !gone; ++i) {
+    std::ifstream state("/proc/" + std::to_string(child) + "/stat");
+    std::string pid, name, letter;
+    gone = !(state >> pid >> name >> letter) || letter == "Z";
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_TRUE(gone);
+}
+
+}  // namespace
+}  // namespace bitrift
