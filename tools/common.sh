@@ -1,0 +1,48 @@
+# Sourced by the scripts of this folder: where the project lies, how they speak, how many jobs fit.
+# shellcheck shell=bash
+
+BITRIFT_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+cd "$BITRIFT_ROOT"
+
+# The comment at the top of the calling script is its help.
+show_help() { sed -n '2,/^[^#]/{s/^# \{0,1\}//p}' "$0"; }
+
+die() {  # die STATUS MESSAGE
+  printf '%s: %s\n' "$(basename "$0")" "$2" >&2
+  exit "$1"
+}
+
+bad_usage() { die 2 "unknown argument '$1' (see $(basename "$0") --help)"; }
+
+# duration SECONDS: "12 s" or "3 min 05 s".
+duration() {
+  if (($1 < 60)); then printf '%d s' "$1"; else printf '%d min %02d s' "$(($1 / 60))" "$(($1 % 60))"; fi
+}
+
+# How many compilers run side by side: one a core, and 1.5 GiB of memory for each (what a LibTorch source takes).
+compile_jobs() {
+  local cores memory
+  cores=$(nproc)
+  memory=$(awk '/^MemAvailable:/ {print int($2 / (1536 * 1024))}' /proc/meminfo)
+  if [[ -r /sys/fs/cgroup/memory.max && $(cat /sys/fs/cgroup/memory.max) != max ]]; then
+    local limit=$(($(cat /sys/fs/cgroup/memory.max) / (1536 * 1024 * 1024)))
+    ((limit < memory)) && memory=$limit
+  fi
+  ((memory < cores)) && cores=$memory
+  ((cores < 1)) && cores=1
+  echo "$cores"
+}
+
+# project_files GLOB...: the project's files of these names, one a line; what git ignores is none of them.
+project_files() {
+  if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+    git ls-files --cached --others --exclude-standard -- "$@" | while IFS= read -r file; do
+      if [[ -f $file ]]; then printf '%s\n' "$file"; fi
+    done
+  else
+    local glob
+    for glob in "$@"; do
+      find . \( -path ./build -o -path ./.venv -o -path ./results \) -prune -o -type f -name "$glob" -printf '%P\n'
+    done
+  fi
+}

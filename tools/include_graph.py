@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Which project file includes which.
+
+    include_graph.py keys --build DIR --tool TEXT SOURCE...
+
+prints "KEY SOURCE" for each source, where KEY is a digest of all that a reader of it could notice: the source, every
+project header that it reaches, its compile command in DIR/compile_commands.json, the .clang-tidy files above it and
+TEXT. tests/lint checks the direction of includes with the same functions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?P<open>[<"])(?P<name>[^>"]+)[>"]', re.MULTILINE)
+
+
+class Include(NamedTuple):
+    """One include directive: the name between the quotes, its 1-based line, and whether it was <angled>."""
+
+    name: str
+    line: int
+    angled: bool
+
+
+def includes(path: Path) -> Iterator[Include]:
+    """The include directives of a file, in order."""
+    text = path.read_text(encoding="utf-8")
+    for match in INCLUDE.finditer(text):
+        yield Include(match["name"], text.count("\n", 0, match.start()) + 1, match["open"] == "<")
+
+
+def resolve(root: Path, includer: Path, name: str) -> Path | None:
+    """The project file that an include means: beside the includer, under src/, tools/bitrift* or tests/; else None."""
+    for folder in (includer.parent, root / "src", root / "tests", root / "tools"):
+        candidate = folder / name
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+def closure(root: Path, source: Path) -> list[Path]:
+    """The source and every project file it reaches, sorted."""
+    seen = {source}
+    stack = [source]
+    while stack:
+        current = stack.pop()
+        for include in includes(current):
+            found = resolve(root, current, include.name)
+            if found is not None and found not in seen:
+                seen.add(found)
+                stack.append(found)
+    return sorted(seen)
+
+
+def compile_commands(build: Path) -> dict[Path, str]:
+    """Source to compile command. SystemExit when the build folder was not configured."""
+    try:
+        entries = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SystemExit(f"include_graph.py: {build} is not a configured build folder: {error.strerror}") from error
+    return {Path(entry["file"]).resolve(): entry["command"] for entry in entries}
+
+
+def key(root: Path, source: Path, command: str, tool: str) -> str:
+    """Digest of all that decides what a tool finds in a source."""
+    digest = hashlib.sha256()
+    settings = [folder / ".clang-tidy" for folder in (*source.parents,) if folder.is_relative_to(root)]
+    for path in [*closure(root, source), *(setting for setting in settings if setting.is_file())]:
+        digest.update(f"{path.relative_to(root)}\0".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    digest.update(f"{command}\0{tool}".encode())
+    return digest.hexdigest()[:32]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Digests of what a tool sees of each source.")
+    parser.add_argument("action", choices=["keys"])
+    parser.add_argument("--build", type=Path, required=True, help="build folder with compile_commands.json")
+    parser.add_argument("--tool", default="", help="version of the tool")
+    parser.add_argument("sources", nargs="+", type=Path)
+    options = parser.parse_args()
+    commands = compile_commands(options.build)
+    for source in options.sources:
+        path = source.resolve()
+        if path not in commands:
+            sys.exit(f"include_graph.py: {source} is not part of {options.build}: configure it again")
+        print(key(ROOT, path, commands[path], options.tool), source)
+
+
+if __name__ == "__main__":
+    main()
