@@ -1,0 +1,101 @@
+// A group of ranks and what they say to each other. No MPI type appears here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+
+namespace bitrift::mpi {
+
+/// A peer died while a call needed it (ULFM's MPIX_ERR_PROC_FAILED or MPIX_ERR_REVOKED).
+class RankFailed : public Error {
+ public:
+  explicit RankFailed(const std::string& text) : Error(ErrorCode::internal, text) {}
+};
+
+/// A send or receive under way. The buffer that it was given must live until wait() returns.
+class Request {
+ public:
+  struct State;
+  explicit Request(std::unique_ptr<State> state) noexcept;
+  Request(Request&&) noexcept;
+  Request& operator=(Request&&) noexcept;
+  ~Request();  ///< waits for what is still under way; an error there is logged
+  /// Throws RankFailed, or Error(internal) with MPI's own text.
+  void wait();
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+/// Ranks 0 .. size - 1. Copies are the same group. Every call throws RankFailed when a peer is dead,
+/// Error(internal) with MPI's own text for other failures of MPI, and Error(unsupported) for a message of 2
+/// GiB or more. With one rank every collective is local: such a communicator needs no MPI at all.
+class Communicator {
+ public:
+  struct State;
+  /// One rank, without MPI.
+  Communicator();
+  explicit Communicator(std::shared_ptr<State> state);
+
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int size() const noexcept { return size_; }
+
+  void barrier() const;
+  /// `size` bytes of rank `root` to all.
+  void broadcast(void* data, std::size_t size, int root) const;
+  /// A text of any length from rank `root` to all.
+  void broadcast(std::string& text, int root) const;
+  /// One byte string of any length from every rank, by rank. On other ranks than `root` the result is empty.
+  [[nodiscard]] std::vector<std::string> gather(const std::string& mine, int root) const;
+  [[nodiscard]] std::vector<std::string> allgather(const std::string& mine) const;
+  /// `size` bytes from every rank, the same size on all, one after the other by rank into `out` (size *
+  /// size() bytes).
+  void allgather_equal(const void* mine, std::size_t size, void* out) const;
+
+  void send(const void* data, std::size_t size, int to, int tag) const;
+  void receive(void* data, std::size_t size, int from, int tag) const;
+  [[nodiscard]] Request start_send(const void* data, std::size_t size, int to, int tag) const;
+  [[nodiscard]] Request start_receive(void* data, std::size_t size, int from, int tag) const;
+
+  /// Adds `data` over all ranks, in place, in an order of our own: every element is ((x0 + x1) + x2) + ... by
+  /// ascending rank. So the bits depend neither on the MPI library nor on the algorithm that it would choose
+  /// for a size, and are the same on all ranks. Each rank owns a slice: all-to-all of slices, ordered sum,
+  /// all-gather (2 (N - 1) / N of the data goes out of each rank, as in a ring).
+  void ordered_sum(float* data, std::size_t count) const;
+
+ private:
+  std::shared_ptr<State> state_;
+  int rank_ = 0;
+  int size_ = 1;
+};
+
+/// Throws on all ranks when any rank passes an error: the error of the lowest such rank, so that nobody waits
+/// for a rank that gave up. error: nullptr when this rank is well. Collective.
+void agree(const Communicator& communicator, const Error* error);
+
+/// An error that all ranks threw together: one of them may report it, all can leave in order.
+class AgreedError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Runs `work` on every rank, then agree(). Only Error is agreed upon; anything else passes.
+template <typename Work>
+void agreed(const Communicator& communicator, const Work& work) {
+  std::unique_ptr<Error> error;
+  try {
+    work();
+  } catch (const RankFailed&) {
+    throw;
+  } catch (const Error& caught) {
+    error = std::make_unique<Error>(caught);
+  }
+  agree(communicator, error.get());
+}
+
+}  // namespace bitrift::mpi

@@ -1,0 +1,81 @@
+#include "mpi/environment.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <exception>
+
+#include "core/log.h"
+#include "mpi/checked.h"
+
+namespace bitrift::mpi {
+namespace {
+
+int first_number(std::initializer_list<const char*> names) noexcept {
+  for (const char* name : names) {
+    if (const char* text = std::getenv(name); text != nullptr && *text != '\0') return std::atoi(text);
+  }
+  return -1;
+}
+
+}  // namespace
+
+bool started_by_launcher() noexcept {
+  // SLURM_PROCID is no sign: it is set in a plain batch script too.
+  return first_number({"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_SIZE", "PMI_RANK"}) >= 0;
+}
+
+int launched_ranks() noexcept {
+  return std::max(0, first_number({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}));
+}
+
+int launched_rank() noexcept {
+  return std::max(0, first_number({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}));
+}
+
+Environment::Environment() {
+  if (!started_by_launcher()) return;
+  int provided = MPI_THREAD_SINGLE;
+  check_code(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+  active_ = true;
+  check_code(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  check_code(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  if (provided < MPI_THREAD_FUNNELED) {
+    fail(ErrorCode::unsupported,
+         "this MPI library offers no MPI_THREAD_FUNNELED; install one that is built with threads");
+  }
+  auto state = std::make_shared<Communicator::State>();
+  state->handle = MPI_COMM_WORLD;
+  world_ = Communicator(std::move(state));
+}
+
+Environment::~Environment() {
+  if (!active_ || (std::uncaught_exceptions() > 0 && world_.size() > 1)) return;
+  try {
+    finalize();
+  } catch (const std::exception& error) {
+    spdlog::warn("{}", error.what());
+  }
+}
+
+void Environment::finalize() {
+  if (!active_) return;
+  active_ = false;
+  check_code(MPI_Finalize(), "MPI_Finalize");
+}
+
+void Environment::abort(int code) {
+  if (active_) MPI_Abort(MPI_COMM_WORLD, code);
+  std::exit(code);
+}
+
+std::string Environment::library() const {
+  if (!active_) return "none";
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  check_code(MPI_Get_library_version(text.data(), &length), "MPI_Get_library_version");
+  const std::string all(text.data(), static_cast<std::size_t>(length));
+  return all.substr(0, all.find('\n'));
+}
+
+}  // namespace bitrift::mpi

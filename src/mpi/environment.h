@@ -1,0 +1,43 @@
+// The life of MPI in a process.
+#pragma once
+
+#include <string>
+
+#include "mpi/communicator.h"
+
+namespace bitrift::mpi {
+
+/// Whether mpirun or srun started this process (PMIx, Open MPI or PMI variables are set). Needs no MPI.
+[[nodiscard]] bool started_by_launcher() noexcept;
+/// How many ranks the launcher started, where its variables say so; 0 when unknown.
+[[nodiscard]] int launched_ranks() noexcept;
+/// This process's rank by the same variables; 0 when unknown.
+[[nodiscard]] int launched_rank() noexcept;
+
+/// MPI_Init_thread(FUNNELED) and MPI_Finalize around a scope. Errors return (MPI_ERRORS_RETURN) and are
+/// thrown. A process that no launcher started gets no MPI: its world is one rank, and it starts 50 ms or more
+/// sooner.
+class Environment {
+ public:
+  /// Throws Error(internal) with MPI's text.
+  Environment();
+  /// Finalizes, unless an exception is on its way out of a world of several ranks: then MPI_Finalize would
+  /// wait for peers that may be stuck, and the caller decides (see abort()).
+  ~Environment();
+  Environment(Environment&&) = delete;
+  Environment& operator=(Environment&&) = delete;
+
+  [[nodiscard]] const Communicator& world() const noexcept { return world_; }
+  /// MPI_Finalize now; throws on failure. Later calls do nothing.
+  void finalize();
+  /// Ends all ranks: MPI_Abort, or exit(code) when there is no MPI. For a `main` only.
+  [[noreturn]] void abort(int code);
+  /// "Open MPI v5.0.11, ..." on one line; "none" without MPI.
+  [[nodiscard]] std::string library() const;
+
+ private:
+  bool active_ = false;
+  Communicator world_;
+};
+
+}  // namespace bitrift::mpi
