@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ckpt/tensor.h"
@@ -18,11 +20,13 @@ struct TensorInfo {
   std::string role;
   std::optional<NumberFormat> format;  ///< absent: not a number format that bitrift alters
   std::string dtype;                   ///< printable type, also for those: "float32", "string", "compound"
+  std::uint64_t element_bytes = 0;     ///< stored size of one element
+  bool plain = false;                  ///< its bytes are its value: no variable-length part, no reference
   std::vector<std::uint64_t> shape;
   std::string storage;  ///< contiguous | compact | chunked | virtual | external, "+filters" when filtered
   std::uint64_t stored_bytes = 0;
-  std::optional<std::uint64_t>
-      offset;           ///< of the first byte in the file, when contiguous, allocated and in range
+  /// Of the first byte in the file, when contiguous, allocated and in range.
+  std::optional<std::uint64_t> offset;
   std::string refusal;  ///< why it cannot be altered; "" when it can
   [[nodiscard]] std::uint64_t elements() const noexcept;
 };
@@ -41,13 +45,19 @@ class Reader {
   [[nodiscard]] const std::vector<TensorInfo>& tensors() const noexcept;
   /// nullptr when there is none of that name.
   [[nodiscard]] const TensorInfo* find(std::string_view path) const noexcept;
-  /// Reads all bytes of a numeric tensor, little-endian, row-major. Throws Error(not_found | bad_file |
-  /// unsupported).
+  /// Reads all bytes of a tensor, row-major; numbers become little-endian, other plain types stay as stored.
+  /// `bytes` must be elements() * element_bytes. Throws Error(bad_file), and Error(unsupported) for virtual
+  /// and external storage and for types that are not plain.
   void read(const TensorInfo& tensor, void* out, std::size_t bytes) const;
+  /// Reads `count` elements from flat index `first` on, little-endian, of a tensor that has an offset. Costs
+  /// O(count).
+  void read_elements(const TensorInfo& tensor, std::uint64_t first, std::uint64_t count, void* out) const;
   /// A string attribute of the root group; nullopt when absent.
   [[nodiscard]] std::optional<std::string> attribute(const std::string& name) const;
+  /// All string attributes of the root group.
+  [[nodiscard]] const std::map<std::string, std::string>& attributes() const noexcept;
   /// The stored CRC-32C of a tensor and where in the file it stands; nullopt when the file carries none for
-  /// it.
+  /// it. Throws Error(bad_file) when the checksums of the file are damaged.
   struct StoredChecksum {
     std::uint32_t value = 0;
     std::uint64_t offset = 0;  ///< of its four little-endian bytes

@@ -1,0 +1,160 @@
+#include "ckpt/compare.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <optional>
+#include <set>
+
+#include <fmt/ranges.h>
+
+#include "ckpt/reader.h"
+#include "core/error.h"
+
+namespace bitrift::ckpt {
+namespace {
+
+constexpr std::uint64_t kPieceBytes = std::uint64_t{4} << 20;
+constexpr std::uint64_t kMostUnplacedBytes = std::uint64_t{1} << 30;
+
+std::string describe(const TensorInfo& tensor) {
+  return fmt::format("{} [{}]", tensor.dtype, fmt::join(tensor.shape, ", "));
+}
+
+TensorDifference difference(const TensorInfo& tensor, const char* kind, std::string detail = "") {
+  return {.path = tensor.path,
+          .kind = kind,
+          .detail = std::move(detail),
+          .role = tensor.role,
+          .dtype = tensor.dtype};
+}
+
+bool same_type(const TensorInfo& a, const TensorInfo& b) {
+  if (a.format.has_value() != b.format.has_value()) return false;
+  if (!a.format) return a.dtype == b.dtype && a.element_bytes == b.element_bytes;
+  NumberFormat in_same_order = *b.format;
+  in_same_order.order = a.format->order;
+  return *a.format == in_same_order;
+}
+
+/// Reads a tensor in pieces where its bytes lie in one place, else whole.
+class Pieces {
+ public:
+  Pieces(const Reader& reader, const TensorInfo& tensor) : reader_(reader), tensor_(tensor) {}
+  const std::uint8_t* get(std::uint64_t first, std::uint64_t count) {
+    if (tensor_.offset) {
+      buffer_.resize(count * tensor_.element_bytes);
+      reader_.read_elements(tensor_, first, count, buffer_.data());
+      return buffer_.data();
+    }
+    if (buffer_.empty()) {
+      const std::uint64_t elements = tensor_.elements();
+      if (elements > kMostUnplacedBytes / tensor_.element_bytes) {
+        fail(ErrorCode::unsupported, "more than 1 GiB in {} storage", tensor_.storage);
+      }
+      buffer_.resize(elements * tensor_.element_bytes);
+      reader_.read(tensor_, buffer_.data(), buffer_.size());
+    }
+    return buffer_.data() + first * tensor_.element_bytes;
+  }
+
+ private:
+  const Reader& reader_;
+  const TensorInfo& tensor_;
+  std::vector<std::uint8_t> buffer_;
+};
+
+/// Adds what differs between `count` elements to the result.
+void compare_elements(const std::uint8_t* a, const std::uint8_t* b, std::uint64_t first, std::uint64_t count,
+                      std::size_t width, bool is_number, TensorDifference& result) {
+  if (std::memcmp(a, b, count * width) == 0) return;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::uint8_t* const x = a + i * width;
+    const std::uint8_t* const y = b + i * width;
+    if (std::memcmp(x, y, width) == 0) continue;
+    if (result.elements++ == 0) {
+      result.first_element = first + i;
+      for (std::size_t byte = 0; is_number && byte < width; ++byte) {
+        result.first_old |= static_cast<std::uint64_t>(x[byte]) << (8 * byte);
+        result.first_new |= static_cast<std::uint64_t>(y[byte]) << (8 * byte);
+      }
+    }
+    for (std::size_t byte = 0; byte < width; ++byte) {
+      result.bits += static_cast<std::uint64_t>(std::popcount(static_cast<std::uint8_t>(x[byte] ^ y[byte])));
+    }
+  }
+}
+
+std::optional<TensorDifference> compare_values(const Reader& first, const TensorInfo& a, const Reader& second,
+                                               const TensorInfo& b) {
+  TensorDifference result = difference(a, "values");
+  Pieces pieces_a(first, a);
+  Pieces pieces_b(second, b);
+  const std::uint64_t elements = a.elements();
+  const std::uint64_t step = std::max<std::uint64_t>(kPieceBytes / a.element_bytes, 1);
+  for (std::uint64_t at = 0; at < elements; at += step) {
+    const std::uint64_t count = std::min(step, elements - at);
+    compare_elements(pieces_a.get(at, count), pieces_b.get(at, count), at, count, a.element_bytes,
+                     a.format.has_value(), result);
+  }
+  if (result.elements == 0) return std::nullopt;
+  return result;
+}
+
+std::optional<TensorDifference> compare_tensor(const Reader& first, const TensorInfo& a, const Reader& second,
+                                               const TensorInfo& b) {
+  const std::string both = describe(a) + " against " + describe(b);
+  if (!same_type(a, b)) return difference(a, "dtype", both);
+  if (a.shape != b.shape) return difference(a, "shape", both);
+  if (!a.plain) return difference(a, "not_compared", "type " + a.dtype);
+  try {
+    return compare_values(first, a, second, b);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::io || error.code() == ErrorCode::internal) throw;
+    return difference(a, "not_compared", error.what());
+  }
+}
+
+void compare_attributes(const Reader& first, const Reader& second, std::vector<TensorDifference>& result) {
+  std::set<std::string> names;
+  for (const Reader* reader : {&first, &second}) {
+    for (const auto& [name, text] : reader->attributes()) names.insert(name);
+  }
+  for (const std::string& name : names) {
+    const auto a = first.attribute(name);
+    const auto b = second.attribute(name);
+    if (a == b) continue;
+    TensorDifference one{
+        .path = "@" + name, .kind = "values", .detail = "texts differ", .role = "", .dtype = "string"};
+    if (!a) one.kind = "only_in_second";
+    if (!b) one.kind = "only_in_first";
+    if (!a || !b) one.detail = "";
+    one.elements = a && b ? 1 : 0;
+    result.push_back(std::move(one));
+  }
+}
+
+}  // namespace
+
+std::vector<TensorDifference> compare(const std::filesystem::path& first,
+                                      const std::filesystem::path& second) {
+  const Reader a(first);
+  const Reader b(second);
+  std::vector<TensorDifference> result;
+  compare_attributes(a, b, result);
+  for (const TensorInfo& tensor : a.tensors()) {
+    const TensorInfo* const other = b.find(tensor.path);
+    if (other == nullptr) {
+      result.push_back(difference(tensor, "only_in_first"));
+    } else if (auto found = compare_tensor(a, tensor, b, *other)) {
+      result.push_back(std::move(*found));
+    }
+  }
+  for (const TensorInfo& tensor : b.tensors()) {
+    if (a.find(tensor.path) == nullptr) result.push_back(difference(tensor, "only_in_second"));
+  }
+  std::sort(result.begin(), result.end(), [](const auto& x, const auto& y) { return x.path < y.path; });
+  return result;
+}
+
+}  // namespace bitrift::ckpt

@@ -1,0 +1,38 @@
+// How every call into HDF5 is made: one at a time, silent, its result checked.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/error.h"
+#include "h5/handle.h"
+
+namespace bitrift::h5 {
+
+/// While one lives, this thread alone is inside HDF5 (a serial build of it is not thread-safe) and HDF5
+/// prints no errors; the former printing is put back. May be nested.
+class Scope {
+ public:
+  Scope() noexcept;
+  ~Scope();
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  void* function_ = nullptr;
+  void* data_ = nullptr;
+};
+
+/// The innermost description on HDF5's error stack, on one line; the stack is cleared. "unknown HDF5 error"
+/// when empty.
+[[nodiscard]] std::string take_error_text();
+
+/// Owns the identifier, or throws Error(code, "<where>: <HDF5's own text>") when it is negative.
+[[nodiscard]] Handle own(std::int64_t id, const std::string& where, ErrorCode code = ErrorCode::bad_file);
+/// Passes a result through, or throws as own() does when it is negative.
+std::int64_t check(std::int64_t result, const std::string& where, ErrorCode code = ErrorCode::bad_file);
+
+/// Version of the HDF5 library that runs, "1.10.8".
+[[nodiscard]] std::string library_version();
+
+}  // namespace bitrift::h5
