@@ -43,6 +43,7 @@ struct Summary {
   std::vector<std::string> by;  ///< dimensions in the order of the columns; "strategy" is always the first
   std::vector<Group> groups;    ///< sorted by key
   std::uint64_t trials = 0;
+  std::uint64_t planned = 0;   ///< trials that the spec asks for: arms x roles x fields x trials_per_stratum
   std::uint64_t canaries = 0;  ///< checked, all of which behaved
 };
 
