@@ -51,3 +51,18 @@ function(bitrift_embed_schemas target folder)
     DEPENDS ${schemas} "${PROJECT_SOURCE_DIR}/cmake/EmbedText.cmake" VERBATIM)
   target_sources(${target} PRIVATE "${generated}")
 endfunction()
+
+# Gives SOURCE the version, commit and build type that provenance records. The commit is that of the last configure.
+function(bitrift_stamp_version source)
+  find_package(Git QUIET)
+  set(commit unknown)
+  if(GIT_FOUND)
+    execute_process(COMMAND "${GIT_EXECUTABLE}" describe --always --dirty --abbrev=12 WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
+                    OUTPUT_VARIABLE described OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+    if(NOT failed)
+      set(commit "${described}")
+    endif()
+  endif()
+  set_source_files_properties("${PROJECT_SOURCE_DIR}/${source}" PROPERTIES COMPILE_DEFINITIONS
+    "BITRIFT_VERSION=\"${PROJECT_VERSION}\";BITRIFT_COMMIT=\"${commit}\";BITRIFT_BUILD_TYPE=\"${CMAKE_BUILD_TYPE}\"")
+endfunction()

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/number_format.h"
 #include "record/json.h"
 
 namespace bitrift::record {

@@ -15,10 +15,11 @@ using Json = nlohmann::json;
 /// A parsed document that remembers on which line each value stands.
 struct Document {
   Json value;
-  std::string source;                ///< file name for messages
-  std::map<std::string, int> lines;  ///< JSON pointer ("/arms/0/name") to 1-based line
+  std::string source;  ///< file name for messages
+  std::map<std::string, std::string>
+      places;  ///< JSON pointer ("/arms/0/name") to "spec.json:12" or "--set seed"
 
-  /// "spec.json:12" for the value at a JSON pointer, or for its nearest ancestor that is known.
+  /// Where the value at a JSON pointer, or its nearest ancestor that is known, was written: "spec.json:12".
   [[nodiscard]] std::string place(const std::string& pointer) const;
 };
 
@@ -26,9 +27,13 @@ struct Document {
 [[nodiscard]] Document parse_file(const std::filesystem::path& path);
 [[nodiscard]] Document parse_text(std::string_view text, const std::string& source);
 
-/// Checks a document against a JSON Schema (draft 7). Throws Error(bad_input) whose one line names file,
-/// line, key, what was expected and what was found; the deepest failure is reported.
-void check_schema(const Document& document, const Json& schema);
+/// Checks a document (with a pointer: only the value there) against a JSON Schema, draft 7. Throws
+/// Error(bad_input) whose one line names file, line, key, what was expected and what was found; the first
+/// failure in document order is reported.
+void check_schema(const Document& document, const Json& schema, const std::string& pointer = "");
+
+/// "arms[0].name" for "/arms/0/name": how keys are named in messages.
+[[nodiscard]] std::string key_name(const std::string& pointer);
 
 /// The schemas that ship with bitrift, by name: "campaign", "train", "fault-manifest". Compiled in from
 /// campaigns/schema.

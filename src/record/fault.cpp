@@ -1,0 +1,78 @@
+#include "record/fault.h"
+
+#include <charconv>
+
+#include "core/error.h"
+
+namespace bitrift::record {
+namespace {
+
+Json pattern_to_json(std::uint64_t pattern, const std::string& dtype) {
+  const auto format = number_format(dtype);
+  return fmt::format("0x{:0{}x}", pattern, format ? format->bytes * 2 : 16);
+}
+
+std::uint64_t pattern_from_json(const Json& value) {
+  const auto& text = value.get_ref<const std::string&>();
+  std::uint64_t pattern = 0;
+  const char* const end = text.data() + text.size();
+  if (text.size() > 2 && text.starts_with("0x")) {
+    const auto [rest, error] = std::from_chars(text.data() + 2, end, pattern, 16);
+    if (error == std::errc{} && rest == end) return pattern;
+  }
+  fail(ErrorCode::bad_file, "'{}' is no bit pattern such as 0x3f800000", text);
+}
+
+}  // namespace
+
+Json to_json(const AppliedFault& fault) {
+  return {{"tensor", fault.tensor},
+          {"role", fault.role},
+          {"element", fault.element},
+          {"dtype", fault.dtype},
+          {"bits", fault.bits},
+          {"field", fault.field},
+          {"old", pattern_to_json(fault.old_pattern, fault.dtype)},
+          {"new", pattern_to_json(fault.new_pattern, fault.dtype)}};
+}
+
+AppliedFault applied_fault_from_json(const Json& value) {
+  AppliedFault fault;
+  value.at("tensor").get_to(fault.tensor);
+  value.at("role").get_to(fault.role);
+  value.at("element").get_to(fault.element);
+  value.at("dtype").get_to(fault.dtype);
+  value.at("bits").get_to(fault.bits);
+  value.at("field").get_to(fault.field);
+  fault.old_pattern = pattern_from_json(value.at("old"));
+  fault.new_pattern = pattern_from_json(value.at("new"));
+  return fault;
+}
+
+Json to_json(const FaultModel& model) {
+  Json value = {{"tensors", model.tensors}, {"roles", model.roles},         {"bits", model.bits},
+                {"what", model.what},       {"measure", model.measure},     {"plane", "value"},
+                {"seed", model.seed},       {"allow_nan", model.allow_nan}, {"keep_sign", model.keep_sign}};
+  if (model.count) value["count"] = *model.count;
+  if (model.fraction) value["fraction"] = *model.fraction;
+  if (model.ber) value["ber"] = *model.ber;
+  return value;
+}
+
+FaultModel fault_model_from_json(const Json& value) {
+  FaultModel model;
+  model.tensors = value.value("tensors", model.tensors);
+  model.roles = value.value("roles", model.roles);
+  model.bits = value.value("bits", model.bits);
+  model.what = value.value("what", model.what);
+  model.measure = value.value("measure", model.measure);
+  model.seed = value.value("seed", model.seed);
+  model.allow_nan = value.value("allow_nan", model.allow_nan);
+  model.keep_sign = value.value("keep_sign", model.keep_sign);
+  if (value.contains("count")) model.count = value["count"].get<std::uint64_t>();
+  if (value.contains("fraction")) model.fraction = value["fraction"].get<double>();
+  if (value.contains("ber")) model.ber = value["ber"].get<double>();
+  return model;
+}
+
+}  // namespace bitrift::record

@@ -1,0 +1,90 @@
+#include "record/run.h"
+
+#include "core/error.h"
+
+namespace bitrift::record {
+
+Json to_json(const Evaluation& evaluation) {
+  Json value = {{"epoch", evaluation.epoch},
+                {"step", evaluation.step},
+                {"test_loss", number_to_json(evaluation.test_loss)},
+                {"test_accuracy", number_to_json(evaluation.test_accuracy)}};
+  if (evaluation.train_loss) value["train_loss"] = number_to_json(*evaluation.train_loss);
+  if (evaluation.train_accuracy) value["train_accuracy"] = number_to_json(*evaluation.train_accuracy);
+  return value;
+}
+
+Evaluation evaluation_from_json(const Json& value) {
+  Evaluation evaluation;
+  value.at("epoch").get_to(evaluation.epoch);
+  value.at("step").get_to(evaluation.step);
+  evaluation.test_loss = number_from_json(value.at("test_loss"));
+  evaluation.test_accuracy = number_from_json(value.at("test_accuracy"));
+  if (value.contains("train_loss")) evaluation.train_loss = number_from_json(value["train_loss"]);
+  if (value.contains("train_accuracy")) evaluation.train_accuracy = number_from_json(value["train_accuracy"]);
+  return evaluation;
+}
+
+Json to_json(const RunRequest& request) {
+  Json value = {{"id", request.id}, {"checkpoint", request.checkpoint}, {"epochs", request.epochs}};
+  if (request.order_seed) value["order_seed"] = *request.order_seed;
+  if (!request.drill.empty()) value["drill"] = request.drill;
+  return value;
+}
+
+RunRequest run_request_from_json(const Json& value) {
+  RunRequest request;
+  value.at("id").get_to(request.id);
+  value.at("checkpoint").get_to(request.checkpoint);
+  value.at("epochs").get_to(request.epochs);
+  if (value.contains("order_seed")) request.order_seed = value["order_seed"].get<std::uint64_t>();
+  request.drill = value.value("drill", "");
+  return request;
+}
+
+Json to_json(const RunResult& result) {
+  Json replicas = Json::array();
+  for (const auto& replica : result.replicas) {
+    Json evaluations = Json::array();
+    for (const auto& evaluation : replica) evaluations.push_back(to_json(evaluation));
+    replicas.push_back(std::move(evaluations));
+  }
+  Json value = {{"id", result.id},
+                {"status", result.status},
+                {"detail", result.detail},
+                {"replicas", std::move(replicas)},
+                {"steps", result.steps},
+                {"nonfinite_state", result.nonfinite_state},
+                {"final_digest", result.final_digest},
+                {"replica_digests", result.replica_digests},
+                {"changed_tensors", result.changed_tensors},
+                {"last_loss", result.last_loss},
+                {"seconds", result.seconds}};
+  if (result.nonfinite_step) value["nonfinite_step"] = *result.nonfinite_step;
+  return value;
+}
+
+RunResult run_result_from_json(const Json& value) {
+  RunResult result;
+  value.at("id").get_to(result.id);
+  value.at("status").get_to(result.status);
+  if (result.status != "done" && result.status != "rejected" && result.status != "nonfinite") {
+    fail(ErrorCode::bad_file, "'{}' is no status of a run", result.status);
+  }
+  value.at("detail").get_to(result.detail);
+  for (const auto& replica : value.at("replicas")) {
+    auto& evaluations = result.replicas.emplace_back();
+    for (const auto& evaluation : replica) evaluations.push_back(evaluation_from_json(evaluation));
+  }
+  value.at("steps").get_to(result.steps);
+  value.at("nonfinite_state").get_to(result.nonfinite_state);
+  value.at("final_digest").get_to(result.final_digest);
+  value.at("replica_digests").get_to(result.replica_digests);
+  value.at("changed_tensors").get_to(result.changed_tensors);
+  value.at("last_loss").get_to(result.last_loss);
+  result.seconds = value.value("seconds", 0.0);
+  if (value.contains("nonfinite_step")) result.nonfinite_step = value["nonfinite_step"].get<std::int64_t>();
+  return result;
+}
+
+}  // namespace bitrift::record

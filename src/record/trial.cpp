@@ -1,0 +1,96 @@
+#include "record/trial.h"
+
+#include <array>
+#include <string_view>
+
+#include "core/error.h"
+
+namespace bitrift::record {
+namespace {
+
+constexpr std::array kind_names = {"control", "envelope", "canary", "trial"};
+
+Json to_json(const Failure& failure) {
+  return {{"reason", failure.reason}, {"detail", failure.detail}, {"signal", failure.signal}};
+}
+
+Failure failure_from_json(const Json& value) {
+  Failure failure;
+  value.at("reason").get_to(failure.reason);
+  value.at("detail").get_to(failure.detail);
+  value.at("signal").get_to(failure.signal);
+  if (failure.reason != "exception" && failure.reason != "signal" && failure.reason != "hang") {
+    fail(ErrorCode::bad_file, "'{}' is no reason of a failure", failure.reason);
+  }
+  return failure;
+}
+
+}  // namespace
+
+const char* trial_kind_name(TrialKind kind) noexcept { return kind_names[static_cast<std::size_t>(kind)]; }
+
+TrialKind trial_kind(std::string_view name) {
+  for (std::size_t i = 0; i < kind_names.size(); ++i) {
+    if (name == kind_names[i]) return static_cast<TrialKind>(i);
+  }
+  fail(ErrorCode::bad_file, "'{}' is no kind of row", name);
+}
+
+std::string TrialId::text() const { return fmt::format("{}/{}/{}", arm, stratum, draw); }
+
+Json stable_json(const TrialRecord& record) {
+  Json faults = Json::array();
+  for (const auto& fault : record.faults) faults.push_back(to_json(fault));
+  Json value = {{"kind", trial_kind_name(record.kind)},
+                {"id", {{"arm", record.id.arm}, {"stratum", record.id.stratum}, {"draw", record.id.draw}}},
+                {"stratum_bits", record.stratum_bits},
+                {"measure", record.measure},
+                {"plane", record.plane},
+                {"faults", std::move(faults)},
+                {"landed", record.landed},
+                {"no_change", record.no_change}};
+  if (record.result) {
+    value["result"] = to_json(*record.result);
+    value["result"].erase("seconds");
+  }
+  if (record.failure) value["failure"] = to_json(*record.failure);
+  return value;
+}
+
+Json to_json(const TrialRecord& record) {
+  Json value = stable_json(record);
+  value["volatile"] = {{"started", record.started},
+                       {"host", record.host},
+                       {"seconds", record.seconds},
+                       {"run_seconds", record.result ? record.result->seconds : 0.0},
+                       {"attempts", record.attempts}};
+  return value;
+}
+
+TrialRecord trial_record_from_json(const Json& value) {
+  TrialRecord record;
+  record.kind = trial_kind(value.at("kind").get_ref<const std::string&>());
+  const Json& id = value.at("id");
+  record.id = {id.at("arm").get<std::string>(), id.at("stratum").get<std::string>(),
+               id.at("draw").get<std::uint64_t>()};
+  value.at("stratum_bits").get_to(record.stratum_bits);
+  value.at("measure").get_to(record.measure);
+  value.at("plane").get_to(record.plane);
+  for (const auto& fault : value.at("faults")) record.faults.push_back(applied_fault_from_json(fault));
+  value.at("landed").get_to(record.landed);
+  value.at("no_change").get_to(record.no_change);
+  if (value.contains("result")) record.result = run_result_from_json(value["result"]);
+  if (value.contains("failure")) record.failure = failure_from_json(value["failure"]);
+  if (record.result.has_value() == record.failure.has_value()) {
+    fail(ErrorCode::bad_file, "row {} must hold either a result or a failure", record.id.text());
+  }
+  const Json& extra = value.at("volatile");
+  extra.at("started").get_to(record.started);
+  extra.at("host").get_to(record.host);
+  extra.at("seconds").get_to(record.seconds);
+  extra.at("attempts").get_to(record.attempts);
+  if (record.result) extra.at("run_seconds").get_to(record.result->seconds);
+  return record;
+}
+
+}  // namespace bitrift::record

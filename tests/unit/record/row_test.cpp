@@ -1,0 +1,124 @@
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "record/outcome.h"
+#include "record/provenance.h"
+#include "record/trial.h"
+#include "record/worker_message.h"
+#include "tests_support.h"
+
+namespace bitrift::record {
+namespace {
+
+TrialRecord example() {
+  TrialRecord row;
+  row.id = {"data-2", "weight.exponent", 7};
+  row.stratum_bits = 158'000;
+  row.faults = {{"model/conv1.weight", "weight", 3, "float32", {30}, "exponent", 0x3f800000, 0x7f800000}};
+  row.landed = true;
+  RunResult result;
+  result.id = row.id.text();
+  result.replicas = {{{11, 22, 0.1, 0.99, std::nan(""), 0.5}}, {{11, 22, 0.1, 0.99, INFINITY, 0.25}}};
+  result.status = "nonfinite";
+  result.nonfinite_step = 22;
+  result.replica_digests = {"a", "b"};
+  result.changed_tensors = {"model/conv1.weight"};
+  result.last_loss = "0x1p+0";
+  result.seconds = 0.25;
+  row.result = result;
+  row.started = "2026-01-01T00:00:00.000Z";
+  row.host = "here";
+  row.seconds = 0.5;
+  row.attempts = 2;
+  return row;
+}
+
+TEST(TrialRecord, SurvivesJsonNonFiniteMetricsIncluded) {
+  const TrialRecord row = example();
+  const TrialRecord back = trial_record_from_json(Json::parse(to_json(row).dump()));
+  EXPECT_EQ(to_json(back), to_json(row));
+  EXPECT_TRUE(std::isnan(back.result->replicas[0][0].test_loss));
+  EXPECT_EQ(back.faults, row.faults);
+  EXPECT_EQ(back.attempts, 2);
+}
+
+TEST(TrialRecord, StableFormIgnoresTimeHostAndAttemptsOnly) {
+  TrialRecord other = example();
+  other.started = "2027";
+  other.host = "there";
+  other.seconds = 9;
+  other.attempts = 1;
+  other.result->seconds = 8;
+  EXPECT_EQ(stable_json(other), stable_json(example()));
+  other.result->last_loss = "0x1.8p+0";
+  EXPECT_NE(stable_json(other), stable_json(example()));
+}
+
+TEST(TrialRecord, ARowWithNeitherResultNorFailureIsRefused) {
+  Json value = to_json(example());
+  value.erase("result");
+  EXPECT_THROW((void)trial_record_from_json(value), Error);
+  value["failure"] = {{"reason", "bored"}, {"detail", ""}, {"signal", 0}};
+  EXPECT_THROW((void)trial_record_from_json(value), Error);
+  value["failure"]["reason"] = "hang";
+  EXPECT_EQ(trial_record_from_json(value).failure->reason, "hang");
+}
+
+TEST(AppliedFault, PatternsBeyondFiftyThreeBitsStayExact) {
+  const AppliedFault fault = {
+      "t", "weight", 1, "float64", {0}, "mantissa", 0xfff0000000000001, 0xfff0000000000000};
+  const Json value = to_json(fault);
+  EXPECT_EQ(value["old"], "0xfff0000000000001");
+  EXPECT_EQ(applied_fault_from_json(Json::parse(value.dump())), fault);
+  Json bad = value;
+  bad["old"] = "0xzz";
+  EXPECT_THROW((void)applied_fault_from_json(bad), Error);
+}
+
+TEST(WorkerMessage, EveryKindCrossesOneLine) {
+  const auto round_trip = [](const WorkerMessage& message) {
+    const std::string line = to_line(message);
+    EXPECT_EQ(line.find('\n'), std::string::npos);
+    return worker_message_from_line(line);
+  };
+  EXPECT_EQ(std::get<Hello>(round_trip(Hello{1, 2, 77})).pid, 77);
+  EXPECT_EQ(std::get<Ready>(round_trip(Ready{"d", {{"a", 1}}})).environment["a"], 1);
+  EXPECT_EQ(std::get<Finished>(round_trip(Finished{*example().result})).result.nonfinite_step, 22);
+  const auto broken = std::get<Broken>(round_trip(Broken{1, {"exception", "two\nlines \xff", 0}}));
+  EXPECT_EQ(broken.failure.reason, "exception");
+  EXPECT_THROW((void)worker_message_from_line("{}"), Error);
+  EXPECT_THROW((void)worker_message_from_line("not json"), Error);
+}
+
+TEST(WorkerMessage, RequestsCrossOneLineAndNoneMeansQuit) {
+  RunRequest request{"a/b/0", "/x y/c.h5", 2, 18446744073709551615u, "hang"};
+  const auto back = run_request_from_line(to_line(std::optional(request)));
+  ASSERT_TRUE(back.has_value());
+  EXPECT_EQ(back->order_seed, request.order_seed);
+  EXPECT_EQ(back->drill, "hang");
+  EXPECT_FALSE(run_request_from_line(to_line(std::optional<RunRequest>{})).has_value());
+  EXPECT_THROW((void)run_request_from_line("{\"run\":{}}"), Error);
+}
+
+TEST(Outcome, EveryReasonHasAClassAndAName) {
+  EXPECT_EQ(class_of(Reason::bitwise), OutcomeClass::masked);
+  EXPECT_EQ(class_of(Reason::low_test_accuracy), OutcomeClass::sdc);
+  EXPECT_EQ(class_of(Reason::nonfinite), OutcomeClass::crash);
+  EXPECT_STREQ(reason_name(Reason::slow_degrade), "slow_degrade");
+  EXPECT_STREQ(outcome_class_name(OutcomeClass::sdc), "SDC");
+}
+
+TEST(Provenance, NamesWhatARunDependsOn) {
+  const Json value = provenance({"bitrift", "ls"});
+  for (const char* key :
+       {"schema_version", "bitrift", "commit", "build_type", "host", "processor", "command", "time"}) {
+    EXPECT_TRUE(value.contains(key)) << key;
+  }
+  EXPECT_EQ(utc_now().size(), 24u);
+}
+
+}  // namespace
+}  // namespace bitrift::record

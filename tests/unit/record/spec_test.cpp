@@ -1,0 +1,130 @@
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/file.h"
+#include "record/campaign_spec.h"
+#include "record/training_spec.h"
+#include "tests_support.h"
+
+namespace bitrift::record {
+namespace {
+
+using ::testing::HasSubstr;
+using tests::error_of;
+
+const char* const train_text = R"({
+  "model": {"name": "lenet"},
+  "data": {"name": "digits"},
+  "optimizer": {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9},
+  "batch_size": 64, "epochs": 10, "seed": 9007199254740991
+})";
+
+class SpecTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "bitrift-spec-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  // The training of train_text with one value replaced by dotted key.
+  std::string train_error(const char* pointer, const Json& value) {
+    Json spec = Json::parse(train_text);
+    spec[Json::json_pointer(pointer)] = value;
+    replace_text(folder_ / "t.json", spec.dump(1));
+    return error_of([&] { (void)read_training_spec(folder_ / "t.json"); });
+  }
+  std::string campaign_error(const std::vector<std::string>& overrides) {
+    return error_of([&] { (void)read_campaign_spec(quickstart(), overrides); });
+  }
+  static std::filesystem::path quickstart() {
+    return std::filesystem::path(BITRIFT_SOURCE_DIR) / "campaigns" / "quickstart.json";
+  }
+  std::filesystem::path folder_;
+};
+
+TEST_F(SpecTest, TrainingIsReadInFull) {
+  replace_text(folder_ / "t.json", train_text);
+  const TrainingSpec spec = read_training_spec(folder_ / "t.json");
+  EXPECT_EQ(spec.model.name, "lenet");
+  EXPECT_EQ(spec.optimizer.momentum, 0.9);
+  EXPECT_EQ(spec.seed, 9007199254740991u);
+  EXPECT_EQ(spec.threads, 1);
+  EXPECT_EQ(spec.parallel, Parallel{});
+}
+
+TEST_F(SpecTest, CanonicalTextComesBackAndLeavesParallelOut) {
+  replace_text(folder_ / "t.json", train_text);
+  TrainingSpec spec = read_training_spec(folder_ / "t.json");
+  const std::string text = to_text(spec);
+  spec.parallel = {"data", 4, 2};
+  EXPECT_EQ(to_text(spec), text);
+  EXPECT_EQ(to_text(training_spec_from_text(text)), text);
+  EXPECT_EQ(text.find('\n'), std::string::npos);
+}
+
+TEST_F(SpecTest, MistakesInATrainingNameLineAndKey) {
+  EXPECT_EQ(train_error("/model/name", "lenet"), "");
+  EXPECT_THAT(train_error("/model/name", "lenet5"),
+              HasSubstr("model.name: expected one of: lenet, mlp; found \"lenet5\""));
+  EXPECT_THAT(train_error("/optimizer/learning_rate", "NaN"),
+              HasSubstr("optimizer.learning_rate: expected number, found string"));
+  EXPECT_THAT(train_error("/optimizer/learning_rate", -0.1), HasSubstr("more than 0"));
+  EXPECT_THAT(train_error("/optimizer/beta1", 0.9), HasSubstr("optimizer.beta1: sgd has no 'beta1'"));
+  EXPECT_THAT(train_error("/model/hidden", {64}), HasSubstr("lenet has no 'hidden'"));
+  EXPECT_THAT(train_error("/data/name", "idx"), HasSubstr("key 'path' is missing"));
+  EXPECT_THAT(train_error("/batch_sise", 1), HasSubstr("batch_sise: unknown key"));
+  EXPECT_THAT(train_error("/parallel", {{"kind", "data"}, {"ranks", 3}}),
+              HasSubstr("a batch of 64 cannot be split evenly over 3"));
+  EXPECT_THAT(train_error("/parallel", {{"kind", "serial"}, {"ranks", 2}}),
+              HasSubstr("serial runs on 1 rank"));
+  EXPECT_THAT(train_error("/epochs", 1.5), HasSubstr("epochs: expected integer, found number 1.5"));
+  EXPECT_THAT(train_error("/seed", 18446744073709551615u),
+              HasSubstr("seed: expected a number at most 9007199254740991"));
+}
+
+TEST_F(SpecTest, TheQuickstartCampaignIsValidAndSurvivesItsCanonicalForm) {
+  const CampaignSpec spec = read_campaign_spec(quickstart());
+  EXPECT_GE(spec.trials_per_stratum * spec.strata.roles.size() * spec.strata.fields.size() * spec.arms.size(),
+            300u);
+  EXPECT_GE(spec.min_test_accuracy, 0.95);
+  EXPECT_EQ(to_json(campaign_spec_from_json(to_json(spec))), to_json(spec));
+}
+
+TEST_F(SpecTest, OverridesReplaceValuesAndAreNamedInErrors) {
+  const CampaignSpec spec = read_campaign_spec(
+      quickstart(),
+      {"trials_per_stratum=3", "name=quick", "arms.0.name=one", "base.train.optimizer.learning_rate=0.25"});
+  EXPECT_EQ(spec.trials_per_stratum, 3u);
+  EXPECT_EQ(spec.name, "quick");
+  EXPECT_EQ(spec.arms[0].name, "one");
+  EXPECT_EQ(spec.base_train->optimizer.learning_rate, 0.25);
+  EXPECT_THAT(campaign_error({"trials_per_stratum=0"}),
+              HasSubstr("--set trials_per_stratum: trials_per_stratum: expected a number at least 1"));
+  EXPECT_THAT(campaign_error({"trial_per_stratum=1"}),
+              HasSubstr("--set trial_per_stratum: trial_per_stratum: unknown key"));
+  EXPECT_THAT(campaign_error({"seed"}), HasSubstr("expected key=value"));
+  EXPECT_THAT(campaign_error({"arms.x.name=1"}), HasSubstr("names nothing"));
+}
+
+TEST_F(SpecTest, MistakesInACampaignNameLineAndKey) {
+  EXPECT_THAT(campaign_error({"arms.1.name=serial"}),
+              HasSubstr("arms[1].name: a second arm is named 'serial'"));
+  EXPECT_THAT(campaign_error({"arms.1.name=a/b"}), HasSubstr("expected letters, digits"));
+  EXPECT_THAT(campaign_error({"strata.fields=[\"exponent\",\"exponent_msb\"]"}), HasSubstr("share bit"));
+  EXPECT_THAT(campaign_error({"strata.fields=[\"expo\"]"}), HasSubstr("is not a bit field"));
+  EXPECT_THAT(campaign_error({"strata.roles=[\"weights\"]"}),
+              HasSubstr("strata.roles[0]: expected one of: weight"));
+  EXPECT_THAT(campaign_error({"controls.envelope=5"}), HasSubstr("at least 20"));
+  EXPECT_THAT(campaign_error({"base.checkpoint=x.h5"}), HasSubstr("exactly one of 'train' and 'checkpoint'"));
+  EXPECT_THAT(campaign_error({"base={\"checkpoint\": \"missing.h5\"}"}), HasSubstr("no file"));
+  EXPECT_THAT(campaign_error({"base.train.model.name=alexnet"}),
+              HasSubstr("base.train.model.name: expected one of"));
+  EXPECT_THAT(campaign_error({"arms.1.parallel.ranks=3"}), HasSubstr("cannot be split evenly over 3"));
+}
+
+}  // namespace
+}  // namespace bitrift::record
