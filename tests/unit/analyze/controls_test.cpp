@@ -1,0 +1,257 @@
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "analyze/classify.h"
+#include "core/error.h"
+#include "unit/analyze/rows.h"
+
+namespace bitrift::analyze {
+namespace {
+
+using record::TrialKind;
+using record::TrialRecord;
+using ::testing::AllOf;
+using testing::clean_arm;
+using ::testing::ElementsAre;
+using testing::evaluation;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Rows = std::vector<TrialRecord>;
+
+TrialRecord& find(Rows& rows, const std::string& arm, const std::string& stratum, std::uint64_t draw = 0) {
+  for (TrialRecord& row : rows) {
+    if (row.id == record::TrialId{arm, stratum, draw}) return row;
+  }
+  throw std::logic_error("no such row");
+}
+
+void erase(Rows& rows, const std::string& arm, const std::string& stratum, std::uint64_t draw = 0) {
+  std::erase_if(rows, [&](const TrialRecord& row) { return row.id == record::TrialId{arm, stratum, draw}; });
+}
+
+Rows two_arms() {
+  Rows rows = clean_arm("serial");
+  const Rows other = clean_arm("data2", 2);
+  rows.insert(rows.end(), other.begin(), other.end());
+  return rows;
+}
+
+// Changes the rows of two good arms and returns how controls_of refuses them.
+std::pair<ErrorCode, std::string> refusal(const std::function<void(Rows&)>& change) {
+  Rows rows = two_arms();
+  change(rows);
+  try {
+    (void)controls_of(rows, "worst");
+  } catch (const Error& error) {
+    return {error.code(), error.what()};
+  }
+  return {ErrorCode::internal, "nothing was thrown"};
+}
+
+TEST(Controls, OfTwoArmsAreFound) {
+  const auto controls = controls_of(two_arms(), "worst");
+  ASSERT_EQ(controls.size(), 2U);
+  const ArmControls& data = controls.at("data2");
+  EXPECT_EQ(data.golden.digest, "golden");
+  EXPECT_THAT(data.golden.replica_digests, ElementsAre("golden", "golden"));
+  ASSERT_EQ(data.envelope.size(), 1U);
+  EXPECT_TRUE(data.envelope[0].has_train);
+  EXPECT_GT(data.envelope[0].test_loss_max, 0.2 + 0.019);
+  EXPECT_LT(data.envelope[0].test_accuracy_min, 0.95 - 0.019);
+  EXPECT_EQ(data.zero_step_golden.digest, "base");
+  ASSERT_EQ(data.zero_step.size(), 1U);
+  EXPECT_FALSE(data.zero_step[0].has_train);
+  EXPECT_EQ(data.zero_step[0].test_loss_max, 0.3);
+  EXPECT_EQ(data.zero_step[0].test_accuracy_min, 0.9);
+}
+
+TEST(Controls, TheJudgeAlsoJudgesTheEnvelope) {
+  Rows rows = clean_arm("data2", 2);
+  for (TrialRecord& row : rows) {
+    // A replica's own training loss differs from the other's, in every clean run.
+    if (row.kind == TrialKind::envelope || row.id.stratum == "control")
+      *row.result->replicas[1][0].train_loss += 5;
+  }
+  EXPECT_GT(controls_of(rows, "worst").at("data2").envelope[0].train_loss_max, 5);
+  EXPECT_LT(controls_of(rows, "rank0").at("data2").envelope[0].train_loss_max, 1);
+}
+
+TEST(Controls, AnyDifferenceBetweenNoFlipRunsIsRefusedByName) {
+  const std::vector<std::pair<std::string, std::function<void(record::RunResult&)>>> changes = {
+      {"final_digest", [](auto& r) { r.final_digest = "g0lden"; }},
+      {"replica_digests", [](auto& r) { r.replica_digests[1] = "g0lden"; }},
+      {"last_loss", [](auto& r) { r.last_loss = "0x1p-3"; }},
+      {"steps (20 and 19)", [](auto& r) { r.steps = 19; }},
+      {"train_loss of evaluation 1 of replica 1",
+       [](auto& r) { r.replicas[1][0].train_loss = std::nextafter(0.1, 1); }},
+      {"train_accuracy of evaluation 1 of replica 0",
+       [](auto& r) { r.replicas[0][0].train_accuracy.reset(); }},
+      {"test_loss of evaluation 1 of replica 0",
+       [](auto& r) { r.replicas[0][0].test_loss = std::nextafter(0.2, 0); }},
+      {"test_accuracy of evaluation 1 of replica 1", [](auto& r) { r.replicas[1][0].test_accuracy = 0.96; }},
+      {"epoch of evaluation 1", [](auto& r) { r.replicas[0][0].epoch = 7; }},
+      {"number of evaluations of replica 1", [](auto& r) { r.replicas[1].push_back(r.replicas[1][0]); }},
+      {"number of replicas", [](auto& r) { r.replicas.pop_back(); }},
+  };
+  for (const auto& [name, change] : changes) {
+    const auto [code, text] = refusal([&](Rows& rows) { change(*find(rows, "data2", "control", 1).result); });
+    EXPECT_EQ(code, ErrorCode::conflict) << name;
+    EXPECT_THAT(text, AllOf(HasSubstr("arm 'data2'"), HasSubstr(name)));
+  }
+}
+
+TEST(Controls, NegativeZeroIsNotZero) {
+  const auto [code, text] = refusal([](Rows& rows) {
+    find(rows, "serial", "control", 0).result->replicas[0][0].test_loss = 0.0;
+    find(rows, "serial", "control", 1).result->replicas[0][0].test_loss = -0.0;
+  });
+  EXPECT_EQ(code, ErrorCode::conflict);
+  EXPECT_THAT(text, HasSubstr("test_loss"));
+}
+
+TEST(Controls, AThirdNoFlipRunMustAgreeToo) {
+  const auto [code, text] = refusal([](Rows& rows) {
+    rows.push_back(find(rows, "serial", "control", 1));
+    rows.back().id.draw = 2;
+    rows.back().result->final_digest = "later";
+  });
+  EXPECT_EQ(code, ErrorCode::conflict);
+  EXPECT_THAT(text, HasSubstr("serial/control/2"));
+}
+
+TEST(Controls, MissingOnesAreNamed) {
+  auto missing = refusal([](Rows& rows) { erase(rows, "data2", "control", 1); });
+  EXPECT_EQ(missing.first, ErrorCode::conflict);
+  EXPECT_THAT(missing.second, AllOf(HasSubstr("'data2'"), HasSubstr("1 no-flip runs")));
+  missing = refusal([](Rows& rows) { erase(rows, "data2", "control:zero"); });
+  EXPECT_EQ(missing.first, ErrorCode::conflict);
+  EXPECT_THAT(missing.second, AllOf(HasSubstr("'data2'"), HasSubstr("zero steps")));
+  missing = refusal([](Rows& rows) { erase(rows, "data2", "envelope", 19); });
+  EXPECT_EQ(missing.first, ErrorCode::bad_input);
+  EXPECT_THAT(missing.second, AllOf(HasSubstr("'data2'"), HasSubstr("19 envelope runs")));
+}
+
+TEST(Controls, AnArmWithTrialsOnlyIsRefused) {
+  const auto [code, text] = refusal(
+      [](Rows& rows) { rows.push_back(testing::row(TrialKind::trial, "pipeline", "weight.sign", 0)); });
+  EXPECT_EQ(code, ErrorCode::conflict);
+  EXPECT_THAT(text, HasSubstr("'pipeline'"));
+}
+
+TEST(Controls, ACleanRunMayNotFail) {
+  const std::vector<std::pair<std::string, std::function<void(TrialRecord&)>>> changes = {
+      {"nonfinite", [](auto& row) { row.result->status = "nonfinite"; }},
+      {"rejected", [](auto& row) { row.result->status = "rejected"; }},
+      {"not finite",
+       [](auto& row) { row.result->replicas[0][0].test_loss = std::numeric_limits<double>::infinity(); }},
+      {"signal: Killed",
+       [](auto& row) {
+         row.result.reset();
+         row.failure = record::Failure{"signal", "Killed", 9};
+       }},
+  };
+  for (const auto& [text, change] : changes) {
+    for (const std::string stratum : {"envelope", "control", "control:zero"}) {
+      const auto refused = refusal([&](Rows& rows) { change(find(rows, "serial", stratum, 0)); });
+      EXPECT_EQ(refused.first, ErrorCode::conflict) << stratum;
+      EXPECT_THAT(refused.second, AllOf(HasSubstr("arm 'serial'"), HasSubstr(text))) << stratum;
+    }
+  }
+}
+
+TEST(Controls, AnEnvelopeRunOfAnotherLengthIsRefused) {
+  const auto [code, text] = refusal([](Rows& rows) {
+    auto& run = find(rows, "serial", "envelope", 4).result->replicas[0];
+    run.push_back(run.front());
+  });
+  EXPECT_EQ(code, ErrorCode::conflict);
+  EXPECT_THAT(text, HasSubstr("serial/envelope/4"));
+}
+
+TEST(Controls, AZeroStepRunThatTookStepsIsRefused) {
+  const auto [code, text] =
+      refusal([](Rows& rows) { find(rows, "serial", "control:zero").result->replicas[0][0].step = 3; });
+  EXPECT_EQ(code, ErrorCode::conflict);
+  EXPECT_THAT(text, HasSubstr("at step 0"));
+}
+
+std::vector<std::string> problems_after(const std::function<void(Rows&)>& change) {
+  Rows rows = two_arms();
+  change(rows);
+  return canary_problems(rows, controls_of(rows, "worst"), "worst");
+}
+
+TEST(Canaries, ThatBehaveGiveNoProblem) {
+  EXPECT_THAT(problems_after([](Rows&) {}), IsEmpty());
+}
+
+TEST(Canaries, OfAnyCrashReasonSatisfyTheNanCanary) {
+  EXPECT_THAT(problems_after([](Rows& rows) {
+                TrialRecord& canary = find(rows, "serial", "canary:nan");
+                canary.result.reset();
+                canary.failure = record::Failure{"exception", "a guard", 0};
+              }),
+              IsEmpty());
+}
+
+TEST(Canaries, MissingOnesAreProblemsPerArm) {
+  for (const std::string stratum : {"canary:nan", "canary:negate", "canary:none"}) {
+    EXPECT_THAT(problems_after([&](Rows& rows) { erase(rows, "data2", stratum); }),
+                ElementsAre(AllOf(HasSubstr("'data2'"), HasSubstr(stratum), HasSubstr("missing"))));
+  }
+}
+
+TEST(Canaries, ThatDidNotLandAreProblems) {
+  for (const std::string stratum : {"canary:nan", "canary:negate", "canary:none"}) {
+    EXPECT_THAT(problems_after([&](Rows& rows) { find(rows, "serial", stratum).landed = false; }),
+                ElementsAre(AllOf(HasSubstr("'serial'"), HasSubstr(stratum))));
+  }
+}
+
+// What an injector that flips nothing gives: every canary runs like the golden run, and would be landed by
+// its own word.
+TEST(Canaries, CatchAHarnessThatChangesNothing) {
+  EXPECT_THAT(problems_after([](Rows& rows) {
+                find(rows, "serial", "canary:nan").result = find(rows, "serial", "control").result;
+                find(rows, "serial", "canary:negate").result = find(rows, "serial", "control:zero").result;
+              }),
+              ElementsAre(HasSubstr("canary:nan: must be crash, is masked (bitwise)"),
+                          HasSubstr("canary:negate: must be SDC, is masked (bitwise)")));
+}
+
+TEST(Canaries, ANegationThatStaysWithinItsLimitsIsAProblem) {
+  EXPECT_THAT(problems_after([](Rows& rows) {
+                find(rows, "serial", "canary:negate").result->replicas[0][0] = evaluation(0, 0, 0, 0.3, 0.9);
+              }),
+              ElementsAre(HasSubstr("is masked (within_noise)")));
+}
+
+TEST(Canaries, MaskedIsNotEnoughForTheOneWithoutAFlip) {
+  EXPECT_THAT(
+      problems_after([](Rows& rows) { find(rows, "data2", "canary:none").result->replica_digests[1] = "x"; }),
+      ElementsAre(HasSubstr("canary:none: must be bitwise, is masked (within_noise)")));
+}
+
+TEST(Canaries, WithoutAVerdictAreProblems) {
+  EXPECT_THAT(
+      problems_after([](Rows& rows) { find(rows, "serial", "canary:none").result->replicas[0].clear(); }),
+      ElementsAre(HasSubstr("0 evaluations")));
+}
+
+TEST(Canaries, EveryRepetitionCounts) {
+  EXPECT_THAT(problems_after([](Rows& rows) {
+                rows.push_back(find(rows, "serial", "canary:none"));
+                rows.back().id.draw = 1;
+                rows.back().result->final_digest = "x";
+              }),
+              ElementsAre(HasSubstr("canary:none")));
+}
+
+}  // namespace
+}  // namespace bitrift::analyze
