@@ -1,0 +1,51 @@
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "commands.h"
+#include "core/log.h"
+#include "report.h"
+
+namespace bitrift::cli {
+namespace {
+
+struct Options {
+  std::string folder;
+  std::vector<std::string> by;
+  bool json = false;
+};
+
+bool has(const std::vector<std::string>& list, const std::string& name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+int analyze_folder(const Options& options) {
+  std::vector<std::string> command = {"bitrift", "analyze", options.folder};
+  for (const std::string& name : options.by) command.insert(command.end(), {"--by", name});
+  if (options.json) command.emplace_back("--json");
+  if (!options.by.empty() && !has(options.by, "strategy")) {
+    spdlog::info("--by strategy is added: every fault runs in every arm, so arms cannot be pooled");
+  }
+  return report_campaign(options.folder, options.by, options.json, command);
+}
+
+}  // namespace
+
+void add_analyze(CLI::App& app, ExitCode& exit_code) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("analyze", "Print a campaign's rates with intervals and write DIR/summary.json");
+  command->add_option("DIR", options->folder, "folder of a campaign")->required();
+  command
+      ->add_option(
+          "--by", options->by,
+          "one line per value of: strategy, role, field, stratum; may be repeated (default: strategy, field)")
+      ->allow_extra_args(false);
+  command->add_flag("--json", options->json, "print the summary as JSON");
+  command->callback([options, &exit_code] { exit_code.value = analyze_folder(*options); });
+}
+
+}  // namespace bitrift::cli

@@ -1,0 +1,37 @@
+#include "report.h"
+
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "analyze/classify.h"
+#include "analyze/summary.h"
+#include "campaign/folder.h"
+#include "campaign/journal.h"
+#include "core/file.h"
+#include "record/provenance.h"
+
+namespace bitrift::cli {
+int report_campaign(const std::filesystem::path& folder, const std::vector<std::string>& by, bool json,
+                    const std::vector<std::string>& command) {
+  const campaign::Layout layout{folder};
+  const record::CampaignSpec spec = campaign::read_stored_campaign(layout).spec;
+  const auto rows = campaign::read_journal(layout.journal()).effective();
+  const auto problems = analyze::canary_problems(rows, analyze::controls_of(rows, spec.judge), spec.judge);
+  if (!problems.empty()) {
+    for (const std::string& problem : problems) fmt::print(stderr, "bitrift: canary: {}\n", problem);
+    fmt::print(stderr, "bitrift: {}: canaries misbehave, so no rate of this campaign can be believed\n",
+               folder.string());
+    return 1;
+  }
+  const std::vector<std::string> dimensions = by.empty() ? std::vector<std::string>{"strategy", "field"} : by;
+  const analyze::Summary summary = analyze::summarize(rows, spec, dimensions);
+  record::Json document = analyze::to_json(summary);
+  document["provenance"] = record::provenance(command);
+  const std::string text = document.dump(2) + "\n";
+  fmt::print("{}", json ? text : analyze::table(summary));
+  replace_text(layout.summary(), text);
+  return 0;
+}
+
+}  // namespace bitrift::cli

@@ -1,0 +1,18 @@
+// The table of a campaign's folder and its summary.json, for every subcommand that ends with them.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace bitrift::cli {
+
+/// Reads the folder's spec and journal, prints the table (or the summary as JSON) on stdout and writes
+/// summary.json atomically. Returns 0; 1 when canaries misbehave: each problem is then a line on stderr, and
+/// neither a table nor a file comes. by: see analyze::summarize; empty: strategy and field. command: what the
+/// user called, for the provenance. Throws Error as campaign::read_stored_campaign, campaign::read_journal
+/// and analyze::summarize do.
+[[nodiscard]] int report_campaign(const std::filesystem::path& folder, const std::vector<std::string>& by,
+                                  bool json, const std::vector<std::string>& command);
+
+}  // namespace bitrift::cli
