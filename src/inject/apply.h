@@ -46,7 +46,7 @@ void inject_in_place(const std::filesystem::path& file, const std::vector<record
 /// changed since.
 std::uint64_t undo(const std::filesystem::path& file);
 
-/// Where the undo journal of a file lies: "<file>.undo".
+/// Where the undo journal of a file lies: "<file>.undo", of the file itself when `file` is a symbolic link.
 [[nodiscard]] std::filesystem::path undo_path(const std::filesystem::path& file);
 
 }  // namespace bitrift::inject

@@ -12,13 +12,23 @@
 namespace bitrift::inject {
 
 struct Manifest {
+  std::string base_path;    ///< the unaltered file as the user named it, for messages
   std::string base_digest;  ///< digest_file of the unaltered file
   record::FaultModel model;
   Plan plan;
+  record::Json provenance;  ///< record::provenance() of the program that drew the faults
 };
 
+/// One fault as people and programs read it: AppliedFault plus `msb_first_bits` (the same bits counted from
+/// the most significant one) and the values before and after as text.
+[[nodiscard]] record::Json describe_fault(const record::AppliedFault& fault);
+/// A bit pattern as text: an integer exactly, a floating value with as many digits as tell it from its
+/// neighbours, "nan", "inf".
+[[nodiscard]] std::string value_text(const std::string& dtype, std::uint64_t pattern);
+
+/// "bitrift/fault-manifest/1" (campaigns/schema/fault-manifest.schema.json).
 [[nodiscard]] record::Json to_json(const Manifest& manifest);
-/// Throws Error(not_found | bad_file) with file, line and key.
+/// Throws Error(not_found | bad_file | bad_input) with file, line and key.
 [[nodiscard]] Manifest read_manifest(const std::filesystem::path& path);
 /// Checks that a manifest fits a file: same digest (unless forced) and, always, the old pattern at every
 /// fault. Throws Error(conflict) with the first difference.

@@ -1,0 +1,137 @@
+#include "inject/apply.h"
+
+#include <cerrno>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "inject/undo_journal.h"
+
+namespace bitrift::inject {
+namespace {
+
+/// Tells one state of a file from another without reading it.
+struct Stamp {
+  dev_t device = 0;
+  ino_t inode = 0;
+  off_t bytes = 0;
+  std::int64_t seconds = 0;
+  std::int64_t nanoseconds = 0;
+  bool operator==(const Stamp&) const = default;
+};
+
+Stamp stamp_of(const struct stat& status) {
+  return {status.st_dev, status.st_ino, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+}
+
+Stamp stamp_of(const FileDescriptor& fd, const std::filesystem::path& path) {
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) fail(ErrorCode::io, "{}: {}", path.string(), errno_text(errno));
+  return stamp_of(status);
+}
+
+FileDescriptor open_locked(const std::filesystem::path& file) {
+  FileDescriptor fd = open_file(file, O_RDWR);
+  lock_exclusive(fd, file);
+  return fd;
+}
+
+/// Takes an injection back that was cut short; refuses to stack a second one on a complete one.
+void settle_old_journal(const std::filesystem::path& file) {
+  if (!std::filesystem::exists(undo_path(file))) return;
+  const FileDescriptor fd = open_locked(file);
+  const UndoJournal journal = read_journal(file);
+  if (compare_with(journal, fd, file) == UndoState::complete) {
+    fail(ErrorCode::conflict, "{}: already holds an injection; take it back first (bitrift undo {})",
+         file.string(), file.string());
+  }
+  const std::uint64_t restored = take_back(journal, fd, file);
+  remove_journal(file);
+  spdlog::warn("{}: an earlier injection was cut short; {} bytes were taken back", file.string(), restored);
+}
+
+/// Writes the patch; when that fails half-way, puts the old bytes back.
+void write_or_restore(const FileDescriptor& fd, const std::filesystem::path& file,
+                      const UndoJournal& journal) {
+  try {
+    write_patch(fd, file, journal.patch, false);
+    sync_file(fd, file);
+  } catch (const Error& error) {
+    try {
+      take_back(journal, fd, file);
+      remove_journal(file);
+    } catch (const Error& second) {
+      fail(error.code(), "{}; and putting the old bytes back failed too ({}): run bitrift undo {}",
+           error.what(), second.what(), file.string());
+    }
+    throw;
+  }
+}
+
+}  // namespace
+
+void inject_copy(const std::filesystem::path& input, const std::filesystem::path& output,
+                 const std::vector<record::AppliedFault>& faults) {
+  std::error_code ignored;
+  if (std::filesystem::equivalent(input, output, ignored)) {
+    fail(ErrorCode::bad_input, "{}: is the input itself; give another output, or --in-place",
+         output.string());
+  }
+  if (std::filesystem::is_directory(output)) {
+    fail(ErrorCode::bad_input, "{}: is a directory; name the file to write", output.string());
+  }
+  if (std::filesystem::exists(undo_path(output))) {
+    fail(ErrorCode::conflict,
+         "{}: holds an in-place injection that {} could take back; undo it or choose another output",
+         output.string(), undo_path(output).string());
+  }
+  const ckpt::Reader reader(input);  // its shared lock keeps writers out until the copy is done
+  const Patch patch = make_patch(reader, faults);
+  PendingFile pending(output);
+  copy_file_bytes(input, pending.path());
+  if (std::filesystem::file_size(input) != std::filesystem::file_size(pending.path())) {
+    fail(ErrorCode::io, "{}: the copy came out shorter or longer than {}", output.string(), input.string());
+  }
+  {
+    const FileDescriptor fd = open_file(pending.path(), O_RDWR);
+    write_patch(fd, pending.path(), patch, false);
+  }
+  pending.commit();
+}
+
+void inject_in_place(const std::filesystem::path& file, const std::vector<record::AppliedFault>& faults) {
+  settle_old_journal(file);
+  UndoJournal journal;
+  Stamp planned;
+  {
+    // HDF5 holds a shared lock while it has the file open, so it must be closed before ours is taken.
+    const ckpt::Reader reader(file);
+    planned = stamp_of(open_file(file, O_RDONLY), file);
+    journal.patch = make_patch(reader, faults);
+  }
+  if (journal.patch.ranges.empty()) return;
+  const FileDescriptor fd = open_locked(file);
+  if (stamp_of(fd, file) != planned || std::filesystem::exists(undo_path(file))) {
+    fail(ErrorCode::conflict, "{}: was changed by another program meanwhile; nothing was written, try again",
+         file.string());
+  }
+  journal.file_bytes = static_cast<std::uint64_t>(planned.bytes);
+  if (compare_with(journal, fd, file) != UndoState::untouched) {
+    fail(ErrorCode::conflict, "{}: was changed by another program meanwhile; nothing was written, try again",
+         file.string());
+  }
+  write_journal(file, journal);
+  write_or_restore(fd, file, journal);
+}
+
+std::uint64_t undo(const std::filesystem::path& file) {
+  const FileDescriptor fd = open_locked(file);
+  const UndoJournal journal = read_journal(file);
+  const std::uint64_t restored = take_back(journal, fd, file);
+  remove_journal(file);
+  return restored;
+}
+
+}  // namespace bitrift::inject

@@ -1,0 +1,117 @@
+#include "inject/manifest.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/digest.h"
+#include "core/error.h"
+#include "inject/apply.h"
+
+namespace bitrift::inject {
+namespace {
+
+using record::Json;
+
+constexpr const char* kSchema = "bitrift/fault-manifest/1";
+
+/// What a schema cannot say: bits and patterns fit the width, and a flip flips what it names.
+void check_fault(const record::AppliedFault& fault, bool flip, const std::string& place) {
+  const auto format = number_format(fault.dtype);
+  if (!format) fail(ErrorCode::bad_file, "{}: '{}' is not a number format", place, fault.dtype);
+  std::uint64_t mask = 0;
+  for (const unsigned bit : fault.bits) {
+    if (bit >= format->bits()) fail(ErrorCode::bad_file, "{}: {} has no bit {}", place, fault.dtype, bit);
+    mask |= std::uint64_t{1} << bit;
+  }
+  const std::uint64_t width =
+      format->bits() == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << format->bits()) - 1;
+  const std::uint64_t changed = fault.old_pattern ^ fault.new_pattern;
+  if (((fault.old_pattern | fault.new_pattern) & ~width) != 0) {
+    fail(ErrorCode::bad_file, "{}: a pattern is wider than {}", place, fault.dtype);
+  }
+  if ((changed & ~mask) != 0 || (flip && changed != mask)) {
+    fail(ErrorCode::bad_file, "{}: old and new pattern do not differ in the bits it names", place);
+  }
+}
+
+}  // namespace
+
+std::string value_text(const std::string& dtype, std::uint64_t pattern) {
+  const auto format = number_format(dtype);
+  if (!format) return fmt::format("{:#x}", pattern);
+  if (format->kind == NumberKind::unsigned_integer) return std::to_string(pattern);
+  if (format->kind == NumberKind::signed_integer) {
+    const unsigned unused = 64 - format->bits();
+    return std::to_string(static_cast<std::int64_t>(pattern << unused) >> unused);
+  }
+  const double value = decode_number(*format, pattern);
+  if (std::isnan(value)) return "nan";
+  return format->bytes == 8 ? fmt::format("{}", value) : fmt::format("{}", static_cast<float>(value));
+}
+
+Json describe_fault(const record::AppliedFault& fault) {
+  Json value = record::to_json(fault);
+  const auto format = number_format(fault.dtype);
+  Json msb_first = Json::array();
+  for (auto bit = fault.bits.rbegin(); bit != fault.bits.rend(); ++bit)
+    msb_first.push_back(format->bits() - 1 - *bit);
+  value["msb_first_bits"] = std::move(msb_first);
+  value["old_value"] = value_text(fault.dtype, fault.old_pattern);
+  value["new_value"] = value_text(fault.dtype, fault.new_pattern);
+  return value;
+}
+
+Json to_json(const Manifest& manifest) {
+  Json faults = Json::array();
+  for (const record::AppliedFault& fault : manifest.plan.faults) faults.push_back(describe_fault(fault));
+  Json base = {{"path", manifest.base_path}};
+  if (!manifest.base_digest.empty()) base["digest"] = manifest.base_digest;
+  return {{"schema", kSchema},
+          {"provenance", manifest.provenance},
+          {"base", std::move(base)},
+          {"model", record::to_json(manifest.model)},
+          {"eligible_bits", manifest.plan.eligible_bits},
+          {"eligible_elements", manifest.plan.eligible_elements},
+          {"redrawn", manifest.plan.redrawn},
+          {"faults", std::move(faults)}};
+}
+
+Manifest read_manifest(const std::filesystem::path& path) {
+  const record::Document document = record::parse_file(path);
+  record::check_schema(document, record::shipped_schema("fault-manifest"));
+  const Json& value = document.value;
+  Manifest manifest;
+  manifest.base_path = value.at("base").at("path").get<std::string>();
+  manifest.base_digest = value.at("base").at("digest").get<std::string>();
+  manifest.model = record::fault_model_from_json(value.at("model"));
+  manifest.provenance = value.at("provenance");
+  value.at("eligible_bits").get_to(manifest.plan.eligible_bits);
+  value.at("eligible_elements").get_to(manifest.plan.eligible_elements);
+  value.at("redrawn").get_to(manifest.plan.redrawn);
+  std::size_t index = 0;
+  for (const Json& entry : value.at("faults")) {
+    const std::string place = document.place(fmt::format("/faults/{}", index++));
+    try {
+      manifest.plan.faults.push_back(record::applied_fault_from_json(entry));
+    } catch (const Error& error) {
+      fail(error.code(), "{}: {}", place, error.what());
+    }
+    check_fault(manifest.plan.faults.back(), manifest.model.what == "flip", place);
+  }
+  return manifest;
+}
+
+void check_replay(const ckpt::Reader& reader, const Manifest& manifest, bool force) {
+  static_cast<void>(
+      make_patch(reader, manifest.plan.faults));  // throws at the first old pattern that differs
+  if (force) return;
+  const std::string digest = digest_file(reader.path());
+  if (digest == manifest.base_digest) return;
+  fail(ErrorCode::conflict,
+       "{}: is not the file that the manifest was drawn from ({}): its digest is {}, the manifest's {}; all "
+       "{} old "
+       "values fit, so --force would replay it",
+       reader.path().string(), manifest.base_path, digest, manifest.base_digest, manifest.plan.faults.size());
+}
+
+}  // namespace bitrift::inject
