@@ -1,0 +1,256 @@
+#include "campaign/driver.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include "analyze/classify.h"
+#include "campaign/ends.h"
+#include "campaign/json_diff.h"
+#include "campaign/private_copy.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "record/provenance.h"
+
+namespace bitrift::campaign {
+namespace {
+
+using record::Json;
+using record::TrialKind;
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+std::string list_of(const std::vector<std::string>& names) {
+  return names.empty() ? "nothing" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+// Everything that can be refused without a folder is refused before one is made.
+record::CampaignSpec checked_spec(const RunOptions& options, const Drills& drills) {
+  record::CampaignSpec spec = record::read_campaign_spec(options.spec, options.overrides);
+  if (options.workers && *options.workers < 1) {
+    fail(ErrorCode::bad_input, "--workers {}: at least one worker is needed", *options.workers);
+  }
+  if (spec.base_checkpoint) {
+    const ckpt::Reader base(*spec.base_checkpoint);
+    const Plan plan(spec, base);
+    for (const auto& drill : drills.trials) static_cast<void>(plan.find(trial_id_from_text(drill.first)));
+  }
+  return spec;
+}
+
+std::size_t count_done(const std::vector<Job>& missing, std::size_t total) {
+  std::size_t left = 0;
+  for (const Job& job : missing) left += job.runs.size();
+  return total > left ? total - left : 0;
+}
+
+// Stage after stage; throws Misbehaviour when the controls or canaries forbid to go on.
+void run_stages(const Plan& plan, const Driver& driver, Pool& pool, const Journal& journal, Progress& progress) {
+  const record::CampaignSpec& spec = plan.spec();
+  std::size_t preparations = 0;
+  std::size_t trials = 0;
+  for (const record::Arm& arm : spec.arms) {
+    for (const auto& chain : plan.preparation(arm.name)) preparations += chain.size();
+    trials += plan.trials(arm.name).size();
+  }
+  std::vector<Job> jobs = driver.preparation_jobs();
+  progress.stage("controls, envelope, canaries", count_done(jobs, preparations), preparations);
+  pool.run(std::move(jobs));
+
+  const auto rows = journal.rows().effective();
+  std::vector<std::string> problems;
+  try {
+    problems = analyze::canary_problems(rows, analyze::controls_of(rows, spec.judge), spec.judge);
+  } catch (const Error& error) {
+    problems = {error.what()};
+  }
+  if (!problems.empty()) throw Misbehaviour(fmt::format("{}", fmt::join(problems, "\n")));
+
+  jobs = driver.trial_jobs();
+  progress.stage("trials", count_done(jobs, trials), trials);
+  pool.run(std::move(jobs));
+  pool.retire();
+}
+
+PoolOptions pool_options(const RunOptions& options, const record::CampaignSpec& spec, const Drills& drills,
+                         const Layout& layout, const std::filesystem::path& trainer) {
+  PoolOptions pool;
+  pool.launch = {trainer, layout.base(), spec.launch, drills.ignore_file};
+  pool.arms = spec.arms;
+  pool.workers = options.workers;
+  pool.flip_nothing = drills.flip_nothing;
+  pool.copy_of = [layout](int slot) {
+    const auto path = layout.copy(std::to_string(slot));
+    std::error_code ignored;
+    std::filesystem::create_directories(path.parent_path(), ignored);
+    return path;
+  };
+  pool.log_of = [layout](int slot) { return layout.log("worker-" + std::to_string(slot)); };
+  return pool;
+}
+
+}  // namespace
+
+RunReport run_campaign(const RunOptions& options, Progress& progress) {
+  const InterruptGuard interrupts;
+  const Drills drills = parse_drills(options.drills);
+  const record::CampaignSpec spec = checked_spec(options, drills);
+  const auto trainer = find_trainer();
+  Folder folder(std::filesystem::absolute(options.folder), spec, drills, options.command);
+  progress.note(fmt::format("campaign '{}', seed {}, in {}", spec.name, spec.seed, folder.layout().root.string()));
+  if (!spec.base_checkpoint && !std::filesystem::exists(folder.layout().base())) progress.note("training the base");
+  folder.prepare_base(trainer);
+  const ckpt::Reader base(folder.layout().base());
+  const Plan plan(spec, base);
+  for (const auto& drill : drills.trials) static_cast<void>(plan.find(trial_id_from_text(drill.first)));
+  folder.publish_round(plan.round());
+  Journal journal(folder.layout().journal());
+  if (journal.torn_bytes() > 0) {
+    progress.note(fmt::format("cut {} bytes of a torn last line off the journal", journal.torn_bytes()));
+  }
+  for (const std::string& id : journal.rows().duplicates()) {
+    spdlog::warn("{}: {} stands twice; the first row counts", folder.layout().journal().string(), id);
+  }
+  RunReport report;
+  try {
+    Driver driver(folder, drills, plan, journal, progress);
+    Pool pool(pool_options(options, spec, drills, folder.layout(), trainer), driver, base);
+    run_stages(plan, driver, pool, journal, progress);
+    report.incidents = driver.incidents();
+    journal.sync();
+  } catch (const Misbehaviour& problem) {
+    std::istringstream lines(problem.what());
+    for (std::string line; std::getline(lines, line);) report.problems.push_back(line);
+  }
+  folder.remove_work();
+  return report;
+}
+
+record::TrialRecord row_of(const Ran& ran, std::uint64_t stratum_bits, const Drills& drills) {
+  record::TrialRecord row;
+  row.kind = ran.spec.kind;
+  row.id = ran.spec.id;
+  row.stratum_bits = stratum_bits;
+  // A canary alters whole tensors; its stratum's name and the base say which bits, and the result which tensors.
+  if (ran.spec.kind != TrialKind::canary) row.faults = ran.spec.faults;
+  row.result = ran.result;
+  row.failure = ran.failure;
+  row.started = ran.started;
+  row.host = host_name();
+  row.seconds = ran.seconds;
+  row.attempts = ran.attempts;
+  const std::vector<std::string> altered = altered_tensors(ran.spec.faults);
+  // Of a run without a result only this is known: that the file was altered, and read back.
+  row.landed = ran.result ? ran.result->changed_tensors == altered : altered.empty() || !drills.blind();
+  const bool refused = ran.result && ran.result->status == "rejected";
+  if (row.landed || refused || drills.blind() || row.kind == TrialKind::canary) return row;
+  throw Misbehaviour(fmt::format("{}: the fault did not land: altered in the file {}, different when loaded {}",
+                                 row.id.text(), list_of(altered), list_of(ran.result->changed_tensors)));
+}
+
+Driver::Driver(Folder& folder, const Drills& drills, const Plan& plan, Journal& journal, Progress& progress)
+    : folder_(folder),
+      drills_(drills),
+      plan_(plan),
+      journal_(journal),
+      progress_(progress),
+      controls_(plan.spec(), journal.rows().effective()),
+      incident_file_(folder.layout().incidents()) {}
+
+std::vector<Job> Driver::preparation_jobs() const {
+  std::vector<Job> jobs;
+  for (std::size_t arm = 0; arm < plan_.spec().arms.size(); ++arm) {
+    for (auto& chain : plan_.preparation(arm_name(arm))) {
+      // A chain runs as a whole: its last control shows something only behind its canaries.
+      const auto missing = [&](const RunKey& key) { return journal_.rows().find(key.id) == nullptr; };
+      if (std::any_of(chain.begin(), chain.end(), missing)) jobs.push_back({arm, std::move(chain), 0, {}});
+    }
+  }
+  return jobs;
+}
+
+std::vector<Job> Driver::trial_jobs() const {
+  std::vector<Job> jobs;
+  for (std::size_t arm = 0; arm < plan_.spec().arms.size(); ++arm) {
+    for (RunKey& key : plan_.trials(arm_name(arm))) {
+      if (journal_.rows().find(key.id) == nullptr) jobs.push_back({arm, {std::move(key)}, 0, {}});
+    }
+  }
+  return jobs;
+}
+
+record::TrialSpec Driver::expand(const RunKey& key) {
+  record::TrialSpec spec = plan_.expand(key);
+  spec.drill = drills_.of(key.id.text());
+  return spec;
+}
+
+double Driver::deadline_s(std::size_t arm) { return controls_.deadline_s(arm_name(arm)); }
+
+bool Driver::golden_known(std::size_t arm) { return controls_.golden_known(arm_name(arm)); }
+
+void Driver::on_ready(std::size_t arm, const record::Ready& ready) {
+  if (base_digest_.empty()) base_digest_ = ready.base_digest;
+  if (base_digest_ != ready.base_digest) {
+    throw Misbehaviour(fmt::format("arm '{}': the base was loaded with state digest {}, by earlier workers with {}",
+                                   arm_name(arm), ready.base_digest, base_digest_));
+  }
+  folder_.note_trainer(ready.environment);
+}
+
+void Driver::on_check(std::size_t arm, const record::RunResult& result) {
+  controls_.check(arm_name(arm), result, "check of a new worker");
+}
+
+void Driver::check_clean(const Ran& ran) {
+  const std::string id = ran.spec.id.text();
+  if (ran.failure) {
+    throw Misbehaviour(fmt::format("{}: the clean run failed twice: {} {}", id, ran.failure->reason,
+                                   ran.failure->detail));
+  }
+  if (ran.spec.kind == TrialKind::control && ran.spec.id.stratum != zero_step_stratum) {
+    controls_.check(ran.spec.id.arm, *ran.result, id);
+    controls_.took(ran.spec.id.arm, ran.seconds);
+  }
+}
+
+void Driver::on_run(const Ran& ran) {
+  if (ran.spec.kind == TrialKind::control || ran.spec.kind == TrialKind::envelope) check_clean(ran);
+  const record::TrialRecord row = row_of(ran, plan_.stratum_bits({ran.spec.kind, ran.spec.id}), drills_);
+  const record::TrialRecord* known = journal_.rows().find(row.id);
+  if (known == nullptr) {
+    journal_.append(row);
+    progress_.advance();
+    return;
+  }
+  if (const auto difference = journal_difference({*known}, {row})) {
+    throw Misbehaviour("a run that was repeated differs from its row: " + *difference);
+  }
+}
+
+void Driver::on_incident(const Incident& incident) {
+  ++incidents_;
+  const Json failure = {{"reason", incident.failure.reason},
+                        {"detail", incident.failure.detail},
+                        {"signal", incident.failure.signal}};
+  const Json line = {{"time", record::utc_now()}, {"phase", incident.phase},     {"id", incident.id},
+                     {"arm", incident.arm},       {"worker", incident.worker},   {"pid", incident.pid},
+                     {"failure", failure},        {"attempt", incident.attempt}, {"host", host_name()}};
+  incident_file_.append(line.dump(-1, ' ', false, Json::error_handler_t::replace));
+  progress_.incident();
+}
+
+void Driver::on_tick() {
+  journal_.sync_if_due();
+  incident_file_.sync_if_due();
+  InterruptGuard::check();
+}
+
+}  // namespace bitrift::campaign

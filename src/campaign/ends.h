@@ -1,0 +1,30 @@
+// Ends of a campaign that are neither an error of the call nor a fault in bitrift.
+#pragma once
+
+#include <stdexcept>
+
+namespace bitrift::campaign {
+
+/// The harness may not be believed: controls differ, a fault did not land, a canary misbehaves. Exit code 1.
+class Misbehaviour : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// SIGINT, SIGTERM or SIGHUP arrived; the same command goes on. Exit code 2.
+class Interrupted : public std::runtime_error {
+ public:
+  Interrupted() : std::runtime_error("interrupted; run the same command to go on") {}
+};
+
+/// While one lives, these signals only raise a flag.
+class InterruptGuard {
+ public:
+  InterruptGuard();
+  ~InterruptGuard();
+  InterruptGuard(InterruptGuard&&) = delete;
+  InterruptGuard& operator=(InterruptGuard&&) = delete;
+  /// Throws Interrupted once a signal has come.
+  static void check();
+};
+
+}  // namespace bitrift::campaign

@@ -1,0 +1,194 @@
+#include "campaign/folder.h"
+
+#include <fcntl.h>
+
+#include <system_error>
+#include <utility>
+
+#include "campaign/ends.h"
+#include "campaign/json_diff.h"
+#include "campaign/launch.h"
+#include "core/digest.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "core/subprocess.h"
+#include "record/provenance.h"
+
+namespace bitrift::campaign {
+namespace {
+
+using record::Json;
+
+// A base that takes longer is better trained by `bitrift-train train` and named as base.checkpoint.
+constexpr double base_deadline_s = 6 * 3600;
+
+void make_folder(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) fail(ErrorCode::io, "{}: cannot create the folder: {}", path.string(), error.message());
+}
+
+// Waits for the trainer, but not past an interrupt.
+ExitStatus wait_for_training(Subprocess& child, const std::filesystem::path& log) {
+  for (double waited = 0; waited < base_deadline_s; waited += 0.1) {
+    if (const auto status = child.wait(0.1)) return *status;
+    InterruptGuard::check();
+  }
+  child.terminate(5);
+  fail(ErrorCode::io, "training the base took more than {} h: train it with `bitrift-train train` and name it as "
+       "base.checkpoint; log: {}", base_deadline_s / 3600, log.string());
+}
+
+}  // namespace
+
+std::filesystem::path Layout::round(int number) const { return root / "rounds" / fmt::format("{:04d}.json", number); }
+
+StoredCampaign read_stored_campaign(const Layout& layout) {
+  const auto path = layout.identity();
+  if (!std::filesystem::exists(path)) {
+    fail(ErrorCode::not_found, "{}: no campaign here (no campaign.json); start one with `bitrift campaign run`",
+         layout.root.string());
+  }
+  const Json stored = record::parse_file(path).value;
+  try {
+    StoredCampaign campaign;
+    campaign.spec = record::campaign_spec_from_json(stored.at("spec"));
+    campaign.drills = parse_drills(stored.at("drills").get<std::vector<std::string>>());
+    if (stored.contains("base")) campaign.base_digest = stored.at("base").at("digest").get<std::string>();
+    return campaign;
+  } catch (const Json::exception& error) {
+    fail(ErrorCode::bad_file, "{}: not a campaign's identity ({}); restore it", path.string(), error.what());
+  }
+}
+
+void check_base(const Layout& layout, const std::string& digest) {
+  if (digest_file(layout.base()) == digest) return;
+  fail(ErrorCode::conflict, "{}: changed since the campaign began (its digest is no longer {}): restore it, or start anew "
+       "in another folder", layout.base().string(), digest);
+}
+
+Folder::Folder(const std::filesystem::path& root, const record::CampaignSpec& spec, const Drills& drills,
+               const std::vector<std::string>& command)
+    : layout_{root}, spec_(spec) {
+  refuse_foreign();
+  make_folder(root);
+  lock_ = open_file(layout_.lock(), O_RDWR | O_CREAT);
+  try {
+    lock_exclusive(lock_, layout_.lock());
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::busy) throw;
+    fail(ErrorCode::busy, "{}: another `bitrift campaign run` works in this folder; wait for it or stop it",
+         root.string());
+  }
+  for (const auto& folder : {root / "rounds", root / "logs", layout_.work()}) make_folder(folder);
+  if (std::filesystem::exists(layout_.identity())) {
+    identity_ = record::parse_file(layout_.identity()).value;
+    compare_stored(drills, identity_);
+    return;
+  }
+  identity_ = {{"schema", record::schema_version},
+               {"seed", spec.seed},
+               {"spec", record::to_json(spec)},
+               {"drills", campaign::to_json(drills)},
+               {"provenance", record::provenance(command)}};
+  store_identity();
+}
+
+void Folder::refuse_foreign() const {
+  std::error_code error;
+  if (!std::filesystem::exists(layout_.root, error)) return;
+  if (!std::filesystem::is_directory(layout_.root, error)) {
+    fail(ErrorCode::bad_input, "{}: not a folder; give another -o", layout_.root.string());
+  }
+  if (std::filesystem::exists(layout_.identity(), error)) return;
+  for (const auto& entry : std::filesystem::directory_iterator(layout_.root, error)) {
+    const std::string name = entry.path().filename().string();
+    // What a start that was killed before campaign.json leaves behind.
+    const bool ours = name == "lock" || name == "rounds" || name == "logs" || name == "work" ||
+                      name.starts_with(".campaign.json.tmp-");
+    if (!ours) {
+      fail(ErrorCode::bad_input, "{}: holds {} but no campaign.json; give an empty or new folder", layout_.root.string(),
+           name);
+    }
+  }
+  if (error) fail(ErrorCode::io, "{}: cannot be listed: {}", layout_.root.string(), error.message());
+}
+
+void Folder::compare_stored(const Drills& drills, const Json& stored) const {
+  const auto of = [&](const char* key) { return stored.contains(key) ? stored.at(key) : Json(); };
+  if (const auto difference = json_difference(of("spec"), record::to_json(spec_))) {
+    fail(ErrorCode::conflict, "{}: was started with another spec: {} was {}, is now {}; give another -o, or the old spec",
+         layout_.root.string(), difference->key, difference->first, difference->second);
+  }
+  if (const auto difference = json_difference(of("drills"), campaign::to_json(drills))) {
+    fail(ErrorCode::conflict, "{}: was started with other drills: {} was {}, is now {}; give another -o, or the old drills",
+         layout_.root.string(), difference->key, difference->first, difference->second);
+  }
+}
+
+void Folder::store_identity() { replace_text(layout_.identity(), identity_.dump(2) + "\n"); }
+
+void Folder::prepare_base(const std::filesystem::path& trainer) {
+  if (identity_.contains("base")) {
+    check_base(layout_, identity_.at("base").at("digest").get<std::string>());
+    if (spec_.base_checkpoint && std::filesystem::exists(*spec_.base_checkpoint) &&
+        digest_file(*spec_.base_checkpoint) != identity_.at("base").at("digest").get<std::string>()) {
+      fail(ErrorCode::conflict, "{}: base.checkpoint changed since the campaign began: restore it, or start anew in "
+           "another folder", spec_.base_checkpoint->string());
+    }
+    return;
+  }
+  // A base whose digest was not stored yet may come from anywhere: make it again.
+  if (spec_.base_checkpoint) {
+    copy_base();
+  } else {
+    train_base(trainer);
+  }
+  identity_["base"] = {{"digest", digest_file(layout_.base())},
+                       {"source", spec_.base_checkpoint ? spec_.base_checkpoint->string() : "trained"}};
+  store_identity();
+}
+
+void Folder::copy_base() {
+  PendingFile pending(layout_.base());
+  copy_file_bytes(*spec_.base_checkpoint, pending.path());
+  pending.commit();
+}
+
+void Folder::train_base(const std::filesystem::path& trainer) {
+  Json text = Json::parse(record::to_text(*spec_.base_train));
+  text["parallel"] = record::to_json(spec_.base_train->parallel);
+  replace_text(layout_.base_spec(), text.dump(2) + "\n");
+  const auto log = layout_.log("base");
+  Subprocess child(train_command(trainer, layout_.base_spec(), layout_.base(), log));
+  const ExitStatus status = wait_for_training(child, log);
+  if (status.ok() && std::filesystem::exists(layout_.base())) return;
+  fail(status.code == 2 ? ErrorCode::bad_input : ErrorCode::internal, "training the base ended with {}; {} says: {}",
+       status.text(), log.string(), log_tail(log));
+}
+
+void Folder::publish_round(const Json& round) {
+  const auto path = layout_.round(0);
+  if (!std::filesystem::exists(path)) {
+    replace_text(path, round.dump(2) + "\n");
+    return;
+  }
+  const Json stored = record::parse_file(path).value;
+  if (const auto difference = json_difference(stored, round)) {
+    fail(ErrorCode::conflict, "{}: the plan differs from what spec and base give: {} is {}, expected {}; restore the file",
+         path.string(), difference->key, difference->first, difference->second);
+  }
+}
+
+void Folder::note_trainer(const Json& environment) {
+  if (identity_.contains("trainer")) return;
+  identity_["trainer"] = environment;
+  store_identity();
+}
+
+void Folder::remove_work() noexcept {
+  std::error_code ignored;
+  std::filesystem::remove_all(layout_.work(), ignored);
+}
+
+}  // namespace bitrift::campaign

@@ -1,0 +1,79 @@
+// The folder of a campaign: what lies where, who may write, and that it stays one campaign.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "campaign/drills.h"
+#include "core/file.h"
+#include "record/campaign_spec.h"
+#include "record/json.h"
+
+namespace bitrift::campaign {
+
+/// Names inside a campaign's folder (docs/campaign.md, "The folder").
+struct Layout {
+  std::filesystem::path root;
+  [[nodiscard]] std::filesystem::path identity() const { return root / "campaign.json"; }
+  [[nodiscard]] std::filesystem::path base_spec() const { return root / "base-train.json"; }
+  [[nodiscard]] std::filesystem::path base() const { return root / "base.h5"; }
+  [[nodiscard]] std::filesystem::path journal() const { return root / "trials.jsonl"; }
+  [[nodiscard]] std::filesystem::path incidents() const { return root / "incidents.jsonl"; }
+  [[nodiscard]] std::filesystem::path summary() const { return root / "summary.json"; }
+  [[nodiscard]] std::filesystem::path lock() const { return root / "lock"; }
+  [[nodiscard]] std::filesystem::path round(int number) const;
+  [[nodiscard]] std::filesystem::path work() const { return root / "work"; }
+  [[nodiscard]] std::filesystem::path copy(const std::string& worker) const { return work() / worker / "ckpt.h5"; }
+  [[nodiscard]] std::filesystem::path log(const std::string& name) const { return root / "logs" / (name + ".log"); }
+};
+
+/// A stored campaign, read-only.
+struct StoredCampaign {
+  record::CampaignSpec spec;
+  Drills drills;
+  std::string base_digest;  ///< "" before the base is there
+};
+
+/// Reads campaign.json. Throws Error(not_found) when the folder holds none, Error(bad_file).
+[[nodiscard]] StoredCampaign read_stored_campaign(const Layout& layout);
+
+/// Throws Error(conflict) that names the file when base.h5 is not the one that the campaign began with.
+void check_base(const Layout& layout, const std::string& digest);
+
+/// A campaign's folder, held by its one driver.
+class Folder {
+ public:
+  /// Creates or opens the folder and locks it. Throws Error(busy) when another driver runs, Error(conflict) that names
+  /// the first differing key when it belongs to another spec or other drills, Error(bad_input) when
+  /// it holds other things, Error(io).
+  Folder(const std::filesystem::path& root, const record::CampaignSpec& spec, const Drills& drills,
+         const std::vector<std::string>& command);
+
+  [[nodiscard]] const Layout& layout() const noexcept { return layout_; }
+  [[nodiscard]] const record::CampaignSpec& spec() const noexcept { return spec_; }
+  /// Makes base.h5 (trains it, or copies base.checkpoint) unless it is there, and checks that it, and the checkpoint that it
+  /// was copied from, are what they were at the first start. Throws Error(conflict | io | bad_input | internal).
+  void prepare_base(const std::filesystem::path& trainer);
+  /// Publishes the plan of round 0 once; afterwards throws Error(conflict) when it differs.
+  void publish_round(const record::Json& round);
+  /// Keeps in campaign.json what the first worker said about its libraries and processor.
+  void note_trainer(const record::Json& environment);
+  /// Removes the workers' private copies.
+  void remove_work() noexcept;
+
+ private:
+  void refuse_foreign() const;
+  void compare_stored(const Drills& drills, const record::Json& stored) const;
+  void train_base(const std::filesystem::path& trainer);
+  void copy_base();
+  void store_identity();
+
+  Layout layout_;
+  record::CampaignSpec spec_;
+  FileDescriptor lock_;
+  record::Json identity_;
+};
+
+}  // namespace bitrift::campaign

@@ -1,0 +1,118 @@
+#include "campaign/launch.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <sstream>
+#include <system_error>
+#include <vector>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/log.h"
+
+namespace bitrift::campaign {
+namespace {
+
+constexpr const char* trainer_name = "bitrift-train";
+
+std::string replaced(std::string text, const std::string& what, const std::string& with) {
+  for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + with.size())) {
+    text.replace(at, what.size(), with);
+  }
+  return text;
+}
+
+// mpirun refuses to work for root unless it is told twice.
+std::map<std::string, std::string> launcher_environment(int ranks) {
+  if (geteuid() != 0 || ranks < 2) return {};
+  static bool said = false;
+  if (!said) spdlog::info("running as root: setting OMPI_ALLOW_RUN_AS_ROOT and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM for mpirun");
+  said = true;
+  return {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
+}
+
+std::vector<std::string> wrapped(const std::string& wrapper, int ranks, const std::vector<std::string>& command) {
+  if (wrapper.empty()) return command;
+  std::vector<std::string> result;
+  std::istringstream words(wrapper);
+  for (std::string word; words >> word;) {
+    if (word == "{command}") {
+      result.insert(result.end(), command.begin(), command.end());
+    } else {
+      result.push_back(replaced(word, "{ranks}", std::to_string(ranks)));
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+std::filesystem::path find_trainer() {
+  if (const char* named = std::getenv("BITRIFT_TRAIN_PROGRAM"); named != nullptr && *named != '\0') {
+    if (access(named, X_OK) == 0) return std::filesystem::absolute(named);
+    fail(ErrorCode::not_found, "BITRIFT_TRAIN_PROGRAM={}: no such program", named);
+  }
+  std::error_code ignored;
+  const auto beside = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() / trainer_name;
+  if (access(beside.c_str(), X_OK) == 0) return beside;
+  const char* search = std::getenv("PATH");
+  std::istringstream folders(search == nullptr ? "" : search);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const auto candidate = std::filesystem::path(folder.empty() ? "." : folder) / trainer_name;
+    if (access(candidate.c_str(), X_OK) == 0) return std::filesystem::absolute(candidate);
+  }
+  fail(ErrorCode::not_found,
+       "{} is neither beside this program nor on PATH: build it (BITRIFT_TRAIN=ON) or set BITRIFT_TRAIN_PROGRAM",
+       trainer_name);
+}
+
+Command serve_command(const Launch& launch, const record::Parallel& parallel, const std::string& socket_name,
+                      const std::filesystem::path& log) {
+  std::vector<std::string> arguments = {launch.program.string(),
+                                        "serve",
+                                        launch.base.string(),
+                                        "--connect",
+                                        socket_name,
+                                        "--parallel",
+                                        parallel.kind,
+                                        "--ranks",
+                                        std::to_string(parallel.ranks),
+                                        "--micro-batches",
+                                        std::to_string(parallel.micro_batches)};
+  if (launch.ignore_file) {
+    arguments.emplace_back("--drill");
+    arguments.emplace_back("ignore-file");
+  }
+  return {wrapped(launch.wrapper, parallel.ranks, arguments), launcher_environment(parallel.ranks), log};
+}
+
+Command train_command(const std::filesystem::path& program, const std::filesystem::path& spec,
+                      const std::filesystem::path& out, const std::filesystem::path& log) {
+  // The spec may ask for several ranks; the trainer then calls mpirun.
+  return {{program.string(), "train", spec.string(), "-o", out.string()}, launcher_environment(2), log};
+}
+
+std::string log_tail(const std::filesystem::path& log) {
+  constexpr std::size_t most_lines = 5;
+  constexpr std::size_t most_characters = 600;
+  std::string text;
+  try {
+    text = read_text(log);
+  } catch (const Error&) {
+    return "";
+  }
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    if (!line.empty()) lines.push_back(line);
+  }
+  if (lines.size() > most_lines) lines.erase(lines.begin(), lines.end() - most_lines);
+  std::string tail = fmt::format("{}", fmt::join(lines, " | "));
+  if (tail.size() > most_characters) tail = "..." + tail.substr(tail.size() - most_characters);
+  return tail;
+}
+
+}  // namespace bitrift::campaign

@@ -1,0 +1,34 @@
+// How the programs that need LibTorch and MPI are found and called.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "core/subprocess.h"
+#include "record/training_spec.h"
+
+namespace bitrift::campaign {
+
+/// What all workers of a campaign have in common.
+struct Launch {
+  std::filesystem::path program;  ///< bitrift-train
+  std::filesystem::path base;     ///< checkpoint that "changed" is measured against
+  std::string wrapper;            ///< CampaignSpec::launch: "{ranks}" and "{command}" are replaced; "" = none
+  bool ignore_file = false;       ///< drill: the worker resumes from the base, whatever file it is given
+};
+
+/// bitrift-train: $BITRIFT_TRAIN_PROGRAM, else beside this executable, else on PATH. Throws Error(not_found).
+[[nodiscard]] std::filesystem::path find_trainer();
+
+/// `bitrift-train serve`, to be connected to `socket_name`; output is appended to `log`.
+[[nodiscard]] Command serve_command(const Launch& launch, const record::Parallel& parallel,
+                                    const std::string& socket_name, const std::filesystem::path& log);
+
+/// `bitrift-train train SPEC -o OUT`.
+[[nodiscard]] Command train_command(const std::filesystem::path& program, const std::filesystem::path& spec,
+                                    const std::filesystem::path& out, const std::filesystem::path& log);
+
+/// The last lines of a log as one line, for messages; "" when there is none.
+[[nodiscard]] std::string log_tail(const std::filesystem::path& log);
+
+}  // namespace bitrift::campaign

@@ -1,0 +1,82 @@
+// What a campaign runs: a pure function of its spec and its base checkpoint.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "inject/plan.h"
+#include "record/campaign_spec.h"
+#include "record/json.h"
+#include "record/trial.h"
+
+namespace bitrift::campaign {
+
+/// A stratum with the faults it holds and how many of them are drawn.
+struct Cell {
+  record::Stratum stratum;
+  inject::Population population;
+  std::uint64_t draws = 0;
+};
+
+/// Identity of a planned run, before its faults are looked up.
+struct RunKey {
+  record::TrialKind kind = record::TrialKind::trial;
+  record::TrialId id;
+};
+
+/// The canaries of an arm, in the order in which they run.
+inline constexpr std::string_view canary_kinds[] = {"nan", "negate", "none"};
+
+/// Stratum of the no-flip run that loads, evaluates and takes no step: what the negated canary is judged against.
+inline constexpr std::string_view zero_step_stratum = "control:zero";
+
+/// "arm/stratum/draw" taken apart from the right. Throws Error(bad_input) for anything else.
+[[nodiscard]] record::TrialId trial_id_from_text(const std::string& text);
+
+/// Whether `first` stands before `second` when runs of digits compare as numbers ("fc2" before "fc10").
+[[nodiscard]] bool natural_less(std::string_view first, std::string_view second);
+
+/// Expands a spec over a base checkpoint. `spec` and `base` must outlive the plan.
+///
+/// The cells are roles x fields in the order of the spec. Draw d of a stratum of N bits is bit
+/// Permutation(N, derive_key(seed, "stratum/" + name))(d) of its population: it depends on no arm, no other
+/// stratum and no order. Envelope run i has the order seed random_u64(derive_key(seed, "envelope"), i, 0) in every arm.
+class Plan {
+ public:
+  /// Throws Error(bad_input | not_found | unsupported) that names the cell: one that holds no bit, holds fewer bits than
+  /// are to be drawn, or shares a bit with another.
+  Plan(const record::CampaignSpec& spec, const ckpt::Reader& base);
+
+  [[nodiscard]] const std::vector<Cell>& cells() const noexcept { return cells_; }
+  [[nodiscard]] const record::CampaignSpec& spec() const noexcept { return spec_; }
+  /// The plan of round 0 (rounds/0000.json): strata with sizes and draws.
+  [[nodiscard]] record::Json round() const;
+
+  /// The runs of an arm that come before its trials: no-flip controls (one of zero steps among them), envelope runs, and
+  /// one chain of canaries with a control behind them (which shows that nothing of a canary stays in the worker). Runs of one chain share a worker.
+  [[nodiscard]] std::vector<std::vector<RunKey>> preparation(const std::string& arm) const;
+  /// All trials of an arm, in stratum and draw order.
+  [[nodiscard]] std::vector<RunKey> trials(const std::string& arm) const;
+  /// The run with its faults. Throws Error(bad_input) when the plan holds no such run.
+  [[nodiscard]] record::TrialSpec expand(const RunKey& key) const;
+  /// Finds what a text id names. Throws Error(bad_input) that says what there is.
+  [[nodiscard]] RunKey find(const record::TrialId& id) const;
+  /// Bits in the stratum of a trial; 0 for every other kind.
+  [[nodiscard]] std::uint64_t stratum_bits(const RunKey& key) const;
+
+ private:
+  [[nodiscard]] const Cell* cell(const std::string& name) const;
+  [[nodiscard]] std::vector<record::AppliedFault> canary_faults(const std::string& stratum) const;
+  void add_cell(const std::string& role, const std::string& field);
+  void refuse_overlap() const;
+
+  const record::CampaignSpec& spec_;
+  const ckpt::Reader& base_;
+  std::vector<Cell> cells_;
+  std::vector<std::string> weights_;  // paths of role weight under model/, in natural order
+};
+
+}  // namespace bitrift::campaign

@@ -1,0 +1,47 @@
+#include "campaign/private_copy.h"
+
+#include <fcntl.h>
+
+#include <set>
+#include <system_error>
+#include <utility>
+
+namespace bitrift::campaign {
+
+PrivateCopy::PrivateCopy(const ckpt::Reader& base, std::filesystem::path path)
+    : base_(base), path_(std::move(path)) {
+  renew();
+}
+
+PrivateCopy::~PrivateCopy() {
+  std::error_code ignored;
+  std::filesystem::remove(path_, ignored);
+}
+
+void PrivateCopy::alter(const std::vector<record::AppliedFault>& faults) {
+  inject::Patch patch = inject::make_patch(base_, faults);
+  inject::write_patch(fd_, path_, patch, false);
+  patch_ = std::move(patch);
+}
+
+void PrivateCopy::restore() {
+  inject::write_patch(fd_, path_, patch_, true);
+  patch_.ranges.clear();
+}
+
+void PrivateCopy::renew() {
+  fd_.close();
+  patch_.ranges.clear();
+  std::error_code ignored;
+  std::filesystem::remove(path_, ignored);
+  copy_file_bytes(base_.path(), path_);
+  fd_ = open_file(path_, O_RDWR);
+}
+
+std::vector<std::string> altered_tensors(const std::vector<record::AppliedFault>& faults) {
+  std::set<std::string> names;
+  for (const record::AppliedFault& fault : faults) names.insert(fault.tensor);
+  return {names.begin(), names.end()};
+}
+
+}  // namespace bitrift::campaign
