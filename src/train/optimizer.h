@@ -1,0 +1,57 @@
+// SGD and Adam with the arithmetic of PyTorch's Python code. Inside train/ only.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <torch/torch.h>
+
+#include "record/training_spec.h"
+
+namespace bitrift::train {
+
+/// One state tensor of an optimizer. In a checkpoint: optimizer/<name>/<key>.
+struct OptimizerSlot {
+  std::string name;  ///< momentum_buffer | exp_avg | exp_avg_sq | step
+  std::string key;   ///< of the parameter
+  torch::Tensor value;
+};
+
+/// The names that a spec's optimizer keeps for each parameter, and whether that tensor is a scalar. Empty for
+/// SGD without momentum.
+[[nodiscard]] std::vector<std::pair<std::string, bool>> optimizer_slots(const record::OptimizerSpec& spec);
+
+/// Updates parameters from their gradients, one tensor after the other, as torch/optim/sgd.py and adam.py do
+/// on the CPU
+/// (_single_tensor_sgd, _single_tensor_adam). C++'s torch::optim::Adam rounds differently. State comes into
+/// being with the first step: SGD's first momentum buffer is a copy of the gradient, not zeros times momentum
+/// plus gradient.
+class Optimizer {
+ public:
+  struct Parameter {
+    std::string key;
+    torch::Tensor value;
+  };
+  Optimizer(const record::OptimizerSpec& spec, std::vector<Parameter> parameters);
+
+  /// Every parameter must have a gradient.
+  void step(double learning_rate);
+  /// State tensors by parameter, then by name; empty before the first step.
+  [[nodiscard]] const std::vector<OptimizerSlot>& state() const noexcept { return state_; }
+  [[nodiscard]] const std::vector<Parameter>& parameters() const noexcept { return parameters_; }
+  /// Makes all state tensors, zero-filled, for a load to fill; existing ones are kept.
+  void allocate();
+  /// Back to before the first step.
+  void clear() noexcept { state_.clear(); }
+
+ private:
+  void step_sgd(double learning_rate);
+  void step_adam(double learning_rate);
+
+  record::OptimizerSpec spec_;
+  std::vector<Parameter> parameters_;
+  std::vector<OptimizerSlot> state_;
+};
+
+}  // namespace bitrift::train

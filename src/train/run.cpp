@@ -1,0 +1,143 @@
+#include <chrono>
+#include <cmath>
+
+#include "train/trainer.h"
+#include "train/trainer_state.h"
+
+namespace bitrift::train {
+namespace {
+
+// Which metric of an evaluation is NaN or infinite; "" when none is.
+std::string nonfinite_metric(const std::vector<record::Evaluation>& replicas) {
+  for (std::size_t r = 0; r < replicas.size(); ++r) {
+    if (!std::isfinite(replicas[r].test_loss)) return fmt::format("test loss of replica {}", r);
+    if (!std::isfinite(replicas[r].train_loss.value_or(0))) return "training loss";
+  }
+  return "";
+}
+
+// One call of Trainer::run.
+class Loop {
+ public:
+  Loop(TrainerState& state, const RunOptions& options)
+      : state_(state), options_(options), progress_(state.session.progress), first_epoch_(progress_.epoch) {
+    result_.replicas.resize(static_cast<std::size_t>(state.replicas()));
+  }
+
+  record::RunResult run() {
+    const auto began = std::chrono::steady_clock::now();
+    begin_trace();
+    if (done() && options_.before_first_step) options_.before_first_step();
+    bool well = true;
+    while (well && !done()) well = step();
+    if (well && (result_.steps == 0 || progress_.cursor != 0)) evaluate(training_metrics());
+    finish();
+    result_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    return std::move(result_);
+  }
+
+ private:
+  [[nodiscard]] bool done() const {
+    return options_.steps ? result_.steps >= *options_.steps
+                          : progress_.epoch - first_epoch_ >= options_.epochs;
+  }
+
+  void begin_trace() {
+    if (!options_.tracing) return;
+    const std::vector<std::string> digests = state_.digests();
+    if (options_.trace == nullptr) return;
+    options_.trace->begin(state_.spec, state_.parallel, state_.session.seed, state_.data.train.size(),
+                          digests[0]);
+  }
+
+  // False when the run stops here.
+  bool step() {
+    if (result_.steps == 0 && options_.before_first_step) options_.before_first_step();
+    const std::int64_t epoch = progress_.epoch;
+    const double learning_rate = progress_.learning_rate;
+    const std::span<const std::int64_t> batch = state_.next_batch();
+    const BatchResult outcome = state_.step(batch);
+    result_.last_loss = record::hex_float(outcome.loss);
+    if (!std::isfinite(outcome.loss)) {
+      return stop(fmt::format("loss of step {} is {}", result_.steps + 1, outcome.loss));
+    }
+    result_.steps += 1;
+    const record::Evaluation training = training_metrics();
+    const bool epoch_ended = progress_.cursor + state_.spec.batch_size > state_.data.train.size();
+    if (epoch_ended) {
+      progress_.epoch += 1;
+      progress_.cursor = 0;
+      progress_.epoch_loss_sum = 0;
+      progress_.epoch_correct = 0;
+    }
+    watch({epoch, progress_.step, batch, learning_rate, outcome.loss, "", true});
+    return !epoch_ended || evaluate(training);
+  }
+
+  bool stop(const std::string& why) {
+    result_.status = "nonfinite";
+    result_.detail = why;
+    result_.nonfinite_step = result_.steps;
+    return false;
+  }
+
+  // Training metrics of the epoch under way; none when this run took no step.
+  [[nodiscard]] record::Evaluation training_metrics() const {
+    record::Evaluation evaluation;
+    if (result_.steps > 0 && progress_.cursor > 0) {
+      const auto samples = static_cast<double>(progress_.cursor);
+      evaluation.train_loss = progress_.epoch_loss_sum / (samples / state_.spec.batch_size);
+      evaluation.train_accuracy = static_cast<double>(progress_.epoch_correct) / samples;
+    }
+    return evaluation;
+  }
+
+  void watch(TraceStep step) {
+    if (!options_.tracing && !options_.check_replicas) return;
+    const std::vector<std::string> digests = state_.digests();
+    for (std::size_t r = 1; r < digests.size(); ++r) {
+      if (digests[r] == digests[0]) continue;
+      step.replicas_equal = false;
+      if (options_.check_replicas) {
+        throw mpi::AgreedError(
+            ErrorCode::internal,
+            fmt::format("after step {} the state of replica {} differs from replica 0's", step.step, r));
+      }
+    }
+    step.digest = digests[0];
+    if (options_.trace != nullptr) options_.trace->step(step);
+  }
+
+  // False when a metric is not finite.
+  bool evaluate(record::Evaluation training) {
+    training.epoch = progress_.epoch;
+    training.step = result_.steps;
+    const std::vector<record::Evaluation> replicas = state_.evaluate(training);
+    for (std::size_t r = 0; r < replicas.size(); ++r) result_.replicas[r].push_back(replicas[r]);
+    if (options_.trace != nullptr) options_.trace->evaluation(replicas[0]);
+    if (options_.on_evaluation && state_.communicator.rank() == 0) options_.on_evaluation(replicas[0]);
+    const std::string bad = nonfinite_metric(replicas);
+    return bad.empty() || stop(fmt::format("{} after step {} is not finite", bad, result_.steps));
+  }
+
+  void finish() {
+    result_.replica_digests = state_.digests();
+    result_.final_digest = result_.replica_digests[0];
+    const auto mine = static_cast<char>(state_.session.nonfinite());
+    std::vector<char> all(static_cast<std::size_t>(state_.communicator.size()));
+    state_.communicator.allgather_equal(&mine, 1, all.data());
+    for (const char bad : all) result_.nonfinite_state = result_.nonfinite_state || bad != 0;
+  }
+
+  TrainerState& state_;
+  const RunOptions& options_;
+  Progress& progress_;
+  std::int64_t first_epoch_;
+  record::RunResult result_;
+};
+
+}  // namespace
+
+record::RunResult Trainer::run(const RunOptions& options) { return Loop(*state_, options).run(); }
+
+}  // namespace bitrift::train

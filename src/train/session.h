@@ -1,0 +1,68 @@
+// All mutable state of a run. Inside train/ only.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ckpt/tensor.h"
+#include "nn/model.h"
+#include "record/training_spec.h"
+#include "train/optimizer.h"
+
+namespace bitrift::train {
+
+/// Where a run stands. In a checkpoint: progress/<name>.
+struct Progress {
+  std::int64_t epoch = 0;   ///< epochs completed; also the number of the one under way
+  std::int64_t step = 0;    ///< optimizer steps of the whole training
+  std::int64_t cursor = 0;  ///< samples consumed in the epoch under way
+  double learning_rate = 0;
+  double epoch_loss_sum = 0;       ///< over the steps of the epoch under way
+  std::int64_t epoch_correct = 0;  ///< right answers among those `cursor` samples
+};
+
+/// Throws Error(bad_file) when a run cannot stand there: a negative or huge counter, a cursor that is not at
+/// a batch of the epoch, more right answers than samples. A learning rate of any value is honoured: it is
+/// state like any other.
+void check_progress(const Progress& progress, std::int64_t samples, std::int64_t batch_size);
+
+/// One state tensor where it lives.
+struct StateTensor {
+  ckpt::TensorMeta meta;
+  void* data = nullptr;  ///< contiguous, little-endian (bitrift runs on no other machines)
+};
+
+/// The state of one rank: its stage's parameters and buffers, their optimizer state, and what all ranks share
+/// (seed and progress). Nothing that decides the future of a run lies anywhere else, so to reset a run is to
+/// load into its session.
+class Session {
+ public:
+  Session(nn::Stage stage, const record::TrainingSpec& spec);
+
+  [[nodiscard]] nn::Stage& stage() noexcept { return stage_; }
+  [[nodiscard]] Optimizer& optimizer() noexcept { return optimizer_; }
+  Progress progress;
+  std::uint64_t seed = 0;
+
+  /// Tensors of this rank, sorted by path. `shared`: with rng/ and progress/, which every rank holds.
+  /// Valid until the optimizer makes or drops its state.
+  [[nodiscard]] std::vector<StateTensor> tensors(bool shared = true);
+  /// What a file of the whole model holds, sorted by path.
+  [[nodiscard]] std::vector<ckpt::TensorMeta> file_tensors(bool with_optimizer) const;
+  /// "path\tdtype\tshape\tdigest\n" of each of tensors(shared) (docs/checkpoint-format.md, "State digest").
+  [[nodiscard]] std::vector<std::string> digest_lines(bool shared);
+  /// Whether a floating-point value of this rank is NaN or infinite.
+  [[nodiscard]] bool nonfinite();
+  void drop_gradients();
+
+ private:
+  record::OptimizerSpec optimizer_spec_;
+  nn::Stage stage_;
+  Optimizer optimizer_;
+};
+
+/// Digest of the whole state from the lines of all parts, any order.
+[[nodiscard]] std::string state_digest(std::vector<std::string> lines);
+
+}  // namespace bitrift::train

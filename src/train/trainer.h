@@ -1,0 +1,86 @@
+// A training run on all ranks: from a spec or a checkpoint, through steps and evaluations, to a result and a
+// file.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mpi/communicator.h"
+#include "record/run.h"
+#include "record/training_spec.h"
+#include "train/trace.h"
+
+namespace bitrift::train {
+
+struct TrainerState;
+
+/// How far to run, and who watches.
+struct RunOptions {
+  std::optional<std::int64_t> steps;        ///< optimizer steps to take; else
+  std::int64_t epochs = 0;                  ///< epochs to complete; the one under way counts
+  bool check_replicas = false;              ///< compare all replicas' state digests after every step
+  Trace* trace = nullptr;                   ///< on rank 0 only; the others set `tracing`
+  bool tracing = false;                     ///< the same on all ranks
+  std::function<void()> before_first_step;  ///< or before the evaluation when no step is asked for
+  std::function<void(const record::Evaluation&)> on_evaluation = {};  ///< replica 0's, on rank 0
+};
+
+/// The spec that a checkpoint carries. Throws as ckpt::Reader does, and Error(bad_file) when it is none of
+/// bitrift's.
+[[nodiscard]] record::TrainingSpec read_checkpoint_spec(const std::filesystem::path& path);
+
+/// Throws Error(bad_input | not_found | bad_file) when this spec cannot run in this way: data set, model,
+/// batch, ranks. Loads the data set, and no LibTorch state is made.
+void check_runnable(const record::TrainingSpec& spec, const record::Parallel& parallel);
+
+/// Makes LibTorch's process-wide settings: threads within an operator, one between operators, deterministic
+/// algorithms.
+void prepare_libtorch(int threads);
+
+/// LibTorch's version, its processor capability, threads, device: what bits may depend on.
+[[nodiscard]] record::Json libtorch_environment();
+
+/// Every call is collective over the communicator, and errors are mpi::AgreedError on all ranks, unless said
+/// otherwise.
+class Trainer {
+ public:
+  /// Freshly initialised from the spec. Throws as check_runnable().
+  Trainer(const record::TrainingSpec& spec, const record::Parallel& parallel,
+          const mpi::Communicator& communicator);
+  ~Trainer();
+  Trainer(Trainer&&) = delete;
+  Trainer& operator=(Trainer&&) = delete;
+
+  /// Overwrites the whole state with a checkpoint of the same spec. A file that cannot be read, does not fit
+  /// or has nonsense in its progress is refused; then load again before the next run.
+  void load(const std::filesystem::path& path);
+  /// Keeps a copy of the state just loaded, for changed_tensors().
+  void remember_base();
+  /// Tensors whose bytes differ from the remembered ones, or that only one of the two has. Sorted, equal on
+  /// all ranks.
+  [[nodiscard]] std::vector<std::string> changed_tensors();
+  /// Replaces the data-order seed. Local.
+  void set_seed(std::uint64_t seed);
+  /// Epochs completed so far. Local.
+  [[nodiscard]] std::int64_t epoch() const;
+
+  /// Trains and evaluates: at each epoch's end, and at the end of the run when that lies within an epoch or
+  /// no step was asked for. Stops at the first non-finite loss or metric (status nonfinite), before the
+  /// parameters take that step. Throws Error(internal) when check_replicas finds replicas that differ.
+  [[nodiscard]] record::RunResult run(const RunOptions& options);
+
+  /// Digest of the whole state: one per replica.
+  [[nodiscard]] std::vector<std::string> replica_digests();
+  /// Writes a checkpoint and beside it FILE.json with `provenance`, and the parallel layout that wrote it.
+  void save(const std::filesystem::path& path, const record::Json& provenance);
+
+ private:
+  std::unique_ptr<TrainerState> state_;
+};
+
+}  // namespace bitrift::train
