@@ -2,12 +2,12 @@
 
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <utility>
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -45,7 +45,9 @@ Prepared prepare(const Command& command) {
     const std::string text = *entry;
     if (!command.environment.contains(text.substr(0, text.find('=')))) prepared.environment.push_back(text);
   }
-  for (const auto& [name, value] : command.environment) prepared.environment.push_back(name + "=" + value);
+  for (const auto& [name, value] : command.environment) {
+    prepared.environment.push_back(fmt::format("{}={}", name, value));
+  }
   for (const auto& argument : command.arguments)
     prepared.arguments.push_back(const_cast<char*>(argument.c_str()));
   for (auto& entry : prepared.environment) prepared.variables.push_back(entry.data());

@@ -189,8 +189,7 @@ double number_from_json(const Json& value) {
   if (value == "NaN") return std::numeric_limits<double>::quiet_NaN();
   if (value == "Infinity") return std::numeric_limits<double>::infinity();
   if (value == "-Infinity") return -std::numeric_limits<double>::infinity();
-  fail(ErrorCode::bad_file, "expected a number or \"NaN\", \"Infinity\", \"-Infinity\"; found {}",
-       value.dump());
+  fail(ErrorCode::bad_file, R"(expected a number or "NaN", "Infinity", "-Infinity"; found {})", value.dump());
 }
 
 std::string hex_float(double value) {

@@ -76,13 +76,14 @@ std::optional<Problem> explain_object(const Json& value, const Json& schema, con
   const Json& properties = schema.contains("properties") ? schema["properties"] : none;
   const bool closed = schema.contains("additionalProperties") && schema["additionalProperties"] == false;
   for (const auto& [key, member] : value.items()) {
+    const std::string child = fmt::format("{}/{}", pointer, key);
     if (!properties.contains(key)) {
       if (!closed) continue;
       Json known = Json::array();
       for (const auto& [name, unused] : properties.items()) known.push_back(name);
-      return Problem{pointer + "/" + key, fmt::format("unknown key; expected one of: {}", joined(known))};
+      return Problem{child, fmt::format("unknown key; expected one of: {}", joined(known))};
     }
-    if (auto problem = explain(member, properties[key], root, pointer + "/" + key)) return problem;
+    if (auto problem = explain(member, properties[key], root, child)) return problem;
   }
   if (schema.contains("required")) {
     for (const auto& key : schema["required"]) {

@@ -9,6 +9,8 @@ template <typename... Ts>
 struct Overloaded : Ts... {
   using Ts::operator()...;
 };
+template <typename... Ts>
+Overloaded(Ts...) -> Overloaded<Ts...>;  // clang 14 does not deduce aggregates by itself
 
 Json to_json(const WorkerMessage& message) {
   return std::visit(
