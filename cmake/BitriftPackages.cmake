@@ -49,7 +49,11 @@ if(BITRIFT_TRAIN)
   separate_arguments(torch_flags UNIX_COMMAND "${TORCH_CXX_FLAGS}")
   target_compile_options(bitrift_torch INTERFACE ${torch_flags})
 
-  if(NOT MPI_HOME AND NOT MPI_CXX_COMPILER AND NOT CMAKE_PREFIX_PATH AND EXISTS "${BITRIFT_VENV}/bin/mpicxx")
+  # FindMPI would look at MPI_HOME first: it is set to the .venv only where the prefix path holds no MPI.
+  string(REPLACE ":" ";" prefixes "$ENV{CMAKE_PREFIX_PATH}")
+  find_program(BITRIFT_PREFIX_MPICXX mpicxx PATHS ${CMAKE_PREFIX_PATH} ${prefixes} PATH_SUFFIXES bin NO_DEFAULT_PATH)
+  mark_as_advanced(BITRIFT_PREFIX_MPICXX)
+  if(NOT MPI_HOME AND NOT MPI_CXX_COMPILER AND NOT BITRIFT_PREFIX_MPICXX AND EXISTS "${BITRIFT_VENV}/bin/mpicxx")
     set(MPI_HOME "${BITRIFT_VENV}")
   endif()
   set(MPI_CXX_SKIP_MPICXX ON)
