@@ -68,7 +68,7 @@ void check_model(const record::FaultModel& model) {
       if (text == name) return;
       list += (list.empty() ? "" : ", ") + std::string(name);
     }
-    fail(ErrorCode::bad_input, "{} '{}' is not known: give one of {}", option, text, list);
+    fail(ErrorCode::bad_input, "{} '{}' is not supported: give one of {}", option, text, list);
   };
   one_of(model.what, {"flip", "zero", "nan", "inf"}, "--what");
   one_of(model.measure, {"bit", "element", "tensor"}, "--measure");
@@ -102,11 +102,7 @@ void check_model(const record::FaultModel& model) {
 class Draw {
  public:
   Draw(const ckpt::Reader& reader, const record::FaultModel& model)
-      : reader_(reader),
-        model_(model),
-        // NaN and infinity exist where there is an exponent: asking for that field leaves integers out.
-        population_(reader, model.tensors, model.roles,
-                    model.what == "nan" || model.what == "inf" ? "exponent" : model.bits, model.keep_sign) {}
+      : reader_(reader), model_(model), population_(population_of(reader, model)) {}
 
   Plan run() {
     if (model_.ber) {
@@ -276,10 +272,14 @@ class Draw {
 
 }  // namespace
 
-Plan plan(const ckpt::Reader& reader, const record::FaultModel& model) {
+Population population_of(const ckpt::Reader& reader, const record::FaultModel& model) {
   check_model(model);
-  return Draw(reader, model).run();
+  // NaN and infinity exist where there is an exponent: asking for that field leaves integers out.
+  const bool needs_exponent = model.what == "nan" || model.what == "inf";
+  return {reader, model.tensors, model.roles, needs_exponent ? "exponent" : model.bits, model.keep_sign};
 }
+
+Plan plan(const ckpt::Reader& reader, const record::FaultModel& model) { return Draw(reader, model).run(); }
 
 record::AppliedFault flip_at(const ckpt::Reader& reader, const Location& where) {
   const ckpt::TensorInfo& tensor = alterable(reader, where.target->path);

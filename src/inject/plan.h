@@ -62,6 +62,11 @@ struct Plan {
   std::uint64_t redrawn = 0;  ///< samples refused by allow_nan / keep_sign and drawn again
 };
 
+/// The population that a model draws from. Kinds that set whole elements (zero, nan, inf) count elements
+/// only; nan and inf leave integers out, which have neither. Throws Error(bad_input) when the model
+/// contradicts itself, else as Population does.
+[[nodiscard]] Population population_of(const ckpt::Reader& reader, const record::FaultModel& model);
+
 /// Draws the faults. The i-th sample is Permutation(population, derive_key(seed, "inject"))(i) for the
 /// measure `bit`; docs/faults.md has the others. Throws Error(bad_input) when more is asked than there is.
 [[nodiscard]] Plan plan(const ckpt::Reader& reader, const record::FaultModel& model);

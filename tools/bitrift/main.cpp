@@ -1,0 +1,80 @@
+// bitrift: everything that needs neither LibTorch nor MPI.
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <string>
+
+#include <fmt/ranges.h>
+
+#include "commands.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "output.h"
+#include "record/provenance.h"
+
+namespace bitrift::cli {
+namespace {
+
+int complain(const std::string& text, int exit_code) {
+  std::string line = text;
+  std::replace_if(
+      line.begin(), line.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  fmt::print(stderr, "bitrift: error: {}\n", line);
+  return exit_code;
+}
+
+int complain_about_call(const CLI::App& app, const CLI::ParseError& error) {
+  const auto chosen = app.get_subcommands();
+  const std::string command = chosen.empty() ? "bitrift" : "bitrift " + chosen.front()->get_name();
+  return complain(fmt::format("{} (see {} --help)", error.what(), command), 2);
+}
+
+int run(int count, char** arguments) {
+  CLI::App app("Alters HDF5 checkpoints bit by bit, resumes training from them, and judges what happens.",
+               "bitrift");
+  app.set_version_flag("--version", std::string("bitrift ") + record::bitrift_version());
+  app.require_subcommand(1);
+  app.footer(
+      "Exit codes: 0 yes or done, 1 no (files differ, the gate fails), 2 the call or the input is at fault, "
+      "3 a fault "
+      "in bitrift.");
+  ExitCode exit_code;
+  add_ls(app, exit_code);
+  add_inject(app, exit_code);
+  add_undo(app, exit_code);
+  add_diff(app, exit_code);
+  add_campaign(app, exit_code);
+  add_analyze(app, exit_code);
+  add_doctor(app, exit_code);
+  try {
+    app.parse(count, arguments);
+    return exit_code.value;
+  } catch (const CLI::Success& asked_for_text) {
+    return app.exit(asked_for_text);
+  } catch (const CLI::ParseError& error) {
+    return complain_about_call(app, error);
+  }
+}
+
+}  // namespace
+}  // namespace bitrift::cli
+
+int main(int count, char** arguments) {
+  // A file size limit is then an error that write(2) returns, like a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
+  using namespace bitrift;
+  try {
+    start_logging("bitrift");
+    cli::set_command_line(count, arguments);
+    return cli::run(count, arguments);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::internal) return cli::complain(error.what(), error.exit_code());
+    return cli::complain(fmt::format("{}; this is a fault in bitrift {}, met by: {}", error.what(),
+                                     record::bitrift_version(), fmt::join(cli::command_line(), " ")),
+                         error.exit_code());
+  } catch (const std::exception& error) {
+    return cli::complain(fmt::format("{}; this is a fault in bitrift {}, met by: {}", error.what(),
+                                     record::bitrift_version(), fmt::join(cli::command_line(), " ")),
+                         3);
+  }
+}
