@@ -7,6 +7,7 @@
 
 #include "commands.h"
 #include "core/log.h"
+#include "output.h"
 #include "report.h"
 
 namespace bitrift::cli {
@@ -23,13 +24,10 @@ bool has(const std::vector<std::string>& list, const std::string& name) {
 }
 
 int analyze_folder(const Options& options) {
-  std::vector<std::string> command = {"bitrift", "analyze", options.folder};
-  for (const std::string& name : options.by) command.insert(command.end(), {"--by", name});
-  if (options.json) command.emplace_back("--json");
   if (!options.by.empty() && !has(options.by, "strategy")) {
     spdlog::info("--by strategy is added: every fault runs in every arm, so arms cannot be pooled");
   }
-  return report_campaign(options.folder, options.by, options.json, command);
+  return report_campaign(options.folder, options.by, options.json, command_line());
 }
 
 }  // namespace

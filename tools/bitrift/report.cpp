@@ -9,6 +9,7 @@
 #include "campaign/folder.h"
 #include "campaign/journal.h"
 #include "core/file.h"
+#include "output.h"
 #include "record/provenance.h"
 
 namespace bitrift::cli {
@@ -29,7 +30,7 @@ int report_campaign(const std::filesystem::path& folder, const std::vector<std::
   record::Json document = analyze::to_json(summary);
   document["provenance"] = record::provenance(command);
   const std::string text = document.dump(2) + "\n";
-  fmt::print("{}", json ? text : analyze::table(summary));
+  print(json ? text : analyze::table(summary));
   replace_text(layout.summary(), text);
   return 0;
 }

@@ -1,0 +1,238 @@
+// bitrift._core: the libraries as Python sees them. Structured values cross as JSON text, in the same form as
+// in files; the package `bitrift` gives them types.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+#include <pybind11/stl/filesystem.h>
+
+#include "analyze/classify.h"
+#include "analyze/interval.h"
+#include "analyze/summary.h"
+#include "campaign/folder.h"
+#include "campaign/journal.h"
+#include "ckpt/compare.h"
+#include "ckpt/reader.h"
+#include "core/digest.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "inject/apply.h"
+#include "inject/manifest.h"
+#include "inject/plan.h"
+#include "record/provenance.h"
+
+namespace py = pybind11;
+using Path = std::filesystem::path;
+
+namespace {
+
+using bitrift::Error;
+using bitrift::ErrorCode;
+using bitrift::record::Json;
+
+// A partial model: what is left out keeps its default.
+bitrift::record::FaultModel model_of(const std::string& text) {
+  const auto document = bitrift::record::parse_text(text, "fault model");
+  Json schema = bitrift::record::shipped_schema("fault-manifest").at("properties").at("model");
+  schema.erase("required");
+  bitrift::record::check_schema(document, schema);
+  return bitrift::record::fault_model_from_json(document.value);
+}
+
+// Names in a file need not be UTF-8; Python's strings must be.
+std::string text_of(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+std::string list_tensors(const Path& path) {
+  const bitrift::ckpt::Reader reader(path);
+  Json list = Json::array();
+  for (const auto& tensor : reader.tensors()) {
+    list.push_back({{"path", tensor.path},
+                    {"role", tensor.role},
+                    {"dtype", tensor.dtype},
+                    {"shape", tensor.shape},
+                    {"storage", tensor.storage},
+                    {"stored_bytes", tensor.stored_bytes},
+                    {"offset", tensor.offset ? Json(*tensor.offset) : Json()},
+                    {"refusal", tensor.refusal}});
+  }
+  return text_of(list);
+}
+
+// The reader is gone before anything is written: it holds a lock on the file.
+bitrift::inject::Manifest planned(const Path& path, const std::string& model,
+                                  const std::vector<std::string>& command) {
+  const bitrift::ckpt::Reader reader(path);
+  bitrift::inject::Manifest manifest;
+  manifest.model = model_of(model);
+  manifest.base_path = path.string();
+  manifest.base_digest = bitrift::digest_file(path);
+  manifest.plan = bitrift::inject::plan(reader, manifest.model);
+  manifest.provenance = bitrift::record::provenance(command);
+  return manifest;
+}
+
+std::string apply(const Path& path, const std::optional<Path>& output,
+                  const bitrift::inject::Manifest& manifest) {
+  if (output) {
+    bitrift::inject::inject_copy(path, *output, manifest.plan.faults);
+  } else {
+    bitrift::inject::inject_in_place(path, manifest.plan.faults);
+  }
+  return text_of(bitrift::inject::to_json(manifest));
+}
+
+std::string replay(const Path& path, const std::optional<Path>& output, const Path& manifest_path,
+                   bool force) {
+  const auto manifest = bitrift::inject::read_manifest(manifest_path);
+  {
+    const bitrift::ckpt::Reader reader(path);
+    bitrift::inject::check_replay(reader, manifest, force);
+  }
+  return apply(path, output, manifest);
+}
+
+std::string diff(const Path& first, const Path& second) {
+  Json list = Json::array();
+  for (const auto& difference : bitrift::ckpt::compare(first, second)) {
+    list.push_back({{"path", difference.path},
+                    {"kind", difference.kind},
+                    {"role", difference.role},
+                    {"dtype", difference.dtype},
+                    {"detail", difference.detail},
+                    {"elements", difference.elements},
+                    {"bits", difference.bits},
+                    {"first_element", difference.first_element},
+                    {"first_old", difference.first_old},
+                    {"first_new", difference.first_new}});
+  }
+  return text_of(list);
+}
+
+/// A campaign's folder, read once.
+struct Campaign {
+  bitrift::record::CampaignSpec spec;
+  std::vector<bitrift::record::TrialRecord> rows;
+};
+
+Campaign read_campaign(const Path& folder) {
+  const bitrift::campaign::Layout layout{folder};
+  return {bitrift::campaign::read_stored_campaign(layout).spec,
+          bitrift::campaign::read_journal(layout.journal()).effective()};
+}
+
+std::string read_journal(const Path& folder) {
+  Json list = Json::array();
+  for (const auto& row : read_campaign(folder).rows) list.push_back(bitrift::record::to_json(row));
+  return text_of(list);
+}
+
+std::string outcomes(const Path& folder) {
+  const Campaign campaign = read_campaign(folder);
+  const std::string& judge = campaign.spec.judge;
+  const auto controls = bitrift::analyze::controls_of(campaign.rows, judge);
+  const auto problems = bitrift::analyze::canary_problems(campaign.rows, controls, judge);
+  if (!problems.empty()) {
+    bitrift::fail(ErrorCode::conflict, "{}: canaries misbehave; the first: {}", folder.string(),
+                  problems.front());
+  }
+  Json list = Json::array();
+  for (const auto& row : campaign.rows) {
+    if (row.kind != bitrift::record::TrialKind::trial) continue;
+    const auto outcome = bitrift::analyze::classify(row, controls.at(row.id.arm), judge);
+    list.push_back(
+        {{"arm", row.id.arm},
+         {"stratum", row.id.stratum},
+         {"draw", row.id.draw},
+         {"outcome", bitrift::record::outcome_class_name(outcome.outcome_class())},
+         {"reason", bitrift::record::reason_name(outcome.reason)},
+         {"bitwise_equal", outcome.bitwise_equal},
+         {"steps_to_recover", outcome.steps_to_recover ? Json(*outcome.steps_to_recover) : Json()}});
+  }
+  return text_of(list);
+}
+
+std::string summary(const Path& folder, const std::vector<std::string>& by) {
+  const Campaign campaign = read_campaign(folder);
+  return text_of(bitrift::analyze::to_json(bitrift::analyze::summarize(campaign.rows, campaign.spec, by)));
+}
+
+std::string table(const Path& folder, const std::vector<std::string>& by) {
+  const Campaign campaign = read_campaign(folder);
+  return bitrift::analyze::table(bitrift::analyze::summarize(campaign.rows, campaign.spec, by));
+}
+
+std::pair<double, double> ends(const bitrift::analyze::Interval& interval) {
+  return {interval.low, interval.high};
+}
+
+constexpr const char* kErrorText =
+    "What bitrift refuses or cannot do, on one line: what, where, what to do. `code` is one of bad_input, "
+    "not_found,\n"
+    "bad_file, unsupported, io, busy, conflict, internal.";
+
+// bitrift.Error carries the closed code as a string.
+void add_error(py::module_& module) {
+  py::dict members;
+  members["code"] = "internal";
+  PyObject* type = PyErr_NewExceptionWithDoc("bitrift.Error", kErrorText, PyExc_RuntimeError, members.ptr());
+  if (type == nullptr) throw py::error_already_set();
+  static PyObject* error_type = nullptr;  // lives as long as the process
+  error_type = type;
+  module.add_object("Error", py::reinterpret_borrow<py::object>(type));
+  py::register_exception_translator([](std::exception_ptr pointer) {
+    try {
+      if (pointer) std::rethrow_exception(pointer);
+    } catch (const Error& error) {
+      const py::object value = py::reinterpret_borrow<py::object>(error_type)(error.what());
+      value.attr("code") = bitrift::error_code_name(error.code());
+      PyErr_SetObject(error_type, value.ptr());
+    }
+  });
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_core, module) {
+  bitrift::start_logging("bitrift");
+  module.doc() = "The C++ libraries of bitrift; use the package `bitrift`.";
+  module.attr("version") = bitrift::record::bitrift_version();
+  add_error(module);
+  module.def("list_tensors", &list_tensors, py::arg("path"));
+  using Strings = std::vector<std::string>;
+  module.def(
+      "plan",
+      [](const Path& path, const std::string& model, const Strings& command) {
+        return text_of(to_json(planned(path, model, command)));
+      },
+      py::arg("path"), py::arg("model"), py::arg("command"));
+  module.def(
+      "inject",
+      [](const Path& path, const std::optional<Path>& output, const std::string& model,
+         const Strings& command) { return apply(path, output, planned(path, model, command)); },
+      py::arg("path"), py::arg("output"), py::arg("model"), py::arg("command"));
+  module.def("replay", &replay, py::arg("path"), py::arg("output"), py::arg("manifest"), py::arg("force"));
+  module.def("undo", &bitrift::inject::undo, py::arg("path"));
+  module.def("diff", &diff, py::arg("first"), py::arg("second"));
+  module.def("read_journal", &read_journal, py::arg("folder"));
+  module.def("outcomes", &outcomes, py::arg("folder"));
+  module.def("summary", &summary, py::arg("folder"), py::arg("by"));
+  module.def("table", &table, py::arg("folder"), py::arg("by"));
+  module.def(
+      "wilson",
+      [](double successes, double n, double confidence) {
+        return ends(bitrift::analyze::wilson(successes, n, confidence));
+      },
+      py::arg("successes"), py::arg("n"), py::arg("confidence"));
+  module.def(
+      "clopper_pearson",
+      [](std::uint64_t successes, std::uint64_t n, double confidence) {
+        return ends(bitrift::analyze::clopper_pearson(successes, n, confidence));
+      },
+      py::arg("successes"), py::arg("n"), py::arg("confidence"));
+  module.def(
+      "anytime",
+      [](std::uint64_t successes, std::uint64_t n, double confidence,
+         const std::optional<std::uint64_t>& population) {
+        return ends(population ? bitrift::analyze::anytime_finite(successes, n, *population, confidence)
+                               : bitrift::analyze::anytime(successes, n, confidence));
+      },
+      py::arg("successes"), py::arg("n"), py::arg("confidence"), py::arg("population"));
+}

@@ -1,0 +1,75 @@
+"""The package beside others in one process, and what it shows."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import bitrift
+import pytest
+from synthetic import write_checkpoint
+
+USE = """
+import sys
+path = sys.argv[1]
+for name in sys.argv[2:]:
+    __import__(name)
+import bitrift, h5py, torch
+with h5py.File(path, "r") as file:
+    weight = torch.from_numpy(file["model/conv1.weight"][()])
+tensor = next(t for t in bitrift.list_tensors(path) if t.path == "model/conv1.weight")
+assert tuple(weight.shape) == tensor.shape
+try:
+    bitrift.list_tensors("/nonexistent/file.h5")
+except bitrift.Error as error:
+    assert error.code == "not_found"
+bitrift.inject(path, path + ".altered", roles=["weight"], bits="sign")
+with h5py.File(path + ".altered", "r") as file:
+    altered = torch.from_numpy(file["model/conv1.weight"][()])
+assert int((altered != weight).sum()) == 1
+assert torch.nn.functional.relu(altered).sum() >= 0
+"""
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(["bitrift", "h5py", "torch"])), ids="-".join)
+def test_lives_with_h5py_and_torch_in_any_import_order(order: tuple[str, ...], tmp_path: Path) -> None:
+    path = tmp_path / "c.h5"
+    write_checkpoint(path)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", USE, str(path), *order], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_trains_nothing_and_starts_without_numpy() -> None:
+    code = "import sys, bitrift; print([m for m in ('torch', 'numpy', 'h5py', 'mpi4py') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_the_module_links_neither_libtorch_nor_mpi() -> None:
+    core = Path(bitrift._core.__file__)
+    linked = subprocess.run(["ldd", core], capture_output=True, text=True, check=True).stdout
+    assert "hdf5" in linked
+    assert "torch" not in linked and "libmpi" not in linked
+
+
+def test_everything_public_is_typed_and_documented() -> None:
+    folder = Path(os.fspath(bitrift.__file__)).parent
+    assert (folder / "py.typed").exists() and (folder / "_core.pyi").exists()
+    for name in bitrift.__all__:
+        thing = getattr(bitrift, name)
+        if callable(thing):
+            assert inspect.getdoc(thing), name
+
+
+def test_an_error_is_a_runtime_error_with_a_code() -> None:
+    assert issubclass(bitrift.Error, RuntimeError)
+    with pytest.raises(bitrift.Error, match="confidence") as raised:
+        bitrift.wilson(1, 2, 3)
+    assert raised.value.code == "bad_input"
+    assert "code" in (bitrift.Error.__doc__ or "")
