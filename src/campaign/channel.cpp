@@ -1,5 +1,12 @@
 #include "campaign/channel.h"
 
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
 #include <poll.h>
 #include <signal.h>
 #include <sys/random.h>
@@ -7,13 +14,6 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
-
-#include <array>
-#include <cerrno>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <utility>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -65,7 +65,8 @@ void Connection::send(const std::string& line) noexcept {
   const std::string text = line + '\n';
   std::size_t done = 0;
   while (fd_ && done < text.size()) {
-    const ssize_t count = ::send(fd_.get(), text.data() + done, text.size() - done, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t count =
+        ::send(fd_.get(), text.data() + done, text.size() - done, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return;
     done += static_cast<std::size_t>(count);

@@ -34,9 +34,11 @@ std::optional<std::string> run_difference(const record::RunResult& first, const 
   return std::nullopt;
 }
 
-Controls::Controls(const record::CampaignSpec& spec, const std::vector<record::TrialRecord>& rows) : spec_(spec) {
+Controls::Controls(const record::CampaignSpec& spec, const std::vector<record::TrialRecord>& rows)
+    : spec_(spec) {
   for (const record::TrialRecord& row : rows) {
-    if (row.kind != record::TrialKind::control || row.id.stratum == zero_step_stratum || !row.result) continue;
+    if (row.kind != record::TrialKind::control || row.id.stratum == zero_step_stratum || !row.result)
+      continue;
     check(row.id.arm, *row.result, "journal row " + row.id.text());
     took(row.id.arm, row.seconds);
   }
@@ -48,13 +50,15 @@ void Controls::check(const std::string& arm, const record::RunResult& result, co
                                    result.detail.empty() ? "" : ": ", result.detail));
   }
   if (!result.changed_tensors.empty()) {
-    throw Misbehaviour(fmt::format("arm '{}': {}: nothing was flipped, but {} differs from the base when loaded", arm,
-                                   what, fmt::join(result.changed_tensors, ", ")));
+    throw Misbehaviour(
+        fmt::format("arm '{}': {}: nothing was flipped, but {} differs from the base when loaded", arm, what,
+                    fmt::join(result.changed_tensors, ", ")));
   }
   const auto [golden, first] = golden_.emplace(arm, result);
   if (first) return check_accuracy(arm, result);
   if (const auto difference = run_difference(golden->second, result)) {
-    throw Misbehaviour(fmt::format("arm '{}': {}: no-flip runs are not bit-identical: {}", arm, what, *difference));
+    throw Misbehaviour(
+        fmt::format("arm '{}': {}: no-flip runs are not bit-identical: {}", arm, what, *difference));
   }
 }
 
@@ -63,7 +67,8 @@ void Controls::check_accuracy(const std::string& arm, const record::RunResult& r
     const double reached = replica.empty() ? 0 : replica.back().test_accuracy;
     if (reached >= spec_.min_test_accuracy) continue;
     fail(ErrorCode::bad_input,
-         "arm '{}': the golden run reaches test accuracy {:.4f}, min_test_accuracy asks for {:.4f}: train the base longer",
+         "arm '{}': the golden run reaches test accuracy {:.4f}, min_test_accuracy asks for {:.4f}: train "
+         "the base longer",
          arm, reached, spec_.min_test_accuracy);
   }
 }

@@ -13,21 +13,22 @@
 
 namespace bitrift::campaign {
 
-/// What differs first between two runs that should be equal to the bit, metrics before digests: "replicas[0][1].test_loss
-/// is 0.25 and 0.26". nullopt when they are equal; id and duration never count.
+/// What differs first between two runs that should be equal to the bit, metrics before digests:
+/// "replicas[0][1].test_loss is 0.25 and 0.26". nullopt when they are equal; id and duration never count.
 [[nodiscard]] std::optional<std::string> run_difference(const record::RunResult& first,
                                                         const record::RunResult& second);
 
 /// Knows the golden run of every arm as soon as one no-flip run is over.
 class Controls {
  public:
-  /// rows: what the journal holds already. spec must outlive this. Throws Misbehaviour when its controls differ.
+  /// rows: what the journal holds already. spec must outlive this. Throws Misbehaviour when its controls
+  /// differ.
   Controls(const record::CampaignSpec& spec, const std::vector<record::TrialRecord>& rows);
 
   [[nodiscard]] bool golden_known(const std::string& arm) const { return golden_.contains(arm); }
   /// Compares a no-flip run with the golden run, or makes it that. `what` begins the message. Throws
-  /// Misbehaviour when they differ, when the run did not end as "done", or when it loaded altered tensors; Error(bad_input) when the
-  /// golden run misses spec.min_test_accuracy.
+  /// Misbehaviour when they differ, when the run did not end as "done", or when it loaded altered tensors;
+  /// Error(bad_input) when the golden run misses spec.min_test_accuracy.
   void check(const std::string& arm, const record::RunResult& result, const std::string& what);
   /// Takes the duration of a control into account (seconds).
   void took(const std::string& arm, double seconds);

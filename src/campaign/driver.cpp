@@ -1,12 +1,12 @@
 #include "campaign/driver.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <sstream>
 #include <system_error>
 #include <utility>
+
+#include <unistd.h>
 
 #include "analyze/classify.h"
 #include "campaign/ends.h"
@@ -52,7 +52,8 @@ std::size_t count_done(const std::vector<Job>& missing, std::size_t total) {
 }
 
 // Stage after stage; throws Misbehaviour when the controls or canaries forbid to go on.
-void run_stages(const Plan& plan, const Driver& driver, Pool& pool, const Journal& journal, Progress& progress) {
+void run_stages(const Plan& plan, const Driver& driver, Pool& pool, const Journal& journal,
+                Progress& progress) {
   const record::CampaignSpec& spec = plan.spec();
   std::size_t preparations = 0;
   std::size_t trials = 0;
@@ -104,8 +105,10 @@ RunReport run_campaign(const RunOptions& options, Progress& progress) {
   const record::CampaignSpec spec = checked_spec(options, drills);
   const auto trainer = find_trainer();
   Folder folder(std::filesystem::absolute(options.folder), spec, drills, options.command);
-  progress.note(fmt::format("campaign '{}', seed {}, in {}", spec.name, spec.seed, folder.layout().root.string()));
-  if (!spec.base_checkpoint && !std::filesystem::exists(folder.layout().base())) progress.note("training the base");
+  progress.note(
+      fmt::format("campaign '{}', seed {}, in {}", spec.name, spec.seed, folder.layout().root.string()));
+  if (!spec.base_checkpoint && !std::filesystem::exists(folder.layout().base()))
+    progress.note("training the base");
   folder.prepare_base(trainer);
   const ckpt::Reader base(folder.layout().base());
   const Plan plan(spec, base);
@@ -138,7 +141,8 @@ record::TrialRecord row_of(const Ran& ran, std::uint64_t stratum_bits, const Dri
   row.kind = ran.spec.kind;
   row.id = ran.spec.id;
   row.stratum_bits = stratum_bits;
-  // A canary alters whole tensors; its stratum's name and the base say which bits, and the result which tensors.
+  // A canary alters whole tensors; its stratum's name and the base say which bits, and the result which
+  // tensors.
   if (ran.spec.kind != TrialKind::canary) row.faults = ran.spec.faults;
   row.result = ran.result;
   row.failure = ran.failure;
@@ -151,8 +155,9 @@ record::TrialRecord row_of(const Ran& ran, std::uint64_t stratum_bits, const Dri
   row.landed = ran.result ? ran.result->changed_tensors == altered : altered.empty() || !drills.blind();
   const bool refused = ran.result && ran.result->status == "rejected";
   if (row.landed || refused || drills.blind() || row.kind == TrialKind::canary) return row;
-  throw Misbehaviour(fmt::format("{}: the fault did not land: altered in the file {}, different when loaded {}",
-                                 row.id.text(), list_of(altered), list_of(ran.result->changed_tensors)));
+  throw Misbehaviour(
+      fmt::format("{}: the fault did not land: altered in the file {}, different when loaded {}",
+                  row.id.text(), list_of(altered), list_of(ran.result->changed_tensors)));
 }
 
 Driver::Driver(Folder& folder, const Drills& drills, const Plan& plan, Journal& journal, Progress& progress)
@@ -199,8 +204,9 @@ bool Driver::golden_known(std::size_t arm) { return controls_.golden_known(arm_n
 void Driver::on_ready(std::size_t arm, const record::Ready& ready) {
   if (base_digest_.empty()) base_digest_ = ready.base_digest;
   if (base_digest_ != ready.base_digest) {
-    throw Misbehaviour(fmt::format("arm '{}': the base was loaded with state digest {}, by earlier workers with {}",
-                                   arm_name(arm), ready.base_digest, base_digest_));
+    throw Misbehaviour(
+        fmt::format("arm '{}': the base was loaded with state digest {}, by earlier workers with {}",
+                    arm_name(arm), ready.base_digest, base_digest_));
   }
   folder_.note_trainer(ready.environment);
 }
@@ -212,8 +218,8 @@ void Driver::on_check(std::size_t arm, const record::RunResult& result) {
 void Driver::check_clean(const Ran& ran) {
   const std::string id = ran.spec.id.text();
   if (ran.failure) {
-    throw Misbehaviour(fmt::format("{}: the clean run failed twice: {} {}", id, ran.failure->reason,
-                                   ran.failure->detail));
+    throw Misbehaviour(
+        fmt::format("{}: the clean run failed twice: {} {}", id, ran.failure->reason, ran.failure->detail));
   }
   if (ran.spec.kind == TrialKind::control && ran.spec.id.stratum != zero_step_stratum) {
     controls_.check(ran.spec.id.arm, *ran.result, id);

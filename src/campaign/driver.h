@@ -33,12 +33,12 @@ struct RunReport {
 };
 
 /// Runs the campaign: base, controls, envelope, canaries, trials. What the journal holds already is not run
-/// again. Throws Error, and Interrupted after SIGINT, SIGTERM or SIGHUP; nothing recorded is lost then, and no
-/// process is left.
+/// again. Throws Error, and Interrupted after SIGINT, SIGTERM or SIGHUP; nothing recorded is lost then, and
+/// no process is left.
 [[nodiscard]] RunReport run_campaign(const RunOptions& options, Progress& progress);
 
-/// The row of a run that is over. Throws Misbehaviour when a run that must land (a trial's flip, or a run without faults)
-/// did not. A canary that did not land is kept: judging canaries is the analysis' part.
+/// The row of a run that is over. Throws Misbehaviour when a run that must land (a trial's flip, or a run
+/// without faults) did not. A canary that did not land is kept: judging canaries is the analysis' part.
 [[nodiscard]] record::TrialRecord row_of(const Ran& ran, std::uint64_t stratum_bits, const Drills& drills);
 
 /// Watches over the runs of a campaign and writes them down.

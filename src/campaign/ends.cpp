@@ -1,9 +1,9 @@
 #include "campaign/ends.h"
 
-#include <signal.h>
-
 #include <array>
 #include <cstddef>
+
+#include <signal.h>
 
 namespace bitrift::campaign {
 namespace {

@@ -1,9 +1,9 @@
 #include "campaign/folder.h"
 
-#include <fcntl.h>
-
 #include <system_error>
 #include <utility>
+
+#include <fcntl.h>
 
 #include "campaign/ends.h"
 #include "campaign/json_diff.h"
@@ -35,18 +35,23 @@ ExitStatus wait_for_training(Subprocess& child, const std::filesystem::path& log
     InterruptGuard::check();
   }
   child.terminate(5);
-  fail(ErrorCode::io, "training the base took more than {} h: train it with `bitrift-train train` and name it as "
-       "base.checkpoint; log: {}", base_deadline_s / 3600, log.string());
+  fail(ErrorCode::io,
+       "training the base took more than {} h: train it with `bitrift-train train` and name it as "
+       "base.checkpoint; log: {}",
+       base_deadline_s / 3600, log.string());
 }
 
 }  // namespace
 
-std::filesystem::path Layout::round(int number) const { return root / "rounds" / fmt::format("{:04d}.json", number); }
+std::filesystem::path Layout::round(int number) const {
+  return root / "rounds" / fmt::format("{:04d}.json", number);
+}
 
 StoredCampaign read_stored_campaign(const Layout& layout) {
   const auto path = layout.identity();
   if (!std::filesystem::exists(path)) {
-    fail(ErrorCode::not_found, "{}: no campaign here (no campaign.json); start one with `bitrift campaign run`",
+    fail(ErrorCode::not_found,
+         "{}: no campaign here (no campaign.json); start one with `bitrift campaign run`",
          layout.root.string());
   }
   const Json stored = record::parse_file(path).value;
@@ -63,8 +68,10 @@ StoredCampaign read_stored_campaign(const Layout& layout) {
 
 void check_base(const Layout& layout, const std::string& digest) {
   if (digest_file(layout.base()) == digest) return;
-  fail(ErrorCode::conflict, "{}: changed since the campaign began (its digest is no longer {}): restore it, or start anew "
-       "in another folder", layout.base().string(), digest);
+  fail(ErrorCode::conflict,
+       "{}: changed since the campaign began (its digest is no longer {}): restore it, or start anew "
+       "in another folder",
+       layout.base().string(), digest);
 }
 
 Folder::Folder(const std::filesystem::path& root, const record::CampaignSpec& spec, const Drills& drills,
@@ -107,8 +114,8 @@ void Folder::refuse_foreign() const {
     const bool ours = name == "lock" || name == "rounds" || name == "logs" || name == "work" ||
                       name.starts_with(".campaign.json.tmp-");
     if (!ours) {
-      fail(ErrorCode::bad_input, "{}: holds {} but no campaign.json; give an empty or new folder", layout_.root.string(),
-           name);
+      fail(ErrorCode::bad_input, "{}: holds {} but no campaign.json; give an empty or new folder",
+           layout_.root.string(), name);
     }
   }
   if (error) fail(ErrorCode::io, "{}: cannot be listed: {}", layout_.root.string(), error.message());
@@ -117,11 +124,13 @@ void Folder::refuse_foreign() const {
 void Folder::compare_stored(const Drills& drills, const Json& stored) const {
   const auto of = [&](const char* key) { return stored.contains(key) ? stored.at(key) : Json(); };
   if (const auto difference = json_difference(of("spec"), record::to_json(spec_))) {
-    fail(ErrorCode::conflict, "{}: was started with another spec: {} was {}, is now {}; give another -o, or the old spec",
+    fail(ErrorCode::conflict,
+         "{}: was started with another spec: {} was {}, is now {}; give another -o, or the old spec",
          layout_.root.string(), difference->key, difference->first, difference->second);
   }
   if (const auto difference = json_difference(of("drills"), campaign::to_json(drills))) {
-    fail(ErrorCode::conflict, "{}: was started with other drills: {} was {}, is now {}; give another -o, or the old drills",
+    fail(ErrorCode::conflict,
+         "{}: was started with other drills: {} was {}, is now {}; give another -o, or the old drills",
          layout_.root.string(), difference->key, difference->first, difference->second);
   }
 }
@@ -133,8 +142,10 @@ void Folder::prepare_base(const std::filesystem::path& trainer) {
     check_base(layout_, identity_.at("base").at("digest").get<std::string>());
     if (spec_.base_checkpoint && std::filesystem::exists(*spec_.base_checkpoint) &&
         digest_file(*spec_.base_checkpoint) != identity_.at("base").at("digest").get<std::string>()) {
-      fail(ErrorCode::conflict, "{}: base.checkpoint changed since the campaign began: restore it, or start anew in "
-           "another folder", spec_.base_checkpoint->string());
+      fail(ErrorCode::conflict,
+           "{}: base.checkpoint changed since the campaign began: restore it, or start anew in "
+           "another folder",
+           spec_.base_checkpoint->string());
     }
     return;
   }
@@ -163,8 +174,8 @@ void Folder::train_base(const std::filesystem::path& trainer) {
   Subprocess child(train_command(trainer, layout_.base_spec(), layout_.base(), log));
   const ExitStatus status = wait_for_training(child, log);
   if (status.ok() && std::filesystem::exists(layout_.base())) return;
-  fail(status.code == 2 ? ErrorCode::bad_input : ErrorCode::internal, "training the base ended with {}; {} says: {}",
-       status.text(), log.string(), log_tail(log));
+  fail(status.code == 2 ? ErrorCode::bad_input : ErrorCode::internal,
+       "training the base ended with {}; {} says: {}", status.text(), log.string(), log_tail(log));
 }
 
 void Folder::publish_round(const Json& round) {
@@ -175,7 +186,8 @@ void Folder::publish_round(const Json& round) {
   }
   const Json stored = record::parse_file(path).value;
   if (const auto difference = json_difference(stored, round)) {
-    fail(ErrorCode::conflict, "{}: the plan differs from what spec and base give: {} is {}, expected {}; restore the file",
+    fail(ErrorCode::conflict,
+         "{}: the plan differs from what spec and base give: {} is {}, expected {}; restore the file",
          path.string(), difference->key, difference->first, difference->second);
   }
 }

@@ -25,8 +25,12 @@ struct Layout {
   [[nodiscard]] std::filesystem::path lock() const { return root / "lock"; }
   [[nodiscard]] std::filesystem::path round(int number) const;
   [[nodiscard]] std::filesystem::path work() const { return root / "work"; }
-  [[nodiscard]] std::filesystem::path copy(const std::string& worker) const { return work() / worker / "ckpt.h5"; }
-  [[nodiscard]] std::filesystem::path log(const std::string& name) const { return root / "logs" / (name + ".log"); }
+  [[nodiscard]] std::filesystem::path copy(const std::string& worker) const {
+    return work() / worker / "ckpt.h5";
+  }
+  [[nodiscard]] std::filesystem::path log(const std::string& name) const {
+    return root / "logs" / (name + ".log");
+  }
 };
 
 /// A stored campaign, read-only.
@@ -45,16 +49,17 @@ void check_base(const Layout& layout, const std::string& digest);
 /// A campaign's folder, held by its one driver.
 class Folder {
  public:
-  /// Creates or opens the folder and locks it. Throws Error(busy) when another driver runs, Error(conflict) that names
-  /// the first differing key when it belongs to another spec or other drills, Error(bad_input) when
-  /// it holds other things, Error(io).
+  /// Creates or opens the folder and locks it. Throws Error(busy) when another driver runs, Error(conflict)
+  /// that names the first differing key when it belongs to another spec or other drills, Error(bad_input)
+  /// when it holds other things, Error(io).
   Folder(const std::filesystem::path& root, const record::CampaignSpec& spec, const Drills& drills,
          const std::vector<std::string>& command);
 
   [[nodiscard]] const Layout& layout() const noexcept { return layout_; }
   [[nodiscard]] const record::CampaignSpec& spec() const noexcept { return spec_; }
-  /// Makes base.h5 (trains it, or copies base.checkpoint) unless it is there, and checks that it, and the checkpoint that it
-  /// was copied from, are what they were at the first start. Throws Error(conflict | io | bad_input | internal).
+  /// Makes base.h5 (trains it, or copies base.checkpoint) unless it is there, and checks that it, and the
+  /// checkpoint that it was copied from, are what they were at the first start. Throws Error(conflict | io |
+  /// bad_input | internal).
   void prepare_base(const std::filesystem::path& trainer);
   /// Publishes the plan of round 0 once; afterwards throws Error(conflict) when it differs.
   void publish_round(const record::Json& round);

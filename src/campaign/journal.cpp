@@ -104,7 +104,8 @@ const TrialRecord* JournalRows::find(const record::TrialId& id) const {
 JournalRows read_journal(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {
-    fail(ErrorCode::not_found, "{}: cannot be opened; start the campaign with `bitrift campaign run`", path.string());
+    fail(ErrorCode::not_found, "{}: cannot be opened; start the campaign with `bitrift campaign run`",
+         path.string());
   }
   JournalRows rows;
   std::string line;

@@ -18,7 +18,8 @@ namespace bitrift::campaign {
 
 /// {"crc32c":"%08x","row":<json>}: the CRC-32C covers the bytes of <json> as they stand.
 [[nodiscard]] std::string journal_line(const record::Json& row);
-/// The row of a line (without its line end), its CRC checked. Throws Error(bad_file) that begins with `place`.
+/// The row of a line (without its line end), its CRC checked. Throws Error(bad_file) that begins with
+/// `place`.
 [[nodiscard]] record::Json row_of_line(std::string_view line, const std::string& place);
 
 /// What a journal says: rows that were not retracted later, each id once, in file order.
@@ -44,8 +45,8 @@ class JournalRows {
   std::size_t retracted_ = 0;
 };
 
-/// Reads a journal without changing it. A torn last line is left out. Throws Error(not_found), and Error(bad_file)
-/// with file and line for damage anywhere else.
+/// Reads a journal without changing it. A torn last line is left out. Throws Error(not_found), and
+/// Error(bad_file) with file and line for damage anywhere else.
 [[nodiscard]] JournalRows read_journal(const std::filesystem::path& path);
 
 /// A journal that grows. One writer at a time: the campaign folder's lock sees to that.
@@ -67,8 +68,8 @@ class Journal {
   JournalRows rows_;
 };
 
-/// Compares effective rows, sorted by id, without their volatile fields: nullopt when equal, else one line that names
-/// the first id that differs and how.
+/// Compares effective rows, sorted by id, without their volatile fields: nullopt when equal, else one line
+/// that names the first id that differs and how.
 [[nodiscard]] std::optional<std::string> journal_difference(const std::vector<record::TrialRecord>& first,
                                                             const std::vector<record::TrialRecord>& second);
 

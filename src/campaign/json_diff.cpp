@@ -23,7 +23,8 @@ const Json* member(const Json& object, const std::string& key) {
 
 std::optional<JsonDifference> difference(const Json* first, const Json* second, const std::string& key);
 
-std::optional<JsonDifference> object_difference(const Json& first, const Json& second, const std::string& key) {
+std::optional<JsonDifference> object_difference(const Json& first, const Json& second,
+                                                const std::string& key) {
   std::set<std::string> names;
   for (const auto& item : first.items()) names.insert(item.key());
   for (const auto& item : second.items()) names.insert(item.key());

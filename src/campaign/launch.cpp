@@ -1,13 +1,13 @@
 #include "campaign/launch.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <sstream>
 #include <system_error>
 #include <vector>
+
+#include <unistd.h>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -29,12 +29,15 @@ std::string replaced(std::string text, const std::string& what, const std::strin
 std::map<std::string, std::string> launcher_environment(int ranks) {
   if (geteuid() != 0 || ranks < 2) return {};
   static bool said = false;
-  if (!said) spdlog::info("running as root: setting OMPI_ALLOW_RUN_AS_ROOT and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM for mpirun");
+  if (!said)
+    spdlog::info(
+        "running as root: setting OMPI_ALLOW_RUN_AS_ROOT and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM for mpirun");
   said = true;
   return {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
 }
 
-std::vector<std::string> wrapped(const std::string& wrapper, int ranks, const std::vector<std::string>& command) {
+std::vector<std::string> wrapped(const std::string& wrapper, int ranks,
+                                 const std::vector<std::string>& command) {
   if (wrapper.empty()) return command;
   std::vector<std::string> result;
   std::istringstream words(wrapper);
@@ -65,7 +68,8 @@ std::filesystem::path find_trainer() {
     if (access(candidate.c_str(), X_OK) == 0) return std::filesystem::absolute(candidate);
   }
   fail(ErrorCode::not_found,
-       "{} is neither beside this program nor on PATH: build it (BITRIFT_TRAIN=ON) or set BITRIFT_TRAIN_PROGRAM",
+       "{} is neither beside this program nor on PATH: build it (BITRIFT_TRAIN=ON) or set "
+       "BITRIFT_TRAIN_PROGRAM",
        trainer_name);
 }
 

@@ -1,13 +1,13 @@
 #include "campaign/line_file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <string>
 #include <vector>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -16,7 +16,8 @@ namespace bitrift::campaign {
 namespace {
 
 // Where the last whole line ends: 0 when there is none.
-std::uint64_t end_of_last_line(const FileDescriptor& fd, std::uint64_t size, const std::filesystem::path& path) {
+std::uint64_t end_of_last_line(const FileDescriptor& fd, std::uint64_t size,
+                               const std::filesystem::path& path) {
   std::vector<char> piece(std::size_t{64} << 10U);
   while (size > 0) {
     const std::uint64_t count = std::min<std::uint64_t>(size, piece.size());
@@ -70,8 +71,8 @@ void LineFile::append(std::string_view line) {
       const int reason = count < 0 ? errno : ENOSPC;
       // Best effort: what stays behind is a torn last line, which the next start cuts off.
       [[maybe_unused]] const int ignored = ftruncate(fd_.get(), static_cast<off_t>(size_));
-      fail(ErrorCode::io, "{}: cannot append: {}; make room and run the same command to go on", path_.string(),
-           errno_text(reason));
+      fail(ErrorCode::io, "{}: cannot append: {}; make room and run the same command to go on",
+           path_.string(), errno_text(reason));
     }
     done += static_cast<std::size_t>(count);
   }

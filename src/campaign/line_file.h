@@ -10,9 +10,9 @@
 
 namespace bitrift::campaign {
 
-/// Lines are appended with one write each and synced in groups. A last line without its line end (the writer died) is cut
-/// off when the file is opened, before anything is appended: otherwise the next line would be glued to it and both
-/// lost.
+/// Lines are appended with one write each and synced in groups. A last line without its line end (the writer
+/// died) is cut off when the file is opened, before anything is appended: otherwise the next line would be
+/// glued to it and both lost.
 class LineFile {
  public:
   /// Opens or creates the file. Throws Error(io).
@@ -26,8 +26,8 @@ class LineFile {
   void append(std::string_view line);
   /// fdatasync, when something was appended since the last one. Throws Error(io).
   void sync();
-  /// sync() when the oldest unsynced line is at least 100 ms old; called at least every 100 ms, syncs lie at most 200 ms
-  /// apart.
+  /// sync() when the oldest unsynced line is at least 100 ms old; called at least every 100 ms, syncs lie at
+  /// most 200 ms apart.
   void sync_if_due();
   /// How many bytes of a torn last line were cut off at the start.
   [[nodiscard]] std::uint64_t torn_bytes() const noexcept { return torn_bytes_; }

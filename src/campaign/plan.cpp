@@ -1,8 +1,8 @@
 #include "campaign/plan.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cctype>
+#include <charconv>
 #include <iterator>
 #include <utility>
 
@@ -57,8 +57,8 @@ TrialId trial_id_from_text(const std::string& text) {
       return id;
     }
   }
-  fail(ErrorCode::bad_input, "'{}' names no trial: expected ARM/STRATUM/DRAW, as `bitrift campaign list` prints them",
-       text);
+  fail(ErrorCode::bad_input,
+       "'{}' names no trial: expected ARM/STRATUM/DRAW, as `bitrift campaign list` prints them", text);
 }
 
 bool natural_less(std::string_view first, std::string_view second) {
@@ -95,7 +95,8 @@ Plan::Plan(const record::CampaignSpec& spec, const ckpt::Reader& base) : spec_(s
   std::sort(weights_.begin(), weights_.end(), natural_less);
   if (weights_.empty()) {
     fail(ErrorCode::bad_input,
-         "{}: holds no weight under model/, so the canaries (NaN first weight, negated last layer) cannot be planted",
+         "{}: holds no weight under model/, so the canaries (NaN first weight, negated last layer) cannot be "
+         "planted",
          base.path().string());
   }
 }
@@ -107,7 +108,8 @@ void Plan::add_cell(const std::string& role, const std::string& field) {
     cell.stratum.bits = cell.population.bits();
     cell.draws = spec_.trials_per_stratum;
     if (cell.draws > cell.stratum.bits) {
-      fail(ErrorCode::bad_input, "it holds {} bits, but trials_per_stratum asks for {} draws without replacement",
+      fail(ErrorCode::bad_input,
+           "it holds {} bits, but trials_per_stratum asks for {} draws without replacement",
            cell.stratum.bits, cell.draws);
     }
     cells_.push_back(std::move(cell));
@@ -121,8 +123,8 @@ void Plan::refuse_overlap() const {
     for (std::size_t j = i + 1; j < cells_.size(); ++j) {
       const std::string bit = shared_bit(cells_[i].population, cells_[j].population);
       if (bit.empty()) continue;
-      fail(ErrorCode::bad_input, "strata: cells {} and {} share {}; strata must not overlap", cells_[i].stratum.name,
-           cells_[j].stratum.name, bit);
+      fail(ErrorCode::bad_input, "strata: cells {} and {} share {}; strata must not overlap",
+           cells_[i].stratum.name, cells_[j].stratum.name, bit);
     }
   }
 }
@@ -139,8 +141,13 @@ record::Json Plan::round() const {
   }
   record::Json arms = record::Json::array();
   for (const record::Arm& arm : spec_.arms) arms.push_back(arm.name);
-  return {{"schema", record::schema_version}, {"round", 0},      {"seed", spec_.seed}, {"measure", "bit"},
-          {"plane", "value"},                 {"arms", arms}, {"strata", strata}};
+  return {{"schema", record::schema_version},
+          {"round", 0},
+          {"seed", spec_.seed},
+          {"measure", "bit"},
+          {"plane", "value"},
+          {"arms", arms},
+          {"strata", strata}};
 }
 
 std::vector<std::vector<RunKey>> Plan::preparation(const std::string& arm) const {

@@ -30,7 +30,8 @@ struct RunKey {
 /// The canaries of an arm, in the order in which they run.
 inline constexpr std::string_view canary_kinds[] = {"nan", "negate", "none"};
 
-/// Stratum of the no-flip run that loads, evaluates and takes no step: what the negated canary is judged against.
+/// Stratum of the no-flip run that loads, evaluates and takes no step: what the negated canary is judged
+/// against.
 inline constexpr std::string_view zero_step_stratum = "control:zero";
 
 /// "arm/stratum/draw" taken apart from the right. Throws Error(bad_input) for anything else.
@@ -43,11 +44,12 @@ inline constexpr std::string_view zero_step_stratum = "control:zero";
 ///
 /// The cells are roles x fields in the order of the spec. Draw d of a stratum of N bits is bit
 /// Permutation(N, derive_key(seed, "stratum/" + name))(d) of its population: it depends on no arm, no other
-/// stratum and no order. Envelope run i has the order seed random_u64(derive_key(seed, "envelope"), i, 0) in every arm.
+/// stratum and no order. Envelope run i has the order seed random_u64(derive_key(seed, "envelope"), i, 0) in
+/// every arm.
 class Plan {
  public:
-  /// Throws Error(bad_input | not_found | unsupported) that names the cell: one that holds no bit, holds fewer bits than
-  /// are to be drawn, or shares a bit with another.
+  /// Throws Error(bad_input | not_found | unsupported) that names the cell: one that holds no bit, holds
+  /// fewer bits than are to be drawn, or shares a bit with another.
   Plan(const record::CampaignSpec& spec, const ckpt::Reader& base);
 
   [[nodiscard]] const std::vector<Cell>& cells() const noexcept { return cells_; }
@@ -55,8 +57,9 @@ class Plan {
   /// The plan of round 0 (rounds/0000.json): strata with sizes and draws.
   [[nodiscard]] record::Json round() const;
 
-  /// The runs of an arm that come before its trials: no-flip controls (one of zero steps among them), envelope runs, and
-  /// one chain of canaries with a control behind them (which shows that nothing of a canary stays in the worker). Runs of one chain share a worker.
+  /// The runs of an arm that come before its trials: no-flip controls (one of zero steps among them),
+  /// envelope runs, and one chain of canaries with a control behind them (which shows that nothing of a
+  /// canary stays in the worker). Runs of one chain share a worker.
   [[nodiscard]] std::vector<std::vector<RunKey>> preparation(const std::string& arm) const;
   /// All trials of an arm, in stratum and draw order.
   [[nodiscard]] std::vector<RunKey> trials(const std::string& arm) const;

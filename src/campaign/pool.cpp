@@ -1,10 +1,10 @@
 #include "campaign/pool.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <chrono>
 #include <utility>
+
+#include <sched.h>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -32,16 +32,14 @@ struct Pool::Crew {
   std::filesystem::path log;
   std::unique_ptr<PrivateCopy> copy;
   std::unique_ptr<Worker> worker;
-  bool checked = false;   // its no-flip run equals the golden run
-  bool checking = false;  // that run is under way
+  bool checked = false;     // its no-flip run equals the golden run
+  bool checking = false;    // that run is under way
   bool on_its_way = false;  // a request was sent and is not answered
   std::optional<Job> job;
   Ran current;
   Clock::time_point sent;
 
-  [[nodiscard]] bool idle() const {
-    return !job && (worker->state() == Worker::State::ready);
-  }
+  [[nodiscard]] bool idle() const { return !job && (worker->state() == Worker::State::ready); }
   [[nodiscard]] bool active() const { return job.has_value(); }
 };
 
@@ -206,7 +204,8 @@ void Pool::request(Crew& crew, const RunKey& key) {
   crew.current.started = record::utc_now();
   crew.sent = Clock::now();
   crew.on_its_way = true;
-  crew.worker->run({spec.id.text(), crew.copy->path().string(), spec.epochs, spec.order_seed, spec.drill}, deadline);
+  crew.worker->run({spec.id.text(), crew.copy->path().string(), spec.epochs, spec.order_seed, spec.drill},
+                   deadline);
 }
 
 void Pool::handle(Crew& crew, const WorkerEvent& event) {
@@ -289,11 +288,12 @@ void Pool::could_not_start(Crew& crew, const WorkerLost& loss) {
                               ? fmt::format("it was not ready after {} s", startup_deadline_s)
                               : loss.failure.reason;
   const std::string tail = log_tail(crew.log);
-  // Exit code 2 is the worker's own word that its input is at fault; a program that is not there is the call's fault too.
+  // Exit code 2 is the worker's own word that its input is at fault; a program that is not there is the
+  // call's fault too.
   const bool users_fault = loss.status && (loss.status->code == 2 || loss.status->code == 127);
   fail(users_fault ? ErrorCode::bad_input : ErrorCode::internal,
-       "arm '{}': workers cannot be started: {}; {} says: {}", options_.arms[crew.arm].name, why, crew.log.string(),
-       tail.empty() ? "nothing" : tail);
+       "arm '{}': workers cannot be started: {}; {} says: {}", options_.arms[crew.arm].name, why,
+       crew.log.string(), tail.empty() ? "nothing" : tail);
 }
 
 }  // namespace bitrift::campaign

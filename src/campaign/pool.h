@@ -1,4 +1,5 @@
-// Runs jobs on workers: who gets what, what happens to a run whose worker dies, when a worker starts and ends.
+// Runs jobs on workers: who gets what, what happens to a run whose worker dies, when a worker starts and
+// ends.
 #pragma once
 
 #include <cstddef>
@@ -42,7 +43,7 @@ struct Incident {
   std::string phase;  ///< start | check | run
   std::string id;     ///< of the run; "" for start and check
   std::string arm;
-  int worker = 0;     ///< slot: names the log and the private copy
+  int worker = 0;  ///< slot: names the log and the private copy
   int pid = 0;
   record::Failure failure;
   int attempt = 0;
@@ -76,8 +77,8 @@ struct PoolOptions {
 };
 
 /// Rule for a run whose worker is lost: an incident, then once more alone (no other worker alive, a fresh
-/// worker, three times the deadline). The same failure (reason and signal) twice makes it the run's outcome; a result
-/// makes it that result; three different failures end with the last.
+/// worker, three times the deadline). The same failure (reason and signal) twice makes it the run's outcome;
+/// a result makes it that result; three different failures end with the last.
 class Pool {
  public:
   /// observer and base must outlive the pool.

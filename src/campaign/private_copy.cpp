@@ -1,10 +1,10 @@
 #include "campaign/private_copy.h"
 
-#include <fcntl.h>
-
 #include <set>
 #include <system_error>
 #include <utility>
+
+#include <fcntl.h>
 
 namespace bitrift::campaign {
 

@@ -13,14 +13,15 @@ namespace bitrift::campaign {
 /// One file that is reused for run after run. The base itself is only ever read.
 class PrivateCopy {
  public:
-  /// Copies the base to `path`, over whatever a killed driver left there. `base` must outlive the copy. Throws Error(io).
+  /// Copies the base to `path`, over whatever a killed driver left there. `base` must outlive the copy.
+  /// Throws Error(io).
   PrivateCopy(const ckpt::Reader& base, std::filesystem::path path);
   ~PrivateCopy();  ///< removes the file
   PrivateCopy(PrivateCopy&&) = delete;
   PrivateCopy& operator=(PrivateCopy&&) = delete;
 
-  /// Writes the faults and reads them back, in O(bits). Throws Error(conflict) when the file does not hold what it
-  /// should, Error(io).
+  /// Writes the faults and reads them back, in O(bits). Throws Error(conflict) when the file does not hold
+  /// what it should, Error(io).
   void alter(const std::vector<record::AppliedFault>& faults);
   /// Takes the last alter() back and verifies.
   void restore();

@@ -1,10 +1,9 @@
 #include "campaign/progress.h"
 
-#include <unistd.h>
-
 #include <cstdio>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 namespace bitrift::campaign {
 namespace {

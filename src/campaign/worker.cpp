@@ -1,11 +1,11 @@
 #include "campaign/worker.h"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <cstring>
 #include <thread>
 #include <utility>
+
+#include <signal.h>
 
 #include "core/error.h"
 
@@ -22,18 +22,15 @@ Clock::time_point in(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-record::Failure signal_failure(int signal) {
-  return {"signal", signal > 0 ? strsignal(signal) : "", signal};
-}
+record::Failure signal_failure(int signal) { return {"signal", signal > 0 ? strsignal(signal) : "", signal}; }
 
 }  // namespace
 
 record::Failure best_account(const std::vector<record::Failure>& accounts,
                              const std::optional<ExitStatus>& status) {
   const auto told = [&](auto fits) { return std::find_if(accounts.begin(), accounts.end(), fits); };
-  const auto signal = told([](const auto& one) {
-    return one.reason == "signal" && one.signal != SIGTERM && one.signal != 0;
-  });
+  const auto signal = told(
+      [](const auto& one) { return one.reason == "signal" && one.signal != SIGTERM && one.signal != 0; });
   if (signal != accounts.end()) return signal_failure(signal->signal);
   // What follows a silent end is its echo: a peer that lost its partner, or was told to stop by the launcher.
   if (!accounts.empty() && accounts.front().reason != "signal") return accounts.front();
@@ -51,7 +48,8 @@ Worker::~Worker() {
 }
 
 void Worker::run(const record::RunRequest& request, double deadline_s) {
-  if (state_ != State::ready) fail(ErrorCode::internal, "a worker was sent {} while it was not ready", request.id);
+  if (state_ != State::ready)
+    fail(ErrorCode::internal, "a worker was sent {} while it was not ready", request.id);
   const std::string line = record::to_line(std::optional<record::RunRequest>(request));
   for (Connection& connection : connections_) connection.send(line);
   state_ = State::running;

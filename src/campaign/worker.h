@@ -1,8 +1,6 @@
 // One worker: a process group whose ranks run what they are sent (docs/campaign.md, "Worker protocol").
 #pragma once
 
-#include <poll.h>
-
 #include <chrono>
 #include <deque>
 #include <filesystem>
@@ -10,6 +8,8 @@
 #include <string>
 #include <variant>
 #include <vector>
+
+#include <poll.h>
 
 #include "campaign/channel.h"
 #include "core/subprocess.h"
@@ -35,7 +35,8 @@ struct WorkerLost {
 };
 using WorkerEvent = std::variant<WorkerReady, WorkerFinished, WorkerLost>;
 
-/// A worker runs one request at a time. It never blocks its caller for longer than it takes to kill a process group.
+/// A worker runs one request at a time. It never blocks its caller for longer than it takes to kill a process
+/// group.
 class Worker {
  public:
   enum class State {
@@ -47,8 +48,8 @@ class Worker {
     ended,     ///< gone
   };
 
-  /// Starts the command, to which "--connect NAME" is already added by `command_for`. ranks: how many connections to
-  /// expect. Throws Error(not_found | io) when it cannot be started.
+  /// Starts the command, to which "--connect NAME" is already added by `command_for`. ranks: how many
+  /// connections to expect. Throws Error(not_found | io) when it cannot be started.
   Worker(Listener listener, const Command& command, int ranks, double startup_deadline_s);
   ~Worker();  ///< kills what is left
   Worker(Worker&&) = delete;
@@ -60,8 +61,8 @@ class Worker {
   void run(const record::RunRequest& request, double deadline_s);
   /// Asks every rank to finish; what has not after five seconds is killed.
   void quit();
-  /// SIGKILL to the group and to every rank (a launcher may have put ranks into groups of their own), then waits
-  /// until they are gone, at most two seconds.
+  /// SIGKILL to the group and to every rank (a launcher may have put ranks into groups of their own), then
+  /// waits until they are gone, at most two seconds.
   void kill();
 
   /// Descriptors to wait on.
@@ -93,9 +94,10 @@ class Worker {
   std::deque<WorkerEvent> events_;
 };
 
-/// The best account of a loss. `accounts` in order: what ranks reported; the end of a connection is {"signal", "", 0}.
-/// A signal that a rank reported comes first (not SIGTERM: launchers send it to the ranks that are left); then an exception, unless a
-/// connection ended silently before it; then how the process ended, 128 + n read as signal n; last, signal 0 (unknown).
+/// The best account of a loss. `accounts` in order: what ranks reported; the end of a connection is
+/// {"signal", "", 0}. A signal that a rank reported comes first (not SIGTERM: launchers send it to the ranks
+/// that are left); then an exception, unless a connection ended silently before it; then how the process
+/// ended, 128 + n read as signal n; last, signal 0 (unknown).
 [[nodiscard]] record::Failure best_account(const std::vector<record::Failure>& accounts,
                                            const std::optional<ExitStatus>& status);
 

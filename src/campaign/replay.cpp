@@ -1,0 +1,96 @@
+#include "campaign/replay.h"
+
+#include <system_error>
+
+#include <unistd.h>
+
+#include "campaign/controls.h"
+#include "campaign/driver.h"
+#include "campaign/ends.h"
+#include "campaign/folder.h"
+#include "campaign/journal.h"
+#include "campaign/plan.h"
+#include "campaign/pool.h"
+#include "core/error.h"
+
+namespace bitrift::campaign {
+namespace {
+
+// Keeps the one run; the journal is only read.
+class ReplayObserver : public PoolObserver {
+ public:
+  ReplayObserver(const StoredCampaign& stored, const Plan& plan, const JournalRows& rows)
+      : stored_(stored), plan_(plan), controls_(stored.spec, rows.effective()) {}
+
+  record::TrialSpec expand(const RunKey& key) override {
+    record::TrialSpec spec = plan_.expand(key);
+    spec.drill = stored_.drills.of(key.id.text());
+    return spec;
+  }
+  double deadline_s(std::size_t arm) override { return controls_.deadline_s(arm_name(arm)); }
+  bool golden_known(std::size_t arm) override { return controls_.golden_known(arm_name(arm)); }
+  void on_ready(std::size_t /*arm*/, const record::Ready& /*ready*/) override {}
+  void on_check(std::size_t arm, const record::RunResult& result) override {
+    controls_.check(arm_name(arm), result, "check of the worker");
+  }
+  void on_run(const Ran& ran) override {
+    row_ = row_of(ran, plan_.stratum_bits({ran.spec.kind, ran.spec.id}), stored_.drills);
+  }
+  void on_incident(const Incident& /*incident*/) override {}
+  void on_tick() override { InterruptGuard::check(); }
+
+  [[nodiscard]] const record::TrialRecord& row() const { return row_.value(); }
+
+ private:
+  [[nodiscard]] const std::string& arm_name(std::size_t arm) const { return stored_.spec.arms[arm].name; }
+
+  const StoredCampaign& stored_;
+  const Plan& plan_;
+  Controls controls_;
+  std::optional<record::TrialRecord> row_;
+};
+
+std::size_t arm_index(const record::CampaignSpec& spec, const std::string& name) {
+  std::size_t index = 0;
+  while (spec.arms.at(index).name != name) ++index;
+  return index;
+}
+
+}  // namespace
+
+Replay replay_run(const std::filesystem::path& folder, const std::string& id) {
+  const InterruptGuard interrupts;
+  const Layout layout{std::filesystem::absolute(folder)};
+  const StoredCampaign stored = read_stored_campaign(layout);
+  const JournalRows rows = read_journal(layout.journal());
+  check_base(layout, stored.base_digest);
+  const ckpt::Reader base(layout.base());
+  const Plan plan(stored.spec, base);
+  const RunKey key = plan.find(trial_id_from_text(id));
+  const record::TrialRecord* known = rows.find(key.id);
+  if (known == nullptr) {
+    fail(ErrorCode::not_found, "{}: the journal has no row of {}; let `bitrift campaign run` finish it",
+         layout.journal().string(), id);
+  }
+  const std::string name = "replay-" + std::to_string(getpid());
+  const auto copy = layout.copy(name);
+  std::filesystem::create_directories(copy.parent_path());
+  ReplayObserver observer(stored, plan, rows);
+  {
+    PoolOptions options;
+    options.launch = {find_trainer(), layout.base(), stored.spec.launch, stored.drills.ignore_file};
+    options.arms = stored.spec.arms;
+    options.workers = 1;
+    options.flip_nothing = stored.drills.flip_nothing;
+    options.copy_of = [copy](int) { return copy; };
+    options.log_of = [layout](int) { return layout.log("replay"); };
+    Pool pool(std::move(options), observer, base);
+    pool.run({Job{arm_index(stored.spec, key.id.arm), {key}, 0, {}}});
+    pool.retire();
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(copy.parent_path(), ignored);
+  return {*known, observer.row(), journal_difference({*known}, {observer.row()})};
+}
+
+}  // namespace bitrift::campaign

@@ -1,0 +1,23 @@
+// One run of a campaign again, alone, to see whether it gives the same bytes.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "record/trial.h"
+
+namespace bitrift::campaign {
+
+struct Replay {
+  record::TrialRecord row;                ///< of the journal
+  record::TrialRecord again;              ///< of this run
+  std::optional<std::string> difference;  ///< outside the volatile fields; nullopt when both agree
+};
+
+/// Runs the id ("arm/stratum/draw") in a worker and a private copy of its own; writes nothing into the
+/// journal and works beside a running driver. Throws Error(not_found) when the journal holds no such row,
+/// Misbehaviour when the worker's no-flip run is not the golden run, and Error as run_campaign does.
+[[nodiscard]] Replay replay_run(const std::filesystem::path& folder, const std::string& id);
+
+}  // namespace bitrift::campaign

@@ -1,0 +1,139 @@
+"""What the campaign tests share: start a driver, find every process it started, read its journal independently."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import uuid
+
+BIN = pathlib.Path(os.environ.get("BITRIFT_BIN_DIR", "."))
+MARK = "BITRIFT_TEST_MARK"
+
+
+def crc32c_table():
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = (byte >> 1) ^ (0x82F63B78 if byte & 1 else 0)
+        table.append(byte)
+    return table
+
+
+TABLE = crc32c_table()
+
+
+def crc32c(data: bytes) -> int:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = (crc >> 8) ^ TABLE[(crc ^ byte) & 0xFF]
+    return crc ^ 0xFFFFFFFF
+
+
+def row_id(row):
+    return f"{row['id']['arm']}/{row['id']['stratum']}/{row['id']['draw']}"
+
+
+def read_rows(folder, check_crc=False):
+    """Rows by id without their volatile part; every line must be whole, and no id may come twice."""
+    rows = {}
+    text = (pathlib.Path(folder) / "trials.jsonl").read_bytes()
+    assert text.endswith(b"\n")
+    for line in text.splitlines():
+        prefix, _, tail = line.partition(b',"row":')
+        if check_crc:
+            assert prefix == b'{"crc32c":"%08x"' % crc32c(tail[:-1])
+        row = json.loads(line)["row"]
+        assert row_id(row) not in rows
+        row.pop("volatile")
+        rows[row_id(row)] = row
+    return rows
+
+
+def read_incidents(folder):
+    return [json.loads(line) for line in (pathlib.Path(folder) / "incidents.jsonl").read_text().splitlines()]
+
+
+def processes_with(mark):
+    """Every live process whose environment carries the mark (zombies have none)."""
+    found = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            if f"{MARK}={mark}".encode() in (entry / "environ").read_bytes():
+                found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+    return found
+
+
+class Driver:
+    """`bitrift campaign` as a child whose descendants can be found again."""
+
+    def __init__(self, *arguments, env=None, cwd=None):
+        self.mark = uuid.uuid4().hex
+        environment = os.environ | (env or {}) | {MARK: self.mark}
+        self.process = subprocess.Popen(
+            [BIN / "bitrift", "campaign", *map(str, arguments)], env=environment, cwd=cwd, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+
+    def finish(self, timeout=240):
+        out, err = self.process.communicate(timeout=timeout)
+        self.assert_no_process_left()
+        return subprocess.CompletedProcess(self.process.args, self.process.returncode, out, err)
+
+    def descendants(self):
+        return {pid: name for pid, name in processes_with(self.mark).items() if pid != self.process.pid}
+
+    def ranks(self):
+        """Processes that talk to the driver: those that serve, without launchers."""
+        return sorted(pid for pid, name in self.descendants().items() if " serve " in name and "mpirun" not in name)
+
+    def kill_everything(self):
+        """SIGKILL to the driver and all its processes, in no particular order."""
+        while found := processes_with(self.mark):
+            for pid in found:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            self.process.poll()
+            time.sleep(0.01)
+        self.process.communicate()
+
+    def assert_no_process_left(self, within_s=2.5):
+        limit = time.monotonic() + within_s
+        while (left := self.descendants()) and time.monotonic() < limit:
+            time.sleep(0.05)
+        assert not left
+
+
+def campaign(*arguments, env=None, cwd=None, timeout=240):
+    return Driver(*arguments, env=env, cwd=cwd).finish(timeout)
+
+
+def wait_until(condition, timeout=60):
+    limit = time.monotonic() + timeout
+    while not (value := condition()):
+        assert time.monotonic() < limit, "waited in vain"
+        time.sleep(0.02)
+    return value
+
+
+def journal_lines(folder):
+    path = pathlib.Path(folder) / "trials.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def fake_trainer(folder):
+    """A program that can stand in for bitrift-train (fake_train.py under this interpreter)."""
+    program = pathlib.Path(folder) / "fake-bitrift-train"
+    program.write_text(f"#!/bin/sh\nexec {sys.executable} {pathlib.Path(__file__).with_name('fake_train.py')} \"$@\"\n")
+    program.chmod(0o755)
+    return program

@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""Stands in for bitrift-train: speaks the worker protocol (docs/campaign.md) without LibTorch and MPI.
+
+It "trains" by a formula over the checkpoint's bytes, so a campaign over it takes seconds and everything around the training
+can be tested: starting, dying, hanging, resuming. Ranks are forked children; the parent plays the launcher.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+
+import h5py
+import numpy as np
+
+
+def read_tensors(path):
+    tensors = {}
+    with h5py.File(path, "r") as file:
+
+        def visit(name, item):
+            if isinstance(item, h5py.Dataset) and item.dtype.kind in "fiu":
+                tensors[name] = item[()]
+
+        file.visititems(visit)
+    return tensors
+
+
+def digest(tensors, salt=""):
+    total = hashlib.sha256(salt.encode())
+    for name in sorted(tensors):
+        total.update(name.encode())
+        total.update(tensors[name].tobytes())
+    return total.hexdigest()[:32]
+
+
+def noise(seed):
+    return int(hashlib.sha256(str(seed).encode()).hexdigest()[:8], 16) / 2**32
+
+
+def number(value):
+    if np.isnan(value):
+        return "NaN"
+    if np.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return float(value)
+
+
+def simulate(request, base, tensors, replicas):
+    """The answer to one request: worse the farther the loaded state lies from the base."""
+    changed = sorted(k for k in tensors if tensors[k].tobytes() != base[k].tobytes())
+    with np.errstate(all="ignore"):
+        far = float(sum(np.abs(tensors[k].astype(np.float64) - base[k]).sum() for k in changed))
+    seed = request.get("order_seed", "")
+    finite = np.isfinite(far)
+    loss = 0.1 + 0.01 * noise(seed) + min(far, 50.0) if finite else float("nan")
+    accuracy = max(0.1, 0.97 - 0.005 * noise(seed) - 0.1 * min(far, 50.0)) if finite else 0.1
+    evaluations = []
+    for epoch in range(request["epochs"] or 1):
+        evaluation = {"epoch": 10 + epoch, "step": 20 * (epoch + 1), "test_loss": number(loss), "test_accuracy": accuracy}
+        if request["epochs"]:
+            evaluation |= {"train_loss": number(loss), "train_accuracy": accuracy}
+        else:
+            evaluation["step"] = 0
+        evaluations.append(evaluation)
+    final = digest(tensors, f"{seed}/{request['epochs']}")
+    result = {
+        "id": request["id"], "status": "done" if finite else "nonfinite", "detail": "" if finite else "loss",
+        "replicas": [evaluations] * replicas, "steps": 20 * request["epochs"], "nonfinite_state": not finite,
+        "final_digest": final, "replica_digests": [final] * replicas, "changed_tensors": changed,
+        "last_loss": float(loss).hex(), "seconds": 0.001,
+    }  # fmt: skip
+    if not finite:
+        result["nonfinite_step"] = 1
+    return result
+
+
+def drill(kind, say, rank):
+    if kind in ("abort", "segfault"):
+        number_of = signal.SIGABRT if kind == "abort" else signal.SIGSEGV
+        say({"failure": {"rank": rank, "reason": "signal", "detail": "", "signal": int(number_of)}})
+        signal.signal(number_of, signal.SIG_DFL)
+        os.kill(os.getpid(), number_of)
+    if kind == "raise":
+        say({"failure": {"rank": rank, "reason": "exception", "detail": "drill: raise", "signal": 0}})
+        os._exit(1)
+    while kind == "hang":
+        time.sleep(3600)
+
+
+def rank_main(options, rank):
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.connect("\0" + options.connect)
+
+    def say(message):
+        connection.sendall((json.dumps(message) + "\n").encode())
+
+    say({"hello": {"rank": rank, "ranks": options.ranks, "pid": os.getpid()}})
+    if os.environ.get("FAKE_TRAIN_REFUSE"):
+        print("fake_train: refuses to start", file=sys.stderr, flush=True)
+        os._exit(int(os.environ["FAKE_TRAIN_REFUSE"]))
+    base = read_tensors(options.base)
+    if rank == 0:
+        say({"ready": {"base_digest": digest(base), "environment": {"trainer": "fake"}}})
+    replicas = options.ranks if options.parallel == "data" else 1
+    runs = 0
+    for line in connection.makefile():
+        message = json.loads(line)
+        if message.get("quit"):
+            return
+        request = message["run"]
+        if request.get("drill"):
+            if rank == options.ranks - 1:
+                drill(request["drill"], say, rank)
+            connection.recv(1)  # as in a collective: a rank cannot finish without the others
+            return
+        tensors = base if options.drill == "ignore-file" else read_tensors(request["checkpoint"])
+        time.sleep(float(os.environ.get("FAKE_TRAIN_SECONDS", "0")))
+        runs += 1
+        if rank == 0:
+            result = simulate(request, base, tensors, replicas)
+            if os.environ.get("FAKE_TRAIN_DRIFT") and runs > 3:
+                result["replicas"][0][0]["test_loss"] += 1e-9
+            say({"result": result})
+
+
+def serve(options):
+    children = []
+    for rank in range(options.ranks):
+        pid = os.fork()
+        if pid == 0:
+            if options.ranks > 1:
+                os.setpgid(0, 0)  # as launchers do
+            try:
+                rank_main(options, rank)
+            finally:
+                sys.stderr.flush()
+                os._exit(0 if sys.exc_info()[0] is None else 1)
+        children.append(pid)
+    code = 0
+    while children:
+        pid, status = os.wait()
+        children.remove(pid)
+        ended = os.waitstatus_to_exitcode(status)
+        if ended != 0 and code == 0:
+            code = 128 - ended if ended < 0 else ended
+            for other in children:
+                os.kill(other, signal.SIGTERM)
+    sys.exit(code)
+
+
+def train(options):
+    spec = json.load(open(options.spec))
+    random = np.random.default_rng(spec.get("seed", 0))
+    with h5py.File(options.output, "w") as file:
+        for layer, shape in (("conv1", (6, 1, 3, 3)), ("fc2", (8, 6)), ("fc10", (10, 8))):
+            for kind, dims in (("weight", shape), ("bias", shape[:1])):
+                values = random.uniform(0.25, 0.75, dims).astype("<f4")
+                file[f"model/{layer}.{kind}"] = values
+                file[f"optimizer/momentum_buffer/{layer}.{kind}"] = values * np.float32(0.01)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers(required=True)
+    command = commands.add_parser("serve")
+    command.add_argument("base")
+    command.add_argument("--connect", required=True)
+    command.add_argument("--parallel", required=True)
+    command.add_argument("--ranks", type=int, required=True)
+    command.add_argument("--micro-batches", type=int, required=True)
+    command.add_argument("--drill", default="")
+    command.set_defaults(run=serve)
+    command = commands.add_parser("train")
+    command.add_argument("spec")
+    command.add_argument("-o", dest="output", required=True)
+    command.set_defaults(run=train)
+    options = parser.parse_args()
+    options.run(options)
+
+
+if __name__ == "__main__":
+    main()

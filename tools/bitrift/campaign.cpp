@@ -1,0 +1,276 @@
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "campaign/driver.h"
+#include "campaign/ends.h"
+#include "campaign/replay.h"
+#include "campaign/status.h"
+#include "commands.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "report.h"
+
+namespace bitrift::cli {
+namespace {
+
+using record::Json;
+
+struct RunArguments {
+  campaign::RunOptions options;
+  std::string spec, folder;
+  int workers = 0;
+  bool json = false;
+};
+
+std::vector<std::string> command_of(const RunArguments& arguments) {
+  std::vector<std::string> command = {"bitrift", "campaign", "run", arguments.spec, "-o", arguments.folder};
+  if (arguments.workers != 0) command.insert(command.end(), {"--workers", std::to_string(arguments.workers)});
+  for (const std::string& pair : arguments.options.overrides) command.insert(command.end(), {"--set", pair});
+  for (const std::string& drill : arguments.options.drills) command.insert(command.end(), {"--drill", drill});
+  return command;
+}
+
+int run(RunArguments arguments) {
+  arguments.options.spec = arguments.spec;
+  arguments.options.folder = arguments.folder;
+  if (arguments.workers != 0) arguments.options.workers = arguments.workers;
+  arguments.options.command = command_of(arguments);
+  campaign::RunReport report;
+  {
+    campaign::Progress progress;
+    try {
+      report = campaign::run_campaign(arguments.options, progress);
+    } catch (const campaign::Interrupted& end) {
+      progress.note(fmt::format("bitrift: {}", end.what()));
+      return 2;
+    }
+  }
+  if (!report.problems.empty()) {
+    for (const std::string& problem : report.problems) fmt::print(stderr, "bitrift: {}\n", problem);
+    fmt::print(stderr, "bitrift: {}: controls or canaries misbehave, so no verdict can be believed\n",
+               arguments.folder);
+    return 1;
+  }
+  if (!arguments.options.drills.empty()) {
+    fmt::print(stderr, "bitrift: this campaign was a drill: {}\n", fmt::join(arguments.options.drills, ", "));
+  }
+  const int code = report_campaign(arguments.folder, {}, arguments.json, arguments.options.command);
+  if (code == 0 && !arguments.json) {
+    const campaign::Layout layout{arguments.folder};
+    fmt::print("\njournal    {}\nsummary    {}\nincidents  {} ({} in this start)\n",
+               layout.journal().string(), layout.summary().string(), layout.incidents().string(),
+               report.incidents);
+  }
+  return code;
+}
+
+int status(const std::string& folder, bool json) {
+  const campaign::Status status = campaign::read_status(folder);
+  if (json) {
+    fmt::print("{}\n", to_json(status).dump(2));
+    return 0;
+  }
+  fmt::print("{}: {}, {}\n", status.name, status.complete() ? "complete" : "incomplete",
+             status.running ? "running" : "not running");
+  if (!status.drills.empty()) fmt::print("drills: {}\n", fmt::join(status.drills, ", "));
+  if (!status.has_base) fmt::print("the base checkpoint is not made yet\n");
+  for (const campaign::ArmStatus& arm : status.arms) {
+    fmt::print("{:<20} controls, envelope, canaries {}/{}, trials {}/{}\n", arm.arm, arm.prepared,
+               arm.to_prepare, arm.trials, arm.planned);
+  }
+  fmt::print("incidents: {}, retracted rows: {}\n", status.incidents, status.retracted);
+  return 0;
+}
+
+// The spec and base of a campaign's folder, or of a spec file that names a checkpoint.
+std::pair<record::CampaignSpec, std::filesystem::path> planned_from(
+    const std::string& place, const std::vector<std::string>& overrides) {
+  if (std::filesystem::is_directory(place)) {
+    if (!overrides.empty())
+      fail(ErrorCode::bad_input, "--set: {} is a campaign's folder, its spec is fixed", place);
+    const campaign::Layout layout{place};
+    return {campaign::read_stored_campaign(layout).spec, layout.base()};
+  }
+  record::CampaignSpec spec = record::read_campaign_spec(place, overrides);
+  if (!spec.base_checkpoint) {
+    fail(ErrorCode::bad_input,
+         "{}: its base is still to be trained, so no fault is known yet; start the campaign and list "
+         "its folder",
+         place);
+  }
+  const std::filesystem::path base = *spec.base_checkpoint;
+  return {std::move(spec), base};
+}
+
+void print_run(const record::TrialSpec& run) {
+  std::string line = fmt::format("{:<44} {}", run.id.text(), trial_kind_name(run.kind));
+  if (run.kind == record::TrialKind::trial) {
+    for (const auto& fault : run.faults) {
+      line += fmt::format(" {} [{}] bit {} {:#x} -> {:#x}", fault.tensor, fault.element,
+                          fmt::join(fault.bits, ","), fault.old_pattern, fault.new_pattern);
+    }
+  }
+  fmt::print("{}\n", line);
+}
+
+int list(const std::string& place, const std::vector<std::string>& overrides, bool json) {
+  const auto [spec, base_path] = planned_from(place, overrides);
+  const ckpt::Reader base(base_path);
+  const campaign::Plan plan(spec, base);
+  Json runs = Json::array();
+  const auto show = [&](const campaign::RunKey& key) {
+    const record::TrialSpec run = plan.expand(key);
+    if (!json) return print_run(run);
+    Json faults = Json::array();
+    if (run.kind == record::TrialKind::trial) {
+      for (const auto& fault : run.faults) faults.push_back(record::to_json(fault));
+    }
+    runs.push_back({{"id", run.id.text()},
+                    {"kind", trial_kind_name(run.kind)},
+                    {"epochs", run.epochs},
+                    {"faults", faults}});
+  };
+  for (const record::Arm& arm : spec.arms) {
+    for (const auto& chain : plan.preparation(arm.name)) {
+      for (const campaign::RunKey& key : chain) show(key);
+    }
+    for (const campaign::RunKey& key : plan.trials(arm.name)) show(key);
+  }
+  if (json) fmt::print("{}\n", Json{{"plan", plan.round()}, {"runs", runs}}.dump(2));
+  return 0;
+}
+
+int replay(const std::string& folder, const std::string& id, bool json) {
+  campaign::Replay replay;
+  try {
+    replay = campaign::replay_run(folder, id);
+  } catch (const campaign::Misbehaviour& problem) {
+    fmt::print(stderr, "bitrift: {}\n", problem.what());
+    return 1;
+  } catch (const campaign::Interrupted& end) {
+    fmt::print(stderr, "bitrift: {}\n", end.what());
+    return 2;
+  }
+  if (json) {
+    const Json difference = replay.difference ? Json(*replay.difference) : Json();
+    fmt::print(
+        "{}\n",
+        Json{{"row", to_json(replay.row)}, {"again", to_json(replay.again)}, {"difference", difference}}.dump(
+            2));
+  } else if (replay.difference) {
+    fmt::print("{} (journal first, replay second)\n", *replay.difference);
+  } else {
+    const std::string end = replay.row.failure ? replay.row.failure->reason : replay.row.result->status;
+    fmt::print("{}: same as the journal's row ({}{})\n", id, end,
+               replay.row.result ? ", final digest " + replay.row.result->final_digest : "");
+  }
+  return replay.difference ? 1 : 0;
+}
+
+std::vector<record::TrialRecord> rows_at(const std::filesystem::path& place) {
+  const auto path = std::filesystem::is_directory(place) ? campaign::Layout{place}.journal() : place;
+  return campaign::read_journal(path).effective();
+}
+
+int compare(const std::string& first, const std::string& second) {
+  const auto one = rows_at(first);
+  const auto difference = campaign::journal_difference(one, rows_at(second));
+  if (difference) {
+    fmt::print("{}\n", *difference);
+    return 1;
+  }
+  fmt::print("equal: {} rows\n", one.size());
+  return 0;
+}
+
+void add_run(CLI::App& parent, ExitCode& exit_code) {
+  const auto arguments = std::make_shared<RunArguments>();
+  CLI::App* command = parent.add_subcommand("run", "Start a campaign, or go on with it");
+  command->add_option("SPEC", arguments->spec, "campaign spec (JSON)")->required();
+  command->add_option("-o,--output", arguments->folder, "folder of the campaign")->required();
+  command
+      ->add_option("--workers", arguments->workers,
+                   "worker groups side by side (default: as many as the cores hold)")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--set", arguments->options.overrides,
+                   "KEY=VALUE: override a key of the spec; may be repeated")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--drill", arguments->options.drills,
+                   "plant a fault in the harness: flip-nothing, ignore-file, or "
+                   "abort|segfault|raise|hang@ARM/STRATUM/DRAW; "
+                   "may be repeated")
+      ->allow_extra_args(false);
+  command->add_flag("--json", arguments->json, "print the summary as JSON");
+  command->callback([arguments, &exit_code] { exit_code.value = run(*arguments); });
+}
+
+struct PlaceArguments {
+  std::string first, second;
+  std::vector<std::string> overrides;
+  bool json = false;
+};
+
+void add_status(CLI::App& parent, ExitCode& exit_code) {
+  const auto arguments = std::make_shared<PlaceArguments>();
+  CLI::App* command = parent.add_subcommand("status", "Say what ran and what is left");
+  command->add_option("DIR", arguments->first, "folder of a campaign")->required();
+  command->add_flag("--json", arguments->json, "print JSON");
+  command->callback([arguments, &exit_code] { exit_code.value = status(arguments->first, arguments->json); });
+}
+
+void add_list(CLI::App& parent, ExitCode& exit_code) {
+  const auto arguments = std::make_shared<PlaceArguments>();
+  CLI::App* command =
+      parent.add_subcommand("list", "Print every run of the plan with its fault, without running any");
+  command->add_option("PLACE", arguments->first, "folder of a campaign, or a spec that names base.checkpoint")
+      ->required();
+  command->add_option("--set", arguments->overrides, "KEY=VALUE: override a key of the spec; may be repeated")
+      ->allow_extra_args(false);
+  command->add_flag("--json", arguments->json, "print JSON");
+  command->callback([arguments, &exit_code] {
+    exit_code.value = list(arguments->first, arguments->overrides, arguments->json);
+  });
+}
+
+void add_replay(CLI::App& parent, ExitCode& exit_code) {
+  const auto arguments = std::make_shared<PlaceArguments>();
+  CLI::App* command =
+      parent.add_subcommand("replay", "Run one trial again, alone: 0 same as the journal's row, 1 not");
+  command->add_option("DIR", arguments->first, "folder of a campaign")->required();
+  command->add_option("ID", arguments->second, "ARM/STRATUM/DRAW")->required();
+  command->add_flag("--json", arguments->json, "print both rows as JSON");
+  command->callback([arguments, &exit_code] {
+    exit_code.value = replay(arguments->first, arguments->second, arguments->json);
+  });
+}
+
+void add_compare(CLI::App& parent, ExitCode& exit_code) {
+  const auto arguments = std::make_shared<PlaceArguments>();
+  CLI::App* command =
+      parent.add_subcommand("compare", "Compare two journals: 0 equal outside volatile fields, 1 not");
+  command->add_option("A", arguments->first, "folder of a campaign, or a journal")->required();
+  command->add_option("B", arguments->second, "folder of a campaign, or a journal")->required();
+  command->callback(
+      [arguments, &exit_code] { exit_code.value = compare(arguments->first, arguments->second); });
+}
+
+}  // namespace
+
+void add_campaign(CLI::App& app, ExitCode& exit_code) {
+  CLI::App* command = app.add_subcommand("campaign", "Run a study and look at it");
+  command->require_subcommand(1);
+  add_run(*command, exit_code);
+  add_status(*command, exit_code);
+  add_list(*command, exit_code);
+  add_replay(*command, exit_code);
+  add_compare(*command, exit_code);
+}
+
+}  // namespace bitrift::cli
