@@ -43,12 +43,22 @@ def run(command: list[str]) -> float:
     return time.perf_counter() - start
 
 
-def compare(title: str, commands: dict[str, Callable[[int], list[str]]], repetitions: int) -> None:
-    """Times each command `repetitions` times (it is given the number of the repetition), after one warm-up."""
+def compare(
+    title: str,
+    commands: dict[str, Callable[[int], list[str]]],
+    repetitions: int,
+    restore: dict[str, list[str]] | None = None,
+) -> None:
+    """Times each command `repetitions` times (it is given the number of the repetition), after one warm-up.
+
+    restore: what to run, untimed, after a command of that name.
+    """
     times: dict[str, list[float]] = {name: [] for name in commands}
     for repetition in range(repetitions + 1):
         for name, command in commands.items():
             seconds = run(command(repetition))
+            if restore and name in restore:
+                run(restore[name])
             if repetition > 0:
                 times[name].append(seconds)
     first = statistics.median(next(iter(times.values())))

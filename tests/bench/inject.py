@@ -39,6 +39,7 @@ def flips(file: Path, count: int, repetitions: int) -> None:
             "Python with h5py": lambda seed: [sys.executable, "-c", H5PY_FLIP, str(file), str(count), str(seed)],
         },
         repetitions,
+        restore={"bitrift inject": [bitrift(), "undo", str(file)]},
     )
 
 
