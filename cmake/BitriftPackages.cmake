@@ -43,6 +43,12 @@ if(BITRIFT_TRAIN)
     find_package(Torch REQUIRED PATHS ${torch_share})
   endif()
   add_library(bitrift_torch INTERFACE)
+  # LibTorch brings an fmt of its own, which fits neither the installed spdlog nor the library that we link. Its folder
+  # may be /usr/include, which cannot be moved forward in the search; a link to the one part of it can.
+  find_path(BITRIFT_FMT_INCLUDE fmt/format.h REQUIRED)
+  file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/generated/fmt-first")
+  file(CREATE_LINK "${BITRIFT_FMT_INCLUDE}/fmt" "${PROJECT_BINARY_DIR}/generated/fmt-first/fmt" SYMBOLIC)
+  target_include_directories(bitrift_torch SYSTEM INTERFACE "${PROJECT_BINARY_DIR}/generated/fmt-first")
   # LibTorch's headers warn under our flags, so they are system headers here.
   target_include_directories(bitrift_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
   target_link_libraries(bitrift_torch INTERFACE ${TORCH_LIBRARIES})

@@ -33,6 +33,17 @@ int launched_rank() noexcept {
   return std::max(0, first_number({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}));
 }
 
+std::vector<std::string> launcher_options([[maybe_unused]] bool exit_codes_are_mine) {
+  std::vector<std::string> options;
+#if defined(OPEN_MPI) && OPEN_MPI
+  options = {"--oversubscribe", "--bind-to", "none"};
+#if OMPI_MAJOR_VERSION >= 5
+  if (exit_codes_are_mine) options.insert(options.end(), {"--runtime-options", "error-nonzero-status=0"});
+#endif
+#endif
+  return options;
+}
+
 Environment::Environment() {
   if (!started_by_launcher()) return;
   int provided = MPI_THREAD_SINGLE;

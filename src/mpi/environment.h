@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "mpi/communicator.h"
 
@@ -13,6 +14,12 @@ namespace bitrift::mpi {
 [[nodiscard]] int launched_ranks() noexcept;
 /// This process's rank by the same variables; 0 when unknown.
 [[nodiscard]] int launched_rank() noexcept;
+
+/// Options of this MPI's mpirun for bitrift: ranks may outnumber cores and are not bound to them.
+/// exit_codes_are_mine: a rank that leaves in order with an exit code other than 0 is no failure to mpirun,
+/// which then neither reports it nor passes the code on (Open MPI 5 and later; other libraries have no such
+/// option). Needs no MPI at run time.
+[[nodiscard]] std::vector<std::string> launcher_options(bool exit_codes_are_mine);
 
 /// MPI_Init_thread(FUNNELED) and MPI_Finalize around a scope. Errors return (MPI_ERRORS_RETURN) and are
 /// thrown. A process that no launcher started gets no MPI: its world is one rank, and it starts 50 ms or more

@@ -1,0 +1,107 @@
+#include "train/worker.h"
+
+#include <csignal>
+#include <optional>
+#include <stdexcept>
+
+#include <unistd.h>
+
+#include "core/log.h"
+#include "record/worker_message.h"
+#include "train/channel.h"
+#include "train/trainer.h"
+
+namespace bitrift::train {
+namespace {
+
+// What a drill does on the rank that it falls on.
+void drill(const std::string& kind) {
+  if (kind == "abort") std::abort();
+  if (kind == "segfault") std::raise(SIGSEGV);
+  if (kind == "raise") throw std::runtime_error("drill: raise");
+  if (kind == "hang") {
+    while (true) ::pause();
+  }
+  if (!kind.empty())
+    fail(ErrorCode::bad_input, "there is no drill '{}': use abort, segfault, raise or hang", kind);
+}
+
+class Worker {
+ public:
+  Worker(const WorkerOptions& options, const mpi::Communicator& communicator, Channel& channel)
+      : options_(options), communicator_(communicator), channel_(channel) {}
+
+  void run() {
+    std::optional<record::TrainingSpec> spec;
+    mpi::agreed(communicator_, [&] { spec = read_checkpoint_spec(options_.base); });
+    prepare_libtorch(spec->threads);
+    Trainer trainer(*spec, options_.parallel, communicator_);
+    trainer.load(options_.base);
+    trainer.remember_base();
+    const std::string digest = trainer.replica_digests()[0];
+    if (communicator_.rank() == 0) {
+      record::Json environment = libtorch_environment();
+      environment["mpi"] = options_.mpi_library;
+      channel_.send(record::to_line(record::Ready{digest, environment}));
+    }
+    while (true) {
+      const std::optional<std::string> line = channel_.receive();
+      if (!line) ::_exit(3);
+      const std::optional<record::RunRequest> request = record::run_request_from_line(*line);
+      if (!request) return;
+      const record::RunResult result = answer(trainer, *request);
+      if (communicator_.rank() == 0) channel_.send(record::to_line(record::Finished{result}));
+    }
+  }
+
+ private:
+  record::RunResult answer(Trainer& trainer, const record::RunRequest& request) {
+    record::RunResult result;
+    try {
+      trainer.load(options_.ignore_file ? options_.base.string() : request.checkpoint);
+    } catch (const mpi::AgreedError& error) {
+      if (error.code() == ErrorCode::internal) throw;
+      result.id = request.id;
+      result.status = "rejected";
+      result.detail = error.what();
+      return result;
+    }
+    const std::vector<std::string> changed = trainer.changed_tensors();
+    if (request.order_seed) trainer.set_seed(*request.order_seed);
+    RunOptions run;
+    run.epochs = request.epochs;
+    if (communicator_.rank() == communicator_.size() - 1)
+      run.before_first_step = [&] { drill(request.drill); };
+    result = trainer.run(run);
+    result.id = request.id;
+    result.changed_tensors = changed;
+    return result;
+  }
+
+  const WorkerOptions& options_;
+  const mpi::Communicator& communicator_;
+  Channel& channel_;
+};
+
+}  // namespace
+
+void serve(const WorkerOptions& options, const mpi::Communicator& communicator) {
+  Channel channel(options.connect);
+  const int rank = communicator.rank();
+  install_last_words(channel.descriptor(), rank);
+  const HangUpWatch watch(channel.descriptor());
+  try {
+    channel.send(record::to_line(record::Hello{rank, communicator.size(), static_cast<int>(::getpid())}));
+    Worker(options, communicator, channel).run();
+  } catch (const std::exception& error) {
+    spdlog::error("rank {}: {}", rank, error.what());
+    try {
+      channel.send(record::to_line(record::Broken{rank, {"exception", error.what(), 0}}));
+    } catch (const Error&) {
+      // The driver is gone; nobody is left to tell.
+    }
+    ::_exit(3);
+  }
+}
+
+}  // namespace bitrift::train

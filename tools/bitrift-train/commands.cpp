@@ -1,0 +1,217 @@
+#include "commands.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "launch.h"
+#include "mpi/environment.h"
+#include "record/provenance.h"
+#include "train/trainer.h"
+#include "train/worker.h"
+
+namespace bitrift::cli {
+namespace {
+
+record::Parallel chosen_parallel(const Arguments& arguments, record::Parallel parallel) {
+  if (arguments.parallel && *arguments.parallel != parallel.kind) {
+    parallel = {*arguments.parallel, 1, 1};
+    if (*arguments.parallel != "serial" && !arguments.ranks) {
+      parallel.ranks = mpi::launched_ranks();
+      if (parallel.ranks == 0) fail(ErrorCode::bad_input, "--parallel {} needs --ranks", *arguments.parallel);
+    }
+  }
+  if (arguments.ranks) parallel.ranks = *arguments.ranks;
+  if (arguments.micro_batches) parallel.micro_batches = *arguments.micro_batches;
+  return parallel;
+}
+
+void check_writable(const std::filesystem::path& path, const char* option) {
+  if (path.empty()) return;
+  if (std::filesystem::is_directory(path)) {
+    fail(ErrorCode::bad_input, "{} {}: is a folder; name a file", option, path.string());
+  }
+  const PendingFile probe(path);
+}
+
+// Everything that can be known before LibTorch and MPI are set to work.
+void check_all(const Arguments& arguments, const record::TrainingSpec& spec,
+               const record::Parallel& parallel) {
+  train::check_runnable(spec, parallel);
+  check_writable(arguments.output, "-o");
+  check_writable(arguments.trace, "--trace");
+}
+
+bool needs_mpirun(const record::Parallel& parallel) {
+  return parallel.ranks > 1 && !mpi::started_by_launcher();
+}
+
+// Runs work on this rank of the world. Errors on which all ranks agree are printed once and leave in order; a
+// rank that fails alone ends all of them.
+int in_world(const std::function<int(mpi::Environment&)>& work) {
+  mpi::Environment environment;
+  try {
+    const int code = work(environment);
+    environment.finalize();
+    return code;
+  } catch (const mpi::AgreedError& error) {
+    if (environment.world().rank() == 0) complain(error.what());
+    environment.finalize();
+    return error.exit_code();
+  } catch (const std::exception& error) {
+    const auto* known = dynamic_cast<const Error*>(&error);
+    const int code = known != nullptr ? known->exit_code() : 3;
+    const int rank = environment.world().rank();
+    complain(environment.world().size() > 1 ? fmt::format("rank {}: {}", rank, error.what()) : error.what());
+    leave_exit_code(code);
+    environment.abort(code);
+  }
+}
+
+void print_table(const record::RunResult& result) {
+  fmt::print("{:>7} {:>7} {:>9} {:>11} {:>10} {:>10} {:>9}\n", "replica", "epoch", "step", "train loss",
+             "train acc", "test loss", "test acc");
+  for (std::size_t r = 0; r < result.replicas.size(); ++r) {
+    for (const record::Evaluation& e : result.replicas[r]) {
+      const auto cell = [](const std::optional<double>& value, int digits) {
+        return value ? fmt::format("{:.{}f}", *value, digits) : std::string("-");
+      };
+      fmt::print("{:>7} {:>7} {:>9} {:>11} {:>10} {:>10} {:>9}\n", r, e.epoch, e.step, cell(e.train_loss, 6),
+                 cell(e.train_accuracy, 4), cell(e.test_loss, 6), cell(e.test_accuracy, 4));
+    }
+  }
+  fmt::print("state digest {}\n", result.final_digest);
+}
+
+void report(const Arguments& arguments, const record::Parallel& parallel, const record::RunResult& result) {
+  if (!arguments.json) {
+    print_table(result);
+    if (result.status == "done" && !arguments.output.empty())
+      fmt::print("saved {}\n", arguments.output.string());
+    return;
+  }
+  record::Json value = record::to_json(result);
+  value["parallel"] = record::to_json(parallel);
+  if (result.status == "done" && !arguments.output.empty()) value["checkpoint"] = arguments.output.string();
+  fmt::print("{}\n", value.dump(2));
+}
+
+record::Json provenance_of(const Arguments& arguments, const mpi::Environment& environment) {
+  std::vector<std::string> command = {"bitrift-train"};
+  command.insert(command.end(), arguments.words.begin(), arguments.words.end());
+  record::Json provenance = record::provenance(command);
+  provenance["environment"] = train::libtorch_environment();
+  provenance["environment"]["mpi"] = environment.library();
+  return provenance;
+}
+
+train::RunOptions run_options(const Arguments& arguments, bool tracing) {
+  train::RunOptions options;
+  options.steps = arguments.steps;
+  options.check_replicas = arguments.check_replicas;
+  options.tracing = tracing;
+  options.on_evaluation = [](const record::Evaluation& evaluation) {
+    spdlog::info("epoch {}, step {}: test loss {:.6f}, test accuracy {:.4f}", evaluation.epoch,
+                 evaluation.step, evaluation.test_loss, evaluation.test_accuracy);
+  };
+  return options;
+}
+
+// Trains from where the trainer stands; writes trace, checkpoint and report.
+int run_and_report(const Arguments& arguments, const record::Parallel& parallel, std::int64_t epochs,
+                   mpi::Environment& environment, train::Trainer& trainer) {
+  const bool first = environment.world().rank() == 0;
+  train::RunOptions options = run_options(arguments, !arguments.trace.empty());
+  options.epochs = epochs;
+  std::unique_ptr<train::Trace> trace;
+  mpi::agreed(environment.world(), [&] {
+    if (first && options.tracing) trace = std::make_unique<train::Trace>(arguments.trace);
+  });
+  options.trace = trace.get();
+  const record::RunResult result = trainer.run(options);
+  mpi::agreed(environment.world(), [&] {
+    if (trace) trace->finish();
+  });
+  const bool done = result.status == "done";
+  if (done && !arguments.output.empty())
+    trainer.save(arguments.output, provenance_of(arguments, environment));
+  if (first) report(arguments, parallel, result);
+  if (first && !done) complain(fmt::format("training stopped: {}; nothing was saved", result.detail));
+  return done ? 0 : 1;
+}
+
+}  // namespace
+
+void complain(const std::string& text) {
+  // LibTorch appends a stack trace in further lines.
+  fmt::print(stderr, "bitrift-train: error: {}\n", text.substr(0, text.find('\n')));
+}
+
+int train(const Arguments& arguments) {
+  if (!mpi::started_by_launcher()) {
+    const record::TrainingSpec spec = record::read_training_spec(arguments.input);
+    const record::Parallel parallel = chosen_parallel(arguments, spec.parallel);
+    check_all(arguments, spec, parallel);
+    if (needs_mpirun(parallel)) return run_mpirun(parallel.ranks, arguments.words);
+  }
+  return in_world([&](mpi::Environment& environment) {
+    record::TrainingSpec spec;
+    record::Parallel parallel;
+    mpi::agreed(environment.world(), [&] {
+      spec = record::read_training_spec(arguments.input);
+      parallel = chosen_parallel(arguments, spec.parallel);
+      if (environment.world().rank() == 0) check_all(arguments, spec, parallel);
+    });
+    train::prepare_libtorch(spec.threads);
+    train::Trainer trainer(spec, parallel, environment.world());
+    return run_and_report(arguments, parallel, arguments.epochs.value_or(spec.epochs), environment, trainer);
+  });
+}
+
+int resume(const Arguments& arguments) {
+  if (!mpi::started_by_launcher()) {
+    const record::TrainingSpec spec = train::read_checkpoint_spec(arguments.input);
+    const record::Parallel parallel = chosen_parallel(arguments, {});
+    check_all(arguments, spec, parallel);
+    if (needs_mpirun(parallel)) return run_mpirun(parallel.ranks, arguments.words);
+  }
+  return in_world([&](mpi::Environment& environment) {
+    record::TrainingSpec spec;
+    record::Parallel parallel;
+    mpi::agreed(environment.world(), [&] {
+      spec = train::read_checkpoint_spec(arguments.input);
+      parallel = chosen_parallel(arguments, {});
+      if (environment.world().rank() == 0) check_all(arguments, spec, parallel);
+    });
+    train::prepare_libtorch(spec.threads);
+    train::Trainer trainer(spec, parallel, environment.world());
+    trainer.load(arguments.input);
+    const std::int64_t left = std::max<std::int64_t>(0, spec.epochs - trainer.epoch());
+    if (left == 0 && !arguments.epochs && !arguments.steps && environment.world().rank() == 0) {
+      spdlog::warn(
+          "{}: the {} epochs of its spec are done; only evaluating (use --epochs or --steps to go on)",
+          arguments.input.string(), spec.epochs);
+    }
+    return run_and_report(arguments, parallel, arguments.epochs.value_or(left), environment, trainer);
+  });
+}
+
+int serve(const Arguments& arguments) {
+  const record::Parallel parallel = chosen_parallel(arguments, {});
+  if (needs_mpirun(parallel)) {
+    check_all(arguments, train::read_checkpoint_spec(arguments.input), parallel);
+    become_mpirun(parallel.ranks, arguments.words);
+  }
+  return in_world([&](mpi::Environment& environment) {
+    train::serve({arguments.connect, arguments.input, parallel, environment.library(),
+                  arguments.drill == "ignore-file"},
+                 environment.world());
+    return 0;
+  });
+}
+
+}  // namespace bitrift::cli

@@ -1,0 +1,37 @@
+// The commands of bitrift-train.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "record/training_spec.h"
+
+namespace bitrift::cli {
+
+/// What the command line said.
+struct Arguments {
+  std::filesystem::path input;   ///< train: the spec; resume: the checkpoint; serve: the base checkpoint
+  std::filesystem::path output;  ///< -o; empty: nothing is saved
+  std::filesystem::path trace;   ///< empty: none
+  std::optional<std::int64_t> steps, epochs;
+  std::optional<std::string> parallel;
+  std::optional<int> ranks, micro_batches;
+  bool json = false;
+  bool check_replicas = false;
+  std::string connect;             ///< serve
+  std::string drill;               ///< serve
+  std::vector<std::string> words;  ///< everything behind the program's name, to start it again under mpirun
+};
+
+/// Exit codes: 0 done, 1 training stopped at a non-finite loss or metric. Everything else is thrown.
+[[nodiscard]] int train(const Arguments& arguments);
+[[nodiscard]] int resume(const Arguments& arguments);
+[[nodiscard]] int serve(const Arguments& arguments);
+
+/// Prints "bitrift-train: error: TEXT" on one line of stderr.
+void complain(const std::string& text);
+
+}  // namespace bitrift::cli

@@ -1,0 +1,107 @@
+#include "launch.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "core/subprocess.h"
+#include "mpi/environment.h"
+
+namespace bitrift::cli {
+namespace {
+
+constexpr const char* exit_code_variable = "BITRIFT_EXIT_CODE_FILE";
+
+std::atomic<bool> interrupted = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+std::string mpirun_program() {
+  const char* named = std::getenv("BITRIFT_MPIRUN");
+  return named != nullptr && *named != '\0' ? named : BITRIFT_MPIEXEC;
+}
+
+Command mpirun_command(int ranks, const std::vector<std::string>& arguments, bool exit_codes_are_mine) {
+  Command command;
+  command.arguments = {mpirun_program()};
+  for (std::string& option : mpi::launcher_options(exit_codes_are_mine))
+    command.arguments.push_back(std::move(option));
+  command.arguments.insert(
+      command.arguments.end(),
+      {"-n", std::to_string(ranks), std::filesystem::read_symlink("/proc/self/exe").string()});
+  command.arguments.insert(command.arguments.end(), arguments.begin(), arguments.end());
+  if (::geteuid() == 0 && std::getenv("OMPI_ALLOW_RUN_AS_ROOT") == nullptr) {
+    spdlog::info(
+        "running as root: setting OMPI_ALLOW_RUN_AS_ROOT and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM for mpirun");
+    command.environment["OMPI_ALLOW_RUN_AS_ROOT"] = "1";
+    command.environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";
+  }
+  // Ranks that share a core must not wait for each other in a busy loop.
+  if (static_cast<unsigned>(ranks) > std::thread::hardware_concurrency()) {
+    command.environment["OMPI_MCA_mpi_yield_when_idle"] = "1";
+  }
+  return command;
+}
+
+}  // namespace
+
+void become_mpirun(int ranks, const std::vector<std::string>& arguments) {
+  Command command = mpirun_command(ranks, arguments, false);
+  for (const auto& [name, value] : command.environment) ::setenv(name.c_str(), value.c_str(), 1);
+  std::vector<char*> pointers;
+  for (std::string& argument : command.arguments) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  ::execvp(pointers[0], pointers.data());
+  fail(ErrorCode::not_found, "cannot start {}: {}; set BITRIFT_MPIRUN to your MPI's mpirun",
+       command.arguments[0], errno_text(errno));
+}
+
+int run_mpirun(int ranks, const std::vector<std::string>& arguments) {
+  Command command = mpirun_command(ranks, arguments, true);
+  std::string name = (std::filesystem::temp_directory_path() / "bitrift-exit-XXXXXX").string();
+  const FileDescriptor code_file(::mkstemp(name.data()));
+  if (!code_file) fail(ErrorCode::io, "{}: cannot be made: {}", name, errno_text(errno));
+  command.environment[exit_code_variable] = name;
+  for (const int signal : {SIGINT, SIGTERM}) {
+    std::signal(signal, [](int) { interrupted = true; });
+  }
+  ExitStatus status;
+  try {
+    Subprocess child(command);
+    std::optional<ExitStatus> ended;
+    while (!ended) {
+      ended = child.wait(0.2);
+      if (interrupted && !ended) ended = child.terminate(5);
+    }
+    status = *ended;
+  } catch (const Error& error) {
+    ::unlink(name.c_str());
+    fail(error.code(), "{}; set BITRIFT_MPIRUN to your MPI's mpirun", error.what());
+  }
+  char code = 0;
+  const bool left = ::pread(code_file.get(), &code, 1, 0) == 1;
+  ::unlink(name.c_str());
+  if (!status.ok()) return left && status.signal == 0 ? std::max<int>(code, 1) : 3;
+  return left ? code : 3;
+}
+
+void leave_exit_code(int code) noexcept {
+  const char* name = std::getenv(exit_code_variable);
+  if (name == nullptr || mpi::launched_rank() != 0) return;
+  const char byte = static_cast<char>(code);
+  const int file = ::open(name, O_WRONLY);
+  if (file < 0) return;
+  [[maybe_unused]] const ssize_t written = ::write(file, &byte, 1);
+  ::close(file);
+}
+
+}  // namespace bitrift::cli

@@ -1,0 +1,111 @@
+// bitrift-train: everything that needs LibTorch and MPI.
+#include <csignal>
+#include <cstdio>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "commands.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "launch.h"
+#include "record/provenance.h"
+
+namespace bitrift::cli {
+namespace {
+
+void add_parallel_options(CLI::App* command, Arguments& arguments) {
+  command->add_option("--parallel", arguments.parallel, "How to spread the work over ranks")
+      ->check(CLI::IsMember({"serial", "data", "pipeline"}));
+  command
+      ->add_option("--ranks", arguments.ranks,
+                   "Replicas (data) or stages (pipeline); starts mpirun when needed")
+      ->check(CLI::Range(1, 65536));
+  command->add_option("--micro-batches", arguments.micro_batches, "Equal parts of a replica's batch")
+      ->check(CLI::Range(1, 65536));
+}
+
+void add_run_options(CLI::App* command, Arguments& arguments) {
+  auto* steps = command->add_option("--steps", arguments.steps, "Optimizer steps to take")
+                    ->check(CLI::NonNegativeNumber);
+  command->add_option("--epochs", arguments.epochs, "Epochs to complete; one that is under way counts")
+      ->check(CLI::NonNegativeNumber)
+      ->excludes(steps);
+  command->add_option("--trace", arguments.trace, "Write every step to this JSON Lines file");
+  command->add_flag("--json", arguments.json, "Print the result as JSON");
+  command->add_flag("--check-replicas", arguments.check_replicas,
+                    "Compare all replicas' states after every step");
+  add_parallel_options(command, arguments);
+}
+
+int run(int count, char** words) {
+  CLI::App app("Trains and resumes models under LibTorch and MPI, and serves the runs of a campaign.",
+               "bitrift-train");
+  app.set_version_flag("--version", std::string("bitrift-train ") + record::bitrift_version());
+  app.require_subcommand(1);
+  app.footer(
+      "Exit codes: 0 done, 1 training stopped at a non-finite loss or metric, 2 the call or the input is at "
+      "fault, "
+      "3 a fault in bitrift.\nOutside MPI, more than one rank starts mpirun (BITRIFT_MPIRUN names another "
+      "one).");
+  Arguments arguments;
+  arguments.words.assign(words + 1, words + count);
+
+  CLI::App* train_command = app.add_subcommand("train", "Train a model from a spec and save a checkpoint");
+  train_command->add_option("SPEC", arguments.input, "Training spec (JSON, docs/spec.md)")->required();
+  train_command->add_option("-o,--output", arguments.output, "The checkpoint to write")->required();
+  add_run_options(train_command, arguments);
+
+  CLI::App* resume_command =
+      app.add_subcommand("resume", "Go on from a checkpoint, by default serially to its spec's end");
+  resume_command->add_option("CHECKPOINT", arguments.input, "Checkpoint, written under any strategy")
+      ->required();
+  resume_command->add_option("-o,--output", arguments.output, "A checkpoint to write at the end");
+  add_run_options(resume_command, arguments);
+
+  CLI::App* serve_command = app.add_subcommand("serve", "Run what a campaign's driver sends");
+  serve_command->add_option("BASE,--base", arguments.input, "The checkpoint that trials alter copies of")
+      ->required();
+  serve_command->add_option("--connect", arguments.connect, "Name of the driver's abstract socket")
+      ->required();
+  serve_command
+      ->add_option("--drill", arguments.drill,
+                   "ignore-file: always load BASE, to show that canaries catch it")
+      ->check(CLI::IsMember({"ignore-file"}));
+  add_parallel_options(serve_command, arguments);
+
+  try {
+    app.parse(count, words);
+  } catch (const CLI::Success& asked_for_text) {
+    return app.exit(asked_for_text);
+  } catch (const CLI::ParseError& error) {
+    complain(fmt::format("{} (see bitrift-train --help)", error.what()));
+    return 2;
+  }
+  if (train_command->parsed()) return train(arguments);
+  return resume_command->parsed() ? resume(arguments) : serve(arguments);
+}
+
+int guarded(int count, char** words) {
+  try {
+    return run(count, words);
+  } catch (const Error& error) {
+    complain(error.what());
+    return error.exit_code();
+  } catch (const std::exception& error) {
+    complain(error.what());
+    return 3;
+  }
+}
+
+}  // namespace
+}  // namespace bitrift::cli
+
+int main(int count, char** words) {
+  // A file size limit is then an error that write(2) returns, like a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
+  bitrift::start_logging("bitrift-train");
+  const int code = bitrift::cli::guarded(count, words);
+  bitrift::cli::leave_exit_code(code);
+  return code;
+}
