@@ -1,0 +1,179 @@
+"""The independent witness: plain PyTorch in Python walks the same steps and has the same bits.
+
+It reads the checkpoint with h5py and the batches from the trace, uses torch.nn modules and torch.optim, and shares no
+code with bitrift.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from train_support import ADAM, LENET, MLP, SGD, read_idx, read_trace, run, tensors, write_spec
+
+torch.set_num_threads(1)
+torch.use_deterministic_algorithms(True)
+
+
+class LeNet(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(1, 6, 5, padding=2)
+        self.conv2 = torch.nn.Conv2d(6, 16, 5, padding=2)
+        self.fc1 = torch.nn.Linear(16 * 2 * 2, 120)
+        self.fc2 = torch.nn.Linear(120, 84)
+        self.fc3 = torch.nn.Linear(84, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
+        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
+        x = F.relu(self.fc1(x.flatten(1)))
+        return self.fc3(F.relu(self.fc2(x)))
+
+
+class Mlp(torch.nn.Module):
+    def __init__(self, hidden: list[int]) -> None:
+        super().__init__()
+        widths = [64, *hidden, 10]
+        self.depth = len(hidden)
+        for i in range(len(widths) - 1):
+            self.add_module(f"fc{i + 1}", torch.nn.Linear(widths[i], widths[i + 1]))
+            if i < self.depth:
+                self.add_module(f"bn{i + 1}", torch.nn.BatchNorm1d(widths[i + 1]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.flatten(1)
+        for i in range(1, self.depth + 1):
+            x = F.relu(getattr(self, f"bn{i}")(getattr(self, f"fc{i}")(x)))
+        return getattr(self, f"fc{self.depth + 1}")(x)
+
+
+def make_optimizer(model: torch.nn.Module, spec: dict, lr: float) -> torch.optim.Optimizer:
+    if spec["name"] == "adam":
+        return torch.optim.Adam(model.parameters(), lr=lr)
+    return torch.optim.SGD(model.parameters(), lr=lr, momentum=spec["momentum"], weight_decay=spec["weight_decay"])
+
+
+def restore(model: torch.nn.Module, optimizer: torch.optim.Optimizer, saved: dict[str, np.ndarray]) -> None:
+    state = {k.removeprefix("model/"): torch.from_numpy(v) for k, v in saved.items() if k.startswith("model/")}
+    model.load_state_dict(state, strict=True)
+    for key, parameter in model.named_parameters():
+        for name, value in saved.items():
+            top, _, rest = name.partition("/")
+            slot, _, owner = rest.partition("/")
+            if top == "optimizer" and owner == key:
+                optimizer.state[parameter][slot] = torch.from_numpy(value.copy())
+
+
+def same_bits(ours: np.ndarray, theirs: torch.Tensor) -> bool:
+    return ours.tobytes() == theirs.detach().numpy().tobytes()
+
+
+@pytest.mark.parametrize("optimizer", [SGD, ADAM], ids=["sgd", "adam"])
+@pytest.mark.parametrize("model_spec", [LENET, MLP], ids=["lenet", "mlp"])
+@pytest.mark.parametrize("micro_batches", [1, 4])
+def test_python_walks_the_same_path(tmp_path: Path, optimizer: dict, model_spec: dict, micro_batches: int) -> None:
+    spec = write_spec(tmp_path / "spec.json", model_spec, optimizer)
+    start, end, trace = tmp_path / "start.h5", tmp_path / "end.h5", tmp_path / "trace.jsonl"
+    run("train", spec, "-o", start, "--steps", 5)
+    run("resume", start, "--steps", 25, "-o", end, "--trace", trace, "--micro-batches", micro_batches)
+    header, steps, evaluations = read_trace(trace)
+    assert len(steps) == 25 and header["seed"] == 11
+
+    saved = tensors(start)
+    model = LeNet() if model_spec is LENET else Mlp(model_spec["hidden"])
+    optim = make_optimizer(model, optimizer, float(saved["progress/learning_rate"]))
+    restore(model, optim, saved)
+    images = torch.from_numpy(read_idx("train-images-idx3-ubyte").copy()).float().unsqueeze(1) / 255
+    labels = torch.from_numpy(read_idx("train-labels-idx1-ubyte").astype(np.int64))
+
+    for step in steps:
+        losses = []
+        optim.zero_grad()
+        for rows in torch.tensor(step["indices"]).chunk(micro_batches):
+            loss = F.cross_entropy(model(images[rows]), labels[rows])
+            (loss if micro_batches == 1 else loss / micro_batches).backward()
+            losses.append(loss.item())
+        optim.step()
+        assert float.fromhex(step["loss"]) == sum(losses) / micro_batches, f"step {step['step']}"
+        assert float.fromhex(step["lr"]) == optim.param_groups[0]["lr"]
+
+    finished = tensors(end)
+    for key, value in model.state_dict().items():
+        assert same_bits(finished[f"model/{key}"], value), key
+    for key, parameter in model.named_parameters():
+        for slot, value in optim.state[parameter].items():
+            assert same_bits(finished[f"optimizer/{slot}/{key}"], value), (slot, key)
+    check_test_metrics(model, evaluations[-1])
+
+
+def check_test_metrics(model: torch.nn.Module, evaluation: dict) -> None:
+    images = torch.from_numpy(read_idx("t10k-images-idx3-ubyte").copy()).float().unsqueeze(1) / 255
+    labels = torch.from_numpy(read_idx("t10k-labels-idx1-ubyte").astype(np.int64))
+    model.eval()
+    loss, correct = 0.0, 0
+    with torch.no_grad():
+        for x, y in zip(images.split(256), labels.split(256)):
+            logits = model(x)
+            loss += F.cross_entropy(logits, y, reduction="sum").item()
+            correct += int((logits.argmax(1) == y).sum())
+    assert evaluation["test_loss"] == loss / len(labels)
+    assert evaluation["test_accuracy"] == correct / len(labels)
+
+
+# The reference of docs/data-order.md, word for word.
+def philox_u64(key: int, a: np.ndarray, b: int) -> np.ndarray:
+    mask = np.uint64(0xFFFFFFFF)
+    c = [a & mask, a >> np.uint64(32), np.full_like(a, b & 0xFFFFFFFF), np.full_like(a, b >> 32)]
+    k0, k1 = key & 0xFFFFFFFF, key >> 32
+    for _ in range(10):
+        p0, p1 = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
+        c = [
+            (p1 >> np.uint64(32)) ^ c[1] ^ np.uint64(k0),
+            p1 & mask,
+            (p0 >> np.uint64(32)) ^ c[3] ^ np.uint64(k1),
+            p0 & mask,
+        ]
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return c[0] | c[1] << np.uint64(32)
+
+
+def derive_key(seed: int, purpose: str) -> int:
+    name = 0xCBF29CE484222325
+    for byte in purpose.encode():
+        name = ((name ^ byte) * 0x100000001B3) % 2**64
+    return int(philox_u64(seed, np.array([name], np.uint64), 0)[0])
+
+
+def epoch_order(seed: int, epoch: int, samples: int) -> np.ndarray:
+    key = derive_key(seed, "order")
+    return np.argsort(philox_u64(key, np.arange(samples, dtype=np.uint64), epoch), kind="stable")
+
+
+def test_the_order_of_samples_can_be_computed_outside(tmp_path: Path) -> None:
+    spec = write_spec(tmp_path / "spec.json", MLP, SGD, seed=987654321, batch_size=100)
+    trace = tmp_path / "trace.jsonl"
+    run("train", spec, "-o", tmp_path / "c.h5", "--trace", trace)
+    header, steps, _ = read_trace(trace)
+    assert len(steps) == 2 * 14  # 1437 samples: 14 whole batches of 100, 37 samples left out
+    for number, step in enumerate(steps):
+        epoch, batch = divmod(number, 14)
+        order = epoch_order(header["seed"], epoch, header["samples"])
+        assert step["epoch"] == epoch
+        assert step["indices"] == order[100 * batch : 100 * batch + 100].tolist()
+
+
+def test_initial_weights_can_be_computed_outside(tmp_path: Path) -> None:
+    spec = write_spec(tmp_path / "spec.json", LENET, SGD, seed=5)
+    run("train", spec, "-o", tmp_path / "c.h5", "--steps", 0)
+    saved = tensors(tmp_path / "c.h5")
+    assert not any(name.startswith("optimizer/") for name in saved)
+    for key, fan_in in {"conv1.weight": 25, "conv2.bias": 150, "fc1.weight": 64, "fc3.bias": 84}.items():
+        value = saved[f"model/{key}"]
+        index = np.arange(value.size, dtype=np.uint64)
+        unit = (philox_u64(derive_key(5, f"init/{key}"), index, 0) >> np.uint64(11)) * 2.0**-53
+        expected = ((2 * unit - 1) * (1 / np.sqrt(float(fan_in)))).astype(np.float32)
+        assert value.tobytes() == expected.tobytes(), key
