@@ -184,7 +184,8 @@ void read_layout(hid_t dataset, const std::string& where, DatasetInfo& info) {
 /// Sets offset, or says in `problem` why a contiguous dataset's bytes cannot be where the file says.
 /// Allocation is asked first: H5Dget_offset answers even for a dataset that has no bytes.
 void locate(hid_t dataset, std::uint64_t file_size, DatasetInfo& info) {
-  if (info.layout != Layout::contiguous || info.stored_bytes == 0) return;
+  // A variable-length element has another size in memory than in the file, and its bytes are elsewhere.
+  if (info.layout != Layout::contiguous || info.stored_bytes == 0 || !info.type.plain) return;
   const std::uint64_t count = element_count(info.shape);
   if (count > std::numeric_limits<std::uint64_t>::max() / info.type.bytes) {
     info.problem = "its size overflows 64 bits";

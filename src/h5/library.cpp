@@ -26,6 +26,12 @@ herr_t keep_innermost(unsigned, const H5E_error2_t* entry, void* text) {
 
 Scope::Scope() noexcept {
   mutex().lock();
+  // Before the first other call: on its way out HDF5 would try, and fail, to close what a damaged file left
+  // open
+  // ("infinite loop closing library"). Nothing needs it: every file is read-only or in memory, and closed by
+  // us.
+  static const herr_t no_exit_handler = H5dont_atexit();
+  static_cast<void>(no_exit_handler);
   H5E_auto2_t function = nullptr;
   H5Eget_auto2(H5E_DEFAULT, &function, &data_);
   function_ = reinterpret_cast<void*>(function);

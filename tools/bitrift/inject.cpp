@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <bit>
+#include <charconv>
 #include <map>
 #include <memory>
 #include <optional>
@@ -50,6 +53,9 @@ void check_options(const Options& options) {
     fail(ErrorCode::unsupported,
          "--plane {} is not supported by this version: value is (what a bit upset in memory does)",
          options.plane);
+  }
+  if (!options.output.empty() && options.in_place) {
+    fail(ErrorCode::bad_input, "-o and --in-place exclude each other");
   }
   if (options.output.empty() && !options.in_place && !options.dry_run) {
     fail(ErrorCode::bad_input,
@@ -151,11 +157,18 @@ std::string fault_table(const std::vector<record::AppliedFault>& faults) {
 
 std::string summary_line(const Options& options, const inject::Manifest& manifest) {
   const inject::Plan& plan = manifest.plan;
+  std::uint64_t elements = 0;
   std::uint64_t bits = 0;
-  for (const record::AppliedFault& fault : plan.faults) bits += fault.bits.size();
-  std::string text =
-      fmt::format("{}, {} altered", counted(plan.faults.size(), "element"), counted(bits, "bit"));
-  text += fmt::format(" of {} targeted in {}; seed {}", with_commas(plan.eligible_bits),
+  for (const record::AppliedFault& fault : plan.faults) {
+    const auto changed = static_cast<std::uint64_t>(std::popcount(fault.old_pattern ^ fault.new_pattern));
+    elements += changed > 0 ? 1 : 0;
+    bits += changed;
+  }
+  std::string text = fmt::format("{}, {} changed", counted(elements, "element"), counted(bits, "bit"));
+  if (elements < plan.faults.size()) {
+    text += fmt::format(" ({} held the new value already)", with_commas(plan.faults.size() - elements));
+  }
+  text += fmt::format("; {} targeted in {}; seed {}", counted(plan.eligible_bits, "bit"),
                       counted(plan.eligible_elements, "element"), manifest.model.seed);
   if (plan.redrawn > 0) text += fmt::format("; {} drawn again", counted(plan.redrawn, "sample"));
   if (options.dry_run) return text + "; dry run, nothing was written\n";
@@ -235,36 +248,72 @@ constexpr const char* kFooter =
     "  bitrift inject model.h5 --in-place --role weight --bits 30 --manifest faults.json\n"
     "  bitrift inject other.h5 -o out.h5 --replay faults.json";
 
-void add_choice(CLI::App& command, Options& options, std::vector<CLI::Option*>& model_options) {
+/// CLI11 itself would take -1 for 18446744073709551615.
+CLI::Validator whole_number() {
+  return {[](const std::string& text) {
+            std::uint64_t value = 0;
+            const char* const end = text.data() + text.size();
+            const auto [rest, error] = std::from_chars(text.data(), end, value);
+            const bool good = error == std::errc{} && rest == end;
+            return good ? std::string() : "'" + text + "' is not a whole number from 0 to 2^64 - 1";
+          },
+          "", ""};
+}
+
+/// The options that make up a fault model; the file of --model or --replay takes their place.
+std::vector<CLI::Option*> add_model_options(CLI::App& command, Options& options) {
   record::FaultModel& model = options.model;
-  const auto add = [&](CLI::Option* option) {
-    model_options.push_back(option);
+  std::vector<CLI::Option*> added;
+  const auto add = [&](CLI::Option* option, const char* group) {
+    option->group(group);
+    added.push_back(option);
     return option;
   };
-  add(command
-          .add_option("--tensor", model.tensors,
-                      "path pattern, may be repeated: * stays within one name, ** crosses . and /")
-          ->allow_extra_args(false));
-  add(command
-          .add_option("--role", model.roles,
-                      "weight, bias, norm, momentum, ... (see bitrift ls); may be repeated")
-          ->allow_extra_args(false));
-  add(command.add_option("--bits", model.bits,
-                         "any, sign, exponent, mantissa, exponent_msb, LO-HI or a list (default: any)"));
-  CLI::Option* count = add(command.add_option("--count", model.count, "number of faults (default: 1)"));
-  CLI::Option* fraction =
-      add(command.add_option("--fraction", model.fraction, "of the targeted elements, one fault each"));
-  CLI::Option* ber = add(command.add_option("--ber", model.ber,
-                                            "bit error rate: each targeted bit flips with this probability"));
-  count->excludes(fraction)->excludes(ber);
-  fraction->excludes(ber);
-  add(command.add_option("--what", model.what, "flip, zero, nan or inf (default: flip)"));
+  const char* const where = "Where";
+  add(command.add_option("--tensor", model.tensors,
+                         "path pattern, may be repeated: * stays within one name, ** crosses . and /"),
+      where)
+      ->allow_extra_args(false)
+      ->type_name("GLOB");
+  add(command.add_option("--role", model.roles,
+                         "weight, bias, norm, momentum, ... (see bitrift ls); may be repeated"),
+      where)
+      ->allow_extra_args(false)
+      ->type_name("ROLE");
+  add(command.add_option(
+          "--bits", model.bits,
+          "any (default), sign, exponent, mantissa, exponent_msb, LO-HI or a list such as 3,7,30"),
+      where)
+      ->type_name("FIELD");
+  add(command.add_flag("--keep-sign", model.keep_sign, "never touch the sign bit"), where);
+  const char* const what = "What and how many";
+  add(command.add_option("--what", model.what, "flip (default), zero, nan or inf"), what)->type_name("KIND");
   add(command.add_option("--measure", model.measure,
-                         "what is equally likely: bit, element or tensor (default: bit)"));
+                         "what is equally likely: bit (default), element or tensor"),
+      what)
+      ->type_name("UNIT");
   add(command.add_option("--plane", options.plane,
-                         "value (default): as if the value had changed before it was saved"));
-  add(command.add_flag("--no-nan", options.no_nan, "draw again where the result is NaN or infinite"));
-  add(command.add_flag("--keep-sign", model.keep_sign, "never touch the sign bit"));
+                         "value (default): as if it had changed before it was saved"),
+      what)
+      ->type_name("PLANE");
+  add(command.add_option("--count", model.count, "number of faults (default: 1)"), what)
+      ->check(whole_number())
+      ->type_name("N");
+  add(command.add_option("--fraction", model.fraction, "of the targeted elements, one fault each"), what)
+      ->type_name("F");
+  add(command.add_option("--ber", model.ber, "bit error rate: each targeted bit flips with this probability"),
+      what)
+      ->type_name("P");
+  add(command.add_flag("--no-nan", options.no_nan, "draw again where the result is NaN or infinite"), what);
+  return added;
+}
+
+void refuse_together(const CLI::Option* file_option, const std::vector<CLI::Option*>& others) {
+  for (const CLI::Option* other : others) {
+    if (file_option->count() == 0 || other->count() == 0) continue;
+    fail(ErrorCode::bad_input, "{} brings a fault model of its own: leave out {}", file_option->get_name(),
+         other->get_name());
+  }
 }
 
 }  // namespace
@@ -273,30 +322,33 @@ void add_inject(CLI::App& app, ExitCode&) {
   const auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("inject", "Flip bits of a checkpoint, in a copy or in place");
   command->add_option("FILE", options->file, "an HDF5 file; only read unless --in-place is given")
-      ->required();
-  CLI::Option* output = command->add_option("-o,--output", options->output, "write the altered copy here");
-  command->add_flag("--in-place", options->in_place, "alter FILE itself, with an undo journal")
-      ->excludes(output);
-  std::vector<CLI::Option*> model_options;
-  add_choice(*command, *options, model_options);
+      ->required()
+      ->type_name("");
+  const auto text = [&](const char* name, std::string& variable, const char* description) {
+    return command->add_option(name, variable, description)->type_name("FILE");
+  };
+  text("-o,--output", options->output, "write the altered copy here");
+  command->add_flag("--in-place", options->in_place, "alter FILE itself, with an undo journal");
+  std::vector<CLI::Option*> model_options = add_model_options(*command, *options);
   CLI::Option* seed =
-      command->add_option("--seed", options->seed, "default: drawn from the system, and printed");
-  CLI::Option* model =
-      command->add_option("--model", options->model_file, "read the fault model from a JSON file");
+      command->add_option("--seed", options->seed, "default: drawn from the system, and printed")
+          ->check(whole_number())
+          ->type_name("S");
+  CLI::Option* model = text("--model", options->model_file, "read the fault model from a JSON file");
   CLI::Option* replay =
-      command->add_option("--replay", options->replay, "apply the faults of a manifest again, bit for bit");
+      text("--replay", options->replay, "apply the faults of a manifest again, bit for bit");
   command->add_flag("--force", options->force, "replay onto another base, if all old values fit");
-  command->add_option("--manifest", options->manifest, "write what was done, for --replay");
+  text("--manifest", options->manifest, "write what was done, for --replay");
   command->add_flag("--dry-run", options->dry_run,
                     "print what is targeted and what would change; write nothing");
   command->add_flag("--json", options->json, "print JSON instead of a table");
-  for (CLI::Option* option : model_options) {
-    model->excludes(option);
-    replay->excludes(option);
-  }
-  replay->excludes(model)->excludes(seed);
   command->footer(kFooter);
-  command->callback([options] { inject_faults(*options); });
+  command->callback([options, model_options, seed, model, replay] {
+    refuse_together(model, model_options);
+    refuse_together(replay, model_options);
+    refuse_together(replay, {model, seed});
+    inject_faults(*options);
+  });
 }
 
 }  // namespace bitrift::cli

@@ -25,6 +25,10 @@ int complain(const std::string& text, int exit_code) {
 
 int complain_about_call(const CLI::App& app, const CLI::ParseError& error) {
   const auto chosen = app.get_subcommands();
+  const auto rest = app.remaining();
+  if (chosen.empty() && !rest.empty()) {
+    return complain(fmt::format("'{}' is not known to bitrift (see bitrift --help)", rest.front()), 2);
+  }
   const std::string command = chosen.empty() ? "bitrift" : "bitrift " + chosen.front()->get_name();
   return complain(fmt::format("{} (see {} --help)", error.what(), command), 2);
 }

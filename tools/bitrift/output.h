@@ -20,7 +20,7 @@ void set_command_line(int count, const char* const* arguments);
 class Table {
  public:
   explicit Table(std::vector<std::string> head) : rows_{std::move(head)} {}
-  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  void add(std::vector<std::string> row);
   [[nodiscard]] std::string text() const;
 
  private:
@@ -31,6 +31,9 @@ class Table {
 void print(std::string_view text);
 /// Writes a document with an indentation of two to stdout.
 void print_json(const record::Json& value);
+
+/// Names in foreign files may hold anything: control characters and what is not UTF-8 become \\xNN.
+[[nodiscard]] std::string printable(std::string_view text);
 
 /// "1,234,567".
 [[nodiscard]] std::string with_commas(std::uint64_t number);
