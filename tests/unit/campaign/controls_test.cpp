@@ -1,0 +1,209 @@
+#include "campaign/controls.h"
+
+#include <gmock/gmock.h>
+
+#include "campaign/drills.h"
+#include "campaign/driver.h"
+#include "campaign/ends.h"
+#include "campaign/private_copy.h"
+#include "core/file.h"
+#include "inject/plan.h"
+#include "support.h"
+#include "tests_support.h"
+
+namespace bitrift::campaign {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::result;
+using testing::row;
+using testing::small_spec;
+using tests::error_of;
+
+template <typename Action>
+std::string misbehaviour_of(Action&& action) {
+  try {
+    action();
+  } catch (const Misbehaviour& problem) {
+    return problem.what();
+  }
+  return "";
+}
+
+TEST(RunDifference, IdAndDurationDoNotCount) {
+  record::RunResult other = result("b");
+  other.seconds = 3;
+  EXPECT_EQ(run_difference(result("a"), other), std::nullopt);
+}
+
+TEST(RunDifference, MetricIsNamedBeforeTheDigestThatFollowsFromIt) {
+  record::RunResult other = result("a", 0.75);
+  other.final_digest = "e";
+  EXPECT_EQ(run_difference(result("a"), other), "replicas[0][0].test_loss is 0.5 and 0.75");
+  other = result("a");
+  other.replica_digests = {"e"};
+  EXPECT_EQ(run_difference(result("a"), other), "replica_digests[0] is \"d\" and \"e\"");
+}
+
+TEST(RunDifference, OneBitOfAMetricIsADifference) {
+  EXPECT_THAT(*run_difference(result("a", 0.5), result("a", std::nextafter(0.5, 1))), HasSubstr("test_loss"));
+}
+
+TEST(Controls, FirstNoFlipRunIsGoldenAndOthersMustEqualIt) {
+  const record::CampaignSpec spec = small_spec();
+  Controls controls(spec, {});
+  EXPECT_FALSE(controls.golden_known("serial"));
+  controls.check("serial", result("x"), "first");
+  EXPECT_TRUE(controls.golden_known("serial"));
+  controls.check("serial", result("y"), "second");
+  controls.check("data-2", result("z", 0.625), "other arm");
+  EXPECT_THAT(misbehaviour_of([&] { controls.check("serial", result("w", 0.625), "third"); }),
+              ::testing::AllOf(HasSubstr("arm 'serial': third"), HasSubstr("test_loss is 0.5 and 0.625")));
+}
+
+TEST(Controls, GoldenRunIsTakenFromTheJournal) {
+  const record::CampaignSpec spec = small_spec();
+  Controls controls(spec, {row("serial", "control", 0, record::TrialKind::control)});
+  EXPECT_TRUE(controls.golden_known("serial"));
+  EXPECT_NE(misbehaviour_of([&] { controls.check("serial", result("w", 0.625), "check"); }), "");
+  auto other = row("serial", "control", 1, record::TrialKind::control);
+  other.result->last_loss = "0x1p-3";
+  EXPECT_THAT(misbehaviour_of([&] {
+                const Controls both(spec, {row("serial", "control", 0, record::TrialKind::control), other});
+              }),
+              HasSubstr("serial/control/1"));
+}
+
+TEST(Controls, NoFlipRunThatLoadedSomethingElseOrFailedIsMisbehaviour) {
+  const record::CampaignSpec spec = small_spec();
+  Controls controls(spec, {});
+  record::RunResult changed = result("a");
+  changed.changed_tensors = {"model/fc2.bias"};
+  EXPECT_THAT(misbehaviour_of([&] { controls.check("serial", changed, "x"); }), HasSubstr("model/fc2.bias"));
+  record::RunResult rejected = result("a");
+  rejected.status = "rejected";
+  rejected.detail = "too short";
+  EXPECT_THAT(misbehaviour_of([&] { controls.check("serial", rejected, "x"); }),
+              HasSubstr("rejected: too short"));
+}
+
+TEST(Controls, GoldenRunBelowTheAskedAccuracyIsRefused) {
+  record::CampaignSpec spec = small_spec();
+  spec.min_test_accuracy = 0.95;
+  Controls controls(spec, {});
+  controls.check("serial", result("a"), "exactly reached");
+  spec.min_test_accuracy = 0.951;
+  Controls stricter(spec, {});
+  EXPECT_THAT(error_of([&] { stricter.check("serial", result("a"), "x"); }), HasSubstr("min_test_accuracy"));
+}
+
+TEST(Controls, DeadlineFollowsTheSlowestControlUnlessTheSpecNamesOne) {
+  record::CampaignSpec spec = small_spec();
+  Controls controls(spec, {});
+  EXPECT_EQ(controls.deadline_s("serial"), 600);
+  controls.took("serial", 2);
+  controls.took("serial", 1);
+  EXPECT_EQ(controls.deadline_s("serial"), 50);
+  EXPECT_EQ(controls.deadline_s("data-2"), 600);
+  spec.deadline_s = 3;
+  EXPECT_EQ(controls.deadline_s("serial"), 3);
+}
+
+TEST(Drills, AreReadAndWrittenInOneOrder) {
+  const Drills drills = parse_drills({"hang@a/s/1", "flip-nothing", "abort@a/s/0"});
+  EXPECT_TRUE(drills.blind());
+  EXPECT_EQ(drills.of("a/s/1"), "hang");
+  EXPECT_EQ(drills.of("a/s/2"), "");
+  EXPECT_EQ(to_json(drills), record::Json({"abort@a/s/0", "flip-nothing", "hang@a/s/1"}));
+  for (const char* text : {"explode", "abort", "abort@", "flip-nothing@a/s/0", "hang a/s/0"}) {
+    EXPECT_THAT(error_of([&] { static_cast<void>(parse_drills({text})); }),
+                HasSubstr("expected flip-nothing"));
+  }
+  EXPECT_THAT(error_of([] {
+                static_cast<void>(parse_drills({"abort@x/y/0", "hang@x/y/0"}));
+              }),
+              HasSubstr("has a drill already"));
+}
+
+class RowOf : public ::testing::Test {
+ protected:
+  static Ran ran(std::vector<std::string> altered, std::vector<std::string> loaded) {
+    Ran ran;
+    ran.spec.id = {"serial", "weight.sign", 0};
+    for (auto& tensor : altered)
+      ran.spec.faults.push_back({tensor, "weight", 0, "float32", {31}, "sign", 0, 1});
+    ran.result = result("serial/weight.sign/0");
+    ran.result->changed_tensors = std::move(loaded);
+    return ran;
+  }
+};
+
+TEST_F(RowOf, LandedMeansThatExactlyTheAlteredTensorsDiffer) {
+  EXPECT_TRUE(row_of(ran({"a"}, {"a"}), 42, {}).landed);
+  EXPECT_TRUE(row_of(ran({}, {}), 42, {}).landed);
+  EXPECT_THAT(misbehaviour_of([] { static_cast<void>(row_of(ran({"a"}, {}), 42, {})); }),
+              HasSubstr("did not land"));
+  EXPECT_THAT(misbehaviour_of([] {
+                static_cast<void>(row_of(ran({"a"}, {"a", "b"}), 42, {}));
+              }),
+              HasSubstr("a, b"));
+  EXPECT_NE(misbehaviour_of([] { static_cast<void>(row_of(ran({}, {"b"}), 42, {})); }), "");
+}
+
+TEST_F(RowOf, RejectedLoadsCanariesAndBlindDrillsAreKeptUnlanded) {
+  Ran rejected = ran({"a"}, {});
+  rejected.result->status = "rejected";
+  EXPECT_FALSE(row_of(rejected, 42, {}).landed);
+  Ran canary = ran({"a"}, {});
+  canary.spec.kind = record::TrialKind::canary;
+  EXPECT_FALSE(row_of(canary, 0, {}).landed);
+  EXPECT_FALSE(row_of(ran({"a"}, {}), 42, parse_drills({"flip-nothing"})).landed);
+}
+
+TEST_F(RowOf, RunWithoutResultCountsAsLandedBecauseTheFileWasVerified) {
+  Ran crashed = ran({"a"}, {});
+  crashed.result.reset();
+  crashed.failure = record::Failure{"signal", "Aborted", 6};
+  crashed.attempts = 2;
+  const record::TrialRecord kept = row_of(crashed, 42, {});
+  EXPECT_TRUE(kept.landed);
+  EXPECT_EQ(kept.attempts, 2);
+  EXPECT_EQ(kept.stratum_bits, 42U);
+  EXPECT_FALSE(row_of(crashed, 42, parse_drills({"flip-nothing"})).landed);
+}
+
+TEST(PrivateCopy, ComesBackToTheBytesOfTheBaseWhichIsNeverTouched) {
+  const testing::TemporaryFolder folder;
+  testing::write_base(folder / "base.h5");
+  const std::string before = read_text(folder / "base.h5");
+  const ckpt::Reader base(folder / "base.h5");
+  {
+    PrivateCopy copy(base, folder / "copy.h5");
+    const auto faults = inject::whole_tensor(base, "model/fc2.weight", "nan");
+    copy.alter(faults);
+    const std::string altered = read_text(folder / "copy.h5");
+    EXPECT_NE(altered, before);
+    EXPECT_EQ(altered.size(), before.size());
+    EXPECT_EQ(altered_tensors(faults), std::vector<std::string>{"model/fc2.weight"});
+    copy.restore();
+    EXPECT_EQ(read_text(folder / "copy.h5"), before);
+    copy.alter(faults);
+    copy.renew();
+    EXPECT_EQ(read_text(folder / "copy.h5"), before);
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder / "copy.h5"));
+  EXPECT_EQ(read_text(folder / "base.h5"), before);
+}
+
+TEST(PrivateCopy, ForeignBytesInTheCopyAreNoticedAtRestore) {
+  const testing::TemporaryFolder folder;
+  testing::write_base(folder / "base.h5");
+  const ckpt::Reader base(folder / "base.h5");
+  PrivateCopy copy(base, folder / "copy.h5");
+  copy.alter(inject::whole_tensor(base, "model/fc2.bias", "negate"));
+  copy_file_bytes(folder / "base.h5", folder / "copy.h5");
+  EXPECT_THAT(error_of([&] { copy.restore(); }), HasSubstr("copy.h5"));
+}
+
+}  // namespace
+}  // namespace bitrift::campaign

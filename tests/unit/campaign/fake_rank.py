@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Ranks that do nothing but talk, or die in a way that the test names: in FAKE_RANK (at the start) or in a request's drill.
+
+Called as the driver calls a worker: serve BASE --connect NAME ... --ranks R. The parent plays the launcher.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+import time
+
+RANKS = int(sys.argv[sys.argv.index("--ranks") + 1])
+NAME = sys.argv[sys.argv.index("--connect") + 1]
+
+
+def act(kind, say, rank):
+    """kind: abort, kill, raise, hang, garbage, exit7, or first:FILE:KIND (only while FILE does not exist)."""
+    if kind.startswith("first:"):
+        _, path, kind = kind.split(":")
+        if os.path.exists(path):
+            return
+        open(path, "w").close()
+    if kind == "abort":
+        say({"failure": {"rank": rank, "reason": "signal", "detail": "", "signal": int(signal.SIGABRT)}})
+        os.abort()
+    if kind == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if kind == "raise":
+        say({"failure": {"rank": rank, "reason": "exception", "detail": "out of cheese", "signal": 0}})
+        os._exit(3)
+    if kind == "garbage":
+        say({"rubbish": 1})
+    if kind == "exit7":
+        os._exit(7)
+    while kind in ("hang", "garbage"):
+        time.sleep(60)
+
+
+def result(request, rank):
+    return {
+        "result": {
+            "id": request["id"], "status": "done", "detail": str(os.getpid()), "replicas": [], "steps": rank,
+            "nonfinite_state": False, "final_digest": "d", "replica_digests": [], "changed_tensors": [], "last_loss": "",
+        }  # fmt: skip
+    }
+
+
+def rank_main(rank):
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.connect("\0" + NAME)
+
+    def say(message):
+        connection.sendall((json.dumps(message) + "\n").encode())
+
+    start = os.environ.get("FAKE_RANK", "")
+    say({"hello": {"rank": rank, "ranks": RANKS + (start == "miscount"), "pid": os.getpid()}})
+    act(start, say, rank)
+    if rank == 0:
+        say({"ready": {"base_digest": "b", "environment": {}}})
+    for line in connection.makefile():
+        message = json.loads(line)
+        if "quit" in message:
+            if start == "stubborn":
+                time.sleep(60)
+            return
+        drill = message["run"].get("drill", "")
+        if drill and rank == RANKS - 1:
+            act(drill, say, rank)
+        if RANKS > 1 and drill.startswith("first:"):
+            time.sleep(0.5)  # as in a collective, rank 0 cannot finish before the others
+        if rank == 0 and (not drill.startswith(("abort", "kill", "raise", "hang")) or RANKS == 1):
+            say(result(message["run"], rank))
+
+
+def main():
+    if os.environ.get("FAKE_RANK") == "mute":
+        time.sleep(60)
+    if os.environ.get("FAKE_RANK") == "refuse":
+        print("no such data set: digitz", flush=True)
+        sys.exit(2)
+    if RANKS == 1:
+        return rank_main(0)
+    children = {}
+    for rank in range(RANKS):
+        pid = os.fork()
+        if pid == 0:
+            os.setpgid(0, 0)  # as launchers do: killing the launcher's group does not reach a rank
+            rank_main(rank)
+            os._exit(0)
+        children[pid] = rank
+    while children:
+        pid, status = os.wait()
+        children.pop(pid)
+        code = os.waitstatus_to_exitcode(status)
+        if code != 0:
+            for other in children:
+                os.kill(other, signal.SIGTERM)
+            sys.exit(128 - code if code < 0 else code)
+
+
+main()

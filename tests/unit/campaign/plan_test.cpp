@@ -1,0 +1,193 @@
+#include "campaign/plan.h"
+
+#include <algorithm>
+#include <set>
+
+#include <gmock/gmock.h>
+
+#include "core/philox.h"
+#include "support.h"
+#include "tests_support.h"
+
+namespace bitrift::campaign {
+namespace {
+
+using record::TrialKind;
+using ::testing::HasSubstr;
+using testing::small_spec;
+using testing::TemporaryFolder;
+using tests::error_of;
+
+class PlanTest : public ::testing::Test {
+ protected:
+  PlanTest() {
+    testing::write_base(folder_ / "base.h5");
+    base_.emplace(folder_ / "base.h5");
+  }
+  [[nodiscard]] const ckpt::Reader& base() const { return *base_; }
+  [[nodiscard]] std::string refusal(const record::CampaignSpec& spec) const {
+    return error_of([&] { const Plan plan(spec, base()); });
+  }
+
+ private:
+  TemporaryFolder folder_;
+  std::optional<ckpt::Reader> base_;
+};
+
+std::vector<record::AppliedFault> faults_of(const Plan& plan, const std::string& arm) {
+  std::vector<record::AppliedFault> faults;
+  for (const RunKey& key : plan.trials(arm)) faults.push_back(plan.expand(key).faults.at(0));
+  return faults;
+}
+
+TEST_F(PlanTest, StrataPartitionRolesByFieldsWithTheirSizes) {
+  const record::CampaignSpec spec = small_spec();
+  const Plan plan(spec, base());
+  ASSERT_EQ(plan.cells().size(), 4U);
+  EXPECT_EQ(plan.cells()[0].stratum.name, "weight.sign");
+  EXPECT_EQ(plan.cells()[0].stratum.bits, 18U + 12 + 12);
+  EXPECT_EQ(plan.cells()[1].stratum.bits, 8U * (18 + 12 + 12));
+  EXPECT_EQ(plan.cells()[2].stratum.bits, 18U + 2 + 12 + 3 + 12 + 4);
+  EXPECT_EQ(plan.round()["strata"][1]["draws"], 9);
+}
+
+TEST_F(PlanTest, EveryArmGetsTheSameFaultsAndNoneTwice) {
+  const record::CampaignSpec spec = small_spec();
+  const Plan plan(spec, base());
+  const auto serial = faults_of(plan, "serial");
+  EXPECT_EQ(serial, faults_of(plan, "data-2"));
+  std::set<std::string> places;
+  for (const auto& fault : serial) {
+    places.insert(fmt::format("{}/{}/{}", fault.tensor, fault.element, fault.bits.at(0)));
+    EXPECT_EQ(fault.old_pattern, 0x3f000000U);
+    EXPECT_EQ(fault.old_pattern ^ fault.new_pattern, std::uint64_t{1} << fault.bits[0]);
+  }
+  EXPECT_EQ(places.size(), serial.size());
+}
+
+TEST_F(PlanTest, DrawsDependNeitherOnTheirNumberNorOnOtherStrata) {
+  const record::CampaignSpec spec = small_spec();
+  record::CampaignSpec other = spec;
+  other.trials_per_stratum = 20;
+  std::reverse(other.strata.roles.begin(), other.strata.roles.end());
+  other.strata.fields.emplace_back("mantissa");
+  const Plan plan(spec, base());
+  const Plan wider(other, base());
+  for (const RunKey& key : plan.trials("serial")) {
+    EXPECT_EQ(plan.expand(key).faults, wider.expand(key).faults) << key.id.text();
+  }
+}
+
+TEST_F(PlanTest, DrawingAWholeStratumHitsEachOfItsBitsOnce) {
+  record::CampaignSpec spec = small_spec();
+  spec.strata.roles = {"weight"};
+  spec.strata.fields = {"sign"};
+  spec.trials_per_stratum = 42;
+  const Plan plan(spec, base());
+  std::set<std::pair<std::string, std::uint64_t>> hit;
+  for (const auto& fault : faults_of(plan, "serial")) hit.emplace(fault.tensor, fault.element);
+  EXPECT_EQ(hit.size(), 42U);
+}
+
+TEST_F(PlanTest, SeedChangesTheFaults) {
+  const record::CampaignSpec spec = small_spec();
+  record::CampaignSpec other = spec;
+  other.seed = 43;
+  EXPECT_NE(faults_of(Plan(spec, base()), "serial"), faults_of(Plan(other, base()), "serial"));
+}
+
+TEST_F(PlanTest, CanariesAlterFirstAndLastLayerInNaturalOrder) {
+  const record::CampaignSpec spec = small_spec();
+  const Plan plan(spec, base());
+  const auto nan = plan.expand({TrialKind::canary, {"serial", "canary:nan", 0}});
+  ASSERT_EQ(nan.faults.size(), 18U);
+  for (const auto& fault : nan.faults) {
+    EXPECT_EQ(fault.tensor, "model/conv1.weight");
+    EXPECT_EQ(fault.new_pattern & 0x7fc00000U, 0x7fc00000U);
+  }
+  EXPECT_EQ(nan.epochs, spec.resume_epochs);
+  const auto negate = plan.expand({TrialKind::canary, {"serial", "canary:negate", 0}});
+  ASSERT_EQ(negate.faults.size(), 4U + 12);
+  for (const auto& fault : negate.faults) {
+    EXPECT_THAT(fault.tensor, HasSubstr("fc10"));
+    EXPECT_EQ(fault.new_pattern, 0xbf000000U);
+  }
+  EXPECT_EQ(negate.epochs, 0);
+  EXPECT_TRUE(plan.expand({TrialKind::canary, {"serial", "canary:none", 0}}).faults.empty());
+}
+
+TEST_F(PlanTest, PreparationEndsWithAControlBehindTheCanaries) {
+  const record::CampaignSpec spec = small_spec();
+  const Plan plan(spec, base());
+  const auto chains = plan.preparation("data-2");
+  ASSERT_EQ(chains.size(), 2U + 1 + 20 + 1);
+  std::vector<std::string> last;
+  for (const RunKey& key : chains.back()) last.push_back(key.id.text());
+  EXPECT_THAT(last, ::testing::ElementsAre("data-2/canary:nan/0", "data-2/canary:negate/0",
+                                           "data-2/canary:none/0", "data-2/control/2"));
+  EXPECT_EQ(plan.expand(plan.find({"data-2", "control:zero", 0})).epochs, 0);
+}
+
+TEST_F(PlanTest, EnvelopeRunsHaveTheSameOrderSeedsInEveryArm) {
+  const record::CampaignSpec spec = small_spec();
+  const Plan plan(spec, base());
+  std::set<std::uint64_t> seeds;
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    const auto serial = plan.expand(plan.find({"serial", "envelope", i}));
+    EXPECT_EQ(serial.order_seed, plan.expand(plan.find({"data-2", "envelope", i})).order_seed);
+    EXPECT_EQ(serial.order_seed, random_u64(derive_key(42, "envelope"), i, 0));
+    seeds.insert(*serial.order_seed);
+  }
+  EXPECT_EQ(seeds.size(), 20U);
+}
+
+TEST_F(PlanTest, EmptyCellsTooManyDrawsAndOverlapsNameTheirCell) {
+  record::CampaignSpec spec = small_spec();
+  spec.strata.roles = {"exp_avg"};
+  EXPECT_THAT(refusal(spec), HasSubstr("cell exp_avg.sign"));
+  spec = small_spec();
+  spec.trials_per_stratum = 43;
+  EXPECT_THAT(refusal(spec), ::testing::AllOf(HasSubstr("cell weight.sign"), HasSubstr("42 bits")));
+  spec = small_spec();
+  spec.strata.fields = {"exponent", "exponent_msb"};
+  EXPECT_THAT(refusal(spec),
+              ::testing::AllOf(HasSubstr("weight.exponent and weight.exponent_msb"), HasSubstr("bit 30")));
+  spec = small_spec();
+  spec.strata.roles = {"weight", "weight"};
+  EXPECT_THAT(refusal(spec), HasSubstr("must not overlap"));
+}
+
+TEST_F(PlanTest, UnknownIdsSayWhatThereIs) {
+  const record::CampaignSpec spec = small_spec();
+  const Plan plan(spec, base());
+  const auto refused = [&](const record::TrialId& id) {
+    return error_of([&] { static_cast<void>(plan.find(id)); });
+  };
+  EXPECT_THAT(refused({"gpu", "weight.sign", 0}), HasSubstr("serial, data-2"));
+  EXPECT_THAT(refused({"serial", "bias.sign", 0}), HasSubstr("weight.sign, weight.exponent, momentum.sign"));
+  EXPECT_THAT(refused({"serial", "weight.sign", 9}), HasSubstr("draws 0 to 8"));
+  EXPECT_EQ(refused({"serial", "weight.sign", 8}), "");
+}
+
+TEST(TrialIdText, IsTakenApartFromTheRight) {
+  EXPECT_EQ(trial_id_from_text("a/weight.3,7/12"), (record::TrialId{"a", "weight.3,7", 12}));
+  EXPECT_EQ(trial_id_from_text("a/b/c/0"), (record::TrialId{"a/b", "c", 0}));
+  for (const char* text : {"", "a", "a/b", "a/b/", "a/b/x", "a/b/1x", "/b/1", "a//1", "a/b/-1"}) {
+    EXPECT_THAT(error_of([&] { static_cast<void>(trial_id_from_text(text)); }), HasSubstr("ARM/STRATUM/DRAW"))
+        << text;
+  }
+}
+
+TEST(NaturalOrder, ComparesRunsOfDigitsAsNumbers) {
+  EXPECT_TRUE(natural_less("fc2.weight", "fc10.weight"));
+  EXPECT_FALSE(natural_less("fc10.weight", "fc2.weight"));
+  EXPECT_TRUE(natural_less("conv9", "fc1"));
+  EXPECT_TRUE(natural_less("a", "a1"));
+  EXPECT_TRUE(natural_less("a1", "a1b"));
+  EXPECT_FALSE(natural_less("x7", "x7"));
+  EXPECT_NE(natural_less("x07", "x7"), natural_less("x7", "x07"));
+  EXPECT_TRUE(natural_less("x99999999999999999998", "x99999999999999999999"));
+}
+
+}  // namespace
+}  // namespace bitrift::campaign

@@ -1,0 +1,324 @@
+#include "campaign/worker.h"
+
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include "campaign/ends.h"
+#include "campaign/launch.h"
+#include "campaign/pool.h"
+#include "core/file.h"
+#include "support.h"
+#include "tests_support.h"
+
+namespace bitrift::campaign {
+namespace {
+
+using record::Failure;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::TemporaryFolder;
+
+const std::filesystem::path fake_rank =
+    std::filesystem::path(BITRIFT_SOURCE_DIR) / "tests/unit/campaign/fake_rank.py";
+
+Failure signal_of(int number) { return {"signal", number == 0 ? "" : strsignal(number), number}; }
+
+TEST(BestAccount, ReportedSignalBeatsEverythingThatCameBefore) {
+  EXPECT_EQ(best_account({{"exception", "peer lost", 0}, signal_of(SIGSEGV)}, std::nullopt),
+            signal_of(SIGSEGV));
+  EXPECT_EQ(best_account({signal_of(0), signal_of(SIGABRT)}, ExitStatus{1, 0}), signal_of(SIGABRT));
+}
+
+TEST(BestAccount, ExceptionThatCameFirstBeatsTheExitCode) {
+  EXPECT_EQ(best_account({{"exception", "bad", 0}, signal_of(0)}, ExitStatus{3, 0}),
+            (Failure{"exception", "bad", 0}));
+}
+
+TEST(BestAccount, ExceptionBehindASilentEndIsItsEcho) {
+  EXPECT_EQ(best_account({signal_of(0), {"exception", "peer lost", 0}}, ExitStatus{137, 0}),
+            signal_of(SIGKILL));
+}
+
+TEST(BestAccount, TerminationByTheLauncherIsNoCause) {
+  EXPECT_EQ(best_account({signal_of(SIGTERM)}, ExitStatus{139, 0}), signal_of(SIGSEGV));
+}
+
+TEST(BestAccount, SilentEndTakesTheProcessesWord) {
+  EXPECT_EQ(best_account({signal_of(0)}, ExitStatus{0, SIGKILL}), signal_of(SIGKILL));
+  EXPECT_EQ(best_account({}, ExitStatus{134, 0}), signal_of(SIGABRT));
+  EXPECT_THAT(best_account({signal_of(0)}, ExitStatus{7, 0}).detail, HasSubstr("exit code 7"));
+  EXPECT_EQ(best_account({signal_of(0)}, ExitStatus{7, 0}).reason, "exception");
+  EXPECT_EQ(best_account({signal_of(0)}, std::nullopt), signal_of(0));
+}
+
+// One worker of fake ranks, driven by hand.
+class WorkerTest : public ::testing::Test {
+ protected:
+  void start(int ranks, const std::string& behaviour = "", double deadline = 20) {
+    Listener listener;
+    const Launch launch{fake_rank, "base.h5", "", false};
+    Command command = serve_command(launch, {"data", ranks, 1}, listener.name(), folder_ / "log");
+    command.environment["FAKE_RANK"] = behaviour;
+    worker_.emplace(std::move(listener), command, ranks, deadline);
+  }
+  WorkerEvent next(double seconds = 20) {
+    const auto limit = Clock::now() + std::chrono::duration<double>(seconds);
+    while (Clock::now() < limit) {
+      std::vector<pollfd> waiting;
+      worker_->add_to(waiting);
+      poll(waiting.data(), waiting.size(), 10);
+      worker_->step();
+      if (auto event = worker_->next_event()) return *event;
+    }
+    ADD_FAILURE() << "nothing happened";
+    return WorkerLost{{"test", "timeout", 0}, std::nullopt};
+  }
+  Failure failure_of(const std::string& drill, double deadline = 20) {
+    EXPECT_TRUE(std::holds_alternative<WorkerReady>(next()));
+    worker_->run({"a/s/0", "copy.h5", 1, std::nullopt, drill}, deadline);
+    const WorkerEvent event = next();
+    if (!std::holds_alternative<WorkerLost>(event)) return {"test", "not lost", 0};
+    EXPECT_EQ(worker_->state(), Worker::State::ended);
+    return std::get<WorkerLost>(event).failure;
+  }
+  TemporaryFolder folder_;
+  std::optional<Worker> worker_;
+};
+
+TEST_F(WorkerTest, AnswersRunAfterRun) {
+  start(2);
+  ASSERT_TRUE(std::holds_alternative<WorkerReady>(next()));
+  for (const std::string id : {"a/s/0", "a/s/1", "a/s/2"}) {
+    worker_->run({id, "copy.h5", 1, std::nullopt, ""}, 20);
+    const WorkerEvent event = next();
+    ASSERT_TRUE(std::holds_alternative<WorkerFinished>(event));
+    EXPECT_EQ(std::get<WorkerFinished>(event).result.id, id);
+  }
+  worker_->quit();
+  while (worker_->state() != Worker::State::ended) worker_->step();
+  EXPECT_FALSE(worker_->next_event());
+}
+
+TEST_F(WorkerTest, ReportedSignalIsTheFailureOfOneRankAndOfTwo) {
+  for (const int ranks : {1, 2}) {
+    start(ranks);
+    EXPECT_EQ(failure_of("abort"), signal_of(SIGABRT)) << ranks;
+  }
+}
+
+TEST_F(WorkerTest, SilentDeathOfARankIsReadFromTheExitStatus) {
+  for (const int ranks : {1, 2}) {
+    start(ranks);
+    EXPECT_EQ(failure_of("kill"), signal_of(SIGKILL)) << ranks;
+  }
+}
+
+TEST_F(WorkerTest, ExceptionCarriesItsText) {
+  start(2);
+  EXPECT_EQ(failure_of("raise"), (Failure{"exception", "out of cheese", 0}));
+}
+
+TEST_F(WorkerTest, QuietExitIsAnExceptionWithTheCode) {
+  start(1);
+  EXPECT_EQ(failure_of("exit7"), (Failure{"exception", "the worker ended by itself with exit code 7", 0}));
+}
+
+TEST_F(WorkerTest, HangEndsAtTheDeadlineWithEveryRankKilled) {
+  start(2);
+  const auto began = Clock::now();
+  EXPECT_EQ(failure_of("hang", 0.5), (Failure{"hang", "", 0}));
+  EXPECT_LT(Clock::now() - began, std::chrono::seconds(10));
+}
+
+TEST_F(WorkerTest, MessageThatIsNoneIsAFailureNotAnError) {
+  start(1);
+  EXPECT_THAT(failure_of("garbage").detail, HasSubstr("worker protocol"));
+}
+
+TEST_F(WorkerTest, WorkerThatNeverConnectsHangs) {
+  start(1, "mute", 0.5);
+  const WorkerEvent event = next();
+  ASSERT_TRUE(std::holds_alternative<WorkerLost>(event));
+  EXPECT_EQ(std::get<WorkerLost>(event).failure.reason, "hang");
+}
+
+TEST_F(WorkerTest, WorkerOfAnotherNumberOfRanksIsRefused) {
+  start(1, "miscount");
+  EXPECT_THAT(std::get<WorkerLost>(next()).failure.detail, HasSubstr("one of 2, expected 1"));
+}
+
+TEST_F(WorkerTest, WorkerThatIgnoresTheGoodbyeIsKilled) {
+  start(1, "stubborn");
+  ASSERT_TRUE(std::holds_alternative<WorkerReady>(next()));
+  const pid_t pid = worker_->pid();
+  worker_->quit();
+  const auto limit = Clock::now() + std::chrono::seconds(10);
+  while (worker_->state() != Worker::State::ended && Clock::now() < limit) worker_->step();
+  EXPECT_EQ(worker_->state(), Worker::State::ended);
+  EXPECT_EQ(kill(pid, 0), -1);
+}
+
+// A campaign's owner that only writes down.
+class Recorder : public PoolObserver {
+ public:
+  record::TrialSpec expand(const RunKey& key) override {
+    record::TrialSpec spec;
+    spec.kind = key.kind;
+    spec.id = key.id;
+    const auto drill = drills.find(key.id.text());
+    if (drill != drills.end()) spec.drill = drill->second;
+    return spec;
+  }
+  double deadline_s(std::size_t /*arm*/) override { return deadline; }
+  bool golden_known(std::size_t /*arm*/) override { return true; }
+  void on_ready(std::size_t /*arm*/, const record::Ready& ready) override {
+    EXPECT_EQ(ready.base_digest, "b");
+  }
+  void on_check(std::size_t arm, const record::RunResult& result) override {
+    EXPECT_EQ(arm, 0U);
+    checks.push_back(result.detail);
+  }
+  void on_run(const Ran& ran) override { runs.push_back(ran); }
+  void on_incident(const Incident& incident) override { incidents.push_back(incident); }
+  void on_tick() override { InterruptGuard::check(); }
+
+  std::map<std::string, std::string> drills;
+  double deadline = 20;
+  std::vector<std::string> checks;  // pid of each worker, by its no-flip run
+  std::vector<Ran> runs;
+  std::vector<Incident> incidents;
+};
+
+class PoolTest : public ::testing::Test {
+ protected:
+  PoolTest() {
+    testing::write_base(folder_ / "base.h5");
+    base_.emplace(folder_ / "base.h5");
+  }
+  void run(std::size_t count, int ranks = 1, int workers = 1) {
+    PoolOptions options;
+    options.launch = {fake_rank, folder_ / "base.h5", "", false};
+    options.arms = {{"a", {ranks > 1 ? "data" : "serial", ranks, 1}}};
+    options.workers = workers;
+    options.copy_of = [this](int slot) { return folder_ / ("copy" + std::to_string(slot)); };
+    options.log_of = [this](int slot) { return folder_ / ("log" + std::to_string(slot)); };
+    Pool pool(std::move(options), recorder_, *base_);
+    std::vector<Job> jobs;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      jobs.push_back({0, {{record::TrialKind::trial, {"a", "s", i}}}, 0, {}});
+    }
+    pool.run(std::move(jobs));
+    pool.retire();
+  }
+  [[nodiscard]] std::map<std::string, std::string> outcomes() const {
+    std::map<std::string, std::string> result;
+    for (const Ran& ran : recorder_.runs) {
+      EXPECT_TRUE(
+          result.emplace(ran.spec.id.text(), ran.failure ? ran.failure->reason : ran.result->status).second);
+    }
+    return result;
+  }
+  TemporaryFolder folder_;
+  std::optional<ckpt::Reader> base_;
+  Recorder recorder_;
+};
+
+TEST_F(PoolTest, EveryWorkerIsCheckedOnceAndEveryRunEndsOnce) {
+  run(20, 1, 2);
+  EXPECT_EQ(outcomes().size(), 20U);
+  EXPECT_EQ(std::set<std::string>(recorder_.checks.begin(), recorder_.checks.end()).size(),
+            recorder_.checks.size());
+  EXPECT_GE(recorder_.checks.size(), 1U);
+  EXPECT_LE(recorder_.checks.size(), 2U);
+  EXPECT_TRUE(recorder_.incidents.empty());
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "copy0"));
+}
+
+TEST_F(PoolTest, SameFailureTwiceIsTheOutcomeAndComesBehindAllOthers) {
+  recorder_.drills["a/s/1"] = "abort";
+  run(4);
+  EXPECT_EQ(recorder_.runs.back().spec.id.text(), "a/s/1");
+  EXPECT_EQ(recorder_.runs.back().failure, signal_of(SIGABRT));
+  EXPECT_EQ(recorder_.runs.back().attempts, 2);
+  EXPECT_EQ(recorder_.incidents.size(), 2U);
+  EXPECT_EQ(recorder_.checks.size(), 3U);  // the first worker, its successor, and the fresh one
+  EXPECT_EQ(outcomes().size(), 4U);
+}
+
+TEST_F(PoolTest, FailureThatDoesNotComeAgainCostsAnIncidentOnly) {
+  for (const int ranks : {1, 2}) {
+    recorder_ = {};
+    recorder_.drills["a/s/0"] = "first:" + (folder_ / ("x" + std::to_string(ranks))).string() + ":kill";
+    run(3, ranks);
+    EXPECT_EQ(outcomes()["a/s/0"], "done");
+    ASSERT_EQ(recorder_.incidents.size(), 1U);
+    EXPECT_EQ(recorder_.incidents[0].id, "a/s/0");
+    EXPECT_EQ(recorder_.incidents[0].phase, "run");
+    EXPECT_EQ(recorder_.incidents[0].failure, signal_of(SIGKILL));
+    EXPECT_EQ(recorder_.runs.back().attempts, 2);
+  }
+}
+
+TEST_F(PoolTest, HangIsRunAgainWithThreeTimesTheDeadline) {
+  recorder_.deadline = 0.6;
+  recorder_.drills["a/s/0"] = "hang";
+  const auto began = Clock::now();
+  run(2);
+  EXPECT_EQ(outcomes()["a/s/0"], "hang");
+  EXPECT_GE(Clock::now() - began, std::chrono::milliseconds(600 + 1800));
+}
+
+TEST_F(PoolTest, DifferentFailuresAreRepeatedUntilOneHasComeTwice) {
+  recorder_.drills["a/s/0"] = "first:" + (folder_ / "x").string() + ":kill";
+  // After the first attempt the file exists and the run succeeds; make it fail in another way from then on.
+  class Second : public Recorder {
+   public:
+    record::TrialSpec expand(const RunKey& key) override {
+      record::TrialSpec spec = Recorder::expand(key);
+      if (!spec.drill.empty() && key.kind == record::TrialKind::trial)
+        spec.drill = ++calls == 1 ? "kill" : "abort";
+      return spec;
+    }
+    int calls = 0;
+  } second;
+  second.drills["a/s/0"] = "x";
+  PoolOptions options;
+  options.launch = {fake_rank, folder_ / "base.h5", "", false};
+  options.arms = {{"a", {}}};
+  options.copy_of = [this](int slot) { return folder_ / ("copy" + std::to_string(slot)); };
+  options.log_of = [this](int slot) { return folder_ / ("log" + std::to_string(slot)); };
+  Pool pool(std::move(options), second, *base_);
+  pool.run({{0, {{record::TrialKind::trial, {"a", "s", 0}}}, 0, {}}});
+  ASSERT_EQ(second.runs.size(), 1U);
+  EXPECT_EQ(second.runs[0].failure, signal_of(SIGABRT));
+  EXPECT_EQ(second.runs[0].attempts, 3);
+}
+
+TEST_F(PoolTest, WorkersThatCannotStartEndTheCampaignWithTheirLog) {
+  setenv("FAKE_RANK", "refuse", 1);
+  const std::string text = tests::error_of([&] { run(1); });
+  unsetenv("FAKE_RANK");
+  EXPECT_THAT(text, ::testing::AllOf(HasSubstr("arm 'a'"), HasSubstr("no such data set: digitz")));
+  EXPECT_EQ(recorder_.incidents.size(), 2U);
+  EXPECT_EQ(recorder_.incidents[0].phase, "start");
+}
+
+TEST(Launch, TemplateIsFilledInWordByWord) {
+  const Launch launch{"/opt/bitrift-train", "b.h5", "srun --ntasks={ranks} {command}", true};
+  const Command command = serve_command(launch, {"pipeline", 2, 4}, "name", "log");
+  EXPECT_THAT(command.arguments, ElementsAre("srun", "--ntasks=2", "/opt/bitrift-train", "serve", "b.h5",
+                                             "--connect", "name", "--parallel", "pipeline", "--ranks", "2",
+                                             "--micro-batches", "4", "--drill", "ignore-file"));
+}
+
+TEST(Launch, LogTailIsOneLineOfTheLastLines) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "log") << "1\n2\n\n3\n4\n5\n6\n";
+  EXPECT_EQ(log_tail(folder / "log"), "2 | 3 | 4 | 5 | 6");
+  EXPECT_EQ(log_tail(folder / "none"), "");
+}
+
+}  // namespace
+}  // namespace bitrift::campaign
