@@ -17,7 +17,7 @@
 namespace bitrift::h5 {
 namespace {
 
-constexpr std::size_t kDeepest = 1000;
+constexpr std::size_t kDeepest = 256;
 constexpr std::array<std::uint8_t, 8> kSignature = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
 
 /// The signature stands at 0, or behind a user block at 512, 1024, 2048, ... (HDF5 file format, section

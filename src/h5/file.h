@@ -41,7 +41,7 @@ class File {
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
   /// Every dataset that hard links reach, once, under the first of its names, sorted by path (bytewise). Soft
   /// links add nothing, external links are not followed. Groups may link to each other in circles; throws
-  /// Error(bad_file) when they are nested more than 1,000 deep.
+  /// Error(bad_file) when they are nested more than 256 deep.
   [[nodiscard]] std::vector<DatasetInfo> datasets() const;
   /// Reads a whole dataset as stored (no conversion of numbers, filters undone) into `bytes` bytes, which
   /// must be its full size. For virtual and external storage throws Error(unsupported): their bytes are in

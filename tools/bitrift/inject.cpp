@@ -215,6 +215,15 @@ void apply(const Options& options, const inject::Manifest& manifest) {
   }
 }
 
+std::string manifest_text(const inject::Manifest& manifest) {
+  try {
+    return inject::to_json(manifest).dump(2) + "\n";
+  } catch (const record::Json::type_error&) {
+    fail(ErrorCode::unsupported,
+         "a tensor's name is not UTF-8, so no manifest can hold it; leave out --manifest");
+  }
+}
+
 void inject_faults(const Options& options) {
   check_options(options);
   record::Json population;
@@ -230,7 +239,7 @@ void inject_faults(const Options& options) {
   } else {
     // Its bytes are on the disk before the checkpoint changes; its name appears when the change is done.
     PendingFile pending(options.manifest);
-    const std::string text = inject::to_json(manifest).dump(2) + "\n";
+    const std::string text = manifest_text(manifest);
     write_at(open_file(pending.path(), O_WRONLY), text.data(), text.size(), 0, options.manifest);
     apply(options, manifest);
     pending.commit();

@@ -17,9 +17,8 @@ namespace {
 
 int complain(const std::string& text, int exit_code) {
   std::string line = text;
-  std::replace_if(
-      line.begin(), line.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
-  fmt::print(stderr, "bitrift: error: {}\n", line);
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  fmt::print(stderr, "bitrift: error: {}\n", printable(line));
   return exit_code;
 }
 
