@@ -15,7 +15,7 @@ from typing import Any, Iterator
 import h5py
 import numpy as np
 
-PROGRAM = Path(os.environ["BITRIFT_BIN_DIR"]) / "bitrift-train"
+PROGRAM = Path(os.environ.get("BITRIFT_BIN_DIR", ".")) / "bitrift-train"
 SGD = {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9, "weight_decay": 0.0005}
 ADAM = {"name": "adam", "learning_rate": 0.002}
 LENET = {"name": "lenet"}
