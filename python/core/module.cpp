@@ -177,6 +177,7 @@ void add_error(py::module_& module) {
   static PyObject* error_type = nullptr;  // lives as long as the process
   error_type = type;
   module.add_object("Error", py::reinterpret_borrow<py::object>(type));
+  // pybind11 asks for this signature. NOLINTNEXTLINE(performance-unnecessary-value-param)
   py::register_exception_translator([](std::exception_ptr pointer) {
     try {
       if (pointer) std::rethrow_exception(pointer);

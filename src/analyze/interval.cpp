@@ -42,7 +42,7 @@ double log_falling(std::uint64_t m, std::uint64_t k) {
   const double a = static_cast<double>(m) + 1;
   const double b = static_cast<double>(rest) + 1;
   if (rest < 32) return log_gamma(a) - log_gamma(b);
-  const double delta = static_cast<double>(k);
+  const auto delta = static_cast<double>(k);
   return (b - 0.5) * std::log1p(delta / b) + delta * (std::log(a) - 1) + stirling_rest(a) - stirling_rest(b);
 }
 

@@ -161,16 +161,11 @@ record::Json to_json(const Summary& summary) {
                       {"reasons", reasons},
                       {"rates", rates}});
   }
-  return {{"schema", "bitrift/summary/1"},
-          {"campaign", summary.campaign},
-          {"seed", summary.seed},
-          {"confidence", record::number_to_json(summary.confidence)},
-          {"judge", summary.judge},
-          {"by", summary.by},
-          {"trials", summary.trials},
-          {"planned", summary.planned},
-          {"canaries", summary.canaries},
-          {"groups", groups}};
+  return {{"schema", "bitrift/summary/1"}, {"campaign", summary.campaign},
+          {"seed", summary.seed},          {"confidence", record::number_to_json(summary.confidence)},
+          {"judge", summary.judge},        {"by", summary.by},
+          {"trials", summary.trials},      {"planned", summary.planned},
+          {"canaries", summary.canaries},  {"groups", groups}};
 }
 
 }  // namespace bitrift::analyze
