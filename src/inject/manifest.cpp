@@ -76,6 +76,15 @@ Json to_json(const Manifest& manifest) {
           {"faults", std::move(faults)}};
 }
 
+record::FaultModel fault_model_from(const record::Document& document, const std::string& pointer) {
+  const Json& value = document.value.at(Json::json_pointer(pointer));
+  if (value.contains("seed") && !value.at("seed").is_number_unsigned()) {
+    fail(ErrorCode::bad_input, "{}: seed: expected a whole number from 0 to 2^64 - 1, found {}",
+         document.place(pointer + "/seed"), value.at("seed").dump());
+  }
+  return record::fault_model_from_json(value);
+}
+
 Manifest read_manifest(const std::filesystem::path& path) {
   const record::Document document = record::parse_file(path);
   record::check_schema(document, record::shipped_schema("fault-manifest"));
@@ -83,7 +92,7 @@ Manifest read_manifest(const std::filesystem::path& path) {
   Manifest manifest;
   manifest.base_path = value.at("base").at("path").get<std::string>();
   manifest.base_digest = value.at("base").at("digest").get<std::string>();
-  manifest.model = record::fault_model_from_json(value.at("model"));
+  manifest.model = fault_model_from(document, "/model");
   manifest.provenance = value.at("provenance");
   value.at("eligible_bits").get_to(manifest.plan.eligible_bits);
   value.at("eligible_elements").get_to(manifest.plan.eligible_elements);

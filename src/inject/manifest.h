@@ -30,6 +30,11 @@ struct Manifest {
 [[nodiscard]] record::Json to_json(const Manifest& manifest);
 /// Throws Error(not_found | bad_file | bad_input) with file, line and key.
 [[nodiscard]] Manifest read_manifest(const std::filesystem::path& path);
+/// The fault model that stands in a document at a JSON pointer ("" for the whole of it), where it has passed
+/// the schema. Throws Error(bad_input) when its seed is negative, which the schema cannot say of 64-bit
+/// numbers.
+[[nodiscard]] record::FaultModel fault_model_from(const record::Document& document,
+                                                  const std::string& pointer);
 /// Checks that a manifest fits a file: same digest (unless forced) and, always, the old pattern at every
 /// fault. Throws Error(conflict) with the first difference.
 void check_replay(const ckpt::Reader& reader, const Manifest& manifest, bool force);

@@ -410,6 +410,8 @@ def test_a_fault_model_comes_from_a_file(model: Path, tmp_path: Path) -> None:
     spec.write_text('{"roles": ["bias"],\n "bitz": "sign"}')
     line = refused("inject", model, "-o", tmp_path / "o.h5", "--model", spec, says="bitz")
     assert "faults.json:" in line
+    spec.write_text('{"seed": -1}')
+    refused("inject", model, "-o", tmp_path / "o.h5", "--model", spec, says="seed: expected a whole number")
 
 
 # --- refusals

@@ -75,7 +75,7 @@ record::FaultModel model_from_file(const Options& options) {
   record::Json schema = record::shipped_schema("fault-manifest").at("properties").at("model");
   schema.erase("required");
   record::check_schema(document, schema);
-  record::FaultModel model = record::fault_model_from_json(document.value);
+  record::FaultModel model = inject::fault_model_from(document, "");
   if (options.seed) {
     model.seed = *options.seed;
   } else if (!document.value.contains("seed")) {
