@@ -12,6 +12,7 @@
 #include "campaign/ends.h"
 #include "campaign/json_diff.h"
 #include "campaign/private_copy.h"
+#include "campaign/scratch.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "record/provenance.h"
@@ -87,13 +88,12 @@ PoolOptions pool_options(const RunOptions& options, const record::CampaignSpec& 
   pool.arms = spec.arms;
   pool.workers = options.workers;
   pool.flip_nothing = drills.flip_nothing;
-  pool.copy_of = [layout](int slot) {
-    const auto path = layout.copy(std::to_string(slot));
+  pool.place_of = [layout](int slot) {
+    const std::string name = std::to_string(slot);
     std::error_code ignored;
-    std::filesystem::create_directories(path.parent_path(), ignored);
-    return path;
+    std::filesystem::create_directories(layout.copy(name).parent_path(), ignored);
+    return WorkerPlace{layout.copy(name), layout.log("worker-" + name), scratch_name(layout.root, name)};
   };
-  pool.log_of = [layout](int slot) { return layout.log("worker-" + std::to_string(slot)); };
   return pool;
 }
 

@@ -171,7 +171,8 @@ void Folder::train_base(const std::filesystem::path& trainer) {
   text["parallel"] = record::to_json(spec_.base_train->parallel);
   replace_text(layout_.base_spec(), text.dump(2) + "\n");
   const auto log = layout_.log("base");
-  Subprocess child(train_command(trainer, layout_.base_spec(), layout_.base(), log));
+  Subprocess child(
+      train_command(trainer, spec_.base_train->parallel.ranks, layout_.base_spec(), layout_.base(), log));
   const ExitStatus status = wait_for_training(child, log);
   if (status.ok() && std::filesystem::exists(layout_.base())) return;
   fail(status.code == 2 ? ErrorCode::bad_input : ErrorCode::internal,

@@ -74,7 +74,7 @@ std::filesystem::path find_trainer() {
 }
 
 Command serve_command(const Launch& launch, const record::Parallel& parallel, const std::string& socket_name,
-                      const std::filesystem::path& log) {
+                      const std::filesystem::path& log, const std::filesystem::path& scratch) {
   std::vector<std::string> arguments = {launch.program.string(),
                                         "serve",
                                         launch.base.string(),
@@ -90,13 +90,17 @@ Command serve_command(const Launch& launch, const record::Parallel& parallel, co
     arguments.emplace_back("--drill");
     arguments.emplace_back("ignore-file");
   }
-  return {wrapped(launch.wrapper, parallel.ranks, arguments), launcher_environment(parallel.ranks), log};
+  auto environment = launcher_environment(parallel.ranks);
+  if (!scratch.empty()) {
+    environment["TMPDIR"] = scratch.string();
+    environment["OMPI_MCA_btl_sm_backing_directory"] = scratch.string();
+  }
+  return {wrapped(launch.wrapper, parallel.ranks, arguments), environment, log};
 }
 
-Command train_command(const std::filesystem::path& program, const std::filesystem::path& spec,
+Command train_command(const std::filesystem::path& program, int ranks, const std::filesystem::path& spec,
                       const std::filesystem::path& out, const std::filesystem::path& log) {
-  // The spec may ask for several ranks; the trainer then calls mpirun.
-  return {{program.string(), "train", spec.string(), "-o", out.string()}, launcher_environment(2), log};
+  return {{program.string(), "train", spec.string(), "-o", out.string()}, launcher_environment(ranks), log};
 }
 
 std::string log_tail(const std::filesystem::path& log) {

@@ -20,13 +20,16 @@ struct Launch {
 /// bitrift-train: $BITRIFT_TRAIN_PROGRAM, else beside this executable, else on PATH. Throws Error(not_found).
 [[nodiscard]] std::filesystem::path find_trainer();
 
-/// `bitrift-train serve`, to be connected to `socket_name`; output is appended to `log`.
+/// `bitrift-train serve`, to be connected to `socket_name`; output is appended to `log`, temporary files of
+/// the launcher go to `scratch` (empty: wherever it likes).
 [[nodiscard]] Command serve_command(const Launch& launch, const record::Parallel& parallel,
-                                    const std::string& socket_name, const std::filesystem::path& log);
+                                    const std::string& socket_name, const std::filesystem::path& log,
+                                    const std::filesystem::path& scratch);
 
-/// `bitrift-train train SPEC -o OUT`.
-[[nodiscard]] Command train_command(const std::filesystem::path& program, const std::filesystem::path& spec,
-                                    const std::filesystem::path& out, const std::filesystem::path& log);
+/// `bitrift-train train SPEC -o OUT`; ranks as the spec says.
+[[nodiscard]] Command train_command(const std::filesystem::path& program, int ranks,
+                                    const std::filesystem::path& spec, const std::filesystem::path& out,
+                                    const std::filesystem::path& log);
 
 /// The last lines of a log as one line, for messages; "" when there is none.
 [[nodiscard]] std::string log_tail(const std::filesystem::path& log);

@@ -6,6 +6,7 @@
 
 #include <sched.h>
 
+#include "campaign/scratch.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "record/provenance.h"
@@ -30,6 +31,7 @@ struct Pool::Crew {
   std::size_t arm = 0;
   int slot = 0;
   std::filesystem::path log;
+  std::unique_ptr<Scratch> scratch;
   std::unique_ptr<PrivateCopy> copy;
   std::unique_ptr<Worker> worker;
   bool checked = false;     // its no-flip run equals the golden run
@@ -165,11 +167,14 @@ Pool::Crew& Pool::start_crew(std::size_t arm) {
   auto crew = std::make_unique<Crew>();
   while (taken(crew->slot)) ++crew->slot;
   crew->arm = arm;
-  crew->log = options_.log_of(crew->slot);
-  crew->copy = std::make_unique<PrivateCopy>(base_, options_.copy_of(crew->slot));
+  const WorkerPlace place = options_.place_of(crew->slot);
+  crew->log = place.log;
+  crew->copy = std::make_unique<PrivateCopy>(base_, place.copy);
+  crew->scratch = std::make_unique<Scratch>(place.scratch);
   const record::Parallel& parallel = options_.arms[arm].parallel;
   Listener listener;
-  const Command command = serve_command(options_.launch, parallel, listener.name(), crew->log);
+  const Command command =
+      serve_command(options_.launch, parallel, listener.name(), crew->log, crew->scratch->path());
   crew->worker = std::make_unique<Worker>(std::move(listener), command, parallel.ranks, startup_deadline_s);
   crews_.push_back(std::move(crew));
   return *crews_.back();

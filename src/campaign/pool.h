@@ -67,13 +67,19 @@ class PoolObserver {
   virtual void on_tick() = 0;
 };
 
+/// Where a worker's things lie.
+struct WorkerPlace {
+  std::filesystem::path copy;  ///< its private checkpoint
+  std::filesystem::path log;
+  std::string scratch;  ///< see Scratch
+};
+
 struct PoolOptions {
   Launch launch;
   std::vector<record::Arm> arms;
   std::optional<int> workers;  ///< groups side by side; absent: as many as the cores hold, at least one
   bool flip_nothing = false;   ///< drill: the injector writes nothing
-  std::function<std::filesystem::path(int)> copy_of;  ///< private checkpoint of a worker slot
-  std::function<std::filesystem::path(int)> log_of;   ///< log of a worker slot
+  std::function<WorkerPlace(int)> place_of;  ///< of a worker slot (0, 1, ...)
 };
 
 /// Rule for a run whose worker is lost: an incident, then once more alone (no other worker alive, a fresh

@@ -11,6 +11,7 @@
 #include "campaign/journal.h"
 #include "campaign/plan.h"
 #include "campaign/pool.h"
+#include "campaign/scratch.h"
 #include "core/error.h"
 
 namespace bitrift::campaign {
@@ -82,8 +83,9 @@ Replay replay_run(const std::filesystem::path& folder, const std::string& id) {
     options.arms = stored.spec.arms;
     options.workers = 1;
     options.flip_nothing = stored.drills.flip_nothing;
-    options.copy_of = [copy](int) { return copy; };
-    options.log_of = [layout](int) { return layout.log("replay"); };
+    options.place_of = [&](int) {
+      return WorkerPlace{copy, layout.log("replay"), scratch_name(layout.root, name)};
+    };
     Pool pool(std::move(options), observer, base);
     pool.run({Job{arm_index(stored.spec, key.id.arm), {key}, 0, {}}});
     pool.retire();

@@ -95,6 +95,11 @@ class Driver:
         """Processes that talk to the driver: those that serve, without launchers."""
         return sorted(pid for pid, name in self.descendants().items() if " serve " in name and "mpirun" not in name)
 
+    def ranks_of(self, kind):
+        """The ranks that serve under one kind of parallelism."""
+        found = self.descendants()
+        return [pid for pid in self.ranks() if f"--parallel {kind} " in found[pid]]
+
     def kill_everything(self):
         """SIGKILL to the driver and all its processes, in no particular order."""
         while found := processes_with(self.mark):

@@ -8,6 +8,7 @@
 #include "campaign/ends.h"
 #include "campaign/launch.h"
 #include "campaign/pool.h"
+#include "campaign/scratch.h"
 #include "core/file.h"
 #include "support.h"
 #include "tests_support.h"
@@ -59,7 +60,7 @@ class WorkerTest : public ::testing::Test {
   void start(int ranks, const std::string& behaviour = "", double deadline = 20) {
     Listener listener;
     const Launch launch{fake_rank, "base.h5", "", false};
-    Command command = serve_command(launch, {"data", ranks, 1}, listener.name(), folder_ / "log");
+    Command command = serve_command(launch, {"data", ranks, 1}, listener.name(), folder_ / "log", {});
     command.environment["FAKE_RANK"] = behaviour;
     worker_.emplace(std::move(listener), command, ranks, deadline);
   }
@@ -197,13 +198,19 @@ class PoolTest : public ::testing::Test {
     testing::write_base(folder_ / "base.h5");
     base_.emplace(folder_ / "base.h5");
   }
+  [[nodiscard]] std::function<WorkerPlace(int)> places() const {
+    return [this](int slot) {
+      const std::string name = std::to_string(slot);
+      return WorkerPlace{folder_ / ("copy" + name), folder_ / ("log" + name),
+                         scratch_name(folder_ / "", name)};
+    };
+  }
   void run(std::size_t count, int ranks = 1, int workers = 1) {
     PoolOptions options;
     options.launch = {fake_rank, folder_ / "base.h5", "", false};
     options.arms = {{"a", {ranks > 1 ? "data" : "serial", ranks, 1}}};
     options.workers = workers;
-    options.copy_of = [this](int slot) { return folder_ / ("copy" + std::to_string(slot)); };
-    options.log_of = [this](int slot) { return folder_ / ("log" + std::to_string(slot)); };
+    options.place_of = places();
     Pool pool(std::move(options), recorder_, *base_);
     std::vector<Job> jobs;
     for (std::uint64_t i = 0; i < count; ++i) {
@@ -287,8 +294,7 @@ TEST_F(PoolTest, DifferentFailuresAreRepeatedUntilOneHasComeTwice) {
   PoolOptions options;
   options.launch = {fake_rank, folder_ / "base.h5", "", false};
   options.arms = {{"a", {}}};
-  options.copy_of = [this](int slot) { return folder_ / ("copy" + std::to_string(slot)); };
-  options.log_of = [this](int slot) { return folder_ / ("log" + std::to_string(slot)); };
+  options.place_of = places();
   Pool pool(std::move(options), second, *base_);
   pool.run({{0, {{record::TrialKind::trial, {"a", "s", 0}}}, 0, {}}});
   ASSERT_EQ(second.runs.size(), 1U);
@@ -307,10 +313,34 @@ TEST_F(PoolTest, WorkersThatCannotStartEndTheCampaignWithTheirLog) {
 
 TEST(Launch, TemplateIsFilledInWordByWord) {
   const Launch launch{"/opt/bitrift-train", "b.h5", "srun --ntasks={ranks} {command}", true};
-  const Command command = serve_command(launch, {"pipeline", 2, 4}, "name", "log");
+  const Command command = serve_command(launch, {"pipeline", 2, 4}, "name", "log", "/dev/shm/x");
   EXPECT_THAT(command.arguments, ElementsAre("srun", "--ntasks=2", "/opt/bitrift-train", "serve", "b.h5",
                                              "--connect", "name", "--parallel", "pipeline", "--ranks", "2",
                                              "--micro-batches", "4", "--drill", "ignore-file"));
+}
+
+TEST(Launch, LaunchersTemporaryFilesGoToTheScratchFolder) {
+  const Launch launch{"t", "b.h5", "", false};
+  const Command command = serve_command(launch, {"data", 2, 1}, "name", "log", "/dev/shm/x");
+  EXPECT_EQ(command.environment.at("TMPDIR"), "/dev/shm/x");
+  EXPECT_FALSE(serve_command(launch, {"data", 2, 1}, "name", "log", {}).environment.contains("TMPDIR"));
+}
+
+TEST(Scratch, IsEmptyAtFirstPrivateAndGoneAtTheEnd) {
+  const TemporaryFolder folder;
+  const std::string name = scratch_name(folder / "", "0");
+  EXPECT_NE(name, scratch_name(folder / "", "1"));
+  std::filesystem::path path;
+  {
+    const Scratch killed(name);
+    path = killed.path();
+    std::ofstream(path / "segment") << "left behind";
+    const Scratch next(name);
+    EXPECT_EQ(next.path(), path);
+    EXPECT_TRUE(std::filesystem::is_empty(path));
+    EXPECT_EQ(std::filesystem::status(path).permissions(), std::filesystem::perms::owner_all);
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 TEST(Launch, LogTailIsOneLineOfTheLastLines) {

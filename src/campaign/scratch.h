@@ -1,0 +1,31 @@
+// Where a worker's launcher may leave things behind.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace bitrift::campaign {
+
+/// A folder for what MPI keeps outside of a process: session files and shared-memory segments. Processes that
+/// die by a signal leave theirs behind (16 MiB a rank and more); here they go with the folder. It lies in
+/// /dev/shm where there is one, because segments on a disk are slow, else in the system's folder for
+/// temporary files.
+class Scratch {
+ public:
+  /// Makes the folder anew, without what an earlier driver of this name left in it. When that is not possible
+  /// (another user's folder has the name) path() is empty, and the launcher does as it likes.
+  explicit Scratch(const std::string& name);
+  ~Scratch();  ///< removes the folder
+  Scratch(Scratch&&) = delete;
+  Scratch& operator=(Scratch&&) = delete;
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// "bitrift-<user id>-<digest of the campaign's folder>-<worker>": known to the next start, which cleans up
+/// behind a killed one.
+[[nodiscard]] std::string scratch_name(const std::filesystem::path& root, const std::string& worker);
+
+}  // namespace bitrift::campaign

@@ -1,0 +1,154 @@
+"""Campaigns over the real trainer: the same journal whatever happens on the way (docs/campaign.md).
+
+test_campaign_driver.py has the cases that need no training.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import time
+
+import pytest
+from campaign_support import Driver, campaign, journal_lines, processes_with, read_incidents, read_rows, wait_until
+
+BASE = {
+    "train": {
+        "model": {"name": "lenet"}, "data": {"name": "digits"}, "batch_size": 64, "epochs": 8, "seed": 1,
+        "optimizer": {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9},
+    },
+    "min_test_accuracy": 0.9,
+}  # fmt: skip
+SPEC = {
+    "name": "small",
+    "seed": 7,
+    "base": {"checkpoint": "base.h5", "min_test_accuracy": 0.9},
+    "resume": {"epochs": 1},
+    "arms": [
+        {"name": "serial", "parallel": {"kind": "serial"}},
+        {"name": "data-2", "parallel": {"kind": "data", "ranks": 2}},
+    ],
+    "strata": {"roles": ["weight", "momentum"], "fields": ["sign", "exponent"]},
+    "trials_per_stratum": 3,
+}
+PREPARATIONS = 2 * (2 + 1 + 20 + 3 + 1)
+ROWS = PREPARATIONS + 2 * 4 * 3
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """A spec, its base, and the rows of a campaign that ran without any trouble, one worker at a time."""
+    place = tmp_path_factory.mktemp("campaign")
+    (place / "trained.json").write_text(json.dumps(SPEC | {"base": BASE}))
+    done = campaign("run", place / "trained.json", "-o", place / "plain", "--workers", "1")
+    assert done.returncode == 0, done.stderr
+    shutil.copy(place / "plain" / "base.h5", place / "base.h5")
+    (place / "spec.json").write_text(json.dumps(SPEC))
+    return place, read_rows(place / "plain", check_crc=True)
+
+
+def test_every_row_is_there_and_every_fault_landed(reference):
+    place, rows = reference
+    assert len(rows) == ROWS
+    assert all(row["landed"] for row in rows.values())
+    assert read_incidents(place / "plain") == []
+    serial = {k.split("/", 1)[1]: row["faults"] for k, row in rows.items() if k.startswith("serial/")}
+    data = {k.split("/", 1)[1]: row["faults"] for k, row in rows.items() if k.startswith("data-2/")}
+    assert serial == data
+
+
+def test_side_by_side_workers_and_a_copied_base_give_an_equal_journal(reference, tmp_path):
+    place, rows = reference
+    done = campaign("run", place / "spec.json", "-o", tmp_path / "two", "--workers", "2")
+    assert done.returncode == 0, done.stderr
+    assert read_rows(tmp_path / "two") == rows
+    assert campaign("compare", place / "plain", tmp_path / "two").returncode == 0
+
+
+def test_killed_at_ten_arbitrary_moments_ends_with_the_same_journal(reference, tmp_path):
+    place, rows = reference
+    chance = random.Random(3)
+    command = ("run", place / "spec.json", "-o", tmp_path / "killed")
+    kills = 0
+    for attempt in range(10):
+        driver = Driver(*command)
+        if attempt % 2:  # in the midst of runs; the other half anywhere from the first moment on
+            before = journal_lines(tmp_path / "killed")
+            wait_until(lambda driver=driver, before=before: driver.process.poll() is not None
+                       or journal_lines(tmp_path / "killed") > before + 2)  # fmt: skip
+        else:
+            time.sleep(chance.uniform(0.05, 2))
+        kills += driver.process.poll() is None
+        driver.kill_everything()
+    done = campaign(*command)
+    assert done.returncode == 0, done.stderr
+    assert kills == 10
+    assert read_rows(tmp_path / "killed", check_crc=True) == rows
+
+
+def test_designed_failures_become_one_row_each_and_the_rest_is_unchanged(reference, tmp_path):
+    place, rows = reference
+    drills = {
+        "serial/weight.sign/1": ("abort", "signal", signal.SIGABRT),
+        "data-2/weight.exponent/0": ("segfault", "signal", signal.SIGSEGV),
+        "data-2/momentum.sign/2": ("raise", "exception", 0),
+        "data-2/momentum.exponent/1": ("hang", "hang", 0),
+    }
+    arguments = [text for id_, (kind, _, _) in drills.items() for text in ("--drill", f"{kind}@{id_}")]
+    done = campaign("run", place / "spec.json", "-o", tmp_path / "drilled", "--set", "worker.deadline_s=5", *arguments)
+    assert done.returncode == 0, done.stderr
+    found = read_rows(tmp_path / "drilled")
+    for id_, (_, reason, number) in drills.items():
+        assert (found[id_]["failure"]["reason"], found[id_]["failure"]["signal"]) == (reason, number), id_
+    assert {k: v for k, v in found.items() if k not in drills} == {k: v for k, v in rows.items() if k not in drills}
+    incidents = read_incidents(tmp_path / "drilled")
+    assert sorted(one["id"] for one in incidents) == sorted([*drills, *drills])
+
+
+@pytest.mark.parametrize("arm", ["serial", "data-2"])
+def test_worker_killed_from_outside_costs_an_incident_and_no_verdict(reference, tmp_path, arm):
+    place, rows = reference
+    driver = Driver("run", place / "spec.json", "-o", tmp_path / "hit", "--workers", "1")
+
+    def working():
+        """The ranks of this arm's worker, once that worker has written rows."""
+        started = journal_lines(tmp_path / "hit") > (2 if arm == "serial" else PREPARATIONS // 2 + 2)
+        return started and driver.ranks_of("serial" if arm == "serial" else "data")
+
+    os.kill(wait_until(working)[-1], signal.SIGKILL)
+    done = driver.finish()
+    assert done.returncode == 0, done.stderr
+    assert read_rows(tmp_path / "hit") == rows
+    incidents = read_incidents(tmp_path / "hit")
+    assert [one["arm"] for one in incidents] == [arm]
+    assert incidents[0]["failure"]["signal"] == signal.SIGKILL
+
+
+def test_workers_end_within_two_seconds_of_their_driver(reference, tmp_path):
+    place, _ = reference
+    driver = Driver("run", place / "spec.json", "-o", tmp_path / "orphans")
+    wait_until(lambda: len(driver.ranks_of("data")) == 2 and journal_lines(tmp_path / "orphans") > 30)
+    driver.process.kill()
+    driver.process.wait()
+    driver.assert_no_process_left(within_s=2)
+    driver.process.communicate()
+    assert processes_with(driver.mark) == {}
+
+
+@pytest.mark.parametrize("drill", ["flip-nothing", "ignore-file"])
+def test_harness_that_changes_nothing_is_caught_by_the_canaries(reference, tmp_path, drill):
+    place, _ = reference
+    done = campaign("run", place / "spec.json", "-o", tmp_path / "blind", "--drill", drill)
+    assert done.returncode == 1, done.stderr
+    assert "canary:nan" in done.stderr and "canary:negate" in done.stderr
+    assert not any(row["kind"] == "trial" for row in read_rows(tmp_path / "blind").values())
+
+
+def test_replay_gives_the_same_bytes(reference):
+    place, _ = reference
+    for id_ in ("serial/momentum.exponent/2", "data-2/weight.exponent/1"):
+        done = campaign("replay", place / "plain", id_)
+        assert done.returncode == 0, done.stdout + done.stderr
