@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <fstream>
 #include <set>
 #include <thread>
