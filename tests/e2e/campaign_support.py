@@ -79,9 +79,15 @@ class Driver:
         self.mark = uuid.uuid4().hex
         environment = os.environ | (env or {}) | {MARK: self.mark}
         self.process = subprocess.Popen(
-            [BIN / "bitrift", "campaign", *map(str, arguments)], env=environment, cwd=cwd, text=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-        )  # fmt: skip
+            [BIN / "bitrift", "campaign", *map(str, arguments)],
+            env=environment,
+            cwd=cwd,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
 
     def finish(self, timeout=240):
         out, err = self.process.communicate(timeout=timeout)
@@ -139,6 +145,62 @@ def journal_lines(folder):
 def fake_trainer(folder):
     """A program that can stand in for bitrift-train (fake_train.py under this interpreter)."""
     program = pathlib.Path(folder) / "fake-bitrift-train"
-    program.write_text(f"#!/bin/sh\nexec {sys.executable} {pathlib.Path(__file__).with_name('fake_train.py')} \"$@\"\n")
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {pathlib.Path(__file__).with_name("fake_train.py")} "$@"\n')
     program.chmod(0o755)
     return program
+
+
+STUDY_SPEC = {
+    "name": "driver",
+    "seed": 11,
+    "base": {
+        "train": {
+            "model": {"name": "lenet"},
+            "data": {"name": "digits"},
+            "batch_size": 64,
+            "epochs": 1,
+            "seed": 3,
+            "optimizer": {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9},
+        }
+    },
+    "resume": {"epochs": 2},
+    "arms": [
+        {"name": "serial", "parallel": {"kind": "serial"}},
+        {"name": "data-2", "parallel": {"kind": "data", "ranks": 2}},
+    ],
+    "strata": {"roles": ["weight", "momentum"], "fields": ["sign", "exponent"]},
+    "trials_per_stratum": 6,
+}
+STUDY_PER_ARM = 2 + 1 + 20 + 3 + 1
+STUDY_ROWS = 2 * (STUDY_PER_ARM + 4 * 6)
+
+
+class Study:
+    """A spec file, the stand-in, and folders below one place."""
+
+    def __init__(self, place):
+        self.place = place
+        self.trainer = fake_trainer(place)
+        self.spec = place / "spec.json"
+        self.spec.write_text(json.dumps(STUDY_SPEC))
+        self.env = {"BITRIFT_TRAIN_PROGRAM": str(self.trainer)}
+
+    def start(self, name, *arguments, env=None, spec=None):
+        return Driver("run", spec or self.spec, "-o", self.place / name, *arguments, env=self.env | (env or {}))
+
+    def run(self, name, *arguments, env=None, spec=None):
+        return self.start(name, *arguments, env=env, spec=spec).finish()
+
+    def changed_spec(self, **changes):
+        path = self.place / "changed.json"
+        path.write_text(json.dumps(STUDY_SPEC | changes))
+        return path
+
+
+def reference_study(place):
+    """A campaign that ran without any trouble, with one worker, and its rows."""
+    study = Study(place)
+    done = study.run("plain", "--workers", "1")
+    assert done.returncode == 0, done.stderr
+    study.rows = read_rows(place / "plain", check_crc=True)
+    return study

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Stands in for bitrift-train: speaks the worker protocol (docs/campaign.md) without LibTorch and MPI.
 
-It "trains" by a formula over the checkpoint's bytes, so a campaign over it takes seconds and everything around the training
-can be tested: starting, dying, hanging, resuming. Ranks are forked children; the parent plays the launcher.
+It "trains" by a formula over the checkpoint's bytes, so a campaign over it takes seconds and everything around the
+training can be tested: starting, dying, hanging, resuming. Ranks are forked children; the parent plays the launcher.
 """
 
 import argparse
@@ -61,7 +61,12 @@ def simulate(request, base, tensors, replicas):
     accuracy = max(0.1, 0.97 - 0.005 * noise(seed) - 0.1 * min(far, 50.0)) if finite else 0.1
     evaluations = []
     for epoch in range(request["epochs"] or 1):
-        evaluation = {"epoch": 10 + epoch, "step": 20 * (epoch + 1), "test_loss": number(loss), "test_accuracy": accuracy}
+        evaluation = {
+            "epoch": 10 + epoch,
+            "step": 20 * (epoch + 1),
+            "test_loss": number(loss),
+            "test_accuracy": accuracy,
+        }
         if request["epochs"]:
             evaluation |= {"train_loss": number(loss), "train_accuracy": accuracy}
         else:
@@ -69,11 +74,18 @@ def simulate(request, base, tensors, replicas):
         evaluations.append(evaluation)
     final = digest(tensors, f"{seed}/{request['epochs']}")
     result = {
-        "id": request["id"], "status": "done" if finite else "nonfinite", "detail": "" if finite else "loss",
-        "replicas": [evaluations] * replicas, "steps": 20 * request["epochs"], "nonfinite_state": not finite,
-        "final_digest": final, "replica_digests": [final] * replicas, "changed_tensors": changed,
-        "last_loss": float(loss).hex(), "seconds": 0.001,
-    }  # fmt: skip
+        "id": request["id"],
+        "status": "done" if finite else "nonfinite",
+        "detail": "" if finite else "loss",
+        "replicas": [evaluations] * replicas,
+        "steps": 20 * request["epochs"],
+        "nonfinite_state": not finite,
+        "final_digest": final,
+        "replica_digests": [final] * replicas,
+        "changed_tensors": changed,
+        "last_loss": float(loss).hex(),
+        "seconds": 0.001,
+    }
     if not finite:
         result["nonfinite_step"] = 1
     return result
@@ -154,7 +166,8 @@ def serve(options):
 
 
 def train(options):
-    spec = json.load(open(options.spec))
+    with open(options.spec) as file:
+        spec = json.load(file)
     random = np.random.default_rng(spec.get("seed", 0))
     with h5py.File(options.output, "w") as file:
         for layer, shape in (("conv1", (6, 1, 3, 3)), ("fc2", (8, 6)), ("fc10", (10, 8))):

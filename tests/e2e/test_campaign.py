@@ -17,11 +17,15 @@ from campaign_support import Driver, campaign, journal_lines, processes_with, re
 
 BASE = {
     "train": {
-        "model": {"name": "lenet"}, "data": {"name": "digits"}, "batch_size": 64, "epochs": 8, "seed": 1,
+        "model": {"name": "lenet"},
+        "data": {"name": "digits"},
+        "batch_size": 64,
+        "epochs": 8,
+        "seed": 1,
         "optimizer": {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9},
     },
     "min_test_accuracy": 0.9,
-}  # fmt: skip
+}
 SPEC = {
     "name": "small",
     "seed": 7,
@@ -77,8 +81,11 @@ def test_killed_at_ten_arbitrary_moments_ends_with_the_same_journal(reference, t
         driver = Driver(*command)
         if attempt % 2:  # in the midst of runs; the other half anywhere from the first moment on
             before = journal_lines(tmp_path / "killed")
-            wait_until(lambda driver=driver, before=before: driver.process.poll() is not None
-                       or journal_lines(tmp_path / "killed") > before + 2)  # fmt: skip
+            wait_until(
+                lambda driver=driver, before=before: (
+                    driver.process.poll() is not None or journal_lines(tmp_path / "killed") > before + 2
+                )
+            )
         else:
             time.sleep(chance.uniform(0.05, 2))
         kills += driver.process.poll() is None

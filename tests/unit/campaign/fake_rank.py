@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Ranks that do nothing but talk, or die in a way that the test names: in FAKE_RANK (at the start) or in a request's drill.
+"""Ranks that do nothing but talk, or die in a way that the test names.
 
-Called as the driver calls a worker: serve BASE --connect NAME ... --ranks R. The parent plays the launcher.
+FAKE_RANK says what they do at the start, a request's drill what they do in a run. Called as the driver calls a worker:
+serve BASE --connect NAME ... --ranks R. The parent plays the launcher.
 """
 
 import json
@@ -41,9 +42,17 @@ def act(kind, say, rank):
 def result(request, rank):
     return {
         "result": {
-            "id": request["id"], "status": "done", "detail": str(os.getpid()), "replicas": [], "steps": rank,
-            "nonfinite_state": False, "final_digest": "d", "replica_digests": [], "changed_tensors": [], "last_loss": "",
-        }  # fmt: skip
+            "id": request["id"],
+            "status": "done",
+            "detail": str(os.getpid()),
+            "replicas": [],
+            "steps": rank,
+            "nonfinite_state": False,
+            "final_digest": "d",
+            "replica_digests": [],
+            "changed_tensors": [],
+            "last_loss": "",
+        }
     }
 
 

@@ -1,0 +1,200 @@
+"""What the campaign driver refuses, repairs and finds again, around a stand-in for the trainer."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+from campaign_support import (
+    STUDY_ROWS,
+    Study,
+    campaign,
+    crc32c,
+    journal_lines,
+    read_rows,
+    reference_study,
+    row_id,
+    wait_until,
+)
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    return reference_study(tmp_path_factory.mktemp("reference"))
+
+
+@pytest.fixture
+def study(tmp_path):
+    return Study(tmp_path)
+
+
+def test_torn_tail_is_cut_and_its_run_repeated(reference, study):
+    folder = shutil.copytree(reference.place / "plain", study.place / "torn")
+    journal = folder / "trials.jsonl"
+    text = journal.read_bytes()
+    journal.write_bytes(text[: len(text) - 40])
+    done = study.run("torn")
+    assert done.returncode == 0, done.stderr
+    assert "torn last line" in done.stderr
+    assert read_rows(folder, check_crc=True) == reference.rows
+
+
+def test_damage_in_the_middle_is_reported_with_its_line_and_nothing_is_changed(reference, study):
+    folder = shutil.copytree(reference.place / "plain", study.place / "damaged")
+    journal = folder / "trials.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    lines[6] = lines[6].replace(b"accuracy", b"akkuracy", 1)
+    journal.write_bytes(b"".join(lines))
+    for command in (["run", study.spec, "-o", folder], ["status", folder], ["compare", folder, folder]):
+        done = campaign(*command, env=study.env)
+        assert done.returncode == 2
+        assert f"{journal}:7: " in done.stderr
+    assert journal.read_bytes() == b"".join(lines)
+
+
+def test_retracted_row_runs_again(reference, study):
+    folder = shutil.copytree(reference.place / "plain", study.place / "retracted")
+    row = b'{"ids":["serial/weight.sign/2"],"kind":"retract","reason":"test"}'
+    with open(folder / "trials.jsonl", "ab") as journal:
+        journal.write(b'{"crc32c":"%08x","row":%s}\n' % (crc32c(row), row))
+    status = json.loads(campaign("status", folder, "--json").stdout)
+    assert (status["complete"], status["retracted"]) == (False, 1)
+    assert study.run("retracted").returncode == 0
+    last = json.loads((folder / "trials.jsonl").read_bytes().splitlines()[-1])["row"]
+    assert row_id(last) == "serial/weight.sign/2"
+    assert campaign("compare", folder, reference.place / "plain").returncode == 0
+
+
+def test_second_driver_is_refused_while_the_first_runs(study):
+    first = study.start("shared", env={"FAKE_TRAIN_SECONDS": "0.05"})
+    wait_until(lambda: journal_lines(study.place / "shared") > 3)
+    second = study.run("shared")
+    assert second.returncode == 2
+    assert "another `bitrift campaign run`" in second.stderr
+    assert json.loads(campaign("status", study.place / "shared", "--json").stdout)["running"]
+    first.process.terminate()
+    first.finish(20)
+
+
+def test_other_spec_drills_or_base_are_refused(reference, study):
+    folder = shutil.copytree(reference.place / "plain", study.place / "same")
+    for arguments, named in (
+        (["--set", "seed=12"], "seed was 11, is now 12"),
+        (["--set", 'strata.fields=["sign"]'], "strata.fields"),
+        (["--drill", "flip-nothing"], "drills"),
+    ):
+        done = study.run("same", *arguments)
+        assert done.returncode == 2 and named in done.stderr, done.stderr
+    with open(folder / "base.h5", "r+b") as base:
+        base.seek(3000)
+        byte = base.read(1)
+        base.seek(3000)
+        base.write(bytes([byte[0] ^ 1]))
+    done = study.run("same")
+    assert done.returncode == 2 and "base.h5: changed since the campaign began" in done.stderr
+
+
+def test_base_checkpoint_is_copied_and_guarded(reference, study):
+    base = study.place / "mine.h5"
+    shutil.copy(reference.place / "plain" / "base.h5", base)
+    before = base.read_bytes()
+    spec = study.changed_spec(base={"checkpoint": "mine.h5"})
+    assert study.run("copied", spec=spec).returncode == 0
+    assert base.read_bytes() == before
+    rows = read_rows(study.place / "copied")
+    assert rows == reference.rows
+    listed = json.loads(campaign("list", spec, "--json").stdout)["runs"]
+    assert {run["id"]: run["faults"] for run in listed if run["kind"] == "trial"} == {
+        key: row["faults"] for key, row in rows.items() if row["kind"] == "trial"
+    }
+    base.write_bytes(before + b"x")
+    done = study.run("copied", spec=spec)
+    assert done.returncode == 2 and "base.checkpoint changed" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"trials_per_stratum": 10**6}, ["weight.sign", "trials_per_stratum"]),
+        ({"strata": {"roles": ["exp_avg"], "fields": ["sign"]}}, ["exp_avg.sign"]),
+        ({"strata": {"roles": ["weight"], "fields": ["sign", "31"]}}, ["31", "overlap"]),
+    ],
+)
+def test_cells_that_make_no_sense_are_named(reference, study, changes, words):
+    shutil.copy(reference.place / "plain" / "base.h5", study.place / "mine.h5")
+    spec = study.changed_spec(base={"checkpoint": "mine.h5"}, **changes)
+    done = study.run("cells", spec=spec)
+    assert done.returncode == 2 and all(word in done.stderr for word in words), done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (study.place / "cells").exists()
+
+
+def test_wrong_calls_exit_with_2_and_leave_nothing(study):
+    foreign = study.place / "foreign"
+    foreign.mkdir()
+    (foreign / "thesis.txt").write_text("precious")
+    for arguments, words in (
+        (["run", study.place / "none.json", "-o", study.place / "x"], "none.json"),
+        (["run", study.spec, "-o", study.place / "x", "--drill", "explode"], "flip-nothing"),
+        (["run", study.spec, "-o", foreign], "thesis.txt"),
+        (["run", study.spec, "-o", study.spec], "not a folder"),
+        (["status", study.place], "no campaign here"),
+        (["list", study.spec], "still to be trained"),
+    ):
+        done = campaign(*arguments, env=study.env)
+        assert done.returncode == 2, arguments
+        assert words in done.stderr.splitlines()[-1]
+        assert not (study.place / "x").exists()
+    missing = campaign("run", study.spec, "-o", study.place / "x", env={"BITRIFT_TRAIN_PROGRAM": "/nowhere"})
+    assert missing.returncode == 2 and "BITRIFT_TRAIN_PROGRAM" in missing.stderr
+
+
+def test_unknown_drill_id_says_what_there_is(study):
+    done = study.run("x", "--drill", "abort@serial/bias.sign/0")
+    assert done.returncode == 2 and "weight.sign, weight.exponent, momentum.sign, momentum.exponent" in done.stderr
+
+
+def test_replay_tells_equal_from_different(reference, study):
+    folder = shutil.copytree(reference.place / "plain", study.place / "replayed")
+    same = campaign("replay", folder, "data-2/weight.exponent/4", env=study.env)
+    assert same.returncode == 0 and "same as the journal's row" in same.stdout
+    (folder / "trials.jsonl").write_bytes(forged(folder, "data-2/weight.exponent/4"))
+    other = campaign("replay", folder, "data-2/weight.exponent/4", env=study.env)
+    assert other.returncode == 1 and "last_loss" in other.stdout
+    unknown = campaign("replay", folder, "data-2/weight.exponent/6", env=study.env)
+    assert unknown.returncode == 2 and "draws 0 to 5" in unknown.stderr
+
+
+def forged(folder, id_):
+    """The journal with another last loss, and a fitting checksum, in one row."""
+    lines = []
+    for line in (folder / "trials.jsonl").read_bytes().splitlines():
+        row = json.loads(line)["row"]
+        if row_id(row) == id_:
+            row["result"]["last_loss"] = "0x1p+0"
+            text = json.dumps(row, sort_keys=True, separators=(",", ":")).encode()
+            line = b'{"crc32c":"%08x","row":%s}' % (crc32c(text), text)
+        lines.append(line + b"\n")
+    return b"".join(lines)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+def test_full_disk_loses_nothing_and_the_same_command_goes_on(reference, study):
+    small = study.place / "small"
+    small.mkdir()
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=144k", "tmpfs", small], check=False)
+    if mount.returncode != 0:
+        pytest.skip("mounting is not allowed here")
+    try:
+        done = campaign("run", study.spec, "-o", small / "full", env=study.env)
+        assert done.returncode == 2, done.stderr
+        assert "No space left on device" in done.stderr.splitlines()[-1]
+        assert len(read_rows(small / "full", check_crc=True)) < STUDY_ROWS
+        subprocess.run(["mount", "-o", "remount,size=10m", small], check=True)
+        assert campaign("run", study.spec, "-o", small / "full", env=study.env).returncode == 0
+        assert read_rows(small / "full") == reference.rows
+    finally:
+        subprocess.run(["umount", small], check=True)
