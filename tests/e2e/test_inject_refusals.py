@@ -1,0 +1,302 @@
+"""Wrong calls, files that cannot be altered, damaged files, a hostile system: one line, exit code 2, nothing left."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import inject_support as support
+import numpy as np
+import pytest
+from inject_support import BITRIFT, names_in, offset_of, refused, run, run_json
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return support.model_file(tmp_path / "model.h5")
+
+
+def refused_layouts(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        data = np.arange(12, dtype="<f4")
+        file.create_dataset("chunked", data=data, chunks=(4,))
+        file.create_dataset("gzip", data=data, chunks=(4,), compression="gzip")
+        file.create_dataset("empty_space", shape=(5,), dtype="<f4")
+        file.create_dataset("external", shape=(3,), dtype="<f4", external=[(str(path) + ".raw", 0, 12)])
+        layout = h5py.VirtualLayout(shape=(12,), dtype="<f4")
+        layout[:] = h5py.VirtualSource(str(path), "chunked", shape=(12,))
+        file.create_virtual_dataset("virtual", layout)
+        file["string"] = "text"
+        file["fixed_string"] = np.array([b"abc"])
+        file["compound"] = np.zeros(3, [("a", "<f4"), ("b", "<i2")])
+        file["complex"] = np.zeros(3, "<c8")
+        file["bool"] = np.array([True, False])
+        file["array"] = np.zeros(2, [("x", "<f4", (2,))])
+        file["opaque"] = np.zeros(2, "V3")
+        file.create_dataset("reference", data=file["chunked"].ref, dtype=h5py.ref_dtype)
+        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        plist.set_layout(h5py.h5d.COMPACT)
+        space = h5py.h5s.create_simple((3,))
+        dataset = h5py.h5d.create(file.id, b"compact", h5py.h5t.IEEE_F32LE, space, plist)
+        dataset.write(h5py.h5s.ALL, h5py.h5s.ALL, np.ones(3, "<f4"))
+        odd = h5py.h5t.STD_I32LE.copy()
+        odd.set_precision(17)
+        h5py.h5d.create(file.id, b"odd", odd, space)
+
+
+REFUSALS = {
+    "chunked": "chunked",
+    "gzip": "chunked+filters",
+    "empty_space": "no bytes are stored",
+    "external": "external",
+    "virtual": "virtual",
+    "string": "variable-length string",
+    "fixed_string": "string",
+    "compound": "compound",
+    "complex": "compound",
+    "bool": "enum",
+    "array": "compound",
+    "opaque": "opaque",
+    "reference": "reference",
+    "compact": "compact",
+    "odd": "int17",
+}
+
+
+def test_what_cannot_be_altered_is_refused_by_name_and_reason(tmp_path: Path) -> None:
+    path = tmp_path / "layouts.h5"
+    refused_layouts(path)
+    before = path.read_bytes()
+    names = names_in(tmp_path)
+    for name, reason in REFUSALS.items():
+        line = refused("inject", path, "-o", tmp_path / "out.h5", "--tensor", name, says=reason)
+        assert f"{name} cannot be altered" in line
+    refused("inject", path, "-o", tmp_path / "out.h5", says="choose other tensors")
+    listed = {row["path"]: row for row in run_json("ls", path)["tensors"]}
+    assert set(listed) == set(REFUSALS)
+    assert not any(row["alterable"] for row in listed.values())
+    assert (path.read_bytes(), names_in(tmp_path)) == (before, names)
+
+
+def test_texts_are_no_part_of_the_default_population(tmp_path: Path) -> None:
+    path = tmp_path / "f.h5"
+    with h5py.File(path, "w") as file:
+        file["name"] = "a text"
+        file["w"] = np.ones(4, "<f4")
+    assert run_json("inject", path, "--dry-run")["eligible_elements"] == 4
+
+
+def test_datasets_that_share_bytes_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "shared.h5"
+    with h5py.File(path, "w") as file:
+        file["a"] = np.ones(64, "<f4")
+        file["b"] = np.ones(64, "<f4")
+    one, two = offset_of(path, "a"), offset_of(path, "b")
+    data = path.read_bytes()
+    assert data.count(two.to_bytes(8, "little")) == 1
+    path.write_bytes(data.replace(two.to_bytes(8, "little"), (one + 16).to_bytes(8, "little")))
+    refused("inject", path, "-o", tmp_path / "o.h5", "--tensor", "a", says="shares stored bytes with b")
+    refused("inject", path, "-o", tmp_path / "o.h5", "--tensor", "b", says="shares stored bytes with a")
+    path.write_bytes(data.replace(two.to_bytes(8, "little"), len(data).to_bytes(8, "little")))
+    refused("inject", path, "-o", tmp_path / "o.h5", "--tensor", "b", says="outside of the file")
+
+
+BAD_CALLS = [
+    (["--tensor", "model/conv2.*"], "no tensor matches 'model/conv2.*'"),
+    (["--tensor", "model/conv1.*", "--tensor", "nothing"], "'nothing'"),
+    (["--role", "exp_avg"], "has the role 'exp_avg'"),
+    (["--role", "wheight"], "is not a role"),
+    (["--role", "checksum"], "checksum"),
+    (["--tensor", "checksum/*"], "follow from the tensors"),
+    (["--tensor", "model/conv1.bias", "--role", "weight"], "of the asked roles"),
+    (["--bits", "exponents"], "is not a bit field"),
+    (["--bits", "40", "--role", "weight"], "has a bit of '40'"),
+    (["--bits", "exponent", "--tensor", "progress/step"], "has a bit of 'exponent'"),
+    (["--what", "burst"], "is not supported: give one of flip, zero, nan, inf"),
+    (["--what", "nan", "--role", "progress"], "has a bit of"),
+    (["--what", "nan", "--no-nan"], "--no-nan forbids"),
+    (["--what", "zero", "--bits", "sign"], "sets whole elements"),
+    (["--measure", "layer"], "bit, element, tensor"),
+    (["--plane", "storage"], "--plane storage is not supported"),
+    (["--plane", "metadata"], "--plane metadata is not supported"),
+    (["--count", "0"], "--count 0"),
+    (["--count", "-1"], "--count"),
+    (["--count", "1e3"], "--count"),
+    (["--seed", "-1"], "--seed"),
+    (["--seed", "99999999999999999999"], "--seed"),
+    (["--fraction", "1.5"], "--fraction 1.5"),
+    (["--fraction", "nan"], "--fraction"),
+    (["--fraction", "0.5", "--measure", "tensor"], "--measure tensor"),
+    (["--ber", "0"], "--ber 0"),
+    (["--ber", "0.1", "--count", "3"], "exactly one of"),
+    (["--in-place"], "exclude each other"),
+    (["--force"], "--force goes with --replay"),
+    (["--replay", "no-such.json"], "no-such.json"),
+    (["--model", "no-such.json"], "no-such.json"),
+    (["--model", "x", "--bits", "3"], "leave out --bits"),
+    (["--nonsense"], "--nonsense"),
+    (["--manifest", "/no/such/folder/m.json"], "/no/such/folder/m.json"),
+]
+
+
+@pytest.mark.parametrize(
+    ("extra", "says"), BAD_CALLS, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+)
+def test_a_wrong_call_is_one_line_and_leaves_nothing(model: Path, tmp_path: Path, extra: list[str], says: str) -> None:
+    before, names = model.read_bytes(), names_in(tmp_path)
+    refused("inject", model, "-o", tmp_path / "out.h5", *extra, says=says)
+    assert (model.read_bytes(), names_in(tmp_path)) == (before, names)
+
+
+def test_calls_without_enough_words_are_refused() -> None:
+    refused(says="subcommand")
+    refused("frobnicate", says="'frobnicate'")
+    refused("inject", says="FILE")
+    refused("diff", "one.h5", says="B")
+
+
+def test_bad_files_are_refused_by_every_command(model: Path, tmp_path: Path) -> None:
+    cut, text, empty = tmp_path / "cut.h5", tmp_path / "text.h5", tmp_path / "empty.h5"
+    cut.write_bytes(model.read_bytes()[:-100])
+    text.write_text("not HDF5 " * 100)
+    empty.write_bytes(b"")
+    header = tmp_path / "header.h5"
+    header.write_bytes(model.read_bytes()[:60])
+    names = names_in(tmp_path)
+    cases = {
+        cut: "is truncated",
+        text: "is not an HDF5 file",
+        empty: "is empty",
+        header: "header.h5",
+        tmp_path / "missing.h5": "No such file",
+        tmp_path: "is a directory",
+    }
+    for path, says in cases.items():
+        refused("ls", path, says=says)
+        refused("inject", path, "-o", tmp_path / "out.h5", says=says)
+        refused("inject", path, "--in-place", says=says)
+        refused("diff", model, path, says=says)
+        refused("diff", path, model, says=says)
+    assert names_in(tmp_path) == names
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_file_with_flipped_structure_bytes_never_crashes_ls(model: Path, tmp_path: Path, seed: int) -> None:
+    data, generator = bytearray(model.read_bytes()), random.Random(seed)
+    first = min(offset_of(model, "model/conv1.weight"), 2048)
+    damaged = tmp_path / "damaged.h5"
+    for _ in range(40):
+        copy = bytearray(data)
+        for _ in range(3):
+            copy[generator.randrange(first)] ^= 1 << generator.randrange(8)
+        damaged.write_bytes(copy)
+        done = subprocess.run([BITRIFT, "ls", damaged], capture_output=True, text=True, timeout=20, check=False)
+        assert done.returncode in (0, 2), (seed, done.returncode, done.stderr)
+        assert done.stderr.count("\n") == (1 if done.returncode else 0), done.stderr
+
+
+def test_links_are_listed_once_and_circles_end(tmp_path: Path) -> None:
+    path, other = tmp_path / "links.h5", tmp_path / "other.h5"
+    with h5py.File(other, "w") as file:
+        file["foreign"] = np.ones(3)
+    with h5py.File(path, "w") as file:
+        file["a/w"] = np.ones(3, "<f4")
+        file["a/circle"] = file["/"]
+        file["b/again"] = file["a/w"]
+        file["soft"] = h5py.SoftLink("/a/w")
+        file["dangling"] = h5py.SoftLink("/nowhere")
+        file["outside"] = h5py.ExternalLink(str(other), "/foreign")
+    assert [row["path"] for row in run_json("ls", path)["tensors"]] == ["a/w"]
+    with h5py.File(path, "w") as file:
+        group = file
+        for _ in range(300):
+            group = group.create_group("g")
+    refused("ls", path, says="nested more than")
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(model: Path, tmp_path: Path) -> None:
+    for out in ("/proc/out.h5", tmp_path / "missing" / "out.h5", model / "out.h5"):
+        refused("inject", model, "-o", out, says=str(out))
+    refused("inject", model, "-o", tmp_path, says="is a directory")
+
+
+def test_a_file_size_limit_leaves_nothing_behind(tmp_path: Path) -> None:
+    path = support.model_file(tmp_path / "big.h5", 30_000)
+    before = path.read_bytes()
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+
+    refused("inject", path, "-o", tmp_path / "out.h5", says="File too large", preexec_fn=limit)
+    refused("inject", path, "--in-place", "--count", 3000, says="File too large", preexec_fn=limit)
+    assert (path.read_bytes(), names_in(tmp_path)) == (before, ["big.h5"])
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
+    path, disk = support.model_file(tmp_path / "big.h5", 30_000), tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], capture_output=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip("a small file system cannot be mounted here; the file size limit stands for it")
+    try:
+        refused("inject", path, "-o", disk / "out.h5", says="No space left")
+        assert names_in(disk) == []
+        refused(
+            "inject",
+            path,
+            "-o",
+            tmp_path / "out.h5",
+            "--count",
+            3000,
+            "--manifest",
+            disk / "m.json",
+            says="No space left",
+        )
+        assert names_in(disk) == []
+        assert names_in(tmp_path) == ["big.h5", "disk"]
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_output_that_cannot_be_printed_is_an_error(model: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([BITRIFT, "ls", model], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert "standard output" in done.stderr
+
+
+HOLD = "import h5py, sys; f = h5py.File(sys.argv[1], sys.argv[2]); print('held', flush=True); sys.stdin.read()"
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_a_file_that_others_use_is_not_altered(model: Path, tmp_path: Path, mode: str) -> None:
+    before = model.read_bytes()
+    environment = {**os.environ, "HDF5_USE_FILE_LOCKING": "TRUE"}
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, model, mode],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        refused("inject", model, "--in-place", says="another program")
+        if mode == "r":
+            run("inject", model, "-o", tmp_path / "out.h5")
+        else:
+            refused("ls", model, says="another program")
+            refused("inject", model, "-o", tmp_path / "out.h5", says="another program")
+    finally:
+        holder.communicate("", timeout=20)
+    assert mode == "r+" or model.read_bytes() == before
+    run("inject", model, "--in-place")
+    run("undo", model)

@@ -1,0 +1,194 @@
+"""Injections in place and their undo, kills included; manifests and their replay."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import h5py
+import inject_support as support
+import pytest
+from inject_support import BITRIFT, names_in, refused, run
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return support.model_file(tmp_path / "model.h5")
+
+
+def test_undo_restores_every_byte(model: Path, tmp_path: Path) -> None:
+    before = model.read_bytes()
+    run("inject", model, "--in-place", "--count", 100)
+    assert model.read_bytes() != before
+    assert names_in(tmp_path) == ["model.h5", "model.h5.undo"]
+    refused("inject", model, "--in-place", says="already holds an injection")
+    run("undo", model)
+    assert model.read_bytes() == before
+    assert names_in(tmp_path) == ["model.h5"]
+    refused("undo", model, says="has no injection to undo")
+
+
+def test_undo_works_through_a_symbolic_link(model: Path, tmp_path: Path) -> None:
+    before, link = model.read_bytes(), tmp_path / "link.h5"
+    link.symlink_to(model)
+    run("inject", link, "--in-place")
+    run("undo", model)
+    assert model.read_bytes() == before
+    assert link.is_symlink()
+
+
+def test_undo_refuses_a_file_that_changed_since(model: Path, tmp_path: Path) -> None:
+    run("inject", model, "--in-place", "--tensor", "model/conv1.bias", "--bits", "0-7", "--count", 1, "--seed", 1)
+    journal = json.loads((tmp_path / "model.h5.undo").read_text())
+    entry = journal["body"]["ranges"][0]
+    foreign = next(x for x in range(256) if x not in (int(entry["before"][:2], 16), int(entry["after"][:2], 16)))
+    data = bytearray(model.read_bytes())
+    data[entry["offset"]] = foreign
+    model.write_bytes(data)
+    refused("undo", model, says="was changed since")
+    assert model.read_bytes() == data
+    assert (tmp_path / "model.h5.undo").exists()
+    model.write_bytes(data[:-8])
+    refused("undo", model, says="replaced or changed")
+
+
+def test_a_damaged_undo_journal_is_refused(model: Path, tmp_path: Path) -> None:
+    run("inject", model, "--in-place")
+    altered, journal = model.read_bytes(), tmp_path / "model.h5.undo"
+    text = journal.read_text()
+    for damaged in (text[:-20], text.replace('"offset":', '"offset":1'), "{}", ""):
+        journal.write_text(damaged)
+        refused("undo", model, says="is damaged")
+        assert model.read_bytes() == altered
+
+
+def test_killed_at_any_moment_undo_gives_the_original_back(tmp_path: Path) -> None:
+    path = support.model_file(tmp_path / "big.h5", 60_000)
+    with h5py.File(path, "r+") as file:
+        del file["checksum"]
+    before = path.read_bytes()
+    journal = tmp_path / "big.h5.undo"
+    call = [BITRIFT, "inject", path, "--in-place", "--role", "weight", "--measure", "element", "--count", "30000"]
+    start = time.monotonic()
+    subprocess.run(call, check=True, capture_output=True)
+    whole = time.monotonic() - start
+    run("undo", path)
+    assert path.read_bytes() == before
+    generator, with_journal, altered = random.Random(1), 0, 0
+    for attempt in range(24):
+        child = subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if attempt % 2:
+            time.sleep(generator.uniform(0, whole))
+        else:  # while bytes are being written
+            while not journal.exists() and child.poll() is None:
+                pass
+            time.sleep(generator.uniform(0, 0.05))
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        altered += path.read_bytes() != before
+        if journal.exists():
+            with_journal += 1
+            run("undo", path)
+        assert path.read_bytes() == before
+        assert not journal.exists()
+    assert with_journal >= 6
+    assert altered >= 1
+
+
+def test_an_injection_that_was_cut_short_is_taken_back_by_the_next(model: Path, tmp_path: Path) -> None:
+    before = model.read_bytes()
+    run("inject", model, "--in-place", "--tensor", "model/conv1.weight", "--count", 40, "--seed", 1)
+    altered = model.read_bytes()
+    ranges = json.loads((tmp_path / "model.h5.undo").read_text())["body"]["ranges"]
+    cut = bytearray(before)
+    for entry in ranges[: len(ranges) // 2]:
+        size = len(entry["after"]) // 2
+        cut[entry["offset"] : entry["offset"] + size] = bytes.fromhex(entry["after"])
+    last = ranges[len(ranges) // 2]  # torn inside of an element
+    cut[last["offset"] : last["offset"] + 2] = bytes.fromhex(last["after"])[:2]
+    assert before != cut != altered
+    model.write_bytes(cut)
+    done = run("inject", model, "--in-place", "--tensor", "model/conv1.bias", "--what", "zero", "--count", 7)
+    assert "cut short" in done.stderr
+    run("undo", model)
+    assert model.read_bytes() == before
+
+
+def test_a_killed_copy_leaves_its_output_whole_or_absent(tmp_path: Path) -> None:
+    path = support.model_file(tmp_path / "big.h5", 30_000)
+    call = [BITRIFT, "inject", path, "-o", tmp_path / "out.h5", "--count", "5000", "--seed", "1"]
+    subprocess.run(call, check=True, capture_output=True)
+    expected = (tmp_path / "out.h5").read_bytes()
+    generator = random.Random(2)
+    for _ in range(15):
+        (tmp_path / "out.h5").unlink(missing_ok=True)
+        child = subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(generator.uniform(0, 0.06))
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        assert not (tmp_path / "out.h5").exists() or (tmp_path / "out.h5").read_bytes() == expected
+
+
+def test_a_replay_gives_the_same_file(model: Path, tmp_path: Path) -> None:
+    one, two, manifest = tmp_path / "1.h5", tmp_path / "2.h5", tmp_path / "m.json"
+    run("inject", model, "-o", one, "--count", 30, "--manifest", manifest)
+    run("inject", model, "-o", two, "--replay", manifest)
+    assert one.read_bytes() == two.read_bytes()
+    document = json.loads(manifest.read_text())
+    assert document["schema"] == "bitrift/fault-manifest/1"
+    assert document["provenance"]["command"][1] == "inject"
+    for fault in document["faults"]:
+        assert int(fault["old"], 16) ^ int(fault["new"], 16) == sum(1 << bit for bit in fault["bits"])
+        assert fault["msb_first_bits"] == [31 - bit for bit in reversed(fault["bits"])] or fault["dtype"] != "float32"
+
+
+def test_a_replay_onto_another_base_names_the_first_difference(model: Path, tmp_path: Path) -> None:
+    manifest, other = tmp_path / "m.json", tmp_path / "other.h5"
+    run("inject", model, "-o", tmp_path / "1.h5", "--tensor", "model/conv1.bias", "--count", 1, "--manifest", manifest)
+    other.write_bytes(model.read_bytes())
+    with h5py.File(other, "r+") as file:
+        file["model/conv10.weight"][0] = 5
+    refused("inject", other, "-o", tmp_path / "2.h5", "--replay", manifest, says="--force would replay it")
+    run("inject", other, "-o", tmp_path / "2.h5", "--replay", manifest, "--force")
+    with h5py.File(other, "r+") as file:
+        file["model/conv1.bias"][...] = 5
+    refused("inject", other, "-o", tmp_path / "3.h5", "--replay", manifest, says="of model/conv1.bias holds 0x40a00000")
+    refused("inject", other, "-o", tmp_path / "3.h5", "--replay", manifest, "--force", says="of model/conv1.bias holds")
+    assert not (tmp_path / "3.h5").exists()
+
+
+def test_a_damaged_manifest_is_refused_with_its_line(model: Path, tmp_path: Path) -> None:
+    manifest = tmp_path / "m.json"
+    run("inject", model, "-o", tmp_path / "1.h5", "--manifest", manifest)
+    good = json.loads(manifest.read_text())
+
+    def refuse(change: dict, says: str) -> None:
+        bad = json.loads(json.dumps(good))
+        bad["faults"][0].update(change)
+        manifest.write_text(json.dumps(bad, indent=1))
+        line = refused("inject", model, "-o", tmp_path / "2.h5", "--replay", manifest, says=says)
+        assert "m.json:" in line
+
+    refuse({"old": 5}, "faults")
+    refuse({"unknown": 5}, "unknown")
+    refuse({"new": good["faults"][0]["old"]}, "do not differ in the bits")
+    refuse({"bits": [99]}, "99")
+    manifest.write_text("{")
+    refused("inject", model, "-o", tmp_path / "2.h5", "--replay", manifest, says="m.json")
+
+
+def test_a_fault_model_comes_from_a_file(model: Path, tmp_path: Path) -> None:
+    spec = tmp_path / "faults.json"
+    spec.write_text(json.dumps({"roles": ["bias"], "bits": "sign", "count": 7, "seed": 3}))
+    run("inject", model, "-o", tmp_path / "out.h5", "--model", spec)
+    with h5py.File(model) as a, h5py.File(tmp_path / "out.h5") as b:
+        assert (a["model/conv1.bias"][()] == -b["model/conv1.bias"][()]).all()
+    spec.write_text('{"roles": ["bias"],\n "bitz": "sign"}')
+    line = refused("inject", model, "-o", tmp_path / "o.h5", "--model", spec, says="bitz")
+    assert "faults.json:" in line
+    spec.write_text('{"seed": -1}')
+    refused("inject", model, "-o", tmp_path / "o.h5", "--model", spec, says="seed: expected a whole number")

@@ -1,0 +1,105 @@
+"""The command lines of ls, diff and doctor, against h5py and numpy."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import h5py
+import inject_support as support
+import numpy as np
+import pytest
+from inject_support import BITRIFT, run, run_json
+
+
+@pytest.fixture(scope="module")
+def formats(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return support.every_format(tmp_path_factory.mktemp("formats") / "formats.h5")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return support.model_file(tmp_path / "model.h5")
+
+
+def test_ls_agrees_with_h5py(model: Path, formats: Path) -> None:
+    for path in (model, formats):
+        rows = {row["path"]: row for row in run_json("ls", path)["tensors"]}
+        found = {}
+        with h5py.File(path) as file:
+            file.visititems(
+                lambda name, item, f=found: f.update({name: item}) if isinstance(item, h5py.Dataset) else None
+            )
+            assert sorted(found) == list(rows)
+            for name, item in found.items():
+                assert rows[name]["shape"] == list(item.shape)
+                assert rows[name]["bytes"] == item.id.get_storage_size()
+                assert rows[name]["offset"] == item.id.get_offset()
+                if not name.startswith(("bf16", "checksum")):
+                    assert rows[name]["dtype"] == item.dtype.newbyteorder("=").name
+    roles = {row["path"]: row["role"] for row in run_json("ls", model)["tensors"]}
+    assert roles["model/bn.weight"] == "norm"
+    assert roles["model/bn.num_batches_tracked"] == "running_stat"
+    assert roles["optimizer/momentum_buffer/conv1.weight"] == "momentum"
+    assert "model/conv1.weight" in run("ls", model).stdout
+
+
+def test_diff_counts_what_numpy_counts(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.h5"
+    assert run_json("diff", model, model)["differences"] == []
+    run("inject", model, "-o", out, "--tensor", "model/conv1.weight", "--count", 60, "--seed", 4)
+    rows = {row["path"]: row for row in run_json("diff", model, out, code=1)["differences"]}
+    with h5py.File(model) as a, h5py.File(out) as b:
+        x = (a["model/conv1.weight"][()].view("u4") ^ b["model/conv1.weight"][()].view("u4")).ravel()
+    assert rows["model/conv1.weight"]["bits"] == np.bitwise_count(x).sum() == 60
+    assert rows["model/conv1.weight"]["elements"] == np.count_nonzero(x)
+    assert rows["model/conv1.weight"]["first_element"] == np.flatnonzero(x)[0]
+    assert set(rows) == {"model/conv1.weight", "checksum/crc32c"}
+
+
+def test_diff_sees_values_not_storage(tmp_path: Path) -> None:
+    one, two = tmp_path / "1.h5", tmp_path / "2.h5"
+    data = np.arange(1000, dtype="<f4")
+    with h5py.File(one, "w") as a, h5py.File(two, "w") as b:
+        a["w"] = data
+        b.create_dataset("w", data=data.astype(">f4"), chunks=(100,), compression="gzip", shuffle=True)
+    run("diff", one, two)
+    with h5py.File(two, "r+") as b:
+        b["w"][7] = np.nan
+        b["more"] = np.ones(3)
+        b.attrs["spec"] = "x"
+    with h5py.File(one, "r+") as a:
+        a["shape"] = np.ones((2, 3))
+        a["text"] = "abc"
+    with h5py.File(two, "r+") as b:
+        b["shape"] = np.ones((3, 2))
+        b["text"] = "abc"
+    rows = {row["path"]: row for row in run_json("diff", one, two, code=1)["differences"]}
+    assert {name: row["kind"] for name, row in rows.items()} == {
+        "@spec": "only_in_second",
+        "more": "only_in_second",
+        "shape": "shape",
+        "text": "not_compared",
+        "w": "values",
+    }
+    assert (rows["w"]["elements"], rows["w"]["first_element"]) == (1, 7)
+
+
+def test_ls_of_a_small_checkpoint_takes_less_than_30_ms(model: Path) -> None:
+    times = []
+    for _ in range(30):
+        start = time.perf_counter()
+        run("ls", model)
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.030
+
+
+def test_doctor_says_what_is_here() -> None:
+    done = subprocess.run([BITRIFT, "doctor", "--json"], capture_output=True, text=True, timeout=60, check=False)
+    document = json.loads(done.stdout)
+    assert done.returncode == (0 if document["complete"] else 1)
+    findings = {entry["name"]: entry for entry in document["findings"]}
+    assert findings["HDF5"]["found"].count(".") == 2
+    assert all(entry["found"] or entry["remedy"] for entry in findings.values())
