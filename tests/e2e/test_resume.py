@@ -77,7 +77,8 @@ def test_strategies_that_do_the_same_sums_write_the_same_file(tmp_path: Path, mo
     spec = write_spec(tmp_path / "spec.json", model, OPTIMIZERS[optimizer])
     serial, serial4, data1, pipeline = (tmp_path / f"{n}.h5" for n in ("serial", "serial4", "data1", "pipeline"))
     plain = run("train", spec, "-o", serial, "--epochs", 1)
-    assert run("train", spec, "-o", data1, "--epochs", 1, "--parallel", "data", "--ranks", 1)["replicas"] == plain["replicas"]
+    single = run("train", spec, "-o", data1, "--epochs", 1, "--parallel", "data", "--ranks", 1)
+    assert single["replicas"] == plain["replicas"]
     assert data1.read_bytes() == serial.read_bytes()
 
     micro = run("train", spec, "-o", serial4, "--epochs", 1, "--micro-batches", 4)
@@ -101,9 +102,8 @@ def test_a_pipeline_of_single_layers_equals_serial(tmp_path: Path) -> None:
 def test_replicas_are_equal_after_every_step(tmp_path: Path, strategy: str) -> None:
     spec = write_spec(tmp_path / "spec.json", MLP, ADAM)
     trace = tmp_path / "trace.jsonl"
-    result = run(
-        "train", spec, "-o", tmp_path / "c.h5", "--epochs", 1, "--check-replicas", "--trace", trace, *STRATEGIES[strategy]
-    )
+    watched = ["--epochs", 1, "--check-replicas", "--trace", trace, *STRATEGIES[strategy]]
+    result = run("train", spec, "-o", tmp_path / "c.h5", *watched)
     _, steps, _ = read_trace(trace)
     assert len(steps) == 22 and all(step["replicas_equal"] for step in steps)
     assert len({step["digest"] for step in steps}) == 22

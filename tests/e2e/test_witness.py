@@ -116,7 +116,7 @@ def check_test_metrics(model: torch.nn.Module, evaluation: dict) -> None:
     model.eval()
     loss, correct = 0.0, 0
     with torch.no_grad():
-        for x, y in zip(images.split(256), labels.split(256)):
+        for x, y in zip(images.split(256), labels.split(256), strict=True):
             logits = model(x)
             loss += F.cross_entropy(logits, y, reduction="sum").item()
             correct += int((logits.argmax(1) == y).sum())

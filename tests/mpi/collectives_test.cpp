@@ -1,0 +1,175 @@
+// Runs under mpirun with several rank counts (CMakeLists.txt): every rank runs every test.
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "mpi/communicator.h"
+#include "mpi/environment.h"
+
+namespace bitrift::mpi {
+namespace {
+
+const Communicator* world_pointer = nullptr;
+const Communicator& world() { return *world_pointer; }
+
+std::string text_of(int rank) {
+  return std::string(static_cast<std::size_t>(rank) * 3, static_cast<char>('a' + rank));
+}
+
+TEST(Collectives, BroadcastTakesTheRootsValue) {
+  const int root = world().size() - 1;
+  std::string text = world().rank() == root ? std::string("from the\0last", 13) : "other";
+  world().broadcast(text, root);
+  EXPECT_EQ(text, std::string("from the\0last", 13));
+  std::int64_t number = world().rank() == 0 ? -7 : 1;
+  world().broadcast(&number, sizeof number, 0);
+  EXPECT_EQ(number, -7);
+}
+
+TEST(Collectives, GathersTextsOfDifferentLengthsByRank) {
+  const std::vector<std::string> all = world().allgather(text_of(world().rank()));
+  ASSERT_EQ(all.size(), static_cast<std::size_t>(world().size()));
+  for (int r = 0; r < world().size(); ++r) EXPECT_EQ(all[static_cast<std::size_t>(r)], text_of(r));
+  const std::vector<std::string> at_root = world().gather(text_of(world().rank()), 0);
+  EXPECT_EQ(at_root, world().rank() == 0 ? all : std::vector<std::string>{});
+}
+
+TEST(Collectives, GathersEqualPiecesByRank) {
+  const double mine = world().rank() + 0.5;
+  std::vector<double> all(static_cast<std::size_t>(world().size()));
+  world().allgather_equal(&mine, sizeof mine, all.data());
+  for (std::size_t r = 0; r < all.size(); ++r) EXPECT_EQ(all[r], static_cast<double>(r) + 0.5);
+}
+
+// Large and small values of both signs, so that another order of additions rounds to other bits.
+float value_at(int rank, std::size_t i) {
+  const double wave = std::sin(static_cast<double>(i) * 12.9898 + rank * 78.233);
+  return static_cast<float>(
+      wave * std::pow(10.0, static_cast<double>((i + static_cast<std::size_t>(rank)) % 7) - 3));
+}
+
+TEST(OrderedSum, AddsByAscendingRankToTheBit) {
+  std::size_t differ_from_descending = 0;
+  for (const std::size_t count : {0UL, 1UL, 2UL, 3UL, 7UL, 1000UL, 19'798UL, 100'003UL}) {
+    std::vector<float> values(count);
+    for (std::size_t i = 0; i < count; ++i) values[i] = value_at(world().rank(), i);
+    world().ordered_sum(values.data(), count);
+    for (std::size_t i = 0; i < count; ++i) {
+      float ascending = value_at(0, i), descending = value_at(world().size() - 1, i);
+      for (int r = 1; r < world().size(); ++r) {
+        ascending += value_at(r, i);
+        descending += value_at(world().size() - 1 - r, i);
+      }
+      ASSERT_EQ(values[i], ascending) << "element " << i << " of " << count;
+      differ_from_descending += ascending == descending ? 0U : 1U;
+    }
+  }
+  if (world().size() > 2) {
+    EXPECT_GT(differ_from_descending, 1000U) << "values that cannot tell one order from another";
+  }
+}
+
+TEST(PointToPoint, LargeMessagesGoBothWaysAtOnce) {
+  if (world().size() < 2) GTEST_SKIP() << "needs a peer";
+  const int next = (world().rank() + 1) % world().size();
+  const int previous = (world().rank() + world().size() - 1) % world().size();
+  std::vector<int> out(1 << 20, world().rank()), in(out.size(), -1);
+  const std::size_t bytes = out.size() * sizeof(int);
+  Request receiving = world().start_receive(in.data(), bytes, previous, 5);
+  Request sending = world().start_send(out.data(), bytes, next, 5);
+  receiving.wait();
+  sending.wait();
+  EXPECT_EQ(in, std::vector<int>(in.size(), previous));
+}
+
+TEST(PointToPoint, TagsKeepMessagesApart) {
+  if (world().size() < 2) GTEST_SKIP() << "needs a peer";
+  if (world().rank() == 0) {
+    const int first = 1, second = 2;
+    world().send(&first, sizeof first, 1, 10);
+    world().send(&second, sizeof second, 1, 20);
+  } else if (world().rank() == 1) {
+    int first = 0, second = 0;
+    Request later = world().start_receive(&second, sizeof second, 0, 20);
+    world().receive(&first, sizeof first, 0, 10);
+    later.wait();
+    EXPECT_EQ(first, 1);
+    EXPECT_EQ(second, 2);
+  }
+}
+
+TEST(Errors, AMessageOfAnotherSizeIsToldWithBothSizesOrMpisText) {
+  if (world().size() < 2) GTEST_SKIP() << "needs a peer";
+  const std::vector<char> bytes(64);
+  if (world().rank() == 0) {
+    world().send(bytes.data(), 8, 1, 1);
+    world().send(bytes.data(), 64, 1, 2);
+  } else if (world().rank() == 1) {
+    std::vector<char> room(64);
+    try {
+      world().receive(room.data(), 16, 0, 1);
+      ADD_FAILURE() << "a short message passed";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("expected 16 bytes from rank 0 and received 8"),
+                std::string::npos);
+    }
+    try {
+      world().receive(room.data(), 16, 0, 2);
+      ADD_FAILURE() << "a truncated message passed";
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()).rfind("MPI_Recv: ", 0), 0U) << error.what();
+      EXPECT_EQ(error.code(), ErrorCode::internal);
+    }
+  }
+}
+
+TEST(Errors, ARankThatDoesNotExistIsAnException) {
+  const char byte = 0;
+  if (world().size() < 2) GTEST_SKIP() << "a world without MPI";
+  EXPECT_THROW(world().send(&byte, 1, world().size(), 0), Error);
+}
+
+TEST(Agreed, TheLowestFailingRankSpeaksForAll) {
+  const int from = world().size() / 2;
+  std::string heard;
+  try {
+    agreed(world(), [&] {
+      if (world().rank() >= from) fail(ErrorCode::conflict, "rank {} is not well", world().rank());
+    });
+  } catch (const AgreedError& error) {
+    EXPECT_EQ(error.code(), ErrorCode::conflict);
+    heard = error.what();
+  }
+  EXPECT_EQ(heard, "rank " + std::to_string(from) + " is not well");
+  agreed(world(), [] {});
+  world().barrier();
+}
+
+}  // namespace
+}  // namespace bitrift::mpi
+
+int main(int count, char** arguments) {
+  testing::InitGoogleTest(&count, arguments);
+  bitrift::mpi::Environment environment;
+  bitrift::mpi::world_pointer = &environment.world();
+  // arguments[1]: how many ranks the test asked for; without this a launcher that starts N single ranks would
+  // pass.
+  if (count != 2 || std::to_string(environment.world().size()) != arguments[1]) {
+    std::fprintf(stderr, "expected a world of %s ranks, found %d\n", count > 1 ? arguments[1] : "?",
+                 environment.world().size());
+    environment.abort(2);
+  }
+  if (environment.world().rank() != 0) {
+    // Failures of other ranks go to stderr all the same.
+    delete testing::UnitTest::GetInstance()->listeners().Release(
+        testing::UnitTest::GetInstance()->listeners().default_result_printer());
+  }
+  const int failed = RUN_ALL_TESTS();
+  if (failed != 0) environment.abort(1);
+  environment.finalize();
+  return 0;
+}

@@ -1,0 +1,67 @@
+// A world of one rank, without MPI.
+#include <gtest/gtest.h>
+
+#include "mpi/communicator.h"
+#include "mpi/environment.h"
+
+namespace bitrift::mpi {
+namespace {
+
+TEST(SoloCommunicator, CollectivesAreLocal) {
+  const Environment environment;
+  const Communicator& solo = environment.world();
+  EXPECT_EQ(solo.rank(), 0);
+  EXPECT_EQ(solo.size(), 1);
+  EXPECT_EQ(environment.library(), "none");
+  solo.barrier();
+  std::string text = "unchanged";
+  solo.broadcast(text, 0);
+  EXPECT_EQ(text, "unchanged");
+  EXPECT_EQ(solo.gather("a", 0), std::vector<std::string>{"a"});
+  EXPECT_EQ(solo.allgather("b"), std::vector<std::string>{"b"});
+  const double value = 1.5;
+  double copy = 0;
+  solo.allgather_equal(&value, sizeof value, &copy);
+  EXPECT_EQ(copy, 1.5);
+}
+
+TEST(SoloCommunicator, SumOfOneRankKeepsEveryBit) {
+  std::vector<float> values = {-0.0F, 1e-45F, 3.0F};
+  Communicator().ordered_sum(values.data(), values.size());
+  EXPECT_TRUE(std::signbit(values[0]));
+  EXPECT_EQ(values[1], 1e-45F);
+}
+
+TEST(Agreed, PassesErrorsOnAsAgreed) {
+  const Communicator solo;
+  agreed(solo, [] {});
+  try {
+    agreed(solo, [] { fail(ErrorCode::not_found, "no {}", 7); });
+    FAIL() << "nothing was thrown";
+  } catch (const AgreedError& error) {
+    EXPECT_EQ(error.code(), ErrorCode::not_found);
+    EXPECT_STREQ(error.what(), "no 7");
+  }
+}
+
+TEST(Agreed, LetsForeignExceptionsPass) {
+  EXPECT_THROW(agreed(Communicator(), [] { throw std::out_of_range("mine"); }), std::out_of_range);
+}
+
+TEST(Launcher, IsSeenByItsVariables) {
+  ASSERT_FALSE(started_by_launcher());
+  ::setenv("SLURM_PROCID", "0", 1);
+  EXPECT_FALSE(started_by_launcher()) << "a batch script has SLURM_PROCID too";
+  ::setenv("PMIX_RANK", "3", 1);
+  EXPECT_TRUE(started_by_launcher());
+  EXPECT_EQ(launched_rank(), 3);
+  ::unsetenv("PMIX_RANK");
+  ::unsetenv("SLURM_PROCID");
+  ::setenv("OMPI_COMM_WORLD_SIZE", "5", 1);
+  EXPECT_EQ(launched_ranks(), 5);
+  ::unsetenv("OMPI_COMM_WORLD_SIZE");
+  EXPECT_EQ(launched_ranks(), 0);
+}
+
+}  // namespace
+}  // namespace bitrift::mpi
