@@ -1,5 +1,5 @@
-// The subcommands of `bitrift`: each adds itself to the command line. A subcommand's callback throws bitrift::Error
-// or sets the exit code through ExitCode.
+// The subcommands of `bitrift`: each adds itself to the command line. A subcommand's callback throws
+// bitrift::Error or sets the exit code through ExitCode.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -85,8 +85,8 @@ int compare(const Options& options) {
 void add_diff(CLI::App& app, ExitCode& exit_code) {
   const auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("diff", "Compare two checkpoints tensor by tensor, bit by bit");
-  command->add_option("A", options->first, "an HDF5 file")->required();
-  command->add_option("B", options->second, "another")->required();
+  command->add_option("A", options->first, "an HDF5 file")->required()->type_name("");
+  command->add_option("B", options->second, "another")->required()->type_name("");
   command->add_flag("--json", options->json, "print JSON instead of a table");
   command->footer(
       "Exit code 0 when they hold the same, 1 when they differ. Values count, not how they are stored.\n"

@@ -56,7 +56,7 @@ void list(const Options& options) {
 void add_ls(CLI::App& app, ExitCode&) {
   const auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("ls", "List the tensors of a checkpoint");
-  command->add_option("FILE", options->file, "any HDF5 file")->required();
+  command->add_option("FILE", options->file, "any HDF5 file")->required()->type_name("");
   command->add_flag("--json", options->json, "print JSON instead of a table");
   command->footer("Example:\n  bitrift ls checkpoint.h5");
   command->callback([options] { list(*options); });

@@ -12,7 +12,7 @@ namespace bitrift::cli {
 void add_undo(CLI::App& app, ExitCode&) {
   const auto file = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("undo", "Take the last in-place injection back, byte for byte");
-  command->add_option("FILE", *file, "the file that `inject --in-place` altered")->required();
+  command->add_option("FILE", *file, "the file that `inject --in-place` altered")->required()->type_name("");
   command->footer(
       "Reads FILE.undo, which the injection left, and removes it once FILE is whole again. Also after an "
       "injection\n"
