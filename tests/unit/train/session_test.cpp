@@ -1,0 +1,211 @@
+#include "train/session.h"
+
+#include <limits>
+
+#include <gmock/gmock.h>
+
+#include "tests_support.h"
+#include "train/batch_work.h"
+#include "train/checkpoint.h"
+#include "train/strategy.h"
+#include "train/trainer.h"
+
+namespace bitrift::train {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+record::TrainingSpec spec_of(const std::string& optimizer) {
+  record::TrainingSpec spec;
+  spec.model = {"mlp", {8}, "batch"};
+  spec.data = {"digits", ""};
+  spec.optimizer.name = optimizer;
+  spec.optimizer.learning_rate = 0.1;
+  spec.optimizer.momentum = optimizer == "sgd" ? 0.9 : 0;
+  spec.batch_size = 64;
+  spec.epochs = 1;
+  spec.seed = 3;
+  return spec;
+}
+
+Session make_session(const record::TrainingSpec& spec) {
+  auto layers = nn::make_layers({"mlp", {8}, true, {1, 2, 2}, 2});
+  const std::size_t count = layers.size();
+  return Session(nn::Stage(std::move(layers), 0, count, spec.seed), spec);
+}
+
+void take_step(Session& session) {
+  session.drop_gradients();
+  const torch::Tensor x = torch::arange(16, torch::kFloat32).view({4, 1, 2, 2});
+  torch::cross_entropy_loss(session.stage().forward(x, true), torch::tensor({0, 1, 1, 0}, torch::kInt64))
+      .backward();
+  session.optimizer().step(0.1);
+  session.progress.step += 1;
+}
+
+std::vector<std::string> paths(Session& session) {
+  std::vector<std::string> result;
+  for (const StateTensor& tensor : session.tensors()) result.push_back(tensor.meta.path);
+  return result;
+}
+
+std::string temporary(const char* name) { return testing::TempDir() + name; }
+
+void save(const std::string& path, Session& session, const record::TrainingSpec& spec) {
+  save_session(path, session, spec, mpi::Communicator(), false);
+}
+
+TEST(Session, HoldsWhatAFileOfItHolds) {
+  for (const std::string optimizer : {"sgd", "adam"}) {
+    Session session = make_session(spec_of(optimizer));
+    for (const bool stepped : {false, true}) {
+      if (stepped) take_step(session);
+      std::vector<ckpt::TensorMeta> mine;
+      for (const StateTensor& tensor : session.tensors()) mine.push_back(tensor.meta);
+      EXPECT_EQ(mine, session.file_tensors(stepped)) << optimizer;
+    }
+    EXPECT_THAT(paths(session), testing::Contains(optimizer == "sgd" ? "optimizer/momentum_buffer/bn1.weight"
+                                                                     : "optimizer/exp_avg_sq/bn1.weight"));
+    EXPECT_THAT(paths(session), testing::Not(testing::Contains(HasSubstr("optimizer/step/bn1.running"))));
+  }
+}
+
+TEST(Session, EveryByteOfItEntersTheDigest) {
+  Session session = make_session(spec_of("adam"));
+  take_step(session);
+  const std::string before = state_digest(session.digest_lines(true));
+  for (const StateTensor& tensor : session.tensors()) {
+    auto* bytes = static_cast<unsigned char*>(tensor.data);
+    for (const std::uint64_t at : {std::uint64_t{0}, tensor.meta.bytes() - 1}) {
+      bytes[at] ^= 1;
+      EXPECT_NE(state_digest(session.digest_lines(true)), before) << tensor.meta.path;
+      bytes[at] ^= 1;
+    }
+  }
+  EXPECT_EQ(state_digest(session.digest_lines(true)), before);
+}
+
+TEST(Session, DigestDoesNotDependOnTheOrderOfItsParts) {
+  Session session = make_session(spec_of("sgd"));
+  std::vector<std::string> lines = session.digest_lines(true);
+  const std::string digest = state_digest(lines);
+  std::reverse(lines.begin(), lines.end());
+  EXPECT_EQ(state_digest(lines), digest);
+}
+
+TEST(Session, SeesNonFiniteValuesWhereverTheyAre) {
+  Session session = make_session(spec_of("adam"));
+  take_step(session);
+  EXPECT_FALSE(session.nonfinite());
+  for (const StateTensor& tensor : session.tensors()) {
+    if (tensor.meta.format.kind != NumberKind::floating) continue;
+    std::vector<char> saved(static_cast<char*>(tensor.data),
+                            static_cast<char*>(tensor.data) + tensor.meta.bytes());
+    if (tensor.meta.format.bytes == 8) {
+      *static_cast<double*>(tensor.data) = std::numeric_limits<double>::quiet_NaN();
+    } else {
+      static_cast<float*>(tensor.data)[tensor.meta.elements() - 1] = -std::numeric_limits<float>::infinity();
+    }
+    EXPECT_TRUE(session.nonfinite()) << tensor.meta.path;
+    std::copy(saved.begin(), saved.end(), static_cast<char*>(tensor.data));
+  }
+}
+
+TEST(Load, LeavesNothingOfTheLastRun) {
+  for (const std::string optimizer : {"sgd", "adam"}) {
+    const record::TrainingSpec spec = spec_of(optimizer);
+    Session session = make_session(spec);
+    take_step(session);
+    const std::string path = temporary("session.h5");
+    save(path, session, spec);
+    const std::string digest = state_digest(session.digest_lines(true));
+    take_step(session);
+    const std::string future = state_digest(session.digest_lines(true));
+
+    for (const StateTensor& tensor : session.tensors()) std::memset(tensor.data, 0xff, tensor.meta.bytes());
+    for (const nn::Slot& slot : session.stage().slots()) {
+      if (slot.trained) slot.value.mutable_grad() = torch::full(slot.shape, std::nan(""));
+    }
+    load_session(ckpt::Reader(path), session);
+    EXPECT_EQ(state_digest(session.digest_lines(true)), digest) << optimizer;
+    take_step(session);
+    EXPECT_EQ(state_digest(session.digest_lines(true)), future) << optimizer;
+    std::remove(path.c_str());
+  }
+}
+
+TEST(Load, AFileFromBeforeTheFirstStepHasNoOptimizerState) {
+  const record::TrainingSpec spec = spec_of("sgd");
+  Session session = make_session(spec);
+  const std::string path = temporary("fresh.h5");
+  save(path, session, spec);
+  const std::string digest = state_digest(session.digest_lines(true));
+  take_step(session);
+  load_session(ckpt::Reader(path), session);
+  EXPECT_TRUE(session.optimizer().state().empty());
+  EXPECT_EQ(state_digest(session.digest_lines(true)), digest);
+  std::remove(path.c_str());
+}
+
+TEST(Load, AFileOfAnotherModelNamesTheTensor) {
+  record::TrainingSpec spec = spec_of("sgd");
+  Session session = make_session(spec);
+  const std::string path = temporary("other.h5");
+  save(path, session, spec);
+  auto layers = nn::make_layers({"mlp", {9}, true, {1, 2, 2}, 2});
+  Session wider(nn::Stage(std::move(layers), 0, 2, 1), spec);
+  EXPECT_THAT(tests::error_of([&] { load_session(ckpt::Reader(path), wider); }),
+              AllOf(HasSubstr(path), HasSubstr("model/bn1.bias"), HasSubstr("float32 [8]"),
+                    HasSubstr("float32 [9]")));
+  std::remove(path.c_str());
+}
+
+TEST(Save, AnErrorIsThrownAndNothingIsLeft) {
+  const record::TrainingSpec spec = spec_of("sgd");
+  Session session = make_session(spec);
+  EXPECT_THROW(save(temporary("no-such-folder/x.h5"), session, spec), mpi::AgreedError);
+}
+
+TEST(Progress, NonsenseIsRefusedByName) {
+  const auto refusal = [](const Progress& progress) {
+    return tests::error_of([&] { check_progress(progress, 1437, 64); });
+  };
+  EXPECT_EQ(refusal({}), "");
+  EXPECT_EQ(refusal({.epoch = 5, .step = 9, .cursor = 21 * 64, .epoch_correct = 21 * 64}), "");
+  EXPECT_EQ(refusal({.epoch = std::int64_t{1} << 62, .learning_rate = std::nan("")}), "");
+  EXPECT_THAT(refusal({.epoch = -1}), HasSubstr("progress/epoch is -1"));
+  EXPECT_THAT(refusal({.step = std::numeric_limits<std::int64_t>::max()}),
+              HasSubstr("progress/step is 9223372036854775807"));
+  for (const std::int64_t cursor :
+       {std::int64_t{-64}, std::int64_t{1}, std::int64_t{22 * 64}, std::int64_t{1} << 61}) {
+    EXPECT_THAT(refusal({.cursor = cursor}), HasSubstr("progress/cursor is " + std::to_string(cursor)));
+  }
+  EXPECT_THAT(refusal({.cursor = 64, .epoch_correct = 65}), HasSubstr("progress/epoch_correct is 65"));
+}
+
+TEST(BatchWork, TheFirstOfEqualLogitsIsTheAnswer) {
+  const torch::Tensor logits = torch::tensor({{1.0F, 1.0F}, {0.0F, 2.0F}, {3.0F, -1.0F}});
+  EXPECT_EQ(count_correct(logits, torch::tensor({0, 1, 0}, torch::kInt64)), 3);
+  EXPECT_EQ(count_correct(logits, torch::tensor({1, 1, 1}, torch::kInt64)), 1);
+}
+
+TEST(BatchWork, PartsAreEqualContiguousAndInOrder) {
+  const std::vector<std::int64_t> rows = {9, 8, 7, 6, 5, 4};
+  EXPECT_THAT(part(rows, 0, 3), testing::ElementsAre(9, 8));
+  EXPECT_THAT(part(rows, 2, 3), testing::ElementsAre(5, 4));
+}
+
+TEST(Runnable, ChecksWithoutTraining) {
+  const record::TrainingSpec spec = spec_of("sgd");
+  check_runnable(spec, {"data", 4, 2});
+  EXPECT_THAT(tests::error_of([&] { check_runnable(spec, {"pipeline", 3, 1}); }), HasSubstr("3 stages"));
+  EXPECT_THAT(tests::error_of([&] { check_runnable(spec, {"data", 5, 1}); }), HasSubstr("64"));
+  record::TrainingSpec large = spec;
+  large.batch_size = 1438;
+  EXPECT_THAT(tests::error_of([&] { check_runnable(large, {}); }),
+              AllOf(HasSubstr("1438"), HasSubstr("1437")));
+}
+
+}  // namespace
+}  // namespace bitrift::train
