@@ -64,6 +64,7 @@ std::size_t longest_path(const std::vector<TensorMeta>& metas) {
 /// All datasets of the file in path order: the tensors and the two of the checksums.
 std::vector<h5::NewDataset> datasets_of(const std::vector<TensorMeta>& metas) {
   std::vector<h5::NewDataset> all;
+  all.reserve(metas.size() + 2);
   for (const TensorMeta& meta : metas) all.push_back({meta.path, meta.format, 0, meta.shape});
   all.push_back({kNames, std::nullopt, longest_path(metas), {metas.size()}});
   all.push_back({kSums, number_format("uint32"), 0, {metas.size()}});

@@ -75,7 +75,7 @@ Handle create_in_memory(Image& image, std::size_t room) {
   const std::string where = "new HDF5 file";
   const Handle access = made(H5Pcreate(H5P_FILE_ACCESS), where);
   H5FD_file_image_callbacks_t callbacks{allocate, copy, grow, release, share, unshare, &image};
-  done(H5Pset_fapl_core(access.get(), 1U << 12, 0), where);
+  done(H5Pset_fapl_core(access.get(), 1U << 12, false), where);
   done(H5Pset_file_image_callbacks(access.get(), &callbacks), where);
   done(H5Pset_meta_block_size(access.get(), room), where);
   done(H5Pset_libver_bounds(access.get(), H5F_LIBVER_EARLIEST, H5F_LIBVER_LATEST), where);

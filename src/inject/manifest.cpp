@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "core/digest.h"
 #include "core/error.h"
@@ -52,10 +53,10 @@ std::string value_text(const std::string& dtype, std::uint64_t pattern) {
 Json describe_fault(const record::AppliedFault& fault) {
   Json value = record::to_json(fault);
   const auto format = number_format(fault.dtype);
-  Json msb_first = Json::array();
-  for (auto bit = fault.bits.rbegin(); bit != fault.bits.rend(); ++bit)
-    msb_first.push_back(format->bits() - 1 - *bit);
-  value["msb_first_bits"] = std::move(msb_first);
+  std::vector<unsigned> msb_first;
+  std::transform(fault.bits.rbegin(), fault.bits.rend(), std::back_inserter(msb_first),
+                 [&](unsigned bit) { return format->bits() - 1 - bit; });
+  value["msb_first_bits"] = msb_first;
   value["old_value"] = value_text(fault.dtype, fault.old_pattern);
   value["new_value"] = value_text(fault.dtype, fault.new_pattern);
   return value;
