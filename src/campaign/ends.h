@@ -23,7 +23,9 @@ class InterruptGuard {
   ~InterruptGuard();
   InterruptGuard(InterruptGuard&&) = delete;
   InterruptGuard& operator=(InterruptGuard&&) = delete;
-  /// Throws Interrupted once a signal has come.
+  /// Whether a signal has come.
+  [[nodiscard]] static bool raised() noexcept;
+  /// Throws Interrupted then.
   static void check();
 };
 

@@ -1,5 +1,6 @@
 #include "campaign/folder.h"
 
+#include <chrono>
 #include <system_error>
 #include <utility>
 
@@ -20,7 +21,7 @@ namespace {
 using record::Json;
 
 // A base that takes longer is better trained by `bitrift-train train` and named as base.checkpoint.
-constexpr double base_deadline_s = 6 * 3600;
+constexpr std::chrono::hours base_deadline{6};
 
 void make_folder(const std::filesystem::path& path) {
   std::error_code error;
@@ -30,15 +31,18 @@ void make_folder(const std::filesystem::path& path) {
 
 // Waits for the trainer, but not past an interrupt.
 ExitStatus wait_for_training(Subprocess& child, const std::filesystem::path& log) {
-  for (double waited = 0; waited < base_deadline_s; waited += 0.1) {
+  const auto limit = std::chrono::steady_clock::now() + base_deadline;
+  while (std::chrono::steady_clock::now() < limit) {
     if (const auto status = child.wait(0.1)) return *status;
+    if (!InterruptGuard::raised()) continue;
+    child.terminate(5);  // politely: its launcher has ranks to end
     InterruptGuard::check();
   }
   child.terminate(5);
   fail(ErrorCode::io,
        "training the base took more than {} h: train it with `bitrift-train train` and name it as "
        "base.checkpoint; log: {}",
-       base_deadline_s / 3600, log.string());
+       base_deadline.count(), log.string());
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ std::filesystem::path find_trainer() {
     fail(ErrorCode::not_found, "BITRIFT_TRAIN_PROGRAM={}: no such program", named);
   }
   std::error_code ignored;
-  const auto beside = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() / trainer_name;
+  auto beside = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() / trainer_name;
   if (access(beside.c_str(), X_OK) == 0) return beside;
   const char* search = std::getenv("PATH");
   std::istringstream folders(search == nullptr ? "" : search);

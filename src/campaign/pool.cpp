@@ -20,6 +20,15 @@ constexpr std::size_t most_attempts = 3;
 // An idle worker blocks on its socket: it costs memory (about 330 MB a rank), no time.
 constexpr int most_parked_ranks = 6;
 
+// Where a private copy lies says nothing about the run, and would make equal rows differ.
+std::string without_place(std::string text, const std::filesystem::path& copy) {
+  const std::string place = copy.string();
+  for (auto at = text.find(place); at != std::string::npos; at = text.find(place)) {
+    text.replace(at, place.size(), "the altered copy");
+  }
+  return text;
+}
+
 bool same_failure(const record::Failure& first, const record::Failure& second) {
   return first.reason == second.reason && first.signal == second.signal;
 }
@@ -88,10 +97,9 @@ void Pool::loop() {
     }
     if (!busy()) return;
     wait_for_news();
-    for (std::size_t i = 0; i < crews_.size(); ++i) {
-      Crew& crew = *crews_[i];
-      crew.worker->step();
-      while (auto event = crew.worker->next_event()) handle(crew, *event);
+    for (const auto& crew : crews_) {
+      crew->worker->step();
+      while (auto event = crew->worker->next_event()) handle(*crew, *event);
     }
     std::erase_if(crews_, [](const auto& crew) { return crew->worker->state() == Worker::State::ended; });
     observer_.on_tick();
@@ -181,11 +189,14 @@ Pool::Crew& Pool::start_crew(std::size_t arm) {
 }
 
 void Pool::limit_parked() {
+  const auto ranks = [&](const Crew& crew) { return options_.arms[crew.arm].parallel.ranks; };
   int parked = 0;
-  for (auto crew = crews_.rbegin(); crew != crews_.rend(); ++crew) {
-    if (!(*crew)->idle()) continue;
-    parked += options_.arms[(*crew)->arm].parallel.ranks;
-    if (parked > most_parked_ranks) (*crew)->worker->quit();
+  for (const auto& crew : crews_) parked += crew->idle() ? ranks(*crew) : 0;
+  for (const auto& crew : crews_) {  // the oldest first
+    if (parked <= most_parked_ranks) return;
+    if (!crew->idle()) continue;
+    parked -= ranks(*crew);
+    crew->worker->quit();
   }
 }
 
@@ -240,6 +251,7 @@ void Pool::finished(Crew& crew, const record::RunResult& result) {
   }
   Job& job = *crew.job;
   crew.current.result = result;
+  crew.current.result->detail = without_place(result.detail, crew.copy->path());
   crew.current.attempts = static_cast<int>(job.failures.size()) + 1;
   observer_.on_run(crew.current);
   job.failures.clear();
@@ -267,6 +279,7 @@ void Pool::lost(Crew& crew, const WorkerLost& loss) {
   }
   crew.current.seconds = std::chrono::duration<double>(Clock::now() - crew.sent).count();
   crew.current.failure = loss.failure;
+  crew.current.failure->detail = without_place(loss.failure.detail, crew.copy->path());
   Job job = std::move(*crew.job);
   crew.job.reset();
   run_failed(std::move(job), crew.current);

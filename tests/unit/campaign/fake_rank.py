@@ -16,8 +16,11 @@ RANKS = int(sys.argv[sys.argv.index("--ranks") + 1])
 NAME = sys.argv[sys.argv.index("--connect") + 1]
 
 
-def act(kind, say, rank):
-    """kind: abort, kill, raise, hang, garbage, exit7, or first:FILE:KIND (only while FILE does not exist)."""
+def act(kind, say, rank, checkpoint=""):
+    """kind: abort, kill, raise, raise-at (names the checkpoint), hang, garbage, exit7.
+
+    first:FILE:KIND does KIND only while FILE does not exist, and makes it.
+    """
     if kind.startswith("first:"):
         _, path, kind = kind.split(":")
         if os.path.exists(path):
@@ -28,8 +31,9 @@ def act(kind, say, rank):
         os.abort()
     if kind == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
-    if kind == "raise":
-        say({"failure": {"rank": rank, "reason": "exception", "detail": "out of cheese", "signal": 0}})
+    if kind.startswith("raise"):
+        at = f" at {checkpoint}" if kind == "raise-at" else ""
+        say({"failure": {"rank": rank, "reason": "exception", "detail": "out of cheese" + at, "signal": 0}})
         os._exit(3)
     if kind == "garbage":
         say({"rubbish": 1})
@@ -76,7 +80,7 @@ def rank_main(rank):
             return
         drill = message["run"].get("drill", "")
         if drill and rank == RANKS - 1:
-            act(drill, say, rank)
+            act(drill, say, rank, message["run"]["checkpoint"])
         if RANKS > 1 and drill.startswith("first:"):
             time.sleep(0.5)  # as in a collective, rank 0 cannot finish before the others
         if rank == 0 and (not drill.startswith(("abort", "kill", "raise", "hang")) or RANKS == 1):

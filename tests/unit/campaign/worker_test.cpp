@@ -268,6 +268,13 @@ TEST_F(PoolTest, FailureThatDoesNotComeAgainCostsAnIncidentOnly) {
   }
 }
 
+TEST_F(PoolTest, TextOfAFailureDoesNotNameThePrivateCopy) {
+  recorder_.drills["a/s/0"] = "raise-at";
+  run(1);
+  ASSERT_EQ(recorder_.runs.size(), 1U);
+  EXPECT_EQ(recorder_.runs[0].failure, (Failure{"exception", "out of cheese at the altered copy", 0}));
+}
+
 TEST_F(PoolTest, HangIsRunAgainWithThreeTimesTheDeadline) {
   recorder_.deadline = 0.6;
   recorder_.drills["a/s/0"] = "hang";
