@@ -103,7 +103,8 @@ def test_datasets_that_share_bytes_are_refused(tmp_path: Path) -> None:
     refused("inject", path, "-o", tmp_path / "o.h5", "--tensor", "a", says="shares stored bytes with b")
     refused("inject", path, "-o", tmp_path / "o.h5", "--tensor", "b", says="shares stored bytes with a")
     path.write_bytes(data.replace(two.to_bytes(8, "little"), len(data).to_bytes(8, "little")))
-    refused("inject", path, "-o", tmp_path / "o.h5", "--tensor", "b", says="outside of the file")
+    line = refused("inject", path, "-o", tmp_path / "o.h5", "--tensor", "b", says="b cannot be altered")
+    assert "outside of the file" in line or "likely file corruption" in line  # the latter from newer HDF5 itself
 
 
 BAD_CALLS = [
