@@ -55,7 +55,7 @@ struct Summary {
 [[nodiscard]] Summary summarize(const std::vector<record::TrialRecord>& rows,
                                 const record::CampaignSpec& spec, const std::vector<std::string>& by);
 /// Plain text, columns aligned, at most 100 wide with names of usual length: a header line, then group, n and
-/// the rates in % with anytime interval; below it the reasons, counted.
+/// the rates in % with Wilson interval, under it the anytime interval; at the end the reasons, counted.
 [[nodiscard]] std::string table(const Summary& summary);
 /// Schema "bitrift/summary/1" (docs/statistics.md); the caller adds "provenance".
 [[nodiscard]] record::Json to_json(const Summary& summary);

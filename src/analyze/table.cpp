@@ -18,9 +18,8 @@ constexpr std::size_t kWidth = 100;
 // The key of a group's map that a dimension of `by` fills.
 std::string key_name(const std::string& dimension) { return dimension == "strategy" ? "arm" : dimension; }
 
-std::string rate_text(const Rate& rate) {
-  return fmt::format("{:5.1f} [{:5.1f}, {:5.1f}]", 100 * rate.estimate, 100 * rate.anytime.low,
-                     100 * rate.anytime.high);
+std::string interval_text(const Interval& interval) {
+  return fmt::format("[{:4.1f}, {:5.1f}]", 100 * interval.low, 100 * interval.high);
 }
 
 std::vector<std::size_t> widths_of(const std::vector<Line>& lines) {
@@ -95,12 +94,20 @@ std::string rates_block(const Summary& summary) {
   std::vector<Line> lines(1);
   for (const std::string& dimension : summary.by) lines[0].push_back(key_name(dimension));
   const std::size_t count_column = lines[0].size();
-  for (const char* name : {"n", "masked %", "SDC %", "crash %"}) lines[0].emplace_back(name);
+  for (const char* name : {"n", "masked %", "SDC %", "crash %", "interval"}) lines[0].emplace_back(name);
   for (const Group& group : summary.groups) {
     Line line = key_cells(group, summary.by);
     line.push_back(std::to_string(group.trials));
-    for (const OutcomeClass outcome : kClasses) line.push_back(rate_text(group.rates.at(outcome)));
+    Line below(line.size());
+    for (const OutcomeClass outcome : kClasses) {
+      const Rate& rate = group.rates.at(outcome);
+      line.push_back(fmt::format("{:5.1f} {}", 100 * rate.estimate, interval_text(rate.fixed)));
+      below.push_back(fmt::format("{:5} {}", "", interval_text(rate.anytime)));
+    }
+    line.emplace_back("Wilson");
+    below.emplace_back("anytime");
     lines.push_back(line);
+    lines.push_back(below);
   }
   const auto widths = widths_of(lines);
   std::string text;
@@ -133,9 +140,11 @@ record::Json interval_json(const Interval& interval) {
 std::string table(const Summary& summary) {
   std::string text = rates_block(summary) + reasons_block(summary);
   text += fmt::format(
-      "\n{} trials, {} canaries as expected. Rates are over uniformly drawn bits of the row's strata, with\n"
-      "{:g} % intervals that stay valid however often one looks; judge: {}.\n",
-      summary.trials, summary.canaries, 100 * summary.confidence, summary.judge);
+      "\n{} trials, {} canaries as expected; judge: {}. Rates are over uniformly drawn bits of a line's "
+      "strata.\n"
+      "Intervals of {:g} %: Wilson is for one look at this n (several strata: approximate); anytime holds\n"
+      "at every look at once (several strata: Bonferroni, wide).\n",
+      summary.trials, summary.canaries, summary.judge, 100 * summary.confidence);
   if (summary.trials < summary.planned) {
     text += fmt::format("Unfinished: {} of {} trials; strata that have none yet are not in these rates.\n",
                         summary.trials, summary.planned);

@@ -225,11 +225,15 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 TEST(Table, IsAlignedUnderOneHeader) {
   const auto lines = lines_of(table(summarize(one_arm(), spec_of({"serial"}), {"strategy", "field"})));
-  ASSERT_GE(lines.size(), 6U);
-  EXPECT_EQ(lines[0], "arm     field      n  masked %              SDC %                 crash %");
+  ASSERT_GE(lines.size(), 8U);
+  EXPECT_EQ(lines[0],
+            "arm     field      n  masked %             SDC %                crash %              interval");
   EXPECT_THAT(lines[1], HasSubstr("serial  exponent  20   25.5 ["));
-  EXPECT_THAT(lines[2], HasSubstr("serial  sign      20   54.5 ["));
-  EXPECT_EQ(lines[1].size(), lines[2].size());
+  EXPECT_TRUE(lines[1].ends_with("Wilson"));
+  EXPECT_TRUE(lines[2].starts_with("                            ["));
+  EXPECT_TRUE(lines[2].ends_with("anytime"));
+  EXPECT_EQ(lines[1].find('['), lines[2].find('['));
+  EXPECT_THAT(lines[3], HasSubstr("serial  sign      20   54.5 ["));
   for (const std::string& line : lines) {
     EXPECT_LE(line.size(), 100U) << line;
     EXPECT_FALSE(line.ends_with(' ')) << line;
@@ -240,7 +244,7 @@ TEST(Table, CountsTheReasonsOfEachClass) {
   const std::string text = table(summarize(one_arm(), spec_of({"serial"}), {"strategy", "field"}));
   EXPECT_THAT(text, HasSubstr("masked 10 = bitwise 10; SDC 4 = low_test_accuracy 4; crash 6 = nonfinite 6"));
   EXPECT_THAT(text, HasSubstr("40 trials, 3 canaries as expected"));
-  EXPECT_THAT(text, HasSubstr("95 % intervals"));
+  EXPECT_THAT(text, HasSubstr("Intervals of 95 %"));
   EXPECT_THAT(text, Not(HasSubstr("Unfinished")));
 }
 
