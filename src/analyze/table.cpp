@@ -140,7 +140,7 @@ record::Json interval_json(const Interval& interval) {
 std::string table(const Summary& summary) {
   std::string text = rates_block(summary) + reasons_block(summary);
   text += fmt::format(
-      "\n{} trials, {} canaries as expected; judge: {}. Rates are over uniformly drawn bits of a line's "
+      "\n{} trials, {} canaries as expected; judge: {}. Rates are over uniform bits of a line's "
       "strata.\n"
       "Intervals of {:g} %: Wilson is for one look at this n (several strata: approximate); anytime holds\n"
       "at every look at once (several strata: Bonferroni, wide).\n",
