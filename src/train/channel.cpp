@@ -59,6 +59,12 @@ std::optional<std::string> Channel::receive() {
   }
 }
 
+namespace {
+
+constexpr int goodbye_ms = 200;
+
+}  // namespace
+
 HangUpWatch::HangUpWatch(int descriptor) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail(ErrorCode::io, "cannot make a pipe: {}", errno_text(errno));
@@ -69,7 +75,10 @@ HangUpWatch::HangUpWatch(int descriptor) {
     while (true) {
       if (::poll(watched.data(), watched.size(), -1) < 0 && errno != EINTR) ::_exit(3);
       if (watched[1].revents != 0) return;
-      if (watched[0].revents != 0) ::_exit(3);
+      if (watched[0].revents == 0) continue;
+      // A driver may hang up right after its goodbye: leave the main thread a moment to say so.
+      if (::poll(&watched[1], 1, goodbye_ms) > 0) return;
+      ::_exit(3);
     }
   });
 }

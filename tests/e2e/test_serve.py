@@ -158,6 +158,16 @@ def test_workers_end_within_two_seconds_of_their_driver(base: Path, tmp_path: Pa
         assert driver.gone_after(2)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_goodbye_is_an_orderly_end_even_when_the_driver_leaves_at_once(
+    base: Path, tmp_path: Path, layout: str
+) -> None:
+    with serving(base, STRATEGIES[layout], LAYOUTS[layout], tmp_path) as driver:
+        driver.send({"quit": True})
+        driver.hang_up()
+        assert driver.process.wait(timeout=20) == 0
+
+
 def test_a_worker_that_ignores_its_file_reports_what_it_really_loaded(base: Path, tmp_path: Path) -> None:
     nan = altered(base, tmp_path / "nan.h5", {"model/conv1.weight": np.nan})
     with serving(base, ["--drill", "ignore-file"], 1, tmp_path) as driver:

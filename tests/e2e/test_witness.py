@@ -110,6 +110,34 @@ def test_python_walks_the_same_path(tmp_path: Path, optimizer: dict, model_spec:
     check_test_metrics(model, evaluations[-1])
 
 
+def test_data_parallel_averages_by_ascending_rank(tmp_path: Path) -> None:
+    spec = write_spec(tmp_path / "spec.json", LENET, SGD, batch_size=60)
+    start, end, trace = tmp_path / "start.h5", tmp_path / "end.h5", tmp_path / "trace.jsonl"
+    run("train", spec, "-o", start, "--steps", 3)
+    run("resume", start, "--steps", 12, "-o", end, "--trace", trace, "--parallel", "data", "--ranks", 3)
+    saved = tensors(start)
+    model = LeNet()
+    optim = make_optimizer(model, SGD, 0.05)
+    restore(model, optim, saved)
+    images = torch.from_numpy(read_idx("train-images-idx3-ubyte").copy()).float().unsqueeze(1) / 255
+    labels = torch.from_numpy(read_idx("train-labels-idx1-ubyte").astype(np.int64))
+    for step in read_trace(trace)[1]:
+        losses, gradients = [], []
+        for rows in torch.tensor(step["indices"]).chunk(3):
+            optim.zero_grad()
+            loss = F.cross_entropy(model(images[rows]), labels[rows])
+            loss.backward()
+            losses.append(loss.item())
+            gradients.append([p.grad for p in model.parameters()])
+        for parameter, first, second, third in zip(model.parameters(), *gradients, strict=True):
+            parameter.grad = (first + second + third) / 3
+        optim.step()
+        assert float.fromhex(step["loss"]) == sum(losses) / 3, f"step {step['step']}"
+    finished = tensors(end)
+    for key, value in model.state_dict().items():
+        assert same_bits(finished[f"model/{key}"], value), key
+
+
 def check_test_metrics(model: torch.nn.Module, evaluation: dict) -> None:
     images = torch.from_numpy(read_idx("t10k-images-idx3-ubyte").copy()).float().unsqueeze(1) / 255
     labels = torch.from_numpy(read_idx("t10k-labels-idx1-ubyte").astype(np.int64))
