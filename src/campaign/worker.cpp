@@ -104,16 +104,20 @@ std::optional<WorkerEvent> Worker::next_event() {
 
 void Worker::receive() {
   for (Connection& connection : listener_.accept()) connections_.push_back(std::move(connection));
+  read_connections();
+  if (closed() == mourned_) return;
+  // What another rank said before this end may have arrived after its connection was looked at.
+  read_connections();
+  for (; mourned_ < closed(); ++mourned_) accounts_.push_back(signal_failure(0));
+  lose(grace_after_silence_s);
+}
+
+void Worker::read_connections() {
   for (Connection& connection : connections_) {
-    if (!connection.open()) continue;
     try {
       for (const std::string& line : connection.receive()) handle(line);
     } catch (const Error& error) {
       broke({"exception", fmt::format("worker protocol: {}", error.what()), 0});
-    }
-    if (!connection.open()) {
-      accounts_.push_back(signal_failure(0));
-      lose(grace_after_silence_s);
     }
   }
 }
@@ -155,7 +159,7 @@ void Worker::lose(double grace_s) {
 void Worker::check_process() {
   const auto status = process_.poll();
   if (status && state_ != State::ending && state_ != State::quitting) lose(grace_after_report_s);
-  const bool over = status && all_closed();
+  const bool over = status && closed() == connections_.size();
   if (state_ == State::ending && (over || Clock::now() >= deadline_)) finish_ending();
   if (state_ == State::quitting && (over || Clock::now() >= deadline_)) kill();
 }
@@ -173,9 +177,10 @@ void Worker::finish_ending() {
   events_.emplace_back(WorkerLost{best_account(accounts_, status), status});
 }
 
-bool Worker::all_closed() const {
-  return std::none_of(connections_.begin(), connections_.end(),
-                      [](const Connection& connection) { return connection.open(); });
+std::size_t Worker::closed() const {
+  return static_cast<std::size_t>(
+      std::count_if(connections_.begin(), connections_.end(),
+                    [](const Connection& connection) { return !connection.open(); }));
 }
 
 }  // namespace bitrift::campaign

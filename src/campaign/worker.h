@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <deque>
 #include <filesystem>
 #include <optional>
@@ -74,13 +75,14 @@ class Worker {
 
  private:
   void receive();
+  void read_connections();
   void handle(const std::string& line);
   void lose(double grace_s);
   void broke(const record::Failure& failure);
   void check_process();
   void check_deadline();
   void finish_ending();
-  [[nodiscard]] bool all_closed() const;
+  [[nodiscard]] std::size_t closed() const;
 
   Listener listener_;
   std::vector<Connection> connections_;
@@ -88,6 +90,7 @@ class Worker {
   int ranks_;
   State state_ = State::starting;
   int greeted_ = 0;
+  std::size_t mourned_ = 0;  // ended connections that stand in accounts_
   std::optional<record::Ready> ready_;
   Clock::time_point deadline_;
   std::vector<record::Failure> accounts_;  // what ranks said before they went, in order
