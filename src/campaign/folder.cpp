@@ -29,6 +29,17 @@ void make_folder(const std::filesystem::path& path) {
   if (error) fail(ErrorCode::io, "{}: cannot create the folder: {}", path.string(), error.message());
 }
 
+// Unfinished files of a start that was killed: their names are those of PendingFile.
+void remove_unfinished(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with('.') && name.find(".tmp-") != std::string::npos) {
+      std::filesystem::remove(entry.path(), ignored);
+    }
+  }
+}
+
 // Waits for the trainer, but not past an interrupt.
 ExitStatus wait_for_training(Subprocess& child, const std::filesystem::path& log) {
   const auto limit = std::chrono::steady_clock::now() + base_deadline;
@@ -92,6 +103,8 @@ Folder::Folder(const std::filesystem::path& root, const record::CampaignSpec& sp
          root.string());
   }
   for (const auto& folder : {root / "rounds", root / "logs", layout_.work()}) make_folder(folder);
+  remove_unfinished(root);
+  remove_unfinished(root / "rounds");
   if (std::filesystem::exists(layout_.identity())) {
     identity_ = record::parse_file(layout_.identity()).value;
     compare_stored(drills, identity_);

@@ -31,6 +31,14 @@ def study(tmp_path):
     return Study(tmp_path)
 
 
+def test_unfinished_files_of_a_killed_start_are_removed(reference, study):
+    folder = shutil.copytree(reference.place / "plain", study.place / "unfinished")
+    (folder / ".base.h5.tmp-x1y2z3").write_text("half")
+    (folder / "rounds" / ".0000.json.tmp-x1y2z3").write_text("half")
+    assert study.run("unfinished").returncode == 0
+    assert not [path for path in folder.rglob(".*") if path.is_file()]
+
+
 def test_torn_tail_is_cut_and_its_run_repeated(reference, study):
     folder = shutil.copytree(reference.place / "plain", study.place / "torn")
     journal = folder / "trials.jsonl"
