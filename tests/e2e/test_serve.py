@@ -56,6 +56,7 @@ def test_runs_do_not_touch_each_other(
     with serving(base, STRATEGIES[layout], LAYOUTS[layout], tmp_path) as driver:
         first = driver.ask(base, 1)
         stopped = driver.ask(nan, 1)
+        looked_at = driver.ask(nan, 0)
         poisoned = driver.ask(momentum, 1)
         cursor = driver.ask(altered(base, tmp_path / "c.h5", {"progress/cursor": 640}), 1)
         reordered = driver.ask(base, 1, order_seed=99)
@@ -68,6 +69,8 @@ def test_runs_do_not_touch_each_other(
         assert result["changed_tensors"] == [] and not result["nonfinite_state"]
         assert result["last_loss"] == golden["last_loss"]
     assert stopped["status"] == "nonfinite" and stopped["nonfinite_step"] == 0 and stopped["steps"] == 0
+    assert stopped["final_digest"] == looked_at["final_digest"], "the step with that loss was taken"
+    assert looked_at["status"] == "nonfinite" and "test loss" in looked_at["detail"]
     assert stopped["nonfinite_state"] and stopped["changed_tensors"] == ["model/conv1.weight"]
     assert poisoned["nonfinite_state"] and poisoned["final_digest"] != golden["final_digest"]
     assert poisoned["changed_tensors"] == [f"optimizer/{slot}/fc3.weight"]

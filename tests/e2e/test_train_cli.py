@@ -135,18 +135,20 @@ def test_a_nonfinite_loss_ends_with_exit_code_1_and_saves_nothing(base: Path, tm
 def test_results_are_the_same_in_table_json_trace_and_file(base: Path, tmp_path: Path) -> None:
     spec = write_spec(tmp_path / "spec.json", MLP, SGD)
     trace = tmp_path / "t.jsonl"
-    result = run("train", spec, "-o", tmp_path / "a.h5", "--epochs", 1, "--trace", trace)
-    table = call("train", spec, "-o", tmp_path / "b.h5", "--epochs", 1).stdout
+    result = run("train", spec, "-o", tmp_path / "a.h5", "--trace", trace)
+    table = call("train", spec, "-o", tmp_path / "b.h5").stdout
     assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
     header, steps, evaluations = read_trace(trace)
     assert header["schema"] == "bitrift/trace/1" and evaluations == result["replicas"][0]
     assert steps[-1]["loss"] == result["last_loss"] and steps[-1]["digest"] == result["final_digest"]
     assert result["final_digest"] in table and f"{evaluations[0]['test_loss']:.6f}" in table
     losses = [float.fromhex(step["loss"]) for step in steps]
-    assert evaluations[0]["train_loss"] == sum(losses) / 22
+    assert [e["train_loss"] for e in evaluations] == [sum(losses[:22]) / 22, sum(losses[22:]) / 22]
+    assert evaluations[1]["train_accuracy"] > evaluations[0]["train_accuracy"]
     saved = tensors(tmp_path / "a.h5")
-    assert saved["progress/epoch"] == 1 and saved["progress/cursor"] == 0 and saved["progress/step"] == 22
-    assert saved["model/bn1.num_batches_tracked"] == 22
+    assert saved["progress/epoch"] == 2 and saved["progress/cursor"] == 0 and saved["progress/step"] == 44
+    assert saved["progress/epoch_loss_sum"] == 0 and saved["progress/epoch_correct"] == 0
+    assert saved["model/bn1.num_batches_tracked"] == 44
     beside = json.loads((tmp_path / "a.h5.json").read_text())
     assert beside["parallel"]["kind"] == "serial" and beside["command"][0] == "bitrift-train"
 
