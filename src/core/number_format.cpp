@@ -170,7 +170,9 @@ std::uint64_t infinity_pattern(const NumberFormat& format) {
 }
 
 std::uint64_t nan_pattern(const NumberFormat& format) {
-  return infinity_pattern(format) | std::uint64_t{1} << (format.mantissa_bits - 1);
+  const std::uint64_t infinity =
+      infinity_pattern(format);  // refuses integers, which have no mantissa to shift by
+  return infinity | std::uint64_t{1} << (format.mantissa_bits - 1);
 }
 
 std::uint64_t load_pattern(const NumberFormat& format, const std::uint8_t* stored) noexcept {
