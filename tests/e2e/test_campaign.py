@@ -136,7 +136,9 @@ def test_worker_killed_from_outside_costs_an_incident_and_no_verdict(reference, 
 
 def test_workers_end_within_two_seconds_of_their_driver(reference, tmp_path):
     place, _ = reference
-    driver = Driver("run", place / "spec.json", "-o", tmp_path / "orphans")
+    # More trials than can be over before the test has looked.
+    more = ("--set", "trials_per_stratum=2000")
+    driver = Driver("run", place / "spec.json", "-o", tmp_path / "orphans", *more)
     wait_until(lambda: len(driver.ranks_of("data")) == 2 and journal_lines(tmp_path / "orphans") > 30)
     driver.process.kill()
     driver.process.wait()

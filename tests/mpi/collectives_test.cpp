@@ -17,7 +17,9 @@ const Communicator* world_pointer = nullptr;
 const Communicator& world() { return *world_pointer; }
 
 std::string text_of(int rank) {
-  return std::string(static_cast<std::size_t>(rank) * 3, static_cast<char>('a' + rank));
+  std::string text;
+  text.append(static_cast<std::size_t>(rank) * 3, static_cast<char>('a' + rank));
+  return text;
 }
 
 TEST(Collectives, BroadcastTakesTheRootsValue) {

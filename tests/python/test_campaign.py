@@ -95,7 +95,8 @@ def test_the_program_prints_and_writes_the_same(folder: Path) -> None:
     done = analyze(folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == bitrift.table(folder)
-    assert done.stdout.splitlines()[0].split() == ["arm", "field", "n", "masked", "%", "SDC", "%", "crash", "%"]
+    header = ["arm", "field", "n", "masked", "%", "SDC", "%", "crash", "%", "interval"]
+    assert done.stdout.splitlines()[0].split() == header
     written = json.loads((folder / "summary.json").read_text())
     assert "analyze" in " ".join(written.pop("provenance")["command"])
     assert written == bitrift.summary(folder)
