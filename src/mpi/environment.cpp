@@ -13,7 +13,8 @@ namespace {
 
 int first_number(std::initializer_list<const char*> names) noexcept {
   for (const char* name : names) {
-    if (const char* text = std::getenv(name); text != nullptr && *text != '\0') return std::atoi(text);
+    if (const char* text = std::getenv(name); text != nullptr && *text != '\0')
+      return static_cast<int>(std::strtol(text, nullptr, 10));
   }
   return -1;
 }

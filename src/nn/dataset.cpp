@@ -12,7 +12,7 @@ namespace {
 std::filesystem::path find_file(const std::filesystem::path& folder, const std::string& stem,
                                 const std::string& hint) {
   for (const char* ending : {"", ".gz"}) {
-    const std::filesystem::path path = folder / (stem + ending);
+    std::filesystem::path path = folder / (stem + ending);
     if (std::filesystem::is_regular_file(path)) return path;
   }
   fail(ErrorCode::not_found, "{}[.gz] does not exist: {}", (folder / stem).string(), hint);

@@ -78,7 +78,7 @@ class Dense : public Layer {
 void fill_uniform(const Slot& slot, std::uint64_t seed) {
   const std::uint64_t key = derive_key(seed, "init/" + slot.key);
   const double bound = 1 / std::sqrt(static_cast<double>(slot.fan_in));
-  float* data = slot.value.data_ptr<float>();
+  auto* data = slot.value.data_ptr<float>();
   const auto count = static_cast<std::uint64_t>(slot.value.numel());
   for (std::uint64_t i = 0; i < count; ++i) {
     data[i] = static_cast<float>((2 * random_unit(key, i, 0) - 1) * bound);

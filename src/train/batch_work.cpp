@@ -27,8 +27,8 @@ std::span<const std::int64_t> part(std::span<const std::int64_t> rows, int m, in
 std::int64_t count_correct(const torch::Tensor& logits, const torch::Tensor& labels) {
   const torch::Tensor rows = logits.detach().contiguous();
   const std::int64_t classes = rows.size(1);
-  const float* values = rows.const_data_ptr<float>();
-  const std::int64_t* wanted = labels.const_data_ptr<std::int64_t>();
+  const auto* values = rows.const_data_ptr<float>();
+  const auto* wanted = labels.const_data_ptr<std::int64_t>();
   std::int64_t correct = 0;
   for (std::int64_t row = 0; row < rows.size(0); ++row, values += classes) {
     std::int64_t best = 0;

@@ -110,7 +110,7 @@ void install_last_words(int descriptor, int rank) {
   const rlimit no_core{0, 0};
   ::setrlimit(RLIMIT_CORE, &no_core);
   // A stack of its own, so that an overflow of the usual one is reported too.
-  static std::array<char, 64 * 1024> stack;
+  static std::array<char, std::size_t{64} * 1024> stack;
   stack_t alternative{};
   alternative.ss_sp = stack.data();
   alternative.ss_size = stack.size();

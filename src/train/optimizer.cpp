@@ -10,8 +10,8 @@ std::vector<std::pair<std::string, bool>> optimizer_slots(const record::Optimize
   return {};
 }
 
-Optimizer::Optimizer(const record::OptimizerSpec& spec, std::vector<Parameter> parameters)
-    : spec_(spec), parameters_(std::move(parameters)) {}
+Optimizer::Optimizer(record::OptimizerSpec spec, std::vector<Parameter> parameters)
+    : spec_(std::move(spec)), parameters_(std::move(parameters)) {}
 
 void Optimizer::allocate() {
   if (!state_.empty()) return;

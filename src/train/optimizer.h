@@ -33,7 +33,7 @@ class Optimizer {
     std::string key;
     torch::Tensor value;
   };
-  Optimizer(const record::OptimizerSpec& spec, std::vector<Parameter> parameters);
+  Optimizer(record::OptimizerSpec spec, std::vector<Parameter> parameters);
 
   /// Every parameter must have a gradient.
   void step(double learning_rate);

@@ -9,8 +9,8 @@ namespace {
 
 class Pipeline : public Strategy {
  public:
-  Pipeline(nn::Stage& stage, const mpi::Communicator& communicator, int micro_batches)
-      : stage_(stage), communicator_(communicator), micro_batches_(micro_batches) {}
+  Pipeline(nn::Stage& stage, mpi::Communicator communicator, int micro_batches)
+      : stage_(stage), communicator_(std::move(communicator)), micro_batches_(micro_batches) {}
 
   BatchResult gradients(const nn::Split& train, std::span<const std::int64_t> batch) override {
     Tally tally;

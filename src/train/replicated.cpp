@@ -9,10 +9,10 @@ namespace {
 
 class Replicated : public Strategy {
  public:
-  Replicated(nn::Stage& stage, const mpi::Communicator& communicator, std::unique_ptr<Reducer> reducer,
+  Replicated(nn::Stage& stage, mpi::Communicator communicator, std::unique_ptr<Reducer> reducer,
              int micro_batches)
       : stage_(stage),
-        communicator_(communicator),
+        communicator_(std::move(communicator)),
         reducer_(std::move(reducer)),
         micro_batches_(micro_batches) {}
 

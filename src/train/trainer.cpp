@@ -40,7 +40,7 @@ nn::Stage build_stage(const record::TrainingSpec& spec, const nn::Dataset& data,
   auto layers = nn::make_layers(describe_model(spec, data));
   const auto cuts = nn::cut_layers(layers, stages_of(parallel));
   const auto [first, last] = cuts[parallel.kind == "pipeline" ? static_cast<std::size_t>(rank) : 0];
-  return nn::Stage(std::move(layers), first, last, spec.seed);
+  return {std::move(layers), first, last, spec.seed};
 }
 
 void check_world(const record::Parallel& parallel, int batch_size, int world) {
@@ -54,11 +54,11 @@ void check_world(const record::Parallel& parallel, int batch_size, int world) {
 
 }  // namespace
 
-TrainerState::TrainerState(const record::TrainingSpec& spec_, const record::Parallel& parallel_,
-                           const mpi::Communicator& communicator_, nn::Dataset data_)
-    : spec(spec_),
-      parallel(parallel_),
-      communicator(communicator_),
+TrainerState::TrainerState(record::TrainingSpec spec_, record::Parallel parallel_,
+                           mpi::Communicator communicator_, nn::Dataset data_)
+    : spec(std::move(spec_)),
+      parallel(std::move(parallel_)),
+      communicator(std::move(communicator_)),
       data(std::move(data_)),
       session(build_stage(spec, data, parallel, communicator.rank()), spec) {
   if (staged()) {

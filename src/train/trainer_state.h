@@ -21,8 +21,8 @@ namespace bitrift::train {
 /// The session, and what works on it. Everything but `session` is fixed for the life of the process, or
 /// derived from it.
 struct TrainerState {
-  TrainerState(const record::TrainingSpec& spec, const record::Parallel& parallel,
-               const mpi::Communicator& communicator, nn::Dataset data);
+  TrainerState(record::TrainingSpec spec, record::Parallel parallel, mpi::Communicator communicator,
+               nn::Dataset data);
 
   [[nodiscard]] bool staged() const { return parallel.kind == "pipeline"; }
   [[nodiscard]] int replicas() const { return staged() ? 1 : communicator.size(); }
