@@ -38,7 +38,8 @@ int run(int count, char** arguments) {
   app.set_version_flag("--version", std::string("bitrift ") + record::bitrift_version());
   app.require_subcommand(1);
   app.footer(
-      "Exit codes: 0 yes or done, 1 no (files differ, canaries misbehave), 2 the call or the input is at fault, "
+      "Exit codes: 0 yes or done, 1 no (files differ, canaries misbehave), 2 the call or the input is at "
+      "fault, "
       "3 a fault "
       "in bitrift.");
   ExitCode exit_code;
