@@ -57,7 +57,7 @@ class Idx : public testing::Test {
   }
   std::string refusal(const std::string& content, int dimensions) {
     const auto path = write("file", content);
-    const std::string text = tests::error_of([&] { (void)read_idx(path, dimensions); });
+    std::string text = tests::error_of([&] { (void)read_idx(path, dimensions); });
     if (text.empty()) return text;
     EXPECT_THAT(text, AllOf(HasSubstr(path.string()), HasSubstr("expected"), HasSubstr("found")));
     return text;

@@ -19,7 +19,7 @@ ModelDescription mlp(bool norm) { return {"mlp", {48, 24}, norm, {1, 8, 8}, 10};
 Stage whole(const ModelDescription& description, std::uint64_t seed) {
   auto layers = make_layers(description);
   const std::size_t count = layers.size();
-  return Stage(std::move(layers), 0, count, seed);
+  return {std::move(layers), 0, count, seed};
 }
 
 std::map<std::string, Shape> shapes(const Stage& stage) {
@@ -37,6 +37,7 @@ class Weight : public Layer {
 
 Cuts cut(const std::vector<std::int64_t>& costs, int stages) {
   std::vector<std::unique_ptr<Layer>> layers;
+  layers.reserve(costs.size());
   for (const std::int64_t cost : costs) layers.push_back(std::make_unique<Weight>(cost));
   return cut_layers(layers, stages);
 }

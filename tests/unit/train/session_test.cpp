@@ -32,7 +32,7 @@ record::TrainingSpec spec_of(const std::string& optimizer) {
 Session make_session(const record::TrainingSpec& spec) {
   auto layers = nn::make_layers({"mlp", {8}, true, {1, 2, 2}, 2});
   const std::size_t count = layers.size();
-  return Session(nn::Stage(std::move(layers), 0, count, spec.seed), spec);
+  return {nn::Stage(std::move(layers), 0, count, spec.seed), spec};
 }
 
 void take_step(Session& session) {
@@ -172,13 +172,13 @@ TEST(Progress, NonsenseIsRefusedByName) {
     return tests::error_of([&] { check_progress(progress, 1437, 64); });
   };
   EXPECT_EQ(refusal({}), "");
-  EXPECT_EQ(refusal({.epoch = 5, .step = 9, .cursor = 21 * 64, .epoch_correct = 21 * 64}), "");
+  EXPECT_EQ(refusal({.epoch = 5, .step = 9, .cursor = 1344, .epoch_correct = 1344}), "");
   EXPECT_EQ(refusal({.epoch = std::int64_t{1} << 62, .learning_rate = std::nan("")}), "");
   EXPECT_THAT(refusal({.epoch = -1}), HasSubstr("progress/epoch is -1"));
   EXPECT_THAT(refusal({.step = std::numeric_limits<std::int64_t>::max()}),
               HasSubstr("progress/step is 9223372036854775807"));
   for (const std::int64_t cursor :
-       {std::int64_t{-64}, std::int64_t{1}, std::int64_t{22 * 64}, std::int64_t{1} << 61}) {
+       {std::int64_t{-64}, std::int64_t{1}, std::int64_t{1408}, std::int64_t{1} << 61}) {
     EXPECT_THAT(refusal({.cursor = cursor}), HasSubstr("progress/cursor is " + std::to_string(cursor)));
   }
   EXPECT_THAT(refusal({.cursor = 64, .epoch_correct = 65}), HasSubstr("progress/epoch_correct is 65"));
