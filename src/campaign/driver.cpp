@@ -121,6 +121,7 @@ RunReport run_campaign(const RunOptions& options, Progress& progress) {
   for (const std::string& id : journal.rows().duplicates()) {
     spdlog::warn("{}: {} stands twice; the first row counts", folder.layout().journal().string(), id);
   }
+  remove_scratch_of(folder.layout().root);
   RunReport report;
   try {
     Driver driver(folder, drills, plan, journal, progress);

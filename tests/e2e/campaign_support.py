@@ -11,6 +11,8 @@ import sys
 import time
 import uuid
 
+import xxhash
+
 BIN = pathlib.Path(os.environ.get("BITRIFT_BIN_DIR", "."))
 MARK = "BITRIFT_TEST_MARK"
 
@@ -99,7 +101,12 @@ class Driver:
 
     def ranks(self):
         """Processes that talk to the driver: those that serve, without launchers."""
-        return sorted(pid for pid, name in self.descendants().items() if " serve " in name and "mpirun" not in name)
+        launchers = ("mpirun", "prterun", "mpiexec")
+
+        def is_rank(name):
+            return " serve " in name and pathlib.Path(name.split()[0]).name not in launchers
+
+        return sorted(pid for pid, name in self.descendants().items() if is_rank(name))
 
     def ranks_of(self, kind):
         """The ranks that serve under one kind of parallelism."""
@@ -127,6 +134,12 @@ class Driver:
 
 def campaign(*arguments, env=None, cwd=None, timeout=240):
     return Driver(*arguments, env=env, cwd=cwd).finish(timeout)
+
+
+def scratch_folders(folder):
+    """What the campaign in this folder has in /dev/shm."""
+    digest = xxhash.xxh3_128_hexdigest(str(folder).encode())[:12]
+    return list(pathlib.Path("/dev/shm").glob(f"bitrift-{os.geteuid()}-{digest}-*"))
 
 
 def wait_until(condition, timeout=60):

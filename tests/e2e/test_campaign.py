@@ -13,7 +13,16 @@ import signal
 import time
 
 import pytest
-from campaign_support import Driver, campaign, journal_lines, processes_with, read_incidents, read_rows, wait_until
+from campaign_support import (
+    Driver,
+    campaign,
+    journal_lines,
+    processes_with,
+    read_incidents,
+    read_rows,
+    scratch_folders,
+    wait_until,
+)
 
 BASE = {
     "train": {
@@ -93,6 +102,7 @@ def test_killed_at_ten_arbitrary_moments_ends_with_the_same_journal(reference, t
     done = campaign(*command)
     assert done.returncode == 0, done.stderr
     assert kills == 10
+    assert scratch_folders(tmp_path / "killed") == []
     assert read_rows(tmp_path / "killed", check_crc=True) == rows
 
 
@@ -143,6 +153,8 @@ def test_workers_end_within_two_seconds_of_their_driver(reference, tmp_path):
     driver.process.kill()
     driver.process.wait()
     driver.assert_no_process_left(within_s=2)
+    for left in scratch_folders(tmp_path / "orphans"):
+        shutil.rmtree(left)
     driver.process.communicate()
     assert processes_with(driver.mark) == {}
 

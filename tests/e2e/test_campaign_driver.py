@@ -22,6 +22,7 @@ from campaign_support import (
     read_incidents,
     read_rows,
     reference_study,
+    scratch_folders,
     wait_until,
 )
 
@@ -94,6 +95,7 @@ def test_killed_at_ten_arbitrary_moments_ends_with_the_same_journal(reference, s
     done = study.run("killed", env=slow)
     assert done.returncode == 0, done.stderr
     assert kills == 10
+    assert scratch_folders(study.place / "killed") == []
     assert read_rows(study.place / "killed", check_crc=True) == reference.rows
 
 
@@ -104,6 +106,8 @@ def test_dead_driver_takes_its_workers_along(study):
     driver.process.kill()
     driver.process.wait()
     driver.assert_no_process_left()
+    for left in scratch_folders(study.place / "orphans"):
+        shutil.rmtree(left)
     driver.process.communicate()
 
 

@@ -350,6 +350,18 @@ TEST(Scratch, IsEmptyAtFirstPrivateAndGoneAtTheEnd) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
+TEST(Scratch, WhatKilledDriversLeftGoesButOtherCampaignsAndReplaysStay) {
+  const TemporaryFolder folder;
+  const Scratch other(scratch_name(folder / "b", "0"));
+  const Scratch replay(scratch_name(folder / "a", "replay-7"));
+  const Scratch left(scratch_name(folder / "a", "11"));
+  std::ofstream(left.path() / "segment") << "x";
+  remove_scratch_of(folder / "a");
+  EXPECT_FALSE(std::filesystem::exists(left.path()));
+  EXPECT_TRUE(std::filesystem::exists(other.path()));
+  EXPECT_TRUE(std::filesystem::exists(replay.path()));
+}
+
 TEST(Launch, LogTailIsOneLineOfTheLastLines) {
   const TemporaryFolder folder;
   std::ofstream(folder / "log") << "1\n2\n\n3\n4\n5\n6\n";
