@@ -99,19 +99,22 @@ class Driver:
     def descendants(self):
         return {pid: name for pid, name in processes_with(self.mark).items() if pid != self.process.pid}
 
-    def ranks(self):
-        """Processes that talk to the driver: those that serve, without launchers."""
+    def ranks(self, kind=""):
+        """Processes that talk to the driver, of one kind of parallelism or of any: those that serve, without launchers.
+
+        From one look at /proc: between two looks processes come and go.
+        """
         launchers = ("mpirun", "prterun", "mpiexec")
 
         def is_rank(name):
             return " serve " in name and pathlib.Path(name.split()[0]).name not in launchers
 
-        return sorted(pid for pid, name in self.descendants().items() if is_rank(name))
+        wanted = f"--parallel {kind} " if kind else ""
+        return sorted(pid for pid, name in self.descendants().items() if is_rank(name) and wanted in name)
 
     def ranks_of(self, kind):
         """The ranks that serve under one kind of parallelism."""
-        found = self.descendants()
-        return [pid for pid in self.ranks() if f"--parallel {kind} " in found[pid]]
+        return self.ranks(kind)
 
     def kill_everything(self):
         """SIGKILL to the driver and all its processes, in no particular order."""
