@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "core/error.h"
@@ -68,10 +69,11 @@ void become_mpirun(int ranks, const std::vector<std::string>& arguments) {
 
 int run_mpirun(int ranks, const std::vector<std::string>& arguments) {
   Command command = mpirun_command(ranks, arguments, true);
-  std::string name = (std::filesystem::temp_directory_path() / "bitrift-exit-XXXXXX").string();
-  const FileDescriptor code_file(::mkstemp(name.data()));
-  if (!code_file) fail(ErrorCode::io, "{}: cannot be made: {}", name, errno_text(errno));
-  command.environment[exit_code_variable] = name;
+  // A file without a name, so that nothing is left whoever is killed; rank 0 runs on this machine and opens
+  // it by our pid.
+  const FileDescriptor code_file(::memfd_create("bitrift-exit-code", MFD_CLOEXEC));
+  if (!code_file) fail(ErrorCode::io, "cannot make a file in memory: {}", errno_text(errno));
+  command.environment[exit_code_variable] = fmt::format("/proc/{}/fd/{}", ::getpid(), code_file.get());
   for (const int signal : {SIGINT, SIGTERM}) {
     std::signal(signal, [](int) { interrupted = true; });
   }
@@ -85,12 +87,10 @@ int run_mpirun(int ranks, const std::vector<std::string>& arguments) {
     }
     status = *ended;
   } catch (const Error& error) {
-    ::unlink(name.c_str());
     fail(error.code(), "{}; set BITRIFT_MPIRUN to your MPI's mpirun", error.what());
   }
   char code = 0;
   const bool left = ::pread(code_file.get(), &code, 1, 0) == 1;
-  ::unlink(name.c_str());
   if (!status.ok()) return left && status.signal == 0 ? std::max<int>(code, 1) : 3;
   return left ? code : 3;
 }
