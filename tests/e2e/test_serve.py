@@ -203,3 +203,4 @@ def test_messages_of_a_driver_that_makes_no_sense(base: Path, tmp_path: Path) ->
     assert driver.process.wait(timeout=10) == 3
     driver.hang_up()
     driver.log.close()
+    driver.scratch.cleanup()

@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import subprocess
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -92,8 +93,16 @@ class Driver:
         self.listener.listen(ranks)
         self.listener.settimeout(60)
         self.log = log.open("w")
+        # Launchers that end or are killed tidy up the session folders of their machine; ours is not among them.
+        self.scratch = tempfile.TemporaryDirectory(prefix="bt-", ignore_cleanup_errors=True)
         command = [str(PROGRAM), "serve", str(base), "--connect", name, *options]
-        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, start_new_session=True)
+        self.process = subprocess.Popen(
+            command,
+            stdout=self.log,
+            stderr=self.log,
+            start_new_session=True,
+            env=os.environ | {"TMPDIR": self.scratch.name},
+        )
         self.files = []
         self.pids: list[int] = []
         for _ in range(ranks):
@@ -162,3 +171,4 @@ def serving(base: Path, options: list[str], ranks: int, folder: Path) -> Iterato
             driver.process.kill()
         driver.process.wait(timeout=30)
         driver.log.close()
+        driver.scratch.cleanup()
