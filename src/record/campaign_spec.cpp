@@ -91,7 +91,7 @@ void read_base(const Document& document, CampaignSpec& spec) {
   }
 }
 
-// Only at the start: later the campaign has its own copy.
+// For a spec as written; the canonical form stands for a campaign that has its own copy.
 void check_base_exists(const Document& document, const CampaignSpec& spec) {
   if (spec.base_checkpoint && !std::filesystem::is_regular_file(*spec.base_checkpoint)) {
     fail(ErrorCode::not_found, "{}: base.checkpoint: no file {}; the path is relative to the spec's folder",
