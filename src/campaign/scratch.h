@@ -24,8 +24,8 @@ class Scratch {
   std::filesystem::path path_;
 };
 
-/// Removes what killed drivers of this campaign left behind; call it only while holding the campaign's lock. Folders of
-/// replays stay: one may be at work.
+/// Removes what killed drivers of this campaign left behind; call it only while holding the campaign's lock.
+/// Folders of replays stay: one may be at work.
 void remove_scratch_of(const std::filesystem::path& root) noexcept;
 
 /// "bitrift-<user id>-<digest of the campaign's folder>-<worker>": known to the next start, which cleans up
