@@ -4,48 +4,24 @@
 #include <limits>
 
 #include "core/error.h"
+#include "nn/model_families.h"
 
 namespace bitrift::nn {
-namespace {
-
-std::vector<std::unique_ptr<Layer>> make_lenet(const ModelDescription& model) {
-  if (model.input[1] < 4 || model.input[2] < 4) {
-    fail(ErrorCode::bad_input, "model lenet needs images of at least 4x4 pixels, these have {}x{}",
-         model.input[1], model.input[2]);
-  }
-  std::vector<std::unique_ptr<Layer>> layers;
-  layers.push_back(make_conv_block("conv1", model.input, 6, 5, 2));
-  layers.push_back(make_conv_block("conv2", layers.back()->output_shape(), 16, 5, 2));
-  layers.push_back(make_dense("fc1", layers.back()->output_shape(), 120, "", true));
-  layers.push_back(make_dense("fc2", layers.back()->output_shape(), 84, "", true));
-  layers.push_back(make_dense("fc3", layers.back()->output_shape(), model.classes, "", false));
-  return layers;
-}
-
-std::vector<std::unique_ptr<Layer>> make_mlp(const ModelDescription& model) {
-  std::vector<std::unique_ptr<Layer>> layers;
-  std::vector<std::int64_t> shape = model.input;
-  for (std::size_t i = 0; i <= model.hidden.size(); ++i) {
-    const bool last = i == model.hidden.size();
-    const std::string number = std::to_string(i + 1);
-    layers.push_back(make_dense("fc" + number, shape, last ? model.classes : model.hidden[i],
-                                model.batch_norm && !last ? "bn" + number : "", !last));
-    shape = layers.back()->output_shape();
-  }
-  return layers;
-}
-
-}  // namespace
-
 std::vector<std::unique_ptr<Layer>> make_layers(const ModelDescription& description) {
   if (description.name == "lenet") return make_lenet(description);
   if (description.name == "mlp") return make_mlp(description);
   fail(ErrorCode::bad_input, "there is no model '{}': use lenet or mlp", description.name);
 }
 
-std::vector<std::pair<std::size_t, std::size_t>> cut_layers(const std::vector<std::unique_ptr<Layer>>& layers,
-                                                            int stages) {
-  const std::size_t count = layers.size();
+std::vector<double> estimated_costs(const std::vector<std::unique_ptr<Layer>>& layers) {
+  std::vector<double> costs;
+  costs.reserve(layers.size());
+  for (const auto& layer : layers) costs.push_back(static_cast<double>(layer->cost()));
+  return costs;
+}
+
+std::vector<std::pair<std::size_t, std::size_t>> cut_layers(const std::vector<double>& costs, int stages) {
+  const std::size_t count = costs.size();
   const auto parts = static_cast<std::size_t>(stages);
   if (stages < 1 || parts > count) {
     fail(ErrorCode::bad_input,
@@ -53,14 +29,14 @@ std::vector<std::pair<std::size_t, std::size_t>> cut_layers(const std::vector<st
          count);
   }
   // best[p][i]: the lowest possible cost of the costliest stage when layers [i, count) make p stages.
-  constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
-  std::vector<std::vector<std::int64_t>> best(parts + 1, std::vector<std::int64_t>(count + 1, never));
+  constexpr double never = std::numeric_limits<double>::infinity();
+  std::vector<std::vector<double>> best(parts + 1, std::vector<double>(count + 1, never));
   best[0][count] = 0;
   for (std::size_t p = 1; p <= parts; ++p) {
     for (std::size_t i = 0; i < count; ++i) {
-      std::int64_t cost = 0;
+      double cost = 0;
       for (std::size_t end = i + 1; end <= count; ++end) {
-        cost += layers[end - 1]->cost();
+        cost += costs[end - 1];
         best[p][i] = std::min(best[p][i], std::max(cost, best[p - 1][end]));
       }
     }
@@ -68,10 +44,10 @@ std::vector<std::pair<std::size_t, std::size_t>> cut_layers(const std::vector<st
   std::vector<std::pair<std::size_t, std::size_t>> cuts;
   std::size_t first = 0;
   for (std::size_t p = parts; p > 0; --p) {
-    std::int64_t cost = 0;
+    double cost = 0;
     std::size_t end = first;
     do {
-      cost += layers[end++]->cost();
+      cost += costs[end++];
     } while (std::max(cost, best[p - 1][end]) > best[parts][0]);
     cuts.emplace_back(first, end);
     first = end;
@@ -80,19 +56,25 @@ std::vector<std::pair<std::size_t, std::size_t>> cut_layers(const std::vector<st
 }
 
 Stage::Stage(std::vector<std::unique_ptr<Layer>> layers, std::size_t first, std::size_t last,
-             std::uint64_t seed) {
+             std::optional<std::uint64_t> seed, const Placement& placement)
+    : placement_(placement) {
   for (const auto& layer : layers)
     all_slots_.insert(all_slots_.end(), layer->slots().begin(), layer->slots().end());
   for (std::size_t i = first; i < last; ++i) {
-    layers[i]->build(seed);
+    layers[i]->build(seed, placement);
     slots_.insert(slots_.end(), layers[i]->slots().begin(), layers[i]->slots().end());
     layers_.push_back(std::move(layers[i]));
   }
 }
 
-torch::Tensor Stage::forward(torch::Tensor x, bool training) {
-  for (const auto& layer : layers_) x = layer->forward(x, training);
-  return x;
+StageOutput Stage::forward(torch::Tensor x, const Pass& pass) {
+  StageOutput output;
+  for (const auto& layer : layers_) {
+    x = layer->forward(x, pass);
+    if (pass.training && layer->has_auxiliary()) output.auxiliary.push_back(layer->auxiliary(x, pass));
+  }
+  output.y = std::move(x);
+  return output;
 }
 
 }  // namespace bitrift::nn

@@ -24,7 +24,7 @@ class Pipeline : public Strategy {
         x = receive(stage_.input_shape(), static_cast<std::int64_t>(rows.size()), rank() - 1, m);
         x.requires_grad_(true);
       }
-      torch::Tensor y = stage_.forward(x, true);
+      torch::Tensor y = stage_.forward(x, {.training = true}).y;
       if (last()) {
         const torch::Tensor labels = take_labels(train, rows);
         tally.correct += count_correct(y, labels);
@@ -50,7 +50,7 @@ class Pipeline : public Strategy {
       const torch::Tensor x = first()
                                   ? nn::to_input(test.images.slice(0, start, end))
                                   : receive(stage_.input_shape(), end - start, rank() - 1, evaluation_tag);
-      const torch::Tensor y = stage_.forward(x, false);
+      const torch::Tensor y = stage_.forward(x, {}).y;
       if (!last()) {
         send(y, rank() + 1, evaluation_tag);
         continue;

@@ -22,7 +22,7 @@ class Replicated : public Strategy {
     for (int m = 0; m < micro_batches_; ++m) {
       const auto micro = part(rows, m, micro_batches_);
       const torch::Tensor labels = take_labels(train, micro);
-      const torch::Tensor logits = stage_.forward(take_images(train, micro), true);
+      const torch::Tensor logits = stage_.forward(take_images(train, micro), {.training = true}).y;
       const torch::Tensor loss = torch::cross_entropy_loss(logits, labels);
       share_of(loss, micro_batches_).backward();
       report.push_back(static_cast<double>(loss.item<float>()));
@@ -42,7 +42,7 @@ class Replicated : public Strategy {
     for (std::int64_t first = 0; first < test.size(); first += evaluation_batch) {
       const std::int64_t last = std::min(first + evaluation_batch, test.size());
       const torch::Tensor labels = test.labels.slice(0, first, last);
-      const torch::Tensor logits = stage_.forward(nn::to_input(test.images.slice(0, first, last)), false);
+      const torch::Tensor logits = stage_.forward(nn::to_input(test.images.slice(0, first, last)), {}).y;
       result.loss += static_cast<double>(
           torch::cross_entropy_loss(logits, labels, {}, torch::Reduction::Sum).item<float>());
       correct += count_correct(logits, labels);

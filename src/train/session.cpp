@@ -30,8 +30,7 @@ ckpt::TensorMeta meta(std::string path, const char* format, std::vector<std::uin
 }
 
 ckpt::TensorMeta model_meta(const nn::Slot& slot) {
-  return meta("model/" + slot.key, slot.dtype == torch::kInt64 ? "int64" : "float32",
-              unsigned_shape(slot.shape));
+  return meta("model/" + slot.key, slot.counter ? "int64" : "float32", unsigned_shape(slot.shape));
 }
 
 std::vector<Optimizer::Parameter> trained(const std::vector<nn::Slot>& slots) {

@@ -16,11 +16,11 @@ namespace bitrift::train {
 namespace {
 
 nn::ModelDescription describe_model(const record::TrainingSpec& spec, const nn::Dataset& data) {
-  return {spec.model.name,
-          {spec.model.hidden.begin(), spec.model.hidden.end()},
-          spec.model.norm == "batch",
-          data.image_shape(),
-          data.classes};
+  return {.name = spec.model.name,
+          .hidden = {spec.model.hidden.begin(), spec.model.hidden.end()},
+          .batch_norm = spec.model.norm == "batch",
+          .input = data.image_shape(),
+          .classes = data.classes};
 }
 
 nn::Dataset load_data(const record::TrainingSpec& spec) {
@@ -38,7 +38,7 @@ int stages_of(const record::Parallel& parallel) { return parallel.kind == "pipel
 nn::Stage build_stage(const record::TrainingSpec& spec, const nn::Dataset& data,
                       const record::Parallel& parallel, int rank) {
   auto layers = nn::make_layers(describe_model(spec, data));
-  const auto cuts = nn::cut_layers(layers, stages_of(parallel));
+  const auto cuts = nn::cut_layers(nn::estimated_costs(layers), stages_of(parallel));
   const auto [first, last] = cuts[parallel.kind == "pipeline" ? static_cast<std::size_t>(rank) : 0];
   return {std::move(layers), first, last, spec.seed};
 }
@@ -126,7 +126,7 @@ void check_runnable(const record::TrainingSpec& spec, const record::Parallel& pa
   check_world(parallel, spec.batch_size, parallel.ranks);
   const nn::Dataset data = load_data(spec);
   const auto layers = nn::make_layers(describe_model(spec, data));
-  (void)nn::cut_layers(layers, stages_of(parallel));
+  (void)nn::cut_layers(nn::estimated_costs(layers), stages_of(parallel));
 }
 
 void prepare_libtorch(int threads) {

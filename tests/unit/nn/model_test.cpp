@@ -13,8 +13,12 @@ using testing::HasSubstr;
 using Shape = std::vector<std::int64_t>;
 using Cuts = std::vector<std::pair<std::size_t, std::size_t>>;
 
-ModelDescription lenet(std::int64_t side = 8) { return {"lenet", {}, false, {1, side, side}, 10}; }
-ModelDescription mlp(bool norm) { return {"mlp", {48, 24}, norm, {1, 8, 8}, 10}; }
+ModelDescription lenet(std::int64_t side = 8) {
+  return {.name = "lenet", .input = {1, side, side}, .classes = 10};
+}
+ModelDescription mlp(bool norm) {
+  return {.name = "mlp", .hidden = {48, 24}, .batch_norm = norm, .input = {1, 8, 8}, .classes = 10};
+}
 
 Stage whole(const ModelDescription& description, std::uint64_t seed) {
   auto layers = make_layers(description);
@@ -28,19 +32,7 @@ std::map<std::string, Shape> shapes(const Stage& stage) {
   return result;
 }
 
-// A layer of a given cost that does nothing.
-class Weight : public Layer {
- public:
-  explicit Weight(std::int64_t cost) { cost_ = cost; }
-  torch::Tensor forward(const torch::Tensor& x, bool) override { return x; }
-};
-
-Cuts cut(const std::vector<std::int64_t>& costs, int stages) {
-  std::vector<std::unique_ptr<Layer>> layers;
-  layers.reserve(costs.size());
-  for (const std::int64_t cost : costs) layers.push_back(std::make_unique<Weight>(cost));
-  return cut_layers(layers, stages);
-}
+Cuts cut(const std::vector<double>& costs, int stages) { return cut_layers(costs, stages); }
 
 TEST(LeNet, HasTheKeysAndShapesOfItsStateDict) {
   const std::map<std::string, Shape> expected = {{"conv1.weight", {6, 1, 5, 5}},  {"conv1.bias", {6}},
@@ -54,7 +46,8 @@ TEST(LeNet, HasTheKeysAndShapesOfItsStateDict) {
 TEST(LeNet, TakesDigitsAndMnistImages) {
   for (const std::int64_t side : {8, 28}) {
     Stage stage = whole(lenet(side), 1);
-    EXPECT_EQ(stage.forward(torch::rand({3, 1, side, side}), true).sizes().vec(), (Shape{3, 10}));
+    EXPECT_EQ(stage.forward(torch::rand({3, 1, side, side}), {.training = true}).y.sizes().vec(),
+              (Shape{3, 10}));
   }
   EXPECT_THAT(tests::error_of([] { (void)make_layers(lenet(3)); }), HasSubstr("at least 4x4"));
 }
@@ -75,15 +68,15 @@ TEST(Mlp, NamesItsNormLayersAndBuffersAsPyTorchDoes) {
 TEST(Mlp, EvaluationLeavesRunningStatisticsAlone) {
   Stage stage = whole(mlp(true), 1);
   const auto tracked = [&] { return stage.slots()[6].value.item<std::int64_t>(); };
-  (void)stage.forward(torch::rand({4, 1, 8, 8}), false);
+  (void)stage.forward(torch::rand({4, 1, 8, 8}), {});
   EXPECT_EQ(tracked(), 0);
-  (void)stage.forward(torch::rand({4, 1, 8, 8}), true);
+  (void)stage.forward(torch::rand({4, 1, 8, 8}), {.training = true});
   EXPECT_EQ(tracked(), 1);
 }
 
 TEST(Models, UnknownNamesAreRefused) {
   EXPECT_THAT(tests::error_of([] {
-                (void)make_layers({"resnet", {}, false, {1, 8, 8}, 10});
+                (void)make_layers({.name = "resnet", .input = {1, 8, 8}, .classes = 10});
               }),
               HasSubstr("lenet or mlp"));
 }
@@ -99,7 +92,7 @@ TEST(Initialisation, IsAFunctionOfSeedAndKey) {
 TEST(Initialisation, FillsPyTorchsRange) {
   const Stage stage = whole(lenet(), 3);
   for (const Slot& slot : stage.slots()) {
-    const double bound = 1 / std::sqrt(static_cast<double>(slot.fan_in));
+    const double bound = slot.init.scale;
     EXPECT_LE(slot.value.abs().max().item<double>(), bound) << slot.key;
     if (slot.value.numel() > 1000) {
       EXPECT_GT(slot.value.abs().max().item<double>(), 0.99 * bound) << slot.key;
@@ -112,9 +105,9 @@ TEST(Initialisation, FillsPyTorchsRange) {
 TEST(Stages, TogetherAreTheWholeModelBitForBit) {
   Stage model = whole(mlp(true), 9);
   torch::Tensor x = torch::rand({5, 1, 8, 8});
-  const torch::Tensor expected = model.forward(x, true);
+  const torch::Tensor expected = model.forward(x, {.training = true}).y;
   std::size_t slot = 0;
-  for (const auto& [first, last] : cut_layers(make_layers(mlp(true)), 3)) {
+  for (const auto& [first, last] : cut_layers(estimated_costs(make_layers(mlp(true))), 3)) {
     Stage stage(make_layers(mlp(true)), first, last, 9);
     EXPECT_EQ(stage.all_slots().size(), model.slots().size());
     for (const Slot& mine : stage.slots()) {
@@ -122,7 +115,7 @@ TEST(Stages, TogetherAreTheWholeModelBitForBit) {
       EXPECT_TRUE(!mine.trained || mine.value.equal(model.slots()[slot].value)) << mine.key;
       ++slot;
     }
-    x = stage.forward(x, true);
+    x = stage.forward(x, {.training = true}).y;
   }
   EXPECT_EQ(slot, model.slots().size());
   EXPECT_TRUE(x.equal(expected));
@@ -142,7 +135,7 @@ TEST(CutLayers, AmongEqualsEarlyStagesEndFirst) {
 }
 
 TEST(CutLayers, CutsLeNetAfterItsConvolutions) {
-  EXPECT_EQ(cut_layers(make_layers(lenet()), 2), (Cuts{{0, 2}, {2, 5}}));
+  EXPECT_EQ(cut_layers(estimated_costs(make_layers(lenet())), 2), (Cuts{{0, 2}, {2, 5}}));
 }
 
 TEST(CutLayers, MoreStagesThanLayersAreRefused) {

@@ -30,7 +30,8 @@ record::TrainingSpec spec_of(const std::string& optimizer) {
 }
 
 Session make_session(const record::TrainingSpec& spec) {
-  auto layers = nn::make_layers({"mlp", {8}, true, {1, 2, 2}, 2});
+  auto layers =
+      nn::make_layers({.name = "mlp", .hidden = {8}, .batch_norm = true, .input = {1, 2, 2}, .classes = 2});
   const std::size_t count = layers.size();
   return {nn::Stage(std::move(layers), 0, count, spec.seed), spec};
 }
@@ -38,7 +39,8 @@ Session make_session(const record::TrainingSpec& spec) {
 void take_step(Session& session) {
   session.drop_gradients();
   const torch::Tensor x = torch::arange(16, torch::kFloat32).view({4, 1, 2, 2});
-  torch::cross_entropy_loss(session.stage().forward(x, true), torch::tensor({0, 1, 1, 0}, torch::kInt64))
+  torch::cross_entropy_loss(session.stage().forward(x, {.training = true}).y,
+                            torch::tensor({0, 1, 1, 0}, torch::kInt64))
       .backward();
   session.optimizer().step(0.1);
   session.progress.step += 1;
