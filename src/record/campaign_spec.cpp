@@ -107,7 +107,10 @@ CampaignSpec from_document(const Document& document) {
   read_base(document, spec);
   if (value.contains("resume")) value["resume"].at("epochs").get_to(spec.resume_epochs);
   for (const auto& arm : value.at("arms")) {
-    spec.arms.push_back({arm.at("name").get<std::string>(), parallel_from_json(arm.at("parallel"))});
+    const std::string parallel = "/arms/" + std::to_string(spec.arms.size()) + "/parallel";
+    spec.arms.push_back(
+        {arm.at("name").get<std::string>(),
+         parallel_from_json(arm.at("parallel"), document.place(parallel) + ": " + key_name(parallel))});
   }
   const Json& strata = value.at("strata");
   spec.strata.tensors = strata.value("tensors", spec.strata.tensors);

@@ -1,4 +1,5 @@
 // JSON Schema: valijson decides, explain() says in our words what was expected where.
+#include <algorithm>
 #include <optional>
 #include <regex>
 #include <set>
@@ -44,6 +45,13 @@ bool has_type(const Json& value, const std::string& type) {
   if (type == "number") return value.is_number();
   if (type == "boolean") return value.is_boolean();
   return type == "null" && value.is_null();
+}
+
+// type: a name, or a list of names of which one must fit.
+bool has_some_type(const Json& value, const Json& type) {
+  if (!type.is_array()) return has_type(value, type.get<std::string>());
+  return std::any_of(type.begin(), type.end(),
+                     [&](const Json& name) { return has_type(value, name.get<std::string>()); });
 }
 
 std::optional<std::string> explain_number(const Json& value, const Json& schema) {
@@ -121,9 +129,11 @@ std::optional<Problem> explain(const Json& value, const Json& schema, const Json
     const auto target = schema["$ref"].get<std::string>();
     return explain(value, root.at(Json::json_pointer(target.substr(1))), root, pointer);
   }
-  if (schema.contains("type") && !has_type(value, schema["type"].get<std::string>())) {
-    const std::string what =
-        schema.contains("enum") ? "one of: " + joined(schema["enum"]) : schema["type"].get<std::string>();
+  if (schema.contains("type") && !has_some_type(value, schema["type"])) {
+    const Json& type = schema["type"];
+    const std::string what = schema.contains("enum") ? "one of: " + joined(schema["enum"])
+                             : type.is_array()       ? "one of: " + joined(type)
+                                                     : type.get<std::string>();
     return Problem{pointer,
                    fmt::format("expected {}, found {} {}", what, value.type_name(), short_dump(value))};
   }

@@ -9,18 +9,9 @@
 #include "nn/model.h"
 #include "record/training_spec.h"
 #include "train/optimizer.h"
+#include "train/progress.h"
 
 namespace bitrift::train {
-
-/// Where a run stands. In a checkpoint: progress/<name>.
-struct Progress {
-  std::int64_t epoch = 0;   ///< epochs completed; also the number of the one under way
-  std::int64_t step = 0;    ///< optimizer steps of the whole training
-  std::int64_t cursor = 0;  ///< samples consumed in the epoch under way
-  double learning_rate = 0;
-  double epoch_loss_sum = 0;       ///< over the steps of the epoch under way
-  std::int64_t epoch_correct = 0;  ///< right answers among those `cursor` samples
-};
 
 /// Throws Error(bad_file) when a run cannot stand there: a negative or huge counter, a cursor that is not at
 /// a batch of the epoch, more right answers than samples. A learning rate of any value is honoured: it is

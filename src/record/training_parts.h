@@ -1,0 +1,50 @@
+// The parts of a training spec, read and written. Inside record/ only.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+
+#include "record/training_spec.h"
+
+namespace bitrift::record {
+
+/// An object of a document that has passed the schema.
+class Part {
+ public:
+  Part(const Document& document, std::string pointer);
+  [[nodiscard]] const Json& value() const noexcept { return value_; }
+  [[nodiscard]] bool has(const char* key) const { return value_.contains(key); }
+  template <typename Value>
+  void take(const char* key, Value& into) const {
+    if (has(key)) into = value_.at(key).get<Value>();
+  }
+  /// A key that the chosen name has no use for is a mistake, not a detail.
+  void refuse(std::initializer_list<const char*> keys, const std::string& owner) const;
+  void require(std::initializer_list<const char*> keys, const std::string& owner) const;
+  /// "spec.json:3: model.name".
+  [[nodiscard]] std::string where(const std::string& key = "") const;
+
+ private:
+  const Document& document_;
+  std::string pointer_;
+  const Json& value_;
+};
+
+[[nodiscard]] ModelSpec read_model(const Part& part);
+[[nodiscard]] DataSpec read_data(const Part& part, const ModelSpec& model);
+[[nodiscard]] OptimizerSpec read_optimizer(const Part& part);
+[[nodiscard]] ScheduleSpec read_schedule(const Part& part);
+[[nodiscard]] GuardSpec read_guards(const Part& part, const OptimizerSpec& optimizer);
+[[nodiscard]] Json to_json(const ModelSpec& model);
+[[nodiscard]] Json to_json(const DataSpec& data);
+[[nodiscard]] Json to_json(const OptimizerSpec& optimizer);
+[[nodiscard]] Json to_json(const ScheduleSpec& schedule);
+[[nodiscard]] Json to_json(const GuardSpec& guards);
+
+/// Adds a key unless it has its default.
+template <typename Value>
+void put(Json& object, const char* key, const Value& value, const Value& usual) {
+  if (!(value == usual)) object[key] = value;
+}
+
+}  // namespace bitrift::record

@@ -1,0 +1,30 @@
+// Where a run stands. Inside train/ only.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+namespace bitrift::train {
+
+/// In a checkpoint: progress/<name>. What the last groups describe is there only when the spec names a
+/// schedule or a loss scale that uses it.
+struct Progress {
+  std::int64_t epoch = 0;   ///< epochs completed; also the number of the one under way
+  std::int64_t step = 0;    ///< optimizer steps of the whole training
+  std::int64_t cursor = 0;  ///< samples consumed in the epoch under way
+  double learning_rate = 0;
+  double epoch_loss_sum = 0;       ///< over the steps of the epoch under way
+  std::int64_t epoch_correct = 0;  ///< right answers among those `cursor` samples
+
+  double base_learning_rate = 0;  ///< cosine: the peak
+
+  double plateau_best = std::numeric_limits<double>::infinity();  ///< plateau: best value monitored; -inf
+                                                                  ///< when more is better
+  std::int64_t plateau_bad = 0;       ///< plateau: evaluations since then
+  std::int64_t plateau_cooldown = 0;  ///< plateau: evaluations still to wait
+
+  double loss_scale = 1;            ///< losses are multiplied by it before the backward pass
+  std::int64_t growth_tracker = 0;  ///< dynamic loss scale: steps since it last changed
+};
+
+}  // namespace bitrift::train
