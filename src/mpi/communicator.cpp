@@ -171,30 +171,13 @@ Request Communicator::start_receive(void* data, std::size_t size, int from, int 
   return Request(std::move(request));
 }
 
-void Communicator::ordered_sum(float* data, std::size_t count) const {
-  if (size_ == 1 || count == 0) return;
-  int_count(count);
-  const auto ranks = static_cast<std::size_t>(size_);
-  const auto me = static_cast<std::size_t>(rank_);
-  std::vector<int> counts(ranks), starts(ranks);
-  for (std::size_t r = 0; r < ranks; ++r) {
-    starts[r] = static_cast<int>(count * r / ranks);
-    counts[r] = static_cast<int>(count * (r + 1) / ranks) - starts[r];
-  }
-  const auto mine = static_cast<std::size_t>(counts[me]);
-  std::vector<float> slices(mine * ranks);
-  std::vector<int> slice_counts(ranks, counts[me]), slice_starts(ranks);
-  for (std::size_t r = 0; r < ranks; ++r) slice_starts[r] = int_count(mine * r);
-  check_code(MPI_Alltoallv(data, counts.data(), starts.data(), MPI_FLOAT, slices.data(), slice_counts.data(),
-                           slice_starts.data(), MPI_FLOAT, state_->handle),
-             "MPI_Alltoallv");
-  for (std::size_t r = 1; r < ranks; ++r) {
-    const float* next = slices.data() + mine * r;
-    for (std::size_t i = 0; i < mine; ++i) slices[i] += next[i];
-  }
-  check_code(MPI_Allgatherv(slices.data(), counts[me], MPI_FLOAT, data, counts.data(), starts.data(),
-                            MPI_FLOAT, state_->handle),
-             "MPI_Allgatherv");
+Communicator Communicator::split(int color, int key) const {
+  if (size_ == 1) return *this;
+  // Never freed: freeing is collective, and a rank that leaves by an exception cannot take part.
+  auto state = std::make_shared<State>();
+  check_code(MPI_Comm_split(state_->handle, color, key, &state->handle), "MPI_Comm_split");
+  check_code(MPI_Comm_set_errhandler(state->handle, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  return Communicator(std::move(state));
 }
 
 void agree(const Communicator& communicator, const Error* error) {

@@ -62,11 +62,11 @@ class Communicator {
   [[nodiscard]] Request start_send(const void* data, std::size_t size, int to, int tag) const;
   [[nodiscard]] Request start_receive(void* data, std::size_t size, int from, int tag) const;
 
-  /// Adds `data` over all ranks, in place, in an order of our own: every element is ((x0 + x1) + x2) + ... by
-  /// ascending rank. So the bits depend neither on the MPI library nor on the algorithm that it would choose
-  /// for a size, and are the same on all ranks. Each rank owns a slice: all-to-all of slices, ordered sum,
-  /// all-gather (2 (N - 1) / N of the data goes out of each rank, as in a ring).
-  void ordered_sum(float* data, std::size_t count) const;
+  /// The ranks that pass the same color, numbered by (key, rank here). Collective.
+  [[nodiscard]] Communicator split(int color, int key) const;
+
+  /// For the inside of mpi/. Needs more than one rank.
+  [[nodiscard]] const State& state() const noexcept { return *state_; }
 
  private:
   std::shared_ptr<State> state_;

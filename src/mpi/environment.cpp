@@ -45,6 +45,14 @@ std::vector<std::string> launcher_options([[maybe_unused]] bool exit_codes_are_m
   return options;
 }
 
+bool reads_device_memory() noexcept {
+#if defined(MPIX_CUDA_AWARE_SUPPORT) && MPIX_CUDA_AWARE_SUPPORT
+  return MPIX_Query_cuda_support() == 1;
+#else
+  return false;
+#endif
+}
+
 Environment::Environment() {
   if (!started_by_launcher()) return;
   int provided = MPI_THREAD_SINGLE;

@@ -21,6 +21,10 @@ namespace bitrift::mpi {
 /// option). Needs no MPI at run time.
 [[nodiscard]] std::vector<std::string> launcher_options(bool exit_codes_are_mine);
 
+/// Whether this MPI library says that messages may lie in the memory of a CUDA device. Needs no MPI at run
+/// time.
+[[nodiscard]] bool reads_device_memory() noexcept;
+
 /// MPI_Init_thread(FUNNELED) and MPI_Finalize around a scope. Errors return (MPI_ERRORS_RETURN) and are
 /// thrown. A process that no launcher started gets no MPI: its world is one rank, and it starts 50 ms or more
 /// sooner.

@@ -54,4 +54,8 @@ void Layer::build(std::optional<std::uint64_t> seed, const Placement& placement)
   }
 }
 
+void Layer::release() noexcept {
+  for (Slot& slot : slots_) slot.value = torch::Tensor();
+}
+
 }  // namespace bitrift::nn

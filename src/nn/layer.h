@@ -62,6 +62,8 @@ class Layer {
   /// function of (seed, key, i), so a stage starts with the same bits as the whole model. Without one they
   /// hold zeros, for a load to fill.
   void build(std::optional<std::uint64_t> seed, const Placement& placement);
+  /// Back to before build().
+  void release() noexcept;
 
  protected:
   std::string name_;  ///< of the unit: "layer1.0"

@@ -67,6 +67,11 @@ Stage::Stage(std::vector<std::unique_ptr<Layer>> layers, std::size_t first, std:
   }
 }
 
+bool Stage::has_auxiliary() const {
+  return std::any_of(layers_.begin(), layers_.end(),
+                     [](const auto& layer) { return layer->has_auxiliary(); });
+}
+
 StageOutput Stage::forward(torch::Tensor x, const Pass& pass) {
   StageOutput output;
   for (const auto& layer : layers_) {

@@ -64,6 +64,7 @@ class Stage {
     return layers_.back()->output_shape();
   }
   [[nodiscard]] const Placement& placement() const noexcept { return placement_; }
+  [[nodiscard]] bool has_auxiliary() const;
 
   /// Tensors of this stage in layer order; `value` is the live tensor.
   [[nodiscard]] const std::vector<Slot>& slots() const noexcept { return slots_; }

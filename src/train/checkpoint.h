@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "ckpt/reader.h"
-#include "mpi/communicator.h"
 #include "record/training_spec.h"
+#include "train/layout.h"
 #include "train/session.h"
 
 namespace bitrift::train {
@@ -15,17 +15,30 @@ namespace bitrift::train {
 /// The spec in a checkpoint. Throws Error(bad_file): not one of bitrift's, or of another schema version.
 [[nodiscard]] record::TrainingSpec checkpoint_spec(const ckpt::Reader& reader);
 
-/// Overwrites everything in the session with this rank's part of the file: nothing of what was there before
-/// is left, momentum included. Not collective. Throws Error(bad_file) that names the tensor that is missing,
-/// unexpected, or of another type or shape, and as Reader does; the session is then to be loaded again before
-/// use. Whether the loaded progress makes sense is for check_progress() to say.
-void load_session(const ckpt::Reader& reader, Session& session);
+struct LoadOptions {
+  int replica = 0, replicas = 1;  ///< of this rank's layout
+  bool convert = false;           ///< numbers of another floating type are rounded to the session's
+  bool verify = false;            ///< compare every tensor with its stored checksum
+};
 
-/// Writes the state of all ranks as one file; rank 0 writes, stages send it one tensor after the other, so no
-/// rank holds more than its part and one tensor. `staged`: ranks are stages, else replicas of which rank 0's
-/// is saved. The same state gives the same bytes under every strategy. Collective; throws mpi::AgreedError on
-/// all ranks.
+/// What is to be said about a load that succeeded.
+struct Loaded {
+  std::string remark;                      ///< "" or one line
+  std::vector<std::string> bad_checksums;  ///< paths of this rank's tensors that do not match theirs
+};
+
+/// Overwrites everything in the session with this rank's part of the file: nothing of what was there before
+/// is left, momentum included. Of replicas that differ, the file's replica of that number is loaded when it
+/// has as many as the layout, else replica 0. Not collective. Throws Error(bad_file) that names the tensor
+/// that is missing, unexpected, or of another type or shape, and as Reader does; the session is then to be
+/// loaded again before use. Whether the loaded progress makes sense is for check_progress() to say.
+Loaded load_session(const ckpt::Reader& reader, Session& session, const LoadOptions& options);
+
+/// Writes the state of all ranks as one file; rank 0 writes, the others send it one tensor after the other,
+/// so no rank holds more than its part and one tensor. Replica 0 is stored as the state; of other replicas,
+/// what differs from it. The same state gives the same bytes under every strategy. Collective; throws
+/// mpi::AgreedError on all ranks.
 void save_session(const std::filesystem::path& path, Session& session, const record::TrainingSpec& spec,
-                  const mpi::Communicator& communicator, bool staged);
+                  const Layout& layout);
 
 }  // namespace bitrift::train

@@ -1,132 +1,200 @@
 #include <algorithm>
-#include <vector>
+#include <array>
+#include <deque>
 
-#include "train/batch_work.h"
-#include "train/strategy.h"
+#include "core/error.h"
+#include "train/executor.h"
+#include "train/loss.h"
+#include "train/transfer.h"
 
 namespace bitrift::train {
 namespace {
 
-class Pipeline : public Strategy {
- public:
-  Pipeline(nn::Stage& stage, mpi::Communicator communicator, int micro_batches)
-      : stage_(stage), communicator_(std::move(communicator)), micro_batches_(micro_batches) {}
+// Goes before every activation: the type that autocast gave it, and the losses of the auxiliary heads so far.
+struct Header {
+  std::int32_t dtype = 0;
+  std::int32_t auxiliaries = 0;
+  std::array<double, 8> losses = {};
+};
 
-  BatchResult gradients(const nn::Split& train, std::span<const std::int64_t> batch) override {
-    Tally tally;
-    std::vector<torch::Tensor> inputs, outputs;
-    for (int m = 0; m < micro_batches_; ++m) {
-      const auto rows = part(batch, m, micro_batches_);
-      torch::Tensor x;
-      if (first()) {
-        x = take_images(train, rows);
-      } else {
-        x = receive(stage_.input_shape(), static_cast<std::int64_t>(rows.size()), rank() - 1, m);
-        x.requires_grad_(true);
-      }
-      torch::Tensor y = stage_.forward(x, {.training = true}).y;
-      if (last()) {
-        const torch::Tensor labels = take_labels(train, rows);
-        tally.correct += count_correct(y, labels);
-        y = torch::cross_entropy_loss(y, labels);
-        tally.loss += static_cast<double>(y.item<float>());
-        y = share_of(y, micro_batches_);
-      } else {
-        send(y.detach(), rank() + 1, m);
-      }
-      inputs.push_back(x);
-      outputs.push_back(y);
+// One micro-batch between its forward and its backward pass.
+struct InFlight {
+  torch::Tensor input, output;
+  std::vector<torch::Tensor> roots;  // what else the backward pass starts from: losses of auxiliary heads
+};
+
+class Pipeline : public Executor {
+ public:
+  Pipeline(nn::Stage& stage, const mpi::Communicator& communicator, const Precision& precision,
+           const std::string& schedule, int micro_batches)
+      : stage_(stage),
+        communicator_(communicator),
+        transfer_(communicator),
+        precision_(precision),
+        one_forward_one_backward_(schedule == "1f1b"),
+        micro_batches_(micro_batches) {}
+
+  Tally run(const StepInput& step, const std::vector<MicroBatch>& micro,
+            const std::function<void()>& before_last_backward) override {
+    tally_ = {};
+    in_flight_.clear();
+    // With one forward, one backward a stage runs ahead by as many micro-batches as stages follow it.
+    const int following = communicator_.size() - 1 - rank();
+    const int ahead =
+        one_forward_one_backward_ ? std::min(following, micro_batches_ - 1) : micro_batches_ - 1;
+    for (int m = 0; m < micro_batches_ + ahead; ++m) {
+      if (m < micro_batches_) forward(step, micro, m);
+      const int back = m - ahead;
+      if (back + 1 == micro_batches_) before_last_backward();
+      if (back >= 0) backward(back);
     }
-    backward(inputs, outputs);
-    finish_sends();
-    return share(tally, micro_batches_);
+    transfer_.finish();
+    return std::move(tally_);
   }
 
-  TestResult evaluate(const nn::Split& test) override {
+  Tally evaluate(const nn::Dataset& data) override {
     const torch::NoGradGuard no_grad;
     Tally tally;
-    for (std::int64_t start = 0; start < test.size(); start += evaluation_batch) {
-      const std::int64_t end = std::min(start + evaluation_batch, test.size());
-      const torch::Tensor x = first()
-                                  ? nn::to_input(test.images.slice(0, start, end))
-                                  : receive(stage_.input_shape(), end - start, rank() - 1, evaluation_tag);
-      const torch::Tensor y = stage_.forward(x, {}).y;
+    if (last()) tally.losses.assign(1, 0);
+    const std::int64_t rows = evaluation_batch(data.input_shape());
+    for (std::int64_t begin = 0; begin < data.test_size(); begin += rows) {
+      const std::int64_t end = std::min(begin + rows, data.test_size());
+      nn::Batch batch;
+      if (first() || last()) batch = data.test_batch(begin, end);
+      Header header;
+      const torch::Tensor x = first() ? stage_input(batch.inputs, stage_.placement())
+                                      : receive_activation(end - begin, evaluation_tag, header);
+      const torch::Tensor y = apply(x, {}).y;
       if (!last()) {
-        send(y, rank() + 1, evaluation_tag);
+        send_activation(y, evaluation_tag, header);
         continue;
       }
-      const torch::Tensor labels = test.labels.slice(0, start, end);
-      tally.loss +=
-          static_cast<double>(torch::cross_entropy_loss(y, labels, {}, torch::Reduction::Sum).item<float>());
-      tally.correct += count_correct(y, labels);
+      const torch::Tensor targets = batch.targets.to(stage_.placement().device);
+      tally.losses[0] += cross_entropy_sum(y, targets).item<double>();
+      count(tally, y, targets);
     }
-    finish_sends();
-    const BatchResult all = share(tally, test.size());
-    return {all.loss, static_cast<double>(all.correct) / static_cast<double>(test.size())};
+    transfer_.finish();
+    return tally;
   }
 
- private:
-  struct Tally {
-    double loss = 0;
-    std::int64_t correct = 0;
-  };
-  static constexpr int evaluation_tag = 0;
+  [[nodiscard]] bool needs_batches() const override { return first() || last() || stage_.has_auxiliary(); }
 
+ private:
+  static constexpr int evaluation_tag = 0;
   [[nodiscard]] int rank() const { return communicator_.rank(); }
   [[nodiscard]] bool first() const { return rank() == 0; }
   [[nodiscard]] bool last() const { return rank() == communicator_.size() - 1; }
+  // Activations and gradients of micro-batch m.
+  [[nodiscard]] int forward_tag(int m) const { return m % 4096; }
+  [[nodiscard]] int backward_tag(int m) const { return 4096 + m % 4096; }
 
-  void backward(const std::vector<torch::Tensor>& inputs, const std::vector<torch::Tensor>& outputs) {
-    for (int m = 0; m < micro_batches_; ++m) {
-      const auto i = static_cast<std::size_t>(m);
-      if (last()) {
-        outputs[i].backward();
-      } else {
-        outputs[i].backward(
-            receive(stage_.output_shape(), outputs[i].size(0), rank() + 1, micro_batches_ + m));
-      }
-      if (!first()) send(inputs[i].grad(), rank() - 1, micro_batches_ + m);
+  nn::StageOutput apply(const torch::Tensor& x, const nn::Pass& pass) {
+    const AutocastRegion region(precision_, stage_.placement().device);
+    return stage_.forward(x, pass);
+  }
+
+  static void count(Tally& tally, const torch::Tensor& logits, const torch::Tensor& targets) {
+    const Answers answers = count_answers(logits, targets);
+    tally.asked += answers.asked;
+    tally.correct += answers.correct;
+  }
+
+  void forward(const StepInput& step, const std::vector<MicroBatch>& micro, int m) {
+    const MicroBatch& part = micro[static_cast<std::size_t>(m)];
+    const auto rows = static_cast<std::int64_t>(part.samples.size());
+    InFlight flight;
+    Header header;
+    if (first()) {
+      flight.input = stage_input(part.batch.inputs, stage_.placement());
+    } else {
+      flight.input = receive_activation(rows, forward_tag(m), header);
+      flight.input.requires_grad_(true);
     }
+    const nn::StageOutput output = apply(
+        flight.input, {.training = true, .seed = step.seed, .step = step.step, .samples = part.samples});
+    flight.output = output.y;
+    const torch::Tensor targets = last() || !output.auxiliary.empty()
+                                      ? part.batch.targets.to(stage_.placement().device)
+                                      : torch::Tensor();
+    for (const torch::Tensor& logits : output.auxiliary) {
+      const torch::Tensor loss = cross_entropy(logits, targets);
+      flight.roots.push_back(scaled(share_of(loss * nn::auxiliary_weight, micro_batches_), step));
+      header.losses.at(static_cast<std::size_t>(header.auxiliaries++)) = loss.item<double>();
+    }
+    if (last()) {
+      finish_forward(step, targets, header, flight);
+    } else {
+      send_activation(output.y, forward_tag(m), header);
+    }
+    in_flight_.push_back(std::move(flight));
   }
 
-  torch::Tensor receive(std::vector<std::int64_t> shape, std::int64_t rows, int from, int tag) {
+  // On the last stage: the loss, as a serial run adds it up, main loss first.
+  void finish_forward(const StepInput& step, const torch::Tensor& targets, const Header& header,
+                      InFlight& flight) {
+    count(tally_, flight.output, targets);
+    const torch::Tensor loss = cross_entropy(flight.output, targets);
+    torch::Tensor whole = loss.detach();
+    for (std::int32_t i = 0; i < header.auxiliaries; ++i) {
+      const double auxiliary = header.losses[static_cast<std::size_t>(i)];
+      whole = whole + torch::full_like(whole, auxiliary) * nn::auxiliary_weight;
+    }
+    tally_.losses.push_back(whole.item<double>());
+    flight.output = scaled(share_of(loss, micro_batches_), step);
+  }
+
+  void backward(int m) {
+    const InFlight flight = std::move(in_flight_.front());
+    in_flight_.pop_front();
+    std::vector<torch::Tensor> roots = {flight.output}, gradients;
+    if (last()) {
+      gradients.emplace_back();
+    } else {
+      gradients.push_back(transfer_.receive(flight.output.sizes().vec(), flight.output.scalar_type(),
+                                            stage_.placement().device, rank() + 1, backward_tag(m)));
+    }
+    for (const torch::Tensor& root : flight.roots) {
+      roots.push_back(root);
+      gradients.emplace_back();
+    }
+    torch::autograd::backward(roots, gradients);
+    if (!first()) transfer_.send(flight.input.grad(), rank() - 1, backward_tag(m));
+  }
+
+  static torch::Tensor scaled(const torch::Tensor& loss, const StepInput& step) {
+    return step.scaled ? loss * step.loss_scale : loss;
+  }
+
+  torch::Tensor receive_activation(std::int64_t rows, int tag, Header& header) {
+    communicator_.receive(&header, sizeof header, rank() - 1, tag);
+    std::vector<std::int64_t> shape = stage_.input_shape();
     shape.insert(shape.begin(), rows);
-    torch::Tensor tensor = torch::empty(shape);
-    communicator_.receive(tensor.data_ptr(), tensor.nbytes(), from, tag);
-    return tensor;
+    return transfer_.receive(shape, static_cast<torch::ScalarType>(header.dtype), stage_.placement().device,
+                             rank() - 1, tag);
   }
 
-  // Never blocks: a blocking send of a large message waits for a peer that may itself be sending.
-  void send(const torch::Tensor& tensor, int to, int tag) {
-    sent_.push_back(tensor.contiguous());
-    requests_.push_back(
-        communicator_.start_send(sent_.back().const_data_ptr(), sent_.back().nbytes(), to, tag));
-  }
-
-  void finish_sends() {
-    for (mpi::Request& request : requests_) request.wait();
-    requests_.clear();
-    sent_.clear();
-  }
-
-  // From the last stage to all.
-  BatchResult share(Tally tally, std::int64_t parts) {
-    communicator_.broadcast(&tally, sizeof tally, communicator_.size() - 1);
-    return {tally.loss / static_cast<double>(parts), tally.correct};
+  void send_activation(const torch::Tensor& y, int tag, Header header) {
+    header.dtype = static_cast<std::int32_t>(y.scalar_type());
+    transfer_.send_bytes(&header, sizeof header, rank() + 1, tag);
+    transfer_.send(y, rank() + 1, tag);
   }
 
   nn::Stage& stage_;
   mpi::Communicator communicator_;
+  Transfer transfer_;
+  Precision precision_;
+  bool one_forward_one_backward_;
   int micro_batches_;
-  std::vector<torch::Tensor> sent_;
-  std::vector<mpi::Request> requests_;
+  std::deque<InFlight> in_flight_;
+  Tally tally_;
 };
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_pipeline(nn::Stage& stage, const mpi::Communicator& communicator,
+std::unique_ptr<Executor> make_pipeline(nn::Stage& stage, const mpi::Communicator& pipeline,
+                                        const Precision& precision, const std::string& schedule,
                                         int micro_batches) {
-  return std::make_unique<Pipeline>(stage, communicator, micro_batches);
+  return std::make_unique<Pipeline>(stage, pipeline, precision, schedule, micro_batches);
 }
 
 }  // namespace bitrift::train

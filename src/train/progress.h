@@ -20,11 +20,14 @@ struct Progress {
 
   double plateau_best = std::numeric_limits<double>::infinity();  ///< plateau: best value monitored; -inf
                                                                   ///< when more is better
-  std::int64_t plateau_bad = 0;       ///< plateau: evaluations since then
-  std::int64_t plateau_cooldown = 0;  ///< plateau: evaluations still to wait
+  std::int64_t plateau_bad = 0;                                   ///< plateau: evaluations since then
+  std::int64_t plateau_cooldown = 0;                              ///< plateau: evaluations still to wait
 
   double loss_scale = 1;            ///< losses are multiplied by it before the backward pass
   std::int64_t growth_tracker = 0;  ///< dynamic loss scale: steps since it last changed
+
+  std::int64_t guard_loss_count = 0;  ///< guard loss_spike: losses behind the mean
+  double guard_loss_mean = 0;         ///< guard loss_spike: of the last losses
 };
 
 }  // namespace bitrift::train

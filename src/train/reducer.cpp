@@ -1,12 +1,163 @@
 #include "train/reducer.h"
 
-namespace bitrift::train {
+#include <algorithm>
+#include <deque>
+#include <optional>
 
-void OrderedReducer::mean(std::span<float> values) {
-  if (communicator_.size() == 1) return;
-  communicator_.ordered_sum(values.data(), values.size());
-  const auto count = static_cast<float>(communicator_.size());
-  for (float& value : values) value /= count;
+#include "core/error.h"
+#include "mpi/ordered_sum.h"
+
+namespace bitrift::train {
+namespace {
+
+// Measured with ResNet-20 (1.1 MB of gradients): small enough that most of them travel during the backward
+// pass, large enough that a message costs more than its start.
+constexpr std::int64_t bucket_bytes = std::int64_t{1} << 18;
+
+struct Member {
+  torch::Tensor parameter;
+  std::int64_t start = 0;  // element in the bucket
+  bool taken = false;
+};
+
+// Neighbouring gradients in one flat array on the host.
+template <typename T>
+struct Bucket {
+  std::vector<Member> members = {};
+  torch::Tensor flat = {};
+  std::optional<mpi::OrderedSum<T>> sum = {};
+  std::size_t taken = 0;
+  bool under_way = false;
+};
+
+template <typename T>
+class BucketReducer : public Reducer {
+ public:
+  BucketReducer(const std::vector<nn::Slot>& slots, const mpi::Communicator& replicas, bool scale_first)
+      : scale_first_(scale_first), share_(1.0 / replicas.size()) {
+    fill_buckets(slots);
+    for (std::size_t b = 0; b < buckets_.size(); ++b) {
+      Bucket<T>& bucket = buckets_[b];
+      bucket.sum.emplace(replicas, bucket.flat.template data_ptr<T>(),
+                         static_cast<std::size_t>(bucket.flat.numel()), static_cast<int>(b));
+      for (std::size_t m = 0; m < bucket.members.size(); ++m) {
+        torch::autograd::impl::set_post_acc_grad_hooks(bucket.members[m].parameter,
+                                                       std::make_unique<Hook>(*this, bucket, m));
+      }
+    }
+  }
+
+  ~BucketReducer() override {
+    for (const Bucket<T>& bucket : buckets_) {
+      for (const Member& member : bucket.members)
+        torch::autograd::impl::set_post_acc_grad_hooks(member.parameter, nullptr);
+    }
+  }
+  BucketReducer(BucketReducer&&) = delete;
+  BucketReducer& operator=(BucketReducer&&) = delete;
+
+  void arm() override { armed_ = true; }
+
+  void finish() override {
+    armed_ = false;
+    for (Bucket<T>& bucket : buckets_) {
+      if (!bucket.under_way) fail(ErrorCode::internal, "a backward pass left a parameter without gradient");
+      bucket.sum->wait();
+      if (!scale_first_) bucket.flat.mul_(share_);
+      for (Member& member : bucket.members) put_back(bucket, member);
+      bucket.taken = 0;
+      bucket.under_way = false;
+    }
+  }
+
+ private:
+  struct Hook : torch::autograd::PostAccumulateGradHook {
+    Hook(BucketReducer& owner_, Bucket<T>& bucket_, std::size_t member_)
+        : owner(owner_), bucket(bucket_), member(member_) {}
+    void operator()(const torch::autograd::Variable&) override {
+      if (owner.armed_) owner.take(bucket, bucket.members[member]);
+    }
+    BucketReducer& owner;
+    Bucket<T>& bucket;
+    std::size_t member;
+  };
+
+  // From the last layer to the first, as a backward pass goes. A deque, because hooks keep references.
+  void fill_buckets(const std::vector<nn::Slot>& slots) {
+    std::int64_t size = 0;
+    const auto close = [&] {
+      if (size == 0) return;
+      const bool pinned = !buckets_.back().members.front().parameter.is_cpu();
+      buckets_.back().flat = torch::empty(
+          {size}, torch::TensorOptions(torch::CppTypeToScalarType<T>::value).pinned_memory(pinned));
+      size = 0;
+    };
+    for (auto slot = slots.rbegin(); slot != slots.rend(); ++slot) {
+      if (!slot->trained) continue;
+      if (size == 0) buckets_.emplace_back();
+      buckets_.back().members.push_back({slot->value, size, false});
+      size += slot->value.numel();
+      if (size * static_cast<std::int64_t>(sizeof(T)) >= bucket_bytes) close();
+    }
+    close();
+  }
+
+  static torch::Tensor place(const Bucket<T>& bucket, const Member& member) {
+    return bucket.flat.slice(0, member.start, member.start + member.parameter.numel())
+        .view(member.parameter.sizes());
+  }
+
+  // A gradient comes out of autograd on its own rather than adds up in the bucket, because 0 + (-0) would
+  // lose a sign that plain PyTorch keeps.
+  void take(Bucket<T>& bucket, Member& member) {
+    const torch::NoGradGuard no_grad;
+    torch::Tensor place_ = place(bucket, member);
+    place_.copy_(member.parameter.grad());
+    if (scale_first_) place_.mul_(share_);
+    if (++bucket.taken == bucket.members.size()) {
+      bucket.sum->start();
+      bucket.under_way = true;
+    }
+    for (Bucket<T>& other : buckets_) {
+      if (other.under_way) other.sum->advance();
+    }
+  }
+
+  static void put_back(const Bucket<T>& bucket, Member& member) {
+    torch::Tensor& gradient = member.parameter.mutable_grad();
+    const torch::Tensor mean = place(bucket, member);
+    if (gradient.is_cpu() && gradient.scalar_type() == mean.scalar_type()) {
+      gradient = mean;
+    } else {
+      gradient.copy_(mean);
+    }
+  }
+
+  bool scale_first_;
+  double share_;
+  bool armed_ = false;
+  std::deque<Bucket<T>> buckets_;
+};
+
+class NoReducer : public Reducer {
+ public:
+  void arm() override {}
+  void finish() override {}
+};
+
+}  // namespace
+
+std::unique_ptr<Reducer> make_bucket_reducer(const std::vector<nn::Slot>& slots,
+                                             const mpi::Communicator& replicas,
+                                             const std::string& semantics) {
+  if (replicas.size() == 1) return std::make_unique<NoReducer>();
+  const bool scale_first = semantics == "ddp";
+  const auto trained =
+      std::find_if(slots.begin(), slots.end(), [](const auto& slot) { return slot.trained; });
+  if (trained != slots.end() && trained->value.scalar_type() == torch::kFloat64) {
+    return std::make_unique<BucketReducer<double>>(slots, replicas, scale_first);
+  }
+  return std::make_unique<BucketReducer<float>>(slots, replicas, scale_first);
 }
 
 }  // namespace bitrift::train

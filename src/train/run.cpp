@@ -1,17 +1,19 @@
 #include <chrono>
 #include <cmath>
 
+#include "train/schedule.h"
 #include "train/trainer.h"
 #include "train/trainer_state.h"
 
 namespace bitrift::train {
 namespace {
 
-// Which metric of an evaluation is NaN or infinite; "" when none is.
-std::string nonfinite_metric(const std::vector<record::Evaluation>& replicas) {
+// Which metric of an evaluation is NaN or infinite; "" when none is. Under a dynamic loss scale a step may
+// overflow and is skipped: then the training loss does not count.
+std::string nonfinite_metric(const std::vector<record::Evaluation>& replicas, bool overflow_is_usual) {
   for (std::size_t r = 0; r < replicas.size(); ++r) {
     if (!std::isfinite(replicas[r].test_loss)) return fmt::format("test loss of replica {}", r);
-    if (!std::isfinite(replicas[r].train_loss.value_or(0))) return "training loss";
+    if (!overflow_is_usual && !std::isfinite(replicas[r].train_loss.value_or(0))) return "training loss";
   }
   return "";
 }
@@ -21,7 +23,7 @@ class Loop {
  public:
   Loop(TrainerState& state, const RunOptions& options)
       : state_(state), options_(options), progress_(state.session.progress), first_epoch_(progress_.epoch) {
-    result_.replicas.resize(static_cast<std::size_t>(state.replicas()));
+    result_.replicas.resize(static_cast<std::size_t>(state.layout.replica_count()));
   }
 
   record::RunResult run() {
@@ -30,7 +32,7 @@ class Loop {
     if (done() && options_.before_first_step) options_.before_first_step();
     bool well = true;
     while (well && !done()) well = step();
-    if (well && (result_.steps == 0 || progress_.cursor != 0)) evaluate(training_metrics());
+    if (well && (result_.steps == 0 || progress_.cursor != 0)) evaluate(training_metrics(), false);
     finish();
     result_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     return std::move(result_);
@@ -46,7 +48,7 @@ class Loop {
     if (!options_.tracing) return;
     const std::vector<std::string> digests = state_.digests();
     if (options_.trace == nullptr) return;
-    options_.trace->begin(state_.spec, state_.parallel, state_.session.seed, state_.data.train.size(),
+    options_.trace->begin(state_.spec, state_.parallel, state_.session.seed, state_.data->train_size(),
                           digests[0]);
   }
 
@@ -56,22 +58,22 @@ class Loop {
     const std::int64_t epoch = progress_.epoch;
     const double learning_rate = progress_.learning_rate;
     const std::span<const std::int64_t> batch = state_.next_batch();
-    const BatchResult outcome = state_.step(batch);
-    result_.last_loss = record::hex_float(outcome.loss);
-    if (!std::isfinite(outcome.loss)) {
-      return stop(fmt::format("loss of step {} is {}", result_.steps + 1, outcome.loss));
-    }
+    const StepResult outcome = state_.step(batch);
+    const double loss = outcome.batch.loss;
+    result_.last_loss = record::hex_float(loss);
+    if (outcome.stopped) return stop(fmt::format("loss of step {} is {}", result_.steps + 1, loss));
     result_.steps += 1;
     const record::Evaluation training = training_metrics();
-    const bool epoch_ended = progress_.cursor + state_.spec.batch_size > state_.data.train.size();
+    const bool epoch_ended = progress_.cursor + state_.spec.batch_size > state_.data->train_size();
     if (epoch_ended) {
       progress_.epoch += 1;
       progress_.cursor = 0;
       progress_.epoch_loss_sum = 0;
       progress_.epoch_correct = 0;
+      after_epoch(state_.spec.schedule, progress_);
     }
-    watch({epoch, progress_.step, batch, learning_rate, outcome.loss, "", true});
-    return !epoch_ended || evaluate(training);
+    watch({epoch, progress_.step, batch, learning_rate, loss, "", true});
+    return !epoch_ended || evaluate(training, true);
   }
 
   bool stop(const std::string& why) {
@@ -87,7 +89,8 @@ class Loop {
     if (result_.steps > 0 && progress_.cursor > 0) {
       const auto samples = static_cast<double>(progress_.cursor);
       evaluation.train_loss = progress_.epoch_loss_sum / (samples / state_.spec.batch_size);
-      evaluation.train_accuracy = static_cast<double>(progress_.epoch_correct) / samples;
+      evaluation.train_accuracy = static_cast<double>(progress_.epoch_correct) /
+                                  (samples * static_cast<double>(state_.data->targets_per_sample()));
     }
     return evaluation;
   }
@@ -109,14 +112,20 @@ class Loop {
   }
 
   // False when a metric is not finite.
-  bool evaluate(record::Evaluation training) {
+  bool evaluate(record::Evaluation training, bool epoch_ended) {
     training.epoch = progress_.epoch;
     training.step = result_.steps;
-    const std::vector<record::Evaluation> replicas = state_.evaluate(training);
+    std::vector<record::Evaluation> replicas;
+    for (const TestResult& test : state_.strategy.evaluate()) {
+      replicas.push_back(training);
+      replicas.back().test_loss = test.loss;
+      replicas.back().test_accuracy = test.accuracy;
+    }
+    if (epoch_ended) after_evaluation(state_.spec.schedule, replicas[0], progress_);
     for (std::size_t r = 0; r < replicas.size(); ++r) result_.replicas[r].push_back(replicas[r]);
     if (options_.trace != nullptr) options_.trace->evaluation(replicas[0]);
-    if (options_.on_evaluation && state_.communicator.rank() == 0) options_.on_evaluation(replicas[0]);
-    const std::string bad = nonfinite_metric(replicas);
+    if (options_.on_evaluation && state_.layout.world.rank() == 0) options_.on_evaluation(replicas[0]);
+    const std::string bad = nonfinite_metric(replicas, state_.scaler.dynamic());
     return bad.empty() || stop(fmt::format("{} after step {} is not finite", bad, result_.steps));
   }
 
@@ -124,8 +133,8 @@ class Loop {
     result_.replica_digests = state_.digests();
     result_.final_digest = result_.replica_digests[0];
     const auto mine = static_cast<char>(state_.session.nonfinite());
-    std::vector<char> all(static_cast<std::size_t>(state_.communicator.size()));
-    state_.communicator.allgather_equal(&mine, 1, all.data());
+    std::vector<char> all(static_cast<std::size_t>(state_.layout.world.size()));
+    state_.layout.world.allgather_equal(&mine, 1, all.data());
     for (const char bad : all) result_.nonfinite_state = result_.nonfinite_state || bad != 0;
   }
 

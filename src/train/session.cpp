@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include <fmt/ranges.h>
 
 #include "core/digest.h"
 #include "core/error.h"
+#include "train/loss_scaler.h"
+#include "train/schedule.h"
+#include "train/transfer.h"
 
 namespace bitrift::train {
 namespace {
@@ -29,8 +33,21 @@ ckpt::TensorMeta meta(std::string path, const char* format, std::vector<std::uin
   return {std::move(path), number_format(format).value(), std::move(shape)};
 }
 
-ckpt::TensorMeta model_meta(const nn::Slot& slot) {
-  return meta("model/" + slot.key, slot.counter ? "int64" : "float32", unsigned_shape(slot.shape));
+const char* format_name(torch::ScalarType type) {
+  switch (type) {
+    case torch::kFloat64:
+      return "float64";
+    case torch::kFloat32:
+      return "float32";
+    case torch::kFloat16:
+      return "float16";
+    case torch::kBFloat16:
+      return "bfloat16";
+    case torch::kInt64:
+      return "int64";
+    default:
+      fail(ErrorCode::internal, "no checkpoint holds tensors of type {}", torch::toString(type));
+  }
 }
 
 std::vector<Optimizer::Parameter> trained(const std::vector<nn::Slot>& slots) {
@@ -41,26 +58,23 @@ std::vector<Optimizer::Parameter> trained(const std::vector<nn::Slot>& slots) {
   return parameters;
 }
 
-template <typename Value>
-bool any_nonfinite(const void* data, std::uint64_t count) {
-  const auto* values = static_cast<const Value*>(data);
-  return std::any_of(values, values + count, [](Value value) { return !std::isfinite(value); });
-}
-
-// Only the addresses in `data` depend on which session it is.
-std::vector<StateTensor> shared_tensors(Progress& progress, std::uint64_t& seed) {
-  return {{meta("progress/cursor", "int64"), &progress.cursor},
-          {meta("progress/epoch", "int64"), &progress.epoch},
-          {meta("progress/epoch_correct", "int64"), &progress.epoch_correct},
-          {meta("progress/epoch_loss_sum", "float64"), &progress.epoch_loss_sum},
-          {meta("progress/learning_rate", "float64"), &progress.learning_rate},
-          {meta("progress/step", "int64"), &progress.step},
-          {meta("rng/seed", "uint64"), &seed}};
+// Names of progress/ that are there only when something uses them.
+std::vector<std::string> optional_progress(const record::TrainingSpec& spec) {
+  std::vector<std::string> names;
+  if (spec.schedule.name == "cosine") names.emplace_back("base_learning_rate");
+  if (spec.schedule.name == "plateau") {
+    names.insert(names.end(), {"plateau_bad", "plateau_best", "plateau_cooldown"});
+  }
+  if (LossScaler(spec).active()) names.emplace_back("loss_scale");
+  if (LossScaler(spec).dynamic()) names.emplace_back("growth_tracker");
+  if (spec.guards.loss_spike > 0) names.insert(names.end(), {"guard_loss_count", "guard_loss_mean"});
+  return names;
 }
 
 }  // namespace
 
-void check_progress(const Progress& progress, std::int64_t samples, std::int64_t batch_size) {
+void check_progress(const Progress& progress, std::int64_t samples, std::int64_t batch_size,
+                    std::int64_t targets_per_sample) {
   check_counter("epoch", progress.epoch);
   check_counter("step", progress.step);
   const std::int64_t end = samples / batch_size * batch_size;
@@ -68,27 +82,80 @@ void check_progress(const Progress& progress, std::int64_t samples, std::int64_t
     fail(ErrorCode::bad_file, "progress/cursor is {}: expected a multiple of the batch size {} from 0 to {}",
          progress.cursor, batch_size, end - batch_size);
   }
-  if (progress.epoch_correct < 0 || progress.epoch_correct > progress.cursor) {
-    fail(ErrorCode::bad_file, "progress/epoch_correct is {}: expected 0 to progress/cursor, which is {}",
-         progress.epoch_correct, progress.cursor);
+  if (progress.epoch_correct < 0 || progress.epoch_correct > progress.cursor * targets_per_sample) {
+    fail(ErrorCode::bad_file,
+         "progress/epoch_correct is {}: expected 0 to {}, the targets of progress/cursor",
+         progress.epoch_correct, progress.cursor * targets_per_sample);
   }
+}
+
+void StateTensor::read(const std::function<void(const void*)>& use) const {
+  if (number != nullptr) {
+    use(number);
+    return;
+  }
+  const torch::Tensor host = host_copy(value);
+  use(host.const_data_ptr());
+}
+
+void StateTensor::write(const std::function<void(void*)>& fill) {
+  if (number != nullptr) {
+    fill(number);
+    return;
+  }
+  const torch::NoGradGuard no_grad;
+  if (value.is_cpu() && value.is_contiguous()) {
+    fill(value.data_ptr());
+    return;
+  }
+  const torch::Tensor host = torch::empty(value.sizes(), value.scalar_type());
+  fill(host.data_ptr());
+  value.copy_(host);
 }
 
 Session::Session(nn::Stage stage, const record::TrainingSpec& spec)
     : optimizer_spec_(spec.optimizer),
+      optional_progress_(optional_progress(spec)),
       stage_(std::move(stage)),
       optimizer_(spec.optimizer, trained(stage_.slots())) {
   seed = spec.seed;
-  progress.learning_rate = spec.optimizer.learning_rate;
+  start_schedule(spec.schedule, spec.optimizer.learning_rate, progress);
+  progress.loss_scale = LossScaler(spec).initial_scale();
+}
+
+std::vector<StateTensor> Session::shared_tensors(Progress& where, std::uint64_t& number) const {
+  std::vector<StateTensor> all = {{meta("progress/cursor", "int64"), &where.cursor},
+                                  {meta("progress/epoch", "int64"), &where.epoch},
+                                  {meta("progress/epoch_correct", "int64"), &where.epoch_correct},
+                                  {meta("progress/epoch_loss_sum", "float64"), &where.epoch_loss_sum},
+                                  {meta("progress/learning_rate", "float64"), &where.learning_rate},
+                                  {meta("progress/step", "int64"), &where.step},
+                                  {meta("rng/seed", "uint64"), &number}};
+  const std::map<std::string, StateTensor> more = {
+      {"base_learning_rate", {meta("progress/base_learning_rate", "float64"), &where.base_learning_rate}},
+      {"plateau_bad", {meta("progress/plateau_bad", "int64"), &where.plateau_bad}},
+      {"plateau_best", {meta("progress/plateau_best", "float64"), &where.plateau_best}},
+      {"plateau_cooldown", {meta("progress/plateau_cooldown", "int64"), &where.plateau_cooldown}},
+      {"loss_scale", {meta("progress/loss_scale", "float64"), &where.loss_scale}},
+      {"growth_tracker", {meta("progress/growth_tracker", "int64"), &where.growth_tracker}},
+      {"guard_loss_count", {meta("progress/guard_loss_count", "int64"), &where.guard_loss_count}},
+      {"guard_loss_mean", {meta("progress/guard_loss_mean", "float64"), &where.guard_loss_mean}}};
+  for (const std::string& name : optional_progress_) all.push_back(more.at(name));
+  return all;
+}
+
+ckpt::TensorMeta Session::model_meta(const nn::Slot& slot) const {
+  return meta("model/" + slot.key, slot.counter ? "int64" : format_name(stage_.placement().dtype),
+              unsigned_shape(slot.shape));
 }
 
 std::vector<StateTensor> Session::tensors(bool shared) {
   std::vector<StateTensor> result;
-  for (const nn::Slot& slot : stage_.slots()) result.push_back({model_meta(slot), slot.value.data_ptr()});
+  for (const nn::Slot& slot : stage_.slots()) result.push_back({model_meta(slot), nullptr, slot.value});
   for (const OptimizerSlot& slot : optimizer_.state()) {
-    result.push_back(
-        {meta("optimizer/" + slot.name + "/" + slot.key, "float32", unsigned_shape(slot.value.sizes().vec())),
-         slot.value.data_ptr()});
+    result.push_back({meta("optimizer/" + slot.name + "/" + slot.key, format_name(slot.value.scalar_type()),
+                           unsigned_shape(slot.value.sizes().vec())),
+                      nullptr, slot.value});
   }
   if (shared) {
     for (StateTensor& tensor : shared_tensors(progress, seed)) result.push_back(std::move(tensor));
@@ -105,7 +172,8 @@ std::vector<ckpt::TensorMeta> Session::file_tensors(bool with_optimizer) const {
     if (!with_optimizer || !slot.trained) continue;
     for (const auto& [name, scalar] : optimizer_slots(optimizer_spec_)) {
       const auto shape = scalar ? std::vector<std::uint64_t>{} : unsigned_shape(slot.shape);
-      result.push_back(meta("optimizer/" + name + "/" + slot.key, "float32", shape));
+      result.push_back(meta("optimizer/" + name + "/" + slot.key,
+                            scalar ? "float32" : format_name(stage_.placement().dtype), shape));
     }
   }
   Progress any;
@@ -118,20 +186,26 @@ std::vector<ckpt::TensorMeta> Session::file_tensors(bool with_optimizer) const {
 std::vector<std::string> Session::digest_lines(bool shared) {
   std::vector<std::string> lines;
   for (const StateTensor& tensor : tensors(shared)) {
-    lines.push_back(fmt::format("{}\t{}\t{}\t{}\n", tensor.meta.path, tensor.meta.format.name(),
-                                fmt::join(tensor.meta.shape, ","),
-                                digest_bytes(tensor.data, tensor.meta.bytes())));
+    tensor.read([&](const void* bytes) {
+      lines.push_back(fmt::format("{}\t{}\t{}\t{}\n", tensor.meta.path, tensor.meta.format.name(),
+                                  fmt::join(tensor.meta.shape, ","),
+                                  digest_bytes(bytes, tensor.meta.bytes())));
+    });
   }
   return lines;
 }
 
 bool Session::nonfinite() {
+  const torch::NoGradGuard no_grad;
   for (const StateTensor& tensor : tensors()) {
     if (tensor.meta.format.kind != NumberKind::floating) continue;
-    const bool bad = tensor.meta.format.bytes == 8
-                         ? any_nonfinite<double>(tensor.data, tensor.meta.elements())
-                         : any_nonfinite<float>(tensor.data, tensor.meta.elements());
-    if (bad) return true;
+    if (tensor.number != nullptr) {
+      // The best value of a plateau schedule is infinite until there is one.
+      if (tensor.meta.path == "progress/plateau_best") continue;
+      if (!std::isfinite(*static_cast<const double*>(tensor.number))) return true;
+    } else if (!torch::isfinite(tensor.value).all().item<bool>()) {
+      return true;
+    }
   }
   return false;
 }

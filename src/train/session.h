@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,17 +15,25 @@
 namespace bitrift::train {
 
 /// Throws Error(bad_file) when a run cannot stand there: a negative or huge counter, a cursor that is not at
-/// a batch of the epoch, more right answers than samples. A learning rate of any value is honoured: it is
-/// state like any other.
-void check_progress(const Progress& progress, std::int64_t samples, std::int64_t batch_size);
+/// a batch of the epoch, more right answers than targets. A learning rate of any value is honoured: it is
+/// state like any other. targets_per_sample: as nn::Dataset has it.
+void check_progress(const Progress& progress, std::int64_t samples, std::int64_t batch_size,
+                    std::int64_t targets_per_sample);
 
 /// One state tensor where it lives.
 struct StateTensor {
   ckpt::TensorMeta meta;
-  void* data = nullptr;  ///< contiguous, little-endian (bitrift runs on no other machines)
+  void* number = nullptr;    ///< a scalar of the session's own; else
+  torch::Tensor value = {};  ///< a tensor, maybe on a device
+
+  /// Contiguous little-endian bytes on the host, meta.bytes() of them (bitrift runs on no big-endian
+  /// machine): the tensor's own where it lies there. Valid during `use`.
+  void read(const std::function<void(const void*)>& use) const;
+  /// `fill` is given that many bytes to overwrite.
+  void write(const std::function<void(void*)>& fill);
 };
 
-/// The state of one rank: its stage's parameters and buffers, their optimizer state, and what all ranks share
+/// The state of one rank: its stage's parameters and buffers, their optimizer state, and what all ranks hold
 /// (seed and progress). Nothing that decides the future of a run lies anywhere else, so to reset a run is to
 /// load into its session.
 class Session {
@@ -48,7 +57,11 @@ class Session {
   void drop_gradients();
 
  private:
+  [[nodiscard]] std::vector<StateTensor> shared_tensors(Progress& where, std::uint64_t& number) const;
+  [[nodiscard]] ckpt::TensorMeta model_meta(const nn::Slot& slot) const;
+
   record::OptimizerSpec optimizer_spec_;
+  std::vector<std::string> optional_progress_;
   nn::Stage stage_;
   Optimizer optimizer_;
 };

@@ -1,54 +1,65 @@
-// Parallel strategies: how the work of a step is spread over ranks. Inside train/ only.
+// A parallel strategy: how the work of a step is spread over ranks. Inside train/ only.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <vector>
 
-#include "mpi/communicator.h"
 #include "nn/dataset.h"
 #include "nn/model.h"
+#include "record/parallel.h"
+#include "train/executor.h"
+#include "train/feed.h"
+#include "train/layout.h"
 #include "train/reducer.h"
 
 namespace bitrift::train {
 
 /// What a batch gave, the same on all ranks.
 struct BatchResult {
-  double loss = 0;  ///< mean in double of the float32 micro-batch losses, ascending by (replica, micro-batch)
-  std::int64_t correct = 0;  ///< right answers in the batch
+  double loss =
+      0;  ///< mean in double of the losses of all micro-batches, ascending by (replica, micro-batch)
+  std::int64_t asked = 0, correct = 0;  ///< targets of the batch, and how many the logits had right
 };
 
-/// What the test set gave: for data-parallel ranks, to this replica.
+/// What the test set gave to one replica.
 struct TestResult {
-  double loss = 0;  ///< sum in double of the float32 sums of each evaluation batch, divided by the samples
-  double accuracy = 0;  ///< right answers / samples
+  double loss = 0;      ///< sum in double of the sums of each evaluation batch, divided by the targets
+  double accuracy = 0;  ///< right answers / targets
 };
 
-/// Samples in one forward pass of an evaluation, under every strategy, so that the same kernels see the same
-/// shapes.
-inline constexpr std::int64_t evaluation_batch = 256;
-
-/// Collective calls, on a stage that outlives the strategy.
+/// An executor for each replica (the whole model, or the stages of a pipeline) and a reducer over replicas.
+/// Serial is one replica of one stage. Stage, layout and data outlive it.
 class Strategy {
  public:
-  virtual ~Strategy() = default;
+  /// ahead: batches that a thread prepares.
+  Strategy(nn::Stage& stage, const Layout& layout, const record::Parallel& parallel, const nn::Dataset& data,
+           const Precision& precision, int ahead);
+
   /// Forward and backward of one global batch. Leaves in each parameter the gradient of the mean loss over
-  /// the batch, buffers alike on all replicas. Gradients must be undefined before the call.
-  [[nodiscard]] virtual BatchResult gradients(const nn::Split& train,
-                                              std::span<const std::int64_t> batch) = 0;
-  /// The whole test set in evaluation mode.
-  [[nodiscard]] virtual TestResult evaluate(const nn::Split& test) = 0;
+  /// the batch (times step.loss_scale), the same on all replicas; buffers are replica 0's under ddp, each
+  /// replica's own under horovod. Gradients must be undefined before the call. Collective.
+  [[nodiscard]] BatchResult gradients(const StepInput& step);
+  /// The whole test set in evaluation mode, by replica, the same on all ranks. Collective.
+  [[nodiscard]] std::vector<TestResult> evaluate();
+  [[nodiscard]] Feed& feed() noexcept { return feed_; }
+
+ private:
+  void send_buffers();
+  [[nodiscard]] BatchResult combine(const Tally& tally) const;
+
+  nn::Stage& stage_;
+  const Layout& layout_;
+  const nn::Dataset& data_;
+  int micro_batches_;
+  bool shared_buffers_;
+  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<Reducer> reducer_;
+  Feed feed_;
 };
 
-/// Every rank holds the whole model and takes an equal contiguous part of the batch, in rank order; that part
-/// is split again into micro-batches whose gradients accumulate in ascending order. Serial is one replica.
-[[nodiscard]] std::unique_ptr<Strategy> make_replicated(nn::Stage& stage,
-                                                        const mpi::Communicator& communicator,
-                                                        std::unique_ptr<Reducer> reducer, int micro_batches);
-
-/// Rank r holds stage r. GPipe (Huang et al., NeurIPS 2019): all forwards, then the backwards in ascending
-/// micro-batch order, which adds gradients in the order of a serial run with the same micro-batches.
-[[nodiscard]] std::unique_ptr<Strategy> make_pipeline(nn::Stage& stage, const mpi::Communicator& communicator,
-                                                      int micro_batches);
+/// Bytes of these tensors from rank `root` to all others, as one message for each 64 MiB. Collective.
+void broadcast_tensors(const std::vector<torch::Tensor>& tensors, const mpi::Communicator& communicator,
+                       int root);
 
 }  // namespace bitrift::train

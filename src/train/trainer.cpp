@@ -6,45 +6,17 @@
 #include <sstream>
 
 #include "core/file.h"
-#include "nn/dataset.h"
-#include "nn/model.h"
+#include "core/log.h"
+#include "train/build.h"
 #include "train/checkpoint.h"
-#include "train/data_order.h"
+#include "train/schedule.h"
 #include "train/trainer_state.h"
 
 namespace bitrift::train {
 namespace {
 
-nn::ModelDescription describe_model(const record::TrainingSpec& spec, const nn::Dataset& data) {
-  return {.name = spec.model.name,
-          .hidden = {spec.model.hidden.begin(), spec.model.hidden.end()},
-          .batch_norm = spec.model.norm == "batch",
-          .input = data.image_shape(),
-          .classes = data.classes};
-}
-
-nn::Dataset load_data(const record::TrainingSpec& spec) {
-  nn::Dataset data = nn::load_dataset(spec.data.name, spec.data.path);
-  if (data.train.size() < spec.batch_size) {
-    fail(ErrorCode::bad_input,
-         "batch_size is {}, but data set {} has {} training samples; choose a smaller batch_size",
-         spec.batch_size, spec.data.name, data.train.size());
-  }
-  return data;
-}
-
-int stages_of(const record::Parallel& parallel) { return parallel.kind == "pipeline" ? parallel.ranks : 1; }
-
-nn::Stage build_stage(const record::TrainingSpec& spec, const nn::Dataset& data,
-                      const record::Parallel& parallel, int rank) {
-  auto layers = nn::make_layers(describe_model(spec, data));
-  const auto cuts = nn::cut_layers(nn::estimated_costs(layers), stages_of(parallel));
-  const auto [first, last] = cuts[parallel.kind == "pipeline" ? static_cast<std::size_t>(rank) : 0];
-  return {std::move(layers), first, last, spec.seed};
-}
-
-void check_world(const record::Parallel& parallel, int batch_size, int world) {
-  record::check_parallel(parallel, batch_size, "parallel");
+void check_world(const record::TrainingSpec& spec, const record::Parallel& parallel, int world) {
+  record::check_parallel(parallel, spec.batch_size, spec.where("parallel"));
   if (parallel.ranks != world) {
     fail(ErrorCode::bad_input,
          "parallel: {} asks for {} rank(s), and MPI started {}; make --ranks and mpirun -n agree",
@@ -52,81 +24,51 @@ void check_world(const record::Parallel& parallel, int batch_size, int world) {
   }
 }
 
+// Ranks that stand at different batches would wait for each other for ever.
+void check_same_place(const Layout& layout, const Progress& progress) {
+  struct Place {
+    std::int64_t epoch, step, cursor;
+    bool operator==(const Place&) const = default;
+  };
+  const Place mine{progress.epoch, progress.step, progress.cursor};
+  std::vector<Place> all(static_cast<std::size_t>(layout.world.size()));
+  layout.world.allgather_equal(&mine, sizeof mine, all.data());
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    throw mpi::AgreedError(
+        ErrorCode::bad_file,
+        fmt::format("rank {} stands at epoch {}, step {}, sample {}; rank 0 at {}, {}, {}: they cannot go on "
+                    "together; load files of the same moment",
+                    rank, all[rank].epoch, all[rank].step, all[rank].cursor, all[0].epoch, all[0].step,
+                    all[0].cursor));
+  }
+}
+
+std::string text_without_precision(record::TrainingSpec spec, bool convert) {
+  if (convert) {
+    spec.precision = "fp32";
+    spec.loss_scale.reset();
+  }
+  return record::to_text(spec);
+}
+
 }  // namespace
-
-TrainerState::TrainerState(record::TrainingSpec spec_, record::Parallel parallel_,
-                           mpi::Communicator communicator_, nn::Dataset data_)
-    : spec(std::move(spec_)),
-      parallel(std::move(parallel_)),
-      communicator(std::move(communicator_)),
-      data(std::move(data_)),
-      session(build_stage(spec, data, parallel, communicator.rank()), spec) {
-  if (staged()) {
-    strategy = make_pipeline(session.stage(), communicator, parallel.micro_batches);
-  } else {
-    strategy = make_replicated(session.stage(), communicator, std::make_unique<OrderedReducer>(communicator),
-                               parallel.micro_batches);
-  }
-}
-
-std::span<const std::int64_t> TrainerState::next_batch() {
-  const std::pair wanted(session.seed, session.progress.epoch);
-  if (order_of_ != wanted) {
-    order_ = epoch_order(session.seed, session.progress.epoch, data.train.size());
-    order_of_ = wanted;
-  }
-  return std::span<const std::int64_t>(order_).subspan(static_cast<std::size_t>(session.progress.cursor),
-                                                       static_cast<std::size_t>(spec.batch_size));
-}
-
-BatchResult TrainerState::step(std::span<const std::int64_t> batch) {
-  session.drop_gradients();
-  const BatchResult result = strategy->gradients(data.train, batch);
-  if (!std::isfinite(result.loss)) return result;
-  Progress& progress = session.progress;
-  session.optimizer().step(progress.learning_rate);
-  progress.step += 1;
-  progress.cursor += spec.batch_size;
-  progress.epoch_loss_sum += result.loss;
-  progress.epoch_correct += result.correct;
-  return result;
-}
-
-std::vector<std::string> TrainerState::digests() {
-  std::vector<std::string> lines = session.digest_lines(!staged() || communicator.rank() == 0);
-  if (!staged()) return communicator.allgather(state_digest(std::move(lines)));
-  std::string text;
-  for (const std::string& line : lines) text += line;
-  lines.clear();
-  for (const std::string& part : communicator.allgather(text)) {
-    std::istringstream stream(part);
-    for (std::string line; std::getline(stream, line);) lines.push_back(line + "\n");
-  }
-  return {state_digest(std::move(lines))};
-}
-
-std::vector<record::Evaluation> TrainerState::evaluate(const record::Evaluation& training) {
-  const TestResult mine = strategy->evaluate(data.test);
-  std::vector<TestResult> all(static_cast<std::size_t>(replicas()), mine);
-  if (!staged()) communicator.allgather_equal(&mine, sizeof mine, all.data());
-  std::vector<record::Evaluation> result;
-  for (const TestResult& test : all) {
-    result.push_back(training);
-    result.back().test_loss = test.loss;
-    result.back().test_accuracy = test.accuracy;
-  }
-  return result;
-}
 
 record::TrainingSpec read_checkpoint_spec(const std::filesystem::path& path) {
   return checkpoint_spec(ckpt::Reader(path));
 }
 
 void check_runnable(const record::TrainingSpec& spec, const record::Parallel& parallel) {
-  check_world(parallel, spec.batch_size, parallel.ranks);
-  const nn::Dataset data = load_data(spec);
-  const auto layers = nn::make_layers(describe_model(spec, data));
-  (void)nn::cut_layers(nn::estimated_costs(layers), stages_of(parallel));
+  check_world(spec, parallel, parallel.ranks);
+  (void)choose_device(parallel, 0);
+  const std::unique_ptr<nn::Dataset> data = load_data(spec);
+  const auto layers = make_layers(spec, *data);
+  try {
+    (void)nn::cut_layers(nn::estimated_costs(layers), parallel.stages);
+  } catch (const Error& error) {
+    throw Error(error.code(), spec.where("parallel") + ": " + error.what());
+  }
+  check_schedule(spec, data->train_size() / spec.batch_size * spec.epochs);
 }
 
 void prepare_libtorch(int threads) {
@@ -138,43 +80,89 @@ void prepare_libtorch(int threads) {
   at::globalContext().setDeterministicFillUninitializedMemory(false);
 }
 
-record::Json libtorch_environment() {
+record::Json libtorch_environment(const std::string& device) {
   return {{"libtorch", TORCH_VERSION},
           {"cpu_capability", at::get_cpu_capability()},
           {"threads", at::get_num_threads()},
-          {"device", "cpu"}};
+          {"device", device}};
 }
 
 Trainer::Trainer(const record::TrainingSpec& spec, const record::Parallel& parallel,
-                 const mpi::Communicator& communicator) {
+                 const mpi::Communicator& communicator, bool fresh) {
+  std::unique_ptr<nn::Dataset> data;
   mpi::agreed(communicator, [&] {
-    check_world(parallel, spec.batch_size, communicator.size());
-    state_ = std::make_unique<TrainerState>(spec, parallel, communicator, load_data(spec));
+    check_world(spec, parallel, communicator.size());
+    (void)choose_device(parallel, communicator.rank());
+    data = load_data(spec);
+    (void)nn::cut_layers(nn::estimated_costs(make_layers(spec, *data)), parallel.stages);
+    check_schedule(spec, data->train_size() / spec.batch_size * spec.epochs);
   });
+  state_ = std::make_unique<TrainerState>(spec, parallel, communicator, std::move(data), fresh);
 }
 
 Trainer::~Trainer() = default;
 
-void Trainer::load(const std::filesystem::path& path) {
-  mpi::agreed(state_->communicator, [&] {
+void Trainer::load(const LoadRequest& request) {
+  TrainerState& state = *state_;
+  const Layout& layout = state.layout;
+  const auto own = request.replica_files.find(layout.replica());
+  const std::filesystem::path& path = own == request.replica_files.end() ? request.path : own->second;
+  Loaded loaded;
+  mpi::agreed(layout.world, [&] {
+    for (const auto& [replica, file] : request.replica_files) {
+      if (replica < 0 || replica >= layout.replica_count()) {
+        fail(ErrorCode::bad_input, "{}: there is no replica {}; this run has replicas 0 to {}", file.string(),
+             replica, layout.replica_count() - 1);
+      }
+    }
     const ckpt::Reader reader(path);
-    if (record::to_text(checkpoint_spec(reader)) != record::to_text(state_->spec)) {
+    const record::TrainingSpec theirs = checkpoint_spec(reader);
+    if (text_without_precision(theirs, request.convert) !=
+        text_without_precision(state.spec, request.convert)) {
       fail(ErrorCode::conflict, "{}: belongs to another training: its spec attribute differs", path.string());
     }
-    load_session(reader, state_->session);
+    loaded = load_session(reader, state.session,
+                          {.replica = layout.replica(),
+                           .replicas = layout.replica_count(),
+                           .convert = request.convert,
+                           .verify = state.spec.guards.checksums});
     try {
-      check_progress(state_->session.progress, state_->data.train.size(), state_->spec.batch_size);
+      check_progress(state.session.progress, state.data->train_size(), state.spec.batch_size,
+                     state.data->targets_per_sample());
     } catch (const Error& error) {
       fail(error.code(), "{}: {}", path.string(), error.what());
     }
   });
+  if (layout.world.rank() == 0 && !loaded.remark.empty()) spdlog::warn("{}", loaded.remark);
+  check_same_place(layout, state.session.progress);
+  share_after_load();
+}
+
+void Trainer::share_after_load() {
+  TrainerState& state = *state_;
+  const std::string what = state.parallel.synced_on_resume();
+  if (what == "none" || state.layout.replica_count() == 1) return;
+  const bool with_optimizer = what == "model+optimizer";
+  const auto filled = static_cast<char>(!state.session.optimizer().state().empty());
+  std::vector<char> all(static_cast<std::size_t>(state.layout.world.size()));
+  state.layout.world.allgather_equal(&filled, 1, all.data());
+  for (const char other : all) {
+    if (with_optimizer && other != all[0]) {
+      throw mpi::AgreedError(
+          ErrorCode::bad_file,
+          "some replicas loaded optimizer state and others none; load files of one training");
+    }
+  }
+  state.share_state(with_optimizer);
 }
 
 void Trainer::remember_base() {
   state_->base.clear();
   for (const StateTensor& tensor : state_->session.tensors()) {
-    state_->base.emplace(tensor.meta.path,
-                         std::string(static_cast<const char*>(tensor.data), tensor.meta.bytes()));
+    tensor.read([&](const void* bytes) {
+      state_->base.emplace(tensor.meta.path,
+                           std::string(static_cast<const char*>(bytes), tensor.meta.bytes()));
+    });
   }
 }
 
@@ -185,13 +173,14 @@ std::vector<std::string> Trainer::changed_tensors() {
   for (const StateTensor& tensor : state_->session.tensors()) {
     const auto at = state_->base.find(tensor.meta.path);
     untouched.erase(tensor.meta.path);
-    if (at == state_->base.end() || std::memcmp(at->second.data(), tensor.data, at->second.size()) != 0) {
-      changed += tensor.meta.path + "\n";
-    }
+    tensor.read([&](const void* bytes) {
+      if (at == state_->base.end() || std::memcmp(at->second.data(), bytes, at->second.size()) != 0)
+        changed += tensor.meta.path + "\n";
+    });
   }
   for (const std::string& gone : untouched) changed += gone + "\n";
   std::set<std::string> all;
-  for (const std::string& part : state_->communicator.allgather(changed)) {
+  for (const std::string& part : state_->layout.world.allgather(changed)) {
     std::istringstream lines(part);
     for (std::string path; std::getline(lines, path);) all.insert(path);
   }
@@ -205,9 +194,9 @@ std::int64_t Trainer::epoch() const { return state_->session.progress.epoch; }
 std::vector<std::string> Trainer::replica_digests() { return state_->digests(); }
 
 void Trainer::save(const std::filesystem::path& path, const record::Json& provenance) {
-  save_session(path, state_->session, state_->spec, state_->communicator, state_->staged());
-  mpi::agreed(state_->communicator, [&] {
-    if (state_->communicator.rank() != 0) return;
+  save_session(path, state_->session, state_->spec, state_->layout);
+  mpi::agreed(state_->layout.world, [&] {
+    if (state_->layout.world.rank() != 0) return;
     record::Json sidecar = provenance;
     sidecar["parallel"] = record::to_json(state_->parallel);
     std::filesystem::path beside = path;

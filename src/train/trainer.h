@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,22 +44,32 @@ void check_runnable(const record::TrainingSpec& spec, const record::Parallel& pa
 void prepare_libtorch(int threads);
 
 /// LibTorch's version, its processor capability, threads, device: what bits may depend on.
-[[nodiscard]] record::Json libtorch_environment();
+[[nodiscard]] record::Json libtorch_environment(const std::string& device);
+
+/// What to load.
+struct LoadRequest {
+  std::filesystem::path path;
+  std::map<int, std::filesystem::path> replica_files =
+      {};                ///< instead of `path`, for replicas of that number
+  bool convert = false;  ///< numbers of another precision are rounded to the spec's instead of refused
+};
 
 /// Every call is collective over the communicator, and errors are mpi::AgreedError on all ranks, unless said
 /// otherwise.
 class Trainer {
  public:
-  /// Freshly initialised from the spec. Throws as check_runnable().
+  /// fresh: initialised from the spec; else for a load() to fill. Throws as check_runnable().
   Trainer(const record::TrainingSpec& spec, const record::Parallel& parallel,
-          const mpi::Communicator& communicator);
+          const mpi::Communicator& communicator, bool fresh);
   ~Trainer();
   Trainer(Trainer&&) = delete;
   Trainer& operator=(Trainer&&) = delete;
 
-  /// Overwrites the whole state with a checkpoint of the same spec. A file that cannot be read, does not fit
-  /// or has nonsense in its progress is refused; then load again before the next run.
-  void load(const std::filesystem::path& path);
+  /// Overwrites the whole state with a checkpoint of the same spec, then shares what
+  /// parallel.synced_on_resume() says from replica 0. A file that cannot be read, does not fit or has
+  /// nonsense in its progress is refused, and so are replicas that stand at different batches; then load
+  /// again before the next run.
+  void load(const LoadRequest& request);
   /// Keeps a copy of the state just loaded, for changed_tensors().
   void remember_base();
   /// Tensors whose bytes differ from the remembered ones, or that only one of the two has. Sorted, equal on
@@ -80,6 +91,8 @@ class Trainer {
   void save(const std::filesystem::path& path, const record::Json& provenance);
 
  private:
+  void share_after_load();
+
   std::unique_ptr<TrainerState> state_;
 };
 

@@ -9,41 +9,56 @@
 #include <utility>
 #include <vector>
 
-#include "mpi/communicator.h"
 #include "nn/dataset.h"
 #include "record/run.h"
 #include "record/training_spec.h"
+#include "train/autocast.h"
+#include "train/layout.h"
+#include "train/loss_scaler.h"
 #include "train/session.h"
 #include "train/strategy.h"
 
 namespace bitrift::train {
 
+/// What a step did, the same on all ranks.
+struct StepResult {
+  BatchResult batch;
+  bool stopped = false;  ///< the loss is not finite and no loss scaling excuses it: nothing was updated
+};
+
 /// The session, and what works on it. Everything but `session` is fixed for the life of the process, or
 /// derived from it.
 struct TrainerState {
-  TrainerState(record::TrainingSpec spec, record::Parallel parallel, mpi::Communicator communicator,
-               nn::Dataset data);
+  /// fresh: with initial values; else for a load to fill. Collective.
+  TrainerState(record::TrainingSpec spec_, record::Parallel parallel_, const mpi::Communicator& world,
+               std::unique_ptr<nn::Dataset> data_, bool fresh);
 
-  [[nodiscard]] bool staged() const { return parallel.kind == "pipeline"; }
-  [[nodiscard]] int replicas() const { return staged() ? 1 : communicator.size(); }
+  [[nodiscard]] std::int64_t steps_per_epoch() const { return data->train_size() / spec.batch_size; }
+  [[nodiscard]] std::int64_t total_steps() const { return steps_per_epoch() * spec.epochs; }
   /// Samples of the batch that is next. Valid until the next call.
   [[nodiscard]] std::span<const std::int64_t> next_batch();
   /// Forward, backward and, when the loss is finite, the update; counts the step. Collective.
-  BatchResult step(std::span<const std::int64_t> batch);
+  StepResult step(std::span<const std::int64_t> batch);
   /// State digest of each replica. Collective.
   [[nodiscard]] std::vector<std::string> digests();
-  /// `training` completed with the test metrics of each replica. Collective.
-  [[nodiscard]] std::vector<record::Evaluation> evaluate(const record::Evaluation& training);
+  /// Replica 0's model, and its optimizer state when `with_optimizer`, to all replicas. Collective.
+  void share_state(bool with_optimizer);
 
   record::TrainingSpec spec;
   record::Parallel parallel;
-  mpi::Communicator communicator;
-  nn::Dataset data;
+  Layout layout;
+  std::unique_ptr<nn::Dataset> data;
+  Precision precision;
+  LossScaler scaler;
   Session session;
-  std::unique_ptr<Strategy> strategy;
+  Strategy strategy;
   std::map<std::string, std::string> base;  ///< path to bytes, see Trainer::remember_base()
 
  private:
+  [[nodiscard]] bool update();
+  void clip();
+  void expect_batches(std::span<const std::int64_t> batch);
+
   // Derived from the session's seed and epoch; sorting an epoch takes longer than comparing two numbers.
   std::vector<std::int64_t> order_;
   std::optional<std::pair<std::uint64_t, std::int64_t>> order_of_;

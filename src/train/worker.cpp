@@ -35,12 +35,12 @@ class Worker {
     std::optional<record::TrainingSpec> spec;
     mpi::agreed(communicator_, [&] { spec = read_checkpoint_spec(options_.base); });
     prepare_libtorch(spec->threads);
-    Trainer trainer(*spec, options_.parallel, communicator_);
-    trainer.load(options_.base);
+    Trainer trainer(*spec, options_.parallel, communicator_, false);
+    trainer.load({options_.base});
     trainer.remember_base();
     const std::string digest = trainer.replica_digests()[0];
     if (communicator_.rank() == 0) {
-      record::Json environment = libtorch_environment();
+      record::Json environment = libtorch_environment(options_.parallel.device);
       environment["mpi"] = options_.mpi_library;
       channel_.send(record::to_line(record::Ready{digest, environment}));
     }
@@ -58,7 +58,7 @@ class Worker {
   record::RunResult answer(Trainer& trainer, const record::RunRequest& request) {
     record::RunResult result;
     try {
-      trainer.load(options_.ignore_file ? options_.base.string() : request.checkpoint);
+      trainer.load({options_.ignore_file ? options_.base.string() : request.checkpoint});
     } catch (const mpi::AgreedError& error) {
       if (error.code() == ErrorCode::internal) throw;
       result.id = request.id;

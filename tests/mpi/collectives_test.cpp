@@ -9,6 +9,7 @@
 
 #include "mpi/communicator.h"
 #include "mpi/environment.h"
+#include "mpi/ordered_sum.h"
 
 namespace bitrift::mpi {
 namespace {
@@ -59,7 +60,9 @@ TEST(OrderedSum, AddsByAscendingRankToTheBit) {
   for (const std::size_t count : {0UL, 1UL, 2UL, 3UL, 7UL, 1000UL, 19'798UL, 100'003UL}) {
     std::vector<float> values(count);
     for (std::size_t i = 0; i < count; ++i) values[i] = value_at(world().rank(), i);
-    world().ordered_sum(values.data(), count);
+    OrderedSum<float> sum(world(), values.data(), count, 0);
+    sum.start();
+    sum.wait();
     for (std::size_t i = 0; i < count; ++i) {
       float ascending = value_at(0, i), descending = value_at(world().size() - 1, i);
       for (int r = 1; r < world().size(); ++r) {

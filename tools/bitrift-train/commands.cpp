@@ -1,6 +1,7 @@
 #include "commands.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -16,19 +17,6 @@
 
 namespace bitrift::cli {
 namespace {
-
-record::Parallel chosen_parallel(const Arguments& arguments, record::Parallel parallel) {
-  if (arguments.parallel && *arguments.parallel != parallel.kind) {
-    parallel = {*arguments.parallel, 1, 1};
-    if (*arguments.parallel != "serial" && !arguments.ranks) {
-      parallel.ranks = mpi::launched_ranks();
-      if (parallel.ranks == 0) fail(ErrorCode::bad_input, "--parallel {} needs --ranks", *arguments.parallel);
-    }
-  }
-  if (arguments.ranks) parallel.ranks = *arguments.ranks;
-  if (arguments.micro_batches) parallel.micro_batches = *arguments.micro_batches;
-  return parallel;
-}
 
 void check_writable(const std::filesystem::path& path, const char* option) {
   if (path.empty()) return;
@@ -100,11 +88,12 @@ void report(const Arguments& arguments, const record::Parallel& parallel, const 
   fmt::print("{}\n", value.dump(2));
 }
 
-record::Json provenance_of(const Arguments& arguments, const mpi::Environment& environment) {
+record::Json provenance_of(const Arguments& arguments, const record::Parallel& parallel,
+                           const mpi::Environment& environment) {
   std::vector<std::string> command = {"bitrift-train"};
   command.insert(command.end(), arguments.words.begin(), arguments.words.end());
   record::Json provenance = record::provenance(command);
-  provenance["environment"] = train::libtorch_environment();
+  provenance["environment"] = train::libtorch_environment(parallel.device);
   provenance["environment"]["mpi"] = environment.library();
   return provenance;
 }
@@ -138,10 +127,33 @@ int run_and_report(const Arguments& arguments, const record::Parallel& parallel,
   });
   const bool done = result.status == "done";
   if (done && !arguments.output.empty())
-    trainer.save(arguments.output, provenance_of(arguments, environment));
+    trainer.save(arguments.output, provenance_of(arguments, parallel, environment));
   if (first) report(arguments, parallel, result);
   if (first && !done) complain(fmt::format("training stopped: {}; nothing was saved", result.detail));
   return done ? 0 : 1;
+}
+
+train::LoadRequest load_request(const Arguments& arguments) {
+  train::LoadRequest request{.path = arguments.input, .convert = arguments.precision.has_value()};
+  for (const std::string& text : arguments.replica_files) {
+    const std::size_t cut = text.find('=');
+    int replica = -1;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + std::min(cut, text.size()), replica);
+    if (cut == std::string::npos || error != std::errc() || end != text.data() + cut ||
+        cut + 1 == text.size()) {
+      fail(ErrorCode::bad_input, "--replica-file {}: expected REPLICA=FILE, such as 1=altered.h5", text);
+    }
+    if (!request.replica_files.emplace(replica, text.substr(cut + 1)).second)
+      fail(ErrorCode::bad_input, "--replica-file {}: replica {} was given a file before", text, replica);
+  }
+  return request;
+}
+
+// A loss scale belongs to the precision that it was chosen for.
+void convert_precision(record::TrainingSpec& spec, const std::string& precision) {
+  if (precision == spec.precision) return;
+  spec.precision = precision;
+  spec.loss_scale.reset();
 }
 
 }  // namespace
@@ -154,7 +166,7 @@ void complain(const std::string& text) {
 int train(const Arguments& arguments) {
   if (!mpi::started_by_launcher()) {
     const record::TrainingSpec spec = record::read_training_spec(arguments.input);
-    const record::Parallel parallel = chosen_parallel(arguments, spec.parallel);
+    const record::Parallel parallel = chosen_parallel(arguments.parallel, spec.parallel);
     check_all(arguments, spec, parallel);
     if (needs_mpirun(parallel)) return run_mpirun(parallel.ranks, arguments.words);
   }
@@ -163,45 +175,46 @@ int train(const Arguments& arguments) {
     record::Parallel parallel;
     mpi::agreed(environment.world(), [&] {
       spec = record::read_training_spec(arguments.input);
-      parallel = chosen_parallel(arguments, spec.parallel);
+      parallel = chosen_parallel(arguments.parallel, spec.parallel);
       if (environment.world().rank() == 0) check_all(arguments, spec, parallel);
     });
     train::prepare_libtorch(spec.threads);
-    train::Trainer trainer(spec, parallel, environment.world());
+    train::Trainer trainer(spec, parallel, environment.world(), true);
     return run_and_report(arguments, parallel, arguments.epochs.value_or(spec.epochs), environment, trainer);
   });
 }
 
 int resume(const Arguments& arguments) {
+  const train::LoadRequest request = load_request(arguments);
+  const auto plan = [&](bool check) {
+    record::TrainingSpec spec = train::read_checkpoint_spec(arguments.input);
+    if (arguments.precision) convert_precision(spec, *arguments.precision);
+    spec.parallel = chosen_parallel(arguments.parallel, {});
+    if (check) check_all(arguments, spec, spec.parallel);
+    return spec;
+  };
   if (!mpi::started_by_launcher()) {
-    const record::TrainingSpec spec = train::read_checkpoint_spec(arguments.input);
-    const record::Parallel parallel = chosen_parallel(arguments, {});
-    check_all(arguments, spec, parallel);
-    if (needs_mpirun(parallel)) return run_mpirun(parallel.ranks, arguments.words);
+    const record::TrainingSpec spec = plan(true);
+    if (needs_mpirun(spec.parallel)) return run_mpirun(spec.parallel.ranks, arguments.words);
   }
   return in_world([&](mpi::Environment& environment) {
     record::TrainingSpec spec;
-    record::Parallel parallel;
-    mpi::agreed(environment.world(), [&] {
-      spec = train::read_checkpoint_spec(arguments.input);
-      parallel = chosen_parallel(arguments, {});
-      if (environment.world().rank() == 0) check_all(arguments, spec, parallel);
-    });
+    mpi::agreed(environment.world(), [&] { spec = plan(environment.world().rank() == 0); });
     train::prepare_libtorch(spec.threads);
-    train::Trainer trainer(spec, parallel, environment.world());
-    trainer.load(arguments.input);
+    train::Trainer trainer(spec, spec.parallel, environment.world(), false);
+    trainer.load(request);
     const std::int64_t left = std::max<std::int64_t>(0, spec.epochs - trainer.epoch());
     if (left == 0 && !arguments.epochs && !arguments.steps && environment.world().rank() == 0) {
       spdlog::warn(
           "{}: the {} epochs of its spec are done; only evaluating (use --epochs or --steps to go on)",
           arguments.input.string(), spec.epochs);
     }
-    return run_and_report(arguments, parallel, arguments.epochs.value_or(left), environment, trainer);
+    return run_and_report(arguments, spec.parallel, arguments.epochs.value_or(left), environment, trainer);
   });
 }
 
 int serve(const Arguments& arguments) {
-  const record::Parallel parallel = chosen_parallel(arguments, {});
+  const record::Parallel parallel = chosen_parallel(arguments.parallel, {});
   if (needs_mpirun(parallel)) {
     check_all(arguments, train::read_checkpoint_spec(arguments.input), parallel);
     become_mpirun(parallel.ranks, arguments.words);

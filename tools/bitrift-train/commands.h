@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel_options.h"
 #include "record/training_spec.h"
 
 namespace bitrift::cli {
@@ -17,8 +18,9 @@ struct Arguments {
   std::filesystem::path output;  ///< -o; empty: nothing is saved
   std::filesystem::path trace;   ///< empty: none
   std::optional<std::int64_t> steps, epochs;
-  std::optional<std::string> parallel;
-  std::optional<int> ranks, micro_batches;
+  ParallelArguments parallel;
+  std::vector<std::string> replica_files;  ///< resume: "R=FILE", what replica R loads instead
+  std::optional<std::string> precision;    ///< resume: numbers are converted to it
   bool json = false;
   bool check_replicas = false;
   std::string connect;             ///< serve
@@ -30,6 +32,7 @@ struct Arguments {
 [[nodiscard]] int train(const Arguments& arguments);
 [[nodiscard]] int resume(const Arguments& arguments);
 [[nodiscard]] int serve(const Arguments& arguments);
+[[nodiscard]] int describe(const Arguments& arguments);
 
 /// Prints "bitrift-train: error: TEXT" on one line of stderr.
 void complain(const std::string& text);

@@ -14,17 +14,6 @@
 namespace bitrift::cli {
 namespace {
 
-void add_parallel_options(CLI::App* command, Arguments& arguments) {
-  command->add_option("--parallel", arguments.parallel, "How to spread the work over ranks")
-      ->check(CLI::IsMember({"serial", "data", "pipeline"}));
-  command
-      ->add_option("--ranks", arguments.ranks,
-                   "Replicas (data) or stages (pipeline); starts mpirun when needed")
-      ->check(CLI::Range(1, 65536));
-  command->add_option("--micro-batches", arguments.micro_batches, "Equal parts of a replica's batch")
-      ->check(CLI::Range(1, 65536));
-}
-
 void add_run_options(CLI::App* command, Arguments& arguments) {
   auto* steps = command->add_option("--steps", arguments.steps, "Optimizer steps to take")
                     ->check(CLI::NonNegativeNumber);
@@ -35,7 +24,7 @@ void add_run_options(CLI::App* command, Arguments& arguments) {
   command->add_flag("--json", arguments.json, "Print the result as JSON");
   command->add_flag("--check-replicas", arguments.check_replicas,
                     "Compare all replicas' states after every step");
-  add_parallel_options(command, arguments);
+  add_parallel_options(command, arguments.parallel);
 }
 
 int run(int count, char** words) {
@@ -61,7 +50,18 @@ int run(int count, char** words) {
   resume_command->add_option("CHECKPOINT", arguments.input, "Checkpoint, written under any strategy")
       ->required();
   resume_command->add_option("-o,--output", arguments.output, "A checkpoint to write at the end");
+  resume_command->add_option("--replica-file", arguments.replica_files,
+                             "R=FILE: replica R loads this file instead; may be given several times");
+  resume_command
+      ->add_option("--precision", arguments.precision, "Convert the state and go on in another precision")
+      ->check(CLI::IsMember({"fp32", "fp64", "bf16", "fp16", "autocast-bf16", "autocast-fp16"}));
   add_run_options(resume_command, arguments);
+
+  CLI::App* describe_command =
+      app.add_subcommand("describe", "Show a spec's model: layers, tensors, costs, and where stages are cut");
+  describe_command->add_option("SPEC", arguments.input, "Training spec (JSON, docs/spec.md)")->required();
+  describe_command->add_flag("--json", arguments.json, "Print as JSON");
+  add_parallel_options(describe_command, arguments.parallel);
 
   CLI::App* serve_command = app.add_subcommand("serve", "Run what a campaign's driver sends");
   serve_command->add_option("BASE,--base", arguments.input, "The checkpoint that trials alter copies of")
@@ -72,7 +72,7 @@ int run(int count, char** words) {
       ->add_option("--drill", arguments.drill,
                    "ignore-file: always load BASE, to show that canaries catch it")
       ->check(CLI::IsMember({"ignore-file"}));
-  add_parallel_options(serve_command, arguments);
+  add_parallel_options(serve_command, arguments.parallel);
 
   try {
     app.parse(count, words);
@@ -83,6 +83,7 @@ int run(int count, char** words) {
     return 2;
   }
   if (train_command->parsed()) return train(arguments);
+  if (describe_command->parsed()) return describe(arguments);
   return resume_command->parsed() ? resume(arguments) : serve(arguments);
 }
 

@@ -1,0 +1,24 @@
+// The options that say how a run is spread over ranks.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "record/parallel.h"
+
+namespace bitrift::cli {
+
+struct ParallelArguments {
+  std::optional<std::string> kind, semantics, sync_on_resume, schedule, balance, device;
+  std::optional<int> ranks, stages, micro_batches, resync_every;
+};
+
+void add_parallel_options(CLI::App* command, ParallelArguments& arguments);
+
+/// `parallel` with what the command line says instead; another --parallel starts from that kind's defaults.
+/// Ranks that nothing names are those that the launcher started. Throws Error(bad_input).
+[[nodiscard]] record::Parallel chosen_parallel(const ParallelArguments& arguments, record::Parallel parallel);
+
+}  // namespace bitrift::cli
