@@ -74,6 +74,14 @@ TEST(LossScaler, GoesBackThroughTheLossAndOutAgain) {
   }
 }
 
+TEST(LossScaler, Float16GradientsOverflowAtTheInitialScaleAndFitAtTheNext) {
+  for (const auto& [scale, fine] : {std::pair(65536.0, false), std::pair(32768.0, true)}) {
+    const torch::Tensor p = torch::ones({2}, torch::kFloat16).requires_grad_(true);
+    scaler("fp16").scale(p.mean(), at_scale(scale)).backward();
+    EXPECT_EQ(scaler("fp16").unscale({{"p", p}}, at_scale(scale)), fine) << scale;
+  }
+}
+
 TEST(LossScaler, OneNonFiniteGradientAmongManyIsABadVerdict) {
   for (const auto type : {torch::kFloat64, torch::kFloat32, torch::kBFloat16, torch::kFloat16}) {
     for (const float bad : {kInfinity, -kInfinity, std::nanf("")}) {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 
 #include <gmock/gmock.h>
 
@@ -108,6 +109,14 @@ TEST(Sgd, MomentumIsNotRoundedToThe16BitTypeOfItsBuffer) {
   }
   // 1.5 * 0.9 = 1.35 rounds to 173/128; 0.9 as bfloat16 is 230/256, and 1.5 * 230/256 rounds to 172/128.
   EXPECT_EQ(optimizer.state()[0].value.item<float>(), 173.0F / 128);
+}
+
+TEST(Sgd, ALearningRateThatTheTypeCannotHoldIsRefusedAsInPython) {
+  const torch::Tensor p = parameter({1});
+  Optimizer optimizer(sgd(0), {{"p", p}});
+  set_gradient(p, {1});
+  EXPECT_THROW(optimizer.step(1e300), std::runtime_error);
+  EXPECT_EQ(values_of(p), (std::vector<float>{1}));
 }
 
 TEST(Adam, CountsItsStepsInFloatAndNamesItsSlots) {
