@@ -143,14 +143,15 @@ class ResNet(nn.Module):
 
 
 class ResNet20(nn.Module):
-    """He et al. 2016, section 4.2: three groups of three blocks, shortcuts without parameters."""
+    """He et al. 2016, section 4.2: three groups of three blocks, shortcuts without parameters. Small: a quarter."""
 
     def __init__(self, image: Sequence[int], classes: int, small: bool) -> None:
         super().__init__()
-        inputs = scaled(16, small)
+        widths = [4, 8, 16] if small else [16, 32, 64]
+        inputs = widths[0]
         self.conv1 = conv(image[0], inputs, 3)
         self.bn1 = nn.BatchNorm2d(inputs)
-        for i, width in enumerate(scaled(w, small) for w in (16, 32, 64)):
+        for i, width in enumerate(widths):
             blocks = []
             for j in range(3):
                 narrow = i > 0 and j == 0

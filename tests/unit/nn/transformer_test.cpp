@@ -199,7 +199,7 @@ TEST_P(Transformers, WithoutDropoutTrainingAndEvaluationAreTheSame) {
   EXPECT_TRUE(model.forward(ids, {.training = true, .samples = samples}).y.equal(model.forward(ids, {}).y));
 }
 
-TEST(Dropout, IsOffForGptAndATenthForBertUnlessGiven) {
+TEST(TransformerDropout, IsOffForGptAndATenthForBertUnlessGiven) {
   const torch::Tensor ids = tokens(2, 6, 11);
   const std::vector<std::int64_t> samples = {4, 5};
   const Pass pass = {.training = true, .seed = 1, .samples = samples};
