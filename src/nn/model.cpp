@@ -1,16 +1,54 @@
 #include "nn/model.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <string_view>
+
+#include <fmt/ranges.h>
 
 #include "core/error.h"
 #include "nn/model_families.h"
 
 namespace bitrift::nn {
+namespace {
+
+enum class Sample { text, image };
+
+struct Family {
+  std::string_view name;
+  Sample sample;
+  Layers (*make)(const ModelDescription&);
+};
+
+constexpr std::array families = {
+    Family{"bert", Sample::text, make_bert},
+    Family{"gpt", Sample::text, make_gpt},
+    Family{"lenet", Sample::image, make_lenet},
+    Family{"mlp", Sample::image, make_mlp},
+};
+
+void check_input(const ModelDescription& model, Sample sample) {
+  const bool text = sample == Sample::text;
+  if (model.input.size() == (text ? 1 : 3)) return;
+  fail(ErrorCode::bad_input,
+       "model {} takes {}, but a sample of this data set is [{}]: use another of the two", model.name,
+       text ? "text [context]" : "images [channels, height, width]", fmt::join(model.input, ", "));
+}
+
+}  // namespace
+
 std::vector<std::unique_ptr<Layer>> make_layers(const ModelDescription& description) {
-  if (description.name == "lenet") return make_lenet(description);
-  if (description.name == "mlp") return make_mlp(description);
-  fail(ErrorCode::bad_input, "there is no model '{}': use lenet or mlp", description.name);
+  std::vector<std::string_view> names;
+  for (const Family& family : families) {
+    if (description.name == family.name) {
+      check_input(description, family.sample);
+      return family.make(description);
+    }
+    names.push_back(family.name);
+  }
+  fail(ErrorCode::bad_input, "there is no model '{}': use one of {}", description.name,
+       fmt::join(names, ", "));
 }
 
 std::vector<double> estimated_costs(const std::vector<std::unique_ptr<Layer>>& layers) {

@@ -12,43 +12,13 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from philox import derive_key, epoch_order, philox_u64
 from train_support import ADAM, LENET, MLP, SGD, read_idx, read_trace, run, tensors, write_spec
+from witness_models import make_model
 
 torch.set_num_threads(1)
 torch.use_deterministic_algorithms(True)
-
-
-class LeNet(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv1 = torch.nn.Conv2d(1, 6, 5, padding=2)
-        self.conv2 = torch.nn.Conv2d(6, 16, 5, padding=2)
-        self.fc1 = torch.nn.Linear(16 * 2 * 2, 120)
-        self.fc2 = torch.nn.Linear(120, 84)
-        self.fc3 = torch.nn.Linear(84, 10)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
-        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
-        x = F.relu(self.fc1(x.flatten(1)))
-        return self.fc3(F.relu(self.fc2(x)))
-
-
-class Mlp(torch.nn.Module):
-    def __init__(self, hidden: list[int]) -> None:
-        super().__init__()
-        widths = [64, *hidden, 10]
-        self.depth = len(hidden)
-        for i in range(len(widths) - 1):
-            self.add_module(f"fc{i + 1}", torch.nn.Linear(widths[i], widths[i + 1]))
-            if i < self.depth:
-                self.add_module(f"bn{i + 1}", torch.nn.BatchNorm1d(widths[i + 1]))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = x.flatten(1)
-        for i in range(1, self.depth + 1):
-            x = F.relu(getattr(self, f"bn{i}")(getattr(self, f"fc{i}")(x)))
-        return getattr(self, f"fc{self.depth + 1}")(x)
+DIGIT = [1, 8, 8]
 
 
 def make_optimizer(model: torch.nn.Module, spec: dict, lr: float) -> torch.optim.Optimizer:
@@ -84,7 +54,7 @@ def test_python_walks_the_same_path(tmp_path: Path, optimizer: dict, model_spec:
     assert len(steps) == 25 and header["seed"] == 11
 
     saved = tensors(start)
-    model = LeNet() if model_spec is LENET else Mlp(model_spec["hidden"])
+    model = make_model(model_spec, DIGIT, 10)
     optim = make_optimizer(model, optimizer, float(saved["progress/learning_rate"]))
     restore(model, optim, saved)
     images = torch.from_numpy(read_idx("train-images-idx3-ubyte").copy()).float().unsqueeze(1) / 255
@@ -116,7 +86,7 @@ def test_data_parallel_averages_by_ascending_rank(tmp_path: Path) -> None:
     run("train", spec, "-o", start, "--steps", 3)
     run("resume", start, "--steps", 12, "-o", end, "--trace", trace, "--parallel", "data", "--ranks", 3)
     saved = tensors(start)
-    model = LeNet()
+    model = make_model(LENET, DIGIT, 10)
     optim = make_optimizer(model, SGD, 0.05)
     restore(model, optim, saved)
     images = torch.from_numpy(read_idx("train-images-idx3-ubyte").copy()).float().unsqueeze(1) / 255
@@ -150,35 +120,6 @@ def check_test_metrics(model: torch.nn.Module, evaluation: dict) -> None:
             correct += int((logits.argmax(1) == y).sum())
     assert evaluation["test_loss"] == loss / len(labels)
     assert evaluation["test_accuracy"] == correct / len(labels)
-
-
-# The reference of docs/data-order.md, word for word.
-def philox_u64(key: int, a: np.ndarray, b: int) -> np.ndarray:
-    mask = np.uint64(0xFFFFFFFF)
-    c = [a & mask, a >> np.uint64(32), np.full_like(a, b & 0xFFFFFFFF), np.full_like(a, b >> 32)]
-    k0, k1 = key & 0xFFFFFFFF, key >> 32
-    for _ in range(10):
-        p0, p1 = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
-        c = [
-            (p1 >> np.uint64(32)) ^ c[1] ^ np.uint64(k0),
-            p1 & mask,
-            (p0 >> np.uint64(32)) ^ c[3] ^ np.uint64(k1),
-            p0 & mask,
-        ]
-        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
-    return c[0] | c[1] << np.uint64(32)
-
-
-def derive_key(seed: int, purpose: str) -> int:
-    name = 0xCBF29CE484222325
-    for byte in purpose.encode():
-        name = ((name ^ byte) * 0x100000001B3) % 2**64
-    return int(philox_u64(seed, np.array([name], np.uint64), 0)[0])
-
-
-def epoch_order(seed: int, epoch: int, samples: int) -> np.ndarray:
-    key = derive_key(seed, "order")
-    return np.argsort(philox_u64(key, np.arange(samples, dtype=np.uint64), epoch), kind="stable")
 
 
 def test_the_order_of_samples_can_be_computed_outside(tmp_path: Path) -> None:
