@@ -37,6 +37,8 @@ if(BITRIFT_TRAIN OR BITRIFT_PYTHON)
 endif()
 
 if(BITRIFT_TRAIN)
+  find_package(JPEG REQUIRED)
+  find_package(PNG REQUIRED)
   find_package(Torch QUIET HINTS ${CMAKE_PREFIX_PATH})
   if(NOT Torch_FOUND)
     file(GLOB torch_share "${BITRIFT_VENV}/lib/python3*/site-packages/torch/share/cmake")

@@ -1,71 +1,14 @@
-#include <array>
-#include <limits>
-#include <string_view>
+#include "nn/idx.h"
 
-#include <zlib.h>
+#include <array>
+#include <string>
 
 #include "core/error.h"
 #include "core/file.h"
-#include "nn/dataset.h"
+#include "nn/inflate.h"
 
 namespace bitrift::nn {
 namespace {
-
-// Inflates gzip data step by step, so that a file cannot make us hold more than its header admits.
-class Source {
- public:
-  Source(const std::filesystem::path& path, std::string_view content) : path_(path), content_(content) {
-    gzip_ = content.size() >= 2 && content[0] == '\x1f' && content[1] == '\x8b';
-    if (!gzip_) return;
-    if (inflateInit2(&stream_, 15 + 16) != Z_OK) fail(ErrorCode::internal, "zlib cannot start");
-    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(content_.data()));
-    stream_.avail_in = static_cast<uInt>(content_.size());
-  }
-  ~Source() {
-    if (gzip_) inflateEnd(&stream_);
-  }
-  Source(const Source&) = delete;
-  Source& operator=(const Source&) = delete;
-
-  // Up to `size` next bytes; fewer only at the end.
-  std::size_t read(std::uint8_t* out, std::size_t size) {
-    if (!gzip_) {
-      const std::size_t count = std::min(size, content_.size() - position_);
-      std::copy_n(content_.data() + position_, count, reinterpret_cast<char*>(out));
-      position_ += count;
-      return count;
-    }
-    std::size_t done = 0;
-    while (done < size && !ended_) done += inflate_some(out + done, size - done);
-    return done;
-  }
-
-  // What stands after the end of the compressed stream.
-  [[nodiscard]] std::size_t left_over() const { return gzip_ && ended_ ? stream_.avail_in : 0; }
-
- private:
-  std::size_t inflate_some(std::uint8_t* out, std::size_t size) {
-    const uInt room = static_cast<uInt>(std::min<std::size_t>(size, std::numeric_limits<uInt>::max()));
-    stream_.next_out = out;
-    stream_.avail_out = room;
-    const int code = inflate(&stream_, Z_NO_FLUSH);
-    if (code == Z_STREAM_END) {
-      ended_ = true;
-    } else if (code != Z_OK) {
-      fail(
-          ErrorCode::bad_file,
-          "{}: expected a whole gzip stream, found it {} after {} of {} compressed bytes; get the file again",
-          path_.string(), code == Z_BUF_ERROR ? "truncated" : "damaged", stream_.total_in, content_.size());
-    }
-    return room - stream_.avail_out;
-  }
-
-  const std::filesystem::path& path_;
-  std::string_view content_;
-  std::size_t position_ = 0;
-  bool gzip_ = false, ended_ = false;
-  z_stream stream_{};
-};
 
 std::uint32_t big_endian(const std::uint8_t* bytes) {
   return static_cast<std::uint32_t>(bytes[0]) << 24 | static_cast<std::uint32_t>(bytes[1]) << 16 |
@@ -76,10 +19,7 @@ std::uint32_t big_endian(const std::uint8_t* bytes) {
 
 IdxArray read_idx(const std::filesystem::path& path, int dimensions) {
   const std::string content = read_text(path);
-  if (content.size() > std::numeric_limits<uInt>::max()) {
-    fail(ErrorCode::unsupported, "{}: IDX files beyond 4 GiB are not read", path.string());
-  }
-  Source source(path, content);
+  ByteSource source(path, content);
   const auto header_size = 4 + 4 * static_cast<std::size_t>(dimensions);
   std::array<std::uint8_t, 4 + 4 * 4> header{};
   if (const std::size_t found = source.read(header.data(), header_size); found < header_size) {

@@ -1,0 +1,50 @@
+// JPEG and PNG files as RGB pixels; hostile ones are refused in one line.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bitrift::nn {
+
+struct ImageSize {
+  std::int64_t width = 0, height = 0;
+};
+
+/// 8-bit RGB, rows from the top.
+struct Pixels {
+  ImageSize size;
+  std::vector<std::uint8_t> rgb;  ///< height x width x 3
+};
+
+/// More pixels than this are refused.
+inline constexpr std::int64_t max_image_pixels = std::int64_t{64} * 1024 * 1024;
+
+/// Reads an image's size from its header and looks at its end, a few small reads. The content decides between
+/// JPEG and PNG, not the name. Throws Error(not_found | io), Error(bad_file) that names the file (neither
+/// format, truncated, a size of 0 or one that so few bytes cannot hold, a damaged header) and
+/// Error(unsupported): more than max_image_pixels, CMYK, 12-bit or lossless JPEG.
+[[nodiscard]] ImageSize check_image_header(const std::filesystem::path& path);
+
+/// Decodes a file as RGB: grey is repeated, palettes are looked up, alpha is dropped, of 16 bits the upper 8
+/// are taken; colour profiles, gamma and orientation marks are left alone. That is what Pillow's
+/// Image.open(path).convert("RGB") gives, except for 16-bit grey. Throws as check_image_header does, and
+/// Error(bad_file) for data that are truncated or corrupt anywhere.
+[[nodiscard]] Pixels decode_image(const std::filesystem::path& path);
+
+/// The same of bytes in memory; `name` stands in messages.
+[[nodiscard]] Pixels decode_image(std::string_view content, const std::string& name);
+
+/// Throws for a size that no image may have, as check_image_header says.
+void check_image_size(ImageSize size, const std::string& name);
+
+/// The decoders behind decode_image.
+[[nodiscard]] Pixels decode_jpeg(std::string_view content, const std::string& name);
+[[nodiscard]] Pixels decode_png(std::string_view content, const std::string& name);
+
+/// A decoded picture's bytes can be no more than Deflate's 1032 times the file's. Throws Error(bad_file).
+void check_png_packing(ImageSize size, int bits_per_pixel, std::uint64_t file_bytes, const std::string& name);
+
+}  // namespace bitrift::nn
