@@ -100,7 +100,7 @@ def test_data_parallel_averages_by_ascending_rank(tmp_path: Path) -> None:
             losses.append(loss.item())
             gradients.append([p.grad for p in model.parameters()])
         for parameter, first, second, third in zip(model.parameters(), *gradients, strict=True):
-            parameter.grad = (first + second + third) / 3
+            parameter.grad = first * (1 / 3) + second * (1 / 3) + third * (1 / 3)
         optim.step()
         assert float.fromhex(step["loss"]) == sum(losses) / 3, f"step {step['step']}"
     finished = tensors(end)

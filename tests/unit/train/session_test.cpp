@@ -5,8 +5,9 @@
 #include <gmock/gmock.h>
 
 #include "tests_support.h"
-#include "train/batch_work.h"
 #include "train/checkpoint.h"
+#include "train/feed.h"
+#include "train/loss.h"
 #include "train/strategy.h"
 #include "train/trainer.h"
 
@@ -18,8 +19,8 @@ using testing::HasSubstr;
 
 record::TrainingSpec spec_of(const std::string& optimizer) {
   record::TrainingSpec spec;
-  spec.model = {"mlp", {8}, "batch"};
-  spec.data = {"digits", ""};
+  spec.model = {.name = "mlp", .hidden = {8}, .norm = "batch"};
+  spec.data = {.name = "digits"};
   spec.optimizer.name = optimizer;
   spec.optimizer.learning_rate = 0.1;
   spec.optimizer.momentum = optimizer == "sgd" ? 0.9 : 0;
@@ -55,7 +56,11 @@ std::vector<std::string> paths(Session& session) {
 std::string temporary(const char* name) { return testing::TempDir() + name; }
 
 void save(const std::string& path, Session& session, const record::TrainingSpec& spec) {
-  save_session(path, session, spec, mpi::Communicator(), false);
+  save_session(path, session, spec, Layout({}, mpi::Communicator()));
+}
+
+char* memory(const StateTensor& tensor) {
+  return static_cast<char*>(tensor.number != nullptr ? tensor.number : tensor.value.data_ptr());
 }
 
 TEST(Session, HoldsWhatAFileOfItHolds) {
@@ -102,15 +107,17 @@ TEST(Session, SeesNonFiniteValuesWhereverTheyAre) {
   EXPECT_FALSE(session.nonfinite());
   for (const StateTensor& tensor : session.tensors()) {
     if (tensor.meta.format.kind != NumberKind::floating) continue;
-    std::vector<char> saved(static_cast<char*>(tensor.data),
-                            static_cast<char*>(tensor.data) + tensor.meta.bytes());
+    char* bytes = memory(tensor);
+    const std::vector<char> saved(bytes, bytes + tensor.meta.bytes());
     if (tensor.meta.format.bytes == 8) {
-      *static_cast<double*>(tensor.data) = std::numeric_limits<double>::quiet_NaN();
+      const double nan = std::numeric_limits<double>::quiet_NaN();
+      std::memcpy(bytes, &nan, sizeof nan);
     } else {
-      static_cast<float*>(tensor.data)[tensor.meta.elements() - 1] = -std::numeric_limits<float>::infinity();
+      const float infinity = -std::numeric_limits<float>::infinity();
+      std::memcpy(bytes + tensor.meta.bytes() - sizeof infinity, &infinity, sizeof infinity);
     }
     EXPECT_TRUE(session.nonfinite()) << tensor.meta.path;
-    std::copy(saved.begin(), saved.end(), static_cast<char*>(tensor.data));
+    std::copy(saved.begin(), saved.end(), bytes);
   }
 }
 
@@ -125,11 +132,12 @@ TEST(Load, LeavesNothingOfTheLastRun) {
     take_step(session);
     const std::string future = state_digest(session.digest_lines(true));
 
-    for (const StateTensor& tensor : session.tensors()) std::memset(tensor.data, 0xff, tensor.meta.bytes());
+    for (const StateTensor& tensor : session.tensors())
+      std::memset(memory(tensor), 0xff, tensor.meta.bytes());
     for (const nn::Slot& slot : session.stage().slots()) {
       if (slot.trained) slot.value.mutable_grad() = torch::full(slot.shape, std::nan(""));
     }
-    load_session(ckpt::Reader(path), session);
+    load_session(ckpt::Reader(path), session, {});
     EXPECT_EQ(state_digest(session.digest_lines(true)), digest) << optimizer;
     take_step(session);
     EXPECT_EQ(state_digest(session.digest_lines(true)), future) << optimizer;
@@ -144,7 +152,7 @@ TEST(Load, AFileFromBeforeTheFirstStepHasNoOptimizerState) {
   save(path, session, spec);
   const std::string digest = state_digest(session.digest_lines(true));
   take_step(session);
-  load_session(ckpt::Reader(path), session);
+  load_session(ckpt::Reader(path), session, {});
   EXPECT_TRUE(session.optimizer().state().empty());
   EXPECT_EQ(state_digest(session.digest_lines(true)), digest);
   std::remove(path.c_str());
@@ -155,9 +163,10 @@ TEST(Load, AFileOfAnotherModelNamesTheTensor) {
   Session session = make_session(spec);
   const std::string path = temporary("other.h5");
   save(path, session, spec);
-  auto layers = nn::make_layers({"mlp", {9}, true, {1, 2, 2}, 2});
+  auto layers =
+      nn::make_layers({.name = "mlp", .hidden = {9}, .batch_norm = true, .input = {1, 2, 2}, .classes = 2});
   Session wider(nn::Stage(std::move(layers), 0, 2, 1), spec);
-  EXPECT_THAT(tests::error_of([&] { load_session(ckpt::Reader(path), wider); }),
+  EXPECT_THAT(tests::error_of([&] { load_session(ckpt::Reader(path), wider, {}); }),
               AllOf(HasSubstr(path), HasSubstr("model/bn1.bias"), HasSubstr("float32 [8]"),
                     HasSubstr("float32 [9]")));
   std::remove(path.c_str());
@@ -171,7 +180,7 @@ TEST(Save, AnErrorIsThrownAndNothingIsLeft) {
 
 TEST(Progress, NonsenseIsRefusedByName) {
   const auto refusal = [](const Progress& progress) {
-    return tests::error_of([&] { check_progress(progress, 1437, 64); });
+    return tests::error_of([&] { check_progress(progress, 1437, 64, 1); });
   };
   EXPECT_EQ(refusal({}), "");
   EXPECT_EQ(refusal({.epoch = 5, .step = 9, .cursor = 1344, .epoch_correct = 1344}), "");
@@ -186,13 +195,17 @@ TEST(Progress, NonsenseIsRefusedByName) {
   EXPECT_THAT(refusal({.cursor = 64, .epoch_correct = 65}), HasSubstr("progress/epoch_correct is 65"));
 }
 
-TEST(BatchWork, TheFirstOfEqualLogitsIsTheAnswer) {
+TEST(Answers, TheFirstOfEqualLogitsIsTheAnswer) {
   const torch::Tensor logits = torch::tensor({{1.0F, 1.0F}, {0.0F, 2.0F}, {3.0F, -1.0F}});
-  EXPECT_EQ(count_correct(logits, torch::tensor({0, 1, 0}, torch::kInt64)), 3);
-  EXPECT_EQ(count_correct(logits, torch::tensor({1, 1, 1}, torch::kInt64)), 1);
+  EXPECT_EQ(count_answers(logits, torch::tensor({0, 1, 0}, torch::kInt64)).correct, 3);
+  EXPECT_EQ(count_answers(logits, torch::tensor({1, 1, 1}, torch::kInt64)).correct, 1);
+  const Answers some =
+      count_answers(logits, torch::tensor({0, 1, static_cast<int>(not_asked)}, torch::kInt64));
+  EXPECT_EQ(some.asked, 2);
+  EXPECT_EQ(some.correct, 2);
 }
 
-TEST(BatchWork, PartsAreEqualContiguousAndInOrder) {
+TEST(Feed, PartsAreEqualContiguousAndInOrder) {
   const std::vector<std::int64_t> rows = {9, 8, 7, 6, 5, 4};
   EXPECT_THAT(part(rows, 0, 3), testing::ElementsAre(9, 8));
   EXPECT_THAT(part(rows, 2, 3), testing::ElementsAre(5, 4));
@@ -200,9 +213,10 @@ TEST(BatchWork, PartsAreEqualContiguousAndInOrder) {
 
 TEST(Runnable, ChecksWithoutTraining) {
   const record::TrainingSpec spec = spec_of("sgd");
-  check_runnable(spec, {"data", 4, 2});
-  EXPECT_THAT(tests::error_of([&] { check_runnable(spec, {"pipeline", 3, 1}); }), HasSubstr("3 stages"));
-  EXPECT_THAT(tests::error_of([&] { check_runnable(spec, {"data", 5, 1}); }), HasSubstr("64"));
+  check_runnable(spec, {.kind = "data", .ranks = 4, .micro_batches = 2});
+  EXPECT_THAT(tests::error_of([&] { check_runnable(spec, {.kind = "pipeline", .ranks = 3, .stages = 3}); }),
+              HasSubstr("3 stages"));
+  EXPECT_THAT(tests::error_of([&] { check_runnable(spec, {.kind = "data", .ranks = 5}); }), HasSubstr("64"));
   record::TrainingSpec large = spec;
   large.batch_size = 1438;
   EXPECT_THAT(tests::error_of([&] { check_runnable(large, {}); }),
