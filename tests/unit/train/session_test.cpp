@@ -83,7 +83,7 @@ TEST(Session, EveryByteOfItEntersTheDigest) {
   take_step(session);
   const std::string before = state_digest(session.digest_lines(true));
   for (const StateTensor& tensor : session.tensors()) {
-    auto* bytes = static_cast<unsigned char*>(tensor.data);
+    auto* bytes = reinterpret_cast<unsigned char*>(memory(tensor));
     for (const std::uint64_t at : {std::uint64_t{0}, tensor.meta.bytes() - 1}) {
       bytes[at] ^= 1;
       EXPECT_NE(state_digest(session.digest_lines(true)), before) << tensor.meta.path;
