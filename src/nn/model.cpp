@@ -10,7 +10,11 @@ namespace bitrift::nn {
 std::vector<std::unique_ptr<Layer>> make_layers(const ModelDescription& description) {
   if (description.name == "lenet") return make_lenet(description);
   if (description.name == "mlp") return make_mlp(description);
-  fail(ErrorCode::bad_input, "there is no model '{}': use lenet or mlp", description.name);
+  if (Layers layers = make_vision_model(description); !layers.empty()) return layers;
+  fail(ErrorCode::bad_input,
+       "there is no model '{}': use mlp, lenet, resnet20, resnet18, resnet50, alexnet, vgg16, vgg16_bn or "
+       "googlenet",
+       description.name);
 }
 
 std::vector<double> estimated_costs(const std::vector<std::unique_ptr<Layer>>& layers) {
