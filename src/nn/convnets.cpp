@@ -40,8 +40,8 @@ Layers make_alexnet(const ModelDescription& model) {
   layers.push_back(std::make_unique<LinearUnit>(
       "classifier.4", Shape{hidden}, hidden,
       LinearUnit::Options{.relu = true, .dropout_before = "classifier.3", .probability = p}));
-  layers.push_back(std::make_unique<LinearUnit>("classifier.6", Shape{hidden}, model.classes,
-                                                LinearUnit::Options{}));
+  layers.push_back(
+      std::make_unique<LinearUnit>("classifier.6", Shape{hidden}, model.classes, LinearUnit::Options{}));
   return layers;
 }
 
@@ -56,12 +56,12 @@ Layers make_vgg16(const ModelDescription& model, bool batch_norm) {
   for (const auto& group : groups) {
     for (std::size_t i = 0; i < group.size(); ++i) {
       const bool last = i + 1 == group.size();
-      layers.push_back(std::make_unique<ConvUnit>(
-          Conv::Options{.key = feature(index),
-                        .norm = batch_norm ? feature(index + 1) : std::string(),
-                        .bias = Init::constant(0)},
-          shape, vision_width(model, group[i]), window,
-          last ? std::optional(Window{.kernel = 2, .stride = 2}) : std::nullopt));
+      layers.push_back(
+          std::make_unique<ConvUnit>(Conv::Options{.key = feature(index),
+                                                   .norm = batch_norm ? feature(index + 1) : std::string(),
+                                                   .bias = Init::constant(0)},
+                                     shape, vision_width(model, group[i]), window,
+                                     last ? std::optional(Window{.kernel = 2, .stride = 2}) : std::nullopt));
       shape = layers.back()->output_shape();
       index += (batch_norm ? 3 : 2) + (last ? 1 : 0);
     }

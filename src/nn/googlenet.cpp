@@ -13,8 +13,8 @@ Conv::Options conv_options(const std::string& key) {
   return {.key = key + ".conv", .norm = key + ".bn", .weight = weight_init(), .epsilon = 0.001};
 }
 
-// A row of the paper's table 1: the outputs of the 1x1, the reduction before the 3x3 and its outputs, the same
-// of the 5x5, and the projection behind the pooling.
+// A row of the paper's table 1: the outputs of the 1x1, the reduction before the 3x3 and its outputs, the
+// same of the 5x5, and the projection behind the pooling.
 struct Widths {
   std::int64_t one, reduce3, three, reduce5, five, project;
 };
@@ -35,7 +35,7 @@ class AuxiliaryHead {
 
   [[nodiscard]] torch::Tensor operator()(std::vector<Slot>& slots, const torch::Tensor& y,
                                          const Pass& pass) const {
-    torch::Tensor x = conv_(slots, torch::adaptive_avg_pool2d(y, {side, side}), pass.training).relu_();
+    torch::Tensor x = conv_(slots, adaptive_pool(y, side), pass.training).relu_();
     x = hidden_(slots, x.flatten(1)).relu_();
     return logits_(slots, dropout(x, probability_, name_, pass));
   }

@@ -52,7 +52,8 @@ class ResidualBlock : public Layer {
  private:
   void append(std::int64_t outputs, const Window& window) {
     const std::string number = std::to_string(convs_.size() + 1);
-    convs_.emplace_back(slots_, Conv::Options{.key = name_ + ".conv" + number, .norm = name_ + ".bn" + number},
+    convs_.emplace_back(slots_,
+                        Conv::Options{.key = name_ + ".conv" + number, .norm = name_ + ".bn" + number},
                         output_shape_, outputs, window);
     output_shape_ = convs_.back().output_shape();
     cost_ += convs_.back().cost();

@@ -8,8 +8,7 @@ namespace {
 
 // As pooling_output_shape of PyTorch (ATen/native/Pool.h); of a convolution too, which knows no `ceil`.
 std::int64_t extent(std::int64_t size, const Window& window) {
-  const std::int64_t room =
-      size + 2 * window.padding - window.kernel + (window.ceil ? window.stride - 1 : 0);
+  const std::int64_t room = size + 2 * window.padding - window.kernel + (window.ceil ? window.stride - 1 : 0);
   if (room < 0) return 0;
   const std::int64_t count = room / window.stride + 1;
   const bool only_padding = window.ceil && (count - 1) * window.stride >= size + window.padding;
@@ -29,6 +28,27 @@ Shape slide(const Shape& image, std::int64_t channels, const Window& window) {
 
 torch::Tensor max_pool(const torch::Tensor& x, const Window& window) {
   return torch::max_pool2d(x, window.kernel, window.stride, window.padding, 1, window.ceil);
+}
+
+torch::Tensor adaptive_pool(const torch::Tensor& x, std::int64_t side) {
+  // To one pixel PyTorch takes the mean. Its CUDA kernel for other sizes adds gradients in no fixed order,
+  // and is refused where deterministic algorithms are asked for.
+  if (x.is_cuda() && side > 1) return adaptive_pool_in_order(x, side);
+  return torch::adaptive_avg_pool2d(x, {side, side});
+}
+
+torch::Tensor adaptive_pool_in_order(const torch::Tensor& x, std::int64_t side) {
+  torch::Tensor y = x;
+  for (const std::int64_t dim : {2, 3}) {
+    const std::int64_t size = x.size(dim);
+    if (size == side) continue;
+    std::vector<torch::Tensor> means;
+    for (std::int64_t i = 0; i < side; ++i) {
+      means.push_back(y.slice(dim, i * size / side, ((i + 1) * size + side - 1) / side).mean(dim, true));
+    }
+    y = torch::cat(means, dim);
+  }
+  return y;
 }
 
 Init he_fan_out(std::int64_t outputs, std::int64_t kernel) {
@@ -84,7 +104,7 @@ LinearUnit::LinearUnit(const std::string& key, const Shape& input, std::int64_t 
 
 torch::Tensor LinearUnit::forward(const torch::Tensor& x, const Pass& pass) {
   torch::Tensor y = x;
-  if (options_.pool > 0) y = torch::adaptive_avg_pool2d(y, {options_.pool, options_.pool});
+  if (options_.pool > 0) y = adaptive_pool(y, options_.pool);
   if (y.dim() > 2) y = y.flatten(1);
   if (!options_.dropout_before.empty()) y = dropout(y, options_.probability, options_.dropout_before, pass);
   y = linear_(slots_, y);

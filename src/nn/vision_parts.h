@@ -23,11 +23,16 @@ struct Window {
   bool ceil = false;  ///< pooling: a last window that sticks out counts, unless all of it is padding
 };
 
-/// Shape {channels, height, width} of what a window makes of an image {*, height, width}. An extent is 0 where
-/// the window does not fit, and stays 0 under the windows behind it.
+/// Shape {channels, height, width} of what a window makes of an image {*, height, width}. An extent is 0
+/// where the window does not fit, and stays 0 under the windows behind it.
 [[nodiscard]] Shape slide(const Shape& image, std::int64_t channels, const Window& window);
 
 [[nodiscard]] torch::Tensor max_pool(const torch::Tensor& x, const Window& window);
+
+/// torch.nn.AdaptiveAvgPool2d(side). x: [batch, channels, height, width].
+[[nodiscard]] torch::Tensor adaptive_pool(const torch::Tensor& x, std::int64_t side);
+/// The same up to rounding, rows and then columns, with a backward pass that always adds in one order.
+[[nodiscard]] torch::Tensor adaptive_pool_in_order(const torch::Tensor& x, std::int64_t side);
 
 /// He et al., ICCV 2015, section 2.2, by the connections out of an input: sqrt(2 / (outputs * kernel^2)).
 [[nodiscard]] Init he_fan_out(std::int64_t outputs, std::int64_t kernel);
