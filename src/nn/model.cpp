@@ -22,10 +22,17 @@ struct Family {
 };
 
 constexpr std::array families = {
-    Family{"bert", Sample::text, make_bert},
-    Family{"gpt", Sample::text, make_gpt},
-    Family{"lenet", Sample::image, make_lenet},
     Family{"mlp", Sample::image, make_mlp},
+    Family{"lenet", Sample::image, make_lenet},
+    Family{"resnet20", Sample::image, make_vision_model},
+    Family{"resnet18", Sample::image, make_vision_model},
+    Family{"resnet50", Sample::image, make_vision_model},
+    Family{"alexnet", Sample::image, make_vision_model},
+    Family{"vgg16", Sample::image, make_vision_model},
+    Family{"vgg16_bn", Sample::image, make_vision_model},
+    Family{"googlenet", Sample::image, make_vision_model},
+    Family{"gpt", Sample::text, make_gpt},
+    Family{"bert", Sample::text, make_bert},
 };
 
 void check_input(const ModelDescription& model, Sample sample) {

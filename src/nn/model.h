@@ -19,10 +19,10 @@ struct ModelDescription {
   bool batch_norm = false;                ///< mlp: BatchNorm1d after each hidden linear layer
   std::vector<std::int64_t> input = {};   ///< of one sample: channels, height, width; or context
   std::int64_t classes = 0;               ///< labels, or tokens of the vocabulary
-  bool small = false;                     ///< vision models: an eighth of the channels
+  bool small = false;                     ///< vision models: an eighth of all widths
   bool cifar_stem = false;                ///< resnet18, resnet50: 3x3 convolution, no pooling
   bool auxiliary = true;                  ///< googlenet: with auxiliary heads
-  std::optional<double> dropout = {};     ///< none: as published
+  std::optional<double> dropout = {};     ///< of every dropout; none: as published
   int layers = 0, heads = 0;              ///< gpt, bert: blocks, attention heads of each
   std::int64_t width = 0;                 ///< gpt, bert: of the embedding, a multiple of heads
 };

@@ -78,7 +78,7 @@ TEST(Models, UnknownNamesAreRefused) {
   EXPECT_THAT(tests::error_of([] {
                 (void)make_layers({.name = "resnet", .input = {1, 8, 8}, .classes = 10});
               }),
-              HasSubstr("lenet, mlp"));
+              HasSubstr("mlp, lenet, resnet20"));
 }
 
 TEST(Initialisation, IsAFunctionOfSeedAndKey) {
