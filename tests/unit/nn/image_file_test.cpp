@@ -181,12 +181,13 @@ TEST_F(ImageFile, OfSixteenBitsTheUpperEightAreTaken) {
 
 TEST_F(ImageFile, ProgressiveScansWithoutEndAreRefused) {
   const std::string whole = from_base64(tests::progressive_base64);
-  const std::size_t last = whole.rfind("\xff\xda"), end = whole.rfind("\xff\xd9");
-  ASSERT_LT(last, end);
+  const std::size_t first = whole.find("\xff\xda"), next = whole.find("\xff\xc4", first);
+  ASSERT_LT(first, next);
+  ASSERT_NE(next, whole.npos);
   const auto repeated = [&](int times) {
-    std::string bytes = whole.substr(0, end);
-    for (int i = 0; i < times; ++i) bytes += whole.substr(last, end - last);
-    return bytes + whole.substr(end);
+    std::string bytes = whole.substr(0, next);
+    for (int i = 0; i < times; ++i) bytes += whole.substr(first, next - first);
+    return bytes + whole.substr(next);
   };
   EXPECT_EQ(refusal(repeated(10)), "");
   EXPECT_THAT(refusal(repeated(600)), HasSubstr("more than 500 scans"));
