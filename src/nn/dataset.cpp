@@ -118,6 +118,7 @@ void check_description(const DataDescription& d, Kind kind) {
   refuse_keys(d,
               {{"context", d.context != 0},
                {"vocabulary", !d.vocabulary.empty()},
+               {"test_fraction", d.test_fraction != DataDescription().test_fraction},
                {"mask_fraction", d.mask_fraction != 0}},
               "text");
   if (d.channels != 0 && d.channels != 1 && d.channels != 3) {
@@ -188,9 +189,7 @@ std::unique_ptr<Dataset> load_dataset(const DataDescription& description) {
     case Kind::folder:
       return load_image_folder(description, folder, hint);
     case Kind::text:
-      return load_text(description,
-                       known.name == "jargon" && description.path.empty() ? folder / "jargon.txt.gz" : folder,
-                       hint);
+      return load_text(description, known.name == "jargon" ? folder / "jargon.txt.gz" : folder, hint);
   }
   fail(ErrorCode::internal, "a data set of no kind");
 }

@@ -61,8 +61,7 @@ def masked_sample(
 
 def resize(image: torch.Tensor, height: int, width: int) -> torch.Tensor:
     """One float32 image [channels, height, width]."""
-    options = {"mode": "bilinear", "antialias": True, "align_corners": False}
-    return torch.nn.functional.interpolate(image[None], size=(height, width), **options)[0]
+    return torch.nn.functional.interpolate(image[None], size=(height, width), mode="bilinear", antialias=True)[0]
 
 
 def padded_crop(image: torch.Tensor, padding: int, place: int) -> torch.Tensor:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-DIGITS = Path(__file__).resolve().parents[2] / "data" / "digits"
+DATA = Path(__file__).resolve().parents[2] / "data"
+DIGITS = DATA / "digits"
 SHAPES = {
     "train-images-idx3-ubyte.gz": (1437, 8, 8),
     "train-labels-idx1-ubyte.gz": (1437,),
@@ -31,14 +32,15 @@ def load(name: str) -> tuple[tuple[int, ...], bytes]:
     return parse_idx(gzip.decompress((DIGITS / name).read_bytes()))
 
 
-def test_checksums_cover_every_file_and_match() -> None:
+@pytest.mark.parametrize(("folder", "files"), [("digits", set(SHAPES)), ("jargon", {"jargon.txt.gz"})])
+def test_checksums_cover_every_file_and_match(folder: str, files: set[str]) -> None:
     listed = {}
-    for line in (DIGITS / "SHA256SUMS").read_text().splitlines():
+    for line in (DATA / folder / "SHA256SUMS").read_text().splitlines():
         digest, name = line.split("  ")
         listed[name] = digest
-    assert set(listed) == {path.name for path in DIGITS.glob("*.gz")} == set(SHAPES)
+    assert set(listed) == {path.name for path in (DATA / folder).glob("*.gz")} == files
     for name, digest in listed.items():
-        assert hashlib.sha256((DIGITS / name).read_bytes()).hexdigest() == digest, name
+        assert hashlib.sha256((DATA / folder / name).read_bytes()).hexdigest() == digest, name
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -51,9 +53,9 @@ def test_header_and_length_agree(name: str) -> None:
     assert len(body) == count
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", [*(f"digits/{name}" for name in SHAPES), "jargon/jargon.txt.gz"])
 def test_gzip_header_carries_neither_time_nor_name(name: str) -> None:
-    header = (DIGITS / name).read_bytes()[:10]
+    header = (DATA / name).read_bytes()[:10]
     assert header[:3] == b"\x1f\x8b\x08"
     assert header[3] == 0, "flags: a name or a comment"
     assert header[4:8] == bytes(4), "modification time"
@@ -74,3 +76,14 @@ def test_first_samples_are_those_of_the_source() -> None:
     assert list(test_pixels[:8]) == [(v * 255 + 8) // 16 for v in first_row]
     assert load("t10k-labels-idx1-ubyte.gz")[1][0] == 0
     assert list(load("train-labels-idx1-ubyte.gz")[1][:4]) == [1, 2, 3, 4]
+
+
+def test_the_text_is_what_its_readme_says() -> None:
+    text = gzip.decompress((DATA / "jargon" / "jargon.txt.gz").read_bytes())
+    readme = (DATA / "jargon" / "README.md").read_text()
+    assert hashlib.sha256(text).hexdigest() in readme
+    assert f"{len(text):,} bytes" in readme
+    assert f"{text.count(10):,} lines" in readme
+    assert f"{len(set(text))} different characters" in readme
+    assert text.isascii() and text.startswith(b"The Jargon File (version 4.4.7, 29 Dec 2003)\n")
+    assert b"This document (the Jargon File) is in the public domain" in text

@@ -32,6 +32,8 @@ FOREIGN = {
     "c10": {"nn", "train"},
     "valijson": {"record"},
     "xxhash.h": {"core"},
+    "jpeglib.h": {"nn"},
+    "png.h": {"nn"},
     "boost": {"analyze"},
 }
 

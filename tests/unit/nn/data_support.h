@@ -53,6 +53,7 @@ class FolderTest : public testing::Test {
   std::filesystem::path write(const std::string& name, const std::string& content) const {
     const std::filesystem::path path = folder_ / name;
     std::filesystem::create_directories(path.parent_path());
+    std::filesystem::remove(path);  // ext4 syncs a file that is truncated and written anew
     std::ofstream(path, std::ios::binary) << content;
     return path;
   }

@@ -45,9 +45,10 @@ std::string chunk(const std::string& kind_and_data) {
          tests::big_endian(static_cast<std::uint32_t>(crc));
 }
 
-std::string png_of(std::uint32_t width, std::uint32_t height, const std::string& behind_header) {
+std::string png_of(std::uint32_t width, std::uint32_t height, const std::string& behind_header,
+                   char depth = 8) {
   std::string header = "IHDR" + tests::big_endian(width) + tests::big_endian(height);
-  header += std::string("\x08\x02\0\0\0", 5);
+  header += depth + std::string("\x02\0\0\0", 4);
   return from_base64(tests::png_base64).substr(0, 8) + chunk(header) + behind_header + chunk("IEND");
 }
 
@@ -165,6 +166,31 @@ TEST_F(ImageFile, ATextThatInflatesWithoutEndIsLeftOut) {
   const std::string bomb = chunk("zTXt" + std::string("key\0\0", 5) + packed);
   const Pixels pixels = decode_image(whole.substr(0, 33) + bomb + whole.substr(33), "bomb");
   EXPECT_EQ(pixels.rgb, decode_image(whole, "plain").rgb);
+}
+
+TEST_F(ImageFile, OfSixteenBitsTheUpperEightAreTaken) {
+  const std::string row("\0\x12\x34\x56\x78\x9a\xff", 7);
+  std::string packed(100, '\0');
+  uLongf size = packed.size();
+  ASSERT_EQ(compress(reinterpret_cast<Bytef*>(packed.data()), &size,
+                     reinterpret_cast<const Bytef*>(row.data()), row.size()),
+            Z_OK);
+  const Pixels pixels = decode_image(png_of(1, 1, chunk("IDAT" + packed.substr(0, size)), 16), "x");
+  EXPECT_EQ(pixels.rgb, (std::vector<std::uint8_t>{0x12, 0x56, 0x9a}));
+}
+
+TEST_F(ImageFile, ProgressiveScansWithoutEndAreRefused) {
+  const std::string whole = from_base64(tests::progressive_base64);
+  const std::size_t first = whole.find("\xff\xda"), next = whole.find("\xff\xc4", first);
+  ASSERT_LT(first, next);
+  ASSERT_NE(next, whole.npos);
+  const auto repeated = [&](int times) {
+    std::string bytes = whole.substr(0, next);
+    for (int i = 0; i < times; ++i) bytes += whole.substr(first, next - first);
+    return bytes + whole.substr(next);
+  };
+  EXPECT_EQ(refusal(repeated(10)), "");
+  EXPECT_THAT(refusal(repeated(600)), HasSubstr("more than 500 scans"));
 }
 
 TEST_F(ImageFile, ManyRefusalsLeaveNothingBehind) {

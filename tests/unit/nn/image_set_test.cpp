@@ -190,6 +190,7 @@ TEST_F(ImageSetTest, KeysThatDoNotFitAreRefusedByName) {
   };
   EXPECT_THAT(with([](auto& d) { d.crop = 2; }), HasSubstr("data.crop"));
   EXPECT_THAT(with([](auto& d) { d.context = 2; }), HasSubstr("data.context"));
+  EXPECT_THAT(with([](auto& d) { d.test_fraction = 0.2; }), HasSubstr("data.test_fraction"));
   EXPECT_THAT(with([](auto& d) { d.resize = -1; }), HasSubstr("data.resize"));
   EXPECT_THAT(with([](auto& d) { d.channels = 2; }), HasSubstr("data.channels"));
   EXPECT_THAT(with([](auto& d) { d.mean = {0.5}; }), HasSubstr("data.mean"));
@@ -253,6 +254,18 @@ TEST(Augment, EveryPlaceAndBothSidesAreDrawnEquallyOften) {
   }
   for (const int count : places) EXPECT_NEAR(count, 10000, 5 * 95);
   EXPECT_NEAR(flips, samples / 2, 5 * 150);
+}
+
+TEST(Augment, DrawsAreThoseOfTheDocuments) {
+  const AugmentDraws draws(1, 0);
+  std::vector<std::int64_t> places;
+  std::vector<bool> flips;
+  for (std::int64_t sample = 0; sample < 8; ++sample) {
+    places.push_back(draws.crop(sample, 81));
+    flips.push_back(draws.flip(sample));
+  }
+  EXPECT_EQ(places, (std::vector<std::int64_t>{1, 43, 20, 46, 41, 75, 34, 9}));
+  EXPECT_EQ(flips, (std::vector<bool>{true, true, true, true, false, true, true, true}));
 }
 
 TEST(Augment, MovedImagesAreThePaddedOnesCut) {
