@@ -26,8 +26,9 @@ struct Parallel {
   [[nodiscard]] int replicas() const { return ranks / stages; }
   [[nodiscard]] bool replicated() const { return kind == "data" || kind == "hybrid"; }
   [[nodiscard]] bool staged() const { return kind == "pipeline" || kind == "hybrid"; }
-  /// What replicas share when they have loaded: sync_on_resume, or model for ddp and model+optimizer for
-  /// horovod, as those libraries' users do.
+  /// What replica 0 gives to all when they have loaded: sync_on_resume, or model (DistributedDataParallel's
+  /// constructor does that) for ddp and model+optimizer (what Horovod's users call) for horovod. Buffers are
+  /// part of the model under ddp only: under horovod they are each replica's own.
   [[nodiscard]] std::string synced_on_resume() const;
 };
 

@@ -109,7 +109,11 @@ void TrainerState::clip() {
 
 void TrainerState::share_state(bool with_optimizer) {
   std::vector<torch::Tensor> tensors;
-  for (const nn::Slot& slot : session.stage().slots()) tensors.push_back(slot.value);
+  // Under horovod buffers are each replica's own.
+  const bool buffers = parallel.semantics == "ddp";
+  for (const nn::Slot& slot : session.stage().slots()) {
+    if (slot.trained || buffers) tensors.push_back(slot.value);
+  }
   for (const OptimizerSlot& slot : session.optimizer().state()) {
     if (with_optimizer) tensors.push_back(slot.value);
   }

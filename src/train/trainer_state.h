@@ -41,7 +41,8 @@ struct TrainerState {
   StepResult step(std::span<const std::int64_t> batch);
   /// State digest of each replica. Collective.
   [[nodiscard]] std::vector<std::string> digests();
-  /// Replica 0's model, and its optimizer state when `with_optimizer`, to all replicas. Collective.
+  /// Replica 0's parameters, under ddp its buffers, and its optimizer state when `with_optimizer`, to all
+  /// replicas. Collective.
   void share_state(bool with_optimizer);
 
   record::TrainingSpec spec;
