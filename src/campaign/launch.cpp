@@ -51,6 +51,16 @@ std::vector<std::string> wrapped(const std::string& wrapper, int ranks,
   return result;
 }
 
+// Every member that says something else than its default: bitrift-train's options have the names of the keys.
+void add_parallel(std::vector<std::string>& arguments, const record::Parallel& parallel) {
+  const record::Json said = record::to_json(parallel);
+  for (const auto& [key, value] : said.items()) {
+    const std::string name = key == "kind" ? "parallel" : replaced(key, "_", "-");
+    arguments.push_back("--" + name);
+    arguments.push_back(value.is_string() ? value.get<std::string>() : value.dump());
+  }
+}
+
 }  // namespace
 
 std::filesystem::path find_trainer() {
@@ -75,17 +85,9 @@ std::filesystem::path find_trainer() {
 
 Command serve_command(const Launch& launch, const record::Parallel& parallel, const std::string& socket_name,
                       const std::filesystem::path& log, const std::filesystem::path& scratch) {
-  std::vector<std::string> arguments = {launch.program.string(),
-                                        "serve",
-                                        launch.base.string(),
-                                        "--connect",
-                                        socket_name,
-                                        "--parallel",
-                                        parallel.kind,
-                                        "--ranks",
-                                        std::to_string(parallel.ranks),
-                                        "--micro-batches",
-                                        std::to_string(parallel.micro_batches)};
+  std::vector<std::string> arguments = {launch.program.string(), "serve", launch.base.string(), "--connect",
+                                        socket_name};
+  add_parallel(arguments, parallel);
   if (launch.ignore_file) {
     arguments.emplace_back("--drill");
     arguments.emplace_back("ignore-file");

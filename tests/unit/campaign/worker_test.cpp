@@ -320,10 +320,13 @@ TEST_F(PoolTest, WorkersThatCannotStartEndTheCampaignWithTheirLog) {
 
 TEST(Launch, TemplateIsFilledInWordByWord) {
   const Launch launch{"/opt/bitrift-train", "b.h5", "srun --ntasks={ranks} {command}", true};
-  const Command command = serve_command(launch, {"pipeline", 2, 4}, "name", "log", "/dev/shm/x");
-  EXPECT_THAT(command.arguments, ElementsAre("srun", "--ntasks=2", "/opt/bitrift-train", "serve", "b.h5",
-                                             "--connect", "name", "--parallel", "pipeline", "--ranks", "2",
-                                             "--micro-batches", "4", "--drill", "ignore-file"));
+  const Command command = serve_command(
+      launch, {.kind = "pipeline", .ranks = 2, .micro_batches = 4, .stages = 2, .schedule = "1f1b"}, "name",
+      "log", "/dev/shm/x");
+  EXPECT_THAT(command.arguments,
+              ElementsAre("srun", "--ntasks=2", "/opt/bitrift-train", "serve", "b.h5", "--connect", "name",
+                          "--parallel", "pipeline", "--micro-batches", "4", "--ranks", "2", "--schedule",
+                          "1f1b", "--drill", "ignore-file"));
 }
 
 TEST(Launch, LaunchersTemporaryFilesGoToTheScratchFolder) {
