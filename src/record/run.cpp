@@ -25,6 +25,36 @@ Evaluation evaluation_from_json(const Json& value) {
   return evaluation;
 }
 
+Json to_json(const Alarm& alarm) {
+  return {{"guard", alarm.guard},
+          {"step", alarm.step},
+          {"rank", alarm.rank},
+          {"tensor", alarm.tensor},
+          {"value", number_to_json(alarm.value)},
+          {"limit", number_to_json(alarm.limit)}};
+}
+
+Alarm alarm_from_json(const Json& value) {
+  return {value.at("guard"),
+          value.at("step"),
+          value.at("rank"),
+          value.at("tensor"),
+          number_from_json(value.at("value")),
+          number_from_json(value.at("limit"))};
+}
+
+std::string describe(const Alarm& alarm) {
+  const std::string where = alarm.tensor.empty() ? "" : " in " + alarm.tensor;
+  if (alarm.guard == "checksums")
+    return fmt::format("guard checksums on rank {}: {} does not match its checksum, or has none", alarm.rank,
+                       alarm.tensor);
+  if (alarm.guard == "nonfinite")
+    return fmt::format("guard nonfinite at step {} on rank {}: {}{}", alarm.step, alarm.rank, alarm.value,
+                       where);
+  return fmt::format("guard {} at step {} on rank {}: {:.6g}{}, limit {:.6g}", alarm.guard, alarm.step,
+                     alarm.rank, alarm.value, where, alarm.limit);
+}
+
 Json to_json(const RunRequest& request) {
   Json value = {{"id", request.id}, {"checkpoint", request.checkpoint}, {"epochs", request.epochs}};
   if (request.order_seed) value["order_seed"] = *request.order_seed;
@@ -61,6 +91,11 @@ Json to_json(const RunResult& result) {
                 {"last_loss", result.last_loss},
                 {"seconds", result.seconds}};
   if (result.nonfinite_step) value["nonfinite_step"] = *result.nonfinite_step;
+  if (result.alarm_count > 0) {
+    value["alarm_count"] = result.alarm_count;
+    value["alarms"] = Json::array();
+    for (const Alarm& alarm : result.alarms) value["alarms"].push_back(to_json(alarm));
+  }
   return value;
 }
 
@@ -84,6 +119,10 @@ RunResult run_result_from_json(const Json& value) {
   value.at("last_loss").get_to(result.last_loss);
   result.seconds = value.value("seconds", 0.0);
   if (value.contains("nonfinite_step")) result.nonfinite_step = value["nonfinite_step"].get<std::int64_t>();
+  result.alarm_count = value.value("alarm_count", std::int64_t{0});
+  if (value.contains("alarms")) {
+    for (const Json& alarm : value["alarms"]) result.alarms.push_back(alarm_from_json(alarm));
+  }
   return result;
 }
 

@@ -21,6 +21,15 @@ struct Evaluation {
   double test_accuracy = 0;
 };
 
+/// What a guard saw (docs/training.md, "Guards").
+struct Alarm {
+  std::string guard;      ///< nonfinite | loss_spike | gradient_norm | moment_bound | checksums
+  std::int64_t step = 0;  ///< of the whole training, 1-based; 0: when the file was loaded
+  int rank = 0;           ///< whose state; what all ranks know is rank 0's
+  std::string tensor;     ///< path, or "" for the loss and the norm
+  double value = 0, limit = 0;
+};
+
 /// A request to a worker: one JSON object on one line.
 struct RunRequest {
   std::string id;                           ///< echoed in the answer
@@ -46,12 +55,18 @@ struct RunResult {
   std::string final_digest;      ///< digest of the whole final state (docs/checkpoint-format.md), replica 0
   std::vector<std::string> replica_digests;  ///< one per replica
   std::vector<std::string> changed_tensors;  ///< loaded tensors that differ from the base file's, sorted
+  std::vector<Alarm> alarms;                 ///< by step, then rank; at most 100 of each rank
+  std::int64_t alarm_count = 0;              ///< of all ranks, those left out included
   std::string last_loss;                     ///< hex float of the last step's loss, "" when no step was taken
   double seconds = 0;                        ///< volatile
 };
 
 [[nodiscard]] Json to_json(const Evaluation& evaluation);
 [[nodiscard]] Evaluation evaluation_from_json(const Json& value);
+/// "guard loss_spike at step 7 on rank 0: 31.2, limit 4.6".
+[[nodiscard]] std::string describe(const Alarm& alarm);
+[[nodiscard]] Json to_json(const Alarm& alarm);
+[[nodiscard]] Alarm alarm_from_json(const Json& value);
 [[nodiscard]] Json to_json(const RunRequest& request);
 [[nodiscard]] RunRequest run_request_from_json(const Json& value);
 [[nodiscard]] Json to_json(const RunResult& result);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <set>
 
 #include <fmt/ranges.h>
@@ -11,6 +12,8 @@
 
 namespace bitrift::train {
 namespace {
+
+constexpr const char* guard_prefix = "progress/guard_";
 
 std::string describe(const std::string& dtype, const std::vector<std::uint64_t>& shape) {
   return fmt::format("{} [{}]", dtype, fmt::join(shape, ", "));
@@ -56,7 +59,11 @@ class Load {
       session_.optimizer().clear();
     }
     for (StateTensor& tensor : session_.tensors()) {
-      if (const ckpt::TensorInfo* found = choose(tensor.meta)) read(*found, tensor);
+      if (const ckpt::TensorInfo* found = choose(tensor.meta)) {
+        read(*found, tensor);
+      } else if (tensor.meta.path.starts_with(guard_prefix)) {
+        tensor.write([&](void* bytes) { std::memset(bytes, 0, tensor.meta.bytes()); });
+      }
     }
     if (stored_ > 1 && stored_ != options_.replicas) {
       result_.remark = fmt::format(
@@ -67,8 +74,9 @@ class Load {
   }
 
  private:
-  // A file converted from another precision may lack what only this one keeps.
+  // A file of a run without this guard, or of another precision, lacks what only this run keeps.
   [[nodiscard]] bool may_lack(const ckpt::TensorMeta& meta) const {
+    if (meta.path.starts_with(guard_prefix)) return true;
     return options_.convert && (meta.path == "progress/loss_scale" || meta.path == "progress/growth_tracker");
   }
 
@@ -88,6 +96,7 @@ class Load {
       const std::optional<ReplicaPath> replica = parse_replica_path(tensor.path);
       if (replica && replica->number > 0 && replica->number < stored_ && known.contains(replica->path))
         continue;
+      if (tensor.path.starts_with(guard_prefix)) continue;
       if (options_.convert && tensor.path.starts_with("progress/")) continue;
       fail(ErrorCode::bad_file, "{}: tensor {} is not part of the model and optimizer that its spec names",
            reader_.path().string(), tensor.path);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -61,6 +62,7 @@ class Loop {
     const StepResult outcome = state_.step(batch);
     const double loss = outcome.batch.loss;
     result_.last_loss = record::hex_float(loss);
+    if (!outcome.alarm.empty() && outcome.stopped) return reject(outcome.alarm);
     if (outcome.stopped) return stop(fmt::format("loss of step {} is {}", result_.steps + 1, loss));
     result_.steps += 1;
     const record::Evaluation training = training_metrics();
@@ -73,6 +75,7 @@ class Loop {
       after_epoch(state_.spec.schedule, progress_);
     }
     watch({epoch, progress_.step, batch, learning_rate, loss, "", true});
+    if (!outcome.alarm.empty()) return reject(outcome.alarm);
     return !epoch_ended || evaluate(training, true);
   }
 
@@ -80,6 +83,12 @@ class Loop {
     result_.status = "nonfinite";
     result_.detail = why;
     result_.nonfinite_step = result_.steps;
+    return false;
+  }
+
+  bool reject(const std::string& why) {
+    result_.status = "rejected";
+    result_.detail = why;
     return false;
   }
 
@@ -129,7 +138,25 @@ class Loop {
     return bad.empty() || stop(fmt::format("{} after step {} is not finite", bad, result_.steps));
   }
 
+  // By step, then rank.
+  void collect_alarms() {
+    if (!state_.guards.any()) return;
+    record::Json mine = {{"count", state_.guards.count()}, {"alarms", record::Json::array()}};
+    for (const record::Alarm& alarm : state_.guards.alarms())
+      mine["alarms"].push_back(record::to_json(alarm));
+    for (const std::string& text : state_.layout.world.allgather(mine.dump())) {
+      const record::Json theirs = record::Json::parse(text);
+      result_.alarm_count += theirs["count"].get<std::int64_t>();
+      for (const record::Json& alarm : theirs["alarms"])
+        result_.alarms.push_back(record::alarm_from_json(alarm));
+    }
+    std::stable_sort(result_.alarms.begin(), result_.alarms.end(),
+                     [](const auto& a, const auto& b) { return a.step < b.step; });
+    state_.guards.clear();
+  }
+
   void finish() {
+    collect_alarms();
     result_.replica_digests = state_.digests();
     result_.final_digest = result_.replica_digests[0];
     const auto mine = static_cast<char>(state_.session.nonfinite());

@@ -44,7 +44,9 @@ void check_same_place(const Layout& layout, const Progress& progress) {
   }
 }
 
-std::string text_without_precision(record::TrainingSpec spec, bool convert) {
+// Guards look and do not touch: a file belongs to the same training with others or none.
+std::string comparable_text(record::TrainingSpec spec, bool convert) {
+  spec.guards = {};
   if (convert) {
     spec.precision = "fp32";
     spec.loss_scale.reset();
@@ -108,6 +110,7 @@ void Trainer::load(const LoadRequest& request) {
   const auto own = request.replica_files.find(layout.replica());
   const std::filesystem::path& path = own == request.replica_files.end() ? request.path : own->second;
   Loaded loaded;
+  state.guards.clear();
   mpi::agreed(layout.world, [&] {
     for (const auto& [replica, file] : request.replica_files) {
       if (replica < 0 || replica >= layout.replica_count()) {
@@ -117,8 +120,7 @@ void Trainer::load(const LoadRequest& request) {
     }
     const ckpt::Reader reader(path);
     const record::TrainingSpec theirs = checkpoint_spec(reader);
-    if (text_without_precision(theirs, request.convert) !=
-        text_without_precision(state.spec, request.convert)) {
+    if (comparable_text(theirs, request.convert) != comparable_text(state.spec, request.convert)) {
       fail(ErrorCode::conflict, "{}: belongs to another training: its spec attribute differs", path.string());
     }
     loaded = load_session(reader, state.session,
@@ -126,6 +128,9 @@ void Trainer::load(const LoadRequest& request) {
                            .replicas = layout.replica_count(),
                            .convert = request.convert,
                            .verify = state.spec.guards.checksums});
+    state.guards.see_checksums(loaded.bad_checksums);
+    if (state.guards.stops() && state.guards.count() > 0)
+      fail(ErrorCode::bad_file, "{}: {}", path.string(), record::describe(state.guards.alarms().front()));
     try {
       check_progress(state.session.progress, state.data->train_size(), state.spec.batch_size,
                      state.data->targets_per_sample());

@@ -27,6 +27,7 @@ TrainerState::TrainerState(record::TrainingSpec spec_, record::Parallel parallel
       data(std::move(data_)),
       precision(spec.precision),
       scaler(spec),
+      guards(spec, world.rank(), scaler.dynamic()),
       session(build_stage(spec, *data, parallel, layout,
                           {precision.parameters, choose_device(parallel, world.rank())}, fresh),
               spec),
@@ -67,8 +68,11 @@ StepResult TrainerState::step(std::span<const std::int64_t> batch) {
   expect_batches(batch);
   StepResult result;
   result.batch = strategy.gradients(input);
+  guards.see_loss(result.batch.loss, progress);
   if (!std::isfinite(result.batch.loss) && !scaler.dynamic()) {
     result.stopped = true;
+    guards.see_state(session, progress.step + 1);  // which tensor it comes from
+    if (guards.stops()) result.alarm = first_alarm();
     return result;
   }
   if (update()) session.optimizer().step(progress.learning_rate);
@@ -78,7 +82,18 @@ StepResult TrainerState::step(std::span<const std::int64_t> batch) {
   progress.epoch_correct += result.batch.correct;
   after_step(spec.schedule, total_steps(), progress);
   if (parallel.resync_every > 0 && progress.step % parallel.resync_every == 0) share_state(false);
+  guards.see_state(session, progress.step);
+  if (guards.stops()) result.alarm = first_alarm();
   return result;
+}
+
+// Of all ranks, by rank. Collective.
+std::string TrainerState::first_alarm() const {
+  const std::string mine = guards.alarms().empty() ? "" : record::describe(guards.alarms().front());
+  for (const std::string& text : layout.world.allgather(mine)) {
+    if (!text.empty()) return text;
+  }
+  return "";
 }
 
 // Makes the gradients ready for the optimizer; false when loss scaling found some that are not finite.
@@ -91,12 +106,12 @@ bool TrainerState::update() {
     scaler.update(any, session.progress);
     if (any) return false;
   }
-  clip();
+  limit_gradients();
   return true;
 }
 
-void TrainerState::clip() {
-  if (spec.optimizer.clip_norm == 0) return;
+void TrainerState::limit_gradients() {
+  if (spec.optimizer.clip_norm == 0 && !guards.wants_gradient_norm()) return;
   const auto& parameters = session.optimizer().parameters();
   const std::vector<double> mine = tensor_norms(parameters);
   std::string bytes(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(double));
@@ -104,7 +119,9 @@ void TrainerState::clip() {
   for (const std::string& part : layout.pipeline.allgather(bytes)) joined += part;
   std::vector<double> norms(joined.size() / sizeof(double));
   std::memcpy(norms.data(), joined.data(), joined.size());
-  scale_gradients(parameters, spec.optimizer.clip_norm, total_norm(norms, precision.parameters));
+  const double total = total_norm(norms, precision.parameters);
+  guards.see_gradient_norm(total, session.progress.step + 1);
+  if (spec.optimizer.clip_norm > 0) scale_gradients(parameters, spec.optimizer.clip_norm, total);
 }
 
 void TrainerState::share_state(bool with_optimizer) {

@@ -13,6 +13,7 @@
 #include "record/run.h"
 #include "record/training_spec.h"
 #include "train/autocast.h"
+#include "train/guards.h"
 #include "train/layout.h"
 #include "train/loss_scaler.h"
 #include "train/session.h"
@@ -24,6 +25,7 @@ namespace bitrift::train {
 struct StepResult {
   BatchResult batch;
   bool stopped = false;  ///< the loss is not finite and no loss scaling excuses it: nothing was updated
+  std::string alarm;     ///< what a guard that stops says; "" when the run goes on
 };
 
 /// The session, and what works on it. Everything but `session` is fixed for the life of the process, or
@@ -51,13 +53,15 @@ struct TrainerState {
   std::unique_ptr<nn::Dataset> data;
   Precision precision;
   LossScaler scaler;
+  Guards guards;
   Session session;
   Strategy strategy;
   std::map<std::string, std::string> base;  ///< path to bytes, see Trainer::remember_base()
 
  private:
   [[nodiscard]] bool update();
-  void clip();
+  void limit_gradients();
+  [[nodiscard]] std::string first_alarm() const;
   void expect_batches(std::span<const std::int64_t> batch);
 
   // Derived from the session's seed and epoch; sorting an epoch takes longer than comparing two numbers.

@@ -128,6 +128,7 @@ int run_and_report(const Arguments& arguments, const record::Parallel& parallel,
   const bool done = result.status == "done";
   if (done && !arguments.output.empty())
     trainer.save(arguments.output, provenance_of(arguments, parallel, environment));
+  if (first) warn_of_alarms(result);
   if (first) report(arguments, parallel, result);
   if (first && !done) complain(fmt::format("training stopped: {}; nothing was saved", result.detail));
   return done ? 0 : 1;
@@ -189,6 +190,7 @@ int resume(const Arguments& arguments) {
   const auto plan = [&](bool check) {
     record::TrainingSpec spec = train::read_checkpoint_spec(arguments.input);
     if (arguments.precision) convert_precision(spec, *arguments.precision);
+    choose_guards(arguments.guards, spec);
     spec.parallel = chosen_parallel(arguments.parallel, {});
     if (check) check_all(arguments, spec, spec.parallel);
     return spec;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "guard_options.h"
 #include "parallel_options.h"
 #include "record/training_spec.h"
 
@@ -21,6 +22,7 @@ struct Arguments {
   ParallelArguments parallel;
   std::vector<std::string> replica_files;  ///< resume: "R=FILE", what replica R loads instead
   std::optional<std::string> precision;    ///< resume: numbers are converted to it
+  GuardArguments guards;                   ///< resume
   bool json = false;
   bool check_replicas = false;
   std::string connect;             ///< serve

@@ -55,6 +55,7 @@ int run(int count, char** words) {
   resume_command
       ->add_option("--precision", arguments.precision, "Convert the state and go on in another precision")
       ->check(CLI::IsMember({"fp32", "fp64", "bf16", "fp16", "autocast-bf16", "autocast-fp16"}));
+  add_guard_options(resume_command, arguments.guards);
   add_run_options(resume_command, arguments);
 
   CLI::App* describe_command =

@@ -1,0 +1,74 @@
+#include "guard_options.h"
+
+#include <cmath>
+#include <cstdlib>
+
+#include "core/error.h"
+#include "core/log.h"
+
+namespace bitrift::cli {
+namespace {
+
+constexpr std::size_t most_lines = 10;
+
+double value_of(const std::string& text, const std::string& name, double above) {
+  const std::size_t cut = text.find('=');
+  const std::string number = cut == std::string::npos ? "" : text.substr(cut + 1);
+  char* end = nullptr;
+  const double value = std::strtod(number.c_str(), &end);
+  if (number.empty() || *end != '\0' || !std::isfinite(value) || value <= above) {
+    fail(ErrorCode::bad_input, "--guard {}: expected {}=NUMBER with a number above {}", text, name, above);
+  }
+  return value;
+}
+
+void choose_guard(const std::string& text, record::TrainingSpec& spec) {
+  const std::string name = text.substr(0, text.find('='));
+  const bool plain = name == text;
+  record::GuardSpec& guards = spec.guards;
+  if (name == "loss_spike") {
+    guards.loss_spike = value_of(text, name, 1);
+  } else if (name == "gradient_norm") {
+    guards.gradient_norm = value_of(text, name, 0);
+  } else if (plain && name == "nonfinite") {
+    guards.nonfinite = true;
+  } else if (plain && name == "checksums") {
+    guards.checksums = true;
+  } else if (plain && name == "moment_bound") {
+    if (!spec.optimizer.is_adam()) {
+      fail(ErrorCode::bad_input, "--guard moment_bound: the bound holds for Adam's first moment; {} has none",
+           spec.optimizer.name);
+    }
+    guards.moment_bound = true;
+  } else {
+    fail(ErrorCode::bad_input,
+         "--guard {}: expected nonfinite, checksums, moment_bound, loss_spike=FACTOR or gradient_norm=LIMIT",
+         text);
+  }
+}
+
+}  // namespace
+
+void add_guard_options(CLI::App* command, GuardArguments& arguments) {
+  command->add_option("--guard", arguments.guards,
+                      "Switch a guard on: nonfinite, checksums, moment_bound, loss_spike=FACTOR, "
+                      "gradient_norm=LIMIT; may be given several times");
+  command->add_option("--on-alarm", arguments.on_alarm, "What an alarm does (default record)")
+      ->check(CLI::IsMember({"record", "stop"}));
+}
+
+void choose_guards(const GuardArguments& arguments, record::TrainingSpec& spec) {
+  for (const std::string& text : arguments.guards) choose_guard(text, spec);
+  if (arguments.on_alarm) spec.guards.on_alarm = *arguments.on_alarm;
+}
+
+void warn_of_alarms(const record::RunResult& result) {
+  std::size_t lines = 0;
+  for (const record::Alarm& alarm : result.alarms) {
+    if (lines++ < most_lines) spdlog::warn("{}", record::describe(alarm));
+  }
+  if (result.alarm_count > static_cast<std::int64_t>(most_lines))
+    spdlog::warn("and {} more alarms", result.alarm_count - static_cast<std::int64_t>(most_lines));
+}
+
+}  // namespace bitrift::cli
