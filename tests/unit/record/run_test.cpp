@@ -1,0 +1,38 @@
+#include "record/run.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+namespace bitrift::record {
+namespace {
+
+TEST(RunResult, NamesNoAlarmsWhenThereAreNone) {
+  const Json value = to_json(RunResult{});
+  EXPECT_FALSE(value.contains("alarms"));
+  EXPECT_FALSE(value.contains("alarm_count"));
+  EXPECT_EQ(run_result_from_json(value).alarm_count, 0);
+}
+
+TEST(RunResult, GivesAlarmsBackWithValuesThatAreNotFinite) {
+  RunResult result;
+  result.alarm_count = 7;
+  result.alarms = {{"nonfinite", 12, 1, "model/0.weight", std::numeric_limits<double>::infinity(), 0},
+                   {"nonfinite", 13, 0, "", std::nan(""), 0},
+                   {"loss_spike", 14, 0, "", 0.1, 1e-300}};
+  const RunResult back = run_result_from_json(Json::parse(to_json(result).dump()));
+  EXPECT_EQ(back.alarm_count, 7);
+  ASSERT_EQ(back.alarms.size(), 3U);
+  EXPECT_EQ(back.alarms[0].guard, "nonfinite");
+  EXPECT_EQ(back.alarms[0].step, 12);
+  EXPECT_EQ(back.alarms[0].rank, 1);
+  EXPECT_EQ(back.alarms[0].tensor, "model/0.weight");
+  EXPECT_EQ(back.alarms[0].value, std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(std::isnan(back.alarms[1].value));
+  EXPECT_EQ(back.alarms[2].value, 0.1);
+  EXPECT_EQ(back.alarms[2].limit, 1e-300);
+}
+
+}  // namespace
+}  // namespace bitrift::record
