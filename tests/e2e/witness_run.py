@@ -11,6 +11,7 @@ import functools
 import gzip
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,9 @@ class Witness:
         self.context = Context(seed=spec["seed"])
         self.model = make_model(spec["model"], self.data.shape, self.data.classes, self.context).to(self.dtype)
         self.parameters = list(self.model.parameters())
+        # What a parallel wrapper of the model replaces.
+        self.forward: torch.nn.Module = self.model
+        self.no_sync: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
         self.optimizer = make_optimizer(spec["optimizer"], self.model, float(saved["progress/learning_rate"]))
         self.restore(replica)
         scale = spec.get("loss_scale", "dynamic" if self.precision.endswith("fp16") else None)
@@ -224,7 +228,7 @@ class Witness:
 
     def loss(self, inputs: Tensor, targets: Tensor) -> Tensor:
         with self.autocast():
-            output = self.model(inputs.to(self.dtype) if inputs.is_floating_point() else inputs)
+            output = self.forward(inputs.to(self.dtype) if inputs.is_floating_point() else inputs)
             if self.dtype in NARROW:
                 output = output.float()
             return loss_of(output, targets)
@@ -238,10 +242,12 @@ class Witness:
         for first in range(0, len(rows), size):
             own = rows[first : first + size]
             self.context.step, self.context.samples = self.done, own
-            loss = self.loss(*self.data.train_batch(own, step["epoch"]))
+            last = first + size == len(rows)
+            with contextlib.nullcontext() if last else self.no_sync():
+                loss = self.loss(*self.data.train_batch(own, step["epoch"]))
+                share = loss if parts == 1 else loss / parts
+                (share if self.scaler is None else share * self.scaler.scale).backward()
             losses.append(loss.item())
-            share = loss if parts == 1 else loss / parts
-            (share if self.scaler is None else share * self.scaler.scale).backward()
         return sum(losses) / parts
 
     def update(self) -> None:
@@ -276,20 +282,26 @@ class Witness:
             total = F.cross_entropy(logits, targets.flatten(), reduction="sum")
         return total.item() / int((targets != -100).sum())
 
-    def check_state(self, finished: dict[str, np.ndarray], prefix: str = "") -> None:
-        """Every tensor of the model and the optimizer has the bits of the file; neither has more than the other."""
+    def state(self) -> dict[str, np.ndarray]:
+        """Model and optimizer by their paths in a file; bfloat16 as float32."""
         state = {f"model/{key}": value for key, value in self.model.state_dict().items()}
         for key, parameter in self.model.named_parameters():
             slots = self.optimizer.state[parameter].items()
             state |= {f"optimizer/{slot}/{key}": value for slot, value in slots if value is not None}
-        for path, value in state.items():
-            found = finished.get(f"{prefix}{path}", finished.get(path))
-            assert found is not None, path
-            widened = value.float() if value.dtype == torch.bfloat16 else value
-            assert found.dtype == widened.detach().numpy().dtype, path
-            assert found.tobytes() == widened.detach().numpy().tobytes(), path
-        written = {path for path in finished if path.startswith(("model/", "optimizer/"))}
-        assert written == set(state)
+        narrow = {path for path, value in state.items() if value.dtype == torch.bfloat16}
+        return {path: (v.float() if path in narrow else v).detach().numpy() for path, v in state.items()}
+
+    def check_state(self, finished: dict[str, np.ndarray], replica: int = 0) -> None:
+        check_state(self.state(), finished, replica)
+
+
+def check_state(state: dict[str, np.ndarray], finished: dict[str, np.ndarray], replica: int = 0) -> None:
+    """Every tensor has the bits of the file, and the file has no other tensors."""
+    for path, value in state.items():
+        found = finished.get(f"replica/{replica}/{path}", finished.get(path))
+        assert found is not None, path
+        assert found.dtype == value.dtype and found.tobytes() == value.tobytes(), path
+    assert {path for path in finished if path.startswith(("model/", "optimizer/"))} == set(state)
 
 
 def same_number(a: float, b: float) -> bool:
@@ -297,14 +309,23 @@ def same_number(a: float, b: float) -> bool:
 
 
 def run_and_trace(
-    folder: Path, spec: dict[str, Any], first: int, second: int, *options: object
+    folder: Path,
+    spec: dict[str, Any],
+    first: int,
+    second: int,
+    *options: object,
+    alter: Callable[[Path], None] = lambda file: None,
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], list[dict], list[dict]]:
-    """Trains `first` steps and resumes `second`: tensors of both files, traced steps and evaluations of the resumed."""
+    """Trains `first` steps and resumes `second`: tensors of both files, traced steps and evaluations of the resumed.
+
+    alter: changes the file in between.
+    """
     path = folder / "spec.json"
     path.write_text(json.dumps(spec))
     start, end, trace = folder / "start.h5", folder / "end.h5", folder / "trace.jsonl"
-    run("train", path, "-o", start, "--steps", first, *options)
-    run("resume", start, "--steps", second, "-o", end, "--trace", trace, *options)
+    run("train", path, "-o", start, "--steps", first, *options, timeout=300)
+    alter(start)
+    run("resume", start, "--steps", second, "-o", end, "--trace", trace, *options, timeout=300)
     _, steps, evaluations = read_trace(trace)
     assert len(steps) == second
     return tensors(start), tensors(end), steps, evaluations

@@ -1,0 +1,98 @@
+"""Data parallelism against PyTorch's own: DistributedDataParallel over gloo, and Horovod's averaging in a few lines."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from witness_run import Witness, check_state, run_and_trace
+
+RESNET = {"name": "resnet20", "width": "small"}
+GPT = {"name": "gpt", "layers": 2, "heads": 2, "width": 16, "context": 16, "dropout": 0.1}
+SGD = {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9, "nesterov": True, "weight_decay": 0.0005}
+ADAMW = {"name": "adamw", "learning_rate": 0.002}
+
+
+def spec_of(model: dict[str, Any], optimizer: dict[str, Any], **more: Any) -> dict[str, Any]:
+    data = {"name": "jargon" if model is GPT else "digits", "train_samples": 144, "test_samples": 32}
+    return {"model": model, "data": data, "optimizer": optimizer, "batch_size": 24, "epochs": 4, "seed": 31} | more
+
+
+def walk_by_ddp(folder: Path, parts: int) -> list[dict[str, np.ndarray]]:
+    """What two processes of DistributedDataParallel hold at the end."""
+    program = Path(__file__).with_name("ddp_witness.py")
+    environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, program, str(rank), "2", str(parts), folder],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        for process in processes:
+            _, errors = process.communicate(timeout=300)
+            assert process.returncode == 0, errors
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    return [dict(np.load(folder / f"rank{rank}.npz")) for rank in range(2)]
+
+
+@pytest.mark.parametrize(
+    "model, optimizer, precision, parts",
+    [(RESNET, SGD, "fp32", 1), (RESNET, ADAMW, "fp32", 2), (GPT, ADAMW, "fp64", 1)],
+    ids=["resnet20", "resnet20 in micro-batches", "gpt"],
+)
+def test_ddp_semantics_are_those_of_distributed_data_parallel(
+    tmp_path: Path, model: dict, optimizer: dict, precision: str, parts: int
+) -> None:
+    spec = spec_of(model, optimizer, precision=precision)
+    options = ("--parallel", "data", "--ranks", 2, "--semantics", "ddp", "--micro-batches", parts)
+    _, finished, steps, _ = run_and_trace(tmp_path, spec, 3, 10, *options)
+    first, second = walk_by_ddp(tmp_path, parts)
+    mean = (first.pop("losses") + second.pop("losses")) / 2
+    assert [float.fromhex(step["loss"]) for step in steps] == mean.tolist()
+    check_state(first, finished)
+    # There rank 0's running statistics go to all before a forward pass, here after a step: where no forward pass
+    # follows, rank 1 still has its own there. Everything else is alike on both ranks.
+    own = {path for path in second if path.endswith(("running_mean", "running_var"))}
+    assert bool(own) == (model is RESNET)
+    check_state({path: first[path] if path in own else value for path, value in second.items()}, finished)
+    assert all(first[path].tobytes() != second[path].tobytes() for path in own)
+    assert not any(path.startswith("replica/") for path in finished)
+
+
+def test_horovod_semantics_are_a_mean_of_gradients_and_local_buffers(tmp_path: Path) -> None:
+    spec, replicas = spec_of(RESNET, SGD), 3
+    options = ("--parallel", "data", "--ranks", replicas, "--semantics", "horovod")
+    saved, finished, steps, evaluations = run_and_trace(tmp_path, spec, 3, 10, *options)
+    witnesses = [Witness(spec, saved, replica) for replica in range(replicas)]
+    for step in steps:
+        share = len(step["indices"]) // replicas
+        losses = [
+            witness.backward(step, step["indices"][r * share : (r + 1) * share]) for r, witness in enumerate(witnesses)
+        ]
+        assert float.fromhex(step["loss"]) == sum(losses) / replicas, f"step {step['step']}"
+        for first, *others in zip(*(witness.parameters for witness in witnesses), strict=True):
+            total = first.grad.clone()
+            for other in others:
+                total += other.grad
+            for parameter in (first, *others):
+                parameter.grad = total * (1 / replicas)
+        for witness in witnesses:
+            witness.update()
+    for replica, witness in enumerate(witnesses):
+        witness.check_state(finished, replica)
+    own = {path for path in finished if path.endswith(("running_mean", "running_var")) and path.startswith("model/")}
+    local = {path for path in finished if path.startswith("replica/")}
+    assert own and local == {f"replica/{replica}/{path}" for replica in (1, 2) for path in own}
+    assert evaluations[-1]["test_loss"] == witnesses[0].test_loss()
