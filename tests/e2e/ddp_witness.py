@@ -1,7 +1,8 @@
 """One process of torch.nn.parallel.DistributedDataParallel over gloo, walking a trace; for test_witness_parallel.py.
 
 python ddp_witness.py RANK WORLD PARTS FOLDER reads spec.json, start.h5 and trace.jsonl there, and writes rankRANK.npz:
-the losses of its micro-batch means, and its model and optimizer by their paths in a file.
+the losses, running statistics after the last step (before/PATH), and after one more forward pass its model and
+optimizer by their paths in a file.
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ def main(rank: int, world: int, parts: int, folder: Path) -> None:
         share = len(rows) // world
         losses.append(witness.backward(step, rows[rank * share : (rank + 1) * share], parts))
         witness.update()
-    np.savez(folder / f"rank{rank}.npz", losses=np.asarray(losses), **witness.state())
+    before = {f"before/{path}": value.copy() for path, value in witness.state().items() if "running" in path}
+    wrapped.eval()
+    with torch.no_grad():
+        witness.loss(*witness.data.test_batch())  # sends rank 0's buffers first
+    np.savez(folder / f"rank{rank}.npz", losses=np.asarray(losses), **before, **witness.state())
     torch.distributed.destroy_process_group()
 
 
