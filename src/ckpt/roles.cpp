@@ -28,9 +28,19 @@ std::string role_of_slot(std::string_view rest) {
   return "unknown";
 }
 
+// "replica/2/model/bn1.weight" has the role of "model/bn1.weight", whose siblings may stand there only.
+std::string_view path_in_replica(std::string_view path) {
+  constexpr std::string_view prefix = "replica/";
+  if (!path.starts_with(prefix)) return path;
+  const std::size_t end = path.find_first_not_of("0123456789", prefix.size());
+  if (end == prefix.size() || end == std::string_view::npos || path[end] != '/') return path;
+  return path.substr(end + 1);
+}
+
 }  // namespace
 
 std::string role_of(std::string_view path, const std::set<std::string, std::less<>>& paths) {
+  path = path_in_replica(path);
   const std::size_t slash = path.find('/');
   const std::string_view top = path.substr(0, slash);
   if (slash != std::string_view::npos) {

@@ -77,6 +77,10 @@ class LineNotes : public nlohmann::json_sax<Json> {
   }
   /// Line of what was read last: where parsing stopped.
   [[nodiscard]] int last_line() { return line(); }
+  /// The key that was read last within what is still open; empty when there is none.
+  [[nodiscard]] std::string last_key() const {
+    return levels_.empty() || levels_.back().pointer.empty() ? "" : key_name(levels_.back().pointer);
+  }
 
  private:
   struct Level {
@@ -171,7 +175,9 @@ Document parse_text(std::string_view text, const std::string& source) {
     for (char& c : reason) c = c == '\n' ? ' ' : c;
     // Some of the library's messages (number overflow) carry no position.
     if (reason.find("at line") == std::string::npos) reason += fmt::format(" at line {}", notes.last_line());
-    fail(ErrorCode::bad_file, "{}: not valid JSON: {}", source, reason);
+    const std::string key = notes.last_key();
+    fail(ErrorCode::bad_file, "{}:{}: not valid JSON{}: {}", source, notes.last_line(),
+         key.empty() ? "" : " at key '" + key + "'", reason);
   }
   return document;
 }

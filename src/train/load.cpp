@@ -91,15 +91,23 @@ class Load {
       }
       known.insert(meta.path);
     }
+    bool differing = false;
     for (const ckpt::TensorInfo& tensor : reader_.tensors()) {
       if (tensor.role == "checksum" || known.contains(tensor.path)) continue;
       const std::optional<ReplicaPath> replica = parse_replica_path(tensor.path);
-      if (replica && replica->number > 0 && replica->number < stored_ && known.contains(replica->path))
+      if (replica && replica->number > 0 && replica->number < stored_ && known.contains(replica->path)) {
+        differing = true;
         continue;
+      }
       if (tensor.path.starts_with(guard_prefix)) continue;
       if (options_.convert && tensor.path.starts_with("progress/")) continue;
       fail(ErrorCode::bad_file, "{}: tensor {} is not part of the model and optimizer that its spec names",
            reader_.path().string(), tensor.path);
+    }
+    if (stored_ > 1 && !differing) {
+      fail(ErrorCode::bad_file,
+           "{}: attribute {} says that {} replicas differ, and the group replica is missing",
+           reader_.path().string(), replicas_attribute, stored_);
     }
   }
 

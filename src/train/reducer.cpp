@@ -17,7 +17,6 @@ constexpr std::int64_t bucket_bytes = std::int64_t{1} << 18;
 struct Member {
   torch::Tensor parameter;
   std::int64_t start = 0;  // element in the bucket
-  bool taken = false;
 };
 
 // Neighbouring gradients in one flat array on the host.
@@ -41,6 +40,7 @@ class BucketReducer : public Reducer {
       bucket.sum.emplace(replicas, bucket.flat.template data_ptr<T>(),
                          static_cast<std::size_t>(bucket.flat.numel()), static_cast<int>(b));
       for (std::size_t m = 0; m < bucket.members.size(); ++m) {
+        if (!bucket.members[m].parameter.is_cpu()) continue;
         torch::autograd::impl::set_post_acc_grad_hooks(bucket.members[m].parameter,
                                                        std::make_unique<Hook>(*this, bucket, m));
       }
@@ -49,8 +49,10 @@ class BucketReducer : public Reducer {
 
   ~BucketReducer() override {
     for (const Bucket<T>& bucket : buckets_) {
-      for (const Member& member : bucket.members)
-        torch::autograd::impl::set_post_acc_grad_hooks(member.parameter, nullptr);
+      for (const Member& member : bucket.members) {
+        if (member.parameter.is_cpu())
+          torch::autograd::impl::set_post_acc_grad_hooks(member.parameter, nullptr);
+      }
     }
   }
   BucketReducer(BucketReducer&&) = delete;
@@ -60,6 +62,13 @@ class BucketReducer : public Reducer {
 
   void finish() override {
     armed_ = false;
+    // A card's gradients: MPI wants the thread that initialised it (MPI_THREAD_FUNNELED), and hooks of a
+    // card's parameters run on a thread that autograd keeps for the device.
+    for (Bucket<T>& bucket : buckets_) {
+      for (Member& member : bucket.members) {
+        if (!member.parameter.is_cpu() && member.parameter.grad().defined()) take(bucket, member);
+      }
+    }
     for (Bucket<T>& bucket : buckets_) {
       if (!bucket.under_way) fail(ErrorCode::internal, "a backward pass left a parameter without gradient");
       bucket.sum->wait();
@@ -95,7 +104,7 @@ class BucketReducer : public Reducer {
     for (auto slot = slots.rbegin(); slot != slots.rend(); ++slot) {
       if (!slot->trained) continue;
       if (size == 0) buckets_.emplace_back();
-      buckets_.back().members.push_back({slot->value, size, false});
+      buckets_.back().members.push_back({slot->value, size});
       size += slot->value.numel();
       if (size * static_cast<std::int64_t>(sizeof(T)) >= bucket_bytes) close();
     }

@@ -44,6 +44,21 @@ void check_same_place(const Layout& layout, const Progress& progress) {
   }
 }
 
+// A device that the spec names has a place there; one of the command line has none.
+void check_device(const record::TrainingSpec& spec, const record::Parallel& parallel) {
+  try {
+    (void)choose_device(parallel, 0);
+  } catch (const Error& error) {
+    const auto named = [&](const char* key) {
+      return spec.origin && spec.origin->places.contains(spec.origin_pointer + key);
+    };
+    if (named("/device")) throw Error(error.code(), spec.where("device") + ": " + error.what());
+    if (named("/parallel/device"))
+      throw Error(error.code(), spec.where("parallel.device") + ": " + error.what());
+    throw;
+  }
+}
+
 // Guards look and do not touch: a file belongs to the same training with others or none.
 std::string comparable_text(record::TrainingSpec spec, bool convert) {
   spec.guards = {};
@@ -62,7 +77,7 @@ record::TrainingSpec read_checkpoint_spec(const std::filesystem::path& path) {
 
 void check_runnable(const record::TrainingSpec& spec, const record::Parallel& parallel) {
   check_world(spec, parallel, parallel.ranks);
-  (void)choose_device(parallel, 0);
+  check_device(spec, parallel);
   const std::unique_ptr<nn::Dataset> data = load_data(spec);
   const auto layers = make_layers(spec, *data);
   try {
@@ -152,7 +167,7 @@ void Trainer::share_after_load() {
   std::vector<char> all(static_cast<std::size_t>(state.layout.world.size()));
   state.layout.world.allgather_equal(&filled, 1, all.data());
   for (const char other : all) {
-    if (with_optimizer && other != all[0]) {
+    if (other != all[0]) {
       throw mpi::AgreedError(
           ErrorCode::bad_file,
           "some replicas loaded optimizer state and others none; load files of one training");

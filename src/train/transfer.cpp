@@ -45,6 +45,8 @@ torch::Tensor Transfer::receive(const std::vector<std::int64_t>& shape, torch::S
   const bool straight = direct(device);
   const auto options = torch::TensorOptions(dtype).device(straight ? device : torch::Device(torch::kCPU));
   const torch::Tensor memory = torch::empty(shape, straight ? options : options.pinned_memory(true));
+  // The card may still read this memory for its former owner: MPI does not wait for the card's stream.
+  if (memory.is_cuda()) torch::cuda::synchronize(memory.device().index());
   communicator_.receive(memory.data_ptr(), memory.nbytes(), from, tag);
   return memory.to(device);
 }

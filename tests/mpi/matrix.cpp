@@ -3,7 +3,7 @@
 //   N steps + resume + N steps = 2N steps, byte for byte, replicas equal after every step;
 //   pipelines and serial runs of the same micro-batches agree to the bit, hybrid and data-parallel runs too.
 //
-//   mpirun -n 4 mpi_matrix MODEL small|full FOLDER
+//   mpirun -n 4 mpi_matrix MODEL small|full FOLDER [cpu|cuda]
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -100,8 +100,13 @@ std::vector<Case> cases() {
 
 class Matrix {
  public:
-  Matrix(const mpi::Communicator& world, std::string model, bool small, std::filesystem::path folder)
-      : world_(world), model_(std::move(model)), small_(small), folder_(std::move(folder)) {
+  Matrix(const mpi::Communicator& world, std::string model, bool small, std::filesystem::path folder,
+         std::string device)
+      : world_(world),
+        model_(std::move(model)),
+        small_(small),
+        folder_(std::move(folder)),
+        device_(std::move(device)) {
     for (int ranks = 1; ranks <= world.size(); ++ranks)
       groups_.push_back(world.split(world.rank() < ranks ? 0 : 1, 0));
   }
@@ -110,7 +115,8 @@ class Matrix {
   int run() {
     for (const std::string optimizer : {"sgd", "adamw"}) {
       digests_.clear();
-      for (const Case& one : cases()) {
+      for (Case one : cases()) {
+        one.parallel.device = device_;
         const mpi::Communicator& group = groups_[static_cast<std::size_t>(one.parallel.ranks - 1)];
         if (world_.rank() < one.parallel.ranks) check(one, optimizer, group);
         world_.barrier();
@@ -166,6 +172,7 @@ class Matrix {
   std::string model_;
   bool small_;
   std::filesystem::path folder_;
+  std::string device_;
   std::vector<mpi::Communicator> groups_;
   std::map<std::string, std::string> digests_;
   int failures_ = 0;
@@ -175,14 +182,16 @@ class Matrix {
 }  // namespace bitrift::train
 
 int main(int count, char** words) {
-  if (count != 4) {
-    std::fprintf(stderr, "usage: mpirun -n 4 %s MODEL small|full FOLDER\n", words[0]);
+  const std::string device = count == 5 ? words[4] : "cpu";
+  if (count < 4 || count > 5 || (device != "cpu" && device != "cuda")) {
+    std::fprintf(stderr, "usage: mpirun -n 4 %s MODEL small|full FOLDER [cpu|cuda]\n", words[0]);
     return 2;
   }
   bitrift::mpi::Environment environment;
   try {
     bitrift::train::prepare_libtorch(1);
-    bitrift::train::Matrix matrix(environment.world(), words[1], std::string(words[2]) == "small", words[3]);
+    bitrift::train::Matrix matrix(environment.world(), words[1], std::string(words[2]) == "small", words[3],
+                                  device);
     const int failures = matrix.run();
     environment.finalize();
     return failures == 0 ? 0 : 1;

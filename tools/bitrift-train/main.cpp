@@ -49,11 +49,15 @@ int run(int count, char** words) {
       app.add_subcommand("resume", "Go on from a checkpoint, by default serially to its spec's end");
   resume_command->add_option("CHECKPOINT", arguments.input, "Checkpoint, written under any strategy")
       ->required();
-  resume_command->add_option("-o,--output", arguments.output, "A checkpoint to write at the end");
-  resume_command->add_option("--replica-file", arguments.replica_files,
-                             "R=FILE: replica R loads this file instead; may be given several times");
+  resume_command->add_option("-o,--output", arguments.output,
+                             "A checkpoint to write at the end (with --steps 0: at once)");
+  resume_command->add_option(
+      "--replica-file", arguments.replica_files,
+      "R=FILE: replica R (from 0) loads this file instead, see --sync-on-resume; may be given "
+      "several times");
   resume_command
-      ->add_option("--precision", arguments.precision, "Convert the state and go on in another precision")
+      ->add_option("--precision", arguments.precision,
+                   "Convert the state and go on in another precision (default: as saved)")
       ->check(CLI::IsMember({"fp32", "fp64", "bf16", "fp16", "autocast-bf16", "autocast-fp16"}));
   add_guard_options(resume_command, arguments.guards);
   add_run_options(resume_command, arguments);

@@ -7,7 +7,9 @@ namespace bitrift::cli {
 
 void add_parallel_options(CLI::App* command, ParallelArguments& arguments) {
   const CLI::Range positive(1, 65536);
-  command->add_option("--parallel", arguments.kind, "How to spread the work over ranks")
+  command
+      ->add_option("--parallel", arguments.kind,
+                   "How to spread the work over ranks (default: train as in the spec, else serial)")
       ->check(CLI::IsMember({"serial", "data", "pipeline", "hybrid"}));
   command
       ->add_option(
@@ -33,7 +35,9 @@ void add_parallel_options(CLI::App* command, ParallelArguments& arguments) {
   command
       ->add_option("--balance", arguments.balance, "pipeline, hybrid: costs to balance (default estimated)")
       ->check(CLI::IsMember({"estimated", "measured"}));
-  command->add_option("--device", arguments.device, "Where to compute (default cpu)")
+  command
+      ->add_option("--device", arguments.device,
+                   "Where ranks compute (default cpu); cuda: cards are given to ranks in turn")
       ->check(CLI::IsMember({"cpu", "cuda"}));
 }
 

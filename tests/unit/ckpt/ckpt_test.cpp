@@ -231,8 +231,8 @@ with h5py.File(path, 'w') as f:
 }
 
 TEST(Roles, FollowFromThePath) {
-  const std::set<std::string, std::less<>> paths = {"model/bn.running_mean", "replica/1/bn.running_mean",
-                                                    "x/running_mean"};
+  const std::set<std::string, std::less<>> paths = {"model/bn.running_mean", "x/running_mean",
+                                                    "replica/1/model/bn.running_mean"};
   const std::vector<std::pair<const char*, const char*>> cases = {
       {"model/conv1.weight", "weight"},
       {"model/fc.bias", "bias"},
@@ -241,7 +241,16 @@ TEST(Roles, FollowFromThePath) {
       {"model/bn.running_mean", "running_stat"},
       {"model/bn.running_var", "running_stat"},
       {"model/bn.num_batches_tracked", "running_stat"},
-      {"replica/1/bn.running_var", "running_stat"},
+      {"replica/1/model/bn.running_var", "running_stat"},
+      {"replica/1/model/conv1.weight", "weight"},
+      {"replica/12/model/bn.weight", "norm"},
+      {"replica/1/optimizer/momentum_buffer/bn.weight", "momentum"},
+      {"replica/1/optimizer/step/w", "step"},
+      {"replica/1/progress/epoch", "progress"},
+      {"replica/1/rng/state", "rng"},
+      {"replica/x/progress/epoch", "unknown"},
+      {"replica//progress/epoch", "unknown"},
+      {"replica/1", "unknown"},
       {"optimizer/momentum_buffer/bn.weight", "momentum"},
       {"optimizer/exp_avg/w", "exp_avg"},
       {"optimizer/exp_avg_sq/w", "exp_avg_sq"},

@@ -1,0 +1,175 @@
+"""A rank that fails alone ends the job within seconds, with its own message; no rank waits for ever, none is left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import time
+import uuid
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from train_support import MLP, PROGRAM, SGD, STRATEGIES, run, write_spec
+
+# From the failure to the end of the last process, on a machine that may be busy.
+SECONDS = 15
+
+
+class Job:
+    """Runs bitrift-train or mpirun with a mark in the environment, by which its processes are found."""
+
+    def __init__(self) -> None:
+        self.mark = f"BITRIFT_TEST_MARK={uuid.uuid4().hex}"
+        self.environment = os.environ | dict([self.mark.split("=")])
+
+    def processes(self) -> dict[int, dict[str, str]]:
+        """Environment of every process that is there, by number."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                words = (entry / "environ").read_bytes().decode(errors="replace").split("\0")
+            except OSError:
+                continue
+            if self.mark in words:
+                found[int(entry.name)] = dict(word.split("=", 1) for word in words if "=" in word)
+        return found
+
+    def ends(self, *command: object, codes: tuple[int, ...] = (2,), limit: float = SECONDS) -> str:
+        """The text on stderr of a command that fails within `limit` seconds."""
+        done = subprocess.run(
+            [str(word) for word in command], capture_output=True, text=True, timeout=limit, env=self.environment
+        )
+        assert done.returncode in codes, (done.returncode, done.stderr)
+        return done.stderr
+
+    def ranks(self) -> dict[int, int]:
+        """Process number of every rank."""
+        found = {}
+        for pid, environment in self.processes().items():
+            try:
+                program = os.readlink(f"/proc/{pid}/exe")
+            except OSError:
+                continue
+            if program == str(PROGRAM.resolve()) and "OMPI_COMM_WORLD_RANK" in environment:
+                found[int(environment["OMPI_COMM_WORLD_RANK"])] = pid
+        return found
+
+
+@pytest.fixture
+def job() -> Iterator[Job]:
+    """Fails the test when a process of it is still there two seconds after its end."""
+    one = Job()
+    yield one
+    end = time.monotonic() + 2
+    while (left := one.processes()) and time.monotonic() < end:
+        time.sleep(0.05)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert not left
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("saved")
+    spec = write_spec(folder / "spec.json", MLP, SGD, epochs=10000)
+    run("train", spec, "-o", folder / "saved.h5", "--steps", 1)
+    return folder / "saved.h5"
+
+
+def one_error(text: str, *words: str) -> None:
+    errors = [line for line in text.splitlines() if "error: " in line and line.startswith("bitrift-train")]
+    assert len(errors) == 1, text
+    for word in words:
+        assert word in errors[0], (word, errors[0])
+
+
+@pytest.mark.parametrize("strategy", ["data2", "hybrid2x2"])
+def test_a_replica_file_that_is_missing_damaged_or_of_another_moment(
+    job: Job, saved: Path, tmp_path: Path, strategy: str
+) -> None:
+    options = STRATEGIES.get(strategy, ["--parallel", "hybrid", "--ranks", "4", "--stages", "2"])
+    common = [PROGRAM, "resume", saved, "-o", tmp_path / "out.h5", *options, "--replica-file"]
+    one_error(job.ends(*common, f"1={tmp_path / 'no.h5'}"), "no.h5")
+    torn = tmp_path / "torn.h5"
+    torn.write_bytes(saved.read_bytes()[: saved.stat().st_size // 2])
+    one_error(job.ends(*common, f"1={torn}"), "torn.h5")
+    later = tmp_path / "later.h5"
+    run("resume", saved, "--steps", 1, "-o", later)
+    one_error(job.ends(*common, f"1={later}"), "same moment")
+    one_error(job.ends(*common, f"2={saved}"), "no replica 2")
+    assert not (tmp_path / "out.h5").exists()
+
+
+def write_png(path: Path, value: int, *, damaged: bool = False) -> None:
+    """A grey square of 8x8; damaged: the header is right and the pixels are not."""
+    pixels = zlib.compress(b"".join(b"\0" + bytes([value]) * 8 for _ in range(8)))
+    if damaged:
+        pixels = b"\0" * len(pixels)
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", 8, 8, 8, 0, 0, 0, 0)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b""))
+
+
+def test_an_image_that_only_one_rank_reads(job: Job, tmp_path: Path) -> None:
+    folder = tmp_path / "images"
+    for kind in ("cat", "dog"):
+        for number in range(8):
+            write_png(folder / "train" / kind / f"{number}.png", 10 * number, damaged=(kind, number) == ("dog", 5))
+            write_png(folder / "val" / kind / f"{number}.png", 10 * number)
+    data = {"name": "folder", "path": str(folder), "resize": 8, "crop": 8}
+    spec = write_spec(tmp_path / "spec.json", MLP, SGD, data=data, batch_size=4, epochs=1)
+    command = [PROGRAM, "train", spec, "-o", tmp_path / "out.h5", *STRATEGIES["data2"]]
+    text = job.ends(*command)
+    one_error(text, "dog/5.png", "rank ")
+    assert not (tmp_path / "out.h5").exists()
+
+
+def test_a_rank_without_memory(job: Job, tmp_path: Path) -> None:
+    mpirun = os.environ.get("BITRIFT_MPIRUN") or shutil.which("mpirun")
+    if mpirun is None:
+        pytest.skip("no mpirun in PATH")
+    spec = write_spec(tmp_path / "spec.json", {"name": "mlp", "hidden": [6144, 6144]}, SGD)
+    words = ["train", spec, "-o", tmp_path / "out.h5", "--steps", 1, *STRATEGIES["data2"]]
+    # Enough address space for the libraries, not for the gradients of 150 MB and what belongs to them.
+    limited = 'ulimit -v 1200000; exec "$0" "$@"'
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    job.environment |= root | {"OMPI_MCA_mpi_yield_when_idle": "1"}
+    command = [mpirun, "--oversubscribe", "--bind-to", "none", "-n", 1, PROGRAM, *words]
+    command += [":", "-n", 1, "sh", "-c", limited, PROGRAM, *words]
+    text = job.ends(*command, codes=(2, 3), limit=60)
+    assert "bitrift-train: error: rank 1: " in text and "memory" in text, text
+    assert not (tmp_path / "out.h5").exists()
+
+
+@pytest.mark.parametrize("strategy", ["data2", "pipeline2"])
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_rank_that_is_killed(job: Job, saved: Path, tmp_path: Path, strategy: str, victim: int) -> None:
+    command = [str(PROGRAM), "resume", str(saved), "-o", str(tmp_path / "out.h5"), *STRATEGIES[strategy]]
+    trace = tmp_path / "trace.jsonl"
+    command += ["--trace", str(trace)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=job.environment) as process:
+        end = time.monotonic() + 60
+        # Steps are under way when both ranks stand and one has answered with an evaluation.
+        while time.monotonic() < end and len(job.ranks()) < 2:
+            time.sleep(0.05)
+        ranks = job.ranks()
+        assert sorted(ranks) == [0, 1], ranks
+        time.sleep(1)
+        os.kill(ranks[victim], signal.SIGKILL)
+        killed = time.monotonic()
+        code = process.wait(timeout=SECONDS)
+        assert time.monotonic() - killed < SECONDS
+        assert code == 3
+        assert process.stderr is not None and process.stderr.read() != ""
+    assert not (tmp_path / "out.h5").exists()
