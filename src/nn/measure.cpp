@@ -8,10 +8,11 @@
 namespace bitrift::nn {
 namespace {
 
-double time_once(Layer& layer, const torch::Tensor& input, const Pass& pass) {
+// In training nothing asks for the gradient of what enters the first layer.
+double time_once(Layer& layer, bool first, const torch::Tensor& input, const Pass& pass) {
   const auto began = std::chrono::steady_clock::now();
   torch::Tensor x = input.detach();
-  if (x.is_floating_point()) x.requires_grad_(true);
+  if (!first && x.is_floating_point()) x.requires_grad_(true);
   torch::Tensor y = layer.forward(x, pass);
   torch::Tensor sum = y.sum();
   if (layer.has_auxiliary()) sum = sum + layer.auxiliary(y, pass).sum();
@@ -34,12 +35,12 @@ std::vector<double> measured_costs(const std::vector<std::unique_ptr<Layer>>& la
     shape.insert(shape.begin(), rows);
     // Tokens enter the first layer of a model of text; token 0 is in every vocabulary.
     const bool tokens = i == 0 && layer.input_shape().size() == 1 && layer.output_shape().size() == 2;
-    const torch::Tensor input =
-        torch::zeros(shape, torch::TensorOptions(tokens ? torch::kInt64 : placement.dtype).device(placement.device));
+    const torch::Tensor input = torch::zeros(
+        shape, torch::TensorOptions(tokens ? torch::kInt64 : placement.dtype).device(placement.device));
     layer.build(1, placement);
     double best = std::numeric_limits<double>::infinity();
     for (int turn = 0; turn < 4; ++turn) {
-      const double seconds = time_once(layer, input, pass);
+      const double seconds = time_once(layer, i == 0, input, pass);
       if (turn > 0) best = std::min(best, seconds);
     }
     layer.release();

@@ -16,7 +16,8 @@ constexpr std::int64_t bucket_bytes = std::int64_t{1} << 18;
 
 struct Member {
   torch::Tensor parameter;
-  std::int64_t start = 0;  // element in the bucket
+  std::int64_t start = 0;    // element in the bucket
+  torch::Tensor place = {};  // its part of the bucket
 };
 
 // Neighbouring gradients in one flat array on the host.
@@ -73,7 +74,7 @@ class BucketReducer : public Reducer {
       if (!bucket.under_way) fail(ErrorCode::internal, "a backward pass left a parameter without gradient");
       bucket.sum->wait();
       if (!scale_first_) bucket.flat.mul_(share_);
-      for (Member& member : bucket.members) put_back(bucket, member);
+      for (Member& member : bucket.members) put_back(member);
       bucket.taken = 0;
       bucket.under_way = false;
     }
@@ -96,9 +97,14 @@ class BucketReducer : public Reducer {
     std::int64_t size = 0;
     const auto close = [&] {
       if (size == 0) return;
-      const bool pinned = !buckets_.back().members.front().parameter.is_cpu();
-      buckets_.back().flat = torch::empty(
+      Bucket<T>& bucket = buckets_.back();
+      const bool pinned = !bucket.members.front().parameter.is_cpu();
+      bucket.flat = torch::empty(
           {size}, torch::TensorOptions(torch::CppTypeToScalarType<T>::value).pinned_memory(pinned));
+      for (Member& member : bucket.members) {
+        const std::int64_t end = member.start + member.parameter.numel();
+        member.place = bucket.flat.slice(0, member.start, end).view(member.parameter.sizes());
+      }
       size = 0;
     };
     for (auto slot = slots.rbegin(); slot != slots.rend(); ++slot) {
@@ -111,18 +117,12 @@ class BucketReducer : public Reducer {
     close();
   }
 
-  static torch::Tensor place(const Bucket<T>& bucket, const Member& member) {
-    return bucket.flat.slice(0, member.start, member.start + member.parameter.numel())
-        .view(member.parameter.sizes());
-  }
-
   // A gradient comes out of autograd on its own rather than adds up in the bucket, because 0 + (-0) would
   // lose a sign that plain PyTorch keeps.
   void take(Bucket<T>& bucket, Member& member) {
     const torch::NoGradGuard no_grad;
-    torch::Tensor place_ = place(bucket, member);
-    place_.copy_(member.parameter.grad());
-    if (scale_first_) place_.mul_(share_);
+    member.place.copy_(member.parameter.grad());
+    if (scale_first_) member.place.mul_(share_);
     if (++bucket.taken == bucket.members.size()) {
       bucket.sum->start();
       bucket.under_way = true;
@@ -132,13 +132,12 @@ class BucketReducer : public Reducer {
     }
   }
 
-  static void put_back(const Bucket<T>& bucket, Member& member) {
+  static void put_back(Member& member) {
     torch::Tensor& gradient = member.parameter.mutable_grad();
-    const torch::Tensor mean = place(bucket, member);
-    if (gradient.is_cpu() && gradient.scalar_type() == mean.scalar_type()) {
-      gradient = mean;
+    if (gradient.is_cpu() && gradient.scalar_type() == member.place.scalar_type()) {
+      gradient = member.place;
     } else {
-      gradient.copy_(mean);
+      gradient.copy_(member.place);
     }
   }
 

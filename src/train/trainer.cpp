@@ -161,7 +161,7 @@ void Trainer::load(const LoadRequest& request) {
 void Trainer::share_after_load() {
   TrainerState& state = *state_;
   const std::string what = state.parallel.synced_on_resume();
-  if (what == "none" || state.layout.replica_count() == 1) return;
+  if (state.layout.replica_count() == 1) return;
   const bool with_optimizer = what == "model+optimizer";
   const auto filled = static_cast<char>(!state.session.optimizer().state().empty());
   std::vector<char> all(static_cast<std::size_t>(state.layout.world.size()));
@@ -173,7 +173,7 @@ void Trainer::share_after_load() {
           "some replicas loaded optimizer state and others none; load files of one training");
     }
   }
-  state.share_state(with_optimizer);
+  if (what != "none") state.share_state(with_optimizer);
 }
 
 void Trainer::remember_base() {

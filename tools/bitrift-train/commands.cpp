@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <optional>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -75,7 +77,19 @@ void print_table(const record::RunResult& result) {
   fmt::print("state digest {}\n", result.final_digest);
 }
 
-void report(const Arguments& arguments, const record::Parallel& parallel, const record::RunResult& result) {
+// Seconds of load and save, where there was one.
+struct Durations {
+  std::optional<double> load = {}, save = {};
+};
+
+double seconds_of(const std::function<void()>& work) {
+  const auto began = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
+
+void report(const Arguments& arguments, const record::Parallel& parallel, const record::RunResult& result,
+            const Durations& durations) {
   if (!arguments.json) {
     print_table(result);
     if (result.status == "done" && !arguments.output.empty())
@@ -84,6 +98,8 @@ void report(const Arguments& arguments, const record::Parallel& parallel, const 
   }
   record::Json value = record::to_json(result);
   value["parallel"] = record::to_json(parallel);
+  if (durations.load) value["load_seconds"] = *durations.load;
+  if (durations.save) value["save_seconds"] = *durations.save;
   if (result.status == "done" && !arguments.output.empty()) value["checkpoint"] = arguments.output.string();
   fmt::print("{}\n", value.dump(2));
 }
@@ -112,7 +128,7 @@ train::RunOptions run_options(const Arguments& arguments, bool tracing) {
 
 // Trains from where the trainer stands; writes trace, checkpoint and report.
 int run_and_report(const Arguments& arguments, const record::Parallel& parallel, std::int64_t epochs,
-                   mpi::Environment& environment, train::Trainer& trainer) {
+                   mpi::Environment& environment, train::Trainer& trainer, Durations durations = {}) {
   const bool first = environment.world().rank() == 0;
   train::RunOptions options = run_options(arguments, !arguments.trace.empty());
   options.epochs = epochs;
@@ -126,10 +142,12 @@ int run_and_report(const Arguments& arguments, const record::Parallel& parallel,
     if (trace) trace->finish();
   });
   const bool done = result.status == "done";
-  if (done && !arguments.output.empty())
-    trainer.save(arguments.output, provenance_of(arguments, parallel, environment));
+  if (done && !arguments.output.empty()) {
+    const record::Json provenance = provenance_of(arguments, parallel, environment);
+    durations.save = seconds_of([&] { trainer.save(arguments.output, provenance); });
+  }
   if (first) warn_of_alarms(result);
-  if (first) report(arguments, parallel, result);
+  if (first) report(arguments, parallel, result, durations);
   if (first && !done) complain(fmt::format("training stopped: {}; nothing was saved", result.detail));
   return done ? 0 : 1;
 }
@@ -204,14 +222,15 @@ int resume(const Arguments& arguments) {
     mpi::agreed(environment.world(), [&] { spec = plan(environment.world().rank() == 0); });
     train::prepare_libtorch(spec.threads);
     train::Trainer trainer(spec, spec.parallel, environment.world(), false);
-    trainer.load(request);
+    const double load_seconds = seconds_of([&] { trainer.load(request); });
     const std::int64_t left = std::max<std::int64_t>(0, spec.epochs - trainer.epoch());
     if (left == 0 && !arguments.epochs && !arguments.steps && environment.world().rank() == 0) {
       spdlog::warn(
           "{}: the {} epochs of its spec are done; only evaluating (use --epochs or --steps to go on)",
           arguments.input.string(), spec.epochs);
     }
-    return run_and_report(arguments, spec.parallel, arguments.epochs.value_or(left), environment, trainer);
+    return run_and_report(arguments, spec.parallel, arguments.epochs.value_or(left), environment, trainer,
+                          {.load = load_seconds});
   });
 }
 

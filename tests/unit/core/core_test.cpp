@@ -177,6 +177,21 @@ TEST(Crc32c, ContinuesFromAnEarlierResult) {
   EXPECT_EQ(crc32c(text + 5, sizeof text - 5, crc32c(text, 5)), crc32c(text, sizeof text));
 }
 
+TEST(Crc32c, OfALongMessageIsThatOfItsDefinition) {
+  std::vector<std::uint8_t> bytes(100'003);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i * i >> 3);
+  std::uint32_t state = 0xFFFFFFFF;  // bit by bit
+  std::size_t at = 0;
+  for (const std::size_t length : {24'575u, 24'576u, 24'577u, 49'152u, 73'735u, 100'003u}) {
+    for (; at < length; ++at) {
+      state ^= bytes[at];
+      for (int bit = 0; bit < 8; ++bit) state = (state >> 1) ^ ((state & 1) != 0 ? 0x82F63B78 : 0);
+    }
+    EXPECT_EQ(crc32c(bytes.data(), length), ~state) << length;
+    EXPECT_EQ(crc32c(bytes.data() + 1, length - 1, crc32c(bytes.data(), 1)), ~state) << length;
+  }
+}
+
 TEST(Crc32c, UpdateEqualsRecomputationForEveryByteAndLength) {
   for (const std::size_t length : {1u, 7u, 8u, 63u, 1000u}) {
     std::vector<std::uint8_t> bytes(length);
