@@ -196,6 +196,7 @@ std::vector<std::string> Session::digest_lines(bool shared) {
 }
 
 bool Session::nonfinite() {
+  constexpr std::int64_t finite_part = std::int64_t{1} << 20;  // elements
   const torch::NoGradGuard no_grad;
   for (const StateTensor& tensor : tensors()) {
     if (tensor.meta.format.kind != NumberKind::floating) continue;
@@ -203,8 +204,11 @@ bool Session::nonfinite() {
       // The best value of a plateau schedule is infinite until there is one.
       if (tensor.meta.path == "progress/plateau_best") continue;
       if (!std::isfinite(*static_cast<const double*>(tensor.number))) return true;
-    } else if (!torch::isfinite(tensor.value).all().item<bool>()) {
-      return true;
+      continue;
+    }
+    // In parts: isfinite() of a whole tensor would make temporaries of nearly twice its size.
+    for (const torch::Tensor& part : tensor.value.detach().reshape({-1}).split(finite_part)) {
+      if (!torch::isfinite(part).all().item<bool>()) return true;
     }
   }
   return false;

@@ -44,6 +44,13 @@ def write_spec(path: Path, model: dict, optimizer: dict, **changes: Any) -> Path
     return path
 
 
+def mpirun_program() -> str:
+    """The mpirun that the programs were built with, or that BITRIFT_MPIRUN names."""
+    cache = (PROGRAM.resolve().parents[1] / "CMakeCache.txt").read_text()
+    named = next(line for line in cache.splitlines() if line.startswith("MPIEXEC_EXECUTABLE:"))
+    return os.environ.get("BITRIFT_MPIRUN") or named.split("=", 1)[1]
+
+
 def call(*arguments: object, timeout: float = 120, **more: Any) -> subprocess.CompletedProcess[str]:
     """Runs bitrift-train whatever its exit code."""
     command = [str(PROGRAM), *map(str, arguments)]
