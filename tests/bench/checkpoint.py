@@ -23,7 +23,7 @@ from training import call, write_spec
 # 64 -> 11,000 -> 11,000 -> 10: 122 million float32 parameters, 488 MB; SGD without momentum has no state.
 TASK = {"model": {"name": "mlp", "hidden": [11000, 11000], "norm": "none"}, "data": {"name": "digits"}}
 SGD = {"name": "sgd", "learning_rate": 0.01}
-PIECE = 1 << 24
+PIECE = 1 << 18  # larger ones are slower: the kernel then copies from memory that has left the cache
 PAUSE_S = 4
 
 
