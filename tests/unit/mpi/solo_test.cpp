@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "mpi/communicator.h"
-#include "mpi/ordered_sum.h"
 #include "mpi/environment.h"
+#include "mpi/ordered_sum.h"
 
 namespace bitrift::mpi {
 namespace {
