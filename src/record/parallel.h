@@ -16,7 +16,7 @@ struct Parallel {
   int stages = 1;  ///< of each replica; ranks for a pipeline, 1 for serial and data
   std::string semantics = "ddp";  ///< data, hybrid: ddp | horovod
   std::string sync_on_resume =
-      "";                ///< data, hybrid: none | model | model+optimizer; "": the semantics' default
+      {};                ///< data, hybrid: none | model | model+optimizer; "": the semantics' default
   int resync_every = 0;  ///< data, hybrid: parameters of replica 0 go to all every so many steps; 0: never
   std::string schedule = "gpipe";     ///< pipeline, hybrid: gpipe | 1f1b
   std::string balance = "estimated";  ///< pipeline, hybrid: costs that the cut balances: estimated | measured

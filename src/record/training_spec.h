@@ -17,7 +17,7 @@ namespace bitrift::record {
 struct ModelSpec {
   std::string name;                                   ///< docs/training.md, "Models"
   std::vector<int> hidden = {};                       ///< mlp: widths of the hidden layers
-  std::string norm = "";                              ///< mlp: "none" or "batch"
+  std::string norm = {};                              ///< mlp: "none" or "batch"
   bool small = false;                                 ///< vision models: width is "small", not "full"
   std::string stem = "imagenet";                      ///< resnet18, resnet50: imagenet | cifar
   bool auxiliary = true;                              ///< googlenet: auxiliary heads
@@ -31,11 +31,11 @@ struct ModelSpec {
 /// The fields of nn::DataDescription that are not 0, and how many batches are prepared ahead.
 struct DataSpec {
   std::string name;
-  std::string path = "";
+  std::string path = {};
   int resize = 0, crop = 0, channels = 0, crop_padding = 0;
   std::vector<double> mean = {}, std = {};
   bool random_crop = false, flip = false;
-  std::string vocabulary = "";
+  std::string vocabulary = {};
   double test_fraction = 0.1, mask_fraction = 0;
   std::int64_t train_samples = 0, test_samples = 0;
   std::optional<int> prefetch =
