@@ -1,6 +1,7 @@
 #include "ckpt/writer.h"
 
 #include <algorithm>
+#include <future>
 #include <set>
 
 #include <fcntl.h>
@@ -16,8 +17,11 @@ namespace {
 
 constexpr const char* kNames = "checksum/path";
 constexpr const char* kSums = "checksum/crc32c";
-// Checksum and write take turns over so many bytes, which stay in the cache in between.
+// What one write takes: larger ones were slower, with other programs too.
 constexpr std::size_t kPiece = std::size_t{1} << 18;
+constexpr std::size_t kWriteback = std::size_t{1} << 25;
+// A thread takes 20 microseconds to start, a checksum of so many bytes about 100.
+constexpr std::size_t kWorthAThread = std::size_t{1} << 20;
 
 void check_path(const std::string& path) {
   std::size_t start = 0;
@@ -105,6 +109,15 @@ struct Writer::State {
     write_at(fd, blueprint.head.data(), blueprint.head.size(), 0, file.target());
   }
 
+  // The disk works while memory is still being copied, so that the final sync finds less to do. Only a hint:
+  // errors show in that sync.
+  void begin_writeback(std::size_t length) {
+    unsynced += length;
+    if (unsynced < kWriteback) return;
+    unsynced = 0;
+    (void)::sync_file_range(fd.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
+  }
+
   void write_checksums() {
     const std::size_t width = longest_path(metas);
     std::string names(width * metas.size(), '\0');
@@ -123,6 +136,7 @@ struct Writer::State {
   FileDescriptor fd;
   std::map<std::string, Slot, std::less<>> slots;
   std::vector<std::uint32_t> checksums;
+  std::size_t unsynced = 0;  // bytes since the last begin_writeback() that did something
 };
 
 Writer::Writer(std::filesystem::path target, std::vector<TensorMeta> metas,
@@ -143,12 +157,17 @@ void Writer::tensor(std::string_view path, const void* data, std::size_t bytes) 
   if (slot.bytes != bytes)
     fail(ErrorCode::internal, "{}: has {} bytes, {} were given", where, slot.bytes, bytes);
   const auto* const content = static_cast<const std::uint8_t*>(data);
-  std::uint32_t& sum = state_->checksums[slot.index];
+  // A large tensor's checksum is taken on a thread while the bytes are written; where no thread can be had,
+  // get() takes it afterwards.
+  const auto policy =
+      bytes >= kWorthAThread ? std::launch::async | std::launch::deferred : std::launch::deferred;
+  std::future<std::uint32_t> sum = std::async(policy, [=] { return crc32c(content, bytes); });
   for (std::size_t at = 0; at < bytes; at += kPiece) {
     const std::size_t length = std::min(kPiece, bytes - at);
-    sum = crc32c(content + at, length, sum);
     write_at(state_->fd, content + at, length, slot.offset + at, state_->file.target());
+    state_->begin_writeback(length);
   }
+  state_->checksums[slot.index] = sum.get();
   slot.written = true;
 }
 
