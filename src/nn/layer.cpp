@@ -1,5 +1,6 @@
 #include "nn/layer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -9,29 +10,31 @@
 namespace bitrift::nn {
 namespace {
 
-void fill_uniform(double* data, std::uint64_t count, std::uint64_t key, double bound) {
-  for (std::uint64_t i = 0; i < count; ++i) data[i] = (2 * random_unit(key, i, 0) - 1) * bound;
-}
+double uniform(std::uint64_t key, std::uint64_t i) { return 2 * random_unit(key, i, 0) - 1; }
 
 // Box and Muller 1958; 1 - u lies in (0, 1], so the logarithm is finite.
-void fill_normal(double* data, std::uint64_t count, std::uint64_t key, double deviation) {
-  for (std::uint64_t i = 0; i < count; ++i) {
-    const double radius = std::sqrt(-2 * std::log(1 - random_unit(key, i, 0)));
-    data[i] = radius * std::cos(2 * std::numbers::pi * random_unit(key, i, 1)) * deviation;
-  }
+double normal(std::uint64_t key, std::uint64_t i) {
+  const double radius = std::sqrt(-2 * std::log(1 - random_unit(key, i, 0)));
+  return radius * std::cos(2 * std::numbers::pi * random_unit(key, i, 1));
 }
 
+// In pieces, so that no second copy of a large tensor is held.
 torch::Tensor initial_value(const Slot& slot, std::uint64_t seed, torch::ScalarType dtype) {
   if (slot.init.kind == Init::Kind::constant) return torch::full(slot.shape, slot.init.scale, dtype);
-  const torch::Tensor exact = torch::empty(slot.shape, torch::kFloat64);
+  constexpr std::int64_t piece = 1 << 16;
+  const torch::Tensor value = torch::empty(slot.shape, dtype), flat = value.view({-1});
   const std::uint64_t key = derive_key(seed, "init/" + slot.key);
-  const auto count = static_cast<std::uint64_t>(exact.numel());
-  if (slot.init.kind == Init::Kind::uniform) {
-    fill_uniform(exact.data_ptr<double>(), count, key, slot.init.scale);
-  } else {
-    fill_normal(exact.data_ptr<double>(), count, key, slot.init.scale);
+  std::vector<double> exact(static_cast<std::size_t>(std::min(piece, flat.numel())));
+  for (std::int64_t first = 0; first < flat.numel(); first += piece) {
+    const std::int64_t last = std::min(first + piece, flat.numel());
+    for (std::int64_t i = first; i < last; ++i) {
+      const auto index = static_cast<std::uint64_t>(i);
+      const double draw = slot.init.kind == Init::Kind::uniform ? uniform(key, index) : normal(key, index);
+      exact[static_cast<std::size_t>(i - first)] = draw * slot.init.scale;
+    }
+    flat.slice(0, first, last).copy_(torch::from_blob(exact.data(), {last - first}, torch::kFloat64));
   }
-  return exact.to(dtype);
+  return value;
 }
 
 }  // namespace

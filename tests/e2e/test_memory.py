@@ -78,7 +78,7 @@ def test_a_stage_holds_its_parameters_only(files: dict[str, Path], tmp_path: Pat
 
 
 def test_a_stage_computes_its_parameters_only(files: dict[str, Path], tmp_path: Path) -> None:
-    """Initialisation holds one tensor in double beside the parameters, a step holds the gradients."""
+    """A step holds the gradients too; rank 0, which saves, one tensor of the other stage."""
     spec = [files[name].with_suffix(".json") for name in ("small", "large")]
     options = ["--parallel", "pipeline", "--ranks", "2", "--steps", 1, "-o", tmp_path / "out.h5"]
     base = peaks("train", spec[0], *options, ranks=2)
