@@ -37,11 +37,10 @@ def read_idx(path: Path) -> np.ndarray:
     return np.frombuffer(raw, np.uint8, offset=4 + 4 * raw[3]).reshape(shape)
 
 
-def read_data(data: dict[str, Any]) -> tuple[Tensor, Tensor, int]:
-    """Inputs, targets, classes of the training set."""
+def read_data(data: dict[str, Any], context: int) -> tuple[Tensor, Tensor, int]:
+    """Inputs, targets, classes of the training set; context: tokens of a sample of text."""
     if data["name"] == "jargon":
         text = np.frombuffer(gzip.decompress((ROOT / "data" / "jargon" / "jargon.txt.gz").read_bytes()), np.uint8)
-        context = data["context"]
         count = (len(text) - 1) // context
         tokens = torch.from_numpy(text[: count * context + 1].astype(np.int64))
         return tokens[:-1].view(count, context).clone(), tokens[1:].view(count, context).clone(), 256
@@ -77,7 +76,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(1)
     spec = json.loads(options.spec.read_text())
-    inputs, targets, classes = read_data(spec["data"])
+    inputs, targets, classes = read_data(spec["data"], spec["model"].get("context", 0))
     model: nn.Module = models.make_model(spec["model"], list(inputs.shape[1:]), classes).train()
     if options.ranks > 1:
         dist.init_process_group(

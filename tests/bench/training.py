@@ -28,8 +28,8 @@ Task = dict[str, Any]  # model and data of a training spec
 LENET: Task = {"model": {"name": "lenet"}, "data": {"name": "digits", "test_samples": 1}}
 RESNET20: Task = {"model": {"name": "resnet20"}, "data": {"name": "fashion-mnist", "test_samples": 1}}
 GPT: Task = {
-    "model": {"name": "gpt", "layers": 4, "heads": 4, "width": 128},
-    "data": {"name": "jargon", "context": 64, "test_samples": 1},
+    "model": {"name": "gpt", "layers": 4, "heads": 4, "width": 128, "context": 64},
+    "data": {"name": "jargon", "test_samples": 1},
 }
 SGD = {"name": "sgd", "learning_rate": 0.01, "momentum": 0.9, "weight_decay": 0.0005}
 ADAMW = {"name": "adamw", "learning_rate": 0.001}
