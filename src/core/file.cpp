@@ -149,6 +149,20 @@ void PendingFile::commit() {
   sync_folder_of(target_);
 }
 
+TemporaryFolder::TemporaryFolder(std::string_view name) {
+  std::error_code error;
+  const auto parent = std::filesystem::temp_directory_path(error);
+  if (error) fail(ErrorCode::io, "no folder for temporary files (TMPDIR): {}", error.message());
+  std::string pattern = (parent / (std::string(name) + "-XXXXXX")).string();
+  if (::mkdtemp(pattern.data()) == nullptr) fail_errno("make a folder in", parent, errno);
+  path_ = pattern;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
 void copy_file_bytes(const std::filesystem::path& from, const std::filesystem::path& to) {
   const FileDescriptor in = open_file(from, O_RDONLY);
   const FileDescriptor out = open_file(to, O_WRONLY | O_CREAT | O_TRUNC);

@@ -67,6 +67,20 @@ class PendingFile {
   bool committed_ = false;
 };
 
+/// A new folder "<name>-XXXXXX" among the system's temporary files ($TMPDIR, /tmp), private to this user and
+/// removed with all that is in it at the end of the scope. Throws Error(io).
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(std::string_view name);
+  ~TemporaryFolder();
+  TemporaryFolder(TemporaryFolder&&) = delete;
+  TemporaryFolder& operator=(TemporaryFolder&&) = delete;
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
 /// Copies the bytes of `from` over the existing or new file `to`: reflink where the file system can, else
 /// copy_file_range, else read and write. Throws Error(not_found | io).
 void copy_file_bytes(const std::filesystem::path& from, const std::filesystem::path& to);

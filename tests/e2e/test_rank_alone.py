@@ -169,3 +169,20 @@ def test_a_rank_that_is_killed(job: Job, saved: Path, tmp_path: Path, strategy: 
         assert code == 3
         assert process.stderr is not None and process.stderr.read() != ""
     assert not (tmp_path / "out.h5").exists()
+
+
+def test_what_a_killed_mpirun_left_does_not_stop_a_later_one(saved: Path, tmp_path: Path) -> None:
+    # Open MPI names a run's session folder by mpirun's process number, and numbers come again.
+    temporary, mpirun = tmp_path / "tmp", tmp_path / "mpirun"
+    temporary.mkdir()
+    mpirun.write_text(
+        "#!/bin/sh\n"
+        f"folder={temporary}/ompi.$$; mkdir -p $folder\n"
+        "for name in tool tool.$$ tool.prterun-vm-$$@0; do echo x > $folder/pmix.vm.$name; done\n"
+        f'exec {mpirun_program()} "$@"\n'
+    )
+    mpirun.chmod(0o755)
+    environment = os.environ | {"TMPDIR": str(temporary), "BITRIFT_MPIRUN": str(mpirun)}
+    run("resume", saved, "-o", tmp_path / "out.h5", "--steps", 1, *STRATEGIES["data2"], env=environment)
+    (left,) = temporary.iterdir()
+    assert left.name.startswith("ompi.")

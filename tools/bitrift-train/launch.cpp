@@ -73,6 +73,10 @@ int run_mpirun(int ranks, const std::vector<std::string>& arguments) {
   // it by our pid.
   const FileDescriptor code_file(::memfd_create("bitrift-exit-code", MFD_CLOEXEC));
   if (!code_file) fail(ErrorCode::io, "cannot make a file in memory: {}", errno_text(errno));
+  // mpirun names its session folder by its process number and cannot start where a killed one of the same
+  // number left its own.
+  const TemporaryFolder session("bitrift-mpirun");
+  command.environment["TMPDIR"] = session.path().string();
   command.environment[exit_code_variable] = fmt::format("/proc/{}/fd/{}", ::getpid(), code_file.get());
   for (const int signal : {SIGINT, SIGTERM}) {
     std::signal(signal, [](int) { interrupted = true; });

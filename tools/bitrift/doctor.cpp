@@ -31,30 +31,9 @@ std::string memory_text() {
   return fmt::format("{:.1f} GiB", pages * static_cast<double>(::sysconf(_SC_PAGE_SIZE)) / (1 << 30));
 }
 
-/// A folder for the output of a child, removed at the end.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "bitrift-doctor-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr)
-      fail(ErrorCode::io, "cannot make a folder {}: {}", name, errno_text(errno));
-    path_ = name;
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
 /// What a program says about itself, on one line; "" when it fails or takes longer than 30 s.
 std::string version_of(const std::filesystem::path& program) {
-  const ScratchFolder scratch;
+  const TemporaryFolder scratch("bitrift-doctor");
   const auto log = scratch.path() / "output";
   Subprocess child({.arguments = {program.string(), "--version"}, .environment = {}, .output = log});
   const auto status = child.wait(30);
