@@ -3,6 +3,25 @@
 #include "record/training_parts.h"
 
 namespace bitrift::record {
+namespace {
+
+constexpr std::tuple schedule_keys = {Key{"every", &ScheduleSpec::every},
+                                      Key{"gamma", &ScheduleSpec::gamma},
+                                      Key{"warmup_steps", &ScheduleSpec::warmup_steps},
+                                      Key{"steps", &ScheduleSpec::steps},
+                                      Key{"min_learning_rate", &ScheduleSpec::min_learning_rate},
+                                      Key{"factor", &ScheduleSpec::factor},
+                                      Key{"patience", &ScheduleSpec::patience},
+                                      Key{"cooldown", &ScheduleSpec::cooldown},
+                                      Key{"threshold", &ScheduleSpec::threshold},
+                                      Key{"monitor", &ScheduleSpec::monitor}};
+
+constexpr std::tuple guard_keys = {
+    Key{"nonfinite", &GuardSpec::nonfinite},         Key{"loss_spike", &GuardSpec::loss_spike},
+    Key{"gradient_norm", &GuardSpec::gradient_norm}, Key{"moment_bound", &GuardSpec::moment_bound},
+    Key{"checksums", &GuardSpec::checksums},         Key{"on_alarm", &GuardSpec::on_alarm}};
+
+}  // namespace
 
 OptimizerSpec read_optimizer(const Part& part) {
   OptimizerSpec optimizer;
@@ -56,43 +75,19 @@ ScheduleSpec read_schedule(const Part& part) {
   if (schedule.name != "cosine" && schedule.name != "plateau") part.refuse({"min_learning_rate"}, owner);
   if (schedule.name != "plateau")
     part.refuse({"factor", "patience", "cooldown", "threshold", "monitor"}, owner);
-  part.take("every", schedule.every);
-  part.take("gamma", schedule.gamma);
-  part.take("warmup_steps", schedule.warmup_steps);
-  part.take("steps", schedule.steps);
-  part.take("min_learning_rate", schedule.min_learning_rate);
-  part.take("factor", schedule.factor);
-  part.take("patience", schedule.patience);
-  part.take("cooldown", schedule.cooldown);
-  part.take("threshold", schedule.threshold);
-  part.take("monitor", schedule.monitor);
+  take_all(part, schedule_keys, schedule);
   return schedule;
 }
 
 Json to_json(const ScheduleSpec& schedule) {
-  const ScheduleSpec usual;
   Json value = {{"name", schedule.name}};
-  put(value, "every", schedule.every, usual.every);
-  put(value, "gamma", schedule.gamma, usual.gamma);
-  put(value, "warmup_steps", schedule.warmup_steps, usual.warmup_steps);
-  put(value, "steps", schedule.steps, usual.steps);
-  put(value, "min_learning_rate", schedule.min_learning_rate, usual.min_learning_rate);
-  put(value, "factor", schedule.factor, usual.factor);
-  put(value, "patience", schedule.patience, usual.patience);
-  put(value, "cooldown", schedule.cooldown, usual.cooldown);
-  put(value, "threshold", schedule.threshold, usual.threshold);
-  put(value, "monitor", schedule.monitor, usual.monitor);
+  put_all(value, schedule_keys, schedule);
   return value;
 }
 
 GuardSpec read_guards(const Part& part, const OptimizerSpec& optimizer) {
   GuardSpec guards;
-  part.take("nonfinite", guards.nonfinite);
-  part.take("loss_spike", guards.loss_spike);
-  part.take("gradient_norm", guards.gradient_norm);
-  part.take("moment_bound", guards.moment_bound);
-  part.take("checksums", guards.checksums);
-  part.take("on_alarm", guards.on_alarm);
+  take_all(part, guard_keys, guards);
   if (guards.moment_bound && !optimizer.is_adam()) {
     fail(ErrorCode::bad_input, "{}: the bound holds for Adam's first moment; {} has none",
          part.where("moment_bound"), optimizer.name);
@@ -101,14 +96,8 @@ GuardSpec read_guards(const Part& part, const OptimizerSpec& optimizer) {
 }
 
 Json to_json(const GuardSpec& guards) {
-  const GuardSpec usual;
   Json value = Json::object();
-  put(value, "nonfinite", guards.nonfinite, usual.nonfinite);
-  put(value, "loss_spike", guards.loss_spike, usual.loss_spike);
-  put(value, "gradient_norm", guards.gradient_norm, usual.gradient_norm);
-  put(value, "moment_bound", guards.moment_bound, usual.moment_bound);
-  put(value, "checksums", guards.checksums, usual.checksums);
-  put(value, "on_alarm", guards.on_alarm, usual.on_alarm);
+  put_all(value, guard_keys, guards);
   return value;
 }
 

@@ -28,6 +28,21 @@ std::string Part::where(const std::string& key) const {
 
 namespace {
 
+constexpr std::tuple data_keys = {Key{"path", &DataSpec::path},
+                                  Key{"resize", &DataSpec::resize},
+                                  Key{"crop", &DataSpec::crop},
+                                  Key{"channels", &DataSpec::channels},
+                                  Key{"crop_padding", &DataSpec::crop_padding},
+                                  Key{"mean", &DataSpec::mean},
+                                  Key{"std", &DataSpec::std},
+                                  Key{"random_crop", &DataSpec::random_crop},
+                                  Key{"flip", &DataSpec::flip},
+                                  Key{"vocabulary", &DataSpec::vocabulary},
+                                  Key{"test_fraction", &DataSpec::test_fraction},
+                                  Key{"mask_fraction", &DataSpec::mask_fraction},
+                                  Key{"train_samples", &DataSpec::train_samples},
+                                  Key{"test_samples", &DataSpec::test_samples}};
+
 void read_transformer(const Part& part, ModelSpec& model) {
   part.require({"layers", "heads", "width", "context"},
                model.name + " needs layers, heads, width and context");
@@ -96,7 +111,6 @@ Json to_json(const ModelSpec& model) {
     value["hidden"] = model.hidden;
     value["norm"] = model.norm;
   }
-  if (model.small) value["width"] = "small";
   put(value, "stem", model.stem, usual.stem);
   put(value, "auxiliary", model.auxiliary, usual.auxiliary);
   put(value, "classes", model.classes, usual.classes);
@@ -133,20 +147,7 @@ DataSpec read_data(const Part& part, const ModelSpec& model) {
   if (name == "folder") part.refuse({"crop_padding"}, name);
   if (model.name != "bert") part.refuse({"mask_fraction"}, "data for model " + model.name);
   if (model.name == "bert") data.mask_fraction = 0.15;
-  part.take("path", data.path);
-  part.take("resize", data.resize);
-  part.take("crop", data.crop);
-  part.take("channels", data.channels);
-  part.take("crop_padding", data.crop_padding);
-  part.take("mean", data.mean);
-  part.take("std", data.std);
-  part.take("random_crop", data.random_crop);
-  part.take("flip", data.flip);
-  part.take("vocabulary", data.vocabulary);
-  part.take("test_fraction", data.test_fraction);
-  part.take("mask_fraction", data.mask_fraction);
-  part.take("train_samples", data.train_samples);
-  part.take("test_samples", data.test_samples);
+  take_all(part, data_keys, data);
   if (part.has("prefetch")) data.prefetch = part.value()["prefetch"].get<int>();
   if (data.crop > data.resize) {
     fail(ErrorCode::bad_input, "{}: a crop of {} does not fit images resized to {}", part.where("crop"),
@@ -156,22 +157,8 @@ DataSpec read_data(const Part& part, const ModelSpec& model) {
 }
 
 Json to_json(const DataSpec& data) {
-  const DataSpec usual;
   Json value = {{"name", data.name}};
-  put(value, "path", data.path, usual.path);
-  put(value, "resize", data.resize, usual.resize);
-  put(value, "crop", data.crop, usual.crop);
-  put(value, "channels", data.channels, usual.channels);
-  put(value, "crop_padding", data.crop_padding, usual.crop_padding);
-  put(value, "mean", data.mean, usual.mean);
-  put(value, "std", data.std, usual.std);
-  put(value, "random_crop", data.random_crop, usual.random_crop);
-  put(value, "flip", data.flip, usual.flip);
-  put(value, "vocabulary", data.vocabulary, usual.vocabulary);
-  put(value, "test_fraction", data.test_fraction, usual.test_fraction);
-  put(value, "mask_fraction", data.mask_fraction, usual.mask_fraction);
-  put(value, "train_samples", data.train_samples, usual.train_samples);
-  put(value, "test_samples", data.test_samples, usual.test_samples);
+  put_all(value, data_keys, data);
   if (data.prefetch) value["prefetch"] = *data.prefetch;
   return value;
 }

@@ -3,6 +3,7 @@
 
 #include <initializer_list>
 #include <string>
+#include <tuple>
 
 #include "record/training_spec.h"
 
@@ -45,6 +46,27 @@ class Part {
 template <typename Value>
 void put(Json& object, const char* key, const Value& value, const Value& usual) {
   if (!(value == usual)) object[key] = value;
+}
+
+/// A key of a part, and the member that it fills.
+template <typename Spec, typename Value>
+struct Key {
+  const char* name;
+  Value Spec::*member;
+};
+
+/// Reads those of the keys (a tuple of Key) that are there.
+template <typename Spec, typename... Keys>
+void take_all(const Part& part, const std::tuple<Keys...>& keys, Spec& into) {
+  std::apply([&](const auto&... key) { (part.take(key.name, into.*key.member), ...); }, keys);
+}
+
+/// Adds those of the keys that have no default.
+template <typename Spec, typename... Keys>
+void put_all(Json& object, const std::tuple<Keys...>& keys, const Spec& value) {
+  const Spec usual;
+  std::apply([&](const auto&... key) { (put(object, key.name, value.*key.member, usual.*key.member), ...); },
+             keys);
 }
 
 }  // namespace bitrift::record
