@@ -9,7 +9,7 @@
 namespace bitrift::campaign {
 namespace {
 
-constexpr std::array<std::string_view, 4> trial_drills = {"abort", "segfault", "raise", "hang"};
+constexpr std::array<std::string_view, 5> trial_drills = {"abort", "segfault", "raise", "hang", "leak"};
 
 }  // namespace
 
@@ -34,8 +34,8 @@ Drills parse_drills(const std::vector<std::string>& texts) {
       }
     } else {
       fail(ErrorCode::bad_input,
-           "--drill {}: expected flip-nothing, ignore-file, or abort, segfault, raise or hang followed by "
-           "@ARM/STRATUM/DRAW",
+           "--drill {}: expected flip-nothing, ignore-file, or abort, segfault, raise, hang or leak followed "
+           "by @ARM/STRATUM/DRAW",
            text);
     }
   }

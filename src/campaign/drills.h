@@ -13,7 +13,7 @@ namespace bitrift::campaign {
 struct Drills {
   bool flip_nothing = false;                  ///< the injector writes nothing
   bool ignore_file = false;                   ///< workers resume from the base, whatever file they are given
-  std::map<std::string, std::string> trials;  ///< trial id to abort | segfault | raise | hang
+  std::map<std::string, std::string> trials;  ///< trial id to abort | segfault | raise | hang | leak
 
   /// Whether what workers load is not what was asked for, so that only the canaries can tell.
   [[nodiscard]] bool blind() const noexcept { return flip_nothing || ignore_file; }
@@ -21,7 +21,7 @@ struct Drills {
   [[nodiscard]] std::string of(const std::string& id) const;
 };
 
-/// "flip-nothing", "ignore-file", "abort@ARM/STRATUM/DRAW" (or segfault, raise, hang). Throws
+/// "flip-nothing", "ignore-file", "abort@ARM/STRATUM/DRAW" (or segfault, raise, hang, leak). Throws
 /// Error(bad_input).
 [[nodiscard]] Drills parse_drills(const std::vector<std::string>& texts);
 /// The texts again, sorted: what campaign.json keeps.

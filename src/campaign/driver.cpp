@@ -87,6 +87,8 @@ PoolOptions pool_options(const RunOptions& options, const record::CampaignSpec& 
   pool.launch = {trainer, layout.base(), spec.launch, drills.ignore_file};
   pool.arms = spec.arms;
   pool.workers = options.workers;
+  pool.check_every = spec.check_every;
+  pool.early_end = spec.early_end;
   pool.flip_nothing = drills.flip_nothing;
   pool.place_of = [layout](int slot) {
     const std::string name = std::to_string(slot);
@@ -195,6 +197,8 @@ std::vector<Job> Driver::trial_jobs() const {
 record::TrialSpec Driver::expand(const RunKey& key) {
   record::TrialSpec spec = plan_.expand(key);
   spec.drill = drills_.of(key.id.text());
+  // A leak that came back with the repetition would never end.
+  if (spec.drill == "leak" && !leaked_.insert(key.id.text()).second) spec.drill.clear();
   return spec;
 }
 
@@ -212,8 +216,24 @@ void Driver::on_ready(std::size_t arm, const record::Ready& ready) {
   folder_.note_trainer(ready.environment);
 }
 
-void Driver::on_check(std::size_t arm, const record::RunResult& result) {
-  controls_.check(arm_name(arm), result, "check of a new worker");
+std::optional<std::string> Driver::on_check(std::size_t arm, const record::RunResult& result) {
+  try {
+    controls_.check(arm_name(arm), result, "check of a worker");
+  } catch (const Misbehaviour& problem) {
+    return problem.what();
+  }
+  return std::nullopt;
+}
+
+void Driver::on_doubt(std::size_t arm, const std::vector<RunKey>& runs, const std::string& why) {
+  std::vector<std::string> ids;
+  for (const RunKey& run : runs) ids.push_back(run.id.text());
+  spdlog::warn(
+      "arm '{}': a worker's no-flip run is not the golden run any more; {} rows since its last check "
+      "are retracted and run again: {}",
+      arm_name(arm), ids.size(), why);
+  journal_.retract(ids, why);
+  progress_.take_back(ids.size());
 }
 
 void Driver::check_clean(const Ran& ran) {

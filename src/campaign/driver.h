@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -56,7 +57,8 @@ class Driver : public PoolObserver {
   double deadline_s(std::size_t arm) override;
   bool golden_known(std::size_t arm) override;
   void on_ready(std::size_t arm, const record::Ready& ready) override;
-  void on_check(std::size_t arm, const record::RunResult& result) override;
+  std::optional<std::string> on_check(std::size_t arm, const record::RunResult& result) override;
+  void on_doubt(std::size_t arm, const std::vector<RunKey>& runs, const std::string& why) override;
   void on_run(const Ran& ran) override;
   void on_incident(const Incident& incident) override;
   void on_tick() override;
@@ -74,6 +76,7 @@ class Driver : public PoolObserver {
   LineFile incident_file_;
   std::size_t incidents_ = 0;
   std::string base_digest_;
+  std::set<std::string> leaked_;  // runs whose drill `leak` was sent
 };
 
 }  // namespace bitrift::campaign

@@ -6,7 +6,7 @@
 
 #include <sched.h>
 
-#include "campaign/scratch.h"
+#include "campaign/crew.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "record/provenance.h"
@@ -14,45 +14,13 @@
 namespace bitrift::campaign {
 namespace {
 
-constexpr double startup_deadline_s = 120;
 constexpr double alone_factor = 3;
-constexpr std::size_t most_attempts = 3;
+// A trial reads only what was altered, the rest is in memory; every so often one reads the whole file.
+constexpr std::size_t full_read_every = 32;
 // An idle worker blocks on its socket: it costs memory (about 330 MB a rank), no time.
 constexpr int most_parked_ranks = 6;
 
-// Where a private copy lies says nothing about the run, and would make equal rows differ.
-std::string without_place(std::string text, const std::filesystem::path& copy) {
-  const std::string place = copy.string();
-  for (auto at = text.find(place); at != std::string::npos; at = text.find(place)) {
-    text.replace(at, place.size(), "the altered copy");
-  }
-  return text;
-}
-
-bool same_failure(const record::Failure& first, const record::Failure& second) {
-  return first.reason == second.reason && first.signal == second.signal;
-}
-
 }  // namespace
-
-// A worker, its private copy, and what it is at.
-struct Pool::Crew {
-  std::size_t arm = 0;
-  int slot = 0;
-  std::filesystem::path log;
-  std::unique_ptr<Scratch> scratch;
-  std::unique_ptr<PrivateCopy> copy;
-  std::unique_ptr<Worker> worker;
-  bool checked = false;     // its no-flip run equals the golden run
-  bool checking = false;    // that run is under way
-  bool on_its_way = false;  // a request was sent and is not answered
-  std::optional<Job> job;
-  Ran current;
-  Clock::time_point sent;
-
-  [[nodiscard]] bool idle() const { return !job && (worker->state() == Worker::State::ready); }
-  [[nodiscard]] bool active() const { return job.has_value(); }
-};
 
 int usable_cores() {
   cpu_set_t set;
@@ -95,7 +63,7 @@ void Pool::loop() {
   while (true) {
     while (assign_one()) {
     }
-    if (!busy()) return;
+    if (!busy() && !check_the_rest()) return;
     wait_for_news();
     for (const auto& crew : crews_) {
       crew->worker->step();
@@ -203,12 +171,25 @@ void Pool::limit_parked() {
 void Pool::feed(Crew& crew) {
   const RunKey& key = crew.job->runs[crew.job->next];
   const bool is_golden = key.kind == record::TrialKind::control && key.id.stratum != zero_step_stratum;
-  if (!crew.checked && (observer_.golden_known(crew.arm) || !is_golden)) {
-    crew.checking = true;
-    request(crew, {record::TrialKind::control, {options_.arms[crew.arm].name, "control", 0}});
-    return;
-  }
+  if (!crew.checked && (observer_.golden_known(crew.arm) || !is_golden)) return check(crew);
+  if (crew.unchecked.size() >= static_cast<std::size_t>(options_.check_every)) return check(crew);
   request(crew, key);
+}
+
+void Pool::check(Crew& crew) {
+  crew.checking = true;
+  request(crew, {record::TrialKind::control, {options_.arms[crew.arm].name, "control", 0}});
+}
+
+// When nothing is left to run: whether some worker's last trials are still to be confirmed.
+bool Pool::check_the_rest() {
+  bool any = false;
+  for (const auto& crew : crews_) {
+    if (!crew->idle() || crew->unchecked.empty()) continue;
+    check(*crew);
+    any = true;
+  }
+  return any;
 }
 
 void Pool::request(Crew& crew, const RunKey& key) {
@@ -220,98 +201,23 @@ void Pool::request(Crew& crew, const RunKey& key) {
   crew.current.started = record::utc_now();
   crew.sent = Clock::now();
   crew.on_its_way = true;
-  crew.worker->run({spec.id.text(), crew.copy->path().string(), spec.epochs, spec.order_seed, spec.drill},
-                   deadline);
+  crew.worker->run(run_request(crew), deadline);
 }
 
-void Pool::handle(Crew& crew, const WorkerEvent& event) {
-  if (const auto* ready = std::get_if<WorkerReady>(&event)) {
-    observer_.on_ready(crew.arm, ready->ready);
-    if (crew.job) feed(crew);
-  } else if (const auto* done = std::get_if<WorkerFinished>(&event)) {
-    finished(crew, done->result);
-  } else if (const auto* loss = std::get_if<WorkerLost>(&event)) {
-    lost(crew, *loss);
+record::RunRequest Pool::run_request(Crew& crew) const {
+  const record::TrialSpec& spec = crew.current.spec;
+  record::RunRequest run;
+  run.id = spec.id.text();
+  run.checkpoint = crew.copy->path().string();
+  run.epochs = spec.epochs;
+  run.order_seed = spec.order_seed;
+  run.drill = spec.drill;
+  if (spec.kind == record::TrialKind::trial) {
+    if (crew.trials++ % full_read_every != 0) run.altered = altered_tensors(spec.faults);
+    run.early_end = options_.early_end;
   }
-}
-
-void Pool::finished(Crew& crew, const record::RunResult& result) {
-  crew.current.seconds = std::chrono::duration<double>(Clock::now() - crew.sent).count();
-  crew.on_its_way = false;
-  if (result.id != crew.current.spec.id.text()) {
-    fail(ErrorCode::internal, "a worker answered {} when it was asked for {}", result.id,
-         crew.current.spec.id.text());
-  }
-  crew.copy->restore();
-  crew.checked = true;
-  failed_starts_ = 0;
-  if (std::exchange(crew.checking, false)) {
-    observer_.on_check(crew.arm, result);
-    return feed(crew);
-  }
-  Job& job = *crew.job;
-  crew.current.result = result;
-  crew.current.result->detail = without_place(result.detail, crew.copy->path());
-  crew.current.attempts = static_cast<int>(job.failures.size()) + 1;
-  observer_.on_run(crew.current);
-  job.failures.clear();
-  if (++job.next == job.runs.size()) {
-    crew.job.reset();
-  } else {
-    feed(crew);
-  }
-}
-
-void Pool::lost(Crew& crew, const WorkerLost& loss) {
-  const bool in_run = crew.on_its_way && !crew.checking;
-  Incident incident{"run", "", options_.arms[crew.arm].name, crew.slot, crew.worker->pid(), loss.failure, 0};
-  if (!in_run) incident.phase = crew.checking ? "check" : crew.checked ? "idle" : "start";
-  if (in_run) {
-    incident.id = crew.current.spec.id.text();
-    incident.attempt = static_cast<int>(crew.job->failures.size()) + 1;
-  }
-  observer_.on_incident(incident);
-  if (!in_run) {
-    if (crew.job) queues_[crew.arm].push_front(std::move(*crew.job));
-    crew.job.reset();
-    if (!crew.checked && ++failed_starts_ >= 2) could_not_start(crew, loss);
-    return;
-  }
-  crew.current.seconds = std::chrono::duration<double>(Clock::now() - crew.sent).count();
-  crew.current.failure = loss.failure;
-  crew.current.failure->detail = without_place(loss.failure.detail, crew.copy->path());
-  Job job = std::move(*crew.job);
-  crew.job.reset();
-  run_failed(std::move(job), crew.current);
-}
-
-void Pool::run_failed(Job job, const Ran& attempt) {
-  const record::Failure& failure = *attempt.failure;
-  const bool again = std::any_of(job.failures.begin(), job.failures.end(),
-                                 [&](const auto& earlier) { return same_failure(earlier, failure); });
-  job.failures.push_back(failure);
-  if (again || job.failures.size() >= most_attempts) {
-    Ran ran = attempt;
-    ran.attempts = static_cast<int>(job.failures.size());
-    observer_.on_run(ran);
-    job.failures.clear();
-    ++job.next;
-  }
-  if (job.next < job.runs.size()) failed_.push_back(std::move(job));
-}
-
-void Pool::could_not_start(Crew& crew, const WorkerLost& loss) {
-  const std::string why = !loss.failure.detail.empty() ? loss.failure.detail
-                          : loss.failure.reason == "hang"
-                              ? fmt::format("it was not ready after {} s", startup_deadline_s)
-                              : loss.failure.reason;
-  const std::string tail = log_tail(crew.log);
-  // Exit code 2 is the worker's own word that its input is at fault; a program that is not there is the
-  // call's fault too.
-  const bool users_fault = loss.status && (loss.status->code == 2 || loss.status->code == 127);
-  fail(users_fault ? ErrorCode::bad_input : ErrorCode::internal,
-       "arm '{}': workers cannot be started: {}; {} says: {}", options_.arms[crew.arm].name, why,
-       crew.log.string(), tail.empty() ? "nothing" : tail);
+  run.golden = spec.kind == record::TrialKind::control && spec.id.stratum != zero_step_stratum;
+  return run;
 }
 
 }  // namespace bitrift::campaign

@@ -59,8 +59,12 @@ class PoolObserver {
   /// Whether the arm's golden run is known, so that a new worker can be checked against it.
   virtual bool golden_known(std::size_t arm) = 0;
   virtual void on_ready(std::size_t arm, const record::Ready& ready) = 0;
-  /// The no-flip run that every worker makes before anything else.
-  virtual void on_check(std::size_t arm, const record::RunResult& result) = 0;
+  /// The no-flip run that every worker makes before anything else, and again and again: how it differs from
+  /// the golden run, or nullopt.
+  virtual std::optional<std::string> on_check(std::size_t arm, const record::RunResult& result) = 0;
+  /// A worker gave a golden run once and now does not (`why`): what it ran in between is to be forgotten and
+  /// will run again.
+  virtual void on_doubt(std::size_t arm, const std::vector<RunKey>& runs, const std::string& why) = 0;
   virtual void on_run(const Ran& ran) = 0;
   virtual void on_incident(const Incident& incident) = 0;
   /// Called at least every 100 ms.
@@ -78,6 +82,8 @@ struct PoolOptions {
   Launch launch;
   std::vector<record::Arm> arms;
   std::optional<int> workers;  ///< groups side by side; absent: as many as the cores hold, at least one
+  int check_every = 100;       ///< trials of a worker between two checks
+  bool early_end = true;       ///< see RunRequest
   bool flip_nothing = false;   ///< drill: the injector writes nothing
   std::function<WorkerPlace(int)> place_of;  ///< of a worker slot (0, 1, ...)
 };
@@ -110,7 +116,12 @@ class Pool {
   Crew& start_crew(std::size_t arm);
   void limit_parked();
   void feed(Crew& crew);
+  void check(Crew& crew);
+  void judge_check(Crew& crew, const record::RunResult& result);
+  bool check_the_rest();
+  void doubt(Crew& crew, const std::string& why);
   void request(Crew& crew, const RunKey& key);
+  [[nodiscard]] record::RunRequest run_request(Crew& crew) const;
   void handle(Crew& crew, const WorkerEvent& event);
   void finished(Crew& crew, const record::RunResult& result);
   void lost(Crew& crew, const WorkerLost& loss);
@@ -125,6 +136,7 @@ class Pool {
   std::vector<std::unique_ptr<Crew>> crews_;
   bool alone_ = false;
   int failed_starts_ = 0;  // in a row
+  int doubts_ = 0;
   int cores_;
 };
 

@@ -20,6 +20,8 @@ class Progress {
   void stage(const std::string& name, std::size_t done, std::size_t total);
   /// One more run is over.
   void advance();
+  /// `runs` that were over are not.
+  void take_back(std::size_t runs) { done_ -= runs; }
   void incident() { ++incidents_; }
   /// A line of its own.
   void note(const std::string& text);

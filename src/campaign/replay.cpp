@@ -26,13 +26,18 @@ class ReplayObserver : public PoolObserver {
   record::TrialSpec expand(const RunKey& key) override {
     record::TrialSpec spec = plan_.expand(key);
     spec.drill = stored_.drills.of(key.id.text());
+    if (spec.drill == "leak") spec.drill.clear();  // it is about the runs that follow
     return spec;
   }
   double deadline_s(std::size_t arm) override { return controls_.deadline_s(arm_name(arm)); }
   bool golden_known(std::size_t arm) override { return controls_.golden_known(arm_name(arm)); }
   void on_ready(std::size_t /*arm*/, const record::Ready& /*ready*/) override {}
-  void on_check(std::size_t arm, const record::RunResult& result) override {
+  std::optional<std::string> on_check(std::size_t arm, const record::RunResult& result) override {
     controls_.check(arm_name(arm), result, "check of the worker");
+    return std::nullopt;
+  }
+  void on_doubt(std::size_t /*arm*/, const std::vector<RunKey>& /*runs*/, const std::string& why) override {
+    throw Misbehaviour("the run left something behind in its worker: " + why);
   }
   void on_run(const Ran& ran) override {
     row_ = row_of(ran, plan_.stratum_bits({ran.spec.kind, ran.spec.id}), stored_.drills);
@@ -82,6 +87,7 @@ Replay replay_run(const std::filesystem::path& folder, const std::string& id) {
     options.launch = {find_trainer(), layout.base(), stored.spec.launch, stored.drills.ignore_file};
     options.arms = stored.spec.arms;
     options.workers = 1;
+    options.early_end = stored.spec.early_end;
     options.flip_nothing = stored.drills.flip_nothing;
     options.place_of = [&](int) {
       return WorkerPlace{copy, layout.log("replay"), scratch_name(layout.root, name)};

@@ -122,11 +122,13 @@ CampaignSpec from_document(const Document& document) {
     return value.contains(key) ? value[key] : none;
   };
   spec.control_repeats = section("controls").value("repeats", spec.control_repeats);
+  spec.check_every = section("controls").value("every", spec.check_every);
   spec.envelope_runs = section("controls").value("envelope", spec.envelope_runs);
   spec.confidence = section("analysis").value("confidence", spec.confidence);
   spec.judge = section("analysis").value("judge", spec.judge);
   if (section("worker").contains("deadline_s"))
     spec.deadline_s = section("worker")["deadline_s"].get<double>();
+  spec.early_end = section("worker").value("early_end", spec.early_end);
   spec.launch = section("worker").value("launch", "");
   check_arms(document, spec);
   check_fields(document, spec.strata.fields);
@@ -154,20 +156,22 @@ Json to_json(const CampaignSpec& spec) {
   if (spec.base_checkpoint) base["checkpoint"] = spec.base_checkpoint->string();
   Json arms = Json::array();
   for (const auto& arm : spec.arms) arms.push_back({{"name", arm.name}, {"parallel", to_json(arm.parallel)}});
-  Json worker = Json::object();
+  Json worker = {{"early_end", spec.early_end}};
   if (spec.deadline_s) worker["deadline_s"] = *spec.deadline_s;
   if (!spec.launch.empty()) worker["launch"] = spec.launch;
-  return {{"name", spec.name},
-          {"seed", spec.seed},
-          {"base", base},
-          {"resume", {{"epochs", spec.resume_epochs}}},
-          {"arms", arms},
-          {"strata",
-           {{"tensors", spec.strata.tensors}, {"roles", spec.strata.roles}, {"fields", spec.strata.fields}}},
-          {"trials_per_stratum", spec.trials_per_stratum},
-          {"controls", {{"repeats", spec.control_repeats}, {"envelope", spec.envelope_runs}}},
-          {"analysis", {{"confidence", spec.confidence}, {"judge", spec.judge}}},
-          {"worker", worker}};
+  return {
+      {"name", spec.name},
+      {"seed", spec.seed},
+      {"base", base},
+      {"resume", {{"epochs", spec.resume_epochs}}},
+      {"arms", arms},
+      {"strata",
+       {{"tensors", spec.strata.tensors}, {"roles", spec.strata.roles}, {"fields", spec.strata.fields}}},
+      {"trials_per_stratum", spec.trials_per_stratum},
+      {"controls",
+       {{"repeats", spec.control_repeats}, {"every", spec.check_every}, {"envelope", spec.envelope_runs}}},
+      {"analysis", {{"confidence", spec.confidence}, {"judge", spec.judge}}},
+      {"worker", worker}};
 }
 
 CampaignSpec campaign_spec_from_json(const Json& value) {

@@ -36,10 +36,12 @@ struct CampaignSpec {
   StrataSpec strata;
   std::uint64_t trials_per_stratum = 0;  ///< draws per stratum; each runs in every arm
   int control_repeats = 2;               ///< no-flip runs per arm that must agree to the bit, at least 2
+  int check_every = 100;                 ///< trials of a worker between two no-flip runs that must be golden
   int envelope_runs = 20;                ///< clean runs with other data orders per arm, at least 20
   double confidence = 0.95;
   std::string judge = "worst";       ///< worst | rank0: whose metrics count
   std::optional<double> deadline_s;  ///< per trial; absent: 10 s + 20 x the arm's control
+  bool early_end = true;             ///< a trial that is back at the golden run's state ends there
   std::string launch;  ///< command line template that starts the ranks of a worker; "" = mpirun of the build
 };
 

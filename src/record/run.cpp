@@ -59,6 +59,9 @@ Json to_json(const RunRequest& request) {
   Json value = {{"id", request.id}, {"checkpoint", request.checkpoint}, {"epochs", request.epochs}};
   if (request.order_seed) value["order_seed"] = *request.order_seed;
   if (!request.drill.empty()) value["drill"] = request.drill;
+  if (request.altered) value["altered"] = *request.altered;
+  if (request.golden) value["golden"] = true;
+  if (request.early_end) value["early_end"] = true;
   return value;
 }
 
@@ -69,6 +72,9 @@ RunRequest run_request_from_json(const Json& value) {
   value.at("epochs").get_to(request.epochs);
   if (value.contains("order_seed")) request.order_seed = value["order_seed"].get<std::uint64_t>();
   request.drill = value.value("drill", "");
+  if (value.contains("altered")) request.altered = value["altered"].get<std::vector<std::string>>();
+  request.golden = value.value("golden", false);
+  request.early_end = value.value("early_end", false);
   return request;
 }
 
@@ -91,6 +97,7 @@ Json to_json(const RunResult& result) {
                 {"last_loss", result.last_loss},
                 {"seconds", result.seconds}};
   if (result.nonfinite_step) value["nonfinite_step"] = *result.nonfinite_step;
+  if (result.returned_step) value["returned_step"] = *result.returned_step;
   if (result.alarm_count > 0) {
     value["alarm_count"] = result.alarm_count;
     value["alarms"] = Json::array();
@@ -119,6 +126,7 @@ RunResult run_result_from_json(const Json& value) {
   value.at("last_loss").get_to(result.last_loss);
   result.seconds = value.value("seconds", 0.0);
   if (value.contains("nonfinite_step")) result.nonfinite_step = value["nonfinite_step"].get<std::int64_t>();
+  if (value.contains("returned_step")) result.returned_step = value["returned_step"].get<std::int64_t>();
   result.alarm_count = value.value("alarm_count", std::int64_t{0});
   if (value.contains("alarms")) {
     for (const Json& alarm : value["alarms"]) result.alarms.push_back(alarm_from_json(alarm));

@@ -36,8 +36,13 @@ struct RunRequest {
   std::string checkpoint;                   ///< file that every rank loads its part of
   std::int64_t epochs = 0;                  ///< to train after loading; 0: load, evaluate, answer
   std::optional<std::uint64_t> order_seed;  ///< replaces the loaded data-order seed (envelope runs)
-  std::string drill;  ///< "", or abort | segfault | raise | hang: what the last rank does in its first step
-                      ///< (docs/campaign.md)
+  std::string drill;  ///< "", or abort | segfault | raise | hang: what the last rank does in its first step;
+                      ///< leak: what stays behind after the run (docs/campaign.md)
+  /// The only tensors in which the file differs from the base: the others are taken from memory. Absent: the
+  /// whole file is read.
+  std::optional<std::vector<std::string>> altered = {};
+  bool golden = false;     ///< a no-flip run that later ones with early_end may be compared with
+  bool early_end = false;  ///< may end where its state equals the golden run's: the rest would repeat it
 };
 
 /// A worker's answer: one JSON object on one line.
@@ -50,7 +55,9 @@ struct RunResult {
       replicas;            ///< [replica][evaluation]; one replica for serial and pipeline
   std::int64_t steps = 0;  ///< steps taken
   std::optional<std::int64_t>
-      nonfinite_step;            ///< steps taken when the first non-finite loss or metric showed
+      nonfinite_step;                         ///< steps taken when the first non-finite loss or metric showed
+  std::optional<std::int64_t> returned_step;  ///< steps after which the state was seen to equal the golden
+                                              ///< run's; what follows is taken from that run
   bool nonfinite_state = false;  ///< some parameter, buffer or optimizer value is NaN or Inf at the end
   std::string final_digest;      ///< digest of the whole final state (docs/checkpoint-format.md), replica 0
   std::vector<std::string> replica_digests;  ///< one per replica

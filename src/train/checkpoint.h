@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,14 @@ struct Loaded {
 /// that is missing, unexpected, or of another type or shape, and as Reader does; the session is then to be
 /// loaded again before use. Whether the loaded progress makes sense is for check_progress() to say.
 Loaded load_session(const ckpt::Reader& reader, Session& session, const LoadOptions& options);
+
+/// Overwrites those of `paths` that this rank holds, from a file whose other tensors are the session's
+/// already. Not collective. Throws Error(bad_file) as load_session does.
+void read_tensors(const ckpt::Reader& reader, Session& session, const std::vector<std::string>& paths);
+
+/// Overwrites everything in the session with a state that was kept in memory: path to bytes of every one of
+/// its tensors.
+void restore_session(Session& session, const std::map<std::string, std::string>& kept);
 
 /// Writes the state of all ranks as one file; rank 0 writes, the others send it one tensor after the other,
 /// so no rank holds more than its part and one tensor. Replica 0 is stored as the state; of other replicas,

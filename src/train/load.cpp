@@ -170,6 +170,34 @@ record::TrainingSpec checkpoint_spec(const ckpt::Reader& reader) {
   return record::training_spec_from_text(*spec, reader.path().string() + ", attribute 'spec'");
 }
 
+void read_tensors(const ckpt::Reader& reader, Session& session, const std::vector<std::string>& paths) {
+  for (StateTensor& tensor : session.tensors()) {
+    if (std::find(paths.begin(), paths.end(), tensor.meta.path) == paths.end()) continue;
+    const ckpt::TensorInfo* found = reader.find(tensor.meta.path);
+    if (found == nullptr || found->dtype != tensor.meta.format.name() || found->shape != tensor.meta.shape) {
+      fail(ErrorCode::bad_file, "{}: tensor {} is {}; expected {}", reader.path().string(), tensor.meta.path,
+           found == nullptr ? "missing" : describe(found->dtype, found->shape),
+           describe(tensor.meta.format.name(), tensor.meta.shape));
+    }
+    tensor.write([&](void* bytes) { reader.read(*found, bytes, tensor.meta.bytes()); });
+  }
+}
+
+void restore_session(Session& session, const std::map<std::string, std::string>& kept) {
+  session.drop_gradients();
+  const bool with_optimizer = std::any_of(
+      kept.begin(), kept.end(), [](const auto& one) { return one.first.starts_with("optimizer/"); });
+  if (with_optimizer) {
+    session.optimizer().allocate();
+  } else {
+    session.optimizer().clear();
+  }
+  for (StateTensor& tensor : session.tensors()) {
+    const std::string& bytes = kept.at(tensor.meta.path);
+    tensor.write([&](void* into) { std::memcpy(into, bytes.data(), bytes.size()); });
+  }
+}
+
 Loaded load_session(const ckpt::Reader& reader, Session& session, const LoadOptions& options) {
   return Load(reader, session, options).run();
 }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 
@@ -34,7 +35,8 @@ class Loop {
     bool well = true;
     while (well && !done()) well = step();
     if (well && (result_.steps == 0 || progress_.cursor != 0)) evaluate(training_metrics(), false);
-    finish();
+    if (!result_.returned_step) finish();
+    if (options_.keep_golden) keep_golden();
     result_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     return std::move(result_);
   }
@@ -76,7 +78,66 @@ class Loop {
     }
     watch({epoch, progress_.step, batch, learning_rate, loss, "", true});
     if (!outcome.alarm.empty()) return reject(outcome.alarm);
+    if (options_.keep_golden) {
+      marks_.push_back({loss, outcome.batch.correct, mark_digest(state_.session, state_.spec.schedule)});
+    }
+    if (returned(loss)) return follow_golden(training);
     return !epoch_ended || evaluate(training, true);
+  }
+
+  // Whether all ranks stand where the golden run stood after as many steps. The loss is the same on all ranks
+  // and cheap to compare; a state that differs although the losses agree is looked at ever more rarely.
+  bool returned(double loss) {
+    if (!options_.early_end || options_.steps || !state_.golden) return false;
+    const Trajectory& golden = *state_.golden;
+    const auto at = static_cast<std::size_t>(result_.steps);
+    if (at > golden.marks.size() || result_.steps < next_look_) return false;
+    const Trajectory::Mark& mark = golden.marks[at - 1];
+    if (std::bit_cast<std::uint64_t>(mark.loss) != std::bit_cast<std::uint64_t>(loss)) return false;
+    const auto same = static_cast<char>(mark_digest(state_.session, state_.spec.schedule) == mark.digest);
+    std::vector<char> all(static_cast<std::size_t>(state_.layout.world.size()));
+    state_.layout.world.allgather_equal(&same, 1, all.data());
+    if (std::all_of(all.begin(), all.end(), [](char one) { return one != 0; })) return true;
+    next_look_ = result_.steps + (gap_ *= 2);
+    return false;
+  }
+
+  // From here on the golden run would be repeated; only the training metrics of the epoch under way have
+  // addends of this run's own. Always false: nothing is left to run.
+  bool follow_golden(record::Evaluation training) {
+    const Trajectory& golden = *state_.golden;
+    result_.returned_step = result_.steps;
+    while (true) {
+      const std::size_t next = result_.replicas[0].size();
+      if (next < golden.result.replicas[0].size() && golden.result.replicas[0][next].step == result_.steps) {
+        for (std::size_t r = 0; r < result_.replicas.size(); ++r) {
+          record::Evaluation evaluation = golden.result.replicas[r][next];
+          evaluation.train_loss = training.train_loss;
+          evaluation.train_accuracy = training.train_accuracy;
+          result_.replicas[r].push_back(evaluation);
+        }
+        progress_.cursor = progress_.epoch_correct = 0;
+        progress_.epoch_loss_sum = 0;
+      }
+      if (static_cast<std::size_t>(result_.steps) == golden.marks.size()) break;
+      const Trajectory::Mark& mark = golden.marks[static_cast<std::size_t>(result_.steps++)];
+      progress_.cursor += state_.spec.batch_size;
+      progress_.epoch_loss_sum += mark.loss;
+      progress_.epoch_correct += mark.correct;
+      training = training_metrics();
+    }
+    result_.last_loss = golden.result.last_loss;
+    result_.replica_digests = golden.result.replica_digests;
+    result_.final_digest = golden.result.final_digest;
+    result_.nonfinite_state = golden.result.nonfinite_state;
+    return false;
+  }
+
+  // A run with alarms is none to follow: those after the return would be missing.
+  void keep_golden() {
+    state_.golden.reset();
+    if (result_.status == "done" && result_.alarm_count == 0 && result_.steps > 0 && progress_.cursor == 0)
+      state_.golden = Trajectory{std::move(marks_), result_};
   }
 
   bool stop(const std::string& why) {
@@ -170,6 +231,8 @@ class Loop {
   Progress& progress_;
   std::int64_t first_epoch_;
   record::RunResult result_;
+  std::vector<Trajectory::Mark> marks_;  // when keep_golden
+  std::int64_t next_look_ = 0, gap_ = 1;
 };
 
 }  // namespace

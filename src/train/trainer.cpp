@@ -1,5 +1,6 @@
 #include "train/trainer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <set>
@@ -126,6 +127,7 @@ void Trainer::load(const LoadRequest& request) {
   const std::filesystem::path& path = own == request.replica_files.end() ? request.path : own->second;
   Loaded loaded;
   state.guards.clear();
+  state.altered.reset();
   mpi::agreed(layout.world, [&] {
     for (const auto& [replica, file] : request.replica_files) {
       if (replica < 0 || replica >= layout.replica_count()) {
@@ -146,16 +148,20 @@ void Trainer::load(const LoadRequest& request) {
     state.guards.see_checksums(loaded.bad_checksums);
     if (state.guards.stops() && state.guards.count() > 0)
       fail(ErrorCode::bad_file, "{}: {}", path.string(), record::describe(state.guards.alarms().front()));
-    try {
-      check_progress(state.session.progress, state.data->train_size(), state.spec.batch_size,
-                     state.data->targets_per_sample());
-    } catch (const Error& error) {
-      fail(error.code(), "{}: {}", path.string(), error.what());
-    }
+    check_loaded_progress(path);
   });
   if (layout.world.rank() == 0 && !loaded.remark.empty()) spdlog::warn("{}", loaded.remark);
   check_same_place(layout, state.session.progress);
   share_after_load();
+}
+
+void Trainer::check_loaded_progress(const std::filesystem::path& path) const {
+  try {
+    check_progress(state_->session.progress, state_->data->train_size(), state_->spec.batch_size,
+                   state_->data->targets_per_sample());
+  } catch (const Error& error) {
+    fail(error.code(), "{}: {}", path.string(), error.what());
+  }
 }
 
 void Trainer::share_after_load() {
@@ -186,11 +192,32 @@ void Trainer::remember_base() {
   }
 }
 
+void Trainer::reset(const std::filesystem::path& path, const std::vector<std::string>& altered) {
+  TrainerState& state = *state_;
+  state.guards.clear();
+  state.altered = altered;
+  mpi::agreed(state.layout.world, [&] {
+    restore_session(state.session, state.base);
+    if (altered.empty()) return;
+    read_tensors(ckpt::Reader(path), state.session, altered);
+    check_loaded_progress(path);
+  });
+  check_same_place(state.layout, state.session.progress);
+  share_after_load();
+}
+
 std::vector<std::string> Trainer::changed_tensors() {
   std::set<std::string> untouched;
   std::string changed;
-  for (const auto& [path, bytes] : state_->base) untouched.insert(path);
+  const auto looked_at = [&](const std::string& path) {
+    return !state_->altered ||
+           std::find(state_->altered->begin(), state_->altered->end(), path) != state_->altered->end();
+  };
+  for (const auto& [path, bytes] : state_->base) {
+    if (looked_at(path)) untouched.insert(path);
+  }
   for (const StateTensor& tensor : state_->session.tensors()) {
+    if (!looked_at(tensor.meta.path)) continue;
     const auto at = state_->base.find(tensor.meta.path);
     untouched.erase(tensor.meta.path);
     tensor.read([&](const void* bytes) {

@@ -22,11 +22,15 @@ struct TrainerState;
 
 /// How far to run, and who watches.
 struct RunOptions {
-  std::optional<std::int64_t> steps;        ///< optimizer steps to take; else
-  std::int64_t epochs = 0;                  ///< epochs to complete; the one under way counts
-  bool check_replicas = false;              ///< compare all replicas' state digests after every step
-  Trace* trace = nullptr;                   ///< on rank 0 only; the others set `tracing`
-  bool tracing = false;                     ///< the same on all ranks
+  std::optional<std::int64_t> steps;  ///< optimizer steps to take; else
+  std::int64_t epochs = 0;            ///< epochs to complete; the one under way counts
+  bool check_replicas = false;        ///< compare all replicas' state digests after every step
+  Trace* trace = nullptr;             ///< on rank 0 only; the others set `tracing`
+  bool tracing = false;               ///< the same on all ranks
+  bool keep_golden = false;           ///< remember this run, step by step, for later ones with early_end
+  /// End as soon as all ranks stand where the remembered run stood after as many steps, and report its rest:
+  /// the same result but for returned_step. The state then stays where it was. Not with `steps`.
+  bool early_end = false;
   std::function<void()> before_first_step;  ///< or before the evaluation when no step is asked for
   std::function<void(const record::Evaluation&)> on_evaluation = {};  ///< replica 0's, on rank 0
 };
@@ -70,10 +74,13 @@ class Trainer {
   /// nonsense in its progress is refused, and so are replicas that stand at different batches; then load
   /// again before the next run.
   void load(const LoadRequest& request);
-  /// Keeps a copy of the state just loaded, for changed_tensors().
+  /// Keeps a copy of the state just loaded, for reset() and changed_tensors().
   void remember_base();
-  /// Tensors whose bytes differ from the remembered ones, or that only one of the two has. Sorted, equal on
-  /// all ranks.
+  /// Like load() of a file that is the remembered state but for the tensors `altered`: only those are read,
+  /// the others come from memory.
+  void reset(const std::filesystem::path& path, const std::vector<std::string>& altered);
+  /// Tensors whose bytes differ from the remembered ones, or that only one of the two has: of the whole state
+  /// after load(), of those altered after reset(). Sorted, equal on all ranks.
   [[nodiscard]] std::vector<std::string> changed_tensors();
   /// Replaces the data-order seed. Local.
   void set_seed(std::uint64_t seed);
@@ -91,6 +98,7 @@ class Trainer {
   void save(const std::filesystem::path& path, const record::Json& provenance);
 
  private:
+  void check_loaded_progress(const std::filesystem::path& path) const;
   void share_after_load();
 
   std::unique_ptr<TrainerState> state_;

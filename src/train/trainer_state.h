@@ -18,6 +18,7 @@
 #include "train/loss_scaler.h"
 #include "train/session.h"
 #include "train/strategy.h"
+#include "train/trajectory.h"
 
 namespace bitrift::train {
 
@@ -57,6 +58,9 @@ struct TrainerState {
   Session session;
   Strategy strategy;
   std::map<std::string, std::string> base;  ///< path to bytes, see Trainer::remember_base()
+  /// Tensors that the last reset() read from a file; absent after a load() of everything.
+  std::optional<std::vector<std::string>> altered;
+  std::optional<Trajectory> golden;  ///< see RunOptions::keep_golden
 
  private:
   [[nodiscard]] bool update();

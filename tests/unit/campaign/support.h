@@ -1,7 +1,7 @@
 // What the tests of this room share: a folder of their own, rows and a small base checkpoint.
 #pragma once
 
-#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -12,25 +12,17 @@
 
 #include "ckpt/reader.h"
 #include "ckpt/writer.h"
+#include "core/file.h"
 #include "record/campaign_spec.h"
 #include "record/trial.h"
 
 namespace bitrift::campaign::testing {
 
 /// A folder that is gone after the test.
-class TemporaryFolder {
+class TemporaryFolder : public bitrift::TemporaryFolder {
  public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "bitrift-campaign-XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  TemporaryFolder(TemporaryFolder&&) = delete;
-  TemporaryFolder& operator=(TemporaryFolder&&) = delete;
-  [[nodiscard]] std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
+  TemporaryFolder() : bitrift::TemporaryFolder("bitrift-campaign") {}
+  [[nodiscard]] std::filesystem::path operator/(const std::string& name) const { return path() / name; }
 };
 
 inline record::RunResult result(const std::string& id, double test_loss = 0.5) {
@@ -81,6 +73,15 @@ inline record::CampaignSpec small_spec() {
   spec.strata.fields = {"sign", "exponent"};
   spec.trials_per_stratum = 9;
   return spec;
+}
+
+/// A rank of Python that speaks the worker protocol.
+inline const std::filesystem::path fake_rank =
+    std::filesystem::path(BITRIFT_SOURCE_DIR) / "tests/unit/campaign/fake_rank.py";
+
+/// What is told of a rank that died by a signal (0: of unknown number).
+inline record::Failure signal_of(int number) {
+  return {"signal", number == 0 ? "" : strsignal(number), number};
 }
 
 }  // namespace bitrift::campaign::testing

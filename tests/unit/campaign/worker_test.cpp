@@ -18,13 +18,10 @@ namespace {
 
 using record::Failure;
 using ::testing::ElementsAre;
+using testing::fake_rank;
 using ::testing::HasSubstr;
+using testing::signal_of;
 using testing::TemporaryFolder;
-
-const std::filesystem::path fake_rank =
-    std::filesystem::path(BITRIFT_SOURCE_DIR) / "tests/unit/campaign/fake_rank.py";
-
-Failure signal_of(int number) { return {"signal", number == 0 ? "" : strsignal(number), number}; }
 
 TEST(BestAccount, ReportedSignalBeatsEverythingThatCameBefore) {
   EXPECT_EQ(best_account({{"exception", "peer lost", 0}, signal_of(SIGSEGV)}, std::nullopt),
@@ -159,163 +156,6 @@ TEST_F(WorkerTest, WorkerThatIgnoresTheGoodbyeIsKilled) {
   while (worker_->state() != Worker::State::ended && Clock::now() < limit) worker_->step();
   EXPECT_EQ(worker_->state(), Worker::State::ended);
   EXPECT_EQ(kill(pid, 0), -1);
-}
-
-// A campaign's owner that only writes down.
-class Recorder : public PoolObserver {
- public:
-  record::TrialSpec expand(const RunKey& key) override {
-    record::TrialSpec spec;
-    spec.kind = key.kind;
-    spec.id = key.id;
-    const auto drill = drills.find(key.id.text());
-    if (drill != drills.end()) spec.drill = drill->second;
-    return spec;
-  }
-  double deadline_s(std::size_t /*arm*/) override { return deadline; }
-  bool golden_known(std::size_t /*arm*/) override { return true; }
-  void on_ready(std::size_t /*arm*/, const record::Ready& ready) override {
-    EXPECT_EQ(ready.base_digest, "b");
-  }
-  void on_check(std::size_t arm, const record::RunResult& result) override {
-    EXPECT_EQ(arm, 0U);
-    checks.push_back(result.detail);
-  }
-  void on_run(const Ran& ran) override { runs.push_back(ran); }
-  void on_incident(const Incident& incident) override { incidents.push_back(incident); }
-  void on_tick() override { InterruptGuard::check(); }
-
-  std::map<std::string, std::string> drills;
-  double deadline = 20;
-  std::vector<std::string> checks;  // pid of each worker, by its no-flip run
-  std::vector<Ran> runs;
-  std::vector<Incident> incidents;
-};
-
-class PoolTest : public ::testing::Test {
- protected:
-  PoolTest() {
-    testing::write_base(folder_ / "base.h5");
-    base_.emplace(folder_ / "base.h5");
-  }
-  [[nodiscard]] std::function<WorkerPlace(int)> places() const {
-    return [this](int slot) {
-      const std::string name = std::to_string(slot);
-      return WorkerPlace{folder_ / ("copy" + name), folder_ / ("log" + name),
-                         scratch_name(folder_ / "", name)};
-    };
-  }
-  void run(std::size_t count, int ranks = 1, int workers = 1) {
-    PoolOptions options;
-    options.launch = {fake_rank, folder_ / "base.h5", "", false};
-    options.arms = {{"a", {ranks > 1 ? "data" : "serial", ranks, 1}}};
-    options.workers = workers;
-    options.place_of = places();
-    Pool pool(std::move(options), recorder_, *base_);
-    std::vector<Job> jobs;
-    for (std::uint64_t i = 0; i < count; ++i) {
-      jobs.push_back({0, {{record::TrialKind::trial, {"a", "s", i}}}, 0, {}});
-    }
-    pool.run(std::move(jobs));
-    pool.retire();
-  }
-  [[nodiscard]] std::map<std::string, std::string> outcomes() const {
-    std::map<std::string, std::string> result;
-    for (const Ran& ran : recorder_.runs) {
-      EXPECT_TRUE(
-          result.emplace(ran.spec.id.text(), ran.failure ? ran.failure->reason : ran.result->status).second);
-    }
-    return result;
-  }
-  TemporaryFolder folder_;
-  std::optional<ckpt::Reader> base_;
-  Recorder recorder_;
-};
-
-TEST_F(PoolTest, EveryWorkerIsCheckedOnceAndEveryRunEndsOnce) {
-  run(20, 1, 2);
-  EXPECT_EQ(outcomes().size(), 20U);
-  EXPECT_EQ(std::set<std::string>(recorder_.checks.begin(), recorder_.checks.end()).size(),
-            recorder_.checks.size());
-  EXPECT_GE(recorder_.checks.size(), 1U);
-  EXPECT_LE(recorder_.checks.size(), 2U);
-  EXPECT_TRUE(recorder_.incidents.empty());
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "copy0"));
-}
-
-TEST_F(PoolTest, SameFailureTwiceIsTheOutcomeAndComesBehindAllOthers) {
-  recorder_.drills["a/s/1"] = "abort";
-  run(4);
-  EXPECT_EQ(recorder_.runs.back().spec.id.text(), "a/s/1");
-  EXPECT_EQ(recorder_.runs.back().failure, signal_of(SIGABRT));
-  EXPECT_EQ(recorder_.runs.back().attempts, 2);
-  EXPECT_EQ(recorder_.incidents.size(), 2U);
-  EXPECT_EQ(recorder_.checks.size(), 3U);  // the first worker, its successor, and the fresh one
-  EXPECT_EQ(outcomes().size(), 4U);
-}
-
-TEST_F(PoolTest, FailureThatDoesNotComeAgainCostsAnIncidentOnly) {
-  for (const int ranks : {1, 2}) {
-    recorder_ = {};
-    recorder_.drills["a/s/0"] = "first:" + (folder_ / ("x" + std::to_string(ranks))).string() + ":kill";
-    run(3, ranks);
-    EXPECT_EQ(outcomes()["a/s/0"], "done");
-    ASSERT_EQ(recorder_.incidents.size(), 1U);
-    EXPECT_EQ(recorder_.incidents[0].id, "a/s/0");
-    EXPECT_EQ(recorder_.incidents[0].phase, "run");
-    EXPECT_EQ(recorder_.incidents[0].failure, signal_of(SIGKILL));
-    EXPECT_EQ(recorder_.runs.back().attempts, 2);
-  }
-}
-
-TEST_F(PoolTest, TextOfAFailureDoesNotNameThePrivateCopy) {
-  recorder_.drills["a/s/0"] = "raise-at";
-  run(1);
-  ASSERT_EQ(recorder_.runs.size(), 1U);
-  EXPECT_EQ(recorder_.runs[0].failure, (Failure{"exception", "out of cheese at the altered copy", 0}));
-}
-
-TEST_F(PoolTest, HangIsRunAgainWithThreeTimesTheDeadline) {
-  recorder_.deadline = 0.6;
-  recorder_.drills["a/s/0"] = "hang";
-  const auto began = Clock::now();
-  run(2);
-  EXPECT_EQ(outcomes()["a/s/0"], "hang");
-  EXPECT_GE(Clock::now() - began, std::chrono::milliseconds(600 + 1800));
-}
-
-TEST_F(PoolTest, DifferentFailuresAreRepeatedUntilOneHasComeTwice) {
-  recorder_.drills["a/s/0"] = "first:" + (folder_ / "x").string() + ":kill";
-  // After the first attempt the file exists and the run succeeds; make it fail in another way from then on.
-  class Second : public Recorder {
-   public:
-    record::TrialSpec expand(const RunKey& key) override {
-      record::TrialSpec spec = Recorder::expand(key);
-      if (!spec.drill.empty() && key.kind == record::TrialKind::trial)
-        spec.drill = ++calls == 1 ? "kill" : "abort";
-      return spec;
-    }
-    int calls = 0;
-  } second;
-  second.drills["a/s/0"] = "x";
-  PoolOptions options;
-  options.launch = {fake_rank, folder_ / "base.h5", "", false};
-  options.arms = {{"a", {}}};
-  options.place_of = places();
-  Pool pool(std::move(options), second, *base_);
-  pool.run({{0, {{record::TrialKind::trial, {"a", "s", 0}}}, 0, {}}});
-  ASSERT_EQ(second.runs.size(), 1U);
-  EXPECT_EQ(second.runs[0].failure, signal_of(SIGABRT));
-  EXPECT_EQ(second.runs[0].attempts, 3);
-}
-
-TEST_F(PoolTest, WorkersThatCannotStartEndTheCampaignWithTheirLog) {
-  setenv("FAKE_RANK", "refuse", 1);
-  const std::string text = tests::error_of([&] { run(1); });
-  unsetenv("FAKE_RANK");
-  EXPECT_THAT(text, ::testing::AllOf(HasSubstr("arm 'a'"), HasSubstr("no such data set: digitz")));
-  EXPECT_EQ(recorder_.incidents.size(), 2U);
-  EXPECT_EQ(recorder_.incidents[0].phase, "start");
 }
 
 TEST(Launch, TemplateIsFilledInWordByWord) {

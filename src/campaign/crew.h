@@ -1,0 +1,35 @@
+// A worker of a pool and what it is at. For the pool's own sources.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "campaign/pool.h"
+#include "campaign/scratch.h"
+
+namespace bitrift::campaign {
+
+constexpr double startup_deadline_s = 120;
+
+struct Pool::Crew {
+  std::size_t arm = 0;
+  int slot = 0;
+  std::filesystem::path log;
+  std::unique_ptr<Scratch> scratch;
+  std::unique_ptr<PrivateCopy> copy;
+  std::unique_ptr<Worker> worker;
+  bool checked = false;           // its no-flip run equals the golden run
+  bool checking = false;          // that run is under way
+  bool on_its_way = false;        // a request was sent and is not answered
+  std::vector<RunKey> unchecked;  // trials since the last good check
+  std::size_t trials = 0;
+  std::optional<Job> job;
+  Ran current;
+  Clock::time_point sent;
+
+  [[nodiscard]] bool idle() const { return !job && !checking && worker->state() == Worker::State::ready; }
+  [[nodiscard]] bool active() const { return job.has_value() || checking; }
+};
+
+}  // namespace bitrift::campaign

@@ -1,0 +1,228 @@
+#include "campaign/pool.h"
+
+#include <gmock/gmock.h>
+
+#include "campaign/ends.h"
+#include "campaign/launch.h"
+#include "campaign/scratch.h"
+#include "support.h"
+#include "tests_support.h"
+
+namespace bitrift::campaign {
+namespace {
+
+using record::Failure;
+using testing::fake_rank;
+using ::testing::HasSubstr;
+using testing::signal_of;
+using testing::TemporaryFolder;
+
+// A campaign's owner that only writes down.
+class Recorder : public PoolObserver {
+ public:
+  record::TrialSpec expand(const RunKey& key) override {
+    record::TrialSpec spec;
+    spec.kind = key.kind;
+    spec.id = key.id;
+    const auto drill = drills.find(key.id.text());
+    if (drill != drills.end()) spec.drill = drill->second;
+    return spec;
+  }
+  double deadline_s(std::size_t /*arm*/) override { return deadline; }
+  bool golden_known(std::size_t /*arm*/) override { return true; }
+  void on_ready(std::size_t /*arm*/, const record::Ready& ready) override {
+    EXPECT_EQ(ready.base_digest, "b");
+  }
+  std::optional<std::string> on_check(std::size_t arm, const record::RunResult& result) override {
+    EXPECT_EQ(arm, 0U);
+    checks.push_back(result.detail);
+    if (std::find(bad_checks.begin(), bad_checks.end(), checks.size()) == bad_checks.end())
+      return std::nullopt;
+    return "differs";
+  }
+  void on_doubt(std::size_t arm, const std::vector<RunKey>& keys, const std::string& why) override {
+    EXPECT_EQ(arm, 0U);
+    EXPECT_EQ(why, "differs");
+    for (const RunKey& key : keys) doubted.push_back(key.id.text());
+    std::erase_if(runs, [&](const Ran& ran) {
+      return std::any_of(keys.begin(), keys.end(), [&](const RunKey& key) { return key.id == ran.spec.id; });
+    });
+  }
+  void on_run(const Ran& ran) override { runs.push_back(ran); }
+  void on_incident(const Incident& incident) override { incidents.push_back(incident); }
+  void on_tick() override { InterruptGuard::check(); }
+
+  std::map<std::string, std::string> drills;
+  double deadline = 20;
+  std::vector<std::size_t> bad_checks;  // by number, from 1
+  std::vector<std::string> doubted;
+  std::vector<std::string> checks;  // pid of each worker, by its no-flip run
+  std::vector<Ran> runs;
+  std::vector<Incident> incidents;
+};
+
+class PoolTest : public ::testing::Test {
+ protected:
+  PoolTest() {
+    testing::write_base(folder_ / "base.h5");
+    base_.emplace(folder_ / "base.h5");
+  }
+  [[nodiscard]] std::function<WorkerPlace(int)> places() const {
+    return [this](int slot) {
+      const std::string name = std::to_string(slot);
+      return WorkerPlace{folder_ / ("copy" + name), folder_ / ("log" + name),
+                         scratch_name(folder_ / "", name)};
+    };
+  }
+  void run(std::size_t count, int ranks = 1, int workers = 1) {
+    PoolOptions options;
+    options.launch = {fake_rank, folder_ / "base.h5", "", false};
+    options.arms = {{"a", {ranks > 1 ? "data" : "serial", ranks, 1}}};
+    options.workers = workers;
+    options.check_every = check_every_;
+    options.place_of = places();
+    Pool pool(std::move(options), recorder_, *base_);
+    std::vector<Job> jobs;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      jobs.push_back({0, {{record::TrialKind::trial, {"a", "s", i}}}, 0, {}});
+    }
+    pool.run(std::move(jobs));
+    pool.retire();
+  }
+  [[nodiscard]] std::map<std::string, std::string> outcomes() const {
+    std::map<std::string, std::string> result;
+    for (const Ran& ran : recorder_.runs) {
+      EXPECT_TRUE(
+          result.emplace(ran.spec.id.text(), ran.failure ? ran.failure->reason : ran.result->status).second);
+    }
+    return result;
+  }
+  TemporaryFolder folder_;
+  std::optional<ckpt::Reader> base_;
+  Recorder recorder_;
+  int check_every_ = 100;
+};
+
+TEST_F(PoolTest, EveryWorkerIsCheckedFirstAndLastAndEveryRunEndsOnce) {
+  run(20, 1, 2);
+  EXPECT_EQ(outcomes().size(), 20U);
+  std::map<std::string, int> checks;
+  for (const std::string& pid : recorder_.checks) ++checks[pid];
+  EXPECT_GE(checks.size(), 1U);
+  EXPECT_LE(checks.size(), 2U);
+  for (const auto& [pid, count] : checks) EXPECT_EQ(count, 2) << pid;
+  EXPECT_TRUE(recorder_.incidents.empty());
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "copy0"));
+}
+
+TEST_F(PoolTest, WorkerIsCheckedAgainAfterSoManyTrialsAndBehindTheLast) {
+  check_every_ = 4;
+  run(10);
+  EXPECT_EQ(recorder_.checks.size(), 4U);  // before the first, the fifth and the ninth, and at the end
+  EXPECT_TRUE(recorder_.doubted.empty());
+}
+
+TEST_F(PoolTest, TrialsBetweenAGoodAndABadCheckRunAgainInAFreshWorker) {
+  check_every_ = 4;
+  for (const std::size_t bad : {2U, 3U, 4U}) {
+    recorder_ = {};
+    recorder_.bad_checks = {bad};
+    run(10);
+    EXPECT_EQ(outcomes().size(), 10U);
+    const std::vector<std::string> last = {"a/s/8", "a/s/9"};
+    EXPECT_EQ(recorder_.doubted.size(), bad == 4 ? 2U : 4U);
+    if (bad == 4) {
+      EXPECT_EQ(recorder_.doubted, last);
+    }
+    EXPECT_NE(recorder_.checks[bad - 1], recorder_.checks[bad]);
+  }
+}
+
+TEST_F(PoolTest, BadCheckOfAFreshWorkerOrTooManyOfThemEndTheCampaign) {
+  recorder_.bad_checks = {1};
+  EXPECT_THROW(run(3), Misbehaviour);
+  EXPECT_TRUE(recorder_.runs.empty());
+  recorder_ = {};
+  recorder_.bad_checks = {2, 4, 6, 8};
+  EXPECT_THROW(run(3), Misbehaviour);
+  EXPECT_EQ(recorder_.doubted.size(), 9U);
+}
+
+TEST_F(PoolTest, SameFailureTwiceIsTheOutcomeAndComesBehindAllOthers) {
+  recorder_.drills["a/s/1"] = "abort";
+  run(4);
+  EXPECT_EQ(recorder_.runs.back().spec.id.text(), "a/s/1");
+  EXPECT_EQ(recorder_.runs.back().failure, signal_of(SIGABRT));
+  EXPECT_EQ(recorder_.runs.back().attempts, 2);
+  EXPECT_EQ(recorder_.incidents.size(), 2U);
+  // The first worker; its successor, twice; the fresh one.
+  EXPECT_EQ(recorder_.checks.size(), 4U);
+  EXPECT_EQ(outcomes().size(), 4U);
+}
+
+TEST_F(PoolTest, FailureThatDoesNotComeAgainCostsAnIncidentOnly) {
+  for (const int ranks : {1, 2}) {
+    recorder_ = {};
+    recorder_.drills["a/s/0"] = "first:" + (folder_ / ("x" + std::to_string(ranks))).string() + ":kill";
+    run(3, ranks);
+    EXPECT_EQ(outcomes()["a/s/0"], "done");
+    ASSERT_EQ(recorder_.incidents.size(), 1U);
+    EXPECT_EQ(recorder_.incidents[0].id, "a/s/0");
+    EXPECT_EQ(recorder_.incidents[0].phase, "run");
+    EXPECT_EQ(recorder_.incidents[0].failure, signal_of(SIGKILL));
+    EXPECT_EQ(recorder_.runs.back().attempts, 2);
+  }
+}
+
+TEST_F(PoolTest, TextOfAFailureDoesNotNameThePrivateCopy) {
+  recorder_.drills["a/s/0"] = "raise-at";
+  run(1);
+  ASSERT_EQ(recorder_.runs.size(), 1U);
+  EXPECT_EQ(recorder_.runs[0].failure, (Failure{"exception", "out of cheese at the altered copy", 0}));
+}
+
+TEST_F(PoolTest, HangIsRunAgainWithThreeTimesTheDeadline) {
+  recorder_.deadline = 0.6;
+  recorder_.drills["a/s/0"] = "hang";
+  const auto began = Clock::now();
+  run(2);
+  EXPECT_EQ(outcomes()["a/s/0"], "hang");
+  EXPECT_GE(Clock::now() - began, std::chrono::milliseconds(600 + 1800));
+}
+
+TEST_F(PoolTest, DifferentFailuresAreRepeatedUntilOneHasComeTwice) {
+  recorder_.drills["a/s/0"] = "first:" + (folder_ / "x").string() + ":kill";
+  // After the first attempt the file exists and the run succeeds; make it fail in another way from then on.
+  class Second : public Recorder {
+   public:
+    record::TrialSpec expand(const RunKey& key) override {
+      record::TrialSpec spec = Recorder::expand(key);
+      if (!spec.drill.empty() && key.kind == record::TrialKind::trial)
+        spec.drill = ++calls == 1 ? "kill" : "abort";
+      return spec;
+    }
+    int calls = 0;
+  } second;
+  second.drills["a/s/0"] = "x";
+  PoolOptions options;
+  options.launch = {fake_rank, folder_ / "base.h5", "", false};
+  options.arms = {{"a", {}}};
+  options.place_of = places();
+  Pool pool(std::move(options), second, *base_);
+  pool.run({{0, {{record::TrialKind::trial, {"a", "s", 0}}}, 0, {}}});
+  ASSERT_EQ(second.runs.size(), 1U);
+  EXPECT_EQ(second.runs[0].failure, signal_of(SIGABRT));
+  EXPECT_EQ(second.runs[0].attempts, 3);
+}
+
+TEST_F(PoolTest, WorkersThatCannotStartEndTheCampaignWithTheirLog) {
+  setenv("FAKE_RANK", "refuse", 1);
+  const std::string text = tests::error_of([&] { run(1); });
+  unsetenv("FAKE_RANK");
+  EXPECT_THAT(text, ::testing::AllOf(HasSubstr("arm 'a'"), HasSubstr("no such data set: digitz")));
+  EXPECT_EQ(recorder_.incidents.size(), 2U);
+  EXPECT_EQ(recorder_.incidents[0].phase, "start");
+}
+
+}  // namespace
+}  // namespace bitrift::campaign
