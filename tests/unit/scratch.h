@@ -13,27 +13,18 @@
 #include <sys/wait.h>
 
 #include "core/error.h"
+#include "core/file.h"
 
 namespace bitrift::testing {
 
-class Scratch {
+class Scratch : public TemporaryFolder {
  public:
-  Scratch() {
-    std::string name = (std::filesystem::temp_directory_path() / "bitrift-unit-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) fail(ErrorCode::io, "no scratch folder {}", name);
-    path_ = name;
-  }
-  ~Scratch() { std::filesystem::remove_all(path_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  [[nodiscard]] std::filesystem::path operator/(const char* name) const { return path_ / name; }
+  Scratch() : TemporaryFolder("bitrift-unit") {}
+  [[nodiscard]] std::filesystem::path operator/(const char* name) const { return path() / name; }
   [[nodiscard]] std::size_t entries() const {
     return static_cast<std::size_t>(
-        std::distance(std::filesystem::directory_iterator(path_), std::filesystem::directory_iterator()));
+        std::distance(std::filesystem::directory_iterator(path()), std::filesystem::directory_iterator()));
   }
-
- private:
-  std::filesystem::path path_;
 };
 
 inline std::string bytes_of(const std::filesystem::path& path) {
