@@ -147,6 +147,7 @@ record::TrialRecord row_of(const Ran& ran, std::uint64_t stratum_bits, const Dri
   // A canary alters whole tensors; its stratum's name and the base say which bits, and the result which
   // tensors.
   if (ran.spec.kind != TrialKind::canary) row.faults = ran.spec.faults;
+  row.replicas = ran.spec.replicas;
   row.result = ran.result;
   row.failure = ran.failure;
   row.started = ran.started;
@@ -207,11 +208,14 @@ double Driver::deadline_s(std::size_t arm) { return controls_.deadline_s(arm_nam
 bool Driver::golden_known(std::size_t arm) { return controls_.golden_known(arm_name(arm)); }
 
 void Driver::on_ready(std::size_t arm, const record::Ready& ready) {
-  if (base_digest_.empty()) base_digest_ = ready.base_digest;
-  if (base_digest_ != ready.base_digest) {
+  // Guards with a memory have state of their own.
+  const std::optional<record::GuardSpec>& guards = plan_.spec().arms[arm].guards;
+  const auto [known, first] =
+      base_digests_.emplace(guards ? record::to_json(*guards).dump() : "", ready.base_digest);
+  if (known->second != ready.base_digest) {
     throw Misbehaviour(
         fmt::format("arm '{}': the base was loaded with state digest {}, by earlier workers with {}",
-                    arm_name(arm), ready.base_digest, base_digest_));
+                    arm_name(arm), ready.base_digest, known->second));
   }
   folder_.note_trainer(ready.environment);
 }

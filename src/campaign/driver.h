@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -75,8 +76,8 @@ class Driver : public PoolObserver {
   Controls controls_;
   LineFile incident_file_;
   std::size_t incidents_ = 0;
-  std::string base_digest_;
-  std::set<std::string> leaked_;  // runs whose drill `leak` was sent
+  std::map<std::string, std::string> base_digests_;  // of the state as loaded, by the arms' guards
+  std::set<std::string> leaked_;                     // runs whose drill `leak` was sent
 };
 
 }  // namespace bitrift::campaign

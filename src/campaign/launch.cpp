@@ -61,6 +61,17 @@ void add_parallel(std::vector<std::string>& arguments, const record::Parallel& p
   }
 }
 
+void add_guards(std::vector<std::string>& arguments, const record::GuardSpec& guards) {
+  std::vector<std::string> chosen = {"none"};
+  if (guards.nonfinite) chosen.emplace_back("nonfinite");
+  if (guards.loss_spike > 0) chosen.push_back(fmt::format("loss_spike={}", guards.loss_spike));
+  if (guards.gradient_norm > 0) chosen.push_back(fmt::format("gradient_norm={}", guards.gradient_norm));
+  if (guards.moment_bound) chosen.emplace_back("moment_bound");
+  if (guards.checksums) chosen.emplace_back("checksums");
+  for (const std::string& guard : chosen) arguments.insert(arguments.end(), {"--guard", guard});
+  arguments.insert(arguments.end(), {"--on-alarm", guards.on_alarm});
+}
+
 }  // namespace
 
 std::filesystem::path find_trainer() {
@@ -83,11 +94,13 @@ std::filesystem::path find_trainer() {
        trainer_name);
 }
 
-Command serve_command(const Launch& launch, const record::Parallel& parallel, const std::string& socket_name,
+Command serve_command(const Launch& launch, const record::Arm& arm, const std::string& socket_name,
                       const std::filesystem::path& log, const std::filesystem::path& scratch) {
   std::vector<std::string> arguments = {launch.program.string(), "serve", launch.base.string(), "--connect",
                                         socket_name};
+  const record::Parallel& parallel = arm.parallel;
   add_parallel(arguments, parallel);
+  if (arm.guards) add_guards(arguments, *arm.guards);
   if (launch.ignore_file) {
     arguments.emplace_back("--drill");
     arguments.emplace_back("ignore-file");

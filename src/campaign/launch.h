@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/subprocess.h"
-#include "record/training_spec.h"
+#include "record/campaign_spec.h"
 
 namespace bitrift::campaign {
 
@@ -22,7 +22,7 @@ struct Launch {
 
 /// `bitrift-train serve`, to be connected to `socket_name`; output is appended to `log`, temporary files of
 /// the launcher go to `scratch` (empty: wherever it likes).
-[[nodiscard]] Command serve_command(const Launch& launch, const record::Parallel& parallel,
+[[nodiscard]] Command serve_command(const Launch& launch, const record::Arm& arm,
                                     const std::string& socket_name, const std::filesystem::path& log,
                                     const std::filesystem::path& scratch);
 

@@ -203,10 +203,24 @@ record::TrialSpec Plan::expand(const RunKey& key) const {
       const Cell& found = *cell(find(key.id).id.stratum);
       const Permutation order(found.stratum.bits, derive_key(spec_.seed, "stratum/" + found.stratum.name));
       run.faults = {inject::flip_at(base_, found.population.locate(order(key.id.draw)))};
+      run.replicas = replicas_of(key.id);
       break;
     }
   }
   return run;
+}
+
+std::vector<int> Plan::replicas_of(const TrialId& id) const {
+  const auto arm = std::find_if(spec_.arms.begin(), spec_.arms.end(),
+                                [&](const record::Arm& one) { return one.name == id.arm; });
+  if (arm->scope.count == 0) return arm->scope.replicas;
+  const auto all = static_cast<std::uint64_t>(arm->parallel.replicas());
+  const Permutation order(all, random_u64(derive_key(spec_.seed, "scope/" + id.stratum), id.draw, 0));
+  std::vector<int> chosen;
+  for (int i = 0; i < arm->scope.count; ++i)
+    chosen.push_back(static_cast<int>(order(static_cast<std::uint64_t>(i))));
+  std::sort(chosen.begin(), chosen.end());
+  return chosen;
 }
 
 std::vector<record::AppliedFault> Plan::canary_faults(const std::string& stratum) const {

@@ -72,6 +72,7 @@ class Plan {
 
  private:
   [[nodiscard]] const Cell* cell(const std::string& name) const;
+  [[nodiscard]] std::vector<int> replicas_of(const record::TrialId& id) const;
   [[nodiscard]] std::vector<record::AppliedFault> canary_faults(const std::string& stratum) const;
   void add_cell(const std::string& role, const std::string& field);
   void refuse_overlap() const;

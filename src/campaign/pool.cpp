@@ -150,7 +150,7 @@ Pool::Crew& Pool::start_crew(std::size_t arm) {
   const record::Parallel& parallel = options_.arms[arm].parallel;
   Listener listener;
   const Command command =
-      serve_command(options_.launch, parallel, listener.name(), crew->log, crew->scratch->path());
+      serve_command(options_.launch, options_.arms[arm], listener.name(), crew->log, crew->scratch->path());
   crew->worker = std::make_unique<Worker>(std::move(listener), command, parallel.ranks, startup_deadline_s);
   crews_.push_back(std::move(crew));
   return *crews_.back();
@@ -212,6 +212,7 @@ record::RunRequest Pool::run_request(Crew& crew) const {
   run.epochs = spec.epochs;
   run.order_seed = spec.order_seed;
   run.drill = spec.drill;
+  run.replicas = spec.replicas;
   if (spec.kind == record::TrialKind::trial) {
     if (crew.trials++ % full_read_every != 0) run.altered = altered_tensors(spec.faults);
     run.early_end = options_.early_end;

@@ -1,10 +1,11 @@
 #include "record/campaign_spec.h"
 
-#include <array>
+#include <algorithm>
 #include <set>
 
 #include "core/error.h"
 #include "core/number_format.h"
+#include "record/training_parts.h"
 
 namespace bitrift::record {
 namespace {
@@ -36,6 +37,36 @@ void apply_override(Document& document, const std::string& text) {
   document.places[pointer] = "--set " + key;
 }
 
+void check_scope(const Document& document, const std::string& pointer, const Arm& arm) {
+  const int replicas = arm.parallel.replicas();
+  const int needed = arm.scope.replicas.empty() ? arm.scope.count : arm.scope.replicas.back() + 1;
+  if (arm.scope.all() || needed <= replicas) return;
+  fail(ErrorCode::bad_input, "{}: {}: the arm has {} replica(s), numbered from 0; {}",
+       document.place(pointer + "/replicas"), key_name(pointer + "/replicas"), replicas,
+       arm.scope.count > 0 ? fmt::format("{} cannot be drawn from them", arm.scope.count)
+                           : fmt::format("there is no replica {}", needed - 1));
+}
+
+Scope scope_from_json(const Json& value) {
+  Scope scope;
+  const Json& replicas = value.at("replicas");
+  if (replicas.is_number()) {
+    scope.count = replicas.get<int>();
+  } else {
+    scope.replicas = replicas.get<std::vector<int>>();
+    std::sort(scope.replicas.begin(), scope.replicas.end());
+  }
+  return scope;
+}
+
+Json to_json(const Arm& arm) {
+  Json value = {{"name", arm.name}, {"parallel", to_json(arm.parallel)}};
+  if (arm.scope.count > 0) value["scope"] = {{"replicas", arm.scope.count}};
+  if (!arm.scope.replicas.empty()) value["scope"] = {{"replicas", arm.scope.replicas}};
+  if (arm.guards) value["guards"] = to_json(*arm.guards);
+  return value;
+}
+
 void check_arms(const Document& document, const CampaignSpec& spec) {
   std::set<std::string> names;
   for (std::size_t i = 0; i < spec.arms.size(); ++i) {
@@ -44,6 +75,7 @@ void check_arms(const Document& document, const CampaignSpec& spec) {
       fail(ErrorCode::bad_input, "{}: {}: a second arm is named '{}'; names must differ",
            document.place(pointer + "/name"), key_name(pointer + "/name"), spec.arms[i].name);
     }
+    check_scope(document, pointer + "/scope", spec.arms[i]);
     const std::string parallel = pointer + "/parallel";
     // With a ready checkpoint the batch size is not known here; the worker checks it before anything trains.
     const int batch = spec.base_train ? spec.base_train->batch_size : 0;
@@ -111,6 +143,14 @@ CampaignSpec from_document(const Document& document) {
     spec.arms.push_back(
         {arm.at("name").get<std::string>(),
          parallel_from_json(arm.at("parallel"), document.place(parallel) + ": " + key_name(parallel))});
+    Arm& read = spec.arms.back();
+    if (arm.contains("scope")) read.scope = scope_from_json(arm["scope"]);
+    if (arm.contains("guards")) {
+      const std::string pointer = "/arms/" + std::to_string(spec.arms.size() - 1) + "/guards";
+      // With a ready checkpoint the optimizer is not known here; the worker checks it.
+      read.guards = read_guards(Part(document, pointer),
+                                spec.base_train ? spec.base_train->optimizer : OptimizerSpec{.name = "adam"});
+    }
   }
   const Json& strata = value.at("strata");
   spec.strata.tensors = strata.value("tensors", spec.strata.tensors);
@@ -155,7 +195,7 @@ Json to_json(const CampaignSpec& spec) {
   }
   if (spec.base_checkpoint) base["checkpoint"] = spec.base_checkpoint->string();
   Json arms = Json::array();
-  for (const auto& arm : spec.arms) arms.push_back({{"name", arm.name}, {"parallel", to_json(arm.parallel)}});
+  for (const Arm& arm : spec.arms) arms.push_back(to_json(arm));
   Json worker = {{"early_end", spec.early_end}};
   if (spec.deadline_s) worker["deadline_s"] = *spec.deadline_s;
   if (!spec.launch.empty()) worker["launch"] = spec.launch;

@@ -11,10 +11,19 @@
 
 namespace bitrift::record {
 
+/// Which of an arm's replicas load the altered file; the others load the base.
+struct Scope {
+  int count = 0;              ///< so many, drawn for each fault; 0: `replicas` says which
+  std::vector<int> replicas;  ///< ascending; both empty: all
+  [[nodiscard]] bool all() const noexcept { return count == 0 && replicas.empty(); }
+};
+
 /// One thing that is compared: every drawn fault runs in every arm.
 struct Arm {
   std::string name;
   Parallel parallel;
+  Scope scope = {};
+  std::optional<GuardSpec> guards = {};  ///< instead of those of the base's spec
 };
 
 /// The targeted bits, cut into (role) x (bit field) cells.

@@ -60,6 +60,7 @@ Json to_json(const RunRequest& request) {
   if (request.order_seed) value["order_seed"] = *request.order_seed;
   if (!request.drill.empty()) value["drill"] = request.drill;
   if (request.altered) value["altered"] = *request.altered;
+  if (!request.replicas.empty()) value["replicas"] = request.replicas;
   if (request.golden) value["golden"] = true;
   if (request.early_end) value["early_end"] = true;
   return value;
@@ -73,6 +74,7 @@ RunRequest run_request_from_json(const Json& value) {
   if (value.contains("order_seed")) request.order_seed = value["order_seed"].get<std::uint64_t>();
   request.drill = value.value("drill", "");
   if (value.contains("altered")) request.altered = value["altered"].get<std::vector<std::string>>();
+  if (value.contains("replicas")) value["replicas"].get_to(request.replicas);
   request.golden = value.value("golden", false);
   request.early_end = value.value("early_end", false);
   return request;

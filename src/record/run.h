@@ -41,7 +41,8 @@ struct RunRequest {
   /// The only tensors in which the file differs from the base: the others are taken from memory. Absent: the
   /// whole file is read.
   std::optional<std::vector<std::string>> altered = {};
-  bool golden = false;     ///< a no-flip run that later ones with early_end may be compared with
+  std::vector<int> replicas = {};  ///< that load the file; the others load the base; empty: all
+  bool golden = false;             ///< a no-flip run that later ones with early_end may be compared with
   bool early_end = false;  ///< may end where its state equals the golden run's: the rest would repeat it
 };
 

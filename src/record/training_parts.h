@@ -40,7 +40,6 @@ class Part {
 [[nodiscard]] Json to_json(const DataSpec& data);
 [[nodiscard]] Json to_json(const OptimizerSpec& optimizer);
 [[nodiscard]] Json to_json(const ScheduleSpec& schedule);
-[[nodiscard]] Json to_json(const GuardSpec& guards);
 
 /// Adds a key unless it has its default.
 template <typename Value>

@@ -105,6 +105,8 @@ struct TrainingSpec {
   std::string origin_pointer;
 };
 
+[[nodiscard]] Json to_json(const GuardSpec& guards);
+
 /// Reads and checks a spec (schema "train", then the rules that a schema cannot say: batch divisible, ...).
 /// Errors name file, line and key.
 [[nodiscard]] TrainingSpec read_training_spec(const std::filesystem::path& path);

@@ -49,6 +49,7 @@ Json stable_json(const TrialRecord& record) {
                 {"faults", std::move(faults)},
                 {"landed", record.landed},
                 {"no_change", record.no_change}};
+  if (!record.replicas.empty()) value["replicas"] = record.replicas;
   if (record.result) {
     value["result"] = to_json(*record.result);
     value["result"].erase("seconds");
@@ -77,6 +78,7 @@ TrialRecord trial_record_from_json(const Json& value) {
   value.at("measure").get_to(record.measure);
   value.at("plane").get_to(record.plane);
   for (const auto& fault : value.at("faults")) record.faults.push_back(applied_fault_from_json(fault));
+  if (value.contains("replicas")) value["replicas"].get_to(record.replicas);
   value.at("landed").get_to(record.landed);
   value.at("no_change").get_to(record.no_change);
   if (value.contains("result")) record.result = run_result_from_json(value["result"]);

@@ -44,7 +44,8 @@ struct TrialSpec {
   std::vector<AppliedFault> faults;  ///< what to change; new_pattern is what must be read back
   std::int64_t epochs = 0;
   std::optional<std::uint64_t> order_seed;
-  std::string drill;  ///< see RunRequest
+  std::string drill;          ///< see RunRequest
+  std::vector<int> replicas;  ///< that load the altered file; empty: all
 };
 
 /// How a run failed when it produced no RunResult.
@@ -63,8 +64,9 @@ struct TrialRecord {
   std::string measure = "bit";
   std::string plane = "value";
   std::vector<AppliedFault> faults;
-  bool landed = false;     ///< the loaded state differed from the base exactly in the altered tensors
-  bool no_change = false;  ///< the fault changed no bit (set or stuck-at)
+  std::vector<int> replicas;  ///< that loaded the altered file; empty: all
+  bool landed = false;        ///< the loaded state differed from the base exactly in the altered tensors
+  bool no_change = false;     ///< the fault changed no bit (set or stuck-at)
   std::optional<RunResult> result;
   std::optional<Failure> failure;
   // volatile: left out of journal comparison

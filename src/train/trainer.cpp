@@ -151,6 +151,7 @@ void Trainer::load(const LoadRequest& request) {
     check_loaded_progress(path);
   });
   if (layout.world.rank() == 0 && !loaded.remark.empty()) spdlog::warn("{}", loaded.remark);
+  note_changes();
   check_same_place(layout, state.session.progress);
   share_after_load();
 }
@@ -192,42 +193,51 @@ void Trainer::remember_base() {
   }
 }
 
-void Trainer::reset(const std::filesystem::path& path, const std::vector<std::string>& altered) {
+void Trainer::reset(const std::filesystem::path& path, const std::vector<std::string>& altered,
+                    const std::vector<int>& replicas) {
   TrainerState& state = *state_;
   state.guards.clear();
   state.altered = altered;
   mpi::agreed(state.layout.world, [&] {
     restore_session(state.session, state.base);
-    if (altered.empty()) return;
+    const bool reads = replicas.empty() ||
+                       std::find(replicas.begin(), replicas.end(), state.layout.replica()) != replicas.end();
+    if (altered.empty() || !reads) return;
     read_tensors(ckpt::Reader(path), state.session, altered);
     check_loaded_progress(path);
   });
+  note_changes();
   check_same_place(state.layout, state.session.progress);
   share_after_load();
 }
 
-std::vector<std::string> Trainer::changed_tensors() {
-  std::set<std::string> untouched;
-  std::string changed;
+void Trainer::note_changes() {
+  TrainerState& state = *state_;
   const auto looked_at = [&](const std::string& path) {
-    return !state_->altered ||
-           std::find(state_->altered->begin(), state_->altered->end(), path) != state_->altered->end();
+    return !state.altered ||
+           std::find(state.altered->begin(), state.altered->end(), path) != state.altered->end();
   };
-  for (const auto& [path, bytes] : state_->base) {
+  state.changed.clear();
+  if (state.base.empty()) return;
+  std::set<std::string> untouched;
+  for (const auto& [path, bytes] : state.base) {
     if (looked_at(path)) untouched.insert(path);
   }
-  for (const StateTensor& tensor : state_->session.tensors()) {
+  for (const StateTensor& tensor : state.session.tensors()) {
     if (!looked_at(tensor.meta.path)) continue;
-    const auto at = state_->base.find(tensor.meta.path);
+    const auto at = state.base.find(tensor.meta.path);
     untouched.erase(tensor.meta.path);
     tensor.read([&](const void* bytes) {
-      if (at == state_->base.end() || std::memcmp(at->second.data(), bytes, at->second.size()) != 0)
-        changed += tensor.meta.path + "\n";
+      if (at == state.base.end() || std::memcmp(at->second.data(), bytes, at->second.size()) != 0)
+        state.changed += tensor.meta.path + "\n";
     });
   }
-  for (const std::string& gone : untouched) changed += gone + "\n";
+  for (const std::string& gone : untouched) state.changed += gone + "\n";
+}
+
+std::vector<std::string> Trainer::changed_tensors() {
   std::set<std::string> all;
-  for (const std::string& part : state_->layout.world.allgather(changed)) {
+  for (const std::string& part : state_->layout.world.allgather(state_->changed)) {
     std::istringstream lines(part);
     for (std::string path; std::getline(lines, path);) all.insert(path);
   }

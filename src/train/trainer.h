@@ -77,10 +77,12 @@ class Trainer {
   /// Keeps a copy of the state just loaded, for reset() and changed_tensors().
   void remember_base();
   /// Like load() of a file that is the remembered state but for the tensors `altered`: only those are read,
-  /// the others come from memory.
-  void reset(const std::filesystem::path& path, const std::vector<std::string>& altered);
-  /// Tensors whose bytes differ from the remembered ones, or that only one of the two has: of the whole state
-  /// after load(), of those altered after reset(). Sorted, equal on all ranks.
+  /// the others come from memory. Only `replicas` read the file (empty: all).
+  void reset(const std::filesystem::path& path, const std::vector<std::string>& altered,
+             const std::vector<int>& replicas);
+  /// Tensors of which some rank's last load() or reset() gave other bytes than the remembered ones, or that
+  /// only one of the two has; before anything was shared among replicas. reset() looks at those altered only.
+  /// Sorted, equal on all ranks.
   [[nodiscard]] std::vector<std::string> changed_tensors();
   /// Replaces the data-order seed. Local.
   void set_seed(std::uint64_t seed);
@@ -98,6 +100,7 @@ class Trainer {
   void save(const std::filesystem::path& path, const record::Json& provenance);
 
  private:
+  void note_changes();
   void check_loaded_progress(const std::filesystem::path& path) const;
   void share_after_load();
 

@@ -33,7 +33,7 @@ class Worker {
 
   void run() {
     std::optional<record::TrainingSpec> spec;
-    mpi::agreed(communicator_, [&] { spec = read_checkpoint_spec(options_.base); });
+    mpi::agreed(communicator_, [&] { spec = options_.choose_guards(read_checkpoint_spec(options_.base)); });
     prepare_libtorch(spec->threads);
     full_load_ = spec->guards.checksums;
     Trainer trainer(*spec, options_.parallel, communicator_, false);
@@ -59,12 +59,7 @@ class Worker {
   record::RunResult answer(Trainer& trainer, const record::RunRequest& request) {
     record::RunResult result;
     try {
-      const std::string file = options_.ignore_file ? options_.base.string() : request.checkpoint;
-      if (request.altered && !full_load_) {
-        trainer.reset(file, *request.altered);
-      } else {
-        trainer.load({file});
-      }
+      load(trainer, request);
     } catch (const mpi::AgreedError& error) {
       if (error.code() == ErrorCode::internal) throw;
       result.id = request.id;
@@ -86,6 +81,15 @@ class Worker {
     result.changed_tensors = changed;
     leaked_ = leaked_ || request.drill == "leak";
     return result;
+  }
+
+  void load(Trainer& trainer, const record::RunRequest& request) const {
+    const std::string file = options_.ignore_file ? options_.base.string() : request.checkpoint;
+    if (request.altered && !full_load_) return trainer.reset(file, *request.altered, request.replicas);
+    if (request.replicas.empty()) return trainer.load({file});
+    LoadRequest some{options_.base};
+    for (const int replica : request.replicas) some.replica_files.emplace(replica, file);
+    trainer.load(some);
   }
 
   const WorkerOptions& options_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include "mpi/communicator.h"
@@ -13,6 +14,8 @@ struct WorkerOptions {
   std::string connect;         ///< name of the driver's abstract socket
   std::filesystem::path base;  ///< the checkpoint that trials alter copies of
   record::Parallel parallel;
+  /// The base's spec with the guards that are to watch. May throw Error(bad_input).
+  std::function<record::TrainingSpec(record::TrainingSpec)> choose_guards;
   std::string mpi_library;   ///< for the Ready message
   bool ignore_file = false;  ///< a drill: every run loads the base, whatever it was asked to load
 };

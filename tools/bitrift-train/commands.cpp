@@ -236,13 +236,21 @@ int resume(const Arguments& arguments) {
 
 int serve(const Arguments& arguments) {
   const record::Parallel parallel = chosen_parallel(arguments.parallel, {});
+  const auto with_guards = [&](record::TrainingSpec spec) {
+    choose_guards(arguments.guards, spec);
+    return spec;
+  };
   if (needs_mpirun(parallel)) {
-    check_all(arguments, train::read_checkpoint_spec(arguments.input), parallel);
+    check_all(arguments, with_guards(train::read_checkpoint_spec(arguments.input)), parallel);
     become_mpirun(parallel.ranks, arguments.words);
   }
   return in_world([&](mpi::Environment& environment) {
-    train::serve({arguments.connect, arguments.input, parallel, environment.library(),
-                  arguments.drill == "ignore-file"},
+    train::serve({.connect = arguments.connect,
+                  .base = arguments.input,
+                  .parallel = parallel,
+                  .choose_guards = with_guards,
+                  .mpi_library = environment.library(),
+                  .ignore_file = arguments.drill == "ignore-file"},
                  environment.world());
     return 0;
   });

@@ -26,7 +26,9 @@ void choose_guard(const std::string& text, record::TrainingSpec& spec) {
   const std::string name = text.substr(0, text.find('='));
   const bool plain = name == text;
   record::GuardSpec& guards = spec.guards;
-  if (name == "loss_spike") {
+  if (plain && name == "none") {
+    guards = {};
+  } else if (name == "loss_spike") {
     guards.loss_spike = value_of(text, name, 1);
   } else if (name == "gradient_norm") {
     guards.gradient_norm = value_of(text, name, 0);
@@ -42,7 +44,8 @@ void choose_guard(const std::string& text, record::TrainingSpec& spec) {
     guards.moment_bound = true;
   } else {
     fail(ErrorCode::bad_input,
-         "--guard {}: expected nonfinite, checksums, moment_bound, loss_spike=FACTOR or gradient_norm=LIMIT",
+         "--guard {}: expected none, nonfinite, checksums, moment_bound, loss_spike=FACTOR or "
+         "gradient_norm=LIMIT",
          text);
   }
 }
@@ -52,7 +55,7 @@ void choose_guard(const std::string& text, record::TrainingSpec& spec) {
 void add_guard_options(CLI::App* command, GuardArguments& arguments) {
   command->add_option("--guard", arguments.guards,
                       "Switch a guard on: nonfinite, checksums, moment_bound, loss_spike=FACTOR, "
-                      "gradient_norm=LIMIT; may be given several times");
+                      "gradient_norm=LIMIT; none: switch off those of the spec; may be given several times");
   command->add_option("--on-alarm", arguments.on_alarm, "What an alarm does (default record)")
       ->check(CLI::IsMember({"record", "stop"}));
 }

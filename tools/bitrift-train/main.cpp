@@ -82,6 +82,7 @@ int run(int count, char** words) {
                    "ignore-file: always load BASE, to show that canaries catch it")
       ->check(CLI::IsMember({"ignore-file"}));
   add_parallel_options(serve_command, arguments.parallel);
+  add_guard_options(serve_command, arguments.guards);
 
   try {
     app.parse(count, words);

@@ -57,7 +57,7 @@ class WorkerTest : public ::testing::Test {
   void start(int ranks, const std::string& behaviour = "", double deadline = 20) {
     Listener listener;
     const Launch launch{fake_rank, "base.h5", "", false};
-    Command command = serve_command(launch, {"data", ranks, 1}, listener.name(), folder_ / "log", {});
+    Command command = serve_command(launch, {"a", {"data", ranks, 1}}, listener.name(), folder_ / "log", {});
     command.environment["FAKE_RANK"] = behaviour;
     worker_.emplace(std::move(listener), command, ranks, deadline);
   }
@@ -161,8 +161,8 @@ TEST_F(WorkerTest, WorkerThatIgnoresTheGoodbyeIsKilled) {
 TEST(Launch, TemplateIsFilledInWordByWord) {
   const Launch launch{"/opt/bitrift-train", "b.h5", "srun --ntasks={ranks} {command}", true};
   const Command command = serve_command(
-      launch, {.kind = "pipeline", .ranks = 2, .micro_batches = 4, .stages = 2, .schedule = "1f1b"}, "name",
-      "log", "/dev/shm/x");
+      launch, {"a", {.kind = "pipeline", .ranks = 2, .micro_batches = 4, .stages = 2, .schedule = "1f1b"}},
+      "name", "log", "/dev/shm/x");
   EXPECT_THAT(command.arguments,
               ElementsAre("srun", "--ntasks=2", "/opt/bitrift-train", "serve", "b.h5", "--connect", "name",
                           "--parallel", "pipeline", "--micro-batches", "4", "--ranks", "2", "--schedule",
@@ -171,9 +171,10 @@ TEST(Launch, TemplateIsFilledInWordByWord) {
 
 TEST(Launch, LaunchersTemporaryFilesGoToTheScratchFolder) {
   const Launch launch{"t", "b.h5", "", false};
-  const Command command = serve_command(launch, {"data", 2, 1}, "name", "log", "/dev/shm/x");
+  const Command command = serve_command(launch, {"a", {"data", 2, 1}}, "name", "log", "/dev/shm/x");
   EXPECT_EQ(command.environment.at("TMPDIR"), "/dev/shm/x");
-  EXPECT_FALSE(serve_command(launch, {"data", 2, 1}, "name", "log", {}).environment.contains("TMPDIR"));
+  EXPECT_FALSE(
+      serve_command(launch, {"a", {"data", 2, 1}}, "name", "log", {}).environment.contains("TMPDIR"));
 }
 
 TEST(Scratch, IsEmptyAtFirstPrivateAndGoneAtTheEnd) {
