@@ -52,8 +52,10 @@ def replica_paths(path: Path) -> set[str]:
     return {name.removeprefix("replica/1/") for name in tensors(path) if name.startswith("replica/1/")}
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("saver", STRATEGIES)
+# The GPT has no buffers, so all that a strategy could store apart is in the first five.
+@pytest.mark.parametrize(
+    ("name", "saver"), [("resnet20", saver) for saver in STRATEGIES] + [("gpt", "serial"), ("gpt", "hybrid")]
+)
 def test_any_strategy_resumes_what_any_other_saved(tmp_path: Path, name: str, saver: str) -> None:
     saved = start(tmp_path, name, saver)
     apart = name == "resnet20" and saver == "horovod"
