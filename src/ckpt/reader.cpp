@@ -167,6 +167,17 @@ void Reader::read_elements(const TensorInfo& tensor, std::uint64_t first, std::u
   to_little_endian(*known, static_cast<std::uint8_t*>(out), bytes);
 }
 
+void Reader::read_from_copy(const std::filesystem::path& copy, const TensorInfo& tensor, void* out,
+                            std::size_t bytes) const {
+  const TensorInfo* const known = find(tensor.path);
+  if (known == nullptr || !known->offset || bytes != known->elements() * known->element_bytes) {
+    fail(ErrorCode::internal, "{}: {}: {} bytes are not there to be read", state_->path.string(), tensor.path,
+         bytes);
+  }
+  read_at(open_file(copy, O_RDONLY), out, bytes, *known->offset, copy);
+  to_little_endian(*known, static_cast<std::uint8_t*>(out), bytes);
+}
+
 std::optional<std::string> Reader::attribute(const std::string& name) const {
   const auto at = state_->attributes.find(name);
   if (at == state_->attributes.end()) return std::nullopt;

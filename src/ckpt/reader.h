@@ -52,6 +52,11 @@ class Reader {
   /// Reads `count` elements from flat index `first` on, little-endian, of a tensor that has an offset. Costs
   /// O(count).
   void read_elements(const TensorInfo& tensor, std::uint64_t first, std::uint64_t count, void* out) const;
+  /// Reads all bytes of a tensor that has an offset from `copy`, a copy of this file in which only values
+  /// were altered: what read() would give there, without asking HDF5. Throws Error(not_found | io |
+  /// bad_file).
+  void read_from_copy(const std::filesystem::path& copy, const TensorInfo& tensor, void* out,
+                      std::size_t bytes) const;
   /// A string attribute of the root group; nullopt when absent.
   [[nodiscard]] std::optional<std::string> attribute(const std::string& name) const;
   /// All string attributes of the root group.

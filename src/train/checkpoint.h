@@ -35,9 +35,10 @@ struct Loaded {
 /// loaded again before use. Whether the loaded progress makes sense is for check_progress() to say.
 Loaded load_session(const ckpt::Reader& reader, Session& session, const LoadOptions& options);
 
-/// Overwrites those of `paths` that this rank holds, from a file whose other tensors are the session's
-/// already. Not collective. Throws Error(bad_file) as load_session does.
-void read_tensors(const ckpt::Reader& reader, Session& session, const std::vector<std::string>& paths);
+/// Overwrites those of `paths` that this rank holds from `copy`, a copy of the base in which only their
+/// values were altered. Not collective. Throws as Reader does.
+void read_tensors(const ckpt::Reader& base, const std::filesystem::path& copy, Session& session,
+                  const std::vector<std::string>& paths);
 
 /// Overwrites everything in the session with a state that was kept in memory: path to bytes of every one of
 /// its tensors.

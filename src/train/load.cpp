@@ -170,16 +170,20 @@ record::TrainingSpec checkpoint_spec(const ckpt::Reader& reader) {
   return record::training_spec_from_text(*spec, reader.path().string() + ", attribute 'spec'");
 }
 
-void read_tensors(const ckpt::Reader& reader, Session& session, const std::vector<std::string>& paths) {
+void read_tensors(const ckpt::Reader& base, const std::filesystem::path& copy, Session& session,
+                  const std::vector<std::string>& paths) {
   for (StateTensor& tensor : session.tensors()) {
-    if (std::find(paths.begin(), paths.end(), tensor.meta.path) == paths.end()) continue;
-    const ckpt::TensorInfo* found = reader.find(tensor.meta.path);
-    if (found == nullptr || found->dtype != tensor.meta.format.name() || found->shape != tensor.meta.shape) {
-      fail(ErrorCode::bad_file, "{}: tensor {} is {}; expected {}", reader.path().string(), tensor.meta.path,
-           found == nullptr ? "missing" : describe(found->dtype, found->shape),
-           describe(tensor.meta.format.name(), tensor.meta.shape));
-    }
-    tensor.write([&](void* bytes) { reader.read(*found, bytes, tensor.meta.bytes()); });
+    const std::string& path = tensor.meta.path;
+    if (std::find(paths.begin(), paths.end(), path) == paths.end()) continue;
+    const ckpt::TensorInfo* found = base.find(path);
+    if (found == nullptr) fail(ErrorCode::bad_file, "{}: tensor {} is missing", base.path().string(), path);
+    tensor.write([&](void* bytes) {
+      if (found->offset) return base.read_from_copy(copy, *found, bytes, tensor.meta.bytes());
+      const ckpt::Reader reader(copy);
+      const ckpt::TensorInfo* there = reader.find(path);
+      if (there == nullptr) fail(ErrorCode::bad_file, "{}: tensor {} is missing", copy.string(), path);
+      reader.read(*there, bytes, tensor.meta.bytes());
+    });
   }
 }
 

@@ -1,6 +1,7 @@
 #include "train/session.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -69,6 +70,15 @@ std::vector<std::string> optional_progress(const record::TrainingSpec& spec) {
   if (LossScaler(spec).dynamic()) names.emplace_back("growth_tracker");
   if (spec.guards.loss_spike > 0) names.insert(names.end(), {"guard_loss_count", "guard_loss_mean"});
   return names;
+}
+
+// Without the temporaries and calls of torch::isfinite(), which cost more than small tensors.
+bool any_nonfinite(const float* values, std::int64_t count) {
+  constexpr std::uint32_t exponent = 0x7f800000;
+  bool found = false;
+  for (std::int64_t i = 0; i < count; ++i)
+    found |= (std::bit_cast<std::uint32_t>(values[i]) & exponent) == exponent;
+  return found;
 }
 
 }  // namespace
@@ -204,6 +214,11 @@ bool Session::nonfinite() {
       // The best value of a plateau schedule is infinite until there is one.
       if (tensor.meta.path == "progress/plateau_best") continue;
       if (!std::isfinite(*static_cast<const double*>(tensor.number))) return true;
+      continue;
+    }
+    if (tensor.value.is_cpu() && tensor.value.scalar_type() == torch::kFloat32 &&
+        tensor.value.is_contiguous()) {
+      if (any_nonfinite(tensor.value.const_data_ptr<float>(), tensor.value.numel())) return true;
       continue;
     }
     // In parts: isfinite() of a whole tensor would make temporaries of nearly twice its size.

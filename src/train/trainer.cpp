@@ -183,7 +183,8 @@ void Trainer::share_after_load() {
   if (what != "none") state.share_state(with_optimizer);
 }
 
-void Trainer::remember_base() {
+void Trainer::remember_base(const std::filesystem::path& path) {
+  state_->base_file.emplace(path);
   state_->base.clear();
   for (const StateTensor& tensor : state_->session.tensors()) {
     tensor.read([&](const void* bytes) {
@@ -203,7 +204,7 @@ void Trainer::reset(const std::filesystem::path& path, const std::vector<std::st
     const bool reads = replicas.empty() ||
                        std::find(replicas.begin(), replicas.end(), state.layout.replica()) != replicas.end();
     if (altered.empty() || !reads) return;
-    read_tensors(ckpt::Reader(path), state.session, altered);
+    read_tensors(*state.base_file, path, state.session, altered);
     check_loaded_progress(path);
   });
   note_changes();

@@ -74,10 +74,10 @@ class Trainer {
   /// nonsense in its progress is refused, and so are replicas that stand at different batches; then load
   /// again before the next run.
   void load(const LoadRequest& request);
-  /// Keeps a copy of the state just loaded, for reset() and changed_tensors().
-  void remember_base();
-  /// Like load() of a file that is the remembered state but for the tensors `altered`: only those are read,
-  /// the others come from memory. Only `replicas` read the file (empty: all).
+  /// Keeps a copy of the state just loaded from `path`, for reset() and changed_tensors(). Local.
+  void remember_base(const std::filesystem::path& path);
+  /// Like load() of a copy of the remembered file in which only values of the tensors `altered` differ: only
+  /// those are read, the others come from memory. Only `replicas` read the file (empty: all).
   void reset(const std::filesystem::path& path, const std::vector<std::string>& altered,
              const std::vector<int>& replicas);
   /// Tensors of which some rank's last load() or reset() gave other bytes than the remembered ones, or that

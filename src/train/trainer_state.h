@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "ckpt/reader.h"
 #include "nn/dataset.h"
 #include "record/run.h"
 #include "record/training_spec.h"
@@ -57,6 +58,7 @@ struct TrainerState {
   Guards guards;
   Session session;
   Strategy strategy;
+  std::optional<ckpt::Reader> base_file;
   std::map<std::string, std::string> base;  ///< path to bytes, see Trainer::remember_base()
   /// Tensors that the last reset() read from a file; absent after a load() of everything.
   std::optional<std::vector<std::string>> altered;

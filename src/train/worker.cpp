@@ -6,9 +6,11 @@
 
 #include <unistd.h>
 
+#include "ckpt/reader.h"
 #include "core/log.h"
 #include "record/worker_message.h"
 #include "train/channel.h"
+#include "train/checkpoint_names.h"
 #include "train/trainer.h"
 
 namespace bitrift::train {
@@ -35,10 +37,12 @@ class Worker {
     std::optional<record::TrainingSpec> spec;
     mpi::agreed(communicator_, [&] { spec = options_.choose_guards(read_checkpoint_spec(options_.base)); });
     prepare_libtorch(spec->threads);
-    full_load_ = spec->guards.checksums;
+    // Of a file with several replicas each rank reads its own part: too much to know here.
+    full_load_ =
+        spec->guards.checksums || ckpt::Reader(options_.base).attribute(replicas_attribute).has_value();
     Trainer trainer(*spec, options_.parallel, communicator_, false);
     trainer.load({options_.base});
-    trainer.remember_base();
+    trainer.remember_base(options_.base);
     const std::string digest = trainer.replica_digests()[0];
     if (communicator_.rank() == 0) {
       record::Json environment = libtorch_environment(options_.parallel.device);
@@ -96,7 +100,7 @@ class Worker {
   const mpi::Communicator& communicator_;
   Channel& channel_;
   bool leaked_ = false;     // a drill: every later run takes another data order
-  bool full_load_ = false;  // the guard looks at checksums when a file is loaded
+  bool full_load_ = false;  // whatever a request says; the guard `checksums` looks when a file is loaded
 };
 
 }  // namespace
