@@ -118,15 +118,33 @@ Command train_command(const std::filesystem::path& program, int ranks, const std
   return {{program.string(), "train", spec.string(), "-o", out.string()}, launcher_environment(ranks), log};
 }
 
+Command exec_command(const Launch& launch, const record::Arm& arm, const std::string& socket_name,
+                     const std::filesystem::path& log, const std::filesystem::path& scratch) {
+  std::vector<std::string> words = launch.exec;
+  words.insert(words.end(), arm.exec.begin(), arm.exec.end());
+  const record::Json runner = {{"command", words},
+                               {"arm", arm.name},
+                               {"ranks", arm.parallel.ranks},
+                               {"ignore_file", launch.ignore_file}};
+  auto environment = launcher_environment(arm.parallel.ranks);
+  if (!scratch.empty()) environment["TMPDIR"] = scratch.string();
+  return {{"/proc/self/exe", "exec-worker", launch.base.string(), "--connect", socket_name, "--runner",
+           runner.dump()},
+          environment,
+          log};
+}
+
 std::string log_tail(const std::filesystem::path& log) {
-  constexpr std::size_t most_lines = 5;
-  constexpr std::size_t most_characters = 600;
-  std::string text;
   try {
-    text = read_text(log);
+    return tail_of(read_text(log));
   } catch (const Error&) {
     return "";
   }
+}
+
+std::string tail_of(const std::string& text) {
+  constexpr std::size_t most_lines = 5;
+  constexpr std::size_t most_characters = 600;
   std::vector<std::string> lines;
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) {
