@@ -26,12 +26,12 @@ struct ExecWorkerOptions {
                                                     const std::string& connect, const std::string& runner);
 
 /// The body of `bitrift exec-worker`; returns its exit code: 0 after the driver's goodbye, 3 when the driver
-/// hung up, 1 after a command that failed, or 128 + n when signal n ended it. The command and all that
+/// hung up, 2 after a command that failed, or 128 + n when signal n ended it. The command and all that
 /// descends from it end with it. Throws Error when the base cannot be read or nobody listens.
 [[nodiscard]] int run_exec_worker(const ExecWorkerOptions& options);
 
 /// The tensors and root attributes ("@spec") in which a file differs from the base, sorted; checksums follow
-/// their tensors and do not count. Throws as ckpt::Reader does.
+/// their tensors and do not count, nor does what cannot be compared. Throws as ckpt::Reader does.
 [[nodiscard]] std::vector<std::string> changed_in_file(const std::filesystem::path& base,
                                                        const std::filesystem::path& file);
 

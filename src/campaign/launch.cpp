@@ -135,16 +135,14 @@ Command exec_command(const Launch& launch, const record::Arm& arm, const std::st
 }
 
 std::string log_tail(const std::filesystem::path& log) {
+  constexpr std::size_t most_lines = 5;
+  constexpr std::size_t most_characters = 600;
+  std::string text;
   try {
-    return tail_of(read_text(log));
+    text = read_text(log);
   } catch (const Error&) {
     return "";
   }
-}
-
-std::string tail_of(const std::string& text) {
-  constexpr std::size_t most_lines = 5;
-  constexpr std::size_t most_characters = 600;
   std::vector<std::string> lines;
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) {

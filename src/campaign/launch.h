@@ -39,9 +39,6 @@ struct Launch {
                                     const std::filesystem::path& spec, const std::filesystem::path& out,
                                     const std::filesystem::path& log);
 
-/// The last lines of a text as one line.
-[[nodiscard]] std::string tail_of(const std::string& text);
-
 /// The last lines of a log as one line, for messages; "" when there is none.
 [[nodiscard]] std::string log_tail(const std::filesystem::path& log);
 

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "record/campaign_spec.h"
 
 namespace bitrift::record {
 namespace {
@@ -23,6 +24,23 @@ TEST(ExecWords, AWordWithoutValueIsDroppedWithItsOption) {
   EXPECT_EQ(expand_exec_words({"run", "--seed", "{order_seed}", "on"}, none), (Words{"run", "on"}));
   EXPECT_EQ(expand_exec_words({"run", "--seed={order_seed}", "on"}, none), (Words{"run", "on"}));
   EXPECT_EQ(expand_exec_words({"run", "{order_seed}", "on"}, none), (Words{"run", "on"}));
+}
+
+TEST(ExecSpec, StoredFormKeepsTheCommandWithItsFolder) {
+  const TemporaryFolder folder("exec-spec");
+  const auto base = folder.path() / "base.h5";
+  replace_text(base, "");
+  replace_text(folder.path() / "spec.json", R"({"name": "x", "seed": 1, "base": {"checkpoint": "base.h5"},
+    "runner": {"exec": {"command": ["{folder}/run", "{checkpoint}"]}}, "trials_per_stratum": 1,
+    "arms": [{"name": "a", "parallel": {"kind": "serial"}, "exec": ["--in={folder}", "{result}"]}],
+    "strata": {"roles": ["weight"], "fields": ["sign"]}})");
+  const CampaignSpec spec = read_campaign_spec(folder.path() / "spec.json");
+  EXPECT_EQ(spec.exec, (Words{folder.path() / "run", "{checkpoint}"}));
+  EXPECT_EQ(spec.arms[0].exec, (Words{"--in=" + folder.path().string(), "{result}"}));
+  const CampaignSpec again = campaign_spec_from_json(to_json(spec));
+  EXPECT_EQ(again.exec, spec.exec);
+  EXPECT_EQ(again.arms[0].exec, spec.arms[0].exec);
+  EXPECT_EQ(to_json(again), to_json(spec));
 }
 
 class ExecResult : public testing::Test {
