@@ -172,8 +172,8 @@ class ExecWorker {
     return 0;
   }
 
-  Command guarded(const record::RunRequest& request, const std::filesystem::path& file,
-                  const std::filesystem::path& result_file) const {
+  [[nodiscard]] Command guarded(const record::RunRequest& request, const std::filesystem::path& file,
+                                const std::filesystem::path& result_file) const {
     const std::string seed = leaked_ ? "0" : request.order_seed ? std::to_string(*request.order_seed) : "";
     const std::map<std::string, std::string> values = {
         {"checkpoint", file.string()}, {"result", result_file.string()},
