@@ -84,7 +84,7 @@ void run_stages(const Plan& plan, const Driver& driver, Pool& pool, const Journa
 PoolOptions pool_options(const RunOptions& options, const record::CampaignSpec& spec, const Drills& drills,
                          const Layout& layout, const std::filesystem::path& trainer) {
   PoolOptions pool;
-  pool.launch = {trainer, layout.base(), spec.launch, drills.ignore_file};
+  pool.launch = {trainer, layout.base(), spec.launch, drills.ignore_file, spec.exec};
   pool.arms = spec.arms;
   pool.workers = options.workers;
   pool.check_every = spec.check_every;
@@ -105,7 +105,7 @@ RunReport run_campaign(const RunOptions& options, Progress& progress) {
   const InterruptGuard interrupts;
   const Drills drills = parse_drills(options.drills);
   const record::CampaignSpec spec = checked_spec(options, drills);
-  const auto trainer = find_trainer();
+  const auto trainer = spec.exec.empty() || spec.base_train ? find_trainer() : std::filesystem::path();
   Folder folder(std::filesystem::absolute(options.folder), spec, drills, options.command);
   progress.note(
       fmt::format("campaign '{}', seed {}, in {}", spec.name, spec.seed, folder.layout().root.string()));

@@ -118,6 +118,22 @@ Command train_command(const std::filesystem::path& program, int ranks, const std
   return {{program.string(), "train", spec.string(), "-o", out.string()}, launcher_environment(ranks), log};
 }
 
+Command exec_command(const Launch& launch, const record::Arm& arm, const std::string& socket_name,
+                     const std::filesystem::path& log, const std::filesystem::path& scratch) {
+  std::vector<std::string> words = launch.exec;
+  words.insert(words.end(), arm.exec.begin(), arm.exec.end());
+  const record::Json runner = {{"command", words},
+                               {"arm", arm.name},
+                               {"ranks", arm.parallel.ranks},
+                               {"ignore_file", launch.ignore_file}};
+  auto environment = launcher_environment(arm.parallel.ranks);
+  if (!scratch.empty()) environment["TMPDIR"] = scratch.string();
+  return {{"/proc/self/exe", "exec-worker", launch.base.string(), "--connect", socket_name, "--runner",
+           runner.dump()},
+          environment,
+          log};
+}
+
 std::string log_tail(const std::filesystem::path& log) {
   constexpr std::size_t most_lines = 5;
   constexpr std::size_t most_characters = 600;

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "core/subprocess.h"
 #include "record/campaign_spec.h"
@@ -15,6 +16,7 @@ struct Launch {
   std::filesystem::path base;     ///< checkpoint that "changed" is measured against
   std::string wrapper;            ///< CampaignSpec::launch: "{ranks}" and "{command}" are replaced; "" = none
   bool ignore_file = false;       ///< drill: the worker resumes from the base, whatever file it is given
+  std::vector<std::string> exec = {};  ///< CampaignSpec::exec; empty: `program` trains
 };
 
 /// bitrift-train: $BITRIFT_TRAIN_PROGRAM, else beside this executable, else on PATH. Throws Error(not_found).
@@ -25,6 +27,12 @@ struct Launch {
 [[nodiscard]] Command serve_command(const Launch& launch, const record::Arm& arm,
                                     const std::string& socket_name, const std::filesystem::path& log,
                                     const std::filesystem::path& scratch);
+
+/// `bitrift exec-worker` of this executable, for an arm of a campaign with launch.exec; otherwise as
+/// serve_command.
+[[nodiscard]] Command exec_command(const Launch& launch, const record::Arm& arm,
+                                   const std::string& socket_name, const std::filesystem::path& log,
+                                   const std::filesystem::path& scratch);
 
 /// `bitrift-train train SPEC -o OUT`; ranks as the spec says.
 [[nodiscard]] Command train_command(const std::filesystem::path& program, int ranks,

@@ -149,9 +149,13 @@ Pool::Crew& Pool::start_crew(std::size_t arm) {
   crew->scratch = std::make_unique<Scratch>(place.scratch);
   const record::Parallel& parallel = options_.arms[arm].parallel;
   Listener listener;
-  const Command command =
-      serve_command(options_.launch, options_.arms[arm], listener.name(), crew->log, crew->scratch->path());
-  crew->worker = std::make_unique<Worker>(std::move(listener), command, parallel.ranks, startup_deadline_s);
+  const bool exec = !options_.launch.exec.empty();
+  const Command command = exec ? exec_command(options_.launch, options_.arms[arm], listener.name(), crew->log,
+                                              crew->scratch->path())
+                               : serve_command(options_.launch, options_.arms[arm], listener.name(),
+                                               crew->log, crew->scratch->path());
+  const int connections = exec ? 1 : parallel.ranks;
+  crew->worker = std::make_unique<Worker>(std::move(listener), command, connections, startup_deadline_s);
   crews_.push_back(std::move(crew));
   return *crews_.back();
 }

@@ -84,7 +84,9 @@ Replay replay_run(const std::filesystem::path& folder, const std::string& id) {
   ReplayObserver observer(stored, plan, rows);
   {
     PoolOptions options;
-    options.launch = {find_trainer(), layout.base(), stored.spec.launch, stored.drills.ignore_file};
+    const bool exec = !stored.spec.exec.empty();
+    options.launch = {exec ? std::filesystem::path() : find_trainer(), layout.base(), stored.spec.launch,
+                      stored.drills.ignore_file, stored.spec.exec};
     options.arms = stored.spec.arms;
     options.workers = 1;
     options.early_end = stored.spec.early_end;

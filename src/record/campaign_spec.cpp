@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/number_format.h"
+#include "record/exec_runner.h"
 #include "record/training_parts.h"
 
 namespace bitrift::record {
@@ -64,6 +65,7 @@ Json to_json(const Arm& arm) {
   if (arm.scope.count > 0) value["scope"] = {{"replicas", arm.scope.count}};
   if (!arm.scope.replicas.empty()) value["scope"] = {{"replicas", arm.scope.replicas}};
   if (arm.guards) value["guards"] = to_json(*arm.guards);
+  if (!arm.exec.empty()) value["exec"] = arm.exec;
   return value;
 }
 
@@ -131,6 +133,34 @@ void check_base_exists(const Document& document, const CampaignSpec& spec) {
   }
 }
 
+// runner.exec, what the arms add to it, and what makes no sense beside it.
+void read_runner(const Document& document, CampaignSpec& spec) {
+  const Json& value = document.value;
+  const bool exec = value.contains("runner");
+  if (exec) spec.exec = exec_words_from(document, "/runner/exec/command");
+  for (std::size_t i = 0; i < spec.arms.size(); ++i) {
+    const std::string arm = "/arms/" + std::to_string(i);
+    for (const char* key : {"/scope", "/guards"}) {
+      if (!exec || !value.contains(Json::json_pointer(arm + key))) continue;
+      fail(ErrorCode::bad_input,
+           "{}: {}: is for bitrift-train; a command of runner.exec loads one file and guards itself",
+           document.place(arm + key), key_name(arm + key));
+    }
+    const std::string pointer = arm + "/exec";
+    if (!value.contains(Json::json_pointer(pointer))) continue;
+    if (!exec) {
+      fail(ErrorCode::bad_input, "{}: {}: words for a command, but there is no runner.exec.command",
+           document.place(pointer), key_name(pointer));
+    }
+    spec.arms[i].exec = exec_words_from(document, pointer);
+  }
+  if (exec && !spec.launch.empty()) {
+    fail(ErrorCode::bad_input,
+         "{}: worker.launch: starts the ranks of bitrift-train; with runner.exec the command starts its own",
+         document.place("/worker/launch"));
+  }
+}
+
 CampaignSpec from_document(const Document& document) {
   const Json& value = document.value;
   CampaignSpec spec;
@@ -170,6 +200,7 @@ CampaignSpec from_document(const Document& document) {
     spec.deadline_s = section("worker")["deadline_s"].get<double>();
   spec.early_end = section("worker").value("early_end", spec.early_end);
   spec.launch = section("worker").value("launch", "");
+  read_runner(document, spec);
   check_arms(document, spec);
   check_fields(document, spec.strata.fields);
   return spec;
@@ -199,7 +230,7 @@ Json to_json(const CampaignSpec& spec) {
   Json worker = {{"early_end", spec.early_end}};
   if (spec.deadline_s) worker["deadline_s"] = *spec.deadline_s;
   if (!spec.launch.empty()) worker["launch"] = spec.launch;
-  return {
+  Json value = {
       {"name", spec.name},
       {"seed", spec.seed},
       {"base", base},
@@ -212,6 +243,8 @@ Json to_json(const CampaignSpec& spec) {
        {{"repeats", spec.control_repeats}, {"every", spec.check_every}, {"envelope", spec.envelope_runs}}},
       {"analysis", {{"confidence", spec.confidence}, {"judge", spec.judge}}},
       {"worker", worker}};
+  if (!spec.exec.empty()) value["runner"] = {{"exec", {{"command", spec.exec}}}};
+  return value;
 }
 
 CampaignSpec campaign_spec_from_json(const Json& value) {

@@ -19,7 +19,7 @@ ROOMS: dict[str, set[str]] = {
     "nn": {"core"},
     "train": {"nn", "mpi", "ckpt", "record", "core"},
     "analyze": {"record", "core"},
-    "campaign": {"analyze", "inject", "record", "core"},
+    "campaign": {"analyze", "inject", "ckpt", "record", "core"},
 }
 # Foreign header (the first part of its path, or its name) to the folders of src/ that may include it.
 FOREIGN = {

@@ -18,5 +18,7 @@ void add_diff(CLI::App& app, ExitCode& exit_code);
 void add_campaign(CLI::App& app, ExitCode& exit_code);
 void add_analyze(CLI::App& app, ExitCode& exit_code);
 void add_doctor(CLI::App& app, ExitCode& exit_code);
+/// exec-worker and exec-guard: what the driver starts for runner.exec; not shown in the help.
+void add_exec(CLI::App& app, ExitCode& exit_code);
 
 }  // namespace bitrift::cli

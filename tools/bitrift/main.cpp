@@ -50,6 +50,7 @@ int run(int count, char** arguments) {
   add_campaign(app, exit_code);
   add_analyze(app, exit_code);
   add_doctor(app, exit_code);
+  add_exec(app, exit_code);
   try {
     app.parse(count, arguments);
     return exit_code.value;

@@ -86,7 +86,7 @@ TEST(Schema, NamesFileLineKeyExpectedAndFound) {
 }
 
 TEST(Schema, TheShippedOnesAreThere) {
-  for (const char* name : {"train", "campaign"})
+  for (const char* name : {"train", "campaign", "run-result"})
     EXPECT_TRUE(shipped_schema(name).contains("properties")) << name;
   EXPECT_THROW((void)shipped_schema("none"), Error);
 }
