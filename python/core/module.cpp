@@ -110,12 +110,14 @@ std::string diff(const Path& first, const Path& second) {
 struct Campaign {
   bitrift::record::CampaignSpec spec;
   std::vector<bitrift::record::TrialRecord> rows;
+  std::vector<bitrift::record::Round> rounds;
 };
 
 Campaign read_campaign(const Path& folder) {
   const bitrift::campaign::Layout layout{folder};
   return {bitrift::campaign::read_stored_campaign(layout).spec,
-          bitrift::campaign::read_journal(layout.journal()).effective()};
+          bitrift::campaign::read_journal(layout.journal()).effective(),
+          bitrift::campaign::read_rounds(layout)};
 }
 
 std::string read_journal(const Path& folder) {
@@ -151,12 +153,14 @@ std::string outcomes(const Path& folder) {
 
 std::string summary(const Path& folder, const std::vector<std::string>& by) {
   const Campaign campaign = read_campaign(folder);
-  return text_of(bitrift::analyze::to_json(bitrift::analyze::summarize(campaign.rows, campaign.spec, by)));
+  return text_of(bitrift::analyze::to_json(
+      bitrift::analyze::summarize(campaign.rows, campaign.spec, by, campaign.rounds)));
 }
 
 std::string table(const Path& folder, const std::vector<std::string>& by) {
   const Campaign campaign = read_campaign(folder);
-  return bitrift::analyze::table(bitrift::analyze::summarize(campaign.rows, campaign.spec, by));
+  return bitrift::analyze::table(
+      bitrift::analyze::summarize(campaign.rows, campaign.spec, by, campaign.rounds));
 }
 
 std::pair<double, double> ends(const bitrift::analyze::Interval& interval) {

@@ -1,29 +1,38 @@
 #include "analyze/summary.h"
 
 #include <algorithm>
-#include <set>
+#include <numeric>
 #include <utility>
 
-#include "analyze/classify.h"
+#include "analyze/observations.h"
+#include "analyze/picks.h"
+#include "analyze/total_interval.h"
 #include "core/error.h"
 
 namespace bitrift::analyze {
 namespace {
 
 using record::OutcomeClass;
-using record::TrialKind;
-using record::TrialRecord;
 
-/// What was seen of one stratum under one arm.
-struct Cell {
-  std::uint64_t bits = 0;
-  std::uint64_t trials = 0;
-  std::map<OutcomeClass, std::uint64_t> counts;
-  std::map<record::Reason, std::uint64_t> reasons;
+/// A stratum of a group, and where it stands in the rounds.
+struct Member {
+  const StratumSeen* seen = nullptr;
+  std::size_t position = 0;
 };
 
-/// (arm, stratum name) to what was seen.
-using Cells = std::map<std::pair<std::string, std::string>, Cell>;
+/// Strata and rounds in the order in which draws are bet on.
+struct Order {
+  std::vector<std::string> names;
+  std::vector<PickedRound> rounds;
+  [[nodiscard]] std::size_t position(const std::string& stratum) const {
+    const auto found = std::find(names.begin(), names.end(), stratum);
+    if (found == names.end()) {
+      fail(ErrorCode::conflict, "the journal has rows of stratum '{}', which the campaign does not have",
+           stratum);
+    }
+    return static_cast<std::size_t>(found - names.begin());
+  }
+};
 
 std::vector<std::string> dimensions(const std::vector<std::string>& by) {
   std::vector<std::string> result = {"strategy"};
@@ -64,73 +73,69 @@ std::map<std::string, std::string> key_of(const std::string& arm, const std::str
   return key;
 }
 
-void add_row(Cells& cells, const TrialRecord& row, const ArmControls& controls, const std::string& judge) {
-  if (row.measure != "bit") {
-    fail(ErrorCode::unsupported,
-         "row {}: drawn by the measure '{}'; rates are estimated for uniformly drawn bits only",
-         row.id.text(), row.measure);
-  }
-  Cell& cell = cells[{row.id.arm, row.id.stratum}];
-  if (cell.trials == 0) cell.bits = row.stratum_bits;
-  if (cell.bits != row.stratum_bits || row.stratum_bits == 0) {
-    fail(ErrorCode::conflict, "row {}: its stratum holds {} bits, in other rows {}", row.id.text(),
-         row.stratum_bits, cell.bits);
-  }
-  const record::Outcome outcome = classify(row, controls, judge);
-  ++cell.trials;
-  ++cell.counts[outcome.outcome_class()];
-  ++cell.reasons[outcome.reason];
-}
-
-// The same stratum holds the same bits in every arm, because all arms start from one checkpoint.
-void check_sizes(const Cells& cells) {
-  std::map<std::string, std::uint64_t> sizes;
-  for (const auto& [id, cell] : cells) {
-    const auto [known, fresh] = sizes.emplace(id.second, cell.bits);
-    if (!fresh && known->second != cell.bits) {
-      fail(ErrorCode::conflict, "stratum '{}' holds {} bits in arm '{}' and {} in another", id.second,
-           cell.bits, id.first, known->second);
-    }
-    if (cell.trials > cell.bits) {
-      fail(ErrorCode::conflict,
-           "arm '{}', stratum '{}': {} trials of {} bits, but draws are without replacement", id.first,
-           id.second, cell.trials, cell.bits);
+// Of a spec with one round that is known before it runs.
+Order order_of_spec(const record::CampaignSpec& spec, const Observations& seen) {
+  Order order;
+  PickedRound round;
+  round.fixed = true;
+  for (const std::string& role : spec.strata.roles) {
+    for (const std::string& field : spec.strata.fields) {
+      order.names.push_back(role + "." + field);
+      round.first.push_back(0);
+      round.share.push_back(spec.trials_per_stratum);
     }
   }
+  if (spec.exhaustive) {
+    for (const auto& [id, cell] : seen.cells) round.share[order.position(id.second)] = cell.bits;
+  }
+  round.picks = picks_shuffled(spec.seed, 0, round.share);
+  order.rounds.push_back(std::move(round));
+  return order;
 }
 
-std::uint64_t count_of(const Cell& cell, OutcomeClass outcome) {
-  const auto found = cell.counts.find(outcome);
-  return found == cell.counts.end() ? 0 : found->second;
+Order order_of(const record::CampaignSpec& spec, const std::vector<record::Round>& rounds,
+               const Observations& seen) {
+  if (rounds.empty() && spec.sampling) {
+    fail(ErrorCode::bad_input, "campaign '{}' samples by rounds, and none was given", spec.name);
+  }
+  if (rounds.empty()) return order_of_spec(spec, seen);
+  Order order;
+  for (const record::StratumDraws& cell : rounds.front().strata) order.names.push_back(cell.stratum.name);
+  order.rounds = picked(rounds);
+  return order;
 }
 
-Rate rate_of(const std::vector<const Cell*>& strata, double bits, OutcomeClass outcome, double confidence) {
+Interval anytime_of(const std::vector<Member>& strata, OutcomeClass outcome, double confidence,
+                    const Order& order) {
+  std::vector<StratumHits> hits(order.names.size());
+  for (StratumHits& one : hits) one.counted = false;
+  for (const Member& member : strata) {
+    hits[member.position] = {member.seen->bits, member.seen->hits(outcome), true};
+  }
+  return total_interval(order.rounds, hits, confidence);
+}
+
+Rate rate_of(const std::vector<Member>& strata, double bits, OutcomeClass outcome, double confidence,
+             const Order& order) {
   Rate rate;
-  const auto number = static_cast<double>(strata.size());
-  const double share_confidence = strata.size() == 1 ? confidence : 1 - (1 - confidence) / number;
   double smoothed = 0;
   double variance = 0;
-  rate.anytime = {0, 0};
-  for (const Cell* cell : strata) {
-    const std::uint64_t successes = count_of(*cell, outcome);
-    const auto k = static_cast<double>(successes);
-    const auto n = static_cast<double>(cell->trials);
-    const double weight = static_cast<double>(cell->bits) / bits;
+  for (const Member& member : strata) {
+    const auto k = static_cast<double>(member.seen->count(outcome));
+    const auto n = static_cast<double>(member.seen->trials());
+    const double weight = static_cast<double>(member.seen->bits) / bits;
     rate.estimate += weight * k / n;
     // Drawn towards 1/2, so that a stratum without events still has a variance.
     const double p = (k + 1) / (n + 2);
     smoothed += weight * p;
     variance += weight * weight * p * (1 - p) / n;
-    const Interval part = anytime_finite(successes, cell->trials, cell->bits, share_confidence);
-    rate.anytime.low += weight * part.low;
-    rate.anytime.high += weight * part.high;
   }
   rate.estimate = std::min(rate.estimate, 1.0);
-  rate.anytime.high = std::min(rate.anytime.high, 1.0);
+  rate.anytime = anytime_of(strata, outcome, confidence, order);
   if (strata.size() == 1) {
-    const Cell& only = *strata.front();
+    const StratumSeen& only = *strata.front().seen;
     rate.fixed =
-        wilson(static_cast<double>(count_of(only, outcome)), static_cast<double>(only.trials), confidence);
+        wilson(static_cast<double>(only.count(outcome)), static_cast<double>(only.trials()), confidence);
   } else {
     const double effective = smoothed * (1 - smoothed) / variance;
     rate.fixed = wilson(rate.estimate * effective, effective, confidence);
@@ -138,72 +143,66 @@ Rate rate_of(const std::vector<const Cell*>& strata, double bits, OutcomeClass o
   return rate;
 }
 
-Group make_group(const std::map<std::string, std::string>& key, const std::vector<const Cell*>& strata,
-                 double confidence) {
+Group make_group(const std::map<std::string, std::string>& key, const std::vector<Member>& strata,
+                 double confidence, const Order& order) {
   Group group;
   group.key = key;
   for (const OutcomeClass outcome : {OutcomeClass::masked, OutcomeClass::sdc, OutcomeClass::crash}) {
     group.counts[outcome] = 0;
   }
-  for (const Cell* cell : strata) {
-    group.trials += cell->trials;
-    group.bits += cell->bits;
-    for (const auto& [outcome, count] : cell->counts) group.counts[outcome] += count;
-    for (const auto& [reason, count] : cell->reasons) group.reasons[reason] += count;
+  std::vector<Member> counted;  // a stratum without a row that counts has no rate yet
+  for (const Member& member : strata) {
+    group.waiting += member.seen->waiting;
+    if (member.seen->trials() == 0) continue;
+    counted.push_back(member);
+    group.trials += member.seen->trials();
+    group.bits += member.seen->bits;
+    for (const record::Reason reason : member.seen->outcomes) {
+      ++group.counts[record::class_of(reason)];
+      ++group.reasons[reason];
+    }
   }
+  if (counted.empty()) return group;
   for (const auto& [outcome, count] : group.counts) {
-    group.rates[outcome] = rate_of(strata, static_cast<double>(group.bits), outcome, confidence);
+    group.rates[outcome] = rate_of(counted, static_cast<double>(group.bits), outcome, confidence, order);
   }
   return group;
 }
 
-// Controls of every arm of the spec, with canaries that behaved.
-std::map<std::string, ArmControls> trusted_controls(const std::vector<TrialRecord>& rows,
-                                                    const record::CampaignSpec& spec) {
-  auto controls = controls_of(rows, spec.judge);
-  for (const record::Arm& arm : spec.arms) {
-    if (!controls.contains(arm.name)) {
-      fail(ErrorCode::conflict, "arm '{}' has no controls: let `bitrift campaign run` finish them", arm.name);
-    }
-  }
-  const auto problems = canary_problems(rows, controls, spec.judge);
-  if (!problems.empty()) {
-    fail(ErrorCode::conflict, "{} canaries misbehave, so no rate can be believed; the first: {}",
-         problems.size(), problems.front());
-  }
-  return controls;
+std::uint64_t planned_by_spec(const record::CampaignSpec& spec, const Order& order) {
+  const auto& draws = order.rounds.front().share;
+  return spec.arms.size() * std::accumulate(draws.begin(), draws.end(), std::uint64_t{0});
 }
 
 }  // namespace
 
-Summary summarize(const std::vector<TrialRecord>& rows, const record::CampaignSpec& spec,
-                  const std::vector<std::string>& by) {
+Summary summarize(const std::vector<record::TrialRecord>& rows, const record::CampaignSpec& spec,
+                  const std::vector<std::string>& by, const std::vector<record::Round>& rounds) {
   Summary summary;
   summary.campaign = spec.name;
   summary.seed = spec.seed;
   summary.confidence = spec.confidence;
   summary.judge = spec.judge;
   summary.by = dimensions(by);
-  summary.planned =
-      spec.arms.size() * spec.strata.roles.size() * spec.strata.fields.size() * spec.trials_per_stratum;
-  const auto controls = trusted_controls(rows, spec);
+  summary.rounds = rounds;
+  summary.sampling = spec.sampling;
+  const Observations seen = observe(rows, spec);
+  const Order order = order_of(spec, rounds, seen);
+  summary.canaries = seen.canaries;
+  for (const record::Round& round : rounds) summary.planned += spec.arms.size() * round.draws();
+  if (rounds.empty()) summary.planned = planned_by_spec(spec, order);
 
-  Cells cells;
-  std::set<record::TrialId> seen;
-  for (const TrialRecord& row : rows) {
-    if (!seen.insert(row.id).second) {
-      fail(ErrorCode::conflict, "row {} stands twice in the journal", row.id.text());
-    }
-    if (row.kind == TrialKind::canary) ++summary.canaries;
-    if (row.kind != TrialKind::trial) continue;
-    add_row(cells, row, controls.at(row.id.arm), spec.judge);
-    ++summary.trials;
+  std::map<std::map<std::string, std::string>, std::vector<Member>> groups;
+  for (const auto& [id, cell] : seen.cells) {
+    summary.trials += cell.trials();
+    summary.waiting += cell.waiting;
+    groups[key_of(id.first, id.second, summary.by)].push_back({&cell, order.position(id.second)});
   }
-  check_sizes(cells);
-
-  std::map<std::map<std::string, std::string>, std::vector<const Cell*>> groups;
-  for (const auto& [id, cell] : cells) groups[key_of(id.first, id.second, summary.by)].push_back(&cell);
-  for (const auto& [key, strata] : groups) summary.groups.push_back(make_group(key, strata, spec.confidence));
+  for (const auto& [key, strata] : groups) {
+    summary.groups.push_back(make_group(key, strata, spec.confidence, order));
+  }
+  // Groups all of whose rows wait have nothing to show.
+  std::erase_if(summary.groups, [](const Group& group) { return group.trials == 0; });
   return summary;
 }
 

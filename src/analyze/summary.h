@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "record/campaign_spec.h"
 #include "record/json.h"
 #include "record/outcome.h"
+#include "record/round.h"
 #include "record/trial.h"
 
 namespace bitrift::analyze {
@@ -20,16 +22,16 @@ struct Rate {
   double estimate = 0;
   Interval
       fixed;  ///< Wilson (for several strata: with the effective n of the stratified estimate; approximate)
-  Interval
-      anytime;  ///< anytime_finite per stratum at alpha / H, weighted and summed (Bonferroni; conservative)
+  Interval anytime;  ///< anytime_finite; for several strata total_interval
 };
 
 /// A line of the table.
 struct Group {
   std::map<std::string, std::string>
-      key;  ///< e.g. {"arm":"serial","field":"exponent"}; dimensions as in `by`
-  std::uint64_t trials = 0;
-  std::uint64_t bits = 0;  ///< population
+      key;                    ///< e.g. {"arm":"serial","field":"exponent"}; dimensions as in `by`
+  std::uint64_t trials = 0;   ///< rows that count
+  std::uint64_t waiting = 0;  ///< rows behind a draw that has none yet: they do not count
+  std::uint64_t bits = 0;     ///< population
   std::map<record::OutcomeClass, std::uint64_t> counts;
   std::map<record::Reason, std::uint64_t> reasons;
   std::map<record::OutcomeClass, Rate> rates;
@@ -42,18 +44,22 @@ struct Summary {
   std::string judge;
   std::vector<std::string> by;  ///< dimensions in the order of the columns; "strategy" is always the first
   std::vector<Group> groups;    ///< sorted by key
-  std::uint64_t trials = 0;
-  std::uint64_t planned = 0;   ///< trials that the spec asks for: arms x roles x fields x trials_per_stratum
-  std::uint64_t canaries = 0;  ///< checked, all of which behaved
+  std::uint64_t trials = 0;     ///< rows that count
+  std::uint64_t waiting = 0;    ///< and that do not yet
+  std::uint64_t planned = 0;    ///< trials of all rounds so far
+  std::uint64_t canaries = 0;   ///< checked, all of which behaved
+  std::vector<record::Round> rounds;         ///< as given
+  std::optional<record::Sampling> sampling;  ///< of the spec
 };
 
 /// Groups the `trial` rows. by: any of strategy (= arm), role, field, stratum. Arms are never pooled, because
 /// every fault runs in all of them and their rows are not independent: without `strategy` in `by` it is
-/// added. Canaries, controls and envelope runs never count. Throws Error(conflict) when controls are missing,
-/// canaries misbehave, a row stands twice or a stratum's size is not the same in all rows; Error(bad_input)
-/// on an unknown dimension; Error(unsupported) on rows drawn by another measure than bits.
+/// added. Canaries, controls and envelope runs never count. rounds: as published; a spec with
+/// trials_per_stratum has but one and can do without. Throws as observe does, and Error(conflict) on a row of
+/// a stratum that the rounds do not have; Error(bad_input) on an unknown dimension or missing rounds.
 [[nodiscard]] Summary summarize(const std::vector<record::TrialRecord>& rows,
-                                const record::CampaignSpec& spec, const std::vector<std::string>& by);
+                                const record::CampaignSpec& spec, const std::vector<std::string>& by,
+                                const std::vector<record::Round>& rounds = {});
 /// Plain text, columns aligned, at most 100 wide with names of usual length: a header line, then group, n and
 /// the rates in % with Wilson interval, under it the anytime interval; at the end the reasons, counted.
 [[nodiscard]] std::string table(const Summary& summary);

@@ -131,6 +131,23 @@ std::string reasons_block(const Summary& summary) {
   return text;
 }
 
+// The last decision: what was asked, what was reached, and whether that was the end.
+std::string rounds_text(const Summary& summary) {
+  if (!summary.sampling || summary.rounds.empty()) return "";
+  const record::Round& last = summary.rounds.back();
+  std::string text = fmt::format("Asked: {} within +-{:g} points.", summary.sampling->target,
+                                 100 * summary.sampling->half_width);
+  if (const record::Reached* widest = last.widest()) {
+    text += fmt::format(" Widest before round {}: +-{:.2f} ({}, {}{}{}).", last.number,
+                        100 * widest->half_width, widest->arm, record::outcome_key(widest->outcome),
+                        widest->stratum.empty() ? "" : ", ", widest->stratum);
+  }
+  text += last.stop.empty()
+              ? fmt::format("\nRound {} is not followed by a decision yet.\n", last.number)
+              : fmt::format("\nStopped after round {}: {}.\n", last.number - 1, stop_text(last));
+  return text;
+}
+
 record::Json interval_json(const Interval& interval) {
   return record::Json::array({record::number_to_json(interval.low), record::number_to_json(interval.high)});
 }
@@ -143,13 +160,17 @@ std::string table(const Summary& summary) {
       "\n{} trials, {} canaries as expected; judge: {}. Rates are over uniform bits of a line's "
       "strata.\n"
       "Intervals of {:g} %: Wilson is for one look at this n (several strata: approximate); anytime holds\n"
-      "at every look at once (several strata: Bonferroni, wide).\n",
+      "at every look at once.\n",
       summary.trials, summary.canaries, summary.judge, 100 * summary.confidence);
   if (summary.trials < summary.planned) {
     text += fmt::format("Unfinished: {} of {} trials; strata that have none yet are not in these rates.\n",
                         summary.trials, summary.planned);
   }
-  return text;
+  if (summary.waiting > 0) {
+    text += fmt::format("{} rows wait behind a draw that has none yet, and do not count before it has.\n",
+                        summary.waiting);
+  }
+  return text + rounds_text(summary);
 }
 
 record::Json to_json(const Summary& summary) {
@@ -165,16 +186,31 @@ record::Json to_json(const Summary& summary) {
     }
     groups.push_back({{"key", group.key},
                       {"trials", group.trials},
+                      {"waiting", group.waiting},
                       {"bits", group.bits},
                       {"counts", counts},
                       {"reasons", reasons},
                       {"rates", rates}});
   }
-  return {{"schema", "bitrift/summary/1"}, {"campaign", summary.campaign},
-          {"seed", summary.seed},          {"confidence", record::number_to_json(summary.confidence)},
-          {"judge", summary.judge},        {"by", summary.by},
-          {"trials", summary.trials},      {"planned", summary.planned},
-          {"canaries", summary.canaries},  {"groups", groups}};
+  record::Json value = {{"schema", "bitrift/summary/1"},
+                        {"campaign", summary.campaign},
+                        {"seed", summary.seed},
+                        {"confidence", record::number_to_json(summary.confidence)},
+                        {"judge", summary.judge},
+                        {"by", summary.by},
+                        {"trials", summary.trials},
+                        {"planned", summary.planned},
+                        {"waiting", summary.waiting},
+                        {"canaries", summary.canaries},
+                        {"groups", groups}};
+  if (summary.sampling && !summary.rounds.empty()) {
+    const record::Json last = to_json(summary.rounds.back());
+    value["sampling"] = {{"asked", to_json(*summary.sampling)},
+                         {"round", summary.rounds.back().number},
+                         {"reached", last.value("reached", record::Json::array())},
+                         {"stop", summary.rounds.back().stop}};
+  }
+  return value;
 }
 
 }  // namespace bitrift::analyze

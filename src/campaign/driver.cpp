@@ -8,6 +8,7 @@
 
 #include <unistd.h>
 
+#include "analyze/allocate.h"
 #include "analyze/classify.h"
 #include "campaign/ends.h"
 #include "campaign/json_diff.h"
@@ -53,14 +54,12 @@ std::size_t count_done(const std::vector<Job>& missing, std::size_t total) {
 }
 
 // Stage after stage; throws Misbehaviour when the controls or canaries forbid to go on.
-void run_stages(const Plan& plan, const Driver& driver, Pool& pool, const Journal& journal,
-                Progress& progress) {
+void run_preparation(const Plan& plan, const Driver& driver, Pool& pool, const Journal& journal,
+                     Progress& progress) {
   const record::CampaignSpec& spec = plan.spec();
   std::size_t preparations = 0;
-  std::size_t trials = 0;
   for (const record::Arm& arm : spec.arms) {
     for (const auto& chain : plan.preparation(arm.name)) preparations += chain.size();
-    trials += plan.trials(arm.name).size();
   }
   std::vector<Job> jobs = driver.preparation_jobs();
   progress.stage("controls, envelope, canaries", count_done(jobs, preparations), preparations);
@@ -74,11 +73,49 @@ void run_stages(const Plan& plan, const Driver& driver, Pool& pool, const Journa
     problems = {error.what()};
   }
   if (!problems.empty()) throw Misbehaviour(fmt::format("{}", fmt::join(problems, "\n")));
+}
 
-  jobs = driver.trial_jobs();
-  progress.stage("trials", count_done(jobs, trials), trials);
-  pool.run(std::move(jobs));
-  pool.retire();
+std::string round_name(const record::Round& round, const record::CampaignSpec& spec) {
+  if (!spec.sampling) return "trials";
+  std::string name = fmt::format("round {}", round.number);
+  if (const record::Reached* widest = round.widest()) {
+    name +=
+        fmt::format(" (+-{:.2f} of {:g} points)", 100 * widest->half_width, 100 * spec.sampling->half_width);
+  }
+  return name;
+}
+
+// Round after round, each planned from all rows of those before, until one says stop.
+void run_rounds(Plan& plan, const Driver& driver, Pool& pool, const Journal& journal, Folder& folder,
+                Progress& progress) {
+  const record::CampaignSpec& spec = plan.spec();
+  while (true) {
+    const record::Round& round = plan.rounds().back();
+    folder.publish_round(round);
+    if (!round.stop.empty()) {
+      if (spec.sampling)
+        progress.note(fmt::format("stopped after round {}: {}", round.number - 1, stop_text(round)));
+      return;
+    }
+    std::vector<Job> jobs = driver.trial_jobs();
+    std::size_t trials = 0;
+    for (const record::Arm& arm : spec.arms) trials += plan.trials(arm.name).size();
+    if (!jobs.empty() || !spec.sampling) {
+      progress.stage(round_name(round, spec), count_done(jobs, trials), trials);
+      pool.run(std::move(jobs));
+    }
+    analyze::Observations seen;
+    if (spec.sampling) seen = analyze::observe(journal.rows().effective(), spec);
+    plan.add_round(analyze::next_round(spec, plan.strata(), plan.rounds(), seen));
+  }
+}
+
+std::optional<std::chrono::steady_clock::time_point> end_of(const RunOptions& options) {
+  using Clock = std::chrono::steady_clock;
+  if (!options.max_hours) return std::nullopt;
+  // No clock counts further than this.
+  const std::chrono::duration<double, std::ratio<3600>> hours(std::min(*options.max_hours, 1e5));
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(hours);
 }
 
 PoolOptions pool_options(const RunOptions& options, const record::CampaignSpec& spec, const Drills& drills,
@@ -103,6 +140,7 @@ PoolOptions pool_options(const RunOptions& options, const record::CampaignSpec& 
 
 RunReport run_campaign(const RunOptions& options, Progress& progress) {
   const InterruptGuard interrupts;
+  const auto end = end_of(options);
   const Drills drills = parse_drills(options.drills);
   const record::CampaignSpec spec = checked_spec(options, drills);
   const auto trainer = spec.exec.empty() || spec.base_train ? find_trainer() : std::filesystem::path();
@@ -113,9 +151,9 @@ RunReport run_campaign(const RunOptions& options, Progress& progress) {
     progress.note("training the base");
   folder.prepare_base(trainer);
   const ckpt::Reader base(folder.layout().base());
-  const Plan plan(spec, base);
+  Plan plan(spec, base);
   for (const auto& drill : drills.trials) static_cast<void>(plan.find(trial_id_from_text(drill.first)));
-  folder.publish_round(plan.round());
+  folder.publish_round(plan.rounds().front());
   Journal journal(folder.layout().journal());
   if (journal.torn_bytes() > 0) {
     progress.note(fmt::format("cut {} bytes of a torn last line off the journal", journal.torn_bytes()));
@@ -128,7 +166,15 @@ RunReport run_campaign(const RunOptions& options, Progress& progress) {
   try {
     Driver driver(folder, drills, plan, journal, progress);
     Pool pool(pool_options(options, spec, drills, folder.layout(), trainer), driver, base);
-    run_stages(plan, driver, pool, journal, progress);
+    if (end) driver.end_at(*end);
+    try {
+      run_preparation(plan, driver, pool, journal, progress);
+      report.judged = true;
+      run_rounds(plan, driver, pool, journal, folder, progress);
+      pool.retire();
+    } catch (const OutOfTime& over) {
+      report.unfinished = over.what();
+    }
     report.incidents = driver.incidents();
     journal.sync();
   } catch (const Misbehaviour& problem) {
@@ -282,6 +328,7 @@ void Driver::on_tick() {
   journal_.sync_if_due();
   incident_file_.sync_if_due();
   InterruptGuard::check();
+  if (end_ && std::chrono::steady_clock::now() >= *end_) throw OutOfTime();
 }
 
 }  // namespace bitrift::campaign

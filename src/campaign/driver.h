@@ -1,6 +1,7 @@
 // A campaign from its start, or from wherever it stopped, to its last trial.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -27,11 +28,14 @@ struct RunOptions {
   std::vector<std::string> drills;     ///< see parse_drills
   std::optional<int> workers;          ///< groups side by side; absent: what the cores hold
   std::vector<std::string> command;    ///< for the provenance
+  std::optional<double> max_hours;     ///< of this start, from its first moment
 };
 
 struct RunReport {
   std::vector<std::string> problems;  ///< why the harness may not be believed; empty when all is well
   std::size_t incidents = 0;          ///< of this start
+  std::string unfinished;             ///< why it ended before its plan did; "" when it did not
+  bool judged = false;                ///< controls and canaries are complete and behave
 };
 
 /// Runs the campaign: base, controls, envelope, canaries, trials. What the journal holds already is not run
@@ -63,6 +67,8 @@ class Driver : public PoolObserver {
   void on_run(const Ran& ran) override;
   void on_incident(const Incident& incident) override;
   void on_tick() override;
+  /// From then on on_tick throws OutOfTime.
+  void end_at(std::chrono::steady_clock::time_point end) { end_ = end; }
 
  private:
   [[nodiscard]] const std::string& arm_name(std::size_t arm) const { return plan_.spec().arms[arm].name; }
@@ -78,6 +84,7 @@ class Driver : public PoolObserver {
   std::size_t incidents_ = 0;
   std::map<std::string, std::string> base_digests_;  // of the state as loaded, by the arms' guards
   std::set<std::string> leaked_;                     // runs whose drill `leak` was sent
+  std::optional<std::chrono::steady_clock::time_point> end_;
 };
 
 }  // namespace bitrift::campaign

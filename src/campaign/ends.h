@@ -16,6 +16,12 @@ class Interrupted : public std::runtime_error {
   Interrupted() : std::runtime_error("interrupted; run the same command to go on") {}
 };
 
+/// The hours of --max-hours are over; the same command goes on. Exit code 0.
+class OutOfTime : public std::runtime_error {
+ public:
+  OutOfTime() : std::runtime_error("the hours of --max-hours are over; run the same command to go on") {}
+};
+
 /// While one lives, these signals only raise a flag.
 class InterruptGuard {
  public:

@@ -58,7 +58,7 @@ ExitStatus wait_for_training(Subprocess& child, const std::filesystem::path& log
 
 }  // namespace
 
-std::filesystem::path Layout::round(int number) const {
+std::filesystem::path Layout::round(std::uint64_t number) const {
   return root / "rounds" / fmt::format("{:04d}.json", number);
 }
 
@@ -79,6 +79,19 @@ StoredCampaign read_stored_campaign(const Layout& layout) {
   } catch (const Json::exception& error) {
     fail(ErrorCode::bad_file, "{}: not a campaign's identity ({}); restore it", path.string(), error.what());
   }
+}
+
+std::vector<record::Round> read_rounds(const Layout& layout) {
+  std::vector<record::Round> rounds;
+  for (auto path = layout.round(0); std::filesystem::exists(path); path = layout.round(rounds.size())) {
+    const Json stored = record::parse_file(path).value;
+    try {
+      rounds.push_back(record::round_from_json(stored));
+    } catch (const Error& error) {
+      fail(ErrorCode::bad_file, "{}: {}; restore it", path.string(), error.what());
+    }
+  }
+  return rounds;
 }
 
 void check_base(const Layout& layout, const std::string& digest) {
@@ -196,8 +209,9 @@ void Folder::train_base(const std::filesystem::path& trainer) {
        "training the base ended with {}; {} says: {}", status.text(), log.string(), log_tail(log));
 }
 
-void Folder::publish_round(const Json& round) {
-  const auto path = layout_.round(0);
+void Folder::publish_round(const record::Round& planned) {
+  const auto path = layout_.round(planned.number);
+  const Json round = to_json(planned);
   if (!std::filesystem::exists(path)) {
     replace_text(path, round.dump(2) + "\n");
     return;
@@ -205,7 +219,7 @@ void Folder::publish_round(const Json& round) {
   const Json stored = record::parse_file(path).value;
   if (const auto difference = json_difference(stored, round)) {
     fail(ErrorCode::conflict,
-         "{}: the plan differs from what spec and base give: {} is {}, expected {}; restore the file",
+         "{}: the plan differs from what spec, base and rows give: {} is {}, expected {}; restore the file",
          path.string(), difference->key, difference->first, difference->second);
   }
 }

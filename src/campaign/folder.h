@@ -1,6 +1,7 @@
 // The folder of a campaign: what lies where, who may write, and that it stays one campaign.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include "core/file.h"
 #include "record/campaign_spec.h"
 #include "record/json.h"
+#include "record/round.h"
 
 namespace bitrift::campaign {
 
@@ -23,7 +25,7 @@ struct Layout {
   [[nodiscard]] std::filesystem::path incidents() const { return root / "incidents.jsonl"; }
   [[nodiscard]] std::filesystem::path summary() const { return root / "summary.json"; }
   [[nodiscard]] std::filesystem::path lock() const { return root / "lock"; }
-  [[nodiscard]] std::filesystem::path round(int number) const;
+  [[nodiscard]] std::filesystem::path round(std::uint64_t number) const;
   [[nodiscard]] std::filesystem::path work() const { return root / "work"; }
   [[nodiscard]] std::filesystem::path copy(const std::string& worker) const {
     return work() / worker / "ckpt.h5";
@@ -43,6 +45,9 @@ struct StoredCampaign {
 /// Reads campaign.json. Throws Error(not_found) when the folder holds none, Error(bad_file).
 [[nodiscard]] StoredCampaign read_stored_campaign(const Layout& layout);
 
+/// The published rounds from the first on. Throws Error(bad_file) that names the file.
+[[nodiscard]] std::vector<record::Round> read_rounds(const Layout& layout);
+
 /// Throws Error(conflict) that names the file when base.h5 is not the one that the campaign began with.
 void check_base(const Layout& layout, const std::string& digest);
 
@@ -61,8 +66,8 @@ class Folder {
   /// checkpoint that it was copied from, are what they were at the first start. Throws Error(conflict | io |
   /// bad_input | internal).
   void prepare_base(const std::filesystem::path& trainer);
-  /// Publishes the plan of round 0 once; afterwards throws Error(conflict) when it differs.
-  void publish_round(const record::Json& round);
+  /// Publishes the plan of a round once; afterwards throws Error(conflict) when it differs.
+  void publish_round(const record::Round& round);
   /// Keeps in campaign.json what the first worker said about its libraries and processor.
   void note_trainer(const record::Json& environment);
   /// Removes the workers' private copies.

@@ -6,10 +6,10 @@
 #include <iterator>
 #include <utility>
 
+#include "analyze/allocate.h"
 #include "core/error.h"
 #include "core/permutation.h"
 #include "core/philox.h"
-#include "record/provenance.h"
 
 namespace bitrift::campaign {
 namespace {
@@ -89,6 +89,7 @@ Plan::Plan(const record::CampaignSpec& spec, const ckpt::Reader& base) : spec_(s
     for (const std::string& field : spec.strata.fields) add_cell(role, field);
   }
   refuse_overlap();
+  add_round(analyze::next_round(spec, strata(), {}, {}));
   for (const ckpt::TensorInfo& tensor : base.tensors()) {
     if (tensor.role == "weight" && tensor.path.starts_with("model/")) weights_.push_back(tensor.path);
   }
@@ -106,11 +107,10 @@ void Plan::add_cell(const std::string& role, const std::string& field) {
   try {
     Cell cell{{name, role, field, 0}, inject::Population(base_, spec_.strata.tensors, {role}, field), 0};
     cell.stratum.bits = cell.population.bits();
-    cell.draws = spec_.trials_per_stratum;
-    if (cell.draws > cell.stratum.bits) {
+    if (spec_.trials_per_stratum > cell.stratum.bits) {
       fail(ErrorCode::bad_input,
            "it holds {} bits, but trials_per_stratum asks for {} draws without replacement",
-           cell.stratum.bits, cell.draws);
+           cell.stratum.bits, spec_.trials_per_stratum);
     }
     cells_.push_back(std::move(cell));
   } catch (const Error& error) {
@@ -129,25 +129,15 @@ void Plan::refuse_overlap() const {
   }
 }
 
-record::Json Plan::round() const {
-  record::Json strata = record::Json::array();
-  for (const Cell& cell : cells_) {
-    strata.push_back({{"name", cell.stratum.name},
-                      {"role", cell.stratum.role},
-                      {"field", cell.stratum.field},
-                      {"bits", cell.stratum.bits},
-                      {"first_draw", 0},
-                      {"draws", cell.draws}});
-  }
-  record::Json arms = record::Json::array();
-  for (const record::Arm& arm : spec_.arms) arms.push_back(arm.name);
-  return {{"schema", record::schema_version},
-          {"round", 0},
-          {"seed", spec_.seed},
-          {"measure", "bit"},
-          {"plane", "value"},
-          {"arms", arms},
-          {"strata", strata}};
+std::vector<record::Stratum> Plan::strata() const {
+  std::vector<record::Stratum> strata;
+  for (const Cell& cell : cells_) strata.push_back(cell.stratum);
+  return strata;
+}
+
+void Plan::add_round(const record::Round& round) {
+  rounds_.push_back(round);
+  for (std::size_t i = 0; i < cells_.size(); ++i) cells_[i].draws += round.strata.at(i).draws;
 }
 
 std::vector<std::vector<RunKey>> Plan::preparation(const std::string& arm) const {
@@ -256,8 +246,10 @@ RunKey Plan::find(const TrialId& id) const {
     fail(ErrorCode::bad_input, "{}: no stratum '{}' in this campaign; there are {}", id.text(), id.stratum,
          fmt::join(names, ", "));
   }
-  if (id.draw >= found->draws) {
-    fail(ErrorCode::bad_input, "{}: stratum {} has draws 0 to {}", id.text(), id.stratum, found->draws - 1);
+  // Later rounds may draw any fault of the stratum.
+  const std::uint64_t draws = spec_.sampling ? found->stratum.bits : found->draws;
+  if (id.draw >= draws) {
+    fail(ErrorCode::bad_input, "{}: stratum {} has draws 0 to {}", id.text(), id.stratum, draws - 1);
   }
   return {TrialKind::trial, id};
 }

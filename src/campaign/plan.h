@@ -9,12 +9,12 @@
 
 #include "inject/plan.h"
 #include "record/campaign_spec.h"
-#include "record/json.h"
+#include "record/round.h"
 #include "record/trial.h"
 
 namespace bitrift::campaign {
 
-/// A stratum with the faults it holds and how many of them are drawn.
+/// A stratum with the faults it holds and how many of them are drawn in the rounds so far.
 struct Cell {
   record::Stratum stratum;
   inject::Population population;
@@ -54,14 +54,18 @@ class Plan {
 
   [[nodiscard]] const std::vector<Cell>& cells() const noexcept { return cells_; }
   [[nodiscard]] const record::CampaignSpec& spec() const noexcept { return spec_; }
-  /// The plan of round 0 (rounds/0000.json): strata with sizes and draws.
-  [[nodiscard]] record::Json round() const;
+  /// The strata in their order.
+  [[nodiscard]] std::vector<record::Stratum> strata() const;
+  /// The rounds so far; the first is known from spec and base alone.
+  [[nodiscard]] const std::vector<record::Round>& rounds() const noexcept { return rounds_; }
+  /// Adds the round after them: its draws are then part of the plan.
+  void add_round(const record::Round& round);
 
   /// The runs of an arm that come before its trials: no-flip controls (one of zero steps among them),
   /// envelope runs, and one chain of canaries with a control behind them (which shows that nothing of a
   /// canary stays in the worker). Runs of one chain share a worker.
   [[nodiscard]] std::vector<std::vector<RunKey>> preparation(const std::string& arm) const;
-  /// All trials of an arm, in stratum and draw order.
+  /// The trials of an arm in the rounds so far, in stratum and draw order.
   [[nodiscard]] std::vector<RunKey> trials(const std::string& arm) const;
   /// The run with its faults. Throws Error(bad_input) when the plan holds no such run.
   [[nodiscard]] record::TrialSpec expand(const RunKey& key) const;
@@ -80,6 +84,7 @@ class Plan {
   const record::CampaignSpec& spec_;
   const ckpt::Reader& base_;
   std::vector<Cell> cells_;
+  std::vector<record::Round> rounds_;
   std::vector<std::string> weights_;  // paths of role weight under model/, in natural order
 };
 

@@ -48,7 +48,8 @@ ArmStatus status_of(const std::string& arm, const Plan& plan, const JournalRows&
 }  // namespace
 
 bool Status::complete() const noexcept {
-  return has_base && std::all_of(arms.begin(), arms.end(), [](const ArmStatus& arm) {
+  const bool decided = !sampling || (!rounds.empty() && !rounds.back().stop.empty());
+  return has_base && decided && std::all_of(arms.begin(), arms.end(), [](const ArmStatus& arm) {
            return arm.prepared == arm.to_prepare && arm.trials == arm.planned;
          });
 }
@@ -64,7 +65,10 @@ Status read_status(const std::filesystem::path& folder) {
   status.incidents = count_lines(layout.incidents());
   if (!status.has_base) return status;
   const ckpt::Reader base(layout.base());
-  const Plan plan(stored.spec, base);
+  Plan plan(stored.spec, base);
+  status.sampling = stored.spec.sampling;
+  status.rounds = read_rounds(layout);
+  for (std::size_t i = 1; i < status.rounds.size(); ++i) plan.add_round(status.rounds[i]);
   const JournalRows rows =
       std::filesystem::exists(layout.journal()) ? read_journal(layout.journal()) : JournalRows();
   status.retracted = rows.retracted();
@@ -81,14 +85,22 @@ record::Json to_json(const Status& status) {
                     {"trials", arm.trials},
                     {"planned", arm.planned}});
   }
-  return {{"name", status.name},
-          {"running", status.running},
-          {"has_base", status.has_base},
-          {"drills", status.drills},
-          {"arms", arms},
-          {"incidents", status.incidents},
-          {"retracted", status.retracted},
-          {"complete", status.complete()}};
+  record::Json value = {{"name", status.name},
+                        {"running", status.running},
+                        {"has_base", status.has_base},
+                        {"drills", status.drills},
+                        {"arms", arms},
+                        {"incidents", status.incidents},
+                        {"retracted", status.retracted},
+                        {"complete", status.complete()}};
+  if (status.sampling && !status.rounds.empty()) {
+    const record::Json last = to_json(status.rounds.back());
+    value["sampling"] = {{"asked", to_json(*status.sampling)},
+                         {"round", status.rounds.back().number},
+                         {"reached", last.value("reached", record::Json::array())},
+                         {"stop", status.rounds.back().stop}};
+  }
+  return value;
 }
 
 }  // namespace bitrift::campaign

@@ -3,10 +3,13 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "record/json.h"
+#include "record/round.h"
+#include "record/sampling.h"
 
 namespace bitrift::campaign {
 
@@ -24,6 +27,8 @@ struct Status {
   std::vector<ArmStatus> arms;
   std::size_t incidents = 0;
   std::size_t retracted = 0;
+  std::optional<record::Sampling> sampling;  ///< of the spec
+  std::vector<record::Round> rounds;         ///< as published
   [[nodiscard]] bool complete() const noexcept;
 };
 

@@ -161,6 +161,22 @@ void read_runner(const Document& document, CampaignSpec& spec) {
   }
 }
 
+// How much is drawn: one key of three.
+void read_amount(const Document& document, CampaignSpec& spec) {
+  const Json& value = document.value;
+  spec.exhaustive = value.value("exhaustive", false);
+  if (value.contains("trials_per_stratum")) value["trials_per_stratum"].get_to(spec.trials_per_stratum);
+  const std::size_t strata = spec.strata.roles.size() * spec.strata.fields.size();
+  if (value.contains("sampling")) spec.sampling = sampling_from(document, strata, spec.arms.size());
+  const int given =
+      (spec.trials_per_stratum > 0 ? 1 : 0) + (spec.sampling ? 1 : 0) + (spec.exhaustive ? 1 : 0);
+  if (given == 1) return;
+  const char* const key = spec.sampling ? "/sampling" : spec.exhaustive ? "/exhaustive" : "";
+  fail(ErrorCode::bad_input,
+       "{}: {}expected exactly one of 'trials_per_stratum', 'sampling' and 'exhaustive: true', found {}",
+       document.place(key), *key == '\0' ? std::string() : key_name(key) + ": ", given);
+}
+
 CampaignSpec from_document(const Document& document) {
   const Json& value = document.value;
   CampaignSpec spec;
@@ -186,7 +202,7 @@ CampaignSpec from_document(const Document& document) {
   spec.strata.tensors = strata.value("tensors", spec.strata.tensors);
   strata.at("roles").get_to(spec.strata.roles);
   strata.at("fields").get_to(spec.strata.fields);
-  value.at("trials_per_stratum").get_to(spec.trials_per_stratum);
+  read_amount(document, spec);
   const Json none = Json::object();
   const auto section = [&](const char* key) -> const Json& {
     return value.contains(key) ? value[key] : none;
@@ -238,12 +254,14 @@ Json to_json(const CampaignSpec& spec) {
       {"arms", arms},
       {"strata",
        {{"tensors", spec.strata.tensors}, {"roles", spec.strata.roles}, {"fields", spec.strata.fields}}},
-      {"trials_per_stratum", spec.trials_per_stratum},
       {"controls",
        {{"repeats", spec.control_repeats}, {"every", spec.check_every}, {"envelope", spec.envelope_runs}}},
       {"analysis", {{"confidence", spec.confidence}, {"judge", spec.judge}}},
       {"worker", worker}};
   if (!spec.exec.empty()) value["runner"] = {{"exec", {{"command", spec.exec}}}};
+  if (spec.sampling) value["sampling"] = to_json(*spec.sampling);
+  if (spec.exhaustive) value["exhaustive"] = true;
+  if (spec.trials_per_stratum > 0) value["trials_per_stratum"] = spec.trials_per_stratum;
   return value;
 }
 

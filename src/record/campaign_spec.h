@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "record/sampling.h"
 #include "record/training_spec.h"
 
 namespace bitrift::record {
@@ -44,7 +45,10 @@ struct CampaignSpec {
   std::int64_t resume_epochs = 1;
   std::vector<Arm> arms;
   StrataSpec strata;
-  std::uint64_t trials_per_stratum = 0;  ///< draws per stratum; each runs in every arm
+  // How much is drawn; each draw runs in every arm. Exactly one of these three is asked for.
+  std::uint64_t trials_per_stratum = 0;  ///< draws per stratum, in one round; 0: another one is asked for
+  std::optional<Sampling> sampling;      ///< by rounds, until a half-width is reached
+  bool exhaustive = false;               ///< every bit of every stratum
   int control_repeats = 2;               ///< no-flip runs per arm that must agree to the bit, at least 2
   int check_every = 100;                 ///< trials of a worker between two no-flip runs that must be golden
   int envelope_runs = 20;                ///< clean runs with other data orders per arm, at least 20

@@ -24,12 +24,16 @@ struct RunArguments {
   campaign::RunOptions options;
   std::string spec, folder;
   int workers = 0;
+  double max_hours = 0;
   bool json = false;
 };
 
 std::vector<std::string> command_of(const RunArguments& arguments) {
   std::vector<std::string> command = {"bitrift", "campaign", "run", arguments.spec, "-o", arguments.folder};
   if (arguments.workers != 0) command.insert(command.end(), {"--workers", std::to_string(arguments.workers)});
+  if (arguments.max_hours > 0) {
+    command.insert(command.end(), {"--max-hours", fmt::format("{}", arguments.max_hours)});
+  }
   for (const std::string& pair : arguments.options.overrides) command.insert(command.end(), {"--set", pair});
   for (const std::string& drill : arguments.options.drills) command.insert(command.end(), {"--drill", drill});
   return command;
@@ -39,6 +43,7 @@ int run(RunArguments arguments) {
   arguments.options.spec = arguments.spec;
   arguments.options.folder = arguments.folder;
   if (arguments.workers != 0) arguments.options.workers = arguments.workers;
+  if (arguments.max_hours > 0) arguments.options.max_hours = arguments.max_hours;
   arguments.options.command = command_of(arguments);
   campaign::RunReport report;
   {
@@ -56,6 +61,10 @@ int run(RunArguments arguments) {
                arguments.folder);
     return 1;
   }
+  if (!report.unfinished.empty()) {
+    fmt::print(stderr, "bitrift: {}: {}\n", arguments.folder, report.unfinished);
+    if (!report.judged) return 0;
+  }
   if (!arguments.options.drills.empty()) {
     fmt::print(stderr, "bitrift: this campaign was a drill: {}\n", fmt::join(arguments.options.drills, ", "));
   }
@@ -67,6 +76,18 @@ int run(RunArguments arguments) {
                report.incidents);
   }
   return code;
+}
+
+// What was asked for and how far the last decision found it.
+void print_rounds(const record::Sampling& sampling, const record::Round& last) {
+  fmt::print("{}, asked: {} within +-{:g} points\n",
+             last.stop.empty() ? fmt::format("round {}", last.number)
+                               : fmt::format("stopped after round {}: {}", last.number - 1, stop_text(last)),
+             sampling.target, 100 * sampling.half_width);
+  for (const record::Reached& one : last.reached) {
+    fmt::print("  {:<18} {:<7} +-{:.2f} points{}{}\n", one.arm, record::outcome_key(one.outcome),
+               100 * one.half_width, one.stratum.empty() ? "" : " in ", one.stratum);
+  }
 }
 
 int status(const std::string& folder, bool json) {
@@ -83,6 +104,7 @@ int status(const std::string& folder, bool json) {
     fmt::print("{:<20} controls, envelope, canaries {}/{}, trials {}/{}\n", arm.arm, arm.prepared,
                arm.to_prepare, arm.trials, arm.planned);
   }
+  if (status.sampling && !status.rounds.empty()) print_rounds(*status.sampling, status.rounds.back());
   fmt::print("incidents: {}, retracted rows: {}\n", status.incidents, status.retracted);
   return 0;
 }
@@ -121,7 +143,11 @@ void print_run(const record::TrialSpec& run) {
 int list(const std::string& place, const std::vector<std::string>& overrides, bool json) {
   const auto [spec, base_path] = planned_from(place, overrides);
   const ckpt::Reader base(base_path);
-  const campaign::Plan plan(spec, base);
+  campaign::Plan plan(spec, base);
+  if (std::filesystem::is_directory(place)) {
+    const auto rounds = campaign::read_rounds(campaign::Layout{place});
+    for (std::size_t i = 1; i < rounds.size(); ++i) plan.add_round(rounds[i]);
+  }
   Json runs = Json::array();
   const auto show = [&](const campaign::RunKey& key) {
     const record::TrialSpec run = plan.expand(key);
@@ -141,7 +167,14 @@ int list(const std::string& place, const std::vector<std::string>& overrides, bo
     }
     for (const campaign::RunKey& key : plan.trials(arm.name)) show(key);
   }
-  if (json) fmt::print("{}\n", Json{{"plan", plan.round()}, {"runs", runs}}.dump(2));
+  if (json) {
+    Json rounds = Json::array();
+    for (const record::Round& round : plan.rounds()) rounds.push_back(to_json(round));
+    fmt::print("{}\n",
+               Json{{"plan", to_json(plan.rounds().front())}, {"rounds", rounds}, {"runs", runs}}.dump(2));
+  } else if (spec.sampling && plan.rounds().back().stop.empty()) {
+    fmt::print("rounds after {} follow from the rows of those before\n", plan.rounds().back().number);
+  }
   return 0;
 }
 
@@ -196,6 +229,10 @@ void add_run(CLI::App& parent, ExitCode& exit_code) {
   command
       ->add_option("--workers", arguments->workers,
                    "worker groups side by side (default: as many as the cores hold)")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--max-hours", arguments->max_hours,
+                   "stop after so many hours, also amid a round; the same command goes on")
       ->check(CLI::PositiveNumber);
   command
       ->add_option("--set", arguments->options.overrides,

@@ -26,7 +26,7 @@ int report_campaign(const std::filesystem::path& folder, const std::vector<std::
     return 1;
   }
   const std::vector<std::string> dimensions = by.empty() ? std::vector<std::string>{"strategy", "field"} : by;
-  const analyze::Summary summary = analyze::summarize(rows, spec, dimensions);
+  const analyze::Summary summary = analyze::summarize(rows, spec, dimensions, campaign::read_rounds(layout));
   record::Json document = analyze::to_json(summary);
   document["provenance"] = record::provenance(command);
   const std::string text = document.dump(2) + "\n";

@@ -48,7 +48,7 @@ TEST_F(PlanTest, StrataPartitionRolesByFieldsWithTheirSizes) {
   EXPECT_EQ(plan.cells()[0].stratum.bits, 18U + 12 + 12);
   EXPECT_EQ(plan.cells()[1].stratum.bits, 8U * (18 + 12 + 12));
   EXPECT_EQ(plan.cells()[2].stratum.bits, 18U + 2 + 12 + 3 + 12 + 4);
-  EXPECT_EQ(plan.round()["strata"][1]["draws"], 9);
+  EXPECT_EQ(plan.rounds()[0].strata[1].draws, 9u);
 }
 
 TEST_F(PlanTest, EveryArmGetsTheSameFaultsAndNoneTwice) {

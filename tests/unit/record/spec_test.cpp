@@ -56,6 +56,63 @@ TEST_F(SpecTest, TrainingIsReadInFull) {
   EXPECT_EQ(spec.parallel, Parallel{});
 }
 
+// The quickstart with another amount in the place of trials_per_stratum.
+class AmountTest : public SpecTest {
+ protected:
+  CampaignSpec read(const Json& amount) {
+    Json spec = parse_file(quickstart()).value;
+    spec.erase("trials_per_stratum");
+    spec.erase("$schema");
+    spec.update(amount);
+    replace_text(folder_ / "c.json", spec.dump(1));
+    return read_campaign_spec(folder_ / "c.json");
+  }
+  std::string error(const Json& amount) {
+    return error_of([&] { (void)read(amount); });
+  }
+};
+
+TEST_F(AmountTest, SamplingIsReadInFullAndComesBack) {
+  const Json sampling = {{"target", "strata"}, {"half_width", 0.03}, {"outcomes", {"crash", "sdc"}},
+                         {"max_trials", 1000}, {"pilot", 5},         {"allocation", "even"}};
+  const CampaignSpec spec = read({{"sampling", sampling}});
+  ASSERT_TRUE(spec.sampling);
+  EXPECT_EQ(spec.sampling->target, "strata");
+  EXPECT_EQ(spec.sampling->half_width, 0.03);
+  EXPECT_EQ(spec.sampling->outcomes, (std::vector{OutcomeClass::sdc, OutcomeClass::crash}));
+  EXPECT_EQ(spec.sampling->max_trials, 1000u);
+  EXPECT_EQ(spec.sampling->pilot, 5u);
+  EXPECT_EQ(spec.sampling->allocation, "even");
+  EXPECT_EQ(spec.trials_per_stratum, 0u);
+  EXPECT_EQ(to_json(campaign_spec_from_json(to_json(spec))), to_json(spec));
+  const CampaignSpec least = read({{"sampling", {{"half_width", 0.1}}}});
+  EXPECT_EQ(least.sampling->target, "totals");
+  EXPECT_EQ(least.sampling->outcomes.size(), 3u);
+  EXPECT_EQ(least.sampling->pilot, 20u);
+  EXPECT_FALSE(least.sampling->max_trials);
+}
+
+TEST_F(AmountTest, ExactlyOneAmountIsAskedFor) {
+  EXPECT_TRUE(read({{"exhaustive", true}}).exhaustive);
+  EXPECT_THAT(error(Json::object()), HasSubstr("exactly one of 'trials_per_stratum', 'sampling'"));
+  EXPECT_THAT(error({{"exhaustive", false}}), HasSubstr("found 0"));
+  const std::string both = error({{"exhaustive", true}, {"sampling", {{"half_width", 0.1}}}});
+  EXPECT_THAT(both, HasSubstr("c.json:"));
+  EXPECT_THAT(both, HasSubstr("sampling: expected exactly one"));
+  EXPECT_THAT(campaign_error({"sampling.half_width=0.1"}), HasSubstr("found 2"));
+}
+
+TEST_F(AmountTest, SamplingThatMakesNoSenseIsRefusedByKey) {
+  EXPECT_THAT(error({{"sampling", {{"half_width", 0.5}}}}), HasSubstr("sampling.half_width"));
+  EXPECT_THAT(error({{"sampling", Json::object()}}), HasSubstr("key 'half_width' is missing"));
+  EXPECT_THAT(error({{"sampling", {{"half_width", 0.1}, {"outcomes", {"SDC"}}}}}),
+              HasSubstr("sampling.outcomes[0]: expected one of: masked, sdc, crash"));
+  // 3 arms x 9 strata x 20 draws
+  EXPECT_THAT(error({{"sampling", {{"half_width", 0.1}, {"max_trials", 539}}}}),
+              HasSubstr("sampling.max_trials: round 0 alone may take 540 trials"));
+  EXPECT_EQ(read({{"sampling", {{"half_width", 0.1}, {"max_trials", 540}}}}).sampling->max_trials, 540u);
+}
+
 TEST_F(SpecTest, CanonicalTextComesBackAndLeavesParallelOut) {
   replace_text(folder_ / "t.json", train_text);
   TrainingSpec spec = read_training_spec(folder_ / "t.json");

@@ -1,0 +1,35 @@
+// Sampling by rounds: what the next round draws, and when it is enough (docs/statistics.md, "Rounds").
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "analyze/observations.h"
+#include "record/campaign_spec.h"
+#include "record/round.h"
+#include "record/trial.h"
+
+namespace bitrift::analyze {
+
+/// `exhaustive: true` is refused above so many faults.
+inline constexpr std::uint64_t largest_exhaustive = 1'000'000;
+
+/// The plan of the round after `earlier`, or a round with `stop`: a pure function of the spec, the strata in
+/// their order, and the rows of earlier rounds (rows of later draws change nothing). Throws Error(conflict)
+/// when rows of earlier rounds are missing, Error(bad_input) when exhaustive asks for too much.
+[[nodiscard]] record::Round next_round(const record::CampaignSpec& spec,
+                                       const std::vector<record::Stratum>& strata,
+                                       const std::vector<record::Round>& earlier, const Observations& seen);
+
+/// For every arm and asked outcome the widest interval of the target, over the rows of `earlier`. Throws as
+/// next_round does.
+[[nodiscard]] std::vector<record::Reached> half_widths(const record::CampaignSpec& spec,
+                                                       const std::vector<record::Round>& earlier,
+                                                       const Observations& seen);
+
+/// Splits `total` in proportion to `demand`, at most capacity[h] each, rounded so that the sum is
+/// min(total, sum of capacities over positive demand).
+[[nodiscard]] std::vector<std::uint64_t> apportion(std::uint64_t total, const std::vector<double>& demand,
+                                                   const std::vector<std::uint64_t>& capacity);
+
+}  // namespace bitrift::analyze

@@ -1,0 +1,117 @@
+#include "analyze/observations.h"
+
+#include <algorithm>
+#include <set>
+
+#include "core/error.h"
+
+namespace bitrift::analyze {
+namespace {
+
+using record::TrialKind;
+using record::TrialRecord;
+
+// Controls of every arm of the spec, with canaries that behaved.
+std::map<std::string, ArmControls> trusted_controls(const std::vector<TrialRecord>& rows,
+                                                    const record::CampaignSpec& spec) {
+  auto controls = controls_of(rows, spec.judge);
+  for (const record::Arm& arm : spec.arms) {
+    if (!controls.contains(arm.name)) {
+      fail(ErrorCode::conflict, "arm '{}' has no controls: let `bitrift campaign run` finish them", arm.name);
+    }
+  }
+  const auto problems = canary_problems(rows, controls, spec.judge);
+  if (!problems.empty()) {
+    fail(ErrorCode::conflict, "{} canaries misbehave, so no rate can be believed; the first: {}",
+         problems.size(), problems.front());
+  }
+  return controls;
+}
+
+// A stratum's size in one row against the others of its cell.
+void check_row(const TrialRecord& row, StratumSeen& cell) {
+  if (row.measure != "bit") {
+    fail(ErrorCode::unsupported,
+         "row {}: drawn by the measure '{}'; rates are estimated for uniformly drawn bits only",
+         row.id.text(), row.measure);
+  }
+  if (cell.bits == 0) cell.bits = row.stratum_bits;
+  if (cell.bits != row.stratum_bits || row.stratum_bits == 0) {
+    fail(ErrorCode::conflict, "row {}: its stratum holds {} bits, in other rows {}", row.id.text(),
+         row.stratum_bits, cell.bits);
+  }
+  if (row.id.draw >= cell.bits) {
+    fail(ErrorCode::conflict, "row {}: its stratum holds {} bits, but draws are without replacement",
+         row.id.text(), cell.bits);
+  }
+}
+
+// The same stratum holds the same bits in every arm, because all arms start from one checkpoint.
+void check_sizes(const Observations& seen) {
+  std::map<std::string, std::uint64_t> sizes;
+  for (const auto& [id, cell] : seen.cells) {
+    const auto [known, fresh] = sizes.emplace(id.second, cell.bits);
+    if (!fresh && known->second != cell.bits) {
+      fail(ErrorCode::conflict, "stratum '{}' holds {} bits in arm '{}' and {} in another", id.second,
+           cell.bits, id.first, known->second);
+    }
+  }
+}
+
+}  // namespace
+
+std::uint64_t StratumSeen::count(record::OutcomeClass outcome, std::uint64_t limit) const {
+  const auto end = outcomes.begin() + static_cast<std::ptrdiff_t>(std::min(limit, trials()));
+  return static_cast<std::uint64_t>(std::count_if(
+      outcomes.begin(), end, [&](record::Reason reason) { return record::class_of(reason) == outcome; }));
+}
+
+std::vector<std::uint8_t> StratumSeen::hits(record::OutcomeClass outcome, std::uint64_t limit) const {
+  std::vector<std::uint8_t> hits(std::min(limit, trials()));
+  for (std::size_t i = 0; i < hits.size(); ++i) {
+    hits[i] = record::class_of(outcomes[i]) == outcome ? 1 : 0;
+  }
+  return hits;
+}
+
+Observations observe(const std::vector<TrialRecord>& rows, const record::CampaignSpec& spec) {
+  const auto controls = trusted_controls(rows, spec);
+  Observations seen;
+  // Rows by cell and draw: the order of the journal is that in which they ended.
+  std::map<std::pair<std::string, std::string>, std::vector<const TrialRecord*>> cells;
+  std::set<record::TrialId> others;
+  for (const TrialRecord& row : rows) {
+    if (row.kind == TrialKind::canary) ++seen.canaries;
+    if (row.kind == TrialKind::trial) {
+      cells[{row.id.arm, row.id.stratum}].push_back(&row);
+    } else if (!others.insert(row.id).second) {
+      fail(ErrorCode::conflict, "row {} stands twice in the journal", row.id.text());
+    }
+  }
+  for (auto& [id, list] : cells) {
+    std::sort(list.begin(), list.end(),
+              [](const TrialRecord* a, const TrialRecord* b) { return a->id.draw < b->id.draw; });
+    StratumSeen& cell = seen.cells[id];
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const TrialRecord& row = *list[i];
+      check_row(row, cell);
+      if (i > 0 && list[i - 1]->id.draw == row.id.draw) {
+        fail(ErrorCode::conflict, "row {} stands twice in the journal", row.id.text());
+      }
+      const auto arm = controls.find(row.id.arm);
+      if (arm == controls.end()) {
+        fail(ErrorCode::conflict, "row {}: arm '{}' has no controls", row.id.text(), row.id.arm);
+      }
+      const record::Reason reason = classify(row, arm->second, spec.judge).reason;
+      if (row.id.draw == cell.outcomes.size()) {
+        cell.outcomes.push_back(reason);
+      } else {
+        ++cell.waiting;
+      }
+    }
+  }
+  check_sizes(seen);
+  return seen;
+}
+
+}  // namespace bitrift::analyze

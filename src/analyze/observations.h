@@ -1,0 +1,43 @@
+// Rows sorted into what was seen of every stratum under every arm, each row classified once.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "analyze/classify.h"
+#include "record/campaign_spec.h"
+#include "record/outcome.h"
+#include "record/trial.h"
+
+namespace bitrift::analyze {
+
+/// What was seen of one stratum under one arm.
+struct StratumSeen {
+  std::uint64_t bits = 0;                ///< size of the stratum
+  std::vector<record::Reason> outcomes;  ///< of draws 0, 1, ... up to the first draw without a row
+  std::uint64_t waiting = 0;             ///< rows behind that gap: they count once it is filled
+  [[nodiscard]] std::uint64_t trials() const noexcept { return outcomes.size(); }
+  /// How many of the first `limit` outcomes are of this class.
+  [[nodiscard]] std::uint64_t count(record::OutcomeClass outcome,
+                                    std::uint64_t limit = ~std::uint64_t{0}) const;
+  /// 1 for each of the first `limit` outcomes that is of this class, else 0.
+  [[nodiscard]] std::vector<std::uint8_t> hits(record::OutcomeClass outcome,
+                                               std::uint64_t limit = ~std::uint64_t{0}) const;
+};
+
+struct Observations {
+  std::map<std::pair<std::string, std::string>, StratumSeen> cells;  ///< (arm, stratum)
+  std::uint64_t canaries = 0;  ///< rows of canaries, all of which behaved
+};
+
+/// Only rows without a gap before them count: trials that end early have other outcomes than trials that take
+/// long, so the rows that are there first are no fair sample. Throws Error(conflict) when controls are
+/// missing, canaries misbehave, a row stands twice, a stratum's size is not the same in all rows or a draw
+/// lies beyond it; Error(unsupported) on rows drawn by another measure than bits.
+[[nodiscard]] Observations observe(const std::vector<record::TrialRecord>& rows,
+                                   const record::CampaignSpec& spec);
+
+}  // namespace bitrift::analyze

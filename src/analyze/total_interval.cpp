@@ -1,0 +1,223 @@
+#include "analyze/total_interval.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "core/error.h"
+
+namespace bitrift::analyze {
+namespace {
+
+constexpr double kBetShare = 0.9;    // of the error probability; Bonferroni has the rest
+constexpr double kLargestBet = 0.9;  // of the wealth: a lost bet leaves a tenth
+// A fixed round ends for the bets once strata that are out of draws hold more than this of the weight.
+constexpr double kTolerated = 0.002;
+// Deviations for which the bets are sized, a geometric grid with equal shares of the first wealth.
+constexpr std::array<double, 10> kDeviations = {0x1p-11, 0x1p-10, 0x1p-9, 0x1p-8, 0x1p-7,
+                                                0x1p-6,  0x1p-5,  0x1p-4, 0x1p-3, 0x1p-2};
+
+/// A bet on one pick: the estimate lies `above` its least possible value, and `least` is that value.
+struct Bet {
+  double above = 0;
+  double least = 0;
+  double scale = 0;  ///< times a deviation: the share of the wealth to bet
+};
+
+/// Walks through the picks and forms an unbiased estimate of the total from each.
+class Bettor {
+ public:
+  Bettor(const std::vector<StratumHits>& strata, bool of_misses) : strata_(strata), of_misses_(of_misses) {
+    double sum = 0;
+    for (const StratumHits& stratum : strata) sum += stratum.counted ? static_cast<double>(stratum.bits) : 0;
+    for (const StratumHits& stratum : strata) {
+      weight_.push_back(stratum.counted ? static_cast<double>(stratum.bits) / sum : 0);
+    }
+    drawn_.resize(strata.size());
+    hits_.resize(strata.size());
+    share_.resize(strata.size());
+  }
+
+  std::vector<Bet> bets(const std::vector<PickedRound>& rounds) {
+    std::vector<Bet> bets;
+    for (const PickedRound& round : rounds) {
+      if (!begin(round)) break;
+      bool whole = true;
+      for (const std::uint32_t h : round.picks) {
+        if (!strata_[h].counted || drawn_[h] == strata_[h].bits) continue;
+        if (drawn_[h] == strata_[h].hits.size()) {
+          whole = false;
+          break;
+        }
+        if (const auto bet = bet_on(h); bet.scale > 0) bets.push_back(bet);
+        take(h);
+        if (round.fixed) share_[h] -= 1;
+      }
+      if (!whole) break;
+    }
+    return bets;
+  }
+
+ private:
+  [[nodiscard]] double hit(std::size_t h, std::uint64_t draw) const {
+    return (strata_[h].hits[draw] != 0) != of_misses_ ? 1 : 0;
+  }
+
+  void take(std::size_t h) { hits_[h] += hit(h, drawn_[h]++); }
+
+  // What earlier rounds drew is known; false when some of it is missing.
+  bool begin(const PickedRound& round) {
+    for (std::size_t h = 0; h < strata_.size(); ++h) {
+      share_[h] = static_cast<double>(round.share[h]);
+      if (!strata_[h].counted) continue;
+      if (strata_[h].hits.size() < round.first[h]) return false;
+      while (drawn_[h] < round.first[h]) take(h);
+    }
+    return true;
+  }
+
+  // Everything but the outcome of the draw itself was known before the pick.
+  [[nodiscard]] Bet bet_on(std::size_t pick) const {
+    double all = 0;
+    for (std::size_t h = 0; h < strata_.size(); ++h) all += open(h) ? share_[h] : 0;
+    double centre = 0;
+    double reach = 0;
+    double variance = 0;
+    double out = 0;
+    double change = 0;
+    for (std::size_t h = 0; h < strata_.size(); ++h) {
+      if (!strata_[h].counted) continue;
+      const auto size = static_cast<double>(strata_[h].bits);
+      const auto drawn = static_cast<double>(drawn_[h]);
+      const double rest = weight_[h] * (1 - drawn / size);
+      centre += weight_[h] * hits_[h] / size;
+      if (!open(h)) continue;
+      if (share_[h] <= 0) {
+        out += rest;  // counts as if it held nothing more: that errs to the safe side
+        continue;
+      }
+      const double rate = (hits_[h] + 0.5) / (drawn + 1);
+      const double reward = rest * all / share_[h];
+      centre += rest * rate;
+      reach = std::max(reach, reward * rate);
+      variance += rest * reward * rate * (1 - rate);
+      if (h == pick) change = reward * (hit(h, drawn_[h]) - rate);
+    }
+    if (out > kTolerated || variance <= 0) return {};
+    return {std::max(0.0, change + reach), centre - reach, reach / variance};
+  }
+
+  [[nodiscard]] bool open(std::size_t h) const { return strata_[h].counted && drawn_[h] < strata_[h].bits; }
+
+  const std::vector<StratumHits>& strata_;
+  bool of_misses_;
+  std::vector<double> weight_;
+  std::vector<std::uint64_t> drawn_;
+  std::vector<double> hits_;
+  std::vector<double> share_;
+};
+
+// Logarithm of what all bets against the total `theta` have won, the first wealth being 1.
+double log_wealth(const std::vector<Bet>& bets, double theta) {
+  constexpr std::size_t stride = 16;  // products of so many factors neither overflow nor vanish
+  std::array<double, kDeviations.size()> product{};
+  std::array<double, kDeviations.size()> logs{};
+  product.fill(1);
+  for (std::size_t i = 0; i < bets.size(); ++i) {
+    const Bet& bet = bets[i];
+    const double room = theta - bet.least;
+    if (room <= 0 && bet.above > 0) return std::numeric_limits<double>::infinity();
+    // Less than what was won keeps the bound.
+    const double ratio = bet.above > 0 ? std::min(bet.above / room, 1e15) : 0;
+    for (std::size_t k = 0; k < kDeviations.size(); ++k) {
+      const double share = std::min(kLargestBet, kDeviations[k] * bet.scale);
+      product[k] *= 1 - share + share * ratio;
+    }
+    if (i % stride != stride - 1) continue;
+    for (std::size_t k = 0; k < kDeviations.size(); ++k) {
+      logs[k] += std::log(product[k]);
+      product[k] = 1;
+    }
+  }
+  for (std::size_t k = 0; k < kDeviations.size(); ++k) logs[k] += std::log(product[k]);
+  const double most = *std::max_element(logs.begin(), logs.end());
+  double sum = 0;
+  for (const double one : logs) sum += std::exp(one - most);
+  return most + std::log(sum / static_cast<double>(kDeviations.size()));
+}
+
+// The largest total known to be refuted from below, or `least` when none in [least, most] is: the wealth
+// falls with theta.
+double lower_end(const std::vector<Bet>& bets, double least, double most, double log_limit) {
+  if (bets.empty() || most <= least || log_wealth(bets, least) < log_limit) return least;
+  if (log_wealth(bets, most) >= log_limit) return most;
+  double out = least;
+  double in = most;
+  for (int i = 0; i < 30; ++i) {
+    const double middle = out + (in - out) / 2;
+    (log_wealth(bets, middle) < log_limit ? in : out) = middle;
+  }
+  return out;
+}
+
+/// Sums over the counted strata that need no order.
+struct Sums {
+  double low = 0, high = 0;            ///< Bonferroni
+  double known = 0, known_misses = 0;  ///< parts of the total that were seen
+  double estimate = 0;
+};
+
+Sums sums_of(const std::vector<StratumHits>& strata, double bits, double number, double alpha) {
+  Sums sums;
+  for (const StratumHits& stratum : strata) {
+    if (!stratum.counted) continue;
+    const std::uint64_t drawn = stratum.hits.size();
+    const auto hits = static_cast<std::uint64_t>(std::count(stratum.hits.begin(), stratum.hits.end(), 1));
+    const Interval part = anytime_finite(hits, drawn, stratum.bits, 1 - alpha / number);
+    const double weight = static_cast<double>(stratum.bits) / bits;
+    sums.low += weight * part.low;
+    sums.high += weight * part.high;
+    sums.known += static_cast<double>(hits) / bits;
+    sums.known_misses += static_cast<double>(drawn - hits) / bits;
+    sums.estimate += weight * (drawn == 0 ? 0.5 : static_cast<double>(hits) / static_cast<double>(drawn));
+  }
+  return sums;
+}
+
+}  // namespace
+
+Interval total_interval(const std::vector<PickedRound>& rounds, const std::vector<StratumHits>& strata,
+                        double confidence) {
+  double bits = 0;
+  double number = 0;
+  const StratumHits* only = nullptr;
+  for (const StratumHits& stratum : strata) {
+    if (!stratum.counted) continue;
+    bits += static_cast<double>(stratum.bits);
+    number += 1;
+    only = &stratum;
+  }
+  if (only == nullptr) fail(ErrorCode::bad_input, "the interval of a total needs at least one stratum");
+  if (number == 1) {
+    const auto hits = static_cast<std::uint64_t>(std::count(only->hits.begin(), only->hits.end(), 1));
+    return anytime_finite(hits, only->hits.size(), only->bits, confidence);
+  }
+  const double alpha = 1 - confidence;
+  const Sums sums = sums_of(strata, bits, number, (1 - kBetShare) * alpha);
+  const double log_limit = std::log(2 / (kBetShare * alpha));  // Ville's inequality, once for each side
+  const double least = sums.known;
+  const double most = 1 - sums.known_misses;
+  const auto below = Bettor(strata, false).bets(rounds);
+  const auto above = Bettor(strata, true).bets(rounds);
+  Interval interval{std::max(sums.low, lower_end(below, least, most, log_limit)),
+                    std::min(sums.high, 1 - lower_end(above, 1 - most, 1 - least, log_limit))};
+  // Where the two contradict each other one of them is wrong, which happens with probability 1 - confidence
+  // at most; what is given then changes nothing about that.
+  if (interval.low > interval.high) interval = {sums.low, sums.high};
+  interval.low = std::clamp(std::min(interval.low, sums.estimate), 0.0, 1.0);
+  interval.high = std::clamp(std::max(interval.high, sums.estimate), 0.0, 1.0);
+  return interval;
+}
+
+}  // namespace bitrift::analyze

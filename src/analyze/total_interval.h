@@ -1,0 +1,33 @@
+// The anytime interval of a weighted total of stratum rates.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "analyze/interval.h"
+#include "analyze/picks.h"
+
+namespace bitrift::analyze {
+
+/// What was seen of one stratum, for one arm and one outcome.
+struct StratumHits {
+  std::uint64_t bits = 0;          ///< size of its population
+  std::vector<std::uint8_t> hits;  ///< of draws 0, 1, ... without a gap: 1 where the outcome was this one
+  bool counted = true;             ///< whether it belongs to the total
+};
+
+/// An interval for sum_h w_h theta_h over the counted strata, w_h = bits_h / sum of their bits, that holds at
+/// every look at once with probability `confidence`. One counted stratum: anytime_finite. Several: the
+/// intersection of two that hold together, bets on single picks with 0.9 of the error probability, and
+/// anytime_finite of every stratum, weighted and summed (Bonferroni), with 0.1 of it. Both ends contain
+/// sum_h w_h k_h / n_h.
+///
+/// Source: Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", arXiv
+/// 2010.09686, sections 4 and 5; the estimate that is bet on is Horvitz and Thompson's (1952) with the rates
+/// so far as control variate. rounds: see picked(); rows of a round count up to the first pick that is
+/// missing. Throws Error(bad_input) when nothing is counted, more was drawn than a stratum holds, or
+/// confidence is not inside (0, 1).
+[[nodiscard]] Interval total_interval(const std::vector<PickedRound>& rounds,
+                                      const std::vector<StratumHits>& strata, double confidence);
+
+}  // namespace bitrift::analyze

@@ -1,0 +1,95 @@
+#include "record/round.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "record/provenance.h"
+#include "record/sampling.h"
+
+namespace bitrift::record {
+namespace {
+
+Json to_json(const StratumDraws& cell, bool by_share) {
+  Json value = {{"name", cell.stratum.name}, {"role", cell.stratum.role},     {"field", cell.stratum.field},
+                {"bits", cell.stratum.bits}, {"first_draw", cell.first_draw}, {"draws", cell.draws}};
+  if (by_share) value["share"] = cell.share;
+  return value;
+}
+
+StratumDraws cell_from_json(const Json& value) {
+  StratumDraws cell;
+  value.at("name").get_to(cell.stratum.name);
+  value.at("role").get_to(cell.stratum.role);
+  value.at("field").get_to(cell.stratum.field);
+  value.at("bits").get_to(cell.stratum.bits);
+  value.at("first_draw").get_to(cell.first_draw);
+  value.at("draws").get_to(cell.draws);
+  cell.share = value.value("share", std::uint64_t{0});
+  return cell;
+}
+
+}  // namespace
+
+std::uint64_t Round::draws() const noexcept {
+  std::uint64_t sum = 0;
+  for (const StratumDraws& cell : strata) sum += cell.draws;
+  return sum;
+}
+
+const Reached* Round::widest() const noexcept {
+  const auto found = std::max_element(reached.begin(), reached.end(), [](const Reached& a, const Reached& b) {
+    return a.half_width < b.half_width;
+  });
+  return found == reached.end() ? nullptr : &*found;
+}
+
+Json to_json(const Round& round) {
+  Json strata = Json::array();
+  for (const StratumDraws& cell : round.strata) strata.push_back(to_json(cell, round.picks > 0));
+  Json value = {{"schema", schema_version}, {"round", round.number}, {"seed", round.seed}, {"measure", "bit"},
+                {"plane", "value"},         {"arms", round.arms},    {"strata", strata}};
+  if (round.picks > 0) value["picks"] = round.picks;
+  if (!round.reached.empty()) {
+    Json reached = Json::array();
+    for (const Reached& one : round.reached) {
+      reached.push_back({{"arm", one.arm},
+                         {"outcome", outcome_key(one.outcome)},
+                         {"stratum", one.stratum},
+                         {"half_width", one.half_width}});
+    }
+    value["reached"] = reached;
+  }
+  if (!round.stop.empty()) value["stop"] = round.stop;
+  return value;
+}
+
+Round round_from_json(const Json& value) {
+  try {
+    Round round;
+    value.at("round").get_to(round.number);
+    value.at("seed").get_to(round.seed);
+    value.at("arms").get_to(round.arms);
+    for (const auto& cell : value.at("strata")) round.strata.push_back(cell_from_json(cell));
+    round.picks = value.value("picks", std::uint64_t{0});
+    if (value.contains("reached")) {
+      for (const auto& one : value["reached"]) {
+        round.reached.push_back({one.at("arm"), outcome_from_key(one.at("outcome")), one.at("stratum"),
+                                 one.at("half_width").get<double>()});
+      }
+    }
+    round.stop = value.value("stop", "");
+    return round;
+  } catch (const Json::exception& error) {
+    fail(ErrorCode::bad_file, "not the plan of a round: {}", error.what());
+  }
+}
+
+std::string stop_text(const Round& round) {
+  if (round.stop == "half_width") return "every interval of the target has the half-width asked for";
+  if (round.stop == "max_trials") return "sampling.max_trials is spent";
+  if (round.stop == "exhausted") return "every fault of every stratum was tried";
+  if (round.stop == "plan") return "all planned trials are done";
+  return round.stop;
+}
+
+}  // namespace bitrift::record

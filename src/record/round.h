@@ -1,0 +1,54 @@
+// Rounds: what is drawn next, or why nothing more is (rounds/NNNN.json; docs/campaign.md).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "record/json.h"
+#include "record/outcome.h"
+#include "record/trial.h"
+
+namespace bitrift::record {
+
+/// What a round draws from one stratum, in every arm.
+struct StratumDraws {
+  Stratum stratum;
+  std::uint64_t first_draw = 0;
+  std::uint64_t draws = 0;
+  /// Of the round's picks, this share over the sum of all shares chooses this stratum. 0 in every stratum:
+  /// the draws were fixed in advance.
+  std::uint64_t share = 0;
+};
+
+/// How far one interval is: the widest of the target for this arm and outcome.
+struct Reached {
+  std::string arm;
+  OutcomeClass outcome = OutcomeClass::masked;
+  std::string stratum;    ///< "": the weighted total
+  double half_width = 1;  ///< (high - low) / 2, rounded to six decimals so that any machine finds the same
+};
+
+struct Round {
+  std::uint64_t number = 0;
+  std::uint64_t seed = 0;
+  std::vector<std::string> arms;
+  std::vector<StratumDraws> strata;
+  std::uint64_t picks = 0;       ///< how many times a stratum was picked by share; 0: fixed draws
+  std::vector<Reached> reached;  ///< after the rounds before this one; empty in round 0 and without a target
+  std::string stop;              ///< "": go on; else half_width | max_trials | exhausted | plan, and no draws
+  /// Draws of all strata, in one arm.
+  [[nodiscard]] std::uint64_t draws() const noexcept;
+  /// The largest of `reached`; nullptr when there is none.
+  [[nodiscard]] const Reached* widest() const noexcept;
+};
+
+[[nodiscard]] Json to_json(const Round& round);
+/// Throws Error(bad_file).
+[[nodiscard]] Round round_from_json(const Json& value);
+
+/// Words for a stop: "every half-width asked for is reached".
+[[nodiscard]] std::string stop_text(const Round& round);
+
+}  // namespace bitrift::record

@@ -1,0 +1,33 @@
+// Sampling by rounds, as a user asks for it (docs/spec.md, "sampling").
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "record/json.h"
+#include "record/outcome.h"
+
+namespace bitrift::record {
+
+struct Sampling {
+  std::string target = "totals";  ///< totals | strata: what must reach the half-width
+  double half_width = 0.02;       ///< asked of every interval of the target, as a share in (0, 0.5)
+  std::vector<OutcomeClass> outcomes = {OutcomeClass::masked, OutcomeClass::sdc, OutcomeClass::crash};
+  std::optional<std::uint64_t> max_trials;  ///< rows of kind trial, all arms together
+  std::uint64_t pilot = 20;                 ///< draws per stratum of round 0
+  std::string allocation = "neyman";        ///< neyman | even: how later rounds are spread over the strata
+};
+
+/// Reads the value at /sampling of a document that obeys the schema. strata and arms: how many the campaign
+/// has. Throws Error(bad_input) with file, line and key when max_trials does not even pay for the pilot.
+[[nodiscard]] Sampling sampling_from(const Document& document, std::size_t strata, std::size_t arms);
+[[nodiscard]] Json to_json(const Sampling& sampling);
+
+/// "masked", "sdc" or "crash", as specs spell outcomes.
+[[nodiscard]] const char* outcome_key(OutcomeClass outcome) noexcept;
+/// The inverse. Throws Error(bad_file) for any other text.
+[[nodiscard]] OutcomeClass outcome_from_key(const std::string& key);
+
+}  // namespace bitrift::record
