@@ -48,7 +48,9 @@ class ExecWorker:
         request = {"run": {"id": "x", "checkpoint": str(checkpoint), "epochs": epochs} | more}
         self.file.write(json.dumps(request) + "\n")
         self.file.flush()
-        return json.loads(self.file.readline())["result"]
+        answer = json.loads(self.file.readline())
+        assert "result" in answer, answer
+        return answer["result"]
 
     def quit(self) -> int:
         self.file.write('{"quit":true}\n')
