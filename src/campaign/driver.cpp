@@ -277,6 +277,7 @@ std::optional<std::string> Driver::on_check(std::size_t arm, const record::RunRe
 
 void Driver::on_doubt(std::size_t arm, const std::vector<RunKey>& runs, const std::string& why) {
   std::vector<std::string> ids;
+  ids.reserve(runs.size());
   for (const RunKey& run : runs) ids.push_back(run.id.text());
   spdlog::warn(
       "arm '{}': a worker's no-flip run is not the golden run any more; {} rows since its last check "

@@ -67,7 +67,7 @@ class Folder {
   /// bad_input | internal).
   void prepare_base(const std::filesystem::path& trainer);
   /// Publishes the plan of a round once; afterwards throws Error(conflict) when it differs.
-  void publish_round(const record::Round& round);
+  void publish_round(const record::Round& planned);
   /// Keeps in campaign.json what the first worker said about its libraries and processor.
   void note_trainer(const record::Json& environment);
   /// Removes the workers' private copies.

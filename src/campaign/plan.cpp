@@ -207,6 +207,7 @@ std::vector<int> Plan::replicas_of(const TrialId& id) const {
   const auto all = static_cast<std::uint64_t>(arm->parallel.replicas());
   const Permutation order(all, random_u64(derive_key(spec_.seed, "scope/" + id.stratum), id.draw, 0));
   std::vector<int> chosen;
+  chosen.reserve(static_cast<std::size_t>(arm->scope.count));
   for (int i = 0; i < arm->scope.count; ++i)
     chosen.push_back(static_cast<int>(order(static_cast<std::uint64_t>(i))));
   std::sort(chosen.begin(), chosen.end());

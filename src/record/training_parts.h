@@ -53,6 +53,8 @@ struct Key {
   const char* name;
   Value Spec::*member;
 };
+template <typename Spec, typename Value>
+Key(const char*, Value Spec::*) -> Key<Spec, Value>;
 
 /// Reads those of the keys (a tuple of Key) that are there.
 template <typename Spec, typename... Keys>
