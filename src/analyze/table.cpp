@@ -203,13 +203,8 @@ record::Json to_json(const Summary& summary) {
                         {"waiting", summary.waiting},
                         {"canaries", summary.canaries},
                         {"groups", groups}};
-  if (summary.sampling && !summary.rounds.empty()) {
-    const record::Json last = to_json(summary.rounds.back());
-    value["sampling"] = {{"asked", to_json(*summary.sampling)},
-                         {"round", summary.rounds.back().number},
-                         {"reached", last.value("reached", record::Json::array())},
-                         {"stop", summary.rounds.back().stop}};
-  }
+  if (summary.sampling && !summary.rounds.empty())
+    value["sampling"] = record::sampling_state(summary.sampling.value(), summary.rounds.back());
   return value;
 }
 

@@ -93,13 +93,8 @@ record::Json to_json(const Status& status) {
                         {"incidents", status.incidents},
                         {"retracted", status.retracted},
                         {"complete", status.complete()}};
-  if (status.sampling && !status.rounds.empty()) {
-    const record::Json last = to_json(status.rounds.back());
-    value["sampling"] = {{"asked", to_json(*status.sampling)},
-                         {"round", status.rounds.back().number},
-                         {"reached", last.value("reached", record::Json::array())},
-                         {"stop", status.rounds.back().stop}};
-  }
+  if (status.sampling && !status.rounds.empty())
+    value["sampling"] = record::sampling_state(status.sampling.value(), status.rounds.back());
   return value;
 }
 

@@ -84,6 +84,13 @@ Round round_from_json(const Json& value) {
   }
 }
 
+Json sampling_state(const Sampling& asked, const Round& last) {
+  return {{"asked", to_json(asked)},
+          {"round", last.number},
+          {"reached", to_json(last).value("reached", Json::array())},
+          {"stop", last.stop}};
+}
+
 std::string stop_text(const Round& round) {
   if (round.stop == "half_width") return "every interval of the target has the half-width asked for";
   if (round.stop == "max_trials") return "sampling.max_trials is spent";

@@ -8,6 +8,7 @@
 
 #include "record/json.h"
 #include "record/outcome.h"
+#include "record/sampling.h"
 #include "record/trial.h"
 
 namespace bitrift::record {
@@ -47,6 +48,9 @@ struct Round {
 [[nodiscard]] Json to_json(const Round& round);
 /// Throws Error(bad_file).
 [[nodiscard]] Round round_from_json(const Json& value);
+
+/// How far sampling is after the round `last`: {"asked", "round", "reached", "stop"}.
+[[nodiscard]] Json sampling_state(const Sampling& asked, const Round& last);
 
 /// Words for a stop: "every half-width asked for is reached".
 [[nodiscard]] std::string stop_text(const Round& round);

@@ -166,6 +166,18 @@ def fake_trainer(folder):
     return program
 
 
+# Four steps of about 0.1 ms an epoch, so that thousands of trials take seconds.
+SMALL_BASE: dict[str, dict] = {
+    "train": {
+        "model": {"name": "mlp", "hidden": [16]},
+        "data": {"name": "digits", "train_samples": 256, "test_samples": 64},
+        "batch_size": 64,
+        "epochs": 20,
+        "seed": 1,
+        "optimizer": {"name": "sgd", "learning_rate": 0.1, "momentum": 0.9},
+    }
+}
+
 STUDY_SPEC = {
     "name": "driver",
     "seed": 11,

@@ -6,25 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
-from campaign_support import campaign, read_rows
-
-BASE = {
-    "train": {
-        "model": {"name": "mlp", "hidden": [16]},
-        "data": {"name": "digits", "train_samples": 256, "test_samples": 64},
-        "batch_size": 64,
-        "epochs": 20,
-        "seed": 1,
-        "optimizer": {"name": "sgd", "learning_rate": 0.1, "momentum": 0.9},
-    }
-}
+from campaign_support import SMALL_BASE, campaign, read_rows
 
 
 def spec(arms: list[dict], **changes: object) -> dict:
     return {
         "name": "arms",
         "seed": 5,
-        "base": BASE,
+        "base": SMALL_BASE,
         "resume": {"epochs": 1},
         "arms": arms,
         "strata": {"roles": ["weight"], "fields": ["exponent"]},
@@ -78,7 +67,7 @@ def test_a_fault_that_one_replica_sees(tmp_path: Path) -> None:
 
 
 def test_guards_of_an_arm_replace_those_of_the_base(tmp_path: Path) -> None:
-    base = {"train": BASE["train"] | {"guards": {"gradient_norm": 1e-6}}}
+    base = {"train": SMALL_BASE["train"] | {"guards": {"gradient_norm": 1e-6}}}
     arms = [
         {"name": "base", "parallel": {"kind": "serial"}},
         {"name": "none", "parallel": {"kind": "serial"}, "guards": {}},

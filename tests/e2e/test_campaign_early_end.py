@@ -6,22 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from campaign_support import campaign, read_incidents, read_rows
+from campaign_support import SMALL_BASE, campaign, read_incidents, read_rows
 
-# Four steps of about 0.1 ms an epoch, so that thousands of trials take seconds.
 SPEC = {
     "name": "small-steps",
     "seed": 3,
-    "base": {
-        "train": {
-            "model": {"name": "mlp", "hidden": [16]},
-            "data": {"name": "digits", "train_samples": 256, "test_samples": 64},
-            "batch_size": 64,
-            "epochs": 20,
-            "seed": 1,
-            "optimizer": {"name": "sgd", "learning_rate": 0.1, "momentum": 0.9},
-        }
-    },
+    "base": SMALL_BASE,
     "resume": {"epochs": 2},
     "arms": [{"name": "serial", "parallel": {"kind": "serial"}}],
     "strata": {"roles": ["weight", "momentum"], "fields": ["sign", "exponent", "mantissa"]},
@@ -66,7 +56,7 @@ def test_two_thousand_trials_end_alike_with_and_without_an_early_end(full: Path,
     ],
 )
 def test_other_strategies_schedules_and_optimizers(tmp_path: Path, parallel: dict, changes: dict) -> None:
-    base = {"train": SPEC["base"]["train"] | changes}  # type: ignore[index]
+    base = {"train": SMALL_BASE["train"] | changes}
     roles = ["weight", "exp_avg"] if "optimizer" in changes else ["weight", "momentum"]
     more = {
         "base": base,
