@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -233,7 +234,12 @@ void add_run(CLI::App& parent, ExitCode& exit_code) {
   command
       ->add_option("--max-hours", arguments->max_hours,
                    "stop after so many hours, also amid a round; the same command goes on")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            return std::strtod(text.c_str(), nullptr) > 0 ? std::string()
+                                                          : "expected hours above 0, found " + text;
+          },
+          "HOURS"));
   command
       ->add_option("--set", arguments->options.overrides,
                    "KEY=VALUE: override a key of the spec; may be repeated")
@@ -241,7 +247,7 @@ void add_run(CLI::App& parent, ExitCode& exit_code) {
   command
       ->add_option("--drill", arguments->options.drills,
                    "plant a fault in the harness: flip-nothing, ignore-file, or "
-                   "abort|segfault|raise|hang@ARM/STRATUM/DRAW; "
+                   "abort|segfault|raise|hang|leak@ARM/STRATUM/DRAW; "
                    "may be repeated")
       ->allow_extra_args(false);
   command->add_flag("--json", arguments->json, "print the summary as JSON");
