@@ -4,6 +4,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "record/strata.h"
 
 namespace bitrift::analyze {
 namespace {
@@ -30,7 +31,7 @@ std::map<std::string, ArmControls> trusted_controls(const std::vector<TrialRecor
 
 // A stratum's size in one row against the others of its cell.
 void check_row(const TrialRecord& row, StratumSeen& cell) {
-  if (row.measure != "bit") {
+  if (row.measure != "bit" && row.stratum_bits != record::unbounded_stratum) {
     fail(ErrorCode::unsupported,
          "row {}: drawn by the measure '{}'; rates are estimated for uniformly drawn bits only",
          row.id.text(), row.measure);

@@ -34,8 +34,10 @@ struct Order {
   }
 };
 
-std::vector<std::string> dimensions(const std::vector<std::string>& by) {
+std::vector<std::string> dimensions(const std::vector<std::string>& by, const record::CampaignSpec& spec) {
   std::vector<std::string> result = {"strategy"};
+  // Bases are a factor: no rate is averaged over them.
+  if (spec.bases.size() > 1) result.emplace_back("base");
   for (const std::string& name : by) {
     if (name == "layer") {
       fail(ErrorCode::bad_input,
@@ -43,47 +45,62 @@ std::vector<std::string> dimensions(const std::vector<std::string>& by) {
            "layer holds is "
            "not in its rows; give strategy, role, field or stratum");
     }
-    if (name != "strategy" && name != "role" && name != "field" && name != "stratum") {
-      fail(ErrorCode::bad_input, "--by {}: give strategy, role, field or stratum", name);
+    if (name != "strategy" && name != "base" && name != "role" && name != "field" && name != "stratum") {
+      fail(ErrorCode::bad_input, "--by {}: give strategy, base, role, field or stratum", name);
     }
     if (std::find(result.begin(), result.end(), name) == result.end()) result.push_back(name);
   }
+  // Fault models are no parts of one population: each stands alone.
+  if (spec.strata.models.size() > 1 && std::find(result.begin(), result.end(), "stratum") == result.end())
+    result.emplace_back("stratum");
   return result;
 }
 
-// "<role>.<field>"; fields such as "0-3" hold no dot.
-std::pair<std::string, std::string> role_and_field(const std::string& stratum) {
-  const auto dot = stratum.find('.');
-  if (dot == std::string::npos || dot == 0 || dot + 1 == stratum.size()) {
-    fail(ErrorCode::bad_file, "stratum '{}': its name must be <role>.<field>", stratum);
-  }
-  return {stratum.substr(0, dot), stratum.substr(dot + 1)};
-}
+/// What the lines of the table are told apart by.
+class Keys {
+ public:
+  Keys(const record::CampaignSpec& spec, const std::vector<std::string>& by)
+      : spec_(spec), by_(by), strata_(record::strata_of(spec.strata)) {}
 
-std::map<std::string, std::string> key_of(const std::string& arm, const std::string& stratum,
-                                          const std::vector<std::string>& by) {
-  const auto [role, field] = role_and_field(stratum);
-  std::map<std::string, std::string> key;
-  for (const std::string& name : by) {
-    if (name == "strategy") key["arm"] = arm;
-    if (name == "role") key["role"] = role;
-    if (name == "field") key["field"] = field;
-    if (name == "stratum") key["stratum"] = stratum;
+  [[nodiscard]] std::map<std::string, std::string> of(const std::string& arm_name,
+                                                      const std::string& stratum_name) const {
+    const record::Arm& arm = *std::find_if(spec_.arms.begin(), spec_.arms.end(),
+                                           [&](const record::Arm& one) { return one.name == arm_name; });
+    const record::Stratum& stratum = of_name(stratum_name);
+    const bool by_base = std::find(by_.begin(), by_.end(), "base") != by_.end();
+    std::map<std::string, std::string> key;
+    for (const std::string& name : by_) {
+      if (name == "strategy") key["arm"] = by_base && !arm.stem.empty() ? arm.stem : arm.name;
+      if (name == "base") key["base"] = spec_.base_of(arm).name;
+      if (name == "role") key["role"] = stratum.role;
+      if (name == "field") key["field"] = stratum.field;
+      if (name == "stratum") key["stratum"] = stratum.name;
+    }
+    return key;
   }
-  return key;
-}
+
+ private:
+  [[nodiscard]] const record::Stratum& of_name(const std::string& name) const {
+    const auto found = std::find_if(strata_.begin(), strata_.end(),
+                                    [&](const record::Stratum& one) { return one.name == name; });
+    if (found != strata_.end()) return *found;
+    fail(ErrorCode::conflict, "the journal has rows of stratum '{}', which the campaign does not have", name);
+  }
+
+  const record::CampaignSpec& spec_;
+  const std::vector<std::string>& by_;
+  std::vector<record::Stratum> strata_;
+};
 
 // Of a spec with one round that is known before it runs.
 Order order_of_spec(const record::CampaignSpec& spec, const Observations& seen) {
   Order order;
   PickedRound round;
   round.fixed = true;
-  for (const std::string& role : spec.strata.roles) {
-    for (const std::string& field : spec.strata.fields) {
-      order.names.push_back(role + "." + field);
-      round.first.push_back(0);
-      round.share.push_back(spec.trials_per_stratum);
-    }
+  for (const record::Stratum& stratum : record::strata_of(spec.strata)) {
+    order.names.push_back(stratum.name);
+    round.first.push_back(0);
+    round.share.push_back(spec.trials_per_stratum);
   }
   if (spec.exhaustive) {
     for (const auto& [id, cell] : seen.cells) round.share[order.position(id.second)] = cell.bits;
@@ -183,7 +200,7 @@ Summary summarize(const std::vector<record::TrialRecord>& rows, const record::Ca
   summary.seed = spec.seed;
   summary.confidence = spec.confidence;
   summary.judge = spec.judge;
-  summary.by = dimensions(by);
+  summary.by = dimensions(by, spec);
   summary.rounds = rounds;
   summary.sampling = spec.sampling;
   const Observations seen = observe(rows, spec);
@@ -192,11 +209,12 @@ Summary summarize(const std::vector<record::TrialRecord>& rows, const record::Ca
   for (const record::Round& round : rounds) summary.planned += spec.arms.size() * round.draws();
   if (rounds.empty()) summary.planned = planned_by_spec(spec, order);
 
+  const Keys keys(spec, summary.by);
   std::map<std::map<std::string, std::string>, std::vector<Member>> groups;
   for (const auto& [id, cell] : seen.cells) {
     summary.trials += cell.trials();
     summary.waiting += cell.waiting;
-    groups[key_of(id.first, id.second, summary.by)].push_back({&cell, order.position(id.second)});
+    groups[keys.of(id.first, id.second)].push_back({&cell, order.position(id.second)});
   }
   for (const auto& [key, strata] : groups) {
     summary.groups.push_back(make_group(key, strata, spec.confidence, order));

@@ -39,9 +39,13 @@ record::CampaignSpec checked_spec(const RunOptions& options, const Drills& drill
   if (options.workers && *options.workers < 1) {
     fail(ErrorCode::bad_input, "--workers {}: at least one worker is needed", *options.workers);
   }
-  if (spec.base_checkpoint) {
-    const ckpt::Reader base(*spec.base_checkpoint);
-    const Plan plan(spec, base);
+  const bool ready = std::all_of(spec.files.begin(), spec.files.end(), [&](const record::BaseFile& file) {
+    return file.precision.empty() && spec.bases[file.base].checkpoint;
+  });
+  if (ready) {
+    Bases bases;
+    for (const record::BaseFile& file : spec.files) bases.emplace_back(*spec.bases[file.base].checkpoint);
+    const Plan plan(spec, bases);
     for (const auto& drill : drills.trials) static_cast<void>(plan.find(trial_id_from_text(drill.first)));
   }
   return spec;
@@ -121,7 +125,7 @@ std::optional<std::chrono::steady_clock::time_point> end_of(const RunOptions& op
 PoolOptions pool_options(const RunOptions& options, const record::CampaignSpec& spec, const Drills& drills,
                          const Layout& layout, const std::filesystem::path& trainer) {
   PoolOptions pool;
-  pool.launch = {trainer, layout.base(), spec.launch, drills.ignore_file, spec.exec};
+  pool.launch = {trainer, {}, spec.launch, drills.ignore_file, spec.exec};
   pool.arms = spec.arms;
   pool.workers = options.workers;
   pool.check_every = spec.check_every;
@@ -143,15 +147,15 @@ RunReport run_campaign(const RunOptions& options, Progress& progress) {
   const auto end = end_of(options);
   const Drills drills = parse_drills(options.drills);
   const record::CampaignSpec spec = checked_spec(options, drills);
-  const auto trainer = spec.exec.empty() || spec.base_train ? find_trainer() : std::filesystem::path();
+  const bool trains = std::any_of(spec.bases.begin(), spec.bases.end(),
+                                  [](const record::BaseSpec& base) { return base.train.has_value(); });
+  const auto trainer = spec.exec.empty() || trains ? find_trainer() : std::filesystem::path();
   Folder folder(std::filesystem::absolute(options.folder), spec, drills, options.command);
   progress.note(
       fmt::format("campaign '{}', seed {}, in {}", spec.name, spec.seed, folder.layout().root.string()));
-  if (!spec.base_checkpoint && !std::filesystem::exists(folder.layout().base()))
-    progress.note("training the base");
-  folder.prepare_base(trainer);
-  const ckpt::Reader base(folder.layout().base());
-  Plan plan(spec, base);
+  folder.prepare_bases(trainer, [&](const std::string& what) { progress.note(what); });
+  const Bases bases = open_bases(folder.layout(), spec);
+  Plan plan(spec, bases);
   for (const auto& drill : drills.trials) static_cast<void>(plan.find(trial_id_from_text(drill.first)));
   folder.publish_round(plan.rounds().front());
   Journal journal(folder.layout().journal());
@@ -165,7 +169,7 @@ RunReport run_campaign(const RunOptions& options, Progress& progress) {
   RunReport report;
   try {
     Driver driver(folder, drills, plan, journal, progress);
-    Pool pool(pool_options(options, spec, drills, folder.layout(), trainer), driver, base);
+    Pool pool(pool_options(options, spec, drills, folder.layout(), trainer), driver, bases);
     if (end) driver.end_at(*end);
     try {
       run_preparation(plan, driver, pool, journal, progress);
@@ -200,7 +204,9 @@ record::TrialRecord row_of(const Ran& ran, std::uint64_t stratum_bits, const Dri
   row.host = host_name();
   row.seconds = ran.seconds;
   row.attempts = ran.attempts;
+  row.measure = ran.spec.measure;
   const std::vector<std::string> altered = altered_tensors(ran.spec.faults);
+  row.no_change = row.kind == TrialKind::trial && altered.empty();
   // Of a run without a result only this is known: that the file was altered, and read back.
   row.landed = ran.result ? ran.result->changed_tensors == altered : altered.empty() || !drills.blind();
   const bool refused = ran.result && ran.result->status == "rejected";
@@ -255,9 +261,9 @@ bool Driver::golden_known(std::size_t arm) { return controls_.golden_known(arm_n
 
 void Driver::on_ready(std::size_t arm, const record::Ready& ready) {
   // Guards with a memory have state of their own.
-  const std::optional<record::GuardSpec>& guards = plan_.spec().arms[arm].guards;
-  const auto [known, first] =
-      base_digests_.emplace(guards ? record::to_json(*guards).dump() : "", ready.base_digest);
+  const record::Arm& of = plan_.spec().arms[arm];
+  const auto [known, first] = base_digests_.emplace(
+      std::pair(of.file, of.guards ? record::to_json(*of.guards).dump() : ""), ready.base_digest);
   if (known->second != ready.base_digest) {
     throw Misbehaviour(
         fmt::format("arm '{}': the base was loaded with state digest {}, by earlier workers with {}",

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "campaign/controls.h"
@@ -82,8 +83,9 @@ class Driver : public PoolObserver {
   Controls controls_;
   LineFile incident_file_;
   std::size_t incidents_ = 0;
-  std::map<std::string, std::string> base_digests_;  // of the state as loaded, by the arms' guards
-  std::set<std::string> leaked_;                     // runs whose drill `leak` was sent
+  std::map<std::pair<std::size_t, std::string>, std::string>
+      base_digests_;              // state digest by base file and guards
+  std::set<std::string> leaked_;  // runs whose drill `leak` was sent
   std::optional<std::chrono::steady_clock::time_point> end_;
 };
 

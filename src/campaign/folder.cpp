@@ -1,5 +1,6 @@
 #include "campaign/folder.h"
 
+#include <algorithm>
 #include <chrono>
 #include <system_error>
 #include <utility>
@@ -74,7 +75,10 @@ StoredCampaign read_stored_campaign(const Layout& layout) {
     StoredCampaign campaign;
     campaign.spec = record::campaign_spec_from_json(stored.at("spec"));
     campaign.drills = parse_drills(stored.at("drills").get<std::vector<std::string>>());
-    if (stored.contains("base")) campaign.base_digest = stored.at("base").at("digest").get<std::string>();
+    if (stored.contains("bases")) {
+      for (const auto& [stem, base] : stored.at("bases").items())
+        campaign.base_digests[stem] = base.at("digest").get<std::string>();
+    }
     return campaign;
   } catch (const Json::exception& error) {
     fail(ErrorCode::bad_file, "{}: not a campaign's identity ({}); restore it", path.string(), error.what());
@@ -94,12 +98,20 @@ std::vector<record::Round> read_rounds(const Layout& layout) {
   return rounds;
 }
 
-void check_base(const Layout& layout, const std::string& digest) {
-  if (digest_file(layout.base()) == digest) return;
-  fail(ErrorCode::conflict,
-       "{}: changed since the campaign began (its digest is no longer {}): restore it, or start anew "
-       "in another folder",
-       layout.base().string(), digest);
+void check_bases(const Layout& layout, const std::map<std::string, std::string>& digests) {
+  for (const auto& [stem, digest] : digests) {
+    if (digest_file(layout.base(stem)) == digest) continue;
+    fail(ErrorCode::conflict,
+         "{}: changed since the campaign began (its digest is no longer {}): restore it, or start anew "
+         "in another folder",
+         layout.base(stem).string(), digest);
+  }
+}
+
+Bases open_bases(const Layout& layout, const record::CampaignSpec& spec) {
+  Bases bases;
+  for (const record::BaseFile& file : spec.files) bases.emplace_back(layout.base(file.stem));
+  return bases;
 }
 
 Folder::Folder(const std::filesystem::path& root, const record::CampaignSpec& spec, const Drills& drills,
@@ -167,46 +179,68 @@ void Folder::compare_stored(const Drills& drills, const Json& stored) const {
 
 void Folder::store_identity() { replace_text(layout_.identity(), identity_.dump(2) + "\n"); }
 
-void Folder::prepare_base(const std::filesystem::path& trainer) {
-  if (identity_.contains("base")) {
-    check_base(layout_, identity_.at("base").at("digest").get<std::string>());
-    if (spec_.base_checkpoint && std::filesystem::exists(*spec_.base_checkpoint) &&
-        digest_file(*spec_.base_checkpoint) != identity_.at("base").at("digest").get<std::string>()) {
-      fail(ErrorCode::conflict,
-           "{}: base.checkpoint changed since the campaign began: restore it, or start anew in "
-           "another folder",
-           spec_.base_checkpoint->string());
+void Folder::prepare_bases(const std::filesystem::path& trainer,
+                           const std::function<void(std::string)>& say) {
+  for (const record::BaseFile& file : spec_.files) {
+    const auto& checkpoint = spec_.bases[file.base].checkpoint;
+    const bool copied = checkpoint && file.precision.empty();
+    if (identity_.contains("bases") && identity_["bases"].contains(file.stem)) {
+      const auto digest = identity_["bases"][file.stem].at("digest").get<std::string>();
+      check_bases(layout_, {{file.stem, digest}});
+      if (copied && std::filesystem::exists(*checkpoint) && digest_file(*checkpoint) != digest) {
+        fail(ErrorCode::conflict,
+             "{}: the checkpoint that {}.h5 was copied from changed since the campaign began: restore it, or "
+             "start anew in another folder",
+             checkpoint->string(), file.stem);
+      }
+      continue;
     }
-    return;
+    // A base whose digest was not stored yet may come from anywhere: make it again.
+    if (!copied) {
+      say(fmt::format("{} {}", file.precision.empty() ? "training" : "converting",
+                      layout_.base(file.stem).filename().string()));
+    }
+    make_base(file, trainer);
+    const std::string source = copied                   ? checkpoint->string()
+                               : file.precision.empty() ? "trained"
+                                                        : "converted to " + file.precision;
+    identity_["bases"][file.stem] = {{"digest", digest_file(layout_.base(file.stem))}, {"source", source}};
+    store_identity();
   }
-  // A base whose digest was not stored yet may come from anywhere: make it again.
-  if (spec_.base_checkpoint) {
-    copy_base();
-  } else {
-    train_base(trainer);
-  }
-  identity_["base"] = {{"digest", digest_file(layout_.base())},
-                       {"source", spec_.base_checkpoint ? spec_.base_checkpoint->string() : "trained"}};
-  store_identity();
 }
 
-void Folder::copy_base() {
-  PendingFile pending(layout_.base());
-  copy_file_bytes(*spec_.base_checkpoint, pending.path());
-  pending.commit();
+void Folder::make_base(const record::BaseFile& file, const std::filesystem::path& trainer) {
+  const record::BaseSpec& base = spec_.bases[file.base];
+  const auto out = layout_.base(file.stem);
+  const auto log = layout_.log(file.stem);
+  if (!file.precision.empty()) {
+    const auto plain = std::find_if(spec_.files.begin(), spec_.files.end(), [&](const record::BaseFile& one) {
+      return one.base == file.base && one.precision.empty();
+    });
+    const auto from = layout_.base(plain->stem);
+    return run_trainer(convert_command(trainer, from, file.precision, out, log), out,
+                       "converting " + from.string() + " to " + file.precision, log);
+  }
+  if (base.checkpoint) {
+    PendingFile pending(out);
+    copy_file_bytes(*base.checkpoint, pending.path());
+    return pending.commit();
+  }
+  Json text = Json::parse(record::to_text(*base.train));
+  text["parallel"] = record::to_json(base.train->parallel);
+  const auto spec = layout_.base_spec(file.stem);
+  replace_text(spec, text.dump(2) + "\n");
+  run_trainer(train_command(trainer, base.train->parallel.ranks, spec, out, log), out, "training the base",
+              log);
 }
 
-void Folder::train_base(const std::filesystem::path& trainer) {
-  Json text = Json::parse(record::to_text(*spec_.base_train));
-  text["parallel"] = record::to_json(spec_.base_train->parallel);
-  replace_text(layout_.base_spec(), text.dump(2) + "\n");
-  const auto log = layout_.log("base");
-  Subprocess child(
-      train_command(trainer, spec_.base_train->parallel.ranks, layout_.base_spec(), layout_.base(), log));
+void Folder::run_trainer(const Command& command, const std::filesystem::path& out, const std::string& what,
+                         const std::filesystem::path& log) {
+  Subprocess child(command);
   const ExitStatus status = wait_for_training(child, log);
-  if (status.ok() && std::filesystem::exists(layout_.base())) return;
-  fail(status.code == 2 ? ErrorCode::bad_input : ErrorCode::internal,
-       "training the base ended with {}; {} says: {}", status.text(), log.string(), log_tail(log));
+  if (status.ok() && std::filesystem::exists(out)) return;
+  fail(status.code == 2 ? ErrorCode::bad_input : ErrorCode::internal, "{} ended with {}; {} says: {}", what,
+       status.text(), log.string(), log_tail(log));
 }
 
 void Folder::publish_round(const record::Round& planned) {

@@ -3,12 +3,16 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "campaign/drills.h"
+#include "campaign/plan.h"
 #include "core/file.h"
+#include "core/subprocess.h"
 #include "record/campaign_spec.h"
 #include "record/json.h"
 #include "record/round.h"
@@ -19,8 +23,11 @@ namespace bitrift::campaign {
 struct Layout {
   std::filesystem::path root;
   [[nodiscard]] std::filesystem::path identity() const { return root / "campaign.json"; }
-  [[nodiscard]] std::filesystem::path base_spec() const { return root / "base-train.json"; }
-  [[nodiscard]] std::filesystem::path base() const { return root / "base.h5"; }
+  /// stem: of a record::BaseFile.
+  [[nodiscard]] std::filesystem::path base_spec(const std::string& stem) const {
+    return root / (stem + "-train.json");
+  }
+  [[nodiscard]] std::filesystem::path base(const std::string& stem) const { return root / (stem + ".h5"); }
   [[nodiscard]] std::filesystem::path journal() const { return root / "trials.jsonl"; }
   [[nodiscard]] std::filesystem::path incidents() const { return root / "incidents.jsonl"; }
   [[nodiscard]] std::filesystem::path summary() const { return root / "summary.json"; }
@@ -39,7 +46,8 @@ struct Layout {
 struct StoredCampaign {
   record::CampaignSpec spec;
   Drills drills;
-  std::string base_digest;  ///< "" before the base is there
+  std::map<std::string, std::string> base_digests;  ///< by stem; without those that are not there yet
+  [[nodiscard]] bool has_bases() const { return base_digests.size() == spec.files.size(); }
 };
 
 /// Reads campaign.json. Throws Error(not_found) when the folder holds none, Error(bad_file).
@@ -48,8 +56,10 @@ struct StoredCampaign {
 /// The published rounds from the first on. Throws Error(bad_file) that names the file.
 [[nodiscard]] std::vector<record::Round> read_rounds(const Layout& layout);
 
-/// Throws Error(conflict) that names the file when base.h5 is not the one that the campaign began with.
-void check_base(const Layout& layout, const std::string& digest);
+/// Throws Error(conflict) that names the file when a base is not the one that the campaign began with.
+void check_bases(const Layout& layout, const std::map<std::string, std::string>& digests);
+/// Opens the bases of a campaign. Throws as ckpt::Reader does.
+[[nodiscard]] Bases open_bases(const Layout& layout, const record::CampaignSpec& spec);
 
 /// A campaign's folder, held by its one driver.
 class Folder {
@@ -62,10 +72,10 @@ class Folder {
 
   [[nodiscard]] const Layout& layout() const noexcept { return layout_; }
   [[nodiscard]] const record::CampaignSpec& spec() const noexcept { return spec_; }
-  /// Makes base.h5 (trains it, or copies base.checkpoint) unless it is there, and checks that it, and the
-  /// checkpoint that it was copied from, are what they were at the first start. Throws Error(conflict | io |
-  /// bad_input | internal).
-  void prepare_base(const std::filesystem::path& trainer);
+  /// Makes the bases (trains, copies or converts) that are not there, and checks that those which are, and
+  /// the checkpoints that they were copied from, are what they were at the first start. say: called with what
+  /// is being done when it takes time. Throws Error(conflict | io | bad_input | internal).
+  void prepare_bases(const std::filesystem::path& trainer, const std::function<void(std::string)>& say);
   /// Publishes the plan of a round once; afterwards throws Error(conflict) when it differs.
   void publish_round(const record::Round& planned);
   /// Keeps in campaign.json what the first worker said about its libraries and processor.
@@ -76,8 +86,9 @@ class Folder {
  private:
   void refuse_foreign() const;
   void compare_stored(const Drills& drills, const record::Json& stored) const;
-  void train_base(const std::filesystem::path& trainer);
-  void copy_base();
+  void make_base(const record::BaseFile& file, const std::filesystem::path& trainer);
+  void run_trainer(const Command& command, const std::filesystem::path& out, const std::string& what,
+                   const std::filesystem::path& log);
   void store_identity();
 
   Layout layout_;

@@ -118,6 +118,15 @@ Command train_command(const std::filesystem::path& program, int ranks, const std
   return {{program.string(), "train", spec.string(), "-o", out.string()}, launcher_environment(ranks), log};
 }
 
+Command convert_command(const std::filesystem::path& program, const std::filesystem::path& base,
+                        const std::string& precision, const std::filesystem::path& out,
+                        const std::filesystem::path& log) {
+  return {{program.string(), "resume", base.string(), "--precision", precision, "--steps", "0", "--parallel",
+           "serial", "-o", out.string()},
+          launcher_environment(1),
+          log};
+}
+
 Command exec_command(const Launch& launch, const record::Arm& arm, const std::string& socket_name,
                      const std::filesystem::path& log, const std::filesystem::path& scratch) {
   std::vector<std::string> words = launch.exec;

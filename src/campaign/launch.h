@@ -13,7 +13,7 @@ namespace bitrift::campaign {
 /// What all workers of a campaign have in common.
 struct Launch {
   std::filesystem::path program;  ///< bitrift-train
-  std::filesystem::path base;     ///< checkpoint that "changed" is measured against
+  std::filesystem::path base;     ///< of the worker's arm: what "changed" is measured against
   std::string wrapper;            ///< CampaignSpec::launch: "{ranks}" and "{command}" are replaced; "" = none
   bool ignore_file = false;       ///< drill: the worker resumes from the base, whatever file it is given
   std::vector<std::string> exec = {};  ///< CampaignSpec::exec; empty: `program` trains
@@ -38,6 +38,11 @@ struct Launch {
 [[nodiscard]] Command train_command(const std::filesystem::path& program, int ranks,
                                     const std::filesystem::path& spec, const std::filesystem::path& out,
                                     const std::filesystem::path& log);
+
+/// `bitrift-train resume BASE --precision P --steps 0 -o OUT`, serially.
+[[nodiscard]] Command convert_command(const std::filesystem::path& program, const std::filesystem::path& base,
+                                      const std::string& precision, const std::filesystem::path& out,
+                                      const std::filesystem::path& log);
 
 /// The last lines of a log as one line, for messages; "" when there is none.
 [[nodiscard]] std::string log_tail(const std::filesystem::path& log);

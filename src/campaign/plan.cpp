@@ -28,6 +28,28 @@ std::string_view number_at_front(std::string_view text, std::size_t& length) {
   return text.substr(zeros, length - zeros);
 }
 
+// A fault runs in every arm, so it must exist in every base: same tensors, same number of bits an element.
+// whole: the fault sets elements, whatever their width.
+void refuse_other_bits(const inject::Population& first, const ckpt::Reader& first_base,
+                       const inject::Population& other, const ckpt::Reader& other_base, bool whole = false) {
+  const auto& ours = first.targets();
+  const auto& theirs = other.targets();
+  const auto same = [whole](const inject::Target& a, const inject::Target& b) {
+    return a.path == b.path && a.elements == b.elements && (whole || a.bits.size() == b.bits.size());
+  };
+  const auto [one, two] = std::mismatch(ours.begin(), ours.end(), theirs.begin(), theirs.end(), same);
+  if (one == ours.end() && two == theirs.end()) return;
+  const auto text = [](const inject::Target& target) {
+    return fmt::format("{} with {} x {} bits ({})", target.path, target.elements, target.bits.size(),
+                       target.format.name());
+  };
+  fail(ErrorCode::bad_input,
+       "a fault must exist in every base, but {} has {} where {} has {}; choose fields that are as wide in "
+       "all of them, such as sign and exponent_msb",
+       first_base.path().filename().string(), one == ours.end() ? "nothing" : text(*one),
+       other_base.path().filename().string(), two == theirs.end() ? "nothing" : text(*two));
+}
+
 std::string shared_bit(const inject::Population& first, const inject::Population& second) {
   for (const inject::Target& one : first.targets()) {
     for (const inject::Target& other : second.targets()) {
@@ -84,12 +106,28 @@ bool natural_less(std::string_view first, std::string_view second) {
   return first.empty();
 }
 
-Plan::Plan(const record::CampaignSpec& spec, const ckpt::Reader& base) : spec_(spec), base_(base) {
-  for (const std::string& role : spec.strata.roles) {
-    for (const std::string& field : spec.strata.fields) add_cell(role, field);
+Plan::Plan(const record::CampaignSpec& spec, const Bases& bases) : spec_(spec), bases_(bases) {
+  const std::vector<record::Stratum> strata = record::strata_of(spec.strata);
+  for (std::size_t i = 0; i < strata.size(); ++i) {
+    try {
+      if (spec.strata.models.empty()) {
+        add_cell(strata[i]);
+      } else {
+        add_model(strata[i], spec.strata.models[i].model);
+      }
+    } catch (const Error& error) {
+      fail(error.code(), "strata: {} {} (role {}, field {}): {}",
+           spec.strata.models.empty() ? "cell" : "model", strata[i].name, strata[i].role, strata[i].field,
+           error.what());
+    }
   }
   refuse_overlap();
-  add_round(analyze::next_round(spec, strata(), {}, {}));
+  add_round(analyze::next_round(spec, this->strata(), {}, {}));
+  find_weights();
+}
+
+void Plan::find_weights() {
+  const ckpt::Reader& base = bases_.front();
   for (const ckpt::TensorInfo& tensor : base.tensors()) {
     if (tensor.role == "weight" && tensor.path.starts_with("model/")) weights_.push_back(tensor.path);
   }
@@ -102,26 +140,37 @@ Plan::Plan(const record::CampaignSpec& spec, const ckpt::Reader& base) : spec_(s
   }
 }
 
-void Plan::add_cell(const std::string& role, const std::string& field) {
-  const std::string name = role + "." + field;
-  try {
-    Cell cell{{name, role, field, 0}, inject::Population(base_, spec_.strata.tensors, {role}, field), 0};
-    cell.stratum.bits = cell.population.bits();
-    if (spec_.trials_per_stratum > cell.stratum.bits) {
-      fail(ErrorCode::bad_input,
-           "it holds {} bits, but trials_per_stratum asks for {} draws without replacement",
-           cell.stratum.bits, spec_.trials_per_stratum);
-    }
-    cells_.push_back(std::move(cell));
-  } catch (const Error& error) {
-    fail(error.code(), "strata: cell {} (role {}, field {}): {}", name, role, field, error.what());
+void Plan::add_cell(const record::Stratum& stratum) {
+  Cell cell;
+  cell.stratum = stratum;
+  for (const ckpt::Reader& base : bases_) {
+    cell.populations.emplace_back(base, spec_.strata.tensors, std::vector{stratum.role}, stratum.field);
+    refuse_other_bits(cell.populations.front(), bases_.front(), cell.populations.back(), base);
   }
+  cell.stratum.bits = cell.populations.front().bits();
+  if (spec_.trials_per_stratum > cell.stratum.bits) {
+    fail(ErrorCode::bad_input,
+         "it holds {} bits, but trials_per_stratum asks for {} draws without replacement", cell.stratum.bits,
+         spec_.trials_per_stratum);
+  }
+  cells_.push_back(std::move(cell));
+}
+
+void Plan::add_model(const record::Stratum& stratum, const record::FaultModel& model) {
+  const inject::Population first = inject::population_of(bases_.front(), model);
+  for (const ckpt::Reader& base : bases_) {
+    refuse_other_bits(first, bases_.front(), inject::population_of(base, model), base, model.what != "flip");
+    static_cast<void>(inject::plan(base, model));  // more than there is, and what else cannot be drawn
+  }
+  cells_.push_back({stratum, {}, &model, 0});
 }
 
 void Plan::refuse_overlap() const {
   for (std::size_t i = 0; i < cells_.size(); ++i) {
     for (std::size_t j = i + 1; j < cells_.size(); ++j) {
-      const std::string bit = shared_bit(cells_[i].population, cells_[j].population);
+      // Models are studied one by one: they may hit the same bits.
+      if (cells_[i].model != nullptr || cells_[j].model != nullptr) continue;
+      const std::string bit = shared_bit(cells_[i].populations.front(), cells_[j].populations.front());
       if (bit.empty()) continue;
       fail(ErrorCode::bad_input, "strata: cells {} and {} share {}; strata must not overlap",
            cells_[i].stratum.name, cells_[j].stratum.name, bit);
@@ -186,62 +235,80 @@ record::TrialSpec Plan::expand(const RunKey& key) const {
       run.order_seed = random_u64(derive_key(spec_.seed, "envelope"), key.id.draw, 0);
       break;
     case TrialKind::canary:
-      run.faults = canary_faults(key.id.stratum);
+      run.faults = canary_faults(key.id);
       if (key.id.stratum == "canary:negate") run.epochs = 0;
       break;
-    case TrialKind::trial: {
-      const Cell& found = *cell(find(key.id).id.stratum);
-      const Permutation order(found.stratum.bits, derive_key(spec_.seed, "stratum/" + found.stratum.name));
-      run.faults = {inject::flip_at(base_, found.population.locate(order(key.id.draw)))};
+    case TrialKind::trial:
+      run.faults = drawn_faults(find(key.id).id);
       run.replicas = replicas_of(key.id);
+      if (const Cell* found = cell(key.id.stratum); found->model != nullptr)
+        run.measure = found->model->measure;
       break;
-    }
   }
   return run;
 }
 
+std::vector<record::AppliedFault> Plan::drawn_faults(const TrialId& id) const {
+  const std::size_t file = arm(id.arm).file;
+  const Cell& found = *cell(id.stratum);
+  const std::uint64_t stratum_key = derive_key(spec_.seed, "stratum/" + found.stratum.name);
+  if (found.model == nullptr) {
+    const Permutation order(found.stratum.bits, stratum_key);
+    return {inject::flip_at(bases_[file], found.populations[file].locate(order(id.draw)))};
+  }
+  record::FaultModel model = *found.model;
+  model.seed = random_u64(stratum_key, id.draw, 0);
+  return inject::plan(bases_[file], model).faults;
+}
+
 std::vector<int> Plan::replicas_of(const TrialId& id) const {
-  const auto arm = std::find_if(spec_.arms.begin(), spec_.arms.end(),
-                                [&](const record::Arm& one) { return one.name == id.arm; });
-  if (arm->scope.count == 0) return arm->scope.replicas;
-  const auto all = static_cast<std::uint64_t>(arm->parallel.replicas());
+  const record::Scope& scope = arm(id.arm).scope;
+  if (scope.count == 0) return scope.replicas;
+  const auto all = static_cast<std::uint64_t>(arm(id.arm).parallel.replicas());
   const Permutation order(all, random_u64(derive_key(spec_.seed, "scope/" + id.stratum), id.draw, 0));
   std::vector<int> chosen;
-  chosen.reserve(static_cast<std::size_t>(arm->scope.count));
-  for (int i = 0; i < arm->scope.count; ++i)
+  chosen.reserve(static_cast<std::size_t>(scope.count));
+  for (int i = 0; i < scope.count; ++i)
     chosen.push_back(static_cast<int>(order(static_cast<std::uint64_t>(i))));
   std::sort(chosen.begin(), chosen.end());
   return chosen;
 }
 
-std::vector<record::AppliedFault> Plan::canary_faults(const std::string& stratum) const {
-  if (stratum == "canary:nan") return inject::whole_tensor(base_, weights_.front(), "nan");
-  if (stratum != "canary:negate") return {};
+std::vector<record::AppliedFault> Plan::canary_faults(const TrialId& id) const {
+  const ckpt::Reader& base = bases_[arm(id.arm).file];
+  if (id.stratum == "canary:nan") return inject::whole_tensor(base, weights_.front(), "nan");
+  if (id.stratum != "canary:negate") return {};
   std::string bias = weights_.back();
   bias.replace(bias.size() - std::string_view("weight").size(), std::string::npos, "bias");
   std::vector<record::AppliedFault> faults;
-  if (base_.find(bias) != nullptr) faults = inject::whole_tensor(base_, bias, "negate");
-  const auto weight = inject::whole_tensor(base_, weights_.back(), "negate");
+  if (base.find(bias) != nullptr) faults = inject::whole_tensor(base, bias, "negate");
+  const auto weight = inject::whole_tensor(base, weights_.back(), "negate");
   faults.insert(faults.end(), weight.begin(), weight.end());
   return faults;
 }
 
+const record::Arm& Plan::arm(const std::string& name) const {
+  const auto found = std::find_if(spec_.arms.begin(), spec_.arms.end(),
+                                  [&](const record::Arm& one) { return one.name == name; });
+  if (found != spec_.arms.end()) return *found;
+  std::vector<std::string> names;
+  for (const record::Arm& one : spec_.arms) names.push_back(one.name);
+  fail(ErrorCode::bad_input, "no arm '{}' in this campaign; there are {}", name, fmt::join(names, ", "));
+}
+
 RunKey Plan::find(const TrialId& id) const {
-  const auto arm = std::find_if(spec_.arms.begin(), spec_.arms.end(),
-                                [&](const record::Arm& one) { return one.name == id.arm; });
-  if (arm == spec_.arms.end()) {
-    std::vector<std::string> names;
-    for (const record::Arm& one : spec_.arms) names.push_back(one.name);
-    fail(ErrorCode::bad_input, "{}: no arm '{}' in this campaign; there are {}", id.text(), id.arm,
-         fmt::join(names, ", "));
-  }
-  for (const auto& chain : preparation(id.arm)) {
-    for (const RunKey& key : chain) {
-      if (key.id == id) return key;
-    }
+  try {
+    static_cast<void>(arm(id.arm));
+  } catch (const Error& error) {
+    fail(error.code(), "{}: {}", id.text(), error.what());
   }
   const Cell* found = cell(id.stratum);
   if (found == nullptr) {
+    for (const auto& chain : preparation(id.arm)) {
+      for (const RunKey& key : chain) {
+        if (key.id == id) return key;
+      }
+    }
     std::vector<std::string> names;
     for (const Cell& one : cells_) names.push_back(one.stratum.name);
     fail(ErrorCode::bad_input, "{}: no stratum '{}' in this campaign; there are {}", id.text(), id.stratum,

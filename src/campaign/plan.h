@@ -14,10 +14,14 @@
 
 namespace bitrift::campaign {
 
+/// The files of record::CampaignSpec::files, open, in that order.
+using Bases = std::vector<ckpt::Reader>;
+
 /// A stratum with the faults it holds and how many of them are drawn in the rounds so far.
 struct Cell {
   record::Stratum stratum;
-  inject::Population population;
+  std::vector<inject::Population> populations;  ///< one per base file, equally large; of a model: empty
+  const record::FaultModel* model = nullptr;    ///< of the spec; nullptr: single bits of the population
   std::uint64_t draws = 0;
 };
 
@@ -40,17 +44,19 @@ inline constexpr std::string_view zero_step_stratum = "control:zero";
 /// Whether `first` stands before `second` when runs of digits compare as numbers ("fc2" before "fc10").
 [[nodiscard]] bool natural_less(std::string_view first, std::string_view second);
 
-/// Expands a spec over a base checkpoint. `spec` and `base` must outlive the plan.
+/// Expands a spec over its base checkpoints. `spec` and `bases` must outlive the plan.
 ///
-/// The cells are roles x fields in the order of the spec. Draw d of a stratum of N bits is bit
-/// Permutation(N, derive_key(seed, "stratum/" + name))(d) of its population: it depends on no arm, no other
-/// stratum and no order. Envelope run i has the order seed random_u64(derive_key(seed, "envelope"), i, 0) in
-/// every arm.
+/// The cells are roles x fields, or the fault models, in the order of the spec. Draw d of a model is what
+/// inject::plan draws with the seed random_u64(derive_key(seed, "stratum/" + name), d, 0). Draw d of a
+/// stratum of N bits is bit Permutation(N, derive_key(seed, "stratum/" + name))(d) of its population: it
+/// depends on no arm, no other stratum and no order. Envelope run i has the order seed
+/// random_u64(derive_key(seed, "envelope"), i, 0) in every arm.
 class Plan {
  public:
   /// Throws Error(bad_input | not_found | unsupported) that names the cell: one that holds no bit, holds
-  /// fewer bits than are to be drawn, or shares a bit with another.
-  Plan(const record::CampaignSpec& spec, const ckpt::Reader& base);
+  /// fewer bits than are to be drawn, shares a bit with another, or holds other bits in one base than in
+  /// another.
+  Plan(const record::CampaignSpec& spec, const Bases& bases);
 
   [[nodiscard]] const std::vector<Cell>& cells() const noexcept { return cells_; }
   [[nodiscard]] const record::CampaignSpec& spec() const noexcept { return spec_; }
@@ -76,13 +82,17 @@ class Plan {
 
  private:
   [[nodiscard]] const Cell* cell(const std::string& name) const;
+  [[nodiscard]] const record::Arm& arm(const std::string& name) const;
   [[nodiscard]] std::vector<int> replicas_of(const record::TrialId& id) const;
-  [[nodiscard]] std::vector<record::AppliedFault> canary_faults(const std::string& stratum) const;
-  void add_cell(const std::string& role, const std::string& field);
+  [[nodiscard]] std::vector<record::AppliedFault> drawn_faults(const record::TrialId& id) const;
+  [[nodiscard]] std::vector<record::AppliedFault> canary_faults(const record::TrialId& id) const;
+  void add_cell(const record::Stratum& stratum);
+  void add_model(const record::Stratum& stratum, const record::FaultModel& model);
   void refuse_overlap() const;
+  void find_weights();
 
   const record::CampaignSpec& spec_;
-  const ckpt::Reader& base_;
+  const Bases& bases_;
   std::vector<Cell> cells_;
   std::vector<record::Round> rounds_;
   std::vector<std::string> weights_;  // paths of role weight under model/, in natural order

@@ -29,10 +29,10 @@ int usable_cores() {
   return std::max(1, CPU_COUNT(&set));
 }
 
-Pool::Pool(PoolOptions options, PoolObserver& observer, const ckpt::Reader& base)
+Pool::Pool(PoolOptions options, PoolObserver& observer, const Bases& bases)
     : options_(std::move(options)),
       observer_(observer),
-      base_(base),
+      bases_(bases),
       queues_(options_.arms.size()),
       cores_(usable_cores()) {}
 
@@ -145,16 +145,18 @@ Pool::Crew& Pool::start_crew(std::size_t arm) {
   crew->arm = arm;
   const WorkerPlace place = options_.place_of(crew->slot);
   crew->log = place.log;
-  crew->copy = std::make_unique<PrivateCopy>(base_, place.copy);
+  const record::Arm& of = options_.arms[arm];
+  const ckpt::Reader& base = bases_.at(of.file);
+  crew->copy = std::make_unique<PrivateCopy>(base, place.copy);
   crew->scratch = std::make_unique<Scratch>(place.scratch);
-  const record::Parallel& parallel = options_.arms[arm].parallel;
+  Launch launch = options_.launch;
+  launch.base = base.path();
   Listener listener;
-  const bool exec = !options_.launch.exec.empty();
-  const Command command = exec ? exec_command(options_.launch, options_.arms[arm], listener.name(), crew->log,
-                                              crew->scratch->path())
-                               : serve_command(options_.launch, options_.arms[arm], listener.name(),
-                                               crew->log, crew->scratch->path());
-  const int connections = exec ? 1 : parallel.ranks;
+  const bool exec = !launch.exec.empty();
+  const auto& scratch = crew->scratch->path();
+  const Command command = exec ? exec_command(launch, of, listener.name(), crew->log, scratch)
+                               : serve_command(launch, of, listener.name(), crew->log, scratch);
+  const int connections = exec ? 1 : of.parallel.ranks;
   crew->worker = std::make_unique<Worker>(std::move(listener), command, connections, startup_deadline_s);
   crews_.push_back(std::move(crew));
   return *crews_.back();

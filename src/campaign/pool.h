@@ -79,7 +79,7 @@ struct WorkerPlace {
 };
 
 struct PoolOptions {
-  Launch launch;
+  Launch launch;  ///< but for the base, which is the arm's
   std::vector<record::Arm> arms;
   std::optional<int> workers;  ///< groups side by side; absent: as many as the cores hold, at least one
   int check_every = 100;       ///< trials of a worker between two checks
@@ -93,8 +93,8 @@ struct PoolOptions {
 /// a result makes it that result; three different failures end with the last.
 class Pool {
  public:
-  /// observer and base must outlive the pool.
-  Pool(PoolOptions options, PoolObserver& observer, const ckpt::Reader& base);
+  /// observer and bases must outlive the pool.
+  Pool(PoolOptions options, PoolObserver& observer, const Bases& bases);
   ~Pool();  ///< kills every worker
 
   /// Runs all jobs; returns when each of their runs was given to on_run. Workers stay for the next call.
@@ -130,7 +130,7 @@ class Pool {
 
   PoolOptions options_;
   PoolObserver& observer_;
-  const ckpt::Reader& base_;
+  const Bases& bases_;
   std::vector<std::deque<Job>> queues_;  // one per arm
   std::deque<Job> failed_;               // to be run again, alone
   std::vector<std::unique_ptr<Crew>> crews_;

@@ -36,7 +36,8 @@ class PrivateCopy {
   inject::Patch patch_;
 };
 
-/// The tensors that these faults alter, sorted, each once.
+/// The tensors that these faults alter, sorted, each once; a fault that sets what is there already alters
+/// none.
 [[nodiscard]] std::vector<std::string> altered_tensors(const std::vector<record::AppliedFault>& faults);
 
 }  // namespace bitrift::campaign

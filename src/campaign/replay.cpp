@@ -69,9 +69,9 @@ Replay replay_run(const std::filesystem::path& folder, const std::string& id) {
   const Layout layout{std::filesystem::absolute(folder)};
   const StoredCampaign stored = read_stored_campaign(layout);
   const JournalRows rows = read_journal(layout.journal());
-  check_base(layout, stored.base_digest);
-  const ckpt::Reader base(layout.base());
-  const Plan plan(stored.spec, base);
+  check_bases(layout, stored.base_digests);
+  const Bases bases = open_bases(layout, stored.spec);
+  const Plan plan(stored.spec, bases);
   const RunKey key = plan.find(trial_id_from_text(id));
   const record::TrialRecord* known = rows.find(key.id);
   if (known == nullptr) {
@@ -85,8 +85,11 @@ Replay replay_run(const std::filesystem::path& folder, const std::string& id) {
   {
     PoolOptions options;
     const bool exec = !stored.spec.exec.empty();
-    options.launch = {exec ? std::filesystem::path() : find_trainer(), layout.base(), stored.spec.launch,
-                      stored.drills.ignore_file, stored.spec.exec};
+    options.launch = {exec ? std::filesystem::path() : find_trainer(),
+                      {},
+                      stored.spec.launch,
+                      stored.drills.ignore_file,
+                      stored.spec.exec};
     options.arms = stored.spec.arms;
     options.workers = 1;
     options.early_end = stored.spec.early_end;
@@ -94,7 +97,7 @@ Replay replay_run(const std::filesystem::path& folder, const std::string& id) {
     options.place_of = [&](int) {
       return WorkerPlace{copy, layout.log("replay"), scratch_name(layout.root, name)};
     };
-    Pool pool(std::move(options), observer, base);
+    Pool pool(std::move(options), observer, bases);
     pool.run({Job{arm_index(stored.spec, key.id.arm), {key}, 0, {}}});
     pool.retire();
   }

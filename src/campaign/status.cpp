@@ -60,12 +60,12 @@ Status read_status(const std::filesystem::path& folder) {
   Status status;
   status.name = stored.spec.name;
   status.running = is_held(layout);
-  status.has_base = !stored.base_digest.empty();
+  status.has_base = stored.has_bases();
   status.drills = to_json(stored.drills).get<std::vector<std::string>>();
   status.incidents = count_lines(layout.incidents());
   if (!status.has_base) return status;
-  const ckpt::Reader base(layout.base());
-  Plan plan(stored.spec, base);
+  const Bases bases = open_bases(layout, stored.spec);
+  Plan plan(stored.spec, bases);
   status.sampling = stored.spec.sampling;
   status.rounds = read_rounds(layout);
   for (std::size_t i = 1; i < status.rounds.size(); ++i) plan.add_round(status.rounds[i]);

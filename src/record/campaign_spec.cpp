@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <set>
 
+#include <fmt/ranges.h>
+
 #include "core/error.h"
-#include "core/number_format.h"
 #include "record/exec_runner.h"
 #include "record/training_parts.h"
 
@@ -38,6 +39,37 @@ void apply_override(Document& document, const std::string& text) {
   document.places[pointer] = "--set " + key;
 }
 
+// Overrides that say what the document is, before others change it.
+bool is_scale(const std::string& override_text) {
+  return override_text.starts_with("scale=") || override_text.starts_with("scales");
+}
+
+// The chosen part of `scales`, merged into the document as RFC 7396 defines it. Neither key stays.
+void apply_scale(Document& document, const std::vector<std::string>& overrides) {
+  for (const auto& text : overrides) {
+    if (is_scale(text)) apply_override(document, text);
+  }
+  if (!document.value.is_object()) return;
+  const Json chosen = document.value.value("scale", Json("full"));
+  const Json scales = document.value.value("scales", Json::object());
+  if (!chosen.is_string() || !scales.is_object()) return;  // the schema says what is wrong
+  const auto name = chosen.get<std::string>();
+  if (!scales.contains(name) && name != "full") {
+    std::vector<std::string> names = {"full"};
+    for (const auto& [key, ignored] : scales.items()) names.push_back(key);
+    fail(ErrorCode::bad_input, "{}: scale: there is no '{}' in scales; there are {}",
+         document.place("/scale"), name, fmt::join(names, ", "));
+  }
+  const Json patch = scales.value(name, Json::object());
+  document.value.erase("scale");
+  document.value.erase("scales");
+  document.value.merge_patch(patch);
+  const Json places = patch.flatten();
+  for (const auto& [pointer, ignored] : places.items()) {
+    document.places[pointer] = document.place("/scales/" + name + pointer);
+  }
+}
+
 void check_scope(const Document& document, const std::string& pointer, const Arm& arm) {
   const int replicas = arm.parallel.replicas();
   const int needed = arm.scope.replicas.empty() ? arm.scope.count : arm.scope.replicas.back() + 1;
@@ -61,7 +93,8 @@ Scope scope_from_json(const Json& value) {
 }
 
 Json to_json(const Arm& arm) {
-  Json value = {{"name", arm.name}, {"parallel", to_json(arm.parallel)}};
+  Json value = {{"name", arm.stem.empty() ? arm.name : arm.stem}, {"parallel", to_json(arm.parallel)}};
+  if (!arm.precision.empty()) value["precision"] = arm.precision;
   if (arm.scope.count > 0) value["scope"] = {{"replicas", arm.scope.count}};
   if (!arm.scope.replicas.empty()) value["scope"] = {{"replicas", arm.scope.replicas}};
   if (arm.guards) value["guards"] = to_json(*arm.guards);
@@ -80,57 +113,45 @@ void check_arms(const Document& document, const CampaignSpec& spec) {
     check_scope(document, pointer + "/scope", spec.arms[i]);
     const std::string parallel = pointer + "/parallel";
     // With a ready checkpoint the batch size is not known here; the worker checks it before anything trains.
-    const int batch = spec.base_train ? spec.base_train->batch_size : 0;
-    check_parallel(spec.arms[i].parallel, batch, document.place(parallel) + ": " + key_name(parallel));
-  }
-}
-
-// Strata partition the targeted bits: a bit in two of them would be counted twice.
-void check_fields(const Document& document, const std::vector<std::string>& fields) {
-  for (std::size_t i = 0; i < fields.size(); ++i) {
-    const std::string pointer = "/strata/fields/" + std::to_string(i);
-    try {
-      check_bit_field(fields[i]);
-    } catch (const Error& error) {
-      fail(ErrorCode::bad_input, "{}: {}: {}", document.place(pointer), key_name(pointer), error.what());
-    }
-    for (const char* name : {"float64", "float32", "float16", "bfloat16", "int64", "uint64"}) {
-      const NumberFormat format = *number_format(name);
-      const auto bits = bit_field(format, fields[i]);
-      for (std::size_t j = 0; j < i; ++j) {
-        for (const unsigned bit : bit_field(format, fields[j])) {
-          if (std::find(bits.begin(), bits.end(), bit) == bits.end()) continue;
-          fail(ErrorCode::bad_input, "{}: {}: '{}' and '{}' share bit {} of {}; fields must not overlap",
-               document.place(pointer), key_name(pointer), fields[j], fields[i], bit, name);
-        }
-      }
+    for (const BaseSpec& base : spec.bases) {
+      const int batch = base.train ? base.train->batch_size : 0;
+      check_parallel(spec.arms[i].parallel, batch, document.place(parallel) + ": " + key_name(parallel));
     }
   }
 }
 
-void read_base(const Document& document, CampaignSpec& spec) {
-  const Json& base = document.value.at("base");
-  if (base.contains("train") == base.contains("checkpoint")) {
-    fail(ErrorCode::bad_input, "{}: base: expected exactly one of 'train' and 'checkpoint'",
-         document.place("/base"));
+// Which file an arm resumes from; a new one when no other arm has it.
+std::size_t file_of(CampaignSpec& spec, std::size_t base, const std::string& precision) {
+  BaseFile file{base, precision, "base"};
+  for (const std::string& part : {spec.bases[base].name, precision}) {
+    if (!part.empty()) file.stem += "-" + part;
   }
-  spec.min_test_accuracy = base.value("min_test_accuracy", 0.0);
-  if (base.contains("train")) {
-    check_schema(document, shipped_schema("train"), "/base/train");
-    spec.base_train = training_spec_from(document, "/base/train");
-  } else {
-    const std::filesystem::path file = base["checkpoint"].get<std::string>();
-    const auto folder = std::filesystem::absolute(document.source).parent_path();
-    spec.base_checkpoint = (file.is_absolute() ? file : folder / file).lexically_normal();
+  for (std::size_t i = 0; i < spec.files.size(); ++i) {
+    if (spec.files[i].base == base && spec.files[i].precision == precision) return i;
+    if (spec.files[i].stem != file.stem) continue;
+    fail(ErrorCode::bad_input, "base: two files of the campaign would be named {}.h5; rename base '{}'",
+         file.stem, spec.bases[base].name);
   }
+  spec.files.push_back(std::move(file));
+  return spec.files.size() - 1;
 }
 
-// For a spec as written; the canonical form stands for a campaign that has its own copy.
-void check_base_exists(const Document& document, const CampaignSpec& spec) {
-  if (spec.base_checkpoint && !std::filesystem::is_regular_file(*spec.base_checkpoint)) {
-    fail(ErrorCode::not_found, "{}: base.checkpoint: no file {}; the path is relative to the spec's folder",
-         document.place("/base/checkpoint"), spec.base_checkpoint->string());
+// Every arm with every base. The bases as they were trained come first among the files: the others are
+// made from them.
+void cross_arms_with_bases(CampaignSpec& spec) {
+  spec.files.clear();
+  for (std::size_t base = 0; base < spec.bases.size(); ++base) file_of(spec, base, "");
+  std::vector<Arm> arms;
+  for (const Arm& written : spec.arms) {
+    for (std::size_t base = 0; base < spec.bases.size(); ++base) {
+      Arm arm = written;
+      arm.stem = written.name;
+      if (!spec.bases[base].name.empty()) arm.name += "@" + spec.bases[base].name;
+      arm.file = file_of(spec, base, arm.precision);
+      arms.push_back(std::move(arm));
+    }
   }
+  spec.arms = std::move(arms);
 }
 
 // runner.exec, what the arms add to it, and what makes no sense beside it.
@@ -140,7 +161,7 @@ void read_runner(const Document& document, CampaignSpec& spec) {
   if (exec) spec.exec = exec_words_from(document, "/runner/exec/command");
   for (std::size_t i = 0; i < spec.arms.size(); ++i) {
     const std::string arm = "/arms/" + std::to_string(i);
-    for (const char* key : {"/scope", "/guards"}) {
+    for (const char* key : {"/scope", "/guards", "/precision"}) {
       if (!exec || !value.contains(Json::json_pointer(arm + key))) continue;
       fail(ErrorCode::bad_input,
            "{}: {}: is for bitrift-train; a command of runner.exec loads one file and guards itself",
@@ -166,8 +187,18 @@ void read_amount(const Document& document, CampaignSpec& spec) {
   const Json& value = document.value;
   spec.exhaustive = value.value("exhaustive", false);
   if (value.contains("trials_per_stratum")) value["trials_per_stratum"].get_to(spec.trials_per_stratum);
-  const std::size_t strata = spec.strata.roles.size() * spec.strata.fields.size();
+  const std::size_t strata = strata_of(spec.strata).size();
   if (value.contains("sampling")) spec.sampling = sampling_from(document, strata, spec.arms.size());
+  if (spec.sampling && spec.sampling->target == "totals" && spec.strata.models.size() > 1) {
+    fail(ErrorCode::bad_input,
+         "{}: sampling.target: fault models are no parts of one population, so they have no total; give "
+         "\"strata\"",
+         document.place("/sampling/target"));
+  }
+  if (spec.exhaustive && !spec.strata.models.empty()) {
+    fail(ErrorCode::bad_input, "{}: exhaustive: the sets of a fault model are too many to enumerate",
+         document.place("/exhaustive"));
+  }
   const int given =
       (spec.trials_per_stratum > 0 ? 1 : 0) + (spec.sampling ? 1 : 0) + (spec.exhaustive ? 1 : 0);
   if (given == 1) return;
@@ -182,7 +213,7 @@ CampaignSpec from_document(const Document& document) {
   CampaignSpec spec;
   value.at("name").get_to(spec.name);
   value.at("seed").get_to(spec.seed);
-  read_base(document, spec);
+  spec.bases = bases_from(document);
   if (value.contains("resume")) value["resume"].at("epochs").get_to(spec.resume_epochs);
   for (const auto& arm : value.at("arms")) {
     const std::string parallel = "/arms/" + std::to_string(spec.arms.size()) + "/parallel";
@@ -190,19 +221,17 @@ CampaignSpec from_document(const Document& document) {
         {arm.at("name").get<std::string>(),
          parallel_from_json(arm.at("parallel"), document.place(parallel) + ": " + key_name(parallel))});
     Arm& read = spec.arms.back();
+    read.precision = arm.value("precision", "");
     if (arm.contains("scope")) read.scope = scope_from_json(arm["scope"]);
     if (arm.contains("guards")) {
       const std::string pointer = "/arms/" + std::to_string(spec.arms.size() - 1) + "/guards";
       // With a ready checkpoint the optimizer is not known here; the worker checks it.
-      read.guards = read_guards(Part(document, pointer),
-                                spec.base_train ? spec.base_train->optimizer : OptimizerSpec{.name = "adam"});
+      const auto& train = spec.bases.front().train;
+      read.guards =
+          read_guards(Part(document, pointer), train ? train->optimizer : OptimizerSpec{.name = "adam"});
     }
   }
-  const Json& strata = value.at("strata");
-  spec.strata.tensors = strata.value("tensors", spec.strata.tensors);
-  strata.at("roles").get_to(spec.strata.roles);
-  strata.at("fields").get_to(spec.strata.fields);
-  read_amount(document, spec);
+  spec.strata = strata_from(document);
   const Json none = Json::object();
   const auto section = [&](const char* key) -> const Json& {
     return value.contains(key) ? value[key] : none;
@@ -218,7 +247,8 @@ CampaignSpec from_document(const Document& document) {
   spec.launch = section("worker").value("launch", "");
   read_runner(document, spec);
   check_arms(document, spec);
-  check_fields(document, spec.strata.fields);
+  cross_arms_with_bases(spec);
+  read_amount(document, spec);
   return spec;
 }
 
@@ -227,33 +257,29 @@ CampaignSpec from_document(const Document& document) {
 CampaignSpec read_campaign_spec(const std::filesystem::path& path,
                                 const std::vector<std::string>& overrides) {
   Document document = parse_file(path);
-  for (const auto& text : overrides) apply_override(document, text);
+  apply_scale(document, overrides);
+  for (const auto& text : overrides) {
+    if (!is_scale(text)) apply_override(document, text);
+  }
   check_schema(document, shipped_schema("campaign"));
   CampaignSpec spec = from_document(document);
-  check_base_exists(document, spec);
+  check_bases_exist(document, spec.bases);
   return spec;
 }
 
 Json to_json(const CampaignSpec& spec) {
-  Json base = {{"min_test_accuracy", spec.min_test_accuracy}};
-  if (spec.base_train) {
-    base["train"] = Json::parse(to_text(*spec.base_train));
-    base["train"]["parallel"] = to_json(spec.base_train->parallel);
-  }
-  if (spec.base_checkpoint) base["checkpoint"] = spec.base_checkpoint->string();
   Json arms = Json::array();
-  for (const Arm& arm : spec.arms) arms.push_back(to_json(arm));
+  for (std::size_t i = 0; i < spec.arms.size(); i += spec.bases.size()) arms.push_back(to_json(spec.arms[i]));
   Json worker = {{"early_end", spec.early_end}};
   if (spec.deadline_s) worker["deadline_s"] = *spec.deadline_s;
   if (!spec.launch.empty()) worker["launch"] = spec.launch;
   Json value = {
       {"name", spec.name},
       {"seed", spec.seed},
-      {"base", base},
+      {"base", to_json(spec.bases)},
       {"resume", {{"epochs", spec.resume_epochs}}},
       {"arms", arms},
-      {"strata",
-       {{"tensors", spec.strata.tensors}, {"roles", spec.strata.roles}, {"fields", spec.strata.fields}}},
+      {"strata", to_json(spec.strata)},
       {"controls",
        {{"repeats", spec.control_repeats}, {"every", spec.check_every}, {"envelope", spec.envelope_runs}}},
       {"analysis", {{"confidence", spec.confidence}, {"judge", spec.judge}}},

@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "record/base_spec.h"
 #include "record/sampling.h"
-#include "record/training_spec.h"
+#include "record/strata.h"
 
 namespace bitrift::record {
 
@@ -21,29 +22,23 @@ struct Scope {
 
 /// One thing that is compared: every drawn fault runs in every arm.
 struct Arm {
-  std::string name;
+  std::string name;  ///< as in rows: STEM, or STEM@BASE where there are several bases
   Parallel parallel;
   Scope scope = {};
   std::optional<GuardSpec> guards = {};  ///< instead of those of the base's spec
   std::vector<std::string> exec = {};    ///< CampaignSpec::exec: words added to the command in this arm
-};
-
-/// The targeted bits, cut into (role) x (bit field) cells.
-struct StrataSpec {
-  std::vector<std::string> tensors;  ///< globs; empty: all
-  std::vector<std::string> roles;
-  std::vector<std::string>
-      fields;  ///< sign | exponent | mantissa | exponent_msb | range | list; must not overlap
+  std::string precision = {};            ///< the base is converted to it; "": as it was trained
+  std::string stem = {};                 ///< the name in the spec; "" means `name`
+  std::size_t file = 0;                  ///< index into CampaignSpec::files
 };
 
 struct CampaignSpec {
   std::string name;
   std::uint64_t seed = 0;
-  std::optional<TrainingSpec> base_train;                ///< exactly one of base_train and base_checkpoint
-  std::optional<std::filesystem::path> base_checkpoint;  ///< absolute, resolved against the spec's folder
-  double min_test_accuracy = 0;  ///< the base must reach this, else the campaign refuses to start
+  std::vector<BaseSpec> bases = {BaseSpec{}};  ///< at least one
+  std::vector<BaseFile> files = {BaseFile{}};  ///< what the arms resume from; follows from bases and arms
   std::int64_t resume_epochs = 1;
-  std::vector<Arm> arms;
+  std::vector<Arm> arms;  ///< each arm of the spec once for every base, the bases of one arm side by side
   StrataSpec strata;
   // How much is drawn; each draw runs in every arm. Exactly one of these three is asked for.
   std::uint64_t trials_per_stratum = 0;  ///< draws per stratum, in one round; 0: another one is asked for
@@ -58,9 +53,12 @@ struct CampaignSpec {
   bool early_end = true;               ///< a trial that is back at the golden run's state ends there
   std::vector<std::string> exec = {};  ///< command of a trainer that is not ours (record/exec_runner.h)
   std::string launch;  ///< command line template that starts the ranks of a worker; "" = mpirun of the build
+
+  [[nodiscard]] const BaseSpec& base_of(const Arm& arm) const { return bases.at(files.at(arm.file).base); }
 };
 
-/// Reads a spec, applies `--set key=value` overrides (dotted keys, JSON values or bare strings), checks it.
+/// Reads a spec, applies its `scale` and `--set key=value` overrides (dotted keys, JSON values or bare
+/// strings), checks it.
 /// Errors name file, line, key and what was expected.
 [[nodiscard]] CampaignSpec read_campaign_spec(const std::filesystem::path& path,
                                               const std::vector<std::string>& overrides = {});

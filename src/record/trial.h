@@ -44,8 +44,9 @@ struct TrialSpec {
   std::vector<AppliedFault> faults;  ///< what to change; new_pattern is what must be read back
   std::int64_t epochs = 0;
   std::optional<std::uint64_t> order_seed;
-  std::string drill;          ///< see RunRequest
-  std::vector<int> replicas;  ///< that load the altered file; empty: all
+  std::string drill;            ///< see RunRequest
+  std::vector<int> replicas;    ///< that load the altered file; empty: all
+  std::string measure = "bit";  ///< by which the faults were drawn
 };
 
 /// How a run failed when it produced no RunResult.
@@ -60,7 +61,8 @@ struct Failure {
 struct TrialRecord {
   TrialKind kind = TrialKind::trial;
   TrialId id;
-  std::uint64_t stratum_bits = 0;  ///< population of the stratum (0 for controls, envelope and canaries)
+  std::uint64_t stratum_bits = 0;  ///< population of the stratum; unbounded_stratum (record/strata.h) for
+                                   ///< sets of faults; 0 for controls, envelope and canaries
   std::string measure = "bit";
   std::string plane = "value";
   std::vector<AppliedFault> faults;

@@ -38,9 +38,9 @@ void add_analyze(CLI::App& app, ExitCode& exit_code) {
       app.add_subcommand("analyze", "Print a campaign's rates with intervals and write DIR/summary.json");
   command->add_option("DIR", options->folder, "folder of a campaign")->required();
   command
-      ->add_option(
-          "--by", options->by,
-          "one line per value of: strategy, role, field, stratum; may be repeated (default: strategy, field)")
+      ->add_option("--by", options->by,
+                   "one line per value of: strategy, base, role, field, stratum; may be repeated (default: "
+                   "strategy, field)")
       ->allow_extra_args(false);
   command->add_flag("--json", options->json, "print the summary as JSON");
   command->callback([options, &exit_code] { exit_code.value = analyze_folder(*options); });

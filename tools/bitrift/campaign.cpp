@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -110,41 +111,62 @@ int status(const std::string& folder, bool json) {
   return 0;
 }
 
-// The spec and base of a campaign's folder, or of a spec file that names a checkpoint.
-std::pair<record::CampaignSpec, std::filesystem::path> planned_from(
-    const std::string& place, const std::vector<std::string>& overrides) {
+// The spec and the bases of a campaign's folder, or of a spec file that names checkpoints.
+std::pair<record::CampaignSpec, campaign::Bases> planned_from(const std::string& place,
+                                                              const std::vector<std::string>& overrides) {
   if (std::filesystem::is_directory(place)) {
     if (!overrides.empty())
       fail(ErrorCode::bad_input, "--set: {} is a campaign's folder, its spec is fixed", place);
     const campaign::Layout layout{place};
-    return {campaign::read_stored_campaign(layout).spec, layout.base()};
+    record::CampaignSpec spec = campaign::read_stored_campaign(layout).spec;
+    campaign::Bases bases = campaign::open_bases(layout, spec);
+    return {std::move(spec), std::move(bases)};
   }
   record::CampaignSpec spec = record::read_campaign_spec(place, overrides);
-  if (!spec.base_checkpoint) {
-    fail(ErrorCode::bad_input,
-         "{}: its base is still to be trained, so no fault is known yet; start the campaign and list "
-         "its folder",
-         place);
+  campaign::Bases bases;
+  for (const record::BaseFile& file : spec.files) {
+    const auto& checkpoint = spec.bases[file.base].checkpoint;
+    if (!checkpoint || !file.precision.empty()) {
+      fail(ErrorCode::bad_input,
+           "{}: {} is still to be {}, so no fault is known yet; start the campaign and list its folder",
+           place, file.stem + ".h5", checkpoint ? "converted" : "trained");
+    }
+    bases.emplace_back(*checkpoint);
   }
-  const std::filesystem::path base = *spec.base_checkpoint;
-  return {std::move(spec), base};
+  return {std::move(spec), std::move(bases)};
+}
+
+constexpr std::size_t most_printed = 4;
+
+// "3,23-30": ascending numbers with runs drawn together.
+std::string ranges(const std::vector<unsigned>& bits) {
+  std::string text;
+  for (std::size_t first = 0, last = 0; first < bits.size(); first = last + 1) {
+    for (last = first; last + 1 < bits.size() && bits[last + 1] == bits[last] + 1;) ++last;
+    text += fmt::format("{}{}", text.empty() ? "" : ",", bits[first]);
+    if (last > first) text += fmt::format("-{}", bits[last]);
+  }
+  return text;
 }
 
 void print_run(const record::TrialSpec& run) {
   std::string line = fmt::format("{:<44} {}", run.id.text(), trial_kind_name(run.kind));
   if (run.kind == record::TrialKind::trial) {
-    for (const auto& fault : run.faults) {
-      line += fmt::format(" {} [{}] bit {} {:#x} -> {:#x}", fault.tensor, fault.element,
-                          fmt::join(fault.bits, ","), fault.old_pattern, fault.new_pattern);
+    for (std::size_t i = 0; i < std::min(run.faults.size(), most_printed); ++i) {
+      const record::AppliedFault& fault = run.faults[i];
+      line += fmt::format("{} {} [{}] bit {} {:#x} -> {:#x}", i == 0 ? "" : ",", fault.tensor, fault.element,
+                          ranges(fault.bits), fault.old_pattern, fault.new_pattern);
     }
+    if (run.faults.empty()) line += " no fault";
+    if (run.faults.size() > most_printed)
+      line += fmt::format(", and {} more", run.faults.size() - most_printed);
   }
   fmt::print("{}\n", line);
 }
 
 int list(const std::string& place, const std::vector<std::string>& overrides, bool json) {
-  const auto [spec, base_path] = planned_from(place, overrides);
-  const ckpt::Reader base(base_path);
-  campaign::Plan plan(spec, base);
+  const auto [spec, bases] = planned_from(place, overrides);
+  campaign::Plan plan(spec, bases);
   if (std::filesystem::is_directory(place)) {
     const auto rounds = campaign::read_rounds(campaign::Layout{place});
     for (std::size_t i = 1; i < rounds.size(); ++i) plan.add_round(rounds[i]);
@@ -272,7 +294,9 @@ void add_list(CLI::App& parent, ExitCode& exit_code) {
   const auto arguments = std::make_shared<PlaceArguments>();
   CLI::App* command =
       parent.add_subcommand("list", "Print every run of the plan with its fault, without running any");
-  command->add_option("PLACE", arguments->first, "folder of a campaign, or a spec that names base.checkpoint")
+  command
+      ->add_option("PLACE", arguments->first,
+                   "folder of a campaign, or a spec all of whose bases are checkpoints")
       ->required();
   command->add_option("--set", arguments->overrides, "KEY=VALUE: override a key of the spec; may be repeated")
       ->allow_extra_args(false);

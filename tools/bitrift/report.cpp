@@ -25,7 +25,8 @@ int report_campaign(const std::filesystem::path& folder, const std::vector<std::
                folder.string());
     return 1;
   }
-  const std::vector<std::string> dimensions = by.empty() ? std::vector<std::string>{"strategy", "field"} : by;
+  const std::vector<std::string> usual = {"strategy", spec.strata.models.empty() ? "field" : "stratum"};
+  const std::vector<std::string>& dimensions = by.empty() ? usual : by;
   const analyze::Summary summary = analyze::summarize(rows, spec, dimensions, campaign::read_rounds(layout));
   record::Json document = analyze::to_json(summary);
   document["provenance"] = record::provenance(command);

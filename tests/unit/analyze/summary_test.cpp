@@ -216,8 +216,8 @@ TEST(Summary, RefusesWhatCannotBeBelieved) {
   rows.back().measure = "tensor";
   EXPECT_EQ(code_of(rows, spec), ErrorCode::unsupported);
   rows = one_arm();
-  rows.back().id.stratum = "weight";
-  EXPECT_EQ(code_of(rows, spec), ErrorCode::bad_file);
+  rows.back().id.stratum = "weight";  // none of the campaign's
+  EXPECT_EQ(code_of(rows, spec), ErrorCode::conflict);
   rows = one_arm();
   std::erase_if(rows, [](const TrialRecord& row) { return row.id.stratum == "canary:negate"; });
   EXPECT_EQ(code_of(rows, spec), ErrorCode::conflict);

@@ -89,10 +89,10 @@ TEST(Controls, NoFlipRunThatLoadedSomethingElseOrFailedIsMisbehaviour) {
 
 TEST(Controls, GoldenRunBelowTheAskedAccuracyIsRefused) {
   record::CampaignSpec spec = small_spec();
-  spec.min_test_accuracy = 0.95;
+  spec.bases.front().min_test_accuracy = 0.95;
   Controls controls(spec, {});
   controls.check("serial", result("a"), "exactly reached");
-  spec.min_test_accuracy = 0.951;
+  spec.bases.front().min_test_accuracy = 0.951;
   Controls stricter(spec, {});
   EXPECT_THAT(error_of([&] { stricter.check("serial", result("a"), "x"); }), HasSubstr("min_test_accuracy"));
 }

@@ -22,16 +22,16 @@ class PlanTest : public ::testing::Test {
  protected:
   PlanTest() {
     testing::write_base(folder_ / "base.h5");
-    base_.emplace(folder_ / "base.h5");
+    bases_.emplace_back(folder_ / "base.h5");
   }
-  [[nodiscard]] const ckpt::Reader& base() const { return *base_; }
+  [[nodiscard]] const Bases& base() const { return bases_; }
   [[nodiscard]] std::string refusal(const record::CampaignSpec& spec) const {
     return error_of([&] { const Plan plan(spec, base()); });
   }
+  void add_base(const std::string& name, const std::string& format);
 
- private:
   TemporaryFolder folder_;
-  std::optional<ckpt::Reader> base_;
+  Bases bases_;
 };
 
 std::vector<record::AppliedFault> faults_of(const Plan& plan, const std::string& arm) {
@@ -155,6 +155,117 @@ TEST_F(PlanTest, EmptyCellsTooManyDrawsAndOverlapsNameTheirCell) {
   spec = small_spec();
   spec.strata.roles = {"weight", "weight"};
   EXPECT_THAT(refusal(spec), HasSubstr("must not overlap"));
+}
+
+// Layers as in write_base, in another number format.
+void write_converted(const std::filesystem::path& path, const std::string& format, std::uint64_t rows = 4) {
+  const std::map<std::string, std::vector<std::uint64_t>> shapes = {
+      {"conv1.weight", {2, 1, 3, 3}}, {"conv1.bias", {2}}, {"fc2.weight", {3, 4}}, {"fc2.bias", {3}},
+      {"fc10.weight", {rows, 3}},     {"fc10.bias", {4}}};
+  std::vector<ckpt::TensorMeta> metas;
+  for (const auto& [key, shape] : shapes) {
+    metas.push_back({"model/" + key, *number_format(format), shape});
+    metas.push_back({"optimizer/momentum_buffer/" + key, *number_format(format), shape});
+  }
+  ckpt::Writer writer(path, metas, {});
+  for (const ckpt::TensorMeta& meta : metas) {
+    const std::vector<std::uint8_t> zeros(meta.bytes());
+    writer.tensor(meta.path, zeros.data(), meta.bytes());
+  }
+  writer.commit();
+}
+
+void PlanTest::add_base(const std::string& name, const std::string& format) {
+  write_converted(folder_ / name, format);
+  bases_.emplace_back(folder_ / name);
+}
+
+record::CampaignSpec two_files() {
+  record::CampaignSpec spec = small_spec();
+  spec.arms = {{"fp32", {}}, {"fp16", {}}};
+  spec.arms[1].file = 1;
+  spec.files = {{0, "", "base"}, {0, "fp16", "base-fp16"}};
+  return spec;
+}
+
+TEST_F(PlanTest, AFaultHitsTheSamePlaceInEveryBase) {
+  record::CampaignSpec spec = two_files();
+  spec.strata.fields = {"sign", "exponent_msb"};
+  add_base("base-fp16.h5", "float16");
+  const Plan plan(spec, base());
+  const auto wide = faults_of(plan, "fp32");
+  const auto narrow = faults_of(plan, "fp16");
+  ASSERT_EQ(wide.size(), narrow.size());
+  for (std::size_t i = 0; i < wide.size(); ++i) {
+    EXPECT_EQ(wide[i].tensor, narrow[i].tensor);
+    EXPECT_EQ(wide[i].element, narrow[i].element);
+    EXPECT_EQ(narrow[i].dtype, "float16");
+    EXPECT_EQ(wide[i].bits.at(0), wide[i].field == "sign" ? 31U : 30U);
+    EXPECT_EQ(narrow[i].bits.at(0), wide[i].field == "sign" ? 15U : 14U);
+    EXPECT_EQ(narrow[i].old_pattern, 0U);
+  }
+  const auto canary = plan.expand({TrialKind::canary, {"fp16", "canary:nan", 0}});
+  EXPECT_EQ(canary.faults.front().dtype, "float16");
+}
+
+TEST_F(PlanTest, BasesThatDoNotHoldTheSameFaultsAreRefused) {
+  record::CampaignSpec spec = two_files();
+  add_base("base-fp16.h5", "float16");
+  EXPECT_THAT(refusal(spec), ::testing::AllOf(HasSubstr("cell weight.exponent"), HasSubstr("base.h5"),
+                                              HasSubstr("model/conv1.weight with 18 x 8 bits (float32)"),
+                                              HasSubstr("18 x 5 bits (float16)")));
+}
+
+TEST_F(PlanTest, BasesOfOtherShapesAreRefused) {
+  record::CampaignSpec spec = two_files();
+  write_converted(folder_ / "other.h5", "float32", 5);
+  bases_.emplace_back(folder_ / "other.h5");
+  EXPECT_THAT(refusal(spec),
+              ::testing::AllOf(HasSubstr("model/fc10.weight with 12 x 1"), HasSubstr("15 x 1 bits")));
+}
+
+TEST_F(PlanTest, EveryDrawOfAModelIsASetOfFaultsOfItsOwn) {
+  record::CampaignSpec spec = small_spec();
+  spec.strata = {};
+  spec.strata.models = {{"ten", {}}, {"rare", {}}, {"zeros", {}}};
+  record::FaultModel& ten = spec.strata.models[0].model;
+  ten.roles = {"weight"};
+  ten.bits = "mantissa";
+  ten.count = 10;
+  spec.strata.models[1].model.ber = 1e-9;
+  spec.strata.models[2].model.what = "zero";
+  spec.strata.models[2].model.count = 3;
+  const Plan plan(spec, base());
+  EXPECT_EQ(plan.cells()[0].stratum.bits, record::unbounded_stratum);
+  std::set<std::vector<std::uint64_t>> sets;
+  for (std::uint64_t draw = 0; draw < 9; ++draw) {
+    const auto run = plan.expand({TrialKind::trial, {"serial", "ten", draw}});
+    std::size_t bits = 0;
+    std::vector<std::uint64_t> elements;
+    for (const auto& fault : run.faults) {
+      bits += fault.bits.size();
+      elements.push_back(fault.element);
+      EXPECT_EQ(fault.role, "weight");
+    }
+    EXPECT_EQ(bits, 10U);
+    sets.insert(elements);
+    EXPECT_EQ(run.faults, plan.expand({TrialKind::trial, {"data-2", "ten", draw}}).faults);
+    EXPECT_TRUE(plan.expand({TrialKind::trial, {"serial", "rare", draw}}).faults.empty());
+  }
+  EXPECT_EQ(sets.size(), 9U);
+  for (const auto& fault : plan.expand({TrialKind::trial, {"serial", "zeros", 0}}).faults) {
+    EXPECT_EQ(fault.new_pattern, 0U);
+  }
+}
+
+TEST_F(PlanTest, AModelThatAsksForTooMuchIsNamed) {
+  record::CampaignSpec spec = small_spec();
+  spec.strata = {};
+  spec.strata.models = {{"all", {}}};
+  spec.strata.models[0].model.roles = {"weight"};
+  spec.strata.models[0].model.bits = "sign";
+  spec.strata.models[0].model.count = 43;
+  EXPECT_THAT(refusal(spec), ::testing::AllOf(HasSubstr("model all"), HasSubstr("43"), HasSubstr("42 bits")));
 }
 
 TEST_F(PlanTest, UnknownIdsSayWhatThereIs) {

@@ -65,7 +65,7 @@ class PoolTest : public ::testing::Test {
  protected:
   PoolTest() {
     testing::write_base(folder_ / "base.h5");
-    base_.emplace(folder_ / "base.h5");
+    bases_.emplace_back(folder_ / "base.h5");
   }
   [[nodiscard]] std::function<WorkerPlace(int)> places() const {
     return [this](int slot) {
@@ -81,7 +81,7 @@ class PoolTest : public ::testing::Test {
     options.workers = workers;
     options.check_every = check_every_;
     options.place_of = places();
-    Pool pool(std::move(options), recorder_, *base_);
+    Pool pool(std::move(options), recorder_, bases_);
     std::vector<Job> jobs;
     for (std::uint64_t i = 0; i < count; ++i) {
       jobs.push_back({0, {{record::TrialKind::trial, {"a", "s", i}}}, 0, {}});
@@ -98,7 +98,7 @@ class PoolTest : public ::testing::Test {
     return result;
   }
   TemporaryFolder folder_;
-  std::optional<ckpt::Reader> base_;
+  Bases bases_;
   Recorder recorder_;
   int check_every_ = 100;
 };
@@ -208,7 +208,7 @@ TEST_F(PoolTest, DifferentFailuresAreRepeatedUntilOneHasComeTwice) {
   options.launch = {fake_rank, folder_ / "base.h5", "", false};
   options.arms = {{"a", {}}};
   options.place_of = places();
-  Pool pool(std::move(options), second, *base_);
+  Pool pool(std::move(options), second, bases_);
   pool.run({{0, {{record::TrialKind::trial, {"a", "s", 0}}}, 0, {}}});
   ASSERT_EQ(second.runs.size(), 1U);
   EXPECT_EQ(second.runs[0].failure, signal_of(SIGABRT));

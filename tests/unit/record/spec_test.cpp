@@ -147,7 +147,7 @@ TEST_F(SpecTest, TheQuickstartCampaignIsValidAndSurvivesItsCanonicalForm) {
   const CampaignSpec spec = read_campaign_spec(quickstart());
   EXPECT_GE(spec.trials_per_stratum * spec.strata.roles.size() * spec.strata.fields.size() * spec.arms.size(),
             300u);
-  EXPECT_GE(spec.min_test_accuracy, 0.95);
+  EXPECT_GE(spec.bases.front().min_test_accuracy, 0.95);
   EXPECT_EQ(to_json(campaign_spec_from_json(to_json(spec))), to_json(spec));
 }
 
@@ -158,13 +158,78 @@ TEST_F(SpecTest, OverridesReplaceValuesAndAreNamedInErrors) {
   EXPECT_EQ(spec.trials_per_stratum, 3u);
   EXPECT_EQ(spec.name, "quick");
   EXPECT_EQ(spec.arms[0].name, "one");
-  EXPECT_EQ(spec.base_train->optimizer.learning_rate, 0.25);
+  EXPECT_EQ(spec.bases.front().train->optimizer.learning_rate, 0.25);
   EXPECT_THAT(campaign_error({"trials_per_stratum=0"}),
               HasSubstr("--set trials_per_stratum: trials_per_stratum: expected a number at least 1"));
   EXPECT_THAT(campaign_error({"trial_per_stratum=1"}),
               HasSubstr("--set trial_per_stratum: trial_per_stratum: unknown key"));
   EXPECT_THAT(campaign_error({"seed"}), HasSubstr("expected key=value"));
   EXPECT_THAT(campaign_error({"arms.x.name=1"}), HasSubstr("names nothing"));
+}
+
+TEST_F(SpecTest, EveryArmRunsFromEveryBaseAndEveryPrecision) {
+  const CampaignSpec plain = read_campaign_spec(quickstart());
+  const Json train = to_json(plain).at("base").at("train");
+  const std::string bases =
+      Json{{{"name", "early"}, {"train", train}}, {{"name", "late"}, {"train", train}}}.dump();
+  const CampaignSpec spec = read_campaign_spec(quickstart(), {"base=" + bases, "arms.1.precision=fp16"});
+  ASSERT_EQ(spec.arms.size(), 2 * plain.arms.size());
+  EXPECT_EQ(spec.arms[0].name, plain.arms[0].name + "@early");
+  EXPECT_EQ(spec.arms[1].name, plain.arms[0].name + "@late");
+  EXPECT_EQ(spec.base_of(spec.arms[3]).name, "late");
+  std::vector<std::string> stems;
+  for (const BaseFile& file : spec.files) stems.push_back(file.stem);
+  EXPECT_THAT(stems, ::testing::ElementsAre("base-early", "base-late", "base-early-fp16", "base-late-fp16"));
+  EXPECT_EQ(spec.files[spec.arms[3].file].stem, "base-late-fp16");
+  EXPECT_EQ(to_json(campaign_spec_from_json(to_json(spec))), to_json(spec));
+  EXPECT_EQ(campaign_spec_from_json(to_json(spec)).arms[3].name, spec.arms[3].name);
+  EXPECT_THAT(campaign_error({"base=" + bases, "base.1.name=early"}),
+              HasSubstr("base[1].name: a second base is named 'early'"));
+  EXPECT_THAT(campaign_error({"base=" + bases, "base.1.name=a/b"}), HasSubstr("expected letters, digits"));
+  EXPECT_THAT(campaign_error({"base=" + bases, "base.1.train.epochs=-1"}), HasSubstr("base[1].train.epochs"));
+  EXPECT_THAT(campaign_error({"base=[{\"name\": \"a\", \"checkpoint\": \"missing.h5\"}]"}),
+              HasSubstr("base[0].checkpoint: no file"));
+  EXPECT_THAT(campaign_error({"base=[]"}), HasSubstr("base"));
+  EXPECT_THAT(campaign_error({"arms.0.precision=fp8"}), HasSubstr("arms[0].precision: expected one of"));
+}
+
+TEST_F(SpecTest, FaultModelsAreStrataOfTheirOwn) {
+  const std::string models = R"({"models": [{"name": "ten", "roles": ["weight"], "count": 10},
+                                            {"name": "rate", "bits": "exponent", "ber": 1e-6}]})";
+  const CampaignSpec spec = read_campaign_spec(quickstart(), {"strata=" + models});
+  const auto strata = strata_of(spec.strata);
+  ASSERT_EQ(strata.size(), 2u);
+  EXPECT_EQ(strata[0].name, "ten");
+  EXPECT_EQ(strata[1].field, "exponent");
+  EXPECT_EQ(spec.strata.models[1].model.ber, 1e-6);
+  EXPECT_EQ(to_json(campaign_spec_from_json(to_json(spec))), to_json(spec));
+  const auto refused = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"strata=" + models};
+    all.insert(all.end(), more.begin(), more.end());
+    return campaign_error(all);
+  };
+  EXPECT_THAT(refused({"strata.models.0.ber=0.1"}),
+              HasSubstr("strata.models[0]: expected exactly one of 'count', 'fraction' and 'ber', found 2"));
+  EXPECT_THAT(refused({"strata.models.1.name=ten"}), HasSubstr("a second model is named 'ten'"));
+  EXPECT_THAT(refused({"strata.models.1.name=control"}), HasSubstr("choose another"));
+  EXPECT_THAT(refused({"strata.models.1.bits=expo"}), HasSubstr("strata.models[1].bits: "));
+  EXPECT_THAT(refused({"strata.roles=[\"weight\"]"}), HasSubstr("either 'roles' and 'fields', or 'models'"));
+  EXPECT_THAT(refused({"strata.tensors=[\"model/**\"]"}), HasSubstr("each of them names its own"));
+}
+
+TEST_F(SpecTest, AScaleReplacesWhatItNamesAndOverridesComeAfterIt) {
+  const std::string scales =
+      R"(scales={"small": {"trials_per_stratum": 2, "resume": null, "strata": {"fields": ["sign"]}}})";
+  const CampaignSpec full = read_campaign_spec(quickstart(), {scales});
+  EXPECT_EQ(to_json(full), to_json(read_campaign_spec(quickstart())));
+  const CampaignSpec small =
+      read_campaign_spec(quickstart(), {"trials_per_stratum=5", "scale=small", scales});
+  EXPECT_EQ(small.trials_per_stratum, 5u);
+  EXPECT_EQ(small.strata.fields, std::vector<std::string>{"sign"});
+  EXPECT_EQ(small.strata.roles, full.strata.roles);
+  EXPECT_EQ(small.resume_epochs, 1);
+  EXPECT_THAT(campaign_error({scales, "scale=tiny"}),
+              HasSubstr("--set scale: scale: there is no 'tiny' in scales; there are full, small"));
 }
 
 TEST_F(SpecTest, MistakesInACampaignNameLineAndKey) {

@@ -1,0 +1,42 @@
+// What is hit: the strata of a campaign (docs/spec.md, "strata").
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "record/fault.h"
+#include "record/trial.h"
+
+namespace bitrift::record {
+
+/// A fault model as a stratum of its own: every draw is a set of faults.
+struct StratumModel {
+  std::string name;
+  FaultModel model;  ///< its seed is drawn anew for every trial
+};
+
+/// The targeted bits, cut into (role) x (bit field) cells, or a list of fault models. Exactly one of the two.
+struct StrataSpec {
+  std::vector<std::string> tensors;  ///< globs; empty: all
+  std::vector<std::string> roles;
+  std::vector<std::string>
+      fields;  ///< sign | exponent | mantissa | exponent_msb | range | list; must not overlap
+  std::vector<StratumModel> models;
+};
+
+/// Size of a stratum whose faults are no list that could be used up: sets of faults are drawn independently
+/// of each other. The largest population that intervals are computed for: with it they are those of draws
+/// with replacement.
+inline constexpr std::uint64_t unbounded_stratum = std::uint64_t{1} << 52;
+
+/// The strata in their order, sizes not filled in. A model's role lists its roles with '+' ("any" without),
+/// its field is its bits.
+[[nodiscard]] std::vector<Stratum> strata_of(const StrataSpec& spec);
+
+/// Reads the value at /strata of a document that obeys the schema. Throws Error(bad_input) with file, line
+/// and key: fields that are none or overlap, doubled names, neither or both of cells and models.
+[[nodiscard]] StrataSpec strata_from(const Document& document);
+[[nodiscard]] Json to_json(const StrataSpec& strata);
+
+}  // namespace bitrift::record
