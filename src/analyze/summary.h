@@ -52,12 +52,10 @@ struct Summary {
   std::optional<record::Sampling> sampling;  ///< of the spec
 };
 
-/// Groups the `trial` rows. by: any of strategy (= arm), base, role, field, stratum. Arms are never pooled,
-/// because every fault runs in all of them and their rows are not independent, and neither are bases or fault
-/// models: `strategy`, and `base` and `stratum` where there are several, are added where `by` lacks them.
-/// Canaries, controls and envelope runs never count. rounds: as published; a spec with trials_per_stratum has
-/// but one and can do without. Throws as observe does, and Error(conflict) on a row of a stratum that the
-/// rounds do not have; Error(bad_input) on an unknown dimension or missing rounds.
+/// Groups the `trial` rows. by: as dimensions() takes it (analyze/keys.h). Canaries, controls and envelope
+/// runs never count. rounds: as published; a spec with trials_per_stratum has but one and can do without.
+/// Throws as observe does, and Error(conflict) on a row of a stratum that the rounds do not have;
+/// Error(bad_input) on an unknown dimension or missing rounds.
 [[nodiscard]] Summary summarize(const std::vector<record::TrialRecord>& rows,
                                 const record::CampaignSpec& spec, const std::vector<std::string>& by,
                                 const std::vector<record::Round>& rounds = {});

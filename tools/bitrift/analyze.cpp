@@ -15,8 +15,7 @@ namespace {
 
 struct Options {
   std::string folder;
-  std::vector<std::string> by;
-  bool json = false;
+  ReportOptions report;
 };
 
 bool has(const std::vector<std::string>& list, const std::string& name) {
@@ -24,10 +23,11 @@ bool has(const std::vector<std::string>& list, const std::string& name) {
 }
 
 int analyze_folder(const Options& options) {
-  if (!options.by.empty() && !has(options.by, "strategy")) {
+  const auto& by = options.report.by;
+  if (!by.empty() && !has(by, "strategy")) {
     spdlog::info("--by strategy is added: every fault runs in every arm, so arms cannot be pooled");
   }
-  return report_campaign(options.folder, options.by, options.json, command_line());
+  return report_campaign(options.folder, options.report, command_line());
 }
 
 }  // namespace
@@ -38,11 +38,16 @@ void add_analyze(CLI::App& app, ExitCode& exit_code) {
       app.add_subcommand("analyze", "Print a campaign's rates with intervals and write DIR/summary.json");
   command->add_option("DIR", options->folder, "folder of a campaign")->required();
   command
-      ->add_option("--by", options->by,
+      ->add_option("--by", options->report.by,
                    "one line per value of: strategy, base, role, field, stratum; may be repeated (default: "
                    "strategy, field)")
       ->allow_extra_args(false);
-  command->add_flag("--json", options->json, "print the summary as JSON");
+  command
+      ->add_option("--view", options->report.view,
+                   "print the trials in the words of a published study: jpdc2024 (RWC, NaN, AccR, TF; "
+                   "accuracy mean, deviation, CV)")
+      ->check(CLI::IsMember({"jpdc2024"}));
+  command->add_flag("--json", options->report.json, "print JSON instead of the table");
   command->callback([options, &exit_code] { exit_code.value = analyze_folder(*options); });
 }
 

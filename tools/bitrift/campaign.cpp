@@ -70,7 +70,7 @@ int run(RunArguments arguments) {
   if (!arguments.options.drills.empty()) {
     fmt::print(stderr, "bitrift: this campaign was a drill: {}\n", fmt::join(arguments.options.drills, ", "));
   }
-  const int code = report_campaign(arguments.folder, {}, arguments.json, arguments.options.command);
+  const int code = report_campaign(arguments.folder, {.json = arguments.json}, arguments.options.command);
   if (code == 0 && !arguments.json) {
     const campaign::Layout layout{arguments.folder};
     fmt::print("\njournal    {}\nsummary    {}\nincidents  {} ({} in this start)\n",

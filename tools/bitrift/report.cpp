@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include "analyze/classify.h"
+#include "analyze/keys.h"
+#include "analyze/study_view.h"
 #include "analyze/summary.h"
 #include "campaign/folder.h"
 #include "campaign/journal.h"
@@ -13,7 +15,24 @@
 #include "record/provenance.h"
 
 namespace bitrift::cli {
-int report_campaign(const std::filesystem::path& folder, const std::vector<std::string>& by, bool json,
+
+namespace {
+
+void print_study(const std::vector<record::TrialRecord>& rows, const record::CampaignSpec& spec,
+                 const ReportOptions& options) {
+  const auto by = analyze::dimensions(options.by, spec);
+  const auto lines = analyze::study_view(rows, spec, by);
+  if (options.json) {
+    print(record::Json{{"view", options.view}, {"by", by}, {"lines", analyze::to_json(lines)}}.dump(2) +
+          "\n");
+  } else {
+    print(analyze::study_table(lines, by));
+  }
+}
+
+}  // namespace
+
+int report_campaign(const std::filesystem::path& folder, const ReportOptions& options,
                     const std::vector<std::string>& command) {
   const campaign::Layout layout{folder};
   const record::CampaignSpec spec = campaign::read_stored_campaign(layout).spec;
@@ -26,12 +45,16 @@ int report_campaign(const std::filesystem::path& folder, const std::vector<std::
     return 1;
   }
   const std::vector<std::string> usual = {"strategy", spec.strata.models.empty() ? "field" : "stratum"};
-  const std::vector<std::string>& dimensions = by.empty() ? usual : by;
+  const std::vector<std::string>& dimensions = options.by.empty() ? usual : options.by;
   const analyze::Summary summary = analyze::summarize(rows, spec, dimensions, campaign::read_rounds(layout));
   record::Json document = analyze::to_json(summary);
   document["provenance"] = record::provenance(command);
   const std::string text = document.dump(2) + "\n";
-  print(json ? text : analyze::table(summary));
+  if (!options.view.empty()) {
+    print_study(rows, spec, options);
+  } else {
+    print(options.json ? text : analyze::table(summary));
+  }
   replace_text(layout.summary(), text);
   return 0;
 }

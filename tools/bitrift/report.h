@@ -7,12 +7,18 @@
 
 namespace bitrift::cli {
 
+/// What is printed of a campaign.
+struct ReportOptions {
+  std::vector<std::string> by = {};  ///< see analyze::dimensions; empty: what is usual
+  std::string view = {};             ///< "": outcomes and intervals; jpdc2024: analyze::study_view
+  bool json = false;
+};
+
 /// Reads the folder's spec and journal, prints the table (or the summary as JSON) on stdout and writes
 /// summary.json atomically. Returns 0; 1 when canaries misbehave: each problem is then a line on stderr, and
-/// neither a table nor a file comes. by: see analyze::summarize; empty: strategy and field. command: what the
-/// user called, for the provenance. Throws Error as campaign::read_stored_campaign, campaign::read_journal
-/// and analyze::summarize do.
-[[nodiscard]] int report_campaign(const std::filesystem::path& folder, const std::vector<std::string>& by,
-                                  bool json, const std::vector<std::string>& command);
+/// neither a table nor a file comes. command: what the user called, for the provenance. Throws Error as
+/// campaign::read_stored_campaign, campaign::read_journal and analyze::summarize do.
+[[nodiscard]] int report_campaign(const std::filesystem::path& folder, const ReportOptions& options,
+                                  const std::vector<std::string>& command);
 
 }  // namespace bitrift::cli

@@ -232,6 +232,25 @@ TEST_F(SpecTest, AScaleReplacesWhatItNamesAndOverridesComeAfterIt) {
               HasSubstr("--set scale: scale: there is no 'tiny' in scales; there are full, small"));
 }
 
+TEST_F(SpecTest, EveryShippedCampaignIsValidInEveryScale) {
+  std::size_t found = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(quickstart().parent_path())) {
+    const std::filesystem::path& path = entry.path();
+    const std::string name = path.filename().string();
+    const bool campaign = path.extension() == ".json" && path.parent_path().filename() != "schema" &&
+                          !name.starts_with("train-");
+    if (!campaign) continue;
+    ++found;
+    const Json scales = parse_file(path).value.value("scales", Json::object());
+    const CampaignSpec spec = read_campaign_spec(path);
+    EXPECT_EQ(to_json(campaign_spec_from_json(to_json(spec))), to_json(spec)) << path;
+    for (const auto& [scale, ignored] : scales.items()) {
+      EXPECT_NO_THROW(static_cast<void>(read_campaign_spec(path, {"scale=" + scale}))) << path;
+    }
+  }
+  EXPECT_GE(found, 13u);
+}
+
 TEST_F(SpecTest, MistakesInACampaignNameLineAndKey) {
   EXPECT_THAT(campaign_error({"arms.1.name=serial"}),
               HasSubstr("arms[1].name: a second arm is named 'serial'"));

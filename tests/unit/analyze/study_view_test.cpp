@@ -1,0 +1,89 @@
+#include "analyze/study_view.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <gmock/gmock.h>
+
+#include "core/error.h"
+#include "unit/analyze/rows.h"
+
+namespace bitrift::analyze {
+namespace {
+
+using record::TrialKind;
+using record::TrialRecord;
+using testing::clean_arm;
+using ::testing::HasSubstr;
+
+record::CampaignSpec spec() {
+  record::CampaignSpec spec;
+  spec.arms = {{"serial", {}}};
+  spec.strata.roles = {"weight"};
+  spec.strata.fields = {"sign"};
+  return spec;
+}
+
+TrialRecord with_accuracy(std::uint64_t draw, double accuracy) {
+  TrialRecord row = testing::finished(TrialKind::trial, "serial", "weight.sign", draw,
+                                      {{testing::evaluation(1, 0.1, 0.97, 0.2, accuracy)}}, "other");
+  row.stratum_bits = 100;
+  return row;
+}
+
+// Golden accuracy is 0.95.
+std::vector<TrialRecord> study() {
+  std::vector<TrialRecord> rows = clean_arm("serial");
+  for (const double accuracy : {0.95, 0.95, 0.96, 0.9000001, 0.89, 0.1})
+    rows.push_back(with_accuracy(rows.size() - clean_arm("serial").size(), accuracy));
+  rows.push_back(with_accuracy(6, 0.95));
+  rows.back().result->status = "nonfinite";
+  rows.push_back(with_accuracy(7, 0.95));
+  rows.back().result.reset();
+  rows.back().failure = record::Failure{"signal", "Segmentation fault", 11};
+  return rows;
+}
+
+TEST(StudyView, EveryTrialGetsOneWord) {
+  const StudyLine line = study_view(study(), spec(), {"field"}).at(0);
+  EXPECT_EQ(line.key.at("arm"), "serial");
+  EXPECT_EQ(line.trials, 8U);
+  EXPECT_EQ(line.unchanged, 2U);
+  EXPECT_EQ(line.nan, 1U);
+  EXPECT_EQ(line.reduced, 2U);
+  EXPECT_EQ(line.wrong, 2U);
+  EXPECT_EQ(line.other, 1U);
+  EXPECT_DOUBLE_EQ(line.golden, 0.95);
+}
+
+// Checked with numpy: mean, std(ddof=1) of the six accuracies.
+TEST(StudyView, MeanDeviationAndVariationAreOfTrialsWithAnAccuracy) {
+  const StudyLine line = study_view(study(), spec(), {}).at(0);
+  EXPECT_NEAR(line.mean, 0.7916666833333333, 1e-15);
+  EXPECT_NEAR(line.deviation, 0.3400833294944074, 1e-15);
+  EXPECT_NEAR(line.variation, 0.4295789334754845, 1e-15);
+}
+
+TEST(StudyView, RowsBehindAGapDoNotCountAndOrderDoesNotMatter) {
+  std::vector<TrialRecord> rows = study();
+  const StudyLine whole = study_view(rows, spec(), {}).at(0);
+  rows.push_back(with_accuracy(9, 0.5));  // 8 is missing
+  std::reverse(rows.begin(), rows.end());
+  const StudyLine line = study_view(rows, spec(), {}).at(0);
+  EXPECT_EQ(line.trials, 8U);
+  EXPECT_EQ(line.mean, whole.mean);
+  EXPECT_EQ(line.deviation, whole.deviation);
+}
+
+TEST(StudyView, WithoutAnyAccuracyThereAreNoMoments) {
+  std::vector<TrialRecord> rows = clean_arm("serial");
+  rows.push_back(with_accuracy(0, 0.95));
+  rows.back().result->status = "nonfinite";
+  const auto lines = study_view(rows, spec(), {});
+  EXPECT_TRUE(std::isnan(lines.at(0).mean) && std::isnan(lines.at(0).deviation));
+  EXPECT_THAT(study_table(lines, {"strategy"}), HasSubstr("100.0"));
+  EXPECT_EQ(to_json(lines).at(0).at("accuracy").at("mean"), "NaN");
+}
+
+}  // namespace
+}  // namespace bitrift::analyze
