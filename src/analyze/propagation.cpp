@@ -166,7 +166,7 @@ std::string table(const Propagation& propagation) {
     text += "\n";
     if (group.tensors.empty()) continue;
     text += fmt::format("  {:<{}}  {:>9}  {:>10}  {:>9}  {:>9}  {:>9}  {:>9}\n", "tensor", width, "altered %",
-                        "elements %", "median", "max", "med. mean", "nonfinite");
+                        "elements %", "norm med.", "norm max", "mean med.", "nonfinite");
     for (const Reach& reach : group.tensors) {
       text += fmt::format("  {:<{}}  {:>9.1f}  {:>10.1f}  {:>9}  {:>9}  {:>9}  {:>9}\n", reach.tensor, width,
                           100 * static_cast<double>(reach.trials) / static_cast<double>(group.trials),
@@ -176,9 +176,9 @@ std::string table(const Propagation& propagation) {
   }
   text +=
       "\naltered: trials that reached the step and whose tensor differs from the golden run's. Of those:\n"
-      "elements: mean share that differs; median and max of ||a2-a1||/||a1||; median of the mean "
-      "|a2-a1|/|a1|;"
-      "\nnonfinite: trials in which it holds a NaN or an infinity. Worst replica of each trial.\n";
+      "elements: mean share that differs; norm: median and maximum of ||a2-a1||/||a1||; mean: median of the\n"
+      "mean |a2-a1|/|a1|; nonfinite: trials in which it holds a NaN or an infinity. The worst replica "
+      "counts.\n";
   if (propagation.waiting > 0) {
     text += fmt::format("{} rows wait behind a draw that has none yet, and do not count before it has.\n",
                         propagation.waiting);

@@ -18,8 +18,8 @@ SPEC: dict[str, Any] = {
     "base": SMALL_BASE,
     "resume": {"epochs": 2},
     "arms": [{"name": "serial", "parallel": {"kind": "serial"}}],
-    "strata": {"roles": ["weight"], "fields": ["exponent", "mantissa"]},
-    "trials_per_stratum": 40,
+    "strata": {"roles": ["weight", "momentum"], "fields": ["exponent", "mantissa"]},
+    "trials_per_stratum": 90,
     "propagation": {"steps": [4, 1], "every": 3, "optimizer": True},
 }
 
@@ -102,7 +102,7 @@ def test_strategies_with_the_same_arithmetic_stray_alike(tmp_path: Path) -> None
         if key.startswith("serial/") and "propagation" in row["result"]:
             assert row["result"]["propagation"] == rows[key.replace("serial", "pipeline")]["result"]["propagation"]
             compared += 1
-    assert compared == 8
+    assert compared == 16
 
 
 def test_the_table_is_what_the_rows_say(reach: Path) -> None:
@@ -111,7 +111,8 @@ def test_the_table_is_what_the_rows_say(reach: Path) -> None:
     document = json.loads(done.stdout)
     assert document["schema"] == "bitrift/propagation/1" and document["provenance"]
     groups = {(group["stratum"], group["step"]): group for group in document["groups"]}
-    assert set(groups) == {(f"weight.{field}", step) for field in ("exponent", "mantissa") for step in (1, 4, LAST)}
+    strata = [f"{role}.{field}" for role in ("weight", "momentum") for field in ("exponent", "mantissa")]
+    assert set(groups) == {(stratum, step) for stratum in strata for step in (1, 4, LAST)}
     rows = trials(reach)
     for (stratum, step), group in groups.items():
         recorded = [row["result"] for row in rows.values() if row["id"]["stratum"] == stratum]
@@ -133,8 +134,8 @@ def test_the_table_is_what_the_rows_say(reach: Path) -> None:
     text = analyze(reach, "--propagation").stdout
     assert "serial  weight.exponent  step 1: " in text and "optimizer/momentum_buffer/" in text
     by_tensor = json.loads(analyze(reach, "--propagation", "--by", "tensor", "--json").stdout)
-    assert sum(group["trials"] + group["ended"] for group in by_tensor["groups"]) == 3 * 2 * 14
-    assert len({group["origin"] for group in by_tensor["groups"]}) == 2
+    assert sum(group["trials"] + group["ended"] for group in by_tensor["groups"]) == 3 * 4 * 30
+    assert len({group["origin"] for group in by_tensor["groups"]}) == 4
     assert analyze(reach, "--propagation", "--by", "role").returncode == 2
 
 
