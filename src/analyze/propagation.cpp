@@ -95,7 +95,7 @@ ReachGroup group_of(const std::vector<const TrialRecord*>& rows, std::int64_t st
 std::string origin_of(const TrialRecord& row) {
   std::set<std::string> tensors;
   for (const record::AppliedFault& fault : row.faults) tensors.insert(fault.tensor);
-  return fmt::format("{}", fmt::join(tensors, " "));
+  return tensors.size() == 1 ? *tensors.begin() : fmt::format("{} tensors", tensors.size());
 }
 
 // The steps that were looked at: those asked for, and the golden run's last.

@@ -26,7 +26,8 @@ struct Reach {
 /// The trials of one arm and stratum after a step.
 struct ReachGroup {
   std::string arm, stratum;
-  std::string origin;  ///< with Propagation::by_origin: the tensor in which the fault was planted
+  std::string
+      origin;  ///< with Propagation::by_origin: the tensor in which faults were planted; of several: how many
   std::int64_t step = 0;
   std::uint64_t trials = 0;    ///< that recorded and reached the step
   std::uint64_t ended = 0;     ///< that recorded and ended before it, or gave no result

@@ -98,12 +98,15 @@ TEST(PropagationTable, IsMadeForEachTensorThatHeldTheFault) {
     rows.back().faults.resize(1);
     rows.back().faults[0].tensor = draw == 1 ? "model/x" : "model/w";
   }
+  rows.push_back(trial(3, {}));
+  rows.back().faults = {rows[rows.size() - 2].faults[0], rows[rows.size() - 3].faults[0]};
   const Propagation found = propagation_of(rows, spec(), true);
-  ASSERT_EQ(found.groups.size(), 4U);
-  EXPECT_EQ(found.groups[0].origin, "model/w");
-  EXPECT_EQ(found.groups[0].trials, 2U);
-  EXPECT_EQ(found.groups[2].origin, "model/x");
-  EXPECT_EQ(to_json(found)["groups"][2]["origin"], "model/x");
+  ASSERT_EQ(found.groups.size(), 6U);
+  EXPECT_EQ(found.groups[0].origin, "2 tensors");
+  EXPECT_EQ(found.groups[2].origin, "model/w");
+  EXPECT_EQ(found.groups[2].trials, 2U);
+  EXPECT_EQ(found.groups[4].origin, "model/x");
+  EXPECT_EQ(to_json(found)["groups"][4]["origin"], "model/x");
 }
 
 TEST(PropagationTable, OfACampaignThatRecordsNoneIsRefused) {
