@@ -55,7 +55,10 @@ void Controls::check(const std::string& arm, const record::RunResult& result, co
                     fmt::join(result.changed_tensors, ", ")));
   }
   const auto [golden, first] = golden_.emplace(arm, result);
-  if (first) return check_accuracy(arm, result);
+  if (first) {
+    check_propagation(arm, result);
+    return check_accuracy(arm, result);
+  }
   if (const auto difference = run_difference(golden->second, result)) {
     throw Misbehaviour(
         fmt::format("arm '{}': {}: no-flip runs are not bit-identical: {}", arm, what, *difference));
@@ -74,6 +77,16 @@ void Controls::check_accuracy(const std::string& arm, const record::RunResult& r
          "the base longer",
          arm, reached, least);
   }
+}
+
+void Controls::check_propagation(const std::string& arm, const record::RunResult& result) const {
+  if (!spec_.propagation || spec_.propagation->steps.empty()) return;
+  const std::int64_t last = spec_.propagation->steps.back();
+  if (last <= result.steps) return;
+  fail(ErrorCode::bad_input,
+       "arm '{}': propagation.steps names step {}, but a run takes {} steps: name steps of 0 to {}, or raise "
+       "resume.epochs",
+       arm, last, result.steps, result.steps);
 }
 
 void Controls::took(const std::string& arm, double seconds) {

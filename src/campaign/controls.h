@@ -28,7 +28,8 @@ class Controls {
   [[nodiscard]] bool golden_known(const std::string& arm) const { return golden_.contains(arm); }
   /// Compares a no-flip run with the golden run, or makes it that. `what` begins the message. Throws
   /// Misbehaviour when they differ, when the run did not end as "done", or when it loaded altered tensors;
-  /// Error(bad_input) when the golden run misses min_test_accuracy of its base.
+  /// Error(bad_input) when the golden run misses min_test_accuracy of its base or ends before a step that
+  /// spec.propagation names.
   void check(const std::string& arm, const record::RunResult& result, const std::string& what);
   /// Takes the duration of a control into account (seconds).
   void took(const std::string& arm, double seconds);
@@ -37,6 +38,7 @@ class Controls {
 
  private:
   void check_accuracy(const std::string& arm, const record::RunResult& result) const;
+  void check_propagation(const std::string& arm, const record::RunResult& result) const;
 
   const record::CampaignSpec& spec_;
   std::map<std::string, record::RunResult> golden_;

@@ -130,6 +130,7 @@ PoolOptions pool_options(const RunOptions& options, const record::CampaignSpec& 
   pool.workers = options.workers;
   pool.check_every = spec.check_every;
   pool.early_end = spec.early_end;
+  pool.propagation = spec.propagation;
   pool.flip_nothing = drills.flip_nothing;
   pool.place_of = [layout](int slot) {
     const std::string name = std::to_string(slot);

@@ -222,8 +222,11 @@ record::RunRequest Pool::run_request(Crew& crew) const {
   if (spec.kind == record::TrialKind::trial) {
     if (crew.trials++ % full_read_every != 0) run.altered = altered_tensors(spec.faults);
     run.early_end = options_.early_end;
+    if (options_.propagation && options_.propagation->wants_draw(spec.id.draw))
+      run.propagation = options_.propagation;
   }
   run.golden = spec.kind == record::TrialKind::control && spec.id.stratum != zero_step_stratum;
+  if (run.golden) run.propagation = options_.propagation;
   return run;
 }
 

@@ -84,8 +84,9 @@ struct PoolOptions {
   std::optional<int> workers;  ///< groups side by side; absent: as many as the cores hold, at least one
   int check_every = 100;       ///< trials of a worker between two checks
   bool early_end = true;       ///< see RunRequest
-  bool flip_nothing = false;   ///< drill: the injector writes nothing
-  std::function<WorkerPlace(int)> place_of;  ///< of a worker slot (0, 1, ...)
+  std::optional<record::PropagationSpec> propagation = {};  ///< of the campaign
+  bool flip_nothing = false;                                ///< drill: the injector writes nothing
+  std::function<WorkerPlace(int)> place_of;                 ///< of a worker slot (0, 1, ...)
 };
 
 /// Rule for a run whose worker is lost: an incident, then once more alone (no other worker alive, a fresh

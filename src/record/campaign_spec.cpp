@@ -180,6 +180,11 @@ void read_runner(const Document& document, CampaignSpec& spec) {
          "{}: worker.launch: starts the ranks of bitrift-train; with runner.exec the command starts its own",
          document.place("/worker/launch"));
   }
+  if (exec && spec.propagation) {
+    fail(ErrorCode::bad_input,
+         "{}: propagation: compares states within bitrift-train; a command of runner.exec keeps its own",
+         document.place("/propagation"));
+  }
 }
 
 // How much is drawn: one key of three.
@@ -245,6 +250,7 @@ CampaignSpec from_document(const Document& document) {
     spec.deadline_s = section("worker")["deadline_s"].get<double>();
   spec.early_end = section("worker").value("early_end", spec.early_end);
   spec.launch = section("worker").value("launch", "");
+  if (value.contains("propagation")) spec.propagation = propagation_from(document);
   read_runner(document, spec);
   check_arms(document, spec);
   cross_arms_with_bases(spec);
@@ -287,6 +293,7 @@ Json to_json(const CampaignSpec& spec) {
   if (!spec.exec.empty()) value["runner"] = {{"exec", {{"command", spec.exec}}}};
   if (spec.sampling) value["sampling"] = to_json(*spec.sampling);
   if (spec.exhaustive) value["exhaustive"] = true;
+  if (spec.propagation) value["propagation"] = to_json(*spec.propagation);
   if (spec.trials_per_stratum > 0) value["trials_per_stratum"] = spec.trials_per_stratum;
   return value;
 }

@@ -63,6 +63,7 @@ Json to_json(const RunRequest& request) {
   if (!request.replicas.empty()) value["replicas"] = request.replicas;
   if (request.golden) value["golden"] = true;
   if (request.early_end) value["early_end"] = true;
+  if (request.propagation) value["propagation"] = to_json(*request.propagation);
   return value;
 }
 
@@ -77,6 +78,7 @@ RunRequest run_request_from_json(const Json& value) {
   if (value.contains("replicas")) value["replicas"].get_to(request.replicas);
   request.golden = value.value("golden", false);
   request.early_end = value.value("early_end", false);
+  if (value.contains("propagation")) request.propagation = propagation_spec_from_json(value["propagation"]);
   return request;
 }
 
@@ -105,6 +107,10 @@ Json to_json(const RunResult& result) {
     value["alarms"] = Json::array();
     for (const Alarm& alarm : result.alarms) value["alarms"].push_back(to_json(alarm));
   }
+  if (result.propagation) {
+    value["propagation"] = Json::array();
+    for (const StepDrift& drift : *result.propagation) value["propagation"].push_back(to_json(drift));
+  }
   return value;
 }
 
@@ -132,6 +138,10 @@ RunResult run_result_from_json(const Json& value) {
   result.alarm_count = value.value("alarm_count", std::int64_t{0});
   if (value.contains("alarms")) {
     for (const Json& alarm : value["alarms"]) result.alarms.push_back(alarm_from_json(alarm));
+  }
+  if (value.contains("propagation")) {
+    result.propagation.emplace();
+    for (const Json& drift : value["propagation"]) result.propagation->push_back(step_drift_from_json(drift));
   }
   return result;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "record/json.h"
+#include "record/propagation.h"
 
 namespace bitrift::record {
 
@@ -44,6 +45,8 @@ struct RunRequest {
   std::vector<int> replicas = {};  ///< that load the file; the others load the base; empty: all
   bool golden = false;             ///< a no-flip run that later ones with early_end may be compared with
   bool early_end = false;  ///< may end where its state equals the golden run's: the rest would repeat it
+  /// With golden: states to keep; else: steps after which to compare with them.
+  std::optional<PropagationSpec> propagation = {};
 };
 
 /// A worker's answer: one JSON object on one line.
@@ -66,7 +69,9 @@ struct RunResult {
   std::vector<Alarm> alarms;                 ///< by step, then rank; at most 100 of each rank
   std::int64_t alarm_count = 0;              ///< of all ranks, those left out included
   std::string last_loss;                     ///< hex float of the last step's loss, "" when no step was taken
-  double seconds = 0;                        ///< volatile
+  /// Where asked for: the steps that this run reached, ascending, and what differed then.
+  std::optional<std::vector<StepDrift>> propagation;
+  double seconds = 0;  ///< volatile
 };
 
 [[nodiscard]] Json to_json(const Evaluation& evaluation);

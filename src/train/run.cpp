@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "train/propagation.h"
 #include "train/schedule.h"
 #include "train/trainer.h"
 #include "train/trainer_state.h"
@@ -24,19 +25,25 @@ std::string nonfinite_metric(const std::vector<record::Evaluation>& replicas, bo
 class Loop {
  public:
   Loop(TrainerState& state, const RunOptions& options)
-      : state_(state), options_(options), progress_(state.session.progress), first_epoch_(progress_.epoch) {
+      : state_(state),
+        options_(options),
+        progress_(state.session.progress),
+        first_epoch_(progress_.epoch),
+        states_(state, options.states) {
     result_.replicas.resize(static_cast<std::size_t>(state.layout.replica_count()));
   }
 
   record::RunResult run() {
     const auto began = std::chrono::steady_clock::now();
     begin_trace();
+    states_.after(0);
     if (done() && options_.before_first_step) options_.before_first_step();
     bool well = true;
     while (well && !done()) well = step();
     if (well && (result_.steps == 0 || progress_.cursor != 0)) evaluate(training_metrics(), false);
     if (!result_.returned_step) finish();
     if (options_.keep_golden) keep_golden();
+    result_.propagation = states_.gather();
     result_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     return std::move(result_);
   }
@@ -67,6 +74,7 @@ class Loop {
     if (!outcome.alarm.empty() && outcome.stopped) return reject(outcome.alarm);
     if (outcome.stopped) return stop(fmt::format("loss of step {} is {}", result_.steps + 1, loss));
     result_.steps += 1;
+    states_.after(result_.steps);
     const record::Evaluation training = training_metrics();
     const bool epoch_ended = progress_.cursor + state_.spec.batch_size > state_.data->train_size();
     if (epoch_ended) {
@@ -107,6 +115,7 @@ class Loop {
   bool follow_golden(record::Evaluation training) {
     const Trajectory& golden = *state_.golden;
     result_.returned_step = result_.steps;
+    states_.same_after(result_.steps);
     while (true) {
       const std::size_t next = result_.replicas[0].size();
       if (next < golden.result.replicas[0].size() && golden.result.replicas[0][next].step == result_.steps) {
@@ -230,6 +239,7 @@ class Loop {
   const RunOptions& options_;
   Progress& progress_;
   std::int64_t first_epoch_;
+  StateWatch states_;
   record::RunResult result_;
   std::vector<Trajectory::Mark> marks_;  // when keep_golden
   std::int64_t next_look_ = 0, gap_ = 1;

@@ -20,6 +20,13 @@ namespace bitrift::train {
 
 struct TrainerState;
 
+/// States of a run at chosen steps: kept for later runs, or compared with those kept (docs/propagation.md).
+struct ChosenStates {
+  std::vector<std::int64_t> steps;  ///< ascending, since the resume; 0: as loaded
+  bool optimizer = false;           ///< optimizer/ as well as model/
+  bool keep = false;                ///< instead of what was kept before; else compare
+};
+
 /// How far to run, and who watches.
 struct RunOptions {
   std::optional<std::int64_t> steps;  ///< optimizer steps to take; else
@@ -31,6 +38,7 @@ struct RunOptions {
   /// End as soon as all ranks stand where the remembered run stood after as many steps, and report its rest:
   /// the same result but for returned_step. The state then stays where it was. Not with `steps`.
   bool early_end = false;
+  std::optional<ChosenStates> states = {};  ///< what is compared must have been kept
   std::function<void()> before_first_step;  ///< or before the evaluation when no step is asked for
   std::function<void(const record::Evaluation&)> on_evaluation = {};  ///< replica 0's, on rank 0
 };
@@ -93,6 +101,12 @@ class Trainer {
   /// no step was asked for. Stops at the first non-finite loss or metric (status nonfinite), before the
   /// parameters take that step. Throws Error(internal) when check_replicas finds replicas that differ.
   [[nodiscard]] record::RunResult run(const RunOptions& options);
+
+  /// The steps that a golden run of so many epochs, from the state as it is now, takes and `wanted` asks for,
+  /// cut into groups of which each fits into wanted.memory_mib on every rank. Throws Error(bad_input) when
+  /// that makes more than eight.
+  [[nodiscard]] std::vector<std::vector<std::int64_t>> state_groups(const record::PropagationSpec& wanted,
+                                                                    std::int64_t epochs);
 
   /// Digest of the whole state: one per replica.
   [[nodiscard]] std::vector<std::string> replica_digests();

@@ -17,6 +17,7 @@
 #include "train/guards.h"
 #include "train/layout.h"
 #include "train/loss_scaler.h"
+#include "train/propagation.h"
 #include "train/session.h"
 #include "train/strategy.h"
 #include "train/trajectory.h"
@@ -64,6 +65,7 @@ struct TrainerState {
   std::optional<std::vector<std::string>> altered;
   std::string changed;               ///< tensors that were other than in `base` when loaded, a line each
   std::optional<Trajectory> golden;  ///< see RunOptions::keep_golden
+  GoldenStates golden_states;        ///< see RunOptions::states
 
  private:
   [[nodiscard]] bool update();

@@ -11,6 +11,7 @@
 #include "record/worker_message.h"
 #include "train/channel.h"
 #include "train/checkpoint_names.h"
+#include "train/propagation.h"
 #include "train/trainer.h"
 
 namespace bitrift::train {
@@ -43,6 +44,7 @@ class Worker {
     Trainer trainer(*spec, options_.parallel, communicator_, false);
     trainer.load({options_.base});
     trainer.remember_base(options_.base);
+    PropagationRuns propagation(trainer);
     const std::string digest = trainer.replica_digests()[0];
     if (communicator_.rank() == 0) {
       record::Json environment = libtorch_environment(options_.parallel.device);
@@ -54,16 +56,20 @@ class Worker {
       if (!line) ::_exit(3);
       const std::optional<record::RunRequest> request = record::run_request_from_line(*line);
       if (!request) return;
-      const record::RunResult result = answer(trainer, *request);
+      const record::RunResult result = answer(trainer, propagation, *request);
       if (communicator_.rank() == 0) channel_.send(record::to_line(record::Finished{result}));
     }
   }
 
  private:
-  record::RunResult answer(Trainer& trainer, const record::RunRequest& request) {
+  record::RunResult answer(Trainer& trainer, PropagationRuns& propagation,
+                           const record::RunRequest& request) {
     record::RunResult result;
+    RunOptions run;
     try {
-      load(trainer, request);
+      prepare(trainer, request);
+      if (request.golden && request.propagation)
+        run.states = propagation.golden(*request.propagation, request.epochs);
     } catch (const mpi::AgreedError& error) {
       if (error.code() == ErrorCode::internal) throw;
       result.id = request.id;
@@ -72,19 +78,28 @@ class Worker {
       return result;
     }
     const std::vector<std::string> changed = trainer.changed_tensors();
-    if (request.order_seed) trainer.set_seed(*request.order_seed);
-    if (leaked_) trainer.set_seed(0);
-    RunOptions run;
     run.epochs = request.epochs;
     run.keep_golden = request.golden;
     run.early_end = request.early_end;
     if (communicator_.rank() == communicator_.size() - 1)
       run.before_first_step = [&] { drill(request.drill); };
-    result = trainer.run(run);
+    if (request.propagation && !request.golden) {
+      const auto load_base = [&] { trainer.reset(options_.base, {}, {}); };
+      result = propagation.trial(run, *request.propagation, load_base, [&] { prepare(trainer, request); });
+    } else {
+      result = trainer.run(run);
+    }
     result.id = request.id;
     result.changed_tensors = changed;
     leaked_ = leaked_ || request.drill == "leak";
     return result;
+  }
+
+  // What a run starts from.
+  void prepare(Trainer& trainer, const record::RunRequest& request) const {
+    load(trainer, request);
+    if (request.order_seed) trainer.set_seed(*request.order_seed);
+    if (leaked_) trainer.set_seed(0);
   }
 
   void load(Trainer& trainer, const record::RunRequest& request) const {

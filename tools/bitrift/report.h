@@ -21,4 +21,10 @@ struct ReportOptions {
 [[nodiscard]] int report_campaign(const std::filesystem::path& folder, const ReportOptions& options,
                                   const std::vector<std::string>& command);
 
+/// Prints how far the faults of a campaign reached (docs/propagation.md); writes no file. by_origin: apart
+/// for every tensor in which faults were planted. Returns and throws as report_campaign(), and as
+/// analyze::propagation_of.
+[[nodiscard]] int report_propagation(const std::filesystem::path& folder, bool by_origin, bool json,
+                                     const std::vector<std::string>& command);
+
 }  // namespace bitrift::cli
