@@ -206,10 +206,14 @@ record::TrialRecord row_of(const Ran& ran, std::uint64_t stratum_bits, const Dri
   row.seconds = ran.seconds;
   row.attempts = ran.attempts;
   row.measure = ran.spec.measure;
+  row.plane = ran.spec.plane;
   const std::vector<std::string> altered = altered_tensors(ran.spec.faults);
-  row.no_change = row.kind == TrialKind::trial && altered.empty();
+  const bool values = row.plane != "metadata";
+  row.no_change = row.kind == TrialKind::trial && altered.empty() && values;
   // Of a run without a result only this is known: that the file was altered, and read back.
-  row.landed = ran.result ? ran.result->changed_tensors == altered : altered.empty() || !drills.blind();
+  // What a file's structures do to tensors nobody can say: that their bytes were altered was read back.
+  row.landed = ran.result && values ? ran.result->changed_tensors == altered
+                                    : !drills.blind() || (values && altered.empty());
   const bool refused = ran.result && ran.result->status == "rejected";
   if (row.landed || refused || drills.blind() || row.kind == TrialKind::canary) return row;
   throw Misbehaviour(

@@ -157,6 +157,12 @@ void Plan::add_cell(const record::Stratum& stratum) {
 }
 
 void Plan::add_model(const record::Stratum& stratum, const record::FaultModel& model) {
+  if (model.plane == "metadata") {
+    // Files of other tensors have other structures: each base is drawn from by itself.
+    for (const ckpt::Reader& base : bases_) static_cast<void>(inject::plan(base, model));
+    cells_.push_back({stratum, {}, &model, 0});
+    return;
+  }
   const inject::Population first = inject::population_of(bases_.front(), model);
   for (const ckpt::Reader& base : bases_) {
     refuse_other_bits(first, bases_.front(), inject::population_of(base, model), base, model.what != "flip");
@@ -241,8 +247,10 @@ record::TrialSpec Plan::expand(const RunKey& key) const {
     case TrialKind::trial:
       run.faults = drawn_faults(find(key.id).id);
       run.replicas = replicas_of(key.id);
-      if (const Cell* found = cell(key.id.stratum); found->model != nullptr)
+      if (const Cell* found = cell(key.id.stratum); found->model != nullptr) {
         run.measure = found->model->measure;
+        run.plane = found->model->plane;
+      }
       break;
   }
   return run;

@@ -20,7 +20,7 @@ struct Patch {
   std::vector<Range> ranges;
 };
 
-/// Works out the byte changes of a plan, the stored CRC-32C updated along (value plane). Checks that the file
+/// Works out the byte changes of a plan; the stored CRC-32C follows faults of the plane value. Checks that the file
 /// still holds each fault's old pattern; throws Error(conflict) with the first that differs.
 [[nodiscard]] Patch make_patch(const ckpt::Reader& reader, const std::vector<record::AppliedFault>& faults);
 

@@ -2,6 +2,8 @@
 #include <map>
 #include <utility>
 
+#include <fcntl.h>
+
 #include "core/crc32c.h"
 #include "core/error.h"
 #include "inject/apply.h"
@@ -51,6 +53,18 @@ Patch::Range element_range(const ckpt::Reader& reader, const ckpt::TensorInfo& t
   Patch::Range range{*tensor.offset + fault.element * format.bytes, Bytes(format.bytes), Bytes(format.bytes)};
   store_pattern(format, fault.old_pattern, range.before.data());
   store_pattern(format, fault.new_pattern, range.after.data());
+  return range;
+}
+
+Patch::Range metadata_range(const ckpt::Reader& reader, const record::AppliedFault& fault) {
+  Patch::Range range{fault.element, Bytes(1), Bytes(1)};
+  const FileDescriptor file = open_file(reader.path(), O_RDONLY);
+  read_at(file, range.before.data(), 1, fault.element, reader.path());
+  if (range.before[0] != fault.old_pattern) {
+    fail(ErrorCode::conflict, "{}: byte {} holds {:#x}, the fault was drawn for {:#x}",
+         reader.path().string(), fault.element, range.before[0], fault.old_pattern);
+  }
+  range.after[0] = static_cast<std::uint8_t>(fault.new_pattern);
   return range;
 }
 
@@ -113,10 +127,14 @@ Patch make_patch(const ckpt::Reader& reader, const std::vector<record::AppliedFa
   Patch patch;
   std::map<std::string, ChecksumChange> checksums;
   for (const record::AppliedFault& fault : faults) {
+    if (fault.plane == "metadata") {
+      patch.ranges.push_back(metadata_range(reader, fault));
+      continue;
+    }
     const ckpt::TensorInfo& tensor = checked_tensor(reader, fault);
     Patch::Range range = element_range(reader, tensor, fault);
     if (range.before == range.after) continue;
-    follow_checksum(reader, tensor, range, checksums);
+    if (fault.plane == "value") follow_checksum(reader, tensor, range, checksums);
     patch.ranges.push_back(std::move(range));
   }
   for (const auto& [path, change] : checksums) {

@@ -279,7 +279,12 @@ Population population_of(const ckpt::Reader& reader, const record::FaultModel& m
   return {reader, model.tensors, model.roles, needs_exponent ? "exponent" : model.bits, model.keep_sign};
 }
 
-Plan plan(const ckpt::Reader& reader, const record::FaultModel& model) { return Draw(reader, model).run(); }
+Plan plan(const ckpt::Reader& reader, const record::FaultModel& model) {
+  if (model.plane == "metadata") return plan_metadata(reader, model);
+  Plan drawn = Draw(reader, model).run();
+  for (record::AppliedFault& fault : drawn.faults) fault.plane = model.plane;
+  return drawn;
+}
 
 record::AppliedFault flip_at(const ckpt::Reader& reader, const Location& where) {
   const ckpt::TensorInfo& tensor = alterable(reader, where.target->path);

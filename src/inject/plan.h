@@ -67,8 +67,25 @@ struct Plan {
 /// contradicts itself, else as Population does.
 [[nodiscard]] Population population_of(const ckpt::Reader& reader, const record::FaultModel& model);
 
-/// Draws the faults. The i-th sample is Permutation(population, derive_key(seed, "inject"))(i) for the
-/// measure `bit`; docs/faults.md has the others. Throws Error(bad_input) when more is asked than there is.
+/// The bytes of a file that hold no tensor's values: superblock, object headers, heaps, trees, attributes,
+/// gaps. First and last + 1, ascending.
+struct ByteExtent {
+  std::uint64_t first = 0;
+  std::uint64_t end = 0;
+};
+/// Throws Error(unsupported) when values lie where they cannot be told apart from structures (tensors that
+/// are not contiguous).
+[[nodiscard]] std::vector<ByteExtent> metadata_extents(const ckpt::Reader& reader);
+
+/// Draws the faults of a model of the plane metadata: flips of single bits, the i-th being
+/// Permutation(bits, derive_key(seed, "inject.metadata"))(i) of the extents' bits, byte by byte, bit 0 first.
+/// Throws Error(bad_input) when the model asks for what this plane does not have (tensors, roles, fields,
+/// other kinds, a fraction).
+[[nodiscard]] Plan plan_metadata(const ckpt::Reader& reader, const record::FaultModel& model);
+
+/// Draws the faults. Plane metadata: plan_metadata. The i-th sample is Permutation(population,
+/// derive_key(seed, "inject"))(i) for the measure `bit`; docs/faults.md has the others. Throws
+/// Error(bad_input) when more is asked than there is.
 [[nodiscard]] Plan plan(const ckpt::Reader& reader, const record::FaultModel& model);
 
 /// Single-bit flip at one place, with the old pattern read from the file. For campaigns, which draw

@@ -26,14 +26,16 @@ std::uint64_t pattern_from_json(const Json& value) {
 }  // namespace
 
 Json to_json(const AppliedFault& fault) {
-  return {{"tensor", fault.tensor},
-          {"role", fault.role},
-          {"element", fault.element},
-          {"dtype", fault.dtype},
-          {"bits", fault.bits},
-          {"field", fault.field},
-          {"old", pattern_to_json(fault.old_pattern, fault.dtype)},
-          {"new", pattern_to_json(fault.new_pattern, fault.dtype)}};
+  Json value = {{"tensor", fault.tensor},
+                {"role", fault.role},
+                {"element", fault.element},
+                {"dtype", fault.dtype},
+                {"bits", fault.bits},
+                {"field", fault.field},
+                {"old", pattern_to_json(fault.old_pattern, fault.dtype)},
+                {"new", pattern_to_json(fault.new_pattern, fault.dtype)}};
+  if (fault.plane != "value") value["plane"] = fault.plane;
+  return value;
 }
 
 AppliedFault applied_fault_from_json(const Json& value) {
@@ -46,12 +48,13 @@ AppliedFault applied_fault_from_json(const Json& value) {
   value.at("field").get_to(fault.field);
   fault.old_pattern = pattern_from_json(value.at("old"));
   fault.new_pattern = pattern_from_json(value.at("new"));
+  fault.plane = value.value("plane", fault.plane);
   return fault;
 }
 
 Json to_json(const FaultModel& model) {
   Json value = {{"tensors", model.tensors}, {"roles", model.roles},         {"bits", model.bits},
-                {"what", model.what},       {"measure", model.measure},     {"plane", "value"},
+                {"what", model.what},       {"measure", model.measure},     {"plane", model.plane},
                 {"seed", model.seed},       {"allow_nan", model.allow_nan}, {"keep_sign", model.keep_sign}};
   if (model.count) value["count"] = *model.count;
   if (model.fraction) value["fraction"] = *model.fraction;
@@ -66,6 +69,7 @@ FaultModel fault_model_from_json(const Json& value) {
   model.bits = value.value("bits", model.bits);
   model.what = value.value("what", model.what);
   model.measure = value.value("measure", model.measure);
+  model.plane = value.value("plane", model.plane);
   model.seed = value.value("seed", model.seed);
   model.allow_nan = value.value("allow_nan", model.allow_nan);
   model.keep_sign = value.value("keep_sign", model.keep_sign);

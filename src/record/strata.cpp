@@ -68,7 +68,6 @@ Json to_json(const StratumModel& model) {
   Json value = to_json(model.model);
   value["name"] = model.name;
   value.erase("seed");
-  value.erase("plane");
   return value;
 }
 

@@ -47,6 +47,7 @@ struct TrialSpec {
   std::string drill;            ///< see RunRequest
   std::vector<int> replicas;    ///< that load the altered file; empty: all
   std::string measure = "bit";  ///< by which the faults were drawn
+  std::string plane = "value";  ///< of all its faults
 };
 
 /// How a run failed when it produced no RunResult.

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 from campaign_support import SMALL_BASE, campaign, read_rows
 
-SPEC = {
+SPEC: dict = {
     "name": "bases",
     "seed": 9,
     "resume": {"epochs": 1},
@@ -79,7 +79,7 @@ def test_fields_that_are_not_as_wide_in_every_base_are_refused(tmp_path: Path) -
 
 
 def test_fault_models_are_strata(tmp_path: Path) -> None:
-    models = [
+    models: list[dict] = [
         {"name": "ten", "roles": ["weight"], "bits": "mantissa", "count": 10},
         {"name": "rare", "roles": ["weight"], "ber": 1e-9},
         {"name": "often", "roles": ["weight"], "ber": 0.01, "bits": "sign"},
@@ -116,3 +116,50 @@ def test_fault_models_are_strata(tmp_path: Path) -> None:
     assert "plain/rare/0" in done.stdout and "no fault" in done.stdout and "and 6 more" in done.stdout
     summary = json.loads((tmp_path / "out/summary.json").read_text())
     assert [group["key"]["stratum"] for group in summary["groups"]] == sorted(model["name"] for model in models)
+
+
+def test_planes(tmp_path: Path) -> None:
+    arms = [
+        {"name": "plain", "parallel": {"kind": "serial"}},
+        {
+            "name": "checksums",
+            "parallel": {"kind": "serial"},
+            "guards": {"checksums": True, "on_alarm": "stop"},
+        },
+    ]
+    models: list[dict] = [
+        {"name": "value", "tensors": ["model/**"], "count": 1},
+        {"name": "storage", "tensors": ["model/**"], "count": 1, "plane": "storage"},
+        {"name": "metadata", "count": 1, "plane": "metadata"},
+    ]
+    content = SPEC | {"base": SMALL_BASE, "arms": arms, "strata": {"models": models}, "trials_per_stratum": 8}
+    code, text = start(tmp_path, content)
+    assert code == 0, text
+    rows = [row for row in read_rows(tmp_path / "out").values() if row["kind"] == "trial"]
+    assert len(rows) == 2 * 3 * 8
+    size = (tmp_path / "out/base.h5").stat().st_size
+    with h5py.File(tmp_path / "out/base.h5") as base:
+        values = [
+            (one.id.get_offset(), one.id.get_storage_size())
+            for group in ("model", "optimizer")
+            for one in _tensors(base[group])
+        ]
+    for row in rows:
+        assert row["plane"] == row["id"]["stratum"]
+        status = row["result"]["status"] if row["result"] else row["failure"]["reason"]
+        guarded = row["id"]["arm"] == "checksums"
+        assert row["landed"] or status == "rejected"
+        if row["plane"] == "storage":
+            assert (status == "rejected") == guarded
+        elif row["plane"] == "value":
+            assert status != "rejected"
+        else:
+            (fault,) = row["faults"]
+            assert 0 <= fault["element"] < size
+            assert not any(first <= fault["element"] < first + length for first, length in values)
+
+
+def _tensors(group: h5py.Group) -> list[h5py.Dataset]:
+    found: list[h5py.Dataset] = []
+    group.visititems(lambda _, item: found.append(item) if isinstance(item, h5py.Dataset) else None)
+    return found

@@ -1,0 +1,132 @@
+// Faults beside the values: stored bytes without their checksum, and the file's own structures.
+#include <bit>
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ckpt/writer.h"
+#include "core/error.h"
+#include "inject/apply.h"
+#include "inject/plan.h"
+#include "tests_support.h"
+#include "unit/scratch.h"
+
+namespace bitrift::inject {
+namespace {
+
+using testing::bytes_of;
+using ::testing::HasSubstr;
+using testing::Scratch;
+using tests::error_of;
+
+std::filesystem::path checkpoint(const Scratch& scratch, std::vector<std::uint64_t> shape = {64}) {
+  const std::vector<ckpt::TensorMeta> metas = {
+      {"model/a.weight", number_format("float32").value(), std::move(shape)}};
+  ckpt::Writer writer(scratch / "c.h5", metas, {});
+  const std::vector<float> values(metas[0].elements(), 0.5F);
+  writer.tensor(metas[0].path, values.data(), metas[0].bytes());
+  writer.commit();
+  return scratch / "c.h5";
+}
+
+record::FaultModel model_on(const std::string& plane, std::uint64_t count) {
+  record::FaultModel model;
+  model.plane = plane;
+  model.count = count;
+  model.seed = 3;
+  if (plane != "metadata") model.tensors = {"model/**"};
+  return model;
+}
+
+std::vector<std::size_t> differing_bytes(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i] != b.at(i)) places.push_back(i);
+  }
+  return places;
+}
+
+// The file's bytes after the faults, and after taking them back.
+std::string altered(const std::filesystem::path& path, const std::vector<record::AppliedFault>& faults) {
+  const auto before = bytes_of(path);
+  const ckpt::Reader reader(path);
+  const Patch patch = make_patch(reader, faults);
+  const FileDescriptor file = open_file(path, O_RDWR);
+  write_patch(file, path, patch, false);
+  auto after = bytes_of(path);
+  write_patch(file, path, patch, true);
+  EXPECT_EQ(bytes_of(path), before);
+  return after;
+}
+
+TEST(Planes, AStorageFaultLeavesTheChecksumBehind) {
+  const Scratch scratch;
+  const auto path = checkpoint(scratch);
+  const ckpt::Reader reader(path);
+  const auto before = bytes_of(path);
+  const auto value = plan(reader, model_on("value", 1)).faults;
+  const auto storage = plan(reader, model_on("storage", 1)).faults;
+  ASSERT_EQ(storage.size(), 1U);
+  EXPECT_EQ(storage[0].plane, "storage");
+  EXPECT_EQ(storage[0].new_pattern, value[0].new_pattern);  // the same bits
+  EXPECT_EQ(differing_bytes(before, altered(path, storage)).size(), 1U);
+  EXPECT_GT(differing_bytes(before, altered(path, value)).size(), 1U);
+}
+
+TEST(Planes, MetadataFaultsFlipTheAskedBitsOutsideTheValues) {
+  const Scratch scratch;
+  const auto path = checkpoint(scratch);
+  const ckpt::Reader reader(path);
+  const auto before = bytes_of(path);
+  const ckpt::TensorInfo& tensor = *reader.find("model/a.weight");
+  const Plan drawn = plan(reader, model_on("metadata", 200));
+  std::uint64_t values = 0;
+  for (const ckpt::TensorInfo& one : reader.tensors()) values += one.stored_bytes;
+  EXPECT_EQ(drawn.eligible_bits, 8 * (before.size() - values));
+  const auto after = altered(path, drawn.faults);
+  unsigned flipped = 0;
+  for (const std::size_t byte : differing_bytes(before, after)) {
+    EXPECT_TRUE(byte < *tensor.offset || byte >= *tensor.offset + tensor.stored_bytes) << byte;
+    flipped += static_cast<unsigned>(std::popcount(static_cast<std::uint8_t>(before[byte] ^ after[byte])));
+  }
+  EXPECT_EQ(flipped, 200U);
+}
+
+TEST(Planes, EveryBitOutsideTheValuesCanBeDrawn) {
+  const Scratch scratch;
+  const ckpt::Reader reader(checkpoint(scratch));
+  const std::uint64_t all = plan(reader, model_on("metadata", 1)).eligible_bits;
+  std::uint64_t bits = 0;
+  for (const auto& fault : plan(reader, model_on("metadata", all)).faults) bits += fault.bits.size();
+  EXPECT_EQ(bits, all);
+  EXPECT_THAT(error_of([&] { static_cast<void>(plan(reader, model_on("metadata", all + 1))); }),
+              HasSubstr("bits that are targeted"));
+}
+
+TEST(Planes, MetadataHasNeitherTensorsNorFields) {
+  const Scratch scratch;
+  const ckpt::Reader reader(checkpoint(scratch));
+  const auto refusal = [&](auto change) {
+    record::FaultModel model = model_on("metadata", 1);
+    change(model);
+    return error_of([&] { static_cast<void>(plan(reader, model)); });
+  };
+  EXPECT_THAT(refusal([](auto& model) { model.tensors = {"model/**"}; }), HasSubstr("no tensors to choose"));
+  EXPECT_THAT(refusal([](auto& model) { model.roles = {"weight"}; }), HasSubstr("no roles to choose"));
+  EXPECT_THAT(refusal([](auto& model) { model.bits = "sign"; }), HasSubstr("no bit fields"));
+  EXPECT_THAT(refusal([](auto& model) { model.what = "zero"; }), HasSubstr("no other kind"));
+  EXPECT_THAT(refusal([](auto& model) { model.count.reset(); }), HasSubstr("no other amount"));
+}
+
+TEST(Planes, AMetadataFaultOfAnotherFileIsRefused) {
+  const Scratch scratch;
+  const ckpt::Reader reader(checkpoint(scratch));
+  auto faults = plan(reader, model_on("metadata", 1)).faults;
+  faults[0].old_pattern ^= 1;
+  EXPECT_THAT(error_of([&] { static_cast<void>(make_patch(reader, faults)); }),
+              HasSubstr("the fault was drawn for"));
+}
+
+}  // namespace
+}  // namespace bitrift::inject
