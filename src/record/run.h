@@ -66,7 +66,7 @@ struct RunResult {
   std::vector<Alarm> alarms;                 ///< by step, then rank; at most 100 of each rank
   std::int64_t alarm_count = 0;              ///< of all ranks, those left out included
   std::string last_loss;                     ///< hex float of the last step's loss, "" when no step was taken
-  double seconds = 0;                        ///< volatile
+  double seconds = 0;  ///< volatile: of steps and evaluations alone, on rank 0
 };
 
 [[nodiscard]] Json to_json(const Evaluation& evaluation);
