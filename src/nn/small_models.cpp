@@ -1,4 +1,5 @@
 #include "core/error.h"
+#include "nn/max_pool.h"
 #include "nn/model_families.h"
 #include "nn/parts.h"
 
@@ -25,7 +26,7 @@ class ConvBlock : public Layer {
   }
 
   torch::Tensor forward(const torch::Tensor& x, const Pass&) override {
-    return torch::max_pool2d(torch::relu(torch::conv2d(x, slots_[0].value, slots_[1].value, 1, padding_)), 2);
+    return max_pool_2x2(torch::relu(torch::conv2d(x, slots_[0].value, slots_[1].value, 1, padding_)));
   }
 
  private:

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "nn/max_pool.h"
+
 namespace bitrift::nn {
 namespace {
 
@@ -27,6 +29,7 @@ Shape slide(const Shape& image, std::int64_t channels, const Window& window) {
 }
 
 torch::Tensor max_pool(const torch::Tensor& x, const Window& window) {
+  if (window.kernel == 2 && window.stride == 2 && window.padding == 0 && !window.ceil) return max_pool_2x2(x);
   return torch::max_pool2d(x, window.kernel, window.stride, window.padding, 1, window.ceil);
 }
 
