@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <random>
 #include <sstream>
 #include <system_error>
 #include <utility>
@@ -32,6 +33,12 @@ constexpr std::size_t longest_end = 300;
 std::string host_name() {
   std::array<char, 256> name{};
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+// Tells two tries apart that are otherwise alike; decides nothing about the campaign.
+std::string random_token() {
+  std::random_device source;
+  return fmt::format("{:08x}{:08x}", source(), source());
 }
 
 // Numbers of processes mean the same to all who share boot and namespace.
@@ -79,13 +86,15 @@ ProcessState look_at(int pid) {
   return state;
 }
 
-std::string lease_text(const std::string& since, const std::string& end, std::uint64_t beats, bool over) {
+std::string lease_text(const std::string& since, const std::string& token, const std::string& end,
+                       std::uint64_t beats, bool over) {
   const Json value = {{"host", host_name()},
                       {"pid", getpid()},
                       {"started", look_at(getpid()).started},
                       {"boot", boot_id()},
                       {"namespace", process_namespace()},
                       {"since", since},
+                      {"token", token},
                       {"beats", beats},
                       {"over", over},
                       {"end", end}};
@@ -140,12 +149,13 @@ int last_lease(const std::filesystem::path& folder) {
   return last;
 }
 
-Lease::Lease(std::filesystem::path parent, int number, LeaseTimes times, std::string since)
+Lease::Lease(std::filesystem::path parent, int number, LeaseTimes times, std::string since, std::string token)
     : parent_(std::move(parent)),
       folder_(numbered_folder(parent_, number)),
       number_(number),
       times_(times),
       since_(std::move(since)),
+      token_(std::move(token)),
       fd_(open_file(folder_ / lease_file, O_WRONLY)) {
   thread_ = std::thread([this] { beat_until_over(); });
 }
@@ -176,7 +186,7 @@ void Lease::beat_until_over() {
 }
 
 void Lease::write(bool over) {
-  const std::string text = lease_text(since_, end_, beats_, over);
+  const std::string text = lease_text(since_, token_, end_, beats_, over);
   // A sign of life that cannot be written is a sign less; others may then take over, which costs no row.
   try {
     write_at(fd_, text.data(), text.size(), 0, folder_ / lease_file);
@@ -215,7 +225,8 @@ std::unique_ptr<Lease> LeaseTaker::try_take() {
   const int last = last_lease(folder_);
   if (!is_free(last)) return nullptr;
   const std::string since = record::utc_now();
-  const std::string text = lease_text(since, "", 0, false);
+  const std::string token = random_token();
+  const std::string text = lease_text(since, token, "", 0, false);
   std::string draft = (folder_ / ".start-XXXXXX").string();
   if (mkdtemp(draft.data()) == nullptr) {
     fail(ErrorCode::io, "{}: cannot make a folder in it: {}", folder_.string(), errno_text(errno));
@@ -236,7 +247,7 @@ std::unique_ptr<Lease> LeaseTaker::try_take() {
     if (holder_.raw != text) return nullptr;
   }
   sync_folder_of(target);
-  return std::unique_ptr<Lease>(new Lease(folder_, last + 1, times_, since));
+  return std::unique_ptr<Lease>(new Lease(folder_, last + 1, times_, since, token));
 }
 
 }  // namespace bitrift::campaign

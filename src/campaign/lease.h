@@ -58,14 +58,14 @@ class Lease {
 
  private:
   friend class LeaseTaker;
-  Lease(std::filesystem::path parent, int number, LeaseTimes times, std::string since);
+  Lease(std::filesystem::path parent, int number, LeaseTimes times, std::string since, std::string token);
   void beat_until_over();
   void write(bool over);
 
   std::filesystem::path parent_, folder_;
   int number_;
   LeaseTimes times_;
-  std::string since_, end_;
+  std::string since_, token_, end_;
   FileDescriptor fd_;
   std::uint64_t beats_ = 0;
   std::atomic<bool> lost_ = false;

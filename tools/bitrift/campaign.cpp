@@ -78,12 +78,11 @@ int run(RunArguments arguments) {
   }
   if (!report.unfinished.empty()) {
     fmt::print(stderr, "bitrift: {}: {}\n", arguments.folder, report.unfinished);
-    if (!report.judged) return 0;
-  }
-  if (!report.joined) {
-    fmt::print(stderr, "bitrift: {}: `bitrift campaign merge {}` joins what all shards wrote so far\n",
-               arguments.folder, arguments.folder);
-    return 0;
+    if (!report.joined) {
+      fmt::print(stderr, "bitrift: {}: `bitrift campaign merge {}` joins what all shards wrote so far\n",
+                 arguments.folder, arguments.folder);
+    }
+    if (!report.joined || !report.judged) return 0;
   }
   if (!arguments.options.drills.empty()) {
     fmt::print(stderr, "bitrift: this campaign was a drill: {}\n", fmt::join(arguments.options.drills, ", "));
