@@ -2,18 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <sstream>
-#include <system_error>
-#include <utility>
 
 #include <unistd.h>
 
-#include "analyze/allocate.h"
-#include "analyze/classify.h"
 #include "campaign/ends.h"
 #include "campaign/json_diff.h"
 #include "campaign/private_copy.h"
-#include "campaign/scratch.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "record/provenance.h"
@@ -33,162 +27,7 @@ std::string list_of(const std::vector<std::string>& names) {
   return names.empty() ? "nothing" : fmt::format("{}", fmt::join(names, ", "));
 }
 
-// Everything that can be refused without a folder is refused before one is made.
-record::CampaignSpec checked_spec(const RunOptions& options, const Drills& drills) {
-  record::CampaignSpec spec = record::read_campaign_spec(options.spec, options.overrides);
-  if (options.workers && *options.workers < 1) {
-    fail(ErrorCode::bad_input, "--workers {}: at least one worker is needed", *options.workers);
-  }
-  const bool ready = std::all_of(spec.files.begin(), spec.files.end(), [&](const record::BaseFile& file) {
-    return file.precision.empty() && spec.bases[file.base].checkpoint;
-  });
-  if (ready) {
-    Bases bases;
-    for (const record::BaseFile& file : spec.files) bases.emplace_back(*spec.bases[file.base].checkpoint);
-    const Plan plan(spec, bases);
-    for (const auto& drill : drills.trials) static_cast<void>(plan.find(trial_id_from_text(drill.first)));
-  }
-  return spec;
-}
-
-std::size_t count_done(const std::vector<Job>& missing, std::size_t total) {
-  std::size_t left = 0;
-  for (const Job& job : missing) left += job.runs.size();
-  return total > left ? total - left : 0;
-}
-
-// Stage after stage; throws Misbehaviour when the controls or canaries forbid to go on.
-void run_preparation(const Plan& plan, const Driver& driver, Pool& pool, const Journal& journal,
-                     Progress& progress) {
-  const record::CampaignSpec& spec = plan.spec();
-  std::size_t preparations = 0;
-  for (const record::Arm& arm : spec.arms) {
-    for (const auto& chain : plan.preparation(arm.name)) preparations += chain.size();
-  }
-  std::vector<Job> jobs = driver.preparation_jobs();
-  progress.stage("controls, envelope, canaries", count_done(jobs, preparations), preparations);
-  pool.run(std::move(jobs));
-
-  const auto rows = journal.rows().effective();
-  std::vector<std::string> problems;
-  try {
-    problems = analyze::canary_problems(rows, analyze::controls_of(rows, spec.judge), spec.judge);
-  } catch (const Error& error) {
-    problems = {error.what()};
-  }
-  if (!problems.empty()) throw Misbehaviour(fmt::format("{}", fmt::join(problems, "\n")));
-}
-
-std::string round_name(const record::Round& round, const record::CampaignSpec& spec) {
-  if (!spec.sampling) return "trials";
-  std::string name = fmt::format("round {}", round.number);
-  if (const record::Reached* widest = round.widest()) {
-    name +=
-        fmt::format(" (+-{:.2f} of {:g} points)", 100 * widest->half_width, 100 * spec.sampling->half_width);
-  }
-  return name;
-}
-
-// Round after round, each planned from all rows of those before, until one says stop.
-void run_rounds(Plan& plan, const Driver& driver, Pool& pool, const Journal& journal, Folder& folder,
-                Progress& progress) {
-  const record::CampaignSpec& spec = plan.spec();
-  while (true) {
-    const record::Round& round = plan.rounds().back();
-    folder.publish_round(round);
-    if (!round.stop.empty()) {
-      if (spec.sampling)
-        progress.note(fmt::format("stopped after round {}: {}", round.number - 1, stop_text(round)));
-      return;
-    }
-    std::vector<Job> jobs = driver.trial_jobs();
-    std::size_t trials = 0;
-    for (const record::Arm& arm : spec.arms) trials += plan.trials(arm.name).size();
-    if (!jobs.empty() || !spec.sampling) {
-      progress.stage(round_name(round, spec), count_done(jobs, trials), trials);
-      pool.run(std::move(jobs));
-    }
-    analyze::Observations seen;
-    if (spec.sampling) seen = analyze::observe(journal.rows().effective(), spec);
-    plan.add_round(analyze::next_round(spec, plan.strata(), plan.rounds(), seen));
-  }
-}
-
-std::optional<std::chrono::steady_clock::time_point> end_of(const RunOptions& options) {
-  using Clock = std::chrono::steady_clock;
-  if (!options.max_hours) return std::nullopt;
-  // No clock counts further than this.
-  const std::chrono::duration<double, std::ratio<3600>> hours(std::min(*options.max_hours, 1e5));
-  return Clock::now() + std::chrono::duration_cast<Clock::duration>(hours);
-}
-
-PoolOptions pool_options(const RunOptions& options, const record::CampaignSpec& spec, const Drills& drills,
-                         const Layout& layout, const std::filesystem::path& trainer) {
-  PoolOptions pool;
-  pool.launch = {trainer, {}, spec.launch, drills.ignore_file, spec.exec};
-  pool.arms = spec.arms;
-  pool.workers = options.workers;
-  pool.check_every = spec.check_every;
-  pool.early_end = spec.early_end;
-  pool.propagation = spec.propagation;
-  pool.flip_nothing = drills.flip_nothing;
-  pool.place_of = [layout](int slot) {
-    const std::string name = std::to_string(slot);
-    std::error_code ignored;
-    std::filesystem::create_directories(layout.copy(name).parent_path(), ignored);
-    return WorkerPlace{layout.copy(name), layout.log("worker-" + name), scratch_name(layout.root, name)};
-  };
-  return pool;
-}
-
 }  // namespace
-
-RunReport run_campaign(const RunOptions& options, Progress& progress) {
-  const InterruptGuard interrupts;
-  const auto end = end_of(options);
-  const Drills drills = parse_drills(options.drills);
-  const record::CampaignSpec spec = checked_spec(options, drills);
-  const bool trains = std::any_of(spec.bases.begin(), spec.bases.end(),
-                                  [](const record::BaseSpec& base) { return base.train.has_value(); });
-  const auto trainer = spec.exec.empty() || trains ? find_trainer() : std::filesystem::path();
-  Folder folder(std::filesystem::absolute(options.folder), spec, drills, options.command);
-  progress.note(
-      fmt::format("campaign '{}', seed {}, in {}", spec.name, spec.seed, folder.layout().root.string()));
-  folder.prepare_bases(trainer, [&](const std::string& what) { progress.note(what); });
-  const Bases bases = open_bases(folder.layout(), spec);
-  Plan plan(spec, bases);
-  for (const auto& drill : drills.trials) static_cast<void>(plan.find(trial_id_from_text(drill.first)));
-  folder.publish_round(plan.rounds().front());
-  Journal journal(folder.layout().journal());
-  if (journal.torn_bytes() > 0) {
-    progress.note(fmt::format("cut {} bytes of a torn last line off the journal", journal.torn_bytes()));
-  }
-  for (const std::string& id : journal.rows().duplicates()) {
-    spdlog::warn("{}: {} stands twice; the first row counts", folder.layout().journal().string(), id);
-  }
-  remove_scratch_of(folder.layout().root);
-  RunReport report;
-  try {
-    Driver driver(folder, drills, plan, journal, progress);
-    Pool pool(pool_options(options, spec, drills, folder.layout(), trainer), driver, bases);
-    if (end) driver.end_at(*end);
-    try {
-      run_preparation(plan, driver, pool, journal, progress);
-      report.judged = true;
-      run_rounds(plan, driver, pool, journal, folder, progress);
-      pool.retire();
-    } catch (const OutOfTime& over) {
-      report.unfinished = over.what();
-    }
-    report.incidents = driver.incidents();
-    journal.sync();
-  } catch (const Misbehaviour& problem) {
-    std::istringstream lines(problem.what());
-    for (std::string line; std::getline(lines, line);) report.problems.push_back(line);
-  }
-  folder.remove_work();
-  return report;
-}
 
 record::TrialRecord row_of(const Ran& ran, std::uint64_t stratum_bits, const Drills& drills) {
   record::TrialRecord row;
@@ -221,21 +60,37 @@ record::TrialRecord row_of(const Ran& ran, std::uint64_t stratum_bits, const Dri
                   row.id.text(), list_of(altered), list_of(ran.result->changed_tensors)));
 }
 
-Driver::Driver(Folder& folder, const Drills& drills, const Plan& plan, Journal& journal, Progress& progress)
+Driver::Driver(Folder& folder, const Drills& drills, const Plan& plan, Ledger& ledger, Shard* shard,
+               Progress& progress)
     : folder_(folder),
       drills_(drills),
       plan_(plan),
-      journal_(journal),
+      ledger_(ledger),
+      shard_(shard),
       progress_(progress),
-      controls_(plan.spec(), journal.rows().effective()),
-      incident_file_(folder.layout().incidents()) {}
+      controls_(plan.spec(), ledger.effective()),
+      incident_file_(shard == nullptr ? folder.layout().incidents() : shard->place().incidents()) {
+  if (shard_ == nullptr) return;
+  for (std::size_t arm = 0; arm < plan_.spec().arms.size(); ++arm) {
+    if (const auto golden = shard_->golden(arm))
+      check_golden(arm, golden->result, "the golden run of all shards");
+  }
+}
+
+void Driver::meet(const Stage& stage) {
+  if (shard_ == nullptr) return;
+  shard_->finish(stage, ledger_.journal());
+  shard_->meet(stage, [this] { on_tick(); });
+}
 
 std::vector<Job> Driver::preparation_jobs() const {
   std::vector<Job> jobs;
   for (std::size_t arm = 0; arm < plan_.spec().arms.size(); ++arm) {
     for (auto& chain : plan_.preparation(arm_name(arm))) {
       // A chain runs as a whole: its last control shows something only behind its canaries.
-      const auto missing = [&](const RunKey& key) { return journal_.rows().find(key.id) == nullptr; };
+      const auto missing = [&](const RunKey& key) {
+        return takes(shard(), key) && ledger_.find_own(key.id) == nullptr;
+      };
       if (std::any_of(chain.begin(), chain.end(), missing)) jobs.push_back({arm, std::move(chain), 0, {}});
     }
   }
@@ -243,11 +98,12 @@ std::vector<Job> Driver::preparation_jobs() const {
 }
 
 std::vector<Job> Driver::trial_jobs() const {
+  std::map<std::string, std::size_t> arms;
+  for (std::size_t arm = 0; arm < plan_.spec().arms.size(); ++arm) arms[arm_name(arm)] = arm;
   std::vector<Job> jobs;
-  for (std::size_t arm = 0; arm < plan_.spec().arms.size(); ++arm) {
-    for (RunKey& key : plan_.trials(arm_name(arm))) {
-      if (journal_.rows().find(key.id) == nullptr) jobs.push_back({arm, {std::move(key)}, 0, {}});
-    }
+  for (RunKey& key : trials_of(shard(), plan_.rounds().back())) {
+    const std::size_t arm = arms.at(key.id.arm);
+    if (ledger_.find_own(key.id) == nullptr) jobs.push_back({arm, {std::move(key)}, 0, {}});
   }
   return jobs;
 }
@@ -274,12 +130,13 @@ void Driver::on_ready(std::size_t arm, const record::Ready& ready) {
         fmt::format("arm '{}': the base was loaded with state digest {}, by earlier workers with {}",
                     arm_name(arm), ready.base_digest, known->second));
   }
+  if (shard_ != nullptr) return shard_->note_trainer(ready.environment);
   folder_.note_trainer(ready.environment);
 }
 
 std::optional<std::string> Driver::on_check(std::size_t arm, const record::RunResult& result) {
   try {
-    controls_.check(arm_name(arm), result, "check of a worker");
+    check_golden(arm, result, "check of a worker");
   } catch (const Misbehaviour& problem) {
     return problem.what();
   }
@@ -294,8 +151,20 @@ void Driver::on_doubt(std::size_t arm, const std::vector<RunKey>& runs, const st
       "arm '{}': a worker's no-flip run is not the golden run any more; {} rows since its last check "
       "are retracted and run again: {}",
       arm_name(arm), ids.size(), why);
-  journal_.retract(ids, why);
+  ledger_.journal().retract(ids, why);
   progress_.take_back(ids.size());
+}
+
+// A shard's first no-flip run becomes the golden run of all, or must equal the one that is.
+void Driver::check_golden(std::size_t arm, const record::RunResult& result, const std::string& what) {
+  try {
+    controls_.check(arm_name(arm), result, what);
+    if (shard_ == nullptr || !agreed_.insert(arm).second) return;
+    controls_.check(arm_name(arm), shard_->agree(arm, result).result, "the golden run of all shards");
+  } catch (const Misbehaviour& problem) {
+    if (shard_ == nullptr) throw;
+    throw Misbehaviour(problem.what() + shard_->origins(arm));
+  }
 }
 
 void Driver::check_clean(const Ran& ran) {
@@ -305,7 +174,9 @@ void Driver::check_clean(const Ran& ran) {
         fmt::format("{}: the clean run failed twice: {} {}", id, ran.failure->reason, ran.failure->detail));
   }
   if (ran.spec.kind == TrialKind::control && ran.spec.id.stratum != zero_step_stratum) {
-    controls_.check(ran.spec.id.arm, *ran.result, id);
+    std::size_t arm = 0;
+    while (arm_name(arm) != ran.spec.id.arm) ++arm;
+    check_golden(arm, *ran.result, id);
     controls_.took(ran.spec.id.arm, ran.seconds);
   }
 }
@@ -313,15 +184,14 @@ void Driver::check_clean(const Ran& ran) {
 void Driver::on_run(const Ran& ran) {
   if (ran.spec.kind == TrialKind::control || ran.spec.kind == TrialKind::envelope) check_clean(ran);
   const record::TrialRecord row = row_of(ran, plan_.stratum_bits({ran.spec.kind, ran.spec.id}), drills_);
-  const record::TrialRecord* known = journal_.rows().find(row.id);
-  if (known == nullptr) {
-    journal_.append(row);
-    progress_.advance();
-    return;
+  if (const record::TrialRecord* known = ledger_.find(row.id)) {
+    if (const auto difference = journal_difference({*known}, {row})) {
+      throw Misbehaviour("a run that was repeated differs from its row: " + *difference);
+    }
+    if (ledger_.find_own(row.id) != nullptr) return;
   }
-  if (const auto difference = journal_difference({*known}, {row})) {
-    throw Misbehaviour("a run that was repeated differs from its row: " + *difference);
-  }
+  ledger_.journal().append(row);
+  progress_.advance();
 }
 
 void Driver::on_incident(const Incident& incident) {
@@ -337,9 +207,10 @@ void Driver::on_incident(const Incident& incident) {
 }
 
 void Driver::on_tick() {
-  journal_.sync_if_due();
+  ledger_.journal().sync_if_due();
   incident_file_.sync_if_due();
   InterruptGuard::check();
+  if (shard_ != nullptr) shard_->check_held();
   if (end_ && std::chrono::steady_clock::now() >= *end_) throw OutOfTime();
 }
 

@@ -1,4 +1,4 @@
-// A campaign from its start, or from wherever it stopped, to its last trial.
+// What a campaign wants of the pool: faults for its runs, and a row for each that is over.
 #pragma once
 
 #include <chrono>
@@ -15,34 +15,13 @@
 #include "campaign/controls.h"
 #include "campaign/drills.h"
 #include "campaign/folder.h"
-#include "campaign/journal.h"
+#include "campaign/ledger.h"
 #include "campaign/plan.h"
 #include "campaign/pool.h"
 #include "campaign/progress.h"
+#include "campaign/shards.h"
 
 namespace bitrift::campaign {
-
-struct RunOptions {
-  std::filesystem::path spec;
-  std::filesystem::path folder;
-  std::vector<std::string> overrides;  ///< key=value
-  std::vector<std::string> drills;     ///< see parse_drills
-  std::optional<int> workers;          ///< groups side by side; absent: what the cores hold
-  std::vector<std::string> command;    ///< for the provenance
-  std::optional<double> max_hours;     ///< of this start, from its first moment
-};
-
-struct RunReport {
-  std::vector<std::string> problems;  ///< why the harness may not be believed; empty when all is well
-  std::size_t incidents = 0;          ///< of this start
-  std::string unfinished;             ///< why it ended before its plan did; "" when it did not
-  bool judged = false;                ///< controls and canaries are complete and behave
-};
-
-/// Runs the campaign: base, controls, envelope, canaries, trials. What the journal holds already is not run
-/// again. Throws Error, and Interrupted after SIGINT, SIGTERM or SIGHUP; nothing recorded is lost then, and
-/// no process is left.
-[[nodiscard]] RunReport run_campaign(const RunOptions& options, Progress& progress);
 
 /// The row of a run that is over. Throws Misbehaviour when a run that must land (a trial's flip, or a run
 /// without faults) did not. A canary that did not land is kept: judging canaries is the analysis' part.
@@ -51,12 +30,17 @@ struct RunReport {
 /// Watches over the runs of a campaign and writes them down.
 class Driver : public PoolObserver {
  public:
-  /// All must outlive the driver.
-  Driver(Folder& folder, const Drills& drills, const Plan& plan, Journal& journal, Progress& progress);
+  /// All must outlive the driver. shard: nullptr when the campaign is undivided.
+  Driver(Folder& folder, const Drills& drills, const Plan& plan, Ledger& ledger, Shard* shard,
+         Progress& progress);
 
-  /// What the journal does not hold yet, in the order in which it runs.
+  /// This shard's runs that its journals do not hold yet, in the order in which they run; trials: of the last
+  /// round of the plan.
   [[nodiscard]] std::vector<Job> preparation_jobs() const;
   [[nodiscard]] std::vector<Job> trial_jobs() const;
+  [[nodiscard]] ShardId shard() const { return shard_ == nullptr ? ShardId{} : shard_->id(); }
+  /// Returns when all shards are through with a stage; this one is.
+  void meet(const Stage& stage);
   [[nodiscard]] std::size_t incidents() const noexcept { return incidents_; }
 
   record::TrialSpec expand(const RunKey& key) override;
@@ -74,11 +58,13 @@ class Driver : public PoolObserver {
  private:
   [[nodiscard]] const std::string& arm_name(std::size_t arm) const { return plan_.spec().arms[arm].name; }
   void check_clean(const Ran& ran);
+  void check_golden(std::size_t arm, const record::RunResult& result, const std::string& what);
 
   Folder& folder_;
   const Drills& drills_;
   const Plan& plan_;
-  Journal& journal_;
+  Ledger& ledger_;
+  Shard* shard_;
   Progress& progress_;
   Controls controls_;
   LineFile incident_file_;
@@ -86,6 +72,7 @@ class Driver : public PoolObserver {
   std::map<std::pair<std::size_t, std::string>, std::string>
       base_digests_;              // state digest by base file and guards
   std::set<std::string> leaked_;  // runs whose drill `leak` was sent
+  std::set<std::size_t> agreed_;  // arms whose golden run is that of all shards
   std::optional<std::chrono::steady_clock::time_point> end_;
 };
 

@@ -75,6 +75,7 @@ StoredCampaign read_stored_campaign(const Layout& layout) {
     StoredCampaign campaign;
     campaign.spec = record::campaign_spec_from_json(stored.at("spec"));
     campaign.drills = parse_drills(stored.at("drills").get<std::vector<std::string>>());
+    campaign.shards = stored.value("shards", 0);
     if (stored.contains("bases")) {
       for (const auto& [stem, base] : stored.at("bases").items())
         campaign.base_digests[stem] = base.at("digest").get<std::string>();
@@ -115,32 +116,60 @@ Bases open_bases(const Layout& layout, const record::CampaignSpec& spec) {
 }
 
 Folder::Folder(const std::filesystem::path& root, const record::CampaignSpec& spec, const Drills& drills,
-               const std::vector<std::string>& command)
-    : layout_{root}, spec_(spec) {
+               const std::vector<std::string>& command, int shards)
+    : layout_{root}, spec_(spec), shards_(shards) {
   refuse_foreign();
   make_folder(root);
-  lock_ = open_file(layout_.lock(), O_RDWR | O_CREAT);
-  try {
-    lock_exclusive(lock_, layout_.lock());
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::busy) throw;
-    fail(ErrorCode::busy, "{}: another `bitrift campaign run` works in this folder; wait for it or stop it",
-         root.string());
-  }
-  for (const auto& folder : {root / "rounds", root / "logs", layout_.work()}) make_folder(folder);
-  remove_unfinished(root);
-  remove_unfinished(root / "rounds");
-  if (std::filesystem::exists(layout_.identity())) {
-    identity_ = record::parse_file(layout_.identity()).value;
-    compare_stored(drills, identity_);
-    return;
+  if (shards_ == 0) lock();
+  for (const auto& folder : {root / "rounds", root / "logs"}) make_folder(folder);
+  if (shards_ == 0) {  // else they may belong to a shard that is at work
+    remove_unfinished(root);
+    remove_unfinished(root / "rounds");
   }
   identity_ = {{"schema", record::schema_version},
                {"seed", spec.seed},
                {"spec", record::to_json(spec)},
                {"drills", campaign::to_json(drills)},
                {"provenance", record::provenance(command)}};
-  store_identity();
+  if (shards_ > 0) identity_["shards"] = shards_;
+  if (!std::filesystem::exists(layout_.identity()) &&
+      publish_text(layout_.identity(), identity_.dump(2) + "\n")) {
+    return;
+  }
+  identity_ = record::parse_file(layout_.identity()).value;
+  compare_shards(identity_);
+  compare_stored(drills, identity_);
+}
+
+void Folder::lock() {
+  lock_ = open_file(layout_.lock(), O_RDWR | O_CREAT);
+  try {
+    lock_exclusive(lock_, layout_.lock());
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::busy) throw;
+    fail(ErrorCode::busy, "{}: another `bitrift campaign run` works in this folder; wait for it or stop it",
+         layout_.root.string());
+  }
+}
+
+void Folder::compare_shards(const Json& stored) const {
+  const int before = stored.value("shards", 0);
+  if (before == shards_) return;
+  const std::string folder = layout_.root.string();
+  if (before == 0) {
+    fail(ErrorCode::conflict, "{}: was started undivided: run it without --shard, or give another -o",
+         folder);
+  }
+  if (shards_ == 0) {
+    fail(ErrorCode::conflict,
+         "{}: is divided into {} shards: give --shard 1/{} to {}/{}, or another -o; when all are done, "
+         "`bitrift "
+         "campaign merge` joins them",
+         folder, before, before, before, before);
+  }
+  fail(ErrorCode::conflict,
+       "{}: is divided into {} shards, not {}: give --shard 1/{} to {}/{}, or another -o", folder, before,
+       shards_, before, before, before);
 }
 
 void Folder::refuse_foreign() const {
@@ -178,6 +207,11 @@ void Folder::compare_stored(const Drills& drills, const Json& stored) const {
 }
 
 void Folder::store_identity() { replace_text(layout_.identity(), identity_.dump(2) + "\n"); }
+
+bool Folder::has_bases() {
+  if (shards_ > 0) identity_ = record::parse_file(layout_.identity()).value;  // others write to it
+  return identity_.contains("bases") && identity_.at("bases").size() == spec_.files.size();
+}
 
 void Folder::prepare_bases(const std::filesystem::path& trainer,
                            const std::function<void(std::string)>& say) {
@@ -246,10 +280,7 @@ void Folder::run_trainer(const Command& command, const std::filesystem::path& ou
 void Folder::publish_round(const record::Round& planned) {
   const auto path = layout_.round(planned.number);
   const Json round = to_json(planned);
-  if (!std::filesystem::exists(path)) {
-    replace_text(path, round.dump(2) + "\n");
-    return;
-  }
+  if (!std::filesystem::exists(path) && publish_text(path, round.dump(2) + "\n")) return;
   const Json stored = record::parse_file(path).value;
   if (const auto difference = json_difference(stored, round)) {
     fail(ErrorCode::conflict,
@@ -262,11 +293,6 @@ void Folder::note_trainer(const Json& environment) {
   if (identity_.contains("trainer")) return;
   identity_["trainer"] = environment;
   store_identity();
-}
-
-void Folder::remove_work() noexcept {
-  std::error_code ignored;
-  std::filesystem::remove_all(layout_.work(), ignored);
 }
 
 }  // namespace bitrift::campaign

@@ -103,6 +103,11 @@ const TrialRecord* JournalRows::find(const record::TrialId& id) const {
 
 JournalRows read_journal(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
+  if (!file && std::filesystem::exists(path.parent_path() / "shards")) {
+    fail(ErrorCode::not_found,
+         "{}: not there yet; its rows lie in the shards' journals: run `bitrift campaign merge {}`",
+         path.string(), path.parent_path().string());
+  }
   if (!file) {
     fail(ErrorCode::not_found, "{}: cannot be opened; start the campaign with `bitrift campaign run`",
          path.string());

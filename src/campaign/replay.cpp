@@ -9,6 +9,7 @@
 #include "campaign/ends.h"
 #include "campaign/folder.h"
 #include "campaign/journal.h"
+#include "campaign/merge.h"
 #include "campaign/plan.h"
 #include "campaign/pool.h"
 #include "campaign/scratch.h"
@@ -69,6 +70,7 @@ Replay replay_run(const std::filesystem::path& folder, const std::string& id) {
   const Layout layout{std::filesystem::absolute(folder)};
   const StoredCampaign stored = read_stored_campaign(layout);
   const JournalRows rows = read_journal(layout.journal());
+  warn_unless_merged(layout);
   check_bases(layout, stored.base_digests);
   const Bases bases = open_bases(layout, stored.spec);
   const Plan plan(stored.spec, bases);

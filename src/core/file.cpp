@@ -1,6 +1,7 @@
 #include "core/file.h"
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <utility>
 #include <vector>
@@ -123,6 +124,15 @@ void replace_text(const std::filesystem::path& path, std::string_view text) {
   pending.commit();
 }
 
+bool publish_text(const std::filesystem::path& path, std::string_view text) {
+  PendingFile pending(path);
+  {
+    const FileDescriptor fd = open_file(pending.path(), O_WRONLY);
+    write_at(fd, text.data(), text.size(), 0, path);
+  }
+  return pending.publish();
+}
+
 PendingFile::PendingFile(std::filesystem::path target) : target_(std::move(target)) {
   std::string name = (folder_of(target_) / ("." + target_.filename().string() + ".tmp-XXXXXX")).string();
   const int fd = ::mkostemp(name.data(), O_CLOEXEC);
@@ -147,6 +157,26 @@ void PendingFile::commit() {
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail_errno("replace", target_, errno);
   committed_ = true;
   sync_folder_of(target_);
+}
+
+bool PendingFile::publish() {
+  const FileDescriptor fd = open_file(temporary_, O_RDONLY);
+  sync_file(fd, target_);
+  bool won = ::link(temporary_.c_str(), target_.c_str()) == 0;
+  if (!won &&
+      (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS || errno == EMLINK)) {  // no hard links
+    won = ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, target_.c_str(), RENAME_NOREPLACE) == 0;
+    committed_ = won;
+  }
+  if (!won && errno == EEXIST) {
+    // Over a network the answer to a link that was made can be lost, and the repetition finds it there.
+    struct stat info {};
+    won = ::fstat(fd.get(), &info) == 0 && info.st_nlink > 1;
+    if (!won) return false;
+  }
+  if (!won) fail_errno("publish", target_, errno);
+  sync_folder_of(target_);
+  return true;
 }
 
 TemporaryFolder::TemporaryFolder(std::string_view name) {

@@ -47,6 +47,10 @@ void lock_exclusive(const FileDescriptor& fd, const std::filesystem::path& path)
 /// Writes a temporary neighbour, syncs it, renames it over path, syncs the folder. On error nothing is left
 /// behind and the old file stands. Throws Error(io).
 void replace_text(const std::filesystem::path& path, std::string_view text);
+/// As replace_text, but only where nothing of that name is: of several programs that publish a name at once,
+/// on one machine or on several that share the folder, exactly one gets true, and the others' texts are
+/// dropped. Needs a file system with hard links, or with renameat2(2) and RENAME_NOREPLACE. Throws Error(io).
+[[nodiscard]] bool publish_text(const std::filesystem::path& path, std::string_view text);
 
 /// A temporary neighbour of `target` that becomes it on commit() (sync, rename, sync folder) and is removed
 /// otherwise. The name starts with "." + target's name + ".tmp-". The file itself is created empty by the
@@ -60,6 +64,8 @@ class PendingFile {
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return temporary_; }
   [[nodiscard]] const std::filesystem::path& target() const noexcept { return target_; }
   void commit();
+  /// Like commit(), unless something has the target's name already: false, and that stands.
+  [[nodiscard]] bool publish();
 
  private:
   std::filesystem::path target_;

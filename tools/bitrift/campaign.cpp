@@ -8,9 +8,12 @@
 
 #include <fmt/format.h>
 
-#include "campaign/driver.h"
 #include "campaign/ends.h"
+#include "campaign/folder.h"
+#include "campaign/journal.h"
+#include "campaign/merge.h"
 #include "campaign/replay.h"
+#include "campaign/run.h"
 #include "campaign/status.h"
 #include "commands.h"
 #include "core/error.h"
@@ -26,7 +29,8 @@ struct RunArguments {
   campaign::RunOptions options;
   std::string spec, folder;
   int workers = 0;
-  double max_hours = 0;
+  std::string shard;
+  double max_hours = 0, wait_hours = 0;
   bool json = false;
 };
 
@@ -35,6 +39,10 @@ std::vector<std::string> command_of(const RunArguments& arguments) {
   if (arguments.workers != 0) command.insert(command.end(), {"--workers", std::to_string(arguments.workers)});
   if (arguments.max_hours > 0) {
     command.insert(command.end(), {"--max-hours", fmt::format("{}", arguments.max_hours)});
+  }
+  if (!arguments.shard.empty()) command.insert(command.end(), {"--shard", arguments.shard});
+  if (arguments.wait_hours > 0) {
+    command.insert(command.end(), {"--wait-hours", fmt::format("{}", arguments.wait_hours)});
   }
   for (const std::string& pair : arguments.options.overrides) command.insert(command.end(), {"--set", pair});
   for (const std::string& drill : arguments.options.drills) command.insert(command.end(), {"--drill", drill});
@@ -46,6 +54,11 @@ int run(RunArguments arguments) {
   arguments.options.folder = arguments.folder;
   if (arguments.workers != 0) arguments.options.workers = arguments.workers;
   if (arguments.max_hours > 0) arguments.options.max_hours = arguments.max_hours;
+  if (!arguments.shard.empty()) arguments.options.shard = campaign::parse_shard(arguments.shard);
+  if (arguments.wait_hours > 0) arguments.options.wait_hours = arguments.wait_hours;
+  if (arguments.options.wait_hours && !arguments.options.shard) {
+    fail(ErrorCode::bad_input, "--wait-hours bounds the waiting for other shards: give --shard too");
+  }
   arguments.options.command = command_of(arguments);
   campaign::RunReport report;
   {
@@ -65,7 +78,11 @@ int run(RunArguments arguments) {
   }
   if (!report.unfinished.empty()) {
     fmt::print(stderr, "bitrift: {}: {}\n", arguments.folder, report.unfinished);
-    if (!report.judged) return 0;
+    if (!report.joined) {
+      fmt::print(stderr, "bitrift: {}: `bitrift campaign merge {}` joins what all shards wrote so far\n",
+                 arguments.folder, arguments.folder);
+    }
+    if (!report.joined || !report.judged) return 0;
   }
   if (!arguments.options.drills.empty()) {
     fmt::print(stderr, "bitrift: this campaign was a drill: {}\n", fmt::join(arguments.options.drills, ", "));
@@ -102,6 +119,10 @@ int status(const std::string& folder, bool json) {
              status.running ? "running" : "not running");
   if (!status.drills.empty()) fmt::print("drills: {}\n", fmt::join(status.drills, ", "));
   if (!status.has_base) fmt::print("the base checkpoint is not made yet\n");
+  for (const campaign::ShardStatus& shard : status.shards) {
+    fmt::print("shard {:<14} runs {}/{}, starts {}, {}\n", shard.shard, shard.done, shard.planned,
+               shard.starts, shard.state);
+  }
   for (const campaign::ArmStatus& arm : status.arms) {
     fmt::print("{:<20} controls, envelope, canaries {}/{}, trials {}/{}\n", arm.arm, arm.prepared,
                arm.to_prepare, arm.trials, arm.planned);
@@ -229,8 +250,11 @@ int replay(const std::string& folder, const std::string& id, bool json) {
 }
 
 std::vector<record::TrialRecord> rows_at(const std::filesystem::path& place) {
-  const auto path = std::filesystem::is_directory(place) ? campaign::Layout{place}.journal() : place;
-  return campaign::read_journal(path).effective();
+  if (!std::filesystem::is_directory(place)) return campaign::read_journal(place).effective();
+  const campaign::Layout layout{place};
+  const auto rows = campaign::read_journal(layout.journal()).effective();
+  if (std::filesystem::exists(layout.identity())) campaign::warn_unless_merged(layout);
+  return rows;
 }
 
 int compare(const std::string& first, const std::string& second) {
@@ -245,6 +269,12 @@ int compare(const std::string& first, const std::string& second) {
 }
 
 void add_run(CLI::App& parent, ExitCode& exit_code) {
+  const CLI::Validator above_zero(
+      [](const std::string& text) {
+        return std::strtod(text.c_str(), nullptr) > 0 ? std::string()
+                                                      : "expected hours above 0, found " + text;
+      },
+      "HOURS");
   const auto arguments = std::make_shared<RunArguments>();
   CLI::App* command = parent.add_subcommand("run", "Start a campaign, or go on with it");
   command->add_option("SPEC", arguments->spec, "campaign spec (JSON)")->required();
@@ -256,12 +286,17 @@ void add_run(CLI::App& parent, ExitCode& exit_code) {
   command
       ->add_option("--max-hours", arguments->max_hours,
                    "stop after so many hours, also amid a round; the same command goes on")
-      ->check(CLI::Validator(
-          [](const std::string& text) {
-            return std::strtod(text.c_str(), nullptr) > 0 ? std::string()
-                                                          : "expected hours above 0, found " + text;
-          },
-          "HOURS"));
+      ->check(above_zero);
+  command
+      ->add_option("--shard", arguments->shard,
+                   "I/N: run the I-th (from 1) of N parts, in a folder that the others share; slurm: the "
+                   "place of this "
+                   "task in its job array")
+      ->type_name("I/N|slurm");
+  command
+      ->add_option("--wait-hours", arguments->wait_hours,
+                   "give up when a shard that is waited for wrote nothing for so many hours")
+      ->check(above_zero);
   command
       ->add_option("--set", arguments->options.overrides,
                    "KEY=VALUE: override a key of the spec; may be repeated")
@@ -338,6 +373,7 @@ void add_campaign(CLI::App& app, ExitCode& exit_code) {
   add_list(*command, exit_code);
   add_replay(*command, exit_code);
   add_compare(*command, exit_code);
+  add_merge(*command, exit_code);
 }
 
 }  // namespace bitrift::cli

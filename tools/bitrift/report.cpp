@@ -11,6 +11,7 @@
 #include "analyze/summary.h"
 #include "campaign/folder.h"
 #include "campaign/journal.h"
+#include "campaign/merge.h"
 #include "core/file.h"
 #include "output.h"
 #include "record/provenance.h"
@@ -48,6 +49,7 @@ int report_campaign(const std::filesystem::path& folder, const ReportOptions& op
   const campaign::Layout layout{folder};
   const record::CampaignSpec spec = campaign::read_stored_campaign(layout).spec;
   const auto rows = campaign::read_journal(layout.journal()).effective();
+  campaign::warn_unless_merged(layout);
   if (!trusted(folder, spec, rows)) return 1;
   const std::vector<std::string> usual = {"strategy", spec.strata.models.empty() ? "field" : "stratum"};
   const std::vector<std::string>& dimensions = options.by.empty() ? usual : options.by;

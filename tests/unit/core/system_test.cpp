@@ -1,7 +1,10 @@
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -73,6 +76,34 @@ TEST_F(FileTest, AFullDiskLeavesTheOldFileAndNothingElse) {
   EXPECT_EQ(WEXITSTATUS(status), 42);
   EXPECT_EQ(read_text(folder_ / "a"), "old");
   EXPECT_EQ(entries(), 1u);
+}
+
+TEST_F(FileTest, PublishedNameIsNeverReplaced) {
+  EXPECT_TRUE(publish_text(folder_ / "a", "first"));
+  EXPECT_FALSE(publish_text(folder_ / "a", "second"));
+  EXPECT_EQ(read_text(folder_ / "a"), "first");
+  EXPECT_EQ(entries(), 1u);
+}
+
+TEST_F(FileTest, OfManyThatPublishAtOnceOneIsFirstAndItsTextStands) {
+  for (int round = 0; round < 30; ++round) {
+    const fs::path name = folder_ / std::to_string(round);
+    std::atomic<int> winner = -1;
+    std::atomic<int> winners = 0;
+    {
+      std::vector<std::jthread> threads;
+      for (int i = 0; i < 6; ++i) {
+        threads.emplace_back([&, i] {
+          if (!publish_text(name, std::to_string(i))) return;
+          winner = i;
+          ++winners;
+        });
+      }
+    }
+    EXPECT_EQ(winners, 1);
+    EXPECT_EQ(read_text(name), std::to_string(winner));
+  }
+  EXPECT_EQ(entries(), 30u);
 }
 
 TEST_F(FileTest, CopiesEveryByte) {

@@ -1,0 +1,101 @@
+// Who works at something that only one process at a time should do, where several machines share a folder.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "core/file.h"
+
+namespace bitrift::campaign {
+
+struct LeaseTimes {
+  std::chrono::milliseconds beat{5000};      ///< between two signs of life
+  std::chrono::milliseconds silence{60000};  ///< without one, a holder on another machine counts as dead
+};
+
+/// What the file of a lease says about who took it.
+struct LeaseHolder {
+  std::string host;
+  int pid = 0;
+  std::string since;  ///< UTC
+  std::string end;    ///< how it ended, in its own words; "" while it has not
+  bool over = false;
+  bool here = false;   ///< on this machine, so that its process can be looked at
+  bool lives = false;  ///< only where `here`
+  std::string raw;     ///< the file's bytes: two looks that differ show a sign of life
+  /// "host a, process 123, since 2026-01-31T12:00:00.123Z"
+  [[nodiscard]] std::string text() const;
+};
+
+/// Reads the lease in a numbered folder; one that cannot be read has no host.
+[[nodiscard]] LeaseHolder read_lease(const std::filesystem::path& numbered);
+/// The highest number in a folder of leases; 0 when there is none.
+[[nodiscard]] int last_lease(const std::filesystem::path& folder);
+/// FOLDER/0007.
+[[nodiscard]] std::filesystem::path numbered_folder(const std::filesystem::path& folder, int number);
+
+/// A numbered folder FOLDER/NNNN that belongs to this process. It comes into being by one rename(2), together
+/// with a file that says who holds it and is written to every few seconds, so it needs no lock. Whoever takes
+/// the next number takes over. A holder that was silent for too long but lives finds that out by lost();
+/// until then both may work, so what they write must lie in their own numbered folders.
+class Lease {
+ public:
+  ~Lease();  ///< the file then says that it is over
+  Lease(Lease&&) = delete;
+  Lease& operator=(Lease&&) = delete;
+  [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
+  [[nodiscard]] int number() const noexcept { return number_; }
+  /// What others will read about how it ended; one line, cut at 300 characters.
+  void set_end(const std::string& text);
+  /// Whether a later number exists: someone has taken this holder for dead.
+  [[nodiscard]] bool lost() const noexcept { return lost_; }
+
+ private:
+  friend class LeaseTaker;
+  Lease(std::filesystem::path parent, int number, LeaseTimes times, std::string since, std::string token);
+  void beat_until_over();
+  void write(bool over);
+
+  std::filesystem::path parent_, folder_;
+  int number_;
+  LeaseTimes times_;
+  std::string since_, token_, end_;
+  FileDescriptor fd_;
+  std::uint64_t beats_ = 0;
+  std::atomic<bool> lost_ = false;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+/// Tries to take the next lease of a folder, again and again.
+class LeaseTaker {
+ public:
+  explicit LeaseTaker(std::filesystem::path folder, LeaseTimes times = {});
+  /// The next lease, or nullptr while the last one is held or may be: its process on this machine runs, or it
+  /// lies on another machine and was not silent for long enough yet. Throws Error(io).
+  [[nodiscard]] std::unique_ptr<Lease> try_take();
+  /// Who stood in the way of the last try.
+  [[nodiscard]] const LeaseHolder& holder() const noexcept { return holder_; }
+  /// Whether that one is known to live.
+  [[nodiscard]] bool alive() const noexcept { return alive_; }
+
+ private:
+  [[nodiscard]] bool is_free(int number);
+
+  std::filesystem::path folder_;
+  LeaseTimes times_;
+  LeaseHolder holder_;
+  bool alive_ = false;
+  int seen_number_ = 0;
+  std::chrono::steady_clock::time_point seen_;
+};
+
+}  // namespace bitrift::campaign

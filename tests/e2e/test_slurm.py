@@ -1,0 +1,89 @@
+"""Shards as tasks of a job array on a real Slurm (docs/slurm.md): cancelled, requeued, out of time; ranks by srun."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import time
+
+import pytest
+from campaign_support import BIN, STUDY_ROWS, STUDY_SPEC, Study, campaign, read_rows, reference_study, wait_until
+from slurm_support import Slurm, missing_programs
+
+MISSING = missing_programs()
+pytestmark = pytest.mark.skipif(
+    bool(MISSING), reason=f"Slurm is not installed ({', '.join(MISSING)} missing): tools/setup --with-slurm"
+)
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "tools" / "slurm" / "shards.sbatch"
+
+
+@pytest.fixture(scope="module")
+def slurm():
+    with Slurm() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    return reference_study(tmp_path_factory.mktemp("reference"))
+
+
+@pytest.fixture
+def study(tmp_path):
+    return Study(tmp_path)
+
+
+def submit(slurm, study, array, folder, *arguments, seconds="0.1"):
+    """An array of shards; its number. Logs lie beside the folder."""
+    log = f"--output={study.place}/task-%a.log"
+    words = [f"--array={array}", log, SCRIPT, study.spec, folder, "--workers", "1", *arguments]
+    return slurm.submit(*words, BITRIFT=str(BIN / "bitrift"), FAKE_TRAIN_SECONDS=seconds, **study.env)
+
+
+def log_of(study, task):
+    return (study.place / f"task-{task}.log").read_text()
+
+
+def rows_of(folder, shard):
+    return sum(path.read_bytes().count(b"\n") for path in folder.glob(f"shards/{shard}-of-*/*/trials.jsonl"))
+
+
+def test_array_with_a_cancelled_and_a_requeued_task_gives_the_journal_of_one_driver(slurm, reference, study):
+    folder = study.place / "array"
+    job = submit(slurm, study, "0-2", folder)
+    tasks = [f"{job}_{task}" for task in range(3)]
+    wait_until(lambda: all(rows_of(folder, shard) >= 5 for shard in (1, 2, 3)))
+    # One is cancelled, one learns that its time is up, as two minutes before its limit.
+    slurm.run("scancel", tasks[1])
+    slurm.run("scancel", "--batch", "--signal=USR1", tasks[2])
+    wait_until(lambda: slurm.state(tasks[1]) == "CANCELLED")
+    wait_until(lambda: "interrupted; run the same command to go on" in log_of(study, 1))
+    left = rows_of(folder, 2)
+    time.sleep(1)
+    assert rows_of(folder, 2) == left, "nobody works on a cancelled shard"
+    assert "goes back to the queue" in log_of(study, 2)
+    slurm.run("scontrol", "requeue", tasks[1])
+    wait_until(lambda: [slurm.state(task) for task in tasks] == ["COMPLETED"] * 3, timeout=90)
+    starts = {shard: len(list(folder.glob(f"shards/{shard}-of-3/0*"))) for shard in (1, 2, 3)}
+    assert starts == {1: 1, 2: 2, 3: 2}
+    merged = campaign("merge", folder)
+    assert merged.returncode == 0 and "missing" not in merged.stdout, merged.stdout
+    equal = campaign("compare", reference.place / "plain", folder)
+    assert (equal.returncode, equal.stdout) == (0, f"equal: {STUDY_ROWS} rows\n")
+    assert read_rows(folder, check_crc=True) == reference.rows
+
+
+def test_ranks_that_srun_starts_give_the_same_rows(slurm, reference, study):
+    launch = "srun --overlap --ntasks=1 {command}"
+    study.spec.write_text(json.dumps(STUDY_SPEC | {"worker": {"launch": launch}}))
+    folder = study.place / "srun"
+    job = submit(slurm, study, "1-1", folder, seconds="0")
+    wait_until(lambda: slurm.state(f"{job}_1") in ("COMPLETED", "FAILED"), timeout=90)
+    assert slurm.state(f"{job}_1") == "COMPLETED", log_of(study, 1)
+    assert read_rows(folder) == reference.rows
+
+
+def test_script_without_arguments_says_how_it_is_called():
+    done = subprocess.run([SCRIPT], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "usage: sbatch --array=1-N" in done.stderr

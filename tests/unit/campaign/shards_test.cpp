@@ -1,0 +1,156 @@
+#include "campaign/shards.h"
+
+#include <atomic>
+#include <fstream>
+#include <stdexcept>
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include "campaign/ends.h"
+#include "campaign/merge.h"
+#include "support.h"
+#include "tests_support.h"
+
+namespace bitrift::campaign {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::row;
+using ::testing::StartsWith;
+using testing::TemporaryFolder;
+using tests::error_of;
+
+constexpr const char* still_waiting = "still waiting";
+
+// Two shards of a stage of two trials, one each.
+class TwoShards : public ::testing::Test {
+ protected:
+  [[nodiscard]] Layout layout() const { return {place_.path()}; }
+  [[nodiscard]] static Stage stage() { return {"round-0000", "round 0", {{{"a", "s", 0}}, {{"a", "s", 1}}}}; }
+
+  /// What meet() ends with when nobody comes: it waits, or the error.
+  std::string meeting(Shard& shard, int ticks = 4) {
+    try {
+      shard.meet(stage(), [&] {
+        if (ticks-- == 0) throw std::runtime_error(still_waiting);
+      });
+    } catch (const std::exception& end) {
+      return end.what();
+    }
+    return "met";
+  }
+
+  TemporaryFolder place_;
+  Progress quiet_{true};
+  Shard one_{layout(), {1, 2}, std::nullopt, quiet_};
+  Shard two_{layout(), {2, 2}, std::nullopt, quiet_};
+};
+
+TEST_F(TwoShards, RowsWithoutAMarkerAreNotCountedForTheyMayBeTakenBack) {
+  Journal first(one_.place().journal());
+  Journal second(two_.place().journal());
+  first.append(row("a", "s", 0));
+  second.append(row("a", "s", 1));
+  one_.finish(stage(), first);
+  EXPECT_EQ(meeting(one_), still_waiting);
+  second.retract({"a/s/1"}, "a check failed");
+  second.append(row("a", "s", 1));
+  two_.finish(stage(), second);
+  EXPECT_EQ(meeting(one_), "met");
+  EXPECT_EQ(meeting(two_), "met");
+}
+
+TEST_F(TwoShards, AMarkerWithoutItsRowsIsNotEnough) {
+  Journal first(one_.place().journal());
+  Journal second(two_.place().journal());
+  first.append(row("a", "s", 0));
+  one_.finish(stage(), first);
+  two_.finish(stage(), second);
+  EXPECT_EQ(meeting(one_), still_waiting);
+  second.append(row("a", "s", 1));
+  EXPECT_EQ(meeting(one_), "met");
+}
+
+TEST_F(TwoShards, WaitsUntilAllThatTheMarkerPromisesCanBeRead) {
+  Journal first(one_.place().journal());
+  Journal second(two_.place().journal());
+  first.append(row("a", "s", 0));
+  second.append(row("a", "s", 1));
+  second.append(row("a", "s", 7));
+  one_.finish(stage(), first);
+  two_.finish(stage(), second);
+  const auto path = two_.place().journal();
+  const auto whole = std::filesystem::file_size(path);
+  const std::string text = read_text(path);
+  std::filesystem::resize_file(path, whole - 5);  // as a client sees it whose cache is old
+  EXPECT_EQ(meeting(one_), still_waiting);
+  std::ofstream(path, std::ios::binary) << text;
+  EXPECT_EQ(meeting(one_), "met");
+}
+
+TEST_F(TwoShards, SecondDriverOfAShardIsRefused) {
+  EXPECT_THAT(error_of([&] {
+                Shard(layout(), {2, 2}, std::nullopt, quiet_);
+              }),
+              HasSubstr("another `bitrift campaign run` works on shard 2/2 (host "));
+}
+
+TEST_F(TwoShards, DriverWhosePlaceWasTakenStops) {
+  EXPECT_EQ(error_of([&] { one_.check_held(); }), "");
+  std::filesystem::create_directories(numbered_folder(one_.scratch_root(), 2));
+  std::string text;
+  for (int i = 0; i < 100 && text.empty(); ++i, std::this_thread::sleep_for(std::chrono::milliseconds(100)))
+    text = error_of([&] { one_.check_held(); });
+  EXPECT_THAT(text, StartsWith("shard 1/2: this process gave no sign of life"));
+}
+
+TEST_F(TwoShards, FirstGoldenRunIsThatOfAll) {
+  record::RunResult other = testing::result("b");
+  other.final_digest = "another";
+  EXPECT_FALSE(one_.golden(0));
+  EXPECT_EQ(one_.agree(0, testing::result("a")).result.final_digest, "d");
+  EXPECT_EQ(two_.agree(0, other).result.final_digest, "d");
+  EXPECT_THAT(two_.golden(0).value().origin, StartsWith("shard 1/2 on host "));
+  EXPECT_FALSE(two_.golden(1)) << "each arm has its own";
+}
+
+TEST(Shard, WaitHoursEndInVainWithTheNameOfTheMissingOne) {
+  const TemporaryFolder place;
+  Progress quiet(true);
+  Shard one(Layout{place.path()}, {1, 2}, 0.1 / 3600, quiet);
+  Journal own(one.place().journal());
+  const Stage stage{"round-0000", "round 0", {{}, {{"a", "s", 1}}}};
+  one.finish(stage, own);
+  EXPECT_THAT(error_of([&] { one.meet(stage, [] {}); }),
+              HasSubstr("in vain for shard 2; start what is missing"));
+}
+
+TEST(Shard, NextStartKnowsTheRowsOfTheOneBefore) {
+  const TemporaryFolder place;
+  Progress quiet(true);
+  const Stage stage{"round-0000", "round 0", {{{"a", "s", 0}}}};
+  {
+    Shard first(Layout{place.path()}, {1, 1}, std::nullopt, quiet);
+    Journal(first.place().journal()).append(row("a", "s", 0));
+  }
+  Shard second(Layout{place.path()}, {1, 1}, std::nullopt, quiet);
+  EXPECT_EQ(second.place().root.filename(), "0002");
+  EXPECT_NE(second.others().find_in(1, {"a", "s", 0}), nullptr);
+}
+
+TEST(Shard, DamagedJournalOfAnEarlierStartIsRefused) {
+  const TemporaryFolder place;
+  Progress quiet(true);
+  {
+    Shard first(Layout{place.path()}, {1, 2}, std::nullopt, quiet);
+    std::ofstream(first.place().journal()) << "rubbish\n";
+  }
+  EXPECT_THAT(error_of([&] {
+                Shard(Layout{place.path()}, {1, 2}, std::nullopt, quiet);
+              }),
+              HasSubstr("1-of-2/0001/trials.jsonl:1: "));
+}
+
+}  // namespace
+}  // namespace bitrift::campaign

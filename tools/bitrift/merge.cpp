@@ -1,0 +1,73 @@
+#include "campaign/merge.h"
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "campaign/ends.h"
+#include "campaign/status.h"
+#include "commands.h"
+#include "record/json.h"
+
+namespace bitrift::cli {
+namespace {
+
+struct Arguments {
+  std::string folder;
+  bool json = false;
+};
+
+void print_missing(const campaign::Status& status) {
+  if (!status.has_base) fmt::print("missing: the base, and all that follows from it\n");
+  for (const campaign::ShardStatus& shard : status.shards) {
+    if (shard.done < shard.planned) {
+      fmt::print("missing: {} of the {} runs of shard {} ({})\n", shard.planned - shard.done, shard.planned,
+                 shard.shard, shard.state);
+    }
+  }
+  const bool undecided = status.sampling && (status.rounds.empty() || status.rounds.back().stop.empty());
+  if (undecided && !status.rounds.empty()) {
+    fmt::print("missing: what follows from round {}\n", status.rounds.back().number);
+  }
+}
+
+int merge(const Arguments& arguments) {
+  const campaign::Layout layout{arguments.folder};
+  campaign::Merged merged;
+  try {
+    merged = campaign::merge_shards(layout);
+  } catch (const campaign::Misbehaviour& problem) {
+    fmt::print(stderr, "bitrift: {}\n", problem.what());
+    return 1;
+  }
+  const campaign::Status status = campaign::read_status(layout.root);
+  if (arguments.json) {
+    record::Json document = to_json(status);
+    document["merged"] = {{"rows", merged.rows},
+                          {"journals", merged.starts},
+                          {"doubles", merged.doubles},
+                          {"retracted", merged.retracted}};
+    fmt::print("{}\n", document.dump(2));
+    return 0;
+  }
+  fmt::print("{}: {} rows from {} journals of {} shards; {} doubles dropped, {} rows retracted\n",
+             layout.journal().string(), merged.rows, merged.starts, status.shards.size(), merged.doubles,
+             merged.retracted);
+  print_missing(status);
+  return 0;
+}
+
+}  // namespace
+
+void add_merge(CLI::App& parent, ExitCode& exit_code) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = parent.add_subcommand(
+      "merge", "Join the journals of all shards into DIR/trials.jsonl; says what is missing");
+  command->add_option("DIR", arguments->folder, "folder of a divided campaign")->required();
+  command->add_flag("--json", arguments->json, "print what `status --json` prints, and what was merged");
+  command->callback([arguments, &exit_code] { exit_code.value = merge(*arguments); });
+}
+
+}  // namespace bitrift::cli
