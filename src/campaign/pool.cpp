@@ -175,6 +175,8 @@ void Pool::limit_parked() {
 }
 
 void Pool::feed(Crew& crew) {
+  // It may have died right behind its answer: its loss is the next thing that it is asked about.
+  if (crew.worker->state() != Worker::State::ready) return;
   const RunKey& key = crew.job->runs[crew.job->next];
   const bool is_golden = key.kind == record::TrialKind::control && key.id.stratum != zero_step_stratum;
   if (!crew.checked && (observer_.golden_known(crew.arm) || !is_golden)) return check(crew);

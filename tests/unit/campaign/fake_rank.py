@@ -79,12 +79,14 @@ def rank_main(rank):
                 time.sleep(60)
             return
         drill = message["run"].get("drill", "")
-        if drill and rank == RANKS - 1:
+        if drill != "answer-and-die" and drill and rank == RANKS - 1:
             act(drill, say, rank, message["run"]["checkpoint"])
         if RANKS > 1 and drill.startswith("first:"):
             time.sleep(0.5)  # as in a collective, rank 0 cannot finish before the others
         if rank == 0 and (not drill.startswith(("abort", "kill", "raise", "hang")) or RANKS == 1):
             say(result(message["run"], rank))
+            if drill == "answer-and-die":
+                os._exit(7)
 
 
 def main():

@@ -1,5 +1,7 @@
 #include "campaign/pool.h"
 
+#include <thread>
+
 #include <gmock/gmock.h>
 
 #include "campaign/ends.h"
@@ -50,8 +52,12 @@ class Recorder : public PoolObserver {
   }
   void on_run(const Ran& ran) override { runs.push_back(ran); }
   void on_incident(const Incident& incident) override { incidents.push_back(incident); }
-  void on_tick() override { InterruptGuard::check(); }
+  void on_tick() override {
+    InterruptGuard::check();
+    std::this_thread::sleep_for(tick);
+  }
 
+  std::chrono::milliseconds tick{0};  // a driver that is this slow finds much at once
   std::map<std::string, std::string> drills;
   double deadline = 20;
   std::vector<std::size_t> bad_checks;  // by number, from 1
@@ -172,6 +178,19 @@ TEST_F(PoolTest, FailureThatDoesNotComeAgainCostsAnIncidentOnly) {
     EXPECT_EQ(recorder_.incidents[0].failure, signal_of(SIGKILL));
     EXPECT_EQ(recorder_.runs.back().attempts, 2);
   }
+}
+
+TEST_F(PoolTest, WorkerThatDiesRightBehindItsAnswerCostsNoRun) {
+  recorder_.tick = std::chrono::milliseconds(100);
+  recorder_.drills["a/s/0"] = recorder_.drills["a/s/2"] = "answer-and-die";
+  run(4);
+  EXPECT_EQ(outcomes().size(), 4U);
+  for (const Ran& ran : recorder_.runs) {
+    EXPECT_TRUE(ran.result) << ran.spec.id.text();
+    EXPECT_EQ(ran.attempts, 1);
+  }
+  ASSERT_EQ(recorder_.incidents.size(), 2U);
+  for (const Incident& incident : recorder_.incidents) EXPECT_EQ(incident.phase, "idle");
 }
 
 TEST_F(PoolTest, TextOfAFailureDoesNotNameThePrivateCopy) {
