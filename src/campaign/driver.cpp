@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <sstream>
 #include <system_error>
 #include <utility>
@@ -10,10 +11,12 @@
 
 #include "analyze/allocate.h"
 #include "analyze/classify.h"
+#include "campaign/disk_use.h"
 #include "campaign/ends.h"
 #include "campaign/json_diff.h"
 #include "campaign/private_copy.h"
 #include "campaign/scratch.h"
+#include "campaign/work_place.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "record/provenance.h"
@@ -123,21 +126,36 @@ std::optional<std::chrono::steady_clock::time_point> end_of(const RunOptions& op
 }
 
 PoolOptions pool_options(const RunOptions& options, const record::CampaignSpec& spec, const Drills& drills,
-                         const Layout& layout, const std::filesystem::path& trainer) {
+                         const Layout& layout, const WorkPlace& place, const std::filesystem::path& trainer) {
   PoolOptions pool;
   pool.launch = {trainer, {}, spec.launch, drills.ignore_file, spec.exec};
   pool.arms = spec.arms;
   pool.workers = options.workers;
   pool.check_every = spec.check_every;
   pool.early_end = spec.early_end;
+  pool.memory = spec.memory;
   pool.flip_nothing = drills.flip_nothing;
-  pool.place_of = [layout](int slot) {
+  pool.place_of = [layout, &place](int slot) {
     const std::string name = std::to_string(slot);
-    std::error_code ignored;
-    std::filesystem::create_directories(layout.copy(name).parent_path(), ignored);
-    return WorkerPlace{layout.copy(name), layout.log("worker-" + name), scratch_name(layout.root, name)};
+    return WorkerPlace{place.copy(name), layout.log("worker-" + name), scratch_name(layout.root, name)};
   };
   return pool;
+}
+
+// Where private copies go, when all that will be written has its place.
+std::unique_ptr<WorkPlace> find_place(const RunOptions& options, const Plan& plan, const Layout& layout,
+                                      const JournalRows& rows, Progress& progress) {
+  const record::CampaignSpec& spec = plan.spec();
+  const int side_by_side = options.workers.value_or(usable_cores());
+  const DiskUse use =
+      disk_use(plan, layout, rows, most_workers(spec, static_cast<std::size_t>(side_by_side)));
+  // A launcher may start ranks on other machines, and a command of the user's anything anywhere.
+  const bool local = spec.launch.empty() && spec.exec.empty();
+  auto place = std::make_unique<WorkPlace>(
+      WorkQuestion{layout.root, layout.work(), options.work_dir, use.copy_bytes(), local});
+  progress.note(describe(use, place->folder(), free_space(layout.root)));
+  if (!options.ignore_space) check_space(use, layout.root, place->folder());
+  return place;
 }
 
 }  // namespace
@@ -166,14 +184,16 @@ RunReport run_campaign(const RunOptions& options, Progress& progress) {
     spdlog::warn("{}: {} stands twice; the first row counts", folder.layout().journal().string(), id);
   }
   remove_scratch_of(folder.layout().root);
+  const auto place = find_place(options, plan, folder.layout(), journal.rows(), progress);
   RunReport report;
   try {
     Driver driver(folder, drills, plan, journal, progress);
-    Pool pool(pool_options(options, spec, drills, folder.layout(), trainer), driver, bases);
+    Pool pool(pool_options(options, spec, drills, folder.layout(), *place, trainer), driver, bases);
     if (end) driver.end_at(*end);
     try {
       run_preparation(plan, driver, pool, journal, progress);
       report.judged = true;
+      driver.show_rates();
       run_rounds(plan, driver, pool, journal, folder, progress);
       pool.retire();
     } catch (const OutOfTime& over) {
@@ -223,7 +243,13 @@ Driver::Driver(Folder& folder, const Drills& drills, const Plan& plan, Journal& 
       journal_(journal),
       progress_(progress),
       controls_(plan.spec(), journal.rows().effective()),
-      incident_file_(folder.layout().incidents()) {}
+      incident_file_(folder.layout().incidents()) {
+  for (const auto& [stem, digest] : folder.base_digests()) {
+    watches_.emplace_back(folder.layout().base(stem), digest);
+  }
+}
+
+Driver::~Driver() { progress_.show(nullptr); }
 
 std::vector<Job> Driver::preparation_jobs() const {
   std::vector<Job> jobs;
@@ -248,6 +274,7 @@ std::vector<Job> Driver::trial_jobs() const {
 }
 
 record::TrialSpec Driver::expand(const RunKey& key) {
+  check_bases();
   record::TrialSpec spec = plan_.expand(key);
   spec.drill = drills_.of(key.id.text());
   // A leak that came back with the repetition would never end.
@@ -260,6 +287,7 @@ double Driver::deadline_s(std::size_t arm) { return controls_.deadline_s(arm_nam
 bool Driver::golden_known(std::size_t arm) { return controls_.golden_known(arm_name(arm)); }
 
 void Driver::on_ready(std::size_t arm, const record::Ready& ready) {
+  check_bases();  // the worker and its private copy have just read it
   // Guards with a memory have state of their own.
   const record::Arm& of = plan_.spec().arms[arm];
   const auto [known, first] = base_digests_.emplace(
@@ -291,6 +319,20 @@ void Driver::on_doubt(std::size_t arm, const std::vector<RunKey>& runs, const st
       arm_name(arm), ids.size(), why);
   journal_.retract(ids, why);
   progress_.take_back(ids.size());
+  for (const RunKey& run : runs) {
+    if (rates_) rates_->remove(run.id);
+  }
+}
+
+void Driver::check_bases() {
+  for (BaseWatch& watch : watches_) watch.check();
+}
+
+void Driver::show_rates() {
+  const auto rows = journal_.rows().effective();
+  rates_.emplace(plan_.spec(), analyze::controls_of(rows, plan_.spec().judge));
+  for (const record::TrialRecord& row : rows) rates_->add(row);
+  progress_.show(&*rates_);
 }
 
 void Driver::check_clean(const Ran& ran) {
@@ -311,6 +353,7 @@ void Driver::on_run(const Ran& ran) {
   const record::TrialRecord* known = journal_.rows().find(row.id);
   if (known == nullptr) {
     journal_.append(row);
+    if (rates_) rates_->add(row);
     progress_.advance();
     return;
   }
@@ -334,6 +377,8 @@ void Driver::on_incident(const Incident& incident) {
 void Driver::on_tick() {
   journal_.sync_if_due();
   incident_file_.sync_if_due();
+  check_bases();
+  progress_.tick();
   InterruptGuard::check();
   if (end_ && std::chrono::steady_clock::now() >= *end_) throw OutOfTime();
 }

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "campaign/base_watch.h"
 #include "campaign/controls.h"
 #include "campaign/drills.h"
 #include "campaign/folder.h"
@@ -19,17 +20,20 @@
 #include "campaign/plan.h"
 #include "campaign/pool.h"
 #include "campaign/progress.h"
+#include "campaign/running_rates.h"
 
 namespace bitrift::campaign {
 
 struct RunOptions {
   std::filesystem::path spec;
   std::filesystem::path folder;
-  std::vector<std::string> overrides;  ///< key=value
-  std::vector<std::string> drills;     ///< see parse_drills
-  std::optional<int> workers;          ///< groups side by side; absent: what the cores hold
-  std::vector<std::string> command;    ///< for the provenance
-  std::optional<double> max_hours;     ///< of this start, from its first moment
+  std::vector<std::string> overrides;             ///< key=value
+  std::vector<std::string> drills;                ///< see parse_drills
+  std::optional<int> workers;                     ///< groups side by side; absent: what the cores hold
+  std::vector<std::string> command;               ///< for the provenance
+  std::optional<std::filesystem::path> work_dir;  ///< for private copies; absent: see WorkPlace
+  bool ignore_space = false;                      ///< starts although the disk looks too small
+  std::optional<double> max_hours;                ///< of this start, from its first moment
 };
 
 struct RunReport {
@@ -53,6 +57,9 @@ class Driver : public PoolObserver {
  public:
   /// All must outlive the driver.
   Driver(Folder& folder, const Drills& drills, const Plan& plan, Journal& journal, Progress& progress);
+  ~Driver() override;
+  Driver(Driver&&) = delete;
+  Driver& operator=(Driver&&) = delete;
 
   /// What the journal does not hold yet, in the order in which it runs.
   [[nodiscard]] std::vector<Job> preparation_jobs() const;
@@ -68,23 +75,28 @@ class Driver : public PoolObserver {
   void on_run(const Ran& ran) override;
   void on_incident(const Incident& incident) override;
   void on_tick() override;
+  /// Preparation is over and behaves: from here on the progress shows the rates of the trials.
+  void show_rates();
   /// From then on on_tick throws OutOfTime.
   void end_at(std::chrono::steady_clock::time_point end) { end_ = end; }
 
  private:
   [[nodiscard]] const std::string& arm_name(std::size_t arm) const { return plan_.spec().arms[arm].name; }
   void check_clean(const Ran& ran);
+  void check_bases();
 
   Folder& folder_;
   const Drills& drills_;
   const Plan& plan_;
   Journal& journal_;
   Progress& progress_;
+  std::vector<BaseWatch> watches_;  // one per base
   Controls controls_;
   LineFile incident_file_;
   std::size_t incidents_ = 0;
   std::map<std::pair<std::size_t, std::string>, std::string>
       base_digests_;              // state digest by base file and guards
+  std::optional<RunningRates> rates_;
   std::set<std::string> leaked_;  // runs whose drill `leak` was sent
   std::optional<std::chrono::steady_clock::time_point> end_;
 };

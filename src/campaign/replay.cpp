@@ -93,6 +93,7 @@ Replay replay_run(const std::filesystem::path& folder, const std::string& id) {
     options.arms = stored.spec.arms;
     options.workers = 1;
     options.early_end = stored.spec.early_end;
+    options.memory = stored.spec.memory;
     options.flip_nothing = stored.drills.flip_nothing;
     options.place_of = [&](int) {
       return WorkerPlace{copy, layout.log("replay"), scratch_name(layout.root, name)};

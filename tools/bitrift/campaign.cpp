@@ -26,6 +26,7 @@ struct RunArguments {
   campaign::RunOptions options;
   std::string spec, folder;
   int workers = 0;
+  std::string work_dir;
   double max_hours = 0;
   bool json = false;
 };
@@ -36,6 +37,8 @@ std::vector<std::string> command_of(const RunArguments& arguments) {
   if (arguments.max_hours > 0) {
     command.insert(command.end(), {"--max-hours", fmt::format("{}", arguments.max_hours)});
   }
+  if (!arguments.work_dir.empty()) command.insert(command.end(), {"--work-dir", arguments.work_dir});
+  if (arguments.options.ignore_space) command.emplace_back("--ignore-space");
   for (const std::string& pair : arguments.options.overrides) command.insert(command.end(), {"--set", pair});
   for (const std::string& drill : arguments.options.drills) command.insert(command.end(), {"--drill", drill});
   return command;
@@ -46,6 +49,7 @@ int run(RunArguments arguments) {
   arguments.options.folder = arguments.folder;
   if (arguments.workers != 0) arguments.options.workers = arguments.workers;
   if (arguments.max_hours > 0) arguments.options.max_hours = arguments.max_hours;
+  if (!arguments.work_dir.empty()) arguments.options.work_dir = arguments.work_dir;
   arguments.options.command = command_of(arguments);
   campaign::RunReport report;
   {
@@ -262,6 +266,11 @@ void add_run(CLI::App& parent, ExitCode& exit_code) {
                                                           : "expected hours above 0, found " + text;
           },
           "HOURS"));
+  command->add_option("--work-dir", arguments->work_dir,
+                      "where workers keep their copies of the base (default: in memory when they fit, "
+                      "else in the campaign's folder)");
+  command->add_flag("--ignore-space", arguments->options.ignore_space,
+                    "start although the disk looks too small");
   command
       ->add_option("--set", arguments->options.overrides,
                    "KEY=VALUE: override a key of the spec; may be repeated")

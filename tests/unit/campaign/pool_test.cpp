@@ -80,7 +80,8 @@ class PoolTest : public ::testing::Test {
                          scratch_name(folder_ / "", name)};
     };
   }
-  void run(std::size_t count, int ranks = 1, int workers = 1) {
+  // chained: all runs as one job, so that each follows at once upon the answer before.
+  void run(std::size_t count, int ranks = 1, int workers = 1, bool chained = false) {
     PoolOptions options;
     options.launch = {fake_rank, folder_ / "base.h5", "", false};
     options.arms = {{"a", {ranks > 1 ? "data" : "serial", ranks, 1}}};
@@ -90,7 +91,8 @@ class PoolTest : public ::testing::Test {
     Pool pool(std::move(options), recorder_, bases_);
     std::vector<Job> jobs;
     for (std::uint64_t i = 0; i < count; ++i) {
-      jobs.push_back({0, {{record::TrialKind::trial, {"a", "s", i}}}, 0, {}});
+      if (i == 0 || !chained) jobs.emplace_back();
+      jobs.back().runs.push_back({record::TrialKind::trial, {"a", "s", i}});
     }
     pool.run(std::move(jobs));
     pool.retire();
@@ -183,7 +185,7 @@ TEST_F(PoolTest, FailureThatDoesNotComeAgainCostsAnIncidentOnly) {
 TEST_F(PoolTest, WorkerThatDiesRightBehindItsAnswerCostsNoRun) {
   recorder_.tick = std::chrono::milliseconds(100);
   recorder_.drills["a/s/0"] = recorder_.drills["a/s/2"] = "answer-and-die";
-  run(4);
+  run(4, 1, 1, true);
   EXPECT_EQ(outcomes().size(), 4U);
   for (const Ran& ran : recorder_.runs) {
     EXPECT_TRUE(ran.result) << ran.spec.id.text();
