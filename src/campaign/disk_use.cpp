@@ -114,8 +114,8 @@ std::string describe(const DiskUse& use, const std::filesystem::path& copies_in,
   if (use.more_rounds)
     journal += fmt::format(" and {} for each of later rounds", byte_size_text(use.row_bytes));
   return fmt::format("disk: base {}; {}; at most {} copies of {} in {}; logs at most {} x {}; free {}",
-                     byte_size_text(use.bases), journal, use.copies, byte_size_text(use.copy), copies_in.string(), use.logs,
-                     byte_size_text(most_log_bytes), byte_size_text(free));
+                     byte_size_text(use.bases), journal, use.copies, byte_size_text(use.copy),
+                     copies_in.string(), use.logs, byte_size_text(most_log_bytes), byte_size_text(free));
 }
 
 void check_space(const DiskUse& use, const std::filesystem::path& root,

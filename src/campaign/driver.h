@@ -95,7 +95,7 @@ class Driver : public PoolObserver {
   LineFile incident_file_;
   std::size_t incidents_ = 0;
   std::map<std::pair<std::size_t, std::string>, std::string>
-      base_digests_;              // state digest by base file and guards
+      base_digests_;  // state digest by base file and guards
   std::optional<RunningRates> rates_;
   std::set<std::string> leaked_;  // runs whose drill `leak` was sent
   std::optional<std::chrono::steady_clock::time_point> end_;

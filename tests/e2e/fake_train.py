@@ -168,6 +168,7 @@ def serve(options):
 def train(options):
     with open(options.spec) as file:
         spec = json.load(file)
+    time.sleep(float(os.environ.get("FAKE_TRAIN_BASE_SECONDS", "0")))
     random = np.random.default_rng(spec.get("seed", 0))
     with h5py.File(options.output, "w") as file:
         for layer, shape in (("conv1", (6, 1, 3, 3)), ("fc2", (8, 6)), ("fc10", (10, 8))):

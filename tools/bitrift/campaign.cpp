@@ -205,10 +205,11 @@ int list(const std::string& place, const std::vector<std::string>& overrides, bo
   return 0;
 }
 
-int replay(const std::string& folder, const std::string& id, bool json) {
+int replay(const std::string& folder, const std::string& id, const std::string& trace, bool json) {
   campaign::Replay replay;
   try {
-    replay = campaign::replay_run(folder, id);
+    using Path = std::optional<std::filesystem::path>;
+    replay = campaign::replay_run(folder, id, trace.empty() ? Path() : Path(trace));
   } catch (const campaign::Misbehaviour& problem) {
     fmt::print(stderr, "bitrift: {}\n", problem.what());
     return 1;
@@ -229,6 +230,8 @@ int replay(const std::string& folder, const std::string& id, bool json) {
     fmt::print("{}: same as the journal's row ({}{})\n", id, end,
                replay.row.result ? ", final digest " + replay.row.result->final_digest : "");
   }
+  if (!replay.no_trace.empty()) fmt::print(stderr, "bitrift: no trace: {}\n", replay.no_trace);
+  if (!trace.empty() && replay.no_trace.empty() && !json) fmt::print("trace {}\n", trace);
   return replay.difference ? 1 : 0;
 }
 
@@ -287,6 +290,7 @@ void add_run(CLI::App& parent, ExitCode& exit_code) {
 
 struct PlaceArguments {
   std::string first, second;
+  std::string trace;
   std::vector<std::string> overrides;
   bool json = false;
 };
@@ -321,9 +325,11 @@ void add_replay(CLI::App& parent, ExitCode& exit_code) {
       parent.add_subcommand("replay", "Run one trial again, alone: 0 same as the journal's row, 1 not");
   command->add_option("DIR", arguments->first, "folder of a campaign")->required();
   command->add_option("ID", arguments->second, "ARM/STRATUM/DRAW")->required();
+  command->add_option("--trace", arguments->trace,
+                      "run it once more, in a process of its own, and write every step to this file");
   command->add_flag("--json", arguments->json, "print both rows as JSON");
   command->callback([arguments, &exit_code] {
-    exit_code.value = replay(arguments->first, arguments->second, arguments->json);
+    exit_code.value = replay(arguments->first, arguments->second, arguments->trace, arguments->json);
   });
 }
 

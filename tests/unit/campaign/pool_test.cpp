@@ -87,6 +87,7 @@ class PoolTest : public ::testing::Test {
     options.arms = {{"a", {ranks > 1 ? "data" : "serial", ranks, 1}}};
     options.workers = workers;
     options.check_every = check_every_;
+    options.memory = memory_;
     options.place_of = places();
     Pool pool(std::move(options), recorder_, bases_);
     std::vector<Job> jobs;
@@ -109,6 +110,7 @@ class PoolTest : public ::testing::Test {
   Bases bases_;
   Recorder recorder_;
   int check_every_ = 100;
+  std::optional<std::uint64_t> memory_;
 };
 
 TEST_F(PoolTest, EveryWorkerIsCheckedFirstAndLastAndEveryRunEndsOnce) {
@@ -200,6 +202,28 @@ TEST_F(PoolTest, TextOfAFailureDoesNotNameThePrivateCopy) {
   run(1);
   ASSERT_EQ(recorder_.runs.size(), 1U);
   EXPECT_EQ(recorder_.runs[0].failure, (Failure{"exception", "out of cheese at the altered copy", 0}));
+}
+
+TEST_F(PoolTest, WorkerThatTakesTooMuchMemoryDiesAndTwiceIsTheOutcome) {
+  memory_ = std::uint64_t{150} << 20U;
+  recorder_.drills["a/s/0"] = "eat";
+  recorder_.drills["a/s/1"] = "first:" + (folder_ / "x").string() + ":eat";
+  run(3, 2);
+  EXPECT_EQ(outcomes(), (std::map<std::string, std::string>{
+                            {"a/s/0", "exception"}, {"a/s/1", "done"}, {"a/s/2", "done"}}));
+  EXPECT_EQ(recorder_.incidents.size(), 3U);
+  for (const Incident& incident : recorder_.incidents) {
+    EXPECT_EQ(
+        incident.failure,
+        (Failure{"exception", "its worker took more memory than worker.memory allows (157286400 bytes)", 0}));
+  }
+}
+
+TEST_F(PoolTest, LogOfAWorkerIsCutWhileItRuns) {
+  recorder_.drills["a/s/0"] = "chatter";
+  run(1);
+  EXPECT_EQ(outcomes()["a/s/0"], "done");
+  EXPECT_LT(std::filesystem::file_size(folder_ / "log0"), std::uint64_t{8} << 20U);
 }
 
 TEST_F(PoolTest, HangIsRunAgainWithThreeTimesTheDeadline) {
