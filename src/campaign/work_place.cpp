@@ -18,6 +18,8 @@ namespace bitrift::campaign {
 namespace {
 
 constexpr std::uint64_t room_factor = 2;
+// MPI's own segments lie there too; a rank whose segment finds no room dies by SIGBUS.
+constexpr std::uint64_t room_for_mpi = std::uint64_t{256} << 20U;
 constexpr std::uint64_t memory_share = 4;
 constexpr std::string_view suffix = "copies";
 
@@ -103,7 +105,8 @@ WorkPlace::WorkPlace(const WorkQuestion& question) : link_(question.inside / "el
   }
   folder_ = question.inside;
   if (!question.memory_serves || access(question.memory.c_str(), W_OK) != 0) return;
-  if (free_space(question.memory) / room_factor < question.bytes) return;
+  const std::uint64_t free = free_space(question.memory);
+  if (free < room_for_mpi || (free - room_for_mpi) / room_factor < question.bytes) return;
   if (available_memory() / memory_share < question.bytes) return;
   try {
     use(question.memory, question.root);

@@ -26,10 +26,10 @@ struct WorkQuestion {
   std::filesystem::path memory = "/dev/shm";   ///< a file system in memory
 };
 
-/// A folder for private copies: where the user asked for it; else in memory, when twice the copies' size is
-/// free there and they take at most a quarter of the available memory; else inside the campaign's folder. A
-/// driver that is killed leaves it behind; a link in `inside` tells the next one what to remove, also when
-/// that one is asked to work elsewhere.
+/// A folder for private copies: where the user asked for it; else in memory, when twice the copies' size and
+/// 256 MiB for MPI's segments are free there and they take at most a quarter of the available memory; else
+/// inside the campaign's folder. A driver that is killed leaves it behind; a link in `inside` tells the next
+/// one what to remove, also when that one is asked to work elsewhere.
 class WorkPlace {
  public:
   /// Call it only while holding the campaign's lock: what an earlier driver left is removed first. Throws
