@@ -13,7 +13,6 @@
 namespace bitrift::campaign {
 namespace {
 
-using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using testing::TemporaryFolder;
 

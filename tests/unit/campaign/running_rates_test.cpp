@@ -75,7 +75,7 @@ TEST_F(RunningRatesTest, StrataWeighByTheirBits) {
 }
 
 TEST_F(RunningRatesTest, AnyOrderOfRowsAndRetractionsEndsAtTheSameRates) {
-  std::mt19937 chance(3);
+  std::mt19937 chance(3);  // NOLINT(cert-msc51-cpp,cert-msc32-c): the same order in every run
   const OutcomeClass classes[] = {OutcomeClass::masked, OutcomeClass::sdc, OutcomeClass::crash};
   for (int repeat = 0; repeat < 50; ++repeat) {
     RunningRates shuffled(spec_, controls());

@@ -29,7 +29,7 @@ TEST(ByteSize, TextHasAtMostThreeDigits) {
   EXPECT_EQ(byte_size_text(1023), "1023 bytes");
   EXPECT_EQ(byte_size_text(1024), "1.0 KiB");
   EXPECT_EQ(byte_size_text(10239), "10 KiB");
-  EXPECT_EQ(byte_size_text(1023 * 1024), "1.0 MiB");
+  EXPECT_EQ(byte_size_text(1047552), "1.0 MiB");
   EXPECT_EQ(byte_size_text(std::uint64_t{4} << 30U), "4.0 GiB");
   EXPECT_EQ(byte_size_text(std::uint64_t{4096} << 40U), "4096 TiB");
 }
