@@ -7,6 +7,7 @@
 #include "analyze/keys.h"
 #include "analyze/observations.h"
 #include "analyze/picks.h"
+#include "analyze/stratified.h"
 #include "analyze/total_interval.h"
 #include "core/error.h"
 
@@ -75,32 +76,14 @@ Interval anytime_of(const std::vector<Member>& strata, OutcomeClass outcome, dou
   return total_interval(order.rounds, hits, confidence);
 }
 
-Rate rate_of(const std::vector<Member>& strata, double bits, OutcomeClass outcome, double confidence,
-             const Order& order) {
-  Rate rate;
-  double smoothed = 0;
-  double variance = 0;
+Rate rate_of(const std::vector<Member>& strata, OutcomeClass outcome, double confidence, const Order& order) {
+  std::vector<StratumCount> counts;
+  counts.reserve(strata.size());
   for (const Member& member : strata) {
-    const auto k = static_cast<double>(member.seen->count(outcome));
-    const auto n = static_cast<double>(member.seen->trials());
-    const double weight = static_cast<double>(member.seen->bits) / bits;
-    rate.estimate += weight * k / n;
-    // Drawn towards 1/2, so that a stratum without events still has a variance.
-    const double p = (k + 1) / (n + 2);
-    smoothed += weight * p;
-    variance += weight * weight * p * (1 - p) / n;
+    counts.push_back({member.seen->bits, member.seen->count(outcome), member.seen->trials()});
   }
-  rate.estimate = std::min(rate.estimate, 1.0);
-  rate.anytime = anytime_of(strata, outcome, confidence, order);
-  if (strata.size() == 1) {
-    const StratumSeen& only = *strata.front().seen;
-    rate.fixed =
-        wilson(static_cast<double>(only.count(outcome)), static_cast<double>(only.trials()), confidence);
-  } else {
-    const double effective = smoothed * (1 - smoothed) / variance;
-    rate.fixed = wilson(rate.estimate * effective, effective, confidence);
-  }
-  return rate;
+  const StratifiedRate rate = stratified_rate(counts, confidence);
+  return {rate.estimate, rate.wilson, anytime_of(strata, outcome, confidence, order)};
 }
 
 Group make_group(const std::map<std::string, std::string>& key, const std::vector<Member>& strata,
@@ -124,7 +107,7 @@ Group make_group(const std::map<std::string, std::string>& key, const std::vecto
   }
   if (counted.empty()) return group;
   for (const auto& [outcome, count] : group.counts) {
-    group.rates[outcome] = rate_of(counted, static_cast<double>(group.bits), outcome, confidence, order);
+    group.rates[outcome] = rate_of(counted, outcome, confidence, order);
   }
   return group;
 }

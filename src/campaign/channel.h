@@ -18,6 +18,7 @@ class Connection {
   Connection(FileDescriptor fd, pid_t peer);
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+  [[nodiscard]] pid_t peer() const noexcept { return peer_; }
   [[nodiscard]] bool open() const noexcept { return static_cast<bool>(fd_); }
   /// Takes what has arrived, without waiting: whole lines, without their ends. Closes at the end of the
   /// stream or an error; look at open() afterwards. Throws Error(bad_file) when a line exceeds 64 MiB.

@@ -70,12 +70,17 @@ Driver::Driver(Folder& folder, const Drills& drills, const Plan& plan, Ledger& l
       progress_(progress),
       controls_(plan.spec(), ledger.effective()),
       incident_file_(shard == nullptr ? folder.layout().incidents() : shard->place().incidents()) {
+  for (const auto& [stem, digest] : folder.base_digests()) {
+    watches_.emplace_back(folder.layout().base(stem), digest);
+  }
   if (shard_ == nullptr) return;
   for (std::size_t arm = 0; arm < plan_.spec().arms.size(); ++arm) {
     if (const auto golden = shard_->golden(arm))
       check_golden(arm, golden->result, "the golden run of all shards");
   }
 }
+
+Driver::~Driver() { progress_.show(nullptr); }
 
 void Driver::meet(const Stage& stage) {
   if (shard_ == nullptr) return;
@@ -109,6 +114,7 @@ std::vector<Job> Driver::trial_jobs() const {
 }
 
 record::TrialSpec Driver::expand(const RunKey& key) {
+  check_bases();
   record::TrialSpec spec = plan_.expand(key);
   spec.drill = drills_.of(key.id.text());
   // A leak that came back with the repetition would never end.
@@ -121,6 +127,7 @@ double Driver::deadline_s(std::size_t arm) { return controls_.deadline_s(arm_nam
 bool Driver::golden_known(std::size_t arm) { return controls_.golden_known(arm_name(arm)); }
 
 void Driver::on_ready(std::size_t arm, const record::Ready& ready) {
+  check_bases();  // the worker and its private copy have just read it
   // Guards with a memory have state of their own.
   const record::Arm& of = plan_.spec().arms[arm];
   const auto [known, first] = base_digests_.emplace(
@@ -153,6 +160,20 @@ void Driver::on_doubt(std::size_t arm, const std::vector<RunKey>& runs, const st
       arm_name(arm), ids.size(), why);
   ledger_.journal().retract(ids, why);
   progress_.take_back(ids.size());
+  for (const RunKey& run : runs) {
+    if (rates_) rates_->remove(run.id);
+  }
+}
+
+void Driver::check_bases() {
+  for (BaseWatch& watch : watches_) watch.check();
+}
+
+void Driver::show_rates() {
+  const auto rows = ledger_.effective();
+  rates_.emplace(plan_.spec(), analyze::controls_of(rows, plan_.spec().judge));
+  for (const record::TrialRecord& row : rows) rates_->add(row);
+  progress_.show(&*rates_);
 }
 
 // A shard's first no-flip run becomes the golden run of all, or must equal the one that is.
@@ -191,6 +212,7 @@ void Driver::on_run(const Ran& ran) {
     if (ledger_.find_own(row.id) != nullptr) return;
   }
   ledger_.journal().append(row);
+  if (rates_) rates_->add(row);
   progress_.advance();
 }
 
@@ -209,6 +231,8 @@ void Driver::on_incident(const Incident& incident) {
 void Driver::on_tick() {
   ledger_.journal().sync_if_due();
   incident_file_.sync_if_due();
+  check_bases();
+  progress_.tick();
   InterruptGuard::check();
   if (shard_ != nullptr) shard_->check_held();
   if (end_ && std::chrono::steady_clock::now() >= *end_) throw OutOfTime();

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "campaign/base_watch.h"
 #include "campaign/controls.h"
 #include "campaign/drills.h"
 #include "campaign/folder.h"
@@ -19,6 +20,7 @@
 #include "campaign/plan.h"
 #include "campaign/pool.h"
 #include "campaign/progress.h"
+#include "campaign/running_rates.h"
 #include "campaign/shards.h"
 
 namespace bitrift::campaign {
@@ -33,6 +35,9 @@ class Driver : public PoolObserver {
   /// All must outlive the driver. shard: nullptr when the campaign is undivided.
   Driver(Folder& folder, const Drills& drills, const Plan& plan, Ledger& ledger, Shard* shard,
          Progress& progress);
+  ~Driver() override;
+  Driver(Driver&&) = delete;
+  Driver& operator=(Driver&&) = delete;
 
   /// This shard's runs that its journals do not hold yet, in the order in which they run; trials: of the last
   /// round of the plan.
@@ -52,6 +57,8 @@ class Driver : public PoolObserver {
   void on_run(const Ran& ran) override;
   void on_incident(const Incident& incident) override;
   void on_tick() override;
+  /// Preparation is over and behaves: from here on the progress shows the rates of the trials.
+  void show_rates();
   /// From then on on_tick throws OutOfTime.
   void end_at(std::chrono::steady_clock::time_point end) { end_ = end; }
 
@@ -59,6 +66,7 @@ class Driver : public PoolObserver {
   [[nodiscard]] const std::string& arm_name(std::size_t arm) const { return plan_.spec().arms[arm].name; }
   void check_clean(const Ran& ran);
   void check_golden(std::size_t arm, const record::RunResult& result, const std::string& what);
+  void check_bases();
 
   Folder& folder_;
   const Drills& drills_;
@@ -66,11 +74,13 @@ class Driver : public PoolObserver {
   Ledger& ledger_;
   Shard* shard_;
   Progress& progress_;
+  std::vector<BaseWatch> watches_;  // one per base
   Controls controls_;
   LineFile incident_file_;
   std::size_t incidents_ = 0;
   std::map<std::pair<std::size_t, std::string>, std::string>
-      base_digests_;              // state digest by base file and guards
+      base_digests_;  // state digest by base file and guards
+  std::optional<RunningRates> rates_;
   std::set<std::string> leaked_;  // runs whose drill `leak` was sent
   std::set<std::size_t> agreed_;  // arms whose golden run is that of all shards
   std::optional<std::chrono::steady_clock::time_point> end_;

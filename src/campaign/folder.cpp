@@ -7,9 +7,11 @@
 
 #include <fcntl.h>
 
+#include "campaign/base_watch.h"
 #include "campaign/ends.h"
 #include "campaign/json_diff.h"
 #include "campaign/launch.h"
+#include "campaign/limits.h"
 #include "core/digest.h"
 #include "core/error.h"
 #include "core/log.h"
@@ -46,6 +48,7 @@ ExitStatus wait_for_training(Subprocess& child, const std::filesystem::path& log
   const auto limit = std::chrono::steady_clock::now() + base_deadline;
   while (std::chrono::steady_clock::now() < limit) {
     if (const auto status = child.wait(0.1)) return *status;
+    cut_log(log);
     if (!InterruptGuard::raised()) continue;
     child.terminate(5);  // politely: its launcher has ranks to end
     InterruptGuard::check();
@@ -100,13 +103,7 @@ std::vector<record::Round> read_rounds(const Layout& layout) {
 }
 
 void check_bases(const Layout& layout, const std::map<std::string, std::string>& digests) {
-  for (const auto& [stem, digest] : digests) {
-    if (digest_file(layout.base(stem)) == digest) continue;
-    fail(ErrorCode::conflict,
-         "{}: changed since the campaign began (its digest is no longer {}): restore it, or start anew "
-         "in another folder",
-         layout.base(stem).string(), digest);
-  }
+  for (const auto& [stem, digest] : digests) check_digest(layout.base(stem), digest);
 }
 
 Bases open_bases(const Layout& layout, const record::CampaignSpec& spec) {
@@ -241,6 +238,14 @@ void Folder::prepare_bases(const std::filesystem::path& trainer,
     identity_["bases"][file.stem] = {{"digest", digest_file(layout_.base(file.stem))}, {"source", source}};
     store_identity();
   }
+}
+
+std::map<std::string, std::string> Folder::base_digests() const {
+  std::map<std::string, std::string> digests;
+  for (const auto& [stem, base] : identity_.at("bases").items()) {
+    digests.emplace(stem, base.at("digest").get<std::string>());
+  }
+  return digests;
 }
 
 void Folder::make_base(const record::BaseFile& file, const std::filesystem::path& trainer) {

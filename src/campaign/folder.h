@@ -92,6 +92,8 @@ class Folder {
   /// the checkpoints that they were copied from, are what they were at the first start. say: called with what
   /// is being done when it takes time. Throws Error(conflict | io | bad_input | internal).
   void prepare_bases(const std::filesystem::path& trainer, const std::function<void(std::string)>& say);
+  /// Of the bases that prepare_bases() made or checked, by stem.
+  [[nodiscard]] std::map<std::string, std::string> base_digests() const;
   /// Publishes the plan of a round, unless it is there; then throws Error(conflict) when it differs.
   void publish_round(const record::Round& planned);
   /// Keeps in campaign.json what the first worker said about its libraries and processor.

@@ -32,6 +32,8 @@ class JournalRows {
   [[nodiscard]] std::vector<record::TrialRecord> effective() const;
   /// The effective row of an id; nullptr when there is none.
   [[nodiscard]] const record::TrialRecord* find(const record::TrialId& id) const;
+  /// How many rows are effective.
+  [[nodiscard]] std::size_t size() const noexcept { return index_.size(); }
   /// Ids that came again without being retracted in between; the first row counts.
   [[nodiscard]] const std::vector<std::string>& duplicates() const noexcept { return duplicates_; }
   [[nodiscard]] std::size_t retracted() const noexcept { return retracted_; }

@@ -143,6 +143,21 @@ Command exec_command(const Launch& launch, const record::Arm& arm, const std::st
           log};
 }
 
+Command resume_command(const Launch& launch, const record::Arm& arm, const std::filesystem::path& copy,
+                       const std::vector<int>& replicas, std::int64_t epochs,
+                       const std::filesystem::path& trace, const std::filesystem::path& log) {
+  std::vector<std::string> arguments = {launch.program.string(), "resume"};
+  arguments.push_back(replicas.empty() ? copy.string() : launch.base.string());
+  for (const int replica : replicas) {
+    arguments.insert(arguments.end(), {"--replica-file", fmt::format("{}={}", replica, copy.string())});
+  }
+  arguments.insert(arguments.end(), {"--epochs", std::to_string(epochs), "--trace", trace.string()});
+  add_parallel(arguments, arm.parallel);
+  if (arm.guards) add_guards(arguments, *arm.guards);
+  const int ranks = arm.parallel.ranks;
+  return {wrapped(launch.wrapper, ranks, arguments), launcher_environment(ranks), log};
+}
+
 std::string log_tail(const std::filesystem::path& log) {
   constexpr std::size_t most_lines = 5;
   constexpr std::size_t most_characters = 600;

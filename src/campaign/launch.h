@@ -1,6 +1,7 @@
 // How the programs that need LibTorch and MPI are found and called.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -43,6 +44,13 @@ struct Launch {
 [[nodiscard]] Command convert_command(const std::filesystem::path& program, const std::filesystem::path& base,
                                       const std::string& precision, const std::filesystem::path& out,
                                       const std::filesystem::path& log);
+
+/// `bitrift-train resume` of an altered copy for so many epochs, in the way of the arm. replicas: that load
+/// the copy, the others the base; empty: all.
+[[nodiscard]] Command resume_command(const Launch& launch, const record::Arm& arm,
+                                     const std::filesystem::path& copy, const std::vector<int>& replicas,
+                                     std::int64_t epochs, const std::filesystem::path& trace,
+                                     const std::filesystem::path& log);
 
 /// The last lines of a log as one line, for messages; "" when there is none.
 [[nodiscard]] std::string log_tail(const std::filesystem::path& log);

@@ -7,6 +7,7 @@
 #include <sched.h>
 
 #include "campaign/crew.h"
+#include "campaign/limits.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "record/provenance.h"
@@ -18,8 +19,6 @@ constexpr double alone_factor = 3;
 // A trial reads only what was altered, the rest is in memory; every so often one reads the whole file, and
 // always when more than values was altered.
 constexpr std::size_t full_read_every = 32;
-// An idle worker blocks on its socket: it costs memory (about 330 MB a rank), no time.
-constexpr int most_parked_ranks = 6;
 
 }  // namespace
 
@@ -37,7 +36,12 @@ Pool::Pool(PoolOptions options, PoolObserver& observer, const Bases& bases)
       queues_(options_.arms.size()),
       cores_(usable_cores()) {}
 
-Pool::~Pool() = default;
+Pool::~Pool() {
+  // All at once: they end side by side while the first is waited for.
+  for (const auto& crew : crews_) {
+    if (crew->worker->state() != Worker::State::ended) crew->worker->strike();
+  }
+}
 
 void Pool::run(std::vector<Job> jobs) {
   for (Job& job : jobs) {
@@ -66,6 +70,7 @@ void Pool::loop() {
     }
     if (!busy() && !check_the_rest()) return;
     wait_for_news();
+    watch_limits();
     for (const auto& crew : crews_) {
       crew->worker->step();
       while (auto event = crew->worker->next_event()) handle(*crew, *event);
@@ -175,7 +180,24 @@ void Pool::limit_parked() {
   }
 }
 
+void Pool::watch_limits() {
+  if (Clock::now() < next_watch_) return;
+  for (const auto& crew : crews_) {
+    cut_log(crew->log);
+    const auto state = crew->worker->state();
+    const bool works =
+        state == Worker::State::starting || state == Worker::State::ready || state == Worker::State::running;
+    if (!options_.memory || !works) continue;
+    if (resident_memory(crew->worker->pids()) > *options_.memory) {
+      crew->worker->end_with(memory_failure(*options_.memory));
+    }
+  }
+  next_watch_ = Clock::now() + std::chrono::milliseconds(500);
+}
+
 void Pool::feed(Crew& crew) {
+  // It may have died right behind its answer: its loss is the next thing that it is asked about.
+  if (crew.worker->state() != Worker::State::ready) return;
   const RunKey& key = crew.job->runs[crew.job->next];
   const bool is_golden = key.kind == record::TrialKind::control && key.id.stratum != zero_step_stratum;
   if (!crew.checked && (observer_.golden_known(crew.arm) || !is_golden)) return check(crew);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <filesystem>
 #include <functional>
@@ -85,9 +86,13 @@ struct PoolOptions {
   int check_every = 100;       ///< trials of a worker between two checks
   bool early_end = true;       ///< see RunRequest
   std::optional<record::PropagationSpec> propagation = {};  ///< of the campaign
-  bool flip_nothing = false;                                ///< drill: the injector writes nothing
-  std::function<WorkerPlace(int)> place_of;                 ///< of a worker slot (0, 1, ...)
+  std::optional<std::uint64_t> memory = {};  ///< bytes that a worker may hold, see resident_memory()
+  bool flip_nothing = false;                 ///< drill: the injector writes nothing
+  std::function<WorkerPlace(int)> place_of;  ///< of a worker slot (0, 1, ...)
 };
+
+/// An idle worker blocks on its socket: it costs memory (about 330 MB a rank), no time.
+constexpr int most_parked_ranks = 6;
 
 /// Rule for a run whose worker is lost: an incident, then once more alone (no other worker alive, a fresh
 /// worker, three times the deadline). The same failure (reason and signal) twice makes it the run's outcome;
@@ -116,6 +121,7 @@ class Pool {
   Crew* idle_crew(std::size_t arm);
   Crew& start_crew(std::size_t arm);
   void limit_parked();
+  void watch_limits();
   void feed(Crew& crew);
   void check(Crew& crew);
   void judge_check(Crew& crew, const record::RunResult& result);
@@ -136,6 +142,7 @@ class Pool {
   std::deque<Job> failed_;               // to be run again, alone
   std::vector<std::unique_ptr<Crew>> crews_;
   bool alone_ = false;
+  Clock::time_point next_watch_;
   int failed_starts_ = 0;  // in a row
   int doubts_ = 0;
   int cores_;

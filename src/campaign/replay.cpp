@@ -13,6 +13,7 @@
 #include "campaign/plan.h"
 #include "campaign/pool.h"
 #include "campaign/scratch.h"
+#include "campaign/trace_run.h"
 #include "core/error.h"
 
 namespace bitrift::campaign {
@@ -65,7 +66,8 @@ std::size_t arm_index(const record::CampaignSpec& spec, const std::string& name)
 
 }  // namespace
 
-Replay replay_run(const std::filesystem::path& folder, const std::string& id) {
+Replay replay_run(const std::filesystem::path& folder, const std::string& id,
+                  const std::optional<std::filesystem::path>& trace) {
   const InterruptGuard interrupts;
   const Layout layout{std::filesystem::absolute(folder)};
   const StoredCampaign stored = read_stored_campaign(layout);
@@ -80,33 +82,49 @@ Replay replay_run(const std::filesystem::path& folder, const std::string& id) {
     fail(ErrorCode::not_found, "{}: the journal has no row of {}; let `bitrift campaign run` finish it",
          layout.journal().string(), id);
   }
+  if (trace) check_traceable(stored.spec, plan.expand(key));
   const std::string name = "replay-" + std::to_string(getpid());
   const auto copy = layout.copy(name);
   std::filesystem::create_directories(copy.parent_path());
   ReplayObserver observer(stored, plan, rows);
+  const bool exec = !stored.spec.exec.empty();
+  const std::size_t arm = arm_index(stored.spec, key.id.arm);
+  const ckpt::Reader& base = bases.at(stored.spec.arms[arm].file);
+  const Launch launch = {exec ? std::filesystem::path() : find_trainer(), base.path(), stored.spec.launch,
+                         stored.drills.ignore_file, stored.spec.exec};
   {
     PoolOptions options;
-    const bool exec = !stored.spec.exec.empty();
-    options.launch = {exec ? std::filesystem::path() : find_trainer(),
-                      {},
-                      stored.spec.launch,
-                      stored.drills.ignore_file,
-                      stored.spec.exec};
+    options.launch = launch;
     options.arms = stored.spec.arms;
     options.workers = 1;
     options.early_end = stored.spec.early_end;
     options.propagation = stored.spec.propagation;
+    options.memory = stored.spec.memory;
     options.flip_nothing = stored.drills.flip_nothing;
     options.place_of = [&](int) {
       return WorkerPlace{copy, layout.log("replay"), scratch_name(layout.root, name)};
     };
     Pool pool(std::move(options), observer, bases);
-    pool.run({Job{arm_index(stored.spec, key.id.arm), {key}, 0, {}}});
+    pool.run({Job{arm, {key}, 0, {}}});
     pool.retire();
+  }
+  Replay replay{*known, observer.row(), journal_difference({*known}, {observer.row()}), ""};
+  if (trace) {
+    const TraceRequest request{launch,
+                               stored.spec.arms[arm],
+                               plan.expand(key),
+                               copy,
+                               *trace,
+                               layout.log("trace"),
+                               120 + 10 * observer.deadline_s(arm)};
+    const auto missing = write_trace(base, request);
+    replay.no_trace = missing.value_or("");
+    if (!missing && known->result && !replay.difference)
+      replay.difference = trace_difference(*trace, *known->result);
   }
   std::error_code ignored;
   std::filesystem::remove_all(copy.parent_path(), ignored);
-  return {*known, observer.row(), journal_difference({*known}, {observer.row()})};
+  return replay;
 }
 
 }  // namespace bitrift::campaign

@@ -13,11 +13,14 @@ struct Replay {
   record::TrialRecord row;                ///< of the journal
   record::TrialRecord again;              ///< of this run
   std::optional<std::string> difference;  ///< outside the volatile fields; nullopt when both agree
+  std::string no_trace;                   ///< why there is none, when one was asked for; else ""
 };
 
 /// Runs the id ("arm/stratum/draw") in a worker and a private copy of its own; writes nothing into the
 /// journal and works beside a running driver. Throws Error(not_found) when the journal holds no such row,
+/// trace: then the run is made once more by write_trace(), and told in `difference` when it is not the row's.
 /// Misbehaviour when the worker's no-flip run is not the golden run, and Error as run_campaign does.
-[[nodiscard]] Replay replay_run(const std::filesystem::path& folder, const std::string& id);
+[[nodiscard]] Replay replay_run(const std::filesystem::path& folder, const std::string& id,
+                                const std::optional<std::filesystem::path>& trace = std::nullopt);
 
 }  // namespace bitrift::campaign

@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <sstream>
 #include <system_error>
 
 #include "analyze/allocate.h"
 #include "analyze/classify.h"
+#include "campaign/disk_use.h"
 #include "campaign/driver.h"
 #include "campaign/ends.h"
 #include "campaign/merge.h"
 #include "campaign/scratch.h"
+#include "campaign/work_place.h"
 #include "core/error.h"
 #include "core/log.h"
 
@@ -105,8 +108,8 @@ std::optional<std::chrono::steady_clock::time_point> end_of(const RunOptions& op
 }
 
 PoolOptions pool_options(const RunOptions& options, const record::CampaignSpec& spec, const Drills& drills,
-                         const DriverPlace& place, const std::filesystem::path& scratch,
-                         const std::filesystem::path& trainer) {
+                         const DriverPlace& place, const WorkPlace& copies,
+                         const std::filesystem::path& scratch, const std::filesystem::path& trainer) {
   PoolOptions pool;
   pool.launch = {trainer, {}, spec.launch, drills.ignore_file, spec.exec};
   pool.arms = spec.arms;
@@ -114,12 +117,11 @@ PoolOptions pool_options(const RunOptions& options, const record::CampaignSpec& 
   pool.check_every = spec.check_every;
   pool.early_end = spec.early_end;
   pool.propagation = spec.propagation;
+  pool.memory = spec.memory;
   pool.flip_nothing = drills.flip_nothing;
-  pool.place_of = [place, scratch](int slot) {
+  pool.place_of = [place, scratch, &copies](int slot) {
     const std::string name = std::to_string(slot);
-    std::error_code ignored;
-    std::filesystem::create_directories(place.copy(name).parent_path(), ignored);
-    return WorkerPlace{place.copy(name), place.log("worker-" + name), scratch_name(scratch, name)};
+    return WorkerPlace{copies.copy(name), place.log("worker-" + name), scratch_name(scratch, name)};
   };
   return pool;
 }
@@ -135,6 +137,22 @@ struct Work {
   std::optional<std::chrono::steady_clock::time_point> end;
   Progress& progress;
 };
+
+// Where private copies go, when all that will be written has its place.
+std::unique_ptr<WorkPlace> find_place(const Work& work, const Plan& plan, const DriverPlace& place,
+                                      const std::filesystem::path& owner, const JournalRows& rows) {
+  const Layout& layout = work.folder.layout();
+  const int side_by_side = work.options.workers.value_or(usable_cores());
+  const DiskUse use =
+      disk_use(plan, layout, rows, most_workers(work.spec, static_cast<std::size_t>(side_by_side)));
+  // A launcher may start ranks on other machines, and a command of the user's anything anywhere.
+  const bool local = work.spec.launch.empty() && work.spec.exec.empty();
+  auto found = std::make_unique<WorkPlace>(
+      WorkQuestion{owner, place.work(), work.options.work_dir, use.copy_bytes(), local});
+  work.progress.note(describe(use, found->folder(), free_space(layout.root)));
+  if (!work.options.ignore_space) check_space(use, layout.root, found->folder());
+  return found;
+}
 
 void prepare_bases(const Work& work) {
   const auto make = [&] {
@@ -174,15 +192,17 @@ RunReport run_in(const Work& work) {
   Ledger ledger(journal, work.shard == nullptr ? nullptr : &work.shard->others(),
                 work.shard == nullptr ? 1 : work.shard->id().index);
   if (work.shard == nullptr) remove_scratch_of(scratch);
+  const auto copies = find_place(work, plan, place, scratch, journal.rows());
   RunReport report;
   try {
     Driver driver(work.folder, work.drills, plan, ledger, work.shard, work.progress);
-    Pool pool(pool_options(work.options, work.spec, work.drills, place, scratch, work.trainer), driver,
-              bases);
+    Pool pool(pool_options(work.options, work.spec, work.drills, place, *copies, scratch, work.trainer),
+              driver, bases);
     if (work.end) driver.end_at(*work.end);
     try {
       run_preparation(plan, driver, pool, ledger, work.progress);
       report.judged = true;
+      driver.show_rates();
       run_rounds(plan, driver, pool, ledger, work.folder, work.progress);
       pool.retire();
       journal.sync();

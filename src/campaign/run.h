@@ -15,13 +15,15 @@ namespace bitrift::campaign {
 struct RunOptions {
   std::filesystem::path spec;
   std::filesystem::path folder;
-  std::vector<std::string> overrides;  ///< key=value
-  std::vector<std::string> drills;     ///< see parse_drills
-  std::optional<int> workers;          ///< groups side by side; absent: what the cores hold
-  std::vector<std::string> command;    ///< for the provenance
-  std::optional<double> max_hours;     ///< of this start, from its first moment
-  std::optional<ShardId> shard;        ///< the folder is shared with the drivers of the other shards
-  std::optional<double> wait_hours;    ///< bounds every waiting for other shards
+  std::vector<std::string> overrides;             ///< key=value
+  std::vector<std::string> drills;                ///< see parse_drills
+  std::optional<int> workers;                     ///< groups side by side; absent: what the cores hold
+  std::vector<std::string> command;               ///< for the provenance
+  std::optional<std::filesystem::path> work_dir;  ///< for private copies; absent: see WorkPlace
+  bool ignore_space = false;                      ///< starts although the disk looks too small
+  std::optional<double> max_hours;                ///< of this start, from its first moment
+  std::optional<ShardId> shard;      ///< the folder is shared with the drivers of the other shards
+  std::optional<double> wait_hours;  ///< bounds every waiting for other shards
 };
 
 struct RunReport {

@@ -68,8 +68,7 @@ void Worker::quit() {
 void Worker::kill() {
   using namespace std::chrono_literals;
   state_ = State::ended;
-  process_.signal_group(SIGKILL);
-  for (const Connection& connection : connections_) connection.kill_peer();
+  strike();
   process_.wait(2);
   process_.signal_group(SIGKILL);  // what was forked while the first signal was on its way
   const auto limit = in(2);
@@ -78,6 +77,22 @@ void Worker::kill() {
     std::this_thread::sleep_for(1ms);
   }
   connections_.clear();
+}
+
+void Worker::strike() noexcept {
+  process_.signal_group(SIGKILL);
+  for (const Connection& connection : connections_) connection.kill_peer();
+}
+
+void Worker::end_with(const record::Failure& failure) {
+  kill();
+  events_.emplace_back(WorkerLost{failure, std::nullopt});
+}
+
+std::vector<pid_t> Worker::pids() const {
+  std::vector<pid_t> pids = {process_.pid()};
+  for (const Connection& connection : connections_) pids.push_back(connection.peer());
+  return pids;
 }
 
 void Worker::add_to(std::vector<pollfd>& waiting) const {
@@ -167,8 +182,7 @@ void Worker::check_process() {
 void Worker::check_deadline() {
   if (state_ != State::starting && state_ != State::running) return;
   if (Clock::now() < deadline_) return;
-  kill();
-  events_.emplace_back(WorkerLost{{"hang", "", 0}, std::nullopt});
+  end_with({"hang", "", 0});
 }
 
 void Worker::finish_ending() {

@@ -66,6 +66,13 @@ class Worker {
   /// waits until they are gone, at most two seconds.
   void kill();
 
+  /// The first half of kill(): the signals, without waiting.
+  void strike() noexcept;
+  /// kill(), and what next_event() says of it.
+  void end_with(const record::Failure& failure);
+  /// Of the process that was started and of every rank.
+  [[nodiscard]] std::vector<pid_t> pids() const;
+
   /// Descriptors to wait on.
   void add_to(std::vector<pollfd>& waiting) const;
   /// Takes in what has arrived and looks at the clock.

@@ -5,6 +5,7 @@
 
 #include <fmt/ranges.h>
 
+#include "core/byte_size.h"
 #include "core/error.h"
 #include "record/exec_runner.h"
 #include "record/training_parts.h"
@@ -213,6 +214,17 @@ void read_amount(const Document& document, CampaignSpec& spec) {
        document.place(key), *key == '\0' ? std::string() : key_name(key) + ": ", given);
 }
 
+// A number of bytes, or a text such as "4G".
+std::uint64_t byte_size_from(const Document& document, const std::string& pointer) {
+  const Json& value = document.value.at(Json::json_pointer(pointer));
+  if (value.is_number()) return value.get<std::uint64_t>();
+  try {
+    return parse_byte_size(value.get<std::string>());
+  } catch (const Error& error) {
+    fail(ErrorCode::bad_input, "{}: {}: {}", document.place(pointer), key_name(pointer), error.what());
+  }
+}
+
 CampaignSpec from_document(const Document& document) {
   const Json& value = document.value;
   CampaignSpec spec;
@@ -248,6 +260,7 @@ CampaignSpec from_document(const Document& document) {
   spec.judge = section("analysis").value("judge", spec.judge);
   if (section("worker").contains("deadline_s"))
     spec.deadline_s = section("worker")["deadline_s"].get<double>();
+  if (section("worker").contains("memory")) spec.memory = byte_size_from(document, "/worker/memory");
   spec.early_end = section("worker").value("early_end", spec.early_end);
   spec.launch = section("worker").value("launch", "");
   if (value.contains("propagation")) spec.propagation = propagation_from(document);
@@ -278,6 +291,7 @@ Json to_json(const CampaignSpec& spec) {
   for (std::size_t i = 0; i < spec.arms.size(); i += spec.bases.size()) arms.push_back(to_json(spec.arms[i]));
   Json worker = {{"early_end", spec.early_end}};
   if (spec.deadline_s) worker["deadline_s"] = *spec.deadline_s;
+  if (spec.memory) worker["memory"] = *spec.memory;
   if (!spec.launch.empty()) worker["launch"] = spec.launch;
   Json value = {
       {"name", spec.name},

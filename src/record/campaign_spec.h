@@ -52,8 +52,9 @@ struct CampaignSpec {
   std::optional<PropagationSpec> propagation;  ///< which states of trials are compared with the golden run's
   std::string judge = "worst";                 ///< worst | rank0: whose metrics count
   std::optional<double> deadline_s;            ///< per trial; absent: 10 s + 20 x the arm's control
-  bool early_end = true;                       ///< a trial that is back at the golden run's state ends there
-  std::vector<std::string> exec = {};  ///< command of a trainer that is not ours (record/exec_runner.h)
+  std::optional<std::uint64_t> memory;  ///< bytes that all processes of a worker may hold; absent: no limit
+  bool early_end = true;                ///< a trial that is back at the golden run's state ends there
+  std::vector<std::string> exec = {};   ///< command of a trainer that is not ours (record/exec_runner.h)
   std::string launch;  ///< command line template that starts the ranks of a worker; "" = mpirun of the build
 
   [[nodiscard]] const BaseSpec& base_of(const Arm& arm) const { return bases.at(files.at(arm.file).base); }

@@ -173,3 +173,25 @@ def test_replay_gives_the_same_bytes(reference):
     for id_ in ("serial/momentum.exponent/2", "data-2/weight.exponent/1"):
         done = campaign("replay", place / "plain", id_)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_trace_of_one_run_tells_what_its_row_does(reference, tmp_path):
+    place, rows = reference
+    before = (place / "plain" / "trials.jsonl").read_bytes()
+    for id_ in ("serial/weight.sign/1", "data-2/momentum.exponent/2", "data-2/canary:nan/0", "serial/control:zero/0"):
+        trace = tmp_path / "trace.jsonl"
+        done = campaign("replay", place / "plain", id_, "--trace", trace)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stdout.splitlines()[-1] == f"trace {trace}"
+        header, *lines = [json.loads(line) for line in trace.read_text().splitlines()]
+        steps = [line for line in lines if "digest" in line]
+        result = rows[id_]["result"]
+        assert header["parallel"]["kind"] == id_.split("-")[0].split("/")[0]
+        assert len(steps) == result["steps"]
+        assert [line["evaluation"] for line in lines if "evaluation" in line] == result["replicas"][0]
+        if result["status"] == "done":
+            assert (steps or [header])[-1]["digest"] == result["final_digest"]
+        if steps:
+            assert float.fromhex(steps[-1]["loss"]) == float.fromhex(result["last_loss"])
+    assert (place / "plain" / "trials.jsonl").read_bytes() == before
+    assert not (place / "plain" / "work").exists() or not list((place / "plain" / "work").rglob("*.h5"))

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
 
 import pytest
 from campaign_support import (
-    STUDY_ROWS,
     Study,
     campaign,
     crc32c,
@@ -187,22 +184,3 @@ def forged(folder, id_):
             line = b'{"crc32c":"%08x","row":%s}' % (crc32c(text), text)
         lines.append(line + b"\n")
     return b"".join(lines)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
-def test_full_disk_loses_nothing_and_the_same_command_goes_on(reference, study):
-    small = study.place / "small"
-    small.mkdir()
-    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=144k", "tmpfs", small], check=False)
-    if mount.returncode != 0:
-        pytest.skip("mounting is not allowed here")
-    try:
-        done = campaign("run", study.spec, "-o", small / "full", env=study.env)
-        assert done.returncode == 2, done.stderr
-        assert "No space left on device" in done.stderr.splitlines()[-1]
-        assert len(read_rows(small / "full", check_crc=True)) < STUDY_ROWS
-        subprocess.run(["mount", "-o", "remount,size=10m", small], check=True)
-        assert campaign("run", study.spec, "-o", small / "full", env=study.env).returncode == 0
-        assert read_rows(small / "full") == reference.rows
-    finally:
-        subprocess.run(["umount", small], check=True)

@@ -29,7 +29,7 @@ struct RunArguments {
   campaign::RunOptions options;
   std::string spec, folder;
   int workers = 0;
-  std::string shard;
+  std::string shard, work_dir;
   double max_hours = 0, wait_hours = 0;
   bool json = false;
 };
@@ -44,6 +44,8 @@ std::vector<std::string> command_of(const RunArguments& arguments) {
   if (arguments.wait_hours > 0) {
     command.insert(command.end(), {"--wait-hours", fmt::format("{}", arguments.wait_hours)});
   }
+  if (!arguments.work_dir.empty()) command.insert(command.end(), {"--work-dir", arguments.work_dir});
+  if (arguments.options.ignore_space) command.emplace_back("--ignore-space");
   for (const std::string& pair : arguments.options.overrides) command.insert(command.end(), {"--set", pair});
   for (const std::string& drill : arguments.options.drills) command.insert(command.end(), {"--drill", drill});
   return command;
@@ -59,6 +61,7 @@ int run(RunArguments arguments) {
   if (arguments.options.wait_hours && !arguments.options.shard) {
     fail(ErrorCode::bad_input, "--wait-hours bounds the waiting for other shards: give --shard too");
   }
+  if (!arguments.work_dir.empty()) arguments.options.work_dir = arguments.work_dir;
   arguments.options.command = command_of(arguments);
   campaign::RunReport report;
   {
@@ -222,10 +225,11 @@ int list(const std::string& place, const std::vector<std::string>& overrides, bo
   return 0;
 }
 
-int replay(const std::string& folder, const std::string& id, bool json) {
+int replay(const std::string& folder, const std::string& id, const std::string& trace, bool json) {
   campaign::Replay replay;
   try {
-    replay = campaign::replay_run(folder, id);
+    using Path = std::optional<std::filesystem::path>;
+    replay = campaign::replay_run(folder, id, trace.empty() ? Path() : Path(trace));
   } catch (const campaign::Misbehaviour& problem) {
     fmt::print(stderr, "bitrift: {}\n", problem.what());
     return 1;
@@ -246,6 +250,8 @@ int replay(const std::string& folder, const std::string& id, bool json) {
     fmt::print("{}: same as the journal's row ({}{})\n", id, end,
                replay.row.result ? ", final digest " + replay.row.result->final_digest : "");
   }
+  if (!replay.no_trace.empty()) fmt::print(stderr, "bitrift: no trace: {}\n", replay.no_trace);
+  if (!trace.empty() && replay.no_trace.empty() && !json) fmt::print("trace {}\n", trace);
   return replay.difference ? 1 : 0;
 }
 
@@ -297,6 +303,11 @@ void add_run(CLI::App& parent, ExitCode& exit_code) {
       ->add_option("--wait-hours", arguments->wait_hours,
                    "give up when a shard that is waited for wrote nothing for so many hours")
       ->check(above_zero);
+  command->add_option("--work-dir", arguments->work_dir,
+                      "where workers keep their copies of the base (default: in memory when they fit, "
+                      "else in the campaign's folder)");
+  command->add_flag("--ignore-space", arguments->options.ignore_space,
+                    "start although the disk looks too small");
   command
       ->add_option("--set", arguments->options.overrides,
                    "KEY=VALUE: override a key of the spec; may be repeated")
@@ -313,6 +324,7 @@ void add_run(CLI::App& parent, ExitCode& exit_code) {
 
 struct PlaceArguments {
   std::string first, second;
+  std::string trace;
   std::vector<std::string> overrides;
   bool json = false;
 };
@@ -347,9 +359,11 @@ void add_replay(CLI::App& parent, ExitCode& exit_code) {
       parent.add_subcommand("replay", "Run one trial again, alone: 0 same as the journal's row, 1 not");
   command->add_option("DIR", arguments->first, "folder of a campaign")->required();
   command->add_option("ID", arguments->second, "ARM/STRATUM/DRAW")->required();
+  command->add_option("--trace", arguments->trace,
+                      "run it once more, in a process of its own, and write every step to this file");
   command->add_flag("--json", arguments->json, "print both rows as JSON");
   command->callback([arguments, &exit_code] {
-    exit_code.value = replay(arguments->first, arguments->second, arguments->json);
+    exit_code.value = replay(arguments->first, arguments->second, arguments->trace, arguments->json);
   });
 }
 

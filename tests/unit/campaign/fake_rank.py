@@ -17,7 +17,7 @@ NAME = sys.argv[sys.argv.index("--connect") + 1]
 
 
 def act(kind, say, rank, checkpoint=""):
-    """kind: abort, kill, raise, raise-at (names the checkpoint), hang, garbage, exit7.
+    """kind: abort, kill, raise, raise-at (names the checkpoint), hang, garbage, exit7, eat (300 MiB), chatter (a log).
 
     first:FILE:KIND does KIND only while FILE does not exist, and makes it.
     """
@@ -39,6 +39,13 @@ def act(kind, say, rank, checkpoint=""):
         say({"rubbish": 1})
     if kind == "exit7":
         os._exit(7)
+    if kind == "eat":
+        held = bytearray(b"x") * (300 << 20)
+        time.sleep(60 if held else 0)
+    if kind == "chatter":
+        for _ in range(20):
+            print("x" * (1 << 20), flush=True)
+        time.sleep(1.5)
     while kind in ("hang", "garbage"):
         time.sleep(60)
 
@@ -79,12 +86,14 @@ def rank_main(rank):
                 time.sleep(60)
             return
         drill = message["run"].get("drill", "")
-        if drill and rank == RANKS - 1:
+        if drill != "answer-and-die" and drill and rank == RANKS - 1:
             act(drill, say, rank, message["run"]["checkpoint"])
         if RANKS > 1 and drill.startswith("first:"):
             time.sleep(0.5)  # as in a collective, rank 0 cannot finish before the others
-        if rank == 0 and (not drill.startswith(("abort", "kill", "raise", "hang")) or RANKS == 1):
+        if rank == 0 and (not drill.startswith(("abort", "kill", "raise", "hang", "eat")) or RANKS == 1):
             say(result(message["run"], rank))
+            if drill == "answer-and-die":
+                os._exit(7)
 
 
 def main():

@@ -1,5 +1,7 @@
 #include "campaign/pool.h"
 
+#include <thread>
+
 #include <gmock/gmock.h>
 
 #include "campaign/ends.h"
@@ -50,8 +52,12 @@ class Recorder : public PoolObserver {
   }
   void on_run(const Ran& ran) override { runs.push_back(ran); }
   void on_incident(const Incident& incident) override { incidents.push_back(incident); }
-  void on_tick() override { InterruptGuard::check(); }
+  void on_tick() override {
+    InterruptGuard::check();
+    std::this_thread::sleep_for(tick);
+  }
 
+  std::chrono::milliseconds tick{0};  // a driver that is this slow finds much at once
   std::map<std::string, std::string> drills;
   double deadline = 20;
   std::vector<std::size_t> bad_checks;  // by number, from 1
@@ -74,17 +80,20 @@ class PoolTest : public ::testing::Test {
                          scratch_name(folder_ / "", name)};
     };
   }
-  void run(std::size_t count, int ranks = 1, int workers = 1) {
+  // chained: all runs as one job, so that each follows at once upon the answer before.
+  void run(std::size_t count, int ranks = 1, int workers = 1, bool chained = false) {
     PoolOptions options;
     options.launch = {fake_rank, folder_ / "base.h5", "", false};
     options.arms = {{"a", {ranks > 1 ? "data" : "serial", ranks, 1}}};
     options.workers = workers;
     options.check_every = check_every_;
+    options.memory = memory_;
     options.place_of = places();
     Pool pool(std::move(options), recorder_, bases_);
     std::vector<Job> jobs;
     for (std::uint64_t i = 0; i < count; ++i) {
-      jobs.push_back({0, {{record::TrialKind::trial, {"a", "s", i}}}, 0, {}});
+      if (i == 0 || !chained) jobs.emplace_back();
+      jobs.back().runs.push_back({record::TrialKind::trial, {"a", "s", i}});
     }
     pool.run(std::move(jobs));
     pool.retire();
@@ -101,6 +110,7 @@ class PoolTest : public ::testing::Test {
   Bases bases_;
   Recorder recorder_;
   int check_every_ = 100;
+  std::optional<std::uint64_t> memory_;
 };
 
 TEST_F(PoolTest, EveryWorkerIsCheckedFirstAndLastAndEveryRunEndsOnce) {
@@ -174,11 +184,46 @@ TEST_F(PoolTest, FailureThatDoesNotComeAgainCostsAnIncidentOnly) {
   }
 }
 
+TEST_F(PoolTest, WorkerThatDiesRightBehindItsAnswerCostsNoRun) {
+  recorder_.tick = std::chrono::milliseconds(100);
+  recorder_.drills["a/s/0"] = recorder_.drills["a/s/2"] = "answer-and-die";
+  run(4, 1, 1, true);
+  EXPECT_EQ(outcomes().size(), 4U);
+  for (const Ran& ran : recorder_.runs) {
+    EXPECT_TRUE(ran.result) << ran.spec.id.text();
+    EXPECT_EQ(ran.attempts, 1);
+  }
+  ASSERT_EQ(recorder_.incidents.size(), 2U);
+  for (const Incident& incident : recorder_.incidents) EXPECT_EQ(incident.phase, "idle");
+}
+
 TEST_F(PoolTest, TextOfAFailureDoesNotNameThePrivateCopy) {
   recorder_.drills["a/s/0"] = "raise-at";
   run(1);
   ASSERT_EQ(recorder_.runs.size(), 1U);
   EXPECT_EQ(recorder_.runs[0].failure, (Failure{"exception", "out of cheese at the altered copy", 0}));
+}
+
+TEST_F(PoolTest, WorkerThatTakesTooMuchMemoryDiesAndTwiceIsTheOutcome) {
+  memory_ = std::uint64_t{150} << 20U;
+  recorder_.drills["a/s/0"] = "eat";
+  recorder_.drills["a/s/1"] = "first:" + (folder_ / "x").string() + ":eat";
+  run(3, 2);
+  EXPECT_EQ(outcomes(), (std::map<std::string, std::string>{
+                            {"a/s/0", "exception"}, {"a/s/1", "done"}, {"a/s/2", "done"}}));
+  EXPECT_EQ(recorder_.incidents.size(), 3U);
+  for (const Incident& incident : recorder_.incidents) {
+    EXPECT_EQ(
+        incident.failure,
+        (Failure{"exception", "its worker took more memory than worker.memory allows (157286400 bytes)", 0}));
+  }
+}
+
+TEST_F(PoolTest, LogOfAWorkerIsCutWhileItRuns) {
+  recorder_.drills["a/s/0"] = "chatter";
+  run(1);
+  EXPECT_EQ(outcomes()["a/s/0"], "done");
+  EXPECT_LT(std::filesystem::file_size(folder_ / "log0"), std::uint64_t{8} << 20U);
 }
 
 TEST_F(PoolTest, HangIsRunAgainWithThreeTimesTheDeadline) {

@@ -1,0 +1,29 @@
+// That the base stays what it was, also while a campaign runs.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include <sys/stat.h>
+
+namespace bitrift::campaign {
+
+/// Looks at the file's inode, size and times, and reads the file again when one of them is another.
+class BaseWatch {
+ public:
+  /// Reads the file. Throws as check() does.
+  BaseWatch(std::filesystem::path path, std::string digest);
+  /// A stat(2) as long as nobody touched the file. Throws Error(conflict) that names it when its content is
+  /// not what it was, Error(not_found | io) when it cannot be read.
+  void check();
+
+ private:
+  std::filesystem::path path_;
+  std::string digest_;
+  struct stat seen_ {};
+};
+
+/// Throws Error(conflict) that names the file when its digest is another one.
+void check_digest(const std::filesystem::path& path, const std::string& digest);
+
+}  // namespace bitrift::campaign

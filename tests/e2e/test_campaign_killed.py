@@ -1,0 +1,20 @@
+"""SIGKILL at arbitrary moments, around a stand-in for the trainer; tests/studies/kill_campaign.py does it at length."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "studies"))
+
+import kill_campaign
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_driver_worker_and_both_killed_at_arbitrary_moments_leave_an_equal_journal(tmp_path, workers):
+    left = {"driver": 3, "worker": 3, "both": 2}
+    counts = kill_campaign.run_study(kill_campaign.stand_in_campaign(tmp_path), left, workers, seed=workers)
+    assert {kind: counts[kind] for kind in left} == left
+    assert counts["starts"] > 5

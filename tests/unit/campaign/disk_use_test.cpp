@@ -1,0 +1,84 @@
+#include "campaign/disk_use.h"
+
+#include <gmock/gmock.h>
+
+#include "campaign/work_place.h"
+#include "support.h"
+#include "tests_support.h"
+
+namespace bitrift::campaign {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::TemporaryFolder;
+
+class DiskUseTest : public ::testing::Test {
+ protected:
+  DiskUseTest() { testing::write_base(layout_.base()); }
+  [[nodiscard]] DiskUse use(const JournalRows& rows = {}) const {
+    const ckpt::Reader base(layout_.base());
+    const Plan plan(spec_, base);
+    return disk_use(plan, layout_, rows, 3);
+  }
+  TemporaryFolder folder_;
+  Layout layout_{folder_.path()};
+  record::CampaignSpec spec_ = testing::small_spec();
+};
+
+TEST_F(DiskUseTest, CountsEveryPlannedRowAndCopy) {
+  const DiskUse all = use();
+  // Two arms of 2 + 1 controls, 20 envelope runs, 3 canaries, 1 control behind them and 4 strata x 9 draws.
+  EXPECT_EQ(all.rows, 2U * (27 + 36));
+  EXPECT_EQ(all.base, std::filesystem::file_size(layout_.base()));
+  EXPECT_EQ(all.copy_bytes(), 3 * all.base);
+  EXPECT_FALSE(all.more_rounds);
+}
+
+TEST_F(DiskUseTest, RowThatIsMadeUpIsNotSmallerThanARealOne) {
+  record::TrialRecord real = testing::row("data-2", "momentum.exponent", 1234);
+  real.result->replicas.resize(2, real.result->replicas[0]);
+  real.result->replica_digests = {std::string(32, 'a'), std::string(32, 'a')};
+  real.host = "a-machine";
+  const auto size = journal_line(record::to_json(real)).size();
+  EXPECT_GE(use().row_bytes, size);
+  EXPECT_LE(use().row_bytes, 4 * size);
+}
+
+TEST_F(DiskUseTest, RowsThatAreThereAreMeasuredAndNotCountedAgain) {
+  Journal journal(layout_.journal());
+  for (std::uint64_t draw = 0; draw < 36; ++draw) journal.append(testing::row("serial", "weight.sign", draw));
+  const DiskUse rest = use(journal.rows());
+  EXPECT_EQ(rest.rows, 2U * 63 - 36);
+  EXPECT_EQ(rest.row_bytes, std::filesystem::file_size(layout_.journal()) / 36 + 1);
+}
+
+TEST_F(DiskUseTest, SamplingIsBoundedByItsBudgetOrByWhatIsPlanned) {
+  spec_.trials_per_stratum = 0;
+  spec_.sampling = record::Sampling{};
+  EXPECT_EQ(use().rows, 2U * (27 + 4 * 20));
+  EXPECT_TRUE(use().more_rounds);
+  spec_.sampling->max_trials = 500;
+  EXPECT_EQ(use().rows, 2U * 27 + 500);
+  EXPECT_FALSE(use().more_rounds);
+}
+
+TEST_F(DiskUseTest, WhatDoesNotFitIsRefusedWithBothNumbers) {
+  DiskUse much = use();
+  check_space(much, folder_.path(), folder_.path());
+  much.rows = std::uint64_t{1} << 40U;
+  EXPECT_THAT(tests::error_of([&] { check_space(much, folder_.path(), folder_.path()); }),
+              ::testing::AllOf(HasSubstr("TiB"), HasSubstr("free there"), HasSubstr("--ignore-space")));
+  much = use();
+  much.base = std::uint64_t{1} << 60U;
+  EXPECT_THAT(tests::error_of([&] { check_space(much, folder_.path(), "/dev/shm"); }),
+              HasSubstr("the workers' copies"));
+}
+
+TEST_F(DiskUseTest, WorkersAreThoseThatWorkAndThoseThatWait) {
+  EXPECT_EQ(most_workers(spec_, 1), 2U);  // one of each arm
+  spec_.arms.resize(20, spec_.arms[0]);
+  EXPECT_EQ(most_workers(spec_, 4), 10U);
+}
+
+}  // namespace
+}  // namespace bitrift::campaign

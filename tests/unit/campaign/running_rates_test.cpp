@@ -1,0 +1,127 @@
+#include "campaign/running_rates.h"
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+#include <gmock/gmock.h>
+
+#include "support.h"
+
+namespace bitrift::campaign {
+namespace {
+
+using record::OutcomeClass;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::row;
+
+// What testing::row gives is bitwise; a worse one is SDC, and one that died a crash.
+std::map<std::string, analyze::ArmControls> controls() {
+  analyze::ArmControls arm;
+  arm.golden = {"d", {"d"}, testing::result("").replicas[0]};
+  arm.envelope = {{0.3, 0.8, 0.6, 0.9, true}};
+  return {{"serial", arm}, {"data-2", arm}};
+}
+
+record::TrialRecord trial(const std::string& stratum, std::uint64_t draw, OutcomeClass outcome,
+                          const std::string& arm = "serial") {
+  record::TrialRecord made = row(arm, stratum, draw);
+  made.stratum_bits = stratum == "weight.sign" ? 300 : 100;
+  if (outcome == OutcomeClass::sdc) {
+    made.result = testing::result(made.id.text(), 0.9);
+    made.result->final_digest = "other";
+    made.result->replica_digests = {"other"};
+  } else if (outcome == OutcomeClass::crash) {
+    made.result.reset();
+    made.failure = record::Failure{"signal", "Killed", 9};
+  }
+  return made;
+}
+
+class RunningRatesTest : public ::testing::Test {
+ protected:
+  record::CampaignSpec spec_ = testing::small_spec();
+  RunningRates rates_{spec_, controls()};
+};
+
+TEST_F(RunningRatesTest, RowsBehindAGapWait) {
+  rates_.add(trial("weight.sign", 0, OutcomeClass::masked));
+  rates_.add(trial("weight.sign", 2, OutcomeClass::crash));
+  EXPECT_EQ(rates_.trials("serial"), 1U);
+  EXPECT_EQ(rates_.rate("serial", OutcomeClass::crash).estimate, 0);
+  rates_.add(trial("weight.sign", 1, OutcomeClass::sdc));
+  EXPECT_EQ(rates_.trials("serial"), 3U);
+  EXPECT_DOUBLE_EQ(rates_.rate("serial", OutcomeClass::crash).estimate, 1.0 / 3);
+  EXPECT_EQ(rates_.trials("data-2"), 0U);
+}
+
+TEST_F(RunningRatesTest, ARowThatIsTakenBackMakesAGap) {
+  for (std::uint64_t draw = 0; draw < 5; ++draw) rates_.add(trial("weight.sign", draw, OutcomeClass::masked));
+  rates_.remove({"serial", "weight.sign", 2});
+  rates_.remove({"serial", "weight.sign", 70});
+  rates_.remove({"serial", "nowhere", 0});
+  rates_.remove({"nobody", "weight.sign", 0});
+  EXPECT_EQ(rates_.trials("serial"), 2U);
+  rates_.add(trial("weight.sign", 2, OutcomeClass::sdc));
+  EXPECT_EQ(rates_.trials("serial"), 5U);
+  EXPECT_DOUBLE_EQ(rates_.rate("serial", OutcomeClass::sdc).estimate, 0.2);
+}
+
+TEST_F(RunningRatesTest, StrataWeighByTheirBits) {
+  rates_.add(trial("weight.sign", 0, OutcomeClass::crash));
+  rates_.add(trial("weight.exponent", 0, OutcomeClass::masked));
+  EXPECT_DOUBLE_EQ(rates_.rate("serial", OutcomeClass::crash).estimate, 0.75);
+}
+
+TEST_F(RunningRatesTest, AnyOrderOfRowsAndRetractionsEndsAtTheSameRates) {
+  std::mt19937 chance(3);  // NOLINT(cert-msc51-cpp,cert-msc32-c): the same order in every run
+  const OutcomeClass classes[] = {OutcomeClass::masked, OutcomeClass::sdc, OutcomeClass::crash};
+  for (int repeat = 0; repeat < 50; ++repeat) {
+    RunningRates shuffled(spec_, controls());
+    std::vector<record::TrialRecord> rows;
+    for (std::uint64_t draw = 0; draw < 40; ++draw)
+      rows.push_back(trial("weight.sign", draw, classes[chance() % 3]));
+    std::array<std::uint64_t, 3> expected{};
+    for (const auto& one : rows) {
+      const int at = one.failure ? 2 : one.result->final_digest == "d" ? 0 : 1;
+      ++expected.at(static_cast<std::size_t>(at));
+    }
+    std::shuffle(rows.begin(), rows.end(), chance);
+    for (const auto& one : rows) {
+      shuffled.add(one);
+      const auto& back = rows[chance() % rows.size()];
+      shuffled.remove(back.id);
+    }
+    for (const auto& one : rows) shuffled.add(one);  // those that are there stay as they are
+    EXPECT_EQ(shuffled.trials("serial"), 40U);
+    for (std::size_t i = 0; i < 3; ++i)
+      EXPECT_DOUBLE_EQ(shuffled.rate("serial", classes[i]).estimate,
+                       static_cast<double>(expected.at(i)) / 40);
+  }
+}
+
+TEST_F(RunningRatesTest, OnlyTrialsWithAVerdictCount) {
+  rates_.add(row("serial", "control", 0, record::TrialKind::control));
+  rates_.add(row("unknown", "weight.sign", 0));
+  record::TrialRecord longer = trial("weight.sign", 0, OutcomeClass::sdc);
+  longer.result->replicas[0].push_back(longer.result->replicas[0][0]);
+  rates_.add(longer);
+  EXPECT_TRUE(rates_.lines().empty());
+}
+
+TEST_F(RunningRatesTest, OneLineForEachArmSaysEveryRateWithItsInterval) {
+  rates_.add(trial("weight.sign", 0, OutcomeClass::crash, "data-2"));
+  for (std::uint64_t draw = 0; draw < 10; ++draw)
+    rates_.add(trial("weight.sign", draw, draw < 5 ? OutcomeClass::masked : OutcomeClass::sdc));
+  const auto lines = rates_.lines();
+  // Wilson at 5 of 10: 23.7 to 76.3 (Newcombe, Statistics in Medicine 17, 1998, the formula of its section
+  // 2).
+  EXPECT_THAT(lines,
+              ElementsAre("serial: 10 trials: masked 50.0 % (23.7 to 76.3), SDC 50.0 % (23.7 to 76.3), "
+                          "crash 0.0 % (0.0 to 27.8)",
+                          HasSubstr("data-2: 1 trial: masked 0.0 %")));
+}
+
+}  // namespace
+}  // namespace bitrift::campaign
