@@ -61,40 +61,54 @@ std::size_t RunningRates::trials(const std::string& arm) const {
   return total;
 }
 
-std::vector<analyze::StratumCount> RunningRates::counts(const std::string& arm, OutcomeClass outcome) const {
+std::vector<analyze::StratumCount> RunningRates::counts(const std::string& arm, const std::string& stratum,
+                                                        OutcomeClass outcome) const {
   std::vector<analyze::StratumCount> counts;
   const auto found = cells_.find(arm);
   if (found == cells_.end()) return counts;
   for (const auto& [name, cell] : found->second) {
-    if (cell.counted > 0) counts.push_back({cell.bits, cell.hits.at(index_of(outcome)), cell.counted});
+    if (cell.counted == 0 || (!stratum.empty() && name != stratum)) continue;
+    counts.push_back({cell.bits, cell.hits.at(index_of(outcome)), cell.counted});
   }
   return counts;
 }
 
 analyze::StratifiedRate RunningRates::rate(const std::string& arm, OutcomeClass outcome) const {
-  return analyze::stratified_rate(counts(arm, outcome), spec_.confidence);
+  return analyze::stratified_rate(counts(arm, "", outcome), spec_.confidence);
+}
+
+void RunningRates::add_line(const std::string& arm, const std::string& stratum,
+                            std::vector<std::string>& lines) const {
+  std::uint64_t trials = 0;
+  for (const analyze::StratumCount& count : counts(arm, stratum, OutcomeClass::masked))
+    trials += count.trials;
+  if (trials == 0) return;
+  std::string line = fmt::format("{}{}{}: {} trial{}:", arm, stratum.empty() ? "" : " ", stratum, trials,
+                                 trials == 1 ? "" : "s");
+  for (const OutcomeClass outcome : all_classes) {
+    const analyze::StratifiedRate seen =
+        analyze::stratified_rate(counts(arm, stratum, outcome), spec_.confidence);
+    line += fmt::format("{} {} {:.1f} % ({:.1f} to {:.1f})", outcome == OutcomeClass::masked ? "" : ",",
+                        record::outcome_class_name(outcome), 100 * seen.estimate, 100 * seen.wilson.low,
+                        100 * seen.wilson.high);
+  }
+  lines.push_back(line);
 }
 
 std::vector<std::string> RunningRates::lines() const {
   std::vector<std::string> lines;
-  std::size_t more = 0;
   for (const record::Arm& arm : spec_.arms) {
-    const std::size_t trials = this->trials(arm.name);
-    if (trials == 0) continue;
-    if (lines.size() == most_lines) {
-      ++more;
-      continue;
+    if (spec_.strata.models.size() < 2) {
+      add_line(arm.name, "", lines);
+    } else {
+      for (const auto& model : spec_.strata.models) add_line(arm.name, model.name, lines);
     }
-    std::string line = fmt::format("{}: {} trial{}:", arm.name, trials, trials == 1 ? "" : "s");
-    for (const OutcomeClass outcome : all_classes) {
-      const analyze::StratifiedRate seen = rate(arm.name, outcome);
-      line += fmt::format("{} {} {:.1f} % ({:.1f} to {:.1f})", outcome == OutcomeClass::masked ? "" : ",",
-                          record::outcome_class_name(outcome), 100 * seen.estimate, 100 * seen.wilson.low,
-                          100 * seen.wilson.high);
-    }
-    lines.push_back(line);
   }
-  if (more > 0) lines.push_back(fmt::format("and {} more arm{}", more, more == 1 ? "" : "s"));
+  if (lines.size() > most_lines) {
+    const std::size_t more = lines.size() - most_lines;
+    lines.resize(most_lines);
+    lines.push_back(fmt::format("and {} more", more));
+  }
   return lines;
 }
 

@@ -32,8 +32,9 @@ class RunningRates {
   [[nodiscard]] std::size_t trials(const std::string& arm) const;
   /// Of an arm that has trials which count. Throws Error(bad_input) for another.
   [[nodiscard]] analyze::StratifiedRate rate(const std::string& arm, record::OutcomeClass outcome) const;
-  /// One line for each arm that has trials which count: "serial: 120 trials: masked 71.0 % (62.1 to 78.5),
-  /// SDC ..., crash ..." with Wilson's interval. At most eight arms, then how many more.
+  /// One line for each arm (of several fault models, which are no parts of one population: each arm and
+  /// model) that has trials which count: "serial: 120 trials: masked 71.0 % (62.1 to 78.5), SDC ..., crash
+  /// ..." with Wilson's interval. At most eight, then how many more.
   [[nodiscard]] std::vector<std::string> lines() const;
 
  private:
@@ -43,8 +44,10 @@ class RunningRates {
     std::size_t counted = 0;         // draws without a gap before them
     std::array<std::uint64_t, 3> hits{};
   };
-  [[nodiscard]] std::vector<analyze::StratumCount> counts(const std::string& arm,
+  /// Of one stratum, or with "" of all.
+  [[nodiscard]] std::vector<analyze::StratumCount> counts(const std::string& arm, const std::string& stratum,
                                                           record::OutcomeClass outcome) const;
+  void add_line(const std::string& arm, const std::string& stratum, std::vector<std::string>& lines) const;
 
   const record::CampaignSpec& spec_;
   std::map<std::string, analyze::ArmControls> controls_;

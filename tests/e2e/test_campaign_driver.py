@@ -45,8 +45,11 @@ def test_plain_run_has_every_row_and_leaves_no_work_behind(reference):
     assert all(row["landed"] for row in reference.rows.values())
     assert json.loads((folder / "summary.json").read_text())["trials"] == 48
     stored = json.loads((folder / "campaign.json").read_text())
-    assert stored["seed"] == 11 and stored["trainer"] == {"trainer": "fake"}
-    assert len(stored["bases"]["base"]["digest"]) == 32
+    assert (
+        stored["seed"] == 11
+        and stored["trainer"] == {"trainer": "fake"}
+        and len(stored["bases"]["base"]["digest"]) == 32
+    )
 
 
 def test_both_arms_get_the_same_faults_and_draws_do_not_repeat(reference):

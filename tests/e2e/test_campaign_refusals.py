@@ -117,7 +117,7 @@ def test_base_checkpoint_is_copied_and_guarded(reference, study):
     }
     base.write_bytes(before + b"x")
     done = study.run("copied", spec=spec)
-    assert done.returncode == 2 and "base.checkpoint changed" in done.stderr
+    assert done.returncode == 2 and "copied from changed since the campaign began" in done.stderr
 
 
 @pytest.mark.parametrize(

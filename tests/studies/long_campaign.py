@@ -76,7 +76,8 @@ def watch(driver: Driver, folder: pathlib.Path) -> Watched:
     while driver.process.poll() is None:
         seen.most = max(seen.most, memory(driver.process.pid, "VmHWM"))
         lines = journal_lines(folder)
-        seen.samples.append((lines, processor_time([driver.process.pid]), processor_time(driver.ranks())))
+        if ranks := driver.ranks():  # at the end they are gone, and their time with them
+            seen.samples.append((lines, processor_time([driver.process.pid]), processor_time(ranks)))
         if lines >= next_lines:
             print(f"{lines:>7} rows: driver holds {memory(driver.process.pid, 'VmRSS') / 2**20:6.1f} MiB", flush=True)
             next_lines = lines + 1000

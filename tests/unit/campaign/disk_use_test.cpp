@@ -1,5 +1,6 @@
 #include "campaign/disk_use.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 
 #include "campaign/work_place.h"
@@ -14,10 +15,10 @@ using testing::TemporaryFolder;
 
 class DiskUseTest : public ::testing::Test {
  protected:
-  DiskUseTest() { testing::write_base(layout_.base()); }
+  DiskUseTest() { testing::write_base(layout_.base("base")); }
   [[nodiscard]] DiskUse use(const JournalRows& rows = {}) const {
-    const ckpt::Reader base(layout_.base());
-    const Plan plan(spec_, base);
+    const Bases bases = open_bases(layout_, spec_);
+    const Plan plan(spec_, bases);
     return disk_use(plan, layout_, rows, 3);
   }
   TemporaryFolder folder_;
@@ -29,9 +30,19 @@ TEST_F(DiskUseTest, CountsEveryPlannedRowAndCopy) {
   const DiskUse all = use();
   // Two arms of 2 + 1 controls, 20 envelope runs, 3 canaries, 1 control behind them and 4 strata x 9 draws.
   EXPECT_EQ(all.rows, 2U * (27 + 36));
-  EXPECT_EQ(all.base, std::filesystem::file_size(layout_.base()));
-  EXPECT_EQ(all.copy_bytes(), 3 * all.base);
+  EXPECT_EQ(all.bases, std::filesystem::file_size(layout_.base("base")));
+  EXPECT_EQ(all.copy_bytes(), 3 * all.bases);
   EXPECT_FALSE(all.more_rounds);
+}
+
+TEST_F(DiskUseTest, OfSeveralBasesTheLargestIsWhatACopyTakes) {
+  spec_.files.push_back({0, "fp64", "base-fp64"});
+  testing::write_base(layout_.base("base-fp64"));
+  const auto size = std::filesystem::file_size(layout_.base("base"));
+  const FileDescriptor fd = open_file(layout_.base("base-fp64"), O_WRONLY | O_APPEND);
+  write_at(fd, "x", 1, size, layout_.base("base-fp64"));
+  EXPECT_EQ(use().bases, 2 * size + 1);
+  EXPECT_EQ(use().copy_bytes(), 3 * (size + 1));
 }
 
 TEST_F(DiskUseTest, RowThatIsMadeUpIsNotSmallerThanARealOne) {
@@ -69,7 +80,7 @@ TEST_F(DiskUseTest, WhatDoesNotFitIsRefusedWithBothNumbers) {
   EXPECT_THAT(tests::error_of([&] { check_space(much, folder_.path(), folder_.path()); }),
               ::testing::AllOf(HasSubstr("TiB"), HasSubstr("free there"), HasSubstr("--ignore-space")));
   much = use();
-  much.base = std::uint64_t{1} << 60U;
+  much.copy = std::uint64_t{1} << 60U;
   EXPECT_THAT(tests::error_of([&] { check_space(much, folder_.path(), "/dev/shm"); }),
               HasSubstr("the workers' copies"));
 }

@@ -206,17 +206,22 @@ TEST_F(PoolTest, TextOfAFailureDoesNotNameThePrivateCopy) {
 
 TEST_F(PoolTest, WorkerThatTakesTooMuchMemoryDiesAndTwiceIsTheOutcome) {
   memory_ = std::uint64_t{150} << 20U;
-  recorder_.drills["a/s/0"] = "eat";
-  recorder_.drills["a/s/1"] = "first:" + (folder_ / "x").string() + ":eat";
-  run(3, 2);
-  EXPECT_EQ(outcomes(), (std::map<std::string, std::string>{
-                            {"a/s/0", "exception"}, {"a/s/1", "done"}, {"a/s/2", "done"}}));
-  EXPECT_EQ(recorder_.incidents.size(), 3U);
-  for (const Incident& incident : recorder_.incidents) {
-    EXPECT_EQ(
-        incident.failure,
-        (Failure{"exception", "its worker took more memory than worker.memory allows (157286400 bytes)", 0}));
+  const Failure failure{"exception",
+                        "its worker took more memory than worker.memory allows (157286400 bytes)", 0};
+  for (const int ranks : {1, 2}) {
+    recorder_ = {};
+    recorder_.drills["a/s/0"] = "eat";
+    run(2, ranks);
+    EXPECT_EQ(outcomes(), (std::map<std::string, std::string>{{"a/s/0", "exception"}, {"a/s/1", "done"}}));
+    EXPECT_EQ(recorder_.runs.back().failure, failure);
+    EXPECT_EQ(recorder_.incidents.size(), 2U);
   }
+  recorder_ = {};
+  recorder_.drills["a/s/0"] = "first:" + (folder_ / "x").string() + ":eat";
+  run(1);
+  EXPECT_EQ(outcomes()["a/s/0"], "done");
+  ASSERT_EQ(recorder_.incidents.size(), 1U);
+  EXPECT_EQ(recorder_.incidents[0].failure, failure);
 }
 
 TEST_F(PoolTest, LogOfAWorkerIsCutWhileItRuns) {

@@ -123,5 +123,27 @@ TEST_F(RunningRatesTest, OneLineForEachArmSaysEveryRateWithItsInterval) {
                           HasSubstr("data-2: 1 trial: masked 0.0 %")));
 }
 
+TEST_F(RunningRatesTest, FaultModelsAreNotAveraged) {
+  spec_.strata.models = {{"zero", {}}, {"burst", {}}};
+  rates_.add(trial("zero", 0, OutcomeClass::crash));
+  rates_.add(trial("burst", 0, OutcomeClass::masked));
+  EXPECT_THAT(rates_.lines(), ElementsAre(HasSubstr("serial zero: 1 trial: masked 0.0 %"),
+                                          HasSubstr("serial burst: 1 trial: masked 100.0 %")));
+}
+
+TEST_F(RunningRatesTest, ManyArmsAreCutToEightLines) {
+  auto many = controls();
+  for (int i = 0; i < 10; ++i) {
+    spec_.arms.push_back({"arm" + std::to_string(i), {}});
+    many["arm" + std::to_string(i)] = many["serial"];
+  }
+  RunningRates rates(spec_, many);
+  for (const record::Arm& arm : spec_.arms)
+    rates.add(trial("weight.sign", 0, OutcomeClass::masked, arm.name));
+  const auto lines = rates.lines();
+  EXPECT_EQ(lines.size(), 9U);
+  EXPECT_EQ(lines.back(), "and 4 more");
+}
+
 }  // namespace
 }  // namespace bitrift::campaign
