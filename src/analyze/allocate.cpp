@@ -20,7 +20,9 @@ using record::StratumDraws;
 // Chosen by simulation (tests/bench/sampling.cpp).
 constexpr double kGrowth = 0.25;    // a round's share of all draws before it, at most
 constexpr double kSmallest = 0.05;  // and at least
-constexpr double kFloor = 0.2;      // of the picks go by size and evenly instead of by Neyman's rule
+// Of the picks, these go by size and evenly instead of by Neyman's rule.
+constexpr double kFloorBySize = 0.1;
+constexpr double kFloorEven = 0.02;
 constexpr double kShareUnits = 1e6;
 
 std::uint64_t drawn(const std::vector<Round>& earlier, std::size_t h) {
@@ -67,7 +69,7 @@ std::vector<Reached> reached_totals(const Case& c) {
         strata.push_back(
             {c.strata()[h].stratum.bits, c.cell(arm.name, h).hits(outcome, drawn(c.earlier, h)), true});
       }
-      const Interval interval = total_interval(rounds, strata, c.spec.confidence);
+      const Interval interval = total_interval(rounds, strata, c.spec.confidence, c.sampling.half_width);
       all.push_back({arm.name, outcome, "", rounded((interval.high - interval.low) / 2)});
     }
   }
@@ -98,14 +100,29 @@ std::vector<Reached> reached_strata(const Case& c) {
   return all;
 }
 
-// The largest standard deviation of an asked outcome over all arms, rates drawn towards 1/2.
+/// So many draws with so many rare outcomes are imagined before a stratum is drawn from.
+struct Imagined {
+  double rare = 0;
+  double draws = 0;
+};
+
+// That a flip matters much more often in an exponent than in a sign or a mantissa is the one thing that all
+// studies found. A wrong guess costs some draws; intervals know nothing of it.
+Imagined imagined(const std::string& field) {
+  if (field == "sign" || field == "mantissa") return {1, 40};
+  return {2, 10};
+}
+
+// The largest standard deviation of an asked outcome over all arms, the rarer of "it" and "not it" counted.
 double deviation(const Case& c, std::size_t h) {
   double most = 0;
   const std::uint64_t draws = drawn(c.earlier, h);
+  const Imagined before = imagined(c.strata()[h].stratum.field);
   for (const record::Arm& arm : c.spec.arms) {
     for (const OutcomeClass outcome : c.sampling.outcomes) {
-      const auto hits = static_cast<double>(c.cell(arm.name, h).count(outcome, draws));
-      const double rate = (hits + 1) / (static_cast<double>(draws) + 2);
+      const std::uint64_t hits = c.cell(arm.name, h).count(outcome, draws);
+      const double rare = static_cast<double>(std::min(hits, draws - hits)) + before.rare;
+      const double rate = rare / (static_cast<double>(draws) + before.draws);
       most = std::max(most, std::sqrt(rate * (1 - rate)));
     }
   }
@@ -162,9 +179,9 @@ std::vector<double> demand_of_totals(const Case& c) {
   for (std::size_t h = 0; h < left.size(); ++h) {
     if (left[h] == 0) continue;
     const double even = 1 / number;
-    demand[h] = c.sampling.allocation == "even"
-                    ? even
-                    : (1 - kFloor) * demand[h] / sum + kFloor * (left[h] / sizes + even) / 2;
+    demand[h] = c.sampling.allocation == "even" ? even
+                                                : (1 - kFloorBySize - kFloorEven) * demand[h] / sum +
+                                                      kFloorBySize * left[h] / sizes + kFloorEven * even;
   }
   return demand;
 }

@@ -26,6 +26,7 @@ struct Member {
 struct Order {
   std::vector<std::string> names;
   std::vector<PickedRound> rounds;
+  double aim = 0;  ///< half-width that totals shall reach; 0: none
   [[nodiscard]] std::size_t position(const std::string& stratum) const {
     const auto found = std::find(names.begin(), names.end(), stratum);
     if (found == names.end()) {
@@ -63,6 +64,7 @@ Order order_of(const record::CampaignSpec& spec, const std::vector<record::Round
   Order order;
   for (const record::StratumDraws& cell : rounds.front().strata) order.names.push_back(cell.stratum.name);
   order.rounds = picked(rounds);
+  if (spec.sampling && spec.sampling->target == "totals") order.aim = spec.sampling->half_width;
   return order;
 }
 
@@ -73,7 +75,7 @@ Interval anytime_of(const std::vector<Member>& strata, OutcomeClass outcome, dou
   for (const Member& member : strata) {
     hits[member.position] = {member.seen->bits, member.seen->hits(outcome), true};
   }
-  return total_interval(order.rounds, hits, confidence);
+  return total_interval(order.rounds, hits, confidence, order.aim);
 }
 
 Rate rate_of(const std::vector<Member>& strata, OutcomeClass outcome, double confidence, const Order& order) {

@@ -14,9 +14,31 @@ constexpr double kBetShare = 0.9;    // of the error probability; Bonferroni has
 constexpr double kLargestBet = 0.9;  // of the wealth: a lost bet leaves a tenth
 // A fixed round ends for the bets once strata that are out of draws hold more than this of the weight.
 constexpr double kTolerated = 0.002;
-// Deviations for which the bets are sized, a geometric grid with equal shares of the first wealth.
-constexpr std::array<double, 10> kDeviations = {0x1p-11, 0x1p-10, 0x1p-9, 0x1p-8, 0x1p-7,
-                                                0x1p-6,  0x1p-5,  0x1p-4, 0x1p-3, 0x1p-2};
+// Deviations for which the bets are sized, a geometric grid over which the first wealth is shared out.
+constexpr std::size_t kStakes = 10;
+using PerStake = std::array<double, kStakes>;
+constexpr PerStake kDeviations = {0x1p-11, 0x1p-10, 0x1p-9, 0x1p-8, 0x1p-7,
+                                  0x1p-6,  0x1p-5,  0x1p-4, 0x1p-3, 0x1p-2};
+
+constexpr double kAimed = 0.75;  // of the first wealth goes to the deviations nearest to the one aimed at
+
+// Shares of the first wealth: even ones, with those beside `aim` (0: none) enlarged. They add up to 1.
+PerStake first_shares(double aim) {
+  PerStake shares;
+  shares.fill(1.0 / kStakes);
+  if (aim <= 0) return shares;
+  const double at = std::clamp(aim, kDeviations.front(), kDeviations.back());
+  double all = 0;
+  PerStake nearness{};  // 1 at the aim, 0 from a factor of two on
+  for (std::size_t k = 0; k < kStakes; ++k) {
+    nearness[k] = std::max(0.0, 1 - std::abs(std::log2(kDeviations[k] / at)));
+    all += nearness[k];
+  }
+  for (std::size_t k = 0; k < kStakes; ++k) {
+    shares[k] = (1 - kAimed) * shares[k] + kAimed * nearness[k] / all;
+  }
+  return shares;
+}
 
 /// A bet on one pick: the estimate lies `above` its least possible value, and `least` is that value.
 struct Bet {
@@ -64,7 +86,12 @@ class Bettor {
     return (strata_[h].hits[draw] != 0) != of_misses_ ? 1 : 0;
   }
 
-  void take(std::size_t h) { hits_[h] += hit(h, drawn_[h]++); }
+  void take(std::size_t h) {
+    const double one = hit(h, drawn_[h]++);
+    hits_[h] += one;
+    hits_of_all_ += one;
+    drawn_of_all_ += 1;
+  }
 
   // What earlier rounds drew is known; false when some of it is missing.
   bool begin(const PickedRound& round) {
@@ -81,6 +108,7 @@ class Bettor {
   [[nodiscard]] Bet bet_on(std::size_t pick) const {
     double all = 0;
     for (std::size_t h = 0; h < strata_.size(); ++h) all += open(h) ? share_[h] : 0;
+    const double pooled = (hits_of_all_ + 0.5) / (drawn_of_all_ + 1);
     double centre = 0;
     double reach = 0;
     double variance = 0;
@@ -97,7 +125,7 @@ class Bettor {
         out += rest;  // counts as if it held nothing more: that errs to the safe side
         continue;
       }
-      const double rate = (hits_[h] + 0.5) / (drawn + 1);
+      const double rate = (hits_[h] + pooled) / (drawn + 1);
       const double reward = rest * all / share_[h];
       centre += rest * rate;
       reach = std::max(reach, reward * rate);
@@ -116,13 +144,15 @@ class Bettor {
   std::vector<std::uint64_t> drawn_;
   std::vector<double> hits_;
   std::vector<double> share_;
+  double drawn_of_all_ = 0;
+  double hits_of_all_ = 0;
 };
 
 // Logarithm of what all bets against the total `theta` have won, the first wealth being 1.
-double log_wealth(const std::vector<Bet>& bets, double theta) {
+double log_wealth(const std::vector<Bet>& bets, const PerStake& shares, double theta) {
   constexpr std::size_t stride = 16;  // products of so many factors neither overflow nor vanish
-  std::array<double, kDeviations.size()> product{};
-  std::array<double, kDeviations.size()> logs{};
+  PerStake product{};
+  PerStake logs{};
   product.fill(1);
   for (std::size_t i = 0; i < bets.size(); ++i) {
     const Bet& bet = bets[i];
@@ -130,33 +160,34 @@ double log_wealth(const std::vector<Bet>& bets, double theta) {
     if (room <= 0 && bet.above > 0) return std::numeric_limits<double>::infinity();
     // Less than what was won keeps the bound.
     const double ratio = bet.above > 0 ? std::min(bet.above / room, 1e15) : 0;
-    for (std::size_t k = 0; k < kDeviations.size(); ++k) {
+    for (std::size_t k = 0; k < kStakes; ++k) {
       const double share = std::min(kLargestBet, kDeviations[k] * bet.scale);
       product[k] *= 1 - share + share * ratio;
     }
     if (i % stride != stride - 1) continue;
-    for (std::size_t k = 0; k < kDeviations.size(); ++k) {
+    for (std::size_t k = 0; k < kStakes; ++k) {
       logs[k] += std::log(product[k]);
       product[k] = 1;
     }
   }
-  for (std::size_t k = 0; k < kDeviations.size(); ++k) logs[k] += std::log(product[k]);
+  for (std::size_t k = 0; k < kStakes; ++k) logs[k] += std::log(product[k]);
   const double most = *std::max_element(logs.begin(), logs.end());
   double sum = 0;
-  for (const double one : logs) sum += std::exp(one - most);
-  return most + std::log(sum / static_cast<double>(kDeviations.size()));
+  for (std::size_t k = 0; k < kStakes; ++k) sum += shares[k] * std::exp(logs[k] - most);
+  return most + std::log(sum);
 }
 
 // The largest total known to be refuted from below, or `least` when none in [least, most] is: the wealth
 // falls with theta.
-double lower_end(const std::vector<Bet>& bets, double least, double most, double log_limit) {
-  if (bets.empty() || most <= least || log_wealth(bets, least) < log_limit) return least;
-  if (log_wealth(bets, most) >= log_limit) return most;
+double lower_end(const std::vector<Bet>& bets, const PerStake& shares, double least, double most,
+                 double log_limit) {
+  if (bets.empty() || most <= least || log_wealth(bets, shares, least) < log_limit) return least;
+  if (log_wealth(bets, shares, most) >= log_limit) return most;
   double out = least;
   double in = most;
   for (int i = 0; i < 30; ++i) {
     const double middle = out + (in - out) / 2;
-    (log_wealth(bets, middle) < log_limit ? in : out) = middle;
+    (log_wealth(bets, shares, middle) < log_limit ? in : out) = middle;
   }
   return out;
 }
@@ -188,7 +219,7 @@ Sums sums_of(const std::vector<StratumHits>& strata, double bits, double number,
 }  // namespace
 
 Interval total_interval(const std::vector<PickedRound>& rounds, const std::vector<StratumHits>& strata,
-                        double confidence) {
+                        double confidence, double aim) {
   double bits = 0;
   double number = 0;
   const StratumHits* only = nullptr;
@@ -208,10 +239,11 @@ Interval total_interval(const std::vector<PickedRound>& rounds, const std::vecto
   const double log_limit = std::log(2 / (kBetShare * alpha));  // Ville's inequality, once for each side
   const double least = sums.known;
   const double most = 1 - sums.known_misses;
+  const PerStake shares = first_shares(number == static_cast<double>(strata.size()) ? aim : 0);
   const auto below = Bettor(strata, false).bets(rounds);
   const auto above = Bettor(strata, true).bets(rounds);
-  Interval interval{std::max(sums.low, lower_end(below, least, most, log_limit)),
-                    std::min(sums.high, 1 - lower_end(above, 1 - most, 1 - least, log_limit))};
+  Interval interval{std::max(sums.low, lower_end(below, shares, least, most, log_limit)),
+                    std::min(sums.high, 1 - lower_end(above, shares, 1 - most, 1 - least, log_limit))};
   // Where the two contradict each other one of them is wrong, which happens with probability 1 - confidence
   // at most; what is given then changes nothing about that.
   if (interval.low > interval.high) interval = {sums.low, sums.high};

@@ -22,12 +22,17 @@ struct StratumHits {
 /// anytime_finite of every stratum, weighted and summed (Bonferroni), with 0.1 of it. Both ends contain
 /// sum_h w_h k_h / n_h.
 ///
+/// aim: the half-width that the campaign asks of its totals; where all strata are counted, most of the wealth
+/// is staked for it. 0: none in particular. It must be fixed before the first draw; it changes the width, not
+/// the coverage.
+///
 /// Source: Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", arXiv
 /// 2010.09686, sections 4 and 5; the estimate that is bet on is Horvitz and Thompson's (1952) with the rates
 /// so far as control variate. rounds: see picked(); rows of a round count up to the first pick that is
 /// missing. Throws Error(bad_input) when nothing is counted, more was drawn than a stratum holds, or
 /// confidence is not inside (0, 1).
 [[nodiscard]] Interval total_interval(const std::vector<PickedRound>& rounds,
-                                      const std::vector<StratumHits>& strata, double confidence);
+                                      const std::vector<StratumHits>& strata, double confidence,
+                                      double aim = 0);
 
 }  // namespace bitrift::analyze

@@ -16,7 +16,7 @@ struct Sampling {
   double half_width = 0.02;       ///< asked of every interval of the target, as a share in (0, 0.5)
   std::vector<OutcomeClass> outcomes = {OutcomeClass::masked, OutcomeClass::sdc, OutcomeClass::crash};
   std::optional<std::uint64_t> max_trials;  ///< rows of kind trial, all arms together
-  std::uint64_t pilot = 20;                 ///< draws per stratum of round 0
+  std::uint64_t pilot = 3;                  ///< draws per stratum of round 0
   std::string allocation = "neyman";        ///< neyman | even: how later rounds are spread over the strata
 };
 

@@ -1,5 +1,8 @@
 #include "analyze/allocate.h"
 
+#include <algorithm>
+#include <tuple>
+
 #include <gmock/gmock.h>
 
 #include "core/error.h"
@@ -22,6 +25,7 @@ record::CampaignSpec spec_with(const std::string& target = "totals") {
   spec.sampling.emplace();
   spec.sampling->target = target;
   spec.sampling->half_width = 0.05;
+  spec.sampling->pilot = 20;
   return spec;
 }
 
@@ -107,6 +111,34 @@ TEST(NextRound, GoesOnWhereTheStrataStoppedAndLeavesOutTheExhausted) {
   EXPECT_GT(second.strata[1].draws, 4 * second.strata[0].draws);
   EXPECT_GE(second.strata[0].share, 1U);
   EXPECT_EQ(second.reached.size(), 6U);
+}
+
+// Before outcomes tell, exponents are suspected; outcomes overrule that, whichever of hit and miss is rarer.
+TEST(NextRound, GoesWhereOutcomesVary) {
+  const std::vector<record::Stratum> alike = {{"w.sign", "w", "sign", 100000},
+                                              {"w.exponent", "w", "exponent", 100000},
+                                              {"w.mantissa", "w", "mantissa", 100000}};
+  record::CampaignSpec spec = spec_with();
+  spec.arms = {{"serial", {}}};
+  spec.sampling->half_width = 0.001;
+  for (const auto& [draws, rare, expected] : std::vector<std::tuple<int, std::vector<int>, int>>{
+           {2, {0, 0, 0}, 1}, {400, {0, 0, 100}, 2}, {400, {0, 0, 300}, 2}, {400, {200, 100, 0}, 0}}) {
+    spec.sampling->pilot = static_cast<std::uint64_t>(draws);
+    const std::vector<Round> first = {next_round(spec, alike, {}, {})};
+    Observations seen;
+    for (std::size_t h = 0; h < alike.size(); ++h) {
+      StratumSeen& cell = seen.cells[{"serial", alike[h].name}];
+      cell.bits = alike[h].bits;
+      for (int i = 0; i < draws; ++i) {
+        cell.outcomes.push_back(i < rare[h] ? Reason::nonfinite : Reason::bitwise);
+      }
+    }
+    const Round second = next_round(spec, alike, first, seen);
+    const auto most = std::max_element(second.strata.begin(), second.strata.end(),
+                                       [](const auto& a, const auto& b) { return a.share < b.share; });
+    EXPECT_EQ(most - second.strata.begin(), expected) << draws << " draws";
+    for (const auto& cell : second.strata) EXPECT_GT(cell.share, 0U);
+  }
 }
 
 TEST(NextRound, LaterRowsChangeNothing) {

@@ -1,5 +1,6 @@
 #include "analyze/total_interval.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -17,18 +18,19 @@ using record::OutcomeClass;
 using record::Reason;
 
 // Every stratum in one fixed round; hits in the order of draws.
-Interval of_one_round(const std::vector<StratumHits>& strata, const std::vector<std::uint64_t>& draws) {
+Interval of_one_round(const std::vector<StratumHits>& strata, const std::vector<std::uint64_t>& draws,
+                      double aim = 0) {
   PickedRound round;
   round.fixed = true;
   round.first.assign(strata.size(), 0);
   round.share = draws;
   round.picks = picks_shuffled(7, 0, draws);
-  return total_interval({round}, strata, 0.95);
+  return total_interval({round}, strata, 0.95, aim);
 }
 
 std::vector<std::uint8_t> hits(std::size_t ones, std::size_t zeros) {
-  std::vector<std::uint8_t> values(ones, 1);
-  values.resize(ones + zeros, 0);
+  std::vector<std::uint8_t> values(ones + zeros, 0);
+  std::fill_n(values.begin(), ones, std::uint8_t{1});
   return values;
 }
 
@@ -94,6 +96,40 @@ TEST(TotalInterval, IsNarrowerThanBonferroniOverManyStrata) {
   EXPECT_LT(interval.high - interval.low, 0.6 * (high - low));
   EXPECT_GT(interval.low, 0.2);
   EXPECT_LT(interval.high, 0.4);
+}
+
+// Two strata with a rate of 0.3 in both, 1,000 draws each.
+std::vector<StratumHits> two_strata() {
+  std::vector<StratumHits> strata(2, {100000, {}, true});
+  for (std::uint64_t h = 0; h < 2; ++h) {
+    for (std::uint64_t i = 0; i < 1000; ++i) strata[h].hits.push_back(random_unit(h, i, 1) < 0.3 ? 1 : 0);
+  }
+  return strata;
+}
+
+TEST(TotalInterval, IsNarrowestWhereItIsAimed) {
+  const auto strata = two_strata();
+  const auto width = [&](double aim) {
+    const Interval interval = of_one_round(strata, {1000, 1000}, aim);
+    EXPECT_LE(interval.low, 0.3);
+    EXPECT_GE(interval.high, 0.3);
+    return interval.high - interval.low;
+  };
+  const double plain = width(0);
+  EXPECT_LT(width(plain / 2), 0.97 * plain);
+  EXPECT_GT(width(0.0005), plain);
+  EXPECT_LT(width(0.0005), 1.3 * plain);   // a wrong aim costs little
+  EXPECT_EQ(width(1e-9), width(0x1p-11));  // beyond the grid is its end
+  EXPECT_EQ(width(0.499), width(0x1p-2));
+}
+
+TEST(TotalInterval, PartsOfTheTotalHaveNoAim) {
+  auto strata = two_strata();
+  strata.push_back({500, hits(7, 43), false});
+  const Interval aimed = of_one_round(strata, {1000, 1000, 50}, 0.03);
+  const Interval plain = of_one_round(strata, {1000, 1000, 50});
+  EXPECT_EQ(aimed.low, plain.low);
+  EXPECT_EQ(aimed.high, plain.high);
 }
 
 TEST(TotalInterval, MissesAreTheMirrorOfHits) {
@@ -167,7 +203,7 @@ Misses look(const record::CampaignSpec& spec, const std::vector<record::Round>& 
         anytime_finite(cell.count(OutcomeClass::crash), cell.trials(), cell.bits, spec.confidence);
     misses.stratum = count / bits < one.low || count / bits > one.high;
   }
-  const Interval total = total_interval(order, hits, spec.confidence);
+  const Interval total = total_interval(order, hits, spec.confidence, spec.sampling->half_width);
   const double truth = hits_of_all / bits_of_all;
   misses.total = truth < total.low - 1e-12 || truth > total.high + 1e-12;
   misses.reached = (total.high - total.low) / 2;
@@ -205,7 +241,6 @@ record::CampaignSpec sampling_spec(double half_width, double confidence) {
   spec.confidence = confidence;
   spec.sampling.emplace();
   spec.sampling->half_width = half_width;
-  spec.sampling->pilot = 10;
   spec.sampling->outcomes = {OutcomeClass::crash};
   return spec;
 }

@@ -88,7 +88,7 @@ TEST_F(AmountTest, SamplingIsReadInFullAndComesBack) {
   const CampaignSpec least = read({{"sampling", {{"half_width", 0.1}}}});
   EXPECT_EQ(least.sampling->target, "totals");
   EXPECT_EQ(least.sampling->outcomes.size(), 3u);
-  EXPECT_EQ(least.sampling->pilot, 20u);
+  EXPECT_EQ(least.sampling->pilot, 3u);
   EXPECT_FALSE(least.sampling->max_trials);
 }
 
@@ -107,10 +107,10 @@ TEST_F(AmountTest, SamplingThatMakesNoSenseIsRefusedByKey) {
   EXPECT_THAT(error({{"sampling", Json::object()}}), HasSubstr("key 'half_width' is missing"));
   EXPECT_THAT(error({{"sampling", {{"half_width", 0.1}, {"outcomes", {"SDC"}}}}}),
               HasSubstr("sampling.outcomes[0]: expected one of: masked, sdc, crash"));
-  // 3 arms x 9 strata x 20 draws
-  EXPECT_THAT(error({{"sampling", {{"half_width", 0.1}, {"max_trials", 539}}}}),
-              HasSubstr("sampling.max_trials: round 0 alone may take 540 trials"));
-  EXPECT_EQ(read({{"sampling", {{"half_width", 0.1}, {"max_trials", 540}}}}).sampling->max_trials, 540u);
+  // 3 arms x 9 strata x 3 draws
+  EXPECT_THAT(error({{"sampling", {{"half_width", 0.1}, {"max_trials", 80}}}}),
+              HasSubstr("sampling.max_trials: round 0 alone may take 81 trials"));
+  EXPECT_EQ(read({{"sampling", {{"half_width", 0.1}, {"max_trials", 81}}}}).sampling->max_trials, 81u);
 }
 
 TEST_F(SpecTest, CanonicalTextComesBackAndLeavesParallelOut) {
