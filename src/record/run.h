@@ -71,7 +71,7 @@ struct RunResult {
   std::string last_loss;                     ///< hex float of the last step's loss, "" when no step was taken
   /// Where asked for: the steps that this run reached, ascending, and what differed then.
   std::optional<std::vector<StepDrift>> propagation;
-  double seconds = 0;  ///< volatile: of steps and evaluations alone, on rank 0
+  double seconds = 0;  ///< volatile: of steps and evaluations on rank 0; of an exec runner, the whole command
 };
 
 [[nodiscard]] Json to_json(const Evaluation& evaluation);
