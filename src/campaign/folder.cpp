@@ -32,12 +32,13 @@ void make_folder(const std::filesystem::path& path) {
   if (error) fail(ErrorCode::io, "{}: cannot create the folder: {}", path.string(), error.message());
 }
 
-// Unfinished files of a start that was killed: their names are those of PendingFile.
-void remove_unfinished(const std::filesystem::path& folder) {
+// Unfinished files of a start that was killed: their names are those of PendingFile. what: a part of the
+// name.
+void remove_unfinished(const std::filesystem::path& folder, const std::string& what = ".tmp-") {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with('.') && name.find(".tmp-") != std::string::npos) {
+    if (name.starts_with('.') && name.find(what) != std::string::npos) {
       std::filesystem::remove(entry.path(), ignored);
     }
   }
@@ -129,8 +130,7 @@ Folder::Folder(const std::filesystem::path& root, const record::CampaignSpec& sp
                {"drills", campaign::to_json(drills)},
                {"provenance", record::provenance(command)}};
   if (shards_ > 0) identity_["shards"] = shards_;
-  if (!std::filesystem::exists(layout_.identity()) &&
-      publish_text(layout_.identity(), identity_.dump(2) + "\n")) {
+  if (!std::filesystem::exists(layout_.identity()) && publish(layout_.identity(), identity_.dump(2) + "\n")) {
     return;
   }
   identity_ = record::parse_file(layout_.identity()).value;
@@ -204,6 +204,14 @@ void Folder::compare_stored(const Drills& drills, const Json& stored) const {
 }
 
 void Folder::store_identity() { replace_text(layout_.identity(), identity_.dump(2) + "\n"); }
+
+void Folder::remove_unfinished_bases() { remove_unfinished(layout_.root, ".h5.tmp-"); }
+
+bool Folder::publish(const std::filesystem::path& path, const std::string& text) {
+  if (shards_ > 0) return publish_text(path, text);
+  replace_text(path, text);  // nobody else is here, and not every file system can publish
+  return true;
+}
 
 bool Folder::has_bases() {
   if (shards_ > 0) identity_ = record::parse_file(layout_.identity()).value;  // others write to it
@@ -285,7 +293,7 @@ void Folder::run_trainer(const Command& command, const std::filesystem::path& ou
 void Folder::publish_round(const record::Round& planned) {
   const auto path = layout_.round(planned.number);
   const Json round = to_json(planned);
-  if (!std::filesystem::exists(path) && publish_text(path, round.dump(2) + "\n")) return;
+  if (!std::filesystem::exists(path) && publish(path, round.dump(2) + "\n")) return;
   const Json stored = record::parse_file(path).value;
   if (const auto difference = json_difference(stored, round)) {
     fail(ErrorCode::conflict,

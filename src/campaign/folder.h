@@ -88,6 +88,8 @@ class Folder {
   [[nodiscard]] const record::CampaignSpec& spec() const noexcept { return spec_; }
   /// Whether campaign.json, as it is now, holds the digests of all bases.
   [[nodiscard]] bool has_bases();
+  /// Removes what a maker of bases that was killed left behind; for the one who makes them now.
+  void remove_unfinished_bases();
   /// Makes the bases (trains, copies or converts) that are not there, and checks that those which are, and
   /// the checkpoints that they were copied from, are what they were at the first start. say: called with what
   /// is being done when it takes time. Throws Error(conflict | io | bad_input | internal).
@@ -102,6 +104,8 @@ class Folder {
  private:
   void refuse_foreign() const;
   void lock();
+  /// Whether this text is now what the name holds, because nothing was there.
+  [[nodiscard]] bool publish(const std::filesystem::path& path, const std::string& text);
   void compare_shards(const record::Json& stored) const;
   void compare_stored(const Drills& drills, const record::Json& stored) const;
   void make_base(const record::BaseFile& file, const std::filesystem::path& trainer);

@@ -154,6 +154,7 @@ void Shard::prepare_bases(Folder& folder, const std::function<void()>& make) {
   while (!folder.has_bases()) {
     if (const auto lease = taker.try_take()) {
       if (folder.has_bases()) break;  // whoever held the lease before made them
+      folder.remove_unfinished_bases();
       try {
         make();
       } catch (const std::exception& error) {

@@ -42,14 +42,19 @@ void print_study(const std::vector<record::TrialRecord>& rows, const record::Cam
   }
 }
 
+std::vector<record::TrialRecord> rows_of(const campaign::Layout& layout) {
+  auto rows = campaign::read_journal(layout.journal()).effective();
+  campaign::warn_unless_merged(layout);
+  return rows;
+}
+
 }  // namespace
 
 int report_campaign(const std::filesystem::path& folder, const ReportOptions& options,
                     const std::vector<std::string>& command) {
   const campaign::Layout layout{folder};
   const record::CampaignSpec spec = campaign::read_stored_campaign(layout).spec;
-  const auto rows = campaign::read_journal(layout.journal()).effective();
-  campaign::warn_unless_merged(layout);
+  const auto rows = rows_of(layout);
   if (!trusted(folder, spec, rows)) return 1;
   const std::vector<std::string> usual = {"strategy", spec.strata.models.empty() ? "field" : "stratum"};
   const std::vector<std::string>& dimensions = options.by.empty() ? usual : options.by;
@@ -70,7 +75,7 @@ int report_propagation(const std::filesystem::path& folder, bool by_origin, bool
                        const std::vector<std::string>& command) {
   const campaign::Layout layout{folder};
   const record::CampaignSpec spec = campaign::read_stored_campaign(layout).spec;
-  const auto rows = campaign::read_journal(layout.journal()).effective();
+  const auto rows = rows_of(layout);
   const analyze::Propagation propagation = analyze::propagation_of(rows, spec, by_origin);
   if (!trusted(folder, spec, rows)) return 1;
   record::Json document = analyze::to_json(propagation);
