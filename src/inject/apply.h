@@ -20,8 +20,8 @@ struct Patch {
   std::vector<Range> ranges;
 };
 
-/// Works out the byte changes of a plan; the stored CRC-32C follows faults of the plane value. Checks that the file
-/// still holds each fault's old pattern; throws Error(conflict) with the first that differs.
+/// Works out the byte changes of a plan; the stored CRC-32C follows faults of the plane value. Checks that
+/// the file still holds each fault's old pattern; throws Error(conflict) with the first that differs.
 [[nodiscard]] Patch make_patch(const ckpt::Reader& reader, const std::vector<record::AppliedFault>& faults);
 
 /// Writes the `after` (or, backwards, the `before`) bytes and reads them back. The other side must be what

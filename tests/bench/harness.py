@@ -92,7 +92,8 @@ def main() -> None:
                 found = campaign(Path(folder), spec)
             overheads.append(found.overhead)
             print(
-                f"{name}: {found.cost * 1e3:.2f} ms a trial, {found.own * 1e3:.2f} ms of it its own: {found.overhead:.1%}"
+                f"{name}: {found.cost * 1e3:.2f} ms a trial, {found.own * 1e3:.2f} ms of it its own: "
+                f"{found.overhead:.1%}"
                 f"   (medians: {found.asked * 1e3:.2f} ms from request to answer, {found.median_own * 1e3:.2f} its own)"
             )
         load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
