@@ -265,7 +265,7 @@ int ground_truth(const std::string& folder, int repetitions) {
 
 int speed(std::uint64_t rows) {
   record::CampaignSpec spec = spec_of("totals", "neyman", 1e-4);
-  spec.sampling->pilot = rows / 20;
+  spec.sampling->pilot = std::max<std::uint64_t>(2, rows / 20);
   std::vector<record::Stratum> strata;
   for (const Truth& truth : quickstart()) {
     strata.push_back(truth.stratum);
