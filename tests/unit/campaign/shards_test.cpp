@@ -42,9 +42,9 @@ class TwoShards : public ::testing::Test {
   }
 
   TemporaryFolder place_;
-  Progress quiet_{true};
-  Shard one_{layout(), {1, 2}, std::nullopt, quiet_};
-  Shard two_{layout(), {2, 2}, std::nullopt, quiet_};
+  Progress progress_;
+  Shard one_{layout(), {1, 2}, std::nullopt, progress_};
+  Shard two_{layout(), {2, 2}, std::nullopt, progress_};
 };
 
 TEST_F(TwoShards, RowsWithoutAMarkerAreNotCountedForTheyMayBeTakenBack) {
@@ -91,7 +91,7 @@ TEST_F(TwoShards, WaitsUntilAllThatTheMarkerPromisesCanBeRead) {
 
 TEST_F(TwoShards, SecondDriverOfAShardIsRefused) {
   EXPECT_THAT(error_of([&] {
-                Shard(layout(), {2, 2}, std::nullopt, quiet_);
+                Shard(layout(), {2, 2}, std::nullopt, progress_);
               }),
               HasSubstr("another `bitrift campaign run` works on shard 2/2 (host "));
 }
@@ -117,8 +117,8 @@ TEST_F(TwoShards, FirstGoldenRunIsThatOfAll) {
 
 TEST(Shard, WaitHoursEndInVainWithTheNameOfTheMissingOne) {
   const TemporaryFolder place;
-  Progress quiet(true);
-  Shard one(Layout{place.path()}, {1, 2}, 0.1 / 3600, quiet);
+  Progress progress;
+  Shard one(Layout{place.path()}, {1, 2}, 0.1 / 3600, progress);
   Journal own(one.place().journal());
   const Stage stage{"round-0000", "round 0", {{}, {{"a", "s", 1}}}};
   one.finish(stage, own);
@@ -128,26 +128,26 @@ TEST(Shard, WaitHoursEndInVainWithTheNameOfTheMissingOne) {
 
 TEST(Shard, NextStartKnowsTheRowsOfTheOneBefore) {
   const TemporaryFolder place;
-  Progress quiet(true);
+  Progress progress;
   const Stage stage{"round-0000", "round 0", {{{"a", "s", 0}}}};
   {
-    Shard first(Layout{place.path()}, {1, 1}, std::nullopt, quiet);
+    Shard first(Layout{place.path()}, {1, 1}, std::nullopt, progress);
     Journal(first.place().journal()).append(row("a", "s", 0));
   }
-  Shard second(Layout{place.path()}, {1, 1}, std::nullopt, quiet);
+  Shard second(Layout{place.path()}, {1, 1}, std::nullopt, progress);
   EXPECT_EQ(second.place().root.filename(), "0002");
   EXPECT_NE(second.others().find_in(1, {"a", "s", 0}), nullptr);
 }
 
 TEST(Shard, DamagedJournalOfAnEarlierStartIsRefused) {
   const TemporaryFolder place;
-  Progress quiet(true);
+  Progress progress;
   {
-    Shard first(Layout{place.path()}, {1, 2}, std::nullopt, quiet);
+    Shard first(Layout{place.path()}, {1, 2}, std::nullopt, progress);
     std::ofstream(first.place().journal()) << "rubbish\n";
   }
   EXPECT_THAT(error_of([&] {
-                Shard(Layout{place.path()}, {1, 2}, std::nullopt, quiet);
+                Shard(Layout{place.path()}, {1, 2}, std::nullopt, progress);
               }),
               HasSubstr("1-of-2/0001/trials.jsonl:1: "));
 }
