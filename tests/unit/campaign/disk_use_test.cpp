@@ -66,7 +66,7 @@ TEST_F(DiskUseTest, RowsThatAreThereAreMeasuredAndNotCountedAgain) {
 TEST_F(DiskUseTest, SamplingIsBoundedByItsBudgetOrByWhatIsPlanned) {
   spec_.trials_per_stratum = 0;
   spec_.sampling = record::Sampling{};
-  EXPECT_EQ(use().rows, 2U * (27 + 4 * 20));
+  EXPECT_EQ(use().rows, 2U * (27 + 4 * spec_.sampling->pilot));
   EXPECT_TRUE(use().more_rounds);
   spec_.sampling->max_trials = 500;
   EXPECT_EQ(use().rows, 2U * 27 + 500);
