@@ -183,7 +183,7 @@ def test_missing_shard_is_named_while_the_others_wait(reference, study):
     merged = campaign("merge", folder)
     assert merged.returncode == 0
     assert "missing: 42 of the 42 runs of shard 3/3 (never started)" in merged.stdout
-    time.sleep(6)
+    time.sleep(9)  # 5 until the first line, and at most 2 between two looks
     ends = [driver.finish() for driver in (start(study, "missing", 3), *early)]
     assert [end.returncode for end in ends] == [0, 0, 0], [end.stderr for end in ends]
     said = [line for line in ends[1].stderr.splitlines() if line.startswith("waiting for")]
