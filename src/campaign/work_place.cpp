@@ -13,6 +13,7 @@
 
 #include "campaign/scratch.h"
 #include "core/error.h"
+#include "core/log.h"
 
 namespace bitrift::campaign {
 namespace {
@@ -22,6 +23,7 @@ constexpr std::uint64_t room_factor = 2;
 constexpr std::uint64_t room_for_mpi = std::uint64_t{256} << 20U;
 constexpr std::uint64_t memory_share = 4;
 constexpr std::string_view suffix = "copies";
+constexpr const char* link_name = "elsewhere";
 
 std::optional<std::uint64_t> number_in(const std::filesystem::path& file) {
   std::ifstream stream(file);
@@ -94,7 +96,17 @@ std::uint64_t available_memory() {
   return available;
 }
 
-WorkPlace::WorkPlace(const WorkQuestion& question) : link_(question.inside / "elsewhere") {
+void remove_work(const std::filesystem::path& inside) noexcept {
+  try {
+    std::error_code ignored;
+    remove_linked(inside / link_name);
+    std::filesystem::remove_all(inside, ignored);
+  } catch (const std::exception& error) {
+    spdlog::debug("{}: cannot be removed: {}", inside.string(), error.what());
+  }
+}
+
+WorkPlace::WorkPlace(const WorkQuestion& question) : link_(question.inside / link_name) {
   remove_linked(link_);
   if (question.asked) {
     std::error_code error;

@@ -77,6 +77,16 @@ TEST_F(WorkPlaceTest, WhatAKilledDriverLeftIsRemovedWhereverTheNextOneWorks) {
   EXPECT_FALSE(std::filesystem::exists(left));
 }
 
+TEST_F(WorkPlaceTest, AFolderForWorkGoesWithTheCopiesThatItNames) {
+  const auto left = named(folder_ / "old");
+  std::filesystem::create_directories(left / "0");
+  std::filesystem::create_directory_symlink(left, question_.inside / "elsewhere");
+  remove_work(question_.inside);
+  EXPECT_FALSE(std::filesystem::exists(left));
+  EXPECT_FALSE(std::filesystem::exists(question_.inside));
+  remove_work(question_.inside);
+}
+
 TEST_F(WorkPlaceTest, ALinkToAnythingElseIsNotFollowed) {
   const auto thesis = folder_ / "thesis";
   std::filesystem::create_directories(thesis);
