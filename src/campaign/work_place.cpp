@@ -70,6 +70,12 @@ void remove_linked(const std::filesystem::path& link) {
   std::filesystem::remove(link, error);
 }
 
+void make(const std::filesystem::path& folder, const char* what) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) fail(ErrorCode::io, "{}{}: cannot be made: {}", what, folder.string(), error.message());
+}
+
 }  // namespace
 
 std::uint64_t free_space(const std::filesystem::path& path) {
@@ -107,11 +113,10 @@ void remove_work(const std::filesystem::path& inside) noexcept {
 }
 
 WorkPlace::WorkPlace(const WorkQuestion& question) : link_(question.inside / link_name) {
+  make(question.inside, "");
   remove_linked(link_);
   if (question.asked) {
-    std::error_code error;
-    std::filesystem::create_directories(*question.asked, error);
-    if (error) fail(ErrorCode::io, "--work-dir {}: {}", question.asked->string(), error.message());
+    make(*question.asked, "--work-dir ");
     use(std::filesystem::absolute(*question.asked), question.root);
     return;
   }
@@ -155,9 +160,7 @@ WorkPlace::~WorkPlace() {
 
 std::filesystem::path WorkPlace::copy(const std::string& worker) const {
   const auto folder = folder_ / worker;
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) fail(ErrorCode::io, "{}: cannot be made: {}", folder.string(), error.message());
+  make(folder, "");
   return folder / "ckpt.h5";
 }
 
