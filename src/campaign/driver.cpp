@@ -86,6 +86,7 @@ void Driver::meet(const Stage& stage) {
   if (shard_ == nullptr) return;
   shard_->finish(stage, ledger_.journal());
   shard_->meet(stage, [this] { on_tick(); });
+  if (rates_) show_rates();  // the rows of the other shards close the gaps between this one's
 }
 
 std::vector<Job> Driver::preparation_jobs() const {

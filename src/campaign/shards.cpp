@@ -9,6 +9,7 @@
 #include "campaign/ends.h"
 #include "campaign/plan.h"
 #include "campaign/scratch.h"
+#include "campaign/work_place.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "record/provenance.h"
@@ -106,7 +107,7 @@ Shard::Shard(const Layout& layout, const ShardId& id, std::optional<double> wait
   // Starts before this one are over; their private copies of the base would pile up.
   std::error_code ignored;
   for (int start = 1; start < lease_->number(); ++start) {
-    std::filesystem::remove_all(DriverPlace{numbered_folder(scratch_root(), start)}.work(), ignored);
+    remove_work(DriverPlace{numbered_folder(scratch_root(), start)}.work());
   }
   remove_scratch_of(scratch_root());
   for (const auto& folder : {place().work(), place().root / "logs", scratch_root() / "done"}) {

@@ -13,6 +13,7 @@
 
 #include "campaign/scratch.h"
 #include "core/error.h"
+#include "core/log.h"
 
 namespace bitrift::campaign {
 namespace {
@@ -22,6 +23,7 @@ constexpr std::uint64_t room_factor = 2;
 constexpr std::uint64_t room_for_mpi = std::uint64_t{256} << 20U;
 constexpr std::uint64_t memory_share = 4;
 constexpr std::string_view suffix = "copies";
+constexpr const char* link_name = "elsewhere";
 
 std::optional<std::uint64_t> number_in(const std::filesystem::path& file) {
   std::ifstream stream(file);
@@ -68,6 +70,12 @@ void remove_linked(const std::filesystem::path& link) {
   std::filesystem::remove(link, error);
 }
 
+void make(const std::filesystem::path& folder, const char* what) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) fail(ErrorCode::io, "{}{}: cannot be made: {}", what, folder.string(), error.message());
+}
+
 }  // namespace
 
 std::uint64_t free_space(const std::filesystem::path& path) {
@@ -94,12 +102,21 @@ std::uint64_t available_memory() {
   return available;
 }
 
-WorkPlace::WorkPlace(const WorkQuestion& question) : link_(question.inside / "elsewhere") {
+void remove_work(const std::filesystem::path& inside) noexcept {
+  try {
+    std::error_code ignored;
+    remove_linked(inside / link_name);
+    std::filesystem::remove_all(inside, ignored);
+  } catch (const std::exception& error) {
+    spdlog::debug("{}: cannot be removed: {}", inside.string(), error.what());
+  }
+}
+
+WorkPlace::WorkPlace(const WorkQuestion& question) : link_(question.inside / link_name) {
+  make(question.inside, "");
   remove_linked(link_);
   if (question.asked) {
-    std::error_code error;
-    std::filesystem::create_directories(*question.asked, error);
-    if (error) fail(ErrorCode::io, "--work-dir {}: {}", question.asked->string(), error.message());
+    make(*question.asked, "--work-dir ");
     use(std::filesystem::absolute(*question.asked), question.root);
     return;
   }
@@ -143,9 +160,7 @@ WorkPlace::~WorkPlace() {
 
 std::filesystem::path WorkPlace::copy(const std::string& worker) const {
   const auto folder = folder_ / worker;
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) fail(ErrorCode::io, "{}: cannot be made: {}", folder.string(), error.message());
+  make(folder, "");
   return folder / "ckpt.h5";
 }
 

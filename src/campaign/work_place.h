@@ -26,6 +26,9 @@ struct WorkQuestion {
   std::filesystem::path memory = "/dev/shm";   ///< a file system in memory
 };
 
+/// Removes a folder for work, and the place of copies that an earlier driver's link in it names.
+void remove_work(const std::filesystem::path& inside) noexcept;
+
 /// A folder for private copies: where the user asked for it; else in memory, when twice the copies' size and
 /// 256 MiB for MPI's segments are free there and they take at most a quarter of the available memory; else
 /// inside the campaign's folder. A driver that is killed leaves it behind; a link in `inside` tells the next

@@ -12,9 +12,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "studies"))
 import kill_campaign
 
 
-@pytest.mark.parametrize("workers", [1, 4])
-def test_driver_worker_and_both_killed_at_arbitrary_moments_leave_an_equal_journal(tmp_path, workers):
+@pytest.mark.parametrize(("workers", "shards"), [(1, 1), (4, 1), (1, 3)])
+def test_driver_worker_and_both_killed_at_arbitrary_moments_leave_an_equal_journal(tmp_path, workers, shards):
     left = {"driver": 3, "worker": 3, "both": 2}
-    counts = kill_campaign.run_study(kill_campaign.stand_in_campaign(tmp_path), left, workers, seed=workers)
+    campaign = kill_campaign.stand_in_campaign(tmp_path)
+    counts = kill_campaign.run_study(campaign, left, workers, seed=workers, shards=shards)
     assert {kind: counts[kind] for kind in left} == left
     assert counts["starts"] > 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -18,6 +19,7 @@ from campaign_support import (
     BIN,
     STUDY_PER_ARM,
     STUDY_ROWS,
+    STUDY_SPEC,
     Study,
     campaign,
     journal_lines,
@@ -304,3 +306,17 @@ def test_without_a_terminal_there_are_whole_lines_only(study):
     lines = done.stderr.splitlines()
     assert any(re.fullmatch(r"trials: 48/48 runs, \d+\.\d a second", line) for line in lines)
     assert len(lines) < 15
+
+
+def test_shard_shows_the_rates_of_all_shards_behind_a_stage(study):
+    spec = {k: v for k, v in STUDY_SPEC.items() if k != "trials_per_stratum"}
+    path = study.place / "sampled.json"
+    path.write_text(json.dumps(spec | {"sampling": {"half_width": 0.2, "pilot": 4, "outcomes": ["masked"]}}))
+    drivers = [study.start("c", "--shard", f"{i}/3", "--workers", "1", spec=path) for i in (1, 2, 3)]
+    for driver in drivers:
+        done = driver.finish()
+        assert done.returncode == 0, done.stderr
+        later = done.stderr.partition("\nround 1 ")[2]
+        for arm in ("serial", "data-2"):
+            # Four strata of four draws: all of them, although this shard ran a third.
+            assert int(re.search(rf"  {arm}: (\d+) trials: masked ", later)[1]) >= 16

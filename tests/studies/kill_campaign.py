@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """SIGKILL for the driver, for worker ranks and for both, at arbitrary moments: is the journal an undisturbed run's?
 
-    python tests/studies/kill_campaign.py [--driver 50] [--worker 50] [--both 20] [--workers 1] [--stand-in]
+    python tests/studies/kill_campaign.py [--driver 50] [--worker 50] [--both 20] [--workers 1] [--shards 1]
+                                           [--stand-in]
 
 BITRIFT_BIN_DIR names the folder that holds bitrift and bitrift-train. A campaign that ends before its kills are spent
 is compared, and the rest falls on a new one. A worker is hit only while a run ended since the last hit and while other
@@ -26,10 +27,32 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 
-from campaign_support import BIN, Driver, fake_trainer, journal_lines, read_rows, scratch_folders
+from campaign_support import BIN, STUDY_SPEC, Driver, fake_trainer, read_rows, row_id, scratch_folders
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STAND_IN_SECONDS = "0.03"
+OWN_PREPARATION = 7  # runs of an arm that every shard makes: controls and canaries
+ENVELOPE = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """What one driver does: the whole campaign, or a shard of it."""
+
+    index: int = 1
+    count: int = 1
+
+    def arguments(self) -> list[str]:
+        return [] if self.count == 1 else ["--shard", f"{self.index}/{self.count}"]
+
+    def root(self, folder: pathlib.Path) -> pathlib.Path:
+        return folder if self.count == 1 else folder / "shards" / f"{self.index}-of-{self.count}"
+
+    def lines(self, folder: pathlib.Path, name: str) -> list[bytes]:
+        """Whole lines of the files of this name that its drivers wrote."""
+        pattern = name if self.count == 1 else f"*/{name}"
+        files = sorted(self.root(folder).glob(pattern))
+        return [line for file in files for line in file.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
 
 
 @dataclasses.dataclass
@@ -37,23 +60,26 @@ class Campaign:
     """What is run again and again, each time into another folder."""
 
     place: pathlib.Path
-    arguments: list[str]
+    arms: int
+    trials: int
     env: dict[str, str]
     patience_s: float  # the latest moment of a kill after a start
-    rows: int = 0
 
-    def start(self, name: str, workers: int) -> Driver:
-        spec, *settings = self.arguments
-        return Driver("run", spec, "-o", self.place / name, "--workers", workers, *settings, env=self.env)
+    def start(self, name: str, workers: int, part: Part) -> Driver:
+        command = ("run", self.place / "spec.json", "-o", self.place / name, "--workers", workers)
+        return Driver(*command, *part.arguments(), env=self.env)
+
+    def missing_in_stage(self, part: Part, rows: int) -> int:
+        """Runs of the stage under way that have no row; a little less where shards divide with a remainder."""
+        preparation = self.arms * (OWN_PREPARATION + ENVELOPE // part.count)
+        return preparation - rows if rows < preparation else preparation + self.trials // part.count - rows
 
 
 def stand_in_campaign(place: pathlib.Path) -> Campaign:
     """The driver's own part alone: a formula in the place of training."""
-    from campaign_support import STUDY_SPEC
-
     (place / "spec.json").write_text(json.dumps(STUDY_SPEC))
     env = {"BITRIFT_TRAIN_PROGRAM": str(fake_trainer(place)), "FAKE_TRAIN_SECONDS": STAND_IN_SECONDS}
-    return Campaign(place, [str(place / "spec.json")], env, 1.5)
+    return Campaign(place, 2, 2 * 4 * 6, env, 1.5)
 
 
 def quickstart_campaign(place: pathlib.Path) -> Campaign:
@@ -61,7 +87,8 @@ def quickstart_campaign(place: pathlib.Path) -> Campaign:
     spec = json.loads((ROOT / "campaigns" / "quickstart.json").read_text())
     spec["arms"] = spec["arms"][:2]
     (place / "spec.json").write_text(json.dumps(spec))
-    return Campaign(place, [str(place / "spec.json")], {}, 8)
+    cells = len(spec["strata"]["roles"]) * len(spec["strata"]["fields"])
+    return Campaign(place, 2, 2 * cells * spec["trials_per_stratum"], {}, 8)
 
 
 def kill(pid: int) -> bool:
@@ -84,69 +111,8 @@ def wait_for_descendants(driver: Driver) -> float:
     return time.monotonic() - began
 
 
-class Killer:
-    def __init__(self, campaign: Campaign, chance: random.Random, left: dict[str, int]):
-        self.campaign, self.chance, self.left = campaign, chance, left
-        self.done: collections.Counter[str] = collections.Counter()
-        self.lines_at_last_hit = -1
-
-    def next_kind(self) -> str | None:
-        kinds = [kind for kind, count in self.left.items() for _ in range(count)]
-        return self.chance.choice(kinds) if kinds else None
-
-    def hit(self, kind: str) -> None:
-        self.left[kind] -= 1
-        self.done[kind] += 1
-
-    def others_left(self, folder: pathlib.Path) -> bool:
-        """Whether runs are left beside those whose worker was hit, so that none of these is under way again."""
-        incidents = folder / "incidents.jsonl"
-        hit = set()
-        if incidents.exists():
-            hit = {json.loads(line)["id"] for line in incidents.read_bytes().splitlines() if line.endswith(b"}")}
-        missing = self.campaign.rows - journal_lines(folder)
-        return missing > len(hit) + 8 and journal_lines(folder) > self.lines_at_last_hit
-
-    def kill_rank(self, driver: Driver, folder: pathlib.Path) -> bool:
-        ranks = driver.ranks()
-        if not ranks or not self.others_left(folder):
-            return False
-        lines = journal_lines(folder)
-        if not kill(self.chance.choice(ranks)):
-            return False
-        self.lines_at_last_hit = lines
-        return True
-
-    def disturb(self, driver: Driver, folder: pathlib.Path) -> None:
-        """Kills until the driver is dead or done."""
-        while (kind := self.next_kind()) is not None:
-            end = time.monotonic() + self.chance.uniform(0, self.campaign.patience_s)
-            while time.monotonic() < end:
-                if driver.process.poll() is not None:
-                    return
-                time.sleep(0.005)
-            if driver.process.poll() is not None:
-                return
-            if kind == "worker":
-                if self.kill_rank(driver, folder):
-                    self.hit(kind)
-                continue
-            if kind == "both":
-                ranks = driver.ranks()
-                if not ranks:
-                    continue
-                victims = [driver.process.pid, self.chance.choice(ranks)]
-                self.chance.shuffle(victims)
-                for pid in victims:
-                    kill(pid)
-            else:
-                kill(driver.process.pid)
-            self.hit(kind)
-            return
-
-
-def finish(driver: Driver, folder: pathlib.Path, waits: list[float]) -> bool:
-    """Waits; whether the campaign is over. After a kill it is not; any other end but 0 is a failure."""
+def ended(driver: Driver, folder: pathlib.Path, waits: list[float]) -> bool:
+    """Of a driver that ended: whether it is through. After a kill it is not; any other end but 0 is a failure."""
     out, err = driver.process.communicate()
     waits.append(wait_for_descendants(driver))
     if driver.process.returncode == -signal.SIGKILL:
@@ -155,39 +121,97 @@ def finish(driver: Driver, folder: pathlib.Path, waits: list[float]) -> bool:
     return True
 
 
-def compare(plain: pathlib.Path, folder: pathlib.Path) -> int:
+class Killer:
+    def __init__(
+        self, campaign: Campaign, workers: int, parts: list[Part], chance: random.Random, left: dict[str, int]
+    ):
+        self.campaign, self.workers, self.parts, self.chance, self.left = campaign, workers, parts, chance, left
+        self.done: collections.Counter[str] = collections.Counter()
+        self.starts = 0
+        self.waits: list[float] = []
+        self.rows_at_last_hit: dict[Part, int] = {}
+
+    def next_kind(self) -> str | None:
+        kinds = [kind for kind, count in self.left.items() for _ in range(count)]
+        return self.chance.choice(kinds) if kinds else None
+
+    def start(self, folder: pathlib.Path, part: Part) -> Driver:
+        self.starts += 1
+        self.rows_at_last_hit.pop(part, None)
+        return self.campaign.start(folder.name, self.workers, part)
+
+    def may_lose_a_worker(self, folder: pathlib.Path, part: Part) -> bool:
+        """Whether other runs of the stage are left, so that none whose worker was hit is under way again."""
+        rows = {row_id(json.loads(line)["row"]) for line in part.lines(folder, "trials.jsonl")}
+        hit = {json.loads(line)["id"] for line in part.lines(folder, "incidents.jsonl")} - rows
+        left = self.campaign.missing_in_stage(part, len(rows)) > len(hit) + 8
+        return left and len(rows) > self.rows_at_last_hit.get(part, -1)
+
+    def strike(self, kind: str, driver: Driver, folder: pathlib.Path, part: Part) -> bool:
+        """Kills; False when there was nothing to kill, or not now."""
+        ranks = driver.ranks()
+        if kind != "driver" and not ranks:
+            return False
+        if kind == "worker":
+            if not self.may_lose_a_worker(folder, part):
+                return False
+            self.rows_at_last_hit[part] = len(part.lines(folder, "trials.jsonl"))
+            return kill(self.chance.choice(ranks))
+        victims = [driver.process.pid] + ([self.chance.choice(ranks)] if kind == "both" else [])
+        self.chance.shuffle(victims)
+        struck = [kill(pid) for pid in victims]
+        return all(struck)
+
+    def run(self, folder: pathlib.Path, *, undisturbed: bool = False) -> None:
+        """One campaign to its end, with all the kills that fall on it; a driver that was killed starts again."""
+        drivers = {part: self.start(folder, part) for part in self.parts}
+        while drivers:
+            kind = None if undisturbed else self.next_kind()
+            moment = time.monotonic() + self.chance.uniform(0, self.campaign.patience_s)
+            while drivers and time.monotonic() < moment:
+                for part, driver in list(drivers.items()):
+                    if driver.process.poll() is None:
+                        continue
+                    del drivers[part]
+                    if not ended(driver, folder, self.waits):
+                        drivers[part] = self.start(folder, part)
+                time.sleep(0.005)
+            if drivers and kind is not None:
+                part = self.chance.choice(sorted(drivers, key=lambda one: one.index))
+                if self.strike(kind, drivers[part], folder, part):
+                    self.left[kind] -= 1
+                    self.done[kind] += 1
+
+
+def compare(plain: pathlib.Path, folder: pathlib.Path, parts: list[Part]) -> int:
     """Rows of a journal that must equal the undisturbed one, by our own reading and by `compare`."""
     rows = read_rows(folder, check_crc=True)
     assert rows == read_rows(plain), f"{folder}: rows differ"
     subprocess.run([BIN / "bitrift", "campaign", "compare", plain, folder], check=True, stdout=subprocess.DEVNULL)
-    assert scratch_folders(folder) == [], f"{folder}: something is left in /dev/shm"
-    assert not (folder / "work").exists(), f"{folder}: private copies are left"
+    for part in parts:
+        assert scratch_folders(part.root(folder)) == [], f"{folder}: something is left in /dev/shm"
+    assert not list(folder.rglob("work")), f"{folder}: private copies are left"
     return len(rows)
 
 
-def run_study(campaign: Campaign, left: dict[str, int], workers: int, seed: int) -> dict[str, float]:
+def run_study(campaign: Campaign, left: dict[str, int], workers: int, seed: int, shards: int = 1) -> dict[str, float]:
     """Counts, and the longest time that processes outlived their driver.
 
     Throws AssertionError when anything is lost, doubled or different.
     """
+    whole = [Part()]
+    parts = [Part(index, shards) for index in range(1, shards + 1)]
     plain = campaign.place / "plain"
-    waits: list[float] = []
-    assert finish(campaign.start("plain", workers), plain, waits)
-    campaign.rows = journal_lines(plain)
-    killer = Killer(campaign, random.Random(seed), dict(left))
-    campaigns, starts, rows = 0, 0, 0
+    Killer(campaign, workers, whole, random.Random(0), {}).run(plain, undisturbed=True)
+    killer = Killer(campaign, workers, parts, random.Random(seed), dict(left))
+    campaigns, rows = 0, 0
     while killer.next_kind() is not None:
         folder = campaign.place / f"killed-{campaigns}"
         campaigns += 1
-        over = False
-        while not over:
-            driver = campaign.start(folder.name, workers)
-            starts += 1
-            killer.lines_at_last_hit = -1
-            killer.disturb(driver, folder)
-            over = finish(driver, folder, waits)
-        rows += compare(plain, folder)
-    return dict(killer.done) | {"campaigns": campaigns, "starts": starts, "rows": rows, "left_s": max(waits)}
+        killer.run(folder)
+        rows += compare(plain, folder, parts)
+    counts = {"campaigns": campaigns, "starts": killer.starts, "rows": rows, "left_s": max(killer.waits)}
+    return dict(killer.done) | counts
 
 
 def main() -> None:
@@ -196,6 +220,7 @@ def main() -> None:
     parser.add_argument("--worker", type=int, default=50, metavar="N", help="moments at which a rank is killed")
     parser.add_argument("--both", type=int, default=20, metavar="N", help="moments at which both are")
     parser.add_argument("--workers", type=int, default=1, help="workers side by side")
+    parser.add_argument("--shards", type=int, default=1, help="drivers that share the campaign's folder")
     parser.add_argument("--seed", type=int, default=1, help="of the moments")
     parser.add_argument("--stand-in", action="store_true", help="a formula in the place of training")
     options = parser.parse_args()
@@ -204,14 +229,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = pathlib.Path(folder)
         campaign = stand_in_campaign(place) if options.stand_in else quickstart_campaign(place)
-        counts = run_study(campaign, left, options.workers, options.seed)
+        counts = run_study(campaign, left, options.workers, options.seed, options.shards)
     hits = ", ".join(f"{kind} {counts.get(kind, 0)}" for kind in left)
-    spent = time.monotonic() - began
-    print(
-        f"killed: {hits} times; {options.workers} worker(s), {counts['starts']} starts, {counts['campaigns']} campaigns"
-    )
+    drivers = f"{options.shards} driver(s) with {options.workers} worker(s)"
+    print(f"killed: {hits} times; {drivers}, {counts['starts']} starts, {counts['campaigns']} campaigns")
     print(f"after a driver's end all its processes were gone within {counts['left_s']:.1f} s")
-    print(f"{counts['rows']} rows, all equal to those of the undisturbed journal ({spent:.0f} s)")
+    print(f"{counts['rows']} rows, all equal to those of the undisturbed journal ({time.monotonic() - began:.0f} s)")
 
 
 if __name__ == "__main__":

@@ -17,10 +17,7 @@ using testing::TemporaryFolder;
 
 class WorkPlaceTest : public ::testing::Test {
  protected:
-  WorkPlaceTest() {
-    std::filesystem::create_directories(question_.inside);
-    std::filesystem::create_directories(question_.memory);
-  }
+  WorkPlaceTest() { std::filesystem::create_directories(question_.memory); }
   [[nodiscard]] std::filesystem::path named(const std::filesystem::path& parent) const {
     return parent / scratch_name(question_.root, "copies");
   }
@@ -71,16 +68,29 @@ TEST_F(WorkPlaceTest, WhatAKilledDriverLeftIsRemovedWhereverTheNextOneWorks) {
   const auto left = named(folder_ / "old");
   std::filesystem::create_directories(left / "0");
   replace_text(left / "0" / "ckpt.h5", "copy");
+  std::filesystem::create_directories(question_.inside);
   std::filesystem::create_directory_symlink(left, question_.inside / "elsewhere");
   const WorkPlace place(question_);
   EXPECT_EQ(place.folder(), named(question_.memory));
   EXPECT_FALSE(std::filesystem::exists(left));
 }
 
+TEST_F(WorkPlaceTest, AFolderForWorkGoesWithTheCopiesThatItNames) {
+  const auto left = named(folder_ / "old");
+  std::filesystem::create_directories(left / "0");
+  std::filesystem::create_directories(question_.inside);
+  std::filesystem::create_directory_symlink(left, question_.inside / "elsewhere");
+  remove_work(question_.inside);
+  EXPECT_FALSE(std::filesystem::exists(left));
+  EXPECT_FALSE(std::filesystem::exists(question_.inside));
+  remove_work(question_.inside);
+}
+
 TEST_F(WorkPlaceTest, ALinkToAnythingElseIsNotFollowed) {
   const auto thesis = folder_ / "thesis";
   std::filesystem::create_directories(thesis);
   replace_text(thesis / "text", "precious");
+  std::filesystem::create_directories(question_.inside);
   std::filesystem::create_directory_symlink(thesis, question_.inside / "elsewhere");
   { const WorkPlace place(question_); }
   EXPECT_EQ(read_text(thesis / "text"), "precious");
