@@ -119,6 +119,7 @@ std::string study_table(const std::vector<StudyLine>& lines, const std::vector<s
   }
   for (const StudyLine& line : lines) {
     std::vector<std::string> row;
+    row.reserve(cells[0].size());
     for (const std::string& dimension : by)
       row.push_back(line.key.at(dimension == "strategy" ? "arm" : dimension));
     row.push_back(std::to_string(line.trials));

@@ -205,7 +205,7 @@ std::optional<SharedGolden> Shard::golden(std::size_t arm) const {
 }
 
 SharedGolden Shard::agree(std::size_t arm, const record::RunResult& result) {
-  const SharedGolden mine{result, own_origin()};
+  SharedGolden mine{result, own_origin()};
   const Json text = {{"result", record::to_json(result)}, {"origin", mine.origin}};
   if (!std::filesystem::exists(golden_path(arm)) && publish_text(golden_path(arm), text.dump(2) + "\n"))
     return mine;

@@ -116,7 +116,8 @@ std::vector<StepDrift> merged(const std::vector<std::vector<StepDrift>>& replica
     }
     StepDrift& step = all.emplace_back();
     step.step = replicas[0][at].step;
-    for (auto& [path, drifts] : found) {
+    for (auto& entry : found) {
+      std::vector<TensorDrift>& drifts = entry.second;
       const bool once =
           drifts.size() == replicas.size() &&
           std::all_of(drifts.begin(), drifts.end(), [&](const auto& one) { return alike(one, drifts[0]); });

@@ -258,7 +258,7 @@ int replay(const std::string& folder, const std::string& id, const std::string& 
 std::vector<record::TrialRecord> rows_at(const std::filesystem::path& place) {
   if (!std::filesystem::is_directory(place)) return campaign::read_journal(place).effective();
   const campaign::Layout layout{place};
-  const auto rows = campaign::read_journal(layout.journal()).effective();
+  auto rows = campaign::read_journal(layout.journal()).effective();
   if (std::filesystem::exists(layout.identity())) campaign::warn_unless_merged(layout);
   return rows;
 }
