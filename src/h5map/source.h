@@ -1,0 +1,71 @@
+// The bytes of an HDF5 file, every access checked against their end.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bitrift::h5map {
+
+/// "Undefined address" of the HDF5 file format: all bits set.
+inline constexpr std::uint64_t undefined = ~std::uint64_t{0};
+
+/// A file opened read-only, or bytes in memory. Sizes and addresses in a file are claims: whoever follows one
+/// comes through here. Not thread-safe.
+class Source {
+ public:
+  /// Throws Error(not_found | io), Error(bad_file) when it is no regular file.
+  explicit Source(const std::filesystem::path& path);
+  Source(std::vector<std::uint8_t> bytes, std::string name);
+  ~Source();
+  Source(Source&&) noexcept;
+  Source& operator=(Source&&) noexcept;
+
+  [[nodiscard]] std::uint64_t size() const noexcept;
+  /// The path as the user gave it, for messages.
+  [[nodiscard]] const std::string& name() const noexcept;
+  /// Bytes [offset, offset + out.size()). `what` is what lies there, in a word or two, for the message:
+  /// throws Error(bad_file, "<name>: <what> at byte <offset> reaches beyond the file's <size> bytes"),
+  /// Error(io).
+  void read(std::uint64_t offset, std::span<std::uint8_t> out, std::string_view what) const;
+  [[nodiscard]] std::vector<std::uint8_t> read(std::uint64_t offset, std::uint64_t count,
+                                               std::string_view what) const;
+  /// Throws what read() would; reads nothing.
+  void check(std::uint64_t offset, std::uint64_t count, std::string_view what) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Takes little-endian fields off the front of some bytes.
+class Cursor {
+ public:
+  /// `what` and `name` (of the file) are for messages and must outlive the cursor.
+  Cursor(std::span<const std::uint8_t> bytes, std::string_view name, std::string_view what)
+      : bytes_(bytes), name_(name), what_(what) {}
+  /// Unsigned field of 0 to 8 bytes. Throws Error(bad_file, "<name>: <what> ends too early") as all others
+  /// do.
+  [[nodiscard]] std::uint64_t number(unsigned bytes);
+  [[nodiscard]] std::uint8_t u8() { return static_cast<std::uint8_t>(number(1)); }
+  [[nodiscard]] std::uint16_t u16() { return static_cast<std::uint16_t>(number(2)); }
+  [[nodiscard]] std::uint32_t u32() { return static_cast<std::uint32_t>(number(4)); }
+  [[nodiscard]] std::uint64_t u64() { return number(8); }
+  /// An address of `bytes` bytes, relative to the file's base address; `undefined` when all its bits are set.
+  [[nodiscard]] std::uint64_t address(unsigned bytes);
+  [[nodiscard]] std::span<const std::uint8_t> take(std::uint64_t count);
+  void skip(std::uint64_t count) { (void)take(count); }
+  [[nodiscard]] std::uint64_t position() const noexcept { return at_; }  ///< bytes taken so far
+  [[nodiscard]] std::uint64_t left() const noexcept { return bytes_.size() - at_; }
+
+ private:
+  std::span<const std::uint8_t> bytes_;
+  std::string_view name_, what_;
+  std::uint64_t at_ = 0;
+};
+
+}  // namespace bitrift::h5map
