@@ -25,6 +25,7 @@ struct Source::State {
   FileDescriptor fd;                 // none for bytes in memory
   std::vector<std::uint8_t> memory;  // those bytes, or the block that was read last
   std::uint64_t memory_at = 0;       // where in the file the first of them lies
+  Watch watch;
 };
 
 Source::Source(const std::filesystem::path& path) : state_(std::make_unique<State>()) {
@@ -64,6 +65,7 @@ void Source::read(std::uint64_t offset, std::span<std::uint8_t> out, std::string
   check(offset, out.size(), what);
   if (out.empty()) return;
   State& state = *state_;
+  if (state.watch) state.watch(offset, out.size(), what);
   const bool held = offset >= state.memory_at && offset - state.memory_at <= state.memory.size() &&
                     out.size() <= state.memory.size() - (offset - state.memory_at);
   if (!held && out.size() >= block_bytes) {
@@ -84,6 +86,14 @@ std::vector<std::uint8_t> Source::read(std::uint64_t offset, std::uint64_t count
   std::vector<std::uint8_t> bytes(count);
   read(offset, bytes, what);
   return bytes;
+}
+
+void Source::watch(Watch watch) const { state_->watch = std::move(watch); }
+
+void Source::note(std::uint64_t offset, std::uint64_t count, std::string_view what) const {
+  if (!state_->watch || offset >= state_->size) return;
+  const std::uint64_t held = std::min(count, state_->size - offset);
+  if (held != 0) state_->watch(offset, held, what);
 }
 
 std::uint64_t Cursor::number(unsigned bytes) {
