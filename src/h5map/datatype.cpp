@@ -91,6 +91,7 @@ class TypeReader {
   }
 
   void read_float(Datatype& type, unsigned flags) {
+    // HDF5 itself takes VAX order in messages of version 1 and 2 for big-endian; bitrift alters neither.
     type.order = (flags & 1U) == 0      ? StoredOrder::little
                  : (flags & 0x40U) == 0 ? StoredOrder::big
                                         : StoredOrder::vax;

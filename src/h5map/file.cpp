@@ -15,14 +15,21 @@ namespace bitrift::h5map {
 namespace {
 
 constexpr std::size_t kDeepest = 256;
+constexpr std::uint64_t kLargest = std::uint64_t{64} << 20U;  // bytes of one structure
 
 /// While it lives, counts the bytes that are read and kept, and stops a reader whom the file leads over the
-/// same bytes again and again. Honest files stay far below: every structure is read once or twice.
+/// same bytes again and again, or into one huge structure (a file with holes is as large as it likes). Honest
+/// files stay far below: every structure is read once or twice, and the largest are heaps and headers of a
+/// few megabytes.
 class Meter {
  public:
   Meter(const Source& source, Structures* map) : source_(source), map_(map) {
-    left_ = (std::uint64_t{64} << 20U) + 8 * std::min(source.size(), std::uint64_t{1} << 50U);
+    left_ = kLargest + 8 * std::min(source.size(), 2 * kLargest);
     source_.watch([this](std::uint64_t offset, std::uint64_t count, std::string_view what) {
+      if (count > kLargest) {
+        fail(ErrorCode::bad_file, "{}: {} at byte {} says that it has {} bytes; that is too large to be true",
+             source_.name(), what, offset, count);
+      }
       charge(count + 32);
       if (map_ != nullptr) map_->add(offset, count, what);
     });
@@ -35,7 +42,7 @@ class Meter {
     exhausted_ = exhausted_ || bytes > left_;
     if (exhausted_) {
       fail(ErrorCode::bad_file,
-           "{}: its structures lead over the same bytes again and again; the file is damaged",
+           "{}: to read its structures takes more than a file of its size can need; the file is damaged",
            source_.name());
     }
     left_ -= bytes;

@@ -16,6 +16,9 @@ constexpr std::string_view kContinuation = "object header continuation";
 // second.
 constexpr unsigned kFailOnWrite = 0x08, kFailAlways = 0x80;
 
+// Both versions count messages in 16 bits somewhere.
+constexpr std::size_t kMostMessages = 65536;
+
 struct Chunk {
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
@@ -113,6 +116,10 @@ class HeaderReader {
         continue;
       }
       refuse_unknown(message);
+      if (header_.messages.size() == kMostMessages) {
+        fail(ErrorCode::bad_file, "{}: object header at byte {} has more than {} messages", source_.name(),
+             header_.offset, kMostMessages);
+      }
       message.body.assign(body.begin(), body.end());
       message.seal = seal;
       header_.messages.push_back(std::move(message));
