@@ -45,8 +45,8 @@ struct ChunkedLayout {
   std::uint64_t address = 0;  ///< of the index (of the chunk itself for single, of all chunks for
                               ///< implicit), in the file, user block included; `undefined`: no chunk exists
   bool partial_unfiltered = false;  ///< chunks that the dataset's edge cuts are stored without filters
-  bool full_sizes = false;  ///< layout version 5: sizes of filtered chunks in the index have
-                            ///< Frame::length_bytes bytes, whatever the size of a chunk
+  bool full_sizes = false;          ///< layout version 5: sizes of filtered chunks in the index have
+                                    ///< Frame::length_bytes bytes, whatever the size of a chunk
   std::uint64_t element_bytes = 0;  ///< as the layout repeats it behind the shape of the chunk
   std::uint64_t single_bytes = 0;   ///< single, with filters: stored size of the one chunk
   std::uint32_t single_mask = 0;    ///< single, with filters: its filter mask
