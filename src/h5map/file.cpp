@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "core/error.h"
+#include "h5map/bookkeeping.h"
+#include "h5map/chunk_table.h"
 #include "h5map/layout_message.h"
 #include "h5map/link.h"
 #include "h5map/object_header.h"
@@ -136,7 +138,7 @@ class File::Walk {
         own(group.path);
         const ObjectHeader header = read_object_header(source_, superblock_.frame, group.header);
         groups.push_back({group.path, group.header});
-        if (map_ != nullptr) see_attributes(header);
+        see(header);
         visit_links(group, header, children);
       } catch (const Error& error) {
         if (meter_.exhausted()) throw;
@@ -191,11 +193,12 @@ class File::Walk {
       const bool has_type = header.find(message::datatype) != nullptr;
       const bool has_space = header.find(message::dataspace) != nullptr;
       if (has_type && !has_space && header.find(message::layout) == nullptr) {
-        if (map_ != nullptr) see_attributes(header);
+        see(header);
         return;  // a committed datatype
       }
       describe(header, dataset);
-      if (map_ != nullptr) see_attributes(header);
+      see_values(dataset);
+      see(header);
     } catch (const Error& error) {
       if (meter_.exhausted()) throw;
       dataset.problem = without_name(error, source_);
@@ -228,10 +231,6 @@ class File::Walk {
       layout.virtual_sources = read_virtual_sources(source_, superblock_.frame, layout);
     }
     dataset.problem = misfit(dataset, source_.size());
-    if (dataset.problem.empty() && layout.storage == Storage::contiguous && layout.offset != undefined &&
-        map_ != nullptr) {
-      map_->add(layout.offset, layout.bytes, "raw data, contiguous");
-    }
   }
 
   /// Whether a fill value message (HDF5 file format 3.0, sections IV.A.2.e and f) holds a value.
@@ -248,8 +247,26 @@ class File::Walk {
     return defined && cursor.left() >= 4 && cursor.u32() != 0;
   }
 
-  void see_attributes(const ObjectHeader& header) {
+  /// For the map: everything else that belongs to the object.
+  void see(const ObjectHeader& header) {
+    if (map_ == nullptr) return;
     (void)read_attributes(source_, superblock_.frame, shared_, header);
+    see_bookkeeping(source_, superblock_.frame, header);
+  }
+
+  void see_values(const Dataset& dataset) {
+    const Layout& layout = dataset.layout;
+    if (map_ == nullptr || !dataset.problem.empty()) return;
+    if (layout.storage == Storage::contiguous && layout.offset != undefined) {
+      map_->add(layout.offset, layout.bytes, "raw data, contiguous");
+    } else if (layout.storage == Storage::chunked && layout.chunked.address != undefined) {
+      const ChunkTable table(source_, superblock_.frame, layout, dataset.space.shape, dataset.space.max_shape,
+                             dataset.type->bytes, dataset.path);
+      table.visit([&](const Chunk& chunk) {
+        meter_.charge(64);
+        map_->add(chunk.offset, chunk.bytes, "raw data, chunk");
+      });
+    }
   }
 
   const Source& source_;
@@ -312,10 +329,15 @@ std::vector<Extent> File::structures() const {
   {
     const Meter meter(state_->source, &map);
     (void)read_superblock(state_->source);
+    see_bookkeeping(state_->source, superblock());
   }
-  Walk walk(state_->source, state_->superblock, &map);
-  walk.run();
-  return map.map(state_->source.size());
+  {
+    Walk walk(state_->source, state_->superblock, &map);
+    walk.run();
+  }
+  std::vector<Extent> extents = map.map(state_->source.size());
+  name_global_heaps(state_->source, frame(), extents);
+  return extents;
 }
 
 }  // namespace bitrift::h5map
