@@ -288,7 +288,7 @@ File& File::operator=(File&&) noexcept = default;
 const Source& File::source() const noexcept { return state_->source; }
 const Superblock& File::superblock() const noexcept { return state_->superblock; }
 
-const std::vector<Dataset>& File::datasets() const {
+const std::vector<Dataset>& File::datasets() const& {
   if (!state_->walked) {
     Walk walk(state_->source, state_->superblock, nullptr);
     walk.run();
@@ -299,7 +299,7 @@ const std::vector<Dataset>& File::datasets() const {
   return state_->datasets;
 }
 
-const std::vector<Group>& File::groups() const {
+const std::vector<Group>& File::groups() const& {
   (void)datasets();
   return state_->groups;
 }

@@ -63,9 +63,13 @@ void Source::check(std::uint64_t offset, std::uint64_t count, std::string_view w
 
 void Source::read(std::uint64_t offset, std::span<std::uint8_t> out, std::string_view what) const {
   check(offset, out.size(), what);
+  note(offset, out.size(), what);
+  copy(offset, out);
+}
+
+void Source::copy(std::uint64_t offset, std::span<std::uint8_t> out) const {
   if (out.empty()) return;
   State& state = *state_;
-  if (state.watch) state.watch(offset, out.size(), what);
   const bool held = offset >= state.memory_at && offset - state.memory_at <= state.memory.size() &&
                     out.size() <= state.memory.size() - (offset - state.memory_at);
   if (!held && out.size() >= block_bytes) {
@@ -83,8 +87,9 @@ void Source::read(std::uint64_t offset, std::span<std::uint8_t> out, std::string
 std::vector<std::uint8_t> Source::read(std::uint64_t offset, std::uint64_t count,
                                        std::string_view what) const {
   check(offset, count, what);
+  note(offset, count, what);  // before the memory is taken
   std::vector<std::uint8_t> bytes(count);
-  read(offset, bytes, what);
+  copy(offset, bytes);
   return bytes;
 }
 

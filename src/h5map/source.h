@@ -48,6 +48,7 @@ class Source {
 
  private:
   struct State;
+  void copy(std::uint64_t offset, std::span<std::uint8_t> out) const;
   std::unique_ptr<State> state_;
 };
 

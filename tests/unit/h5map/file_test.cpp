@@ -166,7 +166,8 @@ TEST_F(FileTest, EveryKindOfChunkIndexIsTold) {
   EXPECT_EQ(index(current, "part3/early"), ChunkIndex::implicit);
   EXPECT_EQ(index(current, "part3/tree"), ChunkIndex::btree2);
   EXPECT_EQ(index(current, "part2/growing"), ChunkIndex::extensible_array);
-  EXPECT_FALSE(dataset(File(corpus("all_v114.h5")), "part3/gzip").layout.chunked.full_sizes);
+  const File former(corpus("all_v114.h5"));
+  EXPECT_FALSE(dataset(former, "part3/gzip").layout.chunked.full_sizes);
   EXPECT_TRUE(dataset(current, "part3/gzip").layout.chunked.full_sizes);
 }
 
