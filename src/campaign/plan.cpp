@@ -159,14 +159,15 @@ void Plan::add_cell(const record::Stratum& stratum) {
 void Plan::add_model(const record::Stratum& stratum, const record::FaultModel& model) {
   if (model.plane == "metadata") {
     // Files of other tensors have other structures: each base is drawn from by itself.
-    for (const ckpt::Reader& base : bases_) static_cast<void>(inject::plan(base, model));
+    for (const ckpt::Reader& base : bases_) static_cast<void>(inject::draw(base, model));
     cells_.push_back({stratum, {}, &model, 0});
     return;
   }
   const inject::Population first = inject::population_of(bases_.front(), model);
   for (const ckpt::Reader& base : bases_) {
-    refuse_other_bits(first, bases_.front(), inject::population_of(base, model), base, model.what != "flip");
-    static_cast<void>(inject::plan(base, model));  // more than there is, and what else cannot be drawn
+    refuse_other_bits(first, bases_.front(), inject::population_of(base, model), base,
+                      inject::Alteration(model).whole());
+    static_cast<void>(inject::draw(base, model));  // more than there is, and what else cannot be drawn
   }
   cells_.push_back({stratum, {}, &model, 0});
 }
@@ -266,7 +267,7 @@ std::vector<record::AppliedFault> Plan::drawn_faults(const TrialId& id) const {
   }
   record::FaultModel model = *found.model;
   model.seed = random_u64(stratum_key, id.draw, 0);
-  return inject::plan(bases_[file], model).faults;
+  return inject::draw(bases_[file], model).expanded();
 }
 
 std::vector<int> Plan::replicas_of(const TrialId& id) const {

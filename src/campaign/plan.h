@@ -47,7 +47,7 @@ inline constexpr std::string_view zero_step_stratum = "control:zero";
 /// Expands a spec over its base checkpoints. `spec` and `bases` must outlive the plan.
 ///
 /// The cells are roles x fields, or the fault models, in the order of the spec. Draw d of a model is what
-/// inject::plan draws with the seed random_u64(derive_key(seed, "stratum/" + name), d, 0). Draw d of a
+/// inject::draw draws with the seed random_u64(derive_key(seed, "stratum/" + name), d, 0). Draw d of a
 /// stratum of N bits is bit Permutation(N, derive_key(seed, "stratum/" + name))(d) of its population: it
 /// depends on no arm, no other stratum and no order. Envelope run i has the order seed
 /// random_u64(derive_key(seed, "envelope"), i, 0) in every arm.

@@ -44,7 +44,6 @@ std::string storage_name(const h5::DatasetInfo& dataset) {
 std::string refusal_of(const TensorInfo& tensor, const h5::DatasetInfo& dataset) {
   if (tensor.role == "checksum") return "checksums follow from the tensors; alter a tensor instead";
   if (!dataset.problem.empty()) return dataset.problem;
-  if (!tensor.format) return "its type (" + tensor.dtype + ") is not a number format that bitrift alters";
   if (dataset.layout != h5::Layout::contiguous) {
     return "its storage is " + tensor.storage + ", and only contiguous storage can be altered";
   }
@@ -66,6 +65,10 @@ TensorInfo make_info(const h5::DatasetInfo& dataset, const std::set<std::string,
   tensor.stored_bytes = dataset.stored_bytes;
   tensor.offset = dataset.offset;
   tensor.refusal = refusal_of(tensor, dataset);
+  if (!tensor.format && tensor.role != "checksum" && dataset.problem.empty()) {
+    tensor.refused_by_type = tensor.refusal.empty() && tensor.plain;
+    tensor.refusal = "its type (" + tensor.dtype + ") is not a number format that bitrift alters";
+  }
   return tensor;
 }
 
@@ -82,7 +85,9 @@ void refuse_shared_bytes(std::vector<TensorInfo>& tensors) {
     const auto end = [](const TensorInfo* t) { return *t->offset + t->stored_bytes; };
     if (furthest != nullptr && *tensor->offset < end(furthest)) {
       for (auto [one, other] : {std::pair{tensor, furthest}, std::pair{furthest, tensor}}) {
-        if (one->refusal.empty()) one->refusal = "it shares stored bytes with " + other->path;
+        if (one->refusal.empty() || one->refused_by_type)
+          one->refusal = "it shares stored bytes with " + other->path;
+        one->refused_by_type = false;
       }
     }
     if (furthest == nullptr || end(tensor) > end(furthest)) furthest = tensor;

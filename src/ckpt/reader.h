@@ -28,6 +28,11 @@ struct TensorInfo {
   /// Of the first byte in the file, when contiguous, allocated and in range.
   std::optional<std::uint64_t> offset;
   std::string refusal;  ///< why it cannot be altered; "" when it can
+  /// The refusal is for want of a number format only: read as one of the same width, it can be altered.
+  bool refused_by_type = false;
+  std::string holder;  ///< of a compound member, an array element or a part of a complex number: the path of
+                       ///< the dataset or attribute that it belongs to; "" for all others
+  bool attribute = false;  ///< an attribute ("<object>@NAME"), or a part of one
   [[nodiscard]] std::uint64_t elements() const noexcept;
 };
 

@@ -42,4 +42,9 @@ bool glob_match(std::string_view pattern, std::string_view path) {
   return matched[path.size()] != 0;
 }
 
+bool glob_selects(std::string_view pattern, std::string_view path, std::string_view holder, bool attribute) {
+  if (attribute && pattern.find('@') == pattern.npos) return false;
+  return glob_match(pattern, path) || (!holder.empty() && glob_match(pattern, holder));
+}
+
 }  // namespace bitrift

@@ -11,27 +11,54 @@
 namespace bitrift {
 namespace {
 
+constexpr NumberFormat floating(unsigned bytes, unsigned exponent, unsigned mantissa, bool finite_only) {
+  return {NumberKind::floating, bytes, exponent, mantissa, ByteOrder::little, finite_only, 0, 0};
+}
+constexpr NumberFormat integer(NumberKind kind, unsigned bytes, unsigned precision = 0) {
+  return {kind, bytes, 0, 0, ByteOrder::little, false, precision, 0};
+}
+
 constexpr std::array named_formats = {
-    std::pair{std::string_view{"float64"}, NumberFormat{NumberKind::floating, 8, 11, 52, ByteOrder::little}},
-    std::pair{std::string_view{"float32"}, NumberFormat{NumberKind::floating, 4, 8, 23, ByteOrder::little}},
-    std::pair{std::string_view{"float16"}, NumberFormat{NumberKind::floating, 2, 5, 10, ByteOrder::little}},
-    std::pair{std::string_view{"bfloat16"}, NumberFormat{NumberKind::floating, 2, 8, 7, ByteOrder::little}},
-    std::pair{std::string_view{"int8"}, NumberFormat{NumberKind::signed_integer, 1, 0, 0, ByteOrder::little}},
-    std::pair{std::string_view{"int16"},
-              NumberFormat{NumberKind::signed_integer, 2, 0, 0, ByteOrder::little}},
-    std::pair{std::string_view{"int32"},
-              NumberFormat{NumberKind::signed_integer, 4, 0, 0, ByteOrder::little}},
-    std::pair{std::string_view{"int64"},
-              NumberFormat{NumberKind::signed_integer, 8, 0, 0, ByteOrder::little}},
-    std::pair{std::string_view{"uint8"},
-              NumberFormat{NumberKind::unsigned_integer, 1, 0, 0, ByteOrder::little}},
-    std::pair{std::string_view{"uint16"},
-              NumberFormat{NumberKind::unsigned_integer, 2, 0, 0, ByteOrder::little}},
-    std::pair{std::string_view{"uint32"},
-              NumberFormat{NumberKind::unsigned_integer, 4, 0, 0, ByteOrder::little}},
-    std::pair{std::string_view{"uint64"},
-              NumberFormat{NumberKind::unsigned_integer, 8, 0, 0, ByteOrder::little}},
+    std::pair{std::string_view{"float64"}, floating(8, 11, 52, false)},
+    std::pair{std::string_view{"float32"}, floating(4, 8, 23, false)},
+    std::pair{std::string_view{"float16"}, floating(2, 5, 10, false)},
+    std::pair{std::string_view{"bfloat16"}, floating(2, 8, 7, false)},
+    std::pair{std::string_view{"float8_e5m2"}, floating(1, 5, 2, false)},
+    std::pair{std::string_view{"float8_e4m3fn"}, floating(1, 4, 3, true)},
+    std::pair{std::string_view{"int8"}, integer(NumberKind::signed_integer, 1)},
+    std::pair{std::string_view{"int16"}, integer(NumberKind::signed_integer, 2)},
+    std::pair{std::string_view{"int32"}, integer(NumberKind::signed_integer, 4)},
+    std::pair{std::string_view{"int64"}, integer(NumberKind::signed_integer, 8)},
+    std::pair{std::string_view{"uint8"}, integer(NumberKind::unsigned_integer, 1)},
+    std::pair{std::string_view{"uint16"}, integer(NumberKind::unsigned_integer, 2)},
+    std::pair{std::string_view{"uint32"}, integer(NumberKind::unsigned_integer, 4)},
+    std::pair{std::string_view{"uint64"}, integer(NumberKind::unsigned_integer, 8)},
+    std::pair{std::string_view{"bool"}, integer(NumberKind::unsigned_integer, 1, 1)},
 };
+
+// "intP_in_W" or "uintP_in_W_at_O": integers with padding.
+std::optional<NumberFormat> padded_integer(std::string_view name) {
+  NumberFormat format =
+      integer(name.starts_with('u') ? NumberKind::unsigned_integer : NumberKind::signed_integer, 0);
+  if (name.starts_with('u')) name.remove_prefix(1);
+  const auto take = [&](std::string_view word, unsigned& out) {
+    if (!name.starts_with(word)) return false;
+    const char* const begin = name.data() + word.size();
+    const auto [rest, error] = std::from_chars(begin, name.data() + name.size(), out);
+    if (error != std::errc{} || *begin == '0') return false;
+    name.remove_prefix(static_cast<std::size_t>(rest - name.data()));
+    return true;
+  };
+  unsigned stored = 0;
+  if (!take("int", format.precision) || !take("_in_", stored)) return std::nullopt;
+  if (!name.empty() && (!take("_at_", format.bit_offset) || !name.empty())) return std::nullopt;
+  const bool whole_bytes = stored == 8 || stored == 16 || stored == 32 || stored == 64;
+  if (!whole_bytes || format.precision >= stored || format.bit_offset > stored - format.precision) {
+    return std::nullopt;
+  }
+  format.bytes = stored / 8;
+  return format;
+}
 
 struct Range {
   unsigned low;
@@ -90,20 +117,32 @@ std::vector<unsigned> named_field(const NumberFormat& format, std::string_view f
 }  // namespace
 
 std::string NumberFormat::name() const {
+  NumberFormat in_memory = *this;
+  in_memory.order = ByteOrder::little;
   for (const auto& [text, format] : named_formats) {
-    if (format.kind == kind && format.bytes == bytes && format.exponent_bits == exponent_bits &&
-        format.mantissa_bits == mantissa_bits) {
-      return std::string(text);
-    }
+    if (format == in_memory) return std::string(text);
   }
-  return fmt::format("float{}_e{}m{}", bits(), exponent_bits, mantissa_bits);
+  if (kind == NumberKind::floating)
+    return fmt::format("float{}_e{}m{}", bits(), exponent_bits, mantissa_bits);
+  std::string text =
+      fmt::format("{}int{}_in_{}", kind == NumberKind::signed_integer ? "" : "u", bits(), bytes * 8);
+  return bit_offset == 0 ? text : text + fmt::format("_at_{}", bit_offset);
 }
 
 std::optional<NumberFormat> number_format(std::string_view name) {
   for (const auto& [text, format] : named_formats) {
     if (text == name) return format;
   }
-  return std::nullopt;
+  return padded_integer(name);
+}
+
+const std::vector<std::string>& number_format_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const auto& [text, format] : named_formats) all.emplace_back(text);
+    return all;
+  }();
+  return names;
 }
 
 void check_bit_field(std::string_view field) {
@@ -138,6 +177,17 @@ std::string field_of_bit(const NumberFormat& format, unsigned bit) {
   return "mantissa";
 }
 
+std::uint64_t sign_mask(const NumberFormat& format) noexcept {
+  return format.kind == NumberKind::unsigned_integer ? 0 : std::uint64_t{1} << (format.bits() - 1);
+}
+
+bool is_finite(const NumberFormat& format, std::uint64_t pattern) noexcept {
+  if (format.kind != NumberKind::floating) return true;
+  const std::uint64_t magnitude = pattern & format.mask() & ~sign_mask(format);
+  if (format.finite_only) return magnitude != (format.mask() & ~sign_mask(format));
+  return magnitude < ((std::uint64_t{1} << format.exponent_bits) - 1) << format.mantissa_bits;
+}
+
 double decode_number(const NumberFormat& format, std::uint64_t pattern) noexcept {
   const unsigned width = format.bits();
   if (format.kind == NumberKind::unsigned_integer) return static_cast<double>(pattern);
@@ -149,12 +199,12 @@ double decode_number(const NumberFormat& format, std::uint64_t pattern) noexcept
   const auto exponent_mask = (1 << format.exponent_bits) - 1;
   const int exponent = static_cast<int>(pattern >> format.mantissa_bits) & exponent_mask;
   const int bias = exponent_mask / 2;
-  const double sign = (pattern >> (width - 1) & 1) != 0 ? -1.0 : 1.0;
+  const double sign = (pattern & sign_mask(format)) != 0 ? -1.0 : 1.0;
   const auto fraction_bits = static_cast<int>(format.mantissa_bits);
-  if (exponent == exponent_mask) {
+  if (!is_finite(format, pattern)) {
+    const bool nan = format.finite_only || mantissa != 0;
     return std::copysign(
-        mantissa != 0 ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity(),
-        sign);
+        nan ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity(), sign);
   }
   const double hidden = exponent == 0 ? 0.0 : std::ldexp(1.0, fraction_bits);
   return sign *
@@ -166,28 +216,41 @@ std::uint64_t infinity_pattern(const NumberFormat& format) {
     fail(ErrorCode::unsupported, "{} has no infinity and no NaN; restrict the selection to floating tensors",
          format.name());
   }
+  if (format.finite_only) {
+    fail(ErrorCode::unsupported, "{} has no infinity; choose other tensors, or NaN", format.name());
+  }
   return ((std::uint64_t{1} << format.exponent_bits) - 1) << format.mantissa_bits;
 }
 
 std::uint64_t nan_pattern(const NumberFormat& format) {
+  if (format.finite_only) return format.mask() & ~sign_mask(format);
   const std::uint64_t infinity =
       infinity_pattern(format);  // refuses integers, which have no mantissa to shift by
   return infinity | std::uint64_t{1} << (format.mantissa_bits - 1);
 }
 
+std::uint64_t max_pattern(const NumberFormat& format) noexcept {
+  const std::uint64_t magnitude = format.mask() & ~sign_mask(format);
+  if (format.kind != NumberKind::floating) return magnitude;
+  if (format.finite_only) return magnitude - 1;
+  return (((std::uint64_t{1} << format.exponent_bits) - 1) << format.mantissa_bits) - 1;
+}
+
 std::uint64_t load_pattern(const NumberFormat& format, const std::uint8_t* stored) noexcept {
-  std::uint64_t pattern = 0;
+  std::uint64_t word = 0;
   for (unsigned i = 0; i < format.bytes; ++i) {
     const unsigned place = format.order == ByteOrder::little ? i : format.bytes - 1 - i;
-    pattern |= static_cast<std::uint64_t>(stored[i]) << (8 * place);
+    word |= static_cast<std::uint64_t>(stored[i]) << (8 * place);
   }
-  return pattern;
+  return word >> format.bit_offset & format.mask();
 }
 
 void store_pattern(const NumberFormat& format, std::uint64_t pattern, std::uint8_t* stored) noexcept {
+  const std::uint64_t mask = format.mask() << format.bit_offset;
+  const std::uint64_t word = pattern << format.bit_offset & mask;
   for (unsigned i = 0; i < format.bytes; ++i) {
-    const unsigned place = format.order == ByteOrder::little ? i : format.bytes - 1 - i;
-    stored[i] = static_cast<std::uint8_t>(pattern >> (8 * place));
+    const unsigned place = 8 * (format.order == ByteOrder::little ? i : format.bytes - 1 - i);
+    stored[i] = static_cast<std::uint8_t>((stored[i] & ~(mask >> place)) | word >> place);
   }
 }
 

@@ -19,15 +19,29 @@ struct NumberFormat {
   unsigned exponent_bits = 8;   ///< 0 for integers
   unsigned mantissa_bits = 23;  ///< stored bits, without the hidden one; 0 for integers
   ByteOrder order = ByteOrder::little;
+  /// Floating: no infinity, and NaN only where all bits but the sign are ones (float8_e4m3fn; Micikevicius et
+  /// al., "FP8 formats for deep learning", 2022, section 3).
+  bool finite_only = false;
+  /// Integers whose value takes fewer bits than are stored (HDF5's precision): bits of the value, 0 for all.
+  unsigned precision = 0;
+  unsigned bit_offset = 0;  ///< and the stored bit that is the value's bit 0
 
-  [[nodiscard]] unsigned bits() const noexcept { return bytes * 8; }
-  /// "float32", "bfloat16", "int64", "uint8", ...; without the byte order.
+  /// Width of the value; stored bits outside of it (padding) belong to no field and are never altered.
+  [[nodiscard]] unsigned bits() const noexcept { return precision != 0 ? precision : bytes * 8; }
+  /// All bits of the value.
+  [[nodiscard]] std::uint64_t mask() const noexcept { return ~std::uint64_t{0} >> (64 - bits()); }
+  /// "float32", "bfloat16", "int64", "uint8", "bool", "int17_in_32", "uint12_in_16_at_4", ...; without the
+  /// byte order. number_format() reads it back.
   [[nodiscard]] std::string name() const;
   bool operator==(const NumberFormat&) const = default;
 };
 
-/// float64, float32, float16, bfloat16, int8..int64, uint8..uint64; nullopt for any other name.
+/// float64, float32, float16, bfloat16, float8_e5m2, float8_e4m3fn, int8..int64, uint8..uint64, bool (bit 0
+/// of a byte), and integers of fewer bits than are stored: [u]intBITS_in_STORED[_at_OFFSET]; nullopt for any
+/// other name.
 [[nodiscard]] std::optional<NumberFormat> number_format(std::string_view name);
+/// The names of all formats that have one of their own, in the order above.
+[[nodiscard]] const std::vector<std::string>& number_format_names();
 
 /// The bits of a value that a fault may touch, ascending bit numbers (0 = least significant).
 /// field: `any` (all), `sign`, `exponent`, `mantissa`, `exponent_msb`, a range "LO-HI" (both ends in), or a
@@ -41,16 +55,23 @@ void check_bit_field(std::string_view field);
 
 /// `sign`, `exponent` or `mantissa`: the named field that a single bit of this format lies in.
 [[nodiscard]] std::string field_of_bit(const NumberFormat& format, unsigned bit);
+/// The sign bit as a mask; 0 for unsigned integers.
+[[nodiscard]] std::uint64_t sign_mask(const NumberFormat& format) noexcept;
 
-/// The value of a bit pattern as a double (integers converted, bfloat16 and float16 widened exactly).
+/// The value of a bit pattern as a double (integers converted, narrower floating formats widened exactly).
 [[nodiscard]] double decode_number(const NumberFormat& format, std::uint64_t pattern) noexcept;
+/// Whether a pattern is neither NaN nor infinite; always true for integers.
+[[nodiscard]] bool is_finite(const NumberFormat& format, std::uint64_t pattern) noexcept;
 
 /// A quiet NaN of a floating format as a bit pattern. Throws Error(unsupported) for integers.
 [[nodiscard]] std::uint64_t nan_pattern(const NumberFormat& format);
-/// Infinity, positive. Throws Error(unsupported) for integers.
+/// Infinity, positive. Throws Error(unsupported) for integers and for formats that are finite_only.
 [[nodiscard]] std::uint64_t infinity_pattern(const NumberFormat& format);
+/// The largest finite value.
+[[nodiscard]] std::uint64_t max_pattern(const NumberFormat& format) noexcept;
 
-/// Reads / writes a bit pattern from / to format.bytes stored bytes, honouring the byte order.
+/// Reads / writes a bit pattern from / to format.bytes stored bytes, honouring the byte order. Padding is
+/// left out of the pattern, and keeps what `stored` holds.
 [[nodiscard]] std::uint64_t load_pattern(const NumberFormat& format, const std::uint8_t* stored) noexcept;
 void store_pattern(const NumberFormat& format, std::uint64_t pattern, std::uint8_t* stored) noexcept;
 

@@ -13,8 +13,8 @@ constexpr std::uint64_t largest_shuffle = std::uint64_t{1} << 16;
 }  // namespace
 
 Permutation::Permutation(std::uint64_t size, std::uint64_t key) : size_(size), key_(key) {
-  if (size == 0 || size > (std::uint64_t{1} << 62)) {
-    fail(ErrorCode::bad_input, "a population of {} cannot be drawn from; it must hold 1 to 2^62 members",
+  if (size == 0 || size > (std::uint64_t{1} << 63)) {
+    fail(ErrorCode::bad_input, "a population of {} cannot be drawn from; it must hold 1 to 2^63 members",
          size);
   }
   if (size <= largest_shuffle) {

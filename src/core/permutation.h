@@ -14,7 +14,7 @@ namespace bitrift {
 /// were off by a tenth), hence the two ways.
 class Permutation {
  public:
-  /// size: 1 .. 2^62. Throws Error(bad_input) otherwise.
+  /// size: 1 .. 2^63. Throws Error(bad_input) otherwise.
   Permutation(std::uint64_t size, std::uint64_t key);
   /// Where i goes; i must be below size(). Expected cost: a look-up, or at most four network evaluations.
   [[nodiscard]] std::uint64_t operator()(std::uint64_t i) const;

@@ -13,8 +13,6 @@ namespace {
 
 using record::Json;
 
-constexpr const char* kSchema = "bitrift/fault-manifest/1";
-
 /// What a schema cannot say: bits and patterns fit the width, and a flip flips what it names.
 void check_fault(const record::AppliedFault& fault, bool flip, const std::string& place) {
   const auto format = number_format(fault.dtype);
@@ -24,15 +22,23 @@ void check_fault(const record::AppliedFault& fault, bool flip, const std::string
     if (bit >= format->bits()) fail(ErrorCode::bad_file, "{}: {} has no bit {}", place, fault.dtype, bit);
     mask |= std::uint64_t{1} << bit;
   }
-  const std::uint64_t width =
-      format->bits() == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << format->bits()) - 1;
   const std::uint64_t changed = fault.old_pattern ^ fault.new_pattern;
-  if (((fault.old_pattern | fault.new_pattern) & ~width) != 0) {
+  if (((fault.old_pattern | fault.new_pattern) & ~format->mask()) != 0) {
     fail(ErrorCode::bad_file, "{}: a pattern is wider than {}", place, fault.dtype);
   }
   if ((changed & ~mask) != 0 || (flip && changed != mask)) {
     fail(ErrorCode::bad_file, "{}: old and new pattern do not differ in the bits it names", place);
   }
+}
+
+std::vector<StratumSize> strata_from_json(const Json& rows) {
+  std::vector<StratumSize> strata;
+  for (const Json& row : rows) {
+    strata.push_back({row.at("role").get<std::string>(), row.at("field").get<std::string>(),
+                      row.at("tensors").get<std::uint64_t>(), row.at("elements").get<std::uint64_t>(),
+                      row.at("bits").get<std::uint64_t>()});
+  }
+  return strata;
 }
 
 }  // namespace
@@ -62,21 +68,6 @@ Json describe_fault(const record::AppliedFault& fault) {
   return value;
 }
 
-Json to_json(const Manifest& manifest) {
-  Json faults = Json::array();
-  for (const record::AppliedFault& fault : manifest.plan.faults) faults.push_back(describe_fault(fault));
-  Json base = {{"path", manifest.base_path}};
-  if (!manifest.base_digest.empty()) base["digest"] = manifest.base_digest;
-  return {{"schema", kSchema},
-          {"provenance", manifest.provenance},
-          {"base", std::move(base)},
-          {"model", record::to_json(manifest.model)},
-          {"eligible_bits", manifest.plan.eligible_bits},
-          {"eligible_elements", manifest.plan.eligible_elements},
-          {"redrawn", manifest.plan.redrawn},
-          {"faults", std::move(faults)}};
-}
-
 record::FaultModel fault_model_from(const record::Document& document, const std::string& pointer) {
   const Json& value = document.value.at(Json::json_pointer(pointer));
   if (value.contains("seed") && !value.at("seed").is_number_unsigned()) {
@@ -95,25 +86,73 @@ Manifest read_manifest(const std::filesystem::path& path) {
   manifest.base_digest = value.at("base").at("digest").get<std::string>();
   manifest.model = fault_model_from(document, "/model");
   manifest.provenance = value.at("provenance");
-  value.at("eligible_bits").get_to(manifest.plan.eligible_bits);
-  value.at("eligible_elements").get_to(manifest.plan.eligible_elements);
+  value.at("eligible_bits").get_to(manifest.plan.census.bits);
+  value.at("eligible_elements").get_to(manifest.plan.census.elements);
   value.at("redrawn").get_to(manifest.plan.redrawn);
-  std::size_t index = 0;
+  if (value.contains("strata")) manifest.plan.census.strata = strata_from_json(value["strata"]);
+  manifest.compact = value.contains("drawn");
+  if (manifest.compact == value.contains("faults")) {
+    fail(ErrorCode::bad_file, "{}: expected either 'faults' or 'drawn'", document.place(""));
+  }
+  if (manifest.compact) {
+    value["drawn"].at("faults").get_to(manifest.fault_count);
+    value["drawn"].at("digest").get_to(manifest.fault_digest);
+    return manifest;
+  }
+  std::vector<record::AppliedFault> faults;
+  const auto& what = manifest.model.what;
+  const bool flip = what == "flip" || what == "burst" || what == "xor";
   for (const Json& entry : value.at("faults")) {
-    const std::string place = document.place(fmt::format("/faults/{}", index++));
+    const std::string place = document.place(fmt::format("/faults/{}", faults.size()));
     try {
-      manifest.plan.faults.push_back(record::applied_fault_from_json(entry));
+      faults.push_back(record::applied_fault_from_json(entry));
     } catch (const Error& error) {
       fail(error.code(), "{}: {}", place, error.what());
     }
-    check_fault(manifest.plan.faults.back(), manifest.model.what == "flip", place);
+    faults.back().plane = manifest.model.plane;
+    check_fault(faults.back(), flip, place);
   }
+  manifest.plan.list = compact(faults);
   return manifest;
 }
 
-void check_replay(const ckpt::Reader& reader, const Manifest& manifest, bool force) {
+namespace {
+
+/// Draws the faults that a compact manifest stands for.
+void draw_again(const ckpt::Reader& reader, Manifest& manifest, bool force) {
+  if (force) {
+    fail(ErrorCode::bad_input,
+         "--force needs the faults themselves, and this manifest is compact: it holds only what they were "
+         "drawn "
+         "from ({})",
+         manifest.base_path);
+  }
+  const std::string digest = digest_file(reader.path());
+  if (digest != manifest.base_digest) {
+    fail(ErrorCode::conflict,
+         "{}: is not the file that the manifest was drawn from ({}): its digest is {}, the manifest's {}; a "
+         "compact "
+         "manifest can be replayed on that file only",
+         reader.path().string(), manifest.base_path, digest, manifest.base_digest);
+  }
+  manifest.plan = plan(reader, manifest.model);
+  if (manifest.plan.list.changes.size() == manifest.fault_count &&
+      faults_digest(manifest.plan.list) == manifest.fault_digest) {
+    return;
+  }
+  fail(ErrorCode::conflict,
+       "{}: drawing the faults of the manifest again gives others ({} of them, {} were recorded): it was "
+       "changed, or "
+       "written by a version that draws otherwise",
+       reader.path().string(), manifest.plan.list.changes.size(), manifest.fault_count);
+}
+
+}  // namespace
+
+void check_replay(const ckpt::Reader& reader, Manifest& manifest, bool force) {
+  if (manifest.compact) return draw_again(reader, manifest, force);
   static_cast<void>(
-      make_patch(reader, manifest.plan.faults));  // throws at the first old pattern that differs
+      make_patch(reader, manifest.plan.faults()));  // throws at the first old pattern that differs
   if (force) return;
   const std::string digest = digest_file(reader.path());
   if (digest == manifest.base_digest) return;
@@ -121,7 +160,8 @@ void check_replay(const ckpt::Reader& reader, const Manifest& manifest, bool for
        "{}: is not the file that the manifest was drawn from ({}): its digest is {}, the manifest's {}; all "
        "{} old "
        "values fit, so --force would replay it",
-       reader.path().string(), manifest.base_path, digest, manifest.base_digest, manifest.plan.faults.size());
+       reader.path().string(), manifest.base_path, digest, manifest.base_digest,
+       manifest.plan.list.changes.size());
 }
 
 }  // namespace bitrift::inject

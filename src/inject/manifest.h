@@ -17,6 +17,11 @@ struct Manifest {
   record::FaultModel model;
   Plan plan;
   record::Json provenance;  ///< record::provenance() of the program that drew the faults
+  /// The file holds no list of faults, only what they follow from: drawing again gives them.
+  bool compact = false;
+  /// Of a compact manifest that was read: what drawing again must give; see faults_digest().
+  std::uint64_t fault_count = 0;
+  std::string fault_digest;
 };
 
 /// One fault as people and programs read it: AppliedFault plus `msb_first_bits` (the same bits counted from
@@ -26,8 +31,16 @@ struct Manifest {
 /// neighbours, "nan", "inf".
 [[nodiscard]] std::string value_text(const std::string& dtype, std::uint64_t pattern);
 
-/// "bitrift/fault-manifest/1" (campaigns/schema/fault-manifest.schema.json).
+/// XXH3-128 of the faults: of each a line "TENSOR\tELEMENT\tBITS\tOLD\tNEW\n", numbers in lower-case
+/// hexadecimal without 0x.
+[[nodiscard]] std::string faults_digest(const FaultList& list);
+
+/// "bitrift/fault-manifest/2" (campaigns/schema/fault-manifest.schema.json).
 [[nodiscard]] record::Json to_json(const Manifest& manifest);
+/// The same document as text, one line a fault, without a document of all faults in memory. Throws
+/// Error(unsupported) when a tensor's name is not UTF-8.
+[[nodiscard]] std::string manifest_text(const Manifest& manifest);
+/// Reads this schema and "bitrift/fault-manifest/1", which has no strata. A compact one comes without faults.
 /// Throws Error(not_found | bad_file | bad_input) with file, line and key.
 [[nodiscard]] Manifest read_manifest(const std::filesystem::path& path);
 /// The fault model that stands in a document at a JSON pointer ("" for the whole of it), where it has passed
@@ -36,7 +49,8 @@ struct Manifest {
 [[nodiscard]] record::FaultModel fault_model_from(const record::Document& document,
                                                   const std::string& pointer);
 /// Checks that a manifest fits a file: same digest (unless forced) and, always, the old pattern at every
-/// fault. Throws Error(conflict) with the first difference.
-void check_replay(const ckpt::Reader& reader, const Manifest& manifest, bool force);
+/// fault. Draws the faults of a compact manifest, which needs the very file. Throws Error(conflict) with the
+/// first difference, and Error(bad_input) where a compact one is forced.
+void check_replay(const ckpt::Reader& reader, Manifest& manifest, bool force);
 
 }  // namespace bitrift::inject

@@ -23,6 +23,8 @@ void check_metadata_model(const record::FaultModel& model) {
   if (model.what != "flip") refuse("other kind of fault than flip");
   if (model.measure != "bit") refuse("other measure than bit");
   if (!model.count) refuse("other amount than a count");
+  if (!model.as.empty()) refuse("tensors to read as another format");
+  if (!model.scope.all()) refuse("scope");
 }
 
 }  // namespace
@@ -56,36 +58,26 @@ Plan plan_metadata(const ckpt::Reader& reader, const record::FaultModel& model) 
   check_metadata_model(model);
   const std::vector<ByteExtent> extents = metadata_extents(reader);
   Plan plan;
-  for (const ByteExtent& extent : extents) plan.eligible_elements += extent.end - extent.first;
-  plan.eligible_bits = 8 * plan.eligible_elements;
-  if (*model.count > plan.eligible_bits) {
+  for (const ByteExtent& extent : extents) plan.census.elements += extent.end - extent.first;
+  plan.census.bits = 8 * plan.census.elements;
+  if (*model.count > plan.census.bits) {
     fail(ErrorCode::bad_input, "--count {} is more than the {} bits that are targeted", *model.count,
-         plan.eligible_bits);
+         plan.census.bits);
   }
-  std::map<std::uint64_t, std::vector<unsigned>> flips;  // by byte
-  const Permutation order(plan.eligible_bits, derive_key(model.seed, "inject.metadata"));
+  std::map<std::uint64_t, std::uint64_t> flips;  // by byte, as a mask
+  const Permutation order(plan.census.bits, derive_key(model.seed, "inject.metadata"));
   for (std::uint64_t i = 0; i < *model.count; ++i) {
     std::uint64_t byte = order(i) / 8;
     auto extent = extents.begin();
     for (; byte >= extent->end - extent->first; ++extent) byte -= extent->end - extent->first;
-    flips[extent->first + byte].push_back(static_cast<unsigned>(order(i) % 8));
+    flips[extent->first + byte] |= std::uint64_t{1} << order(i) % 8;
   }
   const FileDescriptor file = open_file(reader.path(), O_RDONLY);
-  for (auto& [byte, bits] : flips) {
-    std::sort(bits.begin(), bits.end());
+  plan.list.sites.push_back({"", "metadata", "uint8", "metadata"});
+  for (const auto& [byte, bits] : flips) {
     std::uint8_t value = 0;
     read_at(file, &value, 1, byte, reader.path());
-    std::uint64_t altered = value;
-    for (const unsigned bit : bits) altered ^= std::uint64_t{1} << bit;
-    plan.faults.push_back({.tensor = "",
-                           .role = "metadata",
-                           .element = byte,
-                           .dtype = "uint8",
-                           .bits = bits,
-                           .field = "",
-                           .old_pattern = value,
-                           .new_pattern = altered,
-                           .plane = "metadata"});
+    plan.list.changes.push_back({0, byte, bits, value, value ^ bits});
   }
   return plan;
 }

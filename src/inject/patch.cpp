@@ -24,10 +24,12 @@ const ckpt::TensorInfo& checked_tensor(const ckpt::Reader& reader, const record:
   const std::string file = reader.path().string();
   const ckpt::TensorInfo* const tensor = reader.find(fault.tensor);
   if (tensor == nullptr) fail(ErrorCode::conflict, "{}: has no tensor {}", file, fault.tensor);
-  if (!tensor->refusal.empty()) {
+  if (!tensor->refusal.empty() && !tensor->refused_by_type) {
     fail(ErrorCode::unsupported, "{}: {} cannot be altered: {}", file, fault.tensor, tensor->refusal);
   }
-  if (tensor->format->name() != fault.dtype) {
+  // A fault may have been drawn for the bytes as another format of the same width.
+  const auto format = number_format(fault.dtype);
+  if (!format || format->bytes != tensor->element_bytes) {
     fail(ErrorCode::conflict, "{}: {} is {}, the fault is for {}", file, fault.tensor, tensor->dtype,
          fault.dtype);
   }
@@ -40,18 +42,20 @@ const ckpt::TensorInfo& checked_tensor(const ckpt::Reader& reader, const record:
 
 Patch::Range element_range(const ckpt::Reader& reader, const ckpt::TensorInfo& tensor,
                            const record::AppliedFault& fault) {
-  const NumberFormat& format = *tensor.format;
+  NumberFormat format = number_format(fault.dtype).value();
   std::uint8_t value[8] = {};
   reader.read_elements(tensor, fault.element, 1, value);
-  NumberFormat in_memory = format;
-  in_memory.order = ByteOrder::little;
-  const std::uint64_t found = load_pattern(in_memory, value);
+  const std::uint64_t found = load_pattern(format, value);
+  if (tensor.format) format.order = tensor.format->order;
   if (found != fault.old_pattern) {
     fail(ErrorCode::conflict, "{}: element {} of {} holds {:#x}, the fault was drawn for {:#x}",
          reader.path().string(), fault.element, fault.tensor, found, fault.old_pattern);
   }
   Patch::Range range{*tensor.offset + fault.element * format.bytes, Bytes(format.bytes), Bytes(format.bytes)};
-  store_pattern(format, fault.old_pattern, range.before.data());
+  // Bytes as they are stored: what is no part of the value (padding) stays.
+  if (format.order == ByteOrder::big) std::reverse(value, value + format.bytes);
+  std::copy(value, value + format.bytes, range.before.begin());
+  std::copy(value, value + format.bytes, range.after.begin());
   store_pattern(format, fault.new_pattern, range.after.data());
   return range;
 }

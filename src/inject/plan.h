@@ -4,68 +4,32 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "ckpt/reader.h"
+#include "inject/census.h"
+#include "inject/fault_list.h"
+#include "inject/population.h"
 #include "record/fault.h"
 
 namespace bitrift::inject {
 
-/// A tensor that a fault may hit, with the bits of each element that count.
-struct Target {
-  std::string path;
-  std::string role;
-  NumberFormat format;
-  std::uint64_t elements = 0;
-  std::vector<unsigned> bits;  ///< eligible bits per element, ascending
-  [[nodiscard]] std::uint64_t size() const noexcept { return elements * bits.size(); }
-};
-
-/// The population of single-bit faults: a flat index runs over tensors in path order, then elements, then
-/// bits.
-class Population {
- public:
-  /// Selects by globs, roles and bit field. A glob or role that matches nothing, and a matched tensor that
-  /// cannot be altered, are errors that say which and why (Error(not_found | unsupported)). A matched tensor
-  /// whose format has none of the asked bits (an integer asked for its exponent) is left out; when nothing is
-  /// left, Error(bad_input).
-  Population(const ckpt::Reader& reader, const std::vector<std::string>& tensors,
-             const std::vector<std::string>& roles, const std::string& bits, bool keep_sign = false);
-  [[nodiscard]] std::uint64_t bits() const noexcept { return total_; }  ///< number of single-bit faults
-  [[nodiscard]] std::uint64_t elements() const noexcept { return elements_; }
-  [[nodiscard]] const std::vector<Target>& targets() const noexcept { return targets_; }
-  /// What a flat index (0 .. bits()-1) names.
-  struct Location {
-    const Target* target;
-    std::uint64_t element;
-    unsigned bit;
-  };
-  [[nodiscard]] Location locate(std::uint64_t index) const;
-  /// What a flat element index (0 .. elements()-1) names.
-  [[nodiscard]] Location locate_element(std::uint64_t index) const;
-
- private:
-  std::vector<Target> targets_;
-  std::vector<std::uint64_t> first_;          // flat index of each target's first bit
-  std::vector<std::uint64_t> first_element_;  // and of its first element
-  std::uint64_t total_ = 0;
-  std::uint64_t elements_ = 0;
-};
-
 /// A planned injection.
 struct Plan {
-  std::vector<record::AppliedFault> faults;  ///< sorted by (tensor, element); one entry an element
-  std::uint64_t eligible_bits = 0;           ///< size of the population drawn from
-  std::uint64_t eligible_elements = 0;
-  std::uint64_t redrawn = 0;  ///< samples refused by allow_nan / keep_sign and drawn again
+  FaultList list;             ///< sorted by (tensor, element); one entry an element
+  Census census;              ///< the population drawn from, by strata; of the plane metadata sums only
+  std::uint64_t redrawn = 0;  ///< samples whose result allow_nan refused, drawn again
+  [[nodiscard]] std::vector<record::AppliedFault> faults() const { return list.expanded(); }
 };
 
-/// The population that a model draws from. Kinds that set whole elements (zero, nan, inf) count elements
-/// only; nan and inf leave integers out, which have neither. Throws Error(bad_input) when the model
-/// contradicts itself, else as Population does.
+/// The population that a model draws from. Kinds that alter whole elements count elements only; nan and inf
+/// leave integers out, which have neither. Throws Error(bad_input) when the model contradicts itself, else as
+/// Population does.
 [[nodiscard]] Population population_of(const ckpt::Reader& reader, const record::FaultModel& model);
+
+/// The most faults of one injection: their list is held in memory (40 bytes each).
+inline constexpr std::uint64_t most_faults = 100'000'000;
 
 /// The bytes of a file that hold no tensor's values: superblock, object headers, heaps, trees, attributes,
 /// gaps. First and last + 1, ascending.
@@ -83,10 +47,14 @@ struct ByteExtent {
 /// other kinds, a fraction).
 [[nodiscard]] Plan plan_metadata(const ckpt::Reader& reader, const record::FaultModel& model);
 
-/// Draws the faults. Plane metadata: plan_metadata. The i-th sample is Permutation(population,
-/// derive_key(seed, "inject"))(i) for the measure `bit`; docs/faults.md has the others. Throws
-/// Error(bad_input) when more is asked than there is.
+/// Draws the faults and counts what they were drawn from. Plane metadata: plan_metadata. The i-th sample is
+/// Permutation(population, derive_key(seed, "inject"))(i) for the measure `bit`; docs/faults.md has the
+/// others. Throws Error(bad_input) when more is asked than there is.
 [[nodiscard]] Plan plan(const ckpt::Reader& reader, const record::FaultModel& model);
+
+/// The faults of plan() without the count, which reads all values where a policy looks at them: what is drawn
+/// costs O(faults).
+[[nodiscard]] FaultList draw(const ckpt::Reader& reader, const record::FaultModel& model);
 
 /// Single-bit flip at one place, with the old pattern read from the file. For campaigns, which draw
 /// themselves.

@@ -1,103 +1,39 @@
+#include "inject/population.h"
+
 #include <algorithm>
-#include <set>
 
-#include <fmt/ranges.h>
-
-#include "ckpt/roles.h"
 #include "core/error.h"
-#include "core/glob.h"
-#include "inject/plan.h"
+#include "inject/selection.h"
 
 namespace bitrift::inject {
 namespace {
 
-/// Counts what each glob and each role brought, so that none is ignored in silence.
-class Selection {
- public:
-  Selection(const ckpt::Reader& reader, const std::vector<std::string>& globs,
-            const std::vector<std::string>& roles)
-      : file_(reader.path().string()), globs_(globs), roles_(roles) {
-    check_roles();
-    for (const ckpt::TensorInfo& tensor : reader.tensors()) consider(tensor);
-    check_used(reader);
-    if (chosen_.empty()) fail(ErrorCode::bad_input, "{}: holds no tensor that could be altered", file_);
-  }
-  [[nodiscard]] const std::vector<const ckpt::TensorInfo*>& tensors() const noexcept { return chosen_; }
-
- private:
-  void check_roles() const {
-    const auto& known = ckpt::role_names();
-    for (const std::string& role : roles_) {
-      if (std::find(known.begin(), known.end(), role) == known.end()) {
-        fail(ErrorCode::bad_input, "'{}' is not a role: give one of {}", role, fmt::join(known, ", "));
-      }
-      if (role == "checksum") {
-        fail(ErrorCode::unsupported, "role checksum cannot be altered: checksums follow from the tensors");
-      }
-    }
-  }
-
-  void consider(const ckpt::TensorInfo& tensor) {
-    std::vector<std::string> globs;
-    for (const std::string& glob : globs_) {
-      if (glob_match(glob, tensor.path)) globs.push_back(glob);
-    }
-    if (!globs_.empty() && globs.empty()) return;
-    if (!roles_.empty() && std::find(roles_.begin(), roles_.end(), tensor.role) == roles_.end()) return;
-    if (tensor.role == "checksum") {
-      // Wildcards pass checksums over; a pattern that means nothing else is answered in check_used().
-      checksum_globs_.insert(globs.begin(), globs.end());
-      return;
-    }
-    used_globs_.insert(globs.begin(), globs.end());
-    used_roles_.insert(tensor.role);
-    // Nothing was asked for by name: texts are no part of "all tensors".
-    if (globs_.empty() && tensor.dtype.ends_with("string")) return;
-    if (tensor.elements() == 0 && tensor.format) return;
-    if (!tensor.refusal.empty()) {
-      fail(ErrorCode::unsupported, "{}: {} cannot be altered: {}{}", file_, tensor.path, tensor.refusal,
-           globs_.empty() ? "; choose other tensors with --tensor or --role" : "");
-    }
-    chosen_.push_back(&tensor);
-  }
-
-  void check_used(const ckpt::Reader& reader) const {
-    for (const std::string& glob : globs_) {
-      if (used_globs_.contains(glob)) continue;
-      if (checksum_globs_.contains(glob)) {
-        fail(ErrorCode::unsupported,
-             "{}: '{}' names checksums, which follow from the tensors; alter a tensor instead", file_, glob);
-      }
-      fail(ErrorCode::not_found,
-           "{}: no tensor{} matches '{}' (* stays within one name, ** crosses . and /; see "
-           "bitrift ls)",
-           file_, roles_.empty() ? "" : " of the asked roles", glob);
-    }
-    std::set<std::string> present;
-    for (const auto& tensor : reader.tensors()) present.insert(tensor.role);
-    for (const std::string& role : roles_) {
-      if (used_roles_.contains(role)) continue;
-      fail(ErrorCode::not_found, "{}: no tensor{} has the role '{}' (the file has {})", file_,
-           globs_.empty() ? "" : " of the asked names", role, fmt::join(present, ", "));
-    }
-  }
-
-  std::string file_;
-  const std::vector<std::string>& globs_;
-  const std::vector<std::string>& roles_;
-  std::set<std::string> used_globs_, used_roles_, checksum_globs_;
-  std::vector<const ckpt::TensorInfo*> chosen_;
-};
-
-std::vector<unsigned> eligible_bits(const NumberFormat& format, const std::string& field, bool keep_sign) {
-  std::vector<unsigned> bits = bit_field(format, field);
-  if (keep_sign) std::erase_if(bits, [&](unsigned bit) { return field_of_bit(format, bit) == "sign"; });
-  return bits;
-}
+constexpr std::uint64_t largest = std::uint64_t{1} << 63;
 
 /// The last i with starts[i] <= index.
 std::size_t find_start(const std::vector<std::uint64_t>& starts, std::uint64_t index) {
   return static_cast<std::size_t>(std::upper_bound(starts.begin(), starts.end(), index) - starts.begin()) - 1;
+}
+
+record::FaultModel flips_of(const std::string& bits, bool keep_sign) {
+  record::FaultModel model;
+  model.bits = bits;
+  model.keep_sign = keep_sign;
+  return model;
+}
+
+// What a tensor needs for this kind of fault, for the message that none has it.
+std::string needed(const record::FaultModel& model) {
+  const std::string sign = model.keep_sign ? " besides the sign" : "";
+  if (model.what == "burst")
+    return fmt::format("{} adjacent bits of '{}'{}", *model.length, model.bits, sign);
+  if (model.what == "xor") {
+    return fmt::format("all bits of the mask {} within '{}'{}{}", model.mask, model.bits, sign,
+                       model.mask_at == "random" ? "" : ", aligned to bit 0");
+  }
+  // NaN and infinity exist where there is an exponent.
+  const bool exponent = model.what == "nan" || model.what == "inf";
+  return fmt::format("a bit of '{}'{}", exponent ? "exponent" : model.bits, sign);
 }
 
 }  // namespace
@@ -105,20 +41,41 @@ std::size_t find_start(const std::vector<std::uint64_t>& starts, std::uint64_t i
 Population::Population(const ckpt::Reader& reader, const std::vector<std::string>& tensors,
                        const std::vector<std::string>& roles, const std::string& bits, bool keep_sign) {
   check_bit_field(bits);
-  const Selection selection(reader, tensors, roles);
-  for (const ckpt::TensorInfo* tensor : selection.tensors()) {
-    Target target{tensor->path, tensor->role, *tensor->format, tensor->elements(),
-                  eligible_bits(*tensor->format, bits, keep_sign)};
+  const record::FaultModel model = flips_of(bits, keep_sign);
+  fill(reader, {.tensors = tensors, .roles = roles, .as = {}, .scope = {}}, Alteration(model), needed(model));
+}
+
+Population::Population(const ckpt::Reader& reader, const record::FaultModel& model) {
+  const Alteration kind(model);
+  check_bit_field(model.bits);
+  fill(reader, {model.tensors, model.roles, model.as, model.scope, model.seed}, kind, needed(model));
+}
+
+void Population::fill(const ckpt::Reader& reader, const Choice& choice, const Alteration& kind,
+                      const std::string& asked) {
+  const std::vector<Chosen> chosen = choose(reader, choice);
+  for (const auto& [tensor, format] : chosen) {
+    Target target{tensor->path, tensor->role, format, tensor->elements(), {}};
+    try {
+      target.bits = kind.places(format);
+    } catch (const Error& error) {
+      fail(error.code(), "{}: {}: {}", reader.path().string(), tensor->path, error.what());
+    }
     if (target.bits.empty()) continue;
     first_.push_back(total_);
     first_element_.push_back(elements_);
-    total_ += target.size();
+    std::uint64_t size = 0;
+    if (__builtin_mul_overflow(target.elements, std::uint64_t{target.bits.size()}, &size) ||
+        __builtin_add_overflow(total_, size, &total_) || total_ > largest) {
+      fail(ErrorCode::bad_input, "{}: more than 2^63 bits are targeted; choose fewer tensors",
+           reader.path().string());
+    }
     elements_ += target.elements;
     targets_.push_back(std::move(target));
   }
   if (targets_.empty()) {
-    fail(ErrorCode::bad_input, "{}: none of the {} chosen tensors has a bit of '{}'{}",
-         reader.path().string(), selection.tensors().size(), bits, keep_sign ? " besides the sign" : "");
+    fail(ErrorCode::bad_input, "{}: none of the {} chosen tensors has {}", reader.path().string(),
+         chosen.size(), asked);
   }
 }
 
@@ -134,6 +91,10 @@ Population::Location Population::locate_element(std::uint64_t index) const {
   if (index >= elements_) fail(ErrorCode::internal, "element {} of a population of {}", index, elements_);
   const std::size_t at = find_start(first_element_, index);
   return {&targets_[at], index - first_element_[at], targets_[at].bits.front()};
+}
+
+std::uint64_t Population::flat_element(const Location& where) const noexcept {
+  return first_element_[static_cast<std::size_t>(where.target - targets_.data())] + where.element;
 }
 
 }  // namespace bitrift::inject

@@ -81,23 +81,10 @@ void check_scope(const Document& document, const std::string& pointer, const Arm
                            : fmt::format("there is no replica {}", needed - 1));
 }
 
-Scope scope_from_json(const Json& value) {
-  Scope scope;
-  const Json& replicas = value.at("replicas");
-  if (replicas.is_number()) {
-    scope.count = replicas.get<int>();
-  } else {
-    scope.replicas = replicas.get<std::vector<int>>();
-    std::sort(scope.replicas.begin(), scope.replicas.end());
-  }
-  return scope;
-}
-
 Json to_json(const Arm& arm) {
   Json value = {{"name", arm.stem.empty() ? arm.name : arm.stem}, {"parallel", to_json(arm.parallel)}};
   if (!arm.precision.empty()) value["precision"] = arm.precision;
-  if (arm.scope.count > 0) value["scope"] = {{"replicas", arm.scope.count}};
-  if (!arm.scope.replicas.empty()) value["scope"] = {{"replicas", arm.scope.replicas}};
+  if (!arm.scope.all()) value["scope"] = to_json(arm.scope);
   if (arm.guards) value["guards"] = to_json(*arm.guards);
   if (!arm.exec.empty()) value["exec"] = arm.exec;
   return value;

@@ -10,22 +10,16 @@
 #include "record/base_spec.h"
 #include "record/propagation.h"
 #include "record/sampling.h"
+#include "record/scope.h"
 #include "record/strata.h"
 
 namespace bitrift::record {
-
-/// Which of an arm's replicas load the altered file; the others load the base.
-struct Scope {
-  int count = 0;              ///< so many, drawn for each fault; 0: `replicas` says which
-  std::vector<int> replicas;  ///< ascending; both empty: all
-  [[nodiscard]] bool all() const noexcept { return count == 0 && replicas.empty(); }
-};
 
 /// One thing that is compared: every drawn fault runs in every arm.
 struct Arm {
   std::string name;  ///< as in rows: STEM, or STEM@BASE where there are several bases
   Parallel parallel;
-  Scope scope = {};
+  Scope scope = {};                      ///< which replicas load the altered file; the others load the base
   std::optional<GuardSpec> guards = {};  ///< instead of those of the base's spec
   std::vector<std::string> exec = {};    ///< CampaignSpec::exec: words added to the command in this arm
   std::string precision = {};            ///< the base is converted to it; "": as it was trained

@@ -25,6 +25,13 @@ std::uint64_t pattern_from_json(const Json& value) {
 
 }  // namespace
 
+const std::vector<std::string>& fault_kinds() {
+  static const std::vector<std::string> kinds = {"flip",       "burst", "xor",   "stuck-at-0",
+                                                 "stuck-at-1", "zero",  "nan",   "inf",
+                                                 "max",        "set",   "scale", "random"};
+  return kinds;
+}
+
 Json to_json(const AppliedFault& fault) {
   Json value = {{"tensor", fault.tensor},
                 {"role", fault.role},
@@ -59,6 +66,13 @@ Json to_json(const FaultModel& model) {
   if (model.count) value["count"] = *model.count;
   if (model.fraction) value["fraction"] = *model.fraction;
   if (model.ber) value["ber"] = *model.ber;
+  if (model.length) value["length"] = *model.length;
+  if (!model.mask.empty()) value["mask"] = model.mask;
+  if (!model.mask_at.empty()) value["mask_at"] = model.mask_at;
+  if (model.factor) value["factor"] = *model.factor;
+  if (!model.value.empty()) value["value"] = model.value;
+  if (!model.as.empty()) value["as"] = model.as;
+  if (!model.scope.all()) value["scope"] = to_json(model.scope);
   return value;
 }
 
@@ -76,6 +90,17 @@ FaultModel fault_model_from_json(const Json& value) {
   if (value.contains("count")) model.count = value["count"].get<std::uint64_t>();
   if (value.contains("fraction")) model.fraction = value["fraction"].get<double>();
   if (value.contains("ber")) model.ber = value["ber"].get<double>();
+  if (model.what == "nullify") model.what = "zero";
+  if (value.contains("length")) model.length = value["length"].get<unsigned>();
+  model.mask = value.value("mask", model.mask);
+  model.mask_at = value.value("mask_at", model.mask_at);
+  if (value.contains("factor")) model.factor = value["factor"].get<double>();
+  if (value.contains("value")) {
+    const Json& number = value["value"];
+    model.value = number.is_string() ? number.get<std::string>() : number.dump();
+  }
+  model.as = value.value("as", model.as);
+  if (value.contains("scope")) model.scope = scope_from_json(value["scope"]);
   return model;
 }
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <bit>
 #include <charconv>
 #include <map>
 #include <memory>
@@ -8,7 +7,6 @@
 #include <vector>
 
 #include <fcntl.h>
-#include <fmt/ranges.h>
 #include <sys/random.h>
 
 #include "commands.h"
@@ -16,20 +14,21 @@
 #include "core/error.h"
 #include "inject/apply.h"
 #include "inject/manifest.h"
+#include "inject_report.h"
 #include "output.h"
 #include "record/provenance.h"
 
 namespace bitrift::cli {
 namespace {
 
-constexpr std::size_t kMostShown = 20;
-
 struct Options {
   std::string file, output, manifest, model_file, replay;
   std::string plane = "value";
   std::optional<std::uint64_t> seed;
   record::FaultModel model;
-  bool no_nan = false;
+  std::vector<std::string> as;
+  std::string scope = "all";
+  bool no_nan = false, compact = false;
   bool in_place = false, force = false, dry_run = false, json = false;
 };
 
@@ -62,6 +61,9 @@ void check_options(const Options& options) {
          "say where the altered checkpoint goes: -o OUT, or --in-place (or try --dry-run)");
   }
   if (options.force && options.replay.empty()) fail(ErrorCode::bad_input, "--force goes with --replay");
+  if (options.compact && (options.manifest.empty() || !options.replay.empty())) {
+    fail(ErrorCode::bad_input, "--compact-manifest goes with --manifest, and not with --replay");
+  }
   if (options.manifest.empty()) return;
   for (const std::string& other : {options.file, options.output, inject::undo_path(options.file).string()}) {
     if (!other.empty() && same_file(options.manifest, other)) {
@@ -84,9 +86,60 @@ record::FaultModel model_from_file(const Options& options) {
   return model;
 }
 
+std::map<std::string, std::string> formats_of(const std::vector<std::string>& texts) {
+  std::map<std::string, std::string> as;
+  for (const std::string& text : texts) {
+    const std::size_t at = text.rfind('=');
+    if (at == std::string::npos || at == 0 || at + 1 == text.size()) {
+      fail(ErrorCode::bad_input, "--as '{}': expected GLOB=FORMAT, such as '**.kernel=bfloat16'", text);
+    }
+    if (!as.emplace(text.substr(0, at), text.substr(at + 1)).second) {
+      fail(ErrorCode::bad_input, "--as '{}': a second format for the same pattern", text);
+    }
+  }
+  return as;
+}
+
+record::Scope scope_of(const std::string& text) {
+  record::Scope scope;
+  if (text == "all") return scope;
+  const std::size_t at = text.find('=');
+  const std::string name = text.substr(0, at);
+  std::vector<int> numbers;
+  const char* next = text.data() + (at == std::string::npos ? text.size() : at + 1);
+  const char* const end = text.data() + text.size();
+  while (next < end) {
+    int number = -1;
+    const auto [rest, error] = std::from_chars(next, end, number);
+    if (error != std::errc{} || number < 0 || (rest != end && (*rest != ',' || rest + 1 == end))) break;
+    numbers.push_back(number);
+    next = rest == end ? end : rest + 1;
+  }
+  const bool one = numbers.size() == 1 && next == end;
+  if (name == "replicas" && one && numbers[0] > 0) {
+    scope.count = numbers[0];
+  } else if (name == "stage" && one) {
+    scope.stage = numbers[0];
+  } else if (name == "replica" && !numbers.empty() && next == end) {
+    std::sort(numbers.begin(), numbers.end());
+    numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+    scope.replicas = std::move(numbers);
+  } else {
+    fail(ErrorCode::bad_input,
+         "--scope '{}' is not supported: give all, replicas=N (so many, drawn), replica=R or R,R,... "
+         "(these), or "
+         "stage=S",
+         text);
+  }
+  return scope;
+}
+
 record::FaultModel model_of(const Options& options) {
   record::FaultModel model = options.model_file.empty() ? options.model : model_from_file(options);
   if (options.model_file.empty()) {
+    if (model.what == "nullify") model.what = "zero";
+    model.as = formats_of(options.as);
+    model.scope = scope_of(options.scope);
     model.allow_nan = !options.no_nan;
     model.seed = options.seed ? *options.seed : seed_from_system();
   }
@@ -94,105 +147,7 @@ record::FaultModel model_of(const Options& options) {
   return model;
 }
 
-/// Bits of a population, by role and field.
-record::Json describe_population(const inject::Population& population) {
-  struct Row {
-    std::uint64_t tensors = 0, elements = 0;
-    std::map<std::string, std::uint64_t> bits{{"sign", 0}, {"exponent", 0}, {"mantissa", 0}};
-  };
-  std::map<std::string, Row> rows;
-  for (const inject::Target& target : population.targets()) {
-    Row& row = rows[target.role];
-    row.tensors += 1;
-    row.elements += target.elements;
-    for (const unsigned bit : target.bits) row.bits[field_of_bit(target.format, bit)] += target.elements;
-  }
-  record::Json list = record::Json::array();
-  for (const auto& [role, row] : rows) {
-    list.push_back(
-        {{"role", role}, {"tensors", row.tensors}, {"elements", row.elements}, {"bits", row.bits}});
-  }
-  return list;
-}
-
-std::string population_table(const record::Json& rows, bool whole_elements) {
-  Table table(whole_elements ? std::vector<std::string>{"role", "tensors", "elements"}
-                             : std::vector<std::string>{"role", "tensors", "elements", "sign bits",
-                                                        "exponent bits", "mantissa bits"});
-  for (const record::Json& row : rows) {
-    std::vector<std::string> cells = {row["role"], with_commas(row["tensors"]), with_commas(row["elements"])};
-    for (const char* field : {"sign", "exponent", "mantissa"}) {
-      if (!whole_elements) cells.push_back(with_commas(row["bits"][field]));
-    }
-    table.add(std::move(cells));
-  }
-  return table.text();
-}
-
-/// "30", "23,30", "0-31".
-std::string bits_text(std::vector<unsigned> bits) {
-  std::sort(bits.begin(), bits.end());
-  if (bits.size() > 2 && bits.back() - bits.front() + 1 == bits.size()) {
-    return fmt::format("{}-{}", bits.front(), bits.back());
-  }
-  return fmt::format("{}", fmt::join(bits, ","));
-}
-
-std::string fault_table(const std::vector<record::AppliedFault>& faults) {
-  Table table({"tensor", "element", "dtype", "bits", "MSB-first", "field", "old", "new", "value"});
-  for (std::size_t i = 0; i < faults.size() && i < kMostShown; ++i) {
-    const record::Json row = inject::describe_fault(faults[i]);
-    table.add({faults[i].tensor, std::to_string(faults[i].element), faults[i].dtype,
-               bits_text(faults[i].bits), bits_text(row["msb_first_bits"]), faults[i].field, row["old"],
-               row["new"],
-               row["old_value"].get<std::string>() + " -> " + row["new_value"].get<std::string>()});
-  }
-  std::string text = faults.empty() ? "" : table.text();
-  if (faults.size() > kMostShown) {
-    text +=
-        fmt::format("... and {} more (all of them with --json or --manifest)\n", faults.size() - kMostShown);
-  }
-  return text;
-}
-
-std::string summary_line(const Options& options, const inject::Manifest& manifest) {
-  const inject::Plan& plan = manifest.plan;
-  std::uint64_t elements = 0;
-  std::uint64_t bits = 0;
-  for (const record::AppliedFault& fault : plan.faults) {
-    const auto changed = static_cast<std::uint64_t>(std::popcount(fault.old_pattern ^ fault.new_pattern));
-    elements += changed > 0 ? 1 : 0;
-    bits += changed;
-  }
-  std::string text = fmt::format("{}, {} changed", counted(elements, "element"), counted(bits, "bit"));
-  if (elements < plan.faults.size()) {
-    text += fmt::format(" ({} held the new value already)", with_commas(plan.faults.size() - elements));
-  }
-  text += fmt::format("; {} targeted in {}; seed {}", counted(plan.eligible_bits, "bit"),
-                      counted(plan.eligible_elements, "element"), manifest.model.seed);
-  if (plan.redrawn > 0) text += fmt::format("; {} drawn again", counted(plan.redrawn, "sample"));
-  if (options.dry_run) return text + "; dry run, nothing was written\n";
-  if (options.in_place) return text + fmt::format("; take back with: bitrift undo {}\n", options.file);
-  return text + fmt::format("; written to {}\n", options.output);
-}
-
-void report(const Options& options, const inject::Manifest& manifest, const record::Json& population) {
-  if (!options.json) {
-    const std::string head =
-        population.empty() ? "" : population_table(population, manifest.model.what != "flip");
-    print(head + (head.empty() ? "" : "\n") + fault_table(manifest.plan.faults) +
-          summary_line(options, manifest));
-    return;
-  }
-  record::Json value = inject::to_json(manifest);
-  value["schema"] = "bitrift/injection/1";
-  value["dry_run"] = options.dry_run;
-  if (!population.empty()) value["population"] = population;
-  if (!options.dry_run) value["output"] = options.in_place ? options.file : options.output;
-  print_json(value);
-}
-
-inject::Manifest make_manifest(const Options& options, record::Json& population) {
+inject::Manifest make_manifest(const Options& options) {
   const ckpt::Reader reader(options.file);
   if (!options.replay.empty()) {
     inject::Manifest manifest = inject::read_manifest(options.replay);
@@ -203,48 +158,45 @@ inject::Manifest make_manifest(const Options& options, record::Json& population)
   manifest.base_path = options.file;
   manifest.model = model_of(options);
   manifest.plan = inject::plan(reader, manifest.model);
-  if (options.dry_run) population = describe_population(inject::population_of(reader, manifest.model));
   return manifest;
 }
 
 void apply(const Options& options, const inject::Manifest& manifest) {
   if (options.in_place) {
-    inject::inject_in_place(options.file, manifest.plan.faults);
+    inject::inject_in_place(options.file, manifest.plan.faults());
   } else {
-    inject::inject_copy(options.file, options.output, manifest.plan.faults);
-  }
-}
-
-std::string manifest_text(const inject::Manifest& manifest) {
-  try {
-    return inject::to_json(manifest).dump(2) + "\n";
-  } catch (const record::Json::type_error&) {
-    fail(ErrorCode::unsupported,
-         "a tensor's name is not UTF-8, so no manifest can hold it; leave out --manifest");
+    inject::inject_copy(options.file, options.output, manifest.plan.faults());
   }
 }
 
 void inject_faults(const Options& options) {
   check_options(options);
-  record::Json population;
-  inject::Manifest manifest = make_manifest(options, population);
-  manifest.provenance = record::provenance(command_line());
+  inject::Manifest manifest = make_manifest(options);
+  InjectReport shown;
+  shown.dry_run = options.dry_run;
+  shown.in_place = options.in_place;
+  shown.json = options.json;
+  shown.replayed = !options.replay.empty();
+  shown.written = options.in_place ? options.file : options.output;
+  if (!options.manifest.empty() || options.json) manifest.provenance = record::provenance(command_line());
   if (!options.manifest.empty()) {
     manifest.base_path = options.file;
     manifest.base_digest = digest_file(options.file);
   }
-  if (options.dry_run) return report(options, manifest, population);
+  if (options.dry_run) return report_injection(shown, manifest);
   if (options.manifest.empty()) {
     apply(options, manifest);
   } else {
     // Its bytes are on the disk before the checkpoint changes; its name appears when the change is done.
     PendingFile pending(options.manifest);
-    const std::string text = manifest_text(manifest);
+    manifest.compact = options.compact;
+    const std::string text = inject::manifest_text(manifest);
+    manifest.compact = false;
     write_at(open_file(pending.path(), O_WRONLY), text.data(), text.size(), 0, options.manifest);
     apply(options, manifest);
     pending.commit();
   }
-  report(options, manifest, population);
+  report_injection(shown, manifest);
 }
 
 constexpr const char* kFooter =
@@ -294,9 +246,37 @@ std::vector<CLI::Option*> add_model_options(CLI::App& command, Options& options)
           "any (default), sign, exponent, mantissa, exponent_msb, LO-HI or a list such as 3,7,30"),
       where)
       ->type_name("FIELD");
+  add(command.add_option(
+          "--as", options.as,
+          "read the bytes of matching tensors as another number format of the same width, such as "
+          "'**/kernel=bfloat16'; may be repeated"),
+      where)
+      ->allow_extra_args(false)
+      ->type_name("GLOB=FORMAT");
+  add(command.add_option(
+          "--scope", options.scope,
+          "all (default), replicas=N, replica=R,...: only tensors of single replicas; stage=S"),
+      where)
+      ->type_name("WHO");
   add(command.add_flag("--keep-sign", model.keep_sign, "never touch the sign bit"), where);
   const char* const what = "What and how many";
-  add(command.add_option("--what", model.what, "flip (default), zero, nan or inf"), what)->type_name("KIND");
+  add(command.add_option(
+          "--what", model.what,
+          "flip (default), burst, xor, stuck-at-0, stuck-at-1, zero (or nullify), nan, inf, max, set, "
+          "scale or random"),
+      what)
+      ->type_name("KIND");
+  add(command.add_option("--length", model.length, "burst: number of adjacent bits"), what)
+      ->check(whole_number())
+      ->type_name("N");
+  add(command.add_option("--mask", model.mask, "xor: 101, 0b101 or 0x5"), what)->type_name("MASK");
+  add(command.add_option("--mask-at", model.mask_at, "xor: aligned to bit 0 (default) or at a random place"),
+      what)
+      ->type_name("PLACE");
+  add(command.add_option("--factor", model.factor, "scale: rounded once, to nearest even"), what)
+      ->type_name("F");
+  add(command.add_option("--value", model.value, "set: a number, which integers must be able to hold"), what)
+      ->type_name("NUMBER");
   add(command.add_option("--measure", model.measure,
                          "what is equally likely: bit (default), element or tensor"),
       what)
@@ -310,7 +290,8 @@ std::vector<CLI::Option*> add_model_options(CLI::App& command, Options& options)
       ->type_name("N");
   add(command.add_option("--fraction", model.fraction, "of the targeted elements, one fault each"), what)
       ->type_name("F");
-  add(command.add_option("--ber", model.ber, "bit error rate: each targeted bit flips with this probability"),
+  add(command.add_option("--ber", model.ber,
+                         "bit error rate: each targeted bit is struck with this probability"),
       what)
       ->type_name("P");
   add(command.add_flag("--no-nan", options.no_nan, "draw again where the result is NaN or infinite"), what);
@@ -348,6 +329,8 @@ void add_inject(CLI::App& app, ExitCode&) {
       text("--replay", options->replay, "apply the faults of a manifest again, bit for bit");
   command->add_flag("--force", options->force, "replay onto another base, if all old values fit");
   text("--manifest", options->manifest, "write what was done, for --replay");
+  command->add_flag("--compact-manifest", options->compact,
+                    "write only what the faults follow from: model, seed and digest of FILE");
   command->add_flag("--dry-run", options->dry_run,
                     "print what is targeted and what would change; write nothing");
   command->add_flag("--json", options->json, "print JSON instead of a table");

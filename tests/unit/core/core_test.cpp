@@ -91,10 +91,18 @@ TEST(Permutation, DrawsFromAPopulationTooLargeToShuffleAreDistinctAndSpread) {
 }
 
 TEST(Permutation, WorksOnHugePopulationsAndRefusesImpossibleOnes) {
-  const Permutation permutation(std::uint64_t{1} << 62, 7);
-  EXPECT_NE(permutation(0), permutation(1));
+  for (const std::uint64_t size :
+       {std::uint64_t{1} << 62, (std::uint64_t{1} << 62) + 1, std::uint64_t{1} << 63}) {
+    const Permutation permutation(size, 7);
+    std::set<std::uint64_t> seen;
+    for (std::uint64_t i = 0; i < 1000; ++i) seen.insert(permutation(i));
+    EXPECT_EQ(seen.size(), 1000U);
+    EXPECT_LT(*seen.rbegin(), size);
+    EXPECT_LT(permutation(size - 1), size);
+    EXPECT_FALSE(seen.contains(permutation(size - 1)));
+  }
   EXPECT_THROW(Permutation(0, 1), Error);
-  EXPECT_THROW(Permutation((std::uint64_t{1} << 62) + 1, 1), Error);
+  EXPECT_THROW(Permutation((std::uint64_t{1} << 63) + 1, 1), Error);
 }
 
 TEST(NumberFormat, FieldsPartitionTheBitsOfEveryFormat) {

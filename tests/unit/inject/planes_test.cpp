@@ -65,8 +65,8 @@ TEST(Planes, AStorageFaultLeavesTheChecksumBehind) {
   const auto path = checkpoint(scratch);
   const ckpt::Reader reader(path);
   const auto before = bytes_of(path);
-  const auto value = plan(reader, model_on("value", 1)).faults;
-  const auto storage = plan(reader, model_on("storage", 1)).faults;
+  const auto value = plan(reader, model_on("value", 1)).faults();
+  const auto storage = plan(reader, model_on("storage", 1)).faults();
   ASSERT_EQ(storage.size(), 1U);
   EXPECT_EQ(storage[0].plane, "storage");
   EXPECT_EQ(storage[0].new_pattern, value[0].new_pattern);  // the same bits
@@ -83,8 +83,8 @@ TEST(Planes, MetadataFaultsFlipTheAskedBitsOutsideTheValues) {
   const Plan drawn = plan(reader, model_on("metadata", 200));
   std::uint64_t values = 0;
   for (const ckpt::TensorInfo& one : reader.tensors()) values += one.stored_bytes;
-  EXPECT_EQ(drawn.eligible_bits, 8 * (before.size() - values));
-  const auto after = altered(path, drawn.faults);
+  EXPECT_EQ(drawn.census.bits, 8 * (before.size() - values));
+  const auto after = altered(path, drawn.faults());
   unsigned flipped = 0;
   for (const std::size_t byte : differing_bytes(before, after)) {
     EXPECT_TRUE(byte < *tensor.offset || byte >= *tensor.offset + tensor.stored_bytes) << byte;
@@ -96,9 +96,9 @@ TEST(Planes, MetadataFaultsFlipTheAskedBitsOutsideTheValues) {
 TEST(Planes, EveryBitOutsideTheValuesCanBeDrawn) {
   const Scratch scratch;
   const ckpt::Reader reader(checkpoint(scratch));
-  const std::uint64_t all = plan(reader, model_on("metadata", 1)).eligible_bits;
+  const std::uint64_t all = plan(reader, model_on("metadata", 1)).census.bits;
   std::uint64_t bits = 0;
-  for (const auto& fault : plan(reader, model_on("metadata", all)).faults) bits += fault.bits.size();
+  for (const auto& fault : plan(reader, model_on("metadata", all)).faults()) bits += fault.bits.size();
   EXPECT_EQ(bits, all);
   EXPECT_THAT(error_of([&] { static_cast<void>(plan(reader, model_on("metadata", all + 1))); }),
               HasSubstr("bits that are targeted"));
@@ -122,7 +122,7 @@ TEST(Planes, MetadataHasNeitherTensorsNorFields) {
 TEST(Planes, AMetadataFaultOfAnotherFileIsRefused) {
   const Scratch scratch;
   const ckpt::Reader reader(checkpoint(scratch));
-  auto faults = plan(reader, model_on("metadata", 1)).faults;
+  auto faults = plan(reader, model_on("metadata", 1)).faults();
   faults[0].old_pattern ^= 1;
   EXPECT_THAT(error_of([&] { static_cast<void>(make_patch(reader, faults)); }),
               HasSubstr("the fault was drawn for"));

@@ -1,0 +1,204 @@
+#include "inject/alteration.h"
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cmath>
+
+#include <fmt/ranges.h>
+
+#include "core/encode_number.h"
+#include "core/error.h"
+
+namespace bitrift::inject {
+namespace {
+
+std::uint64_t mask_of(const std::vector<unsigned>& bits) {
+  std::uint64_t mask = 0;
+  for (const unsigned bit : bits) mask |= std::uint64_t{1} << bit;
+  return mask;
+}
+
+std::uint64_t low_bits(unsigned count) { return ~std::uint64_t{0} >> (64 - count); }
+
+// A parameter that is given goes with one kind, and that kind needs it.
+void check_parameter(const record::FaultModel& model, const char* option, const char* kind, bool given,
+                     bool needed) {
+  if (given && model.what != kind) {
+    fail(ErrorCode::bad_input, "{} goes with --what {}, not with --what {}", option, kind, model.what);
+  }
+  if (needed && !given && model.what == kind) {
+    fail(ErrorCode::bad_input, "--what {} needs {}", kind, option);
+  }
+}
+
+}  // namespace
+
+std::uint64_t mask_from_text(const std::string& text) {
+  const bool hexadecimal = text.starts_with("0x") || text.starts_with("0X");
+  const bool prefixed = hexadecimal || text.starts_with("0b") || text.starts_with("0B");
+  const char* const begin = text.data() + (prefixed ? 2 : 0);
+  const char* const end = text.data() + text.size();
+  std::uint64_t mask = 0;
+  const auto [rest, error] = std::from_chars(begin, end, mask, hexadecimal ? 16 : 2);
+  if (error == std::errc{} && rest == end && mask != 0) return mask;
+  fail(
+      ErrorCode::bad_input,
+      "'{}' is no mask: give binary digits such as 101 or 0b101, or hexadecimal ones such as 0x5, of 1 to 64 "
+      "bits with a 1 among them",
+      text);
+}
+
+Alteration::Alteration(const record::FaultModel& model)
+    : field_(model.bits), allow_nan_(model.allow_nan), keep_sign_(model.keep_sign) {
+  const auto& kinds = record::fault_kinds();
+  const auto at = std::find(kinds.begin(), kinds.end(), model.what);
+  if (at == kinds.end()) {
+    fail(ErrorCode::bad_input, "--what '{}' is not supported: give one of {}", model.what,
+         fmt::join(kinds, ", "));
+  }
+  kind_ = static_cast<Kind>(at - kinds.begin());
+  read_parameters(model);
+  if (whole() && kind_ != Kind::random && model.bits != "any") {
+    fail(ErrorCode::bad_input, "--bits chooses bits to flip, and --what {} sets whole elements", model.what);
+  }
+  if (!allow_nan_ && (kind_ == Kind::nan || kind_ == Kind::infinity)) {
+    fail(ErrorCode::bad_input, "--no-nan forbids what --what {} asks for", model.what);
+  }
+}
+
+void Alteration::read_parameters(const record::FaultModel& model) {
+  check_parameter(model, "--length", "burst", model.length.has_value(), true);
+  check_parameter(model, "--mask", "xor", !model.mask.empty(), true);
+  check_parameter(model, "--mask-at", "xor", !model.mask_at.empty(), false);
+  check_parameter(model, "--factor", "scale", model.factor.has_value(), true);
+  check_parameter(model, "--value", "set", !model.value.empty(), true);
+  if (model.length) length_ = *model.length;
+  if (length_ < 1 || length_ > 64) {
+    fail(ErrorCode::bad_input, "--length {} is not a number of bits from 1 to 64", length_);
+  }
+  if (!model.mask.empty()) mask_ = mask_from_text(model.mask);
+  if (!model.mask_at.empty() && model.mask_at != "aligned" && model.mask_at != "random") {
+    fail(ErrorCode::bad_input, "--mask-at '{}' is not supported: give aligned (to bit 0) or random",
+         model.mask_at);
+  }
+  mask_aligned_ = model.mask_at != "random";
+  if (model.factor) factor_ = *model.factor;
+  if (!std::isfinite(factor_)) fail(ErrorCode::bad_input, "--factor {} is not a finite number", factor_);
+  if (keep_sign_) factor_ = std::fabs(factor_);
+  value_ = model.value;
+  if (kind_ != Kind::set) return;
+  const NumberFormat widest = number_format("float64").value();
+  if (!is_finite(widest, encode_text(widest, value_).value()) && !allow_nan_) {
+    fail(ErrorCode::bad_input, "--no-nan forbids --value {}", value_);
+  }
+}
+
+bool Alteration::whole() const noexcept { return kind_ >= Kind::zero; }
+
+bool Alteration::may_change_nothing() const noexcept { return kind_ >= Kind::stuck_at_0; }
+
+bool Alteration::single_bits() const noexcept {
+  return kind_ == Kind::flip || kind_ == Kind::stuck_at_0 || kind_ == Kind::stuck_at_1;
+}
+
+std::uint64_t Alteration::shape() const noexcept {
+  if (kind_ == Kind::burst) return low_bits(length_);
+  return kind_ == Kind::mask ? mask_ : 1;
+}
+
+std::vector<unsigned> Alteration::field_bits(const NumberFormat& format) const {
+  std::vector<unsigned> bits = bit_field(format, field_);
+  const std::uint64_t sign = sign_mask(format);
+  if (keep_sign_) std::erase_if(bits, [&](unsigned bit) { return (sign >> bit & 1) != 0; });
+  return bits;
+}
+
+std::vector<unsigned> Alteration::places(const NumberFormat& format) const {
+  if (kind_ == Kind::nan || kind_ == Kind::infinity) {
+    // They exist where there is an exponent; its bits stand for the element.
+    if (kind_ == Kind::infinity && format.finite_only) return {};
+    return bit_field(format, "exponent");
+  }
+  const std::vector<unsigned> bits = field_bits(format);
+  if (kind_ == Kind::set && !bits.empty()) static_cast<void>(constant(format));
+  if (whole() || single_bits()) return bits;
+  const std::uint64_t targeted = mask_of(bits);
+  std::vector<unsigned> places;
+  const auto width = static_cast<unsigned>(std::bit_width(shape()));
+  const bool aligned = kind_ == Kind::mask && mask_aligned_;
+  for (unsigned place = 0; place + width <= format.bits() && (place == 0 || !aligned); ++place) {
+    if ((shape() << place & ~targeted) == 0) places.push_back(place);
+  }
+  return places;
+}
+
+std::uint64_t Alteration::touched(const NumberFormat& format, unsigned place) const {
+  if (!whole()) return shape() << place;
+  if (kind_ == Kind::random) return mask_of(field_bits(format));
+  return keep_sign_ ? format.mask() & ~sign_mask(format) : format.mask();
+}
+
+std::uint64_t Alteration::constant(const NumberFormat& format) const {
+  switch (kind_) {
+    case Kind::nan:
+      return nan_pattern(format);
+    case Kind::infinity:
+      return infinity_pattern(format);
+    case Kind::max:
+      return max_pattern(format);
+    case Kind::set: {
+      const auto pattern = encode_text(format, value_);
+      if (pattern) return *pattern;
+      fail(ErrorCode::bad_input, "--value {} is no {}; choose other tensors, or a number that fits", value_,
+           format.name());
+    }
+    default:
+      return 0;
+  }
+}
+
+std::uint64_t Alteration::altered(const NumberFormat& format, std::uint64_t old, unsigned place) const {
+  const std::uint64_t mask = touched(format, place);
+  switch (kind_) {
+    case Kind::flip:
+    case Kind::burst:
+    case Kind::mask:
+      return old ^ mask;
+    case Kind::stuck_at_0:
+      return old & ~mask;
+    case Kind::stuck_at_1:
+      return old | mask;
+    case Kind::scale: {
+      const auto scaled = scale_pattern(format, old, factor_);
+      if (scaled) return (old & ~mask) | (*scaled & mask);
+      fail(ErrorCode::bad_input, "--factor {} times {:#x} is no {}", factor_, old, format.name());
+    }
+    default:
+      return (old & ~mask) | (constant(format) & mask);
+  }
+}
+
+std::optional<std::uint64_t> Alteration::fixed(const NumberFormat& format, std::uint64_t old,
+                                               unsigned place) const {
+  const std::uint64_t pattern = altered(format, old, place);
+  if (!allow_nan_ && !is_finite(format, pattern)) return std::nullopt;
+  return pattern;
+}
+
+bool Alteration::accepts(const NumberFormat& format, std::uint64_t old, unsigned place) const {
+  if (!looks_at_values(format)) return true;
+  // `random` has a finite result when the one with all of its bits at 0 is finite.
+  if (kind_ == Kind::random) return is_finite(format, old & ~touched(format, place));
+  return fixed(format, old, place).has_value();
+}
+
+bool Alteration::looks_at_values(const NumberFormat& format) const noexcept {
+  return !allow_nan_ && format.kind == NumberKind::floating;
+}
+
+bool Alteration::only_exponent_counts(const NumberFormat& format) const noexcept {
+  return kind_ != Kind::scale && !format.finite_only;
+}
+
+}  // namespace bitrift::inject

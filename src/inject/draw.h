@@ -1,0 +1,24 @@
+// Drawing samples from a population.
+#pragma once
+
+#include <cstdint>
+
+#include "inject/fault_list.h"
+#include "inject/population.h"
+
+namespace bitrift::inject {
+
+struct Drawn {
+  FaultList list;
+  std::uint64_t redrawn = 0;
+};
+
+/// Throws Error(bad_input) where how many, measure and kind contradict each other.
+void check_model(const record::FaultModel& model);
+
+/// Draws samples one by one, keeps those that the policies allow, and reads the values that they hit. The
+/// streams are those of docs/faults.md. Throws Error(bad_input) when more is asked than there is.
+[[nodiscard]] Drawn draw_from(const ckpt::Reader& reader, const record::FaultModel& model,
+                              const Population& population);
+
+}  // namespace bitrift::inject

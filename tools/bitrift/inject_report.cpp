@@ -1,0 +1,143 @@
+#include "inject_report.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <vector>
+
+#include <fmt/ranges.h>
+
+#include "output.h"
+
+namespace bitrift::cli {
+namespace {
+
+constexpr std::size_t kMostShown = 20;
+
+/// Eligible bits by role: of each field, and of places that lie in several.
+record::Json describe_population(const inject::Census& census, bool whole) {
+  record::Json list = record::Json::array();
+  for (const inject::StratumSize& role : census.roles) {
+    record::Json bits = record::Json::object();
+    if (!whole) bits = {{"sign", 0}, {"exponent", 0}, {"mantissa", 0}};
+    for (const inject::StratumSize& stratum : census.strata) {
+      if (stratum.role == role.role) bits[stratum.field] = stratum.bits;
+    }
+    list.push_back({{"role", role.role},
+                    {"tensors", role.tensors},
+                    {"elements", role.elements},
+                    {"bits", std::move(bits)}});
+  }
+  return list;
+}
+
+std::string population_table(const record::Json& rows, bool whole_elements) {
+  std::vector<std::string> fields;
+  for (const record::Json& row : rows) {
+    for (const auto& [field, bits] : row["bits"].items()) {
+      if (std::find(fields.begin(), fields.end(), field) == fields.end()) fields.push_back(field);
+    }
+  }
+  // By the place in the number, from the top; what lies in several fields comes last.
+  const auto rank = [](const std::string& field) {
+    return field == "sign" ? 0 : field == "exponent" ? 1 : field == "mantissa" ? 2 : 3;
+  };
+  std::sort(fields.begin(), fields.end(), [&](const std::string& a, const std::string& b) {
+    return std::pair(rank(a), a) < std::pair(rank(b), b);
+  });
+  std::vector<std::string> head = {"role", "tensors", "elements"};
+  for (const std::string& field : fields) {
+    if (!whole_elements) head.push_back(field + " bits");
+  }
+  Table table(head);
+  for (const record::Json& row : rows) {
+    std::vector<std::string> cells = {row["role"], with_commas(row["tensors"]), with_commas(row["elements"])};
+    for (const std::string& field : fields) {
+      if (!whole_elements) cells.push_back(with_commas(row["bits"].value(field, std::uint64_t{0})));
+    }
+    table.add(std::move(cells));
+  }
+  return table.text();
+}
+
+/// "30", "23,30", "0-31".
+std::string bits_text(std::vector<unsigned> bits) {
+  std::sort(bits.begin(), bits.end());
+  if (bits.size() > 2 && bits.back() - bits.front() + 1 == bits.size()) {
+    return fmt::format("{}-{}", bits.front(), bits.back());
+  }
+  return fmt::format("{}", fmt::join(bits, ","));
+}
+
+std::string fault_table(const inject::FaultList& list) {
+  Table table({"tensor", "element", "dtype", "bits", "MSB-first", "field", "old", "new", "value"});
+  for (std::size_t i = 0; i < list.changes.size() && i < kMostShown; ++i) {
+    const record::AppliedFault fault = list.at(i);
+    const record::Json row = inject::describe_fault(fault);
+    table.add({fault.tensor, std::to_string(fault.element), fault.dtype, bits_text(fault.bits),
+               bits_text(row["msb_first_bits"]), fault.field, row["old"], row["new"],
+               row["old_value"].get<std::string>() + " -> " + row["new_value"].get<std::string>()});
+  }
+  std::string text = list.changes.empty() ? "" : table.text();
+  if (list.changes.size() > kMostShown) {
+    text += fmt::format("... and {} more (all of them with --json or --manifest)\n",
+                        with_commas(list.changes.size() - kMostShown));
+  }
+  return text;
+}
+
+/// How many finite numbers of a list became NaN or infinite.
+std::uint64_t made_nonfinite(const inject::FaultList& list) {
+  std::uint64_t count = 0;
+  std::vector<NumberFormat> formats;
+  for (const inject::FaultSite& site : list.sites) formats.push_back(number_format(site.dtype).value());
+  for (const inject::Change& change : list.changes) {
+    const NumberFormat& format = formats.at(change.site);
+    count += is_finite(format, change.old_pattern) && !is_finite(format, change.new_pattern) ? 1U : 0U;
+  }
+  return count;
+}
+
+std::string summary_line(const InjectReport& report, const inject::Manifest& manifest) {
+  const inject::Plan& plan = manifest.plan;
+  std::uint64_t elements = 0;
+  std::uint64_t bits = 0;
+  for (const inject::Change& change : plan.list.changes) {
+    const auto changed = static_cast<std::uint64_t>(std::popcount(change.old_pattern ^ change.new_pattern));
+    elements += changed > 0 ? 1 : 0;
+    bits += changed;
+  }
+  std::string text = fmt::format("{}, {} changed", counted(elements, "element"), counted(bits, "bit"));
+  if (elements < plan.list.changes.size()) {
+    text += fmt::format(" ({} held the new value already)", with_commas(plan.list.changes.size() - elements));
+  }
+  const std::uint64_t nonfinite = made_nonfinite(plan.list);
+  if (nonfinite > 0) text += fmt::format("; {} became NaN or infinite", counted(nonfinite, "element"));
+  text += fmt::format("; {} targeted in {}; seed {}", counted(plan.census.bits, "bit"),
+                      counted(plan.census.elements, "element"), manifest.model.seed);
+  if (plan.redrawn > 0) text += fmt::format("; {} drawn again", counted(plan.redrawn, "sample"));
+  if (report.dry_run) return text + "; dry run, nothing was written\n";
+  if (report.in_place) return text + fmt::format("; take back with: bitrift undo {}\n", report.written);
+  return text + fmt::format("; written to {}\n", report.written);
+}
+
+}  // namespace
+
+void report_injection(const InjectReport& report, const inject::Manifest& manifest) {
+  const bool whole = inject::Alteration(manifest.model).whole();
+  record::Json population = record::Json::array();
+  if (report.dry_run && !report.replayed) population = describe_population(manifest.plan.census, whole);
+  if (!report.json) {
+    const std::string head = population.empty() ? "" : population_table(population, whole) + "\n";
+    print(head + fault_table(manifest.plan.list) + summary_line(report, manifest));
+    return;
+  }
+  record::Json value = inject::to_json(manifest);
+  value["schema"] = "bitrift/injection/2";
+  value["dry_run"] = report.dry_run;
+  if (!population.empty()) value["population"] = std::move(population);
+  if (!report.dry_run) value["output"] = report.written;
+  print_json(value);
+}
+
+}  // namespace bitrift::cli
