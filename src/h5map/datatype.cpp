@@ -222,9 +222,16 @@ bool is_ieee(const Datatype& type) {
          fields.bias == (1U << (fields.exponent_bits - 1)) - 1 && fields.norm == FloatFields::Norm::implied;
 }
 
+/// As h5py and others store truth values: a byte with names for 0 and 1.
+bool is_bool(const Datatype& type) {
+  if (type.type_class != TypeClass::enumeration || type.bytes != 1 || type.values.size() != 2) return false;
+  return (type.values[0] == 0 && type.values[1] == 1) || (type.values[0] == 1 && type.values[1] == 0);
+}
+
 }  // namespace
 
 std::optional<NumberFormat> Datatype::number() const {
+  if (type_class == TypeClass::enumeration) return is_bool(*this) ? number_format("bool") : base->number();
   if (order == StoredOrder::vax || bytes > 8) return std::nullopt;
   NumberFormat format;
   format.bytes = static_cast<unsigned>(bytes);
@@ -232,21 +239,29 @@ std::optional<NumberFormat> Datatype::number() const {
     if (!is_ieee(*this)) return std::nullopt;
     format.exponent_bits = fields.exponent_bits;
     format.mantissa_bits = fields.mantissa_bits;
-  } else if (type_class == TypeClass::fixed_point) {
-    if (first_bit != 0 || precision != bytes * 8) return std::nullopt;
+  } else if (type_class == TypeClass::fixed_point || type_class == TypeClass::bitfield) {
+    if (precision == 0 || first_bit + precision > bytes * 8) return std::nullopt;
+    if (precision != bytes * 8) {
+      format.precision = precision;
+      format.bit_offset = first_bit;
+    }
     format.kind = is_signed ? NumberKind::signed_integer : NumberKind::unsigned_integer;
     format.exponent_bits = format.mantissa_bits = 0;
   } else {
     return std::nullopt;
   }
-  // Only what the formats know by a name of their own.
+  // Only what the formats know by a name.
   if (number_format(format.name()) != format) return std::nullopt;
   if (bytes > 1 && order == StoredOrder::big) format.order = ByteOrder::big;
   return format;
 }
 
 std::string Datatype::name() const {
-  if (const auto format = number()) return format->name();
+  const auto format = number();
+  if (format && (type_class == TypeClass::fixed_point || type_class == TypeClass::floating_point ||
+                 is_bool(*this))) {
+    return format->name();
+  }
   switch (type_class) {
     case TypeClass::fixed_point: {
       std::string text = fmt::format("{}int{}", is_signed ? "" : "u", precision);

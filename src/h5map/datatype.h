@@ -71,8 +71,9 @@ struct Datatype {
   /// "float32", "int64", "uint12 in 2 bytes", "float8 (5 exponent, 2 mantissa bits)", "string",
   /// "variable-length string", "compound", "enum", "opaque", "complex of float32", ...
   [[nodiscard]] std::string name() const;
-  /// The number format with its byte order; absent where bitrift has none for it: other classes, padded
-  /// integers, floating types with other fields.
+  /// The number format with its byte order; absent where bitrift has none for it: other classes, floating
+  /// types with other fields. Bit fields are unsigned integers. An enumeration has the format of its numbers,
+  /// but one of a byte with names for 0 and 1 alone is a bool.
   [[nodiscard]] std::optional<NumberFormat> number() const;
   /// The stored bytes are the value: no variable-length part and no reference anywhere in it.
   [[nodiscard]] bool plain() const noexcept;

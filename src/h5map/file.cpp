@@ -217,12 +217,15 @@ class File::Walk {
     meter_.charge(dataset.type->footprint());
     for (const unsigned type : {message::fill, message::old_fill}) {
       const Message* fill = header.find(type);
-      if (fill != nullptr) dataset.fill_value = dataset.fill_value || has_fill(shared_.resolve(*fill));
+      if (fill != nullptr && dataset.fill.empty()) dataset.fill = fill_of(shared_.resolve(*fill));
     }
+    if (dataset.fill.size() != dataset.type->bytes) dataset.fill.clear();
     dataset.layout = parse_layout(source_, superblock_.frame, need(header, message::layout, "layout"));
     Layout& layout = dataset.layout;
     if (const Message* filters = header.find(message::filters)) {
       layout.filters = parse_filters(source_, shared_.resolve(*filters));
+      dataset.type_message = shared_.resolve(need(header, message::datatype, "datatype")).body;
+      meter_.charge(dataset.type_message.size());
     }
     if (const Message* external = header.find(message::external)) {
       layout.storage = Storage::external;
@@ -233,18 +236,25 @@ class File::Walk {
     dataset.problem = misfit(dataset, source_.size());
   }
 
-  /// Whether a fill value message (HDF5 file format 3.0, sections IV.A.2.e and f) holds a value.
-  [[nodiscard]] bool has_fill(const Message& message) const {
+  /// The value in a fill value message (HDF5 file format 3.0, sections IV.A.2.e and f); empty when there is
+  /// none.
+  [[nodiscard]] std::vector<std::uint8_t> fill_of(const Message& message) const {
     Cursor cursor(message.body, source_.name(), "fill value");
-    if (message.type == message::old_fill) return cursor.u32() != 0;
-    const unsigned version = cursor.u8();
-    if (version == 3) return (cursor.u8() & 0x20U) != 0;
-    if (version != 1 && version != 2) {
-      fail(ErrorCode::unsupported, "{}: fill value version {} is unknown", source_.name(), version);
+    bool defined = true;
+    if (message.type != message::old_fill) {
+      const unsigned version = cursor.u8();
+      if (version == 3) {
+        defined = (cursor.u8() & 0x20U) != 0;
+      } else if (version == 1 || version == 2) {
+        cursor.skip(2);
+        defined = cursor.u8() != 0;
+      } else {
+        fail(ErrorCode::unsupported, "{}: fill value version {} is unknown", source_.name(), version);
+      }
     }
-    cursor.skip(2);
-    const bool defined = cursor.u8() != 0;
-    return defined && cursor.left() >= 4 && cursor.u32() != 0;
+    if (!defined || cursor.left() < 4) return {};
+    const auto value = cursor.take(cursor.u32());
+    return {value.begin(), value.end()};
   }
 
   /// For the map: everything else that belongs to the object.

@@ -196,8 +196,8 @@ TEST_F(FileTest, OtherFilesAreNamed) {
 TEST_F(FileTest, ShapesThatMayGrowAndFillValuesAreTold) {
   const File file(corpus("all_v110.h5"));
   EXPECT_THAT(dataset(file, "part2/growing").space.max_shape, ElementsAre(undefined, 8));
-  EXPECT_TRUE(dataset(file, "part2/filled").fill_value);
-  EXPECT_FALSE(dataset(file, "part2/unwritten").fill_value);
+  EXPECT_FALSE(dataset(file, "part2/filled").fill.empty());
+  EXPECT_TRUE(dataset(file, "part2/unwritten").fill.empty());
   EXPECT_EQ(dataset(file, "part2/null").space.kind, Dataspace::Kind::null);
   EXPECT_EQ(dataset(file, "part2/scalar").space.kind, Dataspace::Kind::scalar);
 }

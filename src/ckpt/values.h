@@ -1,0 +1,75 @@
+// The values of one dataset or attribute: where they lie in the file, and their bytes with filters undone.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/file.h"
+#include "h5map/chunk_table.h"
+#include "h5map/file.h"
+#include "h5map/seal.h"
+
+namespace bitrift::ckpt {
+
+/// A chunk as it is stored; bit i of the mask: filter i was left out.
+struct EncodedChunk {
+  std::vector<std::uint8_t> bytes;
+  std::uint32_t mask = 0;
+};
+
+/// Bytes of a dataset or attribute are counted row-major, as a program reads them that asks for all. All
+/// members throw Error(bad_file) for damage, Error(unsupported) for filters that cannot be applied, Error(io).
+class Values {
+ public:
+  /// The file must outlive it, and stay open: `fd` reads what it describes.
+  Values(const h5map::File& file, const FileDescriptor& fd, const h5map::Dataset& dataset);
+  Values(const h5map::File& file, const FileDescriptor& fd, const std::string& path,
+         const h5map::Attribute& attribute);
+  ~Values();
+  Values(Values&&) noexcept;
+  Values& operator=(Values&&) noexcept;
+
+  [[nodiscard]] std::uint64_t bytes() const noexcept;
+  /// Why no byte can be read; "" when they can.
+  [[nodiscard]] const std::string& unreadable() const noexcept;
+  /// Why no byte can be altered; "" when each can. Looks at the index of chunked storage.
+  [[nodiscard]] std::string unalterable() const;
+  /// Bytes [first, first + out.size()). Elements that are not stored have the fill value.
+  void read(std::uint64_t first, std::span<std::uint8_t> out) const;
+
+  /// Where a byte is.
+  struct Spot {
+    std::uint64_t at = 0;               ///< in the file, or in the decoded chunk when there is one
+    std::uint64_t run = 0;              ///< bytes from here on that follow each other in both
+    std::optional<h5map::Chunk> chunk;  ///< with filters
+    std::optional<h5map::Seal> seal;    ///< that covers it
+  };
+  /// Throws also Error(unsupported) when it is not stored.
+  [[nodiscard]] Spot locate(std::uint64_t byte) const;
+
+  /// Index of the chunks; nullptr when storage is not chunked.
+  [[nodiscard]] const h5map::ChunkTable* chunks() const noexcept;
+  /// A chunk's values. Any number of threads may call decode() and encode() at once.
+  [[nodiscard]] std::vector<std::uint8_t> decode(const h5map::Chunk& chunk) const;
+  /// The stored form of altered values, which decodes to them again. Throws also Error(unsupported) when the
+  /// filters do not keep every value.
+  [[nodiscard]] EncodedChunk encode(const h5map::Chunk& chunk, std::span<const std::uint8_t> values) const;
+
+  /// Runs of stored bytes, filtered or not, in the order of the values.
+  struct StoredRun {
+    std::uint64_t offset = 0;
+    std::uint64_t bytes = 0;
+  };
+  [[nodiscard]] std::vector<StoredRun> stored_runs() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace bitrift::ckpt
