@@ -1,96 +1,89 @@
 #include "ckpt/reader.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <functional>
 #include <mutex>
+#include <numeric>
 #include <set>
 #include <utility>
 
 #include <fcntl.h>
+#include <sys/file.h>
 
 #include "ckpt/roles.h"
+#include "ckpt/units.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "h5/file.h"
+#include "h5map/file.h"
 
 namespace bitrift::ckpt {
 namespace {
 
-std::string storage_name(const h5::DatasetInfo& dataset) {
+std::string storage_name(const h5map::Layout& layout) {
   std::string name;
-  switch (dataset.layout) {
-    case h5::Layout::contiguous:
+  switch (layout.storage) {
+    case h5map::Storage::contiguous:
       name = "contiguous";
       break;
-    case h5::Layout::compact:
+    case h5map::Storage::compact:
       name = "compact";
       break;
-    case h5::Layout::chunked:
+    case h5map::Storage::chunked:
       name = "chunked";
       break;
-    case h5::Layout::virtual_source:
+    case h5map::Storage::virtual_source:
       name = "virtual";
       break;
-    case h5::Layout::external:
+    case h5map::Storage::external:
       name = "external";
       break;
-    case h5::Layout::unknown:
-      name = "unknown";
-      break;
   }
-  return dataset.filtered ? name + "+filters" : name;
+  return layout.filters.empty() || layout.storage != h5map::Storage::chunked ? name : name + "+filters";
 }
 
-/// Why a tensor cannot be altered; "" when it can.
-std::string refusal_of(const TensorInfo& tensor, const h5::DatasetInfo& dataset) {
-  if (tensor.role == "checksum") return "checksums follow from the tensors; alter a tensor instead";
-  if (!dataset.problem.empty()) return dataset.problem;
-  if (dataset.layout != h5::Layout::contiguous) {
-    return "its storage is " + tensor.storage + ", and only contiguous storage can be altered";
+/// Tensors of one dataset or attribute, but for their roles. `problem`: why no byte of it can be altered.
+std::vector<TensorInfo> describe(const h5map::DatatypePtr& type, const std::string& path,
+                                 const std::vector<std::uint64_t>& shape, const std::string& problem) {
+  std::vector<TensorInfo> units;
+  if (type) {
+    units = units_of(*type, path, shape);
+  } else {
+    units.emplace_back();
+    units.back().path = path;
+    units.back().dtype = "unreadable";
+    units.back().shape = shape;
   }
-  if (tensor.elements() == 0) return "it has no elements";
-  if (!tensor.offset) return "no bytes are stored for it, only a fill value";
-  return "";
-}
-
-TensorInfo make_info(const h5::DatasetInfo& dataset, const std::set<std::string, std::less<>>& paths) {
-  TensorInfo tensor;
-  tensor.path = dataset.path;
-  tensor.role = role_of(dataset.path, paths);
-  tensor.format = dataset.type.format;
-  tensor.dtype = dataset.type.name;
-  tensor.element_bytes = dataset.type.bytes;
-  tensor.plain = dataset.type.plain;
-  tensor.shape = dataset.shape;
-  tensor.storage = storage_name(dataset);
-  tensor.stored_bytes = dataset.stored_bytes;
-  tensor.offset = dataset.offset;
-  tensor.refusal = refusal_of(tensor, dataset);
-  if (!tensor.format && tensor.role != "checksum" && dataset.problem.empty()) {
-    tensor.refused_by_type = tensor.refusal.empty() && tensor.plain;
-    tensor.refusal = "its type (" + tensor.dtype + ") is not a number format that bitrift alters";
-  }
-  return tensor;
-}
-
-/// Two datasets over the same bytes: a change of one would silently change the other.
-void refuse_shared_bytes(std::vector<TensorInfo>& tensors) {
-  std::vector<TensorInfo*> placed;
-  for (TensorInfo& tensor : tensors) {
-    if (tensor.offset && tensor.stored_bytes > 0) placed.push_back(&tensor);
-  }
-  std::sort(placed.begin(), placed.end(),
-            [](const auto* a, const auto* b) { return *a->offset < *b->offset; });
-  TensorInfo* furthest = nullptr;  // of all before, the one that ends last
-  for (TensorInfo* tensor : placed) {
-    const auto end = [](const TensorInfo* t) { return *t->offset + t->stored_bytes; };
-    if (furthest != nullptr && *tensor->offset < end(furthest)) {
-      for (auto [one, other] : {std::pair{tensor, furthest}, std::pair{furthest, tensor}}) {
-        if (one->refusal.empty() || one->refused_by_type)
-          one->refusal = "it shares stored bytes with " + other->path;
-        one->refused_by_type = false;
-      }
+  for (TensorInfo& unit : units) {
+    unit.refusal = problem;
+    if (unit.refusal.empty() && unit.elements() == 0) unit.refusal = "it has no elements";
+    if (unit.format || !type) continue;
+    unit.refused_by_type = unit.refusal.empty() && unit.plain;
+    if (unit.refusal.empty()) {
+      unit.refusal = "its type (" + unit.dtype + ") is not a number format that bitrift alters";
     }
-    if (furthest == nullptr || end(tensor) > end(furthest)) furthest = tensor;
+  }
+  return units;
+}
+
+/// Two datasets over the same bytes: a change of one would silently change the other. `run_of`: what each
+/// tensor's dataset stores, with a name for the dataset.
+struct StoredRun {
+  std::uint64_t first = 0, end = 0;
+  std::size_t owner = 0;
+};
+
+void refuse_shared_bytes(std::vector<StoredRun>& runs,
+                         const std::function<void(std::size_t, std::size_t)>& refuse) {
+  std::sort(runs.begin(), runs.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  const StoredRun* furthest = nullptr;  // of all before, the one that ends last
+  for (const StoredRun& run : runs) {
+    if (furthest != nullptr && run.first < furthest->end) {
+      refuse(run.owner, furthest->owner);
+      if (run.owner != furthest->owner) refuse(furthest->owner, run.owner);
+    }
+    if (furthest == nullptr || run.end > furthest->end) furthest = &run;
   }
 }
 
@@ -100,26 +93,122 @@ void to_little_endian(const TensorInfo& tensor, std::uint8_t* data, std::size_t 
   for (std::size_t at = 0; at + width <= bytes; at += width) std::reverse(data + at, data + at + width);
 }
 
+FileDescriptor open_shared(const std::filesystem::path& path) {
+  FileDescriptor fd = open_file(path, O_RDONLY | O_NONBLOCK);
+  if (::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    fail(ErrorCode::busy, "{}: another program has it open for writing; close it there and try again",
+         path.string());
+  }
+  return fd;  // a file system without locks keeps nobody out, as for HDF5
+}
+
+// A dataset or attribute with its tensors.
+struct Block {
+  Values values;
+  std::string path;
+};
+
 }  // namespace
 
-std::uint64_t TensorInfo::elements() const noexcept { return h5::element_count(shape); }
+std::uint64_t TensorInfo::elements() const noexcept {
+  std::uint64_t count = 1;
+  for (const std::uint64_t size : shape) {
+    if (__builtin_mul_overflow(count, size, &count)) count = ~std::uint64_t{0};
+    if (size == 0) return 0;
+  }
+  return count;
+}
 
 struct Reader::State {
   explicit State(std::filesystem::path file_path)
-      : path(std::move(file_path)), file(path), fd(open_file(path, O_RDONLY)), attributes(file.attributes()) {
-    datasets = file.datasets();
+      : path(std::move(file_path)), file(path), fd(open_shared(path)), attributes(file.root_texts()) {
     std::set<std::string, std::less<>> paths;
-    for (const auto& dataset : datasets) paths.insert(dataset.path);
-    for (const auto& dataset : datasets) tensors.push_back(make_info(dataset, paths));
-    refuse_shared_bytes(tensors);
+    for (const h5map::Dataset& dataset : file.datasets()) paths.insert(dataset.path);
+    std::vector<StoredRun> runs;
+    for (const h5map::Dataset& dataset : file.datasets()) {
+      blocks.push_back({Values(file, fd, dataset), dataset.path});
+      add_dataset(dataset, role_of(dataset.path, paths), runs);
+    }
+    std::map<std::size_t, std::size_t> shared;
+    refuse_shared_bytes(runs, [&](std::size_t one, std::size_t other) { shared.emplace(one, other); });
+    for (std::size_t i = 0; i < tensors.size() && !shared.empty(); ++i) {
+      const auto found = shared.find(block_of[i]);
+      if (found == shared.end() || (!tensors[i].refusal.empty() && !tensors[i].refused_by_type)) continue;
+      tensors[i].refusal = "it shares stored bytes with " + blocks[found->second].path;
+      tensors[i].refused_by_type = false;
+    }
+    sort(tensors, block_of);
+  }
+
+  void add_dataset(const h5map::Dataset& dataset, const std::string& role, std::vector<StoredRun>& runs) {
+    const Values& values = blocks.back().values;
+    std::uint64_t stored = 0;
+    std::string problem = values.unalterable();
+    try {
+      for (const Values::StoredRun& run : values.stored_runs()) {
+        runs.push_back({run.offset, run.offset + run.bytes, blocks.size() - 1});
+        stored += run.bytes;
+      }
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::io) throw;
+      problem = error.what();
+    }
+    if (role == "checksum") problem = "checksums follow from the tensors; alter a tensor instead";
+    for (TensorInfo& tensor : describe(dataset.type, dataset.path, dataset.space.shape, problem)) {
+      tensor.role = role;
+      tensor.storage = dataset.type ? storage_name(dataset.layout) : "unknown";
+      tensor.stored_bytes = stored;
+      const bool placed = dataset.problem.empty() && dataset.layout.storage == h5map::Storage::contiguous &&
+                          dataset.layout.offset != h5map::undefined && tensor.whole() && stored > 0;
+      if (placed) tensor.offset = dataset.layout.offset;
+      tensors.push_back(std::move(tensor));
+      block_of.push_back(blocks.size() - 1);
+    }
+  }
+
+  void add_attributes(const std::string& object, std::uint64_t header) {
+    for (const h5map::Attribute& attribute : file.attributes(header)) {
+      const std::string name = object + "@" + attribute.name;
+      blocks.push_back({Values(file, fd, name, attribute), name});
+      for (TensorInfo& tensor :
+           describe(attribute.type, name, attribute.space.shape, blocks.back().values.unalterable())) {
+        tensor.attribute = true;
+        tensor.role = "attribute";
+        tensor.storage = "attribute";
+        tensor.stored_bytes = attribute.bytes;
+        attribute_tensors.push_back(std::move(tensor));
+        attribute_block_of.push_back(blocks.size() - 1);
+      }
+    }
+  }
+
+  static void sort(std::vector<TensorInfo>& list, std::vector<std::size_t>& blocks_of_list) {
+    std::vector<std::size_t> order(list.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return list[a].path < list[b].path; });
+    std::vector<TensorInfo> sorted;
+    std::vector<std::size_t> sorted_blocks;
+    for (const std::size_t i : order) {
+      // A member's name may be spelled like another dataset's path: the first keeps it.
+      if (!sorted.empty() && sorted.back().path == list[i].path) list[i].path += ":";
+      sorted.push_back(std::move(list[i]));
+      sorted_blocks.push_back(blocks_of_list[i]);
+    }
+    list = std::move(sorted);
+    blocks_of_list = std::move(sorted_blocks);
   }
 
   std::filesystem::path path;
-  h5::File file;
+  h5map::File file;
   FileDescriptor fd;
   std::map<std::string, std::string> attributes;
-  std::vector<h5::DatasetInfo> datasets;  // same order as tensors
+  std::vector<Block> blocks;
   std::vector<TensorInfo> tensors;
+  std::vector<std::size_t> block_of;  // of each tensor
+  std::vector<TensorInfo> attribute_tensors;
+  std::vector<std::size_t> attribute_block_of;
+  std::once_flag attributes_once;
   std::once_flag checksums_once;
   std::map<std::string, StoredChecksum, std::less<>> checksums;
 };
@@ -133,43 +222,92 @@ const std::filesystem::path& Reader::path() const noexcept { return state_->path
 const std::vector<TensorInfo>& Reader::tensors() const noexcept { return state_->tensors; }
 const std::map<std::string, std::string>& Reader::attributes() const noexcept { return state_->attributes; }
 
-const TensorInfo* Reader::find(std::string_view path) const noexcept {
-  const auto& all = state_->tensors;
-  const auto at =
-      std::lower_bound(all.begin(), all.end(), path,
-                       [](const TensorInfo& tensor, std::string_view name) { return tensor.path < name; });
-  return at != all.end() && at->path == path ? &*at : nullptr;
+const h5map::File& Reader::file() const noexcept { return state_->file; }
+
+const std::vector<TensorInfo>& Reader::attribute_tensors() const {
+  State& state = *state_;
+  std::call_once(state.attributes_once, [&] {
+    for (const h5map::Group& group : state.file.groups()) state.add_attributes(group.path, group.header);
+    for (const h5map::Dataset& dataset : state.file.datasets()) {
+      if (dataset.type) state.add_attributes(dataset.path, dataset.header);
+    }
+    State::sort(state.attribute_tensors, state.attribute_block_of);
+  });
+  return state.attribute_tensors;
+}
+
+const TensorInfo* Reader::find(std::string_view path) const {
+  const auto among = [&](const std::vector<TensorInfo>& all) -> const TensorInfo* {
+    const auto at =
+        std::lower_bound(all.begin(), all.end(), path,
+                         [](const TensorInfo& tensor, std::string_view name) { return tensor.path < name; });
+    return at != all.end() && at->path == path ? &*at : nullptr;
+  };
+  const TensorInfo* const found = among(state_->tensors);
+  if (found != nullptr || path.find('@') == std::string_view::npos) return found;
+  return among(attribute_tensors());
+}
+
+const Values& Reader::values(const TensorInfo& tensor) const {
+  const TensorInfo* const known = find(tensor.path);
+  if (known == nullptr) {
+    fail(ErrorCode::internal, "{}: {}: is no tensor of this file", state_->path.string(), tensor.path);
+  }
+  const auto& all = known->attribute ? state_->attribute_tensors : state_->tensors;
+  const auto& blocks = known->attribute ? state_->attribute_block_of : state_->block_of;
+  return state_->blocks[blocks[static_cast<std::size_t>(known - all.data())]].values;
 }
 
 void Reader::read(const TensorInfo& tensor, void* out, std::size_t bytes) const {
   const TensorInfo* const known = find(tensor.path);
   const std::string where = state_->path.string() + ": " + tensor.path;
   if (known == nullptr) fail(ErrorCode::internal, "{}: is no tensor of this file", where);
-  const auto& dataset = state_->datasets[static_cast<std::size_t>(known - state_->tensors.data())];
-  if (!dataset.problem.empty()) fail(ErrorCode::bad_file, "{}: {}", where, dataset.problem);
   if (!known->plain) fail(ErrorCode::unsupported, "{}: type {} cannot be read as bytes", where, known->dtype);
   if (known->elements() * known->element_bytes != bytes) {
     fail(ErrorCode::internal, "{}: asked for {} bytes of {} x {}", where, bytes, known->elements(),
          known->element_bytes);
   }
-  if (known->offset) {
-    read_at(state_->fd, out, bytes, *known->offset, state_->path);
-  } else {
-    state_->file.read(dataset, out, bytes);
-  }
-  to_little_endian(*known, static_cast<std::uint8_t*>(out), bytes);
+  read_elements(tensor, 0, known->elements(), out);
 }
 
 void Reader::read_elements(const TensorInfo& tensor, std::uint64_t first, std::uint64_t count,
                            void* out) const {
   const TensorInfo* const known = find(tensor.path);
-  if (known == nullptr || !known->offset || first > known->elements() || count > known->elements() - first) {
+  if (known == nullptr || first > known->elements() || count > known->elements() - first) {
     fail(ErrorCode::internal, "{}: {}: elements {} + {} are not there to be read", state_->path.string(),
          tensor.path, first, count);
   }
-  const std::size_t bytes = count * known->element_bytes;
-  read_at(state_->fd, out, bytes, *known->offset + first * known->element_bytes, state_->path);
-  to_little_endian(*known, static_cast<std::uint8_t*>(out), bytes);
+  auto* const bytes = static_cast<std::uint8_t*>(out);
+  const std::size_t size = count * known->element_bytes;
+  if (known->offset) {
+    read_at(state_->fd, out, size, *known->offset + first * known->element_bytes, state_->path);
+  } else if (known->whole()) {
+    values(*known).read(first * known->element_bytes, {bytes, size});
+  } else {
+    read_members(*known, first, count, bytes);
+  }
+  to_little_endian(*known, bytes, size);
+}
+
+/// Whole rows are read, a megabyte at a time, and the member's part is taken out of each.
+void Reader::read_members(const TensorInfo& tensor, std::uint64_t first, std::uint64_t count,
+                          std::uint8_t* out) const {
+  if (count == 0) return;
+  const Values& all = values(tensor);
+  const std::uint64_t rows_a_piece = std::max<std::uint64_t>((std::uint64_t{1} << 20U) / tensor.row_bytes, 1);
+  std::vector<std::uint8_t> rows;
+  std::uint64_t held_first = 0, held_end = 0;
+  const std::uint64_t last_row = (first + count - 1) / tensor.per_row;
+  for (std::uint64_t i = first; i < first + count; ++i, out += tensor.element_bytes) {
+    const std::uint64_t row = i / tensor.per_row;
+    if (row >= held_end) {
+      held_first = row;
+      held_end = std::min(row + rows_a_piece, last_row + 1);
+      rows.resize((held_end - held_first) * tensor.row_bytes);
+      all.read(held_first * tensor.row_bytes, rows);
+    }
+    std::memcpy(out, rows.data() + (tensor.byte_of(i) - held_first * tensor.row_bytes), tensor.element_bytes);
+  }
 }
 
 void Reader::read_from_copy(const std::filesystem::path& copy, const TensorInfo& tensor, void* out,

@@ -11,51 +11,35 @@
 #include <vector>
 
 #include "ckpt/tensor.h"
+#include "ckpt/tensor_info.h"
+#include "ckpt/values.h"
 
 namespace bitrift::ckpt {
 
-/// One dataset of a file, alterable or not.
-struct TensorInfo {
-  std::string path;
-  std::string role;
-  std::optional<NumberFormat> format;  ///< absent: not a number format that bitrift alters
-  std::string dtype;                   ///< printable type, also for those: "float32", "string", "compound"
-  std::uint64_t element_bytes = 0;     ///< stored size of one element
-  bool plain = false;                  ///< its bytes are its value: no variable-length part, no reference
-  std::vector<std::uint64_t> shape;
-  std::string storage;  ///< contiguous | compact | chunked | virtual | external, "+filters" when filtered
-  std::uint64_t stored_bytes = 0;
-  /// Of the first byte in the file, when contiguous, allocated and in range.
-  std::optional<std::uint64_t> offset;
-  std::string refusal;  ///< why it cannot be altered; "" when it can
-  /// The refusal is for want of a number format only: read as one of the same width, it can be altered.
-  bool refused_by_type = false;
-  std::string holder;  ///< of a compound member, an array element or a part of a complex number: the path of
-                       ///< the dataset or attribute that it belongs to; "" for all others
-  bool attribute = false;  ///< an attribute ("<object>@NAME"), or a part of one
-  [[nodiscard]] std::uint64_t elements() const noexcept;
-};
-
-/// Any HDF5 file, read-only. Handles of HDF5 stay inside.
+/// Any HDF5 file, read-only, without HDF5: what is wrong in it is an error in one line. A shared lock, as
+/// HDF5 takes it, keeps writers out meanwhile. Not thread-safe.
 class Reader {
  public:
-  /// Throws Error(not_found | bad_file | busy | io): missing, not HDF5, truncated, unreadable.
+  /// Throws Error(not_found | bad_file | busy | unsupported | io): missing, not HDF5, truncated, damaged,
+  /// open for writing elsewhere, unreadable.
   explicit Reader(std::filesystem::path path);
   ~Reader();
   Reader(Reader&&) noexcept;
   Reader& operator=(Reader&&) noexcept;
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept;
-  /// All datasets, sorted by path (bytewise).
+  /// All datasets, or the members of their elements (ckpt/units.h), sorted by path (bytewise).
   [[nodiscard]] const std::vector<TensorInfo>& tensors() const noexcept;
-  /// nullptr when there is none of that name.
-  [[nodiscard]] const TensorInfo* find(std::string_view path) const noexcept;
+  /// The same of all attributes: "<object>@NAME", "@NAME" on the root group. Read at the first call.
+  [[nodiscard]] const std::vector<TensorInfo>& attribute_tensors() const;
+  /// A tensor or, when the name has an '@', an attribute; nullptr when there is none of that name.
+  [[nodiscard]] const TensorInfo* find(std::string_view path) const;
   /// Reads all bytes of a tensor, row-major; numbers become little-endian, other plain types stay as stored.
   /// `bytes` must be elements() * element_bytes. Throws Error(bad_file), and Error(unsupported) for virtual
-  /// and external storage and for types that are not plain.
+  /// storage, for filters that are not there and for types that are not plain.
   void read(const TensorInfo& tensor, void* out, std::size_t bytes) const;
-  /// Reads `count` elements from flat index `first` on, little-endian, of a tensor that has an offset. Costs
-  /// O(count).
+  /// Reads `count` elements from flat index `first` on, little-endian. Costs O(count), with filters that of
+  /// the chunks. Throws as read().
   void read_elements(const TensorInfo& tensor, std::uint64_t first, std::uint64_t count, void* out) const;
   /// Reads all bytes of a tensor that has an offset from `copy`, a copy of this file in which only values
   /// were altered: what read() would give there, without asking HDF5. Throws Error(not_found | io |
@@ -74,7 +58,15 @@ class Reader {
   };
   [[nodiscard]] std::optional<StoredChecksum> checksum(std::string_view path) const;
 
+  /// The bytes of the dataset or attribute that a tensor of this file is or belongs to.
+  [[nodiscard]] const Values& values(const TensorInfo& tensor) const;
+  /// The file as structures and values.
+  [[nodiscard]] const h5map::File& file() const noexcept;
+
  private:
+  void read_members(const TensorInfo& tensor, std::uint64_t first, std::uint64_t count,
+                    std::uint8_t* out) const;
+
   struct State;
   std::unique_ptr<State> state_;
 };

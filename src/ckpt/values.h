@@ -23,7 +23,8 @@ struct EncodedChunk {
 };
 
 /// Bytes of a dataset or attribute are counted row-major, as a program reads them that asks for all. All
-/// members throw Error(bad_file) for damage, Error(unsupported) for filters that cannot be applied, Error(io).
+/// members throw Error(bad_file) for damage, Error(unsupported) for filters that cannot be applied,
+/// Error(io).
 class Values {
  public:
   /// The file must outlive it, and stay open: `fd` reads what it describes.

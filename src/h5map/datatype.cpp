@@ -258,8 +258,8 @@ std::optional<NumberFormat> Datatype::number() const {
 
 std::string Datatype::name() const {
   const auto format = number();
-  if (format && (type_class == TypeClass::fixed_point || type_class == TypeClass::floating_point ||
-                 is_bool(*this))) {
+  if (format &&
+      (type_class == TypeClass::fixed_point || type_class == TypeClass::floating_point || is_bool(*this))) {
     return format->name();
   }
   switch (type_class) {

@@ -24,7 +24,7 @@ struct Dataset {
   std::uint64_t header = 0;  ///< its object header in the file, user block included
   DatatypePtr type;          ///< null when it could not be read; `problem` then says why
   Dataspace space;
-  Layout layout;            ///< contiguous bytes and chunk shapes fit type and space when there is no problem
+  Layout layout;  ///< contiguous bytes and chunk shapes fit type and space when there is no problem
   std::vector<std::uint8_t> type_message;  ///< the type as its message has it; only with filters
   std::vector<std::uint8_t> fill;  ///< value of elements that are not stored, type->bytes long; empty: zeros
   std::string problem;  ///< one line: what is damaged, unknown or contradicts the file's size; "" when sound

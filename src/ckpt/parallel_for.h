@@ -1,0 +1,13 @@
+// A loop over independent pieces, on all cores.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+
+namespace bitrift::ckpt {
+
+/// Calls piece(0) ... piece(count - 1), each once, on as many threads as the process may use cores (at most
+/// 16); on the caller's alone when there is one piece. The first exception ends the loop and is thrown here.
+void parallel_for(std::size_t count, const std::function<void(std::size_t)>& piece);
+
+}  // namespace bitrift::ckpt

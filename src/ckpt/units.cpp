@@ -1,0 +1,95 @@
+#include "ckpt/units.h"
+
+namespace bitrift::ckpt {
+namespace {
+
+using h5map::Datatype;
+using h5map::TypeClass;
+
+constexpr unsigned deepest = 32;
+constexpr std::size_t most_units = 4096;
+
+struct TooMany {};
+
+bool is_complex(const Datatype& type) {
+  if (type.type_class == TypeClass::complex) return type.base->number().has_value();
+  if (type.type_class != TypeClass::compound || type.members.size() != 2) return false;
+  const auto& [real, imaginary] = std::pair(type.members[0], type.members[1]);
+  const auto format = real.type->number();
+  return real.name == "r" && imaginary.name == "i" && format && format->kind == NumberKind::floating &&
+         imaginary.type->number() == format;
+}
+
+class Taker {
+ public:
+  Taker(const std::string& path, const std::vector<std::uint64_t>& shape, std::uint64_t row_bytes)
+      : path_(path), shape_(shape), row_bytes_(row_bytes) {}
+
+  std::vector<TensorInfo> units;
+
+  // `member`: "" for the element itself.
+  void take(const Datatype& type, std::uint64_t first_byte, const std::string& member, unsigned depth) {
+    if (depth > deepest || units.size() > most_units) throw TooMany{};
+    if (is_complex(type)) {
+      const bool native = type.type_class == TypeClass::complex;
+      const Datatype& part = native ? *type.base : *type.members[0].type;
+      const std::uint64_t imaginary = native ? part.bytes : type.members[1].offset;
+      add(part, {}, first_byte + (native ? 0 : type.members[0].offset), joined(member, "real"));
+      add(part, {}, first_byte + imaginary, joined(member, "imag"));
+    } else if (type.type_class == TypeClass::compound) {
+      for (const h5map::TypeMember& one : type.members) {
+        take(*one.type, first_byte + one.offset, joined(member, one.name), depth + 1);
+      }
+    } else if (type.type_class == TypeClass::array && type.base->number()) {
+      add(*type.base, type.dimensions, first_byte, member);
+    } else {
+      add(type, {}, first_byte, member);
+    }
+  }
+
+ private:
+  static std::string joined(const std::string& member, const std::string& name) {
+    return member.empty() ? name : member + "." + name;
+  }
+
+  void add(const Datatype& type, const std::vector<std::uint64_t>& dimensions, std::uint64_t first_byte,
+           const std::string& member) {
+    TensorInfo unit;
+    unit.path = member.empty() ? path_ : path_ + ":" + member;
+    if (!member.empty()) unit.holder = path_;
+    unit.format = type.number();
+    unit.dtype = type.name();
+    unit.plain = type.plain();
+    unit.element_bytes = type.bytes;
+    unit.shape = shape_;
+    unit.shape.insert(unit.shape.end(), dimensions.begin(), dimensions.end());
+    unit.first_byte = first_byte;
+    unit.row_bytes = row_bytes_;
+    for (const std::uint64_t size : dimensions) unit.per_row *= size;
+    units.push_back(std::move(unit));
+  }
+
+  const std::string& path_;
+  const std::vector<std::uint64_t>& shape_;
+  std::uint64_t row_bytes_;
+};
+
+}  // namespace
+
+std::vector<TensorInfo> units_of(const h5map::Datatype& type, const std::string& path,
+                                 const std::vector<std::uint64_t>& shape) {
+  Taker taker(path, shape, type.bytes);
+  try {
+    taker.take(type, 0, "", 0);
+  } catch (const TooMany&) {
+    TensorInfo whole;
+    whole.path = path;
+    whole.dtype = type.name();
+    whole.element_bytes = whole.row_bytes = type.bytes;
+    whole.shape = shape;
+    return {whole};
+  }
+  return std::move(taker.units);
+}
+
+}  // namespace bitrift::ckpt

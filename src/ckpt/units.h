@@ -1,0 +1,22 @@
+// The tensors that a dataset or attribute holds: itself, or the members of its elements.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ckpt/tensor_info.h"
+#include "h5map/datatype.h"
+
+namespace bitrift::ckpt {
+
+/// What a datatype comes to over elements of `shape`. A number, text or any other type that is not taken
+/// apart: one tensor of this path. An array of numbers: one tensor, the array's dimensions behind those of
+/// the shape. A compound: one for each member, "<path>:<member>", members of members with a dot between. A
+/// complex number, as h5py stores it (a compound of r and i) or as HDF5 2.0: "<path>:real" and
+/// "<path>:imag". Types nested more than 32 deep, or more than 4096 members, stay whole. Sets path, holder,
+/// format, dtype, plain, shape and the place in the bytes; the rest is the caller's.
+[[nodiscard]] std::vector<TensorInfo> units_of(const h5map::Datatype& type, const std::string& path,
+                                               const std::vector<std::uint64_t>& shape);
+
+}  // namespace bitrift::ckpt
