@@ -28,12 +28,12 @@ void PrivateCopy::alter(const std::vector<record::AppliedFault>& faults) {
 void PrivateCopy::restore() {
   inject::write_patch(fd_, path_, patch_, true);
   if (shared_) sync_file(fd_, path_);
-  patch_.ranges.clear();
+  patch_ = {};
 }
 
 void PrivateCopy::renew() {
   fd_.close();
-  patch_.ranges.clear();
+  patch_ = {};
   std::error_code ignored;
   std::filesystem::remove(path_, ignored);
   copy_file_bytes(base_.path(), path_);

@@ -103,6 +103,12 @@ std::optional<TensorDifference> compare_values(const Reader& first, const Tensor
 
 std::optional<TensorDifference> compare_tensor(const Reader& first, const TensorInfo& a, const Reader& second,
                                                const TensorInfo& b) {
+  if (const auto text = first.text_of(a), other = second.text_of(b); text && other) {
+    if (*text == *other) return std::nullopt;
+    TensorDifference result = difference(a, "values", "texts differ");
+    result.elements = 1;
+    return result;
+  }
   const std::string both = describe(a) + " against " + describe(b);
   if (!same_type(a, b)) return difference(a, "dtype", both);
   if (a.shape != b.shape) return difference(a, "shape", both);
@@ -134,6 +140,28 @@ void compare_attributes(const Reader& first, const Reader& second, std::vector<T
   }
 }
 
+void compare_lists(const Reader& a, const std::vector<TensorInfo>& all_a, const Reader& b,
+                   const std::vector<TensorInfo>& all_b, std::vector<TensorDifference>& result) {
+  const auto counts = [](const Reader& reader, const TensorInfo& tensor) {
+    // Texts of the root group are compared with everything else that they say.
+    return !(tensor.attribute && tensor.path.starts_with('@') && reader.text_of(tensor));
+  };
+  for (const TensorInfo& tensor : all_a) {
+    if (!counts(a, tensor)) continue;
+    const TensorInfo* const other = b.find(tensor.path);
+    if (other == nullptr) {
+      result.push_back(difference(tensor, "only_in_first"));
+    } else if (auto found = compare_tensor(a, tensor, b, *other)) {
+      result.push_back(std::move(*found));
+    }
+  }
+  for (const TensorInfo& tensor : all_b) {
+    if (counts(b, tensor) && a.find(tensor.path) == nullptr) {
+      result.push_back(difference(tensor, "only_in_second"));
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<TensorDifference> compare(const std::filesystem::path& first,
@@ -142,17 +170,8 @@ std::vector<TensorDifference> compare(const std::filesystem::path& first,
   const Reader b(second);
   std::vector<TensorDifference> result;
   compare_attributes(a, b, result);
-  for (const TensorInfo& tensor : a.tensors()) {
-    const TensorInfo* const other = b.find(tensor.path);
-    if (other == nullptr) {
-      result.push_back(difference(tensor, "only_in_first"));
-    } else if (auto found = compare_tensor(a, tensor, b, *other)) {
-      result.push_back(std::move(*found));
-    }
-  }
-  for (const TensorInfo& tensor : b.tensors()) {
-    if (a.find(tensor.path) == nullptr) result.push_back(difference(tensor, "only_in_second"));
-  }
+  compare_lists(a, a.tensors(), b, b.tensors(), result);
+  compare_lists(a, a.attribute_tensors(), b, b.attribute_tensors(), result);
   std::sort(result.begin(), result.end(), [](const auto& x, const auto& y) { return x.path < y.path; });
   return result;
 }

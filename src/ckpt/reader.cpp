@@ -170,6 +170,8 @@ struct Reader::State {
     for (const h5map::Attribute& attribute : file.attributes(header)) {
       const std::string name = object + "@" + attribute.name;
       blocks.push_back({Values(file, fd, name, attribute), name});
+      if (auto text = h5map::attribute_text(file.source(), file.frame(), attribute))
+        texts[name] = std::move(*text);
       for (TensorInfo& tensor :
            describe(attribute.type, name, attribute.space.shape, blocks.back().values.unalterable())) {
         tensor.attribute = true;
@@ -208,6 +210,7 @@ struct Reader::State {
   std::vector<std::size_t> block_of;  // of each tensor
   std::vector<TensorInfo> attribute_tensors;
   std::vector<std::size_t> attribute_block_of;
+  std::map<std::string, std::string, std::less<>> texts;  // of attributes
   std::once_flag attributes_once;
   std::once_flag checksums_once;
   std::map<std::string, StoredChecksum, std::less<>> checksums;
@@ -246,6 +249,12 @@ const TensorInfo* Reader::find(std::string_view path) const {
   const TensorInfo* const found = among(state_->tensors);
   if (found != nullptr || path.find('@') == std::string_view::npos) return found;
   return among(attribute_tensors());
+}
+
+std::optional<std::string> Reader::text_of(const TensorInfo& attribute) const {
+  const auto found = state_->texts.find(attribute.path);
+  if (found == state_->texts.end()) return std::nullopt;
+  return found->second;
 }
 
 const Values& Reader::values(const TensorInfo& tensor) const {
@@ -333,8 +342,14 @@ std::optional<Reader::StoredChecksum> Reader::checksum(std::string_view path) co
     const TensorInfo* const sums = find("checksum/crc32c");
     if (names == nullptr && sums == nullptr) return;
     const NumberFormat expected = number_format("uint32").value();
-    if (names == nullptr || sums == nullptr || names->dtype != "string" || !names->offset || !sums->offset ||
-        sums->format != expected || names->elements() != sums->elements()) {
+    const auto fits = [&] {
+      if (names == nullptr || sums == nullptr || names->dtype != "string" || !sums->format) return false;
+      NumberFormat format = *sums->format;
+      format.order = expected.order;
+      const bool readable = values(*names).unreadable().empty() && values(*sums).unreadable().empty();
+      return readable && format == expected && names->elements() == sums->elements();
+    };
+    if (!fits()) {
       fail(ErrorCode::bad_file, "{}: checksum/path and checksum/crc32c do not belong together",
            state_->path.string());
     }
@@ -346,7 +361,7 @@ std::optional<Reader::StoredChecksum> Reader::checksum(std::string_view path) co
       std::string name(text.data() + i * names->element_bytes, names->element_bytes);
       name.resize(name.find_last_not_of('\0') + 1);
       const auto value = static_cast<std::uint32_t>(load_pattern(expected, values.data() + i * 4));
-      state_->checksums[name] = {value, *sums->offset + i * 4};
+      state_->checksums[name] = {value, i};
     }
   });
   const auto at = state_->checksums.find(path);

@@ -50,14 +50,16 @@ class Reader {
   [[nodiscard]] std::optional<std::string> attribute(const std::string& name) const;
   /// All string attributes of the root group.
   [[nodiscard]] const std::map<std::string, std::string>& attributes() const noexcept;
-  /// The stored CRC-32C of a tensor and where in the file it stands; nullopt when the file carries none for
+  /// The stored CRC-32C of a tensor and where it stands; nullopt when the file carries none for
   /// it. Throws Error(bad_file) when the checksums of the file are damaged.
   struct StoredChecksum {
     std::uint32_t value = 0;
-    std::uint64_t offset = 0;  ///< of its four little-endian bytes
+    std::uint64_t element = 0;  ///< its place in the tensor "checksum/crc32c"
   };
   [[nodiscard]] std::optional<StoredChecksum> checksum(std::string_view path) const;
 
+  /// The text of an attribute tensor that is one string; nullopt for every other.
+  [[nodiscard]] std::optional<std::string> text_of(const TensorInfo& attribute) const;
   /// The bytes of the dataset or attribute that a tensor of this file is or belongs to.
   [[nodiscard]] const Values& values(const TensorInfo& tensor) const;
   /// The file as structures and values.

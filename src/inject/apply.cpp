@@ -111,13 +111,14 @@ void inject_in_place(const std::filesystem::path& file, const std::vector<record
     planned = stamp_of(open_file(file, O_RDONLY), file);
     journal.patch = make_patch(reader, faults);
   }
-  if (journal.patch.ranges.empty()) return;
+  if (journal.patch.empty()) return;
   const FileDescriptor fd = open_locked(file);
   if (stamp_of(fd, file) != planned || std::filesystem::exists(undo_path(file))) {
     fail(ErrorCode::conflict, "{}: was changed by another program meanwhile; nothing was written, try again",
          file.string());
   }
   journal.file_bytes = static_cast<std::uint64_t>(planned.bytes);
+  journal.patch.file_bytes = journal.file_bytes;
   if (compare_with(journal, fd, file) != UndoState::untouched) {
     fail(ErrorCode::conflict, "{}: was changed by another program meanwhile; nothing was written, try again",
          file.string());

@@ -4,21 +4,16 @@
 
 #include <fcntl.h>
 
+#include "ckpt/parallel_for.h"
 #include "core/crc32c.h"
 #include "core/error.h"
+#include "h5map/chunk_rewrite.h"
 #include "inject/apply.h"
 
 namespace bitrift::inject {
 namespace {
 
 using Bytes = std::vector<std::uint8_t>;
-
-/// What the faults of one tensor do to its stored CRC-32C.
-struct ChecksumChange {
-  std::uint64_t offset = 0;
-  std::uint32_t before = 0;
-  std::uint32_t after = 0;
-};
 
 const ckpt::TensorInfo& checked_tensor(const ckpt::Reader& reader, const record::AppliedFault& fault) {
   const std::string file = reader.path().string();
@@ -40,128 +35,227 @@ const ckpt::TensorInfo& checked_tensor(const ckpt::Reader& reader, const record:
   return *tensor;
 }
 
-Patch::Range element_range(const ckpt::Reader& reader, const ckpt::TensorInfo& tensor,
-                           const record::AppliedFault& fault) {
-  NumberFormat format = number_format(fault.dtype).value();
-  std::uint8_t value[8] = {};
-  reader.read_elements(tensor, fault.element, 1, value);
-  const std::uint64_t found = load_pattern(format, value);
-  if (tensor.format) format.order = tensor.format->order;
-  if (found != fault.old_pattern) {
-    fail(ErrorCode::conflict, "{}: element {} of {} holds {:#x}, the fault was drawn for {:#x}",
-         reader.path().string(), fault.element, fault.tensor, found, fault.old_pattern);
-  }
-  Patch::Range range{*tensor.offset + fault.element * format.bytes, Bytes(format.bytes), Bytes(format.bytes)};
-  // Bytes as they are stored: what is no part of the value (padding) stays.
-  if (format.order == ByteOrder::big) std::reverse(value, value + format.bytes);
-  std::copy(value, value + format.bytes, range.before.begin());
-  std::copy(value, value + format.bytes, range.after.begin());
-  store_pattern(format, fault.new_pattern, range.after.data());
-  return range;
-}
+/// An element of a filtered chunk before and after.
+struct Edit {
+  std::uint64_t within = 0;  ///< first byte in the decoded chunk
+  NumberFormat format;       ///< as it is stored
+  std::uint64_t old_pattern = 0, new_pattern = 0;
+  std::string name;  ///< for messages: "element 7 of w"
+};
 
-Patch::Range metadata_range(const ckpt::Reader& reader, const record::AppliedFault& fault) {
-  Patch::Range range{fault.element, Bytes(1), Bytes(1)};
-  const FileDescriptor file = open_file(reader.path(), O_RDONLY);
-  read_at(file, range.before.data(), 1, fault.element, reader.path());
-  if (range.before[0] != fault.old_pattern) {
-    fail(ErrorCode::conflict, "{}: byte {} holds {:#x}, the fault was drawn for {:#x}",
-         reader.path().string(), fault.element, range.before[0], fault.old_pattern);
-  }
-  range.after[0] = static_cast<std::uint8_t>(fault.new_pattern);
-  return range;
-}
+struct ChunkEdits {
+  const ckpt::Values* values = nullptr;
+  h5map::Chunk chunk;
+  std::vector<Edit> edits;
+  ckpt::EncodedChunk encoded;
+};
 
-/// CRC-32C is linear, so the stored sum follows from the changed bytes alone.
-void follow_checksum(const ckpt::Reader& reader, const ckpt::TensorInfo& tensor, const Patch::Range& range,
-                     std::map<std::string, ChecksumChange>& changes) {
-  const auto stored = reader.checksum(tensor.path);
-  if (!stored) return;
-  const auto at =
-      changes.try_emplace(tensor.path, ChecksumChange{stored->offset, stored->value, stored->value}).first;
-  Bytes difference(range.before.size());
-  for (std::size_t i = 0; i < difference.size(); ++i) {
-    difference[i] = static_cast<std::uint8_t>(range.before[i] ^ range.after[i]);
-  }
-  const std::uint64_t after = *tensor.offset + tensor.stored_bytes - (range.offset + range.before.size());
-  at->second.after = crc32c_xor(at->second.after, difference.data(), difference.size(), after);
-}
+/// Turns faults into byte changes, one after the other; filtered chunks wait until all of theirs are known.
+class Patcher {
+ public:
+  explicit Patcher(const ckpt::Reader& reader)
+      : reader_(reader),
+        file_(reader.path().string()),
+        fd_(open_file(reader.path(), O_RDONLY)),
+        rewrite_(reader.file().source(), reader.file().frame(),
+                 reader.file().superblock().end_of_file_field) {}
 
-Patch::Range checksum_range(const ChecksumChange& change) {
-  const NumberFormat format = number_format("uint32").value();
-  Patch::Range range{change.offset, Bytes(4), Bytes(4)};
-  store_pattern(format, change.before, range.before.data());
-  store_pattern(format, change.after, range.after.data());
-  return range;
-}
-
-/// Sorts, and joins neighbours, so that a whole tensor is one write.
-void join_ranges(const ckpt::Reader& reader, std::vector<Patch::Range>& ranges) {
-  std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
-  std::vector<Patch::Range> joined;
-  for (Patch::Range& range : ranges) {
-    const std::uint64_t end = joined.empty() ? 0 : joined.back().offset + joined.back().before.size();
-    if (!joined.empty() && range.offset < end) {
-      fail(ErrorCode::bad_input, "{}: two faults are given for the same element (at byte {})",
-           reader.path().string(), range.offset);
+  void add(const record::AppliedFault& fault) {
+    if (fault.plane == "metadata") return add_byte(fault);
+    if (fault.tensor != name_) {
+      tensor_ = &checked_tensor(reader_, fault);
+      values_ = &reader_.values(*tensor_);
+      name_ = fault.tensor;
+    } else if (fault.element >= tensor_->elements() || fault.dtype != dtype_) {
+      static_cast<void>(checked_tensor(reader_, fault));
     }
-    if (!joined.empty() && range.offset == end) {
-      joined.back().before.insert(joined.back().before.end(), range.before.begin(), range.before.end());
-      joined.back().after.insert(joined.back().after.end(), range.after.begin(), range.after.end());
+    if (fault.dtype != dtype_) {
+      dtype_ = fault.dtype;
+      format_ = number_format(dtype_).value();
+    }
+    alter(fault);
+  }
+
+  Patch finish() {
+    for (const auto& [path, change] : checksums_) {
+      if (change.before != change.after) put_checksum(change);
+    }
+    encode_chunks();
+    Patch patch;
+    patch.ranges = std::move(ranges_);
+    patch.file_bytes = reader_.file().source().size();
+    for (h5map::Change& change : rewrite_.finish()) take(std::move(change), patch);
+    join(patch.ranges);
+    return patch;
+  }
+
+ private:
+  struct ChecksumChange {
+    std::uint64_t element = 0;
+    std::uint32_t before = 0, after = 0;
+  };
+
+  void add_byte(const record::AppliedFault& fault) {
+    Patch::Range range{fault.element, Bytes(1), Bytes(1)};
+    read_at(fd_, range.before.data(), 1, fault.element, reader_.path());
+    if (range.before[0] != fault.old_pattern) {
+      fail(ErrorCode::conflict, "{}: byte {} holds {:#x}, the fault was drawn for {:#x}", file_,
+           fault.element, range.before[0], fault.old_pattern);
+    }
+    range.after[0] = static_cast<std::uint8_t>(fault.new_pattern);
+    if (range.before != range.after) ranges_.push_back(std::move(range));
+  }
+
+  void alter(const record::AppliedFault& fault) {
+    NumberFormat format = format_;
+    if (tensor_->format) format.order = tensor_->format->order;
+    const std::uint64_t byte = tensor_->byte_of(fault.element);
+    const ckpt::Values::Spot spot = place(byte);
+    Edit edit{spot.at, format, fault.old_pattern, fault.new_pattern,
+              fmt::format("element {} of {}", fault.element, fault.tensor)};
+    if (spot.chunk) {
+      chunk_of(spot).edits.push_back(std::move(edit));
     } else {
-      joined.push_back(std::move(range));
+      Bytes before(format.bytes);
+      read_at(fd_, before.data(), before.size(), spot.at, reader_.path());
+      Bytes after = before;
+      apply(edit, after.data());
+      if (before == after) return;
+      put(spot, std::move(before), std::move(after));
+    }
+    if (fault.plane == "value") follow_checksum(byte, fault);
+  }
+
+  /// Checks the old value and stores the new one; what is no part of the value (padding) stays.
+  void apply(const Edit& edit, std::uint8_t* stored) const {
+    const std::uint64_t found = load_pattern(edit.format, stored);
+    if (found != edit.old_pattern) {
+      fail(ErrorCode::conflict, "{}: {} holds {:#x}, the fault was drawn for {:#x}", file_, edit.name, found,
+           edit.old_pattern);
+    }
+    store_pattern(edit.format, edit.new_pattern, stored);
+  }
+
+  [[nodiscard]] ckpt::Values::Spot place(std::uint64_t byte) const {
+    if (tensor_->offset) return {*tensor_->offset + byte, tensor_->element_bytes, std::nullopt, std::nullopt};
+    return values_->locate(byte);
+  }
+
+  void put(const ckpt::Values::Spot& spot, Bytes before, Bytes after) {
+    if (spot.seal) {
+      rewrite_.put(spot.at, after);
+      rewrite_.touch(*spot.seal);
+    } else {
+      ranges_.push_back({spot.at, std::move(before), std::move(after)});
     }
   }
-  ranges = std::move(joined);
-}
 
-void expect_bytes(const FileDescriptor& fd, const std::filesystem::path& path, std::uint64_t offset,
-                  const Bytes& expected, ErrorCode code, const char* text) {
-  Bytes found(expected.size());
-  read_at(fd, found.data(), found.size(), offset, path);
-  const auto [a, b] = std::mismatch(found.begin(), found.end(), expected.begin());
-  if (a == found.end()) return;
-  fail(code, "{}: byte {} is {:#04x}, not {:#04x}: {}", path.string(),
-       offset + static_cast<std::uint64_t>(a - found.begin()), *a, *b, text);
-}
+  ChunkEdits& chunk_of(const ckpt::Values::Spot& spot) {
+    ChunkEdits& edits = chunks_[{values_, spot.chunk->cell}];
+    edits.values = values_;
+    edits.chunk = *spot.chunk;
+    return edits;
+  }
+
+  /// CRC-32C is linear, so the stored sum follows from the changed bytes alone. It is that of the values in
+  /// little-endian order, as a reader has them.
+  void follow_checksum(std::uint64_t byte, const record::AppliedFault& fault) {
+    if (!tensor_->whole() || fault.old_pattern == fault.new_pattern) return;
+    const auto stored = reader_.checksum(tensor_->path);
+    if (!stored) return;
+    const auto at =
+        checksums_.try_emplace(tensor_->path, ChecksumChange{stored->element, stored->value, stored->value})
+            .first;
+    NumberFormat little = format_;
+    little.order = ByteOrder::little;
+    Bytes difference(little.bytes);
+    store_pattern(little, fault.old_pattern ^ fault.new_pattern, difference.data());
+    const std::uint64_t behind = values_->bytes() - (byte + difference.size());
+    at->second.after = crc32c_xor(at->second.after, difference.data(), difference.size(), behind);
+  }
+
+  void put_checksum(const ChecksumChange& change) {
+    record::AppliedFault fault;
+    fault.tensor = "checksum/crc32c";
+    fault.element = change.element;
+    fault.old_pattern = change.before;
+    fault.new_pattern = change.after;
+    fault.plane = "checksum";
+    tensor_ = reader_.find(fault.tensor);
+    values_ = &reader_.values(*tensor_);
+    format_ = tensor_->format.value();
+    alter(fault);
+  }
+
+  void encode_chunks() {
+    std::vector<ChunkEdits*> all;
+    for (auto& [key, edits] : chunks_) all.push_back(&edits);
+    ckpt::parallel_for(all.size(), [&](std::size_t i) {
+      ChunkEdits& one = *all[i];
+      Bytes values = one.values->decode(one.chunk);
+      for (const Edit& edit : one.edits) apply(edit, values.data() + edit.within);
+      one.encoded = one.values->encode(one.chunk, values);
+    });
+    for (ChunkEdits* one : all) {
+      rewrite_.put_chunk(*one->values->chunks(), one->chunk, one->encoded.bytes, one->encoded.mask);
+      one->encoded = {};
+    }
+  }
+
+  void take(h5map::Change change, Patch& patch) const {
+    if (change.offset >= patch.file_bytes) {
+      patch.tail.resize(change.offset - patch.file_bytes);
+      patch.tail.insert(patch.tail.end(), change.bytes.begin(), change.bytes.end());
+      return;
+    }
+    Patch::Range range{change.offset, Bytes(change.bytes.size()), std::move(change.bytes)};
+    read_at(fd_, range.before.data(), range.before.size(), range.offset, reader_.path());
+    if (range.before != range.after) patch.ranges.push_back(std::move(range));
+  }
+
+  /// Sorts, and joins neighbours, so that a whole tensor is one write.
+  void join(std::vector<Patch::Range>& ranges) const {
+    const auto earlier = [](const auto& a, const auto& b) { return a.offset < b.offset; };
+    if (!std::is_sorted(ranges.begin(), ranges.end(), earlier)) {
+      std::sort(ranges.begin(), ranges.end(), earlier);
+    }
+    std::vector<Patch::Range> joined;
+    for (Patch::Range& range : ranges) {
+      const std::uint64_t end = joined.empty() ? 0 : joined.back().offset + joined.back().before.size();
+      if (!joined.empty() && range.offset < end) {
+        fail(ErrorCode::bad_input, "{}: two faults are given for the same element (at byte {})", file_,
+             range.offset);
+      }
+      if (!joined.empty() && range.offset == end) {
+        joined.back().before.insert(joined.back().before.end(), range.before.begin(), range.before.end());
+        joined.back().after.insert(joined.back().after.end(), range.after.begin(), range.after.end());
+      } else {
+        joined.push_back(std::move(range));
+      }
+    }
+    ranges = std::move(joined);
+  }
+
+  const ckpt::Reader& reader_;
+  std::string file_;
+  FileDescriptor fd_;
+  h5map::Rewrite rewrite_;
+  std::vector<Patch::Range> ranges_;
+  std::map<std::pair<const ckpt::Values*, std::uint64_t>, ChunkEdits> chunks_;
+  std::map<std::string, ChecksumChange> checksums_;
+  // Of the fault before: neighbours share them.
+  std::string name_, dtype_;
+  const ckpt::TensorInfo* tensor_ = nullptr;
+  const ckpt::Values* values_ = nullptr;
+  NumberFormat format_;
+};
 
 }  // namespace
 
 Patch make_patch(const ckpt::Reader& reader, const std::vector<record::AppliedFault>& faults) {
-  Patch patch;
-  std::map<std::string, ChecksumChange> checksums;
-  for (const record::AppliedFault& fault : faults) {
-    if (fault.plane == "metadata") {
-      patch.ranges.push_back(metadata_range(reader, fault));
-      continue;
-    }
-    const ckpt::TensorInfo& tensor = checked_tensor(reader, fault);
-    Patch::Range range = element_range(reader, tensor, fault);
-    if (range.before == range.after) continue;
-    if (fault.plane == "value") follow_checksum(reader, tensor, range, checksums);
-    patch.ranges.push_back(std::move(range));
-  }
-  for (const auto& [path, change] : checksums) {
-    if (change.before != change.after) patch.ranges.push_back(checksum_range(change));
-  }
-  join_ranges(reader, patch.ranges);
-  return patch;
-}
-
-void write_patch(const FileDescriptor& fd, const std::filesystem::path& path, const Patch& patch,
-                 bool backwards) {
-  for (const Patch::Range& range : patch.ranges) {
-    expect_bytes(fd, path, range.offset, backwards ? range.after : range.before, ErrorCode::conflict,
-                 "the file was changed by someone else; nothing was written");
-  }
-  for (const Patch::Range& range : patch.ranges) {
-    const Bytes& bytes = backwards ? range.before : range.after;
-    write_at(fd, bytes.data(), bytes.size(), range.offset, path);
-  }
-  for (const Patch::Range& range : patch.ranges) {
-    expect_bytes(fd, path, range.offset, backwards ? range.before : range.after, ErrorCode::io,
-                 "what was written does not read back");
-  }
+  Patcher patcher(reader);
+  for (const record::AppliedFault& fault : faults) patcher.add(fault);
+  return patcher.finish();
 }
 
 }  // namespace bitrift::inject

@@ -73,6 +73,11 @@ class Selection {
         replicas_(replicas_in(reader, choice.scope, choice.seed)) {
     check_roles();
     for (const ckpt::TensorInfo& tensor : reader.tensors()) consider(tensor);
+    const auto& globs = choice.tensors;
+    if (std::any_of(globs.begin(), globs.end(),
+                    [](const auto& glob) { return glob.find('@') != glob.npos; })) {
+      for (const ckpt::TensorInfo& tensor : reader.attribute_tensors()) consider(tensor);
+    }
     check_used();
     if (chosen.empty()) fail(ErrorCode::bad_input, "{}: holds no tensor that could be altered", file_);
   }
@@ -110,6 +115,10 @@ class Selection {
     const auto view = viewed(tensor);
     // Nothing was asked for by name: texts are no part of "all tensors".
     if (choice_.tensors.empty() && !view && tensor.dtype.ends_with("string")) return;
+    // The dataset was named, not this member of it: its numbers are meant, not its texts and padding.
+    const bool named = std::any_of(globs.begin(), globs.end(),
+                                   [&](const auto& glob) { return glob_match(glob, tensor.path); });
+    if (!named && !tensor.holder.empty() && !tensor.format && !view) return;
     if (tensor.elements() == 0 && tensor.format) return;
     if (!tensor.refusal.empty() && !(view && tensor.refused_by_type)) {
       fail(ErrorCode::unsupported, "{}: {} cannot be altered: {}{}", file_, tensor.path, tensor.refusal,

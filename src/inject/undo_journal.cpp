@@ -1,7 +1,8 @@
 #include "inject/undo_journal.h"
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <string_view>
 
 #include <sys/stat.h>
@@ -17,34 +18,7 @@ namespace {
 using record::Json;
 using Bytes = std::vector<std::uint8_t>;
 
-constexpr const char* kSchema = "bitrift/undo/1";
-
-std::string to_hex(const Bytes& bytes) {
-  std::string text;
-  text.reserve(2 * bytes.size());
-  for (const std::uint8_t byte : bytes) {
-    text += "0123456789abcdef"[byte >> 4];
-    text += "0123456789abcdef"[byte & 15];
-  }
-  return text;
-}
-
-Bytes from_hex(const std::string& text) {
-  const std::string_view digits = "0123456789abcdef";
-  Bytes bytes;
-  for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
-    const std::size_t high = digits.find(text[i]);
-    const std::size_t low = digits.find(text[i + 1]);
-    if (high == std::string_view::npos || low == std::string_view::npos) return {};
-    bytes.push_back(static_cast<std::uint8_t>(high << 4 | low));
-  }
-  return bytes;
-}
-
-std::string checksum_of(const Json& body) {
-  const std::string text = body.dump();
-  return fmt::format("{:08x}", crc32c(text.data(), text.size()));
-}
+constexpr const char* kSchema = "bitrift/undo/2";
 
 std::uint64_t size_of(const FileDescriptor& fd, const std::filesystem::path& file) {
   struct stat status {};
@@ -52,24 +26,98 @@ std::uint64_t size_of(const FileDescriptor& fd, const std::filesystem::path& fil
   return static_cast<std::uint64_t>(status.st_size);
 }
 
-UndoJournal parse(const Json& body) {
+template <typename Number>
+void put(std::string& text, Number value) {
+  text.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+/// Takes numbers and bytes off the front of a payload.
+class Payload {
+ public:
+  explicit Payload(std::string_view text) : text_(text) {}
+  [[nodiscard]] std::uint64_t number() {
+    std::uint64_t value = 0;
+    std::memcpy(&value, piece(sizeof value).data(), sizeof value);
+    return value;
+  }
+  [[nodiscard]] Bytes bytes(std::uint64_t count) {
+    const std::string_view found = piece(count);
+    return {found.begin(), found.end()};
+  }
+  [[nodiscard]] bool empty() const noexcept { return text_.empty(); }
+
+ private:
+  std::string_view piece(std::uint64_t count) {
+    if (count > text_.size()) fail(ErrorCode::bad_file, "it ends too early");
+    const std::string_view found = text_.substr(0, count);
+    text_.remove_prefix(count);
+    return found;
+  }
+  std::string_view text_;
+};
+
+/// Ranges, each offset, size, bytes before, bytes after; then the tail.
+std::string payload_of(const Patch& patch) {
+  std::string text;
+  for (const Patch::Range& range : patch.ranges) {
+    put(text, range.offset);
+    put(text, std::uint64_t{range.before.size()});
+    text.append(range.before.begin(), range.before.end());
+    text.append(range.after.begin(), range.after.end());
+  }
+  text.append(patch.tail.begin(), patch.tail.end());
+  return text;
+}
+
+UndoJournal parse(const Json& head, std::string_view text) {
   UndoJournal journal;
-  body.at("file_bytes").get_to(journal.file_bytes);
+  head.at("file_bytes").get_to(journal.file_bytes);
+  journal.patch.file_bytes = journal.file_bytes;
+  Payload payload(text);
   std::uint64_t end = 0;
-  for (const Json& entry : body.at("ranges")) {
+  const auto count = head.at("ranges").get<std::uint64_t>();
+  for (std::uint64_t i = 0; i < count; ++i) {
     Patch::Range range;
-    entry.at("offset").get_to(range.offset);
-    range.before = from_hex(entry.at("before").get<std::string>());
-    range.after = from_hex(entry.at("after").get<std::string>());
-    const std::uint64_t size = range.before.size();
-    if (size == 0 || size != range.after.size() || range.offset < end || size > journal.file_bytes ||
+    range.offset = payload.number();
+    const std::uint64_t size = payload.number();
+    range.before = payload.bytes(size);
+    range.after = payload.bytes(size);
+    if (size == 0 || range.offset < end || size > journal.file_bytes ||
         range.offset > journal.file_bytes - size) {
       fail(ErrorCode::bad_file, "a range makes no sense");
     }
     end = range.offset + size;
     journal.patch.ranges.push_back(std::move(range));
   }
+  journal.patch.tail = payload.bytes(head.at("tail").get<std::uint64_t>());
+  if (!payload.empty()) fail(ErrorCode::bad_file, "it is longer than it says");
   return journal;
+}
+
+/// The state that a tail says: cut short, it may have any length.
+void look_at_tail(const UndoJournal& journal, const FileDescriptor& fd, const std::filesystem::path& file,
+                  bool& any_old, bool& any_new) {
+  const std::uint64_t size = size_of(fd, file);
+  const Bytes& tail = journal.patch.tail;
+  if (size < journal.file_bytes || size > journal.file_bytes + tail.size()) {
+    fail(ErrorCode::conflict, "{}: has {} bytes, {} when it was altered: it was replaced or changed since",
+         file.string(), size, journal.file_bytes);
+  }
+  const std::uint64_t there = size - journal.file_bytes;
+  Bytes found(there);
+  read_at(fd, found.data(), found.size(), journal.file_bytes, file);
+  // What was not written yet may stand there as zeros.
+  for (std::uint64_t i = 0; i < there; ++i) {
+    if (found[i] == tail[i]) continue;
+    any_old = true;
+    if (found[i] != 0) {
+      fail(ErrorCode::conflict,
+           "{}: byte {} is {:#04x}, {:#04x} was appended there: the file was changed since", file.string(),
+           journal.file_bytes + i, found[i], tail[i]);
+    }
+  }
+  any_old = any_old || there < tail.size();
+  any_new = any_new || there > 0;
 }
 
 }  // namespace
@@ -82,14 +130,13 @@ std::filesystem::path undo_path(const std::filesystem::path& file) {
 }
 
 void write_journal(const std::filesystem::path& file, const UndoJournal& journal) {
-  Json ranges = Json::array();
-  for (const Patch::Range& range : journal.patch.ranges) {
-    ranges.push_back(
-        {{"offset", range.offset}, {"before", to_hex(range.before)}, {"after", to_hex(range.after)}});
-  }
-  const Json body = {{"schema", kSchema}, {"file_bytes", journal.file_bytes}, {"ranges", std::move(ranges)}};
-  const Json document = {{"body", body}, {"crc32c", checksum_of(body)}};
-  replace_text(undo_path(file), document.dump() + "\n");
+  const std::string payload = payload_of(journal.patch);
+  const Json head = {{"schema", kSchema},
+                     {"file_bytes", journal.file_bytes},
+                     {"ranges", journal.patch.ranges.size()},
+                     {"tail", journal.patch.tail.size()},
+                     {"crc32c", fmt::format("{:08x}", crc32c(payload.data(), payload.size()))}};
+  replace_text(undo_path(file), head.dump() + "\n" + payload);
 }
 
 UndoJournal read_journal(const std::filesystem::path& file) {
@@ -100,11 +147,14 @@ UndoJournal read_journal(const std::filesystem::path& file) {
   }
   const std::string text = read_text(path);
   try {
-    const Json document = Json::parse(text);
-    const Json& body = document.at("body");
-    if (document.at("crc32c") != checksum_of(body)) fail(ErrorCode::bad_file, "its checksum does not fit");
-    if (body.at("schema") != kSchema) fail(ErrorCode::bad_file, "its schema is not {}", kSchema);
-    return parse(body);
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const Json head = Json::parse(text.substr(0, end));
+    const std::string_view payload = std::string_view(text).substr(std::min(end + 1, text.size()));
+    if (head.at("schema") != kSchema) fail(ErrorCode::bad_file, "its schema is not {}", kSchema);
+    if (head.at("crc32c") != fmt::format("{:08x}", crc32c(payload.data(), payload.size()))) {
+      fail(ErrorCode::bad_file, "its checksum does not fit");
+    }
+    return parse(head, payload);
   } catch (const std::exception& error) {
     fail(ErrorCode::bad_file, "{}: is damaged, so {} cannot be restored from it ({})", path.string(),
          file.string(), error.what());
@@ -121,13 +171,9 @@ void remove_journal(const std::filesystem::path& file) {
 
 UndoState compare_with(const UndoJournal& journal, const FileDescriptor& fd,
                        const std::filesystem::path& file) {
-  const std::uint64_t size = size_of(fd, file);
-  if (size != journal.file_bytes) {
-    fail(ErrorCode::conflict, "{}: has {} bytes, {} when it was altered: it was replaced or changed since",
-         file.string(), size, journal.file_bytes);
-  }
   bool any_old = false;
   bool any_new = false;
+  look_at_tail(journal, fd, file, any_old, any_new);
   for (const Patch::Range& range : journal.patch.ranges) {
     Bytes found(range.before.size());
     read_at(fd, found.data(), found.size(), range.offset, file);
@@ -158,6 +204,15 @@ std::uint64_t take_back(const UndoJournal& journal, const FileDescriptor& fd,
     read_at(fd, found.data(), found.size(), range.offset, file);
     for (std::size_t i = 0; i < found.size(); ++i) changed += found[i] != range.before[i] ? 1U : 0U;
     write_at(fd, range.before.data(), range.before.size(), range.offset, file);
+  }
+  if (const std::uint64_t size = size_of(fd, file); size > journal.file_bytes) {
+    // The old places count again before the new ones go.
+    sync_file(fd, file);
+    if (::ftruncate(fd.get(), static_cast<off_t>(journal.file_bytes)) != 0) {
+      fail(ErrorCode::io, "{}: cannot be cut to {} bytes: {}", file.string(), journal.file_bytes,
+           errno_text(errno));
+    }
+    changed += size - journal.file_bytes;
   }
   sync_file(fd, file);
   if (compare_with(journal, fd, file) != UndoState::untouched) {

@@ -12,7 +12,7 @@ namespace bitrift::inject {
 /// What stands in "<file>.undo" (docs/faults.md, "Undo journal"): written and synced before the first byte of
 /// the file changes, removed after the last one is back.
 struct UndoJournal {
-  std::uint64_t file_bytes = 0;  ///< size of the altered file, which an injection never changes
+  std::uint64_t file_bytes = 0;  ///< size of the file before, which only a tail of the patch changes
   Patch patch;
 };
 
@@ -27,8 +27,8 @@ void write_journal(const std::filesystem::path& file, const UndoJournal& journal
 void remove_journal(const std::filesystem::path& file);
 
 /// Compares byte by byte: a write that was cut short may end anywhere, also inside of an element. Throws
-/// Error(conflict) when some byte is neither what it was before nor what it was to become, or the size
-/// differs.
+/// Error(conflict) when some byte is neither what it was before nor what it was to become, or the size is
+/// none between the two.
 [[nodiscard]] UndoState compare_with(const UndoJournal& journal, const FileDescriptor& fd,
                                      const std::filesystem::path& file);
 /// Writes the bytes that differ back, syncs, reads back. Returns how many bytes differed. Throws as

@@ -34,7 +34,8 @@ def float_name(kind: h5t.TypeFloatID) -> str:
     plain = IEEE.get((kind.get_size(), fields, kind.get_ebias())) if ieee else None
     if plain and kind.get_precision() == 8 * kind.get_size():
         return plain
-    return f"float{kind.get_precision()} ({fields[2]} exponent, {fields[4]} mantissa bits)"
+    text = f"float{kind.get_precision()} ({fields[2]} exponent, {fields[4]} mantissa bits)"
+    return {"float8 (5 exponent, 2 mantissa bits)": "float8_e5m2"}.get(text, text)
 
 
 def type_name(kind: h5t.TypeID) -> str:
