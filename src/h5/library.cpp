@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <mutex>
+#include <new>
 
 #include <hdf5.h>
+#include <pthread.h>
 
 namespace bitrift::h5 {
 namespace {
@@ -12,7 +14,13 @@ static_assert(sizeof(hid_t) == sizeof(std::int64_t), "HDF5 1.10 or later is need
 
 std::recursive_mutex& mutex() {
   // Never destroyed: handles of static life may close after the destructors of this file ran.
-  static auto* const instance = new std::recursive_mutex;
+  // A child that is forked while another thread is inside HDF5 gets a mutex of its own: nobody would free
+  // ours.
+  static std::recursive_mutex* const instance = [] {
+    static auto* made = new std::recursive_mutex;
+    ::pthread_atfork([] { made->lock(); }, [] { made->unlock(); }, [] { new (made) std::recursive_mutex; });
+    return made;
+  }();
   return *instance;
 }
 

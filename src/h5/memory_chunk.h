@@ -1,0 +1,44 @@
+// A dataset of one chunk in memory, with the pipeline of another dataset.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "h5/handle.h"
+#include "h5/pipeline.h"
+
+namespace bitrift::h5 {
+
+/// Lives within one Scope. Throws as ChunkPipeline does.
+class MemoryChunk {
+ public:
+  /// `spec` must have passed check_spec().
+  MemoryChunk(const PipelineSpec& spec, const std::string& where);
+
+  [[nodiscard]] std::vector<std::uint8_t> decode(std::span<const std::uint8_t> stored, std::uint32_t mask);
+  [[nodiscard]] StoredChunk encode(std::span<const std::uint8_t> values);
+
+ private:
+  void create(const PipelineSpec& spec);
+  void create_with(const PipelineSpec& spec, const std::vector<std::vector<std::uint32_t>>& values);
+  [[nodiscard]] bool reads_on(std::uint32_t mask) const noexcept;
+  [[nodiscard]] std::vector<std::uint8_t> decode_exactly(std::span<const std::uint8_t> stored,
+                                                         std::uint32_t mask);
+  [[nodiscard]] Handle creation_list(const PipelineSpec& spec,
+                                     const std::vector<std::vector<std::uint32_t>>& values) const;
+  void set_scale_offset_fill(const PipelineFilter& filter, std::int64_t list) const;
+  [[nodiscard]] std::size_t first_other_values(const PipelineSpec& spec) const;
+
+  std::string where_;
+  std::uint64_t bytes_ = 0;
+  std::vector<std::uint64_t> origin_;
+  std::vector<unsigned> filter_ids_;
+  Handle file_, type_, dataset_;
+};
+
+/// Bytes of a chunk. Throws Error(bad_file) for dimensions, sizes or counts that no chunk has.
+[[nodiscard]] std::uint64_t check_spec(const PipelineSpec& spec, const std::string& where);
+
+}  // namespace bitrift::h5
