@@ -190,11 +190,20 @@ void MemoryChunk::create_with(const PipelineSpec& spec,
   dataset_.reset();
   const std::vector<hsize_t> shape(spec.chunk.begin(), spec.chunk.end());
   const Handle space = own(H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr), where_);
+  const Handle list = creation_list(spec, values);
+  name_ = fmt::format("chunk {}", ++names_);
+  dataset_ = own(
+      H5Dcreate2(file_.get(), name_.c_str(), type_.get(), space.get(), H5P_DEFAULT, list.get(), H5P_DEFAULT),
+      where_, ErrorCode::unsupported);
+  reopen();
+}
+
+/// HDF5 1.10 remembers of a chunk that was written past the filters where it is, but not which were left out.
+void MemoryChunk::reopen() {
+  dataset_.reset();
   const Handle access = own(H5Pcreate(H5P_DATASET_ACCESS), where_, ErrorCode::internal);
   check(H5Pset_chunk_cache(access.get(), 0, 0, 0), where_, ErrorCode::internal);
-  const Handle list = creation_list(spec, values);
-  dataset_ = own(H5Dcreate_anon(file_.get(), type_.get(), space.get(), list.get(), access.get()), where_,
-                 ErrorCode::unsupported);
+  dataset_ = own(H5Dopen2(file_.get(), name_.c_str(), access.get()), where_, ErrorCode::internal);
 }
 
 /// HDF5 up to 1.14 lets n-bit and scale-offset read behind a chunk that is too short.
@@ -225,6 +234,7 @@ std::vector<std::uint8_t> MemoryChunk::decode_exactly(std::span<const std::uint8
   check(H5Dwrite_chunk(dataset_.get(), H5P_DEFAULT, mask << probes, origin.data(), stored.size(),
                        stored.data()),
         where_);
+  reopen();
   std::vector<std::uint8_t> values(bytes_);
   probe_wanted = probe_found = bytes_;
   const herr_t read = H5Dread(dataset_.get(), type_.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data());
@@ -242,7 +252,7 @@ StoredChunk MemoryChunk::encode(std::span<const std::uint8_t> values) {
   }
   check(H5Dwrite(dataset_.get(), type_.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()), where_,
         ErrorCode::unsupported);
-  check(H5Dflush(dataset_.get()), where_, ErrorCode::unsupported);
+  reopen();
   const std::vector<hsize_t> origin(origin_.begin(), origin_.end());
   hsize_t size = 0;
   check(H5Dget_chunk_storage_size(dataset_.get(), origin.data(), &size), where_);

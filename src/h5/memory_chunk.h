@@ -23,6 +23,7 @@ class MemoryChunk {
  private:
   void create(const PipelineSpec& spec);
   void create_with(const PipelineSpec& spec, const std::vector<std::vector<std::uint32_t>>& values);
+  void reopen();
   [[nodiscard]] bool reads_on(std::uint32_t mask) const noexcept;
   [[nodiscard]] std::vector<std::uint8_t> decode_exactly(std::span<const std::uint8_t> stored,
                                                          std::uint32_t mask);
@@ -31,7 +32,8 @@ class MemoryChunk {
   void set_scale_offset_fill(const PipelineFilter& filter, std::int64_t list) const;
   [[nodiscard]] std::size_t first_other_values(const PipelineSpec& spec) const;
 
-  std::string where_;
+  std::string where_, name_;
+  unsigned names_ = 0;  // datasets made so far
   std::uint64_t bytes_ = 0;
   std::vector<std::uint64_t> origin_;
   std::vector<unsigned> filter_ids_;
