@@ -1,6 +1,5 @@
 #include "h5/pipeline.h"
 
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
@@ -203,24 +202,17 @@ make('Zfp', data, (20, 30), **hdf5plugin.Zfp(accuracy=0.5))
 }
 
 TEST(Pipeline, AMissingPluginIsNamedWithTheWayToGetIt) {
-  PipelineSpec spec;
   const Scratch scratch;
   const auto folder = scratch / "files";
   ASSERT_TRUE(python(folder, script + "make('d', np.arange(20, dtype='<f4'), (10,), compression='gzip')\n"));
-  spec = read_file(folder, "d").spec;
-  for (const unsigned id : {32015U, 400U}) {
-    spec.filters[0].id = id;
-    for (const PipelinePlace place : {PipelinePlace::here, PipelinePlace::child}) {
-      if (id == 32015U && place == PipelinePlace::child && std::getenv("HDF5_PLUGIN_PATH") != nullptr)
-        continue;
-      ChunkPipeline pipeline(spec, "f.h5: d", place);
-      if (id == 400U) {
-        EXPECT_ERROR((void)pipeline.encode(Bytes(40)), unsupported, "f.h5: d: HDF5 finds no filter 400");
-      }
-      if (id == 32015U && std::getenv("HDF5_PLUGIN_PATH") == nullptr) {
-        EXPECT_ERROR((void)pipeline.encode(Bytes(40)), unsupported, "32015 (zstd); set HDF5_PLUGIN_PATH");
-      }
-    }
+  PipelineSpec spec = read_file(folder, "d").spec;
+  for (const PipelinePlace place : {PipelinePlace::here, PipelinePlace::child}) {
+    spec.filters[0].id = 400;
+    EXPECT_ERROR((void)ChunkPipeline(spec, "f.h5: d", place).encode(Bytes(40)), unsupported,
+                 "f.h5: d: HDF5 finds no filter 400; set HDF5_PLUGIN_PATH");
+    if (std::getenv("HDF5_PLUGIN_PATH") != nullptr) continue;
+    spec.filters[0].id = 32015;
+    EXPECT_ERROR((void)ChunkPipeline(spec, "f.h5: d", place).encode(Bytes(40)), unsupported, "32015 (zstd)");
   }
 }
 
