@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <utility>
@@ -68,13 +68,9 @@ bool read_all(int fd, void* data, std::size_t size, const Clock::time_point* dea
   return true;
 }
 
-std::uint64_t address_space_now() noexcept {
-  unsigned long pages = 0;
-  if (std::FILE* file = std::fopen("/proc/self/statm", "r")) {
-    if (std::fscanf(file, "%lu", &pages) != 1) pages = 0;
-    static_cast<void>(std::fclose(file));
-  }
-  return std::uint64_t{pages} * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+std::uint64_t address_space_now() {
+  const std::string pages = read_text("/proc/self/statm");  // the first number, in pages
+  return std::strtoull(pages.c_str(), nullptr, 10) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
 void limit(int what, std::uint64_t most) noexcept {
@@ -144,9 +140,17 @@ void Confined::serve(int requests, int answers) noexcept {
     ::signal(signal, SIG_DFL);  // Python and the sanitizers have handlers that would talk
   }
   limit(RLIMIT_CORE, 0);
-#if !defined(__SANITIZE_ADDRESS__)
-  limit(RLIMIT_AS, address_space_now() + limits_.memory_bytes);
+  // AddressSanitizer reserves terabytes, of which it uses little.
+#if defined(__SANITIZE_ADDRESS__)
+  constexpr bool is_bounded = false;
+#else
+  constexpr bool is_bounded = true;
 #endif
+  try {
+    if (is_bounded) limit(RLIMIT_AS, address_space_now() + limits_.memory_bytes);
+  } catch (const std::exception&) {
+    ::_exit(1);  // without bounds nothing is done
+  }
   for (;;) {
     std::uint64_t size = 0;
     if (!read_all(requests, &size, sizeof size, nullptr)) ::_exit(0);

@@ -109,7 +109,7 @@ MemoryChunk::MemoryChunk(const PipelineSpec& spec, const std::string& where)
   }
   register_probe(where_);
   const Handle access = own(H5Pcreate(H5P_FILE_ACCESS), where_, ErrorCode::internal);
-  check(H5Pset_fapl_core(access.get(), std::size_t{1} << 16, 0), where_, ErrorCode::internal);
+  check(H5Pset_fapl_core(access.get(), std::size_t{1} << 16, false), where_, ErrorCode::internal);
   file_ = own(H5Fcreate("chunk", H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), where_, ErrorCode::internal);
   type_ = decode_type(spec, where_);
   create(spec);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "core/error.h"
 #include "h5map/block.h"
@@ -23,8 +24,8 @@ struct ChunkBTree1::Walk {
 };
 
 ChunkBTree1::ChunkBTree1(const Source& source, const Frame& frame, std::uint64_t offset,
-                         const std::vector<std::uint64_t>& chunk)
-    : source_(&source), frame_(frame), root_(offset), chunk_(chunk) {}
+                         std::vector<std::uint64_t> chunk)
+    : source_(&source), frame_(frame), root_(offset), chunk_(std::move(chunk)) {}
 
 /// Where key `number` begins in the bytes of a node; the address of its child follows it.
 std::uint64_t ChunkBTree1::key_at(std::uint64_t number) const noexcept {

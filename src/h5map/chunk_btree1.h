@@ -25,11 +25,11 @@ class ChunkBTree1 {
 
   /// `chunk`: shape of a chunk.
   ChunkBTree1(const Source& source, const Frame& frame, std::uint64_t offset,
-              const std::vector<std::uint64_t>& chunk);
+              std::vector<std::uint64_t> chunk);
 
   void visit(const Visitor& each) const;
   /// Passes the chunk at `position`, reading only the nodes on the way to it. False when there is none.
-  bool find(std::span<const std::uint64_t> position, const Visitor& found) const;
+  [[nodiscard]] bool find(std::span<const std::uint64_t> position, const Visitor& found) const;
   /// Bytes of a key.
   [[nodiscard]] unsigned key_bytes() const noexcept {
     return static_cast<unsigned>(8 + 8 * (chunk_.size() + 1));

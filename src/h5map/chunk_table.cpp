@@ -74,7 +74,7 @@ struct ChunkTable::State {
   std::variant<Computed, FixedArray, ExtensibleArray, Tree2, ChunkBTree1> index;
 
   void visit(const CellVisitor& each) const;
-  bool find(std::uint64_t cell, const CellVisitor& each) const;
+  [[nodiscard]] bool find(std::uint64_t cell, const CellVisitor& each) const;
   [[nodiscard]] ChunkEntry computed(const Computed& computed, std::uint64_t cell) const;
   void visit_sorted(const ChunkBTree1& tree, const CellVisitor& each) const;
   void visit_sorted(const Tree2& tree, const CellVisitor& each) const;
@@ -248,7 +248,7 @@ Chunk ChunkTable::checked(std::uint64_t cell, const ChunkEntry& entry) const {
 std::optional<Chunk> ChunkTable::find(std::uint64_t cell) const {
   if (cell >= state_->grid.count()) return std::nullopt;
   std::optional<Chunk> found;
-  state_->find(cell, [&](std::uint64_t at, const ChunkEntry& entry) { found = checked(at, entry); });
+  (void)state_->find(cell, [&](std::uint64_t at, const ChunkEntry& entry) { found = checked(at, entry); });
   return found;
 }
 

@@ -56,7 +56,7 @@ void ExtensibleArray::read_header(std::uint64_t offset, bool filtered) {
 }
 
 void ExtensibleArray::lay_out_supers() {
-  direct_supers_ = 2 * (std::bit_width(super_min_data_) - 1U);
+  direct_supers_ = std::size_t{2} * (std::bit_width(super_min_data_) - 1U);
   const unsigned count = 1 + slot_bits_ - (static_cast<unsigned>(std::bit_width(data_min_slots_)) - 1);
   Super super;
   for (unsigned u = 0; u < count; ++u) {

@@ -42,13 +42,19 @@ def type_name(kind: h5t.TypeID) -> str:
     number = kind.get_class()
     if number == h5t.INTEGER:
         name = f"{'' if kind.get_sign() == h5t.SGN_2 else 'u'}int{kind.get_precision()}"
-        return name if kind.get_precision() == 8 * kind.get_size() else f"{name} in {kind.get_size()} bytes"
+        if kind.get_precision() == 8 * kind.get_size():
+            return name
+        at = f"_at_{kind.get_offset()}" if kind.get_offset() else ""
+        return f"{name}_in_{8 * kind.get_size()}{at}"
     if number == h5t.FLOAT:
         return float_name(kind)
     if number == h5t.STRING:
         return "variable-length string" if kind.is_variable_str() else "string"
     if number == h5t.COMPLEX:
         return "complex of " + type_name(kind.get_super())
+    if number == h5t.ENUM and kind.get_size() == 1 and kind.get_nmembers() == 2:
+        if {kind.get_member_value(i) for i in range(2)} == {0, 1}:
+            return "bool"
     names = {
         h5t.TIME: "time",
         h5t.BITFIELD: "bitfield",
