@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <mutex>
-#include <set>
 #include <utility>
 
 #include <fcntl.h>
 
-#include "ckpt/roles.h"
+#include "ckpt/outline.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "h5/file.h"
@@ -52,10 +51,11 @@ std::string refusal_of(const TensorInfo& tensor, const h5::DatasetInfo& dataset)
   return "";
 }
 
-TensorInfo make_info(const h5::DatasetInfo& dataset, const std::set<std::string, std::less<>>& paths) {
+TensorInfo make_info(const h5::DatasetInfo& dataset, std::string role, std::string layer) {
   TensorInfo tensor;
   tensor.path = dataset.path;
-  tensor.role = role_of(dataset.path, paths);
+  tensor.role = std::move(role);
+  tensor.layer = std::move(layer);
   tensor.format = dataset.type.format;
   tensor.dtype = dataset.type.name;
   tensor.element_bytes = dataset.type.bytes;
@@ -108,9 +108,14 @@ struct Reader::State {
   explicit State(std::filesystem::path file_path)
       : path(std::move(file_path)), file(path), fd(open_file(path, O_RDONLY)), attributes(file.attributes()) {
     datasets = file.datasets();
-    std::set<std::string, std::less<>> paths;
-    for (const auto& dataset : datasets) paths.insert(dataset.path);
-    for (const auto& dataset : datasets) tensors.push_back(make_info(dataset, paths));
+    std::vector<Dataset> names;
+    for (const auto& dataset : datasets) names.push_back({dataset.path, dataset.shape});
+    outline = outline_of(names, [this](const std::string& group, const std::string& attribute) {
+      return file.texts(group, attribute);
+    });
+    for (std::size_t i = 0; i < datasets.size(); ++i) {
+      tensors.push_back(make_info(datasets[i], outline.roles[i], outline.layers[i]));
+    }
     refuse_shared_bytes(tensors);
   }
 
@@ -120,6 +125,9 @@ struct Reader::State {
   std::map<std::string, std::string> attributes;
   std::vector<h5::DatasetInfo> datasets;  // same order as tensors
   std::vector<TensorInfo> tensors;
+  Outline outline;
+  std::once_flag layers_once;
+  LayerList layers;
   std::once_flag checksums_once;
   std::map<std::string, StoredChecksum, std::less<>> checksums;
 };
@@ -131,6 +139,11 @@ Reader& Reader::operator=(Reader&&) noexcept = default;
 
 const std::filesystem::path& Reader::path() const noexcept { return state_->path; }
 const std::vector<TensorInfo>& Reader::tensors() const noexcept { return state_->tensors; }
+const std::string& Reader::layout() const noexcept { return state_->outline.layout; }
+const LayerList& Reader::layers() const {
+  std::call_once(state_->layers_once, [this] { state_->layers = LayerList(state_->outline); });
+  return state_->layers;
+}
 const std::map<std::string, std::string>& Reader::attributes() const noexcept { return state_->attributes; }
 
 const TensorInfo* Reader::find(std::string_view path) const noexcept {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ckpt/layers.h"
 #include "ckpt/tensor.h"
 
 namespace bitrift::ckpt {
@@ -18,6 +19,7 @@ namespace bitrift::ckpt {
 struct TensorInfo {
   std::string path;
   std::string role;
+  std::string layer;                   ///< the module that it belongs to; "" when it belongs to none
   std::optional<NumberFormat> format;  ///< absent: not a number format that bitrift alters
   std::string dtype;                   ///< printable type, also for those: "float32", "string", "compound"
   std::uint64_t element_bytes = 0;     ///< stored size of one element
@@ -48,6 +50,10 @@ class Reader {
   [[nodiscard]] const std::filesystem::path& path() const noexcept;
   /// All datasets, sorted by path (bytewise).
   [[nodiscard]] const std::vector<TensorInfo>& tensors() const noexcept;
+  /// Which program's names these are: one of layout_names().
+  [[nodiscard]] const std::string& layout() const noexcept;
+  /// The layers that the tensors belong to, in order.
+  [[nodiscard]] const LayerList& layers() const;
   /// nullptr when there is none of that name.
   [[nodiscard]] const TensorInfo* find(std::string_view path) const noexcept;
   /// Reads all bytes of a tensor, row-major; numbers become little-endian, other plain types stay as stored.
