@@ -65,6 +65,7 @@ int usual_rank(std::string_view stem) {
                                                         {"aux", 60},
                                                         {"pooler", 60},
                                                         {"fc", kHead},
+                                                        {"ip", kHead},
                                                         {"linear", kHead},
                                                         {"classifier", kHead},
                                                         {"head", kHead},
@@ -76,7 +77,7 @@ int usual_rank(std::string_view stem) {
 
 bool is_norm(std::string_view stem) {
   return stem.find("norm") != std::string_view::npos || stem == "bn" || stem == "ln" || stem == "gn" ||
-         stem == "ln_f";
+         stem == "scale" || stem == "ln_f";
 }
 
 /// One module in the tree of names, with what its own name says.

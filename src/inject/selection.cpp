@@ -71,6 +71,7 @@ class Selection {
         file_(reader.path().string()),
         choice_(choice),
         replicas_(replicas_in(reader, choice.scope, choice.seed)) {
+    if (!choice.layers.empty()) layers_ = reader.layers().resolve(choice.layers, file_);
     check_roles();
     for (const ckpt::TensorInfo& tensor : reader.tensors()) consider(tensor);
     check_used();
@@ -99,6 +100,7 @@ class Selection {
     if (globs.empty() && (!choice_.tensors.empty() || tensor.attribute)) return;
     const auto& roles = choice_.roles;
     if (!roles.empty() && std::find(roles.begin(), roles.end(), tensor.role) == roles.end()) return;
+    if (!choice_.layers.empty() && !layers_.contains(tensor.layer)) return;
     if (!replicas_.empty() && !replicas_.contains(replica_of(tensor.path))) return;
     if (tensor.role == "checksum") {
       // Wildcards pass checksums over; a pattern that means nothing else is answered in check_used().
@@ -107,6 +109,7 @@ class Selection {
     }
     used_globs_.insert(globs.begin(), globs.end());
     used_roles_.insert(tensor.role);
+    used_layers_.insert(tensor.layer);
     const auto view = viewed(tensor);
     // Nothing was asked for by name: texts are no part of "all tensors".
     if (choice_.tensors.empty() && !view && tensor.dtype.ends_with("string")) return;
@@ -162,6 +165,11 @@ class Selection {
       fail(ErrorCode::not_found, "{}: no tensor{} has the role '{}' (the file has {})", file_,
            choice_.tensors.empty() ? "" : " of the asked names", role, fmt::join(present, ", "));
     }
+    for (const std::string& layer : layers_) {
+      if (used_layers_.contains(layer)) continue;
+      fail(ErrorCode::not_found, "{}: layer '{}' has no tensor of the asked names and roles (see bitrift ls)",
+           file_, layer);
+    }
     for (const auto& [glob, name] : choice_.as) {
       if (used_views_.contains(glob)) continue;
       fail(ErrorCode::not_found, "{}: --as '{}={}': none of the chosen tensors matches", file_, glob, name);
@@ -172,6 +180,7 @@ class Selection {
   std::string file_;
   const Choice& choice_;
   std::set<int> replicas_;
+  std::set<std::string, std::less<>> layers_, used_layers_;
   std::set<std::string> used_globs_, used_roles_, checksum_globs_, used_views_;
 };
 

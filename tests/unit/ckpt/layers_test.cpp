@@ -65,6 +65,7 @@ TEST(ModelOrder, IsThatOfUsualModels) {
                 "dense_1", "dense_10"});
   expect_order({"predictor/conv1", "predictor/bn1", "predictor/res2/0/conv1", "predictor/res10/0/conv1",
                 "predictor/fc6"});
+  expect_order({"conv1", "bn1", "scale1", "conv2", "bn2", "scale2", "ip1", "ip2"});
   expect_order({"encoder.layer1", "decoder.layer1"});
 }
 
