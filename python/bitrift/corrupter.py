@@ -130,17 +130,18 @@ def globs_of(location: str, datasets: Sequence[Dataset], notes: list[str]) -> li
         return ["**"]
     starting = [path for path in paths if path.startswith(name)]
     if not starting:
-        raise ConversionError(f"locations_to_corrupt: no dataset of the file begins with '{location}'")
-    inside = {mark: [path for path in starting if path.startswith(name + mark)] for mark in "/."}
+        raise ConversionError(f"no dataset of the file begins with '{location}'")
+    marks = "/" if location.endswith("/") else "/."
+    inside = {mark: [path for path in starting if path.startswith(name + mark)] for mark in marks}
     globs = [_escaped(name)] if name in paths else []
     globs += [f"{_escaped(name)}{mark}**" for mark, held in inside.items() if held]
     if not globs:
-        notes.append(f"locations_to_corrupt: '{location}' names no dataset and no group, only the beginning of names")
+        notes.append(f"location '{location}' names no dataset and no group, only the beginning of names")
         return [f"{_escaped(name)}**"]
     others = sorted(set(starting) - {path for held in inside.values() for path in held} - {name})
     if others:
         notes.append(
-            f"locations_to_corrupt: '{location}' means this dataset or group alone; "
+            f"location '{location}' means this dataset or group alone; "
             f"hdf5_corrupter would also have hit {others[0]}" + (f" and {len(others) - 1} more" if others[1:] else "")
         )
     return globs
