@@ -50,8 +50,8 @@ class File {
   /// The string attributes of the root group (scalar, fixed or variable length). Others are left out.
   [[nodiscard]] std::map<std::string, std::string> attributes() const;
   /// A text attribute of a group ("" is the root group): one string, or a list of one dimension, of fixed or
-  /// variable length. Empty when the group or the attribute is absent, is no such text, or claims more bytes
-  /// than the file has.
+  /// variable length. Empty when the group or the attribute is absent, is no such text, or
+  /// claims more bytes than the file has.
   [[nodiscard]] std::vector<std::string> texts(const std::string& group, const std::string& attribute) const;
 
  private:

@@ -147,6 +147,11 @@ class Selection {
   }
 
   void check_used() const {
+    for (const std::string& layer : layers_) {
+      if (used_layers_.contains(layer)) continue;
+      fail(ErrorCode::not_found, "{}: layer '{}' has no tensor of the asked names and roles (see bitrift ls)",
+           file_, layer);
+    }
     for (const std::string& glob : choice_.tensors) {
       if (used_globs_.contains(glob)) continue;
       if (checksum_globs_.contains(glob)) {
@@ -164,11 +169,6 @@ class Selection {
       if (used_roles_.contains(role)) continue;
       fail(ErrorCode::not_found, "{}: no tensor{} has the role '{}' (the file has {})", file_,
            choice_.tensors.empty() ? "" : " of the asked names", role, fmt::join(present, ", "));
-    }
-    for (const std::string& layer : layers_) {
-      if (used_layers_.contains(layer)) continue;
-      fail(ErrorCode::not_found, "{}: layer '{}' has no tensor of the asked names and roles (see bitrift ls)",
-           file_, layer);
     }
     for (const auto& [glob, name] : choice_.as) {
       if (used_views_.contains(glob)) continue;

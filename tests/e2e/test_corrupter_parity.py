@@ -53,7 +53,7 @@ def changes(before: Path, after: Path) -> dict[str, np.ndarray]:
     found = {}
     for name, values in one.items():
         if values.dtype.kind not in "fiu" or values.size == 0:
-            assert values.tobytes() == other[name].tobytes()
+            assert values.tolist() == other[name].tolist()
             continue
         mask = patterns(values) ^ patterns(other[name])
         if mask.any():
@@ -213,8 +213,7 @@ def test_texts_and_empty_datasets_are_no_obstacle(tmp_path: Path) -> None:
     base = write(tmp_path / "base.h5", tensors)
     with h5py.File(base, "r+") as file:
         file["null"] = h5py.Empty("f4")
-        if sys.byteorder == "little":
-            file["scalar"] = np.float32(2)
+        file["scalar"] = np.float32(2)
     assert set(changes(base, corrupted({"injection_tries": 40}, base))) <= {"w", "scalar"}
     assert bit_count(changes(base, tmp_path / "altered.h5")) == 40
     row = np.array([(1.5, 2)], [("x", "<f4"), ("n", "<i4")])

@@ -63,14 +63,14 @@ def test_every_role_of_a_file_can_be_chosen(name: str, tmp_path: Path) -> None:
         assert {fault["role"] for fault in faults} == {role}
         with h5py.File(path) as before, h5py.File(out) as after:
             for tensor, found in roles.items():
-                same = np.array_equal(before[tensor][()].view("u1"), after[tensor][()].view("u1"))
+                same = np.asarray(before[tensor][()]).tobytes() == np.asarray(after[tensor][()]).tobytes()
                 assert same or found == role
     absent = next(role for role in ("rng", "exp_avg", "momentum") if role not in roles.values())
     refused("inject", path, "--dry-run", "--role", absent, says=f"no tensor has the role '{absent}'")
 
 
 def tensors_hit(path: Path, *arguments: object) -> set[str]:
-    report = run_json("inject", path, "--dry-run", "--count", 200, "--seed", 3, "--measure", "tensor", *arguments)
+    report = run_json("inject", path, "--dry-run", "--count", 60, "--seed", 3, "--measure", "tensor", *arguments)
     return {fault["tensor"] for fault in report["faults"]}
 
 
