@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, cast
@@ -77,6 +77,7 @@ def _model(
     seed: int | None,
     allow_nan: bool,
     keep_sign: bool,
+    parameters: Mapping[str, Any],
 ) -> str:
     if isinstance(tensors, str) or isinstance(roles, str):
         raise TypeError("tensors and roles are sequences of strings, not one string")
@@ -93,6 +94,7 @@ def _model(
     amounts = {"count": count, "fraction": fraction, "ber": ber}
     given = {name: value for name, value in amounts.items() if value is not None}
     model.update(given or {"count": 1})
+    model.update({name: value for name, value in parameters.items() if value is not None})
     return json.dumps(model)
 
 
@@ -115,9 +117,25 @@ def plan(
     seed: int | None = None,
     allow_nan: bool = True,
     keep_sign: bool = False,
+    length: int | None = None,
+    mask: str | None = None,
+    mask_at: str | None = None,
+    factor: float | None = None,
+    value: float | str | None = None,
+    formats: Mapping[str, str] | None = None,
+    scope: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The manifest of what `inject` would do with these arguments (give a seed). Nothing is written."""
-    model = _model(tensors, roles, bits, what, measure, count, fraction, ber, seed, allow_nan, keep_sign)
+    parameters = {
+        "length": length,
+        "mask": mask,
+        "mask_at": mask_at,
+        "factor": factor,
+        "value": value,
+        "as": dict(formats) if formats else None,
+        "scope": dict(scope) if scope else None,
+    }
+    model = _model(tensors, roles, bits, what, measure, count, fraction, ber, seed, allow_nan, keep_sign, parameters)
     return cast(dict[str, Any], json.loads(_core.plan(path, model, sys.argv)))
 
 
@@ -137,20 +155,39 @@ def inject(
     seed: int | None = None,
     allow_nan: bool = True,
     keep_sign: bool = False,
+    length: int | None = None,
+    mask: str | None = None,
+    mask_at: str | None = None,
+    factor: float | None = None,
+    value: float | str | None = None,
+    formats: Mapping[str, str] | None = None,
+    scope: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Alters a checkpoint and returns the manifest: every change, and what it was drawn from.
 
     The altered file is `output`, a new copy, or with `in_place=True` the file itself (take it back with `undo`).
     tensors: globs over tensor paths; `*` stays within one name between dots, `**` crosses. roles: see `Tensor.role`.
     bits: any, sign, exponent, mantissa, exponent_msb, a range "23-30" or a list "3,7,30"; bit 0 is the least
-    significant. what: flip, zero, nan or inf. measure: bit, element or tensor. At most one of count (faults), fraction
-    (of the targeted elements) and ber (bit error rate); count=1 without any. seed: 0..2^53-1; without one, a random
-    seed that the manifest holds. Equal arguments and seeds on equal files give equal changes.
+    significant. what: flip, burst (with `length`), xor (with `mask`, and `mask_at` aligned or random), stuck-at-0,
+    stuck-at-1, zero, nan, inf, max, set (with `value`), scale (with `factor`) or random. formats: glob over tensor
+    paths -> number format of the same width that their bytes are read as. scope: {"replicas": 2} or
+    {"replicas": [1, 3]}: only tensors of single replicas. measure: bit, element or tensor. At most one of count
+    (faults), fraction (of the targeted elements) and ber (bit error rate); count=1 without any. seed: 0..2^53-1;
+    without one, a random seed that the manifest holds. Equal arguments and seeds on equal files give equal changes.
 
     Raises Error(not_found | bad_input | bad_file | unsupported | busy | conflict | io).
     """
     _target(output, in_place)
-    model = _model(tensors, roles, bits, what, measure, count, fraction, ber, seed, allow_nan, keep_sign)
+    parameters = {
+        "length": length,
+        "mask": mask,
+        "mask_at": mask_at,
+        "factor": factor,
+        "value": value,
+        "as": dict(formats) if formats else None,
+        "scope": dict(scope) if scope else None,
+    }
+    model = _model(tensors, roles, bits, what, measure, count, fraction, ber, seed, allow_nan, keep_sign, parameters)
     return cast(dict[str, Any], json.loads(_core.inject(path, output, model, sys.argv)))
 
 

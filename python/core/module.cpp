@@ -72,16 +72,16 @@ bitrift::inject::Manifest planned(const Path& path, const std::string& model,
 std::string apply(const Path& path, const std::optional<Path>& output,
                   const bitrift::inject::Manifest& manifest) {
   if (output) {
-    bitrift::inject::inject_copy(path, *output, manifest.plan.faults);
+    bitrift::inject::inject_copy(path, *output, manifest.plan.faults());
   } else {
-    bitrift::inject::inject_in_place(path, manifest.plan.faults);
+    bitrift::inject::inject_in_place(path, manifest.plan.faults());
   }
   return text_of(bitrift::inject::to_json(manifest));
 }
 
 std::string replay(const Path& path, const std::optional<Path>& output, const Path& manifest_path,
                    bool force) {
-  const auto manifest = bitrift::inject::read_manifest(manifest_path);
+  auto manifest = bitrift::inject::read_manifest(manifest_path);
   {
     const bitrift::ckpt::Reader reader(path);
     bitrift::inject::check_replay(reader, manifest, force);

@@ -118,7 +118,7 @@ BAD_CALLS = [
     (["--bits", "exponents"], "is not a bit field"),
     (["--bits", "40", "--role", "weight"], "has a bit of '40'"),
     (["--bits", "exponent", "--tensor", "progress/step"], "has a bit of 'exponent'"),
-    (["--what", "burst"], "is not supported: give one of flip, zero, nan, inf"),
+    (["--what", "rowhammer"], "is not supported: give one of flip, burst, xor, stuck-at-0"),
     (["--what", "nan", "--role", "progress"], "has a bit of"),
     (["--what", "nan", "--no-nan"], "--no-nan forbids"),
     (["--what", "zero", "--bits", "sign"], "sets whole elements"),

@@ -221,24 +221,25 @@ CLI::Validator whole_number() {
           "", ""};
 }
 
-/// The options that make up a fault model; the file of --model or --replay takes their place.
-std::vector<CLI::Option*> add_model_options(CLI::App& command, Options& options) {
-  record::FaultModel& model = options.model;
-  std::vector<CLI::Option*> added;
-  const auto add = [&](CLI::Option* option, const char* group) {
-    option->group(group);
+/// Puts options into a group of the help, and keeps them.
+struct OptionGroup {
+  const char* name;
+  std::vector<CLI::Option*>& added;
+  CLI::Option* operator()(CLI::Option* option) const {
+    option->group(name);
     added.push_back(option);
     return option;
-  };
-  const char* const where = "Where";
+  }
+};
+
+void add_where(CLI::App& command, Options& options, const OptionGroup& add) {
+  record::FaultModel& model = options.model;
   add(command.add_option("--tensor", model.tensors,
-                         "path pattern, may be repeated: * stays within one name, ** crosses . and /"),
-      where)
+                         "path pattern, may be repeated: * stays within one name, ** crosses . and /"))
       ->allow_extra_args(false)
       ->type_name("GLOB");
   add(command.add_option("--role", model.roles,
-                         "weight, bias, norm, momentum, ... (see bitrift ls); may be repeated"),
-      where)
+                         "weight, bias, norm, momentum, ... (see bitrift ls); may be repeated"))
       ->allow_extra_args(false)
       ->type_name("ROLE");
   add(command.add_option(
@@ -249,58 +250,59 @@ std::vector<CLI::Option*> add_model_options(CLI::App& command, Options& options)
       ->type_name("LAYER");
   add(command.add_option(
           "--bits", model.bits,
-          "any (default), sign, exponent, mantissa, exponent_msb, LO-HI or a list such as 3,7,30"),
-      where)
+          "any (default), sign, exponent, mantissa, exponent_msb, LO-HI or a list such as 3,7,30"))
       ->type_name("FIELD");
   add(command.add_option(
           "--as", options.as,
           "read the bytes of matching tensors as another number format of the same width, such as "
-          "'**/kernel=bfloat16'; may be repeated"),
-      where)
+          "'**/kernel=bfloat16'; may be repeated"))
       ->allow_extra_args(false)
       ->type_name("GLOB=FORMAT");
   add(command.add_option(
           "--scope", options.scope,
-          "all (default), replicas=N, replica=R,...: only tensors of single replicas; stage=S"),
-      where)
+          "all (default), replicas=N, replica=R,...: only tensors of single replicas; stage=S"))
       ->type_name("WHO");
-  add(command.add_flag("--keep-sign", model.keep_sign, "never touch the sign bit"), where);
-  const char* const what = "What and how many";
+  add(command.add_flag("--keep-sign", model.keep_sign, "never touch the sign bit"));
+}
+
+void add_what(CLI::App& command, Options& options, const OptionGroup& add) {
+  record::FaultModel& model = options.model;
   add(command.add_option(
           "--what", model.what,
           "flip (default), burst, xor, stuck-at-0, stuck-at-1, zero (or nullify), nan, inf, max, set, "
-          "scale or random"),
-      what)
+          "scale or random"))
       ->type_name("KIND");
-  add(command.add_option("--length", model.length, "burst: number of adjacent bits"), what)
+  add(command.add_option("--length", model.length, "burst: number of adjacent bits"))
       ->check(whole_number())
       ->type_name("N");
-  add(command.add_option("--mask", model.mask, "xor: 101, 0b101 or 0x5"), what)->type_name("MASK");
-  add(command.add_option("--mask-at", model.mask_at, "xor: aligned to bit 0 (default) or at a random place"),
-      what)
+  add(command.add_option("--mask", model.mask, "xor: 101, 0b101 or 0x5"))->type_name("MASK");
+  add(command.add_option("--mask-at", model.mask_at, "xor: aligned to bit 0 (default) or at a random place"))
       ->type_name("PLACE");
-  add(command.add_option("--factor", model.factor, "scale: rounded once, to nearest even"), what)
-      ->type_name("F");
-  add(command.add_option("--value", model.value, "set: a number, which integers must be able to hold"), what)
+  add(command.add_option("--factor", model.factor, "scale: rounded once, to nearest even"))->type_name("F");
+  add(command.add_option("--value", model.value, "set: a number, which integers must be able to hold"))
       ->type_name("NUMBER");
   add(command.add_option("--measure", model.measure,
-                         "what is equally likely: bit (default), element or tensor"),
-      what)
+                         "what is equally likely: bit (default), element or tensor"))
       ->type_name("UNIT");
   add(command.add_option("--plane", options.plane,
-                         "value (default): as if it had changed before it was saved"),
-      what)
+                         "value (default): as if it had changed before it was saved"))
       ->type_name("PLANE");
-  add(command.add_option("--count", model.count, "number of faults (default: 1)"), what)
+  add(command.add_option("--count", model.count, "number of faults (default: 1)"))
       ->check(whole_number())
       ->type_name("N");
-  add(command.add_option("--fraction", model.fraction, "of the targeted elements, one fault each"), what)
+  add(command.add_option("--fraction", model.fraction, "of the targeted elements, one fault each"))
       ->type_name("F");
   add(command.add_option("--ber", model.ber,
-                         "bit error rate: each targeted bit is struck with this probability"),
-      what)
+                         "bit error rate: each targeted bit is struck with this probability"))
       ->type_name("P");
-  add(command.add_flag("--no-nan", options.no_nan, "draw again where the result is NaN or infinite"), what);
+  add(command.add_flag("--no-nan", options.no_nan, "draw again where the result is NaN or infinite"));
+}
+
+/// The options that make up a fault model; the file of --model or --replay takes their place.
+std::vector<CLI::Option*> add_model_options(CLI::App& command, Options& options) {
+  std::vector<CLI::Option*> added;
+  add_where(command, options, {"Where", added});
+  add_what(command, options, {"What and how many", added});
   return added;
 }
 

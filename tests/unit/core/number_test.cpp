@@ -1,0 +1,227 @@
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "core/encode_number.h"
+#include "core/error.h"
+#include "core/glob.h"
+#include "core/number_format.h"
+#include "core/philox.h"
+#include "unit/scratch.h"
+
+namespace bitrift {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+NumberFormat format_of(const char* name) { return number_format(name).value(); }
+
+TEST(NumberFormat, EveryNameIsReadBack) {
+  for (const std::string& name : number_format_names()) {
+    ASSERT_TRUE(number_format(name)) << name;
+    EXPECT_EQ(number_format(name)->name(), name);
+  }
+  for (const char* name : {"int17_in_32", "uint12_in_16_at_4", "int1_in_8_at_7", "uint63_in_64_at_1"}) {
+    ASSERT_TRUE(number_format(name)) << name;
+    EXPECT_EQ(number_format(name)->name(), name);
+  }
+  for (const char* name :
+       {"", "int", "int0_in_8", "int8_in_8", "int9_in_8", "int5_in_12", "int5_in_8_at_4", "int5_in_8_at_",
+        "int5_in_8_at_0", "uuint5_in_8", "int5_in_8x", "int05_in_8", "float12"}) {
+    EXPECT_FALSE(number_format(name)) << name;
+  }
+}
+
+TEST(NumberFormat, FieldsPartitionTheNarrowFormatsToo) {
+  for (const char* name : {"float8_e5m2", "float8_e4m3fn", "bool", "int17_in_32", "uint12_in_16_at_4"}) {
+    const NumberFormat format = format_of(name);
+    std::uint64_t seen = 0;
+    for (const char* field : {"sign", "exponent", "mantissa"}) {
+      for (const unsigned bit : bit_field(format, field)) {
+        EXPECT_EQ(seen >> bit & 1, 0U) << name << " " << bit;
+        EXPECT_EQ(field_of_bit(format, bit), field) << name << " " << bit;
+        seen |= std::uint64_t{1} << bit;
+      }
+    }
+    EXPECT_EQ(seen, format.mask()) << name;
+  }
+  EXPECT_EQ(format_of("bool").bits(), 1U);
+  EXPECT_EQ(bit_field(format_of("float8_e4m3fn"), "exponent_msb"), std::vector<unsigned>{6});
+}
+
+TEST(NumberFormat, PaddingIsNoPartOfTheValueAndStays) {
+  NumberFormat format = format_of("uint12_in_16_at_3");
+  for (const ByteOrder order : {ByteOrder::little, ByteOrder::big}) {
+    format.order = order;
+    std::uint8_t stored[2] = {0xff, 0xff};
+    EXPECT_EQ(load_pattern(format, stored), 0xfffU);
+    store_pattern(format, 0, stored);
+    EXPECT_EQ(stored[order == ByteOrder::little ? 0 : 1], 0x07);
+    EXPECT_EQ(stored[order == ByteOrder::little ? 1 : 0], 0x80);
+    store_pattern(format, 0xabc, stored);
+    EXPECT_EQ(load_pattern(format, stored), 0xabcU);
+  }
+  std::uint8_t flag = 0xa4;  // not what a bool should hold
+  store_pattern(format_of("bool"), 1, &flag);
+  EXPECT_EQ(flag, 0xa5);
+}
+
+TEST(NumberFormat, FloatsOfEightBitsMeanWhatTheirPaperSays) {
+  const NumberFormat e4m3 = format_of("float8_e4m3fn");
+  EXPECT_EQ(decode_number(e4m3, 0x7e), 448);
+  EXPECT_EQ(decode_number(e4m3, 0x78), 256);  // all exponent bits set, and yet a number
+  EXPECT_EQ(decode_number(e4m3, 0x01), 0x1p-9);
+  EXPECT_TRUE(std::isnan(decode_number(e4m3, 0x7f)));
+  EXPECT_TRUE(std::isnan(decode_number(e4m3, 0xff)));
+  EXPECT_EQ(max_pattern(e4m3), 0x7eU);
+  EXPECT_EQ(nan_pattern(e4m3), 0x7fU);
+  EXPECT_ERROR(static_cast<void>(infinity_pattern(e4m3)), unsupported, "no infinity");
+  const NumberFormat e5m2 = format_of("float8_e5m2");
+  EXPECT_EQ(decode_number(e5m2, 0x7b), 57344);
+  EXPECT_EQ(decode_number(e5m2, 0xfc), -infinity);
+  EXPECT_EQ(max_pattern(e5m2), 0x7bU);
+}
+
+TEST(EncodeFloating, EveryValueOfANarrowFormatComesBack) {
+  for (const char* name : {"float8_e5m2", "float8_e4m3fn", "float16", "bfloat16"}) {
+    const NumberFormat format = format_of(name);
+    for (std::uint64_t pattern = 0; pattern <= format.mask(); ++pattern) {
+      const double value = decode_number(format, pattern);
+      if (std::isnan(value)) continue;
+      ASSERT_EQ(encode_floating(format, value), pattern) << name;
+    }
+  }
+}
+
+TEST(EncodeFloating, TiesGoToTheEvenNeighbourAndNothingElseDoes) {
+  for (const char* name : {"float8_e5m2", "float8_e4m3fn", "float16", "bfloat16"}) {
+    const NumberFormat format = format_of(name);
+    for (std::uint64_t pattern = 0; pattern < max_pattern(format); ++pattern) {
+      const double middle = (decode_number(format, pattern) + decode_number(format, pattern + 1)) / 2;
+      ASSERT_EQ(encode_floating(format, middle), pattern + (pattern & 1)) << name;
+      ASSERT_EQ(encode_floating(format, std::nextafter(middle, infinity)), pattern + 1) << name;
+      ASSERT_EQ(encode_floating(format, -std::nextafter(middle, 0)), pattern | sign_mask(format)) << name;
+    }
+  }
+}
+
+TEST(EncodeFloating, OverflowIsInfinityOrNaNWhereThereIsNone) {
+  const NumberFormat half = format_of("float16");
+  EXPECT_EQ(encode_floating(half, 65519.999), 0x7bffU);
+  EXPECT_EQ(encode_floating(half, 65520), 0x7c00U);
+  EXPECT_EQ(encode_floating(half, -1e300), 0xfc00U);
+  const NumberFormat e4m3 = format_of("float8_e4m3fn");
+  EXPECT_EQ(encode_floating(e4m3, 464), 0x7eU);
+  EXPECT_EQ(encode_floating(e4m3, 464.001), 0x7fU);
+  EXPECT_EQ(encode_floating(e4m3, -infinity), 0xffU);
+  EXPECT_EQ(encode_floating(half, -std::numeric_limits<double>::quiet_NaN()), 0xfe00U);
+  EXPECT_EQ(encode_floating(half, -0.0), 0x8000U);
+}
+
+TEST(EncodeFloating, RoundsToFloat32AsTheProcessorDoes) {
+  const NumberFormat format = format_of("float32");
+  for (std::uint64_t i = 0; i < 200'000; ++i) {
+    // Every exponent of float32 and those around it, where subnormal numbers begin and overflow is.
+    const std::uint64_t random = random_u64(5, i, 0);
+    const std::uint64_t exponent = 1023 - 155 + random_u64(5, i, 1) % (155 + 135);
+    const double value = std::bit_cast<double>((random & 0x800fffffffffffff) | exponent << 52);
+    ASSERT_EQ(encode_floating(format, value), std::bit_cast<std::uint32_t>(static_cast<float>(value)))
+        << value;
+  }
+  const double any = -1234.5678;
+  EXPECT_EQ(encode_floating(format_of("float64"), any), std::bit_cast<std::uint64_t>(any));
+  EXPECT_EQ(encode_floating(format_of("float64"), 0x1p-1074), 1U);
+}
+
+TEST(ScalePattern, RoundsTheExactProductOnce) {
+  const NumberFormat format = format_of("float32");
+  // Products a * f = k * 2^40 + 2^39 + e with small e > 0 are just above the middle of two floats; in double
+  // they are that middle, which would go to the even k.
+  const std::uint64_t a = 12'345'679;
+  int found = 0;
+  for (std::uint64_t k = 1U << 23; k < 1U << 24; k += 2) {
+    const std::uint64_t middle = k << 40 | std::uint64_t{1} << 39;
+    const std::uint64_t f = (middle + a - 1) / a;
+    if (f * a == middle || f * a - middle >= 1024) continue;
+    ++found;
+    const double factor = std::ldexp(static_cast<double>(f), -40);
+    const double twice = static_cast<double>(a) * factor;
+    EXPECT_EQ(static_cast<float>(twice), static_cast<float>(k));
+    const std::uint64_t pattern = std::bit_cast<std::uint32_t>(static_cast<float>(a));
+    EXPECT_EQ(scale_pattern(format, pattern, factor),
+              std::bit_cast<std::uint32_t>(static_cast<float>(k + 1)));
+    EXPECT_EQ(scale_pattern(format, pattern, -factor),
+              std::bit_cast<std::uint32_t>(-static_cast<float>(k + 1)));
+  }
+  EXPECT_GT(found, 100);
+  EXPECT_EQ(scale_pattern(format, 0x7fc00001, 2).value(), 0x7fc00001U);  // a NaN stays itself
+  EXPECT_FALSE(is_finite(format, scale_pattern(format, 0x7f800000, 0).value()));
+  EXPECT_EQ(scale_pattern(format, 0x3f800000, 1e39).value(), 0x7f800000U);
+}
+
+TEST(ScalePattern, IntegersAreExactOrRefused) {
+  const NumberFormat wide = format_of("int64");
+  EXPECT_EQ(scale_pattern(wide, 9007199254740993, 2), 18014398509481986U);
+  EXPECT_EQ(scale_pattern(wide, 3, 0.5), std::nullopt);
+  EXPECT_EQ(scale_pattern(wide, 6, -0.5), ~std::uint64_t{0} - 2);
+  EXPECT_EQ(scale_pattern(wide, 5, 0), 0U);
+  EXPECT_EQ(scale_pattern(wide, 1, 0x1p62), std::uint64_t{1} << 62);
+  EXPECT_EQ(scale_pattern(wide, 1, 0x1p63), std::nullopt);
+  EXPECT_EQ(scale_pattern(wide, 1, -0x1p63), std::uint64_t{1} << 63);
+  EXPECT_EQ(scale_pattern(wide, 1, 1e300), std::nullopt);
+  EXPECT_EQ(scale_pattern(wide, std::uint64_t{1} << 63, -1), std::nullopt);
+  EXPECT_EQ(scale_pattern(format_of("uint64"), ~std::uint64_t{0}, 1), ~std::uint64_t{0});
+  EXPECT_EQ(scale_pattern(format_of("uint8"), 5, -1), std::nullopt);
+  EXPECT_EQ(scale_pattern(format_of("uint8"), 0, -1), 0U);
+  EXPECT_EQ(scale_pattern(format_of("int8"), 0x80, 0.5), 0xc0U);
+  EXPECT_EQ(scale_pattern(format_of("int17_in_32"), 0x10000, 1), 0x10000U);  // -65536
+}
+
+TEST(EncodeText, IntegersHoldEveryDigit) {
+  EXPECT_EQ(encode_text(format_of("uint64"), "18446744073709551615"), ~std::uint64_t{0});
+  EXPECT_EQ(encode_text(format_of("uint64"), "18446744073709551616"), std::nullopt);
+  EXPECT_EQ(encode_text(format_of("int64"), "-9223372036854775808"), std::uint64_t{1} << 63);
+  EXPECT_EQ(encode_text(format_of("int64"), "9223372036854775808"), std::nullopt);
+  EXPECT_EQ(encode_text(format_of("int8"), "-128"), 0x80U);
+  EXPECT_EQ(encode_text(format_of("int8"), "+127"), 0x7fU);
+  EXPECT_EQ(encode_text(format_of("bool"), "2"), std::nullopt);
+  for (const char* text : {"1.5", "1e2", "nan", "inf"}) {
+    EXPECT_EQ(encode_text(format_of("int32"), text), std::nullopt) << text;
+  }
+  EXPECT_EQ(encode_text(format_of("uint8"), "-0"), 0U);
+}
+
+TEST(EncodeText, FloatsTakeNumbersOfAnySizeAndNothingElse) {
+  const NumberFormat format = format_of("float32");
+  EXPECT_EQ(encode_text(format, "-2.5"), 0xc0200000U);
+  EXPECT_EQ(encode_text(format, "1e400"), 0x7f800000U);
+  EXPECT_EQ(encode_text(format, "-1e-400"), 0x80000000U);
+  EXPECT_EQ(encode_text(format, "-inf"), 0xff800000U);
+  EXPECT_EQ(encode_text(format, "nan"), 0x7fc00000U);
+  for (const char* text : {"", " 1", "1 ", "0x10", "one", "+-1", "1,5", "--1", "e5"}) {
+    EXPECT_ERROR(static_cast<void>(encode_text(format, text)), bad_input, "is no number");
+  }
+}
+
+TEST(GlobSelects, PartsAreReachedByTheirOwnPathAndByTheirHolders) {
+  EXPECT_TRUE(glob_selects("group/data:x", "group/data:x", "group/data", false));
+  EXPECT_TRUE(glob_selects("group/data", "group/data:x", "group/data", false));
+  EXPECT_TRUE(glob_selects("*/data:*", "group/data:x", "group/data", false));
+  EXPECT_FALSE(glob_selects("group/dat", "group/data:x", "group/data", false));
+  EXPECT_FALSE(glob_selects("dense/kernel", "dense/kernel:0", "", false));  // a name with a colon, no part
+}
+
+TEST(GlobSelects, AttributesNeedTheirSign) {
+  EXPECT_FALSE(glob_selects("**", "model@epoch", "", true));
+  EXPECT_TRUE(glob_selects("model@*", "model@epoch", "", true));
+  EXPECT_TRUE(glob_selects("**@**", "model@epoch:re", "model@epoch", true));
+  EXPECT_FALSE(glob_selects("model", "model@epoch:re", "model", true));
+  EXPECT_TRUE(glob_selects("a*", "a@b", "", false));  // a dataset with such a name is none
+}
+
+}  // namespace
+}  // namespace bitrift
