@@ -17,9 +17,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "campaign/channel.h"
@@ -29,6 +27,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "core/meeting_point.h"
 #include "core/subprocess.h"
 #include "record/exec_runner.h"
 #include "record/worker_message.h"
@@ -38,22 +37,6 @@ namespace {
 
 constexpr int hung_up = 3;
 constexpr int command_failed = 2;  // the user's part, as for any worker
-
-Connection connect_to(const std::string& name) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (name.empty() || name.size() >= sizeof address.sun_path) {
-    fail(ErrorCode::bad_input, "--connect {}: expected a socket name of 1 to {} characters", name,
-         sizeof address.sun_path - 1);
-  }
-  std::memcpy(address.sun_path + 1, name.data(), name.size());  // a leading NUL: abstract namespace
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  FileDescriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!fd || ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
-    fail(ErrorCode::io, "--connect {}: no driver listens there: {}", name, errno_text(errno));
-  }
-  return {std::move(fd), ::getppid()};
-}
 
 // What has been written to the worker's log, which is this process' standard output.
 std::uint64_t log_size() {
@@ -101,7 +84,7 @@ void drill(const std::string& kind) {
 class ExecWorker {
  public:
   explicit ExecWorker(const ExecWorkerOptions& options)
-      : options_(options), driver_(connect_to(options.connect)) {}
+      : options_(options), driver_(connect_to_driver(options.connect), ::getppid()) {}
 
   int run() {
     driver_.send(record::to_line(record::Hello{0, 1, ::getpid()}));

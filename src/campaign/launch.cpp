@@ -172,7 +172,18 @@ std::string log_tail(const std::filesystem::path& log) {
   for (std::string line; std::getline(stream, line);) {
     if (!line.empty()) lines.push_back(line);
   }
-  if (lines.size() > most_lines) lines.erase(lines.begin(), lines.end() - most_lines);
+  if (lines.size() > most_lines) {
+    // Launchers say much when a rank ends; what our own program said counts more than the last of that.
+    const auto own = std::find_if(lines.rbegin(), lines.rend(), [](const std::string& line) {
+      return line.starts_with(fmt::format("{}: ", trainer_name));
+    });
+    const auto first = lines.end() - most_lines;
+    if (own != lines.rend() && own.base() - 1 < first) {
+      lines = {*own};
+    } else {
+      lines.erase(lines.begin(), first);
+    }
+  }
   std::string tail = fmt::format("{}", fmt::join(lines, " | "));
   if (tail.size() > most_characters) tail = "..." + tail.substr(tail.size() - most_characters);
   return tail;

@@ -153,13 +153,16 @@ Pool::Crew& Pool::start_crew(std::size_t arm) {
   crew->log = place.log;
   const record::Arm& of = options_.arms[arm];
   const ckpt::Reader& base = bases_.at(of.file);
-  crew->copy = std::make_unique<PrivateCopy>(base, place.copy);
-  crew->scratch = std::make_unique<Scratch>(place.scratch);
+  crew->copy = std::make_unique<PrivateCopy>(base, place.copy, options_.network);
+  // A folder of this machine's memory means nothing to ranks elsewhere.
+  if (!options_.network) crew->scratch = std::make_unique<Scratch>(place.scratch);
   Launch launch = options_.launch;
   launch.base = base.path();
-  Listener listener;
+  Listener listener = options_.network
+                          ? Listener(place.copy.parent_path() / "meeting-point", options_.listen_at)
+                          : Listener();
   const bool exec = !launch.exec.empty();
-  const auto& scratch = crew->scratch->path();
+  const auto scratch = crew->scratch ? crew->scratch->path() : std::filesystem::path();
   const Command command = exec ? exec_command(launch, of, listener.name(), crew->log, scratch)
                                : serve_command(launch, of, listener.name(), crew->log, scratch);
   const int connections = exec ? 1 : of.parallel.ranks;

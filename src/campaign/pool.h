@@ -87,7 +87,9 @@ struct PoolOptions {
   bool early_end = true;       ///< see RunRequest
   std::optional<record::PropagationSpec> propagation = {};  ///< of the campaign
   std::optional<std::uint64_t> memory = {};  ///< bytes that a worker may hold, see resident_memory()
-  bool flip_nothing = false;                 ///< drill: the injector writes nothing
+  bool network = false;       ///< ranks may run on other machines, which see the folders of the copies
+  std::string listen_at;      ///< network: see Listener
+  bool flip_nothing = false;  ///< drill: the injector writes nothing
   std::function<WorkerPlace(int)> place_of;  ///< of a worker slot (0, 1, ...)
 };
 

@@ -8,8 +8,8 @@
 
 namespace bitrift::campaign {
 
-PrivateCopy::PrivateCopy(const ckpt::Reader& base, std::filesystem::path path)
-    : base_(base), path_(std::move(path)) {
+PrivateCopy::PrivateCopy(const ckpt::Reader& base, std::filesystem::path path, bool shared)
+    : base_(base), path_(std::move(path)), shared_(shared) {
   renew();
 }
 
@@ -21,11 +21,13 @@ PrivateCopy::~PrivateCopy() {
 void PrivateCopy::alter(const std::vector<record::AppliedFault>& faults) {
   inject::Patch patch = inject::make_patch(base_, faults);
   inject::write_patch(fd_, path_, patch, false);
+  if (shared_) sync_file(fd_, path_);
   patch_ = std::move(patch);
 }
 
 void PrivateCopy::restore() {
   inject::write_patch(fd_, path_, patch_, true);
+  if (shared_) sync_file(fd_, path_);
   patch_.ranges.clear();
 }
 
@@ -36,6 +38,7 @@ void PrivateCopy::renew() {
   std::filesystem::remove(path_, ignored);
   copy_file_bytes(base_.path(), path_);
   fd_ = open_file(path_, O_RDWR);
+  if (shared_) sync_file(fd_, path_);
 }
 
 std::vector<std::string> altered_tensors(const std::vector<record::AppliedFault>& faults) {

@@ -14,8 +14,8 @@ namespace bitrift::campaign {
 class PrivateCopy {
  public:
   /// Copies the base to `path`, over whatever a killed driver left there. `base` must outlive the copy.
-  /// Throws Error(io).
-  PrivateCopy(const ckpt::Reader& base, std::filesystem::path path);
+  /// shared: readers on other machines, so every change is synced before it counts as made. Throws Error(io).
+  PrivateCopy(const ckpt::Reader& base, std::filesystem::path path, bool shared = false);
   ~PrivateCopy();  ///< removes the file
   PrivateCopy(PrivateCopy&&) = delete;
   PrivateCopy& operator=(PrivateCopy&&) = delete;
@@ -32,6 +32,7 @@ class PrivateCopy {
  private:
   const ckpt::Reader& base_;
   std::filesystem::path path_;
+  bool shared_;
   FileDescriptor fd_;
   inject::Patch patch_;
 };

@@ -100,6 +100,8 @@ Replay replay_run(const std::filesystem::path& folder, const std::string& id,
     options.early_end = stored.spec.early_end;
     options.propagation = stored.spec.propagation;
     options.memory = stored.spec.memory;
+    options.network = stored.spec.network;
+    options.listen_at = listen_address();
     options.flip_nothing = stored.drills.flip_nothing;
     options.place_of = [&](int) {
       return WorkerPlace{copy, layout.log("replay"), scratch_name(layout.root, name)};

@@ -118,6 +118,8 @@ PoolOptions pool_options(const RunOptions& options, const record::CampaignSpec& 
   pool.early_end = spec.early_end;
   pool.propagation = spec.propagation;
   pool.memory = spec.memory;
+  pool.network = spec.network;
+  pool.listen_at = listen_address();
   pool.flip_nothing = drills.flip_nothing;
   pool.place_of = [place, scratch, &copies](int slot) {
     const std::string name = std::to_string(slot);
@@ -146,7 +148,7 @@ std::unique_ptr<WorkPlace> find_place(const Work& work, const Plan& plan, const 
   const DiskUse use =
       disk_use(plan, layout, rows, most_workers(work.spec, static_cast<std::size_t>(side_by_side)));
   // A launcher may start ranks on other machines, and a command of the user's anything anywhere.
-  const bool local = work.spec.launch.empty() && work.spec.exec.empty();
+  const bool local = work.spec.launch.empty() && work.spec.exec.empty() && !work.spec.network;
   auto found = std::make_unique<WorkPlace>(
       WorkQuestion{owner, place.work(), work.options.work_dir, use.copy_bytes(), local});
   work.progress.note(describe(use, found->folder(), free_space(layout.root)));

@@ -91,13 +91,15 @@ void Worker::end_with(const record::Failure& failure) {
 
 std::vector<pid_t> Worker::pids() const {
   std::vector<pid_t> pids = {process_.pid()};
-  for (const Connection& connection : connections_) pids.push_back(connection.peer());
+  for (const Connection& connection : connections_) {
+    if (connection.peer()) pids.push_back(*connection.peer());
+  }
   return pids;
 }
 
 void Worker::add_to(std::vector<pollfd>& waiting) const {
   if (state_ == State::ended) return;
-  waiting.push_back({listener_.fd(), POLLIN, 0});
+  listener_.add_to(waiting);
   for (const Connection& connection : connections_) {
     if (connection.open()) waiting.push_back({connection.fd(), POLLIN, 0});
   }

@@ -70,7 +70,7 @@ class Worker {
   void strike() noexcept;
   /// kill(), and what next_event() says of it.
   void end_with(const record::Failure& failure);
-  /// Of the process that was started and of every rank.
+  /// Of the process that was started and of every rank on this machine.
   [[nodiscard]] std::vector<pid_t> pids() const;
 
   /// Descriptors to wait on.

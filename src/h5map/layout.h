@@ -45,9 +45,26 @@ struct ChunkedLayout {
   std::uint64_t address = 0;  ///< of the index (of the chunk itself for single, of all chunks for
                               ///< implicit), in the file, user block included; `undefined`: no chunk exists
   bool partial_unfiltered = false;  ///< chunks that the dataset's edge cuts are stored without filters
+  bool full_sizes = false;          ///< layout version 5: sizes of filtered chunks in the index have
+                                    ///< Frame::length_bytes bytes, whatever the size of a chunk
+  std::uint64_t element_bytes = 0;  ///< as the layout repeats it behind the shape of the chunk
   std::uint64_t single_bytes = 0;   ///< single, with filters: stored size of the one chunk
   std::uint32_t single_mask = 0;    ///< single, with filters: its filter mask
   Field single_bytes_field, address_field;  ///< where in the object header these stand
+};
+
+/// A piece of the raw data in another file.
+struct ExternalSegment {
+  std::string file;          ///< as the file has it: relative to a folder that HDF5 chooses
+  std::uint64_t offset = 0;  ///< in that file
+  std::uint64_t bytes = 0;   ///< `undefined`: without limit
+};
+
+/// A part of a virtual dataset and where its elements are.
+struct VirtualSource {
+  std::string file;  ///< "." is this file
+  std::string dataset;
+  std::vector<std::uint8_t> source_selection, virtual_selection;  ///< as serialised by HDF5
 };
 
 /// The storage of one dataset.
@@ -59,6 +76,8 @@ struct Layout {
   std::optional<Seal> seal;  ///< compact: what covers the values, in an object header with checksums
   ChunkedLayout chunked;
   std::vector<Filter> filters;
+  std::vector<ExternalSegment> external;       ///< in the order of the elements
+  std::vector<VirtualSource> virtual_sources;  ///< in the order of the file
 };
 
 }  // namespace bitrift::h5map

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <bit>
+#include <vector>
 
 namespace bitrift::h5map {
 namespace {
@@ -51,6 +52,15 @@ std::uint32_t lookup3(std::span<const std::uint8_t> bytes) noexcept {
   mix.a += word(bytes, 0), mix.b += word(bytes, 4), mix.c += word(bytes, 8);
   mix.finish();
   return mix.c;
+}
+
+std::uint32_t sum_for(const Seal& seal, std::span<const std::uint8_t> covered) {
+  if (seal.end == 0) return lookup3(covered);
+  std::vector<std::uint8_t> bytes(covered.begin(), covered.end());
+  for (std::uint64_t i = seal.at - seal.first; i < seal.at - seal.first + 4 && i < bytes.size(); ++i) {
+    bytes[i] = 0;
+  }
+  return lookup3(bytes);
 }
 
 }  // namespace bitrift::h5map

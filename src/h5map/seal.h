@@ -11,13 +11,21 @@ namespace bitrift::h5map {
 /// checksums of its newer structures.
 [[nodiscard]] std::uint32_t lookup3(std::span<const std::uint8_t> bytes) noexcept;
 
-/// A structure that ends in its own checksum: bytes [first, at) of the file are covered, and the four
-/// little-endian bytes at `at` hold their lookup3. Who alters a covered byte writes the sum anew. Offsets are
-/// those of the file, user block included.
+/// A structure with a checksum: the four little-endian bytes at `at` hold the lookup3 of bytes [first, at) of
+/// the file, or, where `end` is not 0, of bytes [first, end), among which the sum itself lies and counts as
+/// zeros (direct blocks of fractal heaps). Who alters a covered byte writes the sum anew. Offsets are those
+/// of the file, user block included.
 struct Seal {
   std::uint64_t first = 0;
   std::uint64_t at = 0;
+  std::uint64_t end = 0;
   auto operator<=>(const Seal&) const = default;
+
+  /// Where the covered bytes end.
+  [[nodiscard]] std::uint64_t covered_end() const noexcept { return end == 0 ? at : end; }
 };
+
+/// The sum that belongs at `seal.at` when the covered bytes [seal.first, seal.covered_end()) are `covered`.
+[[nodiscard]] std::uint32_t sum_for(const Seal& seal, std::span<const std::uint8_t> covered);
 
 }  // namespace bitrift::h5map

@@ -25,6 +25,7 @@ struct Source::State {
   FileDescriptor fd;                 // none for bytes in memory
   std::vector<std::uint8_t> memory;  // those bytes, or the block that was read last
   std::uint64_t memory_at = 0;       // where in the file the first of them lies
+  Watch watch;
 };
 
 Source::Source(const std::filesystem::path& path) : state_(std::make_unique<State>()) {
@@ -62,6 +63,11 @@ void Source::check(std::uint64_t offset, std::uint64_t count, std::string_view w
 
 void Source::read(std::uint64_t offset, std::span<std::uint8_t> out, std::string_view what) const {
   check(offset, out.size(), what);
+  note(offset, out.size(), what);
+  copy(offset, out);
+}
+
+void Source::copy(std::uint64_t offset, std::span<std::uint8_t> out) const {
   if (out.empty()) return;
   State& state = *state_;
   const bool held = offset >= state.memory_at && offset - state.memory_at <= state.memory.size() &&
@@ -81,9 +87,18 @@ void Source::read(std::uint64_t offset, std::span<std::uint8_t> out, std::string
 std::vector<std::uint8_t> Source::read(std::uint64_t offset, std::uint64_t count,
                                        std::string_view what) const {
   check(offset, count, what);
+  note(offset, count, what);  // before the memory is taken
   std::vector<std::uint8_t> bytes(count);
-  read(offset, bytes, what);
+  copy(offset, bytes);
   return bytes;
+}
+
+void Source::watch(Watch watch) const { state_->watch = std::move(watch); }
+
+void Source::note(std::uint64_t offset, std::uint64_t count, std::string_view what) const {
+  if (!state_->watch || offset >= state_->size) return;
+  const std::uint64_t held = std::min(count, state_->size - offset);
+  if (held != 0) state_->watch(offset, held, what);
 }
 
 std::uint64_t Cursor::number(unsigned bytes) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -37,8 +38,17 @@ class Source {
   /// Throws what read() would; reads nothing.
   void check(std::uint64_t offset, std::uint64_t count, std::string_view what) const;
 
+  /// Called with every read before it is done; it may throw to stop the reader. There is one at a time, and
+  /// an empty one ends it.
+  using Watch = std::function<void(std::uint64_t offset, std::uint64_t count, std::string_view what)>;
+  void watch(Watch watch) const;
+  /// Shows the watch bytes that are known to be `what` but need not be read. Bytes beyond the end are cut
+  /// off.
+  void note(std::uint64_t offset, std::uint64_t count, std::string_view what) const;
+
  private:
   struct State;
+  void copy(std::uint64_t offset, std::span<std::uint8_t> out) const;
   std::unique_ptr<State> state_;
 };
 

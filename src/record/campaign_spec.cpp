@@ -168,6 +168,11 @@ void read_runner(const Document& document, CampaignSpec& spec) {
          "{}: worker.launch: starts the ranks of bitrift-train; with runner.exec the command starts its own",
          document.place("/worker/launch"));
   }
+  if (spec.network && (exec || spec.memory)) {
+    fail(ErrorCode::bad_input, "{}: worker.connect: network: {}", document.place("/worker/connect"),
+         exec ? "is for the ranks of bitrift-train; with runner.exec the command runs beside the driver"
+              : "the memory of ranks on other machines cannot be watched: leave out worker.memory");
+  }
   if (exec && spec.propagation) {
     fail(ErrorCode::bad_input,
          "{}: propagation: compares states within bitrift-train; a command of runner.exec keeps its own",
@@ -250,6 +255,7 @@ CampaignSpec from_document(const Document& document) {
   if (section("worker").contains("memory")) spec.memory = byte_size_from(document, "/worker/memory");
   spec.early_end = section("worker").value("early_end", spec.early_end);
   spec.launch = section("worker").value("launch", "");
+  spec.network = section("worker").value("connect", "local") == "network";
   if (value.contains("propagation")) spec.propagation = propagation_from(document);
   read_runner(document, spec);
   check_arms(document, spec);
@@ -280,6 +286,7 @@ Json to_json(const CampaignSpec& spec) {
   if (spec.deadline_s) worker["deadline_s"] = *spec.deadline_s;
   if (spec.memory) worker["memory"] = *spec.memory;
   if (!spec.launch.empty()) worker["launch"] = spec.launch;
+  if (spec.network) worker["connect"] = "network";
   Json value = {
       {"name", spec.name},
       {"seed", spec.seed},

@@ -50,6 +50,7 @@ struct CampaignSpec {
   bool early_end = true;                ///< a trial that is back at the golden run's state ends there
   std::vector<std::string> exec = {};   ///< command of a trainer that is not ours (record/exec_runner.h)
   std::string launch;  ///< command line template that starts the ranks of a worker; "" = mpirun of the build
+  bool network = false;  ///< worker.connect: ranks reach the driver over TCP, so that they may run elsewhere
 
   [[nodiscard]] const BaseSpec& base_of(const Arm& arm) const { return bases.at(files.at(arm.file).base); }
 };

@@ -3,35 +3,21 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstddef>
 #include <cstring>
 
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "core/error.h"
+#include "core/meeting_point.h"
 #include "record/worker_message.h"
 
 namespace bitrift::train {
 
-Channel::Channel(const std::string& name) : socket_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (name.empty() || name.size() >= sizeof address.sun_path) {
-    fail(ErrorCode::bad_input, "--connect {}: expected a socket name of 1 to {} characters", name,
-         sizeof address.sun_path - 1);
-  }
-  // A leading NUL means: abstract namespace.
-  std::memcpy(address.sun_path + 1, name.data(), name.size());
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  if (!socket_ || ::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
-    fail(ErrorCode::io, "--connect {}: no driver listens there: {}", name, errno_text(errno));
-  }
-}
+Channel::Channel(const std::string& where) : socket_(connect_to_driver(where)) {}
 
 void Channel::send(const std::string& line) {
   const std::string text = line + "\n";

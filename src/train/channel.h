@@ -9,12 +9,11 @@
 
 namespace bitrift::train {
 
-/// Lines over a socket in Linux's abstract namespace (unix(7)): it leaves no file behind and ends with its
-/// owner.
+/// Lines over a socket.
 class Channel {
  public:
-  /// Throws Error(io) when nobody listens under that name, Error(bad_input) when the name is too long.
-  explicit Channel(const std::string& name);
+  /// See connect_to_driver() (core/meeting_point.h), also for what it throws.
+  explicit Channel(const std::string& where);
   /// Throws Error(io).
   void send(const std::string& line);
   /// The next line; nullopt when the driver is gone. Blocks in read(2), so an idle rank uses no processor.

@@ -67,9 +67,21 @@ def result(request, rank):
     }
 
 
+def connect():
+    """A name without a slash is an abstract socket's; a path is that of a meeting point's file."""
+    if not NAME.startswith("/"):
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.connect("\0" + NAME)
+        return connection
+    with open(NAME) as file:
+        _, addresses, port, token = file.read().split("\n")[:4]
+    connection = socket.create_connection((addresses.split()[0], int(port)))
+    connection.sendall(token.encode() + b"\n")
+    return connection
+
+
 def rank_main(rank):
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.connect("\0" + NAME)
+    connection = connect()
 
     def say(message):
         connection.sendall((json.dumps(message) + "\n").encode())

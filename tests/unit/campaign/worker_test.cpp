@@ -4,12 +4,15 @@
 
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <sys/socket.h>
 
 #include "campaign/ends.h"
 #include "campaign/launch.h"
 #include "campaign/pool.h"
 #include "campaign/scratch.h"
+#include "core/error.h"
 #include "core/file.h"
+#include "core/meeting_point.h"
 #include "support.h"
 #include "tests_support.h"
 
@@ -22,6 +25,7 @@ using testing::fake_rank;
 using ::testing::HasSubstr;
 using testing::signal_of;
 using testing::TemporaryFolder;
+using ::testing::ThrowsMessage;
 
 TEST(BestAccount, ReportedSignalBeatsEverythingThatCameBefore) {
   EXPECT_EQ(best_account({{"exception", "peer lost", 0}, signal_of(SIGSEGV)}, std::nullopt),
@@ -55,7 +59,7 @@ TEST(BestAccount, SilentEndTakesTheProcessesWord) {
 class WorkerTest : public ::testing::Test {
  protected:
   void start(int ranks, const std::string& behaviour = "", double deadline = 20) {
-    Listener listener;
+    Listener listener = network_ ? Listener(folder_ / "meeting-point", "127.0.0.1") : Listener();
     const Launch launch{fake_rank, "base.h5", "", false};
     Command command = serve_command(launch, {"a", {"data", ranks, 1}}, listener.name(), folder_ / "log", {});
     command.environment["FAKE_RANK"] = behaviour;
@@ -75,6 +79,9 @@ class WorkerTest : public ::testing::Test {
   }
   Failure failure_of(const std::string& drill, double deadline = 20) {
     EXPECT_TRUE(std::holds_alternative<WorkerReady>(next()));
+    return failure_of_running(drill, deadline);
+  }
+  Failure failure_of_running(const std::string& drill, double deadline = 20) {
     worker_->run({"a/s/0", "copy.h5", 1, std::nullopt, drill}, deadline);
     const WorkerEvent event = next();
     if (!std::holds_alternative<WorkerLost>(event)) return {"test", "not lost", 0};
@@ -83,6 +90,7 @@ class WorkerTest : public ::testing::Test {
   }
   TemporaryFolder folder_;
   std::optional<Worker> worker_;
+  bool network_ = false;
 };
 
 TEST_F(WorkerTest, AnswersRunAfterRun) {
@@ -97,6 +105,78 @@ TEST_F(WorkerTest, AnswersRunAfterRun) {
   worker_->quit();
   while (worker_->state() != Worker::State::ended) worker_->step();
   EXPECT_FALSE(worker_->next_event());
+}
+
+TEST_F(WorkerTest, RanksOverTheNetworkAnswerAndDieLikeThoseBeside) {
+  network_ = true;
+  start(2);
+  ASSERT_TRUE(std::holds_alternative<WorkerReady>(next()));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "meeting-point"));
+  EXPECT_EQ(std::filesystem::status(folder_ / "meeting-point").permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  worker_->run({"a/s/0", "copy.h5", 1, std::nullopt, ""}, 20);
+  ASSERT_TRUE(std::holds_alternative<WorkerFinished>(next()));
+  EXPECT_EQ(worker_->pids().size(), 1U);  // the launcher alone: a rank's number is another machine's
+  EXPECT_EQ(failure_of_running("abort"), signal_of(SIGABRT));
+  worker_.reset();
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "meeting-point"));
+}
+
+TEST_F(WorkerTest, RanksOverTheNetworkEndWhenTheirDriverHangsUp) {
+  network_ = true;
+  start(2);
+  const WorkerEvent event = next();
+  ASSERT_TRUE(std::holds_alternative<WorkerReady>(event));
+  // Only what a driver elsewhere could do: no signal reaches the ranks.
+  const auto start_of_end = Clock::now();
+  worker_->kill();
+  EXPECT_LT(Clock::now() - start_of_end, std::chrono::seconds(2));
+}
+
+// What arrives at an open port from anybody.
+TEST(NetworkListener, StrangersAreNeverSeen) {
+  const TemporaryFolder folder;
+  Listener listener(folder / "meeting-point", "127.0.0.1");
+  MeetingPoint point = read_meeting_point(listener.name());
+  EXPECT_THAT(point.addresses, ::testing::ElementsAre("127.0.0.1"));
+  const std::string token = point.token;
+  point.token = std::string(token_characters, '0');
+  write_meeting_point(folder / "wrong", point);
+  const FileDescriptor wrong = connect_to_driver((folder / "wrong").string());
+  point.token = token;
+  write_meeting_point(folder / "right", point);
+  const FileDescriptor right = connect_to_driver((folder / "right").string());
+  std::vector<Connection> found;
+  const auto limit = Clock::now() + std::chrono::seconds(10);
+  while (found.empty() && Clock::now() < limit) found = listener.accept();
+  ASSERT_EQ(found.size(), 1U);
+  const std::string hello = "hello\n";
+  ASSERT_EQ(send(right.get(), hello.data(), hello.size(), 0), 6);
+  std::vector<std::string> lines;
+  while (lines.empty() && Clock::now() < limit) lines = found[0].receive();
+  EXPECT_THAT(lines, ::testing::ElementsAre("hello"));
+  char byte = 0;
+  EXPECT_LE(recv(wrong.get(), &byte, 1, 0), 0);  // hung up on
+  EXPECT_TRUE(listener.accept().empty());
+}
+
+TEST(NetworkListener, AnAddressOfAnotherMachineIsRefused) {
+  const TemporaryFolder folder;
+  EXPECT_THROW(Listener(folder / "m", "192.0.2.1"), Error);
+  EXPECT_THROW(Listener(folder / "m", "no such name"), Error);
+  EXPECT_FALSE(std::filesystem::exists(folder / "m"));
+}
+
+TEST(MeetingPoint, DamageAndSilenceAreNamed) {
+  const TemporaryFolder folder;
+  const auto file = (folder / "m").string();
+  EXPECT_THAT([&] { (void)connect_to_driver(file); }, ThrowsMessage<Error>(HasSubstr(file)));
+  std::ofstream(file) << ("bitrift meeting point 1\n127.0.0.1\n99999\nabc\n");
+  EXPECT_THAT([&] { (void)connect_to_driver(file); },
+              ThrowsMessage<Error>(HasSubstr("does not say where a driver listens")));
+  write_meeting_point(file, {{"127.0.0.1"}, 1, std::string(token_characters, 'a')});
+  EXPECT_THAT([&] { (void)connect_to_driver(file); },
+              ThrowsMessage<Error>(HasSubstr("no driver can be reached")));
 }
 
 TEST_F(WorkerTest, ReportedSignalIsTheFailureOfOneRankAndOfTwo) {

@@ -1,0 +1,22 @@
+// Structures that hold nothing a reader needs, but that own bytes of the file.
+#pragma once
+
+#include "h5map/object_header.h"
+#include "h5map/structures.h"
+#include "h5map/superblock.h"
+
+namespace bitrift::h5map {
+
+/// Reads what an object's header leads to beside its links and attributes: indexes in the order of creation,
+/// and the free space of its heaps (HDF5 file format 3.0, section III.H). Whoever watches the source sees it.
+/// Damage in any of it ends the reading without an error, for nothing else depends on it.
+void see_bookkeeping(const Source& source, const Frame& frame, const ObjectHeader& header);
+
+/// The same for the file: its index of shared messages (section III.I) and its free space managers.
+void see_bookkeeping(const Source& source, const Superblock& superblock);
+
+/// Names global heap collections that lie in bytes that nothing else owns: what refers to them lies within
+/// the elements of datasets. A collection is recognised by its signature, version and size.
+void name_global_heaps(const Source& source, const Frame& frame, std::vector<Extent>& extents);
+
+}  // namespace bitrift::h5map

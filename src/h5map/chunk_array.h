@@ -1,0 +1,110 @@
+// Indexes of chunks that are arrays: of fixed length, or growing along one dimension.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <vector>
+
+#include "h5map/block.h"
+#include "h5map/chunk_entry.h"
+#include "h5map/layout.h"
+#include "h5map/source.h"
+
+namespace bitrift::h5map {
+
+/// How the entries of such an array are coded: an address alone, or address, stored size and filter mask.
+struct EntryCode {
+  Frame frame;
+  unsigned entry_bytes = 0;
+  bool filtered = false;
+
+  /// Width of the size of a filtered entry: HDF5 takes 1 + (log2(bytes of a chunk) + 8) / 8, at most 8; the
+  /// file says it by the size of an entry.
+  [[nodiscard]] unsigned size_bytes() const noexcept { return entry_bytes - frame.offset_bytes - 4; }
+  /// Reads the entry at position `at` of `block`.
+  [[nodiscard]] ChunkEntry decode(const Source& source, const Block& block, std::uint64_t at) const;
+  /// Throws Error(bad_file) when `client` (0: plain, 1: filtered) and the size of an entry contradict each
+  /// other or what the dataset needs.
+  void check(const Source& source, unsigned client, bool needs_filtered, const char* what) const;
+};
+
+/// A fixed array (HDF5 file format 3.0, "Appendix C: The Fixed Array Index"; H5FA*.c): all entries in one
+/// data block, or in checksummed pages of it, of which a bitmap says which were written. Throws
+/// Error(bad_file).
+class FixedArray {
+ public:
+  FixedArray(const Source& source, const Frame& frame, std::uint64_t offset, bool filtered);
+
+  [[nodiscard]] std::uint64_t slots() const noexcept { return slots_; }
+  [[nodiscard]] const EntryCode& code() const noexcept { return code_; }
+  /// nullopt: the page of the entry was never written.
+  [[nodiscard]] std::optional<ChunkEntry> find(std::uint64_t slot) const;
+  void visit(const SlotVisitor& each) const;
+
+ private:
+  [[nodiscard]] bool paged() const noexcept { return slots_ > page_slots_; }
+  [[nodiscard]] Block prefix() const;
+  [[nodiscard]] Block read_page(const Block& head, std::uint64_t number) const;
+
+  const Source* source_;
+  EntryCode code_;
+  std::uint64_t header_ = undefined, data_ = undefined;  // in the file
+  std::uint64_t slots_ = 0, page_slots_ = 0;
+};
+
+/// An extensible array (HDF5 file format 3.0, "Appendix C: The Extensible Array Index"; H5EA*.c): the first
+/// entries in the index block, the others in data blocks of doubling size, which the index block or super
+/// blocks point to; large data blocks are paged. Throws Error(bad_file).
+class ExtensibleArray {
+ public:
+  ExtensibleArray(const Source& source, const Frame& frame, std::uint64_t offset, bool filtered);
+
+  [[nodiscard]] const EntryCode& code() const noexcept { return code_; }
+  [[nodiscard]] std::optional<ChunkEntry> find(std::uint64_t slot) const;
+  void visit(const SlotVisitor& each) const;
+
+ private:
+  // Super block u stands for 2^(u/2) data blocks of 2^((u+1)/2) times the smallest number of entries; those
+  // of the first few have no super block in the file, the index block points to their data blocks itself.
+  struct Super {
+    std::uint64_t first_slot = 0;  // of its entries, counted without those in the index block
+    std::uint64_t first_data = 0;  // of its data blocks
+    std::uint64_t data_blocks = 0;
+    std::uint64_t data_slots = 0;  // entries in each of them
+  };
+  struct SuperBlock {
+    std::vector<std::uint64_t> data;     // where the data blocks are in the file
+    std::vector<std::uint8_t> has_page;  // bitmap over the pages of all of them, first bit highest
+  };
+
+  /// Width of the number of a block's first entry.
+  [[nodiscard]] unsigned first_bytes() const noexcept { return (slot_bits_ + 7) / 8; }
+  /// Where the entries begin in the index block, and in a data block.
+  [[nodiscard]] std::uint64_t index_entries_at() const noexcept { return 6 + code_.frame.offset_bytes; }
+  [[nodiscard]] std::uint64_t entries_at() const noexcept { return index_entries_at() + first_bytes(); }
+  void check_owner(Cursor& cursor, const char* what, std::uint64_t offset,
+                   std::initializer_list<std::uint64_t> first_slots) const;
+  void read_header(std::uint64_t offset, bool filtered);
+  void lay_out_supers();
+  void read_index_block(std::uint64_t offset);
+  [[nodiscard]] std::uint64_t pages_of(const Super& super) const;
+  [[nodiscard]] SuperBlock read_super(std::size_t number) const;
+  [[nodiscard]] Block read_data(std::size_t number, std::uint64_t data, std::uint64_t offset) const;
+  [[nodiscard]] std::optional<Block> read_page(const SuperBlock& super, std::size_t number,
+                                               std::uint64_t data, std::uint64_t page) const;
+  void visit_super(std::size_t number, const SlotVisitor& each) const;
+  void visit_entries(const Block& block, std::uint64_t at, std::uint64_t first_slot, std::uint64_t slots,
+                     const SlotVisitor& each) const;
+
+  const Source* source_;
+  EntryCode code_;
+  unsigned slot_bits_ = 0, index_slots_ = 0, data_min_slots_ = 0, super_min_data_ = 0, page_bits_ = 0;
+  std::uint64_t header_ = undefined;
+  std::vector<Super> supers_;
+  std::size_t direct_supers_ = 0;  // those without a block of their own
+  std::optional<Block> index_;     // none: no entry was ever written
+  std::vector<std::uint64_t> direct_data_, super_blocks_;
+};
+
+}  // namespace bitrift::h5map

@@ -1,0 +1,146 @@
+#include "h5map/chunk_btree1.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "core/error.h"
+#include "h5map/block.h"
+
+namespace bitrift::h5map {
+namespace {
+
+constexpr std::string_view what = "B-tree node";
+// HDF5 splits full nodes in halves, so that levels double the number of chunks at least.
+constexpr unsigned deepest = 64;
+
+}  // namespace
+
+struct ChunkBTree1::Walk {
+  const Visitor& each;
+  std::unordered_set<std::uint64_t> seen;
+  std::uint64_t bytes = 0;
+};
+
+ChunkBTree1::ChunkBTree1(const Source& source, const Frame& frame, std::uint64_t offset,
+                         const std::vector<std::uint64_t>& chunk)
+    : source_(&source), frame_(frame), root_(offset), chunk_(chunk) {}
+
+/// Where key `number` begins in the bytes of a node; the address of its child follows it.
+std::uint64_t ChunkBTree1::key_at(std::uint64_t number) const noexcept {
+  return number * (key_bytes() + frame_.offset_bytes);
+}
+
+ChunkBTree1::Node ChunkBTree1::read_node(std::uint64_t offset) const {
+  const std::uint64_t head = 8 + 2 * std::uint64_t{frame_.offset_bytes};
+  const auto prefix = source_->read(offset, head, what);
+  if (std::memcmp(prefix.data(), "TREE", 4) != 0) {
+    fail(ErrorCode::bad_file, "{}: {} at byte {} lacks its signature TREE; the file is damaged",
+         source_->name(), what, offset);
+  }
+  Cursor cursor(std::span<const std::uint8_t>(prefix).subspan(4), source_->name(), what);
+  const unsigned type = cursor.u8();
+  Node node;
+  node.offset = offset + head;
+  node.level = cursor.u8();
+  node.entries = cursor.u16();
+  if (type != 1 || node.level > deepest) {
+    fail(ErrorCode::bad_file, "{}: {} at byte {} is of type {} at level {}, not one of chunks",
+         source_->name(), what, offset, type, node.level);
+  }
+  node.bytes = source_->read(node.offset, key_at(node.entries) + key_bytes(), what);
+  return node;
+}
+
+void ChunkBTree1::read_key(const Node& node, unsigned number, std::vector<std::uint64_t>& position,
+                           ChunkEntry& entry) const {
+  Cursor cursor(std::span(node.bytes).subspan(key_at(number), key_bytes()), source_->name(), what);
+  entry.bytes = cursor.u32();
+  entry.mask = cursor.u32();
+  entry.entry_at = node.offset + key_at(number);
+  position.resize(chunk_.size());
+  for (std::size_t i = 0; i < chunk_.size(); ++i) {
+    const std::uint64_t at = cursor.u64();
+    if (at % chunk_[i] != 0) {
+      fail(ErrorCode::bad_file,
+           "{}: {} at byte {} has a chunk at element {} of dimension {}, where none can begin",
+           source_->name(), what, node.offset, at, i);
+    }
+    position[i] = at / chunk_[i];
+  }
+}
+
+std::uint64_t ChunkBTree1::child(const Node& node, unsigned number) const {
+  const auto bytes = std::span(node.bytes).subspan(key_at(number) + key_bytes(), frame_.offset_bytes);
+  Cursor cursor(bytes, source_->name(), what);
+  const std::uint64_t offset = place(*source_, frame_, cursor.address(frame_.offset_bytes), what);
+  if (offset == undefined) {
+    fail(ErrorCode::bad_file, "{}: {} at byte {} points nowhere", source_->name(), what, node.offset);
+  }
+  return offset;
+}
+
+void ChunkBTree1::visit_node(const Node& node, Walk& walk) const {
+  walk.bytes += node.bytes.size();
+  if (!walk.seen.insert(node.offset).second || walk.bytes > source_->size()) {
+    fail(ErrorCode::bad_file, "{}: the nodes of a B-tree overlap (one at byte {})", source_->name(),
+         node.offset);
+  }
+  std::vector<std::uint64_t> position;
+  ChunkEntry entry;
+  for (unsigned i = 0; i < node.entries; ++i) {
+    if (node.level == 0) {
+      read_key(node, i, position, entry);
+      entry.offset = child(node, i);
+      walk.each(position, entry);
+      continue;
+    }
+    const Node below = read_node(child(node, i));
+    if (below.level + 1 != node.level) {
+      fail(ErrorCode::bad_file, "{}: {} at byte {} is on another level than its parent says", source_->name(),
+           what, below.offset);
+    }
+    visit_node(below, walk);
+  }
+}
+
+void ChunkBTree1::visit(const Visitor& each) const {
+  Walk walk{each, {}, 0};
+  visit_node(read_node(root_), walk);
+}
+
+bool ChunkBTree1::find(std::span<const std::uint64_t> position, const Visitor& found) const {
+  Node node = read_node(root_);
+  std::vector<std::uint64_t> at;
+  ChunkEntry entry;
+  for (;;) {
+    // The last key that is not beyond the position; key i is the smallest of child i.
+    unsigned low = 0;
+    unsigned high = node.entries;
+    while (low < high) {
+      const unsigned middle = (low + high) / 2;
+      read_key(node, middle, at, entry);
+      if (std::lexicographical_compare(position.begin(), position.end(), at.begin(), at.end())) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    if (low == 0) return false;
+    read_key(node, low - 1, at, entry);
+    entry.offset = child(node, low - 1);
+    if (node.level == 0) {
+      if (!std::equal(position.begin(), position.end(), at.begin(), at.end())) return false;
+      found(at, entry);
+      return true;
+    }
+    Node below = read_node(entry.offset);
+    if (below.level + 1 != node.level) {
+      fail(ErrorCode::bad_file, "{}: {} at byte {} is on another level than its parent says", source_->name(),
+           what, below.offset);
+    }
+    node = std::move(below);
+  }
+}
+
+}  // namespace bitrift::h5map

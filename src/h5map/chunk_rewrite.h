@@ -1,0 +1,62 @@
+// New stored bytes for chunks, and what else of the file must change with them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "h5map/chunk_table.h"
+#include "h5map/layout.h"
+#include "h5map/source.h"
+
+namespace bitrift::h5map {
+
+/// Bytes to be written at a place of the file.
+struct Change {
+  std::uint64_t offset = 0;
+  std::vector<std::uint8_t> bytes;
+};
+
+/// Collects alterations of one file and says which bytes they come to: chunks that keep their size stay where
+/// they are, smaller ones too, with a new size in their index; larger ones go behind the file's end and their
+/// old bytes belong to nobody. Checksums of all structures that were touched follow at last, each once. The
+/// file itself is only read. The source must outlive it.
+class Rewrite {
+ public:
+  /// `file_end`: the superblock's end-of-file address, which counts the user block in.
+  Rewrite(const Source& source, const Frame& frame, const Field& file_end);
+
+  /// Writes bytes in place. Throws Error(conflict) when some of them were given before, as when two chunks
+  /// share their bytes; Error(bad_file) when they do not lie in the file.
+  void put(std::uint64_t offset, std::span<const std::uint8_t> bytes);
+  /// Writes a little-endian number into a field and its checksum after it. Throws also Error(unsupported)
+  /// when the number does not fit.
+  void put(const Field& field, std::uint64_t value);
+  /// Notes that a checksum covers bytes that were put.
+  void touch(const Seal& seal) { seals_.insert(seal); }
+  /// Gives a chunk new stored bytes and a new filter mask. Throws also Error(unsupported) when its index
+  /// cannot say their size.
+  void put_chunk(const ChunkTable& table, const Chunk& chunk, std::span<const std::uint8_t> stored,
+                 std::uint32_t mask);
+
+  /// All changes, by ascending offset, none overlapping; those of them behind file_bytes() as it was lengthen
+  /// the file.
+  [[nodiscard]] std::vector<Change> finish();
+  /// Size of the file with the changes made.
+  [[nodiscard]] std::uint64_t file_bytes() const noexcept { return end_; }
+
+ private:
+  void insert(std::uint64_t offset, std::vector<std::uint8_t> bytes);
+  [[nodiscard]] std::vector<std::uint8_t> altered(std::uint64_t first, std::uint64_t end) const;
+
+  const Source* source_;
+  Frame frame_;
+  Field file_end_;
+  std::uint64_t end_ = 0;
+  std::map<std::uint64_t, std::vector<std::uint8_t>> changes_;
+  std::set<Seal> seals_;
+};
+
+}  // namespace bitrift::h5map

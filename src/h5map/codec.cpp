@@ -1,0 +1,241 @@
+#include "h5map/codec.h"
+
+#include <algorithm>
+#include <limits>
+
+#include <zlib.h>
+
+#include "core/error.h"
+#include "h5map/lzf.h"
+
+namespace bitrift::h5map {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+/// zlib counts in 32 bits.
+uInt piece(std::size_t bytes) {
+  return static_cast<uInt>(std::min<std::size_t>(bytes, std::numeric_limits<uInt>::max()));
+}
+
+// z_stream's pointers are not const, though zlib only reads through next_in.
+Bytef* input(std::span<const std::uint8_t> bytes) { return const_cast<Bytef*>(bytes.data()); }
+
+Bytes inflate_bytes(std::span<const std::uint8_t> packed, std::uint64_t most) {
+  z_stream stream{};
+  if (inflateInit(&stream) != Z_OK) fail(ErrorCode::internal, "zlib cannot start");
+  const struct End {
+    z_stream* stream;
+    ~End() { inflateEnd(stream); }
+  } end{&stream};
+  Bytes out;
+  std::size_t done = 0;
+  std::size_t taken = 0;
+  for (int code = Z_OK; code != Z_STREAM_END;) {
+    // Room grows with what was inflated, so that a claim alone takes no memory.
+    if (done == out.size())
+      out.resize(std::min<std::uint64_t>(most + 1, std::max<std::uint64_t>(4 * done, 65536)));
+    if (done > most) fail(ErrorCode::bad_file, "deflated data gives more than {} bytes", most);
+    stream.next_in = input(packed) + taken;
+    stream.avail_in = piece(packed.size() - taken);
+    stream.next_out = out.data() + done;
+    stream.avail_out = piece(out.size() - done);
+    const uInt had = stream.avail_in;
+    const uInt room = stream.avail_out;
+    code = inflate(&stream, Z_NO_FLUSH);
+    taken += had - stream.avail_in;
+    done += room - stream.avail_out;
+    const bool stuck = had == stream.avail_in && room == stream.avail_out && code != Z_STREAM_END;
+    if (stuck && taken == packed.size()) fail(ErrorCode::bad_file, "deflated data ends too early");
+    if (stuck || (code != Z_OK && code != Z_STREAM_END)) {
+      fail(ErrorCode::bad_file, "deflated data is damaged ({})", stream.msg != nullptr ? stream.msg : "zlib");
+    }
+  }
+  if (done > most) fail(ErrorCode::bad_file, "deflated data gives more than {} bytes", most);
+  out.resize(done);
+  return out;
+}
+
+Bytes deflate_bytes(std::span<const std::uint8_t> bytes, std::uint32_t level) {
+  z_stream stream{};
+  if (level > 9 || deflateInit(&stream, static_cast<int>(level)) != Z_OK) {
+    fail(ErrorCode::bad_file, "deflate has no level {}", level);
+  }
+  const struct End {
+    z_stream* stream;
+    ~End() { deflateEnd(stream); }
+  } end{&stream};
+  Bytes out(deflateBound(&stream, static_cast<uLong>(bytes.size())));
+  std::size_t done = 0;
+  std::size_t taken = 0;
+  for (int code = Z_OK; code != Z_STREAM_END;) {
+    stream.next_in = input(bytes) + taken;
+    stream.avail_in = piece(bytes.size() - taken);
+    stream.next_out = out.data() + done;
+    stream.avail_out = piece(out.size() - done);
+    const uInt had = stream.avail_in;
+    const uInt room = stream.avail_out;
+    code = deflate(&stream, had == bytes.size() - taken ? Z_FINISH : Z_NO_FLUSH);
+    taken += had - stream.avail_in;
+    done += room - stream.avail_out;
+    if (code != Z_OK && code != Z_STREAM_END) fail(ErrorCode::internal, "zlib cannot deflate ({})", code);
+  }
+  out.resize(done);
+  return out;
+}
+
+/// Byte b of every element goes to plane b; what is left of an element at the end stays behind
+/// (H5Zshuffle.c).
+Bytes shuffle(std::span<const std::uint8_t> bytes, std::size_t width, bool undo) {
+  Bytes out(bytes.begin(), bytes.end());
+  const std::size_t count = width == 0 ? 0 : bytes.size() / width;
+  for (std::size_t b = 0; width > 1 && b < width; ++b) {
+    const std::size_t plane = b * count;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (undo) {
+        out[i * width + b] = bytes[plane + i];
+      } else {
+        out[plane + i] = bytes[i * width + b];
+      }
+    }
+  }
+  return out;
+}
+
+std::uint32_t stored_sum(std::span<const std::uint8_t> four) {
+  return four[0] | std::uint32_t{four[1]} << 8 | std::uint32_t{four[2]} << 16 | std::uint32_t{four[3]} << 24;
+}
+
+Bytes without_sum(std::span<const std::uint8_t> bytes) {
+  if (bytes.size() < 4) fail(ErrorCode::bad_file, "data is too short for its fletcher32 sum");
+  const auto covered = bytes.first(bytes.size() - 4);
+  const std::uint32_t stored = stored_sum(bytes.last(4));
+  const std::uint32_t sum = fletcher32(covered);
+  // HDF5 up to 1.6.2 wrote the bytes of both halves in reverse; today's still reads that (H5Zfletcher32.c).
+  const std::uint32_t reversed = (sum & 0x00ff00ffU) << 8 | (sum & 0xff00ff00U) >> 8;
+  if (stored != sum && stored != reversed) {
+    fail(ErrorCode::bad_file, "fletcher32 sum is {:08x}, that of the data {:08x}", stored, sum);
+  }
+  return {covered.begin(), covered.end()};
+}
+
+Bytes with_sum(Bytes bytes) {
+  const std::uint32_t sum = fletcher32(bytes);
+  for (unsigned i = 0; i < 4; ++i) bytes.push_back(static_cast<std::uint8_t>(sum >> (8 * i)));
+  return bytes;
+}
+
+std::uint32_t value_of(const Filter& filter, const char* what) {
+  if (filter.values.empty()) fail(ErrorCode::bad_file, "filter {} has no {}", filter.id, what);
+  return filter.values[0];
+}
+
+Bytes undo(const Filter& filter, std::span<const std::uint8_t> bytes, std::uint64_t most) {
+  switch (filter.id) {
+    case filter_deflate:
+      return inflate_bytes(bytes, most);
+    case filter_shuffle:
+      return shuffle(bytes, value_of(filter, "element size"), true);
+    case filter_fletcher32:
+      return without_sum(bytes);
+    default:
+      return lzf_unpack(bytes, most);
+  }
+}
+
+Bytes apply(const Filter& filter, Bytes bytes) {
+  switch (filter.id) {
+    case filter_deflate:
+      return deflate_bytes(bytes, value_of(filter, "level"));
+    case filter_shuffle:
+      return shuffle(bytes, value_of(filter, "element size"), false);
+    case filter_fletcher32:
+      return with_sum(std::move(bytes));
+    default:
+      return lzf_pack(bytes);
+  }
+}
+
+bool left_out(std::uint32_t mask, std::size_t i) noexcept { return i < 32 && (mask >> i & 1U) != 0; }
+
+bool knows(const Filter& filter) noexcept {
+  return filter.id == filter_deflate || filter.id == filter_shuffle || filter.id == filter_fletcher32 ||
+         filter.id == filter_lzf;
+}
+
+void check_known(std::span<const Filter> filters, std::uint32_t mask, const std::string& where) {
+  for (std::size_t i = 0; i < filters.size(); ++i) {
+    if (!left_out(mask, i) && !knows(filters[i])) {
+      fail(ErrorCode::unsupported, "{}: filter {} is left to HDF5", where, filters[i].id);
+    }
+  }
+}
+
+}  // namespace
+
+std::uint32_t fletcher32(std::span<const std::uint8_t> bytes) noexcept {
+  std::uint32_t one = 0;
+  std::uint32_t two = 0;
+  const auto fold = [](std::uint32_t sum) { return (sum & 0xffff) + (sum >> 16); };
+  // 360 words are the most whose sums cannot overflow 32 bits.
+  while (bytes.size() >= 2) {
+    const std::size_t words = std::min<std::size_t>(360, bytes.size() / 2);
+    for (std::size_t i = 0; i < words; ++i) {
+      one += std::uint32_t{bytes[2 * i]} << 8 | bytes[2 * i + 1];
+      two += one;
+    }
+    one = fold(one);
+    two = fold(two);
+    bytes = bytes.subspan(2 * words);
+  }
+  if (!bytes.empty()) {
+    one += std::uint32_t{bytes[0]} << 8;
+    two += one;
+    one = fold(one);
+    two = fold(two);
+  }
+  return fold(two) << 16 | fold(one);
+}
+
+bool codec_knows(std::span<const Filter> filters, std::uint32_t mask) noexcept {
+  for (std::size_t i = 0; i < filters.size(); ++i) {
+    if (!left_out(mask, i) && !knows(filters[i])) return false;
+  }
+  return true;
+}
+
+std::vector<std::uint8_t> decode_chunk(std::span<const Filter> filters, std::uint32_t mask,
+                                       std::span<const std::uint8_t> stored, std::uint64_t chunk_bytes,
+                                       const std::string& where) {
+  check_known(filters, mask, where);
+  // Between two filters a chunk may be larger than its values: by sums, or packed in vain.
+  const std::uint64_t most = chunk_bytes + chunk_bytes / 16 + 1024;
+  Bytes bytes(stored.begin(), stored.end());
+  try {
+    for (std::size_t i = filters.size(); i-- > 0;) {
+      if (!left_out(mask, i)) bytes = undo(filters[i], bytes, i == 0 ? chunk_bytes : most);
+    }
+  } catch (const Error& error) {
+    fail(error.code(), "{}: {}", where, error.what());
+  }
+  if (bytes.size() != chunk_bytes) {
+    fail(ErrorCode::bad_file, "{}: holds {} bytes of values, not {}", where, bytes.size(), chunk_bytes);
+  }
+  return bytes;
+}
+
+std::vector<std::uint8_t> encode_chunk(std::span<const Filter> filters, std::uint32_t mask,
+                                       std::span<const std::uint8_t> values, const std::string& where) {
+  check_known(filters, mask, where);
+  Bytes bytes(values.begin(), values.end());
+  try {
+    for (std::size_t i = 0; i < filters.size(); ++i) {
+      if (!left_out(mask, i)) bytes = apply(filters[i], std::move(bytes));
+    }
+  } catch (const Error& error) {
+    fail(error.code(), "{}: {}", where, error.what());
+  }
+  return bytes;
+}
+
+}  // namespace bitrift::h5map

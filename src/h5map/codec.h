@@ -1,0 +1,45 @@
+// The filters of chunks, without HDF5: deflate, shuffle, fletcher32 and LZF.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "h5map/layout.h"
+
+namespace bitrift::h5map {
+
+/// Identifiers of filters, as HDF5 registers them.
+enum FilterId : unsigned {
+  filter_deflate = 1,
+  filter_shuffle = 2,
+  filter_fletcher32 = 3,
+  filter_szip = 4,
+  filter_nbit = 5,
+  filter_scale_offset = 6,
+  filter_lzf = 32000,
+};
+
+/// True when decode_chunk() and encode_chunk() know every filter that `mask` does not leave out.
+[[nodiscard]] bool codec_knows(std::span<const Filter> filters, std::uint32_t mask) noexcept;
+
+/// The values in a stored chunk: filters undone in reverse order, without those that `mask` leaves out (bit
+/// i: filter i). Gives exactly `chunk_bytes` bytes and never holds much more, whatever the stored bytes say.
+/// `where` names file, dataset and chunk in messages. Throws Error(bad_file) for damaged data, among which a
+/// wrong fletcher32 sum counts, Error(unsupported) for a filter that codec_knows() denies. Any number of
+/// threads may call it at once.
+[[nodiscard]] std::vector<std::uint8_t> decode_chunk(std::span<const Filter> filters, std::uint32_t mask,
+                                                     std::span<const std::uint8_t> stored,
+                                                     std::uint64_t chunk_bytes, const std::string& where);
+
+/// The stored form of a chunk's values under the same filters; decode_chunk() gives `values` back. Throws
+/// Error(unsupported) as decode_chunk().
+[[nodiscard]] std::vector<std::uint8_t> encode_chunk(std::span<const Filter> filters, std::uint32_t mask,
+                                                     std::span<const std::uint8_t> values,
+                                                     const std::string& where);
+
+/// HDF5's variant of Fletcher's checksum: 16-bit words, high byte first (H5_checksum_fletcher32).
+[[nodiscard]] std::uint32_t fletcher32(std::span<const std::uint8_t> bytes) noexcept;
+
+}  // namespace bitrift::h5map
