@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <map>
 #include <set>
 #include <tuple>
 
 #include "core/error.h"
+#include "core/natural_order.h"
 
 namespace bitrift::analyze {
 namespace {
@@ -86,9 +86,8 @@ ReachGroup group_of(const std::vector<const TrialRecord*>& rows, std::int64_t st
   }
   for (const auto& [tensor, trials] : tensors) group.tensors.push_back(reach_of(tensor, trials));
   // Layer 10 behind layer 2.
-  std::sort(group.tensors.begin(), group.tensors.end(), [](const Reach& a, const Reach& b) {
-    return ::strverscmp(a.tensor.c_str(), b.tensor.c_str()) < 0;
-  });
+  std::sort(group.tensors.begin(), group.tensors.end(),
+            [](const Reach& a, const Reach& b) { return natural_less(a.tensor, b.tensor); });
   return group;
 }
 

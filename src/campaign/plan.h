@@ -41,9 +41,6 @@ inline constexpr std::string_view zero_step_stratum = "control:zero";
 /// "arm/stratum/draw" taken apart from the right. Throws Error(bad_input) for anything else.
 [[nodiscard]] record::TrialId trial_id_from_text(const std::string& text);
 
-/// Whether `first` stands before `second` when runs of digits compare as numbers ("fc2" before "fc10").
-[[nodiscard]] bool natural_less(std::string_view first, std::string_view second);
-
 /// Expands a spec over its base checkpoints. `spec` and `bases` must outlive the plan.
 ///
 /// The cells are roles x fields, or the fault models, in the order of the spec. Draw d of a model is what

@@ -12,7 +12,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
-#include "ckpt/roles.h"
+#include "ckpt/outline.h"
 #include "ckpt/units.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -122,12 +122,17 @@ std::uint64_t TensorInfo::elements() const noexcept {
 struct Reader::State {
   explicit State(std::filesystem::path file_path)
       : path(std::move(file_path)), file(path), fd(open_shared(path)), attributes(file.root_texts()) {
-    std::set<std::string, std::less<>> paths;
-    for (const h5map::Dataset& dataset : file.datasets()) paths.insert(dataset.path);
+    std::vector<ckpt::Dataset> names;
+    for (const h5map::Dataset& dataset : file.datasets())
+      names.push_back({dataset.path, dataset.space.shape});
+    outline = outline_of(names, [this](const std::string& group, const std::string& attribute) {
+      return file.texts(group, attribute);
+    });
     std::vector<StoredRun> runs;
     for (const h5map::Dataset& dataset : file.datasets()) {
+      const std::size_t i = blocks.size();
       blocks.push_back({Values(file, fd, dataset), dataset.path});
-      add_dataset(dataset, role_of(dataset.path, paths), runs);
+      add_dataset(dataset, outline.roles[i], outline.layers[i], runs);
     }
     std::map<std::size_t, std::size_t> shared;
     refuse_shared_bytes(runs, [&](std::size_t one, std::size_t other) { shared.emplace(one, other); });
@@ -140,7 +145,8 @@ struct Reader::State {
     sort(tensors, block_of);
   }
 
-  void add_dataset(const h5map::Dataset& dataset, const std::string& role, std::vector<StoredRun>& runs) {
+  void add_dataset(const h5map::Dataset& dataset, const std::string& role, const std::string& layer,
+                   std::vector<StoredRun>& runs) {
     const Values& values = blocks.back().values;
     std::uint64_t stored = 0;
     std::string problem = values.unalterable();
@@ -156,6 +162,7 @@ struct Reader::State {
     if (role == "checksum") problem = "checksums follow from the tensors; alter a tensor instead";
     for (TensorInfo& tensor : describe(dataset.type, dataset.path, dataset.space.shape, problem)) {
       tensor.role = role;
+      tensor.layer = layer;
       tensor.storage = dataset.type ? storage_name(dataset.layout) : "unknown";
       tensor.stored_bytes = stored;
       const bool placed = dataset.problem.empty() && dataset.layout.storage == h5map::Storage::contiguous &&
@@ -211,6 +218,9 @@ struct Reader::State {
   std::vector<TensorInfo> attribute_tensors;
   std::vector<std::size_t> attribute_block_of;
   std::map<std::string, std::string, std::less<>> texts;  // of attributes
+  Outline outline;
+  std::once_flag layers_once;
+  LayerList layers;
   std::once_flag attributes_once;
   std::once_flag checksums_once;
   std::map<std::string, StoredChecksum, std::less<>> checksums;
@@ -223,6 +233,11 @@ Reader& Reader::operator=(Reader&&) noexcept = default;
 
 const std::filesystem::path& Reader::path() const noexcept { return state_->path; }
 const std::vector<TensorInfo>& Reader::tensors() const noexcept { return state_->tensors; }
+const std::string& Reader::layout() const noexcept { return state_->outline.layout; }
+const LayerList& Reader::layers() const {
+  std::call_once(state_->layers_once, [this] { state_->layers = LayerList(state_->outline); });
+  return state_->layers;
+}
 const std::map<std::string, std::string>& Reader::attributes() const noexcept { return state_->attributes; }
 
 const h5map::File& Reader::file() const noexcept { return state_->file; }

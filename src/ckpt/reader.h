@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ckpt/layers.h"
 #include "ckpt/tensor.h"
 #include "ckpt/tensor_info.h"
 #include "ckpt/values.h"
@@ -30,6 +31,10 @@ class Reader {
   [[nodiscard]] const std::filesystem::path& path() const noexcept;
   /// All datasets, or the members of their elements (ckpt/units.h), sorted by path (bytewise).
   [[nodiscard]] const std::vector<TensorInfo>& tensors() const noexcept;
+  /// Which program's names these are: one of layout_names().
+  [[nodiscard]] const std::string& layout() const noexcept;
+  /// The layers that the tensors belong to, in order.
+  [[nodiscard]] const LayerList& layers() const;
   /// The same of all attributes: "<object>@NAME", "@NAME" on the root group. Read at the first call.
   [[nodiscard]] const std::vector<TensorInfo>& attribute_tensors() const;
   /// A tensor or, when the name has an '@', an attribute; nullptr when there is none of that name.

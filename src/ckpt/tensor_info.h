@@ -14,6 +14,7 @@ namespace bitrift::ckpt {
 struct TensorInfo {
   std::string path;
   std::string role;
+  std::string layer;                   ///< the module that it belongs to; "" when it belongs to none
   std::optional<NumberFormat> format;  ///< absent: not a number format that bitrift alters
   std::string dtype;                   ///< printable type, also for those: "float32", "string", "compound"
   std::uint64_t element_bytes = 0;     ///< stored size of one element

@@ -205,23 +205,48 @@ void locate(hid_t dataset, std::uint64_t file_size, DatasetInfo& info) {
   }
 }
 
-std::optional<std::string> read_text_attribute(hid_t attribute, const std::string& where) {
+std::string fixed_text(const char* text, std::size_t bytes, bool space_padded) {
+  std::string result(text, ::strnlen(text, bytes));
+  if (space_padded) result.erase(result.find_last_not_of(' ') + 1);
+  return result;
+}
+
+/// One string, or a list of them; nothing when the attribute is no text or claims more than `most` bytes.
+std::vector<std::string> read_texts(hid_t attribute, std::uint64_t most, const std::string& where) {
   const Handle type = own(H5Aget_type(attribute), where);
   const Handle space = own(H5Aget_space(attribute), where);
-  if (H5Tget_class(type.get()) != H5T_STRING) return std::nullopt;
-  if (H5Sget_simple_extent_type(space.get()) != H5S_SCALAR) return std::nullopt;
+  const hssize_t points = H5Sget_simple_extent_npoints(space.get());
+  const std::size_t bytes = H5Tget_size(type.get());
+  if (H5Tget_class(type.get()) != H5T_STRING || H5Sget_simple_extent_ndims(space.get()) > 1 || points <= 0 ||
+      bytes == 0 || static_cast<std::uint64_t>(points) > most / bytes) {
+    return {};
+  }
+  const auto count = static_cast<std::size_t>(points);
+  std::vector<std::string> result;
   if (H5Tis_variable_str(type.get()) > 0) {
-    char* text = nullptr;
-    check(H5Aread(attribute, type.get(), &text), where);
-    std::string result = text == nullptr ? "" : text;
-    if (text != nullptr) H5free_memory(text);
+    std::vector<char*> texts(count, nullptr);
+    check(H5Aread(attribute, type.get(), texts.data()), where);
+    for (char* text : texts) {
+      result.emplace_back(text == nullptr ? "" : text);
+      if (text != nullptr) H5free_memory(text);
+    }
     return result;
   }
-  std::string text(H5Tget_size(type.get()), '\0');
-  check(H5Aread(attribute, type.get(), text.data()), where);
-  text.resize(::strnlen(text.data(), text.size()));
-  if (H5Tget_strpad(type.get()) == H5T_STR_SPACEPAD) text.erase(text.find_last_not_of(' ') + 1);
-  return text;
+  std::vector<char> texts(count * bytes);
+  check(H5Aread(attribute, type.get(), texts.data()), where);
+  const bool space_padded = H5Tget_strpad(type.get()) == H5T_STR_SPACEPAD;
+  for (std::size_t i = 0; i < count; ++i) {
+    result.push_back(fixed_text(texts.data() + i * bytes, bytes, space_padded));
+  }
+  return result;
+}
+
+std::optional<std::string> read_text(hid_t attribute, std::uint64_t most, const std::string& where) {
+  const Handle space = own(H5Aget_space(attribute), where);
+  if (H5Sget_simple_extent_type(space.get()) != H5S_SCALAR) return std::nullopt;
+  const std::vector<std::string> texts = read_texts(attribute, most, where);
+  if (texts.empty()) return std::nullopt;
+  return texts.front();
 }
 
 herr_t collect_attribute_name(hid_t, const char* name, const H5A_info_t*, void* names) {
@@ -308,9 +333,22 @@ std::map<std::string, std::string> File::attributes() const {
   for (const std::string& name : names) {
     const std::string place = where + ": " + name;
     const Handle attribute = own(H5Aopen(root.get(), name.c_str(), H5P_DEFAULT), place);
-    if (auto text = read_text_attribute(attribute.get(), place)) result.emplace(name, std::move(*text));
+    if (auto text = read_text(attribute.get(), size_, place)) result.emplace(name, std::move(*text));
   }
   return result;
+}
+
+std::vector<std::string> File::texts(const std::string& group, const std::string& attribute) const {
+  const Scope scope;
+  const std::string where = path_.string() + ": attribute " + attribute + " of group '" + group + "'";
+  try {
+    const Handle object = own(H5Gopen2(id_.get(), ("/" + group).c_str(), H5P_DEFAULT), where);
+    if (H5Aexists(object.get(), attribute.c_str()) <= 0) return {};
+    const Handle id = own(H5Aopen(object.get(), attribute.c_str(), H5P_DEFAULT), where);
+    return read_texts(id.get(), size_, where);
+  } catch (const Error&) {
+    return {};  // no such group, or one that cannot be read: its tensors carry the reason
+  }
 }
 
 }  // namespace bitrift::h5

@@ -49,6 +49,10 @@ class File {
   void read(const DatasetInfo& dataset, void* out, std::size_t bytes) const;
   /// The string attributes of the root group (scalar, fixed or variable length). Others are left out.
   [[nodiscard]] std::map<std::string, std::string> attributes() const;
+  /// A text attribute of a group ("" is the root group): one string, or a list of one dimension, of fixed or
+  /// variable length. Empty when the group or the attribute is absent, is no such text, or
+  /// claims more bytes than the file has.
+  [[nodiscard]] std::vector<std::string> texts(const std::string& group, const std::string& attribute) const;
 
  private:
   [[nodiscard]] DatasetInfo describe(const std::string& path) const;

@@ -97,6 +97,24 @@ void read_dense(const Source& source, const Frame& frame, SharedMessages& shared
   });
 }
 
+/// One string: `value` is its place in the attribute, where one of variable length has a reference.
+std::string text_at(const Source& source, const Frame& frame, const Datatype& type, GlobalObject value) {
+  if (type.variable_string) {
+    const auto reference = source.read(value.offset, value.bytes, "attribute value");
+    Cursor cursor(reference, source.name(), "variable-length text");
+    const std::uint64_t bytes = cursor.u32();
+    const std::uint64_t heap = place(source, frame, cursor.address(frame.offset_bytes), kWhat);
+    const std::uint32_t index = cursor.u32();
+    if (bytes == 0) return "";
+    value = find_global_object(source, frame, heap, index);
+    value.bytes = std::min(value.bytes, bytes);
+  }
+  const auto bytes = source.read(value.offset, value.bytes, "text of an attribute");
+  std::string text(bytes.begin(), std::find(bytes.begin(), bytes.end(), std::uint8_t{0}));
+  if (type.space_padded) text.erase(text.find_last_not_of(' ') + 1);
+  return text;
+}
+
 }  // namespace
 
 std::vector<Attribute> read_attributes(const Source& source, const Frame& frame, SharedMessages& shared,
@@ -114,27 +132,33 @@ std::vector<Attribute> read_attributes(const Source& source, const Frame& frame,
   return attributes;
 }
 
+std::vector<std::string> attribute_texts(const Source& source, const Frame& frame,
+                                         const Attribute& attribute) {
+  if (!attribute.problem.empty() || attribute.space.kind == Dataspace::Kind::null) return {};
+  const Datatype& type = *attribute.type;
+  if ((!type.variable_string && type.type_class != TypeClass::string) || attribute.space.shape.size() > 1)
+    return {};
+  const std::uint64_t count = attribute.space.shape.empty() ? 1 : attribute.space.shape.front();
+  if (count == 0 || attribute.bytes / count == 0) return {};
+  const std::uint64_t width = attribute.bytes / count;
+  std::vector<std::string> texts;
+  std::uint64_t total = 0;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    texts.push_back(text_at(source, frame, type, {attribute.offset + i * width, width}));
+    total += texts.back().size();
+    if (total > source.size()) {
+      fail(ErrorCode::bad_file, "{}: the texts of attribute '{}' are longer than the file", source.name(),
+           attribute.name);
+    }
+  }
+  return texts;
+}
+
 std::optional<std::string> attribute_text(const Source& source, const Frame& frame,
                                           const Attribute& attribute) {
   if (!attribute.problem.empty() || attribute.space.kind != Dataspace::Kind::scalar) return std::nullopt;
-  const Datatype& type = *attribute.type;
-  GlobalObject at{attribute.offset, attribute.bytes};
-  if (type.variable_string) {
-    const auto value = source.read(attribute.offset, attribute.bytes, "attribute value");
-    Cursor cursor(value, source.name(), "variable-length text");
-    const std::uint64_t bytes = cursor.u32();
-    const std::uint64_t heap = place(source, frame, cursor.address(frame.offset_bytes), kWhat);
-    const std::uint32_t index = cursor.u32();
-    if (bytes == 0) return "";
-    at = find_global_object(source, frame, heap, index);
-    at.bytes = std::min(at.bytes, bytes);
-  } else if (type.type_class != TypeClass::string) {
-    return std::nullopt;
-  }
-  const auto bytes = source.read(at.offset, at.bytes, "text of an attribute");
-  std::string text(bytes.begin(), std::find(bytes.begin(), bytes.end(), std::uint8_t{0}));
-  if (type.space_padded) text.erase(text.find_last_not_of(' ') + 1);
-  return text;
+  const std::vector<std::string> texts = attribute_texts(source, frame, attribute);
+  return texts.empty() ? std::nullopt : std::optional(texts.front());
 }
 
 }  // namespace bitrift::h5map

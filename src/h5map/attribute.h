@@ -30,8 +30,13 @@ struct Attribute {
 [[nodiscard]] std::vector<Attribute> read_attributes(const Source& source, const Frame& frame,
                                                      SharedMessages& shared, const ObjectHeader& header);
 
-/// The text of a scalar string attribute of fixed or variable length; absent for every other. Throws
-/// Error(bad_file) when its bytes are not where it says.
+/// The texts of a string attribute of fixed or variable length: one of a scalar, those of a list of one
+/// dimension; none for every other. Throws Error(bad_file) when its bytes are not where it says, or when the
+/// texts together are longer than the file.
+[[nodiscard]] std::vector<std::string> attribute_texts(const Source& source, const Frame& frame,
+                                                       const Attribute& attribute);
+
+/// The text of a scalar string attribute; absent for every other. Throws as attribute_texts().
 [[nodiscard]] std::optional<std::string> attribute_text(const Source& source, const Frame& frame,
                                                         const Attribute& attribute);
 

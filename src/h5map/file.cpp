@@ -333,6 +333,23 @@ std::map<std::string, std::string> File::root_texts() const {
   return texts;
 }
 
+std::vector<std::string> File::texts(const std::string& group, const std::string& attribute) const {
+  for (const Group& one : groups()) {
+    if (one.path != group) continue;
+    try {
+      for (const Attribute& found : attributes(one.header)) {
+        if (found.name != attribute) continue;
+        const Meter meter(state_->source, nullptr);
+        return attribute_texts(state_->source, frame(), found);
+      }
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::io) throw;
+      return {};  // who lists the attributes says what is damaged
+    }
+  }
+  return {};
+}
+
 std::vector<Extent> File::structures() const {
   Structures map;
   map.add(0, superblock().offset, "user block");

@@ -66,6 +66,9 @@ class File {
   [[nodiscard]] std::vector<Attribute> attributes(std::uint64_t header) const;
   /// The scalar string attributes of the root group; others are left out.
   [[nodiscard]] std::map<std::string, std::string> root_texts() const;
+  /// A text attribute of a group ("" is the root), see attribute_texts; none when either is absent or
+  /// damaged.
+  [[nodiscard]] std::vector<std::string> texts(const std::string& group, const std::string& attribute) const;
   /// What every byte of the file belongs to, chunks and bookkeeping included: see Structures::map. What only
   /// the elements of datasets refer to (global heaps) is found by its signature and has no owner.
   [[nodiscard]] std::vector<Extent> structures() const;

@@ -19,6 +19,7 @@ void check_metadata_model(const record::FaultModel& model) {
   };
   if (!model.tensors.empty()) refuse("tensors to choose");
   if (!model.roles.empty()) refuse("roles to choose");
+  if (!model.layers.empty()) refuse("layers to choose");
   if (model.bits != "any") refuse("bit fields");
   if (model.what != "flip") refuse("other kind of fault than flip");
   if (model.measure != "bit") refuse("other measure than bit");

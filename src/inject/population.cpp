@@ -42,13 +42,15 @@ Population::Population(const ckpt::Reader& reader, const std::vector<std::string
                        const std::vector<std::string>& roles, const std::string& bits, bool keep_sign) {
   check_bit_field(bits);
   const record::FaultModel model = flips_of(bits, keep_sign);
-  fill(reader, {.tensors = tensors, .roles = roles, .as = {}, .scope = {}}, Alteration(model), needed(model));
+  fill(reader, {.tensors = tensors, .roles = roles, .layers = {}, .as = {}, .scope = {}}, Alteration(model),
+       needed(model));
 }
 
 Population::Population(const ckpt::Reader& reader, const record::FaultModel& model) {
   const Alteration kind(model);
   check_bit_field(model.bits);
-  fill(reader, {model.tensors, model.roles, model.as, model.scope, model.seed}, kind, needed(model));
+  fill(reader, {model.tensors, model.roles, model.layers, model.as, model.scope, model.seed}, kind,
+       needed(model));
 }
 
 void Population::fill(const ckpt::Reader& reader, const Choice& choice, const Alteration& kind,

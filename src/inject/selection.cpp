@@ -71,6 +71,7 @@ class Selection {
         file_(reader.path().string()),
         choice_(choice),
         replicas_(replicas_in(reader, choice.scope, choice.seed)) {
+    if (!choice.layers.empty()) layers_ = reader.layers().resolve(choice.layers, file_);
     check_roles();
     for (const ckpt::TensorInfo& tensor : reader.tensors()) consider(tensor);
     const auto& globs = choice.tensors;
@@ -104,6 +105,7 @@ class Selection {
     if (globs.empty() && (!choice_.tensors.empty() || tensor.attribute)) return;
     const auto& roles = choice_.roles;
     if (!roles.empty() && std::find(roles.begin(), roles.end(), tensor.role) == roles.end()) return;
+    if (!choice_.layers.empty() && !layers_.contains(tensor.layer)) return;
     if (!replicas_.empty() && !replicas_.contains(replica_of(tensor.path))) return;
     if (tensor.role == "checksum") {
       // Wildcards pass checksums over; a pattern that means nothing else is answered in check_used().
@@ -112,6 +114,7 @@ class Selection {
     }
     used_globs_.insert(globs.begin(), globs.end());
     used_roles_.insert(tensor.role);
+    used_layers_.insert(tensor.layer);
     const auto view = viewed(tensor);
     // Nothing was asked for by name: texts are no part of "all tensors".
     if (choice_.tensors.empty() && !view && tensor.dtype.ends_with("string")) return;
@@ -153,6 +156,11 @@ class Selection {
   }
 
   void check_used() const {
+    for (const std::string& layer : layers_) {
+      if (used_layers_.contains(layer)) continue;
+      fail(ErrorCode::not_found, "{}: layer '{}' has no tensor of the asked names and roles (see bitrift ls)",
+           file_, layer);
+    }
     for (const std::string& glob : choice_.tensors) {
       if (used_globs_.contains(glob)) continue;
       if (checksum_globs_.contains(glob)) {
@@ -181,6 +189,7 @@ class Selection {
   std::string file_;
   const Choice& choice_;
   std::set<int> replicas_;
+  std::set<std::string, std::less<>> layers_, used_layers_;
   std::set<std::string> used_globs_, used_roles_, checksum_globs_, used_views_;
 };
 

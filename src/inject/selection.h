@@ -20,14 +20,15 @@ struct Chosen {
 struct Choice {
   std::vector<std::string> tensors;
   std::vector<std::string> roles;
+  std::vector<std::string> layers;
   std::map<std::string, std::string> as;
   record::Scope scope;
   std::uint64_t seed = 0;  ///< draws the replicas of a scope that only says how many
 };
 
-/// The tensors in path order. Throws Error(not_found | unsupported | bad_input): a glob or role that matches
-/// nothing, a matched tensor that cannot be altered, a format that does not fit, a scope that the file cannot
-/// express, nothing left.
+/// The tensors in path order. Throws Error(not_found | unsupported | bad_input): a glob, role or layer that
+/// matches nothing, a matched tensor that cannot be altered, a format that does not fit, a scope that the
+/// file cannot express, nothing left.
 [[nodiscard]] std::vector<Chosen> choose(const ckpt::Reader& reader, const Choice& choice);
 
 }  // namespace bitrift::inject

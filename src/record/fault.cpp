@@ -66,6 +66,7 @@ Json to_json(const FaultModel& model) {
   if (model.count) value["count"] = *model.count;
   if (model.fraction) value["fraction"] = *model.fraction;
   if (model.ber) value["ber"] = *model.ber;
+  if (!model.layers.empty()) value["layers"] = model.layers;
   if (model.length) value["length"] = *model.length;
   if (!model.mask.empty()) value["mask"] = model.mask;
   if (!model.mask_at.empty()) value["mask_at"] = model.mask_at;
@@ -80,6 +81,7 @@ FaultModel fault_model_from_json(const Json& value) {
   FaultModel model;
   model.tensors = value.value("tensors", model.tensors);
   model.roles = value.value("roles", model.roles);
+  model.layers = value.value("layers", model.layers);
   model.bits = value.value("bits", model.bits);
   model.what = value.value("what", model.what);
   model.measure = value.value("measure", model.measure);

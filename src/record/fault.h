@@ -18,6 +18,7 @@ struct FaultModel {
   std::vector<std::string>
       tensors;  ///< globs over tensor paths; empty: all numeric tensors with a role other than checksum
   std::vector<std::string> roles;      ///< empty: any
+  std::vector<std::string> layers;     ///< first | middle | last, numbers or names of layers; empty: any
   std::string bits = "any";            ///< bit field (core/number_format.h)
   std::string what = "flip";           ///< one of fault_kinds()
   std::string measure = "bit";         ///< bit | element | tensor

@@ -243,6 +243,11 @@ void add_where(CLI::App& command, Options& options, const OptionGroup& add) {
       ->allow_extra_args(false)
       ->type_name("ROLE");
   add(command.add_option(
+          "--layer", model.layers,
+          "first, middle, last, or a layer's number or name (see bitrift ls); may be repeated"))
+      ->allow_extra_args(false)
+      ->type_name("LAYER");
+  add(command.add_option(
           "--bits", model.bits,
           "any (default), sign, exponent, mantissa, exponent_msb, LO-HI or a list such as 3,7,30"))
       ->type_name("FIELD");

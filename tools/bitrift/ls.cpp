@@ -1,3 +1,4 @@
+#include <map>
 #include <memory>
 #include <string>
 
@@ -25,22 +26,52 @@ record::Json to_json(const ckpt::TensorInfo& tensor) {
                         {"elements", tensor.elements()}, {"storage", tensor.storage},
                         {"bytes", tensor.stored_bytes},  {"alterable", tensor.refusal.empty()}};
   if (tensor.format) value["byte_order"] = is_big_endian(tensor) ? "big" : "little";
+  if (!tensor.layer.empty()) value["layer"] = tensor.layer;
   if (tensor.offset) value["offset"] = *tensor.offset;
   if (!tensor.refusal.empty()) value["refusal"] = tensor.refusal;
   return value;
 }
 
+record::Json layers_to_json(const ckpt::LayerList& list) {
+  record::Json layers = record::Json::array();
+  for (const auto& layer : list.layers()) {
+    layers.push_back({{"name", layer.name}, {"has_weight", layer.has_weight}});
+  }
+  return {{"order", list.order()}, {"list", std::move(layers)}};
+}
+
+/// "layout keras, 12 layers in the file's order, conv2d to dense_1"
+std::string layout_line(const ckpt::Reader& reader) {
+  const auto& layers = reader.layers().layers();
+  std::string text = "layout " + reader.layout();
+  if (layers.empty()) return text + '\n';
+  const bool stated = reader.layers().order() == "stated";
+  return fmt::format("{}, {} in {} order, {} to {}\n", text, counted(layers.size(), "layer"),
+                     stated ? "the file's" : "natural", layers.front().name, layers.back().name);
+}
+
+/// Number of each layer, as --layer takes it.
+std::map<std::string, std::size_t, std::less<>> layer_numbers(const ckpt::Reader& reader) {
+  std::map<std::string, std::size_t, std::less<>> numbers;
+  for (const auto& layer : reader.layers().layers()) numbers.emplace(layer.name, numbers.size());
+  return numbers;
+}
+
 void print_table(const ckpt::Reader& reader) {
-  Table table({"path", "role", "dtype", "shape", "storage", "bytes", "not alterable because"});
+  Table table({"path", "role", "layer", "dtype", "shape", "storage", "bytes", "not alterable because"});
+  const auto numbers = layer_numbers(reader);
   std::uint64_t bytes = 0;
   for (const ckpt::TensorInfo& tensor : reader.tensors()) {
     bytes += tensor.stored_bytes;
-    table.add({tensor.path, tensor.role, tensor.dtype + (is_big_endian(tensor) ? " big-endian" : ""),
+    const auto layer = numbers.find(tensor.layer);
+    table.add({tensor.path, tensor.role, layer == numbers.end() ? "" : std::to_string(layer->second),
+               tensor.dtype + (is_big_endian(tensor) ? " big-endian" : ""),
                fmt::format("[{}]", fmt::join(tensor.shape, ", ")), tensor.storage,
                with_commas(tensor.stored_bytes), tensor.refusal});
   }
   print(table.text() +
-        fmt::format("{}, {} bytes\n", counted(reader.tensors().size(), "tensor"), with_commas(bytes)));
+        fmt::format("{}, {} bytes\n", counted(reader.tensors().size(), "tensor"), with_commas(bytes)) +
+        layout_line(reader));
 }
 
 void list(const Options& options) {
@@ -48,7 +79,11 @@ void list(const Options& options) {
   if (!options.json) return print_table(reader);
   record::Json tensors = record::Json::array();
   for (const ckpt::TensorInfo& tensor : reader.tensors()) tensors.push_back(to_json(tensor));
-  print_json({{"file", options.file}, {"attributes", reader.attributes()}, {"tensors", std::move(tensors)}});
+  print_json({{"file", options.file},
+              {"attributes", reader.attributes()},
+              {"layout", reader.layout()},
+              {"layers", layers_to_json(reader.layers())},
+              {"tensors", std::move(tensors)}});
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include <csignal>
 #include <cstring>
-#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +9,6 @@
 
 #include "ckpt/compare.h"
 #include "ckpt/reader.h"
-#include "ckpt/roles.h"
 #include "ckpt/writer.h"
 #include "core/crc32c.h"
 #include "unit/scratch.h"
@@ -229,46 +227,6 @@ with h5py.File(path, 'w') as f:
 )"));
   const Reader reader(path);
   EXPECT_ERROR(static_cast<void>(reader.checksum("w")), bad_file, "do not belong together");
-}
-
-TEST(Roles, FollowFromThePath) {
-  const std::set<std::string, std::less<>> paths = {"model/bn.running_mean", "x/running_mean",
-                                                    "replica/1/model/bn.running_mean"};
-  const std::vector<std::pair<const char*, const char*>> cases = {
-      {"model/conv1.weight", "weight"},
-      {"model/fc.bias", "bias"},
-      {"model/bn.weight", "norm"},
-      {"model/bn.bias", "norm"},
-      {"model/bn.running_mean", "running_stat"},
-      {"model/bn.running_var", "running_stat"},
-      {"model/bn.num_batches_tracked", "running_stat"},
-      {"replica/1/model/bn.running_var", "running_stat"},
-      {"replica/1/model/conv1.weight", "weight"},
-      {"replica/12/model/bn.weight", "norm"},
-      {"replica/1/optimizer/momentum_buffer/bn.weight", "momentum"},
-      {"replica/1/optimizer/step/w", "step"},
-      {"replica/1/progress/epoch", "progress"},
-      {"replica/1/rng/state", "rng"},
-      {"replica/x/progress/epoch", "unknown"},
-      {"replica//progress/epoch", "unknown"},
-      {"replica/1", "unknown"},
-      {"optimizer/momentum_buffer/bn.weight", "momentum"},
-      {"optimizer/exp_avg/w", "exp_avg"},
-      {"optimizer/exp_avg_sq/w", "exp_avg_sq"},
-      {"optimizer/step/w", "step"},
-      {"optimizer/other/w.weight", "unknown"},
-      {"rng/state", "rng"},
-      {"progress/epoch", "progress"},
-      {"checksum/path", "checksum"},
-      {"checksum", "unknown"},
-      {"model/conv1.weights", "unknown"},
-      {"dense/kernel", "unknown"},
-      {"x/weight", "norm"},
-      {"weight", "weight"}};
-  for (const auto& [path, role] : cases) EXPECT_EQ(role_of(path, paths), role) << path;
-  for (const auto& [path, role] : cases) {
-    EXPECT_NE(std::find(role_names().begin(), role_names().end(), role), role_names().end());
-  }
 }
 
 TEST(Compare, FindsEveryDifferingBitAndNothingElse) {

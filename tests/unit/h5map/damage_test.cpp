@@ -73,6 +73,7 @@ void ask_everything(const File& file) {
     }
   }
   (void)file.root_texts();
+  for (const Group& group : file.groups()) (void)file.texts(group.path, "layer_names");
   (void)file.structures();
 }
 

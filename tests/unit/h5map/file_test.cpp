@@ -223,6 +223,31 @@ TEST_F(FileTest, TextsOfTheRootAreReadWhatEverTheirKind) {
                                                        {"spaces", "ab"}}));
 }
 
+TEST_F(FileTest, ListsOfTextsAreReadInAnyGroup) {
+  const Scratch scratch;
+  ASSERT_TRUE(python(scratch / "t.h5",
+                     "with h5py.File(path, 'w') as f:\n"
+                     "  g = f.create_group('a/b')\n"
+                     "  g.attrs['varying'] = ['one', '', 'möglich']\n"
+                     "  g.attrs['fixed'] = np.array([b'conv', b'bn', b''])\n"
+                     "  g.attrs['one'] = 'text'\n"
+                     "  g.attrs['number'] = np.arange(3)\n"
+                     "  g.attrs['table'] = np.array([[b'a', b'b']])\n"
+                     "  g.attrs['none'] = np.array([], 'S3')\n"
+                     "  g.attrs['null'] = h5py.Empty('S3')\n"
+                     "  f['a/data'] = 1.0\n"
+                     "  f['a/data'].attrs['x'] = 'y'\n"));
+  const File file(scratch / "t.h5");
+  EXPECT_THAT(file.texts("a/b", "varying"), ElementsAre("one", "", "möglich"));
+  EXPECT_THAT(file.texts("a/b", "fixed"), ElementsAre("conv", "bn", ""));
+  EXPECT_THAT(file.texts("a/b", "one"), ElementsAre("text"));
+  for (const char* name : {"number", "table", "none", "null", "absent"}) {
+    EXPECT_TRUE(file.texts("a/b", name).empty()) << name;
+  }
+  EXPECT_TRUE(file.texts("", "one").empty());
+  EXPECT_TRUE(file.texts("a/data", "x").empty());  // no group
+}
+
 TEST_F(FileTest, TheEndOfFileFieldHoldsWhatTheFormulaSays) {
   for (const auto& path : files()) {
     const File file(path);

@@ -1,0 +1,84 @@
+"""`python -m bitrift COMMAND`: what the package does that the program `bitrift` does not."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _write(value: dict[str, Any], output: Path | None) -> None:
+    text = json.dumps(value, indent=2) + "\n"
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        output.write_text(text, encoding="utf-8")
+
+
+def convert_config(arguments: argparse.Namespace) -> None:
+    """Turns a configuration, or the sequence that it replays, into a file of ours and says how to run it."""
+    try:
+        from bitrift import corrupter, corrupter_sequence
+    except ImportError as error:
+        raise SystemExit(
+            f"bitrift: error: convert-config needs the package {error.name}: pip install PyYAML h5py xxhash"
+        ) from None
+    from bitrift import Error, list_tensors
+
+    try:
+        converted = corrupter.convert(arguments.config, arguments.file)
+        sequence = arguments.sequence or converted.sequence
+        name = str(arguments.output or ("MANIFEST.json" if sequence else "MODEL.json"))
+        if sequence is None:
+            value, notes, command = converted.model, converted.notes, converted.command(name)
+        else:
+            roles = {tensor.path: tensor.role for tensor in list_tensors(converted.hdf5_file)}
+            value, notes = corrupter_sequence.sequence_to_manifest(
+                sequence,
+                converted.hdf5_file,
+                float_precision=converted.float_precision,
+                seed=arguments.seed,
+                roles=roles,
+            )
+            notes = [*converted.notes, *notes]
+            command = converted.command("", replay=name)
+        _write(value, arguments.output)
+    except (corrupter.ConversionError, Error, OSError) as error:
+        _say(f"bitrift: error: {error}")
+        raise SystemExit(2) from None
+    for note in notes:
+        _say(f"changed: {note}")
+    _say(f"run: {shlex.join(command)}")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Parses a command line and runs it. Exit code 2: the call or the input is at fault."""
+    parser = argparse.ArgumentParser(prog="python -m bitrift", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    convert = commands.add_parser(
+        "convert-config",
+        help="turn a configuration of hdf5_corrupter into a fault model",
+        description="Turns a YAML configuration of hdf5_corrupter into a fault model (JSON) and the bitrift command "
+        "that runs it; a saved injection sequence becomes a manifest for --replay. One line on stderr for each setting "
+        "whose meaning had to change (docs/hdf5_corrupter.md).",
+    )
+    convert.add_argument("config", type=Path, metavar="OLD.yaml")
+    convert.add_argument("-o", "--output", type=Path, metavar="OUT.json", help="where the result goes; default: stdout")
+    convert.add_argument("--file", type=Path, metavar="FILE.h5", help="the HDF5 file, instead of hdf5_file")
+    convert.add_argument("--sequence", type=Path, metavar="SEQ.json", help="a saved injection sequence, to be replayed")
+    convert.add_argument("--seed", type=int, metavar="N", help="draws what a saved sequence leaves open")
+    convert.set_defaults(run=convert_config)
+    parsed = parser.parse_args(arguments)
+    parsed.run(parsed)
+
+
+if __name__ == "__main__":
+    main()

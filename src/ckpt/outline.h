@@ -1,0 +1,35 @@
+// What the tensors of a file are for, told from its names (docs/roles.md): which program wrote it, and the
+// role and the layer of each tensor.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace bitrift::ckpt {
+
+struct Dataset {
+  std::string path;  ///< without leading '/'
+  std::vector<std::uint64_t> shape;
+};
+
+/// The texts of an attribute of a group ("" is the root group): one, a list, or none when it is absent. Asked
+/// only of groups that hold a dataset.
+using GroupTexts =
+    std::function<std::vector<std::string>(const std::string& group, const std::string& attribute)>;
+
+struct Outline {
+  std::string layout;               ///< one of layout_names()
+  std::vector<std::string> roles;   ///< of each dataset, as given
+  std::vector<std::string> layers;  ///< of each dataset; "": belongs to none
+  std::vector<std::string> order;  ///< layers in the order that the file itself states; empty: it states none
+};
+
+/// `datasets` is sorted by path (bytewise). Never fails: what fits no rule has the role `unknown`.
+[[nodiscard]] Outline outline_of(const std::vector<Dataset>& datasets, const GroupTexts& texts);
+
+/// bitrift, keras, keras-v3, chainer, caffe, pytorch, unknown.
+[[nodiscard]] const std::vector<std::string>& layout_names();
+
+}  // namespace bitrift::ckpt
