@@ -20,8 +20,8 @@ std::vector<std::uint8_t> little_endian(std::uint64_t value, unsigned bytes) {
 
 }  // namespace
 
-Rewrite::Rewrite(const Source& source, const Frame& frame, const Field& file_end)
-    : source_(&source), frame_(frame), file_end_(file_end), end_(source.size()) {}
+Rewrite::Rewrite(const Source& source, const Superblock& superblock)
+    : source_(&source), superblock_(superblock), end_(source.size()) {}
 
 void Rewrite::insert(std::uint64_t offset, std::vector<std::uint8_t> bytes) {
   if (bytes.empty()) return;
@@ -63,10 +63,11 @@ void Rewrite::put_chunk(const ChunkTable& table, const Chunk& chunk, std::span<c
     put(chunk.offset, stored);
     return;
   }
-  const std::uint64_t from_base = (end_ - frame_.base + alignment - 1) / alignment * alignment;
+  const std::uint64_t base = superblock_.frame.base;
+  const std::uint64_t from_base = (end_ - base + alignment - 1) / alignment * alignment;
   put(fields.address, from_base);
-  insert(frame_.base + from_base, {stored.begin(), stored.end()});
-  end_ = frame_.base + from_base + stored.size();
+  insert(base + from_base, {stored.begin(), stored.end()});
+  end_ = base + from_base + stored.size();
 }
 
 /// Bytes [first, end) of the file with the changes made.
@@ -84,7 +85,10 @@ std::vector<std::uint8_t> Rewrite::altered(std::uint64_t first, std::uint64_t en
 }
 
 std::vector<Change> Rewrite::finish() {
-  if (end_ > source_->size()) put(file_end_, end_);
+  // The address counts in the user block that was there when the file was made.
+  if (end_ > source_->size()) {
+    put(superblock_.end_of_file_field, end_ - superblock_.offset + superblock_.stored_base);
+  }
   // A checksum may lie in what another one covers: the one that ends first comes first.
   std::vector<Seal> seals(seals_.begin(), seals_.end());
   std::sort(seals.begin(), seals.end(),

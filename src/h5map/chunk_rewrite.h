@@ -10,6 +10,7 @@
 #include "h5map/chunk_table.h"
 #include "h5map/layout.h"
 #include "h5map/source.h"
+#include "h5map/superblock.h"
 
 namespace bitrift::h5map {
 
@@ -25,8 +26,7 @@ struct Change {
 /// file itself is only read. The source must outlive it.
 class Rewrite {
  public:
-  /// `file_end`: the superblock's end-of-file address, which counts the user block in.
-  Rewrite(const Source& source, const Frame& frame, const Field& file_end);
+  Rewrite(const Source& source, const Superblock& superblock);
 
   /// Writes bytes in place. Throws Error(conflict) when some of them were given before, as when two chunks
   /// share their bytes; Error(bad_file) when they do not lie in the file.
@@ -52,8 +52,7 @@ class Rewrite {
   [[nodiscard]] std::vector<std::uint8_t> altered(std::uint64_t first, std::uint64_t end) const;
 
   const Source* source_;
-  Frame frame_;
-  Field file_end_;
+  Superblock superblock_;
   std::uint64_t end_ = 0;
   std::map<std::uint64_t, std::vector<std::uint8_t>> changes_;
   std::set<Seal> seals_;
