@@ -57,8 +57,7 @@ class Patcher {
       : reader_(reader),
         file_(reader.path().string()),
         fd_(open_file(reader.path(), O_RDONLY)),
-        rewrite_(reader.file().source(), reader.file().frame(),
-                 reader.file().superblock().end_of_file_field) {}
+        rewrite_(reader.file().source(), reader.file().superblock()) {}
 
   void add(const record::AppliedFault& fault) {
     if (fault.plane == "metadata") return add_byte(fault);
