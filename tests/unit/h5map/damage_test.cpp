@@ -92,9 +92,16 @@ bool survives(Bytes bytes) {
 
 void damage_every_byte(const Bytes& bytes, const std::function<void(Bytes&, std::size_t)>& mend) {
   ASSERT_TRUE(survives(bytes));
+  const File whole(Source(bytes, "whole.h5"));
+  std::vector<bool> used(bytes.size(), true);
+  for (const Extent& extent : whole.structures()) {
+    const bool idle = extent.kind == "unused" || extent.kind.rfind("raw data", 0) == 0;
+    for (auto at = extent.first; idle && at < extent.end; ++at) used[at] = false;
+  }
   constexpr std::array<std::uint8_t, 4> patterns = {0xff, 0x01, 0x80, 0x10};
   std::size_t read = 0, refused = 0;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (!used[i]) continue;
     Bytes copy = bytes;
     copy[i] ^= patterns[i % patterns.size()];
     mend(copy, i);
