@@ -65,9 +65,9 @@ class File {
   [[nodiscard]] std::vector<Attribute> attributes(std::uint64_t header) const;
   /// The scalar string attributes of the root group; others are left out.
   [[nodiscard]] std::map<std::string, std::string> root_texts() const;
-  /// What every byte of the file belongs to, chunks and bookkeeping included: see Structures::map. What only
+  /// What every byte of the file belongs to, chunks and bookkeeping included: see StructureMap. What only
   /// the elements of datasets refer to (global heaps) is found by its signature and has no owner.
-  [[nodiscard]] std::vector<Extent> structures() const;
+  [[nodiscard]] StructureMap structures() const;
 
  private:
   class Walk;

@@ -91,7 +91,7 @@ class SymbolTable {
     for (unsigned i = 0; i < used; ++i) {
       Link link;
       link.name = heap.text(cursor.number(frame_.offset_bytes));
-      source_.note(offset, link.name.size(), kTable);
+      source_.spend(link.name.size());
       const std::uint64_t header = cursor.address(frame_.offset_bytes);
       const bool soft = cursor.u32() == 2;
       cursor.skip(20);

@@ -5,12 +5,15 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "unit/scratch.h"
+
 namespace bitrift::h5map {
 namespace {
 
-std::string text(const Structures& structures, std::uint64_t bytes) {
+std::string text(Structures structures, std::uint64_t bytes) {
+  const StructureMap map = std::move(structures).map(bytes);
   std::string lines;
-  for (const Extent& extent : structures.map(bytes)) {
+  for (const Extent& extent : map.extents()) {
     lines += fmt::format("{}-{} {}{};", extent.first, extent.end, extent.kind, extent.owner);
   }
   return lines;
@@ -49,6 +52,16 @@ TEST(Structures, NothingReachesBeyondTheFile) {
   structures.add(5, ~std::uint64_t{0} - 5, "heap");
   structures.add(90, 4, "tree");
   EXPECT_EQ(text(structures, 8), "0-5 unused;5-8 heap;");
+}
+
+TEST(Structures, EveryByteIsFoundAndNoOther) {
+  Structures structures;
+  structures.add(2, 3, "heap");
+  const StructureMap map = std::move(structures).map(9);
+  std::string kinds;
+  for (std::uint64_t i = 0; i < 9; ++i) kinds += map.at(i).kind[0];
+  EXPECT_EQ(kinds, "uuhhhuuuu");
+  EXPECT_ERROR((void)map.at(9), internal, "outside of the map");
 }
 
 }  // namespace
