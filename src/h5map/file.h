@@ -57,10 +57,10 @@ class File {
   /// counts as a dataset with a problem: nothing is left out in silence. Throws Error(bad_file) that names
   /// the group when a group is damaged or when groups are nested more than 256 deep. The file is walked once.
   [[nodiscard]] const std::vector<Dataset>& datasets() const&;
-  const std::vector<Dataset>& datasets() const&& = delete;  // would outlive the file
+  [[nodiscard]] const std::vector<Dataset>& datasets() const&& = delete;  // would outlive the file
   /// The groups that the same walk meets, in its order, the root first.
   [[nodiscard]] const std::vector<Group>& groups() const&;
-  const std::vector<Group>& groups() const&& = delete;
+  [[nodiscard]] const std::vector<Group>& groups() const&& = delete;
   /// The attributes of a dataset or group, given by its `header`, sorted by name.
   [[nodiscard]] std::vector<Attribute> attributes(std::uint64_t header) const;
   /// The scalar string attributes of the root group; others are left out.

@@ -28,7 +28,7 @@ class StructureMap {
   ~StructureMap() = default;
 
   [[nodiscard]] const std::vector<Extent>& extents() const& noexcept { return extents_; }
-  const std::vector<Extent>& extents() const&& = delete;  // would outlive the map
+  [[nodiscard]] const std::vector<Extent>& extents() const&& = delete;  // would outlive the map
   /// The extent of a byte, which must lie in the file.
   [[nodiscard]] const Extent& at(std::uint64_t offset) const;
 
