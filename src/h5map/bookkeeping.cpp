@@ -120,35 +120,24 @@ void see_bookkeeping(const Source& source, const Superblock& superblock) {
   });
 }
 
-void name_global_heaps(const Source& source, const Frame& frame, std::vector<Extent>& extents) {
+void note_global_heaps(const Source& source, const Frame& frame, Structures& map) {
   constexpr std::array<std::uint8_t, 8> head = {'G', 'C', 'O', 'L', 1, 0, 0, 0};
-  std::vector<Extent> named;
-  for (Extent& extent : extents) {
-    std::uint64_t at = extent.first;
-    if (extent.kind == "unused") {
-      const auto bytes = source.read(at, std::min(extent.end - at, kMostSearched), "unused");
-      auto from = bytes.begin();
-      while (true) {
-        const auto found = std::search(from, bytes.end(), head.begin(), head.end());
-        const auto position = static_cast<std::uint64_t>(found - bytes.begin());
-        if (position + head.size() + frame.length_bytes > bytes.size()) break;
-        Cursor cursor{std::span(bytes).subspan(position + head.size()), source.name(), "global heap"};
-        const std::uint64_t size = cursor.number(frame.length_bytes);
-        const std::uint64_t first = extent.first + position;
-        if (size < head.size() + frame.length_bytes || size > extent.end - first ||
-            size > bytes.size() - position) {
-          from = found + 1;
-          continue;
-        }
-        if (first > at) named.push_back({at, first, extent.kind, extent.owner});
-        named.push_back({first, first + size, "global heap", ""});
-        at = first + size;
-        from = found + static_cast<std::ptrdiff_t>(size);
-      }
+  const std::uint64_t least = head.size() + frame.length_bytes;
+  map.set_owner("");
+  for (const auto& [first, end] : map.gaps(source.size())) {
+    const auto bytes = source.read(first, std::min(end - first, kMostSearched), "unused");
+    auto from = bytes.begin();
+    while (true) {
+      const auto found = std::search(from, bytes.end(), head.begin(), head.end());
+      const auto position = static_cast<std::uint64_t>(found - bytes.begin());
+      if (position + least > bytes.size()) break;
+      Cursor cursor{std::span(bytes).subspan(position + head.size()), source.name(), "global heap"};
+      const std::uint64_t size = cursor.number(frame.length_bytes);
+      const bool fits = size >= least && size <= bytes.size() - position;
+      if (fits) map.add(first + position, size, "global heap");
+      from = found + static_cast<std::ptrdiff_t>(fits ? size : 1);
     }
-    if (at < extent.end) named.push_back({at, extent.end, extent.kind, extent.owner});
   }
-  extents = std::move(named);
 }
 
 }  // namespace bitrift::h5map

@@ -15,8 +15,8 @@ void see_bookkeeping(const Source& source, const Frame& frame, const ObjectHeade
 /// The same for the file: its index of shared messages (section III.I) and its free space managers.
 void see_bookkeeping(const Source& source, const Superblock& superblock);
 
-/// Names global heap collections that lie in bytes that nothing else owns: what refers to them lies within
+/// Notes global heap collections that lie in bytes that nothing else owns: what refers to them lies within
 /// the elements of datasets. A collection is recognised by its signature, version and size.
-void name_global_heaps(const Source& source, const Frame& frame, std::vector<Extent>& extents);
+void note_global_heaps(const Source& source, const Frame& frame, Structures& map);
 
 }  // namespace bitrift::h5map

@@ -166,7 +166,7 @@ class TypeReader {
     return dimensions;
   }
 
-  DatatypePtr array_of(DatatypePtr base, std::vector<std::uint64_t> dimensions) const {
+  [[nodiscard]] DatatypePtr array_of(DatatypePtr base, std::vector<std::uint64_t> dimensions) const {
     Datatype type;
     type.type_class = TypeClass::array;
     type.bytes = base->bytes;
@@ -303,7 +303,7 @@ bool Datatype::plain() const noexcept {
 std::uint64_t Datatype::footprint() const noexcept {
   std::uint64_t sum =
       sizeof(Datatype) + tag.size() + values.size() + dimensions.size() * sizeof(std::uint64_t);
-  for (const std::string& text : value_names) sum += sizeof text + text.size();
+  for (const std::string& text : value_names) sum += sizeof(std::string) + text.size();
   for (const TypeMember& member : members) {
     sum += sizeof member + member.name.size() + member.type->footprint();
   }

@@ -33,7 +33,9 @@ class Meter {
              source_.name(), what, offset, count);
       }
       charge(count + 32);
-      if (map_ != nullptr) map_->add(offset, count, what);
+      if (map_ == nullptr || what.empty()) return;
+      map_->add(offset, count, what);
+      charge(Structures::bytes_of_one);
     });
   }
   ~Meter() { source_.watch({}); }
@@ -214,7 +216,6 @@ class File::Walk {
   void describe(const ObjectHeader& header, Dataset& dataset) {
     dataset.space = shared_.dataspace(need(header, message::dataspace, "dataspace"));
     dataset.type = shared_.datatype(need(header, message::datatype, "datatype"));
-    meter_.charge(dataset.type->footprint());
     for (const unsigned type : {message::fill, message::old_fill}) {
       const Message* fill = header.find(type);
       if (fill != nullptr && dataset.fill.empty()) dataset.fill = fill_of(shared_.resolve(*fill));
@@ -273,7 +274,7 @@ class File::Walk {
       const ChunkTable table(source_, superblock_.frame, layout, dataset.space.shape, dataset.space.max_shape,
                              dataset.type->bytes, dataset.path);
       table.visit([&](const Chunk& chunk) {
-        meter_.charge(64);
+        meter_.charge(Structures::bytes_of_one);
         map_->add(chunk.offset, chunk.bytes, "raw data, chunk");
       });
     }
@@ -350,7 +351,7 @@ std::vector<std::string> File::texts(const std::string& group, const std::string
   return {};
 }
 
-std::vector<Extent> File::structures() const {
+StructureMap File::structures() const {
   Structures map;
   map.add(0, superblock().offset, "user block");
   {
@@ -362,9 +363,8 @@ std::vector<Extent> File::structures() const {
     Walk walk(state_->source, state_->superblock, &map);
     walk.run();
   }
-  std::vector<Extent> extents = map.map(state_->source.size());
-  name_global_heaps(state_->source, frame(), extents);
-  return extents;
+  note_global_heaps(state_->source, frame(), map);
+  return std::move(map).map(state_->source.size());
 }
 
 }  // namespace bitrift::h5map

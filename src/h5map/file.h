@@ -58,10 +58,10 @@ class File {
   /// counts as a dataset with a problem: nothing is left out in silence. Throws Error(bad_file) that names
   /// the group when a group is damaged or when groups are nested more than 256 deep. The file is walked once.
   [[nodiscard]] const std::vector<Dataset>& datasets() const&;
-  const std::vector<Dataset>& datasets() const&& = delete;  // would outlive the file
+  [[nodiscard]] const std::vector<Dataset>& datasets() const&& = delete;  // would outlive the file
   /// The groups that the same walk meets, in its order, the root first.
   [[nodiscard]] const std::vector<Group>& groups() const&;
-  const std::vector<Group>& groups() const&& = delete;
+  [[nodiscard]] const std::vector<Group>& groups() const&& = delete;
   /// The attributes of a dataset or group, given by its `header`, sorted by name.
   [[nodiscard]] std::vector<Attribute> attributes(std::uint64_t header) const;
   /// The scalar string attributes of the root group; others are left out.
@@ -69,9 +69,9 @@ class File {
   /// A text attribute of a group ("" is the root), see attribute_texts; none when either is absent or
   /// damaged.
   [[nodiscard]] std::vector<std::string> texts(const std::string& group, const std::string& attribute) const;
-  /// What every byte of the file belongs to, chunks and bookkeeping included: see Structures::map. What only
+  /// What every byte of the file belongs to, chunks and bookkeeping included: see StructureMap. What only
   /// the elements of datasets refer to (global heaps) is found by its signature and has no owner.
-  [[nodiscard]] std::vector<Extent> structures() const;
+  [[nodiscard]] StructureMap structures() const;
 
  private:
   class Walk;

@@ -101,6 +101,7 @@ HeapObject FractalHeap::managed(Cursor& id) {
          "{}: object at position {} of the fractal heap at byte {} lies outside of its block",
          source_->name(), position, offset_);
   }
+  source_->spend(bytes);  // any number of ids may lead here
   HeapObject object;
   const auto first = block.begin() + static_cast<std::ptrdiff_t>(inside);
   object.bytes.assign(first, first + static_cast<std::ptrdiff_t>(bytes));

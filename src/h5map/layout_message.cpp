@@ -264,7 +264,7 @@ std::vector<ExternalSegment> parse_external(const Source& source, const Frame& f
     segment.file = heap.text(cursor.number(frame.length_bytes));
     segment.offset = cursor.number(frame.length_bytes);
     segment.bytes = cursor.address(frame.length_bytes);
-    source.note(message.offset, segment.file.size(), "object header");
+    source.spend(segment.file.size());
     segments.push_back(std::move(segment));
   }
   return segments;
@@ -304,7 +304,7 @@ std::vector<VirtualSource> read_virtual_sources(const Source& source, const Fram
                  : (flags & kSharedFile) != 0 ? earlier().file
                                               : take_text(cursor);
     found.dataset = (flags & kSharedDataset) != 0 ? earlier().dataset : take_text(cursor);
-    source.note(object.offset, found.file.size() + found.dataset.size(), "global heap");
+    source.spend(found.file.size() + found.dataset.size());
     const auto from = take_selection(cursor, body, source.name());
     const auto to = take_selection(cursor, body, source.name());
     found.source_selection.assign(from.begin(), from.end());

@@ -55,7 +55,7 @@ class SymbolTable {
     const int level = first[5];
     const unsigned used = first[6] | unsigned{first[7]} << 8U;
     const std::uint64_t pair = frame_.length_bytes + frame_.offset_bytes;
-    const std::uint64_t room = 2U * superblock_.internal_k;
+    const std::uint64_t room = std::uint64_t{2} * superblock_.internal_k;
     if (used > room || (expected >= 0 && level != expected)) {
       fail(ErrorCode::bad_file, "{}: group B-tree node at byte {} has {} children at level {}",
            source_.name(), offset, used, level);
@@ -80,7 +80,7 @@ class SymbolTable {
     }
     const auto first = source_.read(offset, 8, kTable);
     const unsigned used = first[6] | unsigned{first[7]} << 8U;
-    const std::uint64_t room = 2U * superblock_.leaf_k;
+    const std::uint64_t room = std::uint64_t{2} * superblock_.leaf_k;
     if (std::memcmp(first.data(), "SNOD", 4) != 0 || first[4] != 1 || used > room) {
       fail(ErrorCode::bad_file, "{}: symbol table node at byte {} is damaged", source_.name(), offset);
     }
@@ -91,7 +91,7 @@ class SymbolTable {
     for (unsigned i = 0; i < used; ++i) {
       Link link;
       link.name = heap.text(cursor.number(frame_.offset_bytes));
-      source_.note(offset, link.name.size(), kTable);
+      source_.spend(link.name.size());
       const std::uint64_t header = cursor.address(frame_.offset_bytes);
       const bool soft = cursor.u32() == 2;
       cursor.skip(20);

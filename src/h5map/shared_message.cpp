@@ -66,6 +66,7 @@ DatatypePtr SharedMessages::datatype(const Message& message) {
   const Message found = resolve(message);
   Cursor cursor(found.body, source_->name(), "datatype");
   DatatypePtr type = parse_datatype(cursor, source_->name());
+  source_->spend(type->footprint());
   if (header != undefined) committed_.emplace(header, type);
   return type;
 }

@@ -101,6 +101,10 @@ void Source::note(std::uint64_t offset, std::uint64_t count, std::string_view wh
   if (held != 0) state_->watch(offset, held, what);
 }
 
+void Source::spend(std::uint64_t bytes) const {
+  if (state_->watch) state_->watch(0, bytes, {});
+}
+
 std::uint64_t Cursor::number(unsigned bytes) {
   std::uint64_t value = 0;
   unsigned shift = 0;

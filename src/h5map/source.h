@@ -45,6 +45,8 @@ class Source {
   /// Shows the watch bytes that are known to be `what` but need not be read. Bytes beyond the end are cut
   /// off.
   void note(std::uint64_t offset, std::uint64_t count, std::string_view what) const;
+  /// Tells the watch that a reader keeps so many bytes of what it made from the file.
+  void spend(std::uint64_t bytes) const;
 
  private:
   struct State;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <queue>
 
+#include "core/error.h"
+
 namespace bitrift::h5map {
 namespace {
 
@@ -30,7 +32,7 @@ void Structures::add(std::uint64_t first, std::uint64_t bytes, std::string_view 
 }
 
 /// Cuts overlaps: at every byte the run of the lowest order stays.
-void Structures::flatten(std::vector<Run>& runs) {
+std::vector<Structures::Run> Structures::flatten(std::vector<Run> runs) {
   std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.first < b.first; });
   const auto later = [](const Run& a, const Run& b) { return a.order > b.order; };
   std::priority_queue<Run, std::vector<Run>, decltype(later)> open(later);
@@ -56,27 +58,51 @@ void Structures::flatten(std::vector<Run>& runs) {
       flat.push_back(piece);
     }
   }
-  runs = std::move(flat);
+  return flat;
 }
 
-std::vector<Extent> Structures::map(std::uint64_t file_bytes) const {
-  std::vector<Run> runs = runs_;
-  const auto last = static_cast<std::uint32_t>(runs.size());
-  for (Run& run : runs) {
+std::vector<std::pair<std::uint64_t, std::uint64_t>> Structures::gaps(std::uint64_t file_bytes) const {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> gaps;
+  std::uint64_t at = 0;
+  for (const Run& run : flatten(runs_)) {
+    if (run.first > at && at < file_bytes) gaps.emplace_back(at, std::min(run.first, file_bytes));
+    at = run.end;
+  }
+  if (at < file_bytes) gaps.emplace_back(at, file_bytes);
+  return gaps;
+}
+
+StructureMap Structures::map(std::uint64_t file_bytes) && {
+  const auto last = static_cast<std::uint32_t>(runs_.size());
+  for (Run& run : runs_) {
     run.end = std::min(run.end, file_bytes);
     if (!is_value(kinds_[run.kind])) run.order += last;
   }
-  std::erase_if(runs, [](const Run& run) { return run.first >= run.end; });
-  flatten(runs);
-  std::vector<Extent> extents;
+  std::erase_if(runs_, [](const Run& run) { return run.first >= run.end; });
+  StructureMap map;
+  map.kinds_ = std::move(kinds_);
+  map.owners_ = std::move(owners_);
   std::uint64_t at = 0;
-  for (const Run& run : runs) {
-    if (run.first > at) extents.push_back({at, run.first, "unused", ""});
-    extents.push_back({run.first, run.end, kinds_[run.kind], owners_[run.owner]});
+  const auto unused = [&](std::uint64_t end) {
+    if (at < end) map.extents_.push_back({at, end, map.kinds_[0], map.owners_[0]});
+  };
+  for (const Run& run : flatten(std::move(runs_))) {
+    unused(run.first);
+    map.extents_.push_back({run.first, run.end, map.kinds_[run.kind], map.owners_[run.owner]});
     at = run.end;
   }
-  if (at < file_bytes) extents.push_back({at, file_bytes, "unused", ""});
-  return extents;
+  unused(file_bytes);
+  return map;
+}
+
+const Extent& StructureMap::at(std::uint64_t offset) const {
+  const auto behind =
+      std::upper_bound(extents_.begin(), extents_.end(), offset,
+                       [](std::uint64_t byte, const Extent& extent) { return byte < extent.first; });
+  if (behind == extents_.begin() || offset >= std::prev(behind)->end) {
+    fail(ErrorCode::internal, "byte {} lies outside of the map", offset);
+  }
+  return *std::prev(behind);
 }
 
 }  // namespace bitrift::h5map

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace bitrift::h5map {
@@ -11,31 +12,58 @@ namespace bitrift::h5map {
 /// A run of bytes of one kind.
 struct Extent {
   std::uint64_t first = 0, end = 0;  ///< in the file, user block included; `end` is one behind the last
-  std::string
+  std::string_view
       kind;  ///< "superblock", "object header", "raw data, contiguous", "attribute value", "unused", ...
-  std::string owner;  ///< path of the object that it belongs to, "/" for the root; "" for the file as a whole
+  std::string_view
+      owner;  ///< path of the object that it belongs to, "/" for the root; "" for the file as a whole
 };
 
-/// Collects what readers see and turns it into a map without gaps or overlaps.
+/// Extents without gaps or overlaps, ascending. Their texts live as long as the map.
+class StructureMap {
+ public:
+  StructureMap(StructureMap&&) noexcept = default;
+  StructureMap& operator=(StructureMap&&) noexcept = default;
+  StructureMap(const StructureMap&) = delete;
+  StructureMap& operator=(const StructureMap&) = delete;
+  ~StructureMap() = default;
+
+  [[nodiscard]] const std::vector<Extent>& extents() const& noexcept { return extents_; }
+  [[nodiscard]] const std::vector<Extent>& extents() const&& = delete;  // would outlive the map
+  /// The extent of a byte, which must lie in the file.
+  [[nodiscard]] const Extent& at(std::uint64_t offset) const;
+
+ private:
+  friend class Structures;
+  StructureMap() = default;
+  std::vector<Extent> extents_;
+  std::vector<std::string> kinds_, owners_;
+};
+
+/// Collects what readers see.
 class Structures {
  public:
+  /// Memory for one more extent, about.
+  static constexpr std::uint64_t bytes_of_one = 128;
+
   /// What is noted from now on belongs to this object.
   void set_owner(std::string_view path);
   /// Empty extents are left out.
   void add(std::uint64_t first, std::uint64_t bytes, std::string_view kind);
-  /// Extents from 0 to `file_bytes`, ascending, each beginning where the one before ends. Bytes that were
-  /// never noted are "unused". Where extents overlap, values inside of structures ("attribute value",
-  /// "raw data, ...") win, then the one that was noted first. Neighbours of one kind and owner are joined.
-  [[nodiscard]] std::vector<Extent> map(std::uint64_t file_bytes) const;
+  /// Runs [first, end) of the file that were never noted.
+  [[nodiscard]] std::vector<std::pair<std::uint64_t, std::uint64_t>> gaps(std::uint64_t file_bytes) const;
+  /// The map of all `file_bytes` bytes; what was never noted is "unused". Where extents overlap, values
+  /// inside of structures ("attribute value", "raw data, ...") win, then the one that was noted first.
+  /// Neighbours of one kind and owner are joined.
+  [[nodiscard]] StructureMap map(std::uint64_t file_bytes) &&;
 
  private:
   struct Run {
     std::uint64_t first = 0, end = 0;
     std::uint32_t kind = 0, owner = 0, order = 0;
   };
-  static void flatten(std::vector<Run>& runs);
+  static std::vector<Run> flatten(std::vector<Run> runs);
 
-  std::vector<std::string> kinds_, owners_ = {""};
+  std::vector<std::string> kinds_ = {"unused"}, owners_ = {""};
   std::uint32_t owner_ = 0;
   std::vector<Run> runs_;
 };

@@ -308,7 +308,9 @@ def many_links(file: h5py.File) -> None:
 def shared_messages(file: h5py.File) -> None:
     kind = np.dtype([("first", "f4"), ("second", "i8")])
     for index in range(30):
-        data = file.create_dataset(f"d{index}", data=np.zeros((index % 3 + 1, 2), kind), chunks=(1, 2), compression="gzip")
+        data = file.create_dataset(
+            f"d{index}", data=np.zeros((index % 3 + 1, 2), kind), chunks=(1, 2), compression="gzip"
+        )
         data.attrs["shared"] = np.arange(20, dtype="f8")
         data.attrs["tiny"] = np.uint8(index)
     for index in range(12):

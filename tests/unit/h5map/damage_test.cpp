@@ -93,9 +93,17 @@ bool survives(Bytes bytes) {
 
 void damage_every_byte(const Bytes& bytes, const std::function<void(Bytes&, std::size_t)>& mend) {
   ASSERT_TRUE(survives(bytes));
+  const File whole(Source(bytes, "whole.h5"));
+  std::vector<bool> used(bytes.size(), true);
+  const StructureMap map = whole.structures();
+  for (const Extent& extent : map.extents()) {
+    const bool idle = extent.kind == "unused" || extent.kind.rfind("raw data", 0) == 0;
+    for (auto at = extent.first; idle && at < extent.end; ++at) used[at] = false;
+  }
   constexpr std::array<std::uint8_t, 4> patterns = {0xff, 0x01, 0x80, 0x10};
   std::size_t read = 0, refused = 0;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (!used[i]) continue;
     Bytes copy = bytes;
     copy[i] ^= patterns[i % patterns.size()];
     mend(copy, i);
@@ -196,6 +204,23 @@ TEST(Damage, OnlyTheDatasetWhoseHeaderIsDamagedHasAProblem) {
   EXPECT_EQ(found["a/x"] + found["c"] + found["e"], "");
 }
 
+TEST(Damage, AnUnknownMessageIsPassedOverUnlessItForbidsThat) {
+  Bytes bytes = old_file();
+  const File file(Source(bytes, "f.h5"));
+  std::uint64_t at = 0;
+  for (const Dataset& dataset : file.datasets()) {
+    if (dataset.path == "b") at = dataset.header + 16;
+  }
+  constexpr std::uint8_t fill_value = 0x05;
+  while (bytes.at(at) != fill_value) at += 8 + bytes[at + 2] + 256U * bytes[at + 3];
+  bytes[at] = 0x30;
+  EXPECT_EQ(problems(bytes)["b"], "");
+  for (const std::uint8_t flag : Bytes{0x08, 0x80}) {
+    bytes[at + 4] = flag;
+    EXPECT_THAT(problems(bytes)["b"], HasSubstr("a message of unknown type 48 that may not be passed over"));
+  }
+}
+
 TEST(Damage, BytesThatWouldLieOutsideAreRefused) {
   Bytes bytes = old_file();
   const File file(Source(bytes, "f.h5"));
@@ -289,7 +314,8 @@ TEST(Damage, HeadersThatOverlapDoNotCostMoreThanTheFileIsWorth) {
       "  for i in range(20000): h5py.h5g.create(f.id, b'%d' % i) if i == 0 else f.id.links.create_hard(b'%d' "
       "% i, f.id, b'0')\n");
   std::vector<std::uint64_t> tables;
-  for (const Extent& extent : File(Source(bytes, "f.h5")).structures()) {
+  const StructureMap map = File(Source(bytes, "f.h5")).structures();
+  for (const Extent& extent : map.extents()) {
     if (extent.kind == "symbol table node") {
       for (auto at = extent.first; at + 8 < extent.end; at += 328) tables.push_back(at);
     }

@@ -104,11 +104,12 @@ TEST_F(FileTest, TheMapHasNeitherGapsNorOverlapsAndKnowsTheValues) {
     const File file(path);
     std::uint64_t at = 0;
     std::map<std::string, std::uint64_t> bytes;
-    for (const Extent& extent : file.structures()) {
+    const StructureMap map = file.structures();
+    for (const Extent& extent : map.extents()) {
       ASSERT_EQ(extent.first, at) << path;
       ASSERT_LT(extent.first, extent.end) << path;
       at = extent.end;
-      bytes[extent.kind] += extent.end - extent.first;
+      bytes[std::string(extent.kind)] += extent.end - extent.first;
     }
     EXPECT_EQ(at, std::filesystem::file_size(path)) << path;
     std::uint64_t contiguous = 0;
@@ -124,7 +125,8 @@ TEST_F(FileTest, TheMapHasNeitherGapsNorOverlapsAndKnowsTheValues) {
 TEST_F(FileTest, TheMapNamesStructuresOfBothGenerations) {
   const auto kinds = [](const std::filesystem::path& path) {
     std::set<std::string> found;
-    for (const Extent& extent : File(path).structures()) found.insert(extent.kind);
+    const StructureMap map = File(path).structures();
+    for (const Extent& extent : map.extents()) found.emplace(extent.kind);
     return found;
   };
   EXPECT_THAT(
@@ -141,11 +143,9 @@ TEST_F(FileTest, TheMapNamesStructuresOfBothGenerations) {
 
 TEST_F(FileTest, BytesBelongToTheObjectThatTheyDescribe) {
   const File file(corpus("all_latest.h5"));
+  const StructureMap map = file.structures();
   const auto owner = [&](std::uint64_t offset) {
-    for (const Extent& extent : file.structures()) {
-      if (offset < extent.end) return extent.kind + " of " + extent.owner;
-    }
-    return std::string();
+    return std::string(map.at(offset).kind) + " of " + std::string(map.at(offset).owner);
   };
   const Dataset& compact = dataset(file, "part3/compact");
   EXPECT_EQ(owner(compact.header), "object header of /part3/compact");
