@@ -244,8 +244,7 @@ void add_where(CLI::App& command, Options& options, const OptionGroup& add) {
       ->type_name("ROLE");
   add(command.add_option(
           "--layer", model.layers,
-          "first, middle, last, or a layer's number or name (see bitrift ls); may be repeated"),
-      where)
+          "first, middle, last, or a layer's number or name (see bitrift ls); may be repeated"))
       ->allow_extra_args(false)
       ->type_name("LAYER");
   add(command.add_option(
