@@ -240,7 +240,7 @@ def test_forbidden_nan_ends(tmp_path: Path) -> None:
     base = write(tmp_path / "base.h5", {"w": ones})
     top = {"first_bit": 1, "last_bit": 1, "allow_sign_change": False, "allow_NaN_values": False}
     model, _ = convert(CONFIG | top | {"hdf5_file": str(base)}, tmp_path)
-    refused("inject", base, "--dry-run", "--model", model, "--seed", 1, says="nothing can be placed")
+    refused("inject", base, "--dry-run", "--model", model, "--seed", 1, says="only 0 of the 5 faults can be placed")
     ones[::10] = 0.5
     base = write(tmp_path / "base.h5", {"w": ones})
     altered = corrupted(top, base)  # five values of fifty can take it
