@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <exception>
 #include <map>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "core/error.h"

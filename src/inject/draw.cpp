@@ -1,12 +1,8 @@
 #include "inject/draw.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <numeric>
 #include <utility>
-
-#include <fmt/ranges.h>
 
 #include "core/error.h"
 #include "core/permutation.h"

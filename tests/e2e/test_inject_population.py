@@ -177,7 +177,7 @@ def test_a_trillion_bits_are_drawn_from_in_place(tmp_path: Path) -> None:
         for place in places[::100]:
             assert file["w"][place] == 2.0
     assert run_json("inject", path, "--dry-run", "--ber", 1e-10)["eligible_bits"] == 10**12
-    refused("inject", path, "--dry-run", "--ber", 0.5, says="holds at most 100000000")
+    refused("inject", path, "--dry-run", "--ber", 0.5, says="holds at most 20000000")
 
 
 @pytest.mark.parametrize("extra", [["--count", 40], ["--ber", 0.003], ["--what", "random", "--fraction", 0.1],

@@ -1,6 +1,7 @@
 #include "campaign/plan.h"
 
 #include <algorithm>
+#include <bit>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -222,6 +223,46 @@ TEST_F(PlanTest, BasesOfOtherShapesAreRefused) {
   bases_.emplace_back(folder_ / "other.h5");
   EXPECT_THAT(refusal(spec),
               ::testing::AllOf(HasSubstr("model/fc10.weight with 12 x 1"), HasSubstr("15 x 1 bits")));
+}
+
+TEST_F(PlanTest, ModelsMayBeOfEveryKind) {
+  record::CampaignSpec spec = small_spec();
+  spec.strata = {};
+  for (const std::string& kind : record::fault_kinds()) spec.strata.models.push_back({kind, {}});
+  for (record::StratumModel& one : spec.strata.models) {
+    record::FaultModel& model = one.model;
+    model.what = one.name;
+    model.roles = {"weight"};
+    model.count = 2;
+    model.measure = "element";
+    if (one.name == "burst") model.length = 3;
+    if (one.name == "xor") model.mask = "101";
+    if (one.name == "scale") model.factor = -4;
+    if (one.name == "set") model.value = "0.5";
+  }
+  const Plan plan(spec, base());
+  const auto patterns = [&](const char* kind) {
+    std::set<std::uint64_t> all;
+    for (std::uint64_t draw = 0; draw < 9; ++draw) {
+      const auto faults = plan.expand({TrialKind::trial, {"serial", kind, draw}}).faults;
+      EXPECT_EQ(faults.size(), 2U) << kind;
+      for (const auto& fault : faults) {
+        EXPECT_EQ(fault.old_pattern, 0x3f000000U);
+        all.insert(fault.new_pattern);
+      }
+    }
+    return all;
+  };
+  EXPECT_THAT(patterns("scale"), ::testing::ElementsAre(0xc0000000U));
+  EXPECT_THAT(patterns("set"), ::testing::ElementsAre(0x3f000000U));
+  EXPECT_THAT(patterns("max"), ::testing::ElementsAre(0x7f7fffffU));
+  EXPECT_THAT(patterns("xor"), ::testing::ElementsAre(0x3f000005U));
+  for (const std::uint64_t pattern : patterns("burst")) EXPECT_EQ(std::popcount(pattern ^ 0x3f000000U), 3);
+  EXPECT_GT(patterns("random").size(), 15U);
+  EXPECT_GT(patterns("stuck-at-1").size(), 5U);
+  record::CampaignSpec wrong = spec;
+  wrong.strata.models[1].model.length.reset();
+  EXPECT_THAT(refusal(wrong), HasSubstr("model burst (role weight, field any): --what burst needs --length"));
 }
 
 TEST_F(PlanTest, EveryDrawOfAModelIsASetOfFaultsOfItsOwn) {
