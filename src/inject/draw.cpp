@@ -9,7 +9,6 @@
 #include "core/philox.h"
 #include "inject/old_values.h"
 #include "inject/place_index.h"
-#include "inject/plan.h"
 
 namespace bitrift::inject {
 namespace {

@@ -13,6 +13,9 @@ struct Drawn {
   std::uint64_t redrawn = 0;
 };
 
+/// The most faults of one injection: drawing holds about 100 bytes of each in memory.
+inline constexpr std::uint64_t most_faults = 20'000'000;
+
 /// Throws Error(bad_input) where how many, measure and kind contradict each other.
 void check_model(const record::FaultModel& model);
 

@@ -46,8 +46,10 @@ Plan plan(const ckpt::Reader& reader, const record::FaultModel& model) {
   result.census = count_eligible(reader, model, population);
   if (result.census.bits == 0) {
     fail(ErrorCode::bad_input,
-         "{}: {} can be placed: every fault that the model describes gives NaN or infinity, which --no-nan forbids",
-         reader.path().string(), model.count ? fmt::format("only 0 of the {} faults", *model.count) : "nothing");
+         "{}: {} can be placed: every fault that the model describes gives NaN or infinity, which --no-nan "
+         "forbids",
+         reader.path().string(),
+         model.count ? fmt::format("only 0 of the {} faults", *model.count) : "nothing");
   }
   Drawn drawn = draw_from(reader, model, population);
   result.list = std::move(drawn.list);

@@ -28,9 +28,6 @@ struct Plan {
 /// Population does.
 [[nodiscard]] Population population_of(const ckpt::Reader& reader, const record::FaultModel& model);
 
-/// The most faults of one injection: their list is held in memory (40 bytes each).
-inline constexpr std::uint64_t most_faults = 100'000'000;
-
 /// The bytes of a file that hold no tensor's values: superblock, object headers, heaps, trees, attributes,
 /// gaps. First and last + 1, ascending.
 struct ByteExtent {
