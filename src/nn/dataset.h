@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <torch/torch.h>
+#include "nn/torch.h"
 
 namespace bitrift::nn {
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include <torch/torch.h>
+#include "nn/torch.h"
 
 namespace bitrift::nn {
 

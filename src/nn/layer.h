@@ -6,9 +6,8 @@
 #include <string>
 #include <vector>
 
-#include <torch/torch.h>
-
 #include "nn/pass.h"
+#include "nn/torch.h"
 
 namespace bitrift::nn {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include <torch/torch.h>
+#include "nn/torch.h"
 
 namespace bitrift::nn {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include <torch/torch.h>
+#include "nn/torch.h"
 
 namespace bitrift::nn {
 

@@ -6,9 +6,8 @@
 #include <filesystem>
 #include <string>
 
-#include <torch/torch.h>
-
 #include "nn/dataset.h"
+#include "nn/torch.h"
 
 namespace bitrift::nn {
 

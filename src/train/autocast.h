@@ -3,9 +3,8 @@
 
 #include <string>
 
-#include <torch/torch.h>
-
 #include "nn/layer.h"
+#include "nn/torch.h"
 
 namespace bitrift::train {
 

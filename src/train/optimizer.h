@@ -5,8 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include <torch/torch.h>
-
+#include "nn/torch.h"
 #include "record/training_spec.h"
 
 namespace bitrift::train {

@@ -4,6 +4,8 @@
 #include <set>
 #include <sstream>
 
+#include <torch/version.h>
+
 #include "ckpt/writer.h"
 #include "core/error.h"
 #include "record/json.h"

@@ -6,6 +6,8 @@
 #include <set>
 #include <sstream>
 
+#include <torch/version.h>
+
 #include "core/file.h"
 #include "core/log.h"
 #include "train/build.h"

@@ -3,9 +3,8 @@
 
 #include <vector>
 
-#include <torch/torch.h>
-
 #include "mpi/communicator.h"
+#include "nn/torch.h"
 
 namespace bitrift::train {
 

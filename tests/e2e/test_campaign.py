@@ -88,15 +88,16 @@ def test_killed_at_ten_arbitrary_moments_ends_with_the_same_journal(reference, t
     kills = 0
     for attempt in range(10):
         driver = Driver(*command)
-        if attempt % 2:  # in the midst of runs; the other half anywhere from the first moment on
-            before = journal_lines(tmp_path / "killed")
-            wait_until(
-                lambda driver=driver, before=before: (
-                    driver.process.poll() is not None or journal_lines(tmp_path / "killed") > before + 2
-                )
-            )
-        else:
-            time.sleep(chance.uniform(0.05, 2))
+        before = journal_lines(tmp_path / "killed")
+
+        def rows_written(count, driver=driver, before=before):
+            return driver.process.poll() is not None or journal_lines(tmp_path / "killed") > before + count
+
+        if attempt % 2:  # in the midst of runs
+            wait_until(lambda rows_written=rows_written: rows_written(2))
+        else:  # anywhere from the first moment on, but not so late that ten attempts reach the end
+            moment = time.monotonic() + chance.uniform(0.05, 2)
+            wait_until(lambda moment=moment, rows_written=rows_written: time.monotonic() > moment or rows_written(4))
         kills += driver.process.poll() is None
         driver.kill_everything()
     done = campaign(*command)
