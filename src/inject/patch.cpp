@@ -112,6 +112,11 @@ class Patcher {
     const ckpt::Values::Spot spot = place(byte);
     Edit edit{spot.at, format, fault.old_pattern, fault.new_pattern,
               fmt::format("element {} of {}", fault.element, fault.tensor)};
+    if (fault.plane == "storage" && (spot.chunk || spot.seal)) {
+      fail(ErrorCode::unsupported,
+           "{}: {} is not stored as it is ({}): plane storage cannot alter its values", file_, fault.tensor,
+           tensor_->storage);
+    }
     if (spot.chunk) {
       chunk_of(spot).edits.push_back(std::move(edit));
     } else {

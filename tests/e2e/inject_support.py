@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import subprocess
 from pathlib import Path
 
@@ -49,6 +50,19 @@ def refused(*arguments: object, says: str, **options: object) -> str:
     assert done.stderr.startswith("bitrift: error: ")
     assert says in done.stderr, done.stderr
     return done.stderr
+
+
+def undo_ranges(path: Path) -> list[tuple[int, bytes, bytes]]:
+    """What an undo journal holds: offset, bytes before, bytes after (docs/faults.md, "Undo journal")."""
+    head, _, payload = path.read_bytes().partition(b"\n")
+    ranges, at = [], 0
+    for _ in range(json.loads(head)["ranges"]):
+        offset, size = struct.unpack_from("<QQ", payload, at)
+        at += 16
+        ranges.append((offset, payload[at : at + size], payload[at + size : at + 2 * size]))
+        at += 2 * size
+    assert len(payload) - at == json.loads(head)["tail"]
+    return ranges
 
 
 def crc32c(data: bytes) -> int:

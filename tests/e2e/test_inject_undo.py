@@ -11,8 +11,9 @@ from pathlib import Path
 
 import h5py
 import inject_support as support
+import numpy as np
 import pytest
-from inject_support import BITRIFT, names_in, refused, run
+from inject_support import BITRIFT, names_in, refused, run, undo_ranges
 
 
 @pytest.fixture
@@ -43,11 +44,10 @@ def test_undo_works_through_a_symbolic_link(model: Path, tmp_path: Path) -> None
 
 def test_undo_refuses_a_file_that_changed_since(model: Path, tmp_path: Path) -> None:
     run("inject", model, "--in-place", "--tensor", "model/conv1.bias", "--bits", "0-7", "--count", 1, "--seed", 1)
-    journal = json.loads((tmp_path / "model.h5.undo").read_text())
-    entry = journal["body"]["ranges"][0]
-    foreign = next(x for x in range(256) if x not in (int(entry["before"][:2], 16), int(entry["after"][:2], 16)))
+    offset, before, after = undo_ranges(tmp_path / "model.h5.undo")[0]
+    foreign = next(x for x in range(256) if x not in (before[0], after[0]))
     data = bytearray(model.read_bytes())
-    data[entry["offset"]] = foreign
+    data[offset] = foreign
     model.write_bytes(data)
     refused("undo", model, says="was changed since")
     assert model.read_bytes() == data
@@ -59,17 +59,32 @@ def test_undo_refuses_a_file_that_changed_since(model: Path, tmp_path: Path) -> 
 def test_a_damaged_undo_journal_is_refused(model: Path, tmp_path: Path) -> None:
     run("inject", model, "--in-place")
     altered, journal = model.read_bytes(), tmp_path / "model.h5.undo"
-    text = journal.read_text()
-    for damaged in (text[:-20], text.replace('"offset":', '"offset":1'), "{}", ""):
-        journal.write_text(damaged)
+    text = journal.read_bytes()
+    turned = text[:-1] + bytes([text[-1] ^ 1])
+    for damaged in (text[:-5], turned, text.replace(b'"ranges":', b'"ranges":1'), text + b"x", b"{}", b""):
+        journal.write_bytes(damaged)
         refused("undo", model, says="is damaged")
         assert model.read_bytes() == altered
 
 
-def test_killed_at_any_moment_undo_gives_the_original_back(tmp_path: Path) -> None:
-    path = support.model_file(tmp_path / "big.h5", 60_000)
+def contiguous(path: Path) -> Path:
+    support.model_file(path, 60_000)
     with h5py.File(path, "r+") as file:
         del file["checksum"]
+    return path
+
+
+def filtered(path: Path) -> Path:
+    """Chunks of one value, which take more room once they are altered: the file grows."""
+    with h5py.File(path, "w") as file:
+        for name in ("model/a.weight", "model/b.weight"):
+            file.create_dataset(name, data=np.ones(90_000, "<f4"), chunks=(3000,), compression="gzip", shuffle=True)
+    return path
+
+
+@pytest.mark.parametrize("make", [contiguous, filtered])
+def test_killed_at_any_moment_undo_gives_the_original_back(tmp_path: Path, make) -> None:
+    path = make(tmp_path / "big.h5")
     before = path.read_bytes()
     journal = tmp_path / "big.h5.undo"
     call = [BITRIFT, "inject", path, "--in-place", "--role", "weight", "--measure", "element", "--count", "30000"]
@@ -103,13 +118,12 @@ def test_an_injection_that_was_cut_short_is_taken_back_by_the_next(model: Path, 
     before = model.read_bytes()
     run("inject", model, "--in-place", "--tensor", "model/conv1.weight", "--count", 40, "--seed", 1)
     altered = model.read_bytes()
-    ranges = json.loads((tmp_path / "model.h5.undo").read_text())["body"]["ranges"]
+    ranges = undo_ranges(tmp_path / "model.h5.undo")
     cut = bytearray(before)
-    for entry in ranges[: len(ranges) // 2]:
-        size = len(entry["after"]) // 2
-        cut[entry["offset"] : entry["offset"] + size] = bytes.fromhex(entry["after"])
-    last = ranges[len(ranges) // 2]  # torn inside of an element
-    cut[last["offset"] : last["offset"] + 2] = bytes.fromhex(last["after"])[:2]
+    for offset, _, new in ranges[: len(ranges) // 2]:
+        cut[offset : offset + len(new)] = new
+    offset, _, new = ranges[len(ranges) // 2]  # torn inside of an element
+    cut[offset : offset + 2] = new[:2]
     assert before != cut != altered
     model.write_bytes(cut)
     done = run("inject", model, "--in-place", "--tensor", "model/conv1.bias", "--what", "zero", "--count", 7)

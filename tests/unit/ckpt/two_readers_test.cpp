@@ -33,8 +33,10 @@ h5::Layout layout_of(const h5map::Dataset& dataset) {
 void compare(const h5::DatasetInfo& theirs, const h5map::Dataset& ours, const std::string& where) {
   EXPECT_EQ(ours.problem, "") << where;
   ASSERT_NE(ours.type, nullptr) << where;
-  EXPECT_EQ(ours.type->name(), theirs.type.name) << where;
-  EXPECT_EQ(ours.type->number(), theirs.type.format) << where;
+  if (theirs.type.format || !ours.type->number()) {  // the other one knows fewer formats
+    EXPECT_EQ(ours.type->name(), theirs.type.name) << where;
+    EXPECT_EQ(ours.type->number(), theirs.type.format) << where;
+  }
   if (ours.type->plain()) {  // elsewhere the library gives the size in memory
     EXPECT_EQ(ours.type->bytes, theirs.type.bytes) << where;
   }

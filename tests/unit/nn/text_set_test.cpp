@@ -137,7 +137,9 @@ TEST_F(Text, APositionThatNoTokenMatchesIsRefusedByOffset) {
   description.vocabulary = write("tokens", "ab\na\nb\n").string();
   EXPECT_THAT(refusal(description),
               AllOf(HasSubstr("text.txt: byte 8"), HasSubstr("32"), HasSubstr("tokens")));
-  description = described(std::string(100, 'a') + "b" + std::string(20, 'a'), 2);
+  std::string text(121, 'a');
+  text[100] = 'b';
+  description = described(text, 2);
   description.vocabulary = (folder_ / "tokens").string();
   const auto set = load_dataset(description);
   EXPECT_EQ(set->classes(), 3);
