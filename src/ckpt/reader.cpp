@@ -131,7 +131,7 @@ struct Reader::State {
     std::vector<StoredRun> runs;
     for (const h5map::Dataset& dataset : file.datasets()) {
       const std::size_t i = blocks.size();
-      blocks.push_back({Values(file, fd, dataset), dataset.path});
+      blocks.push_back({Values({file, fd, lock}, dataset), dataset.path});
       add_dataset(dataset, outline.roles[i], outline.layers[i], runs);
     }
     std::map<std::size_t, std::size_t> shared;
@@ -176,7 +176,7 @@ struct Reader::State {
   void add_attributes(const std::string& object, std::uint64_t header) {
     for (const h5map::Attribute& attribute : file.attributes(header)) {
       const std::string name = object + "@" + attribute.name;
-      blocks.push_back({Values(file, fd, name, attribute), name});
+      blocks.push_back({Values({file, fd, lock}, name, attribute), name});
       if (auto text = h5map::attribute_text(file.source(), file.frame(), attribute))
         texts[name] = std::move(*text);
       for (TensorInfo& tensor :
@@ -211,6 +211,7 @@ struct Reader::State {
   std::filesystem::path path;
   h5map::File file;
   FileDescriptor fd;
+  std::mutex lock;  // see ValueSource
   std::map<std::string, std::string> attributes;
   std::vector<Block> blocks;
   std::vector<TensorInfo> tensors;

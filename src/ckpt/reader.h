@@ -18,7 +18,8 @@
 namespace bitrift::ckpt {
 
 /// Any HDF5 file, read-only, without HDF5: what is wrong in it is an error in one line. A shared lock, as
-/// HDF5 takes it, keeps writers out meanwhile. Not thread-safe.
+/// HDF5 takes it, keeps writers out meanwhile. Several threads may read values at once; attributes are for
+/// one.
 class Reader {
  public:
   /// Throws Error(not_found | bad_file | busy | unsupported | io): missing, not HDF5, truncated, damaged,

@@ -35,6 +35,7 @@ std::string dimensions_text(const std::vector<h5map::VirtualSource>& sources) {
 struct Values::State {
   const h5map::File* file = nullptr;
   const FileDescriptor* fd = nullptr;
+  std::mutex* lock = nullptr;
   std::string where;  // file and dataset, for messages
   std::string problem;
   std::vector<std::uint64_t> shape;
@@ -147,9 +148,14 @@ struct Values::State {
     }
   }
 
+  [[nodiscard]] std::vector<h5map::Chunk> all_chunks() const {
+    const std::lock_guard guard(*lock);
+    return table->all();
+  }
+
   void read_all_chunks(const Values& values, std::span<std::uint8_t> out) const {
     fill_in(0, out);
-    const std::vector<h5map::Chunk> all = table->all();
+    const std::vector<h5map::Chunk> all = all_chunks();
     parallel_for(all.size(), [&](std::size_t i) {
       const std::vector<std::uint8_t> decoded_bytes = values.decode(all[i]);
       scatter(all[i].cell, [&](std::uint64_t from, std::uint64_t to, std::uint64_t count) {
@@ -159,11 +165,12 @@ struct Values::State {
   }
 };
 
-Values::Values(const h5map::File& file, const FileDescriptor& fd, const h5map::Dataset& dataset)
-    : state_(std::make_unique<State>()) {
+Values::Values(const ValueSource& source, const h5map::Dataset& dataset) : state_(std::make_unique<State>()) {
   State& state = *state_;
+  const h5map::File& file = source.file;
   state.file = &file;
-  state.fd = &fd;
+  state.fd = &source.fd;
+  state.lock = &source.lock;
   state.where = file.source().name() + ": " + dataset.path;
   state.problem = dataset.problem;
   if (!state.problem.empty()) return;
@@ -183,12 +190,13 @@ Values::Values(const h5map::File& file, const FileDescriptor& fd, const h5map::D
   }
 }
 
-Values::Values(const h5map::File& file, const FileDescriptor& fd, const std::string& path,
-               const h5map::Attribute& attribute)
+Values::Values(const ValueSource& source, const std::string& path, const h5map::Attribute& attribute)
     : state_(std::make_unique<State>()) {
   State& state = *state_;
+  const h5map::File& file = source.file;
   state.file = &file;
-  state.fd = &fd;
+  state.fd = &source.fd;
+  state.lock = &source.lock;
   state.where = file.source().name() + ": " + path;
   state.problem = attribute.problem;
   if (!state.problem.empty()) return;
@@ -225,6 +233,7 @@ std::string Values::unalterable() const {
     case Storage::chunked: {
       if (state.bytes == 0) return "";
       std::uint64_t stored = 0;
+      const std::lock_guard guard(*state.lock);
       state.table->visit([&](const h5map::Chunk&) { ++stored; });
       const std::uint64_t all = state.table->grid().count();
       if (stored == all) return "";
@@ -261,6 +270,7 @@ void Values::read(std::uint64_t first, std::span<std::uint8_t> out) const {
       break;
   }
   if (first == 0 && out.size() == state.bytes) return state.read_all_chunks(*this, out);
+  const std::lock_guard guard(*state.lock);
   for (std::uint64_t done = 0; done < out.size();) {
     const auto at = state.split(first + done);
     const std::uint64_t count = std::min<std::uint64_t>(at.run, out.size() - done);
@@ -287,6 +297,7 @@ Values::Spot Values::locate(std::uint64_t byte) const {
     return {state.layout.offset + byte, state.bytes - byte, std::nullopt, state.layout.seal};
   }
   const auto at = state.split(byte);
+  const std::lock_guard guard(*state.lock);
   const auto chunk = state.find(at.cell);
   if (!chunk) {
     fail(ErrorCode::unsupported, "{}: byte {} is not stored, only a fill value", state.where, byte);
@@ -330,7 +341,7 @@ std::vector<Values::StoredRun> Values::stored_runs() const {
   if (!state.problem.empty() || state.bytes == 0) return {};
   if (state.table) {
     std::vector<StoredRun> runs;
-    for (const h5map::Chunk& chunk : state.table->all()) runs.push_back({chunk.offset, chunk.bytes});
+    for (const h5map::Chunk& chunk : state.all_chunks()) runs.push_back({chunk.offset, chunk.bytes});
     return runs;
   }
   const Storage storage = state.layout.storage;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,15 +23,21 @@ struct EncodedChunk {
   std::uint32_t mask = 0;
 };
 
-/// Bytes of a dataset or attribute are counted row-major, as a program reads them that asks for all. All
-/// members throw Error(bad_file) for damage, Error(unsupported) for filters that cannot be applied,
-/// Error(io).
+/// An open file as values are read from it. Indexes of chunks are read under the lock, values beside it.
+struct ValueSource {
+  const h5map::File& file;
+  const FileDescriptor& fd;
+  std::mutex& lock;
+};
+
+/// Bytes of a dataset or attribute are counted row-major, as a program reads them that asks for all. Any
+/// number of threads may use it and others of the same file at once. All members throw Error(bad_file) for
+/// damage, Error(unsupported) for filters that cannot be applied, Error(io).
 class Values {
  public:
-  /// The file must outlive it, and stay open: `fd` reads what it describes.
-  Values(const h5map::File& file, const FileDescriptor& fd, const h5map::Dataset& dataset);
-  Values(const h5map::File& file, const FileDescriptor& fd, const std::string& path,
-         const h5map::Attribute& attribute);
+  /// What the source refers to must outlive it; `fd` reads what `file` describes.
+  Values(const ValueSource& source, const h5map::Dataset& dataset);
+  Values(const ValueSource& source, const std::string& path, const h5map::Attribute& attribute);
   ~Values();
   Values(Values&&) noexcept;
   Values& operator=(Values&&) noexcept;
@@ -55,7 +62,7 @@ class Values {
 
   /// Index of the chunks; nullptr when storage is not chunked.
   [[nodiscard]] const h5map::ChunkTable* chunks() const noexcept;
-  /// A chunk's values. Any number of threads may call decode() and encode() at once.
+  /// A chunk's values.
   [[nodiscard]] std::vector<std::uint8_t> decode(const h5map::Chunk& chunk) const;
   /// The stored form of altered values, which decodes to them again. Throws also Error(unsupported) when the
   /// filters do not keep every value.

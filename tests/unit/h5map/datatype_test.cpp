@@ -56,7 +56,7 @@ TEST(Datatype, AnyOtherFieldMakesAnotherFormat) {
     EXPECT_FALSE(parse(message(1, 1, 0x1f20, 4, fields))->number());
   }
   EXPECT_FALSE(parse(message(1, 1, 0x1f00, 4, float32_fields))->number());  // no hidden bit
-  EXPECT_EQ(parse(message(1, 0, 8, 4, {4, 0, 12, 0}))->name(), "int12 in 4 bytes");
+  EXPECT_EQ(parse(message(1, 0, 8, 4, {4, 0, 12, 0}))->name(), "int12_in_32_at_4");
 }
 
 TEST(Datatype, TypesAreNestedOnlySoDeep) {
