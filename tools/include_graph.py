@@ -2,10 +2,14 @@
 """Which project file includes which.
 
     include_graph.py keys --build DIR --tool TEXT SOURCE...
+    include_graph.py batches --build DIR --folder OUT SOURCE...
 
 prints "KEY SOURCE" for each source, where KEY is a digest of all that a reader of it could notice: the source, every
 project header that it reaches, its compile command in DIR/compile_commands.json, the .clang-tidy files above it and
 TEXT. tests/lint checks the direction of includes with the same functions.
+
+"batches" makes OUT/N.cpp, each of which includes sources of one compile command, with a compile_commands.json, and
+prints "OUT/N.cpp SOURCE..." for each: the headers, which take most of a reader's time, are then read once for all.
 """
 
 from __future__ import annotations
@@ -81,9 +85,34 @@ def key(root: Path, source: Path, command: str, tool: str) -> str:
     return digest.hexdigest()[:32]
 
 
+BATCH = 6  # more would save little, and share out badly among few cores
+
+
+def write_batches(sources: list[Path], commands: dict[Path, str], folder: Path) -> Iterator[tuple[Path, list[Path]]]:
+    """Sources of one compile command, BATCH at a time, included by a file in `folder`; a source alone makes none."""
+    alike: dict[str, list[Path]] = {}
+    for source in sources:
+        options = re.sub(r" -o \S+ -c \S+$", "", commands[source.resolve()])
+        alike.setdefault(options, []).append(source)
+    entries: list[dict[str, str]] = []
+    folder.mkdir(parents=True, exist_ok=True)
+    for options, group in alike.items():
+        count = -(-len(group) // BATCH)
+        for part in (group[i::count] for i in range(count)):
+            if len(part) == 1:
+                continue
+            path = folder.resolve() / f"{len(entries)}.cpp"
+            lines = [f'#include "{source.resolve()}"  // NOLINT(bugprone-suspicious-include)\n' for source in part]
+            path.write_text("".join(lines))
+            entries.append({"directory": str(folder.resolve()), "file": str(path), "command": f"{options} -c {path}"})
+            yield path, part
+    (folder / "compile_commands.json").write_text(json.dumps(entries, indent=1))
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Digests of what a tool sees of each source.")
-    parser.add_argument("action", choices=["keys"])
+    parser = argparse.ArgumentParser(description="Digests of what a tool sees of each source, and sources in batches.")
+    parser.add_argument("action", choices=["keys", "batches"])
+    parser.add_argument("--folder", type=Path, help="where batches go")
     parser.add_argument("--build", type=Path, required=True, help="build folder with compile_commands.json")
     parser.add_argument("--tool", default="", help="version of the tool")
     parser.add_argument("sources", nargs="+", type=Path)
@@ -93,6 +122,12 @@ def main() -> None:
         path = source.resolve()
         if path not in commands:
             sys.exit(f"include_graph.py: {source} is not part of {options.build}: configure it again")
+    if options.action == "batches":
+        for batch, parts in write_batches(options.sources, commands, options.folder):
+            print(batch, *parts)
+        return
+    for source in options.sources:
+        path = source.resolve()
         print(key(ROOT, path, commands[path], options.tool), source)
 
 
