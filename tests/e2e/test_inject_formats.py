@@ -162,7 +162,7 @@ def test_exactly_the_asked_bits_differ(tmp_path: Path, batch: int) -> None:
         alterable = [t["path"] for t in run_json("ls", path)["tensors"] if t["alterable"]]
         names = {tensor.partition(":")[0] for tensor in alterable}
         target = pick.choice(
-            ["**"] + sorted(names) + sorted(n for n in before if "@" in n and before[n].dtype.names is None)
+            ["**", *sorted(names), *sorted(n for n in before if "@" in n and before[n].dtype.names is None)]
         )
         if target == "**":
             choice = [word for name in alterable for word in ("--tensor", name)]

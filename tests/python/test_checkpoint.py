@@ -50,7 +50,6 @@ def test_list_agrees_with_h5py(checkpoint: Path) -> None:
     assert tensors["optimizer/momentum_buffer/conv1.weight"].role == "momentum"
     assert tensors["extra/packed"].storage == "chunked+filters"
     assert tensors["extra/packed"].refusal == ""
-        assert tensors["extra/note"].refusal != ""
     assert tensors["extra/note"].refusal != ""
 
 
