@@ -13,6 +13,7 @@
 #include <sys/file.h>
 
 #include "ckpt/outline.h"
+#include "ckpt/shared_bytes.h"
 #include "ckpt/units.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -67,26 +68,6 @@ std::vector<TensorInfo> describe(const h5map::DatatypePtr& type, const std::stri
   return units;
 }
 
-/// Two datasets over the same bytes: a change of one would silently change the other. `run_of`: what each
-/// tensor's dataset stores, with a name for the dataset.
-struct StoredRun {
-  std::uint64_t first = 0, end = 0;
-  std::size_t owner = 0;
-};
-
-void refuse_shared_bytes(std::vector<StoredRun>& runs,
-                         const std::function<void(std::size_t, std::size_t)>& refuse) {
-  std::sort(runs.begin(), runs.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  const StoredRun* furthest = nullptr;  // of all before, the one that ends last
-  for (const StoredRun& run : runs) {
-    if (furthest != nullptr && run.first < furthest->end) {
-      refuse(run.owner, furthest->owner);
-      if (run.owner != furthest->owner) refuse(furthest->owner, run.owner);
-    }
-    if (furthest == nullptr || run.end > furthest->end) furthest = &run;
-  }
-}
-
 void to_little_endian(const TensorInfo& tensor, std::uint8_t* data, std::size_t bytes) {
   if (!tensor.format || tensor.format->order == ByteOrder::little) return;
   const std::size_t width = tensor.format->bytes;
@@ -128,14 +109,13 @@ struct Reader::State {
     outline = outline_of(names, [this](const std::string& group, const std::string& attribute) {
       return file.texts(group, attribute);
     });
-    std::vector<StoredRun> runs;
+    std::vector<OwnedRun> runs;
     for (const h5map::Dataset& dataset : file.datasets()) {
       const std::size_t i = blocks.size();
       blocks.push_back({Values({file, fd, lock}, dataset), dataset.path});
       add_dataset(dataset, outline.roles[i], outline.layers[i], runs);
     }
-    std::map<std::size_t, std::size_t> shared;
-    refuse_shared_bytes(runs, [&](std::size_t one, std::size_t other) { shared.emplace(one, other); });
+    const auto shared = owners_that_share(std::move(runs));
     for (std::size_t i = 0; i < tensors.size() && !shared.empty(); ++i) {
       const auto found = shared.find(block_of[i]);
       if (found == shared.end() || (!tensors[i].refusal.empty() && !tensors[i].refused_by_type)) continue;
@@ -146,7 +126,7 @@ struct Reader::State {
   }
 
   void add_dataset(const h5map::Dataset& dataset, const std::string& role, const std::string& layer,
-                   std::vector<StoredRun>& runs) {
+                   std::vector<OwnedRun>& runs) {
     const Values& values = blocks.back().values;
     std::uint64_t stored = 0;
     std::string problem = values.unalterable();
@@ -222,6 +202,8 @@ struct Reader::State {
   Outline outline;
   std::once_flag layers_once;
   LayerList layers;
+  std::once_flag clashes_once;
+  std::vector<h5map::Clash> clashes;
   std::once_flag attributes_once;
   std::once_flag checksums_once;
   std::map<std::string, StoredChecksum, std::less<>> checksums;
@@ -240,6 +222,18 @@ const LayerList& Reader::layers() const {
   return state_->layers;
 }
 const std::map<std::string, std::string>& Reader::attributes() const noexcept { return state_->attributes; }
+
+std::optional<std::string> Reader::clash(std::uint64_t first, std::uint64_t end) const {
+  State& state = *state_;
+  std::call_once(state.clashes_once, [&] {
+    const std::lock_guard guard(state.lock);
+    state.clashes = state.file.clashes();
+  });
+  const auto found = std::partition_point(state.clashes.begin(), state.clashes.end(),
+                                          [&](const h5map::Clash& one) { return one.end <= first; });
+  if (found == state.clashes.end() || found->first >= end) return std::nullopt;
+  return found->what;
+}
 
 const h5map::File& Reader::file() const noexcept { return state_->file; }
 

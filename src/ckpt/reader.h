@@ -68,6 +68,9 @@ class Reader {
   [[nodiscard]] std::optional<std::string> text_of(const TensorInfo& attribute) const;
   /// The bytes of the dataset or attribute that a tensor of this file is or belongs to.
   [[nodiscard]] const Values& values(const TensorInfo& tensor) const;
+  /// A structure of the file that bytes [first, end) belong to, although they are values too: to alter them
+  /// would damage it. nullopt in a sound file. The whole file is looked at, at the first call.
+  [[nodiscard]] std::optional<std::string> clash(std::uint64_t first, std::uint64_t end) const;
   /// The file as structures and values.
   [[nodiscard]] const h5map::File& file() const noexcept;
 

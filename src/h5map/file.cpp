@@ -351,18 +351,26 @@ std::vector<std::string> File::texts(const std::string& group, const std::string
   return {};
 }
 
-StructureMap File::structures() const {
-  Structures map;
+void File::look_at_everything(Structures& map) const {
   map.add(0, superblock().offset, "user block");
   {
     const Meter meter(state_->source, &map);
     (void)read_superblock(state_->source);
     see_bookkeeping(state_->source, superblock());
   }
-  {
-    Walk walk(state_->source, state_->superblock, &map);
-    walk.run();
-  }
+  Walk walk(state_->source, state_->superblock, &map);
+  walk.run();
+}
+
+std::vector<Clash> File::clashes() const {
+  Structures map;
+  look_at_everything(map);
+  return map.clashes();
+}
+
+StructureMap File::structures() const {
+  Structures map;
+  look_at_everything(map);
   note_global_heaps(state_->source, frame(), map);
   return std::move(map).map(state_->source.size());
 }

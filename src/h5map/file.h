@@ -72,8 +72,12 @@ class File {
   /// What every byte of the file belongs to, chunks and bookkeeping included: see StructureMap. What only
   /// the elements of datasets refer to (global heaps) is found by its signature and has no owner.
   [[nodiscard]] StructureMap structures() const;
+  /// Where values lie over structures: see Structures::clashes.
+  [[nodiscard]] std::vector<Clash> clashes() const;
 
  private:
+  void look_at_everything(Structures& map) const;
+
   class Walk;
   struct State;
   std::unique_ptr<State> state_;

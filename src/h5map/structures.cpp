@@ -72,6 +72,26 @@ std::vector<std::pair<std::uint64_t, std::uint64_t>> Structures::gaps(std::uint6
   return gaps;
 }
 
+std::vector<Clash> Structures::clashes() const {
+  const auto is_apart = [&](const Run& run) {  // compact values and attributes lie in structures
+    return kinds_[run.kind] == "raw data, contiguous" || kinds_[run.kind] == "raw data, chunk";
+  };
+  std::vector<Run> values, others;
+  for (const Run& run : runs_) (is_apart(run) ? values : others).push_back(run);
+  values = flatten(std::move(values));
+  std::vector<Clash> found;
+  for (const Run& other : flatten(std::move(others))) {
+    auto value = std::partition_point(values.begin(), values.end(),
+                                      [&](const Run& run) { return run.end <= other.first; });
+    for (; value != values.end() && value->first < other.end; ++value) {
+      const std::string& owner = owners_[other.owner];
+      found.push_back({std::max(value->first, other.first), std::min(value->end, other.end),
+                       kinds_[other.kind] + (owner.empty() ? "" : " of " + owner)});
+    }
+  }
+  return found;
+}
+
 StructureMap Structures::map(std::uint64_t file_bytes) && {
   const auto last = static_cast<std::uint32_t>(runs_.size());
   for (Run& run : runs_) {

@@ -39,6 +39,12 @@ class StructureMap {
   std::vector<std::string> kinds_, owners_;
 };
 
+/// Bytes that are a dataset's values and a structure at once: a damaged file, or one made to deceive.
+struct Clash {
+  std::uint64_t first = 0, end = 0;
+  std::string what;  ///< the structure: "object header of /w"
+};
+
 /// Collects what readers see.
 class Structures {
  public:
@@ -51,6 +57,8 @@ class Structures {
   void add(std::uint64_t first, std::uint64_t bytes, std::string_view kind);
   /// Runs [first, end) of the file that were never noted.
   [[nodiscard]] std::vector<std::pair<std::uint64_t, std::uint64_t>> gaps(std::uint64_t file_bytes) const;
+  /// Where values of contiguous datasets or chunks lie over anything else, ascending.
+  [[nodiscard]] std::vector<Clash> clashes() const;
   /// The map of all `file_bytes` bytes; what was never noted is "unused". Where extents overlap, values
   /// inside of structures ("attribute value", "raw data, ...") win, then the one that was noted first.
   /// Neighbours of one kind and owner are joined.

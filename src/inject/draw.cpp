@@ -204,7 +204,7 @@ class Draw {
     if (!std::is_sorted(changes_.begin(), changes_.end(), less))
       std::sort(changes_.begin(), changes_.end(), less);
     for (const Target& target : population_.targets()) {
-      drawn.list.sites.push_back({target.path, target.role, target.format.name(), model_.plane});
+      drawn.list.sites.push_back({target.path, target.role, target.format.name(), model_.plane, {}});
     }
     drawn.list.changes.assign(changes_.begin(), changes_.end());
     return drawn;

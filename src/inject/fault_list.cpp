@@ -28,7 +28,8 @@ record::AppliedFault FaultList::at(std::size_t i) const {
                                 .field = {},
                                 .old_pattern = change.old_pattern,
                                 .new_pattern = change.new_pattern,
-                                .plane = site.plane};
+                                .plane = site.plane,
+                                .structure = site.structure};
   fault.bits.reserve(static_cast<std::size_t>(std::popcount(change.bits)));
   for (std::uint64_t bits = change.bits; bits != 0; bits &= bits - 1) {
     fault.bits.push_back(static_cast<unsigned>(std::countr_zero(bits)));
@@ -47,7 +48,7 @@ std::vector<record::AppliedFault> FaultList::expanded() const {
 FaultList compact(const std::vector<record::AppliedFault>& faults) {
   FaultList list;
   for (const record::AppliedFault& fault : faults) {
-    const FaultSite site = {fault.tensor, fault.role, fault.dtype, fault.plane};
+    const FaultSite site = {fault.tensor, fault.role, fault.dtype, fault.plane, fault.structure};
     if (list.sites.empty() || list.sites.back() != site) list.sites.push_back(site);
     Change change = {static_cast<std::uint32_t>(list.sites.size() - 1), fault.element, 0, fault.old_pattern,
                      fault.new_pattern};

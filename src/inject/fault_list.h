@@ -16,6 +16,7 @@ struct FaultSite {
   std::string role;
   std::string dtype;  ///< name of the format that its bits are read as
   std::string plane = "value";
+  std::string structure = {};  ///< see record::AppliedFault
   bool operator==(const FaultSite&) const = default;
 };
 

@@ -137,6 +137,7 @@ void append_faults(std::string& out, const Manifest& manifest) {
   std::vector<std::string> tensors;  // quoted, as JSON
   for (const FaultSite& site : list.sites) tensors.push_back(Json(site.tensor).dump());
   const std::string measure = Json(manifest.model.measure).dump();
+  std::string structure;
   for (std::size_t i = 0; i < list.changes.size(); ++i) {
     const Change& change = list.changes[i];
     const FaultSite& site = list.sites.at(change.site);
@@ -157,11 +158,13 @@ void append_faults(std::string& out, const Manifest& manifest) {
         change.new_pattern, digits, value_text(site.dtype, change.new_pattern), change.old_pattern, digits,
         value_text(site.dtype, change.old_pattern));
     if (site.plane != "value") fmt::format_to(put, ", \"plane\": \"{}\"", site.plane);
-    fmt::format_to(put,
-                   ", \"role\": \"{}\", \"stratum\": \"{}\", \"stratum_bits\": {}, \"stratum_elements\": {}, "
-                   "\"tensor\": {}}}",
-                   site.role, shared.stratum.name(), shared.stratum.bits, shared.stratum.elements,
-                   tensors[change.site]);
+    structure = site.structure.empty() ? "" : ", \"structure\": " + Json(site.structure).dump();
+    fmt::format_to(
+        put,
+        ", \"role\": \"{}\", \"stratum\": \"{}\", \"stratum_bits\": {}, \"stratum_elements\": {}{}, "
+        "\"tensor\": {}}}",
+        site.role, shared.stratum.name(), shared.stratum.bits, shared.stratum.elements, structure,
+        tensors[change.site]);
   }
 }
 

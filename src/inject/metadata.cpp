@@ -8,6 +8,7 @@
 #include "core/file.h"
 #include "core/permutation.h"
 #include "core/philox.h"
+#include "h5map/file.h"
 #include "inject/plan.h"
 
 namespace bitrift::inject {
@@ -31,27 +32,13 @@ void check_metadata_model(const record::FaultModel& model) {
 }  // namespace
 
 std::vector<ByteExtent> metadata_extents(const ckpt::Reader& reader) {
-  std::vector<ByteExtent> values;
-  for (const ckpt::TensorInfo& tensor : reader.tensors()) {
-    if (tensor.elements() == 0) continue;
-    if (!tensor.offset) {
-      fail(ErrorCode::unsupported,
-           "{}: {} is {}: its values cannot be told apart from the file's structures; plane metadata needs "
-           "contiguous tensors",
-           reader.path().string(), tensor.path, tensor.storage);
-    }
-    values.push_back({*tensor.offset, *tensor.offset + tensor.stored_bytes});
-  }
-  std::sort(values.begin(), values.end(),
-            [](const ByteExtent& a, const ByteExtent& b) { return a.first < b.first; });
+  const h5map::StructureMap map = reader.file().structures();
   std::vector<ByteExtent> extents;
-  std::uint64_t next = 0;
-  for (const ByteExtent& value : values) {
-    if (value.first > next) extents.push_back({next, value.first});
-    next = std::max(next, value.end);
+  for (const h5map::Extent& extent : map.extents()) {
+    if (extent.kind.starts_with("raw data")) continue;
+    const std::string owner = extent.owner.empty() ? "" : fmt::format(" of {}", extent.owner);
+    extents.push_back({extent.first, extent.end, std::string(extent.kind) + owner});
   }
-  const std::uint64_t size = std::filesystem::file_size(reader.path());
-  if (size > next) extents.push_back({next, size});
   return extents;
 }
 
@@ -65,20 +52,29 @@ Plan plan_metadata(const ckpt::Reader& reader, const record::FaultModel& model) 
     fail(ErrorCode::bad_input, "--count {} is more than the {} bits that are targeted", *model.count,
          plan.census.bits);
   }
-  std::map<std::uint64_t, std::uint64_t> flips;  // by byte, as a mask
+  std::vector<std::uint64_t> before;  // bytes of the extents up to each one's end
+  for (const ByteExtent& extent : extents) {
+    before.push_back((before.empty() ? 0 : before.back()) + extent.end - extent.first);
+  }
+  // By structure, so that each is named once; then by byte, as a mask.
+  std::map<std::string, std::map<std::uint64_t, std::uint64_t>> flips;
   const Permutation order(plan.census.bits, derive_key(model.seed, "inject.metadata"));
   for (std::uint64_t i = 0; i < *model.count; ++i) {
-    std::uint64_t byte = order(i) / 8;
-    auto extent = extents.begin();
-    for (; byte >= extent->end - extent->first; ++extent) byte -= extent->end - extent->first;
-    flips[extent->first + byte] |= std::uint64_t{1} << order(i) % 8;
+    const std::uint64_t bit = order(i);
+    const auto at = std::upper_bound(before.begin(), before.end(), bit / 8) - before.begin();
+    const ByteExtent& extent = extents[static_cast<std::size_t>(at)];
+    const std::uint64_t byte = extent.end - (before[static_cast<std::size_t>(at)] - bit / 8);
+    flips[extent.structure][byte] |= std::uint64_t{1} << bit % 8;
   }
   const FileDescriptor file = open_file(reader.path(), O_RDONLY);
-  plan.list.sites.push_back({"", "metadata", "uint8", "metadata"});
-  for (const auto& [byte, bits] : flips) {
-    std::uint8_t value = 0;
-    read_at(file, &value, 1, byte, reader.path());
-    plan.list.changes.push_back({0, byte, bits, value, value ^ bits});
+  for (const auto& [structure, bytes] : flips) {
+    const auto site = static_cast<std::uint32_t>(plan.list.sites.size());
+    plan.list.sites.push_back({"", "metadata", "uint8", "metadata", structure});
+    for (const auto& [byte, bits] : bytes) {
+      std::uint8_t value = 0;
+      read_at(file, &value, 1, byte, reader.path());
+      plan.list.changes.push_back({site, byte, bits, value, value ^ bits});
+    }
   }
   return plan;
 }

@@ -60,7 +60,10 @@ class Patcher {
         rewrite_(reader.file().source(), reader.file().superblock()) {}
 
   void add(const record::AppliedFault& fault) {
-    if (fault.plane == "metadata") return add_byte(fault);
+    if (fault.plane == "metadata") {
+      metadata_ = true;
+      return add_byte(fault);
+    }
     if (fault.tensor != name_) {
       tensor_ = &checked_tensor(reader_, fault);
       values_ = &reader_.values(*tensor_);
@@ -85,6 +88,7 @@ class Patcher {
     patch.file_bytes = reader_.file().source().size();
     for (h5map::Change& change : rewrite_.finish()) take(std::move(change), patch);
     join(patch.ranges);
+    if (!metadata_) refuse_clashes(patch.ranges);
     return patch;
   }
 
@@ -217,6 +221,15 @@ class Patcher {
     if (range.before != range.after) patch.ranges.push_back(std::move(range));
   }
 
+  void refuse_clashes(const std::vector<Patch::Range>& ranges) const {
+    for (const Patch::Range& range : ranges) {
+      const auto clash = reader_.clash(range.offset, range.offset + range.before.size());
+      if (!clash) continue;
+      fail(ErrorCode::unsupported, "{}: byte {} holds values, but belongs to the {} too: the file is damaged",
+           file_, range.offset, *clash);
+    }
+  }
+
   /// Sorts, and joins neighbours, so that a whole tensor is one write.
   void join(std::vector<Patch::Range>& ranges) const {
     const auto earlier = [](const auto& a, const auto& b) { return a.offset < b.offset; };
@@ -252,6 +265,7 @@ class Patcher {
   const ckpt::TensorInfo* tensor_ = nullptr;
   const ckpt::Values* values_ = nullptr;
   NumberFormat format_;
+  bool metadata_ = false;  // damage is what the faults are for
 };
 
 }  // namespace

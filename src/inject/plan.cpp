@@ -34,6 +34,21 @@ std::uint64_t blend(std::uint64_t old, std::uint64_t value, std::uint64_t mask) 
 
 }  // namespace
 
+namespace {
+
+/// What of the file holds the altered bytes, on the plane storage. Filters are for make_patch() to refuse.
+void name_structures(const ckpt::Reader& reader, FaultList& list) {
+  for (FaultSite& site : list.sites) {
+    if (site.plane != "storage") continue;
+    const std::string& storage = reader.find(site.tensor)->storage;
+    site.structure = storage == "attribute"           ? "attribute value"
+                     : storage.starts_with("chunked") ? "raw data, chunk"
+                                                      : "raw data, " + storage;
+  }
+}
+
+}  // namespace
+
 Population population_of(const ckpt::Reader& reader, const record::FaultModel& model) {
   check_model(model);
   return {reader, model};
@@ -53,13 +68,16 @@ Plan plan(const ckpt::Reader& reader, const record::FaultModel& model) {
   }
   Drawn drawn = draw_from(reader, model, population);
   result.list = std::move(drawn.list);
+  name_structures(reader, result.list);
   result.redrawn = drawn.redrawn;
   return result;
 }
 
 FaultList draw(const ckpt::Reader& reader, const record::FaultModel& model) {
   if (model.plane == "metadata") return plan_metadata(reader, model).list;
-  return draw_from(reader, model, population_of(reader, model)).list;
+  FaultList list = draw_from(reader, model, population_of(reader, model)).list;
+  name_structures(reader, list);
+  return list;
 }
 
 record::AppliedFault flip_at(const ckpt::Reader& reader, const Population::Location& where) {

@@ -33,9 +33,9 @@ struct Plan {
 struct ByteExtent {
   std::uint64_t first = 0;
   std::uint64_t end = 0;
+  std::string
+      structure;  ///< "object header of /w", "chunk index ... of /w", "unused", ... (h5map/structures.h)
 };
-/// Throws Error(unsupported) when values lie where they cannot be told apart from structures (tensors that
-/// are not contiguous).
 [[nodiscard]] std::vector<ByteExtent> metadata_extents(const ckpt::Reader& reader);
 
 /// Draws the faults of a model of the plane metadata: flips of single bits, the i-th being

@@ -42,6 +42,7 @@ Json to_json(const AppliedFault& fault) {
                 {"old", pattern_to_json(fault.old_pattern, fault.dtype)},
                 {"new", pattern_to_json(fault.new_pattern, fault.dtype)}};
   if (fault.plane != "value") value["plane"] = fault.plane;
+  if (!fault.structure.empty()) value["structure"] = fault.structure;
   return value;
 }
 
@@ -56,6 +57,7 @@ AppliedFault applied_fault_from_json(const Json& value) {
   fault.old_pattern = pattern_from_json(value.at("old"));
   fault.new_pattern = pattern_from_json(value.at("new"));
   fault.plane = value.value("plane", fault.plane);
+  fault.structure = value.value("structure", "");
   return fault;
 }
 

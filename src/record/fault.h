@@ -53,6 +53,8 @@ struct AppliedFault {
   std::uint64_t old_pattern = 0;
   std::uint64_t new_pattern = 0;
   std::string plane = "value";
+  std::string structure = {};  ///< planes storage and metadata: what of the file holds the byte, such as
+                               ///< "object header of /model/conv1.weight"
   bool operator==(const AppliedFault&) const = default;
 };
 

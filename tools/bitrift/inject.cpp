@@ -23,7 +23,6 @@ namespace {
 
 struct Options {
   std::string file, output, manifest, model_file, replay;
-  std::string plane = "value";
   std::optional<std::uint64_t> seed;
   record::FaultModel model;
   std::vector<std::string> as;
@@ -48,10 +47,9 @@ bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
 }
 
 void check_options(const Options& options) {
-  if (options.plane != "value") {
-    fail(ErrorCode::unsupported,
-         "--plane {} is not supported by this version: value is (what a bit upset in memory does)",
-         options.plane);
+  if (const std::string& plane = options.model.plane;
+      plane != "value" && plane != "storage" && plane != "metadata") {
+    fail(ErrorCode::bad_input, "--plane '{}' is not supported: give one of value, storage, metadata", plane);
   }
   if (!options.output.empty() && options.in_place) {
     fail(ErrorCode::bad_input, "-o and --in-place exclude each other");
@@ -283,8 +281,9 @@ void add_what(CLI::App& command, Options& options, const OptionGroup& add) {
   add(command.add_option("--measure", model.measure,
                          "what is equally likely: bit (default), element or tensor"))
       ->type_name("UNIT");
-  add(command.add_option("--plane", options.plane,
-                         "value (default): as if it had changed before it was saved"))
+  add(command.add_option("--plane", model.plane,
+                         "value (default): as if it had changed before it was saved; storage: checksums stay "
+                         "behind; metadata: any bit outside of the values"))
       ->type_name("PLANE");
   add(command.add_option("--count", model.count, "number of faults (default: 1)"))
       ->check(whole_number())
