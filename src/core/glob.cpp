@@ -43,7 +43,7 @@ bool glob_match(std::string_view pattern, std::string_view path) {
 }
 
 bool glob_selects(std::string_view pattern, std::string_view path, std::string_view holder, bool attribute) {
-  if (attribute && pattern.find('@') == pattern.npos) return false;
+  if (attribute && pattern.find('@') == std::string_view::npos) return false;
   return glob_match(pattern, path) || (!holder.empty() && glob_match(pattern, holder));
 }
 
