@@ -277,6 +277,20 @@ def test_output_that_cannot_be_printed_is_an_error(model: Path) -> None:
     assert "standard output" in done.stderr
 
 
+@pytest.mark.parametrize("option", ["-o", "--manifest"])
+def test_a_device_or_pipe_is_not_replaced_by_a_file(model: Path, tmp_path: Path, option: str) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    link = tmp_path / "link"
+    link.symlink_to(pipe)
+    output = [] if option == "-o" else ["-o", tmp_path / "o.h5"]
+    for target in (pipe, link):
+        refused("inject", model, *output, option, target, says="is no regular file")
+    assert pipe.is_fifo()
+    assert link.is_symlink()
+    assert names_in(tmp_path) == ["link", "model.h5", "pipe"]
+
+
 HOLD = "import h5py, sys; f = h5py.File(sys.argv[1], sys.argv[2]); print('held', flush=True); sys.stdin.read()"
 
 
