@@ -142,7 +142,7 @@ void collect(const Node& node, std::vector<std::string>& names) {
 
 }  // namespace
 
-std::vector<std::string> in_model_order(std::vector<std::string> names) {
+std::vector<std::string> in_model_order(const std::vector<std::string>& names) {
   Node root("");
   for (const std::string& name : names) {
     Node* node = &root;
@@ -174,8 +174,9 @@ LayerList::LayerList(const Outline& outline) {
     found.erase(at);
   }
   std::vector<std::string> rest;
+  rest.reserve(found.size());
   for (const auto& [name, weight] : found) rest.push_back(name);
-  for (const std::string& name : in_model_order(std::move(rest))) layers_.push_back({name, found.at(name)});
+  for (const std::string& name : in_model_order(rest)) layers_.push_back({name, found.at(name)});
 }
 
 const std::string& LayerList::resolve_one(const std::string& selector, const std::string& file) const {

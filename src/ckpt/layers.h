@@ -12,7 +12,7 @@ namespace bitrift::ckpt {
 /// Layer names in the order in which usual models call them: names count naturally (layer2 before layer10),
 /// embeddings and convolutions stand before blocks, these before heads, a normalisation behind what it
 /// normalises. Pure; a name that the rules do not know stands where its letters put it.
-[[nodiscard]] std::vector<std::string> in_model_order(std::vector<std::string> names);
+[[nodiscard]] std::vector<std::string> in_model_order(const std::vector<std::string>& names);
 
 class LayerList {
  public:

@@ -139,6 +139,7 @@ std::optional<NumberFormat> number_format(std::string_view name) {
 const std::vector<std::string>& number_format_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
+    all.reserve(std::size(named_formats));
     for (const auto& [text, format] : named_formats) all.emplace_back(text);
     return all;
   }();

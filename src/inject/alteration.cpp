@@ -120,7 +120,7 @@ std::vector<unsigned> Alteration::places(const NumberFormat& format) const {
     if (kind_ == Kind::infinity && format.finite_only) return {};
     return bit_field(format, "exponent");
   }
-  const std::vector<unsigned> bits = field_bits(format);
+  std::vector<unsigned> bits = field_bits(format);
   if (kind_ == Kind::set && !bits.empty()) static_cast<void>(constant(format));
   if (whole() || single_bits()) return bits;
   const std::uint64_t targeted = mask_of(bits);

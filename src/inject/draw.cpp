@@ -28,11 +28,9 @@ class Draw {
   Drawn run() {
     if (model_.ber) {
       by_error_rate();
-    } else if (kind_.whole() && model_.measure != "tensor") {
-      by_element(wanted(population_.elements()));
     } else if (model_.measure == "tensor") {
       by_tensor(wanted(kind_.whole() ? population_.elements() : population_.bits()));
-    } else if (model_.fraction || model_.measure == "element") {
+    } else if (kind_.whole() || model_.fraction || model_.measure == "element") {
       by_element(wanted(population_.elements()));
     } else {
       by_bit(wanted(population_.bits()));

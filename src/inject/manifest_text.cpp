@@ -77,7 +77,7 @@ class Strata {
     add(shared.stratum.field);
     if (shared.stratum.bits > 0) return shared;
     for (const char* const field : {"sign", "exponent", "mantissa"}) {
-      if (names.find(field) != names.npos) add(field);
+      if (names.find(field) != std::string::npos) add(field);
     }
     return shared;
   }
