@@ -83,6 +83,13 @@ FileDescriptor open_shared(const std::filesystem::path& path) {
   return fd;  // a file system without locks keeps nobody out, as for HDF5
 }
 
+const TensorInfo* among(const std::vector<TensorInfo>& sorted, std::string_view path) {
+  const auto at =
+      std::lower_bound(sorted.begin(), sorted.end(), path,
+                       [](const TensorInfo& tensor, std::string_view name) { return tensor.path < name; });
+  return at != sorted.end() && at->path == path ? &*at : nullptr;
+}
+
 // A dataset or attribute with its tensors.
 struct Block {
   Values values;
@@ -244,21 +251,19 @@ const std::vector<TensorInfo>& Reader::attribute_tensors() const {
     for (const h5map::Dataset& dataset : state.file.datasets()) {
       if (dataset.type) state.add_attributes(dataset.path, dataset.header);
     }
+    // An attribute may be spelled like a dataset's path, which keeps it.
+    for (TensorInfo& tensor : state.attribute_tensors) {
+      if (among(state.tensors, tensor.path) != nullptr) tensor.path += ":";
+    }
     State::sort(state.attribute_tensors, state.attribute_block_of);
   });
   return state.attribute_tensors;
 }
 
 const TensorInfo* Reader::find(std::string_view path) const {
-  const auto among = [&](const std::vector<TensorInfo>& all) -> const TensorInfo* {
-    const auto at =
-        std::lower_bound(all.begin(), all.end(), path,
-                         [](const TensorInfo& tensor, std::string_view name) { return tensor.path < name; });
-    return at != all.end() && at->path == path ? &*at : nullptr;
-  };
-  const TensorInfo* const found = among(state_->tensors);
+  const TensorInfo* const found = among(state_->tensors, path);
   if (found != nullptr || path.find('@') == std::string_view::npos) return found;
-  return among(attribute_tensors());
+  return among(attribute_tensors(), path);
 }
 
 std::optional<std::string> Reader::text_of(const TensorInfo& attribute) const {

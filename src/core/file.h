@@ -54,7 +54,7 @@ void replace_text(const std::filesystem::path& path, std::string_view text);
 
 /// A temporary neighbour of `target` that becomes it on commit() (sync, rename, sync folder) and is removed
 /// otherwise. The name starts with "." + target's name + ".tmp-". The file itself is created empty by the
-/// constructor. Throws Error(bad_input) where the target is a device, a pipe or a socket.
+/// constructor. Throws Error(bad_input) where the target is a folder, a device, a pipe or a socket.
 class PendingFile {
  public:
   explicit PendingFile(std::filesystem::path target);

@@ -70,6 +70,7 @@ struct ChunkTable::State {
   ChunkGrid grid;
   std::string where;
   bool has_filters = false;
+  std::uint32_t all_filters = 0;  // a mask that leaves every filter out
   bool partial_unfiltered = false;
   std::variant<Computed, FixedArray, ExtensibleArray, Tree2, ChunkBTree1> index;
 
@@ -129,7 +130,9 @@ ChunkTable::ChunkTable(const Source& source, const Frame& frame, const Layout& l
   const std::string where = source.name() + ": " + dataset;
   ChunkGrid grid(layout.chunked, shape, max_shape, element_bytes, where);
   auto index = open_index(source, frame, layout, grid, where);
-  state_ = std::make_unique<State>(State{&source, frame, std::move(grid), where, !layout.filters.empty(),
+  const std::size_t filters = layout.filters.size();
+  const std::uint32_t all = filters >= 32 ? ~0U : (1U << filters) - 1U;
+  state_ = std::make_unique<State>(State{&source, frame, std::move(grid), where, filters > 0, all,
                                          layout.chunked.partial_unfiltered, std::move(index)});
 }
 
@@ -237,7 +240,8 @@ Chunk ChunkTable::checked(std::uint64_t cell, const ChunkEntry& entry) const {
   if (chunk.offset == undefined || chunk.bytes == 0) {
     fail(ErrorCode::bad_file, "{}: chunk {} is stored in no bytes", state.where, cell);
   }
-  if (!chunk.filtered && chunk.bytes != whole) {
+  const bool none_applied = state.has_filters && (entry.mask & state.all_filters) == state.all_filters;
+  if ((!chunk.filtered || none_applied) && chunk.bytes != whole) {
     fail(ErrorCode::bad_file, "{}: chunk {} is stored in {} bytes without filters and has {}", state.where,
          cell, chunk.bytes, whole);
   }

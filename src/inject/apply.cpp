@@ -38,9 +38,39 @@ FileDescriptor open_locked(const std::filesystem::path& file) {
   return fd;
 }
 
+bool has_journal(const std::filesystem::path& file) {
+  std::error_code none;
+  return std::filesystem::exists(undo_path(file), none);
+}
+
+/// HDF5 gives its lock back while a program writes and lets others read (SWMR), and then only a mark in the
+/// file tells of it.
+void refuse_open_elsewhere(const ckpt::Reader& reader) {
+  if (!reader.file().superblock().marked_open) return;
+  fail(ErrorCode::busy,
+       "{}: is marked as open for writing; close it there, or, when no program has it open, clear the mark "
+       "with "
+       "h5clear -s",
+       reader.path().string());
+}
+
+/// What replaces a file has its mode, and a new file no more rights than the one it is a copy of.
+void keep_mode(const std::filesystem::path& input, const std::filesystem::path& output,
+               const std::filesystem::path& pending) {
+  using std::filesystem::perms;
+  std::error_code none;
+  const auto there = std::filesystem::status(output, none);
+  const perms fresh = std::filesystem::status(pending).permissions();
+  const perms wanted = std::filesystem::exists(there) ? there.permissions()
+                                                      : std::filesystem::status(input).permissions() & fresh;
+  std::filesystem::permissions(pending, wanted & (perms::owner_all | perms::group_all | perms::others_all),
+                               none);
+  if (none) fail(ErrorCode::io, "{}: its mode cannot be set: {}", output.string(), none.message());
+}
+
 /// Takes an injection back that was cut short; refuses to stack a second one on a complete one.
 void settle_old_journal(const std::filesystem::path& file) {
-  if (!std::filesystem::exists(undo_path(file))) return;
+  if (!has_journal(file)) return;
   const FileDescriptor fd = open_locked(file);
   const UndoJournal journal = read_journal(file);
   if (compare_with(journal, fd, file) == UndoState::complete) {
@@ -82,12 +112,13 @@ void inject_copy(const std::filesystem::path& input, const std::filesystem::path
   if (std::filesystem::is_directory(output)) {
     fail(ErrorCode::bad_input, "{}: is a directory; name the file to write", output.string());
   }
-  if (std::filesystem::exists(undo_path(output))) {
+  if (has_journal(output)) {
     fail(ErrorCode::conflict,
          "{}: holds an in-place injection that {} could take back; undo it or choose another output",
          output.string(), undo_path(output).string());
   }
   const ckpt::Reader reader(input);  // its shared lock keeps writers out until the copy is done
+  refuse_open_elsewhere(reader);
   const Patch patch = make_patch(reader, faults);
   PendingFile pending(output);
   copy_file_bytes(input, pending.path());
@@ -98,6 +129,7 @@ void inject_copy(const std::filesystem::path& input, const std::filesystem::path
     const FileDescriptor fd = open_file(pending.path(), O_RDWR);
     write_patch(fd, pending.path(), patch, false);
   }
+  keep_mode(input, output, pending.path());
   pending.commit();
 }
 
@@ -108,12 +140,13 @@ void inject_in_place(const std::filesystem::path& file, const std::vector<record
   {
     // HDF5 holds a shared lock while it has the file open, so it must be closed before ours is taken.
     const ckpt::Reader reader(file);
+    refuse_open_elsewhere(reader);
     planned = stamp_of(open_file(file, O_RDONLY), file);
     journal.patch = make_patch(reader, faults);
   }
   if (journal.patch.empty()) return;
   const FileDescriptor fd = open_locked(file);
-  if (stamp_of(fd, file) != planned || std::filesystem::exists(undo_path(file))) {
+  if (stamp_of(fd, file) != planned || has_journal(file)) {
     fail(ErrorCode::conflict, "{}: was changed by another program meanwhile; nothing was written, try again",
          file.string());
   }

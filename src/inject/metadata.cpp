@@ -53,6 +53,7 @@ Plan plan_metadata(const ckpt::Reader& reader, const record::FaultModel& model) 
          plan.census.bits);
   }
   std::vector<std::uint64_t> before;  // bytes of the extents up to each one's end
+  before.reserve(extents.size());
   for (const ByteExtent& extent : extents) {
     before.push_back((before.empty() ? 0 : before.back()) + extent.end - extent.first);
   }

@@ -141,9 +141,15 @@ void write_journal(const std::filesystem::path& file, const UndoJournal& journal
 
 UndoJournal read_journal(const std::filesystem::path& file) {
   const std::filesystem::path path = undo_path(file);
-  if (!std::filesystem::exists(path)) {
+  std::error_code none;
+  const auto there = std::filesystem::status(path, none);
+  if (!std::filesystem::exists(there)) {
     fail(ErrorCode::not_found, "{}: has no injection to undo ({} does not exist)", file.string(),
          path.string());
+  }
+  if (!std::filesystem::is_regular_file(there)) {
+    fail(ErrorCode::bad_file, "{}: is no regular file, so {} cannot be restored from it", path.string(),
+         file.string());
   }
   const std::string text = read_text(path);
   try {
