@@ -184,7 +184,9 @@ def test_nobody_listens(base: Path) -> None:
     command = [PROGRAM, "serve", base, "--connect", "bitrift-nobody"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
-    assert done.stderr.startswith("bitrift-train: error: --connect bitrift-nobody: no driver of this machine listens there")
+    assert done.stderr.startswith(
+        "bitrift-train: error: --connect bitrift-nobody: no driver of this machine listens there"
+    )
 
 
 def test_the_base_of_another_training_is_told(base: Path, tmp_path: Path) -> None:
