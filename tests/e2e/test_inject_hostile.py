@@ -1,4 +1,4 @@
-"""Files made to deceive, targets that are no files, programs that write meanwhile: one line, exit code 2, nothing harmed."""
+"""Files made to deceive, targets that are no files, programs that write meanwhile: one line, nothing harmed."""
 
 from __future__ import annotations
 
