@@ -65,6 +65,27 @@ def list_tensors(path: Path) -> list[Tensor]:
     return [Tensor(**{**entry, "shape": tuple(entry["shape"])}) for entry in json.loads(_core.list_tensors(path))]
 
 
+def _parameters(
+    length: int | None,
+    mask: str | None,
+    mask_at: str | None,
+    factor: float | None,
+    value: float | str | None,
+    formats: Mapping[str, str] | None,
+    scope: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """What single kinds of fault need, under the names of a fault model."""
+    return {
+        "length": length,
+        "mask": mask,
+        "mask_at": mask_at,
+        "factor": factor,
+        "value": value,
+        "as": dict(formats) if formats else None,
+        "scope": dict(scope) if scope else None,
+    }
+
+
 def _model(
     tensors: Sequence[str],
     roles: Sequence[str],
@@ -126,15 +147,7 @@ def plan(
     scope: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The manifest of what `inject` would do with these arguments (give a seed). Nothing is written."""
-    parameters = {
-        "length": length,
-        "mask": mask,
-        "mask_at": mask_at,
-        "factor": factor,
-        "value": value,
-        "as": dict(formats) if formats else None,
-        "scope": dict(scope) if scope else None,
-    }
+    parameters = _parameters(length, mask, mask_at, factor, value, formats, scope)
     model = _model(tensors, roles, bits, what, measure, count, fraction, ber, seed, allow_nan, keep_sign, parameters)
     return cast(dict[str, Any], json.loads(_core.plan(path, model, sys.argv)))
 
@@ -178,15 +191,7 @@ def inject(
     Raises Error(not_found | bad_input | bad_file | unsupported | busy | conflict | io).
     """
     _target(output, in_place)
-    parameters = {
-        "length": length,
-        "mask": mask,
-        "mask_at": mask_at,
-        "factor": factor,
-        "value": value,
-        "as": dict(formats) if formats else None,
-        "scope": dict(scope) if scope else None,
-    }
+    parameters = _parameters(length, mask, mask_at, factor, value, formats, scope)
     model = _model(tensors, roles, bits, what, measure, count, fraction, ber, seed, allow_nan, keep_sign, parameters)
     return cast(dict[str, Any], json.loads(_core.inject(path, output, model, sys.argv)))
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include <fcntl.h>
-
 #include "core/error.h"
 #include "h5map/source.h"
 

@@ -21,7 +21,7 @@ using h5map::undefined;
 // Decoded chunks that are kept for the next read.
 constexpr std::uint64_t most_kept_bytes = std::uint64_t{64} << 20U;
 
-std::string dimensions_text(const std::vector<h5map::VirtualSource>& sources) {
+std::string sources_text(const std::vector<h5map::VirtualSource>& sources) {
   std::string text;
   for (std::size_t i = 0; i < std::min<std::size_t>(sources.size(), 3); ++i) {
     text += fmt::format("{}{} of {}", i == 0 ? "" : ", ", sources[i].dataset,
@@ -225,7 +225,7 @@ std::string Values::unalterable() const {
   switch (state.layout.storage) {
     case Storage::virtual_source:
       return "it is virtual, its values are those of other datasets (" +
-             dimensions_text(state.layout.virtual_sources) + "): alter them there";
+             sources_text(state.layout.virtual_sources) + "): alter them there";
     case Storage::external:
       return "its values lie in another file (" +
              (state.layout.external.empty() ? "?" : state.layout.external.front().file) +
@@ -263,7 +263,7 @@ void Values::read(std::uint64_t first, std::span<std::uint8_t> out) const {
                      state.file->source().name());
     case Storage::virtual_source:
       fail(ErrorCode::unsupported, "{}: is virtual, its values are those of other datasets ({})", state.where,
-           dimensions_text(state.layout.virtual_sources));
+           sources_text(state.layout.virtual_sources));
     case Storage::external:
       return read_external(state.file->source().name(), state.where, state.layout.external, first, out);
     case Storage::chunked:

@@ -8,6 +8,16 @@
 
 namespace bitrift::h5map {
 
+Cursor Block::body_of_version_0(const Source& source, std::string_view what) const {
+  Cursor cursor = body(source, what);
+  const unsigned version = cursor.u8();
+  if (version != 0) {
+    fail(ErrorCode::unsupported, "{}: {} at byte {} has version {}; only 0 is known", source.name(), what,
+         offset, version);
+  }
+  return cursor;
+}
+
 Block read_block(const Source& source, std::uint64_t offset, std::uint64_t bytes, std::string_view signature,
                  std::string_view what) {
   if (bytes < 8)

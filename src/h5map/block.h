@@ -24,6 +24,8 @@ struct Block {
   [[nodiscard]] Cursor body(const Source& source, std::string_view what) const {
     return {std::span(bytes).subspan(4, bytes.size() - 8), source.name(), what};
   }
+  /// body() behind its version byte. Throws Error(unsupported) when that is not 0, the only one known.
+  [[nodiscard]] Cursor body_of_version_0(const Source& source, std::string_view what) const;
 };
 
 /// Reads a structure of `bytes` bytes (at least 8) at `offset` and checks both. Throws Error(bad_file,

@@ -38,12 +38,7 @@ BTree2::BTree2(const Source& source, const Frame& frame, std::uint64_t offset)
     : source_(&source), frame_(frame) {
   const Block block =
       read_block(source, offset, 22 + frame.offset_bytes + frame.length_bytes, "BTHD", header_what);
-  Cursor cursor = block.body(source, header_what);
-  const unsigned version = cursor.u8();
-  if (version != 0) {
-    fail(ErrorCode::unsupported, "{}: {} at byte {} has version {}; only 0 is known", source.name(),
-         header_what, offset, version);
-  }
+  Cursor cursor = block.body_of_version_0(source, header_what);
   type_ = cursor.u8();
   node_bytes_ = cursor.u32();
   record_bytes_ = cursor.u16();

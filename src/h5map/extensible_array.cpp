@@ -26,12 +26,7 @@ void ExtensibleArray::read_header(std::uint64_t offset, bool filtered) {
   const Frame& frame = code_.frame;
   const Block block =
       read_block(*source_, offset, 16 + 6 * frame.length_bytes + frame.offset_bytes, "EAHD", header_what);
-  Cursor cursor = block.body(*source_, header_what);
-  const unsigned version = cursor.u8();
-  if (version != 0) {
-    fail(ErrorCode::unsupported, "{}: {} at byte {} has version {}; only 0 is known", source_->name(),
-         header_what, offset, version);
-  }
+  Cursor cursor = block.body_of_version_0(*source_, header_what);
   const unsigned client = cursor.u8();
   code_.entry_bytes = cursor.u8();
   code_.filtered = client == 1;

@@ -37,12 +37,7 @@ FixedArray::FixedArray(const Source& source, const Frame& frame, std::uint64_t o
     : source_(&source), header_(offset) {
   const Block block =
       read_block(source, offset, 12 + frame.length_bytes + frame.offset_bytes, "FAHD", header_what);
-  Cursor cursor = block.body(source, header_what);
-  const unsigned version = cursor.u8();
-  if (version != 0) {
-    fail(ErrorCode::unsupported, "{}: {} at byte {} has version {}; only 0 is known", source.name(),
-         header_what, offset, version);
-  }
+  Cursor cursor = block.body_of_version_0(source, header_what);
   const unsigned client = cursor.u8();
   code_ = {frame, cursor.u8(), client == 1};
   code_.check(source, client, filtered, header_what);
