@@ -72,9 +72,9 @@ bitrift::inject::Manifest planned(const Path& path, const std::string& model,
 std::string apply(const Path& path, const std::optional<Path>& output,
                   const bitrift::inject::Manifest& manifest) {
   if (output) {
-    bitrift::inject::inject_copy(path, *output, manifest.plan.faults());
+    bitrift::inject::inject_copy(path, *output, manifest.plan.list);
   } else {
-    bitrift::inject::inject_in_place(path, manifest.plan.faults());
+    bitrift::inject::inject_in_place(path, manifest.plan.list);
   }
   return text_of(bitrift::inject::to_json(manifest));
 }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/file.h"
-#include "inject/apply.h"
+#include "inject/patch.h"
 
 namespace bitrift::campaign {
 

@@ -5,8 +5,10 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "ckpt/reader.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "inject/patch.h"
 #include "inject/undo_journal.h"
 
 namespace bitrift::inject {
@@ -103,7 +105,7 @@ void write_or_restore(const FileDescriptor& fd, const std::filesystem::path& fil
 }  // namespace
 
 void inject_copy(const std::filesystem::path& input, const std::filesystem::path& output,
-                 const std::vector<record::AppliedFault>& faults) {
+                 const FaultList& faults) {
   std::error_code ignored;
   if (std::filesystem::equivalent(input, output, ignored)) {
     fail(ErrorCode::bad_input, "{}: is the input itself; give another output, or --in-place",
@@ -133,7 +135,7 @@ void inject_copy(const std::filesystem::path& input, const std::filesystem::path
   pending.commit();
 }
 
-void inject_in_place(const std::filesystem::path& file, const std::vector<record::AppliedFault>& faults) {
+void inject_in_place(const std::filesystem::path& file, const FaultList& faults) {
   settle_old_journal(file);
   UndoJournal journal;
   Stamp planned;

@@ -6,7 +6,7 @@
 
 #include "core/digest.h"
 #include "core/error.h"
-#include "inject/apply.h"
+#include "inject/patch.h"
 
 namespace bitrift::inject {
 namespace {
@@ -151,8 +151,7 @@ void draw_again(const ckpt::Reader& reader, Manifest& manifest, bool force) {
 
 void check_replay(const ckpt::Reader& reader, Manifest& manifest, bool force) {
   if (manifest.compact) return draw_again(reader, manifest, force);
-  static_cast<void>(
-      make_patch(reader, manifest.plan.faults()));  // throws at the first old pattern that differs
+  static_cast<void>(make_patch(reader, manifest.plan.list));  // throws at the first old pattern that differs
   if (force) return;
   const std::string digest = digest_file(reader.path());
   if (digest == manifest.base_digest) return;

@@ -1,4 +1,8 @@
+#include "inject/patch.h"
+
 #include <algorithm>
+#include <array>
+#include <deque>
 #include <map>
 #include <utility>
 
@@ -8,39 +12,50 @@
 #include "core/crc32c.h"
 #include "core/error.h"
 #include "h5map/chunk_rewrite.h"
-#include "inject/apply.h"
 
 namespace bitrift::inject {
 namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-const ckpt::TensorInfo& checked_tensor(const ckpt::Reader& reader, const record::AppliedFault& fault) {
+/// A gap of this many bytes costs less to read than a second call; a block holds at most the other.
+constexpr std::uint64_t gap_bytes = 4096;
+constexpr std::uint64_t block_bytes = std::uint64_t{1} << 20;
+
+struct ChecksumChange {
+  std::uint64_t element = 0;
+  std::uint32_t before = 0, after = 0;
+};
+
+/// What all changes at one place of the list have in common, looked up once.
+struct Site {
+  FaultSite shared;
+  const ckpt::TensorInfo* tensor = nullptr;
+  const ckpt::Values* values = nullptr;
+  NumberFormat format;                 ///< as it is stored
+  ChecksumChange* checksum = nullptr;  ///< that follows; none on planes where nothing does
+};
+
+void check_tensor(const ckpt::Reader& reader, const FaultSite& site) {
   const std::string file = reader.path().string();
-  const ckpt::TensorInfo* const tensor = reader.find(fault.tensor);
-  if (tensor == nullptr) fail(ErrorCode::conflict, "{}: has no tensor {}", file, fault.tensor);
+  const ckpt::TensorInfo* const tensor = reader.find(site.tensor);
+  if (tensor == nullptr) fail(ErrorCode::conflict, "{}: has no tensor {}", file, site.tensor);
   if (!tensor->refusal.empty() && !tensor->refused_by_type) {
-    fail(ErrorCode::unsupported, "{}: {} cannot be altered: {}", file, fault.tensor, tensor->refusal);
+    fail(ErrorCode::unsupported, "{}: {} cannot be altered: {}", file, site.tensor, tensor->refusal);
   }
   // A fault may have been drawn for the bytes as another format of the same width.
-  const auto format = number_format(fault.dtype);
+  const auto format = number_format(site.dtype);
   if (!format || format->bytes != tensor->element_bytes) {
-    fail(ErrorCode::conflict, "{}: {} is {}, the fault is for {}", file, fault.tensor, tensor->dtype,
-         fault.dtype);
+    fail(ErrorCode::conflict, "{}: {} is {}, the fault is for {}", file, site.tensor, tensor->dtype,
+         site.dtype);
   }
-  if (fault.element >= tensor->elements()) {
-    fail(ErrorCode::conflict, "{}: {} has {} elements, the fault is in element {}", file, fault.tensor,
-         tensor->elements(), fault.element);
-  }
-  return *tensor;
 }
 
-/// An element of a filtered chunk before and after.
+/// An element of a filtered chunk that changes.
 struct Edit {
   std::uint64_t within = 0;  ///< first byte in the decoded chunk
-  NumberFormat format;       ///< as it is stored
-  std::uint64_t old_pattern = 0, new_pattern = 0;
-  std::string name;  ///< for messages: "element 7 of w"
+  const Site* site = nullptr;
+  Change change;
 };
 
 struct ChunkEdits {
@@ -50,7 +65,7 @@ struct ChunkEdits {
   ckpt::EncodedChunk encoded;
 };
 
-/// Turns faults into byte changes, one after the other; filtered chunks wait until all of theirs are known.
+/// Turns changes into bytes, one after the other; filtered chunks wait until all of theirs are known.
 class Patcher {
  public:
   explicit Patcher(const ckpt::Reader& reader)
@@ -59,23 +74,22 @@ class Patcher {
         fd_(open_file(reader.path(), O_RDONLY)),
         rewrite_(reader.file().source(), reader.file().superblock()) {}
 
-  void add(const record::AppliedFault& fault) {
-    if (fault.plane == "metadata") {
+  /// Changes of one site.
+  void add(const FaultSite& shared, std::span<const Change> changes) {
+    if (shared.plane == "metadata") {
       metadata_ = true;
-      return add_byte(fault);
+      for (const Change& change : changes) add_byte(change);
+      return;
     }
-    if (fault.tensor != name_) {
-      tensor_ = &checked_tensor(reader_, fault);
-      values_ = &reader_.values(*tensor_);
-      name_ = fault.tensor;
-    } else if (fault.element >= tensor_->elements() || fault.dtype != dtype_) {
-      static_cast<void>(checked_tensor(reader_, fault));
+    check_tensor(reader_, shared);
+    Site& site = site_of(shared);
+    for (const Change& change : changes) {
+      if (change.element < site.tensor->elements()) continue;
+      fail(ErrorCode::conflict, "{}: {} has {} elements, the fault is in element {}", file_, shared.tensor,
+           site.tensor->elements(), change.element);
     }
-    if (fault.dtype != dtype_) {
-      dtype_ = fault.dtype;
-      format_ = number_format(dtype_).value();
-    }
-    alter(fault);
+    if (site.tensor->offset) return add_direct(site, changes);
+    for (const Change& change : changes) add_anywhere(site, change);
   }
 
   Patch finish() {
@@ -83,116 +97,123 @@ class Patcher {
       if (change.before != change.after) put_checksum(change);
     }
     encode_chunks();
-    Patch patch;
-    patch.ranges = std::move(ranges_);
-    patch.file_bytes = reader_.file().source().size();
-    for (h5map::Change& change : rewrite_.finish()) take(std::move(change), patch);
-    join(patch.ranges);
-    if (!metadata_) refuse_clashes(patch.ranges);
-    return patch;
+    for (h5map::Change& change : rewrite_.finish()) take(std::move(change));
+    patch_.file_bytes = reader_.file().source().size();
+    join();
+    if (!metadata_) refuse_clashes();
+    return std::move(patch_);
   }
 
  private:
-  struct ChecksumChange {
-    std::uint64_t element = 0;
-    std::uint32_t before = 0, after = 0;
-  };
-
-  void add_byte(const record::AppliedFault& fault) {
-    Patch::Range range{fault.element, Bytes(1), Bytes(1)};
-    read_at(fd_, range.before.data(), 1, fault.element, reader_.path());
-    if (range.before[0] != fault.old_pattern) {
-      fail(ErrorCode::conflict, "{}: byte {} holds {:#x}, the fault was drawn for {:#x}", file_,
-           fault.element, range.before[0], fault.old_pattern);
+  Site& site_of(const FaultSite& shared) {
+    Site site{shared, reader_.find(shared.tensor), nullptr, number_format(shared.dtype).value(), nullptr};
+    site.values = &reader_.values(*site.tensor);
+    if (site.tensor->format) site.format.order = site.tensor->format->order;
+    if (shared.plane == "value" && site.tensor->whole()) {
+      if (const auto stored = reader_.checksum(site.tensor->path)) {
+        const ChecksumChange none{stored->element, stored->value, stored->value};
+        site.checksum = &checksums_.try_emplace(site.tensor->path, none).first->second;
+      }
     }
-    range.after[0] = static_cast<std::uint8_t>(fault.new_pattern);
-    if (range.before != range.after) ranges_.push_back(std::move(range));
+    sites_.push_back(std::move(site));
+    return sites_.back();
   }
 
-  void alter(const record::AppliedFault& fault) {
-    NumberFormat format = format_;
-    if (tensor_->format) format.order = tensor_->format->order;
-    const std::uint64_t byte = tensor_->byte_of(fault.element);
-    const ckpt::Values::Spot spot = place(byte);
-    Edit edit{spot.at, format, fault.old_pattern, fault.new_pattern,
-              fmt::format("element {} of {}", fault.element, fault.tensor)};
-    if (fault.plane == "storage" && (spot.chunk || spot.seal)) {
+  void add_byte(const Change& change) {
+    std::uint8_t before = 0;
+    read_at(fd_, &before, 1, change.element, reader_.path());
+    if (before != change.old_pattern) {
+      fail(ErrorCode::conflict, "{}: byte {} holds {:#x}, the fault was drawn for {:#x}", file_,
+           change.element, before, change.old_pattern);
+    }
+    const auto after = static_cast<std::uint8_t>(change.new_pattern);
+    if (before != after) patch_.add(change.element, {&before, 1}, {&after, 1});
+  }
+
+  /// Values that lie in the file as they are: neighbours are read at once.
+  void add_direct(Site& site, std::span<const Change> changes) {
+    const std::uint64_t width = site.format.bytes;
+    const auto place = [&](const Change& one) {
+      return *site.tensor->offset + site.tensor->byte_of(one.element);
+    };
+    Bytes block, after(width);
+    for (std::size_t i = 0; i < changes.size();) {
+      const std::uint64_t first = place(changes[i]);
+      std::uint64_t last = first;
+      std::size_t end = i + 1;
+      for (; end < changes.size(); ++end) {
+        const std::uint64_t next = place(changes[end]);
+        if (next < last || next - last > gap_bytes || next + width - first > block_bytes) break;
+        last = next;
+      }
+      block.resize(last + width - first);
+      read_at(fd_, block.data(), block.size(), first, reader_.path());
+      for (; i < end; ++i) {
+        const std::uint64_t at = place(changes[i]);
+        const std::span<const std::uint8_t> before{block.data() + (at - first), width};
+        std::copy(before.begin(), before.end(), after.begin());
+        alter(site, changes[i], after.data());
+        if (!std::equal(before.begin(), before.end(), after.begin())) patch_.add(at, before, after);
+        follow_checksum(site, changes[i]);
+      }
+    }
+  }
+
+  void add_anywhere(Site& site, const Change& change) {
+    const ckpt::Values::Spot spot = site.values->locate(site.tensor->byte_of(change.element));
+    if (site.shared.plane == "storage" && (spot.chunk || spot.seal)) {
       fail(ErrorCode::unsupported,
-           "{}: {} is not stored as it is ({}): plane storage cannot alter its values", file_, fault.tensor,
-           tensor_->storage);
+           "{}: {} is not stored as it is ({}): plane storage cannot alter its values", file_,
+           site.shared.tensor, site.tensor->storage);
     }
     if (spot.chunk) {
-      chunk_of(spot).edits.push_back(std::move(edit));
+      ChunkEdits& edits = chunks_[{site.values, spot.chunk->cell}];
+      edits.values = site.values;
+      edits.chunk = *spot.chunk;
+      edits.edits.push_back({spot.at, &site, change});
     } else {
-      Bytes before(format.bytes);
+      Bytes before(site.format.bytes);
       read_at(fd_, before.data(), before.size(), spot.at, reader_.path());
       Bytes after = before;
-      apply(edit, after.data());
+      alter(site, change, after.data());
       if (before == after) return;
-      put(spot, std::move(before), std::move(after));
+      if (spot.seal) {
+        rewrite_.put(spot.at, after);
+        rewrite_.touch(*spot.seal);
+      } else {
+        patch_.add(spot.at, before, after);
+      }
     }
-    if (fault.plane == "value") follow_checksum(byte, fault);
+    follow_checksum(site, change);
   }
 
   /// Checks the old value and stores the new one; what is no part of the value (padding) stays.
-  void apply(const Edit& edit, std::uint8_t* stored) const {
-    const std::uint64_t found = load_pattern(edit.format, stored);
-    if (found != edit.old_pattern) {
-      fail(ErrorCode::conflict, "{}: {} holds {:#x}, the fault was drawn for {:#x}", file_, edit.name, found,
-           edit.old_pattern);
+  void alter(const Site& site, const Change& change, std::uint8_t* stored) const {
+    const std::uint64_t found = load_pattern(site.format, stored);
+    if (found != change.old_pattern) {
+      fail(ErrorCode::conflict, "{}: element {} of {} holds {:#x}, the fault was drawn for {:#x}", file_,
+           change.element, site.shared.tensor, found, change.old_pattern);
     }
-    store_pattern(edit.format, edit.new_pattern, stored);
-  }
-
-  [[nodiscard]] ckpt::Values::Spot place(std::uint64_t byte) const {
-    if (tensor_->offset) return {*tensor_->offset + byte, tensor_->element_bytes, std::nullopt, std::nullopt};
-    return values_->locate(byte);
-  }
-
-  void put(const ckpt::Values::Spot& spot, Bytes before, Bytes after) {
-    if (spot.seal) {
-      rewrite_.put(spot.at, after);
-      rewrite_.touch(*spot.seal);
-    } else {
-      ranges_.push_back({spot.at, std::move(before), std::move(after)});
-    }
-  }
-
-  ChunkEdits& chunk_of(const ckpt::Values::Spot& spot) {
-    ChunkEdits& edits = chunks_[{values_, spot.chunk->cell}];
-    edits.values = values_;
-    edits.chunk = *spot.chunk;
-    return edits;
+    store_pattern(site.format, change.new_pattern, stored);
   }
 
   /// CRC-32C is linear, so the stored sum follows from the changed bytes alone. It is that of the values in
   /// little-endian order, as a reader has them.
-  void follow_checksum(std::uint64_t byte, const record::AppliedFault& fault) {
-    if (!tensor_->whole() || fault.old_pattern == fault.new_pattern) return;
-    const auto stored = reader_.checksum(tensor_->path);
-    if (!stored) return;
-    const auto at =
-        checksums_.try_emplace(tensor_->path, ChecksumChange{stored->element, stored->value, stored->value})
-            .first;
-    NumberFormat little = format_;
+  void follow_checksum(const Site& site, const Change& change) const {
+    if (site.checksum == nullptr || change.old_pattern == change.new_pattern) return;
+    NumberFormat little = site.format;
     little.order = ByteOrder::little;
-    Bytes difference(little.bytes);
-    store_pattern(little, fault.old_pattern ^ fault.new_pattern, difference.data());
-    const std::uint64_t behind = values_->bytes() - (byte + difference.size());
-    at->second.after = crc32c_xor(at->second.after, difference.data(), difference.size(), behind);
+    std::array<std::uint8_t, 8> difference{};
+    store_pattern(little, change.old_pattern ^ change.new_pattern, difference.data());
+    const std::uint64_t behind = site.values->bytes() - (site.tensor->byte_of(change.element) + little.bytes);
+    site.checksum->after = crc32c_xor(site.checksum->after, difference.data(), little.bytes, behind);
   }
 
   void put_checksum(const ChecksumChange& change) {
-    record::AppliedFault fault;
-    fault.tensor = "checksum/crc32c";
-    fault.element = change.element;
-    fault.old_pattern = change.before;
-    fault.new_pattern = change.after;
-    fault.plane = "checksum";
-    tensor_ = reader_.find(fault.tensor);
-    values_ = &reader_.values(*tensor_);
-    format_ = tensor_->format.value();
-    alter(fault);
+    const std::string path = "checksum/crc32c";
+    const ckpt::TensorInfo& tensor = *reader_.find(path);
+    Site& site = site_of({path, tensor.role, tensor.dtype, "checksum", {}});
+    add_anywhere(site, {0, change.element, 0, change.before, change.after});
   }
 
   void encode_chunks() {
@@ -201,7 +222,7 @@ class Patcher {
     ckpt::parallel_for(all.size(), [&](std::size_t i) {
       ChunkEdits& one = *all[i];
       Bytes values = one.values->decode(one.chunk);
-      for (const Edit& edit : one.edits) apply(edit, values.data() + edit.within);
+      for (const Edit& edit : one.edits) alter(*edit.site, edit.change, values.data() + edit.within);
       one.encoded = one.values->encode(one.chunk, values);
     });
     for (ChunkEdits* one : all) {
@@ -210,20 +231,21 @@ class Patcher {
     }
   }
 
-  void take(h5map::Change change, Patch& patch) const {
-    if (change.offset >= patch.file_bytes) {
-      patch.tail.resize(change.offset - patch.file_bytes);
-      patch.tail.insert(patch.tail.end(), change.bytes.begin(), change.bytes.end());
+  void take(h5map::Change change) {
+    const std::uint64_t end = reader_.file().source().size();
+    if (change.offset >= end) {
+      patch_.tail.resize(change.offset - end);
+      patch_.tail.insert(patch_.tail.end(), change.bytes.begin(), change.bytes.end());
       return;
     }
-    Patch::Range range{change.offset, Bytes(change.bytes.size()), std::move(change.bytes)};
-    read_at(fd_, range.before.data(), range.before.size(), range.offset, reader_.path());
-    if (range.before != range.after) patch.ranges.push_back(std::move(range));
+    Bytes before(change.bytes.size());
+    read_at(fd_, before.data(), before.size(), change.offset, reader_.path());
+    if (before != change.bytes) patch_.add(change.offset, before, change.bytes);
   }
 
-  void refuse_clashes(const std::vector<Patch::Range>& ranges) const {
-    for (const Patch::Range& range : ranges) {
-      const auto clash = reader_.clash(range.offset, range.offset + range.before.size());
+  void refuse_clashes() const {
+    for (const Patch::Range& range : patch_.ranges) {
+      const auto clash = reader_.clash(range.offset, range.offset + range.bytes);
       if (!clash) continue;
       fail(ErrorCode::unsupported, "{}: byte {} holds values, but belongs to the {} too: the file is damaged",
            file_, range.offset, *clash);
@@ -231,49 +253,66 @@ class Patcher {
   }
 
   /// Sorts, and joins neighbours, so that a whole tensor is one write.
-  void join(std::vector<Patch::Range>& ranges) const {
+  void join() {
+    std::vector<Patch::Range> ranges = std::move(patch_.ranges);
     const auto earlier = [](const auto& a, const auto& b) { return a.offset < b.offset; };
     if (!std::is_sorted(ranges.begin(), ranges.end(), earlier)) {
       std::sort(ranges.begin(), ranges.end(), earlier);
     }
-    std::vector<Patch::Range> joined;
-    for (Patch::Range& range : ranges) {
-      const std::uint64_t end = joined.empty() ? 0 : joined.back().offset + joined.back().before.size();
-      if (!joined.empty() && range.offset < end) {
+    Patch joined;
+    joined.ranges.reserve(ranges.size());
+    joined.before.reserve(patch_.before.size());
+    joined.after.reserve(patch_.after.size());
+    for (const Patch::Range& range : ranges) {
+      if (!joined.ranges.empty() && range.offset < joined.ranges.back().end()) {
         fail(ErrorCode::bad_input, "{}: two faults are given for the same element (at byte {})", file_,
              range.offset);
       }
-      if (!joined.empty() && range.offset == end) {
-        joined.back().before.insert(joined.back().before.end(), range.before.begin(), range.before.end());
-        joined.back().after.insert(joined.back().after.end(), range.after.begin(), range.after.end());
-      } else {
-        joined.push_back(std::move(range));
-      }
+      joined.add(range.offset, patch_.before_of(range), patch_.after_of(range));
     }
-    ranges = std::move(joined);
+    joined.tail = std::move(patch_.tail);
+    joined.file_bytes = patch_.file_bytes;
+    patch_ = std::move(joined);
   }
 
   const ckpt::Reader& reader_;
   std::string file_;
   FileDescriptor fd_;
   h5map::Rewrite rewrite_;
-  std::vector<Patch::Range> ranges_;
+  Patch patch_;
+  std::deque<Site> sites_;  // edits point at them
   std::map<std::pair<const ckpt::Values*, std::uint64_t>, ChunkEdits> chunks_;
   std::map<std::string, ChecksumChange> checksums_;
-  // Of the fault before: neighbours share them.
-  std::string name_, dtype_;
-  const ckpt::TensorInfo* tensor_ = nullptr;
-  const ckpt::Values* values_ = nullptr;
-  NumberFormat format_;
   bool metadata_ = false;  // damage is what the faults are for
 };
 
 }  // namespace
 
-Patch make_patch(const ckpt::Reader& reader, const std::vector<record::AppliedFault>& faults) {
+void Patch::add(std::uint64_t offset, std::span<const std::uint8_t> old_bytes,
+                std::span<const std::uint8_t> new_bytes) {
+  if (!ranges.empty() && ranges.back().end() == offset) {
+    ranges.back().bytes += old_bytes.size();
+  } else {
+    ranges.push_back({offset, old_bytes.size(), before.size()});
+  }
+  before.insert(before.end(), old_bytes.begin(), old_bytes.end());
+  after.insert(after.end(), new_bytes.begin(), new_bytes.end());
+}
+
+Patch make_patch(const ckpt::Reader& reader, const FaultList& faults) {
   Patcher patcher(reader);
-  for (const record::AppliedFault& fault : faults) patcher.add(fault);
+  const std::span<const Change> changes(faults.changes);
+  for (std::size_t first = 0; first < changes.size();) {
+    std::size_t end = first + 1;
+    while (end < changes.size() && changes[end].site == changes[first].site) ++end;
+    patcher.add(faults.sites.at(changes[first].site), changes.subspan(first, end - first));
+    first = end;
+  }
   return patcher.finish();
+}
+
+Patch make_patch(const ckpt::Reader& reader, const std::vector<record::AppliedFault>& faults) {
+  return make_patch(reader, compact(faults));
 }
 
 }  // namespace bitrift::inject

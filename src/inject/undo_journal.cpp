@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <string_view>
 
 #include <sys/stat.h>
@@ -10,6 +11,7 @@
 
 #include "core/crc32c.h"
 #include "core/error.h"
+#include "inject/apply.h"
 #include "record/json.h"
 
 namespace bitrift::inject {
@@ -40,9 +42,10 @@ class Payload {
     std::memcpy(&value, piece(sizeof value).data(), sizeof value);
     return value;
   }
-  [[nodiscard]] Bytes bytes(std::uint64_t count) {
+  /// They are part of the text.
+  [[nodiscard]] std::span<const std::uint8_t> bytes(std::uint64_t count) {
     const std::string_view found = piece(count);
-    return {found.begin(), found.end()};
+    return {reinterpret_cast<const std::uint8_t*>(found.data()), found.size()};
   }
   [[nodiscard]] bool empty() const noexcept { return text_.empty(); }
 
@@ -59,13 +62,17 @@ class Payload {
 /// Ranges, each offset, size, bytes before, bytes after; then the tail.
 std::string payload_of(const Patch& patch) {
   std::string text;
+  text.reserve(patch.ranges.size() * 16 + 2 * patch.before.size() + patch.tail.size());
+  const auto append = [&](std::span<const std::uint8_t> bytes) {
+    text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
   for (const Patch::Range& range : patch.ranges) {
     put(text, range.offset);
-    put(text, std::uint64_t{range.before.size()});
-    text.append(range.before.begin(), range.before.end());
-    text.append(range.after.begin(), range.after.end());
+    put(text, range.bytes);
+    append(patch.before_of(range));
+    append(patch.after_of(range));
   }
-  text.append(patch.tail.begin(), patch.tail.end());
+  append(patch.tail);
   return text;
 }
 
@@ -77,19 +84,18 @@ UndoJournal parse(const Json& head, std::string_view text) {
   std::uint64_t end = 0;
   const auto count = head.at("ranges").get<std::uint64_t>();
   for (std::uint64_t i = 0; i < count; ++i) {
-    Patch::Range range;
-    range.offset = payload.number();
+    const std::uint64_t offset = payload.number();
     const std::uint64_t size = payload.number();
-    range.before = payload.bytes(size);
-    range.after = payload.bytes(size);
-    if (size == 0 || range.offset < end || size > journal.file_bytes ||
-        range.offset > journal.file_bytes - size) {
+    const auto before = payload.bytes(size);
+    const auto after = payload.bytes(size);
+    if (size == 0 || offset < end || size > journal.file_bytes || offset > journal.file_bytes - size) {
       fail(ErrorCode::bad_file, "a range makes no sense");
     }
-    end = range.offset + size;
-    journal.patch.ranges.push_back(std::move(range));
+    end = offset + size;
+    journal.patch.add(offset, before, after);
   }
-  journal.patch.tail = payload.bytes(head.at("tail").get<std::uint64_t>());
+  const auto tail = payload.bytes(head.at("tail").get<std::uint64_t>());
+  journal.patch.tail.assign(tail.begin(), tail.end());
   if (!payload.empty()) fail(ErrorCode::bad_file, "it is longer than it says");
   return journal;
 }
@@ -180,23 +186,22 @@ UndoState compare_with(const UndoJournal& journal, const FileDescriptor& fd,
   bool any_old = false;
   bool any_new = false;
   look_at_tail(journal, fd, file, any_old, any_new);
-  for (const Patch::Range& range : journal.patch.ranges) {
-    Bytes found(range.before.size());
-    read_at(fd, found.data(), found.size(), range.offset, file);
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      const bool is_old = found[i] == range.before[i];
-      const bool is_new = found[i] == range.after[i];
+  read_ranges(fd, file, journal.patch.ranges, [&](const Patch::Range& range, const std::uint8_t* found) {
+    const std::uint8_t* const before = journal.patch.before_of(range).data();
+    const std::uint8_t* const after = journal.patch.after_of(range).data();
+    for (std::size_t i = 0; i < range.bytes; ++i) {
+      const bool is_old = found[i] == before[i];
+      const bool is_new = found[i] == after[i];
       if (!is_old && !is_new) {
         fail(ErrorCode::conflict,
              "{}: byte {} is {:#04x}, neither {:#04x} (before the injection) nor {:#04x} (after it): "
              "the file was changed since, and {} no longer fits it",
-             file.string(), range.offset + i, found[i], range.before[i], range.after[i],
-             undo_path(file).string());
+             file.string(), range.offset + i, found[i], before[i], after[i], undo_path(file).string());
       }
       any_old = any_old || !is_new;
       any_new = any_new || !is_old;
     }
-  }
+  });
   if (!any_new) return UndoState::untouched;
   return any_old ? UndoState::partly : UndoState::complete;
 }
@@ -205,12 +210,11 @@ std::uint64_t take_back(const UndoJournal& journal, const FileDescriptor& fd,
                         const std::filesystem::path& file) {
   std::uint64_t changed = 0;
   if (compare_with(journal, fd, file) == UndoState::untouched) return changed;
-  for (const Patch::Range& range : journal.patch.ranges) {
-    Bytes found(range.before.size());
-    read_at(fd, found.data(), found.size(), range.offset, file);
-    for (std::size_t i = 0; i < found.size(); ++i) changed += found[i] != range.before[i] ? 1U : 0U;
-    write_at(fd, range.before.data(), range.before.size(), range.offset, file);
-  }
+  read_ranges(fd, file, journal.patch.ranges, [&](const Patch::Range& range, const std::uint8_t* found) {
+    const auto before = journal.patch.before_of(range);
+    for (std::size_t i = 0; i < range.bytes; ++i) changed += found[i] != before[i] ? 1U : 0U;
+  });
+  write_ranges(fd, file, journal.patch.ranges, journal.patch.before);
   if (const std::uint64_t size = size_of(fd, file); size > journal.file_bytes) {
     // The old places count again before the new ones go.
     sync_file(fd, file);

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "core/file.h"
-#include "inject/apply.h"
+#include "inject/patch.h"
 
 namespace bitrift::inject {
 

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "core/error.h"
-#include "inject/apply.h"
+#include "inject/patch.h"
 
 namespace bitrift::inject {
 namespace {
@@ -12,8 +12,17 @@ namespace {
 using Bytes = std::vector<std::uint8_t>;
 using Range = Patch::Range;
 
-// Ranges that lie close together are read at once.
+// Ranges that lie close together are read, and written, at once: a window of this many bytes with that many
+// ranges costs less than a call for each.
 constexpr std::uint64_t window_bytes = std::uint64_t{256} << 10U;
+constexpr std::size_t fewest_in_window = 16;
+
+/// One behind the last range of the window that begins with range i; i + 1 where one by one is cheaper.
+std::size_t window_end(const std::vector<Range>& ranges, std::size_t i) {
+  std::size_t end = i + 1;
+  while (end < ranges.size() && ranges[end].end() - ranges[i].offset <= window_bytes) ++end;
+  return end - i < fewest_in_window ? i + 1 : end;
+}
 
 std::uint64_t size_of(const FileDescriptor& fd, const std::filesystem::path& path) {
   struct stat status {};
@@ -22,30 +31,18 @@ std::uint64_t size_of(const FileDescriptor& fd, const std::filesystem::path& pat
 }
 
 void expect_bytes(const std::uint8_t* found, const std::filesystem::path& path, std::uint64_t offset,
-                  const Bytes& expected, ErrorCode code, const char* text) {
+                  std::span<const std::uint8_t> expected, ErrorCode code, const char* text) {
   const auto at = std::mismatch(expected.begin(), expected.end(), found);
   if (at.first == expected.end()) return;
   fail(code, "{}: byte {} is {:#04x}, not {:#04x}: {}", path.string(),
        offset + static_cast<std::uint64_t>(at.second - found), *at.second, *at.first, text);
 }
 
-void expect_all(const FileDescriptor& fd, const std::filesystem::path& path, const std::vector<Range>& ranges,
-                Bytes Range::*side, ErrorCode code, const char* text) {
-  Bytes window;
-  for (std::size_t i = 0; i < ranges.size();) {
-    const std::uint64_t first = ranges[i].offset;
-    std::size_t end = i + 1;
-    const auto end_of = [&](std::size_t k) { return ranges[k].offset + ranges[k].before.size(); };
-    while (end < ranges.size() && end_of(end) - first <= window_bytes) ++end;
-    // A few that lie far apart cost less one by one.
-    if (end - i < 16) end = i + 1;
-    window.resize(end_of(end - 1) - first);
-    read_at(fd, window.data(), window.size(), first, path);
-    for (; i < end; ++i) {
-      expect_bytes(window.data() + (ranges[i].offset - first), path, ranges[i].offset, ranges[i].*side, code,
-                   text);
-    }
-  }
+void expect_all(const FileDescriptor& fd, const std::filesystem::path& path, const Patch& patch,
+                const Bytes& side, ErrorCode code, const char* text) {
+  read_ranges(fd, path, patch.ranges, [&](const Range& range, const std::uint8_t* found) {
+    expect_bytes(found, path, range.offset, {side.data() + range.at, range.bytes}, code, text);
+  });
 }
 
 void expect_tail(const FileDescriptor& fd, const std::filesystem::path& path, const Patch& patch, bool there,
@@ -63,24 +60,54 @@ void expect_tail(const FileDescriptor& fd, const std::filesystem::path& path, co
 
 }  // namespace
 
+void read_ranges(const FileDescriptor& fd, const std::filesystem::path& path,
+                 const std::vector<Range>& ranges, const RangeVisitor& visit) {
+  Bytes window;
+  for (std::size_t i = 0; i < ranges.size();) {
+    const std::size_t end = window_end(ranges, i);
+    const std::uint64_t first = ranges[i].offset;
+    window.resize(ranges[end - 1].end() - first);
+    read_at(fd, window.data(), window.size(), first, path);
+    for (; i < end; ++i) visit(ranges[i], window.data() + (ranges[i].offset - first));
+  }
+}
+
+void write_ranges(const FileDescriptor& fd, const std::filesystem::path& path,
+                  const std::vector<Range>& ranges, const Bytes& bytes) {
+  Bytes window;
+  for (std::size_t i = 0; i < ranges.size();) {
+    const std::size_t end = window_end(ranges, i);
+    if (end == i + 1) {
+      write_at(fd, bytes.data() + ranges[i].at, ranges[i].bytes, ranges[i].offset, path);
+      i = end;
+      continue;
+    }
+    const std::uint64_t first = ranges[i].offset;
+    window.resize(ranges[end - 1].end() - first);
+    read_at(fd, window.data(), window.size(), first, path);
+    for (; i < end; ++i) {
+      std::copy_n(bytes.data() + ranges[i].at, ranges[i].bytes, window.data() + (ranges[i].offset - first));
+    }
+    write_at(fd, window.data(), window.size(), first, path);
+  }
+}
+
 void write_patch(const FileDescriptor& fd, const std::filesystem::path& path, const Patch& patch,
                  bool backwards) {
   constexpr const char* changed = "the file was changed by someone else; nothing was written";
   constexpr const char* unread = "what was written does not read back";
-  const auto from = backwards ? &Range::after : &Range::before;
-  const auto to = backwards ? &Range::before : &Range::after;
-  expect_all(fd, path, patch.ranges, from, ErrorCode::conflict, changed);
+  const Bytes& from = backwards ? patch.after : patch.before;
+  const Bytes& to = backwards ? patch.before : patch.after;
+  expect_all(fd, path, patch, from, ErrorCode::conflict, changed);
   expect_tail(fd, path, patch, backwards, ErrorCode::conflict, changed);
   // Nothing may point behind the end of the file at any moment: the tail comes first and goes last.
   if (!backwards) write_at(fd, patch.tail.data(), patch.tail.size(), patch.file_bytes, path);
-  for (const Range& range : patch.ranges) {
-    write_at(fd, (range.*to).data(), (range.*to).size(), range.offset, path);
-  }
+  write_ranges(fd, path, patch.ranges, to);
   if (backwards && !patch.tail.empty() && ::ftruncate(fd.get(), static_cast<off_t>(patch.file_bytes)) != 0) {
     fail(ErrorCode::io, "{}: cannot be cut to {} bytes: {}", path.string(), patch.file_bytes,
          errno_text(errno));
   }
-  expect_all(fd, path, patch.ranges, to, ErrorCode::io, unread);
+  expect_all(fd, path, patch, to, ErrorCode::io, unread);
   expect_tail(fd, path, patch, !backwards, ErrorCode::io, unread);
 }
 

@@ -161,9 +161,9 @@ inject::Manifest make_manifest(const Options& options) {
 
 void apply(const Options& options, const inject::Manifest& manifest) {
   if (options.in_place) {
-    inject::inject_in_place(options.file, manifest.plan.faults());
+    inject::inject_in_place(options.file, manifest.plan.list);
   } else {
-    inject::inject_copy(options.file, options.output, manifest.plan.faults());
+    inject::inject_copy(options.file, options.output, manifest.plan.list);
   }
 }
 

@@ -14,6 +14,7 @@
 #include "core/philox.h"
 #include "inject/apply.h"
 #include "inject/manifest.h"
+#include "inject/patch.h"
 #include "inject/plan.h"
 #include "unit/scratch.h"
 
@@ -193,7 +194,7 @@ TEST(WholeTensor, NegatesOrPoisonsEveryElement) {
   const Scratch scratch;
   const auto path = checkpoint(scratch);
   for (const char* what : {"negate", "nan"}) {
-    inject_copy(path, scratch / "out.h5", whole_tensor(ckpt::Reader(path), "model/b.bias", what));
+    inject_copy(path, scratch / "out.h5", compact(whole_tensor(ckpt::Reader(path), "model/b.bias", what)));
     EXPECT_TRUE(python(scratch / "out.h5", std::string("what = '") + what + R"('
 with h5py.File(path) as f:
     bias, old = f['model/b.bias'][()], np.array([0x3c00, 0xc000, 0x0001, 0x7bff], '<u2').view('<f2')
@@ -222,8 +223,7 @@ TEST(Undo, RestoresAnInjectionThatWasCutAfterAnyByte) {
   const Scratch scratch;
   const auto path = checkpoint(scratch);
   const std::string before = bytes_of(path);
-  std::vector<record::AppliedFault> faults;
-  { faults = plan(ckpt::Reader(path), counted_model(30)).faults(); }
+  const FaultList faults = plan(ckpt::Reader(path), counted_model(30)).list;
   inject_in_place(path, faults);
   const std::string after = bytes_of(path);
   const std::string journal = bytes_of(undo_path(path));
@@ -249,7 +249,7 @@ TEST(InPlace, IsRefusedWhileSomebodyReadsTheFile) {
   const auto path = checkpoint(scratch);
   const std::string before = bytes_of(path);
   const ckpt::Reader reader(path);
-  EXPECT_ERROR(inject_in_place(path, plan(reader, counted_model(1)).faults()), busy, "in use");
+  EXPECT_ERROR(inject_in_place(path, plan(reader, counted_model(1)).list), busy, "in use");
   EXPECT_EQ(bytes_of(path), before);
   EXPECT_FALSE(std::filesystem::exists(undo_path(path)));
 }
@@ -258,7 +258,7 @@ TEST(Copy, IsRefusedOntoAFileWithAnUndoJournal) {
   const Scratch scratch;
   const auto path = checkpoint(scratch);
   const auto other = checkpoint(scratch, "other.h5");
-  const auto faults = plan(ckpt::Reader(path), counted_model(1)).faults();
+  const FaultList faults = plan(ckpt::Reader(path), counted_model(1)).list;
   inject_in_place(other, faults);
   EXPECT_ERROR(inject_copy(path, other, faults), conflict, "other.h5.undo");
 }

@@ -7,7 +7,7 @@
 
 #include "ckpt/writer.h"
 #include "core/error.h"
-#include "inject/apply.h"
+#include "inject/patch.h"
 #include "inject/plan.h"
 #include "tests_support.h"
 #include "unit/scratch.h"

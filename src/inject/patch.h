@@ -1,0 +1,66 @@
+// The bytes of a file that an injection changes, before and after.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "ckpt/reader.h"
+#include "core/file.h"
+#include "inject/fault_list.h"
+
+namespace bitrift::inject {
+
+/// Ranges of bytes, sorted by offset, never overlapping. Only where filtered chunks take more room than
+/// before is the file longer afterwards.
+struct Patch {
+  struct Range {
+    std::uint64_t offset = 0;  ///< in the file
+    std::uint64_t bytes = 0;
+    std::uint64_t at = 0;  ///< of its first byte in `before` and `after`
+    [[nodiscard]] std::uint64_t end() const noexcept { return offset + bytes; }
+  };
+  std::vector<Range> ranges;
+  std::vector<std::uint8_t> before, after;  ///< of all ranges, one behind the other
+  std::vector<std::uint8_t> tail;           ///< appended to the file
+  std::uint64_t file_bytes = 0;             ///< size of the file before; matters with a tail only
+
+  /// Appends a range, or lengthens the last one when this one follows it in the file. Both spans have the
+  /// same size.
+  void add(std::uint64_t offset, std::span<const std::uint8_t> old_bytes,
+           std::span<const std::uint8_t> new_bytes);
+  [[nodiscard]] std::span<const std::uint8_t> before_of(const Range& range) const noexcept {
+    return {before.data() + range.at, range.bytes};
+  }
+  [[nodiscard]] std::span<const std::uint8_t> after_of(const Range& range) const noexcept {
+    return {after.data() + range.at, range.bytes};
+  }
+  [[nodiscard]] bool empty() const noexcept { return ranges.empty() && tail.empty(); }
+};
+
+/// Works out the byte changes of faults; the stored CRC-32C follows faults of the plane value, and HDF5's own
+/// checksums always. Filtered chunks are decoded and encoded on all cores. Checks that the file still holds
+/// each fault's old pattern; throws Error(conflict) with the first that differs. Throws Error(unsupported)
+/// when filters would not keep other values.
+[[nodiscard]] Patch make_patch(const ckpt::Reader& reader, const FaultList& faults);
+[[nodiscard]] Patch make_patch(const ckpt::Reader& reader, const std::vector<record::AppliedFault>& faults);
+
+/// Writes the `after` (or, backwards, the `before`) bytes, appends (or cuts off) the tail, and reads back.
+/// The other side must be what the file holds now: Error(conflict) otherwise, nothing written. For private
+/// copies; no lock, no journal, no sync.
+void write_patch(const FileDescriptor& fd, const std::filesystem::path& path, const Patch& patch,
+                 bool backwards);
+
+/// Calls `visit` with each range and the bytes that the file holds there now. Ranges that lie close together
+/// are read at once. Throws Error(io | bad_file).
+using RangeVisitor = std::function<void(const Patch::Range& range, const std::uint8_t* found)>;
+void read_ranges(const FileDescriptor& fd, const std::filesystem::path& path,
+                 const std::vector<Patch::Range>& ranges, const RangeVisitor& visit);
+/// Writes bytes (all of them as in Patch::before or after) to the ranges. Where ranges lie close together,
+/// what is between them is read and written back unchanged. Throws Error(io | bad_file).
+void write_ranges(const FileDescriptor& fd, const std::filesystem::path& path,
+                  const std::vector<Patch::Range>& ranges, const std::vector<std::uint8_t>& bytes);
+
+}  // namespace bitrift::inject
