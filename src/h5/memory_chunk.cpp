@@ -17,9 +17,7 @@
 namespace bitrift::h5 {
 namespace {
 
-constexpr std::size_t most_values = 256;
 constexpr unsigned first_plugin_id = 256;  // below are those of HDF5 itself
-constexpr std::uint64_t most_bytes = std::uint64_t{1} << 40;
 
 // HDF5 up to 1.14 does not ask how many bytes the filters of a chunk gave back, and reads behind them. A
 // filter of ours, which lets everything through, stands where the values are and looks. Identifiers 256 to
@@ -51,7 +49,7 @@ std::string filter_name(unsigned id) {
 }
 
 std::vector<std::uint32_t> values_of(hid_t list, unsigned at, const std::string& where) {
-  std::array<unsigned, most_values> values{};
+  std::array<unsigned, most_filter_values> values{};
   std::size_t count = values.size();
   unsigned flags = 0;
   unsigned config = 0;
@@ -84,20 +82,9 @@ Handle decode_type(const PipelineSpec& spec, const std::string& where) {
 
 }  // namespace
 
-std::uint64_t check_spec(const PipelineSpec& spec, const std::string& where) {
-  std::uint64_t bytes = spec.element_bytes;
-  bool good = bytes > 0 && !spec.chunk.empty() && spec.chunk.size() <= H5S_MAX_RANK &&
-              spec.filters.size() + probes <= 32 && spec.datatype.size() >= 8;
-  for (const std::uint64_t extent : spec.chunk) {
-    good = good && extent > 0 && !__builtin_mul_overflow(bytes, extent, &bytes) && bytes <= most_bytes;
-  }
-  for (const PipelineFilter& filter : spec.filters) good = good && filter.values.size() <= most_values;
-  if (!good) fail(ErrorCode::bad_file, "{}: has chunks or filters that no dataset has", where);
-  return bytes;
-}
-
 MemoryChunk::MemoryChunk(const PipelineSpec& spec, const std::string& where)
-    : where_(where), bytes_(check_spec(spec, where)), origin_(spec.chunk.size()) {
+    : where_(where), bytes_(spec.element_bytes), origin_(spec.chunk.size()) {
+  for (const std::uint64_t extent : spec.chunk) bytes_ *= extent;
   for (const PipelineFilter& filter : spec.filters) {
     filter_ids_.push_back(filter.id);
     if (H5Zfilter_avail(static_cast<H5Z_filter_t>(filter.id)) > 0) continue;

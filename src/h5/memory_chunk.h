@@ -14,7 +14,7 @@ namespace bitrift::h5 {
 /// Lives within one Scope. Throws as ChunkPipeline does.
 class MemoryChunk {
  public:
-  /// `spec` must have passed check_spec().
+  /// `spec` is that of a ChunkPipeline, which has checked it.
   MemoryChunk(const PipelineSpec& spec, const std::string& where);
 
   [[nodiscard]] std::vector<std::uint8_t> decode(std::span<const std::uint8_t> stored, std::uint32_t mask);
@@ -39,8 +39,5 @@ class MemoryChunk {
   std::vector<unsigned> filter_ids_;
   Handle file_, type_, dataset_;
 };
-
-/// Bytes of a chunk. Throws Error(bad_file) for dimensions, sizes or counts that no chunk has.
-[[nodiscard]] std::uint64_t check_spec(const PipelineSpec& spec, const std::string& where);
 
 }  // namespace bitrift::h5

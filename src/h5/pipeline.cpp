@@ -5,17 +5,21 @@
 
 #include "core/confined.h"
 #include "core/error.h"
-#include "h5/library.h"
-#include "h5/memory_chunk.h"
+#include "h5/module.h"
 
 namespace bitrift::h5 {
 namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-// A request is one of these, the mask and the bytes; an answer the mask and the bytes.
-enum class Task : std::uint8_t { decode, encode };
+using Task = Module::Task;
+
+// A request is a task, the mask and the bytes; an answer the mask and the bytes.
 constexpr std::size_t mask_bytes = sizeof(std::uint32_t);
+
+constexpr std::size_t most_dimensions = 32;  // H5S_MAX_RANK
+constexpr std::size_t most_filters = 31;     // H5Z_MAX_NFILTERS, and one that MemoryChunk adds
+constexpr std::uint64_t most_bytes = std::uint64_t{1} << 40;
 
 Bytes packed(std::span<const std::uint8_t> front, std::uint32_t mask, std::span<const std::uint8_t> bytes) {
   Bytes all(front.size() + mask_bytes + bytes.size());
@@ -35,10 +39,24 @@ StoredChunk unpacked(std::span<const std::uint8_t> all) {
 
 StoredChunk run(const PipelineSpec& spec, const std::string& where, Task task,
                 std::span<const std::uint8_t> bytes, std::uint32_t mask) {
-  const Scope scope;
-  MemoryChunk chunk(spec, where);
-  if (task == Task::encode) return chunk.encode(bytes);
-  return {chunk.decode(bytes, mask), 0};
+  StoredChunk result;
+  std::string error;
+  const int status = load_module().run(spec, where, task, bytes, mask, result, error);
+  if (status != 0) throw Error(static_cast<ErrorCode>(status - 1), error);
+  return result;
+}
+
+/// Bytes of a chunk. Throws Error(bad_file) for dimensions, sizes or counts that no chunk has.
+std::uint64_t check_spec(const PipelineSpec& spec, const std::string& where) {
+  std::uint64_t bytes = spec.element_bytes;
+  bool good = bytes > 0 && !spec.chunk.empty() && spec.chunk.size() <= most_dimensions &&
+              spec.filters.size() <= most_filters && spec.datatype.size() >= 8;
+  for (const std::uint64_t extent : spec.chunk) {
+    good = good && extent > 0 && !__builtin_mul_overflow(bytes, extent, &bytes) && bytes <= most_bytes;
+  }
+  for (const PipelineFilter& filter : spec.filters) good = good && filter.values.size() <= most_filter_values;
+  if (!good) fail(ErrorCode::bad_file, "{}: has chunks or filters that no dataset has", where);
+  return bytes;
 }
 
 }  // namespace
@@ -61,6 +79,7 @@ ChunkPipeline::ChunkPipeline(PipelineSpec spec, std::string where, PipelinePlace
   state_->chunk_bytes = check_spec(spec, where);
   state_->spec = std::move(spec);
   state_->where = std::move(where);
+  static_cast<void>(load_module());  // once here, and not in each child
   if (place == PipelinePlace::here) return;
   ConfinedLimits limits;
   // Ample for the slowest of compressors: 2 MB a second, and 16 times the chunk beside what libraries take.

@@ -16,6 +16,9 @@ struct PipelineFilter {
   std::vector<std::uint32_t> values;  ///< client data
 };
 
+/// The most client data of a filter that is coded.
+inline constexpr std::size_t most_filter_values = 256;
+
 /// Of what a pipeline's filters are made: some look at the datatype and at the shape of a chunk.
 struct PipelineSpec {
   std::vector<std::uint8_t> datatype;  ///< the datatype message of the dataset, as in the object header

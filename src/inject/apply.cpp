@@ -84,11 +84,11 @@ void settle_old_journal(const std::filesystem::path& file) {
   spdlog::warn("{}: an earlier injection was cut short; {} bytes were taken back", file.string(), restored);
 }
 
-/// Writes the patch; when that fails half-way, puts the old bytes back.
+/// Writes the patch, with which the file was compared; when that fails half-way, puts the old bytes back.
 void write_or_restore(const FileDescriptor& fd, const std::filesystem::path& file,
                       const UndoJournal& journal) {
   try {
-    write_patch(fd, file, journal.patch, false);
+    write_compared(fd, file, journal.patch);
     sync_file(fd, file);
   } catch (const Error& error) {
     try {

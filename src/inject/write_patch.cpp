@@ -12,6 +12,9 @@ namespace {
 using Bytes = std::vector<std::uint8_t>;
 using Range = Patch::Range;
 
+constexpr const char* changed = "the file was changed by someone else; nothing was written";
+constexpr const char* unread = "what was written does not read back";
+
 // Ranges that lie close together are read, and written, at once: a window of this many bytes with that many
 // ranges costs less than a call for each.
 constexpr std::uint64_t window_bytes = std::uint64_t{256} << 10U;
@@ -92,23 +95,26 @@ void write_ranges(const FileDescriptor& fd, const std::filesystem::path& path,
   }
 }
 
+void write_compared(const FileDescriptor& fd, const std::filesystem::path& path, const Patch& patch) {
+  // Nothing may point behind the end of the file at any moment: the tail comes first and goes last.
+  write_at(fd, patch.tail.data(), patch.tail.size(), patch.file_bytes, path);
+  write_ranges(fd, path, patch.ranges, patch.after);
+  expect_all(fd, path, patch, patch.after, ErrorCode::io, unread);
+  expect_tail(fd, path, patch, true, ErrorCode::io, unread);
+}
+
 void write_patch(const FileDescriptor& fd, const std::filesystem::path& path, const Patch& patch,
                  bool backwards) {
-  constexpr const char* changed = "the file was changed by someone else; nothing was written";
-  constexpr const char* unread = "what was written does not read back";
-  const Bytes& from = backwards ? patch.after : patch.before;
-  const Bytes& to = backwards ? patch.before : patch.after;
-  expect_all(fd, path, patch, from, ErrorCode::conflict, changed);
+  expect_all(fd, path, patch, backwards ? patch.after : patch.before, ErrorCode::conflict, changed);
   expect_tail(fd, path, patch, backwards, ErrorCode::conflict, changed);
-  // Nothing may point behind the end of the file at any moment: the tail comes first and goes last.
-  if (!backwards) write_at(fd, patch.tail.data(), patch.tail.size(), patch.file_bytes, path);
-  write_ranges(fd, path, patch.ranges, to);
-  if (backwards && !patch.tail.empty() && ::ftruncate(fd.get(), static_cast<off_t>(patch.file_bytes)) != 0) {
+  if (!backwards) return write_compared(fd, path, patch);
+  write_ranges(fd, path, patch.ranges, patch.before);
+  if (!patch.tail.empty() && ::ftruncate(fd.get(), static_cast<off_t>(patch.file_bytes)) != 0) {
     fail(ErrorCode::io, "{}: cannot be cut to {} bytes: {}", path.string(), patch.file_bytes,
          errno_text(errno));
   }
-  expect_all(fd, path, patch, to, ErrorCode::io, unread);
-  expect_tail(fd, path, patch, !backwards, ErrorCode::io, unread);
+  expect_all(fd, path, patch, patch.before, ErrorCode::io, unread);
+  expect_tail(fd, path, patch, false, ErrorCode::io, unread);
 }
 
 }  // namespace bitrift::inject

@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/subprocess.h"
-#include "h5/library.h"
+#include "h5/module.h"
 #include "output.h"
 #include "record/provenance.h"
 
@@ -89,6 +89,14 @@ Finding launcher() {
   return finding;
 }
 
+Finding filter_library() {
+  try {
+    return {"HDF5", h5::filter_library_version(), ""};
+  } catch (const Error& error) {
+    return {"HDF5", "", error.what()};
+  }
+}
+
 std::vector<Finding> examine() {
   const record::Json self = record::provenance(command_line());
   std::vector<Finding> findings;
@@ -97,7 +105,7 @@ std::vector<Finding> examine() {
        fmt::format("{} ({}, {})", record::bitrift_version(), self.at("commit").get<std::string>(),
                    self.at("build_type").get<std::string>()),
        ""});
-  findings.push_back({"HDF5", h5::library_version(), ""});
+  findings.push_back(filter_library());
   findings.push_back({"system", self.at("system").get<std::string>(), ""});
   findings.push_back({"processor", self.at("processor").get<std::string>(), ""});
   findings.push_back({"cores", std::to_string(::sysconf(_SC_NPROCESSORS_ONLN)), ""});

@@ -1,0 +1,41 @@
+#include "h5/module.h"
+
+#include <dlfcn.h>
+
+namespace bitrift::h5 {
+namespace {
+
+constexpr const char* kFile = "bitrift-hdf5.so";
+
+[[noreturn]] void fail_loading() {
+  const char* const reason = ::dlerror();
+  fail(ErrorCode::unsupported,
+       "HDF5's library, whose filters this needs, cannot be loaded: {}; {} belongs beside this program or in "
+       "../lib from there",
+       reason != nullptr ? reason : "no reason given", kFile);
+}
+
+const Module& load() {
+  void* const library = ::dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) fail_loading();
+  void* const symbol = ::dlsym(library, kModuleSymbol);
+  if (symbol == nullptr) fail_loading();
+  return *reinterpret_cast<const Module* (*)()>(symbol)();
+}
+
+}  // namespace
+
+const Module& load_module() {
+  static const Module& module = load();
+  return module;
+}
+
+std::string filter_library_version() {
+  std::string version;
+  std::string error;
+  const int status = load_module().version(version, error);
+  if (status != 0) throw Error(static_cast<ErrorCode>(status - 1), error);
+  return version;
+}
+
+}  // namespace bitrift::h5

@@ -1,0 +1,58 @@
+"""HDF5's library is loaded only for filters that are not bitrift's own."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from inject_support import BITRIFT
+
+MODULE = "bitrift-hdf5.so"
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Path:
+    """The program without anything beside it."""
+    (tmp_path / "bin").mkdir()
+    return Path(shutil.copy(BITRIFT.resolve(), tmp_path / "bin" / "bitrift"))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "f.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("plain", data=np.arange(64, dtype="<f4"))
+        file.create_dataset("gzip", data=np.arange(64, dtype="<f4"), chunks=(16,), compression="gzip")
+        file.create_dataset("offset", data=np.arange(64, dtype="<i4"), chunks=(16,), scaleoffset=0)
+    return path
+
+
+def call(program: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_without_it_all_but_the_foreign_filters_work(alone: Path, file: Path, tmp_path: Path) -> None:
+    for name in ("plain", "gzip"):
+        assert call(alone, "inject", file, "-o", tmp_path / "o.h5", "--tensor", name).returncode == 0
+    before = file.read_bytes()
+    done = call(alone, "inject", file, "--in-place", "--tensor", "offset")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert MODULE in done.stderr
+    assert file.read_bytes() == before
+    doctor = call(alone, "doctor")
+    assert doctor.returncode == 1
+    assert MODULE in doctor.stdout + doctor.stderr
+
+
+@pytest.mark.parametrize("folder", ["bin", "lib"])
+def test_it_is_found_beside_the_program_and_in_lib(alone: Path, file: Path, tmp_path: Path, folder: str) -> None:
+    (tmp_path / folder).mkdir(exist_ok=True)
+    shutil.copy(BITRIFT.resolve().parent.parent / "lib" / MODULE, tmp_path / folder)
+    done = call(alone, "inject", file, "-o", tmp_path / "o.h5", "--tensor", "offset", "--bits", "0")
+    assert done.returncode == 0, done.stderr
+    with h5py.File(file) as old, h5py.File(tmp_path / "o.h5") as new:
+        assert np.count_nonzero(old["offset"][()] ^ new["offset"][()]) == 1
