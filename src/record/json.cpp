@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <iterator>
 #include <limits>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -49,8 +51,9 @@ std::string escape(const std::string& key) {
 // Notes the line of every key and element, and refuses a key that stands twice.
 class LineNotes : public nlohmann::json_sax<Json> {
  public:
-  LineNotes(std::string_view text, Document& document, const std::size_t& consumed)
-      : text_(text), document_(document), consumed_(consumed) {}
+  /// Notes nothing within the value at the pointer `left_out`.
+  LineNotes(std::string_view text, Document& document, const std::size_t& consumed, std::string left_out)
+      : text_(text), document_(document), consumed_(consumed), left_out_(std::move(left_out)) {}
 
   bool null() override { return value(); }
   bool boolean(bool) override { return value(); }
@@ -66,7 +69,7 @@ class LineNotes : public nlohmann::json_sax<Json> {
   bool key(string_t& name) override {
     Level& level = levels_.back();
     level.pointer = level.base + "/" + escape(name);
-    if (document_.places.contains(level.pointer)) {
+    if (!level.keys.insert(name).second) {
       fail(ErrorCode::bad_file, "{}:{}: key '{}' stands twice; keep one", document_.source, line(), name);
     }
     note(level.pointer);
@@ -88,6 +91,7 @@ class LineNotes : public nlohmann::json_sax<Json> {
     std::string base;     // pointer of the container
     std::string pointer;  // of the current member
     std::size_t index = 0;
+    std::set<std::string, std::less<>> keys = {};
   };
 
   // The character read last ends the token or follows it, so it never belongs to the lines before.
@@ -97,6 +101,7 @@ class LineNotes : public nlohmann::json_sax<Json> {
     return line_;
   }
   void note(const std::string& pointer) {
+    if (levels_.size() > 1 && !left_out_.empty() && pointer.starts_with(left_out_)) return;
     document_.places.emplace(pointer, fmt::format("{}:{}", document_.source, line()));
   }
   std::string begin_value() {
@@ -131,6 +136,7 @@ class LineNotes : public nlohmann::json_sax<Json> {
   std::string_view text_;
   Document& document_;
   const std::size_t& consumed_;
+  std::string left_out_;
   std::size_t scanned_ = 0;
   int line_ = 1;
   std::vector<Level> levels_;
@@ -158,17 +164,34 @@ std::string Document::place(const std::string& pointer) const {
   }
 }
 
-Document parse_text(std::string_view text, const std::string& source) {
+namespace {
+
+/// Hands the elements of an array over as soon as each is complete.
+Json parse_value(std::string_view text, const Elements* elements) {
+  if (elements == nullptr) return Json::parse(text);
+  bool inside = false;
+  // Depth 0 is the outermost object, 1 its members, 2 the elements of arrays there.
+  return Json::parse(text, [&](int depth, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::key && depth == 1) inside = parsed == elements->key;
+    if (!inside || depth != 2 || event != Json::parse_event_t::object_end) return true;
+    elements->take(std::move(parsed));
+    return false;
+  });
+}
+
+}  // namespace
+
+Document parse_text(std::string_view text, const std::string& source, const Elements* elements) {
   Document document;
   document.source = source;
   std::size_t consumed = 0;
-  LineNotes notes(text, document, consumed);
+  LineNotes notes(text, document, consumed, elements == nullptr ? "" : "/" + escape(elements->key) + "/");
   // The first pass finds lines, doubled keys and depth; the second builds the value and has the better
   // messages.
   (void)Json::sax_parse(CountingIterator(text.data(), &consumed),
                         CountingIterator(text.data() + text.size(), &consumed), &notes);
   try {
-    document.value = Json::parse(text);
+    document.value = parse_value(text, elements);
   } catch (const Json::exception& error) {
     std::string reason = error.what();
     if (const auto bracket = reason.find("] "); bracket != std::string::npos) reason.erase(0, bracket + 2);
@@ -182,7 +205,9 @@ Document parse_text(std::string_view text, const std::string& source) {
   return document;
 }
 
-Document parse_file(const std::filesystem::path& path) { return parse_text(read_text(path), path.string()); }
+Document parse_file(const std::filesystem::path& path, const Elements* elements) {
+  return parse_text(read_text(path), path.string(), elements);
+}
 
 Json number_to_json(double value) {
   if (std::isfinite(value)) return value;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -23,9 +24,19 @@ struct Document {
   [[nodiscard]] std::string place(const std::string& pointer) const;
 };
 
-/// Parses a file or a text. Refuses duplicate keys. Throws Error(not_found | bad_file) with file and line.
-[[nodiscard]] Document parse_file(const std::filesystem::path& path);
-[[nodiscard]] Document parse_text(std::string_view text, const std::string& source);
+/// Objects of one array that are handed over one by one, in their order, so that a million of them never
+/// stand in memory together. They are then no part of the document's value, and place() knows no lines
+/// within.
+struct Elements {
+  std::string key;  ///< of the array, in the outermost object
+  std::function<void(Json)> take;
+};
+
+/// Parses a file or a text. Refuses duplicate keys. Throws Error(not_found | bad_file) with file and line,
+/// and what `elements` throws.
+[[nodiscard]] Document parse_file(const std::filesystem::path& path, const Elements* elements = nullptr);
+[[nodiscard]] Document parse_text(std::string_view text, const std::string& source,
+                                  const Elements* elements = nullptr);
 
 /// Checks a document (with a pointer: only the value there) against a JSON Schema, draft 7. Throws
 /// Error(bad_input) whose one line names file, line, key, what was expected and what was found; the first

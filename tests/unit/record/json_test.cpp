@@ -46,6 +46,28 @@ TEST(Json, RefusesNestingThatCouldOverflowTheStack) {
               HasSubstr("nested deeper"));
 }
 
+TEST(Json, HandsElementsOverOneByOne) {
+  const std::string text =
+      "{\"a\": [{\"x\": 1}],\n\"list\": [{\"x\": {\"list\": [{}]}},\n{\"x\": [1, {}]}, 7, {}],\n\"b\": "
+      "[{\"list\": 2}]}";
+  std::vector<std::string> taken;
+  const Elements elements{"list", [&](const Json& one) { taken.push_back(one.dump()); }};
+  const Document document = parse_text(text, "f.json", &elements);
+  EXPECT_THAT(taken, ::testing::ElementsAre(R"({"x":{"list":[{}]}})", R"({"x":[1,{}]})", "{}"));
+  EXPECT_EQ(document.value.dump(), R"({"a":[{"x":1}],"b":[{"list":2}],"list":[7]})");
+  EXPECT_EQ(document.place("/list"), "f.json:2");
+  EXPECT_EQ(document.place("/list/1/x"), "f.json:2") << "nothing is noted within";
+  EXPECT_EQ(document.place("/b/0/list"), "f.json:4");
+  const Json whole = parse_text(text, "f.json").value;
+  for (const std::size_t i : {0U, 1U, 3U}) EXPECT_EQ(whole["list"][i].dump(), taken[i == 3 ? 2 : i]);
+}
+
+TEST(Json, ElementsMayNotDoubleKeysEither) {
+  const Elements elements{"list", [](const Json&) {}};
+  EXPECT_THAT(error_of([&] { (void)parse_text("{\"list\": [{\"a\": 1,\n\"a\": 2}]}", "f.json", &elements); }),
+              HasSubstr("f.json:2: key 'a' stands twice"));
+}
+
 TEST(Json, NonFiniteNumbersAreStringsAndComeBack) {
   EXPECT_EQ(number_to_json(std::numeric_limits<double>::infinity()), "Infinity");
   EXPECT_TRUE(std::isnan(number_from_json(number_to_json(std::nan("")))));
