@@ -18,6 +18,12 @@ add_library(bitrift_xxhash INTERFACE)
 target_include_directories(bitrift_xxhash SYSTEM INTERFACE "${BITRIFT_XXHASH_INCLUDE}")
 target_link_libraries(bitrift_xxhash INTERFACE "${BITRIFT_XXHASH_LIBRARY}")
 
+find_path(BITRIFT_LIBDEFLATE_INCLUDE libdeflate.h REQUIRED)
+find_library(BITRIFT_LIBDEFLATE_LIBRARY deflate REQUIRED)
+add_library(bitrift_libdeflate INTERFACE)
+target_include_directories(bitrift_libdeflate SYSTEM INTERFACE "${BITRIFT_LIBDEFLATE_INCLUDE}")
+target_link_libraries(bitrift_libdeflate INTERFACE "${BITRIFT_LIBDEFLATE_LIBRARY}")
+
 find_package(HDF5 1.10 REQUIRED COMPONENTS C)
 if(HDF5_IS_PARALLEL)
   message(FATAL_ERROR "bitrift needs a serial HDF5 (found a parallel one): install libhdf5-dev or set HDF5_ROOT.")

@@ -321,7 +321,7 @@ std::vector<std::uint8_t> Values::decode(const h5map::Chunk& chunk) const {
 EncodedChunk Values::encode(const h5map::Chunk& chunk, std::span<const std::uint8_t> values) const {
   State& state = *state_;
   if (h5map::codec_knows(state.layout.filters, chunk.mask)) {
-    return {h5map::encode_chunk(state.layout.filters, chunk.mask, values, state.chunk_name(chunk)),
+    return {h5map::encode_chunk(state.layout.filters, chunk.mask, values, chunk.bytes, state.chunk_name(chunk)),
             chunk.mask};
   }
   const std::lock_guard guard(state.pipeline_lock);

@@ -1,88 +1,15 @@
 #include "h5map/codec.h"
 
 #include <algorithm>
-#include <limits>
-
-#include <zlib.h>
 
 #include "core/error.h"
+#include "h5map/deflate.h"
 #include "h5map/lzf.h"
 
 namespace bitrift::h5map {
 namespace {
 
 using Bytes = std::vector<std::uint8_t>;
-
-/// zlib counts in 32 bits.
-uInt piece(std::size_t bytes) {
-  return static_cast<uInt>(std::min<std::size_t>(bytes, std::numeric_limits<uInt>::max()));
-}
-
-// z_stream's pointers are not const, though zlib only reads through next_in.
-Bytef* input(std::span<const std::uint8_t> bytes) { return const_cast<Bytef*>(bytes.data()); }
-
-Bytes inflate_bytes(std::span<const std::uint8_t> packed, std::uint64_t most) {
-  z_stream stream{};
-  if (inflateInit(&stream) != Z_OK) fail(ErrorCode::internal, "zlib cannot start");
-  const struct End {
-    z_stream* stream;
-    ~End() { inflateEnd(stream); }
-  } end{&stream};
-  Bytes out;
-  std::size_t done = 0;
-  std::size_t taken = 0;
-  for (int code = Z_OK; code != Z_STREAM_END;) {
-    // Room grows with what was inflated, so that a claim alone takes no memory.
-    if (done == out.size())
-      out.resize(std::min<std::uint64_t>(most + 1, std::max<std::uint64_t>(4 * done, 65536)));
-    if (done > most) fail(ErrorCode::bad_file, "deflated data gives more than {} bytes", most);
-    stream.next_in = input(packed) + taken;
-    stream.avail_in = piece(packed.size() - taken);
-    stream.next_out = out.data() + done;
-    stream.avail_out = piece(out.size() - done);
-    const uInt had = stream.avail_in;
-    const uInt room = stream.avail_out;
-    code = inflate(&stream, Z_NO_FLUSH);
-    taken += had - stream.avail_in;
-    done += room - stream.avail_out;
-    const bool stuck = had == stream.avail_in && room == stream.avail_out && code != Z_STREAM_END;
-    if (stuck && taken == packed.size()) fail(ErrorCode::bad_file, "deflated data ends too early");
-    if (stuck || (code != Z_OK && code != Z_STREAM_END)) {
-      fail(ErrorCode::bad_file, "deflated data is damaged ({})", stream.msg != nullptr ? stream.msg : "zlib");
-    }
-  }
-  if (done > most) fail(ErrorCode::bad_file, "deflated data gives more than {} bytes", most);
-  out.resize(done);
-  return out;
-}
-
-Bytes deflate_bytes(std::span<const std::uint8_t> bytes, std::uint32_t level) {
-  z_stream stream{};
-  if (level > 9 || deflateInit(&stream, static_cast<int>(level)) != Z_OK) {
-    fail(ErrorCode::bad_file, "deflate has no level {}", level);
-  }
-  const struct End {
-    z_stream* stream;
-    ~End() { deflateEnd(stream); }
-  } end{&stream};
-  Bytes out(deflateBound(&stream, static_cast<uLong>(bytes.size())));
-  std::size_t done = 0;
-  std::size_t taken = 0;
-  for (int code = Z_OK; code != Z_STREAM_END;) {
-    stream.next_in = input(bytes) + taken;
-    stream.avail_in = piece(bytes.size() - taken);
-    stream.next_out = out.data() + done;
-    stream.avail_out = piece(out.size() - done);
-    const uInt had = stream.avail_in;
-    const uInt room = stream.avail_out;
-    code = deflate(&stream, had == bytes.size() - taken ? Z_FINISH : Z_NO_FLUSH);
-    taken += had - stream.avail_in;
-    done += room - stream.avail_out;
-    if (code != Z_OK && code != Z_STREAM_END) fail(ErrorCode::internal, "zlib cannot deflate ({})", code);
-  }
-  out.resize(done);
-  return out;
-}
 
 /// Byte b of every element goes to plane b; what is left of an element at the end stays behind
 /// (H5Zshuffle.c).
@@ -143,10 +70,10 @@ Bytes undo(const Filter& filter, std::span<const std::uint8_t> bytes, std::uint6
   }
 }
 
-Bytes apply(const Filter& filter, Bytes bytes) {
+Bytes apply(const Filter& filter, Bytes bytes, std::uint64_t room) {
   switch (filter.id) {
     case filter_deflate:
-      return deflate_bytes(bytes, value_of(filter, "level"));
+      return deflate_bytes(bytes, value_of(filter, "level"), room);
     case filter_shuffle:
       return shuffle(bytes, value_of(filter, "element size"), false);
     case filter_fletcher32:
@@ -225,12 +152,13 @@ std::vector<std::uint8_t> decode_chunk(std::span<const Filter> filters, std::uin
 }
 
 std::vector<std::uint8_t> encode_chunk(std::span<const Filter> filters, std::uint32_t mask,
-                                       std::span<const std::uint8_t> values, const std::string& where) {
+                                       std::span<const std::uint8_t> values, std::uint64_t room,
+                                       const std::string& where) {
   check_known(filters, mask, where);
   Bytes bytes(values.begin(), values.end());
   try {
     for (std::size_t i = 0; i < filters.size(); ++i) {
-      if (!left_out(mask, i)) bytes = apply(filters[i], std::move(bytes));
+      if (!left_out(mask, i)) bytes = apply(filters[i], std::move(bytes), room);
     }
   } catch (const Error& error) {
     fail(error.code(), "{}: {}", where, error.what());

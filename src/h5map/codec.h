@@ -33,10 +33,10 @@ enum FilterId : unsigned {
                                                      std::span<const std::uint8_t> stored,
                                                      std::uint64_t chunk_bytes, const std::string& where);
 
-/// The stored form of a chunk's values under the same filters; decode_chunk() gives `values` back. Throws
-/// Error(unsupported) as decode_chunk().
+/// The stored form of a chunk's values under the same filters; decode_chunk() gives `values` back. Where it
+/// takes more than `room` bytes, deflate is made to try harder. Throws Error(unsupported) as decode_chunk().
 [[nodiscard]] std::vector<std::uint8_t> encode_chunk(std::span<const Filter> filters, std::uint32_t mask,
-                                                     std::span<const std::uint8_t> values,
+                                                     std::span<const std::uint8_t> values, std::uint64_t room,
                                                      const std::string& where);
 
 /// HDF5's variant of Fletcher's checksum: 16-bit words, high byte first (H5_checksum_fletcher32).

@@ -254,11 +254,12 @@ class Patcher {
 
   /// Sorts, and joins neighbours, so that a whole tensor is one write.
   void join() {
-    std::vector<Patch::Range> ranges = std::move(patch_.ranges);
-    const auto earlier = [](const auto& a, const auto& b) { return a.offset < b.offset; };
-    if (!std::is_sorted(ranges.begin(), ranges.end(), earlier)) {
-      std::sort(ranges.begin(), ranges.end(), earlier);
+    const auto out_of_order = [](const auto& a, const auto& b) { return b.offset < a.end(); };
+    if (std::adjacent_find(patch_.ranges.begin(), patch_.ranges.end(), out_of_order) == patch_.ranges.end()) {
+      return;  // add() has joined them
     }
+    std::vector<Patch::Range> ranges = std::move(patch_.ranges);
+    std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
     Patch joined;
     joined.ranges.reserve(ranges.size());
     joined.before.reserve(patch_.before.size());

@@ -33,6 +33,7 @@ FOREIGN = {
     "c10": {"nn", "train"},
     "valijson": {"record"},
     "xxhash.h": {"core"},
+    "libdeflate.h": {"h5map"},
     "jpeglib.h": {"nn"},
     "png.h": {"nn"},
     "boost": {"analyze"},

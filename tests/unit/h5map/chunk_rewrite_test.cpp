@@ -55,7 +55,8 @@ std::string rewritten(const std::filesystem::path& path, std::string& written) {
     if (chunk.cell % 3 == 1) continue;
     Bytes values(table.grid().chunk_bytes());
     if (chunk.cell % 3 == 0) values = noise(values.size(), static_cast<unsigned>(chunk.cell));
-    Bytes stored = chunk.filtered ? encode_chunk(dataset.layout.filters, chunk.mask, values, "d") : values;
+    Bytes stored =
+        chunk.filtered ? encode_chunk(dataset.layout.filters, chunk.mask, values, ~0ULL, "d") : values;
     rewrite.put_chunk(table, chunk, stored, chunk.mask);
     written += std::to_string(chunk.cell) + " " + std::to_string(values.size()) + "\n";
     written.append(values.begin(), values.end());
@@ -139,7 +140,7 @@ TEST(Rewrite, AChunkOfTheSameSizeAltersOnlyItsBytes) {
   const ChunkTable table = file.open(source);
   const Chunk chunk = table.find(7).value();
   Rewrite rewrite(source, read_superblock(source));
-  const Bytes stored = encode_chunk(file.layout.filters, 0, noise(1024, 3), "d");
+  const Bytes stored = encode_chunk(file.layout.filters, 0, noise(1024, 3), ~0ULL, "d");
   rewrite.put_chunk(table, chunk, stored, 0);
   const auto changes = rewrite.finish();
   ASSERT_EQ(changes.size(), 1U);

@@ -69,7 +69,7 @@ TEST(Codec, DecodesWhatH5pyWroteAndH5pyReadsWhatItEncoded) {
       decoded.append(values.begin(), values.end());
       Bytes others = values;
       std::reverse(others.begin(), others.end());
-      const Bytes again = encode_chunk(filters, chunk.mask, others, "d");
+      const Bytes again = encode_chunk(filters, chunk.mask, others, ~0ULL, "d");
       EXPECT_EQ(decode_chunk(filters, chunk.mask, again, values.size(), "d"), others);
       encoded += std::to_string(again.size()) + " " + std::to_string(chunk.mask) + "\n";
       encoded.append(again.begin(), again.end());
@@ -135,7 +135,7 @@ TEST(Codec, DamagedLzfIsRefused) {
 TEST(Codec, DamagedOrLyingChunksAreRefusedByName) {
   const std::vector<Filter> gzip = {{filter_deflate, true, "", {6}}};
   const Bytes values = noise(4000, 5, 3);
-  const Bytes stored = encode_chunk(gzip, 0, values, "f.h5: d");
+  const Bytes stored = encode_chunk(gzip, 0, values, ~0ULL, "f.h5: d");
   EXPECT_EQ(decode_chunk(gzip, 0, stored, 4000, "f.h5: d"), values);
   EXPECT_ERROR((void)decode_chunk(gzip, 0, stored, 3999, "f.h5: d"), bad_file,
                "f.h5: d: deflated data gives more");
@@ -147,7 +147,7 @@ TEST(Codec, DamagedOrLyingChunksAreRefusedByName) {
   altered[stored.size() / 2] ^= 4;
   EXPECT_ERROR((void)decode_chunk(gzip, 0, altered, 4000, "f.h5: d"), bad_file, "f.h5: d: ");
   const std::vector<Filter> checked = {{filter_fletcher32, false, "", {}}};
-  Bytes summed = encode_chunk(checked, 0, values, "d");
+  Bytes summed = encode_chunk(checked, 0, values, ~0ULL, "d");
   EXPECT_EQ(summed.size(), 4004U);
   summed[17] ^= 1;
   EXPECT_ERROR((void)decode_chunk(checked, 0, summed, 4000, "d"), bad_file, "fletcher32 sum is");
@@ -163,7 +163,7 @@ TEST(Codec, DamagedOrLyingChunksAreRefusedByName) {
 
 TEST(Codec, ABombHoldsNoMoreThanTheChunk) {
   const std::vector<Filter> gzip = {{filter_deflate, true, "", {9}}};
-  const Bytes bomb = encode_chunk(gzip, 0, Bytes(100'000'000), "bomb");
+  const Bytes bomb = encode_chunk(gzip, 0, Bytes(100'000'000), ~0ULL, "bomb");
   EXPECT_LT(bomb.size(), 200'000U);
   EXPECT_ERROR((void)decode_chunk(gzip, 0, bomb, 1000, "bomb"), bad_file, "more than 1000 bytes");
 }
@@ -177,8 +177,9 @@ TEST(Codec, ThreadsDoNotDisturbEachOther) {
     threads.emplace_back([&, t] {
       for (unsigned i = 0; i < 50; ++i) {
         const Bytes values = noise(8003, 20, t * 100 + i);
-        good[t] +=
-            decode_chunk(filters, 0, encode_chunk(filters, 0, values, "d"), 8003, "d") == values ? 1 : 0;
+        good[t] += decode_chunk(filters, 0, encode_chunk(filters, 0, values, ~0ULL, "d"), 8003, "d") == values
+                       ? 1
+                       : 0;
       }
     });
   }

@@ -1,0 +1,73 @@
+#include "h5map/deflate.h"
+
+#include <memory>
+#include <utility>
+
+#include <libdeflate.h>
+
+#include "core/error.h"
+
+namespace bitrift::h5map {
+namespace {
+
+struct Free {
+  void operator()(libdeflate_compressor* one) const noexcept { libdeflate_free_compressor(one); }
+  void operator()(libdeflate_decompressor* one) const noexcept { libdeflate_free_decompressor(one); }
+};
+using Compressor = std::unique_ptr<libdeflate_compressor, Free>;
+using Decompressor = std::unique_ptr<libdeflate_decompressor, Free>;
+
+/// Up to a megabyte, so each thread keeps the one that it used last.
+libdeflate_compressor* compressor(int level) {
+  thread_local std::pair<int, Compressor> last{-1, nullptr};
+  if (last.first != level) last = {level, Compressor(libdeflate_alloc_compressor(level))};
+  if (last.second == nullptr) throw std::bad_alloc();
+  return last.second.get();
+}
+
+std::vector<std::uint8_t> deflate_at(std::span<const std::uint8_t> bytes, int level) {
+  libdeflate_compressor* const packer = compressor(level);
+  const std::size_t bound = libdeflate_zlib_compress_bound(packer, bytes.size());
+  // Not set to zeros: of a large bound most pages are never touched.
+  const auto out = std::make_unique_for_overwrite<std::uint8_t[]>(bound);
+  const std::size_t size = libdeflate_zlib_compress(packer, bytes.data(), bytes.size(), out.get(), bound);
+  if (size == 0) fail(ErrorCode::internal, "{} bytes cannot be deflated", bytes.size());
+  return {out.get(), out.get() + size};
+}
+
+}  // namespace
+
+std::vector<std::uint8_t> inflate_bytes(std::span<const std::uint8_t> packed, std::uint64_t most) {
+  thread_local const Decompressor unpacker(libdeflate_alloc_decompressor());
+  if (unpacker == nullptr) throw std::bad_alloc();
+  std::vector<std::uint8_t> out(most);
+  std::size_t taken = 0;
+  std::size_t done = 0;
+  switch (libdeflate_zlib_decompress_ex(unpacker.get(), packed.data(), packed.size(), out.data(), out.size(),
+                                        &taken, &done)) {
+    case LIBDEFLATE_SUCCESS:
+      break;
+    case LIBDEFLATE_INSUFFICIENT_SPACE:
+      fail(ErrorCode::bad_file, "deflated data gives more than {} bytes", most);
+    default:
+      fail(ErrorCode::bad_file, "deflated data is damaged or ends too early");
+  }
+  out.resize(done);
+  return out;
+}
+
+std::vector<std::uint8_t> deflate_bytes(std::span<const std::uint8_t> bytes, std::uint32_t level,
+                                        std::uint64_t room) {
+  constexpr std::uint32_t most_level = 9;
+  if (level > most_level) fail(ErrorCode::bad_file, "deflate has no level {}", level);
+  std::vector<std::uint8_t> packed = deflate_at(bytes, static_cast<int>(level));
+  for (const int harder : {9, 12}) {
+    if (packed.size() <= room || level == 0) break;
+    if (harder <= static_cast<int>(level)) continue;
+    std::vector<std::uint8_t> again = deflate_at(bytes, harder);
+    if (again.size() < packed.size()) packed = std::move(again);
+  }
+  return packed;
+}
+
+}  // namespace bitrift::h5map

@@ -1,0 +1,21 @@
+// The filter deflate: zlib's format, by libdeflate.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace bitrift::h5map {
+
+/// What a zlib stream (RFC 1950) holds; bytes behind its end are left alone, as HDF5 leaves them. Throws
+/// Error(bad_file) for damage, a wrong Adler-32 sum included, and for more than `most` bytes.
+[[nodiscard]] std::vector<std::uint8_t> inflate_bytes(std::span<const std::uint8_t> packed,
+                                                      std::uint64_t most);
+
+/// A zlib stream that inflates to `bytes`, packed as hard as zlib's `level` (0 to 9) asks. Where it comes to
+/// more than `room` bytes it is packed harder, for the same bytes packed by another library took no more.
+/// Throws Error(bad_file) for a level that there is not.
+[[nodiscard]] std::vector<std::uint8_t> deflate_bytes(std::span<const std::uint8_t> bytes,
+                                                      std::uint32_t level, std::uint64_t room);
+
+}  // namespace bitrift::h5map
