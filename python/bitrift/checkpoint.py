@@ -23,6 +23,8 @@ class Tensor:
     """Without a leading '/': "model/conv1.weight"."""
     role: str
     """weight, bias, norm, running_stat, momentum, exp_avg, exp_avg_sq, step, rng, progress, checksum or unknown."""
+    layer: str
+    """The layer that it belongs to (docs/roles.md); "" when it belongs to none."""
     dtype: str
     """float32, bfloat16, int64, ...; also "string" and other types that cannot be altered."""
     shape: tuple[int, ...]
@@ -65,58 +67,36 @@ def list_tensors(path: Path) -> list[Tensor]:
     return [Tensor(**{**entry, "shape": tuple(entry["shape"])}) for entry in json.loads(_core.list_tensors(path))]
 
 
-def _parameters(
-    length: int | None,
-    mask: str | None,
-    mask_at: str | None,
-    factor: float | None,
-    value: float | str | None,
-    formats: Mapping[str, str] | None,
-    scope: Mapping[str, Any] | None,
-) -> dict[str, Any]:
-    """What single kinds of fault need, under the names of a fault model."""
-    return {
-        "length": length,
-        "mask": mask,
-        "mask_at": mask_at,
-        "factor": factor,
-        "value": value,
-        "as": dict(formats) if formats else None,
-        "scope": dict(scope) if scope else None,
-    }
-
-
 def _model(
+    *,
     tensors: Sequence[str],
     roles: Sequence[str],
-    bits: str,
-    what: str,
-    measure: str,
+    layers: Sequence[str],
     count: int | None,
     fraction: float | None,
     ber: float | None,
     seed: int | None,
-    allow_nan: bool,
-    keep_sign: bool,
-    parameters: Mapping[str, Any],
+    formats: Mapping[str, str] | None,
+    scope: Mapping[str, Any] | None,
+    **others: object,
 ) -> str:
-    if isinstance(tensors, str) or isinstance(roles, str):
-        raise TypeError("tensors and roles are sequences of strings, not one string")
+    """A fault model as JSON (docs/faults.md), under the names of `inject`; None leaves a key out."""
+    if any(isinstance(names, str) for names in (tensors, roles, layers)):
+        raise TypeError("tensors, roles and layers are sequences of strings, not one string")
+    amounts = {"count": count, "fraction": fraction, "ber": ber}
+    if all(amount is None for amount in amounts.values()):
+        amounts["count"] = 1
     model: dict[str, Any] = {
         "tensors": list(tensors),
         "roles": list(roles),
-        "bits": bits,
-        "what": what,
-        "measure": measure,
+        "layers": list(layers) or None,
         "seed": secrets.randbits(53) if seed is None else seed,
-        "allow_nan": allow_nan,
-        "keep_sign": keep_sign,
+        "as": dict(formats) if formats else None,
+        "scope": dict(scope) if scope else None,
+        **amounts,
+        **others,
     }
-    amounts = {"count": count, "fraction": fraction, "ber": ber}
-    given = {name: value for name, value in amounts.items() if value is not None}
-    model.update(given or {"count": 1})
-    model.update({name: value for name, value in parameters.items() if value is not None})
-    return json.dumps(model)
+    return json.dumps({name: value for name, value in model.items() if value is not None})
 
 
 def _target(output: Path | None, in_place: bool) -> None:
@@ -129,6 +109,7 @@ def plan(
     *,
     tensors: Sequence[str] = (),
     roles: Sequence[str] = (),
+    layers: Sequence[str] = (),
     bits: str = "any",
     what: str = "flip",
     measure: str = "bit",
@@ -145,10 +126,31 @@ def plan(
     value: float | str | None = None,
     formats: Mapping[str, str] | None = None,
     scope: Mapping[str, Any] | None = None,
+    plane: str = "value",
 ) -> dict[str, Any]:
     """The manifest of what `inject` would do with these arguments (give a seed). Nothing is written."""
-    parameters = _parameters(length, mask, mask_at, factor, value, formats, scope)
-    model = _model(tensors, roles, bits, what, measure, count, fraction, ber, seed, allow_nan, keep_sign, parameters)
+    model = _model(
+        tensors=tensors,
+        roles=roles,
+        layers=layers,
+        bits=bits,
+        what=what,
+        measure=measure,
+        count=count,
+        fraction=fraction,
+        ber=ber,
+        seed=seed,
+        allow_nan=allow_nan,
+        keep_sign=keep_sign,
+        length=length,
+        mask=mask,
+        mask_at=mask_at,
+        factor=factor,
+        value=value,
+        formats=formats,
+        scope=scope,
+        plane=plane,
+    )
     return cast(dict[str, Any], json.loads(_core.plan(path, model, sys.argv)))
 
 
@@ -159,6 +161,7 @@ def inject(
     in_place: bool = False,
     tensors: Sequence[str] = (),
     roles: Sequence[str] = (),
+    layers: Sequence[str] = (),
     bits: str = "any",
     what: str = "flip",
     measure: str = "bit",
@@ -175,24 +178,47 @@ def inject(
     value: float | str | None = None,
     formats: Mapping[str, str] | None = None,
     scope: Mapping[str, Any] | None = None,
+    plane: str = "value",
 ) -> dict[str, Any]:
     """Alters a checkpoint and returns the manifest: every change, and what it was drawn from.
 
     The altered file is `output`, a new copy, or with `in_place=True` the file itself (take it back with `undo`).
     tensors: globs over tensor paths; `*` stays within one name between dots, `**` crosses. roles: see `Tensor.role`.
+    layers: first, middle, last, or numbers and names of layers (see `Tensor.layer`).
     bits: any, sign, exponent, mantissa, exponent_msb, a range "23-30" or a list "3,7,30"; bit 0 is the least
     significant. what: flip, burst (with `length`), xor (with `mask`, and `mask_at` aligned or random), stuck-at-0,
     stuck-at-1, zero, nan, inf, max, set (with `value`), scale (with `factor`) or random. formats: glob over tensor
     paths -> number format of the same width that their bytes are read as. scope: {"replicas": 2} or
-    {"replicas": [1, 3]}: only tensors of single replicas. measure: bit, element or tensor. At most one of count
+    {"replicas": [1, 3]}: only tensors of single replicas. plane: value, storage or metadata (docs/faults.md).
+    measure: bit, element or tensor. At most one of count
     (faults), fraction (of the targeted elements) and ber (bit error rate); count=1 without any. seed: 0..2^53-1;
     without one, a random seed that the manifest holds. Equal arguments and seeds on equal files give equal changes.
 
     Raises Error(not_found | bad_input | bad_file | unsupported | busy | conflict | io).
     """
     _target(output, in_place)
-    parameters = _parameters(length, mask, mask_at, factor, value, formats, scope)
-    model = _model(tensors, roles, bits, what, measure, count, fraction, ber, seed, allow_nan, keep_sign, parameters)
+    model = _model(
+        tensors=tensors,
+        roles=roles,
+        layers=layers,
+        bits=bits,
+        what=what,
+        measure=measure,
+        count=count,
+        fraction=fraction,
+        ber=ber,
+        seed=seed,
+        allow_nan=allow_nan,
+        keep_sign=keep_sign,
+        length=length,
+        mask=mask,
+        mask_at=mask_at,
+        factor=factor,
+        value=value,
+        formats=formats,
+        scope=scope,
+        plane=plane,
+    )
     return cast(dict[str, Any], json.loads(_core.inject(path, output, model, sys.argv)))
 
 

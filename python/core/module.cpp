@@ -46,6 +46,7 @@ std::string list_tensors(const Path& path) {
   for (const auto& tensor : reader.tensors()) {
     list.push_back({{"path", tensor.path},
                     {"role", tensor.role},
+                    {"layer", tensor.layer},
                     {"dtype", tensor.dtype},
                     {"shape", tensor.shape},
                     {"storage", tensor.storage},

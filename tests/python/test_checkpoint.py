@@ -75,6 +75,23 @@ def test_a_glob_does_not_reach_a_longer_name(checkpoint: Path, tmp_path: Path) -
     assert {fault["tensor"] for fault in manifest["faults"]} <= {"model/conv1.weight", "model/conv1.bias"}
 
 
+def test_layers_and_planes_are_chosen(checkpoint: Path, tmp_path: Path) -> None:
+    layers = {tensor.path: tensor.layer for tensor in bitrift.list_tensors(checkpoint)}
+    assert (layers["model/conv1.weight"], layers["model/conv10.bias"]) == ("conv1", "conv10")
+    drawn = bitrift.plan(checkpoint, layers=["conv10"], count=2, seed=3)
+    assert {layers[fault["tensor"]] for fault in drawn["faults"]} == {"conv10"}
+    with pytest.raises(bitrift.Error, match="conv7"):
+        bitrift.plan(checkpoint, layers=["conv7"])
+    with pytest.raises(TypeError, match="sequences of strings"):
+        bitrift.plan(checkpoint, layers="first")
+    before = checkpoint.read_bytes()
+    manifest = bitrift.inject(checkpoint, tmp_path / "out.h5", plane="metadata", count=5, seed=1)
+    after = (tmp_path / "out.h5").read_bytes()
+    places = [i for i in range(len(before)) if before[i] != after[i]]
+    assert places == sorted(fault["element"] for fault in manifest["faults"])
+    assert all(fault["structure"] for fault in manifest["faults"])
+
+
 def test_a_bit_field_is_kept(checkpoint: Path, tmp_path: Path) -> None:
     manifest = bitrift.inject(checkpoint, tmp_path / "o.h5", roles=["weight"], bits="exponent", count=60)
     bits = {bit for fault in manifest["faults"] for bit in fault["bits"]}
