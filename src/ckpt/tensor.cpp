@@ -1,6 +1,6 @@
 #include "ckpt/tensor.h"
 
-#include "h5/file.h"
+#include "h5/create.h"
 
 namespace bitrift::ckpt {
 
