@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include <hdf5.h>
 
@@ -82,8 +83,8 @@ Handle decode_type(const PipelineSpec& spec, const std::string& where) {
 
 }  // namespace
 
-MemoryChunk::MemoryChunk(const PipelineSpec& spec, const std::string& where)
-    : where_(where), bytes_(spec.element_bytes), origin_(spec.chunk.size()) {
+MemoryChunk::MemoryChunk(const PipelineSpec& spec, std::string where)
+    : where_(std::move(where)), bytes_(spec.element_bytes), origin_(spec.chunk.size()) {
   for (const std::uint64_t extent : spec.chunk) bytes_ *= extent;
   for (const PipelineFilter& filter : spec.filters) {
     filter_ids_.push_back(filter.id);

@@ -15,7 +15,7 @@ namespace bitrift::h5 {
 class MemoryChunk {
  public:
   /// `spec` is that of a ChunkPipeline, which has checked it.
-  MemoryChunk(const PipelineSpec& spec, const std::string& where);
+  MemoryChunk(const PipelineSpec& spec, std::string where);
 
   [[nodiscard]] std::vector<std::uint8_t> decode(std::span<const std::uint8_t> stored, std::uint32_t mask);
   [[nodiscard]] StoredChunk encode(std::span<const std::uint8_t> values);
