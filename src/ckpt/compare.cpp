@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 #include <set>
+#include <span>
 
 #include <fmt/ranges.h>
 
@@ -15,7 +16,8 @@ namespace bitrift::ckpt {
 namespace {
 
 constexpr std::uint64_t kPieceBytes = std::uint64_t{4} << 20;
-constexpr std::uint64_t kMostUnplacedBytes = std::uint64_t{1} << 30;
+constexpr std::uint64_t kChunkedPieceBytes = std::uint64_t{32} << 20;
+constexpr std::uint64_t kMostPieceBytes = std::uint64_t{1} << 30;
 
 std::string describe(const TensorInfo& tensor) {
   return fmt::format("{} [{}]", tensor.dtype, fmt::join(tensor.shape, ", "));
@@ -37,31 +39,39 @@ bool same_type(const TensorInfo& a, const TensorInfo& b) {
   return *a.format == in_same_order;
 }
 
-/// Reads a tensor in pieces where its bytes lie in one place, else whole.
+/// Reads a tensor in pieces, of chunked storage in such as have whole chunks.
 class Pieces {
  public:
-  Pieces(const Reader& reader, const TensorInfo& tensor) : reader_(reader), tensor_(tensor) {}
-  const std::uint8_t* get(std::uint64_t first, std::uint64_t count) {
-    if (tensor_.offset) {
-      buffer_.resize(count * tensor_.element_bytes);
-      reader_.read_elements(tensor_, first, count, buffer_.data());
-      return buffer_.data();
+  Pieces(const Reader& reader, const TensorInfo& tensor)
+      : reader_(reader),
+        tensor_(tensor),
+        step_(std::max<std::uint64_t>(kPieceBytes / tensor.element_bytes, 1)) {
+    const std::uint64_t stride = reader.values(tensor).stride();
+    if (!tensor.whole() || stride == 1) return;
+    if (stride > kMostPieceBytes) {
+      fail(ErrorCode::unsupported, "its chunks can only be read {} bytes at once", stride);
     }
-    if (buffer_.empty()) {
-      const std::uint64_t elements = tensor_.elements();
-      if (elements > kMostUnplacedBytes / tensor_.element_bytes) {
-        fail(ErrorCode::unsupported, "more than 1 GiB in {} storage", tensor_.storage);
-      }
-      buffer_.resize(elements * tensor_.element_bytes);
-      reader_.read(tensor_, buffer_.data(), buffer_.size());
+    // The index is searched once for each piece.
+    step_ = std::max<std::uint64_t>(kChunkedPieceBytes / stride, 1) * stride / tensor.element_bytes;
+  }
+
+  /// The elements from `at` on that it has in memory or reads now; at least one, if there is one.
+  std::span<const std::uint8_t> from(std::uint64_t at) {
+    const std::uint64_t first = at / step_ * step_;
+    if (first != first_ || held_.empty()) {
+      held_.resize(std::min(step_, tensor_.elements() - first) * tensor_.element_bytes);
+      reader_.read_elements(tensor_, first, held_.size() / tensor_.element_bytes, held_.data());
+      first_ = first;
     }
-    return buffer_.data() + first * tensor_.element_bytes;
+    return std::span(held_).subspan((at - first) * tensor_.element_bytes);
   }
 
  private:
   const Reader& reader_;
   const TensorInfo& tensor_;
-  std::vector<std::uint8_t> buffer_;
+  std::uint64_t step_;  // elements
+  std::uint64_t first_ = 0;
+  std::vector<std::uint8_t> held_;
 };
 
 /// Adds what differs between `count` elements to the result.
@@ -91,11 +101,12 @@ std::optional<TensorDifference> compare_values(const Reader& first, const Tensor
   Pieces pieces_a(first, a);
   Pieces pieces_b(second, b);
   const std::uint64_t elements = a.elements();
-  const std::uint64_t step = std::max<std::uint64_t>(kPieceBytes / a.element_bytes, 1);
-  for (std::uint64_t at = 0; at < elements; at += step) {
-    const std::uint64_t count = std::min(step, elements - at);
-    compare_elements(pieces_a.get(at, count), pieces_b.get(at, count), at, count, a.element_bytes,
-                     a.format.has_value(), result);
+  for (std::uint64_t at = 0; at < elements;) {
+    const auto x = pieces_a.from(at);
+    const auto y = pieces_b.from(at);
+    const std::uint64_t count = std::min(x.size(), y.size()) / a.element_bytes;
+    compare_elements(x.data(), y.data(), at, count, a.element_bytes, a.format.has_value(), result);
+    at += count;
   }
   if (result.elements == 0) return std::nullopt;
   return result;

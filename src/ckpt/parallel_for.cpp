@@ -4,6 +4,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -21,8 +22,12 @@ std::size_t usable_threads() {
 
 }  // namespace
 
-void parallel_for(std::size_t count, const std::function<void(std::size_t)>& piece) {
-  const std::size_t threads = std::min(usable_threads(), count);
+void parallel_for(std::size_t count, const std::function<void(std::size_t)>& piece,
+                  std::uint64_t bytes_each) {
+  constexpr std::uint64_t most_bytes = std::uint64_t{256} << 20U;
+  const std::uint64_t fitting =
+      std::max<std::uint64_t>(most_bytes / std::max<std::uint64_t>(bytes_each, 1), 1);
+  const std::size_t threads = std::min<std::uint64_t>({usable_threads(), count, fitting});
   std::atomic<std::size_t> next{0};
   std::exception_ptr failure;
   std::mutex lock;
@@ -38,7 +43,11 @@ void parallel_for(std::size_t count, const std::function<void(std::size_t)>& pie
     }
   };
   std::vector<std::thread> others;
-  for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
+  try {
+    for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
+  } catch (const std::system_error&) {
+    // A limit on threads: those that there are do it all.
+  }
   work();
   for (std::thread& other : others) other.join();
   if (failure) std::rethrow_exception(failure);

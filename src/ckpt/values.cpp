@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <utility>
 
 #include "ckpt/external.h"
+#include "ckpt/memory.h"
 #include "ckpt/parallel_for.h"
 #include "core/error.h"
 #include "h5/pipeline.h"
@@ -18,8 +18,16 @@ namespace {
 using h5map::Storage;
 using h5map::undefined;
 
-// Decoded chunks that are kept for the next read.
-constexpr std::uint64_t most_kept_bytes = std::uint64_t{64} << 20U;
+// What one chunk takes while it is decoded or encoded, in its own size: two copies and what the filters hold.
+constexpr std::uint64_t copies = 3;
+// The same with HDF5, in both processes.
+constexpr std::uint64_t pipeline_copies = 8;
+
+// Sizes that a file claims may be any.
+std::uint64_t times(std::uint64_t bytes, std::uint64_t count) {
+  std::uint64_t product = 0;
+  return __builtin_mul_overflow(bytes, count, &product) ? ~std::uint64_t{0} : product;
+}
 
 std::string sources_text(const std::vector<h5map::VirtualSource>& sources) {
   std::string text;
@@ -36,6 +44,7 @@ struct Values::State {
   const h5map::File* file = nullptr;
   const FileDescriptor* fd = nullptr;
   std::mutex* lock = nullptr;
+  ChunkCache* kept = nullptr;
   std::string where;  // file and dataset, for messages
   std::string problem;
   std::vector<std::uint64_t> shape;
@@ -48,9 +57,6 @@ struct Values::State {
   std::mutex pipeline_lock;
   std::unique_ptr<h5::ChunkPipeline> pipeline;
 
-  // The chunks that were decoded last, by cell; all go when they become too much.
-  std::map<std::uint64_t, std::vector<std::uint8_t>> kept;
-  std::uint64_t kept_bytes = 0;
   std::optional<std::pair<std::uint64_t, std::optional<h5map::Chunk>>> last_found;
 
   [[nodiscard]] std::optional<h5map::Chunk> find(std::uint64_t cell) {
@@ -86,15 +92,7 @@ struct Values::State {
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = fill[(first + i) % fill.size()];
   }
   const std::vector<std::uint8_t>& decoded(const Values& values, const h5map::Chunk& chunk) {
-    const auto known = kept.find(chunk.cell);
-    if (known != kept.end()) return known->second;
-    std::vector<std::uint8_t> bytes_of_chunk = values.decode(chunk);
-    if (kept_bytes + bytes_of_chunk.size() > most_kept_bytes) {
-      kept.clear();
-      kept_bytes = 0;
-    }
-    kept_bytes += bytes_of_chunk.size();
-    return kept.emplace(chunk.cell, std::move(bytes_of_chunk)).first->second;
+    return kept->get(this, chunk.cell, table->grid().chunk_bytes(), [&] { return values.decode(chunk); });
   }
 
   // A byte of the dataset: which cell, where in its chunk, how many follow in both.
@@ -153,15 +151,35 @@ struct Values::State {
     return table->all();
   }
 
-  void read_all_chunks(const Values& values, std::span<std::uint8_t> out) const {
-    fill_in(0, out);
-    const std::vector<h5map::Chunk> all = all_chunks();
-    parallel_for(all.size(), [&](std::size_t i) {
-      const std::vector<std::uint8_t> decoded_bytes = values.decode(all[i]);
-      scatter(all[i].cell, [&](std::uint64_t from, std::uint64_t to, std::uint64_t count) {
-        std::memcpy(out.data() + to, decoded_bytes.data() + from, count);
+  // Bytes of the dataset in one row of the grid, which may have fewer elements when it is the last.
+  [[nodiscard]] std::uint64_t row_bytes() const noexcept {
+    const std::uint64_t rows = table->grid().chunk()[0];
+    return rows >= shape[0] ? bytes : bytes / shape[0] * rows;
+  }
+
+  [[nodiscard]] std::vector<h5map::Chunk> chunks_of_rows(std::uint64_t first, std::uint64_t end) {
+    const std::uint64_t in_row = table->grid().count() / table->grid().cells()[0];
+    if (first == 0 && end == table->grid().cells()[0]) return all_chunks();
+    const std::lock_guard guard(*lock);
+    std::vector<h5map::Chunk> chunks;
+    for (std::uint64_t cell = first * in_row; cell < end * in_row; ++cell) {
+      if (auto chunk = table->find(cell)) chunks.push_back(*chunk);
+    }
+    return chunks;
+  }
+
+  // Whole rows of the grid, from byte `first` of the dataset on.
+  void read_rows(const Values& values, std::uint64_t first, std::span<std::uint8_t> out) {
+    fill_in(first, out);
+    const std::uint64_t row = row_bytes();
+    const auto chunks = chunks_of_rows(first / row, (first + out.size() + row - 1) / row);
+    const auto copy = [&](std::size_t i) {
+      const std::vector<std::uint8_t> decoded_bytes = values.decode(chunks[i]);
+      scatter(chunks[i].cell, [&](std::uint64_t from, std::uint64_t to, std::uint64_t count) {
+        std::memcpy(out.data() + (to - first), decoded_bytes.data() + from, count);
       });
-    });
+    };
+    parallel_for(chunks.size(), copy, table->grid().chunk_bytes());
   }
 };
 
@@ -171,6 +189,7 @@ Values::Values(const ValueSource& source, const h5map::Dataset& dataset) : state
   state.file = &file;
   state.fd = &source.fd;
   state.lock = &source.lock;
+  state.kept = &source.kept;
   state.where = file.source().name() + ": " + dataset.path;
   state.problem = dataset.problem;
   if (!state.problem.empty()) return;
@@ -197,6 +216,7 @@ Values::Values(const ValueSource& source, const std::string& path, const h5map::
   state.file = &file;
   state.fd = &source.fd;
   state.lock = &source.lock;
+  state.kept = &source.kept;
   state.where = file.source().name() + ": " + path;
   state.problem = attribute.problem;
   if (!state.problem.empty()) return;
@@ -269,7 +289,10 @@ void Values::read(std::uint64_t first, std::span<std::uint8_t> out) const {
     case Storage::chunked:
       break;
   }
-  if (first == 0 && out.size() == state.bytes) return state.read_all_chunks(*this, out);
+  const std::uint64_t row = state.row_bytes();
+  if (first % row == 0 && (out.size() % row == 0 || first + out.size() == state.bytes)) {
+    return state.read_rows(*this, first, out);
+  }
   const std::lock_guard guard(*state.lock);
   for (std::uint64_t done = 0; done < out.size();) {
     const auto at = state.split(first + done);
@@ -285,6 +308,14 @@ void Values::read(std::uint64_t first, std::span<std::uint8_t> out) const {
     }
     done += count;
   }
+}
+
+std::uint64_t Values::stride() const noexcept {
+  if (!state_->table || state_->bytes == 0) return 1;
+  const h5map::ChunkGrid& grid = state_->table->grid();
+  // Then the chunk that is kept serves all reads of it, and no second copy is made.
+  const bool one_a_row = grid.count() == grid.cells()[0];
+  return one_a_row && grid.chunk_bytes() > ChunkCache::most_bytes ? 1 : state_->row_bytes();
 }
 
 Values::Spot Values::locate(std::uint64_t byte) const {
@@ -308,30 +339,45 @@ Values::Spot Values::locate(std::uint64_t byte) const {
 
 std::vector<std::uint8_t> Values::decode(const h5map::Chunk& chunk) const {
   State& state = *state_;
-  std::vector<std::uint8_t> raw = state.stored(chunk);
-  if (state.unfiltered(chunk)) return raw;
-  if (h5map::codec_knows(state.layout.filters, chunk.mask)) {
-    return h5map::decode_chunk(state.layout.filters, chunk.mask, raw, state.table->grid().chunk_bytes(),
-                               state.chunk_name(chunk));
+  const std::uint64_t size = state.table->grid().chunk_bytes();
+  const bool unfiltered = state.unfiltered(chunk);
+  const bool known = unfiltered || h5map::codec_knows(state.layout.filters, chunk.mask);
+  const std::string name = state.chunk_name(chunk);
+  // A claim that cannot be true is damage, whatever memory there is.
+  if (known && !unfiltered) {
+    h5map::check_claim(state.layout.filters, chunk.mask, chunk.bytes, size, name);
   }
-  const std::lock_guard guard(state.pipeline_lock);
-  return state.coder().decode(raw, chunk.mask);
+  return with_memory(times(size, unfiltered ? 1
+                                 : known    ? copies
+                                            : pipeline_copies),
+                     name, [&] {
+                       std::vector<std::uint8_t> raw = state.stored(chunk);
+                       if (unfiltered) return raw;
+                       if (known)
+                         return h5map::decode_chunk(state.layout.filters, chunk.mask, raw, size, name);
+                       const std::lock_guard guard(state.pipeline_lock);
+                       return state.coder().decode(raw, chunk.mask);
+                     });
 }
 
 EncodedChunk Values::encode(const h5map::Chunk& chunk, std::span<const std::uint8_t> values) const {
   State& state = *state_;
+  const std::string name = state.chunk_name(chunk);
   if (h5map::codec_knows(state.layout.filters, chunk.mask)) {
-    return {h5map::encode_chunk(state.layout.filters, chunk.mask, values, chunk.bytes, state.chunk_name(chunk)),
-            chunk.mask};
+    return with_memory(times(values.size(), copies), name, [&] {
+      return EncodedChunk{h5map::encode_chunk(state.layout.filters, chunk.mask, values, chunk.bytes, name),
+                          chunk.mask};
+    });
   }
   const std::lock_guard guard(state.pipeline_lock);
-  h5::Recoded coded = state.coder().recode(values);
+  h5::Recoded coded =
+      with_memory(values.size() * pipeline_copies, name, [&] { return state.coder().recode(values); });
   if (!coded.differing.empty()) {
     fail(ErrorCode::unsupported,
          "{}: its filters do not keep every value: {} elements of the chunk would read back changed, the "
          "first "
          "at place {} in it",
-         state.chunk_name(chunk), coded.differing.size(), coded.differing.front());
+         name, coded.differing.size(), coded.differing.front());
   }
   return {std::move(coded.stored.bytes), coded.stored.mask};
 }

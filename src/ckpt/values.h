@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "ckpt/chunk_cache.h"
 #include "core/file.h"
 #include "h5map/chunk_table.h"
 #include "h5map/file.h"
@@ -23,16 +24,20 @@ struct EncodedChunk {
   std::uint32_t mask = 0;
 };
 
-/// An open file as values are read from it. Indexes of chunks are read under the lock, values beside it.
+/// An open file as values are read from it. Indexes of chunks and what is kept of them are used under the
+/// lock, values are read beside it.
 struct ValueSource {
   const h5map::File& file;
   const FileDescriptor& fd;
   std::mutex& lock;
+  ChunkCache& kept;
 };
 
 /// Bytes of a dataset or attribute are counted row-major, as a program reads them that asks for all. Any
 /// number of threads may use it and others of the same file at once. All members throw Error(bad_file) for
-/// damage, Error(unsupported) for filters that cannot be applied, Error(io).
+/// damage, Error(unsupported) for filters that cannot be applied, Error(io), also for want of memory. Beside
+/// what is read, a chunk takes its decoded size four times at most, and few are decoded at once when they
+/// are large; chunks that HDF5 itself must decode take more, in a child process.
 class Values {
  public:
   /// What the source refers to must outlive it; `fd` reads what `file` describes.
@@ -49,6 +54,9 @@ class Values {
   [[nodiscard]] std::string unalterable() const;
   /// Bytes [first, first + out.size()). Elements that are not stored have the fill value.
   void read(std::uint64_t first, std::span<std::uint8_t> out) const;
+  /// Who reads the values one after the other and not at once, reads a multiple of so many bytes: then no
+  /// chunk is decoded twice, and they are decoded on all cores. 1 where it does not matter.
+  [[nodiscard]] std::uint64_t stride() const noexcept;
 
   /// Where a byte is.
   struct Spot {

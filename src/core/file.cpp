@@ -1,8 +1,10 @@
 #include "core/file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -27,6 +29,75 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   const auto folder = path.parent_path();
   return folder.empty() ? std::filesystem::path(".") : folder;
 }
+
+std::uint64_t size_of(const FileDescriptor& fd, const std::filesystem::path& path) {
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) fail_errno("look at", path, errno);
+  return static_cast<std::uint64_t>(info.st_size);
+}
+
+void cut_to(const FileDescriptor& fd, std::uint64_t size, const std::filesystem::path& path) {
+  if (::ftruncate(fd.get(), static_cast<off_t>(size)) != 0) fail_errno("write", path, errno);
+}
+
+/// Bytes of one file into the same places of another.
+class FileCopy {
+ public:
+  FileCopy(const FileDescriptor& in, const std::filesystem::path& from, const FileDescriptor& out,
+           const std::filesystem::path& to, WriteOut write_out)
+      : in_(in), from_(from), out_(out), to_(to), write_out_(write_out) {}
+
+  /// Copies the bytes [at, end), or as many as there are. Returns where that was.
+  std::uint64_t run(std::uint64_t at, std::uint64_t end) {
+    // Large enough that the disk is asked rarely, small enough that it works while the rest is copied: 1 GB
+    // and its sync took 0.45 s so, 0.65 s when all was written at the end.
+    constexpr std::uint64_t piece = std::uint64_t{32} << 20;
+    while (at < end) {
+      const std::uint64_t first = at;
+      const std::uint64_t last = first + std::min(piece, end - first);
+      for (std::uint64_t moved = 1; at < last && moved > 0; at += moved) moved = move(at, last - at);
+      if (write_out_ == WriteOut::at_once && at > first) {
+        // Where it cannot, the sync does all.
+        static_cast<void>(::sync_file_range(out_.get(), static_cast<off_t>(first),
+                                            static_cast<off_t>(at - first), SYNC_FILE_RANGE_WRITE));
+      }
+      if (at < last) break;
+    }
+    return at;
+  }
+
+ private:
+  std::uint64_t move(std::uint64_t at, std::uint64_t most) {
+    ssize_t moved = -1;
+    if (in_kernel_) {
+      auto from = static_cast<off_t>(at);
+      off_t to = from;
+      do {
+        moved = ::copy_file_range(in_.get(), &from, out_.get(), &to, most, 0);
+      } while (moved < 0 && errno == EINTR);
+      if (moved > 0) return static_cast<std::uint64_t>(moved);
+      // Not every pair of file systems can, and some say 0 where there are bytes; an error of the disk comes
+      // again below.
+      in_kernel_ = false;
+      buffer_.resize(std::size_t{1} << 20);
+    }
+    do {
+      moved = ::pread(in_.get(), buffer_.data(), std::min<std::uint64_t>(most, buffer_.size()),
+                      static_cast<off_t>(at));
+    } while (moved < 0 && errno == EINTR);
+    if (moved < 0) fail_errno("read", from_, errno);
+    write_at(out_, buffer_.data(), static_cast<std::size_t>(moved), at, to_);
+    return static_cast<std::uint64_t>(moved);
+  }
+
+  const FileDescriptor& in_;
+  const std::filesystem::path& from_;
+  const FileDescriptor& out_;
+  const std::filesystem::path& to_;
+  WriteOut write_out_;
+  bool in_kernel_ = true;
+  std::vector<char> buffer_;
+};
 
 }  // namespace
 
@@ -199,37 +270,27 @@ TemporaryFolder::~TemporaryFolder() {
   std::filesystem::remove_all(path_, ignored);
 }
 
-void copy_file_bytes(const std::filesystem::path& from, const std::filesystem::path& to) {
+void copy_file_bytes(const std::filesystem::path& from, const std::filesystem::path& to, WriteOut write_out) {
   const FileDescriptor in = open_file(from, O_RDONLY);
-  const FileDescriptor out = open_file(to, O_WRONLY | O_CREAT | O_TRUNC);
+  // Without O_TRUNC: ext4 writes a file that was cut to nothing when it is closed, and waits for the disk.
+  const FileDescriptor out = open_file(to, O_WRONLY | O_CREAT);
+  if (size_of(out, to) > 0) cut_to(out, 0, to);
   if (::ioctl(out.get(), FICLONE, in.get()) == 0) return;
-  std::vector<char> buffer;
-  bool in_kernel = true;
-  std::uint64_t offset = 0;
-  while (true) {
-    ssize_t moved = -1;
-    if (in_kernel) {
-      moved = ::copy_file_range(in.get(), nullptr, out.get(), nullptr, std::size_t{1} << 30, 0);
-      if (moved < 0 && errno != EINTR) {
-        // Not every pair of file systems can; a write error comes back in the loop below.
-        in_kernel = false;
-        buffer.resize(std::size_t{1} << 20);
-        continue;
-      }
-      // Some pseudo file systems report 0 for files that do have bytes.
-      if (moved == 0 && offset == 0) {
-        in_kernel = false;
-        buffer.resize(std::size_t{1} << 20);
-        continue;
-      }
-    } else {
-      moved = ::pread(in.get(), buffer.data(), buffer.size(), static_cast<off_t>(offset));
-      if (moved < 0 && errno != EINTR) fail_errno("read", from, errno);
-      if (moved > 0) write_at(out, buffer.data(), static_cast<std::size_t>(moved), offset, to);
-    }
-    if (moved == 0) return;
-    if (moved > 0) offset += static_cast<std::uint64_t>(moved);
+  FileCopy copy(in, from, out, to, write_out);
+  std::uint64_t size = size_of(in, from);
+  if (size == 0) {  // some pseudo file systems say so of files that do have bytes
+    copy.run(0, std::numeric_limits<off_t>::max());
+    return;
   }
+  for (std::uint64_t at = 0; at < size;) {
+    const off_t data = ::lseek(in.get(), static_cast<off_t>(at), SEEK_DATA);
+    if (data < 0 && errno == ENXIO) break;  // a hole up to the end
+    const off_t hole = data < 0 ? -1 : ::lseek(in.get(), data, SEEK_HOLE);
+    const std::uint64_t end = hole < 0 ? size : std::min(size, static_cast<std::uint64_t>(hole));
+    at = copy.run(data < 0 ? at : static_cast<std::uint64_t>(data), end);
+    if (at < end) size = at;  // it became shorter meanwhile
+  }
+  cut_to(out, size, to);
 }
 
 }  // namespace bitrift

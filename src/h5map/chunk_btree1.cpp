@@ -81,7 +81,21 @@ std::uint64_t ChunkBTree1::child(const Node& node, unsigned number) const {
   return offset;
 }
 
-void ChunkBTree1::visit_node(const Node& node, Walk& walk) const {
+/// Before which position the chunks of child number - 1 lie: key `number`, with a place inside of an element,
+/// which the key behind the last child may have.
+std::vector<std::uint64_t> ChunkBTree1::end_at(const Node& node, unsigned number) const {
+  Cursor cursor(std::span(node.bytes).subspan(key_at(number), key_bytes()), source_->name(), what);
+  cursor.skip(8);
+  std::vector<std::uint64_t> end;
+  for (const std::uint64_t extent : chunk_) end.push_back(cursor.u64() / extent);
+  end.push_back(number < node.entries ? 0 : cursor.u64());
+  return end;
+}
+
+/// Passes the chunks of a node, which must lie from `begin` on and before `end` (none: anywhere): a search,
+/// ours as HDF5's, goes by the keys above.
+void ChunkBTree1::visit_node(const Node& node, const std::vector<std::uint64_t>& begin,
+                             const std::vector<std::uint64_t>& end, Walk& walk) const {
   walk.bytes += node.bytes.size();
   if (!walk.seen.insert(node.offset).second || walk.bytes > source_->size()) {
     fail(ErrorCode::bad_file, "{}: the nodes of a B-tree overlap (one at byte {})", source_->name(),
@@ -90,8 +104,15 @@ void ChunkBTree1::visit_node(const Node& node, Walk& walk) const {
   std::vector<std::uint64_t> position;
   ChunkEntry entry;
   for (unsigned i = 0; i < node.entries; ++i) {
+    read_key(node, i, position, entry);
+    std::vector<std::uint64_t> element = position;
+    element.push_back(0);
+    const std::vector<std::uint64_t> next = end_at(node, i + 1);
+    if (position < begin || element >= next || (!end.empty() && element >= end)) {
+      fail(ErrorCode::bad_file, "{}: the keys of the {} at byte {} are not in order", source_->name(), what,
+           node.offset);
+    }
     if (node.level == 0) {
-      read_key(node, i, position, entry);
       entry.offset = child(node, i);
       walk.each(position, entry);
       continue;
@@ -101,13 +122,13 @@ void ChunkBTree1::visit_node(const Node& node, Walk& walk) const {
       fail(ErrorCode::bad_file, "{}: {} at byte {} is on another level than its parent says", source_->name(),
            what, below.offset);
     }
-    visit_node(below, walk);
+    visit_node(below, position, end.empty() ? next : std::min(next, end), walk);
   }
 }
 
 void ChunkBTree1::visit(const Visitor& each) const {
   Walk walk{each, {}, 0};
-  visit_node(read_node(root_), walk);
+  visit_node(read_node(root_), {}, {}, walk);
 }
 
 bool ChunkBTree1::find(std::span<const std::uint64_t> position, const Visitor& found) const {

@@ -27,6 +27,7 @@ class ChunkBTree1 {
   ChunkBTree1(const Source& source, const Frame& frame, std::uint64_t offset,
               std::vector<std::uint64_t> chunk);
 
+  /// Throws also when keys are not in order, so that find() would miss a chunk.
   void visit(const Visitor& each) const;
   /// Passes the chunk at `position`, reading only the nodes on the way to it. False when there is none.
   [[nodiscard]] bool find(std::span<const std::uint64_t> position, const Visitor& found) const;
@@ -48,7 +49,9 @@ class ChunkBTree1 {
   void read_key(const Node& node, unsigned number, std::vector<std::uint64_t>& position,
                 ChunkEntry& entry) const;
   [[nodiscard]] std::uint64_t child(const Node& node, unsigned number) const;
-  void visit_node(const Node& node, Walk& walk) const;
+  [[nodiscard]] std::vector<std::uint64_t> end_at(const Node& node, unsigned number) const;
+  void visit_node(const Node& node, const std::vector<std::uint64_t>& begin,
+                  const std::vector<std::uint64_t>& end, Walk& walk) const;
 
   const Source* source_;
   Frame frame_;

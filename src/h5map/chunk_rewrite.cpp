@@ -50,7 +50,7 @@ void Rewrite::put(const Field& field, std::uint64_t value) {
   if (field.seal) touch(*field.seal);
 }
 
-void Rewrite::put_chunk(const ChunkTable& table, const Chunk& chunk, std::span<const std::uint8_t> stored,
+void Rewrite::put_chunk(const ChunkTable& table, const Chunk& chunk, std::vector<std::uint8_t> stored,
                         std::uint32_t mask) {
   const ChunkFields fields = table.fields(chunk);
   if (stored.empty() || ((!chunk.filtered || fields.bytes.bytes == 0) && stored.size() != chunk.bytes)) {
@@ -60,14 +60,22 @@ void Rewrite::put_chunk(const ChunkTable& table, const Chunk& chunk, std::span<c
   if (mask != chunk.mask) put(fields.mask, mask);
   if (stored.size() != chunk.bytes) put(fields.bytes, stored.size());
   if (stored.size() <= chunk.bytes) {
-    put(chunk.offset, stored);
+    source_->check(chunk.offset, stored.size(), "an alteration");
+    insert(chunk.offset, std::move(stored));
     return;
+  }
+  if (superblock_.keeps_free_space) {
+    fail(ErrorCode::unsupported,
+         "{}: a chunk would take {} bytes in place of {}, but the file keeps lists of its free space at its "
+         "end, and "
+         "HDF5 1.10 would write over what stands behind them; copy it first with h5repack -P 0",
+         source_->name(), stored.size(), chunk.bytes);
   }
   const std::uint64_t base = superblock_.frame.base;
   const std::uint64_t from_base = (end_ - base + alignment - 1) / alignment * alignment;
   put(fields.address, from_base);
-  insert(base + from_base, {stored.begin(), stored.end()});
   end_ = base + from_base + stored.size();
+  insert(base + from_base, std::move(stored));
 }
 
 /// Bytes [first, end) of the file with the changes made.

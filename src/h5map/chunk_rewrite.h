@@ -37,8 +37,8 @@ class Rewrite {
   /// Notes that a checksum covers bytes that were put.
   void touch(const Seal& seal) { seals_.insert(seal); }
   /// Gives a chunk new stored bytes and a new filter mask. Throws also Error(unsupported) when its index
-  /// cannot say their size.
-  void put_chunk(const ChunkTable& table, const Chunk& chunk, std::span<const std::uint8_t> stored,
+  /// cannot say their size, and when they are more in a file that keeps lists of its free space.
+  void put_chunk(const ChunkTable& table, const Chunk& chunk, std::vector<std::uint8_t> stored,
                  std::uint32_t mask);
 
   /// All changes, by ascending offset, none overlapping; those of them behind file_bytes() as it was lengthen

@@ -236,7 +236,8 @@ Chunk ChunkTable::checked(std::uint64_t cell, const ChunkEntry& entry) const {
   const std::uint64_t whole = state.grid.chunk_bytes();
   const bool cut = state.partial_unfiltered && state.grid.partial(cell);
   if (cut) chunk.filtered = false;
-  if (!state.has_filters && chunk.bytes == 0) chunk.bytes = whole;  // arrays do not say it
+  // Where nothing is filtered, only the version 1 B-tree says a size.
+  if (!state.has_filters && !std::holds_alternative<ChunkBTree1>(state.index)) chunk.bytes = whole;
   if (chunk.offset == undefined || chunk.bytes == 0) {
     fail(ErrorCode::bad_file, "{}: chunk {} is stored in no bytes", state.where, cell);
   }

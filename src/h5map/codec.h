@@ -24,6 +24,11 @@ enum FilterId : unsigned {
 /// True when decode_chunk() and encode_chunk() know every filter that `mask` does not leave out.
 [[nodiscard]] bool codec_knows(std::span<const Filter> filters, std::uint32_t mask) noexcept;
 
+/// Throws Error(bad_file) when so many stored bytes cannot hold a chunk of so many, whatever they are:
+/// deflate makes at most 1032 bytes of one, LZF 88.
+void check_claim(std::span<const Filter> filters, std::uint32_t mask, std::uint64_t stored_bytes,
+                 std::uint64_t chunk_bytes, const std::string& where);
+
 /// The values in a stored chunk: filters undone in reverse order, without those that `mask` leaves out (bit
 /// i: filter i). Gives exactly `chunk_bytes` bytes and never holds much more, whatever the stored bytes say.
 /// `where` names file, dataset and chunk in messages. Throws Error(bad_file) for damaged data, among which a

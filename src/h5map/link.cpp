@@ -9,6 +9,7 @@
 #include "h5map/btree2.h"
 #include "h5map/fractal_heap.h"
 #include "h5map/heap.h"
+#include "h5map/seal.h"
 
 namespace bitrift::h5map {
 namespace {
@@ -31,12 +32,19 @@ class SymbolTable {
   void read(std::vector<Link>& links) {
     const LocalHeap heap(source_, frame_, heap_);
     if (root_ == undefined) return;
+    const auto before = static_cast<std::ptrdiff_t>(links.size());
     // The level of a node is one less than its parent's: a circle cannot keep to that.
     std::vector<std::pair<std::uint64_t, int>> open{{root_, -1}};
     while (!open.empty()) {
       const auto [offset, level] = open.back();
       open.pop_back();
       read_node(offset, level, open, heap, links);
+    }
+    // Names that were removed may stand in the keys of nodes, but HDF5 finds none that is out of order.
+    if (!std::is_sorted(links.begin() + before, links.end(),
+                        [](const Link& a, const Link& b) { return a.name < b.name; })) {
+      fail(ErrorCode::bad_file, "{}: the names in the group B-tree at byte {} are not in order",
+           source_.name(), root_);
     }
   }
 
@@ -63,6 +71,7 @@ class SymbolTable {
     source_.note(offset, head + room * pair + frame_.length_bytes, kTree);
     const auto body = source_.read(offset + head, used * pair, kTree);
     Cursor cursor(body, source_.name(), kTree);
+    const std::size_t first_child = open.size();
     for (unsigned i = 0; i < used; ++i) {
       cursor.skip(frame_.length_bytes);
       const std::uint64_t child = place(source_, frame_, cursor.address(frame_.offset_bytes), kTree);
@@ -72,6 +81,8 @@ class SymbolTable {
         read_entries(child, heap, links);
       }
     }
+    // The last is taken first, and names come in order.
+    std::reverse(open.begin() + static_cast<std::ptrdiff_t>(first_child), open.end());
   }
 
   void read_entries(std::uint64_t offset, const LocalHeap& heap, std::vector<Link>& links) {
@@ -137,8 +148,18 @@ void read_dense(const Source& source, const Frame& frame, const Message& message
   if (tree.type() != kLinksByName || tree.record_bytes() != 4U + heap.id_bytes()) {
     fail(ErrorCode::bad_file, "{}: B-tree at byte {} is no index of links", source.name(), tree_at);
   }
+  // HDF5 looks a name up by its hash (HDF5 file format 3.0, section III.A.2, record type 5).
+  std::uint32_t last = 0;
   tree.visit([&](const BTree2::Record& record) {
     links.push_back(parse_link(source, frame, heap.object(record.bytes.subspan(4)).bytes));
+    Cursor hash_cursor(record.bytes, source.name(), kMessage);
+    const std::uint32_t hash = hash_cursor.u32();
+    const std::string& name = links.back().name;
+    if (hash < last || hash != lookup3({reinterpret_cast<const std::uint8_t*>(name.data()), name.size()})) {
+      fail(ErrorCode::bad_file, "{}: link \"{}\" is not where the index at byte {} has it", source.name(),
+           one_line(name), tree_at);
+    }
+    last = hash;
   });
 }
 

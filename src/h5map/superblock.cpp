@@ -16,6 +16,7 @@ constexpr std::array<std::uint8_t, 8> kSignature = {0x89, 'H', 'D', 'F', '\r', '
 constexpr unsigned kDriverMessage = 0x14;
 constexpr unsigned kTreeSizesMessage = 0x13;
 constexpr unsigned kSharedTableMessage = 0x0f;
+constexpr unsigned kFileSpaceMessage = 0x17;
 
 std::uint64_t find_signature(const Source& source) {
   if (source.size() == 0) fail(ErrorCode::bad_file, "{}: is empty, not an HDF5 file", source.name());
@@ -109,6 +110,11 @@ void read_extension(const Source& source, Superblock& block) {
       block.shared_messages =
           place(source, block.frame, cursor.address(block.frame.offset_bytes), "shared message table");
       block.shared_indexes = cursor.u8();
+    } else if (message.type == kFileSpaceMessage) {
+      // Version 0 has a strategy that says it; of version 1, the strategies 0 and 1 have such lists.
+      const unsigned version = cursor.u8();
+      const unsigned strategy = cursor.u8();
+      block.keeps_free_space = version == 0 ? strategy == 1 : strategy < 2 && cursor.u8() != 0;
     }
   }
 }

@@ -24,6 +24,9 @@ struct Superblock {
   unsigned internal_k = 16;  ///< half the most children of a group's B-tree node
   std::uint64_t shared_messages = undefined;  ///< shared message table; `undefined`: none
   unsigned shared_indexes = 0;                ///< entries of that table
+  /// Lists of free space are kept in the file. HDF5 1.10 then cuts the file where they begin when it writes
+  /// next, and what was appended behind them is lost.
+  bool keeps_free_space = false;
 };
 
 /// Finds the signature at byte 0, 512, 1024, 2048, ... and reads what follows, the extension included; a

@@ -56,6 +56,16 @@ void refuse_open_elsewhere(const ckpt::Reader& reader) {
        reader.path().string());
 }
 
+/// A journal lies beside one name: under the others nobody would see that the file is altered.
+void refuse_other_names(const std::filesystem::path& file) {
+  std::error_code none;
+  const auto names = std::filesystem::hard_link_count(file, none);
+  if (none || names < 2) return;
+  fail(ErrorCode::unsupported,
+       "{}: has {} names (hard links), and would be altered under all of them; write a copy (-o OUT)",
+       file.string(), names);
+}
+
 /// What replaces a file has its mode, and a new file no more rights than the one it is a copy of.
 void keep_mode(const std::filesystem::path& input, const std::filesystem::path& output,
                const std::filesystem::path& pending) {
@@ -123,7 +133,7 @@ void inject_copy(const std::filesystem::path& input, const std::filesystem::path
   refuse_open_elsewhere(reader);
   const Patch patch = make_patch(reader, faults);
   PendingFile pending(output);
-  copy_file_bytes(input, pending.path());
+  copy_file_bytes(input, pending.path(), WriteOut::at_once);
   if (std::filesystem::file_size(input) != std::filesystem::file_size(pending.path())) {
     fail(ErrorCode::io, "{}: the copy came out shorter or longer than {}", output.string(), input.string());
   }
@@ -136,6 +146,7 @@ void inject_copy(const std::filesystem::path& input, const std::filesystem::path
 }
 
 void inject_in_place(const std::filesystem::path& file, const FaultList& faults) {
+  refuse_other_names(file);
   settle_old_journal(file);
   UndoJournal journal;
   Stamp planned;

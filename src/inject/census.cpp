@@ -51,11 +51,13 @@ void for_values(const ckpt::Reader& reader, const Target& target, std::uint64_t 
   }
 }
 
-/// Runs scan(first, end, out) over the elements of a target on two threads where that pays.
+/// Runs scan(first, end, out) over the elements of a tensor on two threads where that pays: not where both
+/// would decode chunks, which would take each other's place among those that are kept.
 template <typename Result, typename Scan>
-Result scan_values(std::uint64_t elements, const Result& zero, Scan scan) {
+Result scan_values(const ckpt::TensorInfo& tensor, const Result& zero, Scan scan) {
+  const std::uint64_t elements = tensor.elements();
   Result first = zero;
-  if (elements < (std::uint64_t{1} << 20) || std::thread::hardware_concurrency() < 2) {
+  if (!tensor.offset || elements < (std::uint64_t{1} << 20) || std::thread::hardware_concurrency() < 2) {
     scan(std::uint64_t{0}, elements, first);
     return first;
   }
@@ -96,6 +98,7 @@ class Counter {
         groups[field_names(target.format, kind_.touched(target.format, place))].push_back(place);
       }
     }
+    const ckpt::TensorInfo& tensor = *reader_.find(target.path);
     all_.clear();
     for (const auto& [field, places] : groups) all_.push_back({field, &places});
     if (!kind_.looks_at_values(target.format)) {
@@ -105,7 +108,7 @@ class Counter {
       const auto scan = [&](std::uint64_t first, std::uint64_t end, Histogram& out) {
         for_values(reader_, target, first, end, [&](std::uint64_t pattern) { ++out[classes.of(pattern)]; });
       };
-      const Histogram values = scan_values(target.elements, Histogram(classes.count(), 0), scan);
+      const Histogram values = scan_values(tensor, Histogram(classes.count(), 0), scan);
       for (std::size_t i = 0; i < values.size(); ++i) add_class(target, classes.pattern(i), values[i], false);
     } else {
       // Scaled numbers: all values with a finite product count alike.
@@ -114,7 +117,7 @@ class Counter {
           out[0] += kind_.accepts(target.format, pattern, 0) ? 1U : 0U;
         });
       };
-      add_class(target, 0, scan_values(target.elements, Histogram(1, 0), scan)[0], true);
+      add_class(target, 0, scan_values(tensor, Histogram(1, 0), scan)[0], true);
     }
     settle(target);
   }

@@ -218,16 +218,22 @@ class Patcher {
 
   void encode_chunks() {
     std::vector<ChunkEdits*> all;
-    for (auto& [key, edits] : chunks_) all.push_back(&edits);
-    ckpt::parallel_for(all.size(), [&](std::size_t i) {
+    std::uint64_t largest = 0;
+    for (auto& [key, edits] : chunks_) {
+      all.push_back(&edits);
+      largest = std::max(largest, edits.values->chunks()->grid().chunk_bytes());
+    }
+    const auto encode = [&](std::size_t i) {
       ChunkEdits& one = *all[i];
       Bytes values = one.values->decode(one.chunk);
       for (const Edit& edit : one.edits) alter(*edit.site, edit.change, values.data() + edit.within);
       one.encoded = one.values->encode(one.chunk, values);
-    });
+    };
+    ckpt::parallel_for(all.size(), encode, largest);
+    // Their order decides where those go that grew.
     for (ChunkEdits* one : all) {
-      rewrite_.put_chunk(*one->values->chunks(), one->chunk, one->encoded.bytes, one->encoded.mask);
-      one->encoded = {};
+      rewrite_.put_chunk(*one->values->chunks(), one->chunk, std::move(one->encoded.bytes),
+                         one->encoded.mask);
     }
   }
 

@@ -167,9 +167,14 @@ UndoJournal read_journal(const std::filesystem::path& file) {
       fail(ErrorCode::bad_file, "its checksum does not fit");
     }
     return parse(head, payload);
-  } catch (const std::exception& error) {
+  } catch (const Error& error) {
     fail(ErrorCode::bad_file, "{}: is damaged, so {} cannot be restored from it ({})", path.string(),
          file.string(), error.what());
+  } catch (const Json::exception&) {
+    fail(ErrorCode::bad_file,
+         "{}: is damaged, so {} cannot be restored from it (its first line is not that of "
+         "an undo journal)",
+         path.string(), file.string());
   }
 }
 

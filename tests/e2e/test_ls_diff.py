@@ -86,6 +86,37 @@ def test_diff_sees_values_not_storage(tmp_path: Path) -> None:
     assert (rows["w"]["elements"], rows["w"]["first_element"]) == (1, 7)
 
 
+def test_diff_of_large_chunked_tensors_reads_them_in_pieces(tmp_path: Path) -> None:
+    shape = (7001, 2000)  # 53 MiB: more than one piece, the last row of the grid cut off
+    values = np.tile(np.arange(2000, dtype="<f4"), (shape[0], 1))
+    other = values.copy()
+    for row, column in ((0, 0), (3499, 1999), (5600, 7), (7000, 1999)):
+        other[row, column] += 1
+    layouts: dict[str, dict] = {
+        "tiles": {"chunks": (700, 300), "compression": "gzip", "compression_opts": 1},
+        "bands": {"chunks": (999, 2000), "shuffle": True},
+        "columns": {"chunks": (7001, 100), "compression": "lzf"},
+        "plain": {},
+    }
+    for name, options in layouts.items():
+        with h5py.File(tmp_path / name, "w") as file:
+            file.create_dataset("w", data=other if name == "bands" else values, **options)
+    with h5py.File(tmp_path / "tiles", "r+") as file:
+        made = file.create_dataset("z", shape, "<f4", chunks=(700, 300), fillvalue=3)
+        made[1400:1401, 5:6] = 4
+    for name in layouts:
+        found = run_json("diff", tmp_path / "bands", tmp_path / name, code=0 if name == "bands" else 1)["differences"]
+        found = [row for row in found if row["path"] == "w"]
+        if name == "bands":
+            assert found == []
+        else:
+            assert [(row["elements"], row["first_element"]) for row in found] == [(4, 0)]
+    with h5py.File(tmp_path / "tiles") as file, h5py.File(tmp_path / "whole", "w") as whole:
+        whole["w"] = file["w"][()]
+        whole["z"] = file["z"][()]
+    assert run_json("diff", tmp_path / "tiles", tmp_path / "whole")["differences"] == []
+
+
 def test_the_program_that_must_start_fast_links_neither_libtorch_nor_mpi() -> None:
     """What makes `ls` take milliseconds; tests/bench/ls_start.py measures them."""
     linked = subprocess.run(["ldd", BITRIFT], capture_output=True, text=True, timeout=60, check=True).stdout

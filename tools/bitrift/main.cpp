@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <new>
+#include <stdexcept>
 #include <string>
 
 #include <fmt/ranges.h>
@@ -20,6 +22,11 @@ int complain(const std::string& text, int exit_code) {
   std::replace(line.begin(), line.end(), '\n', ' ');
   fmt::print(stderr, "bitrift: error: {}\n", printable(line));
   return exit_code;
+}
+
+/// Every place that takes what a file claims says how much; this is what is left.
+int complain_about_memory() {
+  return complain("there is not enough memory for this; choose less at once, or a machine with more", 2);
 }
 
 int complain_about_call(const CLI::App& app, const CLI::ParseError& error) {
@@ -77,6 +84,10 @@ int main(int count, char** arguments) {
     return cli::complain(fmt::format("{}; this is a fault in bitrift {}, met by: {}", error.what(),
                                      record::bitrift_version(), fmt::join(cli::command_line(), " ")),
                          error.exit_code());
+  } catch (const std::bad_alloc&) {
+    return cli::complain_about_memory();
+  } catch (const std::length_error&) {
+    return cli::complain_about_memory();
   } catch (const std::exception& error) {
     return cli::complain(fmt::format("{}; this is a fault in bitrift {}, met by: {}", error.what(),
                                      record::bitrift_version(), fmt::join(cli::command_line(), " ")),

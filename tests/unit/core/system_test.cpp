@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -112,6 +113,51 @@ TEST_F(FileTest, CopiesEveryByte) {
   replace_text(folder_ / "from", text);
   copy_file_bytes(folder_ / "from", folder_ / "to");
   EXPECT_EQ(digest_file(folder_ / "to"), digest_bytes(text.data(), text.size()));
+}
+
+TEST_F(FileTest, ACopyOverALongerFileHasItsOwnLength) {
+  for (const WriteOut when : {WriteOut::later, WriteOut::at_once}) {
+    replace_text(folder_ / "from", "short");
+    replace_text(folder_ / "to", std::string(100'000, 'x'));
+    copy_file_bytes(folder_ / "from", folder_ / "to", when);
+    EXPECT_EQ(read_text(folder_ / "to"), "short");
+    replace_text(folder_ / "from", "");
+    copy_file_bytes(folder_ / "from", folder_ / "to", when);
+    EXPECT_EQ(read_text(folder_ / "to"), "");
+  }
+}
+
+TEST_F(FileTest, FilesThatSayTheyAreEmptyAreCopiedToo) {
+  copy_file_bytes("/proc/self/cmdline", folder_ / "to");
+  EXPECT_EQ(read_text(folder_ / "to"), read_text("/proc/self/cmdline"));
+}
+
+TEST_F(FileTest, HolesAreCopiedAsHoles) {
+  constexpr std::uint64_t hole = std::uint64_t{1} << 30;
+  const auto used = [&](const char* name) {
+    struct stat info {};
+    EXPECT_EQ(::stat((folder_ / name).c_str(), &info), 0);
+    return static_cast<std::uint64_t>(info.st_blocks) * 512;
+  };
+  replace_text(folder_ / "from", "head");
+  {
+    const FileDescriptor fd = open_file(folder_ / "from", O_RDWR);
+    write_at(fd, "middle", 6, hole, folder_ / "from");
+    ASSERT_EQ(::ftruncate(fd.get(), 2 * hole + 5), 0);
+  }
+  if (used("from") > hole) GTEST_SKIP() << "this file system has no holes";
+  copy_file_bytes(folder_ / "from", folder_ / "to", WriteOut::at_once);
+  EXPECT_EQ(std::filesystem::file_size(folder_ / "to"), 2 * hole + 5);
+  EXPECT_LE(used("to"), used("from") + 65536);
+  const FileDescriptor fd = open_file(folder_ / "to", O_RDONLY);
+  std::string text(4, ' ');
+  read_at(fd, text.data(), 4, 0, folder_ / "to");
+  EXPECT_EQ(text, "head");
+  text.resize(8);
+  read_at(fd, text.data(), 8, hole - 1, folder_ / "to");
+  EXPECT_EQ(text, std::string("\0middle\0", 8));
+  read_at(fd, text.data(), 5, 2 * hole, folder_ / "to");
+  EXPECT_EQ(text.substr(0, 5), std::string(5, '\0'));
 }
 
 TEST_F(FileTest, MissingFilesAreNamed) {

@@ -168,6 +168,23 @@ TEST(Codec, ABombHoldsNoMoreThanTheChunk) {
   EXPECT_ERROR((void)decode_chunk(gzip, 0, bomb, 1000, "bomb"), bad_file, "more than 1000 bytes");
 }
 
+TEST(Codec, AClaimThatNoStoredBytesCanKeepIsRefusedBeforeMemoryIsTaken) {
+  const std::vector<Filter> gzip = {{filter_shuffle, true, "", {4}}, {filter_deflate, true, "", {9}}};
+  const std::vector<Filter> lzf = {{filter_lzf, true, "", {}}};
+  for (const auto& filters : {gzip, lzf}) {
+    // The densest that there is passes, whatever its size.
+    const Bytes zeros = encode_chunk(filters, 0, Bytes(1 << 24), ~0ULL, "d");
+    check_claim(filters, 0, zeros.size(), 1 << 24, "d");
+  }
+  EXPECT_ERROR(check_claim(gzip, 0, 1000, std::uint64_t{1} << 40, "f.h5: d: chunk 3"), bad_file,
+               "f.h5: d: chunk 3: claims 1099511627776 bytes of values, and its 1000 stored ones hold 1032000");
+  EXPECT_ERROR(check_claim(lzf, 0, 1000, 88001, "d"), bad_file, "88000 at most");
+  EXPECT_ERROR(check_claim(gzip, 2, 1000, 1001, "d"), bad_file, "1000 at most");
+  const std::vector<Filter> twice = {{filter_deflate, true, "", {9}}, {filter_deflate, true, "", {9}}};
+  check_claim(twice, 0, 1000, std::uint64_t{1} << 29, "d");
+  check_claim(twice, 0, std::uint64_t{1} << 60, std::uint64_t{1} << 62, "d");
+}
+
 TEST(Codec, ThreadsDoNotDisturbEachOther) {
   const std::vector<Filter> filters = {
       {filter_shuffle, true, "", {8}}, {filter_deflate, true, "", {1}}, {filter_fletcher32, false, "", {}}};
