@@ -223,15 +223,22 @@ def inject(
 
 
 def replay(
-    path: Path, output: Path | None = None, *, manifest: Path, in_place: bool = False, force: bool = False
+    path: Path,
+    output: Path | None = None,
+    *,
+    manifest: Path,
+    in_place: bool = False,
+    force: bool = False,
+    by_name: bool = False,
 ) -> dict[str, Any]:
     """Does again what a manifest file says. Returns that manifest.
 
-    Raises Error(conflict) when the checkpoint is not the one that the manifest was drawn from; force=True asks only
-    that every altered element still holds its old value. Otherwise as `inject`.
+    Raises Error(conflict) with the first difference when the checkpoint is not the one that the manifest was drawn
+    from. by_name=True asks that it holds the altered tensors under their names, with shape, number format and every
+    old value, stored in any way; force=True asks for the old values alone. Otherwise as `inject`.
     """
     _target(output, in_place)
-    return cast(dict[str, Any], json.loads(_core.replay(path, output, manifest, force)))
+    return cast(dict[str, Any], json.loads(_core.replay(path, output, manifest, force, by_name)))
 
 
 def undo(path: Path) -> int:

@@ -11,12 +11,12 @@
 #include "campaign/journal.h"
 #include "ckpt/compare.h"
 #include "ckpt/reader.h"
-#include "core/digest.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "inject/apply.h"
 #include "inject/manifest.h"
 #include "inject/plan.h"
+#include "inject/replay.h"
 #include "record/provenance.h"
 
 namespace py = pybind11;
@@ -63,8 +63,7 @@ bitrift::inject::Manifest planned(const Path& path, const std::string& model,
   const bitrift::ckpt::Reader reader(path);
   bitrift::inject::Manifest manifest;
   manifest.model = model_of(model);
-  manifest.base_path = path.string();
-  manifest.base_digest = bitrift::digest_file(path);
+  bitrift::inject::set_base(manifest, path);
   manifest.plan = bitrift::inject::plan(reader, manifest.model);
   manifest.provenance = bitrift::record::provenance(command);
   return manifest;
@@ -80,12 +79,17 @@ std::string apply(const Path& path, const std::optional<Path>& output,
   return text_of(bitrift::inject::to_json(manifest));
 }
 
-std::string replay(const Path& path, const std::optional<Path>& output, const Path& manifest_path,
-                   bool force) {
+std::string replay(const Path& path, const std::optional<Path>& output, const Path& manifest_path, bool force,
+                   bool by_name) {
+  using bitrift::inject::SameBase;
+  if (force && by_name) bitrift::fail(ErrorCode::bad_input, "by_name and force exclude each other");
   auto manifest = bitrift::inject::read_manifest(manifest_path);
   {
     const bitrift::ckpt::Reader reader(path);
-    bitrift::inject::check_replay(reader, manifest, force);
+    bitrift::inject::check_replay(reader, manifest,
+                                  by_name ? SameBase::tensors
+                                  : force ? SameBase::values
+                                          : SameBase::bytes);
   }
   return apply(path, output, manifest);
 }
@@ -214,7 +218,8 @@ PYBIND11_MODULE(_core, module) {
       [](const Path& path, const std::optional<Path>& output, const std::string& model,
          const Strings& command) { return apply(path, output, planned(path, model, command)); },
       py::arg("path"), py::arg("output"), py::arg("model"), py::arg("command"));
-  module.def("replay", &replay, py::arg("path"), py::arg("output"), py::arg("manifest"), py::arg("force"));
+  module.def("replay", &replay, py::arg("path"), py::arg("output"), py::arg("manifest"), py::arg("force"),
+             py::arg("by_name"));
   module.def("undo", &bitrift::inject::undo, py::arg("path"));
   module.def("diff", &diff, py::arg("first"), py::arg("second"));
   module.def("read_journal", &read_journal, py::arg("folder"));

@@ -47,10 +47,13 @@ record::TrialRecord row_of(const Ran& ran, std::uint64_t stratum_bits, const Dri
   row.measure = ran.spec.measure;
   row.plane = ran.spec.plane;
   const std::vector<std::string> altered = altered_tensors(ran.spec.faults);
-  const bool values = row.plane != "metadata";
+  const auto is_byte = [](const auto& fault) { return record::names_byte(fault.plane, fault.structure); };
+  const bool values =
+      row.plane != "metadata" && std::none_of(ran.spec.faults.begin(), ran.spec.faults.end(), is_byte);
   row.no_change = row.kind == TrialKind::trial && altered.empty() && values;
   // Of a run without a result only this is known: that the file was altered, and read back.
-  // What a file's structures do to tensors nobody can say: that their bytes were altered was read back.
+  // What bytes of a file's structures and behind filters do to tensors nobody can say: that they were altered
+  // was read back.
   row.landed = ran.result && values ? ran.result->changed_tensors == altered
                                     : !drills.blind() || (values && altered.empty());
   const bool refused = ran.result && ran.result->status == "rejected";

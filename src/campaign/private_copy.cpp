@@ -44,7 +44,8 @@ void PrivateCopy::renew() {
 std::vector<std::string> altered_tensors(const std::vector<record::AppliedFault>& faults) {
   std::set<std::string> names;
   for (const record::AppliedFault& fault : faults) {
-    if (fault.old_pattern != fault.new_pattern && fault.plane != "metadata") names.insert(fault.tensor);
+    const bool value = !record::names_byte(fault.plane, fault.structure);
+    if (value && fault.old_pattern != fault.new_pattern) names.insert(fault.tensor);
   }
   return {names.begin(), names.end()};
 }

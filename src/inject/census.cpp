@@ -91,7 +91,9 @@ class Counter {
   void add(const Target& target) {
     // Places by the fields that they touch.
     std::map<std::string, std::vector<unsigned>> groups;
-    if (kind_.whole()) {
+    if (target.stored) {
+      groups["any"] = target.bits;  // bytes behind filters have no fields
+    } else if (kind_.whole()) {
       groups[model_.bits].push_back(target.bits.front());
     } else {
       for (const unsigned place : target.bits) {

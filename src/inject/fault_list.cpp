@@ -34,7 +34,8 @@ record::AppliedFault FaultList::at(std::size_t i) const {
   for (std::uint64_t bits = change.bits; bits != 0; bits &= bits - 1) {
     fault.bits.push_back(static_cast<unsigned>(std::countr_zero(bits)));
   }
-  if (site.plane != "metadata") fault.field = common_field(number_format(site.dtype).value(), change.bits);
+  if (!record::names_byte(site.plane, site.structure))
+    fault.field = common_field(number_format(site.dtype).value(), change.bits);
   return fault;
 }
 

@@ -6,7 +6,6 @@
 
 #include "core/digest.h"
 #include "core/error.h"
-#include "inject/patch.h"
 
 namespace bitrift::inject {
 namespace {
@@ -17,6 +16,9 @@ using record::Json;
 void check_fault(const record::AppliedFault& fault, bool flip, const std::string& place) {
   const auto format = number_format(fault.dtype);
   if (!format) fail(ErrorCode::bad_file, "{}: '{}' is not a number format", place, fault.dtype);
+  if (record::names_byte(fault.plane, fault.structure) && fault.dtype != "uint8") {
+    fail(ErrorCode::bad_file, "{}: a byte of the file is uint8, not {}", place, fault.dtype);
+  }
   std::uint64_t mask = 0;
   for (const unsigned bit : fault.bits) {
     if (bit >= format->bits()) fail(ErrorCode::bad_file, "{}: {} has no bit {}", place, fault.dtype, bit);
@@ -77,6 +79,12 @@ record::FaultModel fault_model_from(const record::Document& document, const std:
   return record::fault_model_from_json(value);
 }
 
+void set_base(Manifest& manifest, const std::filesystem::path& file) {
+  manifest.base_path = file.string();
+  manifest.base_digest = digest_file(file);
+  manifest.base_bytes = std::filesystem::file_size(file);
+}
+
 Manifest read_manifest(const std::filesystem::path& path) {
   const record::Document document = record::parse_file(path);
   record::check_schema(document, record::shipped_schema("fault-manifest"));
@@ -84,12 +92,19 @@ Manifest read_manifest(const std::filesystem::path& path) {
   Manifest manifest;
   manifest.base_path = value.at("base").at("path").get<std::string>();
   manifest.base_digest = value.at("base").at("digest").get<std::string>();
+  manifest.base_bytes = value.at("base").value("bytes", std::uint64_t{0});
   manifest.model = fault_model_from(document, "/model");
   manifest.provenance = value.at("provenance");
   value.at("eligible_bits").get_to(manifest.plan.census.bits);
   value.at("eligible_elements").get_to(manifest.plan.census.elements);
   value.at("redrawn").get_to(manifest.plan.redrawn);
   if (value.contains("strata")) manifest.plan.census.strata = strata_from_json(value["strata"]);
+  if (value.contains("tensors")) {
+    for (const Json& row : value["tensors"]) {
+      manifest.plan.tensors.push_back({row.at("path").get<std::string>(), row.at("dtype").get<std::string>(),
+                                       row.at("shape").get<std::vector<std::uint64_t>>()});
+    }
+  }
   manifest.compact = value.contains("drawn");
   if (manifest.compact == value.contains("faults")) {
     fail(ErrorCode::bad_file, "{}: expected either 'faults' or 'drawn'", document.place(""));
@@ -114,53 +129,6 @@ Manifest read_manifest(const std::filesystem::path& path) {
   }
   manifest.plan.list = compact(faults);
   return manifest;
-}
-
-namespace {
-
-/// Draws the faults that a compact manifest stands for.
-void draw_again(const ckpt::Reader& reader, Manifest& manifest, bool force) {
-  if (force) {
-    fail(ErrorCode::bad_input,
-         "--force needs the faults themselves, and this manifest is compact: it holds only what they were "
-         "drawn "
-         "from ({})",
-         manifest.base_path);
-  }
-  const std::string digest = digest_file(reader.path());
-  if (digest != manifest.base_digest) {
-    fail(ErrorCode::conflict,
-         "{}: is not the file that the manifest was drawn from ({}): its digest is {}, the manifest's {}; a "
-         "compact "
-         "manifest can be replayed on that file only",
-         reader.path().string(), manifest.base_path, digest, manifest.base_digest);
-  }
-  manifest.plan = plan(reader, manifest.model);
-  if (manifest.plan.list.changes.size() == manifest.fault_count &&
-      faults_digest(manifest.plan.list) == manifest.fault_digest) {
-    return;
-  }
-  fail(ErrorCode::conflict,
-       "{}: drawing the faults of the manifest again gives others ({} of them, {} were recorded): it was "
-       "changed, or "
-       "written by a version that draws otherwise",
-       reader.path().string(), manifest.plan.list.changes.size(), manifest.fault_count);
-}
-
-}  // namespace
-
-void check_replay(const ckpt::Reader& reader, Manifest& manifest, bool force) {
-  if (manifest.compact) return draw_again(reader, manifest, force);
-  static_cast<void>(make_patch(reader, manifest.plan.list));  // throws at the first old pattern that differs
-  if (force) return;
-  const std::string digest = digest_file(reader.path());
-  if (digest == manifest.base_digest) return;
-  fail(ErrorCode::conflict,
-       "{}: is not the file that the manifest was drawn from ({}): its digest is {}, the manifest's {}; all "
-       "{} old "
-       "values fit, so --force would replay it",
-       reader.path().string(), manifest.base_path, digest, manifest.base_digest,
-       manifest.plan.list.changes.size());
 }
 
 }  // namespace bitrift::inject

@@ -12,8 +12,9 @@
 namespace bitrift::inject {
 
 struct Manifest {
-  std::string base_path;    ///< the unaltered file as the user named it, for messages
-  std::string base_digest;  ///< digest_file of the unaltered file
+  std::string base_path;         ///< the unaltered file as the user named it, for messages
+  std::string base_digest;       ///< digest_file of the unaltered file
+  std::uint64_t base_bytes = 0;  ///< its size; 0: not known
   record::FaultModel model;
   Plan plan;
   record::Json provenance;  ///< record::provenance() of the program that drew the faults
@@ -35,12 +36,16 @@ struct Manifest {
 /// hexadecimal without 0x.
 [[nodiscard]] std::string faults_digest(const FaultList& list);
 
-/// "bitrift/fault-manifest/2" (campaigns/schema/fault-manifest.schema.json).
+/// Notes a file as the base: path, digest and size. Throws Error(not_found | io).
+void set_base(Manifest& manifest, const std::filesystem::path& file);
+
+/// "bitrift/fault-manifest/3" (campaigns/schema/fault-manifest.schema.json).
 [[nodiscard]] record::Json to_json(const Manifest& manifest);
 /// The same document as text, one line a fault, without a document of all faults in memory. Throws
 /// Error(unsupported) when a tensor's name is not UTF-8.
 [[nodiscard]] std::string manifest_text(const Manifest& manifest);
-/// Reads this schema and "bitrift/fault-manifest/1", which has no strata. A compact one comes without faults.
+/// Reads this schema, "bitrift/fault-manifest/2", which has no tensors and no size of the base, and
+/// "bitrift/fault-manifest/1", which has no strata either. A compact one comes without faults.
 /// Throws Error(not_found | bad_file | bad_input) with file, line and key.
 [[nodiscard]] Manifest read_manifest(const std::filesystem::path& path);
 /// The fault model that stands in a document at a JSON pointer ("" for the whole of it), where it has passed
@@ -48,9 +53,5 @@ struct Manifest {
 /// numbers.
 [[nodiscard]] record::FaultModel fault_model_from(const record::Document& document,
                                                   const std::string& pointer);
-/// Checks that a manifest fits a file: same digest (unless forced) and, always, the old pattern at every
-/// fault. Draws the faults of a compact manifest, which needs the very file. Throws Error(conflict) with the
-/// first difference, and Error(bad_input) where a compact one is forced.
-void check_replay(const ckpt::Reader& reader, Manifest& manifest, bool force);
 
 }  // namespace bitrift::inject

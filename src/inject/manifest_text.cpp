@@ -3,7 +3,11 @@
 #include <array>
 #include <bit>
 #include <iterator>
+#include <map>
 #include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
 
 #include "core/digest.h"
 #include "core/error.h"
@@ -29,7 +33,12 @@ class Strata {
   explicit Strata(const Manifest& manifest) : manifest_(manifest) {
     const bool metadata = manifest.model.plane == "metadata";
     whole_ = !metadata && Alteration(manifest.model).whole();
+    std::map<std::tuple<std::string, std::string, bool>, std::size_t> alike;
     for (const FaultSite& site : manifest.plan.list.sites) {
+      const bool byte = record::names_byte(site.plane, site.structure);
+      const auto [at_known, fresh] = alike.try_emplace({site.role, site.dtype, byte}, sites_.size());
+      known_of_.push_back(at_known->second);
+      if (!fresh) continue;
       Known known;
       known.format = number_format(site.dtype).value();
       for (unsigned bit = 0; bit < known.format.bits(); ++bit) {
@@ -42,7 +51,7 @@ class Strata {
   }
 
   const Shared& of(const Change& change) {
-    Known& known = sites_.at(change.site);
+    Known& known = sites_[known_of_.at(change.site)];
     std::size_t set = 0;
     for (std::size_t i = 0; i < known.fields.size(); ++i)
       set |= (known.fields[i] & change.bits) != 0 ? 1U << i : 0U;
@@ -51,7 +60,7 @@ class Strata {
     return *slot;
   }
   [[nodiscard]] const NumberFormat& format(const Change& change) const {
-    return sites_.at(change.site).format;
+    return sites_[known_of_.at(change.site)].format;
   }
 
  private:
@@ -64,8 +73,10 @@ class Strata {
   [[nodiscard]] Shared find(const FaultSite& site, const NumberFormat& format, std::uint64_t bits) const {
     const Census& census = manifest_.plan.census;
     if (site.plane == "metadata") return {{site.role, "any", 0, census.elements, census.bits}, ""};
-    const std::string names = field_names(format, bits);
-    Shared shared{{site.role, whole_ ? manifest_.model.bits : names, 0, 0, 0}, common_field(format, bits)};
+    const bool byte = record::names_byte(site.plane, site.structure);
+    const std::string names = byte ? "any" : field_names(format, bits);
+    Shared shared{{site.role, whole_ ? manifest_.model.bits : names, 0, 0, 0},
+                  byte ? "" : common_field(format, bits)};
     const auto add = [&](std::string_view field) {
       for (const StratumSize& one : census.strata) {
         if (one.role != site.role || one.field != field) continue;
@@ -84,7 +95,8 @@ class Strata {
 
   const Manifest& manifest_;
   bool whole_ = false;
-  std::vector<Known> sites_;
+  std::vector<Known> sites_;  // one for all that have role and format in common
+  std::vector<std::size_t> known_of_;
 };
 
 Json stratum_rows(const Census& census) {
@@ -100,10 +112,29 @@ Json stratum_rows(const Census& census) {
   return rows;
 }
 
+/// Of a list of faults the tensors that have some, of a compact one all that it was drawn from.
+Json tensor_rows(const Manifest& manifest) {
+  std::set<std::string, std::less<>> altered;
+  if (!manifest.compact) {
+    for (const Change& change : manifest.plan.list.changes) {
+      altered.insert(manifest.plan.list.sites.at(change.site).tensor);
+    }
+  }
+  Json rows = Json::array();
+  for (const TargetedTensor& one : manifest.plan.tensors) {
+    // Stored bytes belong to all parts of a dataset.
+    const std::string_view dataset = std::string_view(one.path).substr(0, one.path.rfind(':'));
+    if (!manifest.compact && !altered.contains(one.path) && !altered.contains(dataset)) continue;
+    rows.push_back({{"path", one.path}, {"dtype", one.dtype}, {"shape", one.shape}});
+  }
+  return rows;
+}
+
 Json without_faults(const Manifest& manifest) {
   Json base = {{"path", manifest.base_path}};
   if (!manifest.base_digest.empty()) base["digest"] = manifest.base_digest;
-  Json value = {{"schema", "bitrift/fault-manifest/2"},
+  if (manifest.base_bytes > 0) base["bytes"] = manifest.base_bytes;
+  Json value = {{"schema", "bitrift/fault-manifest/3"},
                 {"provenance", manifest.provenance},
                 {"base", std::move(base)},
                 {"model", record::to_json(manifest.model)},
@@ -112,6 +143,7 @@ Json without_faults(const Manifest& manifest) {
                 {"redrawn", manifest.plan.redrawn},
                 {"no_change", unchanged(manifest.plan.list)}};
   if (!manifest.plan.census.strata.empty()) value["strata"] = stratum_rows(manifest.plan.census);
+  if (Json rows = tensor_rows(manifest); !rows.empty()) value["tensors"] = std::move(rows);
   if (!manifest.compact) return value;
   const FaultList& list = manifest.plan.list;
   value["drawn"] = {{"faults", list.changes.size()}, {"digest", faults_digest(list)}};

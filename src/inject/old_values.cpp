@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include <fcntl.h>
+
 namespace bitrift::inject {
 namespace {
 
@@ -14,6 +16,17 @@ constexpr std::uint64_t block_bytes = std::uint64_t{1} << 20;
 
 OldValues::OldValues(const ckpt::Reader& reader, const Population& population)
     : reader_(reader), population_(population) {}
+
+void OldValues::read_elements(const Target& target, std::uint64_t first, std::uint64_t count) {
+  if (!target.stored) return reader_.read_elements(*reader_.find(target.path), first, count, block_.data());
+  if (!file_) file_ = open_file(reader_.path(), O_RDONLY);
+  for (std::uint64_t done = 0; done < count;) {
+    const StoredBytes::Place place = target.stored->place(first + done);
+    const std::uint64_t piece = std::min(place.run, count - done);
+    read_at(file_, block_.data() + done, piece, place.offset, reader_.path());
+    done += piece;
+  }
+}
 
 void OldValues::read(const std::vector<Sample>& batch) {
   order_.resize(batch.size());
@@ -38,7 +51,7 @@ void OldValues::read(const std::vector<Sample>& batch) {
       last = next.element;
     }
     block_.resize((last - first + 1) * width);
-    reader_.read_elements(*reader_.find(target.path), first, last - first + 1, block_.data());
+    read_elements(target, first, last - first + 1);
     NumberFormat in_memory = target.format;
     in_memory.order = ByteOrder::little;  // read_elements has turned the bytes already
     for (; i < end; ++i) {

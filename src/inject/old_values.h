@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/file.h"
 #include "inject/population.h"
 
 namespace bitrift::inject {
@@ -23,11 +24,14 @@ class OldValues {
   [[nodiscard]] std::uint64_t old(std::size_t i) const { return patterns_[i]; }
 
  private:
+  void read_elements(const Target& target, std::uint64_t first, std::uint64_t count);
+
   const ckpt::Reader& reader_;
   const Population& population_;
   std::vector<std::uint32_t> order_;
   std::vector<std::uint64_t> flat_, patterns_;
   std::vector<std::uint8_t> block_;
+  FileDescriptor file_;  // for stored bytes
 };
 
 }  // namespace bitrift::inject

@@ -4,6 +4,7 @@
 #include <array>
 #include <deque>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include <fcntl.h>
@@ -12,6 +13,7 @@
 #include "core/crc32c.h"
 #include "core/error.h"
 #include "h5map/chunk_rewrite.h"
+#include "inject/stored_bytes.h"
 
 namespace bitrift::inject {
 namespace {
@@ -81,6 +83,7 @@ class Patcher {
       for (const Change& change : changes) add_byte(change);
       return;
     }
+    if (record::names_byte(shared.plane, shared.structure)) return add_packed(shared, changes);
     check_tensor(reader_, shared);
     Site& site = site_of(shared);
     for (const Change& change : changes) {
@@ -130,6 +133,21 @@ class Patcher {
     if (before != after) patch_.add(change.element, {&before, 1}, {&after, 1});
   }
 
+  /// Stored bytes of a dataset with filters, which must be its bytes here too.
+  void add_packed(const FaultSite& shared, std::span<const Change> changes) {
+    if (!packed_ || packed_name_ != shared.tensor) {
+      packed_.emplace(reader_, shared.tensor);
+      packed_name_ = shared.tensor;
+    }
+    for (const Change& change : changes) {
+      if (!packed_->holds(change.element)) {
+        fail(ErrorCode::conflict, "{}: byte {} is not in a chunk of {}", file_, change.element,
+             shared.tensor);
+      }
+      add_byte(change);
+    }
+  }
+
   /// Values that lie in the file as they are: neighbours are read at once.
   void add_direct(Site& site, std::span<const Change> changes) {
     const std::uint64_t width = site.format.bytes;
@@ -161,9 +179,10 @@ class Patcher {
 
   void add_anywhere(Site& site, const Change& change) {
     const ckpt::Values::Spot spot = site.values->locate(site.tensor->byte_of(change.element));
-    if (site.shared.plane == "storage" && (spot.chunk || spot.seal)) {
-      fail(ErrorCode::unsupported,
-           "{}: {} is not stored as it is ({}): plane storage cannot alter its values", file_,
+    const bool storage = site.shared.plane == "storage";
+    if (storage && spot.chunk) {
+      fail(ErrorCode::conflict,
+           "{}: {} is not stored as it is ({}): plane storage has bytes of its chunks, not its values", file_,
            site.shared.tensor, site.tensor->storage);
     }
     if (spot.chunk) {
@@ -177,7 +196,7 @@ class Patcher {
       Bytes after = before;
       alter(site, change, after.data());
       if (before == after) return;
-      if (spot.seal) {
+      if (spot.seal && !storage) {
         rewrite_.put(spot.at, after);
         rewrite_.touch(*spot.seal);
       } else {
@@ -290,6 +309,8 @@ class Patcher {
   std::deque<Site> sites_;  // edits point at them
   std::map<std::pair<const ckpt::Values*, std::uint64_t>, ChunkEdits> chunks_;
   std::map<std::string, ChecksumChange> checksums_;
+  std::optional<StoredBytes> packed_;  // of the dataset packed_name_
+  std::string packed_name_;
   bool metadata_ = false;  // damage is what the faults are for
 };
 

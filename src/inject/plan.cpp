@@ -1,5 +1,6 @@
 #include "inject/plan.h"
 
+#include <optional>
 #include <utility>
 
 #include "core/error.h"
@@ -36,18 +37,54 @@ std::uint64_t blend(std::uint64_t old, std::uint64_t value, std::uint64_t mask) 
 
 namespace {
 
-/// What of the file holds the altered bytes, on the plane storage. Filters are for make_patch() to refuse.
-void name_structures(const ckpt::Reader& reader, FaultList& list) {
-  for (FaultSite& site : list.sites) {
-    if (site.plane != "storage") continue;
-    const std::string& storage = reader.find(site.tensor)->storage;
-    site.structure = storage == "attribute"           ? "attribute value"
-                     : storage.starts_with("chunked") ? "raw data, chunk"
-                                                      : "raw data, " + storage;
+/// What of the file holds the bytes of a tensor whose values are stored as they are.
+std::string structure_of(const ckpt::TensorInfo& tensor) {
+  if (tensor.storage == "attribute") return "attribute value";
+  return tensor.storage.starts_with("chunked") ? "raw data, chunk" : "raw data, " + tensor.storage;
+}
+
+/// On the plane storage: says what of the file holds the altered bytes. What was drawn of a target's stored
+/// bytes gets a site for each of its chunks, and their places in the file.
+void name_structures(const ckpt::Reader& reader, const Population& population, FaultList& list) {
+  std::vector<FaultSite> sites;
+  std::optional<std::pair<std::uint32_t, std::uint64_t>> at;  // target and chunk of the last site
+  for (Change& change : list.changes) {
+    const Target& target = population.targets().at(change.site);
+    StoredBytes::Place place;
+    if (target.stored) {
+      place = target.stored->place(change.element);
+      change.element = place.offset;
+    }
+    if (at != std::pair(change.site, place.chunk)) {
+      at = {change.site, place.chunk};
+      sites.push_back(list.sites[change.site]);
+      sites.back().structure = target.stored ? fmt::format("raw chunk {} of /{}", place.chunk, target.path)
+                                             : structure_of(*reader.find(target.path));
+    }
+    change.site = static_cast<std::uint32_t>(sites.size() - 1);
   }
+  list.sites = std::move(sites);
 }
 
 }  // namespace
+
+std::vector<TargetedTensor> tensors_of(const ckpt::Reader& reader, const std::vector<std::string>& paths) {
+  std::vector<TargetedTensor> rows;
+  const auto add = [&](const ckpt::TensorInfo& tensor) {
+    rows.push_back({tensor.path, tensor.format ? tensor.format->name() : tensor.dtype, tensor.shape});
+  };
+  for (const std::string& path : paths) {
+    const ckpt::TensorInfo* const tensor = reader.find(path);
+    if (tensor != nullptr) {
+      add(*tensor);
+      continue;
+    }
+    for (const ckpt::TensorInfo& part : reader.tensors()) {
+      if (part.holder == path) add(part);
+    }
+  }
+  return rows;
+}
 
 Population population_of(const ckpt::Reader& reader, const record::FaultModel& model) {
   check_model(model);
@@ -68,15 +105,19 @@ Plan plan(const ckpt::Reader& reader, const record::FaultModel& model) {
   }
   Drawn drawn = draw_from(reader, model, population);
   result.list = std::move(drawn.list);
-  name_structures(reader, result.list);
+  if (model.plane == "storage") name_structures(reader, population, result.list);
   result.redrawn = drawn.redrawn;
+  std::vector<std::string> paths;
+  for (const Target& target : population.targets()) paths.push_back(target.path);
+  result.tensors = tensors_of(reader, paths);
   return result;
 }
 
 FaultList draw(const ckpt::Reader& reader, const record::FaultModel& model) {
   if (model.plane == "metadata") return plan_metadata(reader, model).list;
-  FaultList list = draw_from(reader, model, population_of(reader, model)).list;
-  name_structures(reader, list);
+  const Population population = population_of(reader, model);
+  FaultList list = draw_from(reader, model, population).list;
+  if (model.plane == "storage") name_structures(reader, population, list);
   return list;
 }
 

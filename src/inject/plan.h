@@ -15,11 +15,26 @@
 
 namespace bitrift::inject {
 
+/// A tensor as it is whatever its storage.
+struct TargetedTensor {
+  std::string path;
+  std::string dtype;  ///< its number format, without the byte order; of other types their name
+  std::vector<std::uint64_t> shape;
+  bool operator==(const TargetedTensor&) const = default;
+};
+
+/// Tensors of a file as it has them; a dataset's path stands for all of its parts. Paths that the file does
+/// not have are left out.
+[[nodiscard]] std::vector<TargetedTensor> tensors_of(const ckpt::Reader& reader,
+                                                     const std::vector<std::string>& paths);
+
 /// A planned injection.
 struct Plan {
   FaultList list;             ///< sorted by (tensor, element); one entry an element
   Census census;              ///< the population drawn from, by strata; of the plane metadata sums only
   std::uint64_t redrawn = 0;  ///< samples whose result allow_nan refused, drawn again
+  std::vector<TargetedTensor>
+      tensors;  ///< targeted ones, or of a replayed list those with faults; not of metadata
   [[nodiscard]] std::vector<record::AppliedFault> faults() const { return list.expanded(); }
 };
 

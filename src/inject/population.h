@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "ckpt/reader.h"
 #include "inject/alteration.h"
+#include "inject/stored_bytes.h"
 #include "record/fault.h"
 
 namespace bitrift::inject {
@@ -15,6 +17,9 @@ struct Choice;
 struct Chosen;
 
 /// A tensor that a fault may hit, with what counts of each element.
+///
+/// On the plane storage a dataset with filters is one target, whose elements are its stored bytes: all chunks
+/// by ascending cell, whatever their bytes mean.
 struct Target {
   std::string path;
   std::string role;
@@ -22,6 +27,7 @@ struct Target {
   std::uint64_t elements = 0;
   /// Eligible bits per element, ascending; of a burst or a mask the places where it fits (Alteration).
   std::vector<unsigned> bits;
+  std::shared_ptr<const StoredBytes> stored = {};  ///< set where elements are stored bytes
   [[nodiscard]] std::uint64_t size() const noexcept { return elements * bits.size(); }
 };
 
@@ -35,7 +41,7 @@ class Population {
   Population(const ckpt::Reader& reader, const std::vector<std::string>& tensors,
              const std::vector<std::string>& roles, const std::string& bits, bool keep_sign = false);
   /// What a model draws from, the policy allow_nan left aside. Throws Error(bad_input) when the model
-  /// contradicts itself.
+  /// contradicts itself, or asks on the plane storage for what stored bytes behind filters do not have.
   Population(const ckpt::Reader& reader, const record::FaultModel& model);
 
   [[nodiscard]] std::uint64_t bits() const noexcept { return total_; }  ///< number of single faults
@@ -54,8 +60,8 @@ class Population {
   [[nodiscard]] std::uint64_t flat_element(const Location& where) const noexcept;
 
  private:
-  void fill(const ckpt::Reader& reader, const Choice& choice, const Alteration& kind,
-            const std::string& asked);
+  void fill(const ckpt::Reader& reader, const record::FaultModel& model);
+  void add(const std::string& file, Target target);
 
   std::vector<Target> targets_;
   std::vector<std::uint64_t> first_;          // flat index of each target's first bit

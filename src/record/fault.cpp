@@ -32,6 +32,10 @@ const std::vector<std::string>& fault_kinds() {
   return kinds;
 }
 
+bool names_byte(std::string_view plane, std::string_view structure) noexcept {
+  return plane == "metadata" || (plane == "storage" && structure.starts_with("raw chunk "));
+}
+
 Json to_json(const AppliedFault& fault) {
   Json value = {{"tensor", fault.tensor},
                 {"role", fault.role},

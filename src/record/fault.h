@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/number_format.h"
@@ -46,17 +47,24 @@ struct FaultModel {
 struct AppliedFault {
   std::string tensor;  ///< path without leading '/': "model/conv1.weight"; "" on the plane metadata
   std::string role;
-  std::uint64_t element = 0;   ///< flat index, row-major; on the plane metadata the byte's place in the file
-  std::string dtype;           ///< number format name: "float32"
+  std::uint64_t element =
+      0;              ///< flat index, row-major; where names_byte() holds, the byte's place in the file
+  std::string dtype;  ///< number format name: "float32"
   std::vector<unsigned> bits;  ///< the bits that were asked for, ascending
-  std::string field;           ///< sign | exponent | mantissa | mixed; "" on the plane metadata
+  std::string field;           ///< sign | exponent | mantissa | mixed; "" where names_byte() holds
   std::uint64_t old_pattern = 0;
   std::uint64_t new_pattern = 0;
   std::string plane = "value";
-  std::string structure = {};  ///< planes storage and metadata: what of the file holds the byte, such as
-                               ///< "object header of /model/conv1.weight"
+  std::string structure =
+      {};  ///< planes storage and metadata: what of the file holds the byte, such as
+           ///< "object header of /model/conv1.weight" or "raw chunk 3 of /model/fc.weight"
   bool operator==(const AppliedFault&) const = default;
 };
+
+/// Whether a fault on this plane and in this structure is at a byte of the file and not at a number:
+/// everything on the plane metadata, and on the plane storage what stands in a chunk with filters ("raw chunk
+/// K of PATH").
+[[nodiscard]] bool names_byte(std::string_view plane, std::string_view structure) noexcept;
 
 /// Patterns become hexadecimal strings ("0x3f800000"), because JSON numbers end at 2^53.
 [[nodiscard]] Json to_json(const AppliedFault& fault);

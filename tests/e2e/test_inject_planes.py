@@ -9,7 +9,7 @@ import h5py
 import inject_support as support
 import numpy as np
 import pytest
-from inject_support import crc32c, refused, run, run_json
+from inject_support import crc32c, run, run_json
 
 
 def differing(a: bytes, b: bytes) -> dict[int, int]:
@@ -86,11 +86,3 @@ def test_a_storage_fault_leaves_the_checksum_behind(tmp_path: Path) -> None:
         names = [name.decode() for name in file["checksum/path"][()]]
         stored = file["checksum/crc32c"][names.index("model/conv1.weight")]
         assert stored != crc32c(file["model/conv1.weight"][()].tobytes())
-
-
-def test_storage_of_filtered_chunks_is_refused(tmp_path: Path) -> None:
-    path = mixed(tmp_path / "m.h5", "earliest")
-    refused(
-        "inject", path, "-o", tmp_path / "o.h5", "--plane", "storage", "--tensor", "gzip", says="is not stored as it is"
-    )
-    assert not (tmp_path / "o.h5").exists()

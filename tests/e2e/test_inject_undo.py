@@ -154,7 +154,7 @@ def test_a_replay_gives_the_same_file(model: Path, tmp_path: Path) -> None:
     run("inject", model, "-o", two, "--replay", manifest)
     assert one.read_bytes() == two.read_bytes()
     document = json.loads(manifest.read_text())
-    assert document["schema"] == "bitrift/fault-manifest/2"
+    assert document["schema"] == "bitrift/fault-manifest/3"
     assert document["provenance"]["command"][1] == "inject"
     for fault in document["faults"]:
         assert int(fault["old"], 16) ^ int(fault["new"], 16) == sum(1 << bit for bit in fault["bits"])

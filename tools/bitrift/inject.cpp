@@ -10,10 +10,10 @@
 #include <sys/random.h>
 
 #include "commands.h"
-#include "core/digest.h"
 #include "core/error.h"
 #include "inject/apply.h"
 #include "inject/manifest.h"
+#include "inject/replay.h"
 #include "inject_report.h"
 #include "output.h"
 #include "record/provenance.h"
@@ -28,7 +28,7 @@ struct Options {
   std::vector<std::string> as;
   std::string scope = "all";
   bool no_nan = false, compact = false;
-  bool in_place = false, force = false, dry_run = false, json = false;
+  bool in_place = false, force = false, by_name = false, dry_run = false, json = false;
 };
 
 /// 53 bits, so that the seed survives programs that read JSON numbers as doubles.
@@ -59,6 +59,11 @@ void check_options(const Options& options) {
          "say where the altered checkpoint goes: -o OUT, or --in-place (or try --dry-run)");
   }
   if (options.force && options.replay.empty()) fail(ErrorCode::bad_input, "--force goes with --replay");
+  if (options.by_name && options.replay.empty()) fail(ErrorCode::bad_input, "--by-name goes with --replay");
+  if (options.by_name && options.force) {
+    fail(ErrorCode::bad_input,
+         "--by-name and --force exclude each other: the first asks for more than the other");
+  }
   if (options.compact && (options.manifest.empty() || !options.replay.empty())) {
     fail(ErrorCode::bad_input, "--compact-manifest goes with --manifest, and not with --replay");
   }
@@ -149,7 +154,10 @@ inject::Manifest make_manifest(const Options& options) {
   const ckpt::Reader reader(options.file);
   if (!options.replay.empty()) {
     inject::Manifest manifest = inject::read_manifest(options.replay);
-    inject::check_replay(reader, manifest, options.force);
+    const auto same = options.by_name ? inject::SameBase::tensors
+                      : options.force ? inject::SameBase::values
+                                      : inject::SameBase::bytes;
+    inject::check_replay(reader, manifest, same);
     return manifest;
   }
   inject::Manifest manifest;
@@ -178,8 +186,7 @@ void inject_faults(const Options& options) {
   shown.written = options.in_place ? options.file : options.output;
   if (!options.manifest.empty() || options.json) manifest.provenance = record::provenance(command_line());
   if (!options.manifest.empty()) {
-    manifest.base_path = options.file;
-    manifest.base_digest = digest_file(options.file);
+    inject::set_base(manifest, options.file);
   }
   if (options.dry_run) return report_injection(shown, manifest);
   if (options.manifest.empty()) {
@@ -333,6 +340,8 @@ void add_inject(CLI::App& app, ExitCode&) {
   CLI::Option* model = text("--model", options->model_file, "read the fault model from a JSON file");
   CLI::Option* replay =
       text("--replay", options->replay, "apply the faults of a manifest again, bit for bit");
+  command->add_flag("--by-name", options->by_name,
+                    "replay onto a file that holds the same tensors, stored in any way");
   command->add_flag("--force", options->force, "replay onto another base, if all old values fit");
   text("--manifest", options->manifest, "write what was done, for --replay");
   command->add_flag("--compact-manifest", options->compact,

@@ -74,9 +74,9 @@ std::string fault_table(const inject::FaultList& list) {
   for (std::size_t i = 0; i < list.changes.size() && i < kMostShown; ++i) {
     const record::AppliedFault fault = list.at(i);
     const record::Json row = inject::describe_fault(fault);
-    table.add({fault.tensor.empty() ? fault.structure : fault.tensor, std::to_string(fault.element),
-               fault.dtype, bits_text(fault.bits), bits_text(row["msb_first_bits"]), fault.field, row["old"],
-               row["new"],
+    table.add({record::names_byte(fault.plane, fault.structure) ? fault.structure : fault.tensor,
+               std::to_string(fault.element), fault.dtype, bits_text(fault.bits),
+               bits_text(row["msb_first_bits"]), fault.field, row["old"], row["new"],
                row["old_value"].get<std::string>() + " -> " + row["new_value"].get<std::string>()});
   }
   std::string text = list.changes.empty() ? "" : table.text();
