@@ -61,7 +61,7 @@ std::string told(const ckpt::TensorDifference& first) {
   if (first.kind == "only_in_first") return "it has no " + first.path;
   if (first.kind == "only_in_second") return "it has " + first.path + " too";
   if (first.kind == "shape" || first.kind == "dtype") {
-    return fmt::format("{} differs: {} there and here", first.path, first.detail);
+    return fmt::format("{} differs: {} (the base against this file)", first.path, first.detail);
   }
   if (first.kind == "not_compared")
     return fmt::format("{} cannot be compared ({})", first.path, first.detail);

@@ -158,6 +158,23 @@ def test_a_manifest_is_replayed_on_its_base_only(checkpoint: Path, tmp_path: Pat
     assert not (tmp_path / "c.h5").exists()
 
 
+def test_a_manifest_is_replayed_by_name_in_another_layout(checkpoint: Path, tmp_path: Path) -> None:
+    manifest, other, out = tmp_path / "manifest.json", tmp_path / "other.h5", tmp_path / "out.h5"
+    first = bitrift.inject(checkpoint, tmp_path / "a.h5", tensors=["model/conv1.weight"], count=30, seed=2)
+    manifest.write_text(json.dumps(first), encoding="utf-8")
+    with h5py.File(checkpoint) as source, h5py.File(other, "w") as file:
+        weight = source["model/conv1.weight"][()]
+        file.create_dataset("model/conv1.weight", data=weight.astype(">f4"), chunks=True, compression="gzip")
+    with pytest.raises(bitrift.Error, match="--by-name"):
+        bitrift.replay(other, out, manifest=manifest)
+    with pytest.raises(bitrift.Error, match="exclude each other"):
+        bitrift.replay(other, out, manifest=manifest, by_name=True, force=True)
+    assert bitrift.replay(other, out, manifest=manifest, by_name=True)["faults"] == first["faults"]
+    with h5py.File(tmp_path / "a.h5") as a, h5py.File(out) as b:
+        altered = b["model/conv1.weight"][()].astype("<f4")
+        assert a["model/conv1.weight"][()].tobytes() == altered.tobytes() != weight.tobytes()
+
+
 def test_diff_names_tensor_and_bits(checkpoint: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.h5"
     copy.write_bytes(checkpoint.read_bytes())

@@ -150,6 +150,23 @@ TEST_F(RowOf, LandedMeansThatExactlyTheAlteredTensorsDiffer) {
   EXPECT_NE(misbehaviour_of([] { static_cast<void>(row_of(ran({}, {"b"}), 42, {})); }), "");
 }
 
+TEST_F(RowOf, WhatStoredBytesBehindFiltersBecomeNobodyCanSay) {
+  for (const std::vector<std::string>& loaded : {std::vector<std::string>{}, {"a"}, {"a", "b"}}) {
+    Ran packed = ran({"a"}, loaded);
+    packed.spec.plane = "storage";
+    packed.spec.faults[0].plane = "storage";
+    packed.spec.faults[0].structure = "raw chunk 0 of /a";
+    const record::TrialRecord row = row_of(packed, 42, {});
+    EXPECT_TRUE(row.landed);
+    EXPECT_FALSE(row.no_change);
+    EXPECT_TRUE(altered_tensors(packed.spec.faults).empty());
+  }
+  Ran plain = ran({"a"}, {});
+  plain.spec.plane = plain.spec.faults[0].plane = "storage";
+  plain.spec.faults[0].structure = "raw data, contiguous";
+  EXPECT_NE(misbehaviour_of([&] { static_cast<void>(row_of(plain, 42, {})); }), "");
+}
+
 TEST_F(RowOf, RejectedLoadsCanariesAndBlindDrillsAreKeptUnlanded) {
   Ran rejected = ran({"a"}, {});
   rejected.result->status = "rejected";

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "inject/patch.h"
 #include "inject/plan.h"
+#include "inject/stored_bytes.h"
 #include "tests_support.h"
 #include "unit/scratch.h"
 
@@ -72,6 +73,67 @@ TEST(Planes, AStorageFaultLeavesTheChecksumBehind) {
   EXPECT_EQ(storage[0].new_pattern, value[0].new_pattern);  // the same bits
   EXPECT_EQ(differing_bytes(before, altered(path, storage)).size(), 1U);
   EXPECT_GT(differing_bytes(before, altered(path, value)).size(), 1U);
+}
+
+/// Five chunks of "w" with deflate, one of them cut by the edge, and a plain "p".
+std::filesystem::path packed(const Scratch& scratch) {
+  const auto path = scratch / "packed.h5";
+  EXPECT_TRUE(testing::python(path, R"(
+with h5py.File(path, "w") as f:
+    f.create_dataset("w", data=np.arange(90, dtype="<f4").reshape(9, 10), chunks=(2, 10), compression="gzip")
+    f["p"] = np.ones(3, "<f4")
+)"));
+  return path;
+}
+
+TEST(Planes, StoredBytesAreCountedChunkByChunk) {
+  const Scratch scratch;
+  const ckpt::Reader reader(packed(scratch));
+  const StoredBytes stored(reader, "w");
+  EXPECT_EQ(stored.bytes(), reader.find("w")->stored_bytes);
+  const auto chunks = reader.values(*reader.find("w")).chunks()->all();
+  ASSERT_EQ(chunks.size(), 5U);
+  std::uint64_t i = 0;
+  for (const h5map::Chunk& chunk : chunks) {
+    for (std::uint64_t k = 0; k < chunk.bytes; ++k, ++i) {
+      const StoredBytes::Place place = stored.place(i);
+      EXPECT_EQ(place.chunk, chunk.cell);
+      EXPECT_EQ(place.offset, chunk.offset + k);
+      EXPECT_EQ(place.run, chunk.bytes - k);
+      EXPECT_TRUE(stored.holds(place.offset));
+    }
+  }
+  EXPECT_EQ(i, stored.bytes());
+  std::uint64_t held = 0;
+  for (std::uint64_t at = 0; at < bytes_of(reader.path()).size(); ++at) held += stored.holds(at) ? 1 : 0;
+  EXPECT_EQ(held, stored.bytes());
+  EXPECT_THAT(error_of([&] { static_cast<void>(stored.place(i)); }), HasSubstr("stored byte"));
+  EXPECT_THAT(error_of([&] { const StoredBytes none(reader, "p"); }), HasSubstr("no chunks with filters"));
+  EXPECT_THAT(error_of([&] { const StoredBytes none(reader, "q"); }), HasSubstr("has no tensor q"));
+}
+
+TEST(Planes, EveryStoredBitBehindFiltersIsDrawnOnceAndNamedByItsChunk) {
+  const Scratch scratch;
+  const auto path = packed(scratch);
+  const ckpt::Reader reader(path);
+  const StoredBytes stored(reader, "w");
+  record::FaultModel model = model_on("storage", 8 * stored.bytes() + 3 * 32);
+  model.tensors = {"*"};
+  const Plan drawn = plan(reader, model);
+  EXPECT_EQ(drawn.census.bits, *model.count);
+  EXPECT_EQ(drawn.census.strata.back().name(), "unknown.any");
+  EXPECT_EQ(drawn.census.strata.back().bits, 8 * stored.bytes());
+  const auto before = bytes_of(path);
+  const auto after = altered(path, drawn.faults());
+  for (const std::size_t byte : differing_bytes(before, after)) EXPECT_EQ(before[byte] ^ after[byte], ~0);
+  EXPECT_EQ(differing_bytes(before, after).size(), stored.bytes() + 12);
+  std::uint64_t bits = 0;
+  for (const record::AppliedFault& fault : drawn.faults()) {
+    bits += fault.bits.size();
+    EXPECT_EQ(fault.tensor == "w", fault.structure.starts_with("raw chunk ")) << fault.structure;
+    EXPECT_EQ(fault.tensor == "w", fault.field.empty());
+  }
+  EXPECT_EQ(bits, *model.count);
 }
 
 TEST(Planes, MetadataFaultsFlipTheAskedBitsOutsideTheValues) {

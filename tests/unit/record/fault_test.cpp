@@ -41,6 +41,14 @@ TEST(FaultModel, NumbersBecomeTextsThatLoseNothing) {
   EXPECT_EQ(fault_model_from_json(Json::parse(R"({"what": "nullify"})")).what, "zero");
 }
 
+TEST(AppliedFault, IsAtAByteInStructuresAndBehindFilters) {
+  EXPECT_TRUE(names_byte("metadata", "superblock"));
+  EXPECT_TRUE(names_byte("storage", "raw chunk 0 of /w"));
+  EXPECT_FALSE(names_byte("storage", "raw data, chunk"));
+  EXPECT_FALSE(names_byte("storage", ""));
+  EXPECT_FALSE(names_byte("value", "raw chunk 0 of /w"));  // what a manifest says to deceive
+}
+
 TEST(Scope, ReadsNumbersListsAndStages) {
   EXPECT_EQ(scope_from_json(Json::parse(R"({"replicas": 2})")), (Scope{2, {}, -1}));
   EXPECT_EQ(scope_from_json(Json::parse(R"({"replicas": [3, 1]})")), (Scope{0, {1, 3}, -1}));
