@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <functional>
+#include <deque>
 #include <mutex>
 #include <numeric>
-#include <set>
+#include <unordered_map>
 #include <utility>
 
 #include <fcntl.h>
@@ -132,7 +132,7 @@ struct Reader::State {
       tensors[i].refusal = "it shares stored bytes with " + blocks[found->second].path;
       tensors[i].refused_by_type = false;
     }
-    sort(tensors, block_of);
+    sort(tensors, block_of, {});
   }
 
   void add_dataset(const h5map::Dataset& dataset, const std::string& role, const std::string& layer,
@@ -182,16 +182,31 @@ struct Reader::State {
     }
   }
 
-  static void sort(std::vector<TensorInfo>& list, std::vector<std::size_t>& blocks_of_list) {
+  /// A member's name may be spelled like another dataset's path, and a damaged file may give one name to
+  /// many: the first keeps it, a second gets a colon behind it, those after it numbers too. `taken` are names
+  /// of others.
+  static void make_unique(std::vector<TensorInfo>& list, const std::vector<TensorInfo>& taken) {
+    std::unordered_map<std::string, std::uint64_t> met;
+    for (TensorInfo& tensor : list) {
+      const std::string name = tensor.path;
+      while (met.contains(tensor.path) || among(taken, tensor.path) != nullptr) {
+        const std::uint64_t next = ++met[name];
+        tensor.path = name + (next == 1 ? ":" : fmt::format(":{}", next));
+      }
+      met.try_emplace(tensor.path, 0);
+    }
+  }
+
+  static void sort(std::vector<TensorInfo>& list, std::vector<std::size_t>& blocks_of_list,
+                   const std::vector<TensorInfo>& taken) {
+    make_unique(list, taken);
     std::vector<std::size_t> order(list.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return list[a].path < list[b].path; });
+    std::sort(order.begin(), order.end(),
+              [&](std::size_t a, std::size_t b) { return list[a].path < list[b].path; });
     std::vector<TensorInfo> sorted;
     std::vector<std::size_t> sorted_blocks;
     for (const std::size_t i : order) {
-      // A member's name may be spelled like another dataset's path: the first keeps it.
-      if (!sorted.empty() && sorted.back().path == list[i].path) list[i].path += ":";
       sorted.push_back(std::move(list[i]));
       sorted_blocks.push_back(blocks_of_list[i]);
     }
@@ -205,7 +220,7 @@ struct Reader::State {
   std::mutex lock;  // see ValueSource
   ChunkCache kept;
   std::map<std::string, std::string> attributes;
-  std::vector<Block> blocks;
+  std::deque<Block> blocks;  // attributes come later and must not move the others
   std::vector<TensorInfo> tensors;
   std::vector<std::size_t> block_of;  // of each tensor
   std::vector<TensorInfo> attribute_tensors;
@@ -257,10 +272,7 @@ const std::vector<TensorInfo>& Reader::attribute_tensors() const {
       if (dataset.type) state.add_attributes(dataset.path, dataset.header);
     }
     // An attribute may be spelled like a dataset's path, which keeps it.
-    for (TensorInfo& tensor : state.attribute_tensors) {
-      if (among(state.tensors, tensor.path) != nullptr) tensor.path += ":";
-    }
-    State::sort(state.attribute_tensors, state.attribute_block_of);
+    State::sort(state.attribute_tensors, state.attribute_block_of, state.tensors);
   });
   return state.attribute_tensors;
 }

@@ -174,7 +174,7 @@ const std::vector<std::uint8_t>& FractalHeap::direct(const Place& at) {
   if (direct_sums_) {
     const std::uint64_t sum = at.offset + 5U + frame_.offset_bytes + position_bytes_;
     Cursor cursor{std::span(bytes).subspan(sum - at.offset), source_->name(), kDirect};
-    if (cursor.u32() != sum_for({at.offset, sum, at.offset + at.bytes}, bytes)) {
+    if (!sums_agree(cursor.u32(), sum_for({at.offset, sum, at.offset + at.bytes}, bytes))) {
       fail(ErrorCode::bad_file,
            "{}: fractal heap direct block at byte {} has a wrong checksum; the file is damaged",
            source_->name(), at.offset);

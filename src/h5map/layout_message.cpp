@@ -280,7 +280,7 @@ std::vector<VirtualSource> read_virtual_sources(const Source& source, const Fram
   if (bytes.size() < 4) fail(ErrorCode::bad_file, "{}: {} have no checksum", source.name(), what);
   const auto body = std::span(bytes).first(bytes.size() - 4);
   Cursor tail{std::span(bytes).last(4), source.name(), what};
-  if (tail.u32() != lookup3(body)) {
+  if (!sums_agree(tail.u32(), lookup3(body))) {
     fail(ErrorCode::bad_file, "{}: {} at byte {} have a wrong checksum; the file is damaged", source.name(),
          what, object.offset);
   }

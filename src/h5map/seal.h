@@ -11,6 +11,10 @@ namespace bitrift::h5map {
 /// checksums of its newer structures.
 [[nodiscard]] std::uint32_t lookup3(std::span<const std::uint8_t> bytes) noexcept;
 
+/// Whether a stored checksum is the computed one. A program built for fuzzing takes every one for right, or
+/// no mutated byte would get past it.
+[[nodiscard]] bool sums_agree(std::uint32_t stored, std::uint32_t computed) noexcept;
+
 /// A structure with a checksum: the four little-endian bytes at `at` hold the lookup3 of bytes [first, at) of
 /// the file, or, where `end` is not 0, of bytes [first, end), among which the sum itself lies and counts as
 /// zeros (direct blocks of fractal heaps). Who alters a covered byte writes the sum anew. Offsets are those

@@ -1,0 +1,297 @@
+"""The inputs that fuzzing starts from: small files of every kind, and words that mutations may use.
+
+corpus.py FOLDER writes FOLDER/<target>/<seed> and FOLDER/<target>.dict; what is there already stays.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import h5py
+import numpy as np
+from h5py import h5d, h5f, h5p, h5s, h5t
+
+Fill = Callable[[h5py.File], None]
+MOST_BYTES = 10_000
+
+
+def raw(file: h5py.File, name: str, kind: h5t.TypeID, count: int = 3) -> None:
+    h5d.create(file.id, name.encode(), kind, h5s.create_simple((count,)))
+
+
+def numbers(file: h5py.File) -> None:
+    for text in ("<f2", ">f4", "<f8", "i1", ">u2", "<i8", "?"):
+        file[text[-2:]] = np.arange(4).astype(text)
+    small = h5t.STD_I32LE.copy()
+    small.set_precision(12)
+    small.set_offset(4)
+    raw(file, "padded", small)
+    short = h5t.IEEE_F32LE.copy()
+    short.set_fields(15, 7, 8, 0, 7)
+    short.set_precision(16)
+    short.set_size(2)
+    raw(file, "bfloat16", short)
+
+
+def types(file: h5py.File) -> None:
+    file["text"] = np.array([b"abc", b"de"])
+    file["complex"] = np.arange(3, dtype="c8")
+    file["opaque"] = np.array([b"12", b"34"], dtype="V2")
+    inner = np.dtype([("x", "<f4"), ("y", ">i2", (2,))])
+    file["pairs"] = np.zeros(2, np.dtype([("p", inner), ("q", "u1")]))
+    file.create_dataset("colours", (4,), dtype=h5py.enum_dtype({"red": 0, "blue": 7}, basetype="i2"))
+    raw(file, "array", h5t.array_create(h5t.IEEE_F32BE, (2, 3)))
+    file["kind"] = np.dtype("f4")
+    file.create_dataset("committed", (3,), dtype=file["kind"])
+
+
+def shapes(file: h5py.File) -> None:
+    file["scalar"] = np.float32(3)
+    file["null"] = h5py.Empty("f4")
+    file["empty"] = np.zeros((3, 0, 2), "f8")
+    file.create_dataset("unwritten", (100, 3), dtype="f8")
+    file.create_dataset("filled", (5,), dtype="i4", fillvalue=7)
+    file.create_dataset("huge", (1 << 40, 1 << 20), dtype="u1", chunks=(1024, 1024))
+
+
+def plain_storage(file: h5py.File) -> None:
+    data = np.arange(6, dtype="f4")
+    compact = h5p.create(h5p.DATASET_CREATE)
+    compact.set_layout(h5d.COMPACT)
+    h5d.create(file.id, b"compact", h5t.IEEE_F32LE, h5s.create_simple((6,)), compact).write(h5s.ALL, h5s.ALL, data)
+    file["contiguous"] = data
+    file.create_dataset("external", (6,), "f4", external=[("raw.bin", 0, 24)])
+
+
+def in_heaps(file: h5py.File) -> None:
+    file.create_dataset("varying", data=["a", "bc"], dtype=h5py.string_dtype())
+    layout = h5py.VirtualLayout((6,), "f4")
+    layout[::2] = h5py.VirtualSource("other.h5", "data", (3,))
+    file.create_virtual_dataset("virtual", layout)
+
+
+def chunked(file: h5py.File, name: str, early: bool = False, **options: object) -> None:
+    data = np.arange(24, dtype="f4").reshape(4, 6)
+    if not early:
+        file.create_dataset(name, data=data, **options)
+        return
+    plist = h5p.create(h5p.DATASET_CREATE)
+    plist.set_chunk((2, 3))
+    plist.set_alloc_time(h5d.ALLOC_TIME_EARLY)
+    h5d.create(file.id, name.encode(), h5t.IEEE_F32LE, h5s.create_simple((4, 6)), plist).write(h5s.ALL, h5s.ALL, data)
+
+
+# In new files each has another index; in old ones all have B-trees.
+INDEXES: dict[str, dict[str, object]] = {
+    "single": {"chunks": (4, 6)},
+    "single_gzip": {"chunks": (4, 6), "compression": "gzip"},
+    "implicit": {"early": True},
+    "fixed": {"chunks": (2, 3)},
+    "fixed_gzip": {"chunks": (3, 4), "compression": "gzip", "shuffle": True, "fletcher32": True},
+    "extensible": {"chunks": (1, 3), "maxshape": (None, 6)},
+    "extensible_lzf": {"chunks": (2, 3), "maxshape": (None, 6), "compression": "lzf"},
+    "tree": {"chunks": (2, 3), "maxshape": (None, None)},
+    "tree_gzip": {"chunks": (2, 3), "maxshape": (None, None), "compression": "gzip"},
+    "fletcher": {"chunks": (2, 3), "fletcher32": True},
+    "szip": {"chunks": (4, 6), "compression": "szip"},
+    "scaled": {"chunks": (4, 6), "scaleoffset": 2},
+}
+
+
+def groups(file: h5py.File) -> None:
+    file["a/b/data"] = np.arange(4.0)
+    file["a/again"] = file["a/b/data"]
+    file["a/circle"] = file["a"]
+    file["soft"] = h5py.SoftLink("/a/b/data")
+    file["outside"] = h5py.ExternalLink("other.h5", "/x")
+    file["ü"] = np.arange(2.0)
+    file.create_group("nothing")
+
+
+def dense_links(file: h5py.File) -> None:
+    for index in range(12):
+        file[f"link {index}"] = h5py.SoftLink("/data")
+    file["data"] = np.arange(3.0)
+
+
+def attributes(file: h5py.File) -> None:
+    file["data"] = np.arange(3.0)
+    for target in (file, file["data"]):
+        target.attrs["number"] = np.float32(1.5)
+        target.attrs["text"] = "variable"
+        target.attrs["bytes"] = np.bytes_(b"fixed")
+        target.attrs["pairs"] = np.zeros(2, np.dtype([("a", "f4"), ("b", "i8")]))
+
+
+def dense_attributes(file: h5py.File) -> None:
+    file["data"] = np.arange(3.0)
+    for index in range(9):
+        file["data"].attrs[f"a{index}"] = np.arange(index, dtype="f4")
+
+
+def model(file: h5py.File) -> None:
+    weights = {"model/conv1.weight": np.ones((2, 3), "<f4"), "optimizer/momentum": np.ones(6, "<f4")}
+    for name, values in weights.items():
+        file[name] = values
+    file["checksum/path"] = np.array([name.encode() for name in weights])
+    file["checksum/crc32c"] = np.array([zlib.crc32(values.tobytes()) for values in weights.values()], "<u4")
+    file.attrs["schema"] = np.bytes_(b"bitrift/checkpoint/1")
+
+
+def keras(file: h5py.File) -> None:
+    file.attrs["layer_names"] = [b"dense"]
+    file.attrs["backend"] = np.bytes_(b"tensorflow")
+    file["dense/kernel:0"] = np.ones((2, 3), "f4")
+    file["dense/bias:0"] = np.ones(3, "f4")
+    file["dense"].attrs["weight_names"] = [b"kernel:0", b"bias:0"]
+
+
+FILES: dict[str, Fill] = {
+    "numbers": numbers,
+    "types": types,
+    "shapes": shapes,
+    "plain": plain_storage,
+    "in_heaps": in_heaps,
+    "groups": groups,
+    "dense_links": dense_links,
+    "attributes": attributes,
+    "dense_attributes": dense_attributes,
+    "model": model,
+    "keras": keras,
+    **{f"chunked_{name}": lambda file, o=options: chunked(file, "w", **o) for name, options in INDEXES.items()},
+}
+
+
+def made(folder: Path, libver: str, fill: Fill, prepare: Callable[[h5p.PropFCID], None] = lambda _: None) -> bytes:
+    path = folder / "made.h5"
+    creation, access = h5p.create(h5p.FILE_CREATE), h5p.create(h5p.FILE_ACCESS)
+    low = {"old": h5f.LIBVER_EARLIEST, "v110": h5f.LIBVER_V110, "new": h5f.LIBVER_LATEST}[libver]
+    access.set_libver_bounds(low, h5f.LIBVER_LATEST)
+    prepare(creation)
+    with h5py.File(h5f.create(os.fsencode(path), h5f.ACC_TRUNC, creation, access)) as file:
+        fill(file)
+    content = path.read_bytes()
+    path.unlink()
+    return content
+
+
+def ordered(creation: h5p.PropFCID) -> None:
+    creation.set_link_creation_order(h5p.CRT_ORDER_TRACKED | h5p.CRT_ORDER_INDEXED)
+    creation.set_attr_creation_order(h5p.CRT_ORDER_TRACKED | h5p.CRT_ORDER_INDEXED)
+
+
+def hdf5_files(folder: Path) -> Iterator[tuple[str, bytes]]:
+    for name, fill in FILES.items():
+        for libver in ("old", "new"):
+            yield f"{name}_{libver}", made(folder, libver, fill)
+    for libver in ("old", "v110", "new"):
+        yield f"user_{libver}", made(folder, libver, groups, lambda c: c.set_userblock(512))
+        yield f"narrow_{libver}", made(folder, libver, numbers, lambda c: c.set_sizes(4, 4))
+        yield f"ordered_{libver}", made(folder, libver, dense_attributes, ordered)
+    yield "space_new", made(
+        folder, "new", groups, lambda c: c.set_file_space_strategy(h5f.FSPACE_STRATEGY_FSM_AGGR, True, 1)
+    )
+
+
+def models() -> Iterator[dict[str, object]]:
+    full = {"tensors": [], "roles": [], "bits": "any", "what": "flip", "measure": "bit", "plane": "value"}
+    full |= {"seed": 7, "allow_nan": True, "keep_sign": False}
+    yield full | {"count": 3}
+    yield full | {"fraction": 0.5, "what": "zero", "roles": ["weight"]}
+    yield full | {"ber": 0.01, "layers": ["first", "2"], "plane": "storage"}
+    yield full | {"count": 1, "what": "burst", "length": 3, "bits": "0-7"}
+    yield full | {"count": 1, "what": "xor", "mask": "0x5", "mask_at": "random", "keep_sign": True}
+    yield full | {"count": 1, "what": "set", "value": "-1.5e3", "allow_nan": False}
+    yield full | {"count": 1, "what": "scale", "factor": -2.5, "as": {"**": "bfloat16"}}
+    yield full | {"count": 1, "what": "random", "bits": "exponent", "measure": "tensor", "scope": {"replicas": [0, 3]}}
+
+
+def manifests() -> Iterator[dict[str, object]]:
+    fault: dict[str, object] = {"tensor": "w", "role": "weight", "element": 3, "dtype": "float32", "bits": [4]}
+    fault |= {"msb_first_bits": [27], "field": "mantissa", "old": "0x00000000", "new": "0x00000010"}
+    fault |= {"old_value": "0", "new_value": "2.2e-44", "stratum": "weight.mantissa", "measure": "bit"}
+    fault |= {"stratum_bits": 23, "stratum_elements": 1}
+    stratum = {"stratum": "weight.mantissa", "role": "weight", "field": "mantissa"}
+    stratum |= {"tensors": 1, "elements": 1, "bits": 23}
+    for model in models():
+        head = {"schema": "bitrift/fault-manifest/2", "provenance": {}, "model": model, "redrawn": 0}
+        head |= {"base": {"path": "f.h5", "digest": "0" * 32}, "eligible_bits": 32, "eligible_elements": 1}
+        yield head | {"strata": [stratum], "faults": [fault]}
+        yield head | {"drawn": {"faults": 1, "digest": "0" * 32}}
+
+
+def journals() -> Iterator[bytes]:
+    content = bytes(range(32))
+    ranges = struct.pack("<QQ", 4, 2) + content[4:6] + b"zz" + struct.pack("<QQ", 9, 1) + content[9:10] + b"z"
+    for tail in (b"", b"tail"):
+        head = {"schema": "bitrift/undo/2", "file_bytes": 32, "ranges": 2, "tail": len(tail), "crc32c": "00000000"}
+        text = json.dumps(head, separators=(",", ":")).encode() + b"\n" + ranges + tail
+        # The target takes from the end: which game, how many bytes the file has.
+        yield text + content + tail + struct.pack("<H", len(content + tail)) + b"\0"
+    yield bytes(range(64)) + b"\1"
+
+
+def chunks() -> Iterator[bytes]:
+    values = np.arange(64, dtype="f4").tobytes()
+    for stored in (zlib.compress(values), values, b"\x20" * 40):
+        for trailer in (b"\0\0", b"\1\1\1", b"\3\2\1\0\3\2\1\0"):
+            yield stored + b"\0\1" + trailer
+
+
+def escaped(word: bytes) -> str:
+    return '"' + "".join(f"\\x{byte:02x}" for byte in word) + '"'
+
+
+HDF5_WORDS = [b"\x89HDF\r\n\x1a\n", b"TREE", b"SNOD", b"HEAP", b"GCOL", b"FRHP", b"FHDB", b"FHIB", b"BTHD", b"BTLF"]
+HDF5_WORDS += [b"BTIN", b"OHDR", b"OCHK", b"FAHD", b"FADB", b"EAHD", b"EAIB", b"EADB", b"EASB", b"SMTB", b"SMLI"]
+HDF5_WORDS += [b"FSHD", b"FSSE", b"\xff" * 8, b"\xff" * 4, b"\0\0\0\0\0\0\0\x80", b"\xff\xff\xff\xff\0\0\0\0"]
+JSON_WORDS = [b'"', b"[", b"]", b"{", b"}", b":", b",", b"null", b"true", b"1e308", b"-1", b"18446744073709551615"]
+
+
+def words_of(value: object) -> Iterator[bytes]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield json.dumps(key).encode()
+            yield from words_of(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from words_of(inner)
+    elif isinstance(value, str):
+        yield json.dumps(value).encode()
+
+
+def write(folder: Path, target: str, seeds: dict[str, bytes], words: list[bytes]) -> None:
+    place = folder / target
+    place.mkdir(parents=True, exist_ok=True)
+    for name, content in seeds.items():
+        (place / name).write_bytes(content)
+    if words:
+        (folder / f"{target}.dict").write_text("".join(escaped(word) + "\n" for word in sorted(set(words))))
+
+
+def main(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    files = dict(hdf5_files(folder))
+    large = [name for name, content in files.items() if len(content) > MOST_BYTES]
+    assert not large, f"seeds above {MOST_BYTES} bytes are mutated too slowly: {large}"
+    write(folder, "list", files, HDF5_WORDS)
+    # Behind the file stands the model, which the target takes from the end.
+    planned = {f"{name}_{i}": content + bytes([i] * 20) for name, content in files.items() for i in (0, 1, 3, 7)}
+    write(folder, "plan", planned, HDF5_WORDS)
+    texts = [*models(), *manifests()]
+    words = JSON_WORDS + [word for text in texts for word in words_of(text)]
+    as_seeds = {f"{i}": json.dumps(text).encode() for i, text in enumerate(texts)}
+    write(folder, "model", {name: as_seeds[name] for name in list(as_seeds)[: len([*models()])]}, words)
+    write(folder, "manifest", as_seeds, words)
+    write(folder, "undo", {f"{i}": content for i, content in enumerate(journals())}, JSON_WORDS)
+    write(folder, "codec", {f"{i}": content for i, content in enumerate(chunks())}, [])
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
