@@ -6,7 +6,6 @@
 #include <deque>
 #include <mutex>
 #include <numeric>
-#include <unordered_map>
 #include <utility>
 
 #include <fcntl.h>
@@ -182,24 +181,9 @@ struct Reader::State {
     }
   }
 
-  /// A member's name may be spelled like another dataset's path, and a damaged file may give one name to
-  /// many: the first keeps it, a second gets a colon behind it, those after it numbers too. `taken` are names
-  /// of others.
-  static void make_unique(std::vector<TensorInfo>& list, const std::vector<TensorInfo>& taken) {
-    std::unordered_map<std::string, std::uint64_t> met;
-    for (TensorInfo& tensor : list) {
-      const std::string name = tensor.path;
-      while (met.contains(tensor.path) || among(taken, tensor.path) != nullptr) {
-        const std::uint64_t next = ++met[name];
-        tensor.path = name + (next == 1 ? ":" : fmt::format(":{}", next));
-      }
-      met.try_emplace(tensor.path, 0);
-    }
-  }
-
   static void sort(std::vector<TensorInfo>& list, std::vector<std::size_t>& blocks_of_list,
                    const std::vector<TensorInfo>& taken) {
-    make_unique(list, taken);
+    make_unique(list, [&](const std::string& path) { return among(taken, path) != nullptr; });
     std::vector<std::size_t> order(list.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::sort(order.begin(), order.end(),

@@ -1,5 +1,9 @@
 #include "ckpt/units.h"
 
+#include <unordered_map>
+
+#include <fmt/format.h>
+
 namespace bitrift::ckpt {
 namespace {
 
@@ -90,6 +94,18 @@ std::vector<TensorInfo> units_of(const h5map::Datatype& type, const std::string&
     return {whole};
   }
   return std::move(taker.units);
+}
+
+void make_unique(std::vector<TensorInfo>& tensors, const std::function<bool(const std::string&)>& taken) {
+  std::unordered_map<std::string, std::uint64_t> met;  // and how many more of this name there were
+  for (TensorInfo& tensor : tensors) {
+    const std::string name = tensor.path;
+    while (met.contains(tensor.path) || taken(tensor.path)) {
+      const std::uint64_t next = ++met[name];
+      tensor.path = name + (next == 1 ? ":" : fmt::format(":{}", next));
+    }
+    met.try_emplace(tensor.path, 0);
+  }
 }
 
 }  // namespace bitrift::ckpt

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,5 +19,10 @@ namespace bitrift::ckpt {
 /// format, dtype, plain, shape and the place in the bytes; the rest is the caller's.
 [[nodiscard]] std::vector<TensorInfo> units_of(const h5map::Datatype& type, const std::string& path,
                                                const std::vector<std::uint64_t>& shape);
+
+/// A member's name may be spelled like another dataset's path, and a damaged file may give one name to many:
+/// the first keeps it, the second gets a colon behind it, those after it a number too ("w:", "w:2", "w:3").
+/// `taken` says what is a name already.
+void make_unique(std::vector<TensorInfo>& tensors, const std::function<bool(const std::string&)>& taken);
 
 }  // namespace bitrift::ckpt

@@ -255,6 +255,7 @@ TEST_F(SpecTest, MistakesInACampaignNameLineAndKey) {
   EXPECT_THAT(campaign_error({"arms.1.name=serial"}),
               HasSubstr("arms[1].name: a second arm is named 'serial'"));
   EXPECT_THAT(campaign_error({"arms.1.name=a/b"}), HasSubstr("expected letters, digits"));
+  EXPECT_THAT(campaign_error({"arms.1.name=" + std::string(200'000, 'a')}), HasSubstr("at most 200"));
   EXPECT_THAT(campaign_error({"strata.fields=[\"exponent\",\"exponent_msb\"]"}), HasSubstr("share bit"));
   EXPECT_THAT(campaign_error({"strata.fields=[\"expo\"]"}), HasSubstr("is not a bit field"));
   EXPECT_THAT(campaign_error({"strata.roles=[\"weights\"]"}),

@@ -1,0 +1,88 @@
+// Files whose names and claims contradict themselves: each tensor is found under its name, or an error says
+// why.
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ckpt/reader.h"
+#include "unit/scratch.h"
+
+namespace bitrift::ckpt {
+namespace {
+
+using ::bitrift::testing::bytes_of;
+using ::bitrift::testing::python;
+using ::bitrift::testing::Scratch;
+using ::bitrift::testing::write_bytes;
+
+/// Makes each of these words, at its first place, end in `last`.
+void end_alike(const std::filesystem::path& path, const std::vector<std::string>& words, char last) {
+  std::string bytes = bytes_of(path);
+  for (const std::string& word : words) {
+    const auto at = bytes.find(word);
+    ASSERT_NE(at, std::string::npos) << word;
+    bytes[at + word.size() - 1] = last;
+  }
+  write_bytes(path, bytes);
+}
+
+void expect_each_found(const Reader& reader, const std::vector<TensorInfo>& tensors) {
+  for (const TensorInfo& tensor : tensors) {
+    EXPECT_EQ(reader.find(tensor.path), &tensor) << tensor.path;
+    float value = 0;
+    reader.read_elements(tensor, 0, 1, &value);
+  }
+}
+
+TEST(HostileFile, AttributesOfOneNameAreEachFound) {
+  const Scratch scratch;
+  ASSERT_TRUE(python(scratch / "f.h5",
+                     "with h5py.File(path, 'w') as f:\n"
+                     "  f['w'] = np.ones(2, '<f4')\n"
+                     "  for i in range(1, 5): f['w'].attrs[f'twin{i}'] = np.float32(i)\n"
+                     "  f['w'].attrs['twin1!'] = np.float32(9)\n"));
+  end_alike(scratch / "f.h5", {"twin2", "twin3", "twin4"}, '1');
+  const Reader reader(scratch / "f.h5");
+  std::set<std::string> names;
+  for (const TensorInfo& tensor : reader.attribute_tensors()) names.insert(tensor.path);
+  EXPECT_EQ(names, (std::set<std::string>{"w@twin1", "w@twin1!", "w@twin1:", "w@twin1:2", "w@twin1:3"}));
+  expect_each_found(reader, reader.attribute_tensors());
+}
+
+TEST(HostileFile, MembersOfOneNameAreEachFound) {
+  const Scratch scratch;
+  ASSERT_TRUE(python(scratch / "f.h5",
+                     "with h5py.File(path, 'w') as f:\n"
+                     "  f['w'] = np.zeros(2, [(f'part{i}', '<f4') for i in range(3)])\n"
+                     "  f['w:part0:'] = np.zeros(2, '<f4')\n"));
+  end_alike(scratch / "f.h5", {"part1", "part2"}, '0');
+  const Reader reader(scratch / "f.h5");
+  EXPECT_EQ(reader.tensors().size(), 4U);
+  expect_each_found(reader, reader.tensors());
+}
+
+TEST(HostileFile, AttributesThatAreAskedForLateMoveNothing) {
+  const Scratch scratch;
+  ASSERT_TRUE(python(scratch / "f.h5",
+                     "with h5py.File(path, 'w') as f:\n"
+                     "  f['w'] = np.ones(2, '<f4')\n"
+                     "  for i in range(50): f['w'].attrs[f'a{i}'] = np.float32(i)\n"));
+  const Reader reader(scratch / "f.h5");
+  const Values* const values = &reader.values(reader.tensors()[0]);
+  EXPECT_EQ(reader.attribute_tensors().size(), 50U);
+  EXPECT_EQ(&reader.values(reader.tensors()[0]), values);
+}
+
+TEST(HostileFile, ChecksumsForMoreTensorsThanFitIntoMemoryAreRefused) {
+  const Scratch scratch;
+  ASSERT_TRUE(python(scratch / "f.h5",
+                     "with h5py.File(path, 'w') as f:\n"
+                     "  for name, kind in (('path', 'S20'), ('crc32c', '<u4')):\n"
+                     "    f.create_dataset('checksum/' + name, (1 << 40,), kind, chunks=(1 << 10,))\n"));
+  const Reader reader(scratch / "f.h5");
+  EXPECT_ERROR((void)reader.checksum("w"), bad_file, "do not belong together");
+}
+
+}  // namespace
+}  // namespace bitrift::ckpt
