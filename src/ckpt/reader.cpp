@@ -48,10 +48,11 @@ std::string storage_name(const h5map::Layout& layout) {
 
 /// Tensors of one dataset or attribute, but for their roles. `problem`: why no byte of it can be altered.
 std::vector<TensorInfo> describe(const h5map::DatatypePtr& type, const std::string& path,
-                                 const std::vector<std::uint64_t>& shape, const std::string& problem) {
+                                 const std::vector<std::uint64_t>& shape, const std::string& problem,
+                                 std::uint64_t& room) {
   std::vector<TensorInfo> units;
   if (type) {
-    units = units_of(*type, path, shape);
+    units = units_of(*type, path, shape, room);
   } else {
     units.emplace_back();
     units.back().path = path;
@@ -92,6 +93,11 @@ const TensorInfo* among(const std::vector<TensorInfo>& sorted, std::string_view 
   return at != sorted.end() && at->path == path ? &*at : nullptr;
 }
 
+/// One datatype may serve every dataset of a file: members cost memory that no byte of it stands for.
+std::uint64_t most_for_members(std::uint64_t file_bytes) {
+  return (std::uint64_t{64} << 20U) + 8 * std::min(file_bytes, std::uint64_t{16} << 20U);
+}
+
 // A dataset or attribute with its tensors.
 struct Block {
   Values values;
@@ -111,7 +117,11 @@ std::uint64_t TensorInfo::elements() const noexcept {
 
 struct Reader::State {
   explicit State(std::filesystem::path file_path)
-      : path(std::move(file_path)), file(path), fd(open_shared(path)), attributes(file.root_texts()) {
+      : path(std::move(file_path)),
+        file(path),
+        fd(open_shared(path)),
+        room(most_for_members(file.source().size())),
+        attributes(file.root_texts()) {
     std::vector<ckpt::Dataset> names;
     for (const h5map::Dataset& dataset : file.datasets())
       names.push_back({dataset.path, dataset.space.shape});
@@ -150,7 +160,7 @@ struct Reader::State {
       problem = error.what();
     }
     if (role == "checksum") problem = "checksums follow from the tensors; alter a tensor instead";
-    for (TensorInfo& tensor : describe(dataset.type, dataset.path, dataset.space.shape, problem)) {
+    for (TensorInfo& tensor : describe(dataset.type, dataset.path, dataset.space.shape, problem, room)) {
       tensor.role = role;
       tensor.layer = layer;
       tensor.storage = dataset.type ? storage_name(dataset.layout) : "unknown";
@@ -170,7 +180,7 @@ struct Reader::State {
       if (auto text = h5map::attribute_text(file.source(), file.frame(), attribute))
         texts[name] = std::move(*text);
       for (TensorInfo& tensor :
-           describe(attribute.type, name, attribute.space.shape, blocks.back().values.unalterable())) {
+           describe(attribute.type, name, attribute.space.shape, blocks.back().values.unalterable(), room)) {
         tensor.attribute = true;
         tensor.role = "attribute";
         tensor.storage = "attribute";
@@ -183,7 +193,7 @@ struct Reader::State {
 
   static void sort(std::vector<TensorInfo>& list, std::vector<std::size_t>& blocks_of_list,
                    const std::vector<TensorInfo>& taken) {
-    make_unique(list, [&](const std::string& path) { return among(taken, path) != nullptr; });
+    make_unique(list, [&](const std::string& name) { return among(taken, name) != nullptr; });
     std::vector<std::size_t> order(list.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::sort(order.begin(), order.end(),
@@ -203,6 +213,7 @@ struct Reader::State {
   FileDescriptor fd;
   std::mutex lock;  // see ValueSource
   ChunkCache kept;
+  std::uint64_t room;  // see units_of
   std::map<std::string, std::string> attributes;
   std::deque<Block> blocks;  // attributes come later and must not move the others
   std::vector<TensorInfo> tensors;

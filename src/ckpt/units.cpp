@@ -26,10 +26,12 @@ bool is_complex(const Datatype& type) {
 
 class Taker {
  public:
-  Taker(const std::string& path, const std::vector<std::uint64_t>& shape, std::uint64_t row_bytes)
-      : path_(path), shape_(shape), row_bytes_(row_bytes) {}
+  Taker(const std::string& path, const std::vector<std::uint64_t>& shape, std::uint64_t row_bytes,
+        std::uint64_t room)
+      : path_(path), shape_(shape), row_bytes_(row_bytes), room_(room) {}
 
   std::vector<TensorInfo> units;
+  [[nodiscard]] std::uint64_t room() const noexcept { return room_; }
 
   // `member`: "" for the element itself.
   void take(const Datatype& type, std::uint64_t first_byte, const std::string& member, unsigned depth) {
@@ -58,6 +60,9 @@ class Taker {
 
   void add(const Datatype& type, const std::vector<std::uint64_t>& dimensions, std::uint64_t first_byte,
            const std::string& member) {
+    const std::uint64_t bytes = sizeof(TensorInfo) + 2 * path_.size() + member.size();
+    if (!member.empty() && bytes > room_) throw TooMany{};
+    if (!member.empty()) room_ -= bytes;
     TensorInfo unit;
     unit.path = member.empty() ? path_ : path_ + ":" + member;
     if (!member.empty()) unit.holder = path_;
@@ -76,16 +81,18 @@ class Taker {
   const std::string& path_;
   const std::vector<std::uint64_t>& shape_;
   std::uint64_t row_bytes_;
+  std::uint64_t room_;
 };
 
 }  // namespace
 
 std::vector<TensorInfo> units_of(const h5map::Datatype& type, const std::string& path,
-                                 const std::vector<std::uint64_t>& shape) {
-  Taker taker(path, shape, type.bytes);
+                                 const std::vector<std::uint64_t>& shape, std::uint64_t& room) {
+  Taker taker(path, shape, type.bytes, room);
   try {
     taker.take(type, 0, "", 0);
   } catch (const TooMany&) {
+    room = taker.room();  // what was taken in vain counts too: it bounds the time
     TensorInfo whole;
     whole.path = path;
     whole.dtype = type.name();
@@ -93,6 +100,7 @@ std::vector<TensorInfo> units_of(const h5map::Datatype& type, const std::string&
     whole.shape = shape;
     return {whole};
   }
+  room = taker.room();
   return std::move(taker.units);
 }
 

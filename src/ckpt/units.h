@@ -15,10 +15,11 @@ namespace bitrift::ckpt {
 /// apart: one tensor of this path. An array of numbers: one tensor, the array's dimensions behind those of
 /// the shape. A compound: one for each member, "<path>:<member>", members of members with a dot between. A
 /// complex number, as h5py stores it (a compound of r and i) or as HDF5 2.0: "<path>:real" and
-/// "<path>:imag". Types nested more than 32 deep, or more than 4096 members, stay whole. Sets path, holder,
-/// format, dtype, plain, shape and the place in the bytes; the rest is the caller's.
+/// "<path>:imag". Types nested more than 32 deep, of more than 4096 members, or whose members would take
+/// more than `room` bytes of memory stay whole; what members take, also in vain, is subtracted from it. Sets
+/// path, holder, format, dtype, plain, shape and the place in the bytes; the rest is the caller's.
 [[nodiscard]] std::vector<TensorInfo> units_of(const h5map::Datatype& type, const std::string& path,
-                                               const std::vector<std::uint64_t>& shape);
+                                               const std::vector<std::uint64_t>& shape, std::uint64_t& room);
 
 /// A member's name may be spelled like another dataset's path, and a damaged file may give one name to many:
 /// the first keeps it, the second gets a colon behind it, those after it a number too ("w:", "w:2", "w:3").

@@ -5,12 +5,14 @@ corpus.py FOLDER writes FOLDER/<target>/<seed> and FOLDER/<target>.dict; what is
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import struct
 import sys
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import h5py
@@ -18,7 +20,16 @@ import numpy as np
 from h5py import h5d, h5f, h5p, h5s, h5t
 
 Fill = Callable[[h5py.File], None]
-MOST_BYTES = 10_000
+MOST_BYTES = 12_500
+
+
+def call(name: str, *values: int) -> None:
+    """What h5py has no names for, in the library that it has loaded."""
+    loaded = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "libhdf5" in line}
+    function = getattr(ctypes.CDLL(next(one for one in loaded if "_hl" not in one)), name)
+    function.argtypes = [ctypes.c_int64] + [ctypes.c_uint] * (len(values) - 1)
+    if function(*values) < 0:
+        raise RuntimeError(f"{name}{values} failed")
 
 
 def raw(file: h5py.File, name: str, kind: h5t.TypeID, count: int = 3) -> None:
@@ -77,7 +88,7 @@ def in_heaps(file: h5py.File) -> None:
 
 
 def chunked(file: h5py.File, name: str, early: bool = False, **options: object) -> None:
-    data = np.arange(24, dtype="f4").reshape(4, 6)
+    data = np.arange(24, dtype="f4").reshape(4, 6) // 12  # LZF leaves small chunks alone that it cannot shorten
     if not early:
         file.create_dataset(name, data=data, **options)
         return
@@ -95,7 +106,7 @@ INDEXES: dict[str, dict[str, object]] = {
     "fixed": {"chunks": (2, 3)},
     "fixed_gzip": {"chunks": (3, 4), "compression": "gzip", "shuffle": True, "fletcher32": True},
     "extensible": {"chunks": (1, 3), "maxshape": (None, 6)},
-    "extensible_lzf": {"chunks": (2, 3), "maxshape": (None, 6), "compression": "lzf"},
+    "extensible_lzf": {"chunks": (2, 6), "maxshape": (None, 6), "compression": "lzf"},
     "tree": {"chunks": (2, 3), "maxshape": (None, None)},
     "tree_gzip": {"chunks": (2, 3), "maxshape": (None, None), "compression": "gzip"},
     "fletcher": {"chunks": (2, 3), "fletcher32": True},
@@ -152,6 +163,76 @@ def keras(file: h5py.File) -> None:
     file["dense"].attrs["weight_names"] = [b"kernel:0", b"bias:0"]
 
 
+# Paths with shapes as other programs lay their checkpoints out.
+LAYOUTS: dict[str, dict[str, tuple[int, ...]]] = {
+    "keras3": {"layers/dense/vars/0": (2, 3), "layers/dense/vars/1": (3,), "layers/batch_normalization/vars/3": (2,)}
+    | {f"optimizer/vars/{i}": (2,) for i in range(4)},
+    "chainer": {
+        "updater/model:main/l1/W": (2, 3),
+        "updater/model:main/l1/b": (2,),
+        "updater/optimizer:main/l1/W/v": (2, 3),
+    },
+    "caffe": {
+        "data/conv1/0": (2, 1, 2, 2),
+        "data/conv1/1": (2,),
+        "data/bn/0": (2,),
+        "data/bn/1": (2,),
+        "data/bn/2": (1,),
+    }
+    | {f"history/{i}": (2,) for i in range(4)},
+    "pytorch": {
+        "model/bn1.weight": (2,),
+        "model/bn1.bias": (2,),
+        "model/bn1.running_mean": (2,),
+        "model/fc.weight": (3, 2),
+    }
+    | {"optimizer/state/0/exp_avg": (2,), "optimizer/state/0/step": ()},
+}
+
+
+def laid_out(file: h5py.File, shapes: dict[str, tuple[int, ...]]) -> None:
+    for path, shape in shapes.items():
+        file[path] = np.ones(shape, "f4")
+
+
+def deep_heap(file: h5py.File) -> None:
+    file["data"] = np.arange(3.0)
+    for index in range(10):
+        file["data"].attrs[f"a{index}"] = np.zeros(90, "f4")
+
+
+def huge_attribute(file: h5py.File) -> None:
+    plist = h5p.create(h5p.DATASET_CREATE)
+    plist.set_attr_phase_change(0, 0)
+    h5d.create(file.id, b"data", h5t.IEEE_F32LE, h5s.create_simple((3,)), plist)
+    file["data"].attrs["small"] = np.float32(1)
+    file["data"].attrs["huge"] = np.zeros(4200, "u1")
+
+
+def paged(file: h5py.File) -> None:
+    made = file.create_dataset("fixed", (1100,), "u1", chunks=(1,))
+    made[3], made[1090] = 1, 2
+
+
+def paged_growing(file: h5py.File) -> None:
+    file.create_dataset("growing", (200_000,), "u1", chunks=(1,), maxshape=(None,))[140_000] = 3
+
+
+def edge_chunks(file: h5py.File) -> None:
+    plist = h5p.create(h5p.DATASET_CREATE)
+    plist.set_chunk((4,))
+    plist.set_deflate(6)
+    call("H5Pset_chunk_opts", plist.id, 2)  # H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS
+    made = h5d.create(file.id, b"w", h5t.IEEE_F32LE, h5s.create_simple((6,)), plist)
+    made.write(h5s.ALL, h5s.ALL, np.arange(6, dtype="f4"))
+
+
+def shared(file: h5py.File) -> None:
+    for index in range(3):
+        file.create_dataset(f"d{index}", data=np.zeros((2, 2), [("a", "f4"), ("b", "i8")]), chunks=(1, 2))
+        file[f"d{index}"].attrs["same"] = np.arange(20, dtype="f8")
+
+
 FILES: dict[str, Fill] = {
     "numbers": numbers,
     "types": types,
@@ -164,7 +245,7 @@ FILES: dict[str, Fill] = {
     "dense_attributes": dense_attributes,
     "model": model,
     "keras": keras,
-    **{f"chunked_{name}": lambda file, o=options: chunked(file, "w", **o) for name, options in INDEXES.items()},
+    **{f"chunked_{name}": partial(chunked, name="w", **options) for name, options in INDEXES.items()},
 }
 
 
@@ -186,6 +267,12 @@ def ordered(creation: h5p.PropFCID) -> None:
     creation.set_attr_creation_order(h5p.CRT_ORDER_TRACKED | h5p.CRT_ORDER_INDEXED)
 
 
+def sharing(creation: h5p.PropFCID) -> None:
+    call("H5Pset_shared_mesg_nindexes", creation.id, 2)
+    call("H5Pset_shared_mesg_index", creation.id, 0, 0x2 | 0x8 | 0x20 | 0x800, 0)
+    call("H5Pset_shared_mesg_index", creation.id, 1, 0x1000, 30)
+
+
 def hdf5_files(folder: Path) -> Iterator[tuple[str, bytes]]:
     for name, fill in FILES.items():
         for libver in ("old", "new"):
@@ -194,13 +281,28 @@ def hdf5_files(folder: Path) -> Iterator[tuple[str, bytes]]:
         yield f"user_{libver}", made(folder, libver, groups, lambda c: c.set_userblock(512))
         yield f"narrow_{libver}", made(folder, libver, numbers, lambda c: c.set_sizes(4, 4))
         yield f"ordered_{libver}", made(folder, libver, dense_attributes, ordered)
-    yield "space_new", made(
-        folder, "new", groups, lambda c: c.set_file_space_strategy(h5f.FSPACE_STRATEGY_FSM_AGGR, True, 1)
+    for name, shapes_of in LAYOUTS.items():
+        yield name, made(folder, "new", partial(laid_out, shapes=shapes_of))
+    for fill in (deep_heap, huge_attribute, edge_chunks):
+        yield fill.__name__, made(folder, "new", fill)
+    for fill in (paged, paged_growing):
+        yield fill.__name__, made(folder, "new", fill, lambda c: c.set_sizes(4, 4))
+    yield "shared", made(folder, "new", shared, sharing)
+    yield (
+        "space_new",
+        made(folder, "new", groups, lambda c: c.set_file_space_strategy(h5f.FSPACE_STRATEGY_FSM_AGGR, True, 1)),
     )
 
 
 def models() -> Iterator[dict[str, object]]:
-    full = {"tensors": [], "roles": [], "bits": "any", "what": "flip", "measure": "bit", "plane": "value"}
+    full: dict[str, object] = {
+        "tensors": [],
+        "roles": [],
+        "bits": "any",
+        "what": "flip",
+        "measure": "bit",
+        "plane": "value",
+    }
     full |= {"seed": 7, "allow_nan": True, "keep_sign": False}
     yield full | {"count": 3}
     yield full | {"fraction": 0.5, "what": "zero", "roles": ["weight"]}
@@ -217,10 +319,10 @@ def manifests() -> Iterator[dict[str, object]]:
     fault |= {"msb_first_bits": [27], "field": "mantissa", "old": "0x00000000", "new": "0x00000010"}
     fault |= {"old_value": "0", "new_value": "2.2e-44", "stratum": "weight.mantissa", "measure": "bit"}
     fault |= {"stratum_bits": 23, "stratum_elements": 1}
-    stratum = {"stratum": "weight.mantissa", "role": "weight", "field": "mantissa"}
+    stratum: dict[str, object] = {"stratum": "weight.mantissa", "role": "weight", "field": "mantissa"}
     stratum |= {"tensors": 1, "elements": 1, "bits": 23}
     for model in models():
-        head = {"schema": "bitrift/fault-manifest/2", "provenance": {}, "model": model, "redrawn": 0}
+        head: dict[str, object] = {"schema": "bitrift/fault-manifest/2", "provenance": {}, "model": model, "redrawn": 0}
         head |= {"base": {"path": "f.h5", "digest": "0" * 32}, "eligible_bits": 32, "eligible_elements": 1}
         yield head | {"strata": [stratum], "faults": [fault]}
         yield head | {"drawn": {"faults": 1, "digest": "0" * 32}}

@@ -84,5 +84,23 @@ TEST(HostileFile, ChecksumsForMoreTensorsThanFitIntoMemoryAreRefused) {
   EXPECT_ERROR((void)reader.checksum("w"), bad_file, "do not belong together");
 }
 
+TEST(HostileFile, OneTypeThatManyDatasetsShareCostsBoundedMemory) {
+  const Scratch scratch;
+  ASSERT_TRUE(
+      python(scratch / "f.h5",
+             "from h5py import h5t, h5d, h5s\n"
+             "kind = h5t.create(h5t.COMPOUND, 2000)\n"
+             "for i in range(2000): kind.insert(b'%x' % i, i, h5t.STD_I8LE)\n"
+             "with h5py.File(path, 'w', libver='latest') as f:\n"
+             "  kind.commit(f.id, b't')\n"
+             "  for i in range(120): h5d.create(f.id, b'd%03d' % i, kind, h5s.create_simple((1,)))\n"));
+  EXPECT_LT(std::filesystem::file_size(scratch / "f.h5"), 300'000U);
+  const Reader reader(scratch / "f.h5");
+  EXPECT_LT(reader.tensors().size(), 230'000U);
+  EXPECT_NE(reader.find("d000:7cf"), nullptr);
+  ASSERT_NE(reader.find("d119"), nullptr);
+  EXPECT_EQ(reader.find("d119")->dtype, "compound");
+}
+
 }  // namespace
 }  // namespace bitrift::ckpt
