@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -87,7 +88,7 @@ def in_heaps(file: h5py.File) -> None:
     file.create_virtual_dataset("virtual", layout)
 
 
-def chunked(file: h5py.File, name: str, early: bool = False, **options: object) -> None:
+def chunked(file: h5py.File, name: str, early: bool = False, **options: Any) -> None:
     data = np.arange(24, dtype="f4").reshape(4, 6) // 12  # LZF leaves small chunks alone that it cannot shorten
     if not early:
         file.create_dataset(name, data=data, **options)
@@ -99,7 +100,7 @@ def chunked(file: h5py.File, name: str, early: bool = False, **options: object) 
 
 
 # In new files each has another index; in old ones all have B-trees.
-INDEXES: dict[str, dict[str, object]] = {
+INDEXES: dict[str, dict[str, Any]] = {
     "single": {"chunks": (4, 6)},
     "single_gzip": {"chunks": (4, 6), "compression": "gzip"},
     "implicit": {"early": True},
