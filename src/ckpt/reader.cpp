@@ -93,11 +93,6 @@ const TensorInfo* among(const std::vector<TensorInfo>& sorted, std::string_view 
   return at != sorted.end() && at->path == path ? &*at : nullptr;
 }
 
-/// One datatype may serve every dataset of a file: members cost memory that no byte of it stands for.
-std::uint64_t most_for_members(std::uint64_t file_bytes) {
-  return (std::uint64_t{64} << 20U) + 8 * std::min(file_bytes, std::uint64_t{16} << 20U);
-}
-
 // A dataset or attribute with its tensors.
 struct Block {
   Values values;
@@ -120,7 +115,7 @@ struct Reader::State {
       : path(std::move(file_path)),
         file(path),
         fd(open_shared(path)),
-        room(most_for_members(file.source().size())),
+        room(room_beside(file.source().size())),
         attributes(file.root_texts()) {
     std::vector<ckpt::Dataset> names;
     for (const h5map::Dataset& dataset : file.datasets())
@@ -173,12 +168,20 @@ struct Reader::State {
     }
   }
 
+  /// Shared attributes and heaps let many names stand for the same text: what has no room is told as bytes.
+  void keep_text(const std::string& name, const h5map::Attribute& attribute) {
+    if (attribute.bytes > room) return;
+    auto text = h5map::attribute_text(file.source(), file.frame(), attribute);
+    if (!text) return;
+    room -= std::min<std::uint64_t>(room, std::max<std::uint64_t>(text->size(), attribute.bytes));
+    texts[name] = std::move(*text);
+  }
+
   void add_attributes(const std::string& object, std::uint64_t header) {
     for (const h5map::Attribute& attribute : file.attributes(header)) {
       const std::string name = object + "@" + attribute.name;
       blocks.push_back({Values({file, fd, lock, kept}, name, attribute), name});
-      if (auto text = h5map::attribute_text(file.source(), file.frame(), attribute))
-        texts[name] = std::move(*text);
+      keep_text(name, attribute);
       for (TensorInfo& tensor :
            describe(attribute.type, name, attribute.space.shape, blocks.back().values.unalterable(), room)) {
         tensor.attribute = true;
@@ -213,7 +216,7 @@ struct Reader::State {
   FileDescriptor fd;
   std::mutex lock;  // see ValueSource
   ChunkCache kept;
-  std::uint64_t room;  // see units_of
+  std::uint64_t room;  // see room_beside
   std::map<std::string, std::string> attributes;
   std::deque<Block> blocks;  // attributes come later and must not move the others
   std::vector<TensorInfo> tensors;

@@ -1,5 +1,6 @@
 #include "ckpt/units.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include <fmt/format.h>
@@ -85,6 +86,10 @@ class Taker {
 };
 
 }  // namespace
+
+std::uint64_t room_beside(std::uint64_t file_bytes) noexcept {
+  return (std::uint64_t{64} << 20U) + 8 * std::min(file_bytes, std::uint64_t{16} << 20U);
+}
 
 std::vector<TensorInfo> units_of(const h5map::Datatype& type, const std::string& path,
                                  const std::vector<std::uint64_t>& shape, std::uint64_t& room) {

@@ -11,6 +11,10 @@
 
 namespace bitrift::ckpt {
 
+/// How many bytes may be kept of what many names share, in a file of this size: the members of one datatype,
+/// the text of one attribute. No byte of the file stands for any single copy.
+[[nodiscard]] std::uint64_t room_beside(std::uint64_t file_bytes) noexcept;
+
 /// What a datatype comes to over elements of `shape`. A number, text or any other type that is not taken
 /// apart: one tensor of this path. An array of numbers: one tensor, the array's dimensions behind those of
 /// the shape. A compound: one for each member, "<path>:<member>", members of members with a dot between. A

@@ -84,6 +84,34 @@ TEST(HostileFile, ChecksumsForMoreTensorsThanFitIntoMemoryAreRefused) {
   EXPECT_ERROR((void)reader.checksum("w"), bad_file, "do not belong together");
 }
 
+TEST(HostileFile, OneTextThatManyAttributesShareCostsBoundedMemory) {
+  const Scratch scratch;
+  ASSERT_TRUE(python(scratch / "f.h5",
+                     "import ctypes\n"
+                     "from h5py import h5a, h5f, h5p, h5s, h5t\n"
+                     "loaded = {line.split()[-1] for line in open('/proc/self/maps') if 'libhdf5' in line}\n"
+                     "c = ctypes.CDLL(next(name for name in loaded if '_hl' not in name))\n"
+                     "made, access = h5p.create(h5p.FILE_CREATE), h5p.create(h5p.FILE_ACCESS)\n"
+                     "access.set_libver_bounds(h5f.LIBVER_LATEST, h5f.LIBVER_LATEST)\n"
+                     "here = ctypes.c_int64(made.id)\n"
+                     "assert c.H5Pset_shared_mesg_nindexes(here, 1) >= 0\n"
+                     "assert c.H5Pset_shared_mesg_index(here, 0, 0x1000, 30) >= 0\n"
+                     "kind = h5t.C_S1.copy()\n"
+                     "kind.set_size(60000)\n"
+                     "with h5py.File(h5f.create(path.encode(), h5f.ACC_TRUNC, made, access)) as f:\n"
+                     "  for i in range(1500):\n"
+                     "    f[f'd{i}'] = np.uint8(0)\n"
+                     "    a = h5a.create(f[f'd{i}'].id, b't', kind, h5s.create(h5s.SCALAR))\n"
+                     "    a.write(np.full((), b'x' * 60000))\n"));
+  EXPECT_LT(std::filesystem::file_size(scratch / "f.h5"), 1'000'000U);
+  const Reader reader(scratch / "f.h5");
+  std::uint64_t texts = 0;
+  for (const TensorInfo& attribute : reader.attribute_tensors()) texts += reader.text_of(attribute) ? 1U : 0U;
+  EXPECT_EQ(reader.attribute_tensors().size(), 1500U);
+  EXPECT_GT(texts, 1000U);
+  EXPECT_LT(texts, 1400U);
+}
+
 TEST(HostileFile, OneTypeThatManyDatasetsShareCostsBoundedMemory) {
   const Scratch scratch;
   ASSERT_TRUE(
