@@ -120,13 +120,14 @@ void inject_and_undo(const record::FaultModel& model, std::span<const std::uint8
   // libhdf5 would need a process for every dataset.
   if (!only_our_filters(reader)) return;
   if (model.plane != "metadata" && inject::population_of(reader, model).bits() > most_population) return;
-  const std::vector<record::AppliedFault> faults = inject::plan(reader, model).faults();
+  const inject::FaultList faults = inject::plan(reader, model).list;
   copy.write(original);
   if (!answered([&] { inject::inject_in_place(copy.path(), faults); })) {
     return expect_taken_back(copy, original);
   }
   if (model.plane != "metadata") {
-    must([&] { expect_only(faults, reader, ckpt::Reader(copy.path())); }, "the altered file is refused");
+    must([&] { expect_only(faults.expanded(), reader, ckpt::Reader(copy.path())); },
+         "the altered file is refused");
   }
   if (std::filesystem::exists(inject::undo_path(copy.path()))) {
     must([&] { (void)inject::undo(copy.path()); }, "what was done cannot be undone");

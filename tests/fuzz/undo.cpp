@@ -50,7 +50,8 @@ void take_back_made_up(const Bytes& bytes, const std::string& text) {
   expect(now.size() == believed.file_bytes, "the file has another size than before the injection");
   for (const auto& range : believed.patch.ranges) {
     const auto* const at = now.data() + range.offset;
-    expect(std::equal(range.before.begin(), range.before.end(), at), "a byte is not what it was before");
+    const auto before = believed.patch.before_of(range);
+    expect(std::equal(before.begin(), before.end(), at), "a byte is not what it was before");
   }
   expect(!std::filesystem::exists(journal().path()), "a journal stays behind");
 }
@@ -64,11 +65,10 @@ inject::UndoJournal journal_for(const Bytes& original, FuzzedDataProvider& input
     const std::uint64_t first = at + input.ConsumeIntegral<std::uint8_t>();
     const std::uint64_t bytes = input.ConsumeIntegralInRange<std::uint64_t>(1, 9);
     if (first >= original.size() || bytes > original.size() - first) break;
-    inject::Patch::Range range{first, Bytes(bytes), Bytes(bytes)};
-    std::copy_n(original.begin() + static_cast<std::ptrdiff_t>(first), bytes, range.before.begin());
-    for (std::size_t k = 0; k < bytes; ++k)
-      range.after[k] = range.before[k] ^ input.ConsumeIntegral<std::uint8_t>();
-    made.patch.ranges.push_back(std::move(range));
+    const auto before = std::span(original).subspan(first, bytes);
+    Bytes after(before.begin(), before.end());
+    for (std::uint8_t& byte : after) byte ^= input.ConsumeIntegral<std::uint8_t>();
+    made.patch.add(first, before, after);
     at = first + bytes;
   }
   made.patch.tail.assign(input.ConsumeIntegralInRange<std::size_t>(0, 20), 0);
@@ -80,8 +80,9 @@ inject::UndoJournal journal_for(const Bytes& original, FuzzedDataProvider& input
 void take_back_torn(const Bytes& original, const inject::UndoJournal& made, FuzzedDataProvider& input) {
   Bytes torn = original;
   for (const auto& range : made.patch.ranges) {
-    const auto written = input.ConsumeIntegralInRange<std::size_t>(0, range.after.size());
-    std::copy_n(range.after.begin(), written, torn.begin() + static_cast<std::ptrdiff_t>(range.offset));
+    const auto after = made.patch.after_of(range);
+    const auto written = input.ConsumeIntegralInRange<std::size_t>(0, after.size());
+    std::copy_n(after.begin(), written, torn.begin() + static_cast<std::ptrdiff_t>(range.offset));
   }
   const auto appended = input.ConsumeIntegralInRange<std::size_t>(0, made.patch.tail.size());
   torn.insert(torn.end(), made.patch.tail.begin(),
