@@ -145,10 +145,9 @@ TEST_F(FileTest, HolesAreCopiedAsHoles) {
     write_at(fd, "middle", 6, hole, folder_ / "from");
     ASSERT_EQ(::ftruncate(fd.get(), 2 * hole + 5), 0);
   }
-  if (used("from") > hole) GTEST_SKIP() << "this file system has no holes";
   copy_file_bytes(folder_ / "from", folder_ / "to", WriteOut::at_once);
   EXPECT_EQ(std::filesystem::file_size(folder_ / "to"), 2 * hole + 5);
-  EXPECT_LE(used("to"), used("from") + 65536);
+  EXPECT_LE(used("to"), used("from") + 65536);  // on a file system without holes both have all
   const FileDescriptor fd = open_file(folder_ / "to", O_RDONLY);
   std::string text(4, ' ');
   read_at(fd, text.data(), 4, 0, folder_ / "to");
