@@ -79,11 +79,18 @@ std::string apply(const Path& path, const std::optional<Path>& output,
   return text_of(bitrift::inject::to_json(manifest));
 }
 
+std::string inject(const Path& path, const std::optional<Path>& output, const std::string& model,
+                   const std::vector<std::string>& command) {
+  if (!output) bitrift::inject::take_back_unfinished(path);
+  return apply(path, output, planned(path, model, command));
+}
+
 std::string replay(const Path& path, const std::optional<Path>& output, const Path& manifest_path, bool force,
                    bool by_name) {
   using bitrift::inject::SameBase;
   if (force && by_name) bitrift::fail(ErrorCode::bad_input, "by_name and force exclude each other");
   auto manifest = bitrift::inject::read_manifest(manifest_path);
+  if (!output) bitrift::inject::take_back_unfinished(path);
   {
     const bitrift::ckpt::Reader reader(path);
     bitrift::inject::check_replay(reader, manifest,
@@ -213,11 +220,7 @@ PYBIND11_MODULE(_core, module) {
         return text_of(to_json(planned(path, model, command)));
       },
       py::arg("path"), py::arg("model"), py::arg("command"));
-  module.def(
-      "inject",
-      [](const Path& path, const std::optional<Path>& output, const std::string& model,
-         const Strings& command) { return apply(path, output, planned(path, model, command)); },
-      py::arg("path"), py::arg("output"), py::arg("model"), py::arg("command"));
+  module.def("inject", &inject, py::arg("path"), py::arg("output"), py::arg("model"), py::arg("command"));
   module.def("replay", &replay, py::arg("path"), py::arg("output"), py::arg("manifest"), py::arg("force"),
              py::arg("by_name"));
   module.def("undo", &bitrift::inject::undo, py::arg("path"));

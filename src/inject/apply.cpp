@@ -80,20 +80,6 @@ void keep_mode(const std::filesystem::path& input, const std::filesystem::path& 
   if (none) fail(ErrorCode::io, "{}: its mode cannot be set: {}", output.string(), none.message());
 }
 
-/// Takes an injection back that was cut short; refuses to stack a second one on a complete one.
-void settle_old_journal(const std::filesystem::path& file) {
-  if (!has_journal(file)) return;
-  const FileDescriptor fd = open_locked(file);
-  const UndoJournal journal = read_journal(file);
-  if (compare_with(journal, fd, file) == UndoState::complete) {
-    fail(ErrorCode::conflict, "{}: already holds an injection; take it back first (bitrift undo {})",
-         file.string(), file.string());
-  }
-  const std::uint64_t restored = take_back(journal, fd, file);
-  remove_journal(file);
-  spdlog::warn("{}: an earlier injection was cut short; {} bytes were taken back", file.string(), restored);
-}
-
 /// Writes the patch, with which the file was compared; when that fails half-way, puts the old bytes back.
 void write_or_restore(const FileDescriptor& fd, const std::filesystem::path& file,
                       const UndoJournal& journal) {
@@ -145,9 +131,22 @@ void inject_copy(const std::filesystem::path& input, const std::filesystem::path
   pending.commit();
 }
 
+void take_back_unfinished(const std::filesystem::path& file) {
+  if (!has_journal(file)) return;
+  const FileDescriptor fd = open_locked(file);
+  const UndoJournal journal = read_journal(file);
+  if (compare_with(journal, fd, file) == UndoState::complete) {
+    fail(ErrorCode::conflict, "{}: already holds an injection; take it back first (bitrift undo {})",
+         file.string(), file.string());
+  }
+  const std::uint64_t restored = take_back(journal, fd, file);
+  remove_journal(file);
+  spdlog::warn("{}: an earlier injection was cut short; {} bytes were taken back", file.string(), restored);
+}
+
 void inject_in_place(const std::filesystem::path& file, const FaultList& faults) {
   refuse_other_names(file);
-  settle_old_journal(file);
+  take_back_unfinished(file);
   UndoJournal journal;
   Stamp planned;
   {

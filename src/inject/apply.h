@@ -13,10 +13,14 @@ namespace bitrift::inject {
 void inject_copy(const std::filesystem::path& input, const std::filesystem::path& output,
                  const FaultList& faults);
 
+/// Makes a file ready for an injection in place: one that was cut short is taken back, and reported through
+/// the log. To be called before the file is read for a plan: half of an injection can leave structures that
+/// no reader takes, and values that are gone once it is taken back. Without an undo journal nothing happens.
+/// Throws Error(conflict) when the journal's injection is complete (undo first), Error(busy | io | bad_file).
+void take_back_unfinished(const std::filesystem::path& file);
+
 /// Applies in place: exclusive lock, undo journal written and synced, then the bytes, then sync and verify.
-/// An undo journal of an injection that was cut short is finished off first (taken back), and reported
-/// through the log; one of a complete injection is refused (undo first). Throws Error(busy | conflict | io |
-/// unsupported).
+/// Begins with take_back_unfinished(). Throws Error(busy | conflict | io | unsupported).
 void inject_in_place(const std::filesystem::path& file, const FaultList& faults);
 
 /// Takes the last in-place injection back, byte for byte, and removes the journal. Returns how many bytes

@@ -177,6 +177,7 @@ void apply(const Options& options, const inject::Manifest& manifest) {
 
 void inject_faults(const Options& options) {
   check_options(options);
+  if (options.in_place && !options.dry_run) inject::take_back_unfinished(options.file);
   inject::Manifest manifest = make_manifest(options);
   InjectReport shown;
   shown.dry_run = options.dry_run;
