@@ -215,11 +215,22 @@ std::uint64_t take_back(const UndoJournal& journal, const FileDescriptor& fd,
                         const std::filesystem::path& file) {
   std::uint64_t changed = 0;
   if (compare_with(journal, fd, file) == UndoState::untouched) return changed;
+  // Only bytes that differ: where the injection was stopped, by a limit of the file's size or a full disk,
+  // none can be written now either.
+  std::vector<Patch::Range> altered;
   read_ranges(fd, file, journal.patch.ranges, [&](const Patch::Range& range, const std::uint8_t* found) {
     const auto before = journal.patch.before_of(range);
-    for (std::size_t i = 0; i < range.bytes; ++i) changed += found[i] != before[i] ? 1U : 0U;
+    std::uint64_t first = range.bytes;
+    std::uint64_t end = 0;
+    for (std::uint64_t i = 0; i < range.bytes; ++i) {
+      if (found[i] == before[i]) continue;
+      ++changed;
+      first = std::min(first, i);
+      end = i + 1;
+    }
+    if (first < end) altered.push_back({range.offset + first, end - first, range.at + first});
   });
-  write_ranges(fd, file, journal.patch.ranges, journal.patch.before);
+  write_ranges(fd, file, altered, journal.patch.before);
   if (const std::uint64_t size = size_of(fd, file); size > journal.file_bytes) {
     // The old places count again before the new ones go.
     sync_file(fd, file);

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,7 +13,7 @@ from pathlib import Path
 import inject_support as support
 import pytest
 from inject_support import BITRIFT, names_in, run
-from kill_support import Victim, contiguous, growing, growing_with_sums, run_until, victim, with_checksums
+from kill_support import Victim, contiguous, growing, growing_with_sums, quick_folder, run_until, victim, with_checksums
 
 KINDS = [contiguous, with_checksums, growing, growing_with_sums]
 FEW = ["--role", "weight", "--measure", "element", "--count", 12]
@@ -23,15 +21,7 @@ MANY = ["--role", "weight", "--measure", "element", "--count", 4000]
 Make = Callable[[Path, int], Path]
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """In memory where there is such a place: a kill leaves the same there, and a sync costs nothing."""
-    memory = Path("/dev/shm")
-    if not os.access(memory, os.W_OK):
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(dir=memory) as name:
-        yield Path(name)
+folder = pytest.fixture(quick_folder, name="folder")
 
 
 def take_back(one: Victim) -> None:
