@@ -1,56 +1,153 @@
 #!/usr/bin/env python3
-"""Whole-process time of flips in place, beside h5py doing the same, in a small file and in a large one.
+"""Whole-process time and memory of injections, beside the same work done by h5py, by plain C and by cp.
 
-Both flip bit 20 of float32 elements. `bitrift inject --in-place` also takes a lock, writes an undo journal, syncs it
-and verifies what it wrote; h5py reads an element, flips it and writes it back, which is all that it does.
+All flip bit 20 of float32 values; the million of flips is drawn from all bits by `bitrift --ber`. `bitrift inject
+--in-place` also takes a lock, writes an undo journal, syncs both and reads back what it wrote; the others only flip.
+Files are in the page cache, competitors take turns, and `bitrift undo` runs between, untimed.
 
-python tests/bench/inject.py [REPETITIONS]
+python tests/bench/inject.py [--mib N] [--repetitions N] [--folder DIR] [CASE...]
+
+  --mib N          size of each file; default: 1024
+  --repetitions N  default: 9; a third of that where a run takes seconds
+  --folder DIR     where the files lie; default: a temporary folder. Needs four times the size, and gives it back
+  CASE             one, tensors, gzip, million, copy; default: all
 """
 
 from __future__ import annotations
 
+import argparse
+import os
+import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
-from bench import bitrift, compare, make_checkpoint
+from bench import bitrift, compare, helper, make_checkpoint, run
 
-H5PY_FLIP = """
-import h5py, numpy as np, sys
-path, count, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-generator = np.random.default_rng(seed)
-with h5py.File(path, "r+") as file:
-    names = list(file["model"])
-    for _ in range(count):
-        data = file["model"][names[generator.integers(len(names))]]
-        at = int(generator.integers(data.shape[0]))
-        bits = np.frombuffer(np.float32(data[at]).tobytes(), dtype=np.uint32)[0] ^ np.uint32(1 << 20)
-        data[at] = np.frombuffer(np.uint32(bits).tobytes(), dtype=np.float32)[0]
-"""
+SCRIPT = str(Path(__file__).with_name("flip_h5py.py"))
+CHUNK = 1 << 16  # values: 256 KiB
+Command = Callable[[int], list[str]]
 
 
-def flips(file: Path, count: int, repetitions: int) -> None:
-    size = file.stat().st_size / 2**20
-    options = ["--in-place", "--bits", "20", "--count", str(count)]
-    compare(
-        f"{count} flips in place, {size:.0f} MiB",
-        {
-            "bitrift inject": lambda seed: [bitrift(), "inject", str(file), *options, "--seed", str(seed)],
-            "Python with h5py": lambda seed: [sys.executable, "-c", H5PY_FLIP, str(file), str(count), str(seed)],
-        },
-        repetitions,
-        restore={"bitrift inject": [bitrift(), "undo", str(file)]},
-    )
+class Bench:
+    """Where the files lie, how large they are, how often a command is run."""
+
+    def __init__(self, folder: Path, mib: int, repetitions: int) -> None:
+        self.folder, self.mib, self.repetitions = folder, mib, repetitions
+        self.measure = helper("bench_measure")
+
+    def file(self, name: str, tensors: int, chunk: int | None = None) -> Path:
+        path = self.folder / name
+        if not path.exists():
+            make_checkpoint(path, tensors, self.mib * 2**18 // tensors, chunk)
+            os.sync()
+        return path
+
+    def compare(self, title: str, commands: dict[str, Command], restore: dict[str, Callable[[], object]]) -> None:
+        slow = "gzip" in title or "million" in title
+        repetitions = max(1, self.repetitions // 3) if slow else self.repetitions
+        compare(f"{title}, {self.mib} MiB", commands, repetitions, restore, self.measure)
+
+    def one(self) -> None:
+        file = self.file("one.h5", 1)
+        plain, last = str(helper("bench_plain_flip")), self.mib * 2**18 - 1
+        commands = {
+            "bitrift": in_place(file, "--bits", 20, "--count", 1),
+            "C, H5Dget_offset and pwrite": lambda seed: [
+                plain,
+                str(file),
+                "model/layer0.weight",
+                str(last // (seed + 1)),
+            ],
+            "h5py, element by element": h5py("elements", file, 1),
+        }
+        self.compare("one flip, one contiguous tensor", commands, {"bitrift": undo(file)})
+
+    def tensors(self) -> None:
+        file = self.file("tensors.h5", 100)
+        commands = {
+            "bitrift": in_place(file, "--bits", 20, "--count", 1000),
+            "h5py, element by element": h5py("elements", file, 1000),
+        }
+        self.compare("1,000 flips, 100 contiguous tensors", commands, {"bitrift": undo(file)})
+
+    def gzip(self) -> None:
+        file = self.file("gzip.h5", 16, CHUNK)
+        other = self.folder / "gzip-h5py.h5"  # it grows by what it moves
+        shutil.copyfile(file, other)
+        commands = {
+            "bitrift, in place": in_place(file, "--bits", 20, "--count", 1000),
+            "h5py, element by element": h5py("elements", other, 1000),
+            "h5py, chunk by chunk": h5py("chunks", other, 1000),
+        }
+        self.compare("1,000 flips, gzip chunks", commands, {"bitrift, in place": undo(file)})
+        file.unlink()
+        other.unlink()
+
+    def million(self) -> None:
+        file = self.file("tensors.h5", 100)
+        million = in_place(file, "--ber", 1e6 / (self.mib * 2**23))
+        manifest = str(self.folder / "manifest.json")
+        commands: dict[str, Command] = {
+            "bitrift": million,
+            "bitrift, --manifest": lambda seed: [*million(seed), "--manifest", manifest],
+            "bitrift, --compact-manifest": lambda seed: [*million(seed), "--manifest", manifest, "--compact-manifest"],
+            "h5py, vectorised, whole datasets": h5py("datasets", file, 1_000_000),
+        }
+        back = undo(file)
+        self.compare(
+            "a million flips, 100 contiguous tensors", commands, {name: back for name in commands if name[0] == "b"}
+        )
+
+    def copy(self) -> None:
+        file, out = self.file("tensors.h5", 100), self.folder / "out.h5"
+        inject = [bitrift(), "inject", str(file), "-o", str(out), "--bits", "20", "--count", "1000"]
+
+        def clear() -> None:
+            out.unlink()
+            os.sync()  # no one pays for what another left to write
+
+        commands: dict[str, Command] = {
+            "cp, sync": lambda _: ["sh", "-c", 'cp "$1" "$2" && sync "$2"', "sh", str(file), str(out)],
+            "cp": lambda _: ["cp", str(file), str(out)],
+            "bitrift -o, 1,000 flips": lambda seed: [*inject, "--seed", str(seed)],
+        }
+        self.compare("a copy", commands, dict.fromkeys(commands, clear))
+
+
+def in_place(file: Path, *options: object) -> Command:
+    return lambda seed: [bitrift(), "inject", str(file), "--in-place", *map(str, options), "--seed", str(seed)]
+
+
+def h5py(how: str, file: Path, count: int) -> Command:
+    return lambda seed: [sys.executable, SCRIPT, how, str(file), str(count), str(seed)]
+
+
+def undo(file: Path) -> Callable[[], object]:
+    return lambda: run([bitrift(), "undo", str(file)])
+
+
+CASES = {"one": Bench.one, "tensors": Bench.tensors, "gzip": Bench.gzip, "million": Bench.million, "copy": Bench.copy}
 
 
 def main() -> None:
-    repetitions = int(sys.argv[1]) if len(sys.argv) > 1 else 10
-    with tempfile.TemporaryDirectory() as folder:
-        for name, tensors, elements in (("small.h5", 20, 1000), ("large.h5", 16, 16 * 2**20)):
-            file = Path(folder) / name
-            make_checkpoint(file, tensors, elements)
-            for count in (1, 1000):
-                flips(file, count, repetitions)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mib", type=int, default=1024)
+    parser.add_argument("--repetitions", type=int, default=9)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("cases", metavar="CASE", nargs="*", choices=[*CASES, []])
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        needed, free = 4 * options.mib * 2**20, shutil.disk_usage(folder).free
+        if needed > free:
+            raise SystemExit(
+                f"{folder}: {needed / 1e9:.1f} GB are needed, {free / 1e9:.1f} are free: --folder or --mib"
+            )
+        print(f"files in {folder}: up to {needed / 1e9:.1f} GB, removed at the end")
+        bench = Bench(Path(folder), options.mib, options.repetitions)
+        for name in options.cases or CASES:
+            CASES[name](bench)
 
 
 if __name__ == "__main__":
