@@ -1,11 +1,13 @@
 #include "inject/undo_journal.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <span>
 #include <string_view>
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,11 +28,6 @@ std::uint64_t size_of(const FileDescriptor& fd, const std::filesystem::path& fil
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) fail(ErrorCode::io, "{}: {}", file.string(), errno_text(errno));
   return static_cast<std::uint64_t>(status.st_size);
-}
-
-template <typename Number>
-void put(std::string& text, Number value) {
-  text.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
 /// Takes numbers and bytes off the front of a payload.
@@ -59,22 +56,38 @@ class Payload {
   std::string_view text_;
 };
 
-/// Ranges, each offset, size, bytes before, bytes after; then the tail.
-std::string payload_of(const Patch& patch) {
-  std::string text;
-  text.reserve(patch.ranges.size() * 16 + 2 * patch.before.size() + patch.tail.size());
-  const auto append = [&](std::span<const std::uint8_t> bytes) {
-    text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  };
-  for (const Patch::Range& range : patch.ranges) {
-    put(text, range.offset);
-    put(text, range.bytes);
-    append(patch.before_of(range));
-    append(patch.after_of(range));
-  }
-  append(patch.tail);
-  return text;
 }
+}
+
+/// Writes pieces one after the other, small ones together.
+class PieceWriter {
+ public:
+  explicit PieceWriter(const PendingFile& file)
+      : path_(file.target()), fd_(open_file(file.path(), O_WRONLY)) {}
+  void add(const void* data, std::size_t size) {
+    if (pending_.size() + size > kWriteBytes) flush();
+    if (size > kWriteBytes) {
+      write(data, size);
+    } else {
+      pending_.append(static_cast<const char*>(data), size);
+    }
+  }
+  void flush() {
+    write(pending_.data(), pending_.size());
+    pending_.clear();
+  }
+
+ private:
+  static constexpr std::size_t kWriteBytes = std::size_t{1} << 20U;
+  void write(const void* data, std::size_t size) {
+    write_at(fd_, data, size, at_, path_);
+    at_ += size;
+  }
+  std::filesystem::path path_;
+  FileDescriptor fd_;
+  std::string pending_;
+  std::uint64_t at_ = 0;
+};
 
 UndoJournal parse(const Json& head, std::string_view text) {
   UndoJournal journal;
@@ -136,13 +149,21 @@ std::filesystem::path undo_path(const std::filesystem::path& file) {
 }
 
 void write_journal(const std::filesystem::path& file, const UndoJournal& journal) {
-  const std::string payload = payload_of(journal.patch);
+  std::uint32_t sum = 0;
+  each_piece(journal.patch, [&](const void* data, std::size_t size) { sum = crc32c(data, size, sum); });
   const Json head = {{"schema", kSchema},
                      {"file_bytes", journal.file_bytes},
                      {"ranges", journal.patch.ranges.size()},
                      {"tail", journal.patch.tail.size()},
-                     {"crc32c", fmt::format("{:08x}", crc32c(payload.data(), payload.size()))}};
-  replace_text(undo_path(file), head.dump() + "\n" + payload);
+                     {"crc32c", fmt::format("{:08x}", sum)}};
+  // Never as one text: with filtered chunks it has the size of all that are altered, twice.
+  PendingFile pending(undo_path(file));
+  const std::string line = head.dump() + "\n";
+  PieceWriter writer(pending);
+  writer.add(line.data(), line.size());
+  each_piece(journal.patch, [&](const void* data, std::size_t size) { writer.add(data, size); });
+  writer.flush();
+  pending.commit();
 }
 
 UndoJournal read_journal(const std::filesystem::path& file) {
