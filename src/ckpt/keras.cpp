@@ -175,7 +175,8 @@ std::string_view role_in_optimizer(const std::string& optimizer, const std::vect
   if (number == 0) return "step";
   if (number == 1) return all[1]->shape.empty() ? "progress" : "unknown";
   if (optimizer == "sgd") return "momentum";
-  if (optimizer != "adam" && optimizer != "adamw" && optimizer != "lamb") return "unknown";
+  if (optimizer != "adam" && optimizer != "adamw" && optimizer != "adam_w" && optimizer != "lamb")
+    return "unknown";
   if (all.size() % 2 != 0) return "unknown";
   for (std::size_t i = 2; i < all.size(); i += 2) {
     if (all[i]->shape != all[i + 1]->shape) return "unknown";  // amsgrad: a third slot
@@ -198,7 +199,9 @@ Place numbered_place(const Catalog& catalog, const GroupTexts& texts, const Data
     const std::vector<std::string> given = texts(group, "name");
     return given.empty() ? std::string() : lower(given.front());
   };
-  if (owner == "optimizer") return {std::string(role_in_optimizer(name(), all, number)), ""};
+  // The second optimizer of a process has the name "adam_1".
+  if (owner == "optimizer")
+    return {std::string(role_in_optimizer(std::string(without_number(name())), all, number)), ""};
   if (owner.empty() || owner.starts_with("optimizer/") || owner.find("metrics") != std::string_view::npos)
     return {};
   Kind kind = kind_of(leaf_of(owner));

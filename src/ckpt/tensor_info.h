@@ -33,15 +33,26 @@ struct TensorInfo {
                        ///< the dataset or attribute that it belongs to; "" for all others
   bool attribute = false;  ///< an attribute ("<object>@NAME"), or a part of one
 
-  // Element i begins at byte first_byte + i / per_row * row_bytes + i % per_row * element_bytes of what the
-  // dataset's or attribute's values are as bytes (ckpt/values.h).
+  /// An array in the element: how many, and how many bytes from one to the next.
+  struct Step {
+    std::uint64_t count = 1;
+    std::uint64_t stride = 0;
+  };
+  // Element i begins at byte first_byte + i / per_row * row_bytes of what the dataset's or attribute's values
+  // are as bytes (ckpt/values.h), and at the place i % per_row of the arrays that it is in, outermost first.
   std::uint64_t first_byte = 0;
   std::uint64_t row_bytes = 0;
-  std::uint64_t per_row = 1;
+  std::uint64_t per_row = 1;  // the product of the counts
+  std::vector<Step> steps;
 
   [[nodiscard]] std::uint64_t elements() const noexcept;  ///< 2^64 - 1 when they do not fit
   [[nodiscard]] std::uint64_t byte_of(std::uint64_t element) const noexcept {
-    return first_byte + element / per_row * row_bytes + element % per_row * element_bytes;
+    std::uint64_t byte = first_byte + element / per_row * row_bytes;
+    std::uint64_t place = element % per_row;
+    for (std::size_t i = steps.size(); i-- > 0; place /= steps[i].count) {
+      byte += place % steps[i].count * steps[i].stride;
+    }
+    return byte;
   }
   /// Its elements are all bytes there are, one behind the other.
   [[nodiscard]] bool whole() const noexcept { return row_bytes == per_row * element_bytes; }

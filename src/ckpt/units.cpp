@@ -34,23 +34,33 @@ class Taker {
   std::vector<TensorInfo> units;
   [[nodiscard]] std::uint64_t room() const noexcept { return room_; }
 
+  /// The arrays that a part is in: their dimensions and steps.
+  struct Arrays {
+    std::vector<std::uint64_t> dimensions;
+    std::vector<TensorInfo::Step> steps;
+  };
+
   // `member`: "" for the element itself.
-  void take(const Datatype& type, std::uint64_t first_byte, const std::string& member, unsigned depth) {
+  void take(const Datatype& type, std::uint64_t first_byte, const std::string& member, unsigned depth,
+            const Arrays& arrays = {}) {
     if (depth > deepest || units.size() > most_units) throw TooMany{};
     if (is_complex(type)) {
       const bool native = type.type_class == TypeClass::complex;
       const Datatype& part = native ? *type.base : *type.members[0].type;
       const std::uint64_t imaginary = native ? part.bytes : type.members[1].offset;
-      add(part, {}, first_byte + (native ? 0 : type.members[0].offset), joined(member, "real"));
-      add(part, {}, first_byte + imaginary, joined(member, "imag"));
+      add(part, arrays, first_byte + (native ? 0 : type.members[0].offset), joined(member, "real"));
+      add(part, arrays, first_byte + imaginary, joined(member, "imag"));
     } else if (type.type_class == TypeClass::compound) {
       for (const h5map::TypeMember& one : type.members) {
-        take(*one.type, first_byte + one.offset, joined(member, one.name), depth + 1);
+        take(*one.type, first_byte + one.offset, joined(member, one.name), depth + 1, arrays);
       }
-    } else if (type.type_class == TypeClass::array && type.base->number()) {
-      add(*type.base, type.dimensions, first_byte, member);
+    } else if (type.type_class == TypeClass::array) {
+      Arrays deeper = arrays;
+      deeper.dimensions.insert(deeper.dimensions.end(), type.dimensions.begin(), type.dimensions.end());
+      deeper.steps.push_back({type.bytes / type.base->bytes, type.base->bytes});
+      take(*type.base, first_byte, member, depth + 1, deeper);
     } else {
-      add(type, {}, first_byte, member);
+      add(type, arrays, first_byte, member);
     }
   }
 
@@ -59,8 +69,7 @@ class Taker {
     return member.empty() ? name : member + "." + name;
   }
 
-  void add(const Datatype& type, const std::vector<std::uint64_t>& dimensions, std::uint64_t first_byte,
-           const std::string& member) {
+  void add(const Datatype& type, const Arrays& arrays, std::uint64_t first_byte, const std::string& member) {
     const std::uint64_t bytes = sizeof(TensorInfo) + 2 * path_.size() + member.size();
     if (!member.empty() && bytes > room_) throw TooMany{};
     if (!member.empty()) room_ -= bytes;
@@ -72,10 +81,11 @@ class Taker {
     unit.plain = type.plain();
     unit.element_bytes = type.bytes;
     unit.shape = shape_;
-    unit.shape.insert(unit.shape.end(), dimensions.begin(), dimensions.end());
+    unit.shape.insert(unit.shape.end(), arrays.dimensions.begin(), arrays.dimensions.end());
     unit.first_byte = first_byte;
     unit.row_bytes = row_bytes_;
-    for (const std::uint64_t size : dimensions) unit.per_row *= size;
+    unit.steps = arrays.steps;
+    for (const TensorInfo::Step& step : unit.steps) unit.per_row *= step.count;
     units.push_back(std::move(unit));
   }
 

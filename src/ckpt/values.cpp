@@ -45,11 +45,10 @@ struct Values::State {
   const FileDescriptor* fd = nullptr;
   std::mutex* lock = nullptr;
   ChunkCache* kept = nullptr;
-  std::string where;  // file and dataset, for messages
-  std::string problem;
+  std::string where, problem;  // file and dataset, for messages; why nothing can be read
+  bool shared = false;         // an attribute that other objects may have too
   std::vector<std::uint64_t> shape;
-  std::uint64_t element_bytes = 0;
-  std::uint64_t bytes = 0;
+  std::uint64_t element_bytes = 0, bytes = 0;
   h5map::Layout layout;
   std::vector<std::uint8_t> fill, type_message;
   std::optional<h5map::ChunkTable> table;
@@ -227,6 +226,7 @@ Values::Values(const ValueSource& source, const std::string& path, const h5map::
   state.layout.offset = attribute.offset;
   state.layout.bytes = attribute.bytes;
   state.layout.seal = attribute.seal;
+  state.shared = attribute.shared;
   if (attribute.bytes < state.bytes) state.problem = "its value is cut short";
 }
 
@@ -242,6 +242,7 @@ const std::string& Values::unreadable() const noexcept { return state_->problem;
 std::string Values::unalterable() const {
   const State& state = *state_;
   if (!state.problem.empty()) return state.problem;
+  if (state.shared) return "it is a shared message in a heap of the file: other objects may have it too";
   switch (state.layout.storage) {
     case Storage::virtual_source:
       return "it is virtual, its values are those of other datasets (" +

@@ -63,6 +63,7 @@ Attribute read_one(const Source& source, SharedMessages& shared, const Message& 
   Attribute attribute;
   try {
     const Message found = shared.resolve(message);
+    attribute.shared = message.shared();
     parse(source, shared, found, attribute);
     source.note(attribute.offset, attribute.bytes, "attribute value");
   } catch (const Error& error) {
@@ -94,6 +95,7 @@ void read_dense(const Source& source, const Frame& frame, SharedMessages& shared
     message.seal = object.offset == undefined ? record.seal : object.seal;
     message.body = std::move(object.bytes);
     attributes.push_back(read_one(source, shared, message));
+    attributes.back().shared = attributes.back().shared || elsewhere;
   });
 }
 

@@ -21,6 +21,7 @@ struct Attribute {
   std::uint64_t offset = 0;  ///< of its value in the file, user block included
   std::uint64_t bytes = 0;   ///< of its value
   std::optional<Seal> seal;  ///< what covers the value
+  bool shared = false;       ///< it lies in the file's heap of shared messages: other objects may have it too
   std::string problem;       ///< what is damaged or unknown; "" when sound
 };
 

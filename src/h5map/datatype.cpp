@@ -222,10 +222,16 @@ bool is_ieee(const Datatype& type) {
          fields.bias == (1U << (fields.exponent_bits - 1)) - 1 && fields.norm == FloatFields::Norm::implied;
 }
 
-/// As h5py and others store truth values: a byte with names for 0 and 1.
+/// As h5py and others store truth values: a byte in which FALSE is 0 and TRUE is 1. Any other two names for 0
+/// and 1 may get a third one day.
 bool is_bool(const Datatype& type) {
   if (type.type_class != TypeClass::enumeration || type.bytes != 1 || type.values.size() != 2) return false;
-  return (type.values[0] == 0 && type.values[1] == 1) || (type.values[0] == 1 && type.values[1] == 0);
+  const auto names = [&](std::size_t i, std::string_view word) {
+    return std::equal(word.begin(), word.end(), type.value_names[i].begin(), type.value_names[i].end(),
+                      [](char a, char b) { return a == b || a == b + ('a' - 'A'); });
+  };
+  const std::size_t no = type.values[0] == 0 ? 0 : 1;
+  return type.values[no] == 0 && type.values[1 - no] == 1 && names(no, "false") && names(1 - no, "true");
 }
 
 }  // namespace

@@ -119,6 +119,15 @@ void read_extension(const Source& source, Superblock& block) {
   }
 }
 
+/// Refuses a file that is one piece of several.
+void read_driver_and_extension(const Source& source, Superblock& block) {
+  if (block.driver_info != undefined) {
+    const auto bytes = source.read(block.driver_info, 16, "driver information block");
+    refuse_driver(source, std::span(bytes).subspan(8));
+  }
+  if (block.extension != undefined) read_extension(source, block);
+}
+
 }  // namespace
 
 Superblock read_superblock(const Source& source) {
@@ -134,15 +143,16 @@ Superblock read_superblock(const Source& source) {
   // HDF5 believes the place of the signature, not the superblock: a user block may have been put in front.
   if (block.end_of_file != undefined) block.end_of_file += block.offset - block.stored_base;
   if (block.end_of_file == undefined || block.end_of_file > source.size()) {
+    try {
+      read_driver_and_extension(source, block);
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::unsupported) throw;  // all else may lie in what is cut off
+    }
     fail(ErrorCode::bad_file, "{}: is truncated ({} bytes, its superblock says {}); take another copy of it",
          source.name(), source.size(), block.end_of_file);
   }
   if (block.root == undefined) fail(ErrorCode::bad_file, "{}: has no root group", source.name());
-  if (block.driver_info != undefined) {
-    const auto bytes = source.read(block.driver_info, 16, "driver information block");
-    refuse_driver(source, std::span(bytes).subspan(8));
-  }
-  if (block.extension != undefined) read_extension(source, block);
+  read_driver_and_extension(source, block);
   return block;
 }
 

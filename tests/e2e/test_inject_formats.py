@@ -192,3 +192,47 @@ def test_exactly_the_asked_bits_differ(tmp_path: Path, batch: int) -> None:
 def test_szip_is_there() -> None:
     """Without it the scenarios above would leave it out."""
     assert "szip" in h5py.filters.encode
+
+
+def test_arrays_of_compounds_arrays_and_complex_numbers(tmp_path: Path) -> None:
+    path, out, manifest = tmp_path / "in.h5", tmp_path / "out.h5", tmp_path / "m.json"
+    inner = np.dtype([("x", ">f4"), ("pad", "V3"), ("y", "<i2", (2,))])
+    dtype = np.dtype([("n", "u1"), ("parts", inner, (2, 3)), ("wave", "<c8", (4,))])
+    values = np.frombuffer(np.random.default_rng(1).bytes(5 * dtype.itemsize), dtype)
+    with h5py.File(path, "w") as file:
+        file["rows"] = values
+    shapes = {t["path"]: t["shape"] for t in run_json("ls", path)["tensors"] if t["alterable"]}
+    assert shapes == {
+        "rows:n": [5],
+        "rows:parts.x": [5, 2, 3],
+        "rows:parts.y": [5, 2, 3, 2],
+        "rows:wave.imag": [5, 4],
+        "rows:wave.real": [5, 4],
+    }
+    for name in shapes:
+        run("inject", path, "-o", out, "--tensor", name, "--fraction", 1, "--seed", 3, "--manifest", manifest)
+        faults = json.loads(manifest.read_text())["faults"]
+        assert len(faults) == np.prod(shapes[name])
+        with h5py.File(out) as file:
+            before, after = values.copy(), file["rows"][()]
+        for part in name.partition(":")[2].split("."):
+            before, after = (
+                (a.real if part == "real" else a.imag) if a.dtype.kind == "c" else a[part] for a in (before, after)
+            )
+        for fault in faults:
+            index = np.unravel_index(fault["element"], before.shape)
+            assert pattern_of(before[index]) == int(fault["old"], 16)
+            assert pattern_of(after[index]) == int(fault["new"], 16)
+        total = np.unpackbits(np.frombuffer(path.read_bytes(), "u1") ^ np.frombuffer(out.read_bytes(), "u1")).sum()
+        assert total == len(faults)
+
+
+def test_only_an_enumeration_of_false_and_true_is_a_truth_value(tmp_path: Path) -> None:
+    path = tmp_path / "f.h5"
+    with h5py.File(path, "w") as file:
+        file["switch"] = np.array([True])
+        for name, names in {"colour": {"red": 0, "green": 1}, "inverse": {"TRUE": 0, "FALSE": 1}}.items():
+            file[name] = np.array([0], dtype=h5py.enum_dtype(names, "u1"))
+    kinds = {t["path"]: t["dtype"] for t in run_json("ls", path)["tensors"]}
+    assert kinds == {"switch": "bool", "colour": "enum", "inverse": "enum"}
+    assert run_json("inject", path, "--dry-run", "--tensor", "colour")["eligible_bits"] == 8

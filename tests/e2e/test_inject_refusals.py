@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
 import subprocess
 from pathlib import Path
@@ -219,3 +220,31 @@ def test_links_are_listed_once_and_circles_end(tmp_path: Path) -> None:
         for _ in range(300):
             group = group.create_group("g")
     refused("ls", path, says="nested more than")
+
+
+def test_attributes_that_objects_share_are_refused(tmp_path: Path) -> None:
+    """h5py does not say so, but HDF5 can keep equal attributes once, in a heap of the file."""
+    path = tmp_path / "shared.h5"
+    mapped = Path("/proc/self/maps").read_text().splitlines()
+    library = ctypes.CDLL(next(line.split()[-1] for line in mapped if "/libhdf5-" in line))
+    creation = h5py.h5p.create(h5py.h5p.FILE_CREATE)
+    for name, numbers in {"nindexes": (1,), "index": (0, 0x1000, 20)}.items():
+        call = getattr(library, f"H5Pset_shared_mesg_{name}")
+        call.argtypes = [ctypes.c_int64] + [ctypes.c_uint] * len(numbers)
+        assert call(creation.id, *numbers) >= 0
+    with h5py.File(h5py.h5f.create(str(path).encode(), h5py.h5f.ACC_TRUNC, creation)) as file:
+        for i in range(3):
+            file[f"d{i}"] = np.ones(4, "<f4")
+            file[f"d{i}"].attrs["scale"] = np.arange(8.0)
+            file[f"d{i}"].attrs["own"] = np.float32(i)
+    says = "shared message in a heap"
+    for name in ("d1@scale", "d2@scale"):
+        refused("inject", path, "-o", tmp_path / "o.h5", "--tensor", name, says=says)
+    run("inject", path, "-o", tmp_path / "o.h5", "--tensor", "d1", "--count", 1)
+
+
+def test_a_piece_of_a_family_is_named(tmp_path: Path) -> None:
+    for libver in ("earliest", "latest"):
+        with h5py.File(tmp_path / f"{libver}%d.h5", "w", driver="family", memb_size=3000, libver=libver) as file:
+            file["w"] = np.ones(1000)
+        refused("ls", tmp_path / f"{libver}0.h5", says="one piece of a file that HDF5's driver NCSAfami")

@@ -224,6 +224,8 @@ TEST(Outline, OfKeras3OptimizersSaysUnknownWhereTheFileDoesNotSayMore) {
   };
   EXPECT_THAT(slots({{8, 2}, {2}}, "SGD"), ElementsAre("momentum", "momentum"));
   EXPECT_THAT(slots({{8, 2}, {8, 2}}, "adamw"), ElementsAre("exp_avg", "exp_avg_sq"));
+  EXPECT_THAT(slots({{8, 2}, {8, 2}}, "adam_12"), ElementsAre("exp_avg", "exp_avg_sq"));
+  EXPECT_THAT(slots({{8, 2}, {8, 2}}, "adam_w_2"), ElementsAre("exp_avg", "exp_avg_sq"));
   EXPECT_THAT(slots({{8, 2}, {8, 2}, {8, 2}}, "adam"), ElementsAre("unknown", "unknown", "unknown"));
   EXPECT_THAT(slots({{8, 2}, {8, 2}, {2}, {8, 2}}, "adam"),
               ElementsAre("unknown", "unknown", "unknown", "unknown"));

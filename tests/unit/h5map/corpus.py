@@ -52,9 +52,10 @@ def type_name(kind: h5t.TypeID) -> str:
         return "variable-length string" if kind.is_variable_str() else "string"
     if number == h5t.COMPLEX:
         return "complex of " + type_name(kind.get_super())
-    truth = number == h5t.ENUM and kind.get_size() == 1 and kind.get_nmembers() == 2
-    if truth and {kind.get_member_value(i) for i in range(2)} == {0, 1}:
-        return "bool"
+    if number == h5t.ENUM and kind.get_size() == 1:
+        named = {kind.get_member_name(i).lower(): kind.get_member_value(i) for i in range(kind.get_nmembers())}
+        if named == {b"false": 0, b"true": 1}:
+            return "bool"
     names = {
         h5t.TIME: "time",
         h5t.BITFIELD: "bitfield",
