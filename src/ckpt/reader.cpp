@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
+#include "ckpt/describe.h"
 #include "ckpt/outline.h"
 #include "ckpt/shared_bytes.h"
 #include "ckpt/units.h"
@@ -23,53 +24,6 @@ namespace {
 
 // Of the names, of which a file has one for each tensor.
 constexpr std::uint64_t kMostChecksumBytes = std::uint64_t{256} << 20U;
-
-std::string storage_name(const h5map::Layout& layout) {
-  std::string name;
-  switch (layout.storage) {
-    case h5map::Storage::contiguous:
-      name = "contiguous";
-      break;
-    case h5map::Storage::compact:
-      name = "compact";
-      break;
-    case h5map::Storage::chunked:
-      name = "chunked";
-      break;
-    case h5map::Storage::virtual_source:
-      name = "virtual";
-      break;
-    case h5map::Storage::external:
-      name = "external";
-      break;
-  }
-  return layout.filters.empty() || layout.storage != h5map::Storage::chunked ? name : name + "+filters";
-}
-
-/// Tensors of one dataset or attribute, but for their roles. `problem`: why no byte of it can be altered.
-std::vector<TensorInfo> describe(const h5map::DatatypePtr& type, const std::string& path,
-                                 const std::vector<std::uint64_t>& shape, const std::string& problem,
-                                 std::uint64_t& room) {
-  std::vector<TensorInfo> units;
-  if (type) {
-    units = units_of(*type, path, shape, room);
-  } else {
-    units.emplace_back();
-    units.back().path = path;
-    units.back().dtype = "unreadable";
-    units.back().shape = shape;
-  }
-  for (TensorInfo& unit : units) {
-    unit.refusal = problem;
-    if (unit.refusal.empty() && unit.elements() == 0) unit.refusal = "it has no elements";
-    if (unit.format || !type) continue;
-    unit.refused_by_type = unit.refusal.empty() && unit.plain;
-    if (unit.refusal.empty()) {
-      unit.refusal = "its type (" + unit.dtype + ") is not a number format that bitrift alters";
-    }
-  }
-  return units;
-}
 
 void to_little_endian(const TensorInfo& tensor, std::uint8_t* data, std::size_t bytes) {
   if (!tensor.format || tensor.format->order == ByteOrder::little) return;
@@ -100,15 +54,6 @@ struct Block {
 };
 
 }  // namespace
-
-std::uint64_t TensorInfo::elements() const noexcept {
-  std::uint64_t count = 1;
-  for (const std::uint64_t size : shape) {
-    if (__builtin_mul_overflow(count, size, &count)) count = ~std::uint64_t{0};
-    if (size == 0) return 0;
-  }
-  return count;
-}
 
 struct Reader::State {
   explicit State(std::filesystem::path file_path)

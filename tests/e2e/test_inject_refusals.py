@@ -11,7 +11,7 @@ import h5py
 import inject_support as support
 import numpy as np
 import pytest
-from inject_support import BITRIFT, names_in, offset_of, refused, run_json
+from inject_support import BITRIFT, names_in, offset_of, refused, run, run_json
 
 
 @pytest.fixture
