@@ -70,9 +70,11 @@ class Taker {
   }
 
   void add(const Datatype& type, const Arrays& arrays, std::uint64_t first_byte, const std::string& member) {
-    const std::uint64_t bytes = sizeof(TensorInfo) + 2 * path_.size() + member.size();
-    if (!member.empty() && bytes > room_) throw TooMany{};
-    if (!member.empty()) room_ -= bytes;
+    const std::size_t dimensions = arrays.dimensions.size();
+    const std::uint64_t bytes = sizeof(TensorInfo) + 2 * path_.size() + member.size() + 24 * dimensions;
+    const bool counts = !member.empty() || dimensions > 32;  // arrays in arrays
+    if (counts && bytes > room_) throw TooMany{};
+    if (counts) room_ -= bytes;
     TensorInfo unit;
     unit.path = member.empty() ? path_ : path_ + ":" + member;
     if (!member.empty()) unit.holder = path_;

@@ -16,8 +16,8 @@ namespace bitrift::ckpt {
 [[nodiscard]] std::uint64_t room_beside(std::uint64_t file_bytes) noexcept;
 
 /// What a datatype comes to over elements of `shape`. A number, text or any other type that is not taken
-/// apart: one tensor of this path. An array of numbers: one tensor, the array's dimensions behind those of
-/// the shape. A compound: one for each member, "<path>:<member>", members of members with a dot between. A
+/// apart: one tensor of this path. An array: what its elements come to, the array's dimensions behind those
+/// of the shape. A compound: one for each member, "<path>:<member>", members of members with a dot between. A
 /// complex number, as h5py stores it (a compound of r and i) or as HDF5 2.0: "<path>:real" and
 /// "<path>:imag". Types nested more than 32 deep, of more than 4096 members, or whose members would take
 /// more than `room` bytes of memory stay whole; what members take, also in vain, is subtracted from it. Sets
