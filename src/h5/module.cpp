@@ -30,6 +30,11 @@ const Module& load_module() {
   return module;
 }
 
+void expose_module() {
+  static_cast<void>(load_module());
+  if (::dlopen(kFile, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL) == nullptr) fail_loading();
+}
+
 std::string filter_library_version() {
   std::string version;
   std::string error;

@@ -33,6 +33,11 @@ inline constexpr const char* kModuleSymbol = "bitrift_hdf5_module_1";
 /// Throws Error(unsupported) when it cannot be loaded.
 [[nodiscard]] const Module& load_module();
 
+/// Lets everything that is loaded later find the functions of its HDF5 library, as some plugins want (blosc
+/// looks them up by name). For child processes: in a Python that has h5py they would hide those of another
+/// HDF5.
+void expose_module();
+
 /// Version of the HDF5 library that the filters run in, "1.10.8". Throws as load_module() does.
 [[nodiscard]] std::string filter_library_version();
 

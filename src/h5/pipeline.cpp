@@ -90,6 +90,7 @@ ChunkPipeline::ChunkPipeline(PipelineSpec spec, std::string where, PipelinePlace
   const auto work = [state](std::span<const std::uint8_t> request) {
     const auto task = static_cast<Task>(request.front());
     const StoredChunk given = unpacked(request.subspan(1));
+    expose_module();
     const StoredChunk result = h5::run(state->spec, state->where, task, given.bytes, given.mask);
     return packed({}, result.mask, result.bytes);
   };

@@ -17,6 +17,9 @@ struct Free {
 using Compressor = std::unique_ptr<libdeflate_compressor, Free>;
 using Decompressor = std::unique_ptr<libdeflate_decompressor, Free>;
 
+/// Larger chunks are not packed twice: the hardest level takes seconds for 100 MB.
+constexpr std::size_t most_repeated = std::size_t{16} << 20U;
+
 /// Up to a megabyte, so each thread keeps the one that it used last.
 libdeflate_compressor* compressor(int level) {
   thread_local std::pair<int, Compressor> last{-1, nullptr};
@@ -62,7 +65,7 @@ std::vector<std::uint8_t> deflate_bytes(std::span<const std::uint8_t> bytes, std
   if (level > most_level) fail(ErrorCode::bad_file, "deflate has no level {}", level);
   std::vector<std::uint8_t> packed = deflate_at(bytes, static_cast<int>(level));
   for (const int harder : {9, 12}) {
-    if (packed.size() <= room || level == 0) break;
+    if (packed.size() <= room || level == 0 || bytes.size() > most_repeated) break;
     if (harder <= static_cast<int>(level)) continue;
     std::vector<std::uint8_t> again = deflate_at(bytes, harder);
     if (again.size() < packed.size()) packed = std::move(again);

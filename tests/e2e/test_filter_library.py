@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import h5py
+import hdf5plugin
 import numpy as np
 import pytest
 from inject_support import BITRIFT
@@ -56,3 +58,25 @@ def test_it_is_found_beside_the_program_and_in_lib(alone: Path, file: Path, tmp_
     assert done.returncode == 0, done.stderr
     with h5py.File(file) as old, h5py.File(tmp_path / "o.h5") as new:
         assert np.count_nonzero(old["offset"][()] ^ new["offset"][()]) == 1
+
+
+@pytest.mark.parametrize("name", ["Bitshuffle", "Blosc", "Blosc2", "BZip2", "FciDecomp", "LZ4", "Zstd"])
+def test_plugins_find_the_library_behind_the_program(tmp_path: Path, name: str) -> None:
+    """Some look for HDF5's functions by name, in a program that is not linked to them."""
+    path, out = tmp_path / "f.h5", tmp_path / "o.h5"
+    data = np.arange(600, dtype="<u2").reshape(20, 30)
+    with h5py.File(path, "w") as file:
+        file.create_dataset("w", data=data, chunks=(10, 15), **getattr(hdf5plugin, name)())
+    environment = {**os.environ, "HDF5_PLUGIN_PATH": hdf5plugin.PLUGIN_PATH}
+    done = subprocess.run(
+        [BITRIFT, "inject", path, "-o", out, "--count", "5", "--seed", "1"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    with h5py.File(out) as file:
+        changed = np.bitwise_xor(file["w"][()], data)
+    assert sum(int(one).bit_count() for one in changed.ravel()) == 5
