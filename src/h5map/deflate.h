@@ -13,8 +13,8 @@ namespace bitrift::h5map {
                                                       std::uint64_t most);
 
 /// A zlib stream that inflates to `bytes`, packed as hard as zlib's `level` (0 to 9) asks. Where it comes to
-/// more than `room` bytes it is packed harder, for the same bytes packed by another library took no more.
-/// Throws Error(bad_file) for a level that there is not.
+/// more than `room` bytes, and `bytes` are at most 16 MiB, it is packed harder. Throws Error(bad_file) for a
+/// level that there is not.
 [[nodiscard]] std::vector<std::uint8_t> deflate_bytes(std::span<const std::uint8_t> bytes,
                                                       std::uint32_t level, std::uint64_t room);
 

@@ -1,11 +1,11 @@
 #include "inject/undo_journal.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -56,38 +56,49 @@ class Payload {
   std::string_view text_;
 };
 
-}
-}
-
-/// Writes pieces one after the other, small ones together.
-class PieceWriter {
+/// Writes what follows the line of JSON, and sums it up. Never as one text: with filtered chunks that would
+/// have the size of all that are altered, twice.
+class PayloadWriter {
  public:
-  explicit PieceWriter(const PendingFile& file)
-      : path_(file.target()), fd_(open_file(file.path(), O_WRONLY)) {}
-  void add(const void* data, std::size_t size) {
-    if (pending_.size() + size > kWriteBytes) flush();
-    if (size > kWriteBytes) {
-      write(data, size);
+  PayloadWriter(const FileDescriptor& fd, std::uint64_t start, std::filesystem::path path)
+      : fd_(fd), at_(start), path_(std::move(path)) {}
+  void add(std::span<const std::uint8_t> bytes) {
+    if (block_.size() + bytes.size() > kBlockBytes) flush();
+    if (bytes.size() > kBlockBytes) {
+      write(bytes);
     } else {
-      pending_.append(static_cast<const char*>(data), size);
+      block_.insert(block_.end(), bytes.begin(), bytes.end());
     }
   }
+  void add_number(std::uint64_t value) { add({reinterpret_cast<const std::uint8_t*>(&value), sizeof value}); }
   void flush() {
-    write(pending_.data(), pending_.size());
-    pending_.clear();
+    write(block_);
+    block_.clear();
   }
+  [[nodiscard]] std::uint32_t sum() const noexcept { return sum_; }
 
  private:
-  static constexpr std::size_t kWriteBytes = std::size_t{1} << 20U;
-  void write(const void* data, std::size_t size) {
-    write_at(fd_, data, size, at_, path_);
-    at_ += size;
+  static constexpr std::size_t kBlockBytes = std::size_t{1} << 20U;
+  void write(std::span<const std::uint8_t> bytes) {
+    write_at(fd_, bytes.data(), bytes.size(), at_, path_);
+    sum_ = crc32c(bytes.data(), bytes.size(), sum_);
+    at_ += bytes.size();
   }
+  const FileDescriptor& fd_;
+  std::uint64_t at_;
   std::filesystem::path path_;
-  FileDescriptor fd_;
-  std::string pending_;
-  std::uint64_t at_ = 0;
+  Bytes block_;
+  std::uint32_t sum_ = 0;
 };
+
+std::string head_of(const UndoJournal& journal, std::uint32_t sum) {
+  const Json head = {{"schema", kSchema},
+                     {"file_bytes", journal.file_bytes},
+                     {"ranges", journal.patch.ranges.size()},
+                     {"tail", journal.patch.tail.size()},
+                     {"crc32c", fmt::format("{:08x}", sum)}};
+  return head.dump() + "\n";
+}
 
 UndoJournal parse(const Json& head, std::string_view text) {
   UndoJournal journal;
@@ -149,20 +160,22 @@ std::filesystem::path undo_path(const std::filesystem::path& file) {
 }
 
 void write_journal(const std::filesystem::path& file, const UndoJournal& journal) {
-  std::uint32_t sum = 0;
-  each_piece(journal.patch, [&](const void* data, std::size_t size) { sum = crc32c(data, size, sum); });
-  const Json head = {{"schema", kSchema},
-                     {"file_bytes", journal.file_bytes},
-                     {"ranges", journal.patch.ranges.size()},
-                     {"tail", journal.patch.tail.size()},
-                     {"crc32c", fmt::format("{:08x}", sum)}};
-  // Never as one text: with filtered chunks it has the size of all that are altered, twice.
   PendingFile pending(undo_path(file));
-  const std::string line = head.dump() + "\n";
-  PieceWriter writer(pending);
-  writer.add(line.data(), line.size());
-  each_piece(journal.patch, [&](const void* data, std::size_t size) { writer.add(data, size); });
-  writer.flush();
+  {
+    const FileDescriptor fd = open_file(pending.path(), O_WRONLY);
+    // The line comes last, for it has the sum; its length is known before.
+    PayloadWriter payload(fd, head_of(journal, 0).size(), pending.target());
+    for (const Patch::Range& range : journal.patch.ranges) {
+      payload.add_number(range.offset);
+      payload.add_number(range.bytes);
+      payload.add(journal.patch.before_of(range));
+      payload.add(journal.patch.after_of(range));
+    }
+    payload.add(journal.patch.tail);
+    payload.flush();
+    const std::string head = head_of(journal, payload.sum());
+    write_at(fd, head.data(), head.size(), 0, pending.target());
+  }
   pending.commit();
 }
 
