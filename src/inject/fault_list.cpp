@@ -46,16 +46,18 @@ std::vector<record::AppliedFault> FaultList::expanded() const {
   return faults;
 }
 
+void append(FaultList& list, const record::AppliedFault& fault) {
+  FaultSite site = {fault.tensor, fault.role, fault.dtype, fault.plane, fault.structure};
+  if (list.sites.empty() || list.sites.back() != site) list.sites.push_back(std::move(site));
+  Change change = {static_cast<std::uint32_t>(list.sites.size() - 1), fault.element, 0, fault.old_pattern,
+                   fault.new_pattern};
+  for (const unsigned bit : fault.bits) change.bits |= std::uint64_t{1} << bit;
+  list.changes.push_back(change);
+}
+
 FaultList compact(const std::vector<record::AppliedFault>& faults) {
   FaultList list;
-  for (const record::AppliedFault& fault : faults) {
-    const FaultSite site = {fault.tensor, fault.role, fault.dtype, fault.plane, fault.structure};
-    if (list.sites.empty() || list.sites.back() != site) list.sites.push_back(site);
-    Change change = {static_cast<std::uint32_t>(list.sites.size() - 1), fault.element, 0, fault.old_pattern,
-                     fault.new_pattern};
-    for (const unsigned bit : fault.bits) change.bits |= std::uint64_t{1} << bit;
-    list.changes.push_back(change);
-  }
+  for (const record::AppliedFault& fault : faults) append(list, fault);
   return list;
 }
 

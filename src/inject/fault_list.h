@@ -41,6 +41,8 @@ struct FaultList {
   bool operator==(const FaultList&) const = default;
 };
 
+/// Adds a fault behind the others.
+void append(FaultList& list, const record::AppliedFault& fault);
 /// The inverse of expanded(); keeps the order.
 [[nodiscard]] FaultList compact(const std::vector<record::AppliedFault>& faults);
 

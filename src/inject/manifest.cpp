@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <optional>
+#include <utility>
 
 #include "core/digest.h"
 #include "core/error.h"
@@ -12,24 +14,29 @@ namespace {
 
 using record::Json;
 
-/// What a schema cannot say: bits and patterns fit the width, and a flip flips what it names.
-void check_fault(const record::AppliedFault& fault, bool flip, const std::string& place) {
+constexpr const char* other_bits = "old and new pattern do not differ in the bits it names";
+
+std::uint64_t named_bits(const record::AppliedFault& fault) {
+  std::uint64_t mask = 0;
+  for (const unsigned bit : fault.bits) mask |= std::uint64_t{1} << bit;
+  return mask;
+}
+
+/// What a schema cannot say: bits and patterns fit the width.
+void check_fault(const record::AppliedFault& fault, const std::string& place) {
   const auto format = number_format(fault.dtype);
   if (!format) fail(ErrorCode::bad_file, "{}: '{}' is not a number format", place, fault.dtype);
   if (record::names_byte(fault.plane, fault.structure) && fault.dtype != "uint8") {
     fail(ErrorCode::bad_file, "{}: a byte of the file is uint8, not {}", place, fault.dtype);
   }
-  std::uint64_t mask = 0;
   for (const unsigned bit : fault.bits) {
     if (bit >= format->bits()) fail(ErrorCode::bad_file, "{}: {} has no bit {}", place, fault.dtype, bit);
-    mask |= std::uint64_t{1} << bit;
   }
-  const std::uint64_t changed = fault.old_pattern ^ fault.new_pattern;
   if (((fault.old_pattern | fault.new_pattern) & ~format->mask()) != 0) {
     fail(ErrorCode::bad_file, "{}: a pattern is wider than {}", place, fault.dtype);
   }
-  if ((changed & ~mask) != 0 || (flip && changed != mask)) {
-    fail(ErrorCode::bad_file, "{}: old and new pattern do not differ in the bits it names", place);
+  if (((fault.old_pattern ^ fault.new_pattern) & ~named_bits(fault)) != 0) {
+    fail(ErrorCode::bad_file, "{}: {}", place, other_bits);
   }
 }
 
@@ -85,9 +92,36 @@ void set_base(Manifest& manifest, const std::filesystem::path& file) {
   manifest.base_bytes = std::filesystem::file_size(file);
 }
 
-Manifest read_manifest(const std::filesystem::path& path) {
-  const record::Document document = record::parse_file(path);
-  record::check_schema(document, record::shipped_schema("fault-manifest"));
+namespace {
+
+/// Takes the faults of a manifest one by one. The model, which stands behind them in the file, comes at last.
+class FaultSink {
+ public:
+  /// Throws Error(bad_file) that begins with `place`.
+  void add(const Json& entry, const std::string& place) {
+    record::AppliedFault fault;
+    try {
+      fault = record::applied_fault_from_json(entry);
+    } catch (const Error& error) {
+      fail(error.code(), "{}: {}", place, error.what());
+    }
+    check_fault(fault, place);
+    if ((fault.old_pattern ^ fault.new_pattern) != named_bits(fault) && !less_) less_ = place;
+    append(list_, fault);
+  }
+  [[nodiscard]] FaultList finish(const record::FaultModel& model) {
+    const bool flip = model.what == "flip" || model.what == "burst" || model.what == "xor";
+    if (flip && less_) fail(ErrorCode::bad_file, "{}: {}", *less_, other_bits);
+    for (FaultSite& site : list_.sites) site.plane = model.plane;
+    return std::move(list_);
+  }
+
+ private:
+  FaultList list_;
+  std::optional<std::string> less_;
+};
+
+Manifest manifest_from(const record::Document& document, FaultSink& faults) {
   const Json& value = document.value;
   Manifest manifest;
   manifest.base_path = value.at("base").at("path").get<std::string>();
@@ -114,21 +148,49 @@ Manifest read_manifest(const std::filesystem::path& path) {
     value["drawn"].at("digest").get_to(manifest.fault_digest);
     return manifest;
   }
-  std::vector<record::AppliedFault> faults;
-  const auto& what = manifest.model.what;
-  const bool flip = what == "flip" || what == "burst" || what == "xor";
+  std::size_t number = 0;
   for (const Json& entry : value.at("faults")) {
-    const std::string place = document.place(fmt::format("/faults/{}", faults.size()));
-    try {
-      faults.push_back(record::applied_fault_from_json(entry));
-    } catch (const Error& error) {
-      fail(error.code(), "{}: {}", place, error.what());
-    }
-    faults.back().plane = manifest.model.plane;
-    check_fault(faults.back(), flip, place);
+    faults.add(entry, document.place(fmt::format("/faults/{}", number++)));
   }
-  manifest.plan.list = compact(faults);
+  manifest.plan.list = faults.finish(manifest.model);
   return manifest;
+}
+
+/// Reads without a document of all faults in memory. What it refuses is told without a line.
+Manifest read_in_pieces(const std::filesystem::path& path) {
+  constexpr std::size_t piece = 4096;
+  const Json& schema = record::shipped_schema("fault-manifest");
+  const Json& schema_of_faults = schema.at("properties").at("faults");
+  FaultSink faults;
+  record::Document some;
+  some.value = Json::array();
+  const auto flush = [&] {
+    record::check_schema(some, schema_of_faults);
+    for (const Json& entry : some.value) faults.add(entry, "");
+    some.value = Json::array();
+  };
+  const record::Elements elements{"faults", [&](Json entry) {
+                                    some.value.push_back(std::move(entry));
+                                    if (some.value.size() == piece) flush();
+                                  }};
+  const record::Document document = record::parse_file(path, &elements);
+  flush();
+  record::check_schema(document, schema);
+  return manifest_from(document, faults);
+}
+
+}  // namespace
+
+Manifest read_manifest(const std::filesystem::path& path) {
+  try {
+    return read_in_pieces(path);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::not_found || error.code() == ErrorCode::io) throw;
+  }
+  const record::Document document = record::parse_file(path);
+  record::check_schema(document, record::shipped_schema("fault-manifest"));
+  FaultSink faults;
+  return manifest_from(document, faults);
 }
 
 }  // namespace bitrift::inject

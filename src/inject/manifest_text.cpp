@@ -242,7 +242,8 @@ std::string manifest_text(const Manifest& manifest) {
     text.reserve(text.size() + 420 * manifest.plan.list.changes.size());
     text += ",\n  \"faults\": [";
     append_faults(text, manifest);
-    return text + "\n  ]\n}\n";
+    text += "\n  ]\n}\n";
+    return text;
   } catch (const Json::type_error&) {
     fail(ErrorCode::unsupported,
          "a tensor's name is not UTF-8, so no manifest can hold it; leave out --manifest");
