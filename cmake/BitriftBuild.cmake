@@ -37,9 +37,9 @@ if(BITRIFT_FUZZ)
   add_link_options(-fsanitize=address,undefined)
 endif()
 
-# bitrift_room(NAME): a static library of all sources in src/NAME, included as "NAME/header.h".
+# bitrift_room(NAME): a static library of all sources in and under src/NAME, included as "NAME/header.h".
 function(bitrift_room name)
-  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${name}/*.cpp")
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${name}/*.cpp")
   add_library(bitrift_${name} STATIC ${sources})
   target_include_directories(bitrift_${name} PUBLIC "${PROJECT_SOURCE_DIR}/src")
   target_link_libraries(bitrift_${name} PRIVATE bitrift_options)

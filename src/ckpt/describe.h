@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "ckpt/tensor_info.h"
-#include "h5map/datatype.h"
-#include "h5map/layout.h"
+#include "h5map/message/datatype.h"
+#include "h5map/message/layout.h"
 
 namespace bitrift::ckpt {
 

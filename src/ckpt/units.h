@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ckpt/tensor_info.h"
-#include "h5map/datatype.h"
+#include "h5map/message/datatype.h"
 
 namespace bitrift::ckpt {
 

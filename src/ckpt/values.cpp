@@ -10,7 +10,7 @@
 #include "ckpt/parallel_for.h"
 #include "core/error.h"
 #include "h5/pipeline.h"
-#include "h5map/codec.h"
+#include "h5map/filter/codec.h"
 
 namespace bitrift::ckpt {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "ckpt/chunk_cache.h"
 #include "core/file.h"
-#include "h5map/chunk_table.h"
+#include "h5map/chunk/table.h"
 #include "h5map/file.h"
 #include "h5map/seal.h"
 

@@ -7,11 +7,11 @@
 
 #include "core/error.h"
 #include "h5map/bookkeeping.h"
-#include "h5map/chunk_table.h"
-#include "h5map/layout_message.h"
-#include "h5map/link.h"
+#include "h5map/chunk/table.h"
+#include "h5map/message/layout_message.h"
+#include "h5map/message/link.h"
+#include "h5map/message/shared_message.h"
 #include "h5map/object_header.h"
-#include "h5map/shared_message.h"
 
 namespace bitrift::h5map {
 namespace {

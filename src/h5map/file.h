@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "h5map/attribute.h"
-#include "h5map/dataspace.h"
-#include "h5map/datatype.h"
-#include "h5map/layout.h"
+#include "h5map/message/attribute.h"
+#include "h5map/message/dataspace.h"
+#include "h5map/message/datatype.h"
+#include "h5map/message/layout.h"
 #include "h5map/source.h"
 #include "h5map/structures.h"
 #include "h5map/superblock.h"

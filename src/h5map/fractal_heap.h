@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "h5map/layout.h"
+#include "h5map/message/layout.h"
 #include "h5map/seal.h"
 #include "h5map/source.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "h5map/layout.h"
+#include "h5map/message/layout.h"
 #include "h5map/source.h"
 
 namespace bitrift::h5map {

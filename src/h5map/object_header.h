@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "h5map/layout.h"
+#include "h5map/message/layout.h"
 #include "h5map/seal.h"
 #include "h5map/source.h"
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "h5map/layout.h"
+#include "h5map/message/layout.h"
 #include "h5map/source.h"
 
 namespace bitrift::h5map {

@@ -12,7 +12,7 @@
 #include "ckpt/parallel_for.h"
 #include "core/crc32c.h"
 #include "core/error.h"
-#include "h5map/chunk_rewrite.h"
+#include "h5map/chunk/rewrite.h"
 #include "inject/stored_bytes.h"
 
 namespace bitrift::inject {

@@ -1,6 +1,6 @@
 // Decodes a stored chunk under filters that the last bytes of the input name; what decodes is encoded and
 // decoded again.
-#include "h5map/codec.h"
+#include "h5map/filter/codec.h"
 
 #include <fuzzer/FuzzedDataProvider.h>
 

@@ -3,7 +3,7 @@
 
 #include "ckpt/reader.h"
 #include "fuzz/harness.h"
-#include "h5map/codec.h"
+#include "h5map/filter/codec.h"
 
 namespace bitrift::fuzz {
 namespace {

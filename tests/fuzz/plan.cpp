@@ -10,7 +10,7 @@
 #include <spdlog/spdlog.h>
 
 #include "fuzz/harness.h"
-#include "h5map/codec.h"
+#include "h5map/filter/codec.h"
 #include "inject/apply.h"
 
 namespace bitrift::fuzz {

@@ -55,8 +55,9 @@ def problems(root: Path) -> list[str]:
         own = path.with_suffix(".h")
         if room is not None and path.suffix == ".cpp" and own.exists():
             first = next(iter(includes(path)), None)
-            if first is None or first.name != f"{room}/{own.name}":
-                out.append(f"{path.relative_to(root)}: includes {room}/{own.name} first, to show that it stands alone")
+            wanted = own.relative_to(root / "src").as_posix()
+            if first is None or first.name != wanted:
+                out.append(f"{path.relative_to(root)}: includes {wanted} first, to show that it stands alone")
         for include in includes(path):
             place = f"{path.relative_to(root)}:{include.line}"
             target = include.name.split("/")[0]

@@ -1,13 +1,12 @@
-#include "h5map/chunk_rewrite.h"
-
 #include <algorithm>
 #include <random>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "h5map/codec.h"
+#include "h5map/chunk/rewrite.h"
 #include "h5map/file.h"
+#include "h5map/filter/codec.h"
 #include "unit/h5map/chunk_files.h"
 
 namespace bitrift::h5map {

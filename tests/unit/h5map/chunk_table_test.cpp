@@ -1,11 +1,10 @@
-#include "h5map/chunk_table.h"
-
 #include <chrono>
 #include <cstring>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "h5map/chunk/table.h"
 #include "h5map/file.h"
 #include "unit/h5map/chunk_files.h"
 

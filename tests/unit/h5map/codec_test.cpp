@@ -1,4 +1,4 @@
-#include "h5map/codec.h"
+#include "h5map/filter/codec.h"
 
 #include <random>
 #include <thread>
@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "h5map/lzf.h"
+#include "h5map/filter/lzf.h"
 #include "unit/h5map/chunk_files.h"
 
 namespace bitrift::h5map {
@@ -176,8 +176,9 @@ TEST(Codec, AClaimThatNoStoredBytesCanKeepIsRefusedBeforeMemoryIsTaken) {
     const Bytes zeros = encode_chunk(filters, 0, Bytes(1 << 24), ~0ULL, "d");
     check_claim(filters, 0, zeros.size(), 1 << 24, "d");
   }
-  EXPECT_ERROR(check_claim(gzip, 0, 1000, std::uint64_t{1} << 40, "f.h5: d: chunk 3"), bad_file,
-               "f.h5: d: chunk 3: claims 1099511627776 bytes of values, and its 1000 stored ones hold 1032000");
+  EXPECT_ERROR(
+      check_claim(gzip, 0, 1000, std::uint64_t{1} << 40, "f.h5: d: chunk 3"), bad_file,
+      "f.h5: d: chunk 3: claims 1099511627776 bytes of values, and its 1000 stored ones hold 1032000");
   EXPECT_ERROR(check_claim(lzf, 0, 1000, 88001, "d"), bad_file, "88000 at most");
   EXPECT_ERROR(check_claim(gzip, 2, 1000, 1001, "d"), bad_file, "1000 at most");
   const std::vector<Filter> twice = {{filter_deflate, true, "", {9}}, {filter_deflate, true, "", {9}}};

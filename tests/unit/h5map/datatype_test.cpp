@@ -1,4 +1,4 @@
-#include "h5map/datatype.h"
+#include "h5map/message/datatype.h"
 
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "h5map/chunk_table.h"
+#include "h5map/chunk/table.h"
 
 #include <algorithm>
 #include <array>
@@ -6,8 +6,8 @@
 
 #include "core/error.h"
 #include "h5map/btree2.h"
-#include "h5map/chunk_array.h"
-#include "h5map/chunk_btree1.h"
+#include "h5map/chunk/array.h"
+#include "h5map/chunk/btree1.h"
 
 namespace bitrift::h5map {
 namespace {

@@ -1,4 +1,4 @@
-#include "h5map/chunk_rewrite.h"
+#include "h5map/chunk/rewrite.h"
 
 #include <algorithm>
 

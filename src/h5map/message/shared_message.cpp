@@ -1,4 +1,4 @@
-#include "h5map/shared_message.h"
+#include "h5map/message/shared_message.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "h5map/chunk_btree1.h"
+#include "h5map/chunk/btree1.h"
 
 #include <algorithm>
 #include <cstring>

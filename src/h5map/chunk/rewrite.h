@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "h5map/chunk_table.h"
-#include "h5map/layout.h"
+#include "h5map/chunk/table.h"
+#include "h5map/message/layout.h"
 #include "h5map/source.h"
 #include "h5map/superblock.h"
 

@@ -1,4 +1,4 @@
-#include "h5map/lzf.h"
+#include "h5map/filter/lzf.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "h5map/layout_message.h"
+#include "h5map/message/layout_message.h"
 
 #include <algorithm>
 

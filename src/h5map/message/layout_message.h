@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "h5map/layout.h"
+#include "h5map/message/layout.h"
 #include "h5map/object_header.h"
 #include "h5map/source.h"
 

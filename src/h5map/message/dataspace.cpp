@@ -1,4 +1,4 @@
-#include "h5map/dataspace.h"
+#include "h5map/message/dataspace.h"
 
 #include <algorithm>
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "h5map/block.h"
-#include "h5map/chunk_entry.h"
-#include "h5map/layout.h"
+#include "h5map/chunk/entry.h"
+#include "h5map/message/layout.h"
 #include "h5map/source.h"
 
 namespace bitrift::h5map {

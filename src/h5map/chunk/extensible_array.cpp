@@ -2,7 +2,7 @@
 #include <bit>
 
 #include "core/error.h"
-#include "h5map/chunk_array.h"
+#include "h5map/chunk/array.h"
 
 namespace bitrift::h5map {
 namespace {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "h5map/chunk_array.h"
+#include "h5map/chunk/array.h"
 
 namespace bitrift::h5map {
 namespace {

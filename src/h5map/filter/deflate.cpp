@@ -1,4 +1,4 @@
-#include "h5map/deflate.h"
+#include "h5map/filter/deflate.h"
 
 #include <memory>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "h5map/chunk_grid.h"
+#include "h5map/chunk/grid.h"
 
 #include <algorithm>
 #include <array>

@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
-#include "h5map/dataspace.h"
-#include "h5map/datatype.h"
 #include "h5map/fractal_heap.h"
+#include "h5map/message/dataspace.h"
+#include "h5map/message/datatype.h"
 #include "h5map/object_header.h"
 #include "h5map/superblock.h"
 

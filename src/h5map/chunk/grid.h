@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "h5map/layout.h"
+#include "h5map/message/layout.h"
 
 namespace bitrift::h5map {
 

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "h5map/dataspace.h"
-#include "h5map/datatype.h"
+#include "h5map/message/dataspace.h"
+#include "h5map/message/datatype.h"
+#include "h5map/message/shared_message.h"
 #include "h5map/object_header.h"
-#include "h5map/shared_message.h"
 
 namespace bitrift::h5map {
 

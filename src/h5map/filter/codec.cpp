@@ -1,10 +1,10 @@
-#include "h5map/codec.h"
+#include "h5map/filter/codec.h"
 
 #include <algorithm>
 
 #include "core/error.h"
-#include "h5map/deflate.h"
-#include "h5map/lzf.h"
+#include "h5map/filter/deflate.h"
+#include "h5map/filter/lzf.h"
 
 namespace bitrift::h5map {
 namespace {

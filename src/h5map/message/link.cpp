@@ -1,4 +1,4 @@
-#include "h5map/link.h"
+#include "h5map/message/link.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "h5map/attribute.h"
+#include "h5map/message/attribute.h"
 
 #include <algorithm>
 
