@@ -8,6 +8,7 @@
 
 #include "core/crc32c.h"
 #include "fuzz/harness.h"
+#include "inject/apply.h"
 #include "inject/undo_journal.h"
 
 namespace bitrift::fuzz {
