@@ -20,7 +20,13 @@ const Module& load() {
   if (library == nullptr) fail_loading();
   void* const symbol = ::dlsym(library, kModuleSymbol);
   if (symbol == nullptr) fail_loading();
-  return *reinterpret_cast<const Module* (*)()>(symbol)();
+  const Module& module = *reinterpret_cast<const Module* (*)()>(symbol)();
+  // Everything that is set up once is set up now: a child that is forked while another thread is at it would
+  // wait for that thread for ever.
+  std::string version;
+  std::string error;
+  if (module.version(version, error) != 0) fail(ErrorCode::unsupported, "{}: {}", kFile, error);
+  return module;
 }
 
 }  // namespace

@@ -51,11 +51,34 @@ def test_trains_nothing_and_starts_without_numpy() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_the_module_links_neither_libtorch_nor_mpi() -> None:
+def test_the_module_links_neither_libtorch_nor_mpi_nor_hdf5() -> None:
     core = Path(bitrift._core.__file__)
     linked = subprocess.run(["ldd", core], capture_output=True, text=True, check=True).stdout
-    assert "hdf5" in linked
-    assert "torch" not in linked and "libmpi" not in linked
+    assert "libspdlog" in linked
+    assert not [name for name in ("torch", "libmpi", "hdf5") if name in linked]
+
+
+PLUGIN = """
+import os, sys, h5py, hdf5plugin, numpy as np, bitrift
+os.environ["HDF5_PLUGIN_PATH"] = hdf5plugin.PLUGIN_PATH  # too late for h5py, to which hdf5plugin gives its own
+data = np.arange(600, dtype="<u2")
+with h5py.File(sys.argv[1], "w") as file:
+    file.create_dataset("w", data=data, chunks=(100,), **hdf5plugin.Blosc())
+for i in range(3):
+    bitrift.inject(sys.argv[1], sys.argv[2], count=5, seed=i)
+    with h5py.File(sys.argv[2]) as file:
+        assert sum(int(one).bit_count() for one in file["w"][()] ^ data) == 5
+"""
+
+
+def test_filters_run_beside_the_hdf5_of_h5py(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PLUGIN, tmp_path / "f.h5", tmp_path / "o.h5"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_everything_public_is_typed_and_documented() -> None:
