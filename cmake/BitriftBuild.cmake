@@ -7,9 +7,6 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 
-# Where programs find bitrift-hdf5.so: also when the build folder is moved, or both are copied to one folder.
-set(CMAKE_BUILD_RPATH "$ORIGIN" "$ORIGIN/../lib")
-
 find_program(BITRIFT_CCACHE ccache)
 if(BITRIFT_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # The sloppiness is what lets ccache serve files that use a precompiled header.

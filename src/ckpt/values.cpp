@@ -71,7 +71,8 @@ struct Values::State {
     read_at(*fd, raw.data(), raw.size(), chunk.offset, file->source().name());
     return raw;
   }
-  h5::ChunkPipeline& coder() {
+  const h5::ChunkPipeline& coder() {
+    const std::lock_guard guard(pipeline_lock);
     if (!pipeline) {
       h5::PipelineSpec spec{type_message, table->grid().chunk(), element_bytes, {}};
       for (const h5map::Filter& one : layout.filters)
@@ -356,7 +357,6 @@ std::vector<std::uint8_t> Values::decode(const h5map::Chunk& chunk) const {
                        if (unfiltered) return raw;
                        if (known)
                          return h5map::decode_chunk(state.layout.filters, chunk.mask, raw, size, name);
-                       const std::lock_guard guard(state.pipeline_lock);
                        return state.coder().decode(raw, chunk.mask);
                      });
 }
@@ -370,7 +370,6 @@ EncodedChunk Values::encode(const h5map::Chunk& chunk, std::span<const std::uint
                           chunk.mask};
     });
   }
-  const std::lock_guard guard(state.pipeline_lock);
   h5::Recoded coded =
       with_memory(values.size() * pipeline_copies, name, [&] { return state.coder().recode(values); });
   if (!coded.differing.empty()) {

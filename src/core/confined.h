@@ -1,7 +1,8 @@
-// Work on bytes that nobody vouches for, done in a child process with limits.
+// Work on bytes that nobody vouches for, done by a program of its own with limits.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <span>
 #include <string>
@@ -13,43 +14,43 @@
 
 namespace bitrift {
 
-/// What a confined child may use.
+/// What a confined process may use for one call.
 struct ConfinedLimits {
-  std::uint64_t memory_bytes = std::uint64_t{1} << 30;  ///< of address space, beyond what the parent had
-  unsigned seconds = 20;                 ///< of processor time for one call; three times as many by the clock
+  std::uint64_t memory_bytes = std::uint64_t{1} << 30;  ///< of address space, beyond what it starts with
+  unsigned seconds = 20;                 ///< of processor time; three times as many by the clock
   std::uint64_t answer_bytes = 1 << 20;  ///< longest answer
 };
 
-/// A function that runs in a forked child: when it crashes, hangs or takes too much memory, the caller gets
-/// an Error and goes on. The child is started by the first call and serves all later ones; after it died the
-/// next call starts another. It keeps no file of the parent open, prints nothing and dies with this object.
-/// One thread at a time; several objects work at once.
+/// A program that answers requests by serve_confined(): when it crashes, hangs or takes too much memory, the
+/// caller gets an Error and goes on. It is started by the first call and serves all later ones; after it died
+/// the next call starts another. It keeps no file of the caller open, prints nothing and dies with this
+/// object and with the caller. Started afresh and not forked, it has nothing of the caller's memory, threads
+/// and libraries. One thread at a time; several objects work at once.
 class Confined {
  public:
-  using Work = std::function<std::vector<std::uint8_t>(std::span<const std::uint8_t>)>;
-
-  /// `where` begins the messages of errors that the child cannot report itself. `work` must not take locks
-  /// that another thread of the parent may hold during a fork.
-  Confined(Work work, std::string where, ConfinedLimits limits);
+  explicit Confined(std::filesystem::path program);
   ~Confined();
   Confined(Confined&&) = delete;
   Confined& operator=(Confined&&) = delete;
 
-  /// What `work` gives for the request. An Error that it throws arrives here with its code and text. Throws
-  /// Error(bad_file, "<where>: ...") when the child dies, runs over its time or answers too long.
-  std::vector<std::uint8_t> call(std::span<const std::uint8_t> request);
+  /// What the program answers. An Error that it throws arrives here with its code and text. `where` begins
+  /// the messages of all others: Error(bad_file) when it dies, runs over its time or answers too long,
+  /// Error(unsupported) when it cannot be started.
+  std::vector<std::uint8_t> call(std::span<const std::uint8_t> request, const std::string& where,
+                                 const ConfinedLimits& limits);
 
  private:
-  void start();
+  void start(const std::string& where);
   void stop() noexcept;
-  [[noreturn]] void serve(int requests, int answers) noexcept;
-  [[noreturn]] void fail_dead();
+  [[noreturn]] void fail_dead(const std::string& where, unsigned seconds);
 
-  Work work_;
-  std::string where_;
-  ConfinedLimits limits_;
+  std::filesystem::path program_;
   pid_t pid_ = -1;
   FileDescriptor requests_, answers_;
 };
+
+/// The other side: what main() of such a program calls at once. Ends when the caller has gone.
+using ConfinedWork = std::function<std::vector<std::uint8_t>(std::span<const std::uint8_t>)>;
+[[noreturn]] void serve_confined(const ConfinedWork& work) noexcept;
 
 }  // namespace bitrift

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,41 +32,40 @@ struct StoredChunk {
   std::uint32_t mask = 0;
 };
 
+enum class FilterTask : std::uint8_t;  // h5/filter_request.h
+
 /// A chunk coded, and what became of it.
 struct Recoded {
   StoredChunk stored;
   std::vector<std::uint64_t> differing;  ///< elements that read back with other bytes; none: faithful
 };
 
-/// Where the filters run.
-enum class PipelinePlace {
-  child,  ///< in a child process with limits: what they do with damaged chunks harms nobody
-  here,   ///< in this process, one at a time
-};
-
 /// Applies filters and undoes them by letting libhdf5 write and read a dataset of one chunk in memory; szip,
-/// nbit, scale-offset and all plugins that HDF5 finds ($HDF5_PLUGIN_PATH). One thread at a time; several
-/// objects that run in children work at once. All members throw Error(unsupported) when a filter is missing,
-/// cannot code, or would code with other client data than the file names; Error(bad_file) for chunks that do
-/// not decode. Messages begin with `where`.
+/// nbit, scale-offset and all plugins that HDF5 finds ($HDF5_PLUGIN_PATH). That is done in another process
+/// with limits (h5/filter_program.h): what filters do with damaged chunks harms nobody. Any number of
+/// threads. All members throw Error(unsupported) when a filter is missing, cannot code, or would code with
+/// other client data than the file names; Error(bad_file) for chunks that do not decode. Messages begin with
+/// `where`.
 class ChunkPipeline {
  public:
-  ChunkPipeline(PipelineSpec spec, std::string where, PipelinePlace place = PipelinePlace::child);
-  ~ChunkPipeline();
-  ChunkPipeline(ChunkPipeline&&) noexcept;
-  ChunkPipeline& operator=(ChunkPipeline&&) noexcept;
+  ChunkPipeline(PipelineSpec spec, std::string where);
 
   /// The values of a chunk, row-major, as many bytes as a chunk has, in the byte order of the dataset.
-  [[nodiscard]] std::vector<std::uint8_t> decode(std::span<const std::uint8_t> stored, std::uint32_t mask);
+  [[nodiscard]] std::vector<std::uint8_t> decode(std::span<const std::uint8_t> stored,
+                                                 std::uint32_t mask) const;
   /// The stored form of `values`. HDF5 leaves out an optional filter that fails.
-  [[nodiscard]] StoredChunk encode(std::span<const std::uint8_t> values);
+  [[nodiscard]] StoredChunk encode(std::span<const std::uint8_t> values) const;
   /// encode(), then what decode() makes of it: a pipeline that loses digits, or that alters elements because
   /// of others, shows here. Before anything is altered, the decoded values themselves must come back whole.
-  [[nodiscard]] Recoded recode(std::span<const std::uint8_t> values);
+  [[nodiscard]] Recoded recode(std::span<const std::uint8_t> values) const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  [[nodiscard]] StoredChunk ask(FilterTask task, std::span<const std::uint8_t> bytes,
+                                std::uint32_t mask) const;
+
+  PipelineSpec spec_;
+  std::string where_;
+  std::uint64_t chunk_bytes_ = 0;
 };
 
 /// The elements (of `element_bytes` bytes) in which two chunks of equal size differ, ascending.

@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/subprocess.h"
-#include "h5/module.h"
+#include "h5/filter_program.h"
 #include "output.h"
 #include "record/provenance.h"
 
