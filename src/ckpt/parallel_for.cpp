@@ -27,7 +27,7 @@ void parallel_for(std::size_t count, const std::function<void(std::size_t)>& pie
   constexpr std::uint64_t most_bytes = std::uint64_t{256} << 20U;
   const std::uint64_t fitting =
       std::max<std::uint64_t>(most_bytes / std::max<std::uint64_t>(bytes_each, 1), 1);
-  const std::size_t threads = std::min<std::uint64_t>({usable_threads(), count, fitting});
+  const auto threads = std::min<std::uint64_t>({usable_threads(), count, fitting});
   std::atomic<std::size_t> next{0};
   std::exception_ptr failure;
   std::mutex lock;
