@@ -53,6 +53,7 @@ struct Process {
 struct Idle {
   std::mutex lock;
   std::vector<Process> processes;
+  pid_t owner = ::getpid();
 };
 Idle& idle() {
   static auto* const instance = new Idle;
@@ -64,6 +65,14 @@ Process take(const std::string& where) {
   const std::string plugins = set != nullptr ? set : "";
   const std::lock_guard guard(idle().lock);
   auto& processes = idle().processes;
+  if (idle().owner != ::getpid()) {
+    // After a fork (Python's multiprocessing) they still answer the process that started them, and nobody
+    // else.
+    for (Process& one : processes)
+      static_cast<void>(one.program.release());  // NOLINT(bugprone-unused-return-value)
+    processes.clear();
+    idle().owner = ::getpid();
+  }
   std::erase_if(processes, [&](const Process& one) { return one.plugins != plugins; });
   if (processes.empty()) return {std::make_unique<Confined>(find_program(where)), plugins};
   Process one = std::move(processes.back());

@@ -81,6 +81,38 @@ def test_filters_run_beside_the_hdf5_of_h5py(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+FORKED = """
+import os, sys, h5py, numpy as np, bitrift
+folder = sys.argv[1]
+def work(number):
+    data = np.arange(number, number + 600, dtype="<i4")
+    path, out = f"{folder}/{number}.h5", f"{folder}/{number}.out.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("w", data=data, chunks=(100,), scaleoffset=0)
+    for i in range(20):
+        bitrift.inject(path, out, bits="0-7", count=3, seed=i)
+        with h5py.File(out) as file:
+            assert sum(int(one).bit_count() for one in file["w"][()] ^ data) == 3
+work(1)
+children = []
+for number in (2, 3):
+    child = os.fork()
+    if child == 0:
+        work(number)
+        os._exit(0)
+    children.append(child)
+work(4)
+assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
+"""
+
+
+def test_processes_that_were_forked_share_nothing(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED, tmp_path], capture_output=True, text=True, check=False, timeout=100
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_everything_public_is_typed_and_documented() -> None:
     folder = Path(os.fspath(bitrift.__file__)).parent
     assert (folder / "py.typed").exists() and (folder / "_core.pyi").exists()
