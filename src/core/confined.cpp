@@ -136,7 +136,7 @@ int spawn(const std::filesystem::path& program, const Channel& down, const Chann
   for (int fd = 0; fd < 3; ++fd) ::posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_RDWR, 0);
   ::posix_spawn_file_actions_adddup2(&actions, down.theirs.get(), requests_fd);
   ::posix_spawn_file_actions_adddup2(&actions, up.theirs.get(), answers_fd);
-  // Python and the sanitizers have handlers that would talk, and masks of their own.
+  // What the caller ignores or holds back, as Python does, is not ignored here.
   sigset_t all;
   sigset_t none;
   ::sigfillset(&all);
@@ -251,6 +251,9 @@ std::vector<std::uint8_t> Confined::call(std::span<const std::uint8_t> request, 
 void serve_confined(const ConfinedWork& work) noexcept {
   try {
     close_others();
+    for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGXCPU, SIGTERM}) {
+      ::signal(signal, SIG_DFL);  // the sanitizers have handlers that would end otherwise
+    }
     limit(RLIMIT_CORE, 0);
     const std::uint64_t memory_at_start = is_bounded ? address_space_now() : 0;
     while (serve_one(work, memory_at_start)) {
