@@ -44,25 +44,14 @@ void cut_to(const FileDescriptor& fd, std::uint64_t size, const std::filesystem:
 class FileCopy {
  public:
   FileCopy(const FileDescriptor& in, const std::filesystem::path& from, const FileDescriptor& out,
-           const std::filesystem::path& to, WriteOut write_out)
-      : in_(in), from_(from), out_(out), to_(to), write_out_(write_out) {}
+           const std::filesystem::path& to)
+      : in_(in), from_(from), out_(out), to_(to) {}
 
   /// Copies the bytes [at, end), or as many as there are. Returns where that was.
   std::uint64_t run(std::uint64_t at, std::uint64_t end) {
-    // Large enough that the disk is asked rarely, small enough that it works while the rest is copied: 1 GB
-    // and its sync took 0.45 s so, 0.65 s when all was written at the end.
-    constexpr std::uint64_t piece = std::uint64_t{32} << 20;
-    while (at < end) {
-      const std::uint64_t first = at;
-      const std::uint64_t last = first + std::min(piece, end - first);
-      for (std::uint64_t moved = 1; at < last && moved > 0; at += moved) moved = move(at, last - at);
-      if (write_out_ == WriteOut::at_once && at > first) {
-        // Where it cannot, the sync does all.
-        static_cast<void>(::sync_file_range(out_.get(), static_cast<off_t>(first),
-                                            static_cast<off_t>(at - first), SYNC_FILE_RANGE_WRITE));
-      }
-      if (at < last) break;
-    }
+    constexpr std::uint64_t piece = std::uint64_t{1} << 30;
+    for (std::uint64_t moved = 1; at < end && moved > 0; at += moved)
+      moved = move(at, std::min(piece, end - at));
     return at;
   }
 
@@ -94,7 +83,6 @@ class FileCopy {
   const std::filesystem::path& from_;
   const FileDescriptor& out_;
   const std::filesystem::path& to_;
-  WriteOut write_out_;
   bool in_kernel_ = true;
   std::vector<char> buffer_;
 };
@@ -270,13 +258,13 @@ TemporaryFolder::~TemporaryFolder() {
   std::filesystem::remove_all(path_, ignored);
 }
 
-void copy_file_bytes(const std::filesystem::path& from, const std::filesystem::path& to, WriteOut write_out) {
+void copy_file_bytes(const std::filesystem::path& from, const std::filesystem::path& to) {
   const FileDescriptor in = open_file(from, O_RDONLY);
   // Without O_TRUNC: ext4 writes a file that was cut to nothing when it is closed, and waits for the disk.
   const FileDescriptor out = open_file(to, O_WRONLY | O_CREAT);
   if (size_of(out, to) > 0) cut_to(out, 0, to);
   if (::ioctl(out.get(), FICLONE, in.get()) == 0) return;
-  FileCopy copy(in, from, out, to, write_out);
+  FileCopy copy(in, from, out, to);
   std::uint64_t size = size_of(in, from);
   if (size == 0) {  // some pseudo file systems say so of files that do have bytes
     copy.run(0, std::numeric_limits<off_t>::max());

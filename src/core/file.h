@@ -87,14 +87,9 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// When the bytes of a copy go to the disk: some time, or while the rest is still being copied, so that a
-/// sync afterwards finds little left to do.
-enum class WriteOut { later, at_once };
-
 /// Copies the bytes of `from` over the existing or new file `to`: reflink where the file system can, else
 /// copy_file_range, else read and write. What is a hole in `from` is one in `to`. Throws Error(not_found |
 /// io).
-void copy_file_bytes(const std::filesystem::path& from, const std::filesystem::path& to,
-                     WriteOut write_out = WriteOut::later);
+void copy_file_bytes(const std::filesystem::path& from, const std::filesystem::path& to);
 
 }  // namespace bitrift

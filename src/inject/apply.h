@@ -8,8 +8,8 @@
 
 namespace bitrift::inject {
 
-/// Copies `input` to `output` (atomic: temporary neighbour, verify, sync, rename) and applies. Never opens
-/// input for writing. Refuses output == input.
+/// Copies `input` to `output` (atomic: temporary neighbour, verify, rename; no sync, as cp) and applies.
+/// Never opens input for writing. Refuses output == input.
 void inject_copy(const std::filesystem::path& input, const std::filesystem::path& output,
                  const FaultList& faults);
 
