@@ -71,7 +71,11 @@ class Bench:
             "h5py, element by element": h5py("elements", file, 1000),
         }
         # No one pays for what another left to write.
-        self.compare("1,000 flips, 100 contiguous tensors", commands, {"bitrift": undo(file), "h5py, element by element": os.sync})
+        self.compare(
+            "1,000 flips, 100 contiguous tensors",
+            commands,
+            {"bitrift": undo(file), "h5py, element by element": os.sync},
+        )
 
     def gzip(self) -> None:
         file = self.file("gzip.h5", 16, CHUNK)
