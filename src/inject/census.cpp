@@ -100,7 +100,6 @@ class Counter {
         groups[field_names(target.format, kind_.touched(target.format, place))].push_back(place);
       }
     }
-    const ckpt::TensorInfo& tensor = *reader_.find(target.path);
     all_.clear();
     for (const auto& [field, places] : groups) all_.push_back({field, &places});
     if (!kind_.looks_at_values(target.format)) {
@@ -110,7 +109,7 @@ class Counter {
       const auto scan = [&](std::uint64_t first, std::uint64_t end, Histogram& out) {
         for_values(reader_, target, first, end, [&](std::uint64_t pattern) { ++out[classes.of(pattern)]; });
       };
-      const Histogram values = scan_values(tensor, Histogram(classes.count(), 0), scan);
+      const Histogram values = scan_values(*reader_.find(target.path), Histogram(classes.count(), 0), scan);
       for (std::size_t i = 0; i < values.size(); ++i) add_class(target, classes.pattern(i), values[i], false);
     } else {
       // Scaled numbers: all values with a finite product count alike.
@@ -119,7 +118,7 @@ class Counter {
           out[0] += kind_.accepts(target.format, pattern, 0) ? 1U : 0U;
         });
       };
-      add_class(target, 0, scan_values(tensor, Histogram(1, 0), scan)[0], true);
+      add_class(target, 0, scan_values(*reader_.find(target.path), Histogram(1, 0), scan)[0], true);
     }
     settle(target);
   }

@@ -136,6 +136,23 @@ TEST(Planes, EveryStoredBitBehindFiltersIsDrawnOnceAndNamedByItsChunk) {
   EXPECT_EQ(bits, *model.count);
 }
 
+TEST(Planes, TheStoredBytesOfACompoundAreOneTarget) {
+  const Scratch scratch;
+  const auto path = scratch / "c.h5";
+  ASSERT_TRUE(testing::python(path, R"(
+with h5py.File(path, 'w') as f:
+    d = np.zeros(100, dtype=[('a', '<f4'), ('b', '<i4')])
+    d['a'] = np.arange(100)
+    f.create_dataset('model/c', data=d, chunks=(50,), compression='gzip')
+    open(path + '.bytes', 'w').write(str(f['model/c'].id.get_storage_size()))
+)"));
+  const ckpt::Reader reader(path);
+  ASSERT_EQ(reader.find("model/c"), nullptr);  // only its members are tensors
+  const Plan drawn = plan(reader, model_on("storage", 5));
+  EXPECT_EQ(drawn.census.bits, 8 * std::stoull(bytes_of(path.string() + ".bytes")));
+  for (const auto& fault : drawn.faults()) EXPECT_EQ(fault.tensor, "model/c");
+}
+
 TEST(Planes, MetadataFaultsFlipTheAskedBitsOutsideTheValues) {
   const Scratch scratch;
   const auto path = checkpoint(scratch);
