@@ -1,6 +1,7 @@
 #include "record/campaign_spec.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include <fmt/ranges.h>
@@ -180,6 +181,12 @@ void read_runner(const Document& document, CampaignSpec& spec) {
   }
 }
 
+// The fewest clean runs whose largest score has this level: 1/(n + 1) <= level.
+int clean_runs_for(double level) {
+  constexpr int least = 20;
+  return std::max(least, static_cast<int>(std::ceil(1 / level - 1e-9)) - 1);
+}
+
 // How much is drawn: one key of three.
 void read_amount(const Document& document, CampaignSpec& spec) {
   const Json& value = document.value;
@@ -217,7 +224,30 @@ std::uint64_t byte_size_from(const Document& document, const std::string& pointe
   }
 }
 
-CampaignSpec from_document(const Document& document) {
+// What the controls and the analysis ask for. A spec that a campaign stored names every key that its version
+// knew: what it lacks, that campaign did not have.
+void read_judgement(const Document& document, bool stored, CampaignSpec& spec) {
+  const Json none = Json::object();
+  const Json& controls = document.value.contains("controls") ? document.value["controls"] : none;
+  const Json& analysis = document.value.contains("analysis") ? document.value["analysis"] : none;
+  spec.confidence = analysis.value("confidence", spec.confidence);
+  spec.judge = analysis.value("judge", spec.judge);
+  spec.level = analysis.value("level", spec.level);
+  if (analysis.contains("metrics")) {
+    spec.metrics.clear();
+    for (const Json& name : analysis["metrics"])
+      spec.metrics.push_back(metric_from_name(name.get_ref<const std::string&>()));
+    std::sort(spec.metrics.begin(), spec.metrics.end());
+  }
+  spec.control_repeats = controls.value("repeats", spec.control_repeats);
+  spec.check_every = controls.value("every", spec.check_every);
+  spec.orders = controls.value("orders", spec.orders);
+  spec.envelope_runs = controls.value("envelope", clean_runs_for(spec.level));
+  spec.held_out_runs = controls.value("held_out", stored ? 0 : spec.held_out_runs);
+  spec.jitter_runs = controls.value("jitter", stored ? 0 : spec.jitter_runs);
+}
+
+CampaignSpec from_document(const Document& document, bool stored) {
   const Json& value = document.value;
   CampaignSpec spec;
   value.at("name").get_to(spec.name);
@@ -245,11 +275,7 @@ CampaignSpec from_document(const Document& document) {
   const auto section = [&](const char* key) -> const Json& {
     return value.contains(key) ? value[key] : none;
   };
-  spec.control_repeats = section("controls").value("repeats", spec.control_repeats);
-  spec.check_every = section("controls").value("every", spec.check_every);
-  spec.envelope_runs = section("controls").value("envelope", spec.envelope_runs);
-  spec.confidence = section("analysis").value("confidence", spec.confidence);
-  spec.judge = section("analysis").value("judge", spec.judge);
+  read_judgement(document, stored, spec);
   if (section("worker").contains("deadline_s"))
     spec.deadline_s = section("worker")["deadline_s"].get<double>();
   if (section("worker").contains("memory")) spec.memory = byte_size_from(document, "/worker/memory");
@@ -274,7 +300,7 @@ CampaignSpec read_campaign_spec(const std::filesystem::path& path,
     if (!is_scale(text)) apply_override(document, text);
   }
   check_schema(document, shipped_schema("campaign"));
-  CampaignSpec spec = from_document(document);
+  CampaignSpec spec = from_document(document, false);
   check_bases_exist(document, spec.bases);
   return spec;
 }
@@ -282,6 +308,8 @@ CampaignSpec read_campaign_spec(const std::filesystem::path& path,
 Json to_json(const CampaignSpec& spec) {
   Json arms = Json::array();
   for (std::size_t i = 0; i < spec.arms.size(); i += spec.bases.size()) arms.push_back(to_json(spec.arms[i]));
+  Json metrics = Json::array();
+  for (const Metric metric : spec.metrics) metrics.push_back(metric_name(metric));
   Json worker = {{"early_end", spec.early_end}};
   if (spec.deadline_s) worker["deadline_s"] = *spec.deadline_s;
   if (spec.memory) worker["memory"] = *spec.memory;
@@ -295,8 +323,14 @@ Json to_json(const CampaignSpec& spec) {
       {"arms", arms},
       {"strata", to_json(spec.strata)},
       {"controls",
-       {{"repeats", spec.control_repeats}, {"every", spec.check_every}, {"envelope", spec.envelope_runs}}},
-      {"analysis", {{"confidence", spec.confidence}, {"judge", spec.judge}}},
+       {{"repeats", spec.control_repeats},
+        {"every", spec.check_every},
+        {"orders", spec.orders},
+        {"envelope", spec.envelope_runs},
+        {"held_out", spec.held_out_runs},
+        {"jitter", spec.jitter_runs}}},
+      {"analysis",
+       {{"confidence", spec.confidence}, {"judge", spec.judge}, {"level", spec.level}, {"metrics", metrics}}},
       {"worker", worker}};
   if (!spec.exec.empty()) value["runner"] = {{"exec", {{"command", spec.exec}}}};
   if (spec.sampling) value["sampling"] = to_json(*spec.sampling);
@@ -312,7 +346,7 @@ CampaignSpec campaign_spec_from_json(const Json& value) {
     document.value = value;
     document.source = "the campaign's stored spec";
     check_schema(document, shipped_schema("campaign"));
-    return from_document(document);
+    return from_document(document, true);
   } catch (const Error& error) {
     throw Error(ErrorCode::bad_file, error.what());
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "record/base_spec.h"
+#include "record/metric.h"
 #include "record/propagation.h"
 #include "record/sampling.h"
 #include "record/scope.h"
@@ -41,11 +42,16 @@ struct CampaignSpec {
   bool exhaustive = false;               ///< every bit of every stratum
   int control_repeats = 2;               ///< no-flip runs per arm that must agree to the bit, at least 2
   int check_every = 100;                 ///< trials of a worker between two no-flip runs that must be golden
-  int envelope_runs = 20;                ///< clean runs with other data orders per arm, at least 20
+  int orders = 1;          ///< data orders: draw d runs under order d mod orders, each with a golden run
+  int envelope_runs = 99;  ///< clean runs with other data orders per arm that calibrate, at least 20
+  int held_out_runs = 30;  ///< more of them, judged like trials
+  int jitter_runs = 30;    ///< golden orders with lowest bits of weights flipped, judged like trials
   double confidence = 0.95;
   std::optional<PropagationSpec> propagation;  ///< which states of trials are compared with the golden run's
   std::string judge = "worst";                 ///< worst | rank0: whose metrics count
-  std::optional<double> deadline_s;            ///< per trial; absent: 10 s + 20 x the arm's control
+  double level = 0.01;                         ///< how often a clean run may be called SDC
+  std::vector<Metric> metrics = {Metric::test_accuracy, Metric::test_capped_loss};  ///< that count as harm
+  std::optional<double> deadline_s;     ///< per trial; absent: 10 s + 20 x the arm's control
   std::optional<std::uint64_t> memory;  ///< bytes that all processes of a worker may hold; absent: no limit
   bool early_end = true;                ///< a trial that is back at the golden run's state ends there
   std::vector<std::string> exec = {};   ///< command of a trainer that is not ours (record/exec_runner.h)

@@ -50,6 +50,7 @@ Evaluation evaluation_of(const Json& value) {
   evaluation.train_accuracy = optional_number(value, "train_accuracy");
   evaluation.test_loss = number_of(value.at("test_loss"));
   evaluation.test_accuracy = number_of(value.at("test_accuracy"));
+  evaluation.test_capped_loss = optional_number(value, "test_capped_loss");
   return evaluation;
 }
 
@@ -87,6 +88,7 @@ RunResult result_of(const Json& value) {
     for (const Json& evaluation : replica) evaluations.push_back(evaluation_of(evaluation));
   }
   result.steps = value.value("steps", std::int64_t{0});
+  if (value.contains("test_targets")) result.test_targets = value["test_targets"].get<std::int64_t>();
   if (value.contains("nonfinite_step")) result.nonfinite_step = value["nonfinite_step"].get<std::int64_t>();
   result.nonfinite_state = value.value("nonfinite_state", false);
   result.final_digest = value.value("final_digest", "");

@@ -28,6 +28,10 @@ const char* reason_name(Reason reason) noexcept {
       return "slow_degrade";
     case Reason::low_test_accuracy:
       return "low_test_accuracy";
+    case Reason::high_test_loss:
+      return "high_test_loss";
+    case Reason::training_only:
+      return "training_only";
     case Reason::degraded:
       return "degraded";
     case Reason::rejected:
@@ -44,6 +48,20 @@ const char* reason_name(Reason reason) noexcept {
   return "exception";
 }
 
+const char* course_name(Course course) noexcept {
+  switch (course) {
+    case Course::none:
+      return "";
+    case Course::sharp:
+      return "sharp";
+    case Course::slow:
+      return "slow";
+    case Course::relapsed:
+      return "relapsed";
+  }
+  return "";
+}
+
 OutcomeClass class_of(Reason reason) noexcept {
   switch (reason) {
     case Reason::bitwise:
@@ -53,6 +71,8 @@ OutcomeClass class_of(Reason reason) noexcept {
     case Reason::sharp_degrade:
     case Reason::slow_degrade:
     case Reason::low_test_accuracy:
+    case Reason::high_test_loss:
+    case Reason::training_only:
     case Reason::degraded:
       return OutcomeClass::sdc;
     case Reason::rejected:

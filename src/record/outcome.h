@@ -16,10 +16,12 @@ enum class Reason {
   bitwise,
   reconverged,
   within_noise,  // masked
+  low_test_accuracy,
+  high_test_loss,
+  training_only,  // SDC
   sharp_degrade,
   slow_degrade,
-  low_test_accuracy,
-  degraded,  // SDC
+  degraded,  // SDC, by rule 1
   rejected,
   exception,
   signal,
@@ -29,8 +31,21 @@ enum class Reason {
 [[nodiscard]] const char* reason_name(Reason reason) noexcept;  ///< "low_test_accuracy"
 [[nodiscard]] OutcomeClass class_of(Reason reason) noexcept;
 
+/// How an SDC developed over the evaluations of its run.
+enum class Course {
+  none,      ///< no SDC, or one evaluation: nothing can be said
+  sharp,     ///< outside at every evaluation
+  slow,      ///< inside at the first evaluation
+  relapsed,  ///< outside at the first evaluation, inside in between
+};
+[[nodiscard]] const char* course_name(Course course) noexcept;  ///< "sharp"; "" for none
+
 struct Outcome {
   Reason reason = Reason::within_noise;
+  Course course = Course::none;
+  /// Share of n + 1 runs, n clean ones and this, that are at least as harmful at the horizon; absent where
+  /// metrics did not decide.
+  std::optional<double> p_value = {};
   bool bitwise_equal = false;                    ///< final state equals the golden run's, whatever the reason
   std::optional<std::int64_t> steps_to_recover;  ///< reconverged: steps until back inside for good
   [[nodiscard]] OutcomeClass outcome_class() const noexcept { return class_of(reason); }

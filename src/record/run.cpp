@@ -9,6 +9,7 @@ Json to_json(const Evaluation& evaluation) {
                 {"step", evaluation.step},
                 {"test_loss", number_to_json(evaluation.test_loss)},
                 {"test_accuracy", number_to_json(evaluation.test_accuracy)}};
+  if (evaluation.test_capped_loss) value["test_capped_loss"] = number_to_json(*evaluation.test_capped_loss);
   if (evaluation.train_loss) value["train_loss"] = number_to_json(*evaluation.train_loss);
   if (evaluation.train_accuracy) value["train_accuracy"] = number_to_json(*evaluation.train_accuracy);
   return value;
@@ -20,6 +21,8 @@ Evaluation evaluation_from_json(const Json& value) {
   value.at("step").get_to(evaluation.step);
   evaluation.test_loss = number_from_json(value.at("test_loss"));
   evaluation.test_accuracy = number_from_json(value.at("test_accuracy"));
+  if (value.contains("test_capped_loss"))
+    evaluation.test_capped_loss = number_from_json(value["test_capped_loss"]);
   if (value.contains("train_loss")) evaluation.train_loss = number_from_json(value["train_loss"]);
   if (value.contains("train_accuracy")) evaluation.train_accuracy = number_from_json(value["train_accuracy"]);
   return evaluation;
@@ -100,6 +103,7 @@ Json to_json(const RunResult& result) {
                 {"changed_tensors", result.changed_tensors},
                 {"last_loss", result.last_loss},
                 {"seconds", result.seconds}};
+  if (result.test_targets) value["test_targets"] = *result.test_targets;
   if (result.nonfinite_step) value["nonfinite_step"] = *result.nonfinite_step;
   if (result.returned_step) value["returned_step"] = *result.returned_step;
   if (result.alarm_count > 0) {
@@ -133,6 +137,7 @@ RunResult run_result_from_json(const Json& value) {
   value.at("changed_tensors").get_to(result.changed_tensors);
   value.at("last_loss").get_to(result.last_loss);
   result.seconds = value.value("seconds", 0.0);
+  if (value.contains("test_targets")) result.test_targets = value["test_targets"].get<std::int64_t>();
   if (value.contains("nonfinite_step")) result.nonfinite_step = value["nonfinite_step"].get<std::int64_t>();
   if (value.contains("returned_step")) result.returned_step = value["returned_step"].get<std::int64_t>();
   result.alarm_count = value.value("alarm_count", std::int64_t{0});

@@ -20,6 +20,9 @@ struct Evaluation {
   std::optional<double> train_accuracy;
   double test_loss = 0;
   double test_accuracy = 0;
+  /// Mean over the test targets of min(loss, ln(classes)): no target counts for more than a guess among all
+  /// classes would. Absent in rows of versions that did not measure it, and where a runner does not give it.
+  std::optional<double> test_capped_loss = {};
 };
 
 /// What a guard saw (docs/training.md, "Guards").
@@ -36,14 +39,15 @@ struct RunRequest {
   std::string id;                           ///< echoed in the answer
   std::string checkpoint;                   ///< file that every rank loads its part of
   std::int64_t epochs = 0;                  ///< to train after loading; 0: load, evaluate, answer
-  std::optional<std::uint64_t> order_seed;  ///< replaces the loaded data-order seed (envelope runs)
+  std::optional<std::uint64_t> order_seed;  ///< replaces the base's data-order seed; one that a fault
+                                            ///< altered in the file stays
   std::string drill;  ///< "", or abort | segfault | raise | hang: what the last rank does in its first step;
                       ///< leak: what stays behind after the run (docs/campaign.md)
   /// The only tensors in which the file differs from the base: the others are taken from memory. Absent: the
   /// whole file is read.
   std::optional<std::vector<std::string>> altered = {};
   std::vector<int> replicas = {};  ///< that load the file; the others load the base; empty: all
-  bool golden = false;             ///< a no-flip run that later ones with early_end may be compared with
+  bool golden = false;     ///< a no-flip run that later ones of the same order_seed may be compared with
   bool early_end = false;  ///< may end where its state equals the golden run's: the rest would repeat it
   /// With golden: states to keep; else: steps after which to compare with them.
   std::optional<PropagationSpec> propagation = {};
@@ -58,6 +62,7 @@ struct RunResult {
   std::vector<std::vector<Evaluation>>
       replicas;            ///< [replica][evaluation]; one replica for serial and pipeline
   std::int64_t steps = 0;  ///< steps taken
+  std::optional<std::int64_t> test_targets = {};  ///< how many answers the test accuracy is a share of
   std::optional<std::int64_t>
       nonfinite_step;                         ///< steps taken when the first non-finite loss or metric showed
   std::optional<std::int64_t> returned_step;  ///< steps after which the state was seen to equal the golden

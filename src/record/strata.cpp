@@ -43,8 +43,9 @@ std::vector<StratumModel> models_from(const Document& document) {
       fail(ErrorCode::bad_input, "{}: {}: {}", document.place(pointer + key), key_name(pointer + key), why);
     };
     StratumModel model{value.at("name").get<std::string>(), fault_model_from_json(value)};
-    if (model.name == "control" || model.name == "envelope") {
-      refuse("/name", fmt::format("'{}' is what runs without faults are called; choose another", model.name));
+    for (const char* kind : {"control", "envelope", "held_out", "jitter"}) {
+      if (model.name != kind) continue;
+      refuse("/name", fmt::format("'{}' is what runs of the preparation are called; choose another", kind));
     }
     if (!names.insert(model.name).second) {
       refuse("/name", fmt::format("a second model is named '{}'; names must differ", model.name));

@@ -8,7 +8,7 @@
 namespace bitrift::record {
 namespace {
 
-constexpr std::array kind_names = {"control", "envelope", "canary", "trial"};
+constexpr std::array kind_names = {"control", "envelope", "held_out", "jitter", "canary", "trial"};
 
 Json to_json(const Failure& failure) {
   return {{"reason", failure.reason}, {"detail", failure.detail}, {"signal", failure.signal}};
@@ -50,6 +50,7 @@ Json stable_json(const TrialRecord& record) {
                 {"landed", record.landed},
                 {"no_change", record.no_change}};
   if (!record.replicas.empty()) value["replicas"] = record.replicas;
+  if (record.order != 0) value["order"] = record.order;
   if (record.result) {
     value["result"] = to_json(*record.result);
     value["result"].erase("seconds");
@@ -79,6 +80,7 @@ TrialRecord trial_record_from_json(const Json& value) {
   value.at("plane").get_to(record.plane);
   for (const auto& fault : value.at("faults")) record.faults.push_back(applied_fault_from_json(fault));
   if (value.contains("replicas")) value["replicas"].get_to(record.replicas);
+  record.order = value.value("order", 0);
   value.at("landed").get_to(record.landed);
   value.at("no_change").get_to(record.no_change);
   if (value.contains("result")) record.result = run_result_from_json(value["result"]);

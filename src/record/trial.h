@@ -13,13 +13,18 @@
 namespace bitrift::record {
 
 /// What a row is for. Only `trial` rows enter estimates.
-enum class TrialKind { control, envelope, canary, trial };
+///   control   nothing altered, in a golden data order
+///   envelope  nothing altered, another data order: calibrates the verdict
+///   held_out  the same, but judged like a trial
+///   jitter    the lowest bits of some weights flipped, in a golden data order; judged like a trial
+///   canary    altered so that the outcome is known
+enum class TrialKind { control, envelope, held_out, jitter, canary, trial };
 [[nodiscard]] const char* trial_kind_name(TrialKind kind) noexcept;
 [[nodiscard]] TrialKind trial_kind(std::string_view name);
 
-/// The identity of a row. For trials: (arm, stratum, draw). For controls and envelope runs stratum is the
-/// kind's name and draw the repetition; for canaries stratum is "canary:nan", "canary:negate" or
-/// "canary:none".
+/// The identity of a row. For trials: (arm, stratum, draw). For all others but canaries stratum is the kind's
+/// name and draw the repetition; no-flip runs of data order K > 0 have "control:order-K", those of no step
+/// "control:zero". For canaries it is "canary:nan", "canary:negate" or "canary:none".
 struct TrialId {
   std::string arm;
   std::string stratum;  ///< "weight.exponent"
@@ -44,6 +49,7 @@ struct TrialSpec {
   std::vector<AppliedFault> faults;  ///< what to change; new_pattern is what must be read back
   std::int64_t epochs = 0;
   std::optional<std::uint64_t> order_seed;
+  int order = 0;                ///< golden data order that it shares; order_seed follows from it
   std::string drill;            ///< see RunRequest
   std::vector<int> replicas;    ///< that load the altered file; empty: all
   std::string measure = "bit";  ///< by which the faults were drawn
@@ -68,6 +74,7 @@ struct TrialRecord {
   std::string plane = "value";
   std::vector<AppliedFault> faults;
   std::vector<int> replicas;  ///< that loaded the altered file; empty: all
+  int order = 0;              ///< golden data order that it ran in, see CampaignSpec::orders
   bool landed = false;        ///< the loaded state differed from the base exactly in the altered tensors
   bool no_change = false;     ///< the fault changed no bit (set or stuck-at)
   std::optional<RunResult> result;

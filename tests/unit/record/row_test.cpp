@@ -21,7 +21,9 @@ TrialRecord example() {
   row.landed = true;
   RunResult result;
   result.id = row.id.text();
-  result.replicas = {{{11, 22, 0.1, 0.99, std::nan(""), 0.5}}, {{11, 22, 0.1, 0.99, INFINITY, 0.25}}};
+  result.replicas = {{{11, 22, 0.1, 0.99, std::nan(""), 0.5, std::nan("")}},
+                     {{11, 22, 0.1, 0.99, INFINITY, 0.25, 2.25}}};
+  result.test_targets = 360;
   result.status = "nonfinite";
   result.nonfinite_step = 22;
   result.replica_digests = {"a", "b"};
@@ -41,6 +43,9 @@ TEST(TrialRecord, SurvivesJsonNonFiniteMetricsIncluded) {
   const TrialRecord back = trial_record_from_json(Json::parse(to_json(row).dump()));
   EXPECT_EQ(to_json(back), to_json(row));
   EXPECT_TRUE(std::isnan(back.result->replicas[0][0].test_loss));
+  EXPECT_TRUE(std::isnan(back.result->replicas[0][0].test_capped_loss.value()));
+  EXPECT_EQ(back.result->replicas[1][0].test_capped_loss, 2.25);
+  EXPECT_EQ(back.result->test_targets, 360);
   EXPECT_EQ(back.faults, row.faults);
   EXPECT_EQ(back.attempts, 2);
 }

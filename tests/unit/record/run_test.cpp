@@ -15,6 +15,17 @@ TEST(RunResult, NamesNoAlarmsWhenThereAreNone) {
   EXPECT_EQ(run_result_from_json(value).alarm_count, 0);
 }
 
+TEST(RunResult, OfAVersionWithoutCappedLossLacksIt) {
+  RunResult result;
+  result.replicas = {{{11, 22, 0.1, 0.99, 0.5, 0.75}}};
+  const Json value = to_json(result);
+  EXPECT_FALSE(value.contains("test_targets"));
+  EXPECT_FALSE(value["replicas"][0][0].contains("test_capped_loss"));
+  const RunResult back = run_result_from_json(value);
+  EXPECT_EQ(back.test_targets, std::nullopt);
+  EXPECT_EQ(back.replicas[0][0].test_capped_loss, std::nullopt);
+}
+
 TEST(RunResult, GivesAlarmsBackWithValuesThatAreNotFinite) {
   RunResult result;
   result.alarm_count = 7;

@@ -1,0 +1,50 @@
+#include "record/metric.h"
+
+#include <array>
+
+#include <fmt/ranges.h>
+
+#include "core/error.h"
+
+namespace bitrift::record {
+namespace {
+
+constexpr std::array names = {"test_accuracy", "test_capped_loss", "test_loss", "train_accuracy",
+                              "train_loss"};
+
+}  // namespace
+
+const char* metric_name(Metric metric) noexcept { return names[static_cast<std::size_t>(metric)]; }
+
+Metric metric_from_name(std::string_view name) {
+  for (const Metric metric : all_metrics) {
+    if (name == metric_name(metric)) return metric;
+  }
+  fail(ErrorCode::bad_input, "'{}' is no metric: use {}", name, fmt::join(names, ", "));
+}
+
+bool is_loss(Metric metric) noexcept {
+  return metric == Metric::test_capped_loss || metric == Metric::test_loss || metric == Metric::train_loss;
+}
+
+bool is_training(Metric metric) noexcept {
+  return metric == Metric::train_accuracy || metric == Metric::train_loss;
+}
+
+std::optional<double> value_of(const Evaluation& evaluation, Metric metric) noexcept {
+  switch (metric) {
+    case Metric::test_accuracy:
+      return evaluation.test_accuracy;
+    case Metric::test_capped_loss:
+      return evaluation.test_capped_loss;
+    case Metric::test_loss:
+      return evaluation.test_loss;
+    case Metric::train_accuracy:
+      return evaluation.train_accuracy;
+    case Metric::train_loss:
+      return evaluation.train_loss;
+  }
+  return std::nullopt;
+}
+
+}  // namespace bitrift::record

@@ -1,0 +1,29 @@
+// The metrics of an evaluation, by name.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "record/run.h"
+
+namespace bitrift::record {
+
+enum class Metric { test_accuracy, test_capped_loss, test_loss, train_accuracy, train_loss };
+
+/// In the order of the enumeration.
+inline constexpr Metric all_metrics[] = {Metric::test_accuracy, Metric::test_capped_loss, Metric::test_loss,
+                                         Metric::train_accuracy, Metric::train_loss};
+
+/// "test_accuracy", as specs and rows spell it.
+[[nodiscard]] const char* metric_name(Metric metric) noexcept;
+/// The inverse. Throws Error(bad_input) for any other text.
+[[nodiscard]] Metric metric_from_name(std::string_view name);
+/// Whether less is better, and a difference is judged by the logarithm.
+[[nodiscard]] bool is_loss(Metric metric) noexcept;
+/// Whether it is measured on the training batches.
+[[nodiscard]] bool is_training(Metric metric) noexcept;
+/// nullopt where the evaluation lacks it.
+[[nodiscard]] std::optional<double> value_of(const Evaluation& evaluation, Metric metric) noexcept;
+
+}  // namespace bitrift::record
