@@ -221,14 +221,17 @@ class Run:
         import torch
 
         self.model.eval()
-        total, correct = 0.0, 0
+        total, capped, correct = 0.0, 0.0, 0
         with torch.no_grad():
             for images, labels in zip(self.test[0].split(TEST_ROWS), self.test[1].split(TEST_ROWS), strict=True):
                 logits = self.model(images)
                 total += torch.nn.functional.cross_entropy(logits, labels, reduction="sum").item()
+                losses = torch.nn.functional.cross_entropy(logits, labels, reduction="none").double()
+                capped += losses.clamp(max=math.log(logits.shape[1])).sum().item()
                 correct += int((logits.argmax(1) == labels).sum())
         count = len(self.test[1])
         found = training | {"test_loss": total / count, "test_accuracy": correct / count}
+        found["test_capped_loss"] = capped / count
         self.evaluations.append({"epoch": self.epoch, "step": self.steps} | found)
         bad = [name for name, value in found.items() if not math.isfinite(value)]
         return f"{bad[0]} after step {self.steps} is not finite" if bad else ""
@@ -262,6 +265,8 @@ class Run:
             "replica_digests": [one["digest"] for one in everyone],
             "nonfinite_state": any(one["nonfinite"] for one in everyone),
         }
+        if self.evaluations:
+            result["test_targets"] = len(self.test[1])
         if problem:
             result["nonfinite_step"] = self.steps
         if self.steps or problem:

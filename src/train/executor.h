@@ -18,6 +18,7 @@ namespace bitrift::train {
 /// What the micro-batches of one replica gave.
 struct Tally {
   std::vector<double> losses;  ///< of each micro-batch, before any scaling; or one sum in an evaluation
+  double capped = 0;           ///< in an evaluation: see LossSums
   std::int64_t asked = 0, correct = 0;
 };
 

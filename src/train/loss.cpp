@@ -36,9 +36,17 @@ torch::Tensor cross_entropy(const torch::Tensor& logits, const torch::Tensor& ta
                                    not_asked);
 }
 
-torch::Tensor cross_entropy_sum(const torch::Tensor& logits, const torch::Tensor& targets) {
-  return torch::cross_entropy_loss(flat_logits(logits), targets.flatten(), {}, torch::Reduction::Sum,
-                                   not_asked);
+// cross_entropy_loss() is these two operators; both sums share the first, which costs most.
+LossSums sum_losses(const torch::Tensor& logits, const torch::Tensor& targets) {
+  const torch::Tensor rows = flat_logits(logits);
+  const torch::Tensor wanted = targets.flatten();
+  const torch::Tensor log_probabilities = torch::log_softmax(rows, 1);
+  const auto loss = [&](torch::Reduction::Reduction reduction) {
+    return torch::nll_loss(log_probabilities, wanted, {}, reduction, not_asked);
+  };
+  const double cap = std::log(static_cast<double>(rows.size(1)));
+  return {loss(torch::Reduction::Sum).item<double>(),
+          loss(torch::Reduction::None).to(torch::kFloat64).clamp_max(cap).sum().item<double>()};
 }
 
 torch::Tensor share_of(const torch::Tensor& loss, int count) { return count == 1 ? loss : loss / count; }

@@ -13,8 +13,14 @@ inline constexpr std::int64_t not_asked = -100;
 /// Mean cross-entropy over the targets that are asked for. logits: [rows, classes] or [rows, context,
 /// classes]; targets: int64 [rows] or [rows, context]. 16-bit logits are widened to float32 first.
 [[nodiscard]] torch::Tensor cross_entropy(const torch::Tensor& logits, const torch::Tensor& targets);
-/// The sum instead of the mean.
-[[nodiscard]] torch::Tensor cross_entropy_sum(const torch::Tensor& logits, const torch::Tensor& targets);
+
+/// What the targets of a batch add up to in an evaluation.
+struct LossSums {
+  double loss = 0;    ///< cross-entropy, in the type of the logits (16-bit ones widened)
+  double capped = 0;  ///< min(cross-entropy of each target, ln(classes)), in double; NaN stays NaN
+};
+/// Sums over the targets that are asked for; logits and targets as for cross_entropy().
+[[nodiscard]] LossSums sum_losses(const torch::Tensor& logits, const torch::Tensor& targets);
 
 /// loss / count, or the loss itself when count is 1, so that a plain step has the bits of plain PyTorch.
 [[nodiscard]] torch::Tensor share_of(const torch::Tensor& loss, int count);

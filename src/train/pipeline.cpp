@@ -70,7 +70,9 @@ class Pipeline : public Executor {
         continue;
       }
       const torch::Tensor targets = batch.targets.to(stage_.placement().device);
-      tally.losses[0] += cross_entropy_sum(y, targets).item<double>();
+      const LossSums sums = sum_losses(y, targets);
+      tally.losses[0] += sums.loss;
+      tally.capped += sums.capped;
       count(tally, y, targets);
     }
     transfer_.finish();

@@ -178,22 +178,26 @@ std::vector<std::vector<std::int64_t>> Trainer::state_groups(const record::Propa
   return groups;
 }
 
-ChosenStates PropagationRuns::golden(const record::PropagationSpec& wanted, std::int64_t epochs) {
+ChosenStates PropagationRuns::golden(const record::PropagationSpec& wanted, std::int64_t epochs,
+                                     std::uint64_t order) {
   groups_ = trainer_.state_groups(wanted, epochs);
-  held_ = 0;
+  held_ = {order, 0};
   return {groups_.empty() ? std::vector<std::int64_t>() : groups_[0], wanted.optimizer, true};
 }
 
 record::RunResult PropagationRuns::trial(const RunOptions& options, const record::PropagationSpec& wanted,
-                                         const std::function<void()>& load_base,
-                                         const std::function<void()>& load_trial) {
+                                         const Loads& loads) {
   if (groups_.empty()) fail(ErrorCode::internal, "a trial is to record its propagation before a golden run");
+  if (held_.order != options.order) {
+    hold(wanted, {options.order, 0}, loads);
+    loads.trial();
+  }
   RunOptions first = options;
-  first.states = ChosenStates{groups_[held_], wanted.optimizer, false};
+  first.states = ChosenStates{groups_[held_.group], wanted.optimizer, false};
   record::RunResult result = trainer_.run(first);
-  const std::size_t had = held_;
+  const std::size_t had = held_.group;
   for (std::size_t group = 0; group < groups_.size(); ++group) {
-    if (group != had) add_group(wanted, group, result, load_base, load_trial);
+    if (group != had) add_group(wanted, group, result, loads);
   }
   if (result.propagation) {
     std::sort(result.propagation->begin(), result.propagation->end(),
@@ -202,9 +206,18 @@ record::RunResult PropagationRuns::trial(const RunOptions& options, const record
   return result;
 }
 
+// Runs the golden run up to the last state of a group, and keeps those.
+void PropagationRuns::hold(const record::PropagationSpec& wanted, const Held& next, const Loads& loads) {
+  RunOptions pass;
+  pass.steps = groups_[next.group].back();
+  pass.states = ChosenStates{groups_[next.group], wanted.optimizer, true};
+  loads.base();
+  (void)trainer_.run(pass);
+  held_ = next;
+}
+
 void PropagationRuns::add_group(const record::PropagationSpec& wanted, std::size_t group,
-                                record::RunResult& result, const std::function<void()>& load_base,
-                                const std::function<void()>& load_trial) {
+                                record::RunResult& result, const Loads& loads) {
   const std::vector<std::int64_t>& steps = groups_[group];
   if (steps.front() > result.steps) return;  // the run ended before
   if (result.returned_step && steps.front() > *result.returned_step) {
@@ -213,14 +226,11 @@ void PropagationRuns::add_group(const record::PropagationSpec& wanted, std::size
     }
     return;
   }
+  hold(wanted, {held_.order, group}, loads);
   RunOptions pass;
   pass.steps = steps.back();
-  pass.states = ChosenStates{steps, wanted.optimizer, true};
-  load_base();
-  (void)trainer_.run(pass);
-  held_ = group;
-  pass.states->keep = false;
-  load_trial();
+  pass.states = ChosenStates{steps, wanted.optimizer, false};
+  loads.trial();
   const record::RunResult part = trainer_.run(pass);
   if (result.propagation && part.propagation)
     result.propagation->insert(result.propagation->end(), part.propagation->begin(), part.propagation->end());

@@ -54,28 +54,41 @@ class StateWatch {
   std::vector<record::StepDrift> found_;  // on this rank
 };
 
-/// The runs of a worker that record their propagation. Golden states that do not fit in memory together are
-/// kept group by group: for each group but the one in memory the golden run and the trial run once more, up
-/// to the group's last step. All calls are collective.
+/// The runs of a worker that record their propagation. In memory are golden states of one data order, and of
+/// those that do not fit together one group: for each other group the golden run and the trial run once more,
+/// up to the group's last step; and where the states are another order's, the trial's golden run comes first.
+/// All calls are collective.
 class PropagationRuns {
  public:
   explicit PropagationRuns(Trainer& trainer) : trainer_(trainer) {}
 
-  /// The base is loaded and its golden run comes next: what that is to keep. Throws as state_groups().
-  [[nodiscard]] ChosenStates golden(const record::PropagationSpec& wanted, std::int64_t epochs);
-  /// The altered file is loaded: runs it, and records. load_base and load_trial load the base and that file
-  /// again. Throws Error(internal) before any golden().
+  /// Loads a trial's altered file, or the base in that trial's data order, once more.
+  struct Loads {
+    std::function<void()> base, trial;
+  };
+
+  /// The base is loaded with the seed `order` and its golden run comes next: what that is to keep. Throws as
+  /// state_groups().
+  [[nodiscard]] ChosenStates golden(const record::PropagationSpec& wanted, std::int64_t epochs,
+                                    std::uint64_t order);
+  /// The altered file is loaded: runs it, and records how far it strays from the golden run of options.order.
+  /// Throws Error(internal) before any golden().
   [[nodiscard]] record::RunResult trial(const RunOptions& options, const record::PropagationSpec& wanted,
-                                        const std::function<void()>& load_base,
-                                        const std::function<void()>& load_trial);
+                                        const Loads& loads);
 
  private:
+  // What golden states are of.
+  struct Held {
+    std::uint64_t order = 0;  // data-order seed
+    std::size_t group = 0;    // in groups_
+  };
+  void hold(const record::PropagationSpec& wanted, const Held& next, const Loads& loads);
   void add_group(const record::PropagationSpec& wanted, std::size_t group, record::RunResult& result,
-                 const std::function<void()>& load_base, const std::function<void()>& load_trial);
+                 const Loads& loads);
 
   Trainer& trainer_;
   std::vector<std::vector<std::int64_t>> groups_;
-  std::size_t held_ = 0;  // the group whose golden states are in memory
+  Held held_;  // whose golden states are in memory
 };
 
 }  // namespace bitrift::train

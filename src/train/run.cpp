@@ -31,6 +31,9 @@ class Loop {
         first_epoch_(progress_.epoch),
         states_(state, options.states) {
     result_.replicas.resize(static_cast<std::size_t>(state.layout.replica_count()));
+    const auto kept = state.golden.find(options.order);
+    const bool follows = options.early_end && !options.keep_golden && !options.steps;
+    if (follows && kept != state.golden.end()) golden_ = &kept->second;
   }
 
   record::RunResult run() {
@@ -103,8 +106,8 @@ class Loop {
   // Whether all ranks stand where the golden run stood after as many steps. The loss is the same on all ranks
   // and cheap to compare; a state that differs although the losses agree is looked at ever more rarely.
   bool returned(double loss) {
-    if (!options_.early_end || options_.steps || !state_.golden) return false;
-    const Trajectory& golden = *state_.golden;
+    if (golden_ == nullptr) return false;
+    const Trajectory& golden = *golden_;
     const auto at = static_cast<std::size_t>(result_.steps);
     if (at > golden.marks.size() || result_.steps < next_look_) return false;
     const Trajectory::Mark& mark = golden.marks[at - 1];
@@ -120,7 +123,7 @@ class Loop {
   // From here on the golden run would be repeated; only the training metrics of the epoch under way have
   // addends of this run's own. Always false: nothing is left to run.
   bool follow_golden(record::Evaluation training) {
-    const Trajectory& golden = *state_.golden;
+    const Trajectory& golden = *golden_;
     result_.returned_step = result_.steps;
     states_.same_after(result_.steps);
     while (true) {
@@ -142,6 +145,7 @@ class Loop {
       progress_.epoch_correct += mark.correct;
       training = training_metrics();
     }
+    result_.test_targets = golden.result.test_targets;
     result_.last_loss = golden.result.last_loss;
     result_.replica_digests = golden.result.replica_digests;
     result_.final_digest = golden.result.final_digest;
@@ -151,9 +155,9 @@ class Loop {
 
   // A run with alarms is none to follow: those after the return would be missing.
   void keep_golden() {
-    state_.golden.reset();
+    state_.golden.erase(options_.order);
     if (result_.status == "done" && result_.alarm_count == 0 && result_.steps > 0 && progress_.cursor == 0)
-      state_.golden = Trajectory{std::move(marks_), result_};
+      state_.golden.emplace(options_.order, Trajectory{std::move(marks_), result_});
   }
 
   bool stop(const std::string& why) {
@@ -206,6 +210,8 @@ class Loop {
       replicas.push_back(training);
       replicas.back().test_loss = test.loss;
       replicas.back().test_accuracy = test.accuracy;
+      replicas.back().test_capped_loss = test.capped_loss;
+      result_.test_targets = test.targets;
     }
     if (epoch_ended) after_evaluation(state_.spec.schedule, replicas[0], progress_);
     for (std::size_t r = 0; r < replicas.size(); ++r) result_.replicas[r].push_back(replicas[r]);
@@ -248,6 +254,7 @@ class Loop {
   std::int64_t first_epoch_;
   StateWatch states_;
   record::RunResult result_;
+  const Trajectory* golden_ = nullptr;   // that this run may meet
   std::vector<Trajectory::Mark> marks_;  // when keep_golden
   std::int64_t next_look_ = 0, gap_ = 1;
 };

@@ -106,17 +106,20 @@ BatchResult Strategy::combine(const Tally& tally) const {
 std::vector<TestResult> Strategy::evaluate() {
   const Tally tally = executor_->evaluate(data_);
   struct Row {
-    double loss, asked, correct;
+    double loss, capped, asked, correct;
   };
-  const Row mine{tally.losses.empty() ? 0 : tally.losses[0], static_cast<double>(tally.asked),
+  const Row mine{tally.losses.empty() ? 0 : tally.losses[0], tally.capped, static_cast<double>(tally.asked),
                  static_cast<double>(tally.correct)};
   const auto ranks = static_cast<std::size_t>(layout_.world.size());
   const auto stages = static_cast<std::size_t>(layout_.stages());
   std::vector<Row> all(ranks);
   layout_.world.allgather_equal(&mine, sizeof mine, all.data());
   std::vector<TestResult> results;
-  for (std::size_t rank = stages - 1; rank < ranks; rank += stages)
-    results.push_back({all[rank].loss / all[rank].asked, all[rank].correct / all[rank].asked});
+  for (std::size_t rank = stages - 1; rank < ranks; rank += stages) {
+    const Row& row = all[rank];
+    results.push_back({row.loss / row.asked, row.capped / row.asked, row.correct / row.asked,
+                       static_cast<std::int64_t>(row.asked)});
+  }
   return results;
 }
 

@@ -24,8 +24,10 @@ struct BatchResult {
 
 /// What the test set gave to one replica.
 struct TestResult {
-  double loss = 0;      ///< sum in double of the sums of each evaluation batch, divided by the targets
-  double accuracy = 0;  ///< right answers / targets
+  double loss = 0;         ///< sum in double of the sums of each evaluation batch, divided by the targets
+  double capped_loss = 0;  ///< the same of LossSums::capped
+  double accuracy = 0;     ///< right answers / targets
+  std::int64_t targets = 0;
 };
 
 /// An executor for each replica (the whole model, or the stages of a pipeline) and a reducer over replicas.

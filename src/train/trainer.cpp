@@ -247,6 +247,8 @@ std::vector<std::string> Trainer::changed_tensors() {
   return {all.begin(), all.end()};
 }
 
+std::uint64_t Trainer::seed() const { return state_->session.seed; }
+
 void Trainer::set_seed(std::uint64_t seed) { state_->session.seed = seed; }
 
 std::int64_t Trainer::epoch() const { return state_->session.progress.epoch; }

@@ -34,9 +34,15 @@ struct RunOptions {
   bool check_replicas = false;        ///< compare all replicas' state digests after every step
   Trace* trace = nullptr;             ///< on rank 0 only; the others set `tracing`
   bool tracing = false;               ///< the same on all ranks
-  bool keep_golden = false;           ///< remember this run, step by step, for later ones with early_end
-  /// End as soon as all ranks stand where the remembered run stood after as many steps, and report its rest:
-  /// the same result but for returned_step. The state then stays where it was. Not with `steps`.
+  /// Data-order seed of the golden run that this one is, or is compared with. A file may hold another seed,
+  /// in some replicas only: then no state equals that golden run's.
+  std::uint64_t order = 0;
+  /// Remember this run, step by step, for later ones with early_end, instead of what was remembered before of
+  /// the same order. It goes to its end whatever early_end says.
+  bool keep_golden = false;
+  /// End as soon as all ranks stand where the remembered run of the same order stood after as many steps, and
+  /// report its rest: the same result but for returned_step. The state then stays where it was. Not with
+  /// `steps`.
   bool early_end = false;
   std::optional<ChosenStates> states = {};  ///< what is compared must have been kept
   std::function<void()> before_first_step;  ///< or before the evaluation when no step is asked for
@@ -92,7 +98,9 @@ class Trainer {
   /// only one of the two has; before anything was shared among replicas. reset() looks at those altered only.
   /// Sorted, equal on all ranks.
   [[nodiscard]] std::vector<std::string> changed_tensors();
-  /// Replaces the data-order seed. Local.
+  /// The data-order seed. Local.
+  [[nodiscard]] std::uint64_t seed() const;
+  /// Replaces it. Local.
   void set_seed(std::uint64_t seed);
   /// Epochs completed so far. Local.
   [[nodiscard]] std::int64_t epoch() const;

@@ -44,7 +44,9 @@ class Whole : public Executor {
       const nn::Batch batch = data.test_batch(first, std::min(first + rows, data.test_size()));
       const torch::Tensor targets = batch.targets.to(device());
       const torch::Tensor logits = forward(batch.inputs, {}).y;
-      tally.losses[0] += cross_entropy_sum(logits, targets).item<double>();
+      const LossSums sums = sum_losses(logits, targets);
+      tally.losses[0] += sums.loss;
+      tally.capped += sums.capped;
       const Answers answers = count_answers(logits, targets);
       tally.asked += answers.asked;
       tally.correct += answers.correct;

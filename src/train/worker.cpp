@@ -44,6 +44,7 @@ class Worker {
     Trainer trainer(*spec, options_.parallel, communicator_, false);
     trainer.load({options_.base});
     trainer.remember_base(options_.base);
+    base_seed_ = trainer.seed();
     PropagationRuns propagation(trainer);
     const std::string digest = trainer.replica_digests()[0];
     if (communicator_.rank() == 0) {
@@ -66,10 +67,11 @@ class Worker {
                            const record::RunRequest& request) {
     record::RunResult result;
     RunOptions run;
+    run.order = order_of(request);
     try {
       prepare(trainer, request);
       if (request.golden && request.propagation)
-        run.states = propagation.golden(*request.propagation, request.epochs);
+        run.states = propagation.golden(*request.propagation, request.epochs, run.order);
     } catch (const mpi::AgreedError& error) {
       if (error.code() == ErrorCode::internal) throw;
       result.id = request.id;
@@ -84,8 +86,11 @@ class Worker {
     if (communicator_.rank() == communicator_.size() - 1)
       run.before_first_step = [&] { drill(request.drill); };
     if (request.propagation && !request.golden) {
-      const auto load_base = [&] { trainer.reset(options_.base, {}, {}); };
-      result = propagation.trial(run, *request.propagation, load_base, [&] { prepare(trainer, request); });
+      const auto load_base = [&] {
+        trainer.reset(options_.base, {}, {});
+        trainer.set_seed(run.order);
+      };
+      result = propagation.trial(run, *request.propagation, {load_base, [&] { prepare(trainer, request); }});
     } else {
       result = trainer.run(run);
     }
@@ -95,11 +100,15 @@ class Worker {
     return result;
   }
 
-  // What a run starts from.
+  // The data-order seed of a request's golden run.
+  [[nodiscard]] std::uint64_t order_of(const record::RunRequest& request) const {
+    return leaked_ ? 0 : request.order_seed.value_or(base_seed_);
+  }
+
+  // What a run starts from. A seed that the file alone has is a fault, and stays.
   void prepare(Trainer& trainer, const record::RunRequest& request) const {
     load(trainer, request);
-    if (request.order_seed) trainer.set_seed(*request.order_seed);
-    if (leaked_) trainer.set_seed(0);
+    if (leaked_ || trainer.seed() == base_seed_) trainer.set_seed(order_of(request));
   }
 
   void load(Trainer& trainer, const record::RunRequest& request) const {
@@ -114,6 +123,7 @@ class Worker {
   const WorkerOptions& options_;
   const mpi::Communicator& communicator_;
   Channel& channel_;
+  std::uint64_t base_seed_ = 0;
   bool leaked_ = false;     // a drill: every later run takes another data order
   bool full_load_ = false;  // whatever a request says; the guard `checksums` looks when a file is loaded
 };

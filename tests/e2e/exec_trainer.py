@@ -7,6 +7,7 @@ in the file; a file in which one element of it differs from BASE does MODES[elem
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -19,12 +20,13 @@ CHECKSUM_BYTES = 4  # an altered element changes its tensor's checksum too
 
 
 def result(epochs: int, loss: float, digest: str) -> dict:
+    test = {"test_loss": loss, "test_accuracy": 0.9, "test_capped_loss": min(loss, math.log(10))}
     evaluations = [
-        {"epoch": epoch, "step": epoch * 4, "train_loss": loss, "train_accuracy": 0.9, "test_loss": loss}
-        | {"test_accuracy": 0.9}
+        {"epoch": epoch, "step": epoch * 4, "train_loss": loss, "train_accuracy": 0.9} | test
         for epoch in range(1, epochs + 1)
-    ] or [{"epoch": 0, "step": 0, "test_loss": loss, "test_accuracy": 0.9}]
-    return {"status": "done", "replicas": [evaluations], "steps": 4 * epochs, "final_digest": digest}
+    ] or [{"epoch": 0, "step": 0} | test]
+    result = {"status": "done", "replicas": [evaluations], "steps": 4 * epochs, "final_digest": digest}
+    return result | {"test_targets": 100}
 
 
 def start_orphan() -> None:

@@ -8,6 +8,7 @@ training can be tested: starting, dying, hanging, resuming. Ranks are forked chi
 import argparse
 import hashlib
 import json
+import math
 import os
 import signal
 import socket
@@ -66,6 +67,7 @@ def simulate(request, base, tensors, replicas):
             "step": 20 * (epoch + 1),
             "test_loss": number(loss),
             "test_accuracy": accuracy,
+            "test_capped_loss": number(np.minimum(loss, math.log(10))),
         }
         if request["epochs"]:
             evaluation |= {"train_loss": number(loss), "train_accuracy": accuracy}
@@ -81,6 +83,7 @@ def simulate(request, base, tensors, replicas):
         "detail": "" if finite else "loss",
         "replicas": [evaluations] * replicas,
         "steps": 20 * request["epochs"],
+        "test_targets": 1000,
         "nonfinite_state": not finite,
         "final_digest": final,
         "replica_digests": [final] * replicas,

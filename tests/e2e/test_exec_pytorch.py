@@ -17,7 +17,16 @@ import pytest
 from train_support import LENET, PROGRAM, run, serving, write_spec
 
 ROOT = Path(__file__).resolve().parents[2]
-SAME = ("status", "steps", "nonfinite_step", "nonfinite_state", "replicas", "last_loss", "changed_tensors")
+SAME = (
+    "status",
+    "steps",
+    "nonfinite_step",
+    "nonfinite_state",
+    "replicas",
+    "last_loss",
+    "changed_tensors",
+    "test_targets",
+)
 
 
 class ExecWorker:

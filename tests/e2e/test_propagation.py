@@ -36,6 +36,16 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A base whose states take more than a MiB."""
+    folder = tmp_path_factory.mktemp("wide")
+    model = {"name": "mlp", "hidden": [512, 256]}
+    spec = write_spec(folder / "spec.json", model, SGD, data=DATA, batch_size=BATCH, epochs=4, seed=SEED)
+    run("train", spec, "-o", folder / "base.h5", "--steps", BASE_STEPS)
+    return folder / "base.h5"
+
+
 def flipped(values: np.ndarray, element: int, bit: int) -> np.ndarray:
     patterns = values.copy().reshape(-1).view(f"u{values.itemsize}")
     patterns[element] ^= patterns.dtype.type(1 << bit)
@@ -245,19 +255,8 @@ def test_a_run_that_ends_before_a_step_has_no_entry_for_it(bases: dict[str, Path
 
 
 @pytest.mark.parametrize("layout", ["serial", "data2", "pipeline2"])
-def test_memory_for_few_states_changes_nothing(tmp_path: Path, layout: str) -> None:
-    ranks = {"serial": 1, "data2": 2, "pipeline2": 2}[layout]
-    spec = write_spec(
-        tmp_path / "spec.json",
-        {"name": "mlp", "hidden": [512, 256]},
-        SGD,
-        data=DATA,
-        batch_size=BATCH,
-        epochs=4,
-        seed=SEED,
-    )
-    base = tmp_path / "base.h5"
-    run("train", spec, "-o", base, "--steps", BASE_STEPS)
+def test_memory_for_few_states_changes_nothing(wide: Path, tmp_path: Path, layout: str) -> None:
+    ranks, base = {"serial": 1, "data2": 2, "pipeline2": 2}[layout], wide
     weight = parameter(base, "weight", 2)
     files = [with_flip(base, tmp_path / f"{bit}.h5", (weight, 5, bit)) for bit in (30, 26, 23)]
     results = []
@@ -274,6 +273,58 @@ def test_memory_for_few_states_changes_nothing(tmp_path: Path, layout: str) -> N
     assert results[0] == results[1]
     assert [len(one["propagation"]) for one in results[0][:3]][1:] == [5, 5]
     assert results[0][1]["final_digest"] == results[0][3]["final_digest"]
+
+
+@pytest.mark.parametrize("layout", ["serial", "data2", "pipeline2"])
+@pytest.mark.parametrize("memory", [1024, 2], ids=["all states", "few states"])
+def test_data_orders_that_take_turns_stray_from_their_own_golden_runs(
+    wide: Path, tmp_path: Path, layout: str, memory: int
+) -> None:
+    ranks = {"serial": 1, "data2": 2, "pipeline2": 2}[layout]
+    wanted = {"steps": STEPS, "optimizer": True, "memory_mib": memory}
+    orders = [SEED, 5, 6]
+    weight = parameter(wide, "weight", 2)
+    files = [with_flip(wide, tmp_path / f"{bit}.h5", (weight, 5, bit)) for bit in (26, 12)]
+
+    def work(turns: list[int]) -> dict[tuple[int, int], dict[str, Any]]:
+        found = {}
+        with serving(wide, STRATEGIES[layout], ranks, tmp_path) as driver:
+            for order in turns:
+                golden = driver.ask(wide, 2, golden=True, order_seed=order, propagation=wanted)
+                assert golden["status"] == "done"
+            for number, file in enumerate(files):
+                for order in turns:
+                    more = {"altered": [weight], "early_end": True, "propagation": wanted}
+                    found[order, number] = driver.ask(file, 2, order_seed=order, **more) | {"seconds": 0}
+            assert driver.quit() == 0
+        return found
+
+    together = work(orders)
+    for order in orders:
+        assert work([order]).items() <= together.items()
+    assert all(len(one["propagation"]) == 5 for one in together.values())
+    assert len({str(one["propagation"][1:]) for one in together.values()}) == len(together)
+
+
+def test_a_fault_in_the_seed_strays_from_the_golden_run_of_the_order_asked_for(
+    bases: dict[str, Path], tmp_path: Path
+) -> None:
+    base = bases["sgd"]
+    seeded = shutil.copy(base, tmp_path / "seed.h5")
+    with h5py.File(seeded, "r+") as file:
+        file["rng/seed"][...] = np.uint64(5)
+    wanted = {"steps": STEPS}
+    with serving(base, [], 1, tmp_path) as driver:
+        for order in (SEED, 5):
+            driver.ask(base, 2, golden=True, order_seed=order, propagation=wanted)
+        result = driver.ask(seeded, 2, propagation=wanted, early_end=True)
+        elsewhere = driver.ask(seeded, 2, order_seed=6, propagation=wanted, early_end=True)
+        same = driver.ask(base, 2, order_seed=5, propagation=wanted, early_end=True)
+        assert driver.quit() == 0
+    assert [bool(entry["tensors"]) for entry in result["propagation"]] == [False, True, True, True, True]
+    assert not any(entry["tensors"] for entry in same["propagation"])
+    assert same["final_digest"] == result["final_digest"] == elsewhere["final_digest"]
+    assert all(entry["tensors"] for entry in elsewhere["propagation"][1:])
 
 
 def test_more_states_than_the_memory_can_be_filled_with_are_refused(bases: dict[str, Path], tmp_path: Path) -> None:

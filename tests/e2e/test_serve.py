@@ -79,6 +79,70 @@ def test_runs_do_not_touch_each_other(
     assert reordered["changed_tensors"] == []
 
 
+def small_steps(folder: Path) -> Path:
+    """A base of steps so small that many a flipped bit of the momentum is rounded away."""
+    spec = write_spec(
+        folder / "small.json",
+        {"name": "mlp", "hidden": [16]},
+        SGD | {"learning_rate": 1e-5},
+        data={"name": "digits", "train_samples": 256, "test_samples": 64},
+        epochs=3,
+    )
+    run("train", spec, "-o", folder / "small.h5", "--epochs", 1)
+    return folder / "small.h5"
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_data_orders_that_take_turns_have_a_golden_run_each(tmp_path: Path, layout: str) -> None:
+    base, orders = small_steps(tmp_path), [None, 7, 8]
+    momentum, weight = "optimizer/momentum_buffer/fc1.weight", "model/fc1.weight"
+    with h5py.File(base) as file:
+        slot, value = file[momentum][()], file[weight][()]
+    places = [tuple(place) for place in np.argwhere(slot != 0)[::200]]
+    changes = [{momentum: (at, np.nextafter(slot[at], np.float32(1)))} for at in places]
+    changes.append({weight: ((0, 0), value[0, 0] + 1)})
+    files = [altered(base, tmp_path / f"{i}.h5", change) for i, change in enumerate(changes)]
+
+    def ask(driver: Driver, file: Path, order: int | None, **more: object) -> dict:
+        seed = {} if order is None else {"order_seed": order}
+        return driver.ask(file, 2, **seed, **more) | {"seconds": 0}
+
+    def work(name: str, wanted: list[int | None], early: bool) -> list[list[dict]]:
+        """By order: its golden run and its trials, one order after the other for each file."""
+        (tmp_path / name).mkdir()
+        with serving(base, STRATEGIES[layout], LAYOUTS[layout], tmp_path / name) as driver:
+            found = [[ask(driver, base, order, golden=True)] for order in wanted]
+            for file, change in zip(files, changes, strict=True):
+                for rows, order in zip(found, wanted, strict=True):
+                    rows.append(ask(driver, file, order, altered=list(change), early_end=early))
+            assert driver.quit() == 0
+        return found
+
+    together = work("together", orders, True)
+    assert together == [work(f"alone{order}", [order], True)[0] for order in orders]
+    complete = work("complete", orders, False)
+    returns = [[one.pop("returned_step", None) for one in rows] for rows in together]
+    assert together == complete
+    for rows, steps in zip(together, returns, strict=True):
+        assert steps[0] is None and steps[-1] is None and any(step is not None for step in steps)
+        assert all(one["test_targets"] == 64 and one["replicas"][0][1]["test_capped_loss"] > 0 for one in rows)
+    assert len({rows[0]["final_digest"] for rows in together}) == len(orders)
+
+
+def test_a_data_order_without_a_golden_run_goes_to_its_end(tmp_path: Path) -> None:
+    base = small_steps(tmp_path)
+    with serving(base, [], 1, tmp_path) as driver:
+        golden = driver.ask(base, 2, golden=True)
+        other = driver.ask(base, 2, order_seed=7, early_end=True)
+        same = driver.ask(base, 2, order_seed=11, early_end=True)  # the base's own
+        seeded = driver.ask(altered(base, tmp_path / "seed.h5", {"rng/seed": np.uint64(7)}), 2, early_end=True)
+        assert driver.quit() == 0
+    assert "returned_step" not in other and other["final_digest"] != golden["final_digest"]
+    assert same.pop("returned_step") == 1 and same | {"seconds": 0} == golden | {"seconds": 0}
+    assert seeded["changed_tensors"] == ["rng/seed"] and "returned_step" not in seeded
+    assert seeded["final_digest"] == other["final_digest"]
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_nonsense_is_rejected_and_the_worker_lives_on(base: Path, tmp_path: Path, layout: str) -> None:
     huge = 2**63 - 1

@@ -6,6 +6,7 @@ code with bitrift.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -112,13 +113,16 @@ def check_test_metrics(model: torch.nn.Module, evaluation: dict) -> None:
     images = torch.from_numpy(read_idx("t10k-images-idx3-ubyte").copy()).float().unsqueeze(1) / 255
     labels = torch.from_numpy(read_idx("t10k-labels-idx1-ubyte").astype(np.int64))
     model.eval()
-    loss, correct = 0.0, 0
+    loss, capped, correct = 0.0, 0.0, 0
     with torch.no_grad():
         for x, y in zip(images.split(256), labels.split(256), strict=True):
             logits = model(x)
             loss += F.cross_entropy(logits, y, reduction="sum").item()
+            each = F.cross_entropy(logits, y, reduction="none").double()
+            capped += each.clamp(max=math.log(10)).sum().item()
             correct += int((logits.argmax(1) == y).sum())
     assert evaluation["test_loss"] == loss / len(labels)
+    assert evaluation["test_capped_loss"] == capped / len(labels)
     assert evaluation["test_accuracy"] == correct / len(labels)
 
 

@@ -10,16 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from witness_run import Witness, check_state, run_and_trace
+from witness_run import Witness, check_state, run_and_trace, walk
 
 RESNET = {"name": "resnet20", "width": "small"}
 GPT = {"name": "gpt", "layers": 2, "heads": 2, "width": 16, "context": 16, "dropout": 0.1}
+BERT = GPT | {"name": "bert"}
 SGD = {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9, "nesterov": True, "weight_decay": 0.0005}
 ADAMW = {"name": "adamw", "learning_rate": 0.002}
 
 
 def spec_of(model: dict[str, Any], optimizer: dict[str, Any], **more: Any) -> dict[str, Any]:
-    data = {"name": "jargon" if model is GPT else "digits", "train_samples": 144, "test_samples": 32}
+    data = {"name": "digits" if model is RESNET else "jargon", "train_samples": 144, "test_samples": 32}
+    if model is BERT:
+        data["mask_fraction"] = 0.15
     return {"model": model, "data": data, "optimizer": optimizer, "batch_size": 24, "epochs": 4, "seed": 31} | more
 
 
@@ -96,4 +99,20 @@ def test_horovod_semantics_are_a_mean_of_gradients_and_local_buffers(tmp_path: P
     own = {path for path in finished if path.endswith(("running_mean", "running_var")) and path.startswith("model/")}
     local = {path for path in finished if path.startswith("replica/")}
     assert own and local == {f"replica/{replica}/{path}" for replica in (1, 2) for path in own}
-    assert evaluations[-1]["test_loss"] == witnesses[0].test_loss()
+    witnesses[0].check_test_losses(evaluations[-1])
+
+
+@pytest.mark.parametrize("model", [RESNET, GPT, BERT], ids=["resnet20", "gpt", "bert"])
+@pytest.mark.parametrize("kind", ["pipeline", "hybrid"])
+def test_losses_of_the_last_stage_are_those_of_one_process(tmp_path: Path, model: dict, kind: str) -> None:
+    spec = spec_of(model, SGD | {"learning_rate": 0.2})
+    layout = {"pipeline": ("--ranks", 2, "--micro-batches", 2), "hybrid": ("--ranks", 4, "--stages", 2)}[kind]
+    saved, finished, steps, evaluations = run_and_trace(tmp_path, spec, 3, 5, "--parallel", kind, *layout)
+    if kind == "pipeline":
+        witness = Witness(spec, saved)
+        walk(witness, steps, evaluations, 2)
+        witness.check_state(finished)
+    else:
+        witness = Witness(spec, finished)
+    witness.check_test_losses(evaluations[-1])
+    assert 0 < evaluations[-1]["test_capped_loss"] < evaluations[-1]["test_loss"]

@@ -272,15 +272,22 @@ class Witness:
             assert evaluation is not None
             self.schedule.step(evaluation[self.spec["schedule"]["monitor"]])
 
-    def test_loss(self) -> float:
-        """The mean over the whole test set, of one batch."""
+    def test_losses(self) -> dict[str, float]:
+        """The means over the whole test set, of one batch."""
         self.model.eval()
         inputs, targets = self.data.test_batch()
         with torch.no_grad(), self.autocast():
             output = self.model(inputs.to(self.dtype) if inputs.is_floating_point() else inputs)
             logits = (output.float() if self.dtype in NARROW else output).flatten(0, -2)
             total = F.cross_entropy(logits, targets.flatten(), reduction="sum")
-        return total.item() / int((targets != -100).sum())
+            each = F.cross_entropy(logits, targets.flatten(), reduction="none").double()
+        capped = each.clamp(max=math.log(logits.shape[1])).sum()
+        count = int((targets != -100).sum())
+        return {"test_loss": total.item() / count, "test_capped_loss": capped.item() / count}
+
+    def check_test_losses(self, evaluation: dict[str, Any]) -> None:
+        for name, value in self.test_losses().items():
+            assert same_number(evaluation[name], value), name
 
     def state(self) -> dict[str, np.ndarray]:
         """Model and optimizer by their paths in a file; bfloat16 as float32."""
@@ -350,5 +357,5 @@ def check_run(folder: Path, spec: dict[str, Any], first: int = 3, second: int = 
     walk(witness, steps, evaluations, parts)
     witness.check_state(finished)
     assert float(finished["progress/learning_rate"]) == witness.lr
-    assert same_number(evaluations[-1]["test_loss"], witness.test_loss())
+    witness.check_test_losses(evaluations[-1])
     return witness

@@ -1,14 +1,17 @@
 """Walks a LeNet's steps with torch on a card, from a checkpoint and a trace, and asks for the same loss bits.
 
-python tests/gpu/witness.py BITRIFT_TRAIN FOLDER [cpu|cuda]; exit code 0 when every step has the same bits.
+python tests/gpu/witness.py BITRIFT_TRAIN FOLDER [cpu|cuda]; exit code 0 when every step and the losses of the test set
+have the same bits.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from pathlib import Path
 
+import numpy as np
 import torch
 
 program, folder = Path(sys.argv[1]), Path(sys.argv[2])
@@ -20,9 +23,31 @@ from train_support import read_idx, read_trace, run, tensors, write_spec  # noqa
 from witness_models import make_model  # noqa: E402
 
 STEPS = 20
+TEST_ROWS = 256  # samples of one batch of an evaluation
+
+
+def batch_of(images: np.ndarray, labels: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+    x = (torch.from_numpy(images).to(torch.float32) / 255).unsqueeze(1).to(device)
+    return x, torch.from_numpy(labels.astype("int64")).to(device)
+
+
+def test_losses(model: torch.nn.Module) -> dict[str, float]:
+    images, labels = read_idx("t10k-images-idx3-ubyte"), read_idx("t10k-labels-idx1-ubyte")
+    total = capped = 0.0
+    model.eval()
+    with torch.no_grad():
+        for first in range(0, len(labels), TEST_ROWS):
+            rows = slice(first, first + TEST_ROWS)
+            x, y = batch_of(images[rows].copy(), labels[rows])
+            logits = model(x)
+            total += torch.nn.functional.cross_entropy(logits, y, reduction="sum").item()
+            each = torch.nn.functional.cross_entropy(logits, y, reduction="none").double()
+            capped += each.clamp(max=math.log(10)).sum().item()
+    return {"test_loss": total / len(labels), "test_capped_loss": capped / len(labels)}
 
 
 def main() -> int:
+    torch.set_num_threads(1)  # as the spec has it: on a CPU the bits of a convolution may depend on it
     torch.use_deterministic_algorithms(True)
     optimizer = {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9, "weight_decay": 0.0005}
     spec = write_spec(folder / "lenet.json", {"name": "lenet"}, optimizer)
@@ -40,10 +65,10 @@ def main() -> int:
     print(f"{name}, PyTorch {torch.__version__}")
     images, labels = read_idx("train-images-idx3-ubyte"), read_idx("train-labels-idx1-ubyte")
     wrong = 0
-    for number, step in enumerate(read_trace(trace)[1]):
+    _, steps, evaluations = read_trace(trace)
+    for number, step in enumerate(steps):
         rows = step["indices"]
-        x = (torch.from_numpy(images[rows]).to(torch.float32) / 255).unsqueeze(1).to(device)
-        y = torch.from_numpy(labels[rows].astype("int64")).to(device)
+        x, y = batch_of(images[rows], labels[rows])
         sgd.zero_grad()
         loss = torch.nn.functional.cross_entropy(model(x), y)
         loss.backward()
@@ -51,6 +76,9 @@ def main() -> int:
         same = loss.item() == float.fromhex(step["loss"])
         wrong += not same
         print(f"step {number}: {loss.item().hex()} here, {step['loss']} there")
+    for name, value in test_losses(model).items():
+        wrong += value != evaluations[-1][name]
+        print(f"{name}: {value.hex()} here, {evaluations[-1][name].hex()} there")
     return 1 if wrong else 0
 
 

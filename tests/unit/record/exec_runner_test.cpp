@@ -77,6 +77,18 @@ TEST_F(ExecResult, WholeResultIsRead) {
   EXPECT_EQ(result.last_loss, "0x1.8p+0");
 }
 
+TEST_F(ExecResult, CappedLossAndTestTargetsAreReadWhereTheyAreGiven) {
+  const std::string rest = R"(,"steps":3,"final_digest":"d"})";
+  const RunResult without = read(fmt::format(R"({{"status":"done","replicas":[[{}]])", evaluation) + rest);
+  EXPECT_FALSE(without.test_targets);
+  EXPECT_FALSE(without.replicas[0][0].test_capped_loss);
+  const std::string capped =
+      R"([{"epoch":1,"step":3,"test_loss":"inf","test_accuracy":1,"test_capped_loss":2.25}])";
+  const RunResult with = read(R"({"status":"done","test_targets":64,"replicas":[)" + capped + "]" + rest);
+  EXPECT_EQ(with.test_targets, 64);
+  EXPECT_EQ(with.replicas[0][0].test_capped_loss, 2.25);
+}
+
 TEST_F(ExecResult, NonFiniteNumbersAreTextsInPythonsOrTheJournalsWords) {
   for (const auto& [text, value] : std::map<std::string, double>{{"nan", NAN},
                                                                  {"NaN", NAN},
@@ -103,6 +115,8 @@ TEST_F(ExecResult, RefusalsNameFileAndKey) {
        "replicas: a run that is done was evalu"},
       {R"({"status":"done","steps":-1,"final_digest":"d"})", "steps: expected a number at least 0, found -1"},
       {R"({"status":"done","steps":1,)" + whole + "}", "final_digest: is missing"},
+      {R"({"status":"done","steps":1,"test_targets":0,"final_digest":"d",)" + whole + "}",
+       "test_targets: expected a number at least 1, found 0"},
       {R"({"status":"done","steps":1,"replica_digests":["a","b"],"final_digest":"a",)" + whole + "}",
        "replica_digests: expected one for each of 1 replicas, found 2"},
       {fmt::format(R"({{"status":"done","steps":1,"final_digest":"d","replicas":[[{0},{0}],[{0}]]}})",
