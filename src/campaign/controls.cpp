@@ -37,14 +37,14 @@ std::optional<std::string> run_difference(const record::RunResult& first, const 
 Controls::Controls(const record::CampaignSpec& spec, const std::vector<record::TrialRecord>& rows)
     : spec_(spec) {
   for (const record::TrialRecord& row : rows) {
-    if (row.kind != record::TrialKind::control || row.id.stratum == zero_step_stratum || !row.result)
-      continue;
-    check(row.id.arm, *row.result, "journal row " + row.id.text());
+    if (!is_golden_run({row.kind, row.id}) || !row.result) continue;
+    check(row.id.arm, row.order, *row.result, "journal row " + row.id.text());
     took(row.id.arm, row.seconds);
   }
 }
 
-void Controls::check(const std::string& arm, const record::RunResult& result, const std::string& what) {
+void Controls::check(const std::string& arm, int order, const record::RunResult& result,
+                     const std::string& what) {
   if (result.status != "done") {
     throw Misbehaviour(fmt::format("arm '{}': {}: the no-flip run ended as {}{}{}", arm, what, result.status,
                                    result.detail.empty() ? "" : ": ", result.detail));
@@ -54,18 +54,18 @@ void Controls::check(const std::string& arm, const record::RunResult& result, co
         fmt::format("arm '{}': {}: nothing was flipped, but {} differs from the base when loaded", arm, what,
                     fmt::join(result.changed_tensors, ", ")));
   }
-  const auto [golden, first] = golden_.emplace(arm, result);
+  const auto [golden, first] = golden_.emplace(std::pair(arm, order), result);
   if (first) {
     check_propagation(arm, result);
-    return check_accuracy(arm, result);
+    return check_accuracy(arm, order, result);
   }
   if (const auto difference = run_difference(golden->second, result)) {
-    throw Misbehaviour(
-        fmt::format("arm '{}': {}: no-flip runs are not bit-identical: {}", arm, what, *difference));
+    throw Misbehaviour(fmt::format("arm '{}': {}: no-flip runs{} are not bit-identical: {}", arm, what,
+                                   order == 0 ? "" : fmt::format(" of data order {}", order), *difference));
   }
 }
 
-void Controls::check_accuracy(const std::string& arm, const record::RunResult& result) const {
+void Controls::check_accuracy(const std::string& arm, int order, const record::RunResult& result) const {
   const auto of = std::find_if(spec_.arms.begin(), spec_.arms.end(),
                                [&](const record::Arm& one) { return one.name == arm; });
   const double least = of == spec_.arms.end() ? 0 : spec_.base_of(*of).min_test_accuracy;
@@ -73,9 +73,9 @@ void Controls::check_accuracy(const std::string& arm, const record::RunResult& r
     const double reached = replica.empty() ? 0 : replica.back().test_accuracy;
     if (reached >= least) continue;
     fail(ErrorCode::bad_input,
-         "arm '{}': the golden run reaches test accuracy {:.4f}, min_test_accuracy asks for {:.4f}: train "
+         "arm '{}': the golden run{} reaches test accuracy {:.4f}, min_test_accuracy asks for {:.4f}: train "
          "the base longer",
-         arm, reached, least);
+         arm, order == 0 ? "" : fmt::format(" of data order {}", order), reached, least);
   }
 }
 

@@ -26,7 +26,7 @@ std::uint64_t size_of(const std::filesystem::path& path) {
 }
 
 // A row with nothing short in it.
-std::uint64_t made_up_row(const record::CampaignSpec& spec) {
+std::uint64_t made_up_row(const record::CampaignSpec& spec, std::uint64_t faults) {
   constexpr double long_number = -0.12345678901234567;
   const std::string digest(32, 'f');
   record::TrialRecord row;
@@ -41,18 +41,21 @@ std::uint64_t made_up_row(const record::CampaignSpec& spec) {
   fault.dtype = "float32";
   fault.bits = {30};
   fault.field = "exponent_msb";
-  row.faults = {fault};
+  row.faults.assign(faults, fault);
+  if (spec.orders > 1) row.order = spec.orders - 1;
   record::RunResult result;
   std::size_t replicas = 1;
   for (const record::Arm& arm : spec.arms) {
     replicas = std::max(replicas, static_cast<std::size_t>(arm.parallel.replicas()));
   }
-  const record::Evaluation evaluation{1000, 100000, long_number, long_number, long_number, long_number};
+  const record::Evaluation evaluation{1000,        100000,      long_number, long_number,
+                                      long_number, long_number, long_number};
   const auto evaluations = static_cast<std::size_t>(std::max<std::int64_t>(1, spec.resume_epochs));
   result.id = row.id.text();
   result.replicas.assign(replicas, std::vector<record::Evaluation>(evaluations, evaluation));
   result.replica_digests.assign(replicas, digest);
   result.final_digest = digest;
+  result.test_targets = 100000;
   result.returned_step = 1000;
   result.changed_tensors = {fault.tensor};
   result.last_loss = "0x1.ffffffffffffep-10";
@@ -104,7 +107,13 @@ DiskUse disk_use(const Plan& plan, const Layout& layout, const JournalRows& rows
   }
   const std::uint64_t known = rows.size();
   use.rows = planned > known ? planned - known : 0;
-  use.row_bytes = known >= preparation ? size_of(layout.journal()) / known + 1 : made_up_row(spec);
+  if (known >= preparation) {
+    use.row_bytes = size_of(layout.journal()) / known + 1;
+  } else {
+    use.row_bytes = made_up_row(spec, 1);
+    const std::uint64_t more = made_up_row(spec, jittered_weights) - use.row_bytes;
+    use.fault_bytes = spec.arms.size() * static_cast<std::uint64_t>(spec.jitter_runs) * more;
+  }
   use.summary = bytes_per_group * (1 + plan.cells().size()) * (1 + spec.arms.size());
   return use;
 }

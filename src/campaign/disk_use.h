@@ -17,16 +17,17 @@ namespace bitrift::campaign {
 
 /// Bytes. What is there already is not counted.
 struct DiskUse {
-  std::uint64_t bases = 0;      ///< of all bases; they are there when this is asked
-  std::uint64_t copy = 0;       ///< of one private copy: the largest base
-  std::size_t copies = 0;       ///< how many
-  std::uint64_t rows = 0;       ///< still to be written, as far as they are planned
-  std::uint64_t row_bytes = 0;  ///< of one: the mean of the journal, or of a row made up
-  std::uint64_t summary = 0;    ///< that and the plans of rounds
-  std::size_t logs = 0;         ///< files, each cut at most_log_bytes
-  bool more_rounds = false;     ///< rows of later rounds come on top
+  std::uint64_t bases = 0;        ///< of all bases; they are there when this is asked
+  std::uint64_t copy = 0;         ///< of one private copy: the largest base
+  std::size_t copies = 0;         ///< how many
+  std::uint64_t rows = 0;         ///< still to be written, as far as they are planned
+  std::uint64_t row_bytes = 0;    ///< of one: the mean of the journal, or of a row made up
+  std::uint64_t fault_bytes = 0;  ///< what the many faults of jitter runs take on top of that
+  std::uint64_t summary = 0;      ///< that and the plans of rounds
+  std::size_t logs = 0;           ///< files, each cut at most_log_bytes
+  bool more_rounds = false;       ///< rows of later rounds come on top
   [[nodiscard]] std::uint64_t copy_bytes() const noexcept { return copies * copy; }
-  [[nodiscard]] std::uint64_t journal_bytes() const noexcept { return rows * row_bytes; }
+  [[nodiscard]] std::uint64_t journal_bytes() const noexcept { return rows * row_bytes + fault_bytes; }
 };
 
 /// Measures the journal's rows where there are at least as many as an arm's preparation; otherwise makes one

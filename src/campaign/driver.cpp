@@ -38,6 +38,7 @@ record::TrialRecord row_of(const Ran& ran, std::uint64_t stratum_bits, const Dri
   // tensors.
   if (ran.spec.kind != TrialKind::canary) row.faults = ran.spec.faults;
   row.replicas = ran.spec.replicas;
+  row.order = ran.spec.order;
   row.result = ran.result;
   row.failure = ran.failure;
   row.started = ran.started;
@@ -78,8 +79,10 @@ Driver::Driver(Folder& folder, const Drills& drills, const Plan& plan, Ledger& l
   }
   if (shard_ == nullptr) return;
   for (std::size_t arm = 0; arm < plan_.spec().arms.size(); ++arm) {
-    if (const auto golden = shard_->golden(arm))
-      check_golden(arm, golden->result, "the golden run of all shards");
+    for (int order = 0; order < plan_.spec().orders; ++order) {
+      if (const auto golden = shard_->golden(arm, order))
+        check_golden(arm, order, golden->result, "the golden run of all shards");
+    }
   }
 }
 
@@ -128,7 +131,7 @@ record::TrialSpec Driver::expand(const RunKey& key) {
 
 double Driver::deadline_s(std::size_t arm) { return controls_.deadline_s(arm_name(arm)); }
 
-bool Driver::golden_known(std::size_t arm) { return controls_.golden_known(arm_name(arm)); }
+bool Driver::golden_known(std::size_t arm, int order) { return controls_.golden_known(arm_name(arm), order); }
 
 void Driver::on_ready(std::size_t arm, const record::Ready& ready) {
   check_bases();  // the worker and its private copy have just read it
@@ -145,9 +148,9 @@ void Driver::on_ready(std::size_t arm, const record::Ready& ready) {
   folder_.note_trainer(ready.environment);
 }
 
-std::optional<std::string> Driver::on_check(std::size_t arm, const record::RunResult& result) {
+std::optional<std::string> Driver::on_check(std::size_t arm, int order, const record::RunResult& result) {
   try {
-    check_golden(arm, result, "check of a worker");
+    check_golden(arm, order, result, "check of a worker");
   } catch (const Misbehaviour& problem) {
     return problem.what();
   }
@@ -175,20 +178,27 @@ void Driver::check_bases() {
 
 void Driver::show_rates() {
   const auto rows = ledger_.effective();
-  rates_.emplace(plan_.spec(), analyze::controls_of(rows, plan_.spec().judge));
+  rates_.emplace(plan_.spec(), analyze::controls_of(rows, analyze::judging_of(plan_.spec())));
+  rates_->set_rounds(plan_.rounds());
   for (const record::TrialRecord& row : rows) rates_->add(row);
   progress_.show(&*rates_);
 }
 
-// A shard's first no-flip run becomes the golden run of all, or must equal the one that is.
-void Driver::check_golden(std::size_t arm, const record::RunResult& result, const std::string& what) {
+void Driver::show_round() {
+  if (rates_) rates_->set_rounds(plan_.rounds());
+}
+
+// A shard's first no-flip run of an order becomes the golden run of all, or must equal the one that is.
+void Driver::check_golden(std::size_t arm, int order, const record::RunResult& result,
+                          const std::string& what) {
   try {
-    controls_.check(arm_name(arm), result, what);
-    if (shard_ == nullptr || !agreed_.insert(arm).second) return;
-    controls_.check(arm_name(arm), shard_->agree(arm, result).result, "the golden run of all shards");
+    controls_.check(arm_name(arm), order, result, what);
+    if (shard_ == nullptr || !agreed_.insert({arm, order}).second) return;
+    controls_.check(arm_name(arm), order, shard_->agree(arm, order, result).result,
+                    "the golden run of all shards");
   } catch (const Misbehaviour& problem) {
     if (shard_ == nullptr) throw;
-    throw Misbehaviour(problem.what() + shard_->origins(arm));
+    throw Misbehaviour(problem.what() + shard_->origins(arm, order));
   }
 }
 
@@ -198,16 +208,18 @@ void Driver::check_clean(const Ran& ran) {
     throw Misbehaviour(
         fmt::format("{}: the clean run failed twice: {} {}", id, ran.failure->reason, ran.failure->detail));
   }
-  if (ran.spec.kind == TrialKind::control && ran.spec.id.stratum != zero_step_stratum) {
+  if (is_golden_run({ran.spec.kind, ran.spec.id})) {
     std::size_t arm = 0;
     while (arm_name(arm) != ran.spec.id.arm) ++arm;
-    check_golden(arm, *ran.result, id);
+    check_golden(arm, ran.spec.order, *ran.result, id);
     controls_.took(ran.spec.id.arm, ran.seconds);
   }
 }
 
 void Driver::on_run(const Ran& ran) {
-  if (ran.spec.kind == TrialKind::control || ran.spec.kind == TrialKind::envelope) check_clean(ran);
+  const TrialKind kind = ran.spec.kind;
+  if (kind == TrialKind::control || kind == TrialKind::envelope || kind == TrialKind::held_out)
+    check_clean(ran);
   const record::TrialRecord row = row_of(ran, plan_.stratum_bits({ran.spec.kind, ran.spec.id}), drills_);
   if (const record::TrialRecord* known = ledger_.find(row.id)) {
     if (const auto difference = journal_difference({*known}, {row})) {

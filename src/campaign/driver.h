@@ -50,22 +50,24 @@ class Driver : public PoolObserver {
 
   record::TrialSpec expand(const RunKey& key) override;
   double deadline_s(std::size_t arm) override;
-  bool golden_known(std::size_t arm) override;
+  bool golden_known(std::size_t arm, int order) override;
   void on_ready(std::size_t arm, const record::Ready& ready) override;
-  std::optional<std::string> on_check(std::size_t arm, const record::RunResult& result) override;
+  std::optional<std::string> on_check(std::size_t arm, int order, const record::RunResult& result) override;
   void on_doubt(std::size_t arm, const std::vector<RunKey>& runs, const std::string& why) override;
   void on_run(const Ran& ran) override;
   void on_incident(const Incident& incident) override;
   void on_tick() override;
   /// Preparation is over and behaves: from here on the progress shows the rates of the trials.
   void show_rates();
+  /// A round was planned: the rates shown are those of all rounds.
+  void show_round();
   /// From then on on_tick throws OutOfTime.
   void end_at(std::chrono::steady_clock::time_point end) { end_ = end; }
 
  private:
   [[nodiscard]] const std::string& arm_name(std::size_t arm) const { return plan_.spec().arms[arm].name; }
   void check_clean(const Ran& ran);
-  void check_golden(std::size_t arm, const record::RunResult& result, const std::string& what);
+  void check_golden(std::size_t arm, int order, const record::RunResult& result, const std::string& what);
   void check_bases();
 
   Folder& folder_;
@@ -81,8 +83,8 @@ class Driver : public PoolObserver {
   std::map<std::pair<std::size_t, std::string>, std::string>
       base_digests_;  // state digest by base file and guards
   std::optional<RunningRates> rates_;
-  std::set<std::string> leaked_;  // runs whose drill `leak` was sent
-  std::set<std::size_t> agreed_;  // arms whose golden run is that of all shards
+  std::set<std::string> leaked_;                  // runs whose drill `leak` was sent
+  std::set<std::pair<std::size_t, int>> agreed_;  // arms and orders whose golden run is that of all shards
   std::optional<std::chrono::steady_clock::time_point> end_;
 };
 

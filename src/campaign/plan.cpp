@@ -52,7 +52,47 @@ std::string shared_bit(const inject::Population& first, const inject::Population
   return "";
 }
 
+constexpr std::string_view order_prefix = "control:order-";
+
+// So small a change of so few weights that a training must not suffer from it.
+record::FaultModel jitter_model(const ckpt::Reader& base) {
+  record::FaultModel model;
+  model.tensors = {"model/**"};
+  model.roles = {"weight"};
+  model.bits = "0";
+  model.count = 1;
+  model.count = std::min(jittered_weights, inject::population_of(base, model).bits());
+  return model;
+}
+
+std::vector<RunKey> run_each(const std::string& arm, TrialKind kind, const std::string& stratum, int count) {
+  std::vector<RunKey> keys;
+  for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(count); ++i)
+    keys.push_back({kind, {arm, stratum, i}});
+  return keys;
+}
+
 }  // namespace
+
+std::string control_stratum(int order) {
+  return order == 0 ? "control" : fmt::format("{}{}", order_prefix, order);
+}
+
+bool is_golden_run(const RunKey& key) {
+  return key.kind == TrialKind::control && key.id.stratum != zero_step_stratum;
+}
+
+int order_of(const RunKey& key, int orders) {
+  if (key.kind == TrialKind::trial || key.kind == TrialKind::jitter)
+    return static_cast<int>(key.id.draw % static_cast<std::uint64_t>(orders));
+  int order = 0;
+  const std::string_view stratum = key.id.stratum;
+  if (key.kind == TrialKind::control && stratum.starts_with(order_prefix)) {
+    const std::string_view number = stratum.substr(order_prefix.size());
+    std::from_chars(number.data(), number.data() + number.size(), order);
+  }
+  return order;
+}
 
 TrialId trial_id_from_text(const std::string& text) {
   const auto last = text.rfind('/');
@@ -90,6 +130,19 @@ Plan::Plan(const record::CampaignSpec& spec, const Bases& bases) : spec_(spec), 
   refuse_overlap();
   add_round(analyze::next_round(spec, this->strata(), {}, {}));
   find_weights();
+  check_jitter();
+}
+
+void Plan::check_jitter() const {
+  if (spec_.jitter_runs == 0) return;
+  for (const ckpt::Reader& base : bases_) {
+    try {
+      static_cast<void>(inject::draw(base, jitter_model(base)));
+    } catch (const Error& error) {
+      fail(error.code(), "controls.jitter: the lowest bits of weights cannot be flipped in {}: {}",
+           base.path().string(), error.what());
+    }
+  }
 }
 
 void Plan::find_weights() {
@@ -164,17 +217,21 @@ void Plan::add_round(const record::Round& round) {
 
 std::vector<std::vector<RunKey>> Plan::preparation(const std::string& arm) const {
   std::vector<std::vector<RunKey>> chains;
-  const auto repeats = static_cast<std::uint64_t>(spec_.control_repeats);
-  for (std::uint64_t i = 0; i < repeats; ++i) chains.push_back({{TrialKind::control, {arm, "control", i}}});
-  chains.push_back({{TrialKind::control, {arm, std::string(zero_step_stratum), 0}}});
-  for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(spec_.envelope_runs); ++i) {
-    chains.push_back({{TrialKind::envelope, {arm, "envelope", i}}});
-  }
+  const auto add = [&](TrialKind kind, const std::string& stratum, int count) {
+    for (RunKey& key : run_each(arm, kind, stratum, count)) chains.push_back({std::move(key)});
+  };
+  for (int order = 0; order < spec_.orders; ++order)
+    add(TrialKind::control, control_stratum(order), spec_.control_repeats);
+  add(TrialKind::control, std::string(zero_step_stratum), 1);
+  add(TrialKind::envelope, "envelope", spec_.envelope_runs);
+  add(TrialKind::held_out, "held_out", spec_.held_out_runs);
+  add(TrialKind::jitter, "jitter", spec_.jitter_runs);
   std::vector<RunKey> chain;
   for (const std::string_view kind : canary_kinds) {
     chain.push_back({TrialKind::canary, {arm, "canary:" + std::string(kind), 0}});
   }
-  chain.push_back({TrialKind::control, {arm, "control", repeats}});
+  chain.push_back(
+      {TrialKind::control, {arm, control_stratum(0), static_cast<std::uint64_t>(spec_.control_repeats)}});
   chains.push_back(std::move(chain));
   return chains;
 }
@@ -200,12 +257,22 @@ record::TrialSpec Plan::expand(const RunKey& key) const {
   run.kind = key.kind;
   run.id = key.id;
   run.epochs = spec_.resume_epochs;
+  run.order = order_of(key, spec_.orders);
+  if (run.order > 0)
+    run.order_seed = random_u64(derive_key(spec_.seed, "order"), static_cast<std::uint64_t>(run.order), 0);
   switch (key.kind) {
     case TrialKind::control:
       if (key.id.stratum == zero_step_stratum) run.epochs = 0;
       break;
     case TrialKind::envelope:
       run.order_seed = random_u64(derive_key(spec_.seed, "envelope"), key.id.draw, 0);
+      break;
+    case TrialKind::held_out:
+      run.order_seed = random_u64(derive_key(spec_.seed, "held_out"), key.id.draw, 0);
+      break;
+    case TrialKind::jitter:
+      run.faults = jitter_faults(key.id);
+      run.replicas = replicas_of(key.id);
       break;
     case TrialKind::canary:
       run.faults = canary_faults(key.id);
@@ -234,6 +301,13 @@ std::vector<record::AppliedFault> Plan::drawn_faults(const TrialId& id) const {
   record::FaultModel model = *found.model;
   model.seed = random_u64(stratum_key, id.draw, 0);
   return inject::draw(bases_[file], model).expanded();
+}
+
+std::vector<record::AppliedFault> Plan::jitter_faults(const TrialId& id) const {
+  const ckpt::Reader& base = bases_[arm(id.arm).file];
+  record::FaultModel model = jitter_model(base);
+  model.seed = random_u64(derive_key(spec_.seed, "jitter"), id.draw, 0);
+  return inject::draw(base, model).expanded();
 }
 
 std::vector<int> Plan::replicas_of(const TrialId& id) const {

@@ -38,6 +38,17 @@ inline constexpr std::string_view canary_kinds[] = {"nan", "negate", "none"};
 /// against.
 inline constexpr std::string_view zero_step_stratum = "control:zero";
 
+/// Weights whose lowest bit a jitter run flips, where a base has so many.
+inline constexpr std::uint64_t jittered_weights = 16;
+
+/// Stratum of the no-flip runs of a golden data order: "control" for order 0, "control:order-K" for K > 0.
+[[nodiscard]] std::string control_stratum(int order);
+/// Whether a run alters nothing and takes the steps of a golden data order.
+[[nodiscard]] bool is_golden_run(const RunKey& key);
+/// The golden data order, one of 0 .. orders - 1, that a run takes its batches in or is compared with: of a
+/// trial or a jitter run draw mod orders, of a no-flip run the one its stratum names, of all others 0.
+[[nodiscard]] int order_of(const RunKey& key, int orders);
+
 /// "arm/stratum/draw" taken apart from the right. Throws Error(bad_input) for anything else.
 [[nodiscard]] record::TrialId trial_id_from_text(const std::string& text);
 
@@ -47,7 +58,11 @@ inline constexpr std::string_view zero_step_stratum = "control:zero";
 /// inject::draw draws with the seed random_u64(derive_key(seed, "stratum/" + name), d, 0). Draw d of a
 /// stratum of N bits is bit Permutation(N, derive_key(seed, "stratum/" + name))(d) of its population: it
 /// depends on no arm, no other stratum and no order. Envelope run i has the order seed
-/// random_u64(derive_key(seed, "envelope"), i, 0) in every arm.
+/// random_u64(derive_key(seed, "envelope"), i, 0) in every arm, held-out run i
+/// random_u64(derive_key(seed, "held_out"), i, 0), and golden order K > 0
+/// random_u64(derive_key(seed, "order"), K, 0); golden order 0 is the base's own. Jitter run i flips the
+/// lowest bit of 16 weights (of all, where there are fewer), as inject::draw draws them with the seed
+/// random_u64(derive_key(seed, "jitter"), i, 0).
 class Plan {
  public:
   /// Throws Error(bad_input | not_found | unsupported) that names the cell: one that holds no bit, holds
@@ -64,9 +79,9 @@ class Plan {
   /// Adds the round after them: its draws are then part of the plan.
   void add_round(const record::Round& round);
 
-  /// The runs of an arm that come before its trials: no-flip controls (one of zero steps among them),
-  /// envelope runs, and one chain of canaries with a control behind them (which shows that nothing of a
-  /// canary stays in the worker). Runs of one chain share a worker.
+  /// The runs of an arm that come before its trials: no-flip controls of every golden order and one of zero
+  /// steps, envelope, held-out and jitter runs, and one chain of canaries with a control behind them (which
+  /// shows that nothing of a canary stays in the worker). Runs of one chain share a worker.
   [[nodiscard]] std::vector<std::vector<RunKey>> preparation(const std::string& arm) const;
   /// The trials of an arm in the rounds so far, in stratum and draw order.
   [[nodiscard]] std::vector<RunKey> trials(const std::string& arm) const;
@@ -82,11 +97,13 @@ class Plan {
   [[nodiscard]] const record::Arm& arm(const std::string& name) const;
   [[nodiscard]] std::vector<int> replicas_of(const record::TrialId& id) const;
   [[nodiscard]] std::vector<record::AppliedFault> drawn_faults(const record::TrialId& id) const;
+  [[nodiscard]] std::vector<record::AppliedFault> jitter_faults(const record::TrialId& id) const;
   [[nodiscard]] std::vector<record::AppliedFault> canary_faults(const record::TrialId& id) const;
   void add_cell(const record::Stratum& stratum);
   void add_model(const record::Stratum& stratum, const record::FaultModel& model);
   void refuse_overlap() const;
   void find_weights();
+  void check_jitter() const;
 
   const record::CampaignSpec& spec_;
   const Bases& bases_;

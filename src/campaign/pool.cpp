@@ -202,15 +202,20 @@ void Pool::feed(Crew& crew) {
   // It may have died right behind its answer: its loss is the next thing that it is asked about.
   if (crew.worker->state() != Worker::State::ready) return;
   const RunKey& key = crew.job->runs[crew.job->next];
-  const bool is_golden = key.kind == record::TrialKind::control && key.id.stratum != zero_step_stratum;
-  if (!crew.checked && (observer_.golden_known(crew.arm) || !is_golden)) return check(crew);
-  if (crew.unchecked.size() >= static_cast<std::size_t>(options_.check_every)) return check(crew);
+  const int order = order_of(key, options_.orders);
+  // The first run of all is the golden run itself.
+  if (!crew.checked && (observer_.golden_known(crew.arm, order) || !is_golden_run(key)))
+    return check(crew, order);
+  // A row must not depend on which worker ran it: where a trial may end early, each has its order's golden
+  // run.
+  if (key.kind == record::TrialKind::trial && !crew.orders.contains(order)) return check(crew, order);
+  if (crew.unchecked_in(order, options_.orders) >= options_.check_every) return check(crew, order);
   request(crew, key);
 }
 
-void Pool::check(Crew& crew) {
+void Pool::check(Crew& crew, int order) {
   crew.checking = true;
-  request(crew, {record::TrialKind::control, {options_.arms[crew.arm].name, "control", 0}});
+  request(crew, {record::TrialKind::control, {options_.arms[crew.arm].name, control_stratum(order), 0}});
 }
 
 // When nothing is left to run: whether some worker's last trials are still to be confirmed.
@@ -218,7 +223,7 @@ bool Pool::check_the_rest() {
   bool any = false;
   for (const auto& crew : crews_) {
     if (!crew->idle() || crew->unchecked.empty()) continue;
-    check(*crew);
+    check(*crew, order_of(crew->unchecked.back(), options_.orders));
     any = true;
   }
   return any;
@@ -252,7 +257,7 @@ record::RunRequest Pool::run_request(Crew& crew) const {
     if (options_.propagation && options_.propagation->wants_draw(spec.id.draw))
       run.propagation = options_.propagation;
   }
-  run.golden = spec.kind == record::TrialKind::control && spec.id.stratum != zero_step_stratum;
+  run.golden = is_golden_run({spec.kind, spec.id});
   if (run.golden) run.propagation = options_.propagation;
   return run;
 }

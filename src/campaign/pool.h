@@ -57,12 +57,13 @@ class PoolObserver {
   virtual record::TrialSpec expand(const RunKey& key) = 0;
   /// Seconds that a run of this arm may take.
   virtual double deadline_s(std::size_t arm) = 0;
-  /// Whether the arm's golden run is known, so that a new worker can be checked against it.
-  virtual bool golden_known(std::size_t arm) = 0;
+  /// Whether the arm's golden run of this data order is known, so that a worker can be checked against it.
+  virtual bool golden_known(std::size_t arm, int order) = 0;
   virtual void on_ready(std::size_t arm, const record::Ready& ready) = 0;
-  /// The no-flip run that every worker makes before anything else, and again and again: how it differs from
-  /// the golden run, or nullopt.
-  virtual std::optional<std::string> on_check(std::size_t arm, const record::RunResult& result) = 0;
+  /// The no-flip run that every worker makes before anything else, before its first trial of each golden
+  /// data order, and again and again: how it differs from the golden run of that order, or nullopt.
+  virtual std::optional<std::string> on_check(std::size_t arm, int order,
+                                              const record::RunResult& result) = 0;
   /// A worker gave a golden run once and now does not (`why`): what it ran in between is to be forgotten and
   /// will run again.
   virtual void on_doubt(std::size_t arm, const std::vector<RunKey>& runs, const std::string& why) = 0;
@@ -83,7 +84,8 @@ struct PoolOptions {
   Launch launch;  ///< but for the base, which is the arm's
   std::vector<record::Arm> arms;
   std::optional<int> workers;  ///< groups side by side; absent: as many as the cores hold, at least one
-  int check_every = 100;       ///< trials of a worker between two checks
+  int check_every = 100;       ///< trials (jitter runs count) of a worker in a data order between two checks
+  int orders = 1;              ///< golden data orders, see CampaignSpec::orders
   bool early_end = true;       ///< see RunRequest
   std::optional<record::PropagationSpec> propagation = {};  ///< of the campaign
   std::optional<std::uint64_t> memory = {};  ///< bytes that a worker may hold, see resident_memory()
@@ -125,7 +127,7 @@ class Pool {
   void limit_parked();
   void watch_limits();
   void feed(Crew& crew);
-  void check(Crew& crew);
+  void check(Crew& crew, int order);
   void judge_check(Crew& crew, const record::RunResult& result);
   bool check_the_rest();
   void doubt(Crew& crew, const std::string& why);

@@ -50,12 +50,15 @@ void Pool::finished(Crew& crew, const record::RunResult& result) {
   failed_starts_ = 0;
   if (std::exchange(crew.checking, false)) return judge_check(crew, result);
   crew.checked = true;
+  const RunKey key{crew.current.spec.kind, crew.current.spec.id};
   Job& job = *crew.job;
   crew.current.result = result;
   crew.current.result->detail = without_place(result.detail, crew.copy->path());
   crew.current.attempts = static_cast<int>(job.failures.size()) + 1;
   observer_.on_run(crew.current);
-  if (crew.current.spec.kind == record::TrialKind::trial) crew.unchecked.push_back(job.runs[job.next]);
+  if (is_golden_run(key)) crew.orders.insert(order_of(key, options_.orders));
+  if (key.kind == record::TrialKind::trial || key.kind == record::TrialKind::jitter)
+    crew.unchecked.push_back(key);
   job.failures.clear();
   if (++job.next == job.runs.size()) {
     crew.job.reset();
@@ -118,10 +121,14 @@ void Pool::could_not_start(Crew& crew, const WorkerLost& loss) {
 }
 
 void Pool::judge_check(Crew& crew, const record::RunResult& result) {
-  const auto difference = observer_.on_check(crew.arm, result);
+  const RunKey key{crew.current.spec.kind, crew.current.spec.id};
+  const int order = order_of(key, options_.orders);
+  const auto difference = observer_.on_check(crew.arm, order, result);
   if (!difference) {
     crew.checked = true;
-    crew.unchecked.clear();
+    crew.orders.insert(order);
+    // It says nothing of the other orders, whose golden runs the worker keeps apart.
+    std::erase_if(crew.unchecked, [&](const RunKey& run) { return order_of(run, options_.orders) == order; });
     if (crew.job) feed(crew);
     return;
   }

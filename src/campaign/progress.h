@@ -40,7 +40,7 @@ class Progress {
   /// Called often: keeps the time left on a terminal alive while long runs are under way.
   void tick();
   /// Shows these rates from now on; they must outlive this or be taken away with nullptr.
-  void show(const RunningRates* rates) { rates_ = rates; }
+  void show(RunningRates* rates) { rates_ = rates; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -58,7 +58,7 @@ class Progress {
   std::size_t lines_shown_ = 0;
   std::string stage_;
   std::size_t done_ = 0, total_ = 0, incidents_ = 0;
-  const RunningRates* rates_ = nullptr;
+  RunningRates* rates_ = nullptr;
   Clock::time_point began_, printed_;
   Mark recent_, before_;  // the speed is that since `before_`, 30 to 60 s ago
 };

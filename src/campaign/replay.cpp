@@ -32,10 +32,12 @@ class ReplayObserver : public PoolObserver {
     return spec;
   }
   double deadline_s(std::size_t arm) override { return controls_.deadline_s(arm_name(arm)); }
-  bool golden_known(std::size_t arm) override { return controls_.golden_known(arm_name(arm)); }
+  bool golden_known(std::size_t arm, int order) override {
+    return controls_.golden_known(arm_name(arm), order);
+  }
   void on_ready(std::size_t /*arm*/, const record::Ready& /*ready*/) override {}
-  std::optional<std::string> on_check(std::size_t arm, const record::RunResult& result) override {
-    controls_.check(arm_name(arm), result, "check of the worker");
+  std::optional<std::string> on_check(std::size_t arm, int order, const record::RunResult& result) override {
+    controls_.check(arm_name(arm), order, result, "check of the worker");
     return std::nullopt;
   }
   void on_doubt(std::size_t /*arm*/, const std::vector<RunKey>& /*runs*/, const std::string& why) override {
@@ -97,6 +99,7 @@ Replay replay_run(const std::filesystem::path& folder, const std::string& id,
     options.launch = launch;
     options.arms = stored.spec.arms;
     options.workers = 1;
+    options.orders = stored.spec.orders;
     options.early_end = stored.spec.early_end;
     options.propagation = stored.spec.propagation;
     options.memory = stored.spec.memory;

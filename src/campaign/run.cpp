@@ -7,7 +7,7 @@
 #include <system_error>
 
 #include "analyze/allocate.h"
-#include "analyze/classify.h"
+#include "analyze/verdict/trust.h"
 #include "campaign/disk_use.h"
 #include "campaign/driver.h"
 #include "campaign/ends.h"
@@ -49,14 +49,15 @@ void run_preparation(const Plan& plan, Driver& driver, Pool& pool, const Ledger&
   const record::CampaignSpec& spec = plan.spec();
   const std::size_t preparations = preparation_of(driver.shard(), plan).size();
   std::vector<Job> jobs = driver.preparation_jobs();
-  progress.stage("controls, envelope, canaries", count_done(jobs, preparations), preparations);
+  progress.stage("controls, clean runs, canaries", count_done(jobs, preparations), preparations);
   pool.run(std::move(jobs));
   driver.meet(preparation_stage(plan, driver.shard().count));
 
   const auto rows = ledger.effective();
   std::vector<std::string> problems;
   try {
-    problems = analyze::canary_problems(rows, analyze::controls_of(rows, spec.judge), spec.judge);
+    const analyze::Judging judging = analyze::judging_of(spec);
+    problems = analyze::trust_problems(rows, analyze::controls_of(rows, judging), judging);
   } catch (const Error& error) {
     problems = {error.what()};
   }
@@ -96,6 +97,7 @@ void run_rounds(Plan& plan, Driver& driver, Pool& pool, const Ledger& ledger, Fo
     analyze::Observations seen;
     if (spec.sampling) seen = analyze::observe(ledger.effective(), spec);
     plan.add_round(analyze::next_round(spec, plan.strata(), plan.rounds(), seen));
+    driver.show_round();
   }
 }
 
@@ -115,6 +117,7 @@ PoolOptions pool_options(const RunOptions& options, const record::CampaignSpec& 
   pool.arms = spec.arms;
   pool.workers = options.workers;
   pool.check_every = spec.check_every;
+  pool.orders = spec.orders;
   pool.early_end = spec.early_end;
   pool.propagation = spec.propagation;
   pool.memory = spec.memory;

@@ -34,7 +34,7 @@ struct RunReport {
   bool joined = true;                 ///< DIR/trials.jsonl holds all rows
 };
 
-/// Runs the campaign: base, controls, envelope, canaries, trials. What the journal holds already is not run
+/// Runs the campaign: base, controls, clean runs, canaries, trials. What the journal holds already is not run
 /// again. Throws Error, and Interrupted after SIGINT, SIGTERM or SIGHUP; nothing recorded is lost then, and
 /// no process is left.
 [[nodiscard]] RunReport run_campaign(const RunOptions& options, Progress& progress);

@@ -1,7 +1,9 @@
 #include "campaign/running_rates.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "analyze/group_rates.h"
 #include "core/error.h"
 
 namespace bitrift::campaign {
@@ -10,9 +12,9 @@ namespace {
 using record::OutcomeClass;
 
 constexpr std::size_t most_lines = 8;
-constexpr OutcomeClass all_classes[] = {OutcomeClass::masked, OutcomeClass::sdc, OutcomeClass::crash};
 
-std::size_t index_of(OutcomeClass outcome) { return static_cast<std::size_t>(outcome); }
+// A line is computed anew when its trials have grown by one part in so many.
+constexpr std::uint64_t growth = 50;
 
 }  // namespace
 
@@ -25,8 +27,8 @@ void RunningRates::add(const record::TrialRecord& row) {
   if (row.kind != record::TrialKind::trial || controls == controls_.end()) return;
   std::uint8_t mark = 0;
   try {
-    const OutcomeClass outcome = analyze::classify(row, controls->second, spec_.judge).outcome_class();
-    mark = static_cast<std::uint8_t>(1 + index_of(outcome));
+    const record::Reason reason = analyze::classify(row, controls->second, analyze::judging_of(spec_)).reason;
+    mark = static_cast<std::uint8_t>(1 + static_cast<int>(reason));
   } catch (const Error&) {
     return;  // what is shown on the way must not end a campaign
   }
@@ -36,9 +38,7 @@ void RunningRates::add(const record::TrialRecord& row) {
   if (cell.seen.size() <= draw) cell.seen.resize(draw + 1);
   if (cell.seen[draw] != 0) return;
   cell.seen[draw] = mark;
-  for (; cell.counted < cell.seen.size() && cell.seen[cell.counted] != 0; ++cell.counted) {
-    ++cell.hits.at(cell.seen[cell.counted] - std::size_t{1});
-  }
+  while (cell.counted < cell.seen.size() && cell.seen[cell.counted] != 0) ++cell.counted;
 }
 
 void RunningRates::remove(const record::TrialId& id) {
@@ -49,53 +49,67 @@ void RunningRates::remove(const record::TrialId& id) {
   Cell& cell = found->second;
   const auto draw = static_cast<std::size_t>(id.draw);
   if (draw >= cell.seen.size() || cell.seen[draw] == 0) return;
-  while (cell.counted > draw) --cell.hits.at(cell.seen[--cell.counted] - std::size_t{1});
+  cell.counted = std::min(cell.counted, draw);
   cell.seen[draw] = 0;
+  lines_.clear();
 }
 
-std::size_t RunningRates::trials(const std::string& arm) const {
-  std::size_t total = 0;
+void RunningRates::set_rounds(std::vector<record::Round> rounds) {
+  rounds_ = std::move(rounds);
+  lines_.clear();
+}
+
+std::size_t RunningRates::trials(const std::string& arm) const { return trials(arm, ""); }
+
+std::uint64_t RunningRates::trials(const std::string& arm, const std::string& stratum) const {
+  std::uint64_t total = 0;
   const auto found = cells_.find(arm);
   if (found == cells_.end()) return 0;
-  for (const auto& [name, cell] : found->second) total += cell.counted;
+  for (const auto& [name, cell] : found->second)
+    total += stratum.empty() || name == stratum ? cell.counted : 0;
   return total;
 }
 
-std::vector<analyze::StratumCount> RunningRates::counts(const std::string& arm, const std::string& stratum,
-                                                        OutcomeClass outcome) const {
-  std::vector<analyze::StratumCount> counts;
-  const auto found = cells_.find(arm);
-  if (found == cells_.end()) return counts;
-  for (const auto& [name, cell] : found->second) {
-    if (cell.counted == 0 || (!stratum.empty() && name != stratum)) continue;
-    counts.push_back({cell.bits, cell.hits.at(index_of(outcome)), cell.counted});
+std::string RunningRates::text_of(const std::string& arm, const std::string& stratum,
+                                  std::uint64_t trials) const {
+  analyze::Observations seen;
+  for (const auto& [name, cell] : cells_.at(arm)) {
+    analyze::StratumSeen& one = seen.cells[{arm, name}];
+    one.bits = cell.bits;
+    for (std::size_t draw = 0; draw < cell.counted; ++draw) {
+      one.outcomes.push_back(static_cast<record::Reason>(cell.seen[draw] - 1));
+    }
   }
-  return counts;
-}
-
-analyze::StratifiedRate RunningRates::rate(const std::string& arm, OutcomeClass outcome) const {
-  return analyze::stratified_rate(counts(arm, "", outcome), spec_.confidence);
+  const analyze::Order order = analyze::order_of(spec_, rounds_, seen);
+  std::vector<analyze::Member> line;
+  for (std::size_t at = 0; at < order.names.size(); ++at) {
+    if (!stratum.empty() && order.names[at] != stratum) continue;
+    const auto cell = seen.cells.find({arm, order.names[at]});
+    line.push_back({cell == seen.cells.end() ? nullptr : &cell->second, at});
+  }
+  std::string text = fmt::format("{}{}{}: {} trial{}:", arm, stratum.empty() ? "" : " ", stratum, trials,
+                                 trials == 1 ? "" : "s");
+  for (const auto& [outcome, rate] : analyze::group_rates(line, order, spec_.confidence)) {
+    text += fmt::format("{} {} {:.1f} % ({:.1f} to {:.1f})", outcome == OutcomeClass::masked ? "" : ",",
+                        record::outcome_class_name(outcome), 100 * rate.estimate, 100 * rate.anytime.low,
+                        100 * rate.anytime.high);
+  }
+  return text;
 }
 
 void RunningRates::add_line(const std::string& arm, const std::string& stratum,
-                            std::vector<std::string>& lines) const {
-  std::uint64_t trials = 0;
-  for (const analyze::StratumCount& count : counts(arm, stratum, OutcomeClass::masked))
-    trials += count.trials;
-  if (trials == 0) return;
-  std::string line = fmt::format("{}{}{}: {} trial{}:", arm, stratum.empty() ? "" : " ", stratum, trials,
-                                 trials == 1 ? "" : "s");
-  for (const OutcomeClass outcome : all_classes) {
-    const analyze::StratifiedRate seen =
-        analyze::stratified_rate(counts(arm, stratum, outcome), spec_.confidence);
-    line += fmt::format("{} {} {:.1f} % ({:.1f} to {:.1f})", outcome == OutcomeClass::masked ? "" : ",",
-                        record::outcome_class_name(outcome), 100 * seen.estimate, 100 * seen.wilson.low,
-                        100 * seen.wilson.high);
+                            std::vector<std::string>& lines) {
+  const std::uint64_t now = trials(arm, stratum);
+  if (now == 0) return;
+  Line& line = lines_[{arm, stratum}];
+  if (line.trials == 0 || now > line.trials + line.trials / growth) {
+    line.text = text_of(arm, stratum, now);
+    line.trials = now;
   }
-  lines.push_back(line);
+  lines.push_back(line.text);
 }
 
-std::vector<std::string> RunningRates::lines() const {
+std::vector<std::string> RunningRates::lines() {
   std::vector<std::string> lines;
   for (const record::Arm& arm : spec_.arms) {
     if (spec_.strata.models.size() < 2) {

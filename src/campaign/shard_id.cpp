@@ -77,7 +77,10 @@ ShardId parse_shard(const std::string& text) {
 }
 
 bool takes(const ShardId& shard, const RunKey& key) {
-  if (key.kind != record::TrialKind::envelope) return true;
+  using record::TrialKind;
+  const bool in_turn =
+      key.kind == TrialKind::envelope || key.kind == TrialKind::held_out || key.kind == TrialKind::jitter;
+  if (!in_turn) return true;
   const auto count = static_cast<std::uint64_t>(shard.count);
   return key.id.draw % count == static_cast<std::uint64_t>(shard.index - 1);
 }

@@ -23,8 +23,8 @@ struct ShardId {
 /// _MAX, _STEP, _COUNT). Throws Error(bad_input).
 [[nodiscard]] ShardId parse_shard(const std::string& text);
 
-/// Whether a run of the preparation is this shard's: envelope runs are taken in turn, everything else
-/// (controls, canaries) each shard runs for itself.
+/// Whether a run of the preparation is this shard's: envelope, held-out and jitter runs are taken in turn,
+/// everything else (controls, canaries) each shard runs for itself.
 [[nodiscard]] bool takes(const ShardId& shard, const RunKey& key);
 /// The runs of the preparation that are this shard's, of all arms.
 [[nodiscard]] std::vector<RunKey> preparation_of(const ShardId& shard, const Plan& plan);

@@ -188,12 +188,13 @@ void Shard::note_trainer(const Json& environment) {
   replace_text(place().root / "machine.json", value.dump(2) + "\n");
 }
 
-std::filesystem::path Shard::golden_path(std::size_t arm) const {
-  return layout_.shards() / fmt::format("golden-{:04d}.json", arm);
+std::filesystem::path Shard::golden_path(std::size_t arm, int order) const {
+  const std::string of_order = order == 0 ? "" : fmt::format("-order-{:04d}", order);
+  return layout_.shards() / fmt::format("golden-{:04d}{}.json", arm, of_order);
 }
 
-std::optional<SharedGolden> Shard::golden(std::size_t arm) const {
-  const auto path = golden_path(arm);
+std::optional<SharedGolden> Shard::golden(std::size_t arm, int order) const {
+  const auto path = golden_path(arm, order);
   if (!std::filesystem::exists(path)) return std::nullopt;
   const Json stored = record::parse_file(path).value;
   try {
@@ -204,16 +205,16 @@ std::optional<SharedGolden> Shard::golden(std::size_t arm) const {
   }
 }
 
-SharedGolden Shard::agree(std::size_t arm, const record::RunResult& result) {
+SharedGolden Shard::agree(std::size_t arm, int order, const record::RunResult& result) {
   SharedGolden mine{result, own_origin()};
   const Json text = {{"result", record::to_json(result)}, {"origin", mine.origin}};
-  if (!std::filesystem::exists(golden_path(arm)) && publish_text(golden_path(arm), text.dump(2) + "\n"))
-    return mine;
-  return golden(arm).value();
+  const auto path = golden_path(arm, order);
+  if (!std::filesystem::exists(path) && publish_text(path, text.dump(2) + "\n")) return mine;
+  return golden(arm, order).value();
 }
 
-std::string Shard::origins(std::size_t arm) const {
-  const auto known = golden(arm);
+std::string Shard::origins(std::size_t arm, int order) const {
+  const auto known = golden(arm, order);
   return fmt::format(
       " (the golden run is that of {}; this is {}: shards need processors and libraries of one kind)",
       known ? known->origin : "another shard", own_origin());

@@ -31,7 +31,7 @@ struct Stage {
 [[nodiscard]] Stage preparation_stage(const Plan& plan, int shards);
 [[nodiscard]] Stage round_stage(const record::Round& round, int shards);
 
-/// The golden run of an arm, as the shard that was first found it.
+/// The golden run of an arm and a data order, as the shard that was first found it.
 struct SharedGolden {
   record::RunResult result;
   std::string origin;  ///< "shard 1/3 on host a (processor ...)"
@@ -58,12 +58,12 @@ class Shard {
   void prepare_bases(Folder& folder, const std::function<void()>& make);
   /// Keeps what the first worker said about its libraries and processor.
   void note_trainer(const record::Json& environment);
-  /// Makes this the campaign's golden run of the arm unless there is one; returns the campaign's.
-  [[nodiscard]] SharedGolden agree(std::size_t arm, const record::RunResult& result);
+  /// Makes this the campaign's golden run of the arm and order unless there is one; returns the campaign's.
+  [[nodiscard]] SharedGolden agree(std::size_t arm, int order, const record::RunResult& result);
   /// The golden run that an earlier shard or start published.
-  [[nodiscard]] std::optional<SharedGolden> golden(std::size_t arm) const;
+  [[nodiscard]] std::optional<SharedGolden> golden(std::size_t arm, int order) const;
   /// " (the golden run is that of ...; this is ...)" for messages about runs that differ from it.
-  [[nodiscard]] std::string origins(std::size_t arm) const;
+  [[nodiscard]] std::string origins(std::size_t arm, int order) const;
 
   /// Says that all runs of the stage are in this shard's journals and will not be taken back; `own` is
   /// synced.
@@ -82,7 +82,7 @@ class Shard {
   struct Watch;  // what is known of a shard that is waited for
   void take(const LeaseTimes& times);
   [[nodiscard]] std::filesystem::path marker(int shard, const Stage& stage) const;
-  [[nodiscard]] std::filesystem::path golden_path(std::size_t arm) const;
+  [[nodiscard]] std::filesystem::path golden_path(std::size_t arm, int order) const;
   [[nodiscard]] bool is_through(int shard, const Stage& stage, Watch& watch) const;
   [[nodiscard]] std::string account(int shard, const Stage& stage, const Watch& watch) const;
   [[nodiscard]] std::string own_origin() const;

@@ -44,9 +44,13 @@ void check_traceable(const record::CampaignSpec& spec, const record::TrialSpec& 
   }
   if (run.order_seed) {
     fail(ErrorCode::unsupported,
-         "--trace: {} is an envelope run, in a data order that no checkpoint holds; name a trial, a canary "
-         "or a control",
-         run.id.text());
+         "--trace: {} runs in the data order of seed {}, which no checkpoint holds; name a run in the base's "
+         "own "
+         "order: a canary, control/0{}",
+         run.id.text(), *run.order_seed,
+         spec.orders == 1
+             ? ", a trial or a jitter run"
+             : fmt::format(", or a trial or jitter run whose draw is a multiple of {}", spec.orders));
   }
 }
 

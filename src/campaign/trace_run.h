@@ -22,7 +22,7 @@ struct TraceRequest {
 };
 
 /// Throws Error(unsupported) for what cannot be traced: runs of a command of the user's (runner.exec), and
-/// envelope runs, whose data order no checkpoint holds.
+/// runs in a data order that no checkpoint holds (envelope and held-out runs, golden orders above 0).
 void check_traceable(const record::CampaignSpec& spec, const record::TrialSpec& run);
 
 /// Resumes in a process of its own from the altered file, read whole, to the end: neither what a worker

@@ -166,6 +166,11 @@ def fake_trainer(folder):
     return program
 
 
+# Few of each kind of clean run, so that all are made everywhere and cost little.
+CONTROLS: dict[str, int] = {"envelope": 20, "held_out": 4, "jitter": 4}
+# Rows of an arm before its trials: no-flip runs, clean runs, canaries and the no-flip run behind them.
+PREPARATION_PER_ARM = 2 + 1 + sum(CONTROLS.values()) + 3 + 1
+
 # Four steps of about 0.1 ms an epoch, so that thousands of trials take seconds.
 SMALL_BASE: dict[str, dict] = {
     "train": {
@@ -198,9 +203,9 @@ STUDY_SPEC = {
     ],
     "strata": {"roles": ["weight", "momentum"], "fields": ["sign", "exponent"]},
     "trials_per_stratum": 6,
+    "controls": CONTROLS,
 }
-STUDY_PER_ARM = 2 + 1 + 20 + 3 + 1
-STUDY_ROWS = 2 * (STUDY_PER_ARM + 4 * 6)
+STUDY_ROWS = 2 * (PREPARATION_PER_ARM + 4 * 6)
 
 
 class Study:

@@ -14,6 +14,8 @@ import time
 
 import pytest
 from campaign_support import (
+    CONTROLS,
+    PREPARATION_PER_ARM,
     Driver,
     campaign,
     journal_lines,
@@ -46,9 +48,9 @@ SPEC = {
     ],
     "strata": {"roles": ["weight", "momentum"], "fields": ["sign", "exponent"]},
     "trials_per_stratum": 3,
+    "controls": CONTROLS,
 }
-PREPARATIONS = 2 * (2 + 1 + 20 + 3 + 1)
-ROWS = PREPARATIONS + 2 * 4 * 3
+ROWS = 2 * PREPARATION_PER_ARM + 2 * 4 * 3
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +135,7 @@ def test_worker_killed_from_outside_costs_an_incident_and_no_verdict(reference, 
 
     def working():
         """The ranks of this arm's worker, once that worker has written rows."""
-        started = journal_lines(tmp_path / "hit") > (2 if arm == "serial" else PREPARATIONS // 2 + 2)
+        started = journal_lines(tmp_path / "hit") > (2 if arm == "serial" else PREPARATION_PER_ARM + 2)
         return started and driver.ranks_of("serial" if arm == "serial" else "data")
 
     os.kill(wait_until(working)[-1], signal.SIGKILL)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from campaign_support import SMALL_BASE, campaign, read_rows
+from campaign_support import CONTROLS, SMALL_BASE, campaign, read_rows
 
 
 def spec(arms: list[dict], **changes: object) -> dict:
@@ -18,6 +18,7 @@ def spec(arms: list[dict], **changes: object) -> dict:
         "arms": arms,
         "strata": {"roles": ["weight"], "fields": ["exponent"]},
         "trials_per_stratum": 12,
+        "controls": CONTROLS,
     } | changes
 
 
@@ -64,6 +65,14 @@ def test_a_fault_that_one_replica_sees(tmp_path: Path) -> None:
         if rows["second-apart"][draw]["result"]["status"] == "done":
             assert digests[0] != digests[1]
     assert drawn == {0, 1}
+    # A jitter run is seen by the replicas that a trial of its arm would be, and lands there.
+    jitter = {key: row for key, row in read_rows(tmp_path / "out").items() if row["kind"] == "jitter"}
+    assert len(jitter) == len(arms) * CONTROLS["jitter"]
+    for row in jitter.values():
+        arm, draw = row["id"]["arm"], row["id"]["draw"]
+        assert row["landed"] and row["faults"] == jitter[f"all/jitter/{draw}"]["faults"] and len(row["faults"]) == 16
+        replicas = {"all": [], "one": row.get("replicas"), "first": [0], "second": [1], "second-apart": [1]}[arm]
+        assert row.get("replicas", []) == replicas and len(replicas) == (arm != "all")
 
 
 def test_guards_of_an_arm_replace_those_of_the_base(tmp_path: Path) -> None:

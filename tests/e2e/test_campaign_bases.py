@@ -8,7 +8,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-from campaign_support import SMALL_BASE, campaign, read_rows
+from campaign_support import CONTROLS, SMALL_BASE, campaign, read_rows
 
 SPEC: dict = {
     "name": "bases",
@@ -20,6 +20,7 @@ SPEC: dict = {
     ],
     "strata": {"roles": ["weight", "momentum"], "fields": ["sign", "exponent_msb"]},
     "trials_per_stratum": 3,
+    "controls": CONTROLS,
 }
 
 

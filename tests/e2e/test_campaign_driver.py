@@ -10,12 +10,18 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import time
 
+import h5py
+import numpy as np
 import pytest
 from campaign_support import (
-    STUDY_PER_ARM,
+    BIN,
+    CONTROLS,
+    PREPARATION_PER_ARM,
     STUDY_ROWS,
+    STUDY_SPEC,
     Study,
     campaign,
     journal_lines,
@@ -25,6 +31,7 @@ from campaign_support import (
     scratch_folders,
     wait_until,
 )
+from philox import derive_key, philox_u64
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +70,38 @@ def test_both_arms_get_the_same_faults_and_draws_do_not_repeat(reference):
     assert faults("serial") == faults("data-2")
     places = [json.dumps(fault, sort_keys=True) for fault in faults("serial").values()]
     assert len(set(places)) == 24
+
+
+def test_jitter_runs_flip_the_lowest_bit_of_sixteen_weights_alike_in_every_arm(reference):
+    with h5py.File(reference.place / "plain" / "base.h5") as base:
+        weights = {f"model/{name}" for name in base["model"] if name.endswith(".weight")}
+    drawn = set()
+    for draw in range(CONTROLS["jitter"]):
+        row = reference.rows[f"serial/jitter/{draw}"]
+        assert row["kind"] == "jitter" and row["landed"] and not row["no_change"]
+        places = {(fault["tensor"], fault["element"]) for fault in row["faults"]}
+        assert len(places) == len(row["faults"]) == 16
+        for fault in row["faults"]:
+            assert fault["tensor"] in weights and fault["role"] == "weight" and fault["bits"] == [0]
+            assert int(fault["old"], 16) ^ int(fault["new"], 16) == 1
+        assert set(row["result"]["changed_tensors"]) == {tensor for tensor, _ in places}
+        assert reference.rows[f"data-2/jitter/{draw}"]["faults"] == row["faults"]
+        drawn.add(frozenset(places))
+    assert len(drawn) == CONTROLS["jitter"]
+
+
+def test_inject_draws_what_a_jitter_run_flips(reference, study):
+    base, altered = reference.place / "plain" / "base.h5", study.place / "altered.h5"
+    seed = philox_u64(derive_key(STUDY_SPEC["seed"], "jitter"), np.array([2], np.uint64), 0)[0]
+    which = ["--tensor", "model/**", "--role", "weight", "--bits", "0", "--count", "16", "--seed", str(seed)]
+    subprocess.run([BIN / "bitrift", "inject", base, "-o", altered, *which], check=True, capture_output=True)
+    found = set()
+    with h5py.File(base) as before, h5py.File(altered) as after:
+        for name in before["model"]:
+            first, second = (file["model"][name][()].reshape(-1).view(np.uint32) for file in (before, after))
+            found |= {(f"model/{name}", int(i), hex(second[i])) for i in np.flatnonzero(first != second)}
+    faults = reference.rows["serial/jitter/2"]["faults"]
+    assert found == {(one["tensor"], one["element"], hex(int(one["new"], 16))) for one in faults}
 
 
 def test_more_draws_keep_the_draws_there_were(reference, study):
@@ -153,11 +192,25 @@ def test_designed_failures_become_one_row_each_and_the_rest_is_unchanged(referen
     assert again.returncode == 0, again.stdout + again.stderr
 
 
+def test_held_out_run_that_fails_twice_stops_the_campaign_and_a_jitter_run_is_a_row(reference, study):
+    done = study.run("held", "--drill", "abort@serial/held_out/2")
+    assert done.returncode == 1
+    assert "serial/held_out/2: the clean run failed twice: signal" in done.stderr
+    done = study.run("jitter", "--drill", "abort@data-2/jitter/1")
+    assert done.returncode == 0, done.stderr
+    rows = read_rows(study.place / "jitter")
+    crashed = rows.pop("data-2/jitter/1")
+    expected = dict(reference.rows)
+    assert crashed["failure"]["reason"] == "signal" and crashed["landed"]
+    assert crashed["faults"] == expected.pop("data-2/jitter/1")["faults"]
+    assert rows == expected
+
+
 @pytest.mark.parametrize("which", [0, -1])
 def test_worker_killed_from_outside_costs_an_incident_and_no_verdict(reference, study, which):
     driver = study.start("hit", "--workers", "1", env={"FAKE_TRAIN_SECONDS": "0.03"})
     folder = study.place / "hit"
-    wait_until(lambda: journal_lines(folder) > 2 * STUDY_PER_ARM + 26 and len(driver.ranks()) >= 2)
+    wait_until(lambda: journal_lines(folder) > 2 * PREPARATION_PER_ARM + 26 and len(driver.ranks()) >= 2)
     os.kill(driver.ranks()[which], signal.SIGKILL)
     done = driver.finish()
     assert done.returncode == 0, done.stderr

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from campaign_support import SMALL_BASE, campaign, read_incidents, read_rows
+from campaign_support import CONTROLS, SMALL_BASE, campaign, read_incidents, read_rows
 
 SPEC = {
     "name": "small-steps",
@@ -16,6 +16,7 @@ SPEC = {
     "arms": [{"name": "serial", "parallel": {"kind": "serial"}}],
     "strata": {"roles": ["weight", "momentum"], "fields": ["sign", "exponent", "mantissa"]},
     "trials_per_stratum": 334,
+    "controls": CONTROLS,
 }
 
 
@@ -74,7 +75,7 @@ def test_other_strategies_schedules_and_optimizers(tmp_path: Path, parallel: dic
 
 def test_a_worker_with_something_left_behind_loses_its_rows_and_they_run_again(full: Path, tmp_path: Path) -> None:
     drill = ("--drill", "leak@serial/weight.exponent/150")
-    checks = {"controls": {"every": 40}, "worker": {"early_end": False}}
+    checks = {"controls": CONTROLS | {"every": 40}, "worker": {"early_end": False}}
     leaking, text = run(tmp_path, "leaking", *drill, **checks)
     lines = [json.loads(line)["row"] for line in (leaking / "trials.jsonl").read_text().splitlines()]
     (retraction,) = [row for row in lines if row.get("kind") == "retract"]

@@ -17,7 +17,7 @@ import time
 import pytest
 from campaign_support import (
     BIN,
-    STUDY_PER_ARM,
+    PREPARATION_PER_ARM,
     STUDY_ROWS,
     STUDY_SPEC,
     Study,
@@ -136,9 +136,9 @@ def test_disk_use_is_printed_before_the_first_run_and_what_does_not_fit_refused(
     plain = study.run("plain")
     lines = plain.stderr.splitlines()
     use = next(i for i, line in enumerate(lines) if line.startswith("disk: base "))
-    first = next(i for i, line in enumerate(lines) if "0/54 runs" in line)
+    first = next(i for i, line in enumerate(lines) if f"0/{2 * PREPARATION_PER_ARM} runs" in line)
     assert use < first
-    number, unit = re.search(r"journal ([\d.]+) (.)iB for 102 rows", lines[use]).groups()
+    number, unit = re.search(rf"journal ([\d.]+) (.)iB for {STUDY_ROWS} rows", lines[use]).groups()
     bound = float(number) * {"K": 1024, "M": 1024**2}[unit]
     size = (study.place / "plain" / "trials.jsonl").stat().st_size
     assert size < bound < 4 * size
@@ -169,7 +169,7 @@ def test_base_that_changes_while_the_campaign_runs_stops_it_by_name_and_costs_no
     driver = study.start("changed", "--workers", "1", env=SLOW)
     folder = study.place / "changed"
     base = folder / "base.h5"
-    wait_until(lambda: journal_lines(folder) > 2 * STUDY_PER_ARM + 5)
+    wait_until(lambda: journal_lines(folder) > 2 * PREPARATION_PER_ARM + 5)
     whole = base.read_bytes()
     if change == "byte":
         flip(base)
@@ -235,10 +235,11 @@ def test_worker_that_needs_more_memory_than_allowed_is_named(study):
     assert not (study.place / "x").exists()
 
 
-def test_trace_of_a_command_is_refused_by_name(reference, study):
+def test_trace_of_a_run_in_another_data_order_is_refused_by_name(reference, study):
     folder = shutil.copytree(reference.place / "plain", study.place / "traced")
-    done = campaign("replay", folder, "serial/envelope/3", "--trace", study.place / "t.jsonl", env=study.env)
-    assert done.returncode == 2 and "is an envelope run" in done.stderr
+    for id_ in ("serial/envelope/3", "serial/held_out/0"):
+        done = campaign("replay", folder, id_, "--trace", study.place / "t.jsonl", env=study.env)
+        assert done.returncode == 2 and f"{id_} runs in the data order of seed" in done.stderr
 
 
 def screen(output, columns):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from campaign_support import BIN, SMALL_BASE, campaign, read_rows
+from campaign_support import BIN, CONTROLS, SMALL_BASE, campaign, read_rows
 
 LAST = 8  # steps of two epochs
 SPEC: dict[str, Any] = {
@@ -18,8 +18,9 @@ SPEC: dict[str, Any] = {
     "base": SMALL_BASE,
     "resume": {"epochs": 2},
     "arms": [{"name": "serial", "parallel": {"kind": "serial"}}],
-    "strata": {"roles": ["weight", "momentum"], "fields": ["exponent", "mantissa"]},
+    "strata": {"roles": ["weight", "momentum"], "fields": ["exponent", "0-4"]},
     "trials_per_stratum": 90,
+    "controls": CONTROLS,
     "propagation": {"steps": [4, 1], "every": 3, "optimizer": True},
 }
 
@@ -111,7 +112,7 @@ def test_the_table_is_what_the_rows_say(reach: Path) -> None:
     document = json.loads(done.stdout)
     assert document["schema"] == "bitrift/propagation/1" and document["provenance"]
     groups = {(group["stratum"], group["step"]): group for group in document["groups"]}
-    strata = [f"{role}.{field}" for role in ("weight", "momentum") for field in ("exponent", "mantissa")]
+    strata = [f"{role}.{field}" for role in ("weight", "momentum") for field in ("exponent", "0-4")]
     assert set(groups) == {(stratum, step) for stratum in strata for step in (1, 4, LAST)}
     rows = trials(reach)
     for (stratum, step), group in groups.items():

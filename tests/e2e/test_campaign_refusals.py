@@ -137,6 +137,15 @@ def test_cells_that_make_no_sense_are_named(reference, study, changes, words):
     assert not (study.place / "cells").exists()
 
 
+def test_names_of_runs_of_the_preparation_are_refused_for_fault_models(study):
+    for name in ("control", "envelope", "held_out", "jitter"):
+        models = [{"name": name, "roles": ["weight"], "count": 1}]
+        spec = study.changed_spec(strata={"models": models})
+        refused = study.run("named", spec=spec)
+        assert refused.returncode == 2
+        assert f"strata.models[0].name: '{name}' is what runs of the preparation are called" in refused.stderr
+
+
 def test_wrong_calls_exit_with_2_and_leave_nothing(study):
     foreign = study.place / "foreign"
     foreign.mkdir()

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from campaign_support import SMALL_BASE, Driver, campaign, read_rows
+from campaign_support import CONTROLS, SMALL_BASE, Driver, campaign, read_rows
 
 SPEC = {
     "name": "shared",
@@ -18,7 +18,7 @@ SPEC = {
     ],
     "strata": {"roles": ["weight", "momentum"], "fields": ["sign", "exponent"]},
     "sampling": {"half_width": 0.12, "pilot": 30},
-    "controls": {"every": 7},
+    "controls": CONTROLS | {"every": 7},
     "worker": {"early_end": False},
 }
 

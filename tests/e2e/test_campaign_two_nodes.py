@@ -11,7 +11,17 @@ import uuid
 from pathlib import Path
 
 import pytest
-from campaign_support import BIN, MARK, SMALL_BASE, campaign, journal_lines, processes_with, read_rows, wait_until
+from campaign_support import (
+    BIN,
+    CONTROLS,
+    MARK,
+    SMALL_BASE,
+    campaign,
+    journal_lines,
+    processes_with,
+    read_rows,
+    wait_until,
+)
 
 SCRIPT = Path(__file__).with_name("two_nodes.sh")
 SPEC = {
@@ -24,6 +34,7 @@ SPEC = {
     ],
     "strata": {"roles": ["weight"], "fields": ["sign", "exponent"]},
     "trials_per_stratum": 3,
+    "controls": CONTROLS,
 }
 
 

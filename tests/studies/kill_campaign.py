@@ -27,12 +27,12 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 
-from campaign_support import BIN, STUDY_SPEC, Driver, fake_trainer, read_rows, row_id, scratch_folders
+from campaign_support import BIN, CONTROLS, STUDY_SPEC, Driver, fake_trainer, read_rows, row_id, scratch_folders
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STAND_IN_SECONDS = "0.03"
 OWN_PREPARATION = 7  # runs of an arm that every shard makes: controls and canaries
-ENVELOPE = 20
+CLEAN_RUNS = sum(CONTROLS.values())  # of an arm, which shards divide
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Campaign:
 
     def missing_in_stage(self, part: Part, rows: int) -> int:
         """Runs of the stage under way that have no row; a little less where shards divide with a remainder."""
-        preparation = self.arms * (OWN_PREPARATION + ENVELOPE // part.count)
+        preparation = self.arms * (OWN_PREPARATION + CLEAN_RUNS // part.count)
         return preparation - rows if rows < preparation else preparation + self.trials // part.count - rows
 
 
@@ -86,6 +86,7 @@ def quickstart_campaign(place: pathlib.Path) -> Campaign:
     """The shipped example, serially and on two ranks."""
     spec = json.loads((ROOT / "campaigns" / "quickstart.json").read_text())
     spec["arms"] = spec["arms"][:2]
+    spec["controls"] = CONTROLS
     (place / "spec.json").write_text(json.dumps(spec))
     cells = len(spec["strata"]["roles"]) * len(spec["strata"]["fields"])
     return Campaign(place, 2, 2 * cells * spec["trials_per_stratum"], {}, 8)
@@ -142,10 +143,13 @@ class Killer:
 
     def may_lose_a_worker(self, folder: pathlib.Path, part: Part) -> bool:
         """Whether other runs of the stage are left, so that none whose worker was hit is under way again."""
-        rows = {row_id(json.loads(line)["row"]) for line in part.lines(folder, "trials.jsonl")}
+        lines = [json.loads(line)["row"] for line in part.lines(folder, "trials.jsonl")]
+        rows: set[str] = set()
+        for row in lines:  # a worker that is lost in its check takes unconfirmed rows along
+            rows = rows - set(row["ids"]) if row["kind"] == "retract" else rows | {row_id(row)}
         hit = {json.loads(line)["id"] for line in part.lines(folder, "incidents.jsonl")} - rows
         left = self.campaign.missing_in_stage(part, len(rows)) > len(hit) + 8
-        return left and len(rows) > self.rows_at_last_hit.get(part, -1)
+        return left and len(lines) > self.rows_at_last_hit.get(part, -1)
 
     def strike(self, kind: str, driver: Driver, folder: pathlib.Path, part: Part) -> bool:
         """Kills; False when there was nothing to kill, or not now."""

@@ -27,12 +27,12 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 
-from campaign_support import BIN, Driver, journal_lines
+from campaign_support import BIN, CONTROLS, PREPARATION_PER_ARM, Driver, journal_lines
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROLES = ["weight", "momentum"]
 CELLS = 6
-PREPARATION = 100  # rows of controls, envelope and canaries, and some more
+PREPARATION = 3 * PREPARATION_PER_ARM + 15  # rows before the first trial, and some more
 
 
 def memory(pid: int, key: str) -> int:
@@ -108,6 +108,7 @@ def main() -> None:
     spec["arms"] = spec["arms"][: options.arms]
     spec["trials_per_stratum"] = -(-options.trials // (CELLS * options.arms))
     spec["strata"]["roles"] = ROLES
+    spec["controls"] = CONTROLS
     spec["worker"] = {"early_end": False}
     with tempfile.TemporaryDirectory() as temporary:
         place = options.keep or pathlib.Path(temporary)

@@ -16,7 +16,8 @@ void add_inject(CLI::App& app, ExitCode& exit_code);
 void add_undo(CLI::App& app, ExitCode& exit_code);
 void add_diff(CLI::App& app, ExitCode& exit_code);
 void add_campaign(CLI::App& app, ExitCode& exit_code);
-/// A subcommand of `campaign`.
+/// Subcommands of `campaign`.
+void add_list(CLI::App& parent, ExitCode& exit_code);
 void add_merge(CLI::App& parent, ExitCode& exit_code);
 void add_analyze(CLI::App& app, ExitCode& exit_code);
 void add_doctor(CLI::App& app, ExitCode& exit_code);

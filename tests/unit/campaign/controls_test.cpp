@@ -52,20 +52,42 @@ TEST(RunDifference, OneBitOfAMetricIsADifference) {
 TEST(Controls, FirstNoFlipRunIsGoldenAndOthersMustEqualIt) {
   const record::CampaignSpec spec = small_spec();
   Controls controls(spec, {});
-  EXPECT_FALSE(controls.golden_known("serial"));
-  controls.check("serial", result("x"), "first");
-  EXPECT_TRUE(controls.golden_known("serial"));
-  controls.check("serial", result("y"), "second");
-  controls.check("data-2", result("z", 0.625), "other arm");
-  EXPECT_THAT(misbehaviour_of([&] { controls.check("serial", result("w", 0.625), "third"); }),
+  EXPECT_FALSE(controls.golden_known("serial", 0));
+  controls.check("serial", 0, result("x"), "first");
+  EXPECT_TRUE(controls.golden_known("serial", 0));
+  controls.check("serial", 0, result("y"), "second");
+  controls.check("data-2", 0, result("z", 0.625), "other arm");
+  EXPECT_THAT(misbehaviour_of([&] { controls.check("serial", 0, result("w", 0.625), "third"); }),
               ::testing::AllOf(HasSubstr("arm 'serial': third"), HasSubstr("test_loss is 0.5 and 0.625")));
+}
+
+TEST(Controls, EveryDataOrderHasAGoldenRunOfItsOwn) {
+  record::CampaignSpec spec = small_spec();
+  spec.orders = 2;
+  auto other = row("serial", "control:order-1", 0, record::TrialKind::control);
+  other.order = 1;
+  other.result->final_digest = "e";
+  auto zero = row("serial", "control:zero", 0, record::TrialKind::control);
+  zero.result->final_digest = "z";
+  Controls controls(spec, {row("serial", "control", 0, record::TrialKind::control), other, zero});
+  EXPECT_TRUE(controls.golden_known("serial", 1));
+  EXPECT_FALSE(controls.golden_known("serial", 2));
+  EXPECT_FALSE(controls.golden_known("data-2", 1));
+  controls.check("serial", 0, result("x"), "same");
+  controls.check("serial", 1, *other.result, "same");
+  EXPECT_THAT(misbehaviour_of([&] { controls.check("serial", 1, result("x"), "that of order 0"); }),
+              HasSubstr("that of order 0: no-flip runs of data order 1 are not bit-identical"));
+  spec.bases.front().min_test_accuracy = 0.951;
+  Controls stricter(spec, {});
+  EXPECT_THAT(error_of([&] { stricter.check("serial", 1, result("x"), "x"); }),
+              HasSubstr("the golden run of data order 1 reaches test accuracy 0.9500"));
 }
 
 TEST(Controls, GoldenRunIsTakenFromTheJournal) {
   const record::CampaignSpec spec = small_spec();
   Controls controls(spec, {row("serial", "control", 0, record::TrialKind::control)});
-  EXPECT_TRUE(controls.golden_known("serial"));
-  EXPECT_NE(misbehaviour_of([&] { controls.check("serial", result("w", 0.625), "check"); }), "");
+  EXPECT_TRUE(controls.golden_known("serial", 0));
+  EXPECT_NE(misbehaviour_of([&] { controls.check("serial", 0, result("w", 0.625), "check"); }), "");
   auto other = row("serial", "control", 1, record::TrialKind::control);
   other.result->last_loss = "0x1p-3";
   EXPECT_THAT(misbehaviour_of([&] {
@@ -79,11 +101,12 @@ TEST(Controls, NoFlipRunThatLoadedSomethingElseOrFailedIsMisbehaviour) {
   Controls controls(spec, {});
   record::RunResult changed = result("a");
   changed.changed_tensors = {"model/fc2.bias"};
-  EXPECT_THAT(misbehaviour_of([&] { controls.check("serial", changed, "x"); }), HasSubstr("model/fc2.bias"));
+  EXPECT_THAT(misbehaviour_of([&] { controls.check("serial", 0, changed, "x"); }),
+              HasSubstr("model/fc2.bias"));
   record::RunResult rejected = result("a");
   rejected.status = "rejected";
   rejected.detail = "too short";
-  EXPECT_THAT(misbehaviour_of([&] { controls.check("serial", rejected, "x"); }),
+  EXPECT_THAT(misbehaviour_of([&] { controls.check("serial", 0, rejected, "x"); }),
               HasSubstr("rejected: too short"));
 }
 
@@ -91,10 +114,11 @@ TEST(Controls, GoldenRunBelowTheAskedAccuracyIsRefused) {
   record::CampaignSpec spec = small_spec();
   spec.bases.front().min_test_accuracy = 0.95;
   Controls controls(spec, {});
-  controls.check("serial", result("a"), "exactly reached");
+  controls.check("serial", 0, result("a"), "exactly reached");
   spec.bases.front().min_test_accuracy = 0.951;
   Controls stricter(spec, {});
-  EXPECT_THAT(error_of([&] { stricter.check("serial", result("a"), "x"); }), HasSubstr("min_test_accuracy"));
+  EXPECT_THAT(error_of([&] { stricter.check("serial", 0, result("a"), "x"); }),
+              HasSubstr("min_test_accuracy"));
 }
 
 TEST(Controls, DeadlineFollowsTheSlowestControlUnlessTheSpecNamesOne) {
@@ -175,6 +199,19 @@ TEST_F(RowOf, RejectedLoadsCanariesAndBlindDrillsAreKeptUnlanded) {
   canary.spec.kind = record::TrialKind::canary;
   EXPECT_FALSE(row_of(canary, 0, {}).landed);
   EXPECT_FALSE(row_of(ran({"a"}, {}), 42, parse_drills({"flip-nothing"})).landed);
+}
+
+TEST_F(RowOf, JitterRunMustLandAndKeepsItsFaultsAndItsOrder) {
+  Ran jitter = ran({"a"}, {"a"});
+  jitter.spec.kind = record::TrialKind::jitter;
+  jitter.spec.order = 1;
+  const record::TrialRecord row = row_of(jitter, 0, {});
+  EXPECT_TRUE(row.landed);
+  EXPECT_FALSE(row.no_change);
+  EXPECT_EQ(row.order, 1);
+  EXPECT_EQ(row.faults, jitter.spec.faults);
+  jitter.result->changed_tensors.clear();
+  EXPECT_THAT(misbehaviour_of([&] { static_cast<void>(row_of(jitter, 0, {})); }), HasSubstr("did not land"));
 }
 
 TEST_F(RowOf, RunWithoutResultCountsAsLandedBecauseTheFileWasVerified) {

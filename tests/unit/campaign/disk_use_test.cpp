@@ -28,8 +28,9 @@ class DiskUseTest : public ::testing::Test {
 
 TEST_F(DiskUseTest, CountsEveryPlannedRowAndCopy) {
   const DiskUse all = use();
-  // Two arms of 2 + 1 controls, 20 envelope runs, 3 canaries, 1 control behind them and 4 strata x 9 draws.
-  EXPECT_EQ(all.rows, 2U * (27 + 36));
+  // Two arms of 2 + 1 controls, 20 envelope, 4 held-out and 4 jitter runs, 3 canaries, 1 control behind them
+  // and 4 strata x 9 draws.
+  EXPECT_EQ(all.rows, 2U * (35 + 36));
   EXPECT_EQ(all.bases, std::filesystem::file_size(layout_.base("base")));
   EXPECT_EQ(all.copy_bytes(), 3 * all.bases);
   EXPECT_FALSE(all.more_rounds);
@@ -55,21 +56,37 @@ TEST_F(DiskUseTest, RowThatIsMadeUpIsNotSmallerThanARealOne) {
   EXPECT_LE(use().row_bytes, 4 * size);
 }
 
+TEST_F(DiskUseTest, NoFlipRunsOfFurtherOrdersAndFaultsOfJitterRunsAreCounted) {
+  const DiskUse one = use();
+  spec_.orders = 3;
+  EXPECT_EQ(use().rows, one.rows + 2U * 2 * 2);
+  const Bases bases = open_bases(layout_, spec_);
+  record::TrialRecord jitter = testing::row("serial", "jitter", 0, record::TrialKind::jitter);
+  const auto without = journal_line(record::to_json(jitter)).size();
+  jitter.faults = Plan(spec_, bases).expand({jitter.kind, jitter.id}).faults;
+  const auto faults = journal_line(record::to_json(jitter)).size() - without;
+  EXPECT_GE(one.fault_bytes, 2 * 4 * faults / 2);
+  EXPECT_LE(one.fault_bytes, 2 * 4 * faults * 2);
+  EXPECT_EQ(one.journal_bytes(), one.rows * one.row_bytes + one.fault_bytes);
+  spec_.jitter_runs = 0;
+  EXPECT_EQ(use().fault_bytes, 0U);
+}
+
 TEST_F(DiskUseTest, RowsThatAreThereAreMeasuredAndNotCountedAgain) {
   Journal journal(layout_.journal());
   for (std::uint64_t draw = 0; draw < 36; ++draw) journal.append(testing::row("serial", "weight.sign", draw));
   const DiskUse rest = use(journal.rows());
-  EXPECT_EQ(rest.rows, 2U * 63 - 36);
+  EXPECT_EQ(rest.rows, 2U * 71 - 36);
   EXPECT_EQ(rest.row_bytes, std::filesystem::file_size(layout_.journal()) / 36 + 1);
 }
 
 TEST_F(DiskUseTest, SamplingIsBoundedByItsBudgetOrByWhatIsPlanned) {
   spec_.trials_per_stratum = 0;
   spec_.sampling = record::Sampling{};
-  EXPECT_EQ(use().rows, 2U * (27 + 4 * spec_.sampling->pilot));
+  EXPECT_EQ(use().rows, 2U * (35 + 4 * spec_.sampling->pilot));
   EXPECT_TRUE(use().more_rounds);
   spec_.sampling->max_trials = 500;
-  EXPECT_EQ(use().rows, 2U * 27 + 500);
+  EXPECT_EQ(use().rows, 2U * 35 + 500);
   EXPECT_FALSE(use().more_rounds);
 }
 

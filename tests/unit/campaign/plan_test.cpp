@@ -6,7 +6,6 @@
 
 #include <gmock/gmock.h>
 
-#include "core/philox.h"
 #include "support.h"
 #include "tests_support.h"
 
@@ -95,51 +94,6 @@ TEST_F(PlanTest, SeedChangesTheFaults) {
   record::CampaignSpec other = spec;
   other.seed = 43;
   EXPECT_NE(faults_of(Plan(spec, base()), "serial"), faults_of(Plan(other, base()), "serial"));
-}
-
-TEST_F(PlanTest, CanariesAlterFirstAndLastLayerInNaturalOrder) {
-  const record::CampaignSpec spec = small_spec();
-  const Plan plan(spec, base());
-  const auto nan = plan.expand({TrialKind::canary, {"serial", "canary:nan", 0}});
-  ASSERT_EQ(nan.faults.size(), 18U);
-  for (const auto& fault : nan.faults) {
-    EXPECT_EQ(fault.tensor, "model/conv1.weight");
-    EXPECT_EQ(fault.new_pattern & 0x7fc00000U, 0x7fc00000U);
-  }
-  EXPECT_EQ(nan.epochs, spec.resume_epochs);
-  const auto negate = plan.expand({TrialKind::canary, {"serial", "canary:negate", 0}});
-  ASSERT_EQ(negate.faults.size(), 4U + 12);
-  for (const auto& fault : negate.faults) {
-    EXPECT_THAT(fault.tensor, HasSubstr("fc10"));
-    EXPECT_EQ(fault.new_pattern, 0xbf000000U);
-  }
-  EXPECT_EQ(negate.epochs, 0);
-  EXPECT_TRUE(plan.expand({TrialKind::canary, {"serial", "canary:none", 0}}).faults.empty());
-}
-
-TEST_F(PlanTest, PreparationEndsWithAControlBehindTheCanaries) {
-  const record::CampaignSpec spec = small_spec();
-  const Plan plan(spec, base());
-  const auto chains = plan.preparation("data-2");
-  ASSERT_EQ(chains.size(), 2U + 1 + 20 + 1);
-  std::vector<std::string> last;
-  for (const RunKey& key : chains.back()) last.push_back(key.id.text());
-  EXPECT_THAT(last, ::testing::ElementsAre("data-2/canary:nan/0", "data-2/canary:negate/0",
-                                           "data-2/canary:none/0", "data-2/control/2"));
-  EXPECT_EQ(plan.expand(plan.find({"data-2", "control:zero", 0})).epochs, 0);
-}
-
-TEST_F(PlanTest, EnvelopeRunsHaveTheSameOrderSeedsInEveryArm) {
-  const record::CampaignSpec spec = small_spec();
-  const Plan plan(spec, base());
-  std::set<std::uint64_t> seeds;
-  for (std::uint64_t i = 0; i < 20; ++i) {
-    const auto serial = plan.expand(plan.find({"serial", "envelope", i}));
-    EXPECT_EQ(serial.order_seed, plan.expand(plan.find({"data-2", "envelope", i})).order_seed);
-    EXPECT_EQ(serial.order_seed, random_u64(derive_key(42, "envelope"), i, 0));
-    seeds.insert(*serial.order_seed);
-  }
-  EXPECT_EQ(seeds.size(), 20U);
 }
 
 TEST_F(PlanTest, EmptyCellsTooManyDrawsAndOverlapsNameTheirCell) {

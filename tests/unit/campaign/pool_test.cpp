@@ -26,17 +26,21 @@ class Recorder : public PoolObserver {
     record::TrialSpec spec;
     spec.kind = key.kind;
     spec.id = key.id;
+    spec.order = order_of(key, orders);
+    if (spec.order > 0) spec.order_seed = 1000 + static_cast<std::uint64_t>(spec.order);
     const auto drill = drills.find(key.id.text());
     if (drill != drills.end()) spec.drill = drill->second;
     return spec;
   }
   double deadline_s(std::size_t /*arm*/) override { return deadline; }
-  bool golden_known(std::size_t /*arm*/) override { return true; }
+  bool golden_known(std::size_t /*arm*/, int /*order*/) override { return true; }
   void on_ready(std::size_t /*arm*/, const record::Ready& ready) override {
     EXPECT_EQ(ready.base_digest, "b");
   }
-  std::optional<std::string> on_check(std::size_t arm, const record::RunResult& result) override {
+  std::optional<std::string> on_check(std::size_t arm, int order, const record::RunResult& result) override {
     EXPECT_EQ(arm, 0U);
+    EXPECT_EQ(result.id, "a/" + control_stratum(order) + "/0");
+    happened[result.detail].push_back("check " + std::to_string(order));
     checks.push_back(result.detail);
     if (std::find(bad_checks.begin(), bad_checks.end(), checks.size()) == bad_checks.end())
       return std::nullopt;
@@ -50,7 +54,10 @@ class Recorder : public PoolObserver {
       return std::any_of(keys.begin(), keys.end(), [&](const RunKey& key) { return key.id == ran.spec.id; });
     });
   }
-  void on_run(const Ran& ran) override { runs.push_back(ran); }
+  void on_run(const Ran& ran) override {
+    runs.push_back(ran);
+    if (ran.result) happened[ran.result->detail].push_back(ran.spec.id.text());
+  }
   void on_incident(const Incident& incident) override { incidents.push_back(incident); }
   void on_tick() override {
     InterruptGuard::check();
@@ -62,7 +69,9 @@ class Recorder : public PoolObserver {
   double deadline = 20;
   std::vector<std::size_t> bad_checks;  // by number, from 1
   std::vector<std::string> doubted;
-  std::vector<std::string> checks;  // pid of each worker, by its no-flip run
+  std::vector<std::string> checks;                           // pid of each worker, by its no-flip run
+  std::map<std::string, std::vector<std::string>> happened;  // by pid: "check ORDER" and ids of runs
+  int orders = 1;
   std::vector<Ran> runs;
   std::vector<Incident> incidents;
 };
@@ -87,13 +96,14 @@ class PoolTest : public ::testing::Test {
     options.arms = {{"a", {ranks > 1 ? "data" : "serial", ranks, 1}}};
     options.workers = workers;
     options.check_every = check_every_;
+    options.orders = recorder_.orders;
     options.memory = memory_;
     options.place_of = places();
     Pool pool(std::move(options), recorder_, bases_);
     std::vector<Job> jobs;
     for (std::uint64_t i = 0; i < count; ++i) {
       if (i == 0 || !chained) jobs.emplace_back();
-      jobs.back().runs.push_back({record::TrialKind::trial, {"a", "s", i}});
+      jobs.back().runs.push_back({kind_, {"a", "s", i}});
     }
     pool.run(std::move(jobs));
     pool.retire();
@@ -110,6 +120,7 @@ class PoolTest : public ::testing::Test {
   Bases bases_;
   Recorder recorder_;
   int check_every_ = 100;
+  record::TrialKind kind_ = record::TrialKind::trial;
   std::optional<std::uint64_t> memory_;
 };
 
@@ -156,6 +167,83 @@ TEST_F(PoolTest, BadCheckOfAFreshWorkerOrTooManyOfThemEndTheCampaign) {
   recorder_.bad_checks = {2, 4, 6, 8};
   EXPECT_THROW(run(3), Misbehaviour);
   EXPECT_EQ(recorder_.doubted.size(), 9U);
+}
+
+TEST_F(PoolTest, WorkerHasTheGoldenRunOfAnOrderBeforeItsFirstTrialThere) {
+  recorder_.orders = 3;
+  run(7);
+  ASSERT_EQ(recorder_.happened.size(), 1U);
+  EXPECT_THAT(recorder_.happened.begin()->second,
+              ::testing::ElementsAre("check 0", "a/s/0", "check 1", "a/s/1", "check 2", "a/s/2", "a/s/3",
+                                     "a/s/4", "a/s/5", "a/s/6", "check 0", "check 2", "check 1"));
+  recorder_ = {};
+  recorder_.orders = 3;
+  run(30, 1, 3);
+  EXPECT_EQ(outcomes().size(), 30U);
+  for (const auto& [pid, events] : recorder_.happened) {
+    std::set<std::string> checked;
+    for (const std::string& event : events) {
+      if (event.starts_with("check ")) {
+        checked.insert(event);
+      } else {
+        const auto draw = std::stoi(event.substr(event.rfind('/') + 1));
+        EXPECT_TRUE(checked.contains("check " + std::to_string(draw % 3))) << pid << " " << event;
+      }
+    }
+  }
+}
+
+TEST_F(PoolTest, EachOrderIsCheckedAgainAfterSoManyTrialsInItAndBehindItsLast) {
+  recorder_.orders = 2;
+  check_every_ = 2;
+  run(8);
+  EXPECT_THAT(recorder_.happened.begin()->second,
+              ::testing::ElementsAre("check 0", "a/s/0", "check 1", "a/s/1", "a/s/2", "a/s/3", "check 0",
+                                     "a/s/4", "check 1", "a/s/5", "a/s/6", "a/s/7", "check 1", "check 0"));
+}
+
+TEST_F(PoolTest, WorkerThatDriftsInOneOrderOnlyIsFoundAndItsTrialsRunAgain) {
+  recorder_.orders = 2;
+  check_every_ = 2;
+  recorder_.bad_checks = {4};  // that of order 1 before a/s/5
+  run(8);
+  EXPECT_THAT(recorder_.doubted, ::testing::ElementsAre("a/s/1", "a/s/3", "a/s/4"));
+  EXPECT_EQ(outcomes().size(), 8U);
+  EXPECT_EQ(recorder_.happened.size(), 2U);
+  recorder_ = {};
+  recorder_.orders = 2;
+  recorder_.bad_checks = {4};  // the last of all, of order 1; order 0 was found good
+  run(3);
+  EXPECT_THAT(recorder_.doubted, ::testing::ElementsAre("a/s/1"));
+  EXPECT_EQ(outcomes().size(), 3U);
+  recorder_ = {};
+  recorder_.orders = 2;
+  recorder_.bad_checks = {1};  // of a fresh worker
+  EXPECT_THROW(run(2), Misbehaviour);
+}
+
+TEST_F(PoolTest, GoldenRunOfTheCampaignItselfCountsAsTheCheckOfItsOrder) {
+  recorder_.orders = 2;
+  PoolOptions options;
+  options.launch = {fake_rank, folder_ / "base.h5", "", false};
+  options.arms = {{"a", {}}};
+  options.workers = 1;
+  options.orders = 2;
+  options.place_of = places();
+  Pool pool(std::move(options), recorder_, bases_);
+  using record::TrialKind;
+  pool.run(
+      {{0, {{TrialKind::control, {"a", "control:order-1", 0}}, {TrialKind::trial, {"a", "s", 1}}}, 0, {}}});
+  EXPECT_THAT(recorder_.happened.begin()->second,
+              ::testing::ElementsAre("check 1", "a/control:order-1/0", "a/s/1", "check 1"));
+}
+
+TEST_F(PoolTest, JitterRunsNeedNoGoldenRunOfTheirOrderButAreConfirmedLikeTrials) {
+  recorder_.orders = 2;
+  kind_ = record::TrialKind::jitter;
+  run(3);
+  EXPECT_THAT(recorder_.happened.begin()->second,
+              ::testing::ElementsAre("check 0", "a/s/0", "a/s/1", "a/s/2", "check 0", "check 1"));
 }
 
 TEST_F(PoolTest, SameFailureTwiceIsTheOutcomeAndComesBehindAllOthers) {

@@ -89,14 +89,23 @@ TEST(Share, EveryTrialOfARoundBelongsToOneShardAndSharesDifferByOneAtMost) {
   }
 }
 
-TEST(Share, EnvelopeRunsAreTakenInTurnAndEverythingElseByAll) {
-  for (std::uint64_t draw = 0; draw < 20; ++draw) {
-    int takers = 0;
-    for (int index = 1; index <= 3; ++index)
-      takers += takes({index, 3}, {record::TrialKind::envelope, {"a", "envelope", draw}}) ? 1 : 0;
-    EXPECT_EQ(takers, 1);
+TEST(Share, CleanAndJitterRunsAreTakenInTurnAndEverythingElseByAll) {
+  using record::TrialKind;
+  for (const TrialKind kind : {TrialKind::envelope, TrialKind::held_out, TrialKind::jitter}) {
+    std::map<int, int> shares;
+    for (std::uint64_t draw = 0; draw < 20; ++draw) {
+      int takers = 0;
+      for (int index = 1; index <= 3; ++index) {
+        const bool taken = takes({index, 3}, {kind, {"a", record::trial_kind_name(kind), draw}});
+        takers += taken ? 1 : 0;
+        shares[index] += taken ? 1 : 0;
+      }
+      EXPECT_EQ(takers, 1);
+    }
+    EXPECT_EQ(shares, (std::map<int, int>{{1, 7}, {2, 7}, {3, 6}}));
   }
   EXPECT_TRUE(takes({2, 3}, {record::TrialKind::control, {"a", "control", 0}}));
+  EXPECT_TRUE(takes({2, 3}, {record::TrialKind::control, {"a", "control:order-1", 0}}));
   EXPECT_TRUE(takes({3, 3}, {record::TrialKind::canary, {"a", "canary:nan", 0}}));
 }
 

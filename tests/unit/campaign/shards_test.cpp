@@ -108,11 +108,17 @@ TEST_F(TwoShards, DriverWhosePlaceWasTakenStops) {
 TEST_F(TwoShards, FirstGoldenRunIsThatOfAll) {
   record::RunResult other = testing::result("b");
   other.final_digest = "another";
-  EXPECT_FALSE(one_.golden(0));
-  EXPECT_EQ(one_.agree(0, testing::result("a")).result.final_digest, "d");
-  EXPECT_EQ(two_.agree(0, other).result.final_digest, "d");
-  EXPECT_THAT(two_.golden(0).value().origin, StartsWith("shard 1/2 on host "));
-  EXPECT_FALSE(two_.golden(1)) << "each arm has its own";
+  EXPECT_FALSE(one_.golden(0, 0));
+  EXPECT_EQ(one_.agree(0, 0, testing::result("a")).result.final_digest, "d");
+  EXPECT_EQ(two_.agree(0, 0, other).result.final_digest, "d");
+  EXPECT_THAT(two_.golden(0, 0).value().origin, StartsWith("shard 1/2 on host "));
+  EXPECT_FALSE(two_.golden(1, 0)) << "each arm has its own";
+  EXPECT_FALSE(two_.golden(0, 1)) << "each data order has its own";
+  EXPECT_EQ(two_.agree(0, 1, other).result.final_digest, "another");
+  EXPECT_EQ(one_.agree(0, 1, testing::result("a")).result.final_digest, "another");
+  EXPECT_THAT(one_.golden(0, 1).value().origin, StartsWith("shard 2/2 on host "));
+  EXPECT_TRUE(std::filesystem::exists(layout().shards() / "golden-0000.json"));
+  EXPECT_TRUE(std::filesystem::exists(layout().shards() / "golden-0000-order-0001.json"));
 }
 
 TEST(Shard, WaitHoursEndInVainWithTheNameOfTheMissingOne) {

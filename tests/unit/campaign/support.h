@@ -28,7 +28,7 @@ class TemporaryFolder : public bitrift::TemporaryFolder {
 inline record::RunResult result(const std::string& id, double test_loss = 0.5) {
   record::RunResult result;
   result.id = id;
-  result.replicas = {{{11, 20, 0.25, 0.9, test_loss, 0.95}}};
+  result.replicas = {{{11, 20, 0.25, 0.9, test_loss, 0.95, {}}}};
   result.steps = 20;
   result.final_digest = "d";
   result.replica_digests = {"d"};
@@ -72,6 +72,9 @@ inline record::CampaignSpec small_spec() {
   spec.strata.roles = {"weight", "momentum"};
   spec.strata.fields = {"sign", "exponent"};
   spec.trials_per_stratum = 9;
+  spec.envelope_runs = 20;
+  spec.held_out_runs = 4;
+  spec.jitter_runs = 4;
   return spec;
 }
 

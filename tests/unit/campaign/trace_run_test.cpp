@@ -68,6 +68,19 @@ TEST_F(TraceTest, OfNoStepsTheHeadersDigestIsTheEnd) {
   EXPECT_EQ(difference(), std::nullopt);
 }
 
+TEST(CheckTraceable, RunInADataOrderThatNoCheckpointHoldsIsRefused) {
+  record::CampaignSpec spec = testing::small_spec();
+  record::TrialSpec run;
+  run.id = {"serial", "weight.sign", 3};
+  check_traceable(spec, run);
+  spec.orders = 2;
+  run.order = 1;
+  run.order_seed = 77;
+  EXPECT_THAT(tests::error_of([&] { check_traceable(spec, run); }),
+              ::testing::AllOf(HasSubstr("serial/weight.sign/3 runs in the data order of seed 77"),
+                               HasSubstr("whose draw is a multiple of 2")));
+}
+
 TEST_F(TraceTest, FilesThatAreNoTraceAreRefused) {
   for (const char* text : {"", "{}\n", "rubbish\n", "[1]\n"}) {
     replace_text(trace_, text);

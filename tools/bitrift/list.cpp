@@ -1,0 +1,143 @@
+// `bitrift campaign list`: what a campaign runs, without running it.
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "campaign/folder.h"
+#include "campaign/plan.h"
+#include "commands.h"
+#include "core/error.h"
+
+namespace bitrift::cli {
+namespace {
+
+using record::Json;
+
+// The spec and the bases of a campaign's folder, or of a spec file that names checkpoints.
+std::pair<record::CampaignSpec, campaign::Bases> planned_from(const std::string& place,
+                                                              const std::vector<std::string>& overrides) {
+  if (std::filesystem::is_directory(place)) {
+    if (!overrides.empty())
+      fail(ErrorCode::bad_input, "--set: {} is a campaign's folder, its spec is fixed", place);
+    const campaign::Layout layout{place};
+    record::CampaignSpec spec = campaign::read_stored_campaign(layout).spec;
+    campaign::Bases bases = campaign::open_bases(layout, spec);
+    return {std::move(spec), std::move(bases)};
+  }
+  record::CampaignSpec spec = record::read_campaign_spec(place, overrides);
+  campaign::Bases bases;
+  for (const record::BaseFile& file : spec.files) {
+    const auto& checkpoint = spec.bases[file.base].checkpoint;
+    if (!checkpoint || !file.precision.empty()) {
+      fail(ErrorCode::bad_input,
+           "{}: {} is still to be {}, so no fault is known yet; start the campaign and list its folder",
+           place, file.stem + ".h5", checkpoint ? "converted" : "trained");
+    }
+    bases.emplace_back(*checkpoint);
+  }
+  return {std::move(spec), std::move(bases)};
+}
+
+constexpr std::size_t most_printed = 4;
+
+// "3,23-30": ascending numbers with runs drawn together.
+std::string ranges(const std::vector<unsigned>& bits) {
+  std::string text;
+  for (std::size_t first = 0, last = 0; first < bits.size(); first = last + 1) {
+    for (last = first; last + 1 < bits.size() && bits[last + 1] == bits[last] + 1;) ++last;
+    text += fmt::format("{}{}", text.empty() ? "" : ",", bits[first]);
+    if (last > first) text += fmt::format("-{}", bits[last]);
+  }
+  return text;
+}
+
+// A canary alters whole tensors: its faults are too many to be shown.
+bool shows_faults(const record::TrialSpec& run) {
+  return run.kind == record::TrialKind::trial || run.kind == record::TrialKind::jitter;
+}
+
+void print_run(const record::TrialSpec& run) {
+  std::string line = fmt::format("{:<44} {}", run.id.text(), trial_kind_name(run.kind));
+  if (run.order > 0) line += fmt::format(" in data order {}", run.order);
+  if (shows_faults(run)) {
+    for (std::size_t i = 0; i < std::min(run.faults.size(), most_printed); ++i) {
+      const record::AppliedFault& fault = run.faults[i];
+      line += fmt::format("{} {} [{}] bit {} {:#x} -> {:#x}", i == 0 ? "" : ",", fault.tensor, fault.element,
+                          ranges(fault.bits), fault.old_pattern, fault.new_pattern);
+    }
+    if (run.faults.empty()) line += " no fault";
+    if (run.faults.size() > most_printed)
+      line += fmt::format(", and {} more", run.faults.size() - most_printed);
+  }
+  fmt::print("{}\n", line);
+}
+
+int list(const std::string& place, const std::vector<std::string>& overrides, bool json) {
+  const auto [spec, bases] = planned_from(place, overrides);
+  campaign::Plan plan(spec, bases);
+  if (std::filesystem::is_directory(place)) {
+    const auto rounds = campaign::read_rounds(campaign::Layout{place});
+    for (std::size_t i = 1; i < rounds.size(); ++i) plan.add_round(rounds[i]);
+  }
+  Json runs = Json::array();
+  const auto show = [&](const campaign::RunKey& key) {
+    const record::TrialSpec run = plan.expand(key);
+    if (!json) return print_run(run);
+    Json faults = Json::array();
+    if (shows_faults(run)) {
+      for (const auto& fault : run.faults) faults.push_back(record::to_json(fault));
+    }
+    Json line = {{"id", run.id.text()},
+                 {"kind", trial_kind_name(run.kind)},
+                 {"epochs", run.epochs},
+                 {"order", run.order},
+                 {"faults", faults}};
+    if (run.order_seed) line["order_seed"] = *run.order_seed;
+    runs.push_back(std::move(line));
+  };
+  for (const record::Arm& arm : spec.arms) {
+    for (const auto& chain : plan.preparation(arm.name)) {
+      for (const campaign::RunKey& key : chain) show(key);
+    }
+    for (const campaign::RunKey& key : plan.trials(arm.name)) show(key);
+  }
+  if (json) {
+    Json rounds = Json::array();
+    for (const record::Round& round : plan.rounds()) rounds.push_back(to_json(round));
+    fmt::print("{}\n",
+               Json{{"plan", to_json(plan.rounds().front())}, {"rounds", rounds}, {"runs", runs}}.dump(2));
+  } else if (spec.sampling && plan.rounds().back().stop.empty()) {
+    fmt::print("rounds after {} follow from the rows of those before\n", plan.rounds().back().number);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_list(CLI::App& parent, ExitCode& exit_code) {
+  struct Arguments {
+    std::string place;
+    std::vector<std::string> overrides;
+    bool json = false;
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* command =
+      parent.add_subcommand("list", "Print every run of the plan with its fault, without running any");
+  command
+      ->add_option("PLACE", arguments->place,
+                   "folder of a campaign, or a spec all of whose bases are checkpoints")
+      ->required();
+  command->add_option("--set", arguments->overrides, "KEY=VALUE: override a key of the spec; may be repeated")
+      ->allow_extra_args(false);
+  command->add_flag("--json", arguments->json, "print JSON");
+  command->callback([arguments, &exit_code] {
+    exit_code.value = list(arguments->place, arguments->overrides, arguments->json);
+  });
+}
+
+}  // namespace bitrift::cli
