@@ -1,8 +1,11 @@
 #include "analyze/observations.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
+#include "analyze/landed.h"
+#include "analyze/verdict/trust.h"
 #include "core/error.h"
 #include "record/strata.h"
 
@@ -12,21 +15,40 @@ namespace {
 using record::TrialKind;
 using record::TrialRecord;
 
-// Controls of every arm of the spec, with canaries that behaved.
+// Controls of every arm of the spec, with canaries that behaved and clean runs that are judged as stated.
 std::map<std::string, ArmControls> trusted_controls(const std::vector<TrialRecord>& rows,
-                                                    const record::CampaignSpec& spec) {
-  auto controls = controls_of(rows, spec.judge);
+                                                    const record::CampaignSpec& spec,
+                                                    const Judging& judging) {
+  auto controls = controls_of(rows, judging);
   for (const record::Arm& arm : spec.arms) {
     if (!controls.contains(arm.name)) {
       fail(ErrorCode::conflict, "arm '{}' has no controls: let `bitrift campaign run` finish them", arm.name);
     }
   }
-  const auto problems = canary_problems(rows, controls, spec.judge);
+  const auto problems = trust_problems(rows, controls, judging);
   if (!problems.empty()) {
-    fail(ErrorCode::conflict, "{} canaries misbehave, so no rate can be believed; the first: {}",
+    fail(ErrorCode::conflict, "{} controls or canaries misbehave, so no rate can be believed; the first: {}",
          problems.size(), problems.front());
   }
   return controls;
+}
+
+// Of a run that reached the horizon.
+std::optional<double> accuracy_loss(const TrialRecord& row, const ArmControls& controls,
+                                    const Judging& judging, record::Reason reason) {
+  if (record::class_of(reason) == record::OutcomeClass::crash) return std::nullopt;
+  const std::size_t last = controls.horizon - 1;
+  const Trajectory& golden = controls.golden.at(static_cast<std::size_t>(row.order)).evaluations;
+  return golden.at(last).test_accuracy - judged(*row.result, judging.judge).at(last).test_accuracy;
+}
+
+void append(StratumSeen& cell, const TrialRecord& row, const ArmControls& controls, const Judging& judging) {
+  const record::Outcome outcome = classify(row, controls, judging);
+  cell.outcomes.push_back(outcome.reason);
+  cell.courses.push_back(outcome.course);
+  cell.accuracy_losses.push_back(accuracy_loss(row, controls, judging, outcome.reason));
+  const double runs = controls.calibration ? static_cast<double>(controls.calibration->runs() + 1) : 0;
+  cell.ranks.push_back(static_cast<std::size_t>(std::lround(outcome.p_value.value_or(0) * runs)));
 }
 
 // A stratum's size in one row against the others of its cell.
@@ -76,8 +98,16 @@ std::vector<std::uint8_t> StratumSeen::hits(record::OutcomeClass outcome, std::u
 }
 
 Observations observe(const std::vector<TrialRecord>& rows, const record::CampaignSpec& spec) {
-  const auto controls = trusted_controls(rows, spec);
+  return observe(rows, spec, judging_of(spec));
+}
+
+Observations observe(const std::vector<TrialRecord>& rows, const record::CampaignSpec& spec,
+                     const Judging& judging) {
   Observations seen;
+  seen.judging = judging;
+  seen.controls = trusted_controls(rows, spec, judging);
+  const auto& controls = seen.controls;
+  for (const auto& [arm, of_arm] : controls) seen.false_sdc[arm] = false_sdc_of(rows, arm, of_arm, judging);
   // Rows by cell and draw: the order of the journal is that in which they ended.
   std::map<std::pair<std::string, std::string>, std::vector<const TrialRecord*>> cells;
   std::set<record::TrialId> others;
@@ -103,9 +133,9 @@ Observations observe(const std::vector<TrialRecord>& rows, const record::Campaig
       if (arm == controls.end()) {
         fail(ErrorCode::conflict, "row {}: arm '{}' has no controls", row.id.text(), row.id.arm);
       }
-      const record::Reason reason = classify(row, arm->second, spec.judge).reason;
       if (row.id.draw == cell.outcomes.size()) {
-        cell.outcomes.push_back(reason);
+        refuse_unless_landed(row);
+        append(cell, row, arm->second, judging);
       } else {
         ++cell.waiting;
       }

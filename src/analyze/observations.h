@@ -3,11 +3,12 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "analyze/classify.h"
+#include "analyze/verdict/false_sdc.h"
 #include "record/campaign_spec.h"
 #include "record/outcome.h"
 #include "record/trial.h"
@@ -18,7 +19,14 @@ namespace bitrift::analyze {
 struct StratumSeen {
   std::uint64_t bits = 0;                ///< size of the stratum
   std::vector<record::Reason> outcomes;  ///< of draws 0, 1, ... up to the first draw without a row
-  std::uint64_t waiting = 0;             ///< rows behind that gap: they count once it is filled
+  std::vector<record::Course> courses;   ///< of the same draws
+  /// Of the same draws: how many of the n + 1 runs, the clean ones and this, are at least as harmful; 0 where
+  /// metrics did not decide.
+  std::vector<std::size_t> ranks;
+  /// Of the same draws: test accuracy of the own golden run less that of the trial at the horizon, as a
+  /// share; absent for crashes.
+  std::vector<std::optional<double>> accuracy_losses;
+  std::uint64_t waiting = 0;  ///< rows behind that gap: they count once it is filled
   [[nodiscard]] std::uint64_t trials() const noexcept { return outcomes.size(); }
   /// How many of the first `limit` outcomes are of this class.
   [[nodiscard]] std::uint64_t count(record::OutcomeClass outcome,
@@ -29,14 +37,21 @@ struct StratumSeen {
 };
 
 struct Observations {
+  Judging judging;                                                   ///< by which outcomes were found
+  std::map<std::string, ArmControls> controls;                       ///< by arm
+  std::map<std::string, FalseSdc> false_sdc;                         ///< by arm
   std::map<std::pair<std::string, std::string>, StratumSeen> cells;  ///< (arm, stratum)
   std::uint64_t canaries = 0;  ///< rows of canaries, all of which behaved
 };
 
 /// Only rows without a gap before them count: trials that end early have other outcomes than trials that take
 /// long, so the rows that are there first are no fair sample. Throws Error(conflict) when controls are
-/// missing, canaries misbehave, a row stands twice, a stratum's size is not the same in all rows or a draw
+/// missing, canaries misbehave, clean runs are called SDC more often than
+/// the stated level allows, a row stands twice, a stratum's size is not the same in all rows or a draw
 /// lies beyond it; Error(unsupported) on rows drawn by another measure than bits.
+[[nodiscard]] Observations observe(const std::vector<record::TrialRecord>& rows,
+                                   const record::CampaignSpec& spec, const Judging& judging);
+/// The same by judging_of(spec).
 [[nodiscard]] Observations observe(const std::vector<record::TrialRecord>& rows,
                                    const record::CampaignSpec& spec);
 

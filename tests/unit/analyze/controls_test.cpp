@@ -7,7 +7,7 @@
 
 #include <gmock/gmock.h>
 
-#include "analyze/classify.h"
+#include "analyze/verdict/canaries.h"
 #include "core/error.h"
 #include "unit/analyze/rows.h"
 
@@ -47,7 +47,7 @@ std::pair<ErrorCode, std::string> refusal(const std::function<void(Rows&)>& chan
   Rows rows = two_arms();
   change(rows);
   try {
-    (void)controls_of(rows, "worst");
+    (void)controls_of(rows, Judging{});
   } catch (const Error& error) {
     return {error.code(), error.what()};
   }
@@ -55,20 +55,81 @@ std::pair<ErrorCode, std::string> refusal(const std::function<void(Rows&)>& chan
 }
 
 TEST(Controls, OfTwoArmsAreFound) {
-  const auto controls = controls_of(two_arms(), "worst");
+  const auto controls = controls_of(two_arms(), Judging{});
   ASSERT_EQ(controls.size(), 2U);
   const ArmControls& data = controls.at("data2");
-  EXPECT_EQ(data.golden.digest, "golden");
-  EXPECT_THAT(data.golden.replica_digests, ElementsAre("golden", "golden"));
+  ASSERT_EQ(data.golden.size(), 1U);
+  EXPECT_EQ(data.golden[0].digest, "golden");
+  EXPECT_THAT(data.golden[0].replica_digests, ElementsAre("golden", "golden"));
+  EXPECT_EQ(data.zero_step.digest, "base");
+  EXPECT_EQ(data.horizon, 1U);
+  EXPECT_EQ(data.calibration.value().runs(), 20U);
+  EXPECT_EQ(data.calibration->targets(), testing::kTargets);
+  EXPECT_DOUBLE_EQ(data.calibration->level(), 1.0 / 21);
+  EXPECT_TRUE(data.envelope.empty());
+}
+
+TEST(Controls, OfTheOldRuleAreLimits) {
+  Judging old;
+  old.rule = Rule::limits;
+  const auto controls = controls_of(two_arms(), old);
+  const ArmControls& data = controls.at("data2");
+  EXPECT_FALSE(data.calibration);
   ASSERT_EQ(data.envelope.size(), 1U);
   EXPECT_TRUE(data.envelope[0].has_train);
   EXPECT_GT(data.envelope[0].test_loss_max, 0.2 + 0.019);
   EXPECT_LT(data.envelope[0].test_accuracy_min, 0.95 - 0.019);
-  EXPECT_EQ(data.zero_step_golden.digest, "base");
-  ASSERT_EQ(data.zero_step.size(), 1U);
-  EXPECT_FALSE(data.zero_step[0].has_train);
-  EXPECT_EQ(data.zero_step[0].test_loss_max, 0.3);
-  EXPECT_EQ(data.zero_step[0].test_accuracy_min, 0.9);
+}
+
+TEST(Controls, EveryDataOrderHasItsOwnGoldenRun) {
+  Rows rows = clean_arm("serial");
+  for (std::uint64_t draw = 0; draw < 2; ++draw) {
+    rows.push_back(find(rows, "serial", "control", draw));
+    rows.back().id.stratum = "control:order-1";
+    rows.back().order = 1;
+    rows.back().result->final_digest = rows.back().result->replica_digests[0] = "other order";
+  }
+  const ArmControls arm = controls_of(rows, Judging{}).at("serial");
+  ASSERT_EQ(arm.golden.size(), 2U);
+  EXPECT_EQ(arm.golden[0].digest, "golden");
+  EXPECT_EQ(arm.golden[1].digest, "other order");
+  erase(rows, "serial", "control:order-1", 1);
+  try {
+    (void)controls_of(rows, Judging{});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("1 no-flip runs of data order 1"));
+  }
+}
+
+TEST(Controls, ACappedLossThatNoRunHasIsLeftOutBesideOthers) {
+  Rows rows = clean_arm("serial");
+  for (TrialRecord& row : rows) {
+    if (!row.result) continue;
+    for (auto& replica : row.result->replicas) {
+      for (auto& e : replica) e.test_capped_loss.reset();
+    }
+  }
+  const auto controls = controls_of(rows, Judging{});
+  EXPECT_THAT(controls.at("serial").calibration.value().metrics(),
+              ElementsAre(record::Metric::test_accuracy));
+  Judging capped;
+  capped.metrics = {record::Metric::test_capped_loss};
+  EXPECT_THROW((void)controls_of(rows, capped), Error);
+}
+
+TEST(Controls, AHorizonMustBeAnEvaluation) {
+  Judging judging;
+  for (const std::size_t horizon : {0U, 2U}) {
+    judging.horizon = horizon;
+    try {
+      (void)controls_of(two_arms(), judging);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::bad_input);
+      EXPECT_THAT(error.what(), HasSubstr("evaluations 1 to 1"));
+    }
+  }
 }
 
 TEST(Controls, TheJudgeAlsoJudgesTheEnvelope) {
@@ -78,8 +139,11 @@ TEST(Controls, TheJudgeAlsoJudgesTheEnvelope) {
     if (row.kind == TrialKind::envelope || row.id.stratum == "control")
       *row.result->replicas[1][0].train_loss += 5;
   }
-  EXPECT_GT(controls_of(rows, "worst").at("data2").envelope[0].train_loss_max, 5);
-  EXPECT_LT(controls_of(rows, "rank0").at("data2").envelope[0].train_loss_max, 1);
+  Judging judging;
+  judging.rule = Rule::limits;
+  EXPECT_GT(controls_of(rows, judging).at("data2").envelope[0].train_loss_max, 5);
+  judging.judge = "rank0";
+  EXPECT_LT(controls_of(rows, judging).at("data2").envelope[0].train_loss_max, 1);
 }
 
 TEST(Controls, AnyDifferenceBetweenNoFlipRunsIsRefusedByName) {
@@ -184,7 +248,7 @@ TEST(Controls, AZeroStepRunThatTookStepsIsRefused) {
 std::vector<std::string> problems_after(const std::function<void(Rows&)>& change) {
   Rows rows = two_arms();
   change(rows);
-  return canary_problems(rows, controls_of(rows, "worst"), "worst");
+  return canary_problems(rows, controls_of(rows, Judging{}), Judging{});
 }
 
 TEST(Canaries, ThatBehaveGiveNoProblem) {

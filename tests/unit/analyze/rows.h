@@ -5,14 +5,16 @@
 #include <string>
 #include <vector>
 
-#include "analyze/classify.h"
+#include "analyze/verdict/classify.h"
 #include "record/trial.h"
 
 namespace bitrift::analyze::testing {
 
 inline constexpr std::int64_t kStepsPerEpoch = 20;
 
-/// An evaluation after `epochs` epochs; zero epochs carry no training metrics.
+inline constexpr std::int64_t kTargets = 1000;
+
+/// An evaluation after `epochs` epochs; zero epochs carry no training metrics. The capped loss is the loss.
 inline record::Evaluation evaluation(std::int64_t epochs, double train_loss, double train_accuracy,
                                      double test_loss, double test_accuracy) {
   record::Evaluation e;
@@ -23,6 +25,7 @@ inline record::Evaluation evaluation(std::int64_t epochs, double train_loss, dou
     e.train_accuracy = train_accuracy;
   }
   e.test_loss = test_loss;
+  e.test_capped_loss = test_loss;
   e.test_accuracy = test_accuracy;
   return e;
 }
@@ -41,6 +44,7 @@ inline record::RunResult result(const std::vector<std::vector<record::Evaluation
   record::RunResult result;
   result.replicas = replicas;
   result.final_digest = digest;
+  result.test_targets = kTargets;
   result.replica_digests.assign(replicas.size(), digest);
   if (!replicas.empty() && !replicas.front().empty()) result.steps = replicas.front().back().step;
   return result;

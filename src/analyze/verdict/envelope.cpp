@@ -1,4 +1,4 @@
-#include "analyze/envelope.h"
+#include "analyze/verdict/envelope.h"
 
 #include <cmath>
 #include <optional>

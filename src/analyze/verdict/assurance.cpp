@@ -1,0 +1,92 @@
+#include "analyze/verdict/assurance.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <fmt/ranges.h>
+
+#include "core/error.h"
+
+namespace bitrift::analyze {
+namespace {
+
+using record::Json;
+using record::Metric;
+
+std::string resolution_text(Metric metric, const std::optional<double>& harm) {
+  const std::string name = record::metric_name(metric);
+  const char* const change = record::is_loss(metric) ? "rises" : "falls";
+  if (!harm) return fmt::format("all {} of {}", change, name);
+  if (record::is_loss(metric)) return fmt::format("{} of {} below {:.2g} %", change, name, 100 * *harm);
+  return fmt::format("{} of {} below {:.2f} points", change, name, 100 * *harm);
+}
+
+std::string measured_text(const Assurance& arm) {
+  const Judged all = arm.measured.all();
+  if (all.runs == 0) return "no held-out or jitter run, so the false-SDC rate was not measured";
+  return fmt::format(
+      "clean runs called SDC: {} of {}, at most {:.1f} % (other orders {} of {}, jitter {} of {})",
+      all.called, all.runs, 100 * arm.at_most, arm.measured.held_out.called, arm.measured.held_out.runs,
+      arm.measured.jitter.called, arm.measured.jitter.runs);
+}
+
+// Why an arm does not see a fall that others would call a degradation, and what helps.
+std::string blind_text(const std::string& name, const Assurance& arm) {
+  const auto found = arm.resolution.find(Metric::test_accuracy);
+  if (found == arm.resolution.end() || (found->second && *found->second <= coarse)) return "";
+  return fmt::format(
+      "{} cannot see a fall of {:g} points of test accuracy{}. To sharpen it: more envelope runs\n"
+      "(controls.envelope, now {}), a larger test set, a lower final learning rate, or a longer horizon.\n",
+      name, 100 * coarse, found->second ? "" : ", or any other", arm.envelope_runs);
+}
+
+Json judged_json(const Judged& judged) { return {{"runs", judged.runs}, {"called", judged.called}}; }
+
+}  // namespace
+
+Assurance assurance_of(const ArmControls& controls, const FalseSdc& measured, double confidence) {
+  const Calibration& calibration = controls.calibration.value();
+  Assurance arm;
+  arm.envelope_runs = calibration.runs();
+  arm.level = calibration.level();
+  arm.level_with = calibration.level_with(confidence);
+  arm.measured = measured;
+  arm.at_most = upper_bound(measured.all(), confidence);
+  arm.resolution = resolution_of(controls);
+  return arm;
+}
+
+std::string assurance_text(const std::map<std::string, Assurance>& arms, double confidence) {
+  std::string text;
+  std::string blind;
+  for (const auto& [name, arm] : arms) {
+    std::vector<std::string> seen;
+    for (const auto& [metric, harm] : arm.resolution) seen.push_back(resolution_text(metric, harm));
+    text += fmt::format(
+        "{}: {} envelope runs\n"
+        "  level: at most {:.2g} % of clean runs are called SDC; {:.2g} % given this calibration ({:g} % "
+        "confidence)\n"
+        "  {}\n"
+        "  blind to {}\n",
+        name, arm.envelope_runs, 100 * arm.level, 100 * arm.level_with, 100 * confidence, measured_text(arm),
+        fmt::join(seen, " and "));
+    blind += blind_text(name, arm);
+  }
+  return text + blind;
+}
+
+Json to_json(const Assurance& arm) {
+  Json resolution = Json::object();
+  for (const auto& [metric, harm] : arm.resolution)
+    resolution[record::metric_name(metric)] = harm ? record::number_to_json(*harm) : Json();
+  return {{"envelope_runs", arm.envelope_runs},
+          {"level", record::number_to_json(arm.level)},
+          {"level_with_confidence", record::number_to_json(arm.level_with)},
+          {"false_sdc",
+           {{"held_out", judged_json(arm.measured.held_out)},
+            {"jitter", judged_json(arm.measured.jitter)},
+            {"at_most", record::number_to_json(arm.at_most)}}},
+          {"resolution", resolution}};
+}
+
+}  // namespace bitrift::analyze

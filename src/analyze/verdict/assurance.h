@@ -1,0 +1,37 @@
+// How far the verdicts of an arm can be trusted, in numbers.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "analyze/verdict/false_sdc.h"
+#include "analyze/verdict/resolution.h"
+#include "record/json.h"
+
+namespace bitrift::analyze {
+
+/// Of one arm.
+struct Assurance {
+  std::size_t envelope_runs = 0;
+  double level = 0;       ///< stated: at most this share of clean runs is called SDC
+  double level_with = 0;  ///< that holds for these envelope runs with the campaign's confidence
+  FalseSdc measured;
+  double at_most = 1;  ///< largest false-SDC rate that the measured runs do not refute; 1 without runs
+  Resolution resolution;
+};
+
+/// controls: by Rule::conformal. confidence: of the campaign.
+[[nodiscard]] Assurance assurance_of(const ArmControls& controls, const FalseSdc& measured,
+                                     double confidence);
+
+/// The largest fall of accuracy that a campaign may be blind to before it is told so: 5 points, what the JPDC
+/// 2024 study calls a degradation.
+inline constexpr double coarse = 0.05;
+
+/// One paragraph a arm, with what sharpens a blind one.
+[[nodiscard]] std::string assurance_text(const std::map<std::string, Assurance>& arms, double confidence);
+[[nodiscard]] record::Json to_json(const Assurance& assurance);
+
+}  // namespace bitrift::analyze

@@ -1,0 +1,174 @@
+#include "analyze/verdict/classify.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "analyze/verdict/limits_rule.h"
+#include "core/error.h"
+
+namespace bitrift::analyze {
+namespace {
+
+using record::Course;
+using record::Evaluation;
+using record::Metric;
+using record::Reason;
+
+bool finite(const Evaluation& evaluation) {
+  return std::all_of(std::begin(record::all_metrics), std::end(record::all_metrics), [&](Metric metric) {
+    return std::isfinite(record::value_of(evaluation, metric).value_or(0));
+  });
+}
+
+// Whether every replica reached the horizon with finite metrics all the way.
+bool reached(const record::RunResult& result, std::size_t horizon) {
+  return !result.replicas.empty() &&
+         std::all_of(result.replicas.begin(), result.replicas.end(), [&](const Trajectory& replica) {
+           return replica.size() >= horizon &&
+                  std::all_of(replica.begin(), replica.begin() + static_cast<std::ptrdiff_t>(horizon),
+                              finite);
+         });
+}
+
+bool all_finite(const record::RunResult& result) {
+  return std::all_of(result.replicas.begin(), result.replicas.end(), [](const Trajectory& replica) {
+    return std::all_of(replica.begin(), replica.end(), finite);
+  });
+}
+
+// A canary may be evaluated as loaded. A trial never counts as one: that a fault left no step to take is an
+// outcome.
+bool as_loaded(const record::TrialRecord& row, const Trajectory& run) {
+  return row.kind == record::TrialKind::canary && run.size() == 1 && run.front().step == 0;
+}
+
+bool equals(const record::RunResult& result, const CleanRun& clean) {
+  return !result.final_digest.empty() && result.final_digest == clean.digest &&
+         result.replica_digests == clean.replica_digests;
+}
+
+Reason failure_reason(const record::TrialRecord& row) {
+  for (const Reason reason : {Reason::exception, Reason::signal, Reason::hang}) {
+    if (row.failure->reason == record::reason_name(reason)) return reason;
+  }
+  fail(ErrorCode::bad_file, "row {}: failure '{}' is none of exception, signal, hang", row.id.text(),
+       row.failure->reason);
+}
+
+const CleanRun& golden_of(const record::TrialRecord& row, const ArmControls& controls) {
+  const auto order = static_cast<std::size_t>(row.order);
+  if (row.order < 0 || order >= controls.golden.size()) {
+    fail(ErrorCode::conflict, "row {}: its data order {} has no golden run", row.id.text(), row.order);
+  }
+  return controls.golden[order];
+}
+
+bool has(const std::vector<Metric>& metrics, Metric metric) {
+  return std::find(metrics.begin(), metrics.end(), metric) != metrics.end();
+}
+
+Reason sdc_reason(const std::vector<Metric>& outside) {
+  if (has(outside, Metric::test_accuracy)) return Reason::low_test_accuracy;
+  const bool test = has(outside, Metric::test_capped_loss) || has(outside, Metric::test_loss);
+  return test ? Reason::high_test_loss : Reason::training_only;
+}
+
+Course course_of(const Ranking& ranking) {
+  if (ranking.outside.size() < 2) return Course::none;
+  const auto out = [](const std::vector<Metric>& metrics) { return !metrics.empty(); };
+  if (std::all_of(ranking.outside.begin(), ranking.outside.end(), out)) return Course::sharp;
+  return out(ranking.outside.front()) ? Course::relapsed : Course::slow;
+}
+
+record::Outcome judge_by_rank(const Trajectory& run, const ArmControls& controls, const CleanRun& golden) {
+  const Ranking ranking = controls.calibration.value().rank(run, golden.evaluations);
+  record::Outcome outcome;
+  outcome.p_value = ranking.p_value;
+  if (!ranking.outside.back().empty()) {
+    outcome.reason = sdc_reason(ranking.outside.back());
+    outcome.course = course_of(ranking);
+    return outcome;
+  }
+  const auto last = std::find_if(ranking.outside.rbegin(), ranking.outside.rend(),
+                                 [](const std::vector<Metric>& metrics) { return !metrics.empty(); });
+  if (last != ranking.outside.rend()) {
+    outcome.reason = Reason::reconverged;
+    outcome.steps_to_recover = run[static_cast<std::size_t>(last.base() - ranking.outside.begin())].step;
+  }
+  return outcome;
+}
+
+// Evaluated as loaded there is no spread: the zero-step run's own values are the limits. Canaries show that
+// the file is read, whichever metrics are judged.
+Reason judge_as_loaded(const Evaluation& loaded, const Evaluation& clean) {
+  std::vector<Metric> worse;
+  for (const Metric metric : record::all_metrics) {
+    const auto own = record::value_of(loaded, metric);
+    const auto known = record::value_of(clean, metric);
+    if (own && known && badness(metric, *own) > badness(metric, *known)) worse.push_back(metric);
+  }
+  return worse.empty() ? Reason::within_noise : sdc_reason(worse);
+}
+
+void check_form(const record::TrialRecord& row) {
+  if (row.result.has_value() == row.failure.has_value()) {
+    fail(ErrorCode::bad_file, "row {}: exactly one of result and failure must be there", row.id.text());
+  }
+  if (!row.result) return;
+  const std::string& status = row.result->status;
+  if (status != "done" && status != "rejected" && status != "nonfinite") {
+    fail(ErrorCode::bad_file, "row {}: status '{}' is none of done, rejected, nonfinite", row.id.text(),
+         status);
+  }
+}
+
+}  // namespace
+
+record::Outcome classify(const record::TrialRecord& row, const ArmControls& controls,
+                         const Judging& judging) {
+  check_form(row);
+  record::Outcome outcome;
+  if (row.failure) {
+    outcome.reason = failure_reason(row);
+    return outcome;
+  }
+  const record::RunResult& result = *row.result;
+  const CleanRun& golden = golden_of(row, controls);
+  // Whether the run ended after the horizon.
+  const bool later = controls.horizon < golden.evaluations.size() && reached(result, controls.horizon);
+  if (result.status == "rejected" && !later) {
+    outcome.reason = Reason::rejected;
+    return outcome;
+  }
+  const bool equal = equals(result, golden);
+  if ((result.status == "nonfinite" || !all_finite(result)) && !later) {
+    outcome.reason = Reason::nonfinite;
+    outcome.bitwise_equal = equal;
+    return outcome;
+  }
+  const Trajectory run = judged(result, judging.judge);
+  if (as_loaded(row, run)) {
+    outcome.bitwise_equal = equals(result, controls.zero_step);
+    outcome.reason = outcome.bitwise_equal
+                         ? Reason::bitwise
+                         : judge_as_loaded(run.front(), controls.zero_step.evaluations.front());
+    return outcome;
+  }
+  if (result.status == "done" && run.size() != golden.evaluations.size()) {
+    fail(ErrorCode::conflict, "row {}: {} evaluations, the golden run of its arm has {}", row.id.text(),
+         run.size(), golden.evaluations.size());
+  }
+  const bool whole = controls.horizon == golden.evaluations.size();
+  const std::int64_t last_step = golden.evaluations[controls.horizon - 1].step;
+  // Equal at the end; at an earlier horizon only if it was back by then, or was never altered.
+  const bool back = result.returned_step && *result.returned_step <= last_step;
+  if (equal && (whole || back || row.kind == record::TrialKind::canary)) {
+    outcome.bitwise_equal = true;
+    outcome.reason = Reason::bitwise;
+    return outcome;
+  }
+  return judging.rule == Rule::conformal ? judge_by_rank(run, controls, golden)
+                                         : judge_by_limits(run, controls.envelope);
+}
+
+}  // namespace bitrift::analyze

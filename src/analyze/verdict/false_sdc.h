@@ -1,0 +1,48 @@
+// How often runs in which nothing is wrong are called SDC: measured, and held against the stated level.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "analyze/verdict/classify.h"
+
+namespace bitrift::analyze {
+
+/// Runs of one kind that were judged like trials, and those of them that were not called masked.
+struct Judged {
+  std::uint64_t runs = 0;
+  std::uint64_t called = 0;
+};
+
+/// Of one arm.
+struct FalseSdc {
+  Judged held_out;  ///< clean, in other data orders
+  Judged jitter;    ///< with flips of lowest bits, in a golden data order
+  [[nodiscard]] Judged all() const noexcept {
+    return {held_out.runs + jitter.runs, held_out.called + jitter.called};
+  }
+};
+
+/// Throws as classify does.
+[[nodiscard]] FalseSdc false_sdc_of(const std::vector<record::TrialRecord>& rows, const std::string& arm,
+                                    const ArmControls& controls, const Judging& judging);
+
+/// The largest rate that is not refuted: one-sided, Clopper and Pearson 1934. No run: 1.
+[[nodiscard]] double upper_bound(const Judged& judged, double confidence);
+
+/// The probability that at least `called` of `runs` further runs score beyond the r-th largest of n, r and n
+/// being those of the calibration, if all are exchangeable: the beta-binomial with parameters r and n + 1 -
+/// r.
+[[nodiscard]] double chance_of(const Judged& judged, const Calibration& calibration);
+
+/// Less likely counts contradict the stated level.
+inline constexpr double contradiction = 0.001;
+
+/// One line for each arm and kind whose count contradicts the level; none by Rule::limits, which states none.
+[[nodiscard]] std::vector<std::string> false_sdc_problems(const std::vector<record::TrialRecord>& rows,
+                                                          const std::map<std::string, ArmControls>& controls,
+                                                          const Judging& judging);
+
+}  // namespace bitrift::analyze

@@ -1,0 +1,31 @@
+// By which rule rows are judged.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "record/campaign_spec.h"
+#include "record/metric.h"
+
+namespace bitrift::analyze {
+
+/// docs/outcomes.md has both.
+enum class Rule {
+  limits = 1,     ///< normal-theory limits of each metric; for comparison with old results
+  conformal = 2,  ///< rank among the clean runs, and worse than the own golden run
+};
+
+struct Judging {
+  std::string judge = "worst";  ///< worst | rank0: whose metrics count
+  std::vector<record::Metric> metrics = {record::Metric::test_accuracy, record::Metric::test_capped_loss};
+  double level = 0.01;                 ///< how often a clean run may be called SDC
+  std::optional<std::size_t> horizon;  ///< judged at this evaluation, the first being 1; absent: the last
+  Rule rule = Rule::conformal;
+};
+
+/// As the campaign asks.
+[[nodiscard]] Judging judging_of(const record::CampaignSpec& spec);
+
+}  // namespace bitrift::analyze

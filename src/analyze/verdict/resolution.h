@@ -1,0 +1,19 @@
+// What a campaign can see: the smallest harm that it would call an SDC.
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "analyze/verdict/controls.h"
+
+namespace bitrift::analyze {
+
+/// By judged metric: the smallest fall of an accuracy (a share, 0.02 is two points) or rise of a loss
+/// (relative, 0.2 is 20 %) against the golden run that is outside at the horizon, if nothing else changes; of
+/// several data orders the largest. nullopt: not even the worst value is outside.
+using Resolution = std::map<record::Metric, std::optional<double>>;
+
+/// controls: by Rule::conformal.
+[[nodiscard]] Resolution resolution_of(const ArmControls& controls);
+
+}  // namespace bitrift::analyze
