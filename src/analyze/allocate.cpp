@@ -5,8 +5,8 @@
 #include <numeric>
 #include <optional>
 
-#include "analyze/picks.h"
-#include "analyze/total_interval.h"
+#include "analyze/rates/picks.h"
+#include "analyze/rates/total_interval.h"
 #include "core/error.h"
 
 namespace bitrift::analyze {
@@ -98,19 +98,6 @@ std::vector<Reached> reached_strata(const Case& c) {
     }
   }
   return all;
-}
-
-/// So many draws with so many rare outcomes are imagined before a stratum is drawn from.
-struct Imagined {
-  double rare = 0;
-  double draws = 0;
-};
-
-// That a flip matters much more often in an exponent than in a sign or a mantissa is the one thing that all
-// studies found. A wrong guess costs some draws; intervals know nothing of it.
-Imagined imagined(const std::string& field) {
-  if (field == "sign" || field == "mantissa") return {1, 40};
-  return {2, 10};
 }
 
 // The largest standard deviation of an asked outcome over all arms, the rarer of "it" and "not it" counted.
@@ -269,6 +256,13 @@ Round first_round(const record::CampaignSpec& spec, const std::vector<record::St
 }
 
 }  // namespace
+
+// That a flip matters much more often in an exponent than in a sign or a mantissa is the one thing that all
+// studies found. A wrong guess costs some draws; intervals know nothing of it.
+Imagined imagined(const std::string& field) {
+  if (field == "sign" || field == "mantissa") return {1, 40};
+  return {2, 10};
+}
 
 std::vector<std::uint64_t> apportion(std::uint64_t total, const std::vector<double>& demand,
                                      const std::vector<std::uint64_t>& capacity) {

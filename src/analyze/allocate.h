@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "analyze/observations.h"
@@ -20,6 +21,14 @@ inline constexpr std::uint64_t largest_exhaustive = 1'000'000;
 [[nodiscard]] record::Round next_round(const record::CampaignSpec& spec,
                                        const std::vector<record::Stratum>& strata,
                                        const std::vector<record::Round>& earlier, const Observations& seen);
+
+/// What is believed of a stratum before much was seen: so many draws with so many rare outcomes are imagined.
+struct Imagined {
+  double rare = 0;
+  double draws = 0;
+};
+/// Of a bit field ("exponent", or a list of bits).
+[[nodiscard]] Imagined imagined(const std::string& field);
 
 /// For every arm and asked outcome the widest interval of the target, over the rows of `earlier`. Throws as
 /// next_round does.

@@ -1,117 +1,95 @@
 #include "analyze/summary.h"
 
-#include <algorithm>
 #include <numeric>
 #include <utility>
 
+#include "analyze/harm.h"
 #include "analyze/keys.h"
 #include "analyze/observations.h"
-#include "analyze/picks.h"
-#include "analyze/stratified.h"
-#include "analyze/total_interval.h"
-#include "core/error.h"
+#include "analyze/order.h"
 
 namespace bitrift::analyze {
 namespace {
 
 using record::OutcomeClass;
 
-/// A stratum of a group, and where it stands in the rounds.
-struct Member {
-  const StratumSeen* seen = nullptr;
-  std::size_t position = 0;
+using Key = std::map<std::string, std::string>;
+using Cell = std::pair<std::string, std::string>;  // arm, stratum
+
+/// What makes a line of the table.
+struct Line {
+  std::string arm;
+  std::vector<Member> members;
 };
 
-/// Strata and rounds in the order in which draws are bet on.
-struct Order {
-  std::vector<std::string> names;
-  std::vector<PickedRound> rounds;
-  double aim = 0;  ///< half-width that totals shall reach; 0: none
-  [[nodiscard]] std::size_t position(const std::string& stratum) const {
-    const auto found = std::find(names.begin(), names.end(), stratum);
-    if (found == names.end()) {
-      fail(ErrorCode::conflict, "the journal has rows of stratum '{}', which the campaign does not have",
-           stratum);
+// All lines that there can be, whatever was seen so far: their number must not depend on it.
+std::map<Key, Line> lines_of(const record::CampaignSpec& spec, const std::vector<std::string>& by,
+                             const Order& order, const Observations& seen) {
+  const Keys keys(spec, by);
+  std::map<Key, Line> lines;
+  for (const record::Arm& arm : spec.arms) {
+    for (std::size_t at = 0; at < order.names.size(); ++at) {
+      Line& line = lines[keys.of(arm.name, order.names[at])];
+      line.arm = arm.name;
+      const auto cell = seen.cells.find({arm.name, order.names[at]});
+      line.members.push_back({cell == seen.cells.end() ? nullptr : &cell->second, at});
     }
-    return static_cast<std::size_t>(found - names.begin());
   }
-};
-
-// Of a spec with one round that is known before it runs.
-Order order_of_spec(const record::CampaignSpec& spec, const Observations& seen) {
-  Order order;
-  PickedRound round;
-  round.fixed = true;
-  for (const record::Stratum& stratum : record::strata_of(spec.strata)) {
-    order.names.push_back(stratum.name);
-    round.first.push_back(0);
-    round.share.push_back(spec.trials_per_stratum);
-  }
-  if (spec.exhaustive) {
-    for (const auto& [id, cell] : seen.cells) round.share[order.position(id.second)] = cell.bits;
-  }
-  round.picks = picks_shuffled(spec.seed, 0, round.share);
-  order.rounds.push_back(std::move(round));
-  return order;
+  return lines;
 }
 
-Order order_of(const record::CampaignSpec& spec, const std::vector<record::Round>& rounds,
-               const Observations& seen) {
-  if (rounds.empty() && spec.sampling) {
-    fail(ErrorCode::bad_input, "campaign '{}' samples by rounds, and none was given", spec.name);
+Effects effects_of_line(const Line& line, const Order& order, double confidence) {
+  std::vector<StratumLosses> strata(order.names.size());
+  for (StratumLosses& one : strata) one.counted = false;
+  for (const Member& member : line.members) {
+    StratumLosses& stratum = strata[member.position];
+    stratum.bits = member.trials() == 0 ? order.bits[member.position] : member.seen->bits;
+    stratum.counted = true;
+    if (member.trials() == 0) continue;
+    for (const auto& loss : member.seen->accuracy_losses)
+      stratum.losses.push_back(loss ? std::optional(100 * *loss) : std::nullopt);
   }
-  if (rounds.empty()) return order_of_spec(spec, seen);
-  Order order;
-  for (const record::StratumDraws& cell : rounds.front().strata) order.names.push_back(cell.stratum.name);
-  order.rounds = picked(rounds);
-  if (spec.sampling && spec.sampling->target == "totals") order.aim = spec.sampling->half_width;
-  return order;
+  return effects_of(order.rounds, strata, confidence, order.aim);
 }
 
-Interval anytime_of(const std::vector<Member>& strata, OutcomeClass outcome, double confidence,
-                    const Order& order) {
-  std::vector<StratumHits> hits(order.names.size());
-  for (StratumHits& one : hits) one.counted = false;
-  for (const Member& member : strata) {
-    hits[member.position] = {member.seen->bits, member.seen->hits(outcome), true};
-  }
-  return total_interval(order.rounds, hits, confidence, order.aim);
-}
-
-Rate rate_of(const std::vector<Member>& strata, OutcomeClass outcome, double confidence, const Order& order) {
-  std::vector<StratumCount> counts;
-  counts.reserve(strata.size());
-  for (const Member& member : strata) {
-    counts.push_back({member.seen->bits, member.seen->count(outcome), member.seen->trials()});
-  }
-  const StratifiedRate rate = stratified_rate(counts, confidence);
-  return {rate.estimate, rate.wilson, anytime_of(strata, outcome, confidence, order)};
-}
-
-Group make_group(const std::map<std::string, std::string>& key, const std::vector<Member>& strata,
-                 double confidence, const Order& order) {
+Group make_group(const Key& key, const Line& line, double confidence, const Order& order) {
   Group group;
   group.key = key;
   for (const OutcomeClass outcome : {OutcomeClass::masked, OutcomeClass::sdc, OutcomeClass::crash}) {
     group.counts[outcome] = 0;
   }
-  std::vector<Member> counted;  // a stratum without a row that counts has no rate yet
-  for (const Member& member : strata) {
-    group.waiting += member.seen->waiting;
-    if (member.seen->trials() == 0) continue;
-    counted.push_back(member);
-    group.trials += member.seen->trials();
-    group.bits += member.seen->bits;
+  for (const Member& member : line.members) {
+    if (member.seen != nullptr) group.waiting += member.seen->waiting;
+    group.bits += member.trials() == 0 ? order.bits[member.position] : member.seen->bits;
+    if (member.trials() == 0) {
+      group.unseen.push_back(order.names[member.position]);
+      continue;
+    }
+    group.trials += member.trials();
     for (const record::Reason reason : member.seen->outcomes) {
       ++group.counts[record::class_of(reason)];
       ++group.reasons[reason];
     }
+    for (const record::Course course : member.seen->courses) {
+      if (course != record::Course::none) ++group.courses[course];
+    }
   }
-  if (counted.empty()) return group;
-  for (const auto& [outcome, count] : group.counts) {
-    group.rates[outcome] = rate_of(counted, outcome, confidence, order);
-  }
+  if (group.trials == 0) return group;
+  group.share_seen = share_seen(line.members, order);
+  group.rates = group_rates(line.members, order, confidence);
   return group;
+}
+
+// What the controls say of verdicts, whatever the trials were.
+void add_assurance(Summary& summary, const Observations& seen, const record::CampaignSpec& spec) {
+  const ArmControls& first = seen.controls.at(spec.arms.front().name);
+  summary.evaluations = first.golden.front().evaluations.size();
+  summary.horizon_step = first.golden.front().evaluations.at(first.horizon - 1).step;
+  summary.variations = variations_of(seen, spec);
+  if (summary.judging.rule != Rule::conformal) return;
+  summary.judging.metrics = first.calibration.value().metrics();
+  for (const auto& [arm, controls] : seen.controls)
+    summary.assurance[arm] = assurance_of(controls, seen.false_sdc.at(arm), spec.confidence);
 }
 
 std::uint64_t planned_by_spec(const record::CampaignSpec& spec, const Order& order) {
@@ -122,30 +100,45 @@ std::uint64_t planned_by_spec(const record::CampaignSpec& spec, const Order& ord
 }  // namespace
 
 Summary summarize(const std::vector<record::TrialRecord>& rows, const record::CampaignSpec& spec,
-                  const std::vector<std::string>& by, const std::vector<record::Round>& rounds) {
+                  const std::vector<std::string>& by, const std::vector<record::Round>& rounds,
+                  const SummaryOptions& options) {
   Summary summary;
   summary.campaign = spec.name;
   summary.seed = spec.seed;
   summary.confidence = spec.confidence;
-  summary.judge = spec.judge;
+  summary.options = options;
+  summary.judging = options.judging.value_or(judging_of(spec));
   summary.by = dimensions(by, spec);
   summary.rounds = rounds;
   summary.sampling = spec.sampling;
-  const Observations seen = observe(rows, spec);
+  const Observations seen = observe(rows, spec, summary.judging);
+  add_assurance(summary, seen, spec);
   const Order order = order_of(spec, rounds, seen);
   summary.canaries = seen.canaries;
   for (const record::Round& round : rounds) summary.planned += spec.arms.size() * round.draws();
   if (rounds.empty()) summary.planned = planned_by_spec(spec, order);
 
-  const Keys keys(spec, summary.by);
-  std::map<std::map<std::string, std::string>, std::vector<Member>> groups;
   for (const auto& [id, cell] : seen.cells) {
     summary.trials += cell.trials();
     summary.waiting += cell.waiting;
-    groups[keys.of(id.first, id.second)].push_back({&cell, order.position(id.second)});
   }
-  for (const auto& [key, strata] : groups) {
-    summary.groups.push_back(make_group(key, strata, spec.confidence, order));
+  const auto lines = lines_of(spec, summary.by, order, seen);
+  const bool harm = summary.judging.rule == Rule::conformal;
+  const auto shown =
+      static_cast<double>(lines.size() * (3 + (harm ? 1 : 0) + (options.effects ? effect_points.size() : 0)));
+  summary.each_confidence = options.simultaneous ? each_of(shown, spec.confidence) : spec.confidence;
+  for (const auto& [key, line] : lines) {
+    summary.groups.push_back(make_group(key, line, summary.each_confidence, order));
+    Group& group = summary.groups.back();
+    if (group.trials == 0) continue;
+    if (harm) {
+      group.harmful = harmful_interval(line.members, order, seen.controls.at(line.arm),
+                                       seen.false_sdc.at(line.arm), summary.each_confidence);
+    }
+    if (!options.effects) continue;
+    // The bands of one line hold together; with `simultaneous` they are among all that do.
+    const double together = 1 - static_cast<double>(effect_points.size()) * (1 - summary.each_confidence);
+    group.effects = effects_of_line(line, order, options.simultaneous ? together : spec.confidence);
   }
   // Groups all of whose rows wait have nothing to show.
   std::erase_if(summary.groups, [](const Group& group) { return group.trials == 0; });

@@ -7,7 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "analyze/interval.h"
+#include "analyze/group_rates.h"
+#include "analyze/rates/effects.h"
+#include "analyze/variation.h"
+#include "analyze/verdict/assurance.h"
 #include "record/campaign_spec.h"
 #include "record/json.h"
 #include "record/outcome.h"
@@ -16,32 +19,42 @@
 
 namespace bitrift::analyze {
 
-/// Rate of one outcome class in a group of strata (docs/statistics.md). estimate = sum_h w_h k_h / n_h with
-/// w_h the stratum's share of the group's bits, so it is the rate over uniformly drawn bits of the group.
-struct Rate {
-  double estimate = 0;
-  Interval
-      fixed;  ///< Wilson (for several strata: with the effective n of the stratified estimate; approximate)
-  Interval anytime;  ///< anytime_finite; for several strata total_interval
-};
-
 /// A line of the table.
 struct Group {
   std::map<std::string, std::string>
-      key;                    ///< e.g. {"arm":"serial","field":"exponent"}; dimensions as in `by`
-  std::uint64_t trials = 0;   ///< rows that count
-  std::uint64_t waiting = 0;  ///< rows behind a draw that has none yet: they do not count
-  std::uint64_t bits = 0;     ///< population
+      key;                          ///< e.g. {"arm":"serial","field":"exponent"}; dimensions as in `by`
+  std::uint64_t trials = 0;         ///< rows that count
+  std::uint64_t waiting = 0;        ///< rows behind a draw that has none yet: they do not count
+  std::uint64_t bits = 0;           ///< population, of the strata whose size is known
+  std::vector<std::string> unseen;  ///< strata without a row that counts: estimates leave them out
+  double share_seen = 1;            ///< of its bits in the other strata; 0 where the size of one is not known
   std::map<record::OutcomeClass, std::uint64_t> counts;
   std::map<record::Reason, std::uint64_t> reasons;
   std::map<record::OutcomeClass, Rate> rates;
+  std::map<record::Course, std::uint64_t> courses;  ///< of SDCs with several evaluations
+  std::optional<Interval> harmful;                  ///< harmful_interval(); absent by Rule::limits
+  std::optional<Effects> effects;                   ///< where asked for
+};
+
+/// How rates are shown.
+struct SummaryOptions {
+  IntervalKind interval = IntervalKind::anytime;
+  bool simultaneous = false;  ///< the confidence is that of all intervals of the table together (Bonferroni)
+  bool effects = false;       ///< losses of accuracy too
+  std::optional<Judging> judging = {};  ///< absent: as the campaign asks
 };
 
 struct Summary {
   std::string campaign;  ///< name of the spec
   std::uint64_t seed = 0;
-  double confidence = 0;  ///< of every interval, each taken alone
-  std::string judge;
+  double confidence = 0;       ///< of the spec: of every interval alone, or of all together
+  double each_confidence = 0;  ///< of every interval alone
+  SummaryOptions options;
+  Judging judging;
+  std::size_t evaluations = 0;    ///< of a run; judged at judging.horizon, or at the last
+  std::int64_t horizon_step = 0;  ///< optimizer steps from the resume to the horizon, of the first arm
+  std::map<std::string, Assurance> assurance;  ///< by arm; empty by Rule::limits
+  std::vector<Variation> variations;
   std::vector<std::string> by;  ///< dimensions in the order of the columns; "strategy" is always the first
   std::vector<Group> groups;    ///< sorted by key
   std::uint64_t trials = 0;     ///< rows that count
@@ -52,17 +65,19 @@ struct Summary {
   std::optional<record::Sampling> sampling;  ///< of the spec
 };
 
-/// Groups the `trial` rows. by: as dimensions() takes it (analyze/keys.h). Canaries, controls and envelope
-/// runs never count. rounds: as published; a spec with trials_per_stratum has but one and can do without.
-/// Throws as observe does, and Error(conflict) on a row of a stratum that the rounds do not have;
-/// Error(bad_input) on an unknown dimension or missing rounds.
+/// Groups the `trial` rows. A line covers all strata of the campaign that fall into it. by: as dimensions()
+/// takes it (analyze/keys.h). Canaries, controls and envelope runs never count. rounds: as published; a spec
+/// with trials_per_stratum has but one and can do without. Throws as observe does, and Error(conflict) on a
+/// row of a stratum that the rounds do not have; Error(bad_input) on an unknown dimension or missing rounds.
 [[nodiscard]] Summary summarize(const std::vector<record::TrialRecord>& rows,
                                 const record::CampaignSpec& spec, const std::vector<std::string>& by,
-                                const std::vector<record::Round>& rounds = {});
+                                const std::vector<record::Round>& rounds = {},
+                                const SummaryOptions& options = {});
 /// Plain text, columns aligned, at most 100 wide with names of usual length: a header line, then group, n and
-/// the rates in % with Wilson interval, under it the anytime interval; at the end the reasons, counted.
+/// the rates in % with the interval asked for; then, where asked for, the losses of accuracy; at the end the
+/// reasons, counted, and what the intervals hold for.
 [[nodiscard]] std::string table(const Summary& summary);
-/// Schema "bitrift/summary/1" (docs/statistics.md); the caller adds "provenance".
+/// Schema "bitrift/summary/2" (docs/statistics.md); the caller adds "provenance".
 [[nodiscard]] record::Json to_json(const Summary& summary);
 
 }  // namespace bitrift::analyze

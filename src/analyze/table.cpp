@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "analyze/summary.h"
 
@@ -19,7 +19,7 @@ constexpr std::size_t kWidth = 100;
 std::string key_name(const std::string& dimension) { return dimension == "strategy" ? "arm" : dimension; }
 
 std::string interval_text(const Interval& interval) {
-  return fmt::format("[{:4.1f}, {:5.1f}]", 100 * interval.low, 100 * interval.high);
+  return fmt::format("[{:4.1f},{:5.1f}]", 100 * interval.low, 100 * interval.high);
 }
 
 std::vector<std::size_t> widths_of(const std::vector<Line>& lines) {
@@ -90,29 +90,104 @@ std::string wrapped(const std::string& start, const std::vector<std::string>& en
   return text + line + "\n";
 }
 
-std::string rates_block(const Summary& summary) {
-  std::vector<Line> lines(1);
-  for (const std::string& dimension : summary.by) lines[0].push_back(key_name(dimension));
-  const std::size_t count_column = lines[0].size();
-  for (const char* name : {"n", "masked %", "SDC %", "crash %", "interval"}) lines[0].emplace_back(name);
-  for (const Group& group : summary.groups) {
-    Line line = key_cells(group, summary.by);
-    line.push_back(std::to_string(group.trials));
-    Line below(line.size());
-    for (const OutcomeClass outcome : kClasses) {
-      const Rate& rate = group.rates.at(outcome);
-      line.push_back(fmt::format("{:5.1f} {}", 100 * rate.estimate, interval_text(rate.fixed)));
-      below.push_back(fmt::format("{:5} {}", "", interval_text(rate.anytime)));
-    }
-    line.emplace_back("Wilson");
-    below.emplace_back("anytime");
-    lines.push_back(line);
-    lines.push_back(below);
-  }
+std::string block(const std::vector<Line>& lines, std::size_t count_column) {
   const auto widths = widths_of(lines);
   std::string text;
   for (const Line& line : lines) text += aligned(line, widths, count_column);
   return text;
+}
+
+std::string rates_block(const Summary& summary) {
+  std::vector<Line> lines(1);
+  for (const std::string& dimension : summary.by) lines[0].push_back(key_name(dimension));
+  const std::size_t count_column = lines[0].size();
+  const bool harm = summary.judging.rule == Rule::conformal;
+  for (const char* name : {"n", "masked %", "SDC %", "crash %"}) lines[0].emplace_back(name);
+  if (harm) lines[0].emplace_back("harmful %");
+  for (const Group& group : summary.groups) {
+    Line line = key_cells(group, summary.by);
+    line.push_back(std::to_string(group.trials));
+    for (const OutcomeClass outcome : kClasses) {
+      const Rate& rate = group.rates.at(outcome);
+      line.push_back(fmt::format("{:5.1f} {}", 100 * rate.estimate,
+                                 interval_text(rate.interval(summary.options.interval))));
+    }
+    if (harm) {
+      line.push_back(fmt::format("{:4.1f}-{:.1f}", 100 * group.harmful->low, 100 * group.harmful->high));
+    }
+    lines.push_back(line);
+  }
+  return block(lines, count_column);
+}
+
+// In two rows a group, so that six bands fit: shares, and under them the bands.
+std::string effects_block(const Summary& summary) {
+  if (!summary.options.effects || summary.groups.empty()) return "";
+  std::vector<Line> lines(1);
+  for (const std::string& dimension : summary.by) lines[0].push_back(key_name(dimension));
+  for (const double points : effect_points) lines[0].push_back(fmt::format("> {:g}", points));
+  lines[0].emplace_back("crash");
+  for (const Group& group : summary.groups) {
+    Line line = key_cells(group, summary.by);
+    Line below(line.size());
+    for (const Effect& effect : group.effects->beyond) {
+      line.push_back(fmt::format("{:.1f}", 100 * effect.estimate));
+      below.push_back(fmt::format("{:.1f}-{:.1f}", 100 * effect.band.low, 100 * effect.band.high));
+    }
+    line.push_back(fmt::format("{:.1f}", 100 * group.effects->crash));
+    lines.push_back(line);
+    lines.push_back(below);
+  }
+  return "\nTrials in % that lose more points of test accuracy against their golden run; those that crash "
+         "have\n"
+         "none. Anytime bands, which hold together for the limits of a line:\n" +
+         block(lines, lines[0].size());
+}
+
+// What of a line was never tried.
+std::string unseen_block(const Summary& summary) {
+  constexpr std::size_t most = 8;
+  std::vector<std::string> entries;
+  for (const Group& group : summary.groups) {
+    if (group.unseen.empty()) continue;
+    const std::string share = group.share_seen > 0
+                                  ? fmt::format("{:.1f} % of its bits", 100 * (1 - group.share_seen))
+                                  : "of unknown size";
+    entries.push_back(fmt::format("{}: {} ({})", fmt::join(key_cells(group, summary.by), " "),
+                                  fmt::join(group.unseen, ", "), share));
+  }
+  if (entries.empty()) return "";
+  std::string text =
+      "Strata without a trial, which estimates leave out and intervals count as anything from 0 to 100 %:\n";
+  for (std::size_t i = 0; i < std::min(most, entries.size()); ++i) text += "  " + entries[i] + "\n";
+  if (entries.size() > most) text += fmt::format("  and of {} more lines\n", entries.size() - most);
+  return text;
+}
+
+std::string interval_words(IntervalKind kind) {
+  switch (kind) {
+    case IntervalKind::wilson:
+      return "Wilson's, for one look at this n (several strata: approximate)";
+    case IntervalKind::clopper_pearson:
+      return "Clopper-Pearson's, for one look at this n (several strata: approximate)";
+    case IntervalKind::anytime:
+      break;
+  }
+  return "valid at every look";
+}
+
+// What the intervals promise.
+std::string guarantee(const Summary& summary) {
+  const std::string confidence = fmt::format("{:g} %", 100 * summary.confidence);
+  const std::string kind = interval_words(summary.options.interval);
+  if (summary.options.simultaneous) {
+    return fmt::format(
+        "Intervals {}.\nAll of this table hold together with {} ({:.4g} % each, Bonferroni).\n", kind,
+        confidence, 100 * summary.each_confidence);
+  }
+  return fmt::format(
+      "Intervals {}.\nEach of them alone holds with {} confidence; --simultaneous makes all hold together.\n",
+      kind, confidence);
 }
 
 std::string reasons_block(const Summary& summary) {
@@ -129,6 +204,37 @@ std::string reasons_block(const Summary& summary) {
     text += wrapped(start, reason_texts(summary.groups[i]));
   }
   return text;
+}
+
+// By what outcomes were found.
+std::string verdict_text(const Summary& summary) {
+  std::vector<std::string> metrics;
+  for (const record::Metric metric : summary.judging.metrics)
+    metrics.emplace_back(record::metric_name(metric));
+  const std::string at = fmt::format("evaluation {} of {} ({} steps after the resume)",
+                                     summary.judging.horizon.value_or(summary.evaluations),
+                                     summary.evaluations, summary.horizon_step);
+  if (summary.judging.rule == Rule::limits)
+    return fmt::format("Judged at {} by rule 1, that of earlier versions.\n", at);
+  return fmt::format(
+             "Judged at {} by {}.\nharmful: the SDC rate after allowing for false alarms and the "
+             "calibration.\n\n",
+             at, fmt::join(metrics, ", ")) +
+         assurance_text(summary.assurance, summary.confidence);
+}
+
+// How SDCs developed, where runs have several evaluations.
+std::string courses_block(const Summary& summary) {
+  std::map<record::Course, std::uint64_t> all;
+  for (const Group& group : summary.groups) {
+    for (const auto& [course, count] : group.courses) all[course] += count;
+  }
+  if (all.empty()) return "";
+  std::vector<std::string> parts;
+  parts.reserve(all.size());
+  for (const auto& [course, count] : all)
+    parts.push_back(fmt::format("{} {}", record::course_name(course), count));
+  return fmt::format("Courses of SDC: {}\n", fmt::join(parts, ", "));
 }
 
 // The last decision: what was asked, what was reached, and whether that was the end.
@@ -155,54 +261,92 @@ record::Json interval_json(const Interval& interval) {
 }  // namespace
 
 std::string table(const Summary& summary) {
-  std::string text = rates_block(summary) + reasons_block(summary);
+  std::string text =
+      rates_block(summary) + effects_block(summary) + reasons_block(summary) + courses_block(summary);
   text += fmt::format(
-      "\n{} trials, {} canaries as expected; judge: {}. Rates are over uniform bits of a line's "
-      "strata.\n"
-      "Intervals of {:g} %: Wilson is for one look at this n (several strata: approximate); anytime holds\n"
-      "at every look at once.\n",
-      summary.trials, summary.canaries, summary.judge, 100 * summary.confidence);
+      "\n{} trials, {} canaries as expected; judge: {}. Rates are over uniform bits of a line's strata.\n",
+      summary.trials, summary.canaries, summary.judging.judge);
+  text += guarantee(summary) + unseen_block(summary);
   if (summary.trials < summary.planned) {
-    text += fmt::format("Unfinished: {} of {} trials; strata that have none yet are not in these rates.\n",
-                        summary.trials, summary.planned);
+    text += fmt::format("Unfinished: {} of {} trials.\n", summary.trials, summary.planned);
   }
   if (summary.waiting > 0) {
     text += fmt::format("{} rows wait behind a draw that has none yet, and do not count before it has.\n",
                         summary.waiting);
   }
-  return text + rounds_text(summary);
+  return text + rounds_text(summary) + verdict_text(summary) + table(summary.variations);
 }
+
+namespace {
+
+record::Json rates_json(const Group& group, const Summary& summary) {
+  const IntervalKind kind = summary.options.interval;
+  record::Json rates;
+  for (const auto& [outcome, rate] : group.rates) {
+    rates[record::outcome_class_name(outcome)] = {
+        {"estimate", record::number_to_json(rate.estimate)},
+        {"interval", interval_json(rate.interval(kind))},
+        {"kind", interval_kind_name(kind)},
+        {"confidence", record::number_to_json(summary.each_confidence)},
+        {"anytime", interval_json(rate.anytime)},
+        {"wilson", interval_json(rate.wilson)}};
+  }
+  return rates;
+}
+
+record::Json group_json(const Group& group, const Summary& summary) {
+  record::Json counts, reasons;
+  for (const auto& [outcome, count] : group.counts) counts[record::outcome_class_name(outcome)] = count;
+  for (const auto& [reason, count] : group.reasons) reasons[record::reason_name(reason)] = count;
+  record::Json value = {{"key", group.key},
+                        {"trials", group.trials},
+                        {"waiting", group.waiting},
+                        {"bits", group.bits},
+                        {"unseen", group.unseen},
+                        {"share_seen", record::number_to_json(group.share_seen)},
+                        {"counts", counts},
+                        {"reasons", reasons},
+                        {"rates", rates_json(group, summary)}};
+  for (const auto& [course, count] : group.courses) value["courses"][record::course_name(course)] = count;
+  if (group.harmful) {
+    value["harmful"] = {{"interval", interval_json(*group.harmful)},
+                        {"confidence", record::number_to_json(summary.each_confidence)}};
+  }
+  if (group.effects) value["effects"] = to_json(*group.effects);
+  return value;
+}
+
+record::Json judging_json(const Summary& summary) {
+  record::Json metrics = record::Json::array();
+  for (const record::Metric metric : summary.judging.metrics) metrics.push_back(record::metric_name(metric));
+  return {{"rule", static_cast<int>(summary.judging.rule)},
+          {"judge", summary.judging.judge},
+          {"metrics", metrics},
+          {"level", record::number_to_json(summary.judging.level)},
+          {"horizon", summary.judging.horizon.value_or(summary.evaluations)},
+          {"evaluations", summary.evaluations},
+          {"step", summary.horizon_step}};
+}
+
+}  // namespace
 
 record::Json to_json(const Summary& summary) {
   record::Json groups = record::Json::array();
-  for (const Group& group : summary.groups) {
-    record::Json counts, reasons, rates;
-    for (const auto& [outcome, count] : group.counts) counts[record::outcome_class_name(outcome)] = count;
-    for (const auto& [reason, count] : group.reasons) reasons[record::reason_name(reason)] = count;
-    for (const auto& [outcome, rate] : group.rates) {
-      rates[record::outcome_class_name(outcome)] = {{"estimate", record::number_to_json(rate.estimate)},
-                                                    {"wilson", interval_json(rate.fixed)},
-                                                    {"anytime", interval_json(rate.anytime)}};
-    }
-    groups.push_back({{"key", group.key},
-                      {"trials", group.trials},
-                      {"waiting", group.waiting},
-                      {"bits", group.bits},
-                      {"counts", counts},
-                      {"reasons", reasons},
-                      {"rates", rates}});
-  }
-  record::Json value = {{"schema", "bitrift/summary/1"},
+  for (const Group& group : summary.groups) groups.push_back(group_json(group, summary));
+  record::Json value = {{"schema", "bitrift/summary/2"},
                         {"campaign", summary.campaign},
                         {"seed", summary.seed},
                         {"confidence", record::number_to_json(summary.confidence)},
-                        {"judge", summary.judge},
+                        {"simultaneous", summary.options.simultaneous},
+                        {"judging", judging_json(summary)},
                         {"by", summary.by},
                         {"trials", summary.trials},
                         {"planned", summary.planned},
                         {"waiting", summary.waiting},
                         {"canaries", summary.canaries},
                         {"groups", groups}};
+  for (const auto& [arm, assurance] : summary.assurance) value["arms"][arm] = to_json(assurance);
+  if (!summary.variations.empty()) value["variations"] = to_json(summary.variations);
   if (summary.sampling && !summary.rounds.empty())
     value["sampling"] = record::sampling_state(summary.sampling.value(), summary.rounds.back());
   return value;

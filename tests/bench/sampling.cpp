@@ -8,6 +8,10 @@
 // that sample
 //                                                it are replayed from its rows; counts those whose intervals
 //                                                all contain the rate of all faults
+// bench_sampling bias [REPETITIONS]              relative bias of the rates of campaigns that stopped at +-2
+// and at +-1 point:
+//                                                of sum_h w_h k_h / n_h and of the estimate in use
+// bench_sampling live [ROWS]                     what the rates shown on the way cost, asked for at every row
 // bench_sampling speed [ROWS]                    seconds of a plan over so many rows
 #include <algorithm>
 #include <chrono>
@@ -18,112 +22,20 @@
 #include <fmt/format.h>
 
 #include "analyze/allocate.h"
+#include "analyze/rates/total_interval.h"
 #include "analyze/summary.h"
-#include "analyze/total_interval.h"
 #include "campaign/folder.h"
 #include "campaign/journal.h"
+#include "campaign/running_rates.h"
 #include "core/error.h"
-#include "core/permutation.h"
-#include "core/philox.h"
+#include "sampling_bias.h"
+#include "simulated.h"
 
 namespace bitrift {
 namespace {
 
 using record::OutcomeClass;
 using record::Reason;
-
-/// A stratum whose faults all have known outcomes: `rates` of SDC and crash, or outcomes read from rows.
-struct Truth {
-  record::Stratum stratum;
-  double sdc = 0, crash = 0;
-  std::vector<Reason> outcomes;  ///< by fault; empty: drawn by the rates
-};
-
-// Sizes: LeNet with momentum in float32. Rates: of 100 trials a stratum, one epoch after altering epoch 10
-// (seed 20260101, arm serial).
-const std::vector<Truth>& quickstart() {
-  static const auto of = [](const char* role, const char* field, std::uint64_t bits, double sdc,
-                            double crash) {
-    return Truth{{std::string(role) + "." + field, role, field, bits}, sdc, crash, {}};
-  };
-  static const std::vector<Truth> strata = {
-      of("weight", "sign", 21150, 0, 0),       of("weight", "exponent", 169200, 0.01, 0.08),
-      of("weight", "mantissa", 486450, 0, 0),  of("bias", "sign", 236, 0, 0),
-      of("bias", "exponent", 1888, 0, 0.1),    of("bias", "mantissa", 5428, 0, 0),
-      of("momentum", "sign", 21386, 0, 0),     of("momentum", "exponent", 171088, 0, 0.05),
-      of("momentum", "mantissa", 491878, 0, 0)};
-  return strata;
-}
-
-// The outcome of draw d of a stratum in the campaign of this seed.
-class Replay {
- public:
-  Replay(const std::vector<Truth>& strata, std::uint64_t seed) : strata_(strata) {
-    for (const Truth& truth : strata) {
-      keys_.push_back(derive_key(seed, "outcome/" + truth.stratum.name));
-      order_.emplace_back(truth.stratum.bits, derive_key(seed, "stratum/" + truth.stratum.name));
-    }
-  }
-  // Arms differ by chance alone where outcomes are drawn by rates.
-  [[nodiscard]] Reason outcome(std::size_t h, std::uint64_t draw, std::uint64_t arm) const {
-    const Truth& truth = strata_[h];
-    if (!truth.outcomes.empty()) return truth.outcomes[order_[h](draw)];
-    const double at = random_unit(keys_[h], draw, arm);
-    return at < truth.sdc                 ? Reason::degraded
-           : at < truth.sdc + truth.crash ? Reason::nonfinite
-                                          : Reason::bitwise;
-  }
-
- private:
-  const std::vector<Truth>& strata_;
-  std::vector<std::uint64_t> keys_;
-  std::vector<Permutation> order_;
-};
-
-record::CampaignSpec spec_of(const std::string& target, const std::string& allocation, double half_width) {
-  record::CampaignSpec spec;
-  spec.arms = {{"serial", {}}};
-  spec.sampling.emplace();
-  spec.sampling->target = target;
-  spec.sampling->allocation = allocation;
-  spec.sampling->half_width = half_width;
-  return spec;
-}
-
-/// A campaign from its first round to its stop.
-struct Campaign {
-  std::vector<record::Round> rounds;
-  analyze::Observations seen;
-  [[nodiscard]] std::uint64_t trials() const {
-    std::uint64_t sum = 0;
-    for (const record::Round& round : rounds) sum += round.draws();
-    return sum;
-  }
-};
-
-// look: called at every barrier.
-template <typename Look>
-Campaign run(const record::CampaignSpec& spec, const std::vector<Truth>& truths, Look look) {
-  std::vector<record::Stratum> strata;
-  for (const Truth& truth : truths) strata.push_back(truth.stratum);
-  const Replay replay(truths, spec.seed);
-  Campaign campaign;
-  while (true) {
-    campaign.rounds.push_back(analyze::next_round(spec, strata, campaign.rounds, campaign.seen));
-    const record::Round& round = campaign.rounds.back();
-    if (!round.stop.empty()) return campaign;
-    for (std::size_t arm = 0; arm < spec.arms.size(); ++arm) {
-      for (std::size_t h = 0; h < strata.size(); ++h) {
-        analyze::StratumSeen& cell = campaign.seen.cells[{spec.arms[arm].name, strata[h].name}];
-        cell.bits = strata[h].bits;
-        for (std::uint64_t i = 0; i < round.strata[h].draws; ++i) {
-          cell.outcomes.push_back(replay.outcome(h, cell.trials(), arm));
-        }
-      }
-    }
-    look(campaign);
-  }
-}
 
 /// Means over campaigns that differ by their seed.
 struct Mean {
@@ -284,6 +196,43 @@ int speed(std::uint64_t rows) {
   return 0;
 }
 
+// What the rates shown on the way cost, when they are asked for after every row.
+int live(std::uint64_t rows) {
+  record::CampaignSpec spec = spec_of("totals", "neyman", 1e-4);
+  spec.strata.roles = {"weight", "bias", "momentum"};
+  spec.strata.fields = {"sign", "exponent", "mantissa"};
+  spec.sampling->max_trials = rows;
+  std::vector<Truth> truths = quickstart();
+  for (Truth& truth : truths) truth.stratum.bits = std::max(truth.stratum.bits, rows);
+  const Campaign campaign = run(spec, truths, [](const Campaign&) {});
+  campaign::RunningRates rates(spec, {{"serial", {}}});
+  double lines = 0;
+  double longest = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<record::Round> rounds;
+  for (const record::Round& round : campaign.rounds) {
+    rounds.push_back(round);
+    rates.set_rounds(rounds);
+    for (const record::StratumDraws& cell : round.strata) {
+      for (std::uint64_t i = cell.first_draw; i < cell.first_draw + cell.draws; ++i) {
+        record::TrialRecord row;
+        row.id = {"serial", cell.stratum.name, i};
+        row.stratum_bits = cell.stratum.bits;
+        row.failure = record::Failure{"signal", "", 11};  // which outcome does not change the cost
+        rates.add(row);
+        const auto asked = std::chrono::steady_clock::now();
+        lines += static_cast<double>(rates.lines().size());
+        const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - asked;
+        longest = std::max(longest, spent.count());
+      }
+    }
+  }
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+  fmt::print("{} rows in {} rounds, {:.0f} lines: {:.3f} ms a row, the longest {:.3f} s\n", campaign.trials(),
+             rounds.size(), lines, 1e3 * spent.count() / static_cast<double>(campaign.trials()), longest);
+  return 0;
+}
+
 }  // namespace
 }  // namespace bitrift
 
@@ -293,14 +242,18 @@ int main(int argc, char** argv) {
     if (mode == "allocation") return bitrift::allocation(argc > 2 ? std::atoi(argv[2]) : 20);
     if (mode == "ground-truth" && argc > 2)
       return bitrift::ground_truth(argv[2], argc > 3 ? std::atoi(argv[3]) : 200);
+    if (mode == "bias") return bitrift::bias(argc > 2 ? std::atoi(argv[2]) : 10000);
+    if (mode == "live")
+      return bitrift::live(argc > 2 ? static_cast<std::uint64_t>(std::atoll(argv[2])) : 10000);
     if (mode == "speed")
       return bitrift::speed(argc > 2 ? static_cast<std::uint64_t>(std::atoll(argv[2])) : 100000);
   } catch (const bitrift::Error& error) {
     fmt::print(stderr, "{}\n", error.what());
     return error.exit_code();
   }
-  fmt::print(
-      stderr,
-      "usage: bench_sampling allocation [REPETITIONS] | ground-truth DIR [REPETITIONS] | speed [ROWS]\n");
+  fmt::print(stderr,
+             "usage: bench_sampling allocation [REPETITIONS] | ground-truth DIR [REPETITIONS] | bias "
+             "[REPETITIONS] | "
+             "live [ROWS] | speed [ROWS]\n");
   return 2;
 }

@@ -1,4 +1,4 @@
-#include "analyze/interval.h"
+#include "analyze/rates/interval.h"
 
 #include <cmath>
 #include <cstdint>

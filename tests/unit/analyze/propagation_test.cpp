@@ -1,4 +1,4 @@
-#include "analyze/propagation.h"
+#include "analyze/views/propagation.h"
 
 #include <cmath>
 #include <limits>

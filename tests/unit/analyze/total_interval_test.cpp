@@ -1,4 +1,4 @@
-#include "analyze/total_interval.h"
+#include "analyze/rates/total_interval.h"
 
 #include <algorithm>
 #include <cmath>

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "analyze/verdict/judging.h"
 #include "record/campaign_spec.h"
 #include "record/json.h"
 #include "record/trial.h"
@@ -36,7 +37,7 @@ inline constexpr double accuracy_drop = 0.05;
 /// dimensions of analyze/keys.h. Throws Error(conflict) as classify and controls_of do, Error(bad_input) on
 /// an unknown dimension.
 [[nodiscard]] std::vector<StudyLine> study_view(const std::vector<record::TrialRecord>& rows,
-                                                const record::CampaignSpec& spec,
+                                                const record::CampaignSpec& spec, const Judging& judging,
                                                 const std::vector<std::string>& by);
 /// Plain text, columns aligned; counts in % of the line's trials.
 [[nodiscard]] std::string study_table(const std::vector<StudyLine>& lines,

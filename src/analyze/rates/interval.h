@@ -15,6 +15,8 @@ struct Interval {
 [[nodiscard]] Interval wilson(double successes, double n, double confidence);
 /// Clopper and Pearson 1934, exact for a fixed n.
 [[nodiscard]] Interval clopper_pearson(std::uint64_t successes, std::uint64_t n, double confidence);
+/// The same beta quantiles at numbers that need not be whole: an effective number of trials.
+[[nodiscard]] Interval clopper_pearson_of(double successes, double n, double confidence);
 /// Valid at every look at once, draws with replacement or from an unbounded population: all p whose
 /// beta-binomial mixture likelihood ratio (uniform prior) is below 1/alpha (Howard et al., arXiv 1810.08240;
 /// Robbins 1970).
@@ -24,5 +26,12 @@ struct Interval {
 /// arXiv 2006.04347, section 2). At n = population the interval is the single true rate.
 [[nodiscard]] Interval anytime_finite(std::uint64_t successes, std::uint64_t n, std::uint64_t population,
                                       double confidence);
+
+/// The interval, stretched to `estimate` where that lies outside.
+[[nodiscard]] Interval stretched_to(double estimate, const Interval& interval);
+/// Of a total: `weight` of it has this interval, of the rest nothing is known.
+[[nodiscard]] Interval with_unknown_rest(double weight, const Interval& interval);
+/// The confidence of each of `number` intervals that all hold together with `confidence` (Bonferroni).
+[[nodiscard]] double each_of(double number, double confidence);
 
 }  // namespace bitrift::analyze

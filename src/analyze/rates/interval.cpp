@@ -1,4 +1,4 @@
-#include "analyze/interval.h"
+#include "analyze/rates/interval.h"
 
 #include <algorithm>
 #include <cmath>
@@ -68,13 +68,15 @@ Interval wilson(double successes, double n, double confidence) {
           successes == n ? 1 : std::clamp(centre + half, p, 1.0)};
 }
 
-Interval clopper_pearson(std::uint64_t successes, std::uint64_t n, double confidence) {
-  const auto k = static_cast<double>(successes);
-  const auto total = static_cast<double>(n);
-  check(k, total, confidence);
+Interval clopper_pearson_of(double successes, double n, double confidence) {
+  check(successes, n, confidence);
   const double tail = (1 - confidence) / 2;
-  return {successes == 0 ? 0 : boost::math::ibeta_inv(k, total - k + 1, tail),
-          successes == n ? 1 : boost::math::ibetac_inv(k + 1, total - k, tail)};
+  return {successes <= 0 ? 0 : boost::math::ibeta_inv(successes, n - successes + 1, tail),
+          successes >= n ? 1 : boost::math::ibetac_inv(successes + 1, n - successes, tail)};
+}
+
+Interval clopper_pearson(std::uint64_t successes, std::uint64_t n, double confidence) {
+  return clopper_pearson_of(static_cast<double>(successes), static_cast<double>(n), confidence);
 }
 
 Interval anytime(std::uint64_t successes, std::uint64_t n, double confidence) {
@@ -146,5 +148,15 @@ Interval anytime_finite(std::uint64_t successes, std::uint64_t n, std::uint64_t 
   const auto size = static_cast<double>(population);
   return {static_cast<double>(low) / size, static_cast<double>(high) / size};
 }
+
+Interval stretched_to(double estimate, const Interval& interval) {
+  return {std::min(interval.low, estimate), std::max(interval.high, estimate)};
+}
+
+Interval with_unknown_rest(double weight, const Interval& interval) {
+  return {weight * interval.low, std::min(1.0, weight * interval.high + (1 - weight))};
+}
+
+double each_of(double number, double confidence) { return 1 - (1 - confidence) / number; }
 
 }  // namespace bitrift::analyze

@@ -1,4 +1,4 @@
-#include "analyze/picks.h"
+#include "analyze/rates/picks.h"
 
 #include <numeric>
 

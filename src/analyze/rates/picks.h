@@ -15,6 +15,7 @@ struct PickedRound {
   std::vector<std::uint64_t> first;  ///< per stratum: draws of earlier rounds
   std::vector<std::uint64_t> share;  ///< per stratum: chance of a pick, or the fixed number of draws
   std::vector<std::uint32_t> picks;  ///< strata, one a pick
+  double weight = 0;                 ///< of the round in total_estimate(); see round_weights()
 };
 
 /// Picks `count` times a stratum, each time h with probability share[h] / sum: pick t of round r is where

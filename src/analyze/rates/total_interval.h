@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "analyze/interval.h"
-#include "analyze/picks.h"
+#include "analyze/rates/interval.h"
+#include "analyze/rates/picks.h"
 
 namespace bitrift::analyze {
 

@@ -1,4 +1,4 @@
-#include "analyze/stratified.h"
+#include "analyze/rates/stratified.h"
 
 #include <algorithm>
 
@@ -6,12 +6,12 @@
 
 namespace bitrift::analyze {
 
-StratifiedRate stratified_rate(const std::vector<StratumCount>& strata, double confidence) {
+StratifiedRate stratified_rate(const std::vector<StratumCount>& strata, double confidence,
+                               std::optional<double> estimate) {
   double bits = 0;
   for (const StratumCount& stratum : strata) bits += static_cast<double>(stratum.bits);
   StratifiedRate rate;
   double smoothed = 0;
-  double variance = 0;
   for (const StratumCount& stratum : strata) {
     const auto k = static_cast<double>(stratum.hits);
     const auto n = static_cast<double>(stratum.trials);
@@ -21,16 +21,18 @@ StratifiedRate stratified_rate(const std::vector<StratumCount>& strata, double c
     // Drawn towards 1/2, so that a stratum without events still has a variance.
     const double p = (k + 1) / (n + 2);
     smoothed += weight * p;
-    variance += weight * weight * p * (1 - p) / n;
+    rate.variance += weight * weight * p * (1 - p) / n;
   }
   if (strata.empty()) fail(ErrorCode::bad_input, "no stratum was given, so there is no rate");
-  rate.estimate = std::min(rate.estimate, 1.0);
+  rate.estimate = std::clamp(estimate.value_or(rate.estimate), 0.0, 1.0);
+  const StratumCount& only = strata.front();
   if (strata.size() == 1) {
-    rate.wilson = wilson(static_cast<double>(strata.front().hits), static_cast<double>(strata.front().trials),
-                         confidence);
+    rate.wilson = wilson(static_cast<double>(only.hits), static_cast<double>(only.trials), confidence);
+    rate.clopper_pearson = clopper_pearson(only.hits, only.trials, confidence);
   } else {
-    const double effective = smoothed * (1 - smoothed) / variance;
+    const double effective = smoothed * (1 - smoothed) / rate.variance;
     rate.wilson = wilson(rate.estimate * effective, effective, confidence);
+    rate.clopper_pearson = clopper_pearson_of(rate.estimate * effective, effective, confidence);
   }
   return rate;
 }

@@ -1,4 +1,4 @@
-#include "analyze/study_view.h"
+#include "analyze/views/study_view.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "analyze/classify.h"
 #include "analyze/keys.h"
+#include "analyze/verdict/classify.h"
 
 namespace bitrift::analyze {
 namespace {
@@ -33,11 +33,13 @@ std::map<Cell, std::uint64_t> draws_without_gap(const std::vector<TrialRecord>& 
 }
 
 void count(StudyLine& line, std::vector<double>& accuracies, const TrialRecord& row,
-           const ArmControls& controls, const std::string& judge) {
-  const double golden = controls.golden.evaluations.back().test_accuracy;
+           const ArmControls& controls, const Judging& judging) {
+  const std::size_t last = controls.horizon - 1;
+  const double golden =
+      controls.golden.at(static_cast<std::size_t>(row.order)).evaluations.at(last).test_accuracy;
   ++line.trials;
   line.golden += golden;
-  const record::Reason reason = classify(row, controls, judge).reason;
+  const record::Reason reason = classify(row, controls, judging).reason;
   if (reason == record::Reason::nonfinite) {
     ++line.nan;
     return;
@@ -46,7 +48,7 @@ void count(StudyLine& line, std::vector<double>& accuracies, const TrialRecord& 
     ++line.other;
     return;
   }
-  const double accuracy = judged(*row.result, judge).back().test_accuracy;
+  const double accuracy = judged(*row.result, judging.judge).at(last).test_accuracy;
   accuracies.push_back(accuracy);
   if (accuracy == golden) {
     ++line.unchanged;
@@ -82,10 +84,10 @@ std::string points(double value) { return std::isnan(value) ? "-" : fmt::format(
 }  // namespace
 
 std::vector<StudyLine> study_view(const std::vector<TrialRecord>& rows, const record::CampaignSpec& spec,
-                                  const std::vector<std::string>& by) {
+                                  const Judging& judging, const std::vector<std::string>& by) {
   const std::vector<std::string> lines_by = dimensions(by, spec);
   const Keys keys(spec, lines_by);
-  const auto controls = controls_of(rows, spec.judge);
+  const auto controls = controls_of(rows, judging);
   const auto counted = draws_without_gap(rows);
   struct Group {
     StudyLine line;
@@ -96,7 +98,7 @@ std::vector<StudyLine> study_view(const std::vector<TrialRecord>& rows, const re
     if (row.kind != TrialKind::trial) continue;
     if (row.id.draw >= counted.at({row.id.arm, row.id.stratum})) continue;
     Group& group = groups[keys.of(row.id.arm, row.id.stratum)];
-    count(group.line, group.accuracies, row, controls.at(row.id.arm), spec.judge);
+    count(group.line, group.accuracies, row, controls.at(row.id.arm), judging);
   }
   std::vector<StudyLine> lines;
   for (auto& [key, group] : groups) {

@@ -1,0 +1,117 @@
+#include "analyze/group_rates.h"
+
+#include <algorithm>
+#include <array>
+
+#include "analyze/rates/stratified.h"
+#include "analyze/rates/total_estimate.h"
+#include "analyze/rates/total_interval.h"
+#include "core/error.h"
+
+namespace bitrift::analyze {
+namespace {
+
+using record::OutcomeClass;
+
+constexpr std::array kClasses = {OutcomeClass::masked, OutcomeClass::sdc, OutcomeClass::crash};
+constexpr std::array kKinds = {IntervalKind::anytime, IntervalKind::wilson, IntervalKind::clopper_pearson};
+
+std::vector<double> estimates(const std::vector<Member>& line, const Order& order) {
+  std::vector<StratumClasses> strata(order.names.size());
+  for (StratumClasses& one : strata) one.counted = false;
+  for (const Member& member : line) {
+    if (member.trials() == 0) continue;
+    StratumClasses& stratum = strata[member.position];
+    stratum.bits = member.seen->bits;
+    stratum.counted = true;
+    stratum.classes.reserve(member.trials());
+    for (const record::Reason reason : member.seen->outcomes) {
+      stratum.classes.push_back(static_cast<std::uint8_t>(record::class_of(reason)));
+    }
+  }
+  return total_estimate(order.rounds, strata, kClasses.size());
+}
+
+}  // namespace
+
+const char* interval_kind_name(IntervalKind kind) noexcept {
+  switch (kind) {
+    case IntervalKind::anytime:
+      return "anytime";
+    case IntervalKind::wilson:
+      return "wilson";
+    case IntervalKind::clopper_pearson:
+      return "clopper_pearson";
+  }
+  return "";
+}
+
+IntervalKind interval_kind(std::string_view name) {
+  for (const IntervalKind kind : kKinds) {
+    if (name == interval_kind_name(kind)) return kind;
+  }
+  fail(ErrorCode::bad_input, "interval '{}': give anytime, wilson or clopper_pearson", name);
+}
+
+const Interval& Rate::interval(IntervalKind kind) const noexcept {
+  switch (kind) {
+    case IntervalKind::wilson:
+      return wilson;
+    case IntervalKind::clopper_pearson:
+      return clopper_pearson;
+    case IntervalKind::anytime:
+      break;
+  }
+  return anytime;
+}
+
+double share_seen(const std::vector<Member>& line, const Order& order) {
+  double seen = 0;
+  double all = 0;
+  for (const Member& member : line) {
+    const std::uint64_t bits = member.trials() > 0 ? member.seen->bits : order.bits[member.position];
+    if (bits == 0) return 0;
+    all += static_cast<double>(bits);
+    seen += member.trials() > 0 ? static_cast<double>(bits) : 0;
+  }
+  return seen / all;
+}
+
+Interval anytime_of(const std::vector<Member>& line, const Order& order, double confidence,
+                    const std::function<std::vector<std::uint8_t>(const StratumSeen&)>& hits) {
+  // Of a stratum whose size is not known nothing is.
+  if (share_seen(line, order) <= 0) return {};
+  std::vector<StratumHits> strata(order.names.size());
+  for (StratumHits& one : strata) one.counted = false;
+  for (const Member& member : line) {
+    StratumHits& stratum = strata[member.position];
+    stratum.bits = member.trials() == 0 ? order.bits[member.position] : member.seen->bits;
+    stratum.counted = true;
+    if (member.trials() > 0) stratum.hits = hits(*member.seen);
+  }
+  return total_interval(order.rounds, strata, confidence, order.aim);
+}
+
+std::map<OutcomeClass, Rate> group_rates(const std::vector<Member>& line, const Order& order,
+                                         double confidence) {
+  const std::vector<double> estimated = estimates(line, order);
+  const double seen = share_seen(line, order);
+  std::map<OutcomeClass, Rate> rates;
+  for (const OutcomeClass outcome : kClasses) {
+    std::vector<StratumCount> counts;
+    for (const Member& member : line) {
+      if (member.trials() == 0) continue;
+      counts.push_back({member.seen->bits, member.seen->count(outcome), member.trials()});
+    }
+    const double estimate = estimated[static_cast<std::size_t>(outcome)];
+    const StratifiedRate once = stratified_rate(counts, confidence, estimate);
+    const Interval anytime = anytime_of(line, order, confidence,
+                                        [outcome](const StratumSeen& cell) { return cell.hits(outcome); });
+    rates[outcome] = {estimate, stretched_to(estimate, anytime),
+                      stretched_to(estimate, with_unknown_rest(seen, once.wilson)),
+                      stretched_to(estimate, with_unknown_rest(seen, once.clopper_pearson))};
+  }
+  return rates;
+}
+
+}  // namespace bitrift::analyze

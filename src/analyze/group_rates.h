@@ -1,0 +1,55 @@
+// The rates of one line of the table, and their intervals.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analyze/observations.h"
+#include "analyze/order.h"
+#include "analyze/rates/interval.h"
+#include "record/outcome.h"
+
+namespace bitrift::analyze {
+
+/// Which interval is shown. anytime holds at every look; the others are for one look at a number of trials
+/// that was fixed in advance.
+enum class IntervalKind { anytime, wilson, clopper_pearson };
+[[nodiscard]] const char* interval_kind_name(IntervalKind kind) noexcept;  ///< "clopper_pearson"
+/// The inverse. Throws Error(bad_input).
+[[nodiscard]] IntervalKind interval_kind(std::string_view name);
+
+/// Rate of one outcome class over uniformly drawn bits of a line's strata (docs/statistics.md, "Estimates").
+struct Rate {
+  double estimate = 0;       ///< total_estimate(); inside every interval
+  Interval anytime;          ///< anytime_finite; for several strata total_interval
+  Interval wilson;           ///< for several strata with an effective number of trials; approximate
+  Interval clopper_pearson;  ///< the same
+  [[nodiscard]] const Interval& interval(IntervalKind kind) const noexcept;
+};
+
+/// A stratum of a line.
+struct Member {
+  const StratumSeen* seen = nullptr;  ///< nullptr: no row
+  std::size_t position = 0;           ///< in Order
+  [[nodiscard]] std::uint64_t trials() const noexcept { return seen == nullptr ? 0 : seen->trials(); }
+};
+
+/// Of the bits of a line, the share in strata that have a trial; 0 where the size of one is not known.
+[[nodiscard]] double share_seen(const std::vector<Member>& line, const Order& order);
+
+/// total_interval of what `hits` says of each stratum's draws (1: counts). Strata without a trial count as
+/// anything from 0 to 1.
+[[nodiscard]] Interval anytime_of(const std::vector<Member>& line, const Order& order, double confidence,
+                                  const std::function<std::vector<std::uint8_t>(const StratumSeen&)>& hits);
+
+/// Of all classes. The estimates are over the strata that have a trial, of which there must be one; in the
+/// intervals those that have none count as anything from 0 to 1.
+[[nodiscard]] std::map<record::OutcomeClass, Rate> group_rates(const std::vector<Member>& line,
+                                                               const Order& order, double confidence);
+
+}  // namespace bitrift::analyze

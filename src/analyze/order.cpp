@@ -1,0 +1,123 @@
+#include "analyze/order.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "analyze/allocate.h"
+#include "core/error.h"
+#include "record/strata.h"
+
+namespace bitrift::analyze {
+namespace {
+
+// Of the variance that a half-width leaves, (half-width)^2 / kSquares: what campaigns stop at, by simulation.
+constexpr double kSquares = 6;
+// A round is weighed as if its own part of what is missing were so much larger than forecast: rounds that
+// turn out to be the last leave little, those that turn out not to be leave something for the next.
+constexpr double kCaution = 0.3;
+
+// Of a spec with one round that is known before it runs.
+Order order_of_spec(const record::CampaignSpec& spec, const Observations& seen) {
+  Order order;
+  PickedRound round;
+  round.fixed = true;
+  for (const record::Stratum& stratum : record::strata_of(spec.strata)) {
+    order.names.push_back(stratum.name);
+    order.bits.push_back(0);
+    round.first.push_back(0);
+    round.share.push_back(spec.trials_per_stratum);
+  }
+  for (const auto& [id, cell] : seen.cells) {
+    const std::size_t at = order.position(id.second);
+    order.bits[at] = cell.bits;
+    if (spec.exhaustive) round.share[at] = cell.bits;
+  }
+  round.picks = picks_shuffled(spec.seed, 0, round.share);
+  order.rounds.push_back(std::move(round));
+  return order;
+}
+
+// The pilot is worth what it is believed to say, measured against what the campaign is to reach.
+double pilot_weight(const record::Round& pilot, double half_width) {
+  double bits = 0;
+  for (const record::StratumDraws& cell : pilot.strata) bits += static_cast<double>(cell.stratum.bits);
+  double variance = 0;
+  for (const record::StratumDraws& cell : pilot.strata) {
+    const Imagined before = imagined(cell.stratum.field);
+    const double rate = before.rare / before.draws;
+    const double share = static_cast<double>(cell.stratum.bits) / bits;
+    if (cell.draws > 0) variance += share * share * rate * (1 - rate) / static_cast<double>(cell.draws);
+  }
+  const double asked = half_width * half_width / kSquares;
+  return asked / (asked + variance);
+}
+
+// The part of what is still missing that a later round brings.
+double part_of_rest(const record::Round& round, double before, double half_width, double affordable) {
+  double undrawn = 0;
+  for (const record::StratumDraws& cell : round.strata) {
+    undrawn += static_cast<double>(cell.stratum.bits - cell.first_draw);
+  }
+  const auto size = static_cast<double>(round.picks);
+  if (size >= std::min(undrawn, affordable)) return 1;
+  const record::Reached* widest = round.widest();
+  const double ratio = widest == nullptr ? 1 : std::max(1.0, widest->half_width / half_width);
+  return std::min(1.0, size / (before * (ratio - 1) + kCaution * size));
+}
+
+}  // namespace
+
+std::size_t Order::position(const std::string& stratum) const {
+  const auto found = std::find(names.begin(), names.end(), stratum);
+  if (found == names.end()) {
+    fail(ErrorCode::conflict, "the journal has rows of stratum '{}', which the campaign does not have",
+         stratum);
+  }
+  return static_cast<std::size_t>(found - names.begin());
+}
+
+std::vector<double> round_weights(const record::CampaignSpec& spec,
+                                  const std::vector<record::Round>& rounds) {
+  std::vector<double> weights;
+  const bool weighed = spec.sampling && spec.sampling->target == "totals";
+  double before = 0;
+  double rest = 1;
+  for (const record::Round& round : rounds) {
+    if (round.draws() == 0) continue;
+    double part = 0;
+    if (weighed && weights.empty()) {
+      part = pilot_weight(round, spec.sampling->half_width);
+    } else if (weighed) {
+      double affordable = 1e300;
+      if (spec.sampling->max_trials) {
+        const std::uint64_t trials = *spec.sampling->max_trials / spec.arms.size();
+        affordable = static_cast<double>(trials) - before;
+      }
+      part = part_of_rest(round, before, spec.sampling->half_width, affordable);
+    }
+    weights.push_back(rest * part);
+    rest -= weights.back();
+    before += static_cast<double>(round.draws());
+  }
+  return weights;
+}
+
+Order order_of(const record::CampaignSpec& spec, const std::vector<record::Round>& rounds,
+               const Observations& seen) {
+  if (rounds.empty() && spec.sampling) {
+    fail(ErrorCode::bad_input, "campaign '{}' samples by rounds, and none was given", spec.name);
+  }
+  if (rounds.empty()) return order_of_spec(spec, seen);
+  Order order;
+  for (const record::StratumDraws& cell : rounds.front().strata) {
+    order.names.push_back(cell.stratum.name);
+    order.bits.push_back(cell.stratum.bits);
+  }
+  order.rounds = picked(rounds);
+  const std::vector<double> weights = round_weights(spec, rounds);
+  for (std::size_t i = 0; i < weights.size(); ++i) order.rounds[i].weight = weights[i];
+  if (spec.sampling && spec.sampling->target == "totals") order.aim = spec.sampling->half_width;
+  return order;
+}
+
+}  // namespace bitrift::analyze

@@ -1,0 +1,177 @@
+// A summary as text and as JSON.
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "core/error.h"
+#include "unit/analyze/study.h"
+
+namespace bitrift::analyze {
+namespace {
+
+using record::OutcomeClass;
+using testing::add_trials;
+using testing::clean_arm;
+using testing::group;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::one_arm;
+using testing::spec_of;
+using Rows = std::vector<record::TrialRecord>;
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::size_t start = 0;
+  for (std::size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', start)) {
+    lines.push_back(text.substr(start, end - start));
+    start = end + 1;
+  }
+  return lines;
+}
+
+TEST(Table, IsAlignedUnderOneHeader) {
+  const auto lines = lines_of(table(summarize(one_arm(), spec_of({"serial"}), {"strategy", "field"})));
+  ASSERT_GE(lines.size(), 8U);
+  EXPECT_EQ(lines[0],
+            "arm     field      n  masked %            SDC %               crash %             harmful %");
+  EXPECT_THAT(lines[1], HasSubstr("serial  exponent  20   25.5 ["));
+  EXPECT_THAT(lines[2], HasSubstr("serial  sign      20   54.5 ["));
+  EXPECT_EQ(lines[1].find('['), lines[2].find('['));
+  for (const std::string& line : lines) {
+    EXPECT_LE(line.size(), 100U) << line;
+    EXPECT_FALSE(line.ends_with(' ')) << line;
+  }
+}
+
+TEST(Table, CountsTheReasonsOfEachClass) {
+  const std::string text = table(summarize(one_arm(), spec_of({"serial"}), {"strategy", "field"}));
+  EXPECT_THAT(text, HasSubstr("masked 10 = bitwise 10; SDC 4 = low_test_accuracy 4; crash 6 = nonfinite 6"));
+  EXPECT_THAT(text, HasSubstr("40 trials, 3 canaries as expected"));
+  EXPECT_THAT(text, HasSubstr("Intervals valid at every look."));
+  EXPECT_THAT(text, HasSubstr("Each of them alone holds with 95 % confidence"));
+  EXPECT_THAT(text, Not(HasSubstr("Strata without a trial")));
+  EXPECT_THAT(text, Not(HasSubstr("Unfinished")));
+}
+
+TEST(SummaryJson, HoldsEveryNumberOfTheTable) {
+  const Summary summary = summarize(one_arm(), spec_of({"serial"}), {"strategy", "field"});
+  const record::Json json = to_json(summary);
+  EXPECT_EQ(json.at("schema"), "bitrift/summary/2");
+  EXPECT_EQ(json.at("campaign"), "hand");
+  EXPECT_EQ(json.at("seed"), 42);
+  EXPECT_EQ(json.at("confidence"), 0.95);
+  EXPECT_EQ(json.at("judging").at("judge"), "worst");
+  EXPECT_EQ(json.at("judging").at("rule"), 2);
+  EXPECT_EQ(json.at("judging").at("horizon"), 1);
+  EXPECT_EQ(json.at("arms").at("serial").at("envelope_runs"), 20);
+  EXPECT_DOUBLE_EQ(json.at("arms").at("serial").at("level").get<double>(), 1.0 / 21);
+  EXPECT_EQ(json.at("by"), (record::Json{"strategy", "field"}));
+  EXPECT_EQ(json.at("trials"), 40);
+  EXPECT_EQ(json.at("planned"), 40);
+  EXPECT_EQ(json.at("canaries"), 3);
+  const record::Json& sign = json.at("groups").at(1);
+  EXPECT_EQ(sign.at("key"), (record::Json{{"arm", "serial"}, {"field", "sign"}}));
+  EXPECT_EQ(sign.at("trials"), 20);
+  EXPECT_EQ(sign.at("bits"), 1100);
+  EXPECT_EQ(sign.at("counts"), (record::Json{{"masked", 15}, {"SDC", 4}, {"crash", 1}}));
+  EXPECT_EQ(sign.at("reasons"), (record::Json{{"bitwise", 15}, {"low_test_accuracy", 4}, {"nonfinite", 1}}));
+  const Rate& rate = summary.groups[1].rates.at(OutcomeClass::masked);
+  const record::Json& masked = sign.at("rates").at("masked");
+  EXPECT_EQ(masked.at("estimate").get<double>(), rate.estimate);
+  EXPECT_EQ(masked.at("wilson"), (record::Json{rate.wilson.low, rate.wilson.high}));
+  EXPECT_EQ(masked.at("anytime"), (record::Json{rate.anytime.low, rate.anytime.high}));
+  EXPECT_EQ(masked.at("interval"), masked.at("anytime"));
+  EXPECT_EQ(masked.at("kind"), "anytime");
+  EXPECT_EQ(masked.at("confidence"), 0.95);
+  EXPECT_EQ(json.at("simultaneous"), false);
+  EXPECT_FALSE(sign.contains("effects"));
+}
+
+TEST(SummaryOptions, TheOldRuleHasNoLevelAndNoHarmfulRate) {
+  SummaryOptions options;
+  options.judging = Judging{};
+  options.judging->rule = Rule::limits;
+  const Summary old = summarize(one_arm(), spec_of({"serial"}), {"strategy"}, {}, options);
+  EXPECT_TRUE(old.assurance.empty());
+  EXPECT_FALSE(old.groups[0].harmful);
+  EXPECT_THAT(table(old), HasSubstr("by rule 1"));
+  EXPECT_THAT(table(old), Not(HasSubstr("harmful")));
+  EXPECT_EQ(to_json(old).at("judging").at("rule"), 1);
+}
+
+TEST(Summary, TheTableSaysWhatItCanSee) {
+  const std::string text = table(summarize(one_arm(), spec_of({"serial"}), {"strategy"}));
+  EXPECT_THAT(text, HasSubstr("Judged at evaluation 1 of 1 (20 steps after the resume)"));
+  EXPECT_THAT(text, HasSubstr("at most 4.8 % of clean runs are called SDC; 14 % given this calibration"));
+  EXPECT_THAT(text, HasSubstr("no held-out or jitter run"));
+  EXPECT_THAT(text, HasSubstr("blind to falls of test_accuracy below"));
+}
+
+TEST(SummaryOptions, TheIntervalAskedForIsShown) {
+  for (const auto kind : {IntervalKind::wilson, IntervalKind::clopper_pearson}) {
+    const Summary summary =
+        summarize(one_arm(), spec_of({"serial"}), {"strategy", "stratum"}, {}, {.interval = kind});
+    const Group& sign = group(summary, {{"arm", "serial"}, {"stratum", "weight.sign"}});
+    const Interval expected =
+        kind == IntervalKind::wilson ? wilson(4, 10, 0.95) : clopper_pearson(4, 10, 0.95);
+    const std::string shown = fmt::format("{:.1f},{:5.1f}]", 100 * expected.low, 100 * expected.high);
+    EXPECT_THAT(table(summary), HasSubstr(shown));
+    EXPECT_THAT(table(summary), HasSubstr("for one look at this n"));
+    const record::Json json = to_json(summary);
+    EXPECT_EQ(json.at("groups").at(3).at("rates").at("SDC").at("interval"),
+              (record::Json{expected.low, expected.high}));
+    EXPECT_EQ(json.at("groups").at(3).at("rates").at("SDC").at("kind"), interval_kind_name(kind));
+    EXPECT_EQ(sign.rates.at(OutcomeClass::sdc).interval(kind).low, expected.low);
+  }
+  EXPECT_THROW((void)interval_kind("wald"), Error);
+}
+
+TEST(SummaryOptions, SimultaneousIntervalsShareTheErrorProbability) {
+  const Summary summary =
+      summarize(one_arm(), spec_of({"serial"}), {"strategy", "stratum"}, {}, {.simultaneous = true});
+  EXPECT_NEAR(summary.each_confidence, 1 - 0.05 / 16,
+              1e-12);  // four strata; three rates and the harmful one each
+  const Rate& rate =
+      group(summary, {{"arm", "serial"}, {"stratum", "weight.sign"}}).rates.at(OutcomeClass::sdc);
+  EXPECT_EQ(rate.anytime.high, anytime_finite(4, 10, 1000, 1 - 0.05 / 16).high);
+  EXPECT_THAT(table(summary), HasSubstr("hold together with 95 %"));
+  EXPECT_EQ(to_json(summary).at("simultaneous"), true);
+  // Lines that have no trial yet will come: their number must not depend on what was seen.
+  Rows rows = clean_arm("serial");
+  add_trials(rows, "serial", "weight.sign", 1000, 5, 4, 1);
+  const Summary early =
+      summarize(rows, spec_of({"serial"}), {"strategy", "stratum"}, {}, {.simultaneous = true});
+  EXPECT_EQ(early.groups.size(), 1U);
+  EXPECT_EQ(early.each_confidence, summary.each_confidence);
+  const Summary both = summarize(one_arm(), spec_of({"serial"}), {"strategy", "stratum"}, {},
+                                 {.simultaneous = true, .effects = true});
+  EXPECT_NEAR(both.each_confidence, 1 - 0.05 / (4 * 10), 1e-12);
+  EXPECT_NEAR(both.groups[0].effects->confidence, 1 - 6 * 0.05 / 40, 1e-12);
+}
+
+TEST(Summary, LossesOfAccuracyStandBesideTheRates) {
+  const Summary summary =
+      summarize(one_arm(), spec_of({"serial"}), {"strategy", "stratum"}, {}, {.effects = true});
+  const Group& sign = group(summary, {{"arm", "serial"}, {"stratum", "weight.sign"}});
+  // Four trials at an accuracy of 0.1 against 0.95, one crash.
+  ASSERT_TRUE(sign.effects.has_value());
+  for (const Effect& effect : sign.effects->beyond) EXPECT_NEAR(effect.estimate, 0.4, 1e-12);
+  EXPECT_NEAR(sign.effects->crash, 0.1, 1e-12);
+  EXPECT_EQ(sign.effects->confidence, 0.95);
+  const auto lines = lines_of(table(summary));
+  EXPECT_NE(std::find_if(lines.begin(), lines.end(),
+                         [](const std::string& line) {
+                           return line.starts_with("serial  weight.sign") && line.ends_with("40.0      10.0");
+                         }),
+            lines.end())
+      << table(summary);
+  for (const std::string& line : lines) EXPECT_LE(line.size(), 100U) << line;
+  const record::Json json = to_json(summary).at("groups").at(3).at("effects");
+  EXPECT_EQ(json.at("beyond").size(), effect_points.size());
+  EXPECT_EQ(json.at("beyond").at(5).at("points"), 10);
+}
+
+}  // namespace
+}  // namespace bitrift::analyze
