@@ -21,9 +21,15 @@ class Outcome:
     stratum: str
     draw: int
     """Rows of equal stratum and draw carry the same fault, under different arms."""
+    kind: str
+    """trial; held_out, jitter or canary where asked for."""
     outcome: str
     """masked, SDC or crash."""
     reason: str
+    course: str
+    """sharp, slow or relapsed: how an SDC developed; empty otherwise and after a single evaluation."""
+    p_value: float | None
+    """Share of the run and its arm's clean runs that are at least as harmful; None where metrics did not decide."""
     bitwise_equal: bool
     steps_to_recover: int | None
     """For the reason reconverged; None otherwise."""
@@ -37,23 +43,61 @@ def read_journal(folder: Path) -> list[dict[str, Any]]:
     return cast(list[dict[str, Any]], json.loads(_core.read_journal(folder)))
 
 
-def outcomes(folder: Path) -> list[Outcome]:
+def outcomes(
+    folder: Path,
+    kinds: Sequence[str] = ("trial",),
+    *,
+    rule: int = 2,
+    horizon: int | None = None,
+    metrics: Sequence[str] | None = None,
+    level: float | None = None,
+) -> list[Outcome]:
     """The outcome of every trial, in file order.
 
-    Raises Error(not_found | bad_file), Error(conflict | bad_input) when the campaign's controls are missing or
-    disagree, and Error(conflict) when its canaries misbehave.
+    kinds: of rows: trial, held_out, jitter, canary. rule: 1 is that of earlier versions. horizon: judge at this
+    evaluation, the first being 1. metrics, level: instead of the campaign's own. Raises Error(not_found | bad_file),
+    Error(conflict | bad_input) when the campaign's controls are missing, disagree or calibrate nothing, and
+    Error(conflict) when its canaries misbehave or its clean runs contradict the stated level.
     """
-    return [Outcome(**entry) for entry in json.loads(_core.outcomes(folder))]
+    chosen = None if metrics is None else list(metrics)
+    text = _core.outcomes(folder, list(kinds), rule, horizon, chosen, level)
+    return [Outcome(**entry) for entry in json.loads(text)]
 
 
-def summary(folder: Path, by: Sequence[str] = ("strategy", "field")) -> dict[str, Any]:
+def summary(
+    folder: Path,
+    by: Sequence[str] = ("strategy", "field"),
+    *,
+    interval: str = "anytime",
+    simultaneous: bool = False,
+    effects: bool = False,
+    rule: int = 2,
+    horizon: int | None = None,
+    metrics: Sequence[str] | None = None,
+) -> dict[str, Any]:
     """Rates with intervals, in the form of summary.json (docs/statistics.md). Nothing is written.
 
-    by: any of strategy, role, field, stratum; strategy is added when it is missing. Raises as `outcomes` does.
+    by: any of strategy, base, role, field, stratum; strategy is added when it is missing. interval: anytime holds at
+    every look, wilson and clopper_pearson at one. simultaneous: all intervals hold together. effects: also the shares
+    of trials that lose more than 0.1 to 10 points of test accuracy. rule, horizon, metrics and what is raised: as
+    `outcomes`.
     """
-    return cast(dict[str, Any], json.loads(_core.summary(folder, list(by))))
+    chosen = None if metrics is None else list(metrics)
+    text = _core.summary(folder, list(by), interval, simultaneous, effects, rule, horizon, chosen)
+    return cast(dict[str, Any], json.loads(text))
 
 
-def table(folder: Path, by: Sequence[str] = ("strategy", "field")) -> str:
+def table(
+    folder: Path,
+    by: Sequence[str] = ("strategy", "field"),
+    *,
+    interval: str = "anytime",
+    simultaneous: bool = False,
+    effects: bool = False,
+    rule: int = 2,
+    horizon: int | None = None,
+    metrics: Sequence[str] | None = None,
+) -> str:
     """The same as text, as `bitrift analyze` prints it. Raises as `summary` does."""
-    return _core.table(folder, list(by))
+    chosen = None if metrics is None else list(metrics)
+    return _core.table(folder, list(by), interval, simultaneous, effects, rule, horizon, chosen)

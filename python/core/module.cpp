@@ -1,12 +1,15 @@
 // bitrift._core: the libraries as Python sees them. Structured values cross as JSON text, in the same form as
 // in files; the package `bitrift` gives them types.
+#include <optional>
+#include <set>
+
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
-#include "analyze/classify.h"
-#include "analyze/interval.h"
+#include "analyze/rates/interval.h"
 #include "analyze/summary.h"
+#include "analyze/verdict/trust.h"
 #include "campaign/folder.h"
 #include "campaign/journal.h"
 #include "ckpt/compare.h"
@@ -138,41 +141,75 @@ std::string read_journal(const Path& folder) {
   return text_of(list);
 }
 
-std::string outcomes(const Path& folder) {
+/// How the caller wants rows judged: what is absent is as the campaign asks.
+struct Wishes {
+  int rule = 2;
+  std::optional<std::size_t> horizon;
+  std::optional<std::vector<std::string>> metrics;
+  std::optional<double> level;
+};
+
+bitrift::analyze::Judging judging_for(const Campaign& campaign, const Wishes& wishes) {
+  auto judging = bitrift::analyze::judging_of(campaign.spec);
+  if (wishes.rule != 1 && wishes.rule != 2)
+    bitrift::fail(ErrorCode::bad_input, "rule {}: give 1 or 2", wishes.rule);
+  judging.rule = wishes.rule == 1 ? bitrift::analyze::Rule::limits : bitrift::analyze::Rule::conformal;
+  judging.horizon = wishes.horizon;
+  if (wishes.level) judging.level = *wishes.level;
+  if (wishes.metrics) {
+    judging.metrics.clear();
+    for (const auto& name : *wishes.metrics)
+      judging.metrics.push_back(bitrift::record::metric_from_name(name));
+  }
+  return judging;
+}
+
+std::string outcomes(const Path& folder, const std::vector<std::string>& kinds, const Wishes& wishes) {
   const Campaign campaign = read_campaign(folder);
-  const std::string& judge = campaign.spec.judge;
-  const auto controls = bitrift::analyze::controls_of(campaign.rows, judge);
-  const auto problems = bitrift::analyze::canary_problems(campaign.rows, controls, judge);
+  const auto judging = judging_for(campaign, wishes);
+  const auto controls = bitrift::analyze::controls_of(campaign.rows, judging);
+  const auto problems = bitrift::analyze::trust_problems(campaign.rows, controls, judging);
   if (!problems.empty()) {
-    bitrift::fail(ErrorCode::conflict, "{}: canaries misbehave; the first: {}", folder.string(),
+    bitrift::fail(ErrorCode::conflict, "{}: controls or canaries misbehave; the first: {}", folder.string(),
                   problems.front());
   }
+  std::set<bitrift::record::TrialKind> wanted;
+  for (const auto& kind : kinds) wanted.insert(bitrift::record::trial_kind(kind));
   Json list = Json::array();
   for (const auto& row : campaign.rows) {
-    if (row.kind != bitrift::record::TrialKind::trial) continue;
-    const auto outcome = bitrift::analyze::classify(row, controls.at(row.id.arm), judge);
+    if (!wanted.contains(row.kind)) continue;
+    const auto outcome = bitrift::analyze::classify(row, controls.at(row.id.arm), judging);
     list.push_back(
         {{"arm", row.id.arm},
          {"stratum", row.id.stratum},
          {"draw", row.id.draw},
+         {"kind", bitrift::record::trial_kind_name(row.kind)},
          {"outcome", bitrift::record::outcome_class_name(outcome.outcome_class())},
          {"reason", bitrift::record::reason_name(outcome.reason)},
+         {"course", bitrift::record::course_name(outcome.course)},
+         {"p_value", outcome.p_value ? Json(*outcome.p_value) : Json()},
          {"bitwise_equal", outcome.bitwise_equal},
          {"steps_to_recover", outcome.steps_to_recover ? Json(*outcome.steps_to_recover) : Json()}});
   }
   return text_of(list);
 }
 
-std::string summary(const Path& folder, const std::vector<std::string>& by) {
-  const Campaign campaign = read_campaign(folder);
-  return text_of(bitrift::analyze::to_json(
-      bitrift::analyze::summarize(campaign.rows, campaign.spec, by, campaign.rounds)));
-}
+/// What is shown of rates besides.
+struct Shown {
+  std::string interval;
+  bool simultaneous = false;
+  bool effects = false;
+};
 
-std::string table(const Path& folder, const std::vector<std::string>& by) {
+bitrift::analyze::Summary summarized(const Path& folder, const std::vector<std::string>& by,
+                                     const Shown& shown, const Wishes& wishes) {
   const Campaign campaign = read_campaign(folder);
-  return bitrift::analyze::table(
-      bitrift::analyze::summarize(campaign.rows, campaign.spec, by, campaign.rounds));
+  bitrift::analyze::SummaryOptions options;
+  options.interval = bitrift::analyze::interval_kind(shown.interval);
+  options.simultaneous = shown.simultaneous;
+  options.effects = shown.effects;
+  options.judging = judging_for(campaign, wishes);
+  return bitrift::analyze::summarize(campaign.rows, campaign.spec, by, campaign.rounds, options);
 }
 
 std::pair<double, double> ends(const bitrift::analyze::Interval& interval) {
@@ -226,9 +263,30 @@ PYBIND11_MODULE(_core, module) {
   module.def("undo", &bitrift::inject::undo, py::arg("path"));
   module.def("diff", &diff, py::arg("first"), py::arg("second"));
   module.def("read_journal", &read_journal, py::arg("folder"));
-  module.def("outcomes", &outcomes, py::arg("folder"));
-  module.def("summary", &summary, py::arg("folder"), py::arg("by"));
-  module.def("table", &table, py::arg("folder"), py::arg("by"));
+  module.def(
+      "outcomes",
+      [](const Path& folder, const std::vector<std::string>& kinds, int rule,
+         std::optional<std::size_t> horizon, std::optional<std::vector<std::string>> metrics,
+         std::optional<double> level) {
+        return outcomes(folder, kinds, {rule, horizon, std::move(metrics), level});
+      },
+      py::arg("folder"), py::arg("kinds"), py::arg("rule"), py::arg("horizon"), py::arg("metrics"),
+      py::arg("level"));
+  const auto def_summary = [&](const char* name, auto convert) {
+    module.def(
+        name,
+        [convert](const Path& folder, const std::vector<std::string>& by, std::string interval,
+                  bool simultaneous, bool effects, int rule, std::optional<std::size_t> horizon,
+                  std::optional<std::vector<std::string>> metrics) {
+          return convert(summarized(folder, by, {std::move(interval), simultaneous, effects},
+                                    {rule, horizon, std::move(metrics), std::nullopt}));
+        },
+        py::arg("folder"), py::arg("by"), py::arg("interval"), py::arg("simultaneous"), py::arg("effects"),
+        py::arg("rule"), py::arg("horizon"), py::arg("metrics"));
+  };
+  using bitrift::analyze::Summary;
+  def_summary("summary", [](const Summary& summary) { return text_of(bitrift::analyze::to_json(summary)); });
+  def_summary("table", [](const Summary& summary) { return bitrift::analyze::table(summary); });
   module.def(
       "wilson",
       [](double successes, double n, double confidence) {

@@ -11,8 +11,14 @@ import numpy as np
 
 Row = dict[str, Any]
 
-GOLDEN = {"train_loss": 0.1, "train_accuracy": 0.97, "test_loss": 0.2, "test_accuracy": 0.95}
-AT_LOAD = {"test_loss": 0.3, "test_accuracy": 0.9}
+GOLDEN = {
+    "train_loss": 0.1,
+    "train_accuracy": 0.97,
+    "test_loss": 0.2,
+    "test_accuracy": 0.95,
+    "test_capped_loss": 0.18,
+}
+AT_LOAD = {"test_loss": 0.3, "test_accuracy": 0.9, "test_capped_loss": 0.27}
 
 
 def write_checkpoint(path: Path, seed: int = 0) -> None:
@@ -67,6 +73,7 @@ def result(metrics: dict[str, float], digest: str, *, step: int = 20, status: st
         "detail": "",
         "replicas": [[{"epoch": 6 if step else 5, "step": step, **metrics}]],
         "steps": step,
+        "test_targets": 1000,
         "nonfinite_state": False,
         "final_digest": digest,
         "replica_digests": [digest],
@@ -86,7 +93,7 @@ def clean_rows(arm: str) -> list[Row]:
         rows.append(row("envelope", arm, "envelope", i, result=result(worse, f"envelope{i}")))
     broken = result({}, "", status="nonfinite") | {"replicas": [[]]}
     rows.append(row("canary", arm, "canary:nan", 0, result=broken))
-    negated = {"test_loss": 9.0, "test_accuracy": 0.01}
+    negated = {"test_loss": 9.0, "test_accuracy": 0.01, "test_capped_loss": 2.3}
     rows.append(row("canary", arm, "canary:negate", 0, result=result(negated, "negated", step=0)))
     rows.append(row("canary", arm, "canary:none", 0, result=result(GOLDEN, "golden")))
     return rows

@@ -97,7 +97,7 @@ def test_the_program_prints_and_writes_the_same(folder: Path) -> None:
     done = analyze(folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == bitrift.table(folder)
-    header = ["arm", "field", "n", "masked", "%", "SDC", "%", "crash", "%", "interval"]
+    header = ["arm", "field", "n", "masked", "%", "SDC", "%", "crash", "%", "harmful", "%"]
     assert done.stdout.splitlines()[0].split() == header
     written = json.loads((folder / "summary.json").read_text())
     assert "analyze" in " ".join(written.pop("provenance")["command"])
@@ -106,6 +106,36 @@ def test_the_program_prints_and_writes_the_same(folder: Path) -> None:
     printed.pop("provenance")
     assert printed == bitrift.summary(folder, by=["role"])
     assert sorted(path.name for path in folder.iterdir()) == ["campaign.json", "summary.json", "trials.jsonl"]
+
+
+def test_the_interval_that_is_asked_for_is_printed(folder: Path) -> None:
+    by_kind = {
+        "anytime": bitrift.anytime(2, 10, population=1000),
+        "wilson": bitrift.wilson(2, 10),
+        "clopper_pearson": bitrift.clopper_pearson(2, 10),
+    }
+    for kind, expected in by_kind.items():
+        summary = json.loads(analyze(folder, "--by", "stratum", "--interval", kind, "--json").stdout)
+        rate = group_of(summary, arm="data2", stratum="weight.sign")["rates"]["crash"]
+        assert (rate["interval"], rate["kind"], rate["confidence"]) == (list(expected), kind, 0.95)
+        low, high = (f"{100 * end:.1f}" for end in expected)
+        assert f"[{low:>4},{high:>5}]" in analyze(folder, "--by", "stratum", "--interval", kind).stdout
+    assert analyze(folder, "--interval", "wald").returncode == 2
+
+
+def test_all_intervals_together_and_losses_of_accuracy(folder: Path) -> None:
+    plain = group_of(bitrift.summary(folder, by=["stratum"]), arm="data2", stratum="weight.sign")
+    done = analyze(folder, "--by", "stratum", "--simultaneous", "--effects", "--json")
+    summary = json.loads(done.stdout)
+    group = group_of(summary, arm="data2", stratum="weight.sign")
+    assert summary["simultaneous"] is True
+    each = 1 - 0.05 / (10 * len(summary["groups"]))
+    assert group["rates"]["crash"]["confidence"] == pytest.approx(each, abs=1e-12)
+    assert group["rates"]["crash"]["interval"] == list(bitrift.anytime(2, 10, each, population=1000))
+    assert [one["points"] for one in group["effects"]["beyond"]] == [0.1, 0.5, 1, 2, 5, 10]
+    assert group["effects"]["crash"] == plain["rates"]["crash"]["estimate"]
+    assert "effects" not in plain
+    assert "points of test accuracy" in analyze(folder, "--effects").stdout
 
 
 def test_misbehaving_canaries_end_with_one_and_no_rate(folder: Path) -> None:

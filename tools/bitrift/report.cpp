@@ -4,11 +4,12 @@
 
 #include <fmt/format.h>
 
-#include "analyze/classify.h"
 #include "analyze/keys.h"
-#include "analyze/propagation.h"
-#include "analyze/study_view.h"
-#include "analyze/summary.h"
+#include "analyze/verdict/trust.h"
+#include "analyze/views/horizons.h"
+#include "analyze/views/metrics_view.h"
+#include "analyze/views/propagation.h"
+#include "analyze/views/study_view.h"
 #include "campaign/folder.h"
 #include "campaign/journal.h"
 #include "campaign/merge.h"
@@ -19,27 +20,46 @@
 namespace bitrift::cli {
 namespace {
 
-// Whether canaries behave; says on stderr which do not.
-bool trusted(const std::filesystem::path& folder, const record::CampaignSpec& spec,
-             const std::vector<record::TrialRecord>& rows) {
-  const auto problems = analyze::canary_problems(rows, analyze::controls_of(rows, spec.judge), spec.judge);
+analyze::Judging judging_for(const record::CampaignSpec& spec, const ReportOptions& options) {
+  analyze::Judging judging = analyze::judging_of(spec);
+  judging.rule = options.rule;
+  judging.horizon = options.horizon;
+  if (!options.metrics.empty()) judging.metrics.clear();
+  for (const std::string& name : options.metrics) judging.metrics.push_back(record::metric_from_name(name));
+  return judging;
+}
+
+// Whether verdicts may be believed; prints on stderr why not.
+bool trusted(const std::filesystem::path& folder, const std::vector<record::TrialRecord>& rows,
+             const analyze::Judging& judging) {
+  const auto problems = analyze::trust_problems(rows, analyze::controls_of(rows, judging), judging);
   if (problems.empty()) return true;
-  for (const std::string& problem : problems) fmt::print(stderr, "bitrift: canary: {}\n", problem);
-  fmt::print(stderr, "bitrift: {}: canaries misbehave, so no rate of this campaign can be believed\n",
+  for (const std::string& problem : problems) fmt::print(stderr, "bitrift: {}\n", problem);
+  fmt::print(stderr,
+             "bitrift: {}: controls or canaries misbehave, so no rate of this campaign can be believed\n",
              folder.string());
   return false;
 }
 
 void print_study(const std::vector<record::TrialRecord>& rows, const record::CampaignSpec& spec,
-                 const ReportOptions& options) {
+                 const analyze::Judging& judging, const ReportOptions& options) {
   const auto by = analyze::dimensions(options.by, spec);
-  const auto lines = analyze::study_view(rows, spec, by);
-  if (options.json) {
+  const auto show = [&](const auto& lines, const auto& text) {
+    if (!options.json) return print(text(lines, by));
     print(record::Json{{"view", options.view}, {"by", by}, {"lines", analyze::to_json(lines)}}.dump(2) +
           "\n");
+  };
+  if (options.view == "metrics") {
+    show(analyze::metrics_view(rows, spec, judging, by), analyze::metrics_table);
   } else {
-    print(analyze::study_table(lines, by));
+    show(analyze::study_view(rows, spec, judging, by), analyze::study_table);
   }
+}
+
+void print_horizons(const std::vector<record::TrialRecord>& rows, const analyze::Judging& judging,
+                    bool json) {
+  const auto lines = analyze::horizons_of(rows, judging);
+  print(json ? record::Json{{"horizons", analyze::to_json(lines)}}.dump(2) + "\n" : analyze::table(lines));
 }
 
 std::vector<record::TrialRecord> rows_of(const campaign::Layout& layout) {
@@ -55,15 +75,23 @@ int report_campaign(const std::filesystem::path& folder, const ReportOptions& op
   const campaign::Layout layout{folder};
   const record::CampaignSpec spec = campaign::read_stored_campaign(layout).spec;
   const auto rows = rows_of(layout);
-  if (!trusted(folder, spec, rows)) return 1;
+  const analyze::Judging judging = judging_for(spec, options);
+  if (!trusted(folder, rows, judging)) return 1;
+  if (options.horizons) {
+    print_horizons(rows, judging, options.json);
+    return 0;
+  }
   const std::vector<std::string> usual = {"strategy", spec.strata.models.empty() ? "field" : "stratum"};
   const std::vector<std::string>& dimensions = options.by.empty() ? usual : options.by;
-  const analyze::Summary summary = analyze::summarize(rows, spec, dimensions, campaign::read_rounds(layout));
+  analyze::SummaryOptions rates = options.rates;
+  rates.judging = judging;
+  const analyze::Summary summary =
+      analyze::summarize(rows, spec, dimensions, campaign::read_rounds(layout), rates);
   record::Json document = analyze::to_json(summary);
   document["provenance"] = record::provenance(command);
   const std::string text = document.dump(2) + "\n";
   if (!options.view.empty()) {
-    print_study(rows, spec, options);
+    print_study(rows, spec, judging, options);
   } else {
     print(options.json ? text : analyze::table(summary));
   }
@@ -77,7 +105,7 @@ int report_propagation(const std::filesystem::path& folder, bool by_origin, bool
   const record::CampaignSpec spec = campaign::read_stored_campaign(layout).spec;
   const auto rows = rows_of(layout);
   const analyze::Propagation propagation = analyze::propagation_of(rows, spec, by_origin);
-  if (!trusted(folder, spec, rows)) return 1;
+  if (!trusted(folder, rows, analyze::judging_of(spec))) return 1;
   record::Json document = analyze::to_json(propagation);
   document["provenance"] = record::provenance(command);
   print(json ? document.dump(2) + "\n" : analyze::table(propagation));

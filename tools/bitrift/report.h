@@ -1,23 +1,34 @@
 // The table of a campaign's folder and its summary.json, for every subcommand that ends with them.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "analyze/summary.h"
 
 namespace bitrift::cli {
 
 /// What is printed of a campaign.
 struct ReportOptions {
   std::vector<std::string> by = {};  ///< see analyze::dimensions; empty: what is usual
-  std::string view = {};             ///< "": outcomes and intervals; jpdc2024: analyze::study_view
+  std::string view = {};  ///< "": outcomes and intervals; jpdc2024: study_view; metrics: metrics_view
+  bool horizons = false;  ///< instead: analyze::horizons_of
+  // How outcomes are found, where it is not as the campaign asks.
+  analyze::Rule rule = analyze::Rule::conformal;
+  std::optional<std::size_t> horizon = {};
+  std::vector<std::string> metrics = {};
   bool json = false;
+  analyze::SummaryOptions rates = {};
 };
 
 /// Reads the folder's spec and journal, prints the table (or the summary as JSON) on stdout and writes
-/// summary.json atomically. Returns 0; 1 when canaries misbehave: each problem is then a line on stderr, and
-/// neither a table nor a file comes. command: what the user called, for the provenance. Throws Error as
-/// campaign::read_stored_campaign, campaign::read_journal and analyze::summarize do.
+/// summary.json atomically. Returns 0; 1 when canaries misbehave or clean runs contradict the stated level:
+/// each problem is then a line on stderr, and neither a table nor a file comes. command: what the user
+/// called, for the provenance. Throws Error as campaign::read_stored_campaign, campaign::read_journal and
+/// analyze::summarize do.
 [[nodiscard]] int report_campaign(const std::filesystem::path& folder, const ReportOptions& options,
                                   const std::vector<std::string>& command);
 
