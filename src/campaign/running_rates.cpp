@@ -20,14 +20,14 @@ constexpr std::uint64_t growth = 50;
 
 RunningRates::RunningRates(const record::CampaignSpec& spec,
                            std::map<std::string, analyze::ArmControls> controls)
-    : spec_(spec), controls_(std::move(controls)) {}
+    : spec_(spec), judging_(analyze::judging_of(spec)), controls_(std::move(controls)) {}
 
 void RunningRates::add(const record::TrialRecord& row) {
   const auto controls = controls_.find(row.id.arm);
   if (row.kind != record::TrialKind::trial || controls == controls_.end()) return;
   std::uint8_t mark = 0;
   try {
-    const record::Reason reason = analyze::classify(row, controls->second, analyze::judging_of(spec_)).reason;
+    const record::Reason reason = analyze::classify(row, controls->second, judging_).reason;
     mark = static_cast<std::uint8_t>(1 + static_cast<int>(reason));
   } catch (const Error&) {
     return;  // what is shown on the way must not end a campaign

@@ -56,6 +56,7 @@ class RunningRates {
   void add_line(const std::string& arm, const std::string& stratum, std::vector<std::string>& lines);
 
   const record::CampaignSpec& spec_;
+  analyze::Judging judging_;
   std::map<std::string, analyze::ArmControls> controls_;
   std::map<std::string, std::map<std::string, Cell>> cells_;  // by arm, then stratum
   std::vector<record::Round> rounds_;
