@@ -66,7 +66,7 @@ class Rule:
     level: float = 0.01
     judge: str = "worst"
     confidence: float = 0.95
-    horizon: int | None = None  # the how manieth evaluation after the resume; None: the last
+    horizon: int | None = None  # evaluation after the resume, the first being 1; None: the last
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ struct Assurance {
 /// 2024 study calls a degradation.
 inline constexpr double coarse = 0.05;
 
-/// One paragraph a arm, with what sharpens a blind one.
+/// One paragraph for each arm, and how to sharpen those that are blind to a coarse fall.
 [[nodiscard]] std::string assurance_text(const std::map<std::string, Assurance>& arms, double confidence);
 [[nodiscard]] record::Json to_json(const Assurance& assurance);
 

@@ -9,7 +9,7 @@ std::vector<std::string> trust_problems(const std::vector<record::TrialRecord>& 
                                         const std::map<std::string, ArmControls>& controls,
                                         const Judging& judging) {
   auto problems = canary_problems(rows, controls, judging);
-  // What else may be wrong says nothing once the harness itself is in doubt.
+  // Counts of clean runs mean nothing when the harness itself misbehaves.
   return problems.empty() ? false_sdc_problems(rows, controls, judging) : problems;
 }
 
