@@ -110,12 +110,12 @@ def test_an_attribute_spelled_like_a_dataset_is_another_tensor(tmp_path: Path) -
     path, out = tmp_path / "f.h5", tmp_path / "o.h5"
     with h5py.File(path, "w") as file:
         file["u"] = np.zeros(2, "<f4")
-        file["u@v"] = np.zeros(3, "<f4")
-        file["u"].attrs["v"] = np.zeros(3, "<f4")
+        file["u@v"] = np.ones(3, "<f4")
+        file["u"].attrs["v"] = np.ones(3, "<f4")
     run("inject", path, "-o", out, "--tensor", "u@v*", "--measure", "element", "--count", 6)
     with h5py.File(out, "r") as file:
-        assert np.all(file["u@v"][()] != 0)
-        assert np.all(file["u"].attrs["v"] != 0)
+        assert np.all(file["u@v"][()] != 1)
+        assert np.all(file["u"].attrs["v"] != 1)
 
 
 def test_names_as_long_as_they_may_be_are_no_fault_of_ours(model: Path, tmp_path: Path) -> None:
