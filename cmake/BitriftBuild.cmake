@@ -44,7 +44,7 @@ endfunction()
 
 # One precompiled header for every target that compiles against LibTorch.
 function(bitrift_torch_pch target)
-  target_precompile_headers(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src/nn/torch.h")
+  target_precompile_headers(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src/dataset/torch.h")
 endfunction()
 
 # Turns FOLDER/*.json into a generated source of TARGET, so that the program needs no file at run time.

@@ -4,8 +4,8 @@
 
 #include <unistd.h>
 
-#include "core/confined.h"
 #include "core/error.h"
+#include "core/process/confined.h"
 
 namespace {
 

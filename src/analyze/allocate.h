@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "analyze/observations.h"
-#include "record/campaign_spec.h"
 #include "record/round.h"
 #include "record/trial.h"
+#include "spec/campaign_spec.h"
 
 namespace bitrift::analyze {
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "analyze/verdict/false_sdc.h"
-#include "record/campaign_spec.h"
 #include "record/outcome.h"
 #include "record/trial.h"
+#include "spec/campaign_spec.h"
 
 namespace bitrift::analyze {
 

@@ -8,8 +8,8 @@
 
 #include "analyze/observations.h"
 #include "analyze/rates/picks.h"
-#include "record/campaign_spec.h"
 #include "record/round.h"
+#include "spec/campaign_spec.h"
 
 namespace bitrift::analyze {
 

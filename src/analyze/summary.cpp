@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "analyze/harm.h"
-#include "analyze/keys.h"
 #include "analyze/observations.h"
 #include "analyze/order.h"
+#include "analyze/views/keys.h"
 
 namespace bitrift::analyze {
 namespace {

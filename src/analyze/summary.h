@@ -11,11 +11,11 @@
 #include "analyze/rates/effects.h"
 #include "analyze/variation.h"
 #include "analyze/verdict/assurance.h"
-#include "record/campaign_spec.h"
-#include "record/json.h"
+#include "record/json/json.h"
 #include "record/outcome.h"
 #include "record/round.h"
 #include "record/trial.h"
+#include "spec/campaign_spec.h"
 
 namespace bitrift::analyze {
 
@@ -66,9 +66,10 @@ struct Summary {
 };
 
 /// Groups the `trial` rows. A line covers all strata of the campaign that fall into it. by: as dimensions()
-/// takes it (analyze/keys.h). Canaries, controls and envelope runs never count. rounds: as published; a spec
-/// with trials_per_stratum has but one and can do without. Throws as observe does, and Error(conflict) on a
-/// row of a stratum that the rounds do not have; Error(bad_input) on an unknown dimension or missing rounds.
+/// takes it (analyze/views/keys.h). Canaries, controls and envelope runs never count. rounds: as published; a
+/// spec with trials_per_stratum has but one and can do without. Throws as observe does, and Error(conflict)
+/// on a row of a stratum that the rounds do not have; Error(bad_input) on an unknown dimension or missing
+/// rounds.
 [[nodiscard]] Summary summarize(const std::vector<record::TrialRecord>& rows,
                                 const record::CampaignSpec& spec, const std::vector<std::string>& by,
                                 const std::vector<record::Round>& rounds = {},

@@ -6,9 +6,9 @@
 
 #include "analyze/observations.h"
 #include "analyze/rates/between.h"
-#include "record/campaign_spec.h"
-#include "record/json.h"
+#include "record/json/json.h"
 #include "record/outcome.h"
+#include "spec/campaign_spec.h"
 
 namespace bitrift::analyze {
 

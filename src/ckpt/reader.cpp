@@ -11,13 +11,13 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
-#include "ckpt/describe.h"
-#include "ckpt/outline.h"
-#include "ckpt/shared_bytes.h"
+#include "ckpt/dialect/outline.h"
+#include "ckpt/format/shared_bytes.h"
+#include "ckpt/tensors_of_dataset.h"
 #include "ckpt/units.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "h5map/file.h"
+#include "h5map/h5_file.h"
 
 namespace bitrift::ckpt {
 namespace {

@@ -10,10 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "ckpt/layers.h"
+#include "ckpt/dialect/layers.h"
+#include "ckpt/format/values.h"
 #include "ckpt/tensor.h"
 #include "ckpt/tensor_info.h"
-#include "ckpt/values.h"
 
 namespace bitrift::ckpt {
 

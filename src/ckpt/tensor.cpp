@@ -1,9 +1,9 @@
 #include "ckpt/tensor.h"
 
-#include "h5/create.h"
+#include "core/shape.h"
 
 namespace bitrift::ckpt {
 
-std::uint64_t TensorMeta::elements() const noexcept { return h5::element_count(shape); }
+std::uint64_t TensorMeta::elements() const noexcept { return element_count(shape); }
 
 }  // namespace bitrift::ckpt

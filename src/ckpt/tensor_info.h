@@ -39,7 +39,8 @@ struct TensorInfo {
     std::uint64_t stride = 0;
   };
   // Element i begins at byte first_byte + i / per_row * row_bytes of what the dataset's or attribute's values
-  // are as bytes (ckpt/values.h), and at the place i % per_row of the arrays that it is in, outermost first.
+  // are as bytes (ckpt/format/values.h), and at the place i % per_row of the arrays that it is in, outermost
+  // first.
   std::uint64_t first_byte = 0;
   std::uint64_t row_bytes = 0;
   std::uint64_t per_row = 1;  // the product of the counts

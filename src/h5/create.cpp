@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <limits>
 #include <set>
 
 #include <hdf5.h>
 
+#include "core/shape.h"
 #include "h5/library.h"
 #include "h5/number_type.h"
 
@@ -141,20 +141,6 @@ std::uint64_t end_of_file(const std::vector<std::uint8_t>& head) {
 
 std::uint64_t NewDataset::bytes() const noexcept {
   return element_count(shape) * (format ? format->bytes : string_bytes);
-}
-
-std::uint64_t element_count(const std::vector<std::uint64_t>& shape) noexcept {
-  std::uint64_t count = 1;
-  for (const std::uint64_t dimension : shape) {
-    if (dimension == 0) return 0;
-  }
-  for (const std::uint64_t dimension : shape) {
-    if (count > std::numeric_limits<std::uint64_t>::max() / dimension) {
-      return std::numeric_limits<std::uint64_t>::max();
-    }
-    count *= dimension;
-  }
-  return count;
 }
 
 Blueprint lay_out(const std::vector<NewDataset>& datasets,

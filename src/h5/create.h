@@ -36,7 +36,4 @@ struct Blueprint {
 [[nodiscard]] Blueprint lay_out(const std::vector<NewDataset>& datasets,
                                 const std::map<std::string, std::string>& attributes);
 
-/// Product of the dimensions; 2^64 - 1 when it does not fit.
-[[nodiscard]] std::uint64_t element_count(const std::vector<std::uint64_t>& shape) noexcept;
-
 }  // namespace bitrift::h5

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "filters/filter_pipeline.h"
 #include "h5/handle.h"
-#include "h5/pipeline.h"
 
 namespace bitrift::h5 {
 

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "h5map/block.h"
-#include "h5map/btree2.h"
+#include "h5map/structure/block.h"
+#include "h5map/structure/btree2.h"
 
 namespace bitrift::h5map {
 namespace {

@@ -1,9 +1,9 @@
 // Structures that hold nothing a reader needs, but that own bytes of the file.
 #pragma once
 
-#include "h5map/object_header.h"
+#include "h5map/structure/object_header.h"
+#include "h5map/structure/superblock.h"
 #include "h5map/structures.h"
-#include "h5map/superblock.h"
 
 namespace bitrift::h5map {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/number_format.h"
-#include "record/fault.h"
+#include "record/fault/fault.h"
 
 namespace bitrift::inject {
 

@@ -1,7 +1,8 @@
+#include "nn/small_models.h"
+
 #include "core/error.h"
-#include "nn/max_pool.h"
-#include "nn/model_families.h"
-#include "nn/parts.h"
+#include "nn/layer/max_pool.h"
+#include "nn/layer/parts.h"
 
 namespace bitrift::nn {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "record/json.h"
+#include "record/json/json.h"
 
 namespace bitrift::record {
 

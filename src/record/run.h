@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "record/json.h"
-#include "record/propagation.h"
+#include "record/json/json.h"
+#include "record/propagation_report.h"
 
 namespace bitrift::record {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "record/json.h"
+#include "record/json/json.h"
 #include "record/outcome.h"
 
 namespace bitrift::record {

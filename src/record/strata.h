@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "record/fault.h"
+#include "record/fault/fault.h"
 #include "record/trial.h"
 
 namespace bitrift::record {

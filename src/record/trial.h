@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "record/fault.h"
+#include "record/fault/fault.h"
 #include "record/run.h"
 
 namespace bitrift::record {

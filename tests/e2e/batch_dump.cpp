@@ -10,7 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "core/error.h"
-#include "nn/dataset.h"
+#include "dataset/dataset.h"
 
 namespace {
 

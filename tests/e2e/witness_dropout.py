@@ -1,4 +1,4 @@
-"""Counter-based dropout in Python: the formula of src/nn/pass.h on numpy's integers."""
+"""Counter-based dropout in Python: the formula of src/nn/layer/pass.h on numpy's integers."""
 
 from __future__ import annotations
 

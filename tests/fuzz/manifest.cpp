@@ -1,5 +1,5 @@
 // Reads a fault manifest. One that is accepted, written and read again is the same.
-#include "inject/manifest.h"
+#include "inject/manifest/manifest.h"
 
 #include "fuzz/harness.h"
 

@@ -1,8 +1,8 @@
 // Reads a fault model as `bitrift inject --model` does, and asks what it would do to every number format.
 #include "fuzz/harness.h"
 #include "inject/alteration.h"
-#include "inject/draw.h"
-#include "inject/manifest.h"
+#include "inject/draw/draw.h"
+#include "inject/manifest/manifest.h"
 
 namespace bitrift::fuzz {
 namespace {

@@ -1,7 +1,5 @@
 // Plans an injection that the last bytes of the input describe into the file that the others are, applies it
 // to a copy, and takes it back: only planned elements may differ in between, and nothing afterwards.
-#include "inject/plan.h"
-
 #include <algorithm>
 #include <map>
 #include <set>
@@ -11,7 +9,8 @@
 
 #include "fuzz/harness.h"
 #include "h5map/filter/codec.h"
-#include "inject/apply.h"
+#include "inject/draw/fault_plan.h"
+#include "inject/write/apply.h"
 
 namespace bitrift::fuzz {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "core/crc32c.h"
 #include "fuzz/harness.h"
-#include "inject/apply.h"
-#include "inject/undo_journal.h"
+#include "inject/write/apply.h"
+#include "inject/write/undo_journal.h"
 
 namespace bitrift::fuzz {
 namespace {

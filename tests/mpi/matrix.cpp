@@ -14,7 +14,7 @@
 
 #include "core/file.h"
 #include "mpi/environment.h"
-#include "train/trainer.h"
+#include "train/run/trainer.h"
 
 namespace bitrift::train {
 namespace {

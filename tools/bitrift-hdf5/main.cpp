@@ -4,8 +4,8 @@
 
 #include <fcntl.h>
 
-#include "core/confined.h"
-#include "h5/filter_request.h"
+#include "core/process/confined.h"
+#include "filters/filter_request.h"
 #include "h5/library.h"
 #include "h5/memory_chunk.h"
 

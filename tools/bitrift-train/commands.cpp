@@ -14,8 +14,8 @@
 #include "launch.h"
 #include "mpi/environment.h"
 #include "record/provenance.h"
-#include "train/trainer.h"
-#include "train/worker.h"
+#include "train/run/trainer.h"
+#include "train/serve/serve.h"
 
 namespace bitrift::cli {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "guard_options.h"
 #include "parallel_options.h"
-#include "record/training_spec.h"
+#include "spec/training_spec.h"
 
 namespace bitrift::cli {
 

@@ -1,4 +1,4 @@
-#include "train/describe.h"
+#include "train/run/describe.h"
 
 #include <cstdio>
 
@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "commands.h"
-#include "train/trainer.h"
+#include "train/run/trainer.h"
 
 namespace bitrift::cli {
 

@@ -8,7 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "record/run.h"
-#include "record/training_spec.h"
+#include "spec/training_spec.h"
 
 namespace bitrift::cli {
 

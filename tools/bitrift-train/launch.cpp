@@ -14,7 +14,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
-#include "core/subprocess.h"
+#include "core/process/subprocess.h"
 #include "mpi/environment.h"
 
 namespace bitrift::cli {

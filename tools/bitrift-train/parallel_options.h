@@ -6,7 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "record/parallel.h"
+#include "spec/parallel.h"
 
 namespace bitrift::cli {
 

@@ -8,13 +8,13 @@
 
 #include <fmt/format.h>
 
-#include "campaign/ends.h"
-#include "campaign/folder.h"
-#include "campaign/journal.h"
-#include "campaign/merge.h"
-#include "campaign/replay.h"
-#include "campaign/run.h"
-#include "campaign/status.h"
+#include "campaign/commands/merge.h"
+#include "campaign/commands/replay_trial.h"
+#include "campaign/commands/run_campaign.h"
+#include "campaign/commands/status.h"
+#include "campaign/folder/folder.h"
+#include "campaign/journal/journal.h"
+#include "campaign/plan/ends.h"
 #include "commands.h"
 #include "core/error.h"
 #include "core/log.h"

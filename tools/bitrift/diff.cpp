@@ -6,7 +6,7 @@
 
 #include "ckpt/compare.h"
 #include "commands.h"
-#include "inject/manifest.h"
+#include "inject/manifest/manifest.h"
 #include "output.h"
 
 namespace bitrift::cli {

@@ -7,12 +7,12 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "campaign/launch.h"
+#include "campaign/worker/launch.h"
 #include "commands.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "core/subprocess.h"
-#include "h5/filter_program.h"
+#include "core/process/subprocess.h"
+#include "filters/filter_program.h"
 #include "output.h"
 #include "record/provenance.h"
 

@@ -2,11 +2,11 @@
 #include <string>
 #include <vector>
 
-#include "campaign/exec_guard.h"
-#include "campaign/exec_worker.h"
+#include "campaign/worker/exec_guard.h"
+#include "campaign/worker/exec_worker.h"
 #include "commands.h"
 #include "core/error.h"
-#include "record/json.h"
+#include "record/json/json.h"
 
 namespace bitrift::cli {
 namespace {

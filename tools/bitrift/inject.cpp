@@ -11,9 +11,9 @@
 
 #include "commands.h"
 #include "core/error.h"
-#include "inject/apply.h"
-#include "inject/manifest.h"
-#include "inject/replay.h"
+#include "inject/manifest/manifest.h"
+#include "inject/manifest/replay.h"
+#include "inject/write/apply.h"
 #include "inject_report.h"
 #include "output.h"
 #include "record/provenance.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "inject/manifest.h"
+#include "inject/manifest/manifest.h"
 
 namespace bitrift::cli {
 

@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "campaign/folder.h"
-#include "campaign/plan.h"
+#include "campaign/folder/folder.h"
+#include "campaign/plan/plan.h"
 #include "commands.h"
 #include "core/error.h"
 

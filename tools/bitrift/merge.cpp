@@ -1,4 +1,4 @@
-#include "campaign/merge.h"
+#include "campaign/commands/merge.h"
 
 #include <cstdio>
 #include <memory>
@@ -6,10 +6,10 @@
 
 #include <fmt/format.h>
 
-#include "campaign/ends.h"
-#include "campaign/status.h"
+#include "campaign/commands/status.h"
+#include "campaign/plan/ends.h"
 #include "commands.h"
-#include "record/json.h"
+#include "record/json/json.h"
 
 namespace bitrift::cli {
 namespace {

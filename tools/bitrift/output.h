@@ -7,7 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "record/json.h"
+#include "record/json/json.h"
 
 namespace bitrift::cli {
 

@@ -4,15 +4,15 @@
 
 #include <fmt/format.h>
 
-#include "analyze/keys.h"
 #include "analyze/verdict/trust.h"
 #include "analyze/views/horizons.h"
+#include "analyze/views/keys.h"
 #include "analyze/views/metrics_view.h"
-#include "analyze/views/propagation.h"
+#include "analyze/views/propagation_view.h"
 #include "analyze/views/study_view.h"
-#include "campaign/folder.h"
-#include "campaign/journal.h"
-#include "campaign/merge.h"
+#include "campaign/commands/merge.h"
+#include "campaign/folder/folder.h"
+#include "campaign/journal/journal.h"
 #include "core/file.h"
 #include "output.h"
 #include "record/provenance.h"

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "commands.h"
-#include "inject/apply.h"
+#include "inject/write/apply.h"
 #include "output.h"
 
 namespace bitrift::cli {

@@ -8,7 +8,7 @@
 
 #include "analyze/rates/interval.h"
 #include "analyze/rates/picks.h"
-#include "record/json.h"
+#include "record/json/json.h"
 
 namespace bitrift::analyze {
 

@@ -8,7 +8,7 @@
 
 #include "analyze/verdict/false_sdc.h"
 #include "analyze/verdict/resolution.h"
-#include "record/json.h"
+#include "record/json/json.h"
 
 namespace bitrift::analyze {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "record/campaign_spec.h"
 #include "record/metric.h"
+#include "spec/campaign_spec.h"
 
 namespace bitrift::analyze {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "analyze/verdict/judging.h"
-#include "record/json.h"
+#include "record/json/json.h"
 #include "record/outcome.h"
 #include "record/trial.h"
 

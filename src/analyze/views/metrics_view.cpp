@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "analyze/keys.h"
 #include "analyze/verdict/classify.h"
+#include "analyze/views/keys.h"
 #include "core/error.h"
 
 namespace bitrift::analyze {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "analyze/verdict/judging.h"
-#include "record/campaign_spec.h"
-#include "record/json.h"
+#include "record/json/json.h"
 #include "record/trial.h"
+#include "spec/campaign_spec.h"
 
 namespace bitrift::analyze {
 
@@ -23,7 +23,7 @@ struct MetricsLine {
   std::map<record::Metric, std::optional<std::uint64_t>> outside;
 };
 
-/// Groups all `trial` rows by the dimensions of analyze/keys.h, in the order of all_metrics, whatever
+/// Groups all `trial` rows by the dimensions of analyze/views/keys.h, in the order of all_metrics, whatever
 /// judging.metrics names. Throws as study_view does.
 [[nodiscard]] std::vector<MetricsLine> metrics_view(const std::vector<record::TrialRecord>& rows,
                                                     const record::CampaignSpec& spec, const Judging& judging,

@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "analyze/keys.h"
 #include "analyze/verdict/classify.h"
+#include "analyze/views/keys.h"
 
 namespace bitrift::analyze {
 namespace {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "analyze/verdict/judging.h"
-#include "record/campaign_spec.h"
-#include "record/json.h"
+#include "record/json/json.h"
 #include "record/trial.h"
+#include "spec/campaign_spec.h"
 
 namespace bitrift::analyze {
 
@@ -34,8 +34,8 @@ struct StudyLine {
 inline constexpr double accuracy_drop = 0.05;
 
 /// Groups the `trial` rows that count (those before the first draw that is missing in their stratum) by the
-/// dimensions of analyze/keys.h. Throws Error(conflict) as classify and controls_of do, Error(bad_input) on
-/// an unknown dimension.
+/// dimensions of analyze/views/keys.h. Throws Error(conflict) as classify and controls_of do,
+/// Error(bad_input) on an unknown dimension.
 [[nodiscard]] std::vector<StudyLine> study_view(const std::vector<record::TrialRecord>& rows,
                                                 const record::CampaignSpec& spec, const Judging& judging,
                                                 const std::vector<std::string>& by);

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "h5map/chunk/entry.h"
-#include "h5map/message/layout.h"
-#include "h5map/source.h"
+#include "h5map/structure/source.h"
+#include "h5map/structure/storage_layout.h"
 
 namespace bitrift::h5map {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "h5map/seal.h"
+#include "h5map/structure/seal.h"
 
 namespace bitrift::h5map {
 

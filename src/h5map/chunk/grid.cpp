@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "core/error.h"
-#include "h5map/source.h"
+#include "h5map/structure/source.h"
 
 namespace bitrift::h5map {
 namespace {

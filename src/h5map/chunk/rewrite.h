@@ -7,10 +7,10 @@
 #include <span>
 #include <vector>
 
-#include "h5map/chunk/table.h"
-#include "h5map/message/layout.h"
-#include "h5map/source.h"
-#include "h5map/superblock.h"
+#include "h5map/chunk/chunk_table.h"
+#include "h5map/structure/source.h"
+#include "h5map/structure/storage_layout.h"
+#include "h5map/structure/superblock.h"
 
 namespace bitrift::h5map {
 

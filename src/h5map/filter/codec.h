@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "h5map/message/layout.h"
+#include "h5map/structure/storage_layout.h"
 
 namespace bitrift::h5map {
 

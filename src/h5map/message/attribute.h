@@ -9,7 +9,7 @@
 #include "h5map/message/dataspace.h"
 #include "h5map/message/datatype.h"
 #include "h5map/message/shared_message.h"
-#include "h5map/object_header.h"
+#include "h5map/structure/object_header.h"
 
 namespace bitrift::h5map {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "h5map/message/layout.h"
-#include "h5map/source.h"
+#include "h5map/structure/source.h"
+#include "h5map/structure/storage_layout.h"
 
 namespace bitrift::h5map {
 

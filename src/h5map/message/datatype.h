@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/number_format.h"
-#include "h5map/source.h"
+#include "h5map/structure/source.h"
 
 namespace bitrift::h5map {
 

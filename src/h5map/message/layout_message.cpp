@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "h5map/block.h"
-#include "h5map/heap.h"
+#include "h5map/structure/block.h"
+#include "h5map/structure/heap.h"
 
 namespace bitrift::h5map {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "h5map/message/layout.h"
-#include "h5map/object_header.h"
-#include "h5map/source.h"
+#include "h5map/structure/object_header.h"
+#include "h5map/structure/source.h"
+#include "h5map/structure/storage_layout.h"
 
 namespace bitrift::h5map {
 

@@ -5,11 +5,11 @@
 #include <set>
 
 #include "core/error.h"
-#include "h5map/block.h"
-#include "h5map/btree2.h"
-#include "h5map/fractal_heap.h"
-#include "h5map/heap.h"
-#include "h5map/seal.h"
+#include "h5map/structure/block.h"
+#include "h5map/structure/btree2.h"
+#include "h5map/structure/fractal_heap.h"
+#include "h5map/structure/heap.h"
+#include "h5map/structure/seal.h"
 
 namespace bitrift::h5map {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "h5map/object_header.h"
-#include "h5map/superblock.h"
+#include "h5map/structure/object_header.h"
+#include "h5map/structure/superblock.h"
 
 namespace bitrift::h5map {
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "h5map/block.h"
+#include "h5map/structure/block.h"
 
 namespace bitrift::h5map {
 namespace {

@@ -8,11 +8,11 @@
 #include <span>
 #include <vector>
 
-#include "h5map/fractal_heap.h"
 #include "h5map/message/dataspace.h"
 #include "h5map/message/datatype.h"
-#include "h5map/object_header.h"
-#include "h5map/superblock.h"
+#include "h5map/structure/fractal_heap.h"
+#include "h5map/structure/object_header.h"
+#include "h5map/structure/superblock.h"
 
 namespace bitrift::h5map {
 

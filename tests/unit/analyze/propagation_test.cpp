@@ -1,11 +1,10 @@
-#include "analyze/views/propagation.h"
-
 #include <cmath>
 #include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "analyze/views/propagation_view.h"
 #include "rows.h"
 #include "tests_support.h"
 

@@ -1,4 +1,4 @@
-#include "campaign/base_watch.h"
+#include "campaign/folder/base_watch.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,13 +1,12 @@
-#include "campaign/controls.h"
-
 #include <gmock/gmock.h>
 
-#include "campaign/drills.h"
-#include "campaign/driver.h"
-#include "campaign/ends.h"
-#include "campaign/private_copy.h"
+#include "campaign/driver/driver.h"
+#include "campaign/plan/drills.h"
+#include "campaign/plan/ends.h"
+#include "campaign/plan/golden_runs.h"
+#include "campaign/worker/private_copy.h"
 #include "core/file.h"
-#include "inject/plan.h"
+#include "inject/draw/fault_plan.h"
 #include "support.h"
 #include "tests_support.h"
 

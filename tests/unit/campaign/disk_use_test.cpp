@@ -1,9 +1,9 @@
-#include "campaign/disk_use.h"
+#include "campaign/folder/disk_use.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
 
-#include "campaign/work_place.h"
+#include "campaign/folder/work_place.h"
 #include "support.h"
 #include "tests_support.h"
 

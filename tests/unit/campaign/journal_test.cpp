@@ -1,11 +1,11 @@
-#include "campaign/journal.h"
+#include "campaign/journal/journal.h"
 
 #include <fstream>
 
 #include <gmock/gmock.h>
 
-#include "campaign/json_diff.h"
 #include "core/file.h"
+#include "record/json/json_diff.h"
 #include "support.h"
 #include "tests_support.h"
 

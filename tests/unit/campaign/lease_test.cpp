@@ -1,4 +1,4 @@
-#include "campaign/lease.h"
+#include "campaign/shard/lease.h"
 
 #include <atomic>
 #include <thread>
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "core/file.h"
-#include "record/json.h"
+#include "record/json/json.h"
 #include "support.h"
 
 namespace bitrift::campaign {

@@ -1,4 +1,4 @@
-#include "campaign/limits.h"
+#include "campaign/plan/limits.h"
 
 #include <thread>
 
@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
-#include "core/subprocess.h"
+#include "core/process/subprocess.h"
 #include "support.h"
 
 namespace bitrift::campaign {

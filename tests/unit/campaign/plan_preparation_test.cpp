@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "campaign/plan.h"
+#include "campaign/plan/plan.h"
 #include "core/philox.h"
 #include "support.h"
 #include "tests_support.h"

@@ -1,4 +1,4 @@
-#include "campaign/plan.h"
+#include "campaign/plan/plan.h"
 
 #include <algorithm>
 #include <bit>

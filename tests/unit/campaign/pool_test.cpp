@@ -1,12 +1,12 @@
-#include "campaign/pool.h"
+#include "campaign/worker/pool.h"
 
 #include <thread>
 
 #include <gmock/gmock.h>
 
-#include "campaign/ends.h"
-#include "campaign/launch.h"
-#include "campaign/scratch.h"
+#include "campaign/plan/ends.h"
+#include "campaign/worker/launch.h"
+#include "campaign/worker/scratch.h"
 #include "support.h"
 #include "tests_support.h"
 

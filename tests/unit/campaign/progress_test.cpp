@@ -1,4 +1,4 @@
-#include "campaign/progress.h"
+#include "campaign/progress/progress.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "campaign/running_rates.h"
+#include "campaign/progress/running_rates.h"
 
 #include <algorithm>
 #include <random>

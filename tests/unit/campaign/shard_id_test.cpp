@@ -1,4 +1,4 @@
-#include "campaign/shard_id.h"
+#include "campaign/shard/shard_id.h"
 
 #include <cstdlib>
 #include <map>

@@ -1,12 +1,12 @@
-#include "campaign/shard_journals.h"
+#include "campaign/shard/shard_journals.h"
 
 #include <fstream>
 
 #include <gmock/gmock.h>
 
-#include "campaign/ends.h"
-#include "campaign/lease.h"
-#include "campaign/ledger.h"
+#include "campaign/plan/ends.h"
+#include "campaign/shard/lease.h"
+#include "campaign/shard/ledger.h"
 #include "support.h"
 #include "tests_support.h"
 

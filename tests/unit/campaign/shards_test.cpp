@@ -1,4 +1,4 @@
-#include "campaign/shards.h"
+#include "campaign/shard/shards.h"
 
 #include <atomic>
 #include <fstream>
@@ -7,8 +7,8 @@
 
 #include <gmock/gmock.h>
 
-#include "campaign/ends.h"
-#include "campaign/merge.h"
+#include "campaign/commands/merge.h"
+#include "campaign/plan/ends.h"
 #include "support.h"
 #include "tests_support.h"
 

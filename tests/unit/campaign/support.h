@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #include "ckpt/reader.h"
-#include "ckpt/writer.h"
 #include "core/file.h"
-#include "record/campaign_spec.h"
 #include "record/trial.h"
+#include "sink/writer.h"
+#include "spec/campaign_spec.h"
 
 namespace bitrift::campaign::testing {
 

@@ -1,4 +1,4 @@
-#include "campaign/trace_run.h"
+#include "campaign/worker/trace_run.h"
 
 #include <gmock/gmock.h>
 

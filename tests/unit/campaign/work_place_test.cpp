@@ -1,11 +1,11 @@
-#include "campaign/work_place.h"
+#include "campaign/folder/work_place.h"
 
 #include <optional>
 
 #include <gmock/gmock.h>
 #include <sys/statvfs.h>
 
-#include "campaign/scratch.h"
+#include "campaign/worker/scratch.h"
 #include "support.h"
 #include "tests_support.h"
 

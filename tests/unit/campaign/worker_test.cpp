@@ -1,4 +1,4 @@
-#include "campaign/worker.h"
+#include "campaign/worker/worker.h"
 
 #include <fstream>
 
@@ -6,15 +6,15 @@
 #include <signal.h>
 #include <sys/socket.h>
 
-#include "campaign/ends.h"
-#include "campaign/launch.h"
-#include "campaign/pool.h"
-#include "campaign/scratch.h"
+#include "campaign/plan/ends.h"
+#include "campaign/worker/launch.h"
+#include "campaign/worker/pool.h"
+#include "campaign/worker/scratch.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "core/meeting_point.h"
 #include "support.h"
 #include "tests_support.h"
+#include "wire/meeting_point.h"
 
 namespace bitrift::campaign {
 namespace {

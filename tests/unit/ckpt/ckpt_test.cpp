@@ -9,8 +9,8 @@
 
 #include "ckpt/compare.h"
 #include "ckpt/reader.h"
-#include "ckpt/writer.h"
 #include "core/crc32c.h"
+#include "sink/writer.h"
 #include "unit/scratch.h"
 
 namespace bitrift::ckpt {

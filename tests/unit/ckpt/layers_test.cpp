@@ -1,4 +1,4 @@
-#include "ckpt/layers.h"
+#include "ckpt/dialect/layers.h"
 
 #include <algorithm>
 

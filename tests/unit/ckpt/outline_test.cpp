@@ -1,4 +1,4 @@
-#include "ckpt/outline.h"
+#include "ckpt/dialect/outline.h"
 
 #include <algorithm>
 #include <map>
@@ -6,7 +6,7 @@
 
 #include <gmock/gmock.h>
 
-#include "ckpt/roles.h"
+#include "ckpt/dialect/roles.h"
 
 namespace bitrift::ckpt {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/confined.h"
+#include "core/process/confined.h"
 
 #include <chrono>
 #include <csignal>

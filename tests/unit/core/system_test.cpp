@@ -17,7 +17,7 @@
 #include "core/digest.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "core/subprocess.h"
+#include "core/process/subprocess.h"
 
 namespace bitrift {
 namespace {

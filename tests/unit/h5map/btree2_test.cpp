@@ -1,4 +1,4 @@
-#include "h5map/btree2.h"
+#include "h5map/structure/btree2.h"
 
 #include <cstring>
 #include <set>

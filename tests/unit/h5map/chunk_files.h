@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "h5map/chunk/table.h"
+#include "h5map/chunk/chunk_table.h"
 #include "unit/scratch.h"
 
 namespace bitrift::testing {

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "h5map/chunk/rewrite.h"
-#include "h5map/file.h"
 #include "h5map/filter/codec.h"
+#include "h5map/h5_file.h"
 #include "unit/h5map/chunk_files.h"
 
 namespace bitrift::h5map {

@@ -1,11 +1,12 @@
+#include "h5map/chunk/chunk_table.h"
+
 #include <chrono>
 #include <cstring>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "h5map/chunk/table.h"
-#include "h5map/file.h"
+#include "h5map/h5_file.h"
 #include "unit/h5map/chunk_files.h"
 
 namespace bitrift::h5map {

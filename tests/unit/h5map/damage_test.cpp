@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "h5map/file.h"
+#include "h5map/h5_file.h"
 #include "unit/scratch.h"
 
 namespace bitrift::h5map {

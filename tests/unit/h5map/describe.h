@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "h5map/file.h"
+#include "h5map/h5_file.h"
 
 namespace bitrift::h5map::testing {
 

@@ -1,5 +1,3 @@
-#include "h5map/file.h"
-
 #include <fstream>
 #include <map>
 #include <set>
@@ -10,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "h5map/h5_file.h"
 #include "unit/h5map/corpus.h"
 #include "unit/h5map/describe.h"
 

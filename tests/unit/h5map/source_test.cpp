@@ -1,4 +1,4 @@
-#include "h5map/source.h"
+#include "h5map/structure/source.h"
 
 #include <cstdint>
 #include <string_view>
@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "h5map/seal.h"
+#include "h5map/structure/seal.h"
 #include "unit/scratch.h"
 
 namespace bitrift::h5map {

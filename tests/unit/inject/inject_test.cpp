@@ -7,15 +7,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ckpt/writer.h"
 #include "core/crc32c.h"
 #include "core/permutation.h"
 #include "core/philox.h"
-#include "inject/apply.h"
-#include "inject/manifest.h"
-#include "inject/patch.h"
-#include "inject/plan.h"
-#include "inject/replay.h"
+#include "inject/draw/fault_plan.h"
+#include "inject/manifest/manifest.h"
+#include "inject/manifest/replay.h"
+#include "inject/write/apply.h"
+#include "inject/write/patch.h"
+#include "sink/writer.h"
 #include "unit/scratch.h"
 
 namespace bitrift::inject {

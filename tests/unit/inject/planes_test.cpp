@@ -5,11 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ckpt/writer.h"
 #include "core/error.h"
-#include "inject/patch.h"
-#include "inject/plan.h"
+#include "inject/draw/fault_plan.h"
 #include "inject/stored_bytes.h"
+#include "inject/write/patch.h"
+#include "sink/writer.h"
 #include "tests_support.h"
 #include "unit/scratch.h"
 

@@ -1,4 +1,4 @@
-#include "nn/max_pool.h"
+#include "nn/layer/max_pool.h"
 
 #include <cmath>
 #include <cstring>

@@ -1,9 +1,10 @@
-#include "nn/model.h"
+#include "nn/layer/model.h"
 
 #include <map>
 
 #include <gmock/gmock.h>
 
+#include "nn/make_layers.h"
 #include "tests_support.h"
 
 namespace bitrift::nn {

@@ -1,4 +1,4 @@
-#include "nn/pass.h"
+#include "nn/layer/pass.h"
 
 #include <cmath>
 

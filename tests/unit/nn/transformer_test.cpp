@@ -4,7 +4,8 @@
 
 #include <gmock/gmock.h>
 
-#include "nn/model.h"
+#include "nn/layer/model.h"
+#include "nn/make_layers.h"
 #include "tests_support.h"
 
 namespace bitrift::nn {

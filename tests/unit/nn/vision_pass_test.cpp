@@ -4,8 +4,9 @@
 
 #include <gmock/gmock.h>
 
-#include "nn/model.h"
-#include "nn/vision_parts.h"
+#include "nn/layer/model.h"
+#include "nn/make_layers.h"
+#include "nn/vision/vision_parts.h"
 #include "tests_support.h"
 
 namespace bitrift::nn {

@@ -1,4 +1,4 @@
-#include "record/fault.h"
+#include "record/fault/fault.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "record/json.h"
+#include "record/json/json.h"
 
 #include <cmath>
 #include <limits>

@@ -1,13 +1,12 @@
-#include "record/propagation.h"
-
 #include <cmath>
 #include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "record/campaign_spec.h"
+#include "record/propagation_report.h"
 #include "record/run.h"
+#include "spec/campaign_spec.h"
 #include "tests_support.h"
 
 namespace bitrift::record {

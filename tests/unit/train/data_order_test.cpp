@@ -1,4 +1,4 @@
-#include "train/data_order.h"
+#include "train/step/data_order.h"
 
 #include <algorithm>
 #include <numeric>

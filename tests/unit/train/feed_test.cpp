@@ -1,4 +1,4 @@
-#include "train/feed.h"
+#include "train/step/feed.h"
 
 #include <atomic>
 #include <numeric>

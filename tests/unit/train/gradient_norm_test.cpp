@@ -1,4 +1,4 @@
-#include "train/gradient_norm.h"
+#include "train/step/gradient_norm.h"
 
 #include <cmath>
 #include <limits>

@@ -1,9 +1,11 @@
-#include "train/guards.h"
+#include "train/run/guards.h"
 
 #include <cmath>
 #include <limits>
 
 #include <gmock/gmock.h>
+
+#include "nn/make_layers.h"
 
 namespace bitrift::train {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/loss_scaler.h"
+#include "train/step/loss_scaler.h"
 
 #include <cmath>
 #include <limits>

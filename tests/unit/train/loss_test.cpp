@@ -1,4 +1,4 @@
-#include "train/loss.h"
+#include "train/step/loss.h"
 
 #include <cmath>
 #include <limits>

@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 
 #include "core/file.h"
-#include "train/propagation.h"
-#include "train/trainer.h"
+#include "train/run/state_comparison.h"
+#include "train/run/trainer.h"
 
 namespace bitrift::train {
 namespace {

@@ -1,8 +1,9 @@
-#include "train/propagation.h"
-
 #include <limits>
 
 #include <gmock/gmock.h>
+
+#include "nn/make_layers.h"
+#include "train/run/state_comparison.h"
 
 namespace bitrift::train {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/schedule.h"
+#include "train/step/schedule.h"
 
 #include <cmath>
 #include <limits>

@@ -1,15 +1,16 @@
-#include "train/session.h"
+#include "train/state/session.h"
 
 #include <limits>
 
 #include <gmock/gmock.h>
 
+#include "nn/make_layers.h"
 #include "tests_support.h"
-#include "train/checkpoint.h"
-#include "train/feed.h"
-#include "train/loss.h"
-#include "train/strategy.h"
-#include "train/trainer.h"
+#include "train/parallel/strategy.h"
+#include "train/run/trainer.h"
+#include "train/state/checkpoint.h"
+#include "train/step/feed.h"
+#include "train/step/loss.h"
 
 namespace bitrift::train {
 namespace {

@@ -1,0 +1,35 @@
+// What the lines of a table are told apart by.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "record/trial.h"
+#include "spec/campaign_spec.h"
+
+namespace bitrift::analyze {
+
+/// by, completed: any of strategy (= arm), base, role, field, stratum. Arms are never pooled, because every
+/// fault runs in all of them and their rows are not independent, and neither are bases or fault models:
+/// `strategy`, and `base` and `stratum` where there are several, are added where `by` lacks them. Throws
+/// Error(bad_input) on an unknown dimension.
+[[nodiscard]] std::vector<std::string> dimensions(const std::vector<std::string>& by,
+                                                  const record::CampaignSpec& spec);
+
+/// The key of a row's line: {"arm":"serial","field":"exponent"}.
+class Keys {
+ public:
+  /// by: as dimensions() gives it. Both must outlive this.
+  Keys(const record::CampaignSpec& spec, const std::vector<std::string>& by);
+  /// Throws Error(conflict) on a stratum that the campaign does not have.
+  [[nodiscard]] std::map<std::string, std::string> of(const std::string& arm,
+                                                      const std::string& stratum) const;
+
+ private:
+  const record::CampaignSpec& spec_;
+  const std::vector<std::string>& by_;
+  std::vector<record::Stratum> strata_;
+};
+
+}  // namespace bitrift::analyze

@@ -1,0 +1,258 @@
+#include "campaign/commands/run_campaign.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <sstream>
+#include <system_error>
+
+#include "analyze/allocate.h"
+#include "analyze/verdict/trust.h"
+#include "campaign/commands/merge.h"
+#include "campaign/driver/driver.h"
+#include "campaign/folder/disk_use.h"
+#include "campaign/folder/work_place.h"
+#include "campaign/plan/ends.h"
+#include "campaign/worker/scratch.h"
+#include "core/error.h"
+#include "core/log.h"
+
+namespace bitrift::campaign {
+namespace {
+
+// Everything that can be refused without a folder is refused before one is made.
+record::CampaignSpec checked_spec(const RunOptions& options, const Drills& drills) {
+  record::CampaignSpec spec = record::read_campaign_spec(options.spec, options.overrides);
+  if (options.workers && *options.workers < 1) {
+    fail(ErrorCode::bad_input, "--workers {}: at least one worker is needed", *options.workers);
+  }
+  const bool ready = std::all_of(spec.files.begin(), spec.files.end(), [&](const record::BaseFile& file) {
+    return file.precision.empty() && spec.bases[file.base].checkpoint;
+  });
+  if (ready) {
+    Bases bases;
+    for (const record::BaseFile& file : spec.files) bases.emplace_back(*spec.bases[file.base].checkpoint);
+    const Plan plan(spec, bases);
+    for (const auto& drill : drills.trials) static_cast<void>(plan.find(trial_id_from_text(drill.first)));
+  }
+  return spec;
+}
+
+std::size_t count_done(const std::vector<Job>& missing, std::size_t total) {
+  std::size_t left = 0;
+  for (const Job& job : missing) left += job.runs.size();
+  return total > left ? total - left : 0;
+}
+
+// Stage after stage; throws Misbehaviour when the controls or canaries forbid to go on.
+void run_preparation(const Plan& plan, Driver& driver, Pool& pool, const Ledger& ledger, Progress& progress) {
+  const record::CampaignSpec& spec = plan.spec();
+  const std::size_t preparations = preparation_of(driver.shard(), plan).size();
+  std::vector<Job> jobs = driver.preparation_jobs();
+  progress.stage("controls, clean runs, canaries", count_done(jobs, preparations), preparations);
+  pool.run(std::move(jobs));
+  driver.meet(preparation_stage(plan, driver.shard().count));
+
+  const auto rows = ledger.effective();
+  std::vector<std::string> problems;
+  try {
+    const analyze::Judging judging = analyze::judging_of(spec);
+    problems = analyze::trust_problems(rows, analyze::controls_of(rows, judging), judging);
+  } catch (const Error& error) {
+    problems = {error.what()};
+  }
+  if (!problems.empty()) throw Misbehaviour(fmt::format("{}", fmt::join(problems, "\n")));
+}
+
+std::string round_name(const record::Round& round, const record::CampaignSpec& spec) {
+  if (!spec.sampling) return "trials";
+  std::string name = fmt::format("round {}", round.number);
+  if (const record::Reached* widest = round.widest()) {
+    name +=
+        fmt::format(" (+-{:.2f} of {:g} points)", 100 * widest->half_width, 100 * spec.sampling->half_width);
+  }
+  return name;
+}
+
+// Round after round, each planned from all rows of those before, until one says stop.
+void run_rounds(Plan& plan, Driver& driver, Pool& pool, const Ledger& ledger, Folder& folder,
+                Progress& progress) {
+  const record::CampaignSpec& spec = plan.spec();
+  while (true) {
+    const record::Round& round = plan.rounds().back();
+    folder.publish_round(round);
+    if (!round.stop.empty()) {
+      if (spec.sampling)
+        progress.note(fmt::format("stopped after round {}: {}", round.number - 1, stop_text(round)));
+      return;
+    }
+    std::vector<Job> jobs = driver.trial_jobs();
+    std::size_t trials = 0;
+    for (const record::Round& one : plan.rounds()) trials += trials_of(driver.shard(), one).size();
+    if (!jobs.empty() || !spec.sampling) {
+      progress.stage(round_name(round, spec), count_done(jobs, trials), trials);
+      pool.run(std::move(jobs));
+    }
+    driver.meet(round_stage(round, driver.shard().count));
+    analyze::Observations seen;
+    if (spec.sampling) seen = analyze::observe(ledger.effective(), spec);
+    plan.add_round(analyze::next_round(spec, plan.strata(), plan.rounds(), seen));
+    driver.show_round();
+  }
+}
+
+std::optional<std::chrono::steady_clock::time_point> end_of(const RunOptions& options) {
+  using Clock = std::chrono::steady_clock;
+  if (!options.max_hours) return std::nullopt;
+  // No clock counts further than this.
+  const std::chrono::duration<double, std::ratio<3600>> hours(std::min(*options.max_hours, 1e5));
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(hours);
+}
+
+PoolOptions pool_options(const RunOptions& options, const record::CampaignSpec& spec, const Drills& drills,
+                         const DriverPlace& place, const WorkPlace& copies,
+                         const std::filesystem::path& scratch, const std::filesystem::path& trainer) {
+  PoolOptions pool;
+  pool.launch = {trainer, {}, spec.launch, drills.ignore_file, spec.exec};
+  pool.arms = spec.arms;
+  pool.workers = options.workers;
+  pool.check_every = spec.check_every;
+  pool.orders = spec.orders;
+  pool.early_end = spec.early_end;
+  pool.propagation = spec.propagation;
+  pool.memory = spec.memory;
+  pool.network = spec.network;
+  pool.listen_at = listen_address();
+  pool.flip_nothing = drills.flip_nothing;
+  pool.place_of = [place, scratch, &copies](int slot) {
+    const std::string name = std::to_string(slot);
+    return WorkerPlace{copies.copy(name), place.log("worker-" + name), scratch_name(scratch, name)};
+  };
+  return pool;
+}
+
+// Everything that a start stands on; all outlive the run.
+struct Work {
+  const RunOptions& options;
+  const record::CampaignSpec& spec;
+  const Drills& drills;
+  const std::filesystem::path& trainer;
+  Folder& folder;
+  Shard* shard;  // nullptr: undivided
+  std::optional<std::chrono::steady_clock::time_point> end;
+  Progress& progress;
+};
+
+// Where private copies go, when all that will be written has its place.
+std::unique_ptr<WorkPlace> find_place(const Work& work, const Plan& plan, const DriverPlace& place,
+                                      const std::filesystem::path& owner, const JournalRows& rows) {
+  const Layout& layout = work.folder.layout();
+  const int side_by_side = work.options.workers.value_or(usable_cores());
+  const DiskUse use =
+      disk_use(plan, layout, rows, most_workers(work.spec, static_cast<std::size_t>(side_by_side)));
+  // A launcher may start ranks on other machines, and a command of the user's anything anywhere.
+  const bool local = work.spec.launch.empty() && work.spec.exec.empty() && !work.spec.network;
+  auto found = std::make_unique<WorkPlace>(
+      WorkQuestion{owner, place.work(), work.options.work_dir, use.copy_bytes(), local});
+  work.progress.note(describe(use, found->folder(), free_space(layout.root)));
+  if (!work.options.ignore_space) check_space(use, layout.root, found->folder());
+  return found;
+}
+
+void prepare_bases(const Work& work) {
+  const auto make = [&] {
+    work.folder.prepare_bases(work.trainer, [&](const std::string& what) { work.progress.note(what); });
+  };
+  if (work.shard == nullptr) return make();
+  work.shard->prepare_bases(work.folder, make);
+}
+
+void say_what_was_repaired(const Journal& journal, const std::filesystem::path& path, Progress& progress) {
+  if (journal.torn_bytes() > 0) {
+    progress.note(fmt::format("cut {} bytes of a torn last line off the journal", journal.torn_bytes()));
+  }
+  for (const std::string& id : journal.rows().duplicates()) {
+    spdlog::warn("{}: {} stands twice; the first row counts", path.string(), id);
+  }
+}
+
+// The shard that is first through with everything joins the journals for all.
+void join(const Work& work) {
+  if (work.shard == nullptr || is_merged(work.folder.layout())) return;
+  const Merged merged = merge_shards(work.folder.layout());
+  work.progress.note(fmt::format("joined {} rows of {} shards", merged.rows, work.shard->id().count));
+}
+
+RunReport run_in(const Work& work) {
+  const Layout& layout = work.folder.layout();
+  const DriverPlace place = work.shard == nullptr ? layout.place() : work.shard->place();
+  const auto scratch = work.shard == nullptr ? layout.root : work.shard->scratch_root();
+  prepare_bases(work);
+  const Bases bases = open_bases(layout, work.spec);
+  Plan plan(work.spec, bases);
+  for (const auto& drill : work.drills.trials) static_cast<void>(plan.find(trial_id_from_text(drill.first)));
+  work.folder.publish_round(plan.rounds().front());
+  Journal journal(place.journal());
+  say_what_was_repaired(journal, place.journal(), work.progress);
+  Ledger ledger(journal, work.shard == nullptr ? nullptr : &work.shard->others(),
+                work.shard == nullptr ? 1 : work.shard->id().index);
+  if (work.shard == nullptr) remove_scratch_of(scratch);
+  const auto copies = find_place(work, plan, place, scratch, journal.rows());
+  RunReport report;
+  try {
+    Driver driver(work.folder, work.drills, plan, ledger, work.shard, work.progress);
+    Pool pool(pool_options(work.options, work.spec, work.drills, place, *copies, scratch, work.trainer),
+              driver, bases);
+    if (work.end) driver.end_at(*work.end);
+    try {
+      run_preparation(plan, driver, pool, ledger, work.progress);
+      report.judged = true;
+      driver.show_rates();
+      run_rounds(plan, driver, pool, ledger, work.folder, work.progress);
+      pool.retire();
+      journal.sync();
+      join(work);
+    } catch (const OutOfTime& over) {
+      report.unfinished = over.what();
+      report.joined = work.shard == nullptr;
+    }
+    report.incidents = driver.incidents();
+    journal.sync();
+  } catch (const Misbehaviour& problem) {
+    std::istringstream lines(problem.what());
+    for (std::string line; std::getline(lines, line);) report.problems.push_back(line);
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(place.work(), ignored);
+  return report;
+}
+
+}  // namespace
+
+RunReport run_campaign(const RunOptions& options, Progress& progress) {
+  const InterruptGuard interrupts;
+  const auto end = end_of(options);
+  const Drills drills = parse_drills(options.drills);
+  const record::CampaignSpec spec = checked_spec(options, drills);
+  const bool trains = std::any_of(spec.bases.begin(), spec.bases.end(),
+                                  [](const record::BaseSpec& base) { return base.train.has_value(); });
+  const auto trainer = spec.exec.empty() || trains ? find_trainer() : std::filesystem::path();
+  Folder folder(std::filesystem::absolute(options.folder), spec, drills, options.command,
+                options.shard ? options.shard->count : 0);
+  const Layout& layout = folder.layout();
+  progress.note(fmt::format("campaign '{}', seed {}, in {}{}", spec.name, spec.seed, layout.root.string(),
+                            options.shard ? ", shard " + options.shard->text() : ""));
+  std::optional<Shard> shard;
+  if (options.shard) shard.emplace(layout, *options.shard, options.wait_hours, progress);
+  const Work work{options, spec, drills, trainer, folder, shard ? &*shard : nullptr, end, progress};
+  try {
+    RunReport report = run_in(work);
+    if (shard) shard->set_end(report.problems.empty() ? report.unfinished : report.problems.front());
+    return report;
+  } catch (const std::exception& error) {
+    if (shard) shard->set_end(error.what());
+    throw;
+  }
+}
+
+}  // namespace bitrift::campaign

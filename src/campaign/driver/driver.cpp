@@ -1,0 +1,257 @@
+#include "campaign/driver/driver.h"
+
+#include <algorithm>
+#include <array>
+
+#include <unistd.h>
+
+#include "campaign/plan/ends.h"
+#include "campaign/worker/private_copy.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "record/json/json_diff.h"
+#include "record/provenance.h"
+
+namespace bitrift::campaign {
+namespace {
+
+using record::Json;
+using record::TrialKind;
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+std::string list_of(const std::vector<std::string>& names) {
+  return names.empty() ? "nothing" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+record::TrialRecord row_of(const Ran& ran, std::uint64_t stratum_bits, const Drills& drills) {
+  record::TrialRecord row;
+  row.kind = ran.spec.kind;
+  row.id = ran.spec.id;
+  row.stratum_bits = stratum_bits;
+  // A canary alters whole tensors; its stratum's name and the base say which bits, and the result which
+  // tensors.
+  if (ran.spec.kind != TrialKind::canary) row.faults = ran.spec.faults;
+  row.replicas = ran.spec.replicas;
+  row.order = ran.spec.order;
+  row.result = ran.result;
+  row.failure = ran.failure;
+  row.started = ran.started;
+  row.host = host_name();
+  row.seconds = ran.seconds;
+  row.attempts = ran.attempts;
+  row.measure = ran.spec.measure;
+  row.plane = ran.spec.plane;
+  const std::vector<std::string> altered = altered_tensors(ran.spec.faults);
+  const auto is_byte = [](const auto& fault) { return record::names_byte(fault.plane, fault.structure); };
+  const bool values =
+      row.plane != "metadata" && std::none_of(ran.spec.faults.begin(), ran.spec.faults.end(), is_byte);
+  row.no_change = row.kind == TrialKind::trial && altered.empty() && values;
+  // Of a run without a result only this is known: that the file was altered, and read back.
+  // What bytes of a file's structures and behind filters do to tensors nobody can say: that they were altered
+  // was read back.
+  row.landed = ran.result && values ? ran.result->changed_tensors == altered
+                                    : !drills.blind() || (values && altered.empty());
+  const bool refused = ran.result && ran.result->status == "rejected";
+  if (row.landed || refused || drills.blind() || row.kind == TrialKind::canary) return row;
+  throw Misbehaviour(
+      fmt::format("{}: the fault did not land: altered in the file {}, different when loaded {}",
+                  row.id.text(), list_of(altered), list_of(ran.result->changed_tensors)));
+}
+
+Driver::Driver(Folder& folder, const Drills& drills, const Plan& plan, Ledger& ledger, Shard* shard,
+               Progress& progress)
+    : folder_(folder),
+      drills_(drills),
+      plan_(plan),
+      ledger_(ledger),
+      shard_(shard),
+      progress_(progress),
+      controls_(plan.spec(), ledger.effective()),
+      incident_file_(shard == nullptr ? folder.layout().incidents() : shard->place().incidents()) {
+  for (const auto& [stem, digest] : folder.base_digests()) {
+    watches_.emplace_back(folder.layout().base(stem), digest);
+  }
+  if (shard_ == nullptr) return;
+  for (std::size_t arm = 0; arm < plan_.spec().arms.size(); ++arm) {
+    for (int order = 0; order < plan_.spec().orders; ++order) {
+      if (const auto golden = shard_->golden(arm, order))
+        check_golden(arm, order, golden->result, "the golden run of all shards");
+    }
+  }
+}
+
+Driver::~Driver() { progress_.show(nullptr); }
+
+void Driver::meet(const Stage& stage) {
+  if (shard_ == nullptr) return;
+  shard_->finish(stage, ledger_.journal());
+  shard_->meet(stage, [this] { on_tick(); });
+  if (rates_) show_rates();  // the rows of the other shards close the gaps between this one's
+}
+
+std::vector<Job> Driver::preparation_jobs() const {
+  std::vector<Job> jobs;
+  for (std::size_t arm = 0; arm < plan_.spec().arms.size(); ++arm) {
+    for (auto& chain : plan_.preparation(arm_name(arm))) {
+      // A chain runs as a whole: its last control shows something only behind its canaries.
+      const auto missing = [&](const RunKey& key) {
+        return takes(shard(), key) && ledger_.find_own(key.id) == nullptr;
+      };
+      if (std::any_of(chain.begin(), chain.end(), missing)) jobs.push_back({arm, std::move(chain), 0, {}});
+    }
+  }
+  return jobs;
+}
+
+std::vector<Job> Driver::trial_jobs() const {
+  std::map<std::string, std::size_t> arms;
+  for (std::size_t arm = 0; arm < plan_.spec().arms.size(); ++arm) arms[arm_name(arm)] = arm;
+  std::vector<Job> jobs;
+  for (RunKey& key : trials_of(shard(), plan_.rounds().back())) {
+    const std::size_t arm = arms.at(key.id.arm);
+    if (ledger_.find_own(key.id) == nullptr) jobs.push_back({arm, {std::move(key)}, 0, {}});
+  }
+  return jobs;
+}
+
+record::TrialSpec Driver::expand(const RunKey& key) {
+  check_bases();
+  record::TrialSpec spec = plan_.expand(key);
+  spec.drill = drills_.of(key.id.text());
+  // A leak that came back with the repetition would never end.
+  if (spec.drill == "leak" && !leaked_.insert(key.id.text()).second) spec.drill.clear();
+  return spec;
+}
+
+double Driver::deadline_s(std::size_t arm) { return controls_.deadline_s(arm_name(arm)); }
+
+bool Driver::golden_known(std::size_t arm, int order) { return controls_.golden_known(arm_name(arm), order); }
+
+void Driver::on_ready(std::size_t arm, const record::Ready& ready) {
+  check_bases();  // the worker and its private copy have just read it
+  // Guards with a memory have state of their own.
+  const record::Arm& of = plan_.spec().arms[arm];
+  const auto [known, first] = base_digests_.emplace(
+      std::pair(of.file, of.guards ? record::to_json(*of.guards).dump() : ""), ready.base_digest);
+  if (known->second != ready.base_digest) {
+    throw Misbehaviour(
+        fmt::format("arm '{}': the base was loaded with state digest {}, by earlier workers with {}",
+                    arm_name(arm), ready.base_digest, known->second));
+  }
+  if (shard_ != nullptr) return shard_->note_trainer(ready.environment);
+  folder_.note_trainer(ready.environment);
+}
+
+std::optional<std::string> Driver::on_check(std::size_t arm, int order, const record::RunResult& result) {
+  try {
+    check_golden(arm, order, result, "check of a worker");
+  } catch (const Misbehaviour& problem) {
+    return problem.what();
+  }
+  return std::nullopt;
+}
+
+void Driver::on_doubt(std::size_t arm, const std::vector<RunKey>& runs, const std::string& why) {
+  std::vector<std::string> ids;
+  ids.reserve(runs.size());
+  for (const RunKey& run : runs) ids.push_back(run.id.text());
+  spdlog::warn(
+      "arm '{}': a worker's no-flip run is not the golden run any more; {} rows since its last check "
+      "are retracted and run again: {}",
+      arm_name(arm), ids.size(), why);
+  ledger_.journal().retract(ids, why);
+  progress_.take_back(ids.size());
+  for (const RunKey& run : runs) {
+    if (rates_) rates_->remove(run.id);
+  }
+}
+
+void Driver::check_bases() {
+  for (BaseWatch& watch : watches_) watch.check();
+}
+
+void Driver::show_rates() {
+  const auto rows = ledger_.effective();
+  rates_.emplace(plan_.spec(), analyze::controls_of(rows, analyze::judging_of(plan_.spec())));
+  rates_->set_rounds(plan_.rounds());
+  for (const record::TrialRecord& row : rows) rates_->add(row);
+  progress_.show(&*rates_);
+}
+
+void Driver::show_round() {
+  if (rates_) rates_->set_rounds(plan_.rounds());
+}
+
+// A shard's first no-flip run of an order becomes the golden run of all, or must equal the one that is.
+void Driver::check_golden(std::size_t arm, int order, const record::RunResult& result,
+                          const std::string& what) {
+  try {
+    controls_.check(arm_name(arm), order, result, what);
+    if (shard_ == nullptr || !agreed_.insert({arm, order}).second) return;
+    controls_.check(arm_name(arm), order, shard_->agree(arm, order, result).result,
+                    "the golden run of all shards");
+  } catch (const Misbehaviour& problem) {
+    if (shard_ == nullptr) throw;
+    throw Misbehaviour(problem.what() + shard_->origins(arm, order));
+  }
+}
+
+void Driver::check_clean(const Ran& ran) {
+  const std::string id = ran.spec.id.text();
+  if (ran.failure) {
+    throw Misbehaviour(
+        fmt::format("{}: the clean run failed twice: {} {}", id, ran.failure->reason, ran.failure->detail));
+  }
+  if (is_golden_run({ran.spec.kind, ran.spec.id})) {
+    std::size_t arm = 0;
+    while (arm_name(arm) != ran.spec.id.arm) ++arm;
+    check_golden(arm, ran.spec.order, *ran.result, id);
+    controls_.took(ran.spec.id.arm, ran.seconds);
+  }
+}
+
+void Driver::on_run(const Ran& ran) {
+  const TrialKind kind = ran.spec.kind;
+  if (kind == TrialKind::control || kind == TrialKind::envelope || kind == TrialKind::held_out)
+    check_clean(ran);
+  const record::TrialRecord row = row_of(ran, plan_.stratum_bits({ran.spec.kind, ran.spec.id}), drills_);
+  if (const record::TrialRecord* known = ledger_.find(row.id)) {
+    if (const auto difference = journal_difference({*known}, {row})) {
+      throw Misbehaviour("a run that was repeated differs from its row: " + *difference);
+    }
+    if (ledger_.find_own(row.id) != nullptr) return;
+  }
+  ledger_.journal().append(row);
+  if (rates_) rates_->add(row);
+  progress_.advance();
+}
+
+void Driver::on_incident(const Incident& incident) {
+  ++incidents_;
+  const Json failure = {{"reason", incident.failure.reason},
+                        {"detail", incident.failure.detail},
+                        {"signal", incident.failure.signal}};
+  const Json line = {{"time", record::utc_now()}, {"phase", incident.phase},     {"id", incident.id},
+                     {"arm", incident.arm},       {"worker", incident.worker},   {"pid", incident.pid},
+                     {"failure", failure},        {"attempt", incident.attempt}, {"host", host_name()}};
+  incident_file_.append(line.dump(-1, ' ', false, Json::error_handler_t::replace));
+  progress_.incident();
+}
+
+void Driver::on_tick() {
+  ledger_.journal().sync_if_due();
+  incident_file_.sync_if_due();
+  check_bases();
+  progress_.tick();
+  InterruptGuard::check();
+  if (shard_ != nullptr) shard_->check_held();
+  if (end_ && std::chrono::steady_clock::now() >= *end_) throw OutOfTime();
+}
+
+}  // namespace bitrift::campaign

@@ -1,0 +1,311 @@
+#include "campaign/folder/folder.h"
+
+#include <algorithm>
+#include <chrono>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+
+#include "campaign/folder/base_watch.h"
+#include "campaign/plan/ends.h"
+#include "campaign/plan/limits.h"
+#include "campaign/worker/launch.h"
+#include "core/digest.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "core/process/subprocess.h"
+#include "record/json/json_diff.h"
+#include "record/provenance.h"
+
+namespace bitrift::campaign {
+namespace {
+
+using record::Json;
+
+// A base that takes longer is better trained by `bitrift-train train` and named as base.checkpoint.
+constexpr std::chrono::hours base_deadline{6};
+
+void make_folder(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) fail(ErrorCode::io, "{}: cannot create the folder: {}", path.string(), error.message());
+}
+
+// Unfinished files of a start that was killed: their names are those of PendingFile. what: a part of the
+// name.
+void remove_unfinished(const std::filesystem::path& folder, const std::string& what = ".tmp-") {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with('.') && name.find(what) != std::string::npos) {
+      std::filesystem::remove(entry.path(), ignored);
+    }
+  }
+}
+
+// Waits for the trainer, but not past an interrupt.
+ExitStatus wait_for_training(Subprocess& child, const std::filesystem::path& log) {
+  const auto limit = std::chrono::steady_clock::now() + base_deadline;
+  while (std::chrono::steady_clock::now() < limit) {
+    if (const auto status = child.wait(0.1)) return *status;
+    cut_log(log);
+    if (!InterruptGuard::raised()) continue;
+    child.terminate(5);  // politely: its launcher has ranks to end
+    InterruptGuard::check();
+  }
+  child.terminate(5);
+  fail(ErrorCode::io,
+       "training the base took more than {} h: train it with `bitrift-train train` and name it as "
+       "base.checkpoint; log: {}",
+       base_deadline.count(), log.string());
+}
+
+}  // namespace
+
+std::filesystem::path Layout::round(std::uint64_t number) const {
+  return root / "rounds" / fmt::format("{:04d}.json", number);
+}
+
+StoredCampaign read_stored_campaign(const Layout& layout) {
+  const auto path = layout.identity();
+  if (!std::filesystem::exists(path)) {
+    fail(ErrorCode::not_found,
+         "{}: no campaign here (no campaign.json); start one with `bitrift campaign run`",
+         layout.root.string());
+  }
+  const Json stored = record::parse_file(path).value;
+  try {
+    StoredCampaign campaign;
+    campaign.spec = record::campaign_spec_from_json(stored.at("spec"));
+    campaign.drills = parse_drills(stored.at("drills").get<std::vector<std::string>>());
+    campaign.shards = stored.value("shards", 0);
+    if (stored.contains("bases")) {
+      for (const auto& [stem, base] : stored.at("bases").items())
+        campaign.base_digests[stem] = base.at("digest").get<std::string>();
+    }
+    return campaign;
+  } catch (const Json::exception& error) {
+    fail(ErrorCode::bad_file, "{}: not a campaign's identity ({}); restore it", path.string(), error.what());
+  }
+}
+
+std::vector<record::Round> read_rounds(const Layout& layout) {
+  std::vector<record::Round> rounds;
+  for (auto path = layout.round(0); std::filesystem::exists(path); path = layout.round(rounds.size())) {
+    const Json stored = record::parse_file(path).value;
+    try {
+      rounds.push_back(record::round_from_json(stored));
+    } catch (const Error& error) {
+      fail(ErrorCode::bad_file, "{}: {}; restore it", path.string(), error.what());
+    }
+  }
+  return rounds;
+}
+
+void check_bases(const Layout& layout, const std::map<std::string, std::string>& digests) {
+  for (const auto& [stem, digest] : digests) check_digest(layout.base(stem), digest);
+}
+
+Bases open_bases(const Layout& layout, const record::CampaignSpec& spec) {
+  Bases bases;
+  for (const record::BaseFile& file : spec.files) bases.emplace_back(layout.base(file.stem));
+  return bases;
+}
+
+Folder::Folder(const std::filesystem::path& root, const record::CampaignSpec& spec, const Drills& drills,
+               const std::vector<std::string>& command, int shards)
+    : layout_{root}, spec_(spec), shards_(shards) {
+  refuse_foreign();
+  make_folder(root);
+  if (shards_ == 0) lock();
+  for (const auto& folder : {root / "rounds", root / "logs"}) make_folder(folder);
+  if (shards_ == 0) {  // else they may belong to a shard that is at work
+    remove_unfinished(root);
+    remove_unfinished(root / "rounds");
+  }
+  identity_ = {{"schema", record::schema_version},
+               {"seed", spec.seed},
+               {"spec", record::to_json(spec)},
+               {"drills", campaign::to_json(drills)},
+               {"provenance", record::provenance(command)}};
+  if (shards_ > 0) identity_["shards"] = shards_;
+  if (!std::filesystem::exists(layout_.identity()) && publish(layout_.identity(), identity_.dump(2) + "\n")) {
+    return;
+  }
+  identity_ = record::parse_file(layout_.identity()).value;
+  compare_shards(identity_);
+  compare_stored(drills, identity_);
+}
+
+void Folder::lock() {
+  lock_ = open_file(layout_.lock(), O_RDWR | O_CREAT);
+  try {
+    lock_exclusive(lock_, layout_.lock());
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::busy) throw;
+    fail(ErrorCode::busy, "{}: another `bitrift campaign run` works in this folder; wait for it or stop it",
+         layout_.root.string());
+  }
+}
+
+void Folder::compare_shards(const Json& stored) const {
+  const int before = stored.value("shards", 0);
+  if (before == shards_) return;
+  const std::string folder = layout_.root.string();
+  if (before == 0) {
+    fail(ErrorCode::conflict, "{}: was started undivided: run it without --shard, or give another -o",
+         folder);
+  }
+  if (shards_ == 0) {
+    fail(ErrorCode::conflict,
+         "{}: is divided into {} shards: give --shard 1/{} to {}/{}, or another -o; when all are done, "
+         "`bitrift "
+         "campaign merge` joins them",
+         folder, before, before, before, before);
+  }
+  fail(ErrorCode::conflict,
+       "{}: is divided into {} shards, not {}: give --shard 1/{} to {}/{}, or another -o", folder, before,
+       shards_, before, before, before);
+}
+
+void Folder::refuse_foreign() const {
+  std::error_code error;
+  if (!std::filesystem::exists(layout_.root, error)) return;
+  if (!std::filesystem::is_directory(layout_.root, error)) {
+    fail(ErrorCode::bad_input, "{}: not a folder; give another -o", layout_.root.string());
+  }
+  if (std::filesystem::exists(layout_.identity(), error)) return;
+  for (const auto& entry : std::filesystem::directory_iterator(layout_.root, error)) {
+    const std::string name = entry.path().filename().string();
+    // What a start that was killed before campaign.json leaves behind.
+    const bool ours = name == "lock" || name == "rounds" || name == "logs" || name == "work" ||
+                      name.starts_with(".campaign.json.tmp-");
+    if (!ours) {
+      fail(ErrorCode::bad_input, "{}: holds {} but no campaign.json; give an empty or new folder",
+           layout_.root.string(), name);
+    }
+  }
+  if (error) fail(ErrorCode::io, "{}: cannot be listed: {}", layout_.root.string(), error.message());
+}
+
+void Folder::compare_stored(const Drills& drills, const Json& stored) const {
+  const auto of = [&](const char* key) { return stored.contains(key) ? stored.at(key) : Json(); };
+  if (const auto difference = json_difference(of("spec"), record::to_json(spec_))) {
+    fail(ErrorCode::conflict,
+         "{}: was started with another spec: {} was {}, is now {}; give another -o, or the old spec",
+         layout_.root.string(), difference->key, difference->first, difference->second);
+  }
+  if (const auto difference = json_difference(of("drills"), campaign::to_json(drills))) {
+    fail(ErrorCode::conflict,
+         "{}: was started with other drills: {} was {}, is now {}; give another -o, or the old drills",
+         layout_.root.string(), difference->key, difference->first, difference->second);
+  }
+}
+
+void Folder::store_identity() { replace_text(layout_.identity(), identity_.dump(2) + "\n"); }
+
+void Folder::remove_unfinished_bases() { remove_unfinished(layout_.root, ".h5.tmp-"); }
+
+bool Folder::publish(const std::filesystem::path& path, const std::string& text) {
+  if (shards_ > 0) return publish_text(path, text);
+  replace_text(path, text);  // nobody else is here, and not every file system can publish
+  return true;
+}
+
+bool Folder::has_bases() {
+  if (shards_ > 0) identity_ = record::parse_file(layout_.identity()).value;  // others write to it
+  return identity_.contains("bases") && identity_.at("bases").size() == spec_.files.size();
+}
+
+void Folder::prepare_bases(const std::filesystem::path& trainer,
+                           const std::function<void(std::string)>& say) {
+  for (const record::BaseFile& file : spec_.files) {
+    const auto& checkpoint = spec_.bases[file.base].checkpoint;
+    const bool copied = checkpoint && file.precision.empty();
+    if (identity_.contains("bases") && identity_["bases"].contains(file.stem)) {
+      const auto digest = identity_["bases"][file.stem].at("digest").get<std::string>();
+      check_bases(layout_, {{file.stem, digest}});
+      if (copied && std::filesystem::exists(*checkpoint) && digest_file(*checkpoint) != digest) {
+        fail(ErrorCode::conflict,
+             "{}: the checkpoint that {}.h5 was copied from changed since the campaign began: restore it, or "
+             "start anew in another folder",
+             checkpoint->string(), file.stem);
+      }
+      continue;
+    }
+    // A base whose digest was not stored yet may come from anywhere: make it again.
+    if (!copied) {
+      say(fmt::format("{} {}", file.precision.empty() ? "training" : "converting",
+                      layout_.base(file.stem).filename().string()));
+    }
+    make_base(file, trainer);
+    const std::string source = copied                   ? checkpoint->string()
+                               : file.precision.empty() ? "trained"
+                                                        : "converted to " + file.precision;
+    identity_["bases"][file.stem] = {{"digest", digest_file(layout_.base(file.stem))}, {"source", source}};
+    store_identity();
+  }
+}
+
+std::map<std::string, std::string> Folder::base_digests() const {
+  std::map<std::string, std::string> digests;
+  for (const auto& [stem, base] : identity_.at("bases").items()) {
+    digests.emplace(stem, base.at("digest").get<std::string>());
+  }
+  return digests;
+}
+
+void Folder::make_base(const record::BaseFile& file, const std::filesystem::path& trainer) {
+  const record::BaseSpec& base = spec_.bases[file.base];
+  const auto out = layout_.base(file.stem);
+  const auto log = layout_.log(file.stem);
+  if (!file.precision.empty()) {
+    const auto plain = std::find_if(spec_.files.begin(), spec_.files.end(), [&](const record::BaseFile& one) {
+      return one.base == file.base && one.precision.empty();
+    });
+    const auto from = layout_.base(plain->stem);
+    return run_trainer(convert_command(trainer, from, file.precision, out, log), out,
+                       "converting " + from.string() + " to " + file.precision, log);
+  }
+  if (base.checkpoint) {
+    PendingFile pending(out);
+    copy_file_bytes(*base.checkpoint, pending.path());
+    return pending.commit();
+  }
+  Json text = Json::parse(record::to_text(*base.train));
+  text["parallel"] = record::to_json(base.train->parallel);
+  const auto spec = layout_.base_spec(file.stem);
+  replace_text(spec, text.dump(2) + "\n");
+  run_trainer(train_command(trainer, base.train->parallel.ranks, spec, out, log), out, "training the base",
+              log);
+}
+
+void Folder::run_trainer(const Command& command, const std::filesystem::path& out, const std::string& what,
+                         const std::filesystem::path& log) {
+  Subprocess child(command);
+  const ExitStatus status = wait_for_training(child, log);
+  if (status.ok() && std::filesystem::exists(out)) return;
+  fail(status.code == 2 ? ErrorCode::bad_input : ErrorCode::internal, "{} ended with {}; {} says: {}", what,
+       status.text(), log.string(), log_tail(log));
+}
+
+void Folder::publish_round(const record::Round& planned) {
+  const auto path = layout_.round(planned.number);
+  const Json round = to_json(planned);
+  if (!std::filesystem::exists(path) && publish(path, round.dump(2) + "\n")) return;
+  const Json stored = record::parse_file(path).value;
+  if (const auto difference = json_difference(stored, round)) {
+    fail(ErrorCode::conflict,
+         "{}: the plan differs from what spec, base and rows give: {} is {}, expected {}; restore the file",
+         path.string(), difference->key, difference->first, difference->second);
+  }
+}
+
+void Folder::note_trainer(const Json& environment) {
+  if (identity_.contains("trainer")) return;
+  identity_["trainer"] = environment;
+  store_identity();
+}
+
+}  // namespace bitrift::campaign

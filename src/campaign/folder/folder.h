@@ -1,0 +1,123 @@
+// The folder of a campaign: what lies where, who may write, and that it stays one campaign.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "campaign/plan/drills.h"
+#include "campaign/plan/plan.h"
+#include "core/file.h"
+#include "core/process/subprocess.h"
+#include "record/json/json.h"
+#include "record/round.h"
+#include "spec/campaign_spec.h"
+
+namespace bitrift::campaign {
+
+/// Where one driver writes: the campaign's folder, or that of one start of a shard.
+struct DriverPlace {
+  std::filesystem::path root;
+  [[nodiscard]] std::filesystem::path journal() const { return root / "trials.jsonl"; }
+  [[nodiscard]] std::filesystem::path incidents() const { return root / "incidents.jsonl"; }
+  [[nodiscard]] std::filesystem::path work() const { return root / "work"; }
+  [[nodiscard]] std::filesystem::path copy(const std::string& worker) const {
+    return work() / worker / "ckpt.h5";
+  }
+  [[nodiscard]] std::filesystem::path log(const std::string& name) const {
+    return root / "logs" / (name + ".log");
+  }
+};
+
+/// Names inside a campaign's folder (docs/campaign.md, "The folder").
+struct Layout {
+  std::filesystem::path root;
+  /// What the driver of an undivided campaign writes.
+  [[nodiscard]] DriverPlace place() const { return {root}; }
+  [[nodiscard]] std::filesystem::path identity() const { return root / "campaign.json"; }
+  /// stem: of a record::BaseFile.
+  [[nodiscard]] std::filesystem::path base_spec(const std::string& stem) const {
+    return root / (stem + "-train.json");
+  }
+  [[nodiscard]] std::filesystem::path base(const std::string& stem) const { return root / (stem + ".h5"); }
+  [[nodiscard]] std::filesystem::path journal() const { return place().journal(); }
+  [[nodiscard]] std::filesystem::path incidents() const { return place().incidents(); }
+  [[nodiscard]] std::filesystem::path summary() const { return root / "summary.json"; }
+  [[nodiscard]] std::filesystem::path lock() const { return root / "lock"; }
+  [[nodiscard]] std::filesystem::path round(std::uint64_t number) const;
+  [[nodiscard]] std::filesystem::path shards() const { return root / "shards"; }
+  [[nodiscard]] std::filesystem::path work() const { return place().work(); }
+  [[nodiscard]] std::filesystem::path copy(const std::string& worker) const { return place().copy(worker); }
+  [[nodiscard]] std::filesystem::path log(const std::string& name) const { return place().log(name); }
+};
+
+/// A stored campaign, read-only.
+struct StoredCampaign {
+  record::CampaignSpec spec;
+  Drills drills;
+  int shards = 0;                                   ///< how many drivers share the folder; 0: undivided
+  std::map<std::string, std::string> base_digests;  ///< by stem; without those that are not there yet
+  [[nodiscard]] bool has_bases() const { return base_digests.size() == spec.files.size(); }
+};
+
+/// Reads campaign.json. Throws Error(not_found) when the folder holds none, Error(bad_file).
+[[nodiscard]] StoredCampaign read_stored_campaign(const Layout& layout);
+
+/// The published rounds from the first on. Throws Error(bad_file) that names the file.
+[[nodiscard]] std::vector<record::Round> read_rounds(const Layout& layout);
+
+/// Throws Error(conflict) that names the file when a base is not the one that the campaign began with.
+void check_bases(const Layout& layout, const std::map<std::string, std::string>& digests);
+/// Opens the bases of a campaign. Throws as ckpt::Reader does.
+[[nodiscard]] Bases open_bases(const Layout& layout, const record::CampaignSpec& spec);
+
+/// A campaign's folder: held by its one driver, or shared by the drivers of `shards` shards.
+class Folder {
+ public:
+  /// Creates or opens the folder and, when it is undivided, locks it. Throws Error(busy) when another driver
+  /// runs, Error(conflict) that names the first differing key when it belongs to another spec, other drills
+  /// or another number of shards (0: undivided), Error(bad_input) when it holds other things, Error(io).
+  Folder(const std::filesystem::path& root, const record::CampaignSpec& spec, const Drills& drills,
+         const std::vector<std::string>& command, int shards = 0);
+
+  [[nodiscard]] const Layout& layout() const noexcept { return layout_; }
+  [[nodiscard]] const record::CampaignSpec& spec() const noexcept { return spec_; }
+  /// Whether campaign.json, as it is now, holds the digests of all bases.
+  [[nodiscard]] bool has_bases();
+  /// Removes what a maker of bases that was killed left behind; for the one who makes them now.
+  void remove_unfinished_bases();
+  /// Makes the bases (trains, copies or converts) that are not there, and checks that those which are, and
+  /// the checkpoints that they were copied from, are what they were at the first start. say: called with what
+  /// is being done when it takes time. Throws Error(conflict | io | bad_input | internal).
+  void prepare_bases(const std::filesystem::path& trainer, const std::function<void(std::string)>& say);
+  /// Of the bases that prepare_bases() made or checked, by stem.
+  [[nodiscard]] std::map<std::string, std::string> base_digests() const;
+  /// Publishes the plan of a round, unless it is there; then throws Error(conflict) when it differs.
+  void publish_round(const record::Round& planned);
+  /// Keeps in campaign.json what the first worker said about its libraries and processor.
+  void note_trainer(const record::Json& environment);
+
+ private:
+  void refuse_foreign() const;
+  void lock();
+  /// Whether this text is now what the name holds, because nothing was there.
+  [[nodiscard]] bool publish(const std::filesystem::path& path, const std::string& text);
+  void compare_shards(const record::Json& stored) const;
+  void compare_stored(const Drills& drills, const record::Json& stored) const;
+  void make_base(const record::BaseFile& file, const std::filesystem::path& trainer);
+  void run_trainer(const Command& command, const std::filesystem::path& out, const std::string& what,
+                   const std::filesystem::path& log);
+  void store_identity();
+
+  Layout layout_;
+  record::CampaignSpec spec_;
+  int shards_;
+  FileDescriptor lock_;
+  record::Json identity_;
+};
+
+}  // namespace bitrift::campaign

@@ -1,0 +1,30 @@
+// Drills: faults in the harness itself, planted on purpose to show that it notices (docs/campaign.md,
+// "Drills").
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "record/json/json.h"
+
+namespace bitrift::campaign {
+
+struct Drills {
+  bool flip_nothing = false;                  ///< the injector writes nothing
+  bool ignore_file = false;                   ///< workers resume from the base, whatever file they are given
+  std::map<std::string, std::string> trials;  ///< trial id to abort | segfault | raise | hang | leak
+
+  /// Whether what workers load is not what was asked for, so that only the canaries can tell.
+  [[nodiscard]] bool blind() const noexcept { return flip_nothing || ignore_file; }
+  /// The drill of a run; "" when it has none.
+  [[nodiscard]] std::string of(const std::string& id) const;
+};
+
+/// "flip-nothing", "ignore-file", "abort@ARM/STRATUM/DRAW" (or segfault, raise, hang, leak). Throws
+/// Error(bad_input).
+[[nodiscard]] Drills parse_drills(const std::vector<std::string>& texts);
+/// The texts again, sorted: what campaign.json keeps.
+[[nodiscard]] record::Json to_json(const Drills& drills);
+
+}  // namespace bitrift::campaign

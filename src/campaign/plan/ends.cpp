@@ -1,0 +1,38 @@
+#include "campaign/plan/ends.h"
+
+#include <array>
+#include <cstddef>
+
+#include <signal.h>
+
+namespace bitrift::campaign {
+namespace {
+
+constexpr std::array<int, 3> caught = {SIGINT, SIGTERM, SIGHUP};
+volatile sig_atomic_t flag = 0;
+std::array<struct sigaction, caught.size()> previous;
+
+void raise_flag(int /*signal*/) { flag = 1; }
+
+}  // namespace
+
+InterruptGuard::InterruptGuard() {
+  flag = 0;
+  for (std::size_t i = 0; i < caught.size(); ++i) {
+    struct sigaction action {};
+    action.sa_handler = raise_flag;  // no SA_RESTART: poll(2) returns at once
+    sigaction(caught[i], &action, &previous[i]);
+  }
+}
+
+InterruptGuard::~InterruptGuard() {
+  for (std::size_t i = 0; i < caught.size(); ++i) sigaction(caught[i], &previous[i], nullptr);
+}
+
+bool InterruptGuard::raised() noexcept { return flag != 0; }
+
+void InterruptGuard::check() {
+  if (raised()) throw Interrupted();
+}
+
+}  // namespace bitrift::campaign

@@ -1,0 +1,380 @@
+#include "campaign/plan/plan.h"
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <utility>
+
+#include "analyze/allocate.h"
+#include "core/error.h"
+#include "core/natural_order.h"
+#include "core/permutation.h"
+#include "core/philox.h"
+
+namespace bitrift::campaign {
+namespace {
+
+using record::TrialId;
+using record::TrialKind;
+
+// A fault runs in every arm, so it must exist in every base: same tensors, same number of bits an element.
+// whole: the fault sets elements, whatever their width.
+void refuse_other_bits(const inject::Population& first, const ckpt::Reader& first_base,
+                       const inject::Population& other, const ckpt::Reader& other_base, bool whole = false) {
+  const auto& ours = first.targets();
+  const auto& theirs = other.targets();
+  const auto same = [whole](const inject::Target& a, const inject::Target& b) {
+    return a.path == b.path && a.elements == b.elements && (whole || a.bits.size() == b.bits.size());
+  };
+  const auto [one, two] = std::mismatch(ours.begin(), ours.end(), theirs.begin(), theirs.end(), same);
+  if (one == ours.end() && two == theirs.end()) return;
+  const auto text = [](const inject::Target& target) {
+    return fmt::format("{} with {} x {} bits ({})", target.path, target.elements, target.bits.size(),
+                       target.format.name());
+  };
+  fail(ErrorCode::bad_input,
+       "a fault must exist in every base, but {} has {} where {} has {}; choose fields that are as wide in "
+       "all of them, such as sign and exponent_msb",
+       first_base.path().filename().string(), one == ours.end() ? "nothing" : text(*one),
+       other_base.path().filename().string(), two == theirs.end() ? "nothing" : text(*two));
+}
+
+std::string shared_bit(const inject::Population& first, const inject::Population& second) {
+  for (const inject::Target& one : first.targets()) {
+    for (const inject::Target& other : second.targets()) {
+      if (one.path != other.path) continue;
+      std::vector<unsigned> common;
+      std::set_intersection(one.bits.begin(), one.bits.end(), other.bits.begin(), other.bits.end(),
+                            std::back_inserter(common));
+      if (!common.empty()) return fmt::format("bit {} of {}", common.front(), one.path);
+    }
+  }
+  return "";
+}
+
+constexpr std::string_view order_prefix = "control:order-";
+
+// So small a change of so few weights that a training must not suffer from it.
+record::FaultModel jitter_model(const ckpt::Reader& base) {
+  record::FaultModel model;
+  model.tensors = {"model/**"};
+  model.roles = {"weight"};
+  model.bits = "0";
+  model.count = 1;
+  model.count = std::min(jittered_weights, inject::population_of(base, model).bits());
+  return model;
+}
+
+std::vector<RunKey> run_each(const std::string& arm, TrialKind kind, const std::string& stratum, int count) {
+  std::vector<RunKey> keys;
+  for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(count); ++i)
+    keys.push_back({kind, {arm, stratum, i}});
+  return keys;
+}
+
+}  // namespace
+
+std::string control_stratum(int order) {
+  return order == 0 ? "control" : fmt::format("{}{}", order_prefix, order);
+}
+
+bool is_golden_run(const RunKey& key) {
+  return key.kind == TrialKind::control && key.id.stratum != zero_step_stratum;
+}
+
+int order_of(const RunKey& key, int orders) {
+  if (key.kind == TrialKind::trial || key.kind == TrialKind::jitter)
+    return static_cast<int>(key.id.draw % static_cast<std::uint64_t>(orders));
+  int order = 0;
+  const std::string_view stratum = key.id.stratum;
+  if (key.kind == TrialKind::control && stratum.starts_with(order_prefix)) {
+    const std::string_view number = stratum.substr(order_prefix.size());
+    std::from_chars(number.data(), number.data() + number.size(), order);
+  }
+  return order;
+}
+
+TrialId trial_id_from_text(const std::string& text) {
+  const auto last = text.rfind('/');
+  const auto middle = last == std::string::npos || last == 0 ? std::string::npos : text.rfind('/', last - 1);
+  TrialId id;
+  if (middle != std::string::npos && middle > 0 && middle + 1 < last) {
+    const char* const begin = text.data() + last + 1;
+    const char* const end = text.data() + text.size();
+    const auto parsed = std::from_chars(begin, end, id.draw);
+    if (begin != end && parsed.ec == std::errc() && parsed.ptr == end) {
+      id.arm = text.substr(0, middle);
+      id.stratum = text.substr(middle + 1, last - middle - 1);
+      return id;
+    }
+  }
+  fail(ErrorCode::bad_input,
+       "'{}' names no trial: expected ARM/STRATUM/DRAW, as `bitrift campaign list` prints them", text);
+}
+
+Plan::Plan(const record::CampaignSpec& spec, const Bases& bases) : spec_(spec), bases_(bases) {
+  const std::vector<record::Stratum> strata = record::strata_of(spec.strata);
+  for (std::size_t i = 0; i < strata.size(); ++i) {
+    try {
+      if (spec.strata.models.empty()) {
+        add_cell(strata[i]);
+      } else {
+        add_model(strata[i], spec.strata.models[i].model);
+      }
+    } catch (const Error& error) {
+      fail(error.code(), "strata: {} {} (role {}, field {}): {}",
+           spec.strata.models.empty() ? "cell" : "model", strata[i].name, strata[i].role, strata[i].field,
+           error.what());
+    }
+  }
+  refuse_overlap();
+  add_round(analyze::next_round(spec, this->strata(), {}, {}));
+  find_weights();
+  check_jitter();
+}
+
+void Plan::check_jitter() const {
+  if (spec_.jitter_runs == 0) return;
+  for (const ckpt::Reader& base : bases_) {
+    try {
+      static_cast<void>(inject::draw(base, jitter_model(base)));
+    } catch (const Error& error) {
+      fail(error.code(), "controls.jitter: the lowest bits of weights cannot be flipped in {}: {}",
+           base.path().string(), error.what());
+    }
+  }
+}
+
+void Plan::find_weights() {
+  const ckpt::Reader& base = bases_.front();
+  for (const ckpt::TensorInfo& tensor : base.tensors()) {
+    if (tensor.role == "weight" && tensor.path.starts_with("model/")) weights_.push_back(tensor.path);
+  }
+  std::sort(weights_.begin(), weights_.end(), natural_less);
+  if (weights_.empty()) {
+    fail(ErrorCode::bad_input,
+         "{}: holds no weight under model/, so the canaries (NaN first weight, negated last layer) cannot be "
+         "planted",
+         base.path().string());
+  }
+}
+
+void Plan::add_cell(const record::Stratum& stratum) {
+  Cell cell;
+  cell.stratum = stratum;
+  for (const ckpt::Reader& base : bases_) {
+    cell.populations.emplace_back(base, spec_.strata.tensors, std::vector{stratum.role}, stratum.field);
+    refuse_other_bits(cell.populations.front(), bases_.front(), cell.populations.back(), base);
+  }
+  cell.stratum.bits = cell.populations.front().bits();
+  if (spec_.trials_per_stratum > cell.stratum.bits) {
+    fail(ErrorCode::bad_input,
+         "it holds {} bits, but trials_per_stratum asks for {} draws without replacement", cell.stratum.bits,
+         spec_.trials_per_stratum);
+  }
+  cells_.push_back(std::move(cell));
+}
+
+void Plan::add_model(const record::Stratum& stratum, const record::FaultModel& model) {
+  if (model.plane == "metadata") {
+    // Files of other tensors have other structures: each base is drawn from by itself.
+    for (const ckpt::Reader& base : bases_) static_cast<void>(inject::draw(base, model));
+    cells_.push_back({stratum, {}, &model, 0});
+    return;
+  }
+  const inject::Population first = inject::population_of(bases_.front(), model);
+  for (const ckpt::Reader& base : bases_) {
+    refuse_other_bits(first, bases_.front(), inject::population_of(base, model), base,
+                      inject::Alteration(model).whole());
+    static_cast<void>(inject::draw(base, model));  // more than there is, and what else cannot be drawn
+  }
+  cells_.push_back({stratum, {}, &model, 0});
+}
+
+void Plan::refuse_overlap() const {
+  for (std::size_t i = 0; i < cells_.size(); ++i) {
+    for (std::size_t j = i + 1; j < cells_.size(); ++j) {
+      // Models are studied one by one: they may hit the same bits.
+      if (cells_[i].model != nullptr || cells_[j].model != nullptr) continue;
+      const std::string bit = shared_bit(cells_[i].populations.front(), cells_[j].populations.front());
+      if (bit.empty()) continue;
+      fail(ErrorCode::bad_input, "strata: cells {} and {} share {}; strata must not overlap",
+           cells_[i].stratum.name, cells_[j].stratum.name, bit);
+    }
+  }
+}
+
+std::vector<record::Stratum> Plan::strata() const {
+  std::vector<record::Stratum> strata;
+  for (const Cell& cell : cells_) strata.push_back(cell.stratum);
+  return strata;
+}
+
+void Plan::add_round(const record::Round& round) {
+  rounds_.push_back(round);
+  for (std::size_t i = 0; i < cells_.size(); ++i) cells_[i].draws += round.strata.at(i).draws;
+}
+
+std::vector<std::vector<RunKey>> Plan::preparation(const std::string& arm) const {
+  std::vector<std::vector<RunKey>> chains;
+  const auto add = [&](TrialKind kind, const std::string& stratum, int count) {
+    for (RunKey& key : run_each(arm, kind, stratum, count)) chains.push_back({std::move(key)});
+  };
+  for (int order = 0; order < spec_.orders; ++order)
+    add(TrialKind::control, control_stratum(order), spec_.control_repeats);
+  add(TrialKind::control, std::string(zero_step_stratum), 1);
+  add(TrialKind::envelope, "envelope", spec_.envelope_runs);
+  add(TrialKind::held_out, "held_out", spec_.held_out_runs);
+  add(TrialKind::jitter, "jitter", spec_.jitter_runs);
+  std::vector<RunKey> chain;
+  for (const std::string_view kind : canary_kinds) {
+    chain.push_back({TrialKind::canary, {arm, "canary:" + std::string(kind), 0}});
+  }
+  chain.push_back(
+      {TrialKind::control, {arm, control_stratum(0), static_cast<std::uint64_t>(spec_.control_repeats)}});
+  chains.push_back(std::move(chain));
+  return chains;
+}
+
+std::vector<RunKey> Plan::trials(const std::string& arm) const {
+  std::vector<RunKey> keys;
+  for (const Cell& cell : cells_) {
+    for (std::uint64_t draw = 0; draw < cell.draws; ++draw) {
+      keys.push_back({TrialKind::trial, {arm, cell.stratum.name, draw}});
+    }
+  }
+  return keys;
+}
+
+const Cell* Plan::cell(const std::string& name) const {
+  const auto found =
+      std::find_if(cells_.begin(), cells_.end(), [&](const Cell& one) { return one.stratum.name == name; });
+  return found == cells_.end() ? nullptr : &*found;
+}
+
+record::TrialSpec Plan::expand(const RunKey& key) const {
+  record::TrialSpec run;
+  run.kind = key.kind;
+  run.id = key.id;
+  run.epochs = spec_.resume_epochs;
+  run.order = order_of(key, spec_.orders);
+  if (run.order > 0)
+    run.order_seed = random_u64(derive_key(spec_.seed, "order"), static_cast<std::uint64_t>(run.order), 0);
+  switch (key.kind) {
+    case TrialKind::control:
+      if (key.id.stratum == zero_step_stratum) run.epochs = 0;
+      break;
+    case TrialKind::envelope:
+      run.order_seed = random_u64(derive_key(spec_.seed, "envelope"), key.id.draw, 0);
+      break;
+    case TrialKind::held_out:
+      run.order_seed = random_u64(derive_key(spec_.seed, "held_out"), key.id.draw, 0);
+      break;
+    case TrialKind::jitter:
+      run.faults = jitter_faults(key.id);
+      run.replicas = replicas_of(key.id);
+      break;
+    case TrialKind::canary:
+      run.faults = canary_faults(key.id);
+      if (key.id.stratum == "canary:negate") run.epochs = 0;
+      break;
+    case TrialKind::trial:
+      run.faults = drawn_faults(find(key.id).id);
+      run.replicas = replicas_of(key.id);
+      if (const Cell* found = cell(key.id.stratum); found->model != nullptr) {
+        run.measure = found->model->measure;
+        run.plane = found->model->plane;
+      }
+      break;
+  }
+  return run;
+}
+
+std::vector<record::AppliedFault> Plan::drawn_faults(const TrialId& id) const {
+  const std::size_t file = arm(id.arm).file;
+  const Cell& found = *cell(id.stratum);
+  const std::uint64_t stratum_key = derive_key(spec_.seed, "stratum/" + found.stratum.name);
+  if (found.model == nullptr) {
+    const Permutation order(found.stratum.bits, stratum_key);
+    return {inject::flip_at(bases_[file], found.populations[file].locate(order(id.draw)))};
+  }
+  record::FaultModel model = *found.model;
+  model.seed = random_u64(stratum_key, id.draw, 0);
+  return inject::draw(bases_[file], model).expanded();
+}
+
+std::vector<record::AppliedFault> Plan::jitter_faults(const TrialId& id) const {
+  const ckpt::Reader& base = bases_[arm(id.arm).file];
+  record::FaultModel model = jitter_model(base);
+  model.seed = random_u64(derive_key(spec_.seed, "jitter"), id.draw, 0);
+  return inject::draw(base, model).expanded();
+}
+
+std::vector<int> Plan::replicas_of(const TrialId& id) const {
+  const record::Scope& scope = arm(id.arm).scope;
+  if (scope.count == 0) return scope.replicas;
+  const auto all = static_cast<std::uint64_t>(arm(id.arm).parallel.replicas());
+  const Permutation order(all, random_u64(derive_key(spec_.seed, "scope/" + id.stratum), id.draw, 0));
+  std::vector<int> chosen;
+  chosen.reserve(static_cast<std::size_t>(scope.count));
+  for (int i = 0; i < scope.count; ++i)
+    chosen.push_back(static_cast<int>(order(static_cast<std::uint64_t>(i))));
+  std::sort(chosen.begin(), chosen.end());
+  return chosen;
+}
+
+std::vector<record::AppliedFault> Plan::canary_faults(const TrialId& id) const {
+  const ckpt::Reader& base = bases_[arm(id.arm).file];
+  if (id.stratum == "canary:nan") return inject::whole_tensor(base, weights_.front(), "nan");
+  if (id.stratum != "canary:negate") return {};
+  std::string bias = weights_.back();
+  bias.replace(bias.size() - std::string_view("weight").size(), std::string::npos, "bias");
+  std::vector<record::AppliedFault> faults;
+  if (base.find(bias) != nullptr) faults = inject::whole_tensor(base, bias, "negate");
+  const auto weight = inject::whole_tensor(base, weights_.back(), "negate");
+  faults.insert(faults.end(), weight.begin(), weight.end());
+  return faults;
+}
+
+const record::Arm& Plan::arm(const std::string& name) const {
+  const auto found = std::find_if(spec_.arms.begin(), spec_.arms.end(),
+                                  [&](const record::Arm& one) { return one.name == name; });
+  if (found != spec_.arms.end()) return *found;
+  std::vector<std::string> names;
+  for (const record::Arm& one : spec_.arms) names.push_back(one.name);
+  fail(ErrorCode::bad_input, "no arm '{}' in this campaign; there are {}", name, fmt::join(names, ", "));
+}
+
+RunKey Plan::find(const TrialId& id) const {
+  try {
+    static_cast<void>(arm(id.arm));
+  } catch (const Error& error) {
+    fail(error.code(), "{}: {}", id.text(), error.what());
+  }
+  const Cell* found = cell(id.stratum);
+  if (found == nullptr) {
+    for (const auto& chain : preparation(id.arm)) {
+      for (const RunKey& key : chain) {
+        if (key.id == id) return key;
+      }
+    }
+    std::vector<std::string> names;
+    for (const Cell& one : cells_) names.push_back(one.stratum.name);
+    fail(ErrorCode::bad_input, "{}: no stratum '{}' in this campaign; there are {}", id.text(), id.stratum,
+         fmt::join(names, ", "));
+  }
+  // Later rounds may draw any fault of the stratum.
+  const std::uint64_t draws = spec_.sampling ? found->stratum.bits : found->draws;
+  if (id.draw >= draws) {
+    fail(ErrorCode::bad_input, "{}: stratum {} has draws 0 to {}", id.text(), id.stratum, draws - 1);
+  }
+  return {TrialKind::trial, id};
+}
+
+std::uint64_t Plan::stratum_bits(const RunKey& key) const {
+  if (key.kind != TrialKind::trial) return 0;
+  const Cell* found = cell(key.id.stratum);
+  return found == nullptr ? 0 : found->stratum.bits;
+}
+
+}  // namespace bitrift::campaign

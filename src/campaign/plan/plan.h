@@ -1,0 +1,115 @@
+// What a campaign runs: a pure function of its spec and its base checkpoint.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "inject/draw/fault_plan.h"
+#include "record/round.h"
+#include "record/trial.h"
+#include "spec/campaign_spec.h"
+
+namespace bitrift::campaign {
+
+/// The files of record::CampaignSpec::files, open, in that order.
+using Bases = std::vector<ckpt::Reader>;
+
+/// A stratum with the faults it holds and how many of them are drawn in the rounds so far.
+struct Cell {
+  record::Stratum stratum;
+  std::vector<inject::Population> populations;  ///< one per base file, equally large; of a model: empty
+  const record::FaultModel* model = nullptr;    ///< of the spec; nullptr: single bits of the population
+  std::uint64_t draws = 0;
+};
+
+/// Identity of a planned run, before its faults are looked up.
+struct RunKey {
+  record::TrialKind kind = record::TrialKind::trial;
+  record::TrialId id;
+};
+
+/// The canaries of an arm, in the order in which they run.
+inline constexpr std::string_view canary_kinds[] = {"nan", "negate", "none"};
+
+/// Stratum of the no-flip run that loads, evaluates and takes no step: what the negated canary is judged
+/// against.
+inline constexpr std::string_view zero_step_stratum = "control:zero";
+
+/// Weights whose lowest bit a jitter run flips, where a base has so many.
+inline constexpr std::uint64_t jittered_weights = 16;
+
+/// Stratum of the no-flip runs of a golden data order: "control" for order 0, "control:order-K" for K > 0.
+[[nodiscard]] std::string control_stratum(int order);
+/// Whether a run alters nothing and takes the steps of a golden data order.
+[[nodiscard]] bool is_golden_run(const RunKey& key);
+/// The golden data order, one of 0 .. orders - 1, that a run takes its batches in or is compared with: of a
+/// trial or a jitter run draw mod orders, of a no-flip run the one its stratum names, of all others 0.
+[[nodiscard]] int order_of(const RunKey& key, int orders);
+
+/// "arm/stratum/draw" taken apart from the right. Throws Error(bad_input) for anything else.
+[[nodiscard]] record::TrialId trial_id_from_text(const std::string& text);
+
+/// Expands a spec over its base checkpoints. `spec` and `bases` must outlive the plan.
+///
+/// The cells are roles x fields, or the fault models, in the order of the spec. Draw d of a model is what
+/// inject::draw draws with the seed random_u64(derive_key(seed, "stratum/" + name), d, 0). Draw d of a
+/// stratum of N bits is bit Permutation(N, derive_key(seed, "stratum/" + name))(d) of its population: it
+/// depends on no arm, no other stratum and no order. Envelope run i has the order seed
+/// random_u64(derive_key(seed, "envelope"), i, 0) in every arm, held-out run i
+/// random_u64(derive_key(seed, "held_out"), i, 0), and golden order K > 0
+/// random_u64(derive_key(seed, "order"), K, 0); golden order 0 is the base's own. Jitter run i flips the
+/// lowest bit of 16 weights (of all, where there are fewer), as inject::draw draws them with the seed
+/// random_u64(derive_key(seed, "jitter"), i, 0).
+class Plan {
+ public:
+  /// Throws Error(bad_input | not_found | unsupported) that names the cell: one that holds no bit, holds
+  /// fewer bits than are to be drawn, shares a bit with another, or holds other bits in one base than in
+  /// another.
+  Plan(const record::CampaignSpec& spec, const Bases& bases);
+
+  [[nodiscard]] const std::vector<Cell>& cells() const noexcept { return cells_; }
+  [[nodiscard]] const record::CampaignSpec& spec() const noexcept { return spec_; }
+  /// The strata in their order.
+  [[nodiscard]] std::vector<record::Stratum> strata() const;
+  /// The rounds so far; the first is known from spec and base alone.
+  [[nodiscard]] const std::vector<record::Round>& rounds() const noexcept { return rounds_; }
+  /// Adds the round after them: its draws are then part of the plan.
+  void add_round(const record::Round& round);
+
+  /// The runs of an arm that come before its trials: no-flip controls of every golden order and one of zero
+  /// steps, envelope, held-out and jitter runs, and one chain of canaries with a control behind them (which
+  /// shows that nothing of a canary stays in the worker). Runs of one chain share a worker.
+  [[nodiscard]] std::vector<std::vector<RunKey>> preparation(const std::string& arm) const;
+  /// The trials of an arm in the rounds so far, in stratum and draw order.
+  [[nodiscard]] std::vector<RunKey> trials(const std::string& arm) const;
+  /// The run with its faults. Throws Error(bad_input) when the plan holds no such run.
+  [[nodiscard]] record::TrialSpec expand(const RunKey& key) const;
+  /// Finds what a text id names. Throws Error(bad_input) that says what there is.
+  [[nodiscard]] RunKey find(const record::TrialId& id) const;
+  /// Bits in the stratum of a trial; 0 for every other kind.
+  [[nodiscard]] std::uint64_t stratum_bits(const RunKey& key) const;
+
+ private:
+  [[nodiscard]] const Cell* cell(const std::string& name) const;
+  [[nodiscard]] const record::Arm& arm(const std::string& name) const;
+  [[nodiscard]] std::vector<int> replicas_of(const record::TrialId& id) const;
+  [[nodiscard]] std::vector<record::AppliedFault> drawn_faults(const record::TrialId& id) const;
+  [[nodiscard]] std::vector<record::AppliedFault> jitter_faults(const record::TrialId& id) const;
+  [[nodiscard]] std::vector<record::AppliedFault> canary_faults(const record::TrialId& id) const;
+  void add_cell(const record::Stratum& stratum);
+  void add_model(const record::Stratum& stratum, const record::FaultModel& model);
+  void refuse_overlap() const;
+  void find_weights();
+  void check_jitter() const;
+
+  const record::CampaignSpec& spec_;
+  const Bases& bases_;
+  std::vector<Cell> cells_;
+  std::vector<record::Round> rounds_;
+  std::vector<std::string> weights_;  // paths of role weight under model/, in natural order
+};
+
+}  // namespace bitrift::campaign

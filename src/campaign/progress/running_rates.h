@@ -1,0 +1,66 @@
+// The rates of a campaign under way, kept up to date row by row.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "analyze/order.h"
+#include "analyze/verdict/classify.h"
+#include "record/outcome.h"
+#include "record/round.h"
+#include "record/trial.h"
+#include "spec/campaign_spec.h"
+
+namespace bitrift::campaign {
+
+/// Counts outcomes as the summary does (docs/statistics.md): of each stratum and arm the rows up to the first
+/// draw that has none. A row costs one classification, whatever came before. The rates of a line are computed
+/// anew when its trials have grown by a fiftieth, so that all of it costs O(1) a row (docs/statistics.md,
+/// "Valid at every look").
+class RunningRates {
+ public:
+  /// spec must outlive this. controls: what rows are judged against, by arm.
+  RunningRates(const record::CampaignSpec& spec, std::map<std::string, analyze::ArmControls> controls);
+
+  /// What is drawn: all rounds so far. Without it there is one round, as the spec says.
+  void set_rounds(std::vector<record::Round> rounds);
+  /// Takes a row in; rows that are no trials, and those that the analysis will refuse, are left out.
+  void add(const record::TrialRecord& row);
+  /// Takes the row of a trial back; nothing when there is none.
+  void remove(const record::TrialId& id);
+
+  /// Trials of an arm that count.
+  [[nodiscard]] std::size_t trials(const std::string& arm) const;
+  /// One line for each arm (of several fault models, which are no parts of one population: each arm and
+  /// model) that has trials which count: "serial: 120 trials: masked 71.0 % (59.8 to 80.6), SDC ..., crash
+  /// ..." with the intervals that hold at every look. At most eight, then how many more.
+  [[nodiscard]] std::vector<std::string> lines();
+
+ private:
+  struct Cell {
+    std::uint64_t bits = 0;
+    std::vector<std::uint8_t> seen;  // by draw: 0, or 1 + the reason of the outcome
+    std::size_t counted = 0;         // draws without a gap before them
+  };
+  struct Line {
+    std::string text;
+    std::uint64_t trials = 0;  // for which it was computed
+  };
+  [[nodiscard]] std::uint64_t trials(const std::string& arm, const std::string& stratum) const;
+  [[nodiscard]] std::string text_of(const std::string& arm, const std::string& stratum,
+                                    std::uint64_t trials) const;
+  void add_line(const std::string& arm, const std::string& stratum, std::vector<std::string>& lines);
+
+  const record::CampaignSpec& spec_;
+  analyze::Judging judging_;
+  std::map<std::string, analyze::ArmControls> controls_;
+  std::map<std::string, std::map<std::string, Cell>> cells_;  // by arm, then stratum
+  std::vector<record::Round> rounds_;
+  std::map<std::pair<std::string, std::string>, Line> lines_;  // by arm and stratum ("": all)
+};
+
+}  // namespace bitrift::campaign

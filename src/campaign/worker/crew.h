@@ -1,0 +1,44 @@
+// A worker of a pool and what it is at. For the pool's own sources.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "campaign/worker/pool.h"
+#include "campaign/worker/scratch.h"
+
+namespace bitrift::campaign {
+
+constexpr double startup_deadline_s = 120;
+
+struct Pool::Crew {
+  std::size_t arm = 0;
+  int slot = 0;
+  std::filesystem::path log;
+  std::unique_ptr<Scratch> scratch;
+  std::unique_ptr<PrivateCopy> copy;
+  std::unique_ptr<Worker> worker;
+  bool checked = false;           // its no-flip run equals the golden run
+  std::set<int> orders;           // data orders in which it does; a trial may end early against that run
+  bool checking = false;          // that run is under way
+  bool on_its_way = false;        // a request was sent and is not answered
+  std::vector<RunKey> unchecked;  // trials and jitter runs since the last good check in their order
+  std::size_t trials = 0;
+  std::optional<Job> job;
+  Ran current;
+  Clock::time_point sent;
+
+  [[nodiscard]] bool idle() const { return !job && !checking && worker->state() == Worker::State::ready; }
+  /// How many of `unchecked` ran in this data order.
+  [[nodiscard]] std::ptrdiff_t unchecked_in(int order, int of) const {
+    return std::count_if(unchecked.begin(), unchecked.end(),
+                         [&](const RunKey& key) { return order_of(key, of) == order; });
+  }
+  [[nodiscard]] bool active() const { return job.has_value() || checking; }
+};
+
+}  // namespace bitrift::campaign

@@ -1,0 +1,192 @@
+#include "campaign/worker/launch.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <sstream>
+#include <system_error>
+#include <vector>
+
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/log.h"
+
+namespace bitrift::campaign {
+namespace {
+
+constexpr const char* trainer_name = "bitrift-train";
+
+std::string replaced(std::string text, const std::string& what, const std::string& with) {
+  for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + with.size())) {
+    text.replace(at, what.size(), with);
+  }
+  return text;
+}
+
+// mpirun refuses to work for root unless it is told twice.
+std::map<std::string, std::string> launcher_environment(int ranks) {
+  if (geteuid() != 0 || ranks < 2) return {};
+  static bool said = false;
+  if (!said)
+    spdlog::info(
+        "running as root: setting OMPI_ALLOW_RUN_AS_ROOT and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM for mpirun");
+  said = true;
+  return {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
+}
+
+std::vector<std::string> wrapped(const std::string& wrapper, int ranks,
+                                 const std::vector<std::string>& command) {
+  if (wrapper.empty()) return command;
+  std::vector<std::string> result;
+  std::istringstream words(wrapper);
+  for (std::string word; words >> word;) {
+    if (word == "{command}") {
+      result.insert(result.end(), command.begin(), command.end());
+    } else {
+      result.push_back(replaced(word, "{ranks}", std::to_string(ranks)));
+    }
+  }
+  return result;
+}
+
+// Every member that says something else than its default: bitrift-train's options have the names of the keys.
+void add_parallel(std::vector<std::string>& arguments, const record::Parallel& parallel) {
+  const record::Json said = record::to_json(parallel);
+  for (const auto& [key, value] : said.items()) {
+    const std::string name = key == "kind" ? "parallel" : replaced(key, "_", "-");
+    arguments.push_back("--" + name);
+    arguments.push_back(value.is_string() ? value.get<std::string>() : value.dump());
+  }
+}
+
+void add_guards(std::vector<std::string>& arguments, const record::GuardSpec& guards) {
+  std::vector<std::string> chosen = {"none"};
+  if (guards.nonfinite) chosen.emplace_back("nonfinite");
+  if (guards.loss_spike > 0) chosen.push_back(fmt::format("loss_spike={}", guards.loss_spike));
+  if (guards.gradient_norm > 0) chosen.push_back(fmt::format("gradient_norm={}", guards.gradient_norm));
+  if (guards.moment_bound) chosen.emplace_back("moment_bound");
+  if (guards.checksums) chosen.emplace_back("checksums");
+  for (const std::string& guard : chosen) arguments.insert(arguments.end(), {"--guard", guard});
+  arguments.insert(arguments.end(), {"--on-alarm", guards.on_alarm});
+}
+
+}  // namespace
+
+std::filesystem::path find_trainer() {
+  if (const char* named = std::getenv("BITRIFT_TRAIN_PROGRAM"); named != nullptr && *named != '\0') {
+    if (access(named, X_OK) == 0) return std::filesystem::absolute(named);
+    fail(ErrorCode::not_found, "BITRIFT_TRAIN_PROGRAM={}: no such program", named);
+  }
+  std::error_code ignored;
+  auto beside = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() / trainer_name;
+  if (access(beside.c_str(), X_OK) == 0) return beside;
+  const char* search = std::getenv("PATH");
+  std::istringstream folders(search == nullptr ? "" : search);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const auto candidate = std::filesystem::path(folder.empty() ? "." : folder) / trainer_name;
+    if (access(candidate.c_str(), X_OK) == 0) return std::filesystem::absolute(candidate);
+  }
+  fail(ErrorCode::not_found,
+       "{} is neither beside this program nor on PATH: build it (BITRIFT_TRAIN=ON) or set "
+       "BITRIFT_TRAIN_PROGRAM",
+       trainer_name);
+}
+
+Command serve_command(const Launch& launch, const record::Arm& arm, const std::string& socket_name,
+                      const std::filesystem::path& log, const std::filesystem::path& scratch) {
+  std::vector<std::string> arguments = {launch.program.string(), "serve", launch.base.string(), "--connect",
+                                        socket_name};
+  const record::Parallel& parallel = arm.parallel;
+  add_parallel(arguments, parallel);
+  if (arm.guards) add_guards(arguments, *arm.guards);
+  if (launch.ignore_file) {
+    arguments.emplace_back("--drill");
+    arguments.emplace_back("ignore-file");
+  }
+  auto environment = launcher_environment(parallel.ranks);
+  if (!scratch.empty()) {
+    environment["TMPDIR"] = scratch.string();
+    environment["OMPI_MCA_btl_sm_backing_directory"] = scratch.string();
+  }
+  return {wrapped(launch.wrapper, parallel.ranks, arguments), environment, log};
+}
+
+Command train_command(const std::filesystem::path& program, int ranks, const std::filesystem::path& spec,
+                      const std::filesystem::path& out, const std::filesystem::path& log) {
+  return {{program.string(), "train", spec.string(), "-o", out.string()}, launcher_environment(ranks), log};
+}
+
+Command convert_command(const std::filesystem::path& program, const std::filesystem::path& base,
+                        const std::string& precision, const std::filesystem::path& out,
+                        const std::filesystem::path& log) {
+  return {{program.string(), "resume", base.string(), "--precision", precision, "--steps", "0", "--parallel",
+           "serial", "-o", out.string()},
+          launcher_environment(1),
+          log};
+}
+
+Command exec_command(const Launch& launch, const record::Arm& arm, const std::string& socket_name,
+                     const std::filesystem::path& log, const std::filesystem::path& scratch) {
+  std::vector<std::string> words = launch.exec;
+  words.insert(words.end(), arm.exec.begin(), arm.exec.end());
+  const record::Json runner = {{"command", words},
+                               {"arm", arm.name},
+                               {"ranks", arm.parallel.ranks},
+                               {"ignore_file", launch.ignore_file}};
+  auto environment = launcher_environment(arm.parallel.ranks);
+  if (!scratch.empty()) environment["TMPDIR"] = scratch.string();
+  return {{"/proc/self/exe", "exec-worker", launch.base.string(), "--connect", socket_name, "--runner",
+           runner.dump()},
+          environment,
+          log};
+}
+
+Command resume_command(const Launch& launch, const record::Arm& arm, const std::filesystem::path& copy,
+                       const std::vector<int>& replicas, std::int64_t epochs,
+                       const std::filesystem::path& trace, const std::filesystem::path& log) {
+  std::vector<std::string> arguments = {launch.program.string(), "resume"};
+  arguments.push_back(replicas.empty() ? copy.string() : launch.base.string());
+  for (const int replica : replicas) {
+    arguments.insert(arguments.end(), {"--replica-file", fmt::format("{}={}", replica, copy.string())});
+  }
+  arguments.insert(arguments.end(), {"--epochs", std::to_string(epochs), "--trace", trace.string()});
+  add_parallel(arguments, arm.parallel);
+  if (arm.guards) add_guards(arguments, *arm.guards);
+  const int ranks = arm.parallel.ranks;
+  return {wrapped(launch.wrapper, ranks, arguments), launcher_environment(ranks), log};
+}
+
+std::string log_tail(const std::filesystem::path& log) {
+  constexpr std::size_t most_lines = 5;
+  constexpr std::size_t most_characters = 600;
+  std::string text;
+  try {
+    text = read_text(log);
+  } catch (const Error&) {
+    return "";
+  }
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    if (!line.empty()) lines.push_back(line);
+  }
+  if (lines.size() > most_lines) {
+    // Launchers say much when a rank ends; what our own program said counts more than the last of that.
+    const auto own = std::find_if(lines.rbegin(), lines.rend(), [](const std::string& line) {
+      return line.starts_with(fmt::format("{}: ", trainer_name));
+    });
+    const auto first = lines.end() - most_lines;
+    if (own != lines.rend() && own.base() - 1 < first) {
+      lines = {*own};
+    } else {
+      lines.erase(lines.begin(), first);
+    }
+  }
+  std::string tail = fmt::format("{}", fmt::join(lines, " | "));
+  if (tail.size() > most_characters) tail = "..." + tail.substr(tail.size() - most_characters);
+  return tail;
+}
+
+}  // namespace bitrift::campaign

@@ -1,0 +1,59 @@
+// How the programs that need LibTorch and MPI are found and called.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/process/subprocess.h"
+#include "spec/campaign_spec.h"
+
+namespace bitrift::campaign {
+
+/// What all workers of a campaign have in common.
+struct Launch {
+  std::filesystem::path program;  ///< bitrift-train
+  std::filesystem::path base;     ///< of the worker's arm: what "changed" is measured against
+  std::string wrapper;            ///< CampaignSpec::launch: "{ranks}" and "{command}" are replaced; "" = none
+  bool ignore_file = false;       ///< drill: the worker resumes from the base, whatever file it is given
+  std::vector<std::string> exec = {};  ///< CampaignSpec::exec; empty: `program` trains
+};
+
+/// bitrift-train: $BITRIFT_TRAIN_PROGRAM, else beside this executable, else on PATH. Throws Error(not_found).
+[[nodiscard]] std::filesystem::path find_trainer();
+
+/// `bitrift-train serve`, to be connected to `socket_name`; output is appended to `log`, temporary files of
+/// the launcher go to `scratch` (empty: wherever it likes).
+[[nodiscard]] Command serve_command(const Launch& launch, const record::Arm& arm,
+                                    const std::string& socket_name, const std::filesystem::path& log,
+                                    const std::filesystem::path& scratch);
+
+/// `bitrift exec-worker` of this executable, for an arm of a campaign with launch.exec; otherwise as
+/// serve_command.
+[[nodiscard]] Command exec_command(const Launch& launch, const record::Arm& arm,
+                                   const std::string& socket_name, const std::filesystem::path& log,
+                                   const std::filesystem::path& scratch);
+
+/// `bitrift-train train SPEC -o OUT`; ranks as the spec says.
+[[nodiscard]] Command train_command(const std::filesystem::path& program, int ranks,
+                                    const std::filesystem::path& spec, const std::filesystem::path& out,
+                                    const std::filesystem::path& log);
+
+/// `bitrift-train resume BASE --precision P --steps 0 -o OUT`, serially.
+[[nodiscard]] Command convert_command(const std::filesystem::path& program, const std::filesystem::path& base,
+                                      const std::string& precision, const std::filesystem::path& out,
+                                      const std::filesystem::path& log);
+
+/// `bitrift-train resume` of an altered copy for so many epochs, in the way of the arm. replicas: that load
+/// the copy, the others the base; empty: all.
+[[nodiscard]] Command resume_command(const Launch& launch, const record::Arm& arm,
+                                     const std::filesystem::path& copy, const std::vector<int>& replicas,
+                                     std::int64_t epochs, const std::filesystem::path& trace,
+                                     const std::filesystem::path& log);
+
+/// The last lines of a log as one line, for messages, or bitrift-train's own last one where a launcher said
+/// more behind it; "" when there is none.
+[[nodiscard]] std::string log_tail(const std::filesystem::path& log);
+
+}  // namespace bitrift::campaign

@@ -1,0 +1,265 @@
+#include "campaign/worker/pool.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <sched.h>
+
+#include "campaign/plan/limits.h"
+#include "campaign/worker/crew.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "record/provenance.h"
+
+namespace bitrift::campaign {
+namespace {
+
+constexpr double alone_factor = 3;
+// A trial reads only what was altered, the rest is in memory; every so often one reads the whole file, and
+// always when more than values was altered.
+constexpr std::size_t full_read_every = 32;
+
+}  // namespace
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+Pool::Pool(PoolOptions options, PoolObserver& observer, const Bases& bases)
+    : options_(std::move(options)),
+      observer_(observer),
+      bases_(bases),
+      queues_(options_.arms.size()),
+      cores_(usable_cores()) {}
+
+Pool::~Pool() {
+  // All at once: they end side by side while the first is waited for.
+  for (const auto& crew : crews_) {
+    if (crew->worker->state() != Worker::State::ended) crew->worker->strike();
+  }
+}
+
+void Pool::run(std::vector<Job> jobs) {
+  for (Job& job : jobs) {
+    if (job.next < job.runs.size()) queues_.at(job.arm).push_back(std::move(job));
+  }
+  loop();
+  if (!failed_.empty()) run_alone();
+}
+
+void Pool::run_alone() {
+  alone_ = true;
+  while (!failed_.empty()) {
+    retire();
+    Job job = std::move(failed_.front());
+    failed_.pop_front();
+    queues_.at(job.arm).push_back(std::move(job));
+    loop();
+  }
+  retire();
+  alone_ = false;
+}
+
+void Pool::loop() {
+  while (true) {
+    while (assign_one()) {
+    }
+    if (!busy() && !check_the_rest()) return;
+    wait_for_news();
+    watch_limits();
+    for (const auto& crew : crews_) {
+      crew->worker->step();
+      while (auto event = crew->worker->next_event()) handle(*crew, *event);
+    }
+    std::erase_if(crews_, [](const auto& crew) { return crew->worker->state() == Worker::State::ended; });
+    observer_.on_tick();
+  }
+}
+
+void Pool::retire() {
+  for (const auto& crew : crews_) crew->worker->quit();
+  while (!crews_.empty()) {
+    for (const auto& crew : crews_) crew->worker->step();
+    std::erase_if(crews_, [](const auto& crew) { return crew->worker->state() == Worker::State::ended; });
+    observer_.on_tick();
+    if (!crews_.empty()) wait_for_news();
+  }
+}
+
+void Pool::wait_for_news() {
+  std::vector<pollfd> waiting;
+  bool soon = false;
+  for (const auto& crew : crews_) {
+    crew->worker->add_to(waiting);
+    const auto state = crew->worker->state();
+    // The end of a process makes no descriptor readable when it never connected.
+    soon = soon || state == Worker::State::ending || state == Worker::State::quitting;
+  }
+  poll(waiting.data(), waiting.size(), soon ? 10 : 100);
+}
+
+bool Pool::busy() const {
+  return std::any_of(crews_.begin(), crews_.end(), [](const auto& crew) { return crew->active(); }) ||
+         std::any_of(queues_.begin(), queues_.end(), [](const auto& queue) { return !queue.empty(); });
+}
+
+bool Pool::assign_one() {
+  for (const bool new_worker : {false, true}) {
+    for (std::size_t arm = 0; arm < queues_.size(); ++arm) {
+      if (queues_[arm].empty() || !fits(options_.arms[arm].parallel.ranks)) continue;
+      Crew* crew = new_worker ? &start_crew(arm) : idle_crew(arm);
+      if (crew == nullptr) continue;
+      crew->job = std::move(queues_[arm].front());
+      queues_[arm].pop_front();
+      if (crew->worker->state() == Worker::State::ready) feed(*crew);
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Pool::fits(int ranks) const {
+  int groups = 0;
+  int used = 0;
+  for (const auto& crew : crews_) {
+    if (!crew->active()) continue;
+    ++groups;
+    used += options_.arms[crew->arm].parallel.ranks;
+  }
+  if (groups == 0) return true;
+  if (alone_) return false;
+  return options_.workers ? groups < *options_.workers : used + ranks <= cores_;
+}
+
+Pool::Crew* Pool::idle_crew(std::size_t arm) {
+  const auto found = std::find_if(crews_.begin(), crews_.end(),
+                                  [&](const auto& crew) { return crew->arm == arm && crew->idle(); });
+  return found == crews_.end() ? nullptr : found->get();
+}
+
+Pool::Crew& Pool::start_crew(std::size_t arm) {
+  limit_parked();
+  const auto taken = [&](int slot) {
+    return std::any_of(crews_.begin(), crews_.end(), [&](const auto& crew) { return crew->slot == slot; });
+  };
+  auto crew = std::make_unique<Crew>();
+  while (taken(crew->slot)) ++crew->slot;
+  crew->arm = arm;
+  const WorkerPlace place = options_.place_of(crew->slot);
+  crew->log = place.log;
+  const record::Arm& of = options_.arms[arm];
+  const ckpt::Reader& base = bases_.at(of.file);
+  crew->copy = std::make_unique<PrivateCopy>(base, place.copy, options_.network);
+  // A folder of this machine's memory means nothing to ranks elsewhere.
+  if (!options_.network) crew->scratch = std::make_unique<Scratch>(place.scratch);
+  Launch launch = options_.launch;
+  launch.base = base.path();
+  Listener listener = options_.network
+                          ? Listener(place.copy.parent_path() / "meeting-point", options_.listen_at)
+                          : Listener();
+  const bool exec = !launch.exec.empty();
+  const auto scratch = crew->scratch ? crew->scratch->path() : std::filesystem::path();
+  const Command command = exec ? exec_command(launch, of, listener.name(), crew->log, scratch)
+                               : serve_command(launch, of, listener.name(), crew->log, scratch);
+  const int connections = exec ? 1 : of.parallel.ranks;
+  crew->worker = std::make_unique<Worker>(std::move(listener), command, connections, startup_deadline_s);
+  crews_.push_back(std::move(crew));
+  return *crews_.back();
+}
+
+void Pool::limit_parked() {
+  const auto ranks = [&](const Crew& crew) { return options_.arms[crew.arm].parallel.ranks; };
+  int parked = 0;
+  for (const auto& crew : crews_) parked += crew->idle() ? ranks(*crew) : 0;
+  for (const auto& crew : crews_) {  // the oldest first
+    if (parked <= most_parked_ranks) return;
+    if (!crew->idle()) continue;
+    parked -= ranks(*crew);
+    crew->worker->quit();
+  }
+}
+
+void Pool::watch_limits() {
+  if (Clock::now() < next_watch_) return;
+  for (const auto& crew : crews_) {
+    cut_log(crew->log);
+    const auto state = crew->worker->state();
+    const bool works =
+        state == Worker::State::starting || state == Worker::State::ready || state == Worker::State::running;
+    if (!options_.memory || !works) continue;
+    if (resident_memory(crew->worker->pids()) > *options_.memory) {
+      crew->worker->end_with(memory_failure(*options_.memory));
+    }
+  }
+  next_watch_ = Clock::now() + std::chrono::milliseconds(500);
+}
+
+void Pool::feed(Crew& crew) {
+  // It may have died right behind its answer: its loss is the next thing that it is asked about.
+  if (crew.worker->state() != Worker::State::ready) return;
+  const RunKey& key = crew.job->runs[crew.job->next];
+  const int order = order_of(key, options_.orders);
+  // The first run of all is the golden run itself.
+  if (!crew.checked && (observer_.golden_known(crew.arm, order) || !is_golden_run(key)))
+    return check(crew, order);
+  // A row must not depend on which worker ran it: where a trial may end early, each has its order's golden
+  // run.
+  if (key.kind == record::TrialKind::trial && !crew.orders.contains(order)) return check(crew, order);
+  if (crew.unchecked_in(order, options_.orders) >= options_.check_every) return check(crew, order);
+  request(crew, key);
+}
+
+void Pool::check(Crew& crew, int order) {
+  crew.checking = true;
+  request(crew, {record::TrialKind::control, {options_.arms[crew.arm].name, control_stratum(order), 0}});
+}
+
+// When nothing is left to run: whether some worker's last trials are still to be confirmed.
+bool Pool::check_the_rest() {
+  bool any = false;
+  for (const auto& crew : crews_) {
+    if (!crew->idle() || crew->unchecked.empty()) continue;
+    check(*crew, order_of(crew->unchecked.back(), options_.orders));
+    any = true;
+  }
+  return any;
+}
+
+void Pool::request(Crew& crew, const RunKey& key) {
+  crew.current = {};
+  crew.current.spec = observer_.expand(key);
+  const record::TrialSpec& spec = crew.current.spec;
+  if (!options_.flip_nothing) crew.copy->alter(spec.faults);
+  const double deadline = observer_.deadline_s(crew.arm) * (alone_ ? alone_factor : 1);
+  crew.current.started = record::utc_now();
+  crew.sent = Clock::now();
+  crew.on_its_way = true;
+  crew.worker->run(run_request(crew), deadline);
+}
+
+record::RunRequest Pool::run_request(Crew& crew) const {
+  const record::TrialSpec& spec = crew.current.spec;
+  record::RunRequest run;
+  run.id = spec.id.text();
+  run.checkpoint = crew.copy->path().string();
+  run.epochs = spec.epochs;
+  run.order_seed = spec.order_seed;
+  run.drill = spec.drill;
+  run.replicas = spec.replicas;
+  if (spec.kind == record::TrialKind::trial) {
+    const bool audit = crew.trials++ % full_read_every == 0;
+    if (!audit && spec.plane == "value") run.altered = altered_tensors(spec.faults);
+    run.early_end = options_.early_end;
+    if (options_.propagation && options_.propagation->wants_draw(spec.id.draw))
+      run.propagation = options_.propagation;
+  }
+  run.golden = is_golden_run({spec.kind, spec.id});
+  if (run.golden) run.propagation = options_.propagation;
+  return run;
+}
+
+}  // namespace bitrift::campaign

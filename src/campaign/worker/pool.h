@@ -1,0 +1,158 @@
+// Runs jobs on workers: who gets what, what happens to a run whose worker dies, when a worker starts and
+// ends.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "campaign/plan/plan.h"
+#include "campaign/worker/launch.h"
+#include "campaign/worker/private_copy.h"
+#include "campaign/worker/worker.h"
+#include "record/trial.h"
+#include "spec/campaign_spec.h"
+
+namespace bitrift::campaign {
+
+/// Runs of one arm that go to one worker, one after the other.
+struct Job {
+  std::size_t arm = 0;
+  std::vector<RunKey> runs;
+  std::size_t next = 0;                   ///< first run that is not over
+  std::vector<record::Failure> failures;  ///< of runs[next] so far
+};
+
+/// A run that is over. Exactly one of result and failure is set.
+struct Ran {
+  record::TrialSpec spec;
+  std::optional<record::RunResult> result;
+  std::optional<record::Failure> failure;
+  std::string started;  ///< UTC
+  double seconds = 0;   ///< from request to answer
+  int attempts = 1;
+};
+
+/// A worker that died or hung.
+struct Incident {
+  std::string phase;  ///< start | check | run
+  std::string id;     ///< of the run; "" for start and check
+  std::string arm;
+  int worker = 0;  ///< slot: names the log and the private copy
+  int pid = 0;
+  record::Failure failure;
+  int attempt = 0;
+};
+
+/// What the pool asks of, and tells, whoever owns the campaign. Any of these may throw: that ends everything.
+class PoolObserver {
+ public:
+  virtual ~PoolObserver() = default;
+  virtual record::TrialSpec expand(const RunKey& key) = 0;
+  /// Seconds that a run of this arm may take.
+  virtual double deadline_s(std::size_t arm) = 0;
+  /// Whether the arm's golden run of this data order is known, so that a worker can be checked against it.
+  virtual bool golden_known(std::size_t arm, int order) = 0;
+  virtual void on_ready(std::size_t arm, const record::Ready& ready) = 0;
+  /// The no-flip run that every worker makes before anything else, before its first trial of each golden
+  /// data order, and again and again: how it differs from the golden run of that order, or nullopt.
+  virtual std::optional<std::string> on_check(std::size_t arm, int order,
+                                              const record::RunResult& result) = 0;
+  /// A worker gave a golden run once and now does not (`why`): what it ran in between is to be forgotten and
+  /// will run again.
+  virtual void on_doubt(std::size_t arm, const std::vector<RunKey>& runs, const std::string& why) = 0;
+  virtual void on_run(const Ran& ran) = 0;
+  virtual void on_incident(const Incident& incident) = 0;
+  /// Called at least every 100 ms.
+  virtual void on_tick() = 0;
+};
+
+/// Where a worker's things lie.
+struct WorkerPlace {
+  std::filesystem::path copy;  ///< its private checkpoint
+  std::filesystem::path log;
+  std::string scratch;  ///< see Scratch
+};
+
+struct PoolOptions {
+  Launch launch;  ///< but for the base, which is the arm's
+  std::vector<record::Arm> arms;
+  std::optional<int> workers;  ///< groups side by side; absent: as many as the cores hold, at least one
+  int check_every = 100;       ///< trials (jitter runs count) of a worker in a data order between two checks
+  int orders = 1;              ///< golden data orders, see CampaignSpec::orders
+  bool early_end = true;       ///< see RunRequest
+  std::optional<record::PropagationSpec> propagation = {};  ///< of the campaign
+  std::optional<std::uint64_t> memory = {};  ///< bytes that a worker may hold, see resident_memory()
+  bool network = false;       ///< ranks may run on other machines, which see the folders of the copies
+  std::string listen_at;      ///< network: see Listener
+  bool flip_nothing = false;  ///< drill: the injector writes nothing
+  std::function<WorkerPlace(int)> place_of;  ///< of a worker slot (0, 1, ...)
+};
+
+/// An idle worker blocks on its socket: it costs memory (about 330 MB a rank), no time.
+constexpr int most_parked_ranks = 6;
+
+/// Rule for a run whose worker is lost: an incident, then once more alone (no other worker alive, a fresh
+/// worker, three times the deadline). The same failure (reason and signal) twice makes it the run's outcome;
+/// a result makes it that result; three different failures end with the last.
+class Pool {
+ public:
+  /// observer and bases must outlive the pool.
+  Pool(PoolOptions options, PoolObserver& observer, const Bases& bases);
+  ~Pool();  ///< kills every worker
+
+  /// Runs all jobs; returns when each of their runs was given to on_run. Workers stay for the next call.
+  /// Throws Error when workers cannot be started (twice in a row), and whatever the observer throws.
+  void run(std::vector<Job> jobs);
+  /// Asks all workers to finish and waits for them (at most about five seconds).
+  void retire();
+
+ private:
+  struct Crew;
+
+  void run_alone();
+  void loop();
+  void wait_for_news();
+  [[nodiscard]] bool busy() const;
+  bool assign_one();
+  [[nodiscard]] bool fits(int ranks) const;
+  Crew* idle_crew(std::size_t arm);
+  Crew& start_crew(std::size_t arm);
+  void limit_parked();
+  void watch_limits();
+  void feed(Crew& crew);
+  void check(Crew& crew, int order);
+  void judge_check(Crew& crew, const record::RunResult& result);
+  bool check_the_rest();
+  void doubt(Crew& crew, const std::string& why);
+  void request(Crew& crew, const RunKey& key);
+  [[nodiscard]] record::RunRequest run_request(Crew& crew) const;
+  void handle(Crew& crew, const WorkerEvent& event);
+  void finished(Crew& crew, const record::RunResult& result);
+  void lost(Crew& crew, const WorkerLost& loss);
+  void could_not_start(Crew& crew, const WorkerLost& loss);
+  void run_failed(Job job, const Ran& attempt);
+
+  PoolOptions options_;
+  PoolObserver& observer_;
+  const Bases& bases_;
+  std::vector<std::deque<Job>> queues_;  // one per arm
+  std::deque<Job> failed_;               // to be run again, alone
+  std::vector<std::unique_ptr<Crew>> crews_;
+  bool alone_ = false;
+  Clock::time_point next_watch_;
+  int failed_starts_ = 0;  // in a row
+  int doubts_ = 0;
+  int cores_;
+};
+
+/// Processors that this process may use.
+[[nodiscard]] int usable_cores();
+
+}  // namespace bitrift::campaign

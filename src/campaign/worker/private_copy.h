@@ -1,0 +1,44 @@
+// A worker's own copy of the base checkpoint: flipped before a run, flipped back after it.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/file.h"
+#include "inject/write/patch.h"
+
+namespace bitrift::campaign {
+
+/// One file that is reused for run after run. The base itself is only ever read.
+class PrivateCopy {
+ public:
+  /// Copies the base to `path`, over whatever a killed driver left there. `base` must outlive the copy.
+  /// shared: readers on other machines, so every change is synced before it counts as made. Throws Error(io).
+  PrivateCopy(const ckpt::Reader& base, std::filesystem::path path, bool shared = false);
+  ~PrivateCopy();  ///< removes the file
+  PrivateCopy(PrivateCopy&&) = delete;
+  PrivateCopy& operator=(PrivateCopy&&) = delete;
+
+  /// Writes the faults and reads them back, in O(bits). Throws Error(conflict) when the file does not hold
+  /// what it should, Error(io).
+  void alter(const std::vector<record::AppliedFault>& faults);
+  /// Takes the last alter() back and verifies.
+  void restore();
+  /// A fresh copy of the base: after a worker died, nobody knows what it did to the file.
+  void renew();
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+
+ private:
+  const ckpt::Reader& base_;
+  std::filesystem::path path_;
+  bool shared_;
+  FileDescriptor fd_;
+  inject::Patch patch_;
+};
+
+/// The tensors that these faults alter, sorted, each once; a fault that sets what is there already alters
+/// none.
+[[nodiscard]] std::vector<std::string> altered_tensors(const std::vector<record::AppliedFault>& faults);
+
+}  // namespace bitrift::campaign

@@ -1,0 +1,118 @@
+#include "campaign/worker/trace_run.h"
+
+#include <chrono>
+#include <fstream>
+#include <system_error>
+#include <vector>
+
+#include "campaign/plan/ends.h"
+#include "campaign/worker/private_copy.h"
+#include "core/error.h"
+#include "core/process/subprocess.h"
+
+namespace bitrift::campaign {
+namespace {
+
+using record::Json;
+
+// Not past an interrupt, and not for ever. nullopt: the deadline passed.
+std::optional<ExitStatus> wait_for(Subprocess& process, double seconds) {
+  using Clock = std::chrono::steady_clock;
+  const auto limit =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  while (Clock::now() < limit) {
+    if (const auto status = process.wait(0.1)) return status;
+    if (!InterruptGuard::raised()) continue;
+    process.terminate(2);
+    InterruptGuard::check();
+  }
+  process.terminate(2);
+  return std::nullopt;
+}
+
+Json header_of(const Json& line, const std::filesystem::path& trace) {
+  if (line.value("schema", "") == "bitrift/trace/1") return line;
+  fail(ErrorCode::bad_file, "{}: not a trace of bitrift-train", trace.string());
+}
+
+}  // namespace
+
+void check_traceable(const record::CampaignSpec& spec, const record::TrialSpec& run) {
+  if (!spec.exec.empty()) {
+    fail(ErrorCode::unsupported,
+         "--trace: the runs of this campaign are those of a command (runner.exec), which writes no trace");
+  }
+  if (run.order_seed) {
+    fail(ErrorCode::unsupported,
+         "--trace: {} runs in the data order of seed {}, which no checkpoint holds; name a run in the base's "
+         "own "
+         "order: a canary, control/0{}",
+         run.id.text(), *run.order_seed,
+         spec.orders == 1
+             ? ", a trial or a jitter run"
+             : fmt::format(", or a trial or jitter run whose draw is a multiple of {}", spec.orders));
+  }
+}
+
+std::optional<std::string> write_trace(const ckpt::Reader& base, const TraceRequest& request) {
+  PrivateCopy copy(base, request.copy);
+  copy.alter(request.run.faults);
+  std::error_code ignored;
+  std::filesystem::remove(request.trace, ignored);
+  std::filesystem::remove(request.log, ignored);
+  Subprocess process(resume_command(request.launch, request.arm, copy.path(), request.run.replicas,
+                                    request.run.epochs, std::filesystem::absolute(request.trace),
+                                    request.log));
+  const auto status = wait_for(process, request.deadline_s);
+  if (std::filesystem::exists(request.trace)) return std::nullopt;
+  const std::string tail = log_tail(request.log);
+  return fmt::format("{}{}{}",
+                     status ? "bitrift-train ended with " + status->text()
+                            : fmt::format("bitrift-train was ended after {:.0f} s", request.deadline_s),
+                     tail.empty() ? "" : ": ", tail);
+}
+
+std::optional<std::string> trace_difference(const std::filesystem::path& trace,
+                                            const record::RunResult& row) {
+  std::ifstream file(trace);
+  Json header, last_step;
+  std::int64_t steps = 0;
+  std::vector<Json> evaluations;
+  try {
+    for (std::string text; std::getline(file, text);) {
+      Json line = Json::parse(text);
+      if (header.is_null()) {
+        header = header_of(line, trace);
+      } else if (line.contains("evaluation")) {
+        evaluations.push_back(line["evaluation"]);
+      } else {
+        last_step = std::move(line);
+        ++steps;
+      }
+    }
+    if (header.is_null()) header_of(Json::object(), trace);
+    if (steps != row.steps) return fmt::format("the trace has {} steps, the row {}", steps, row.steps);
+    const auto& expected = row.replicas.empty() ? std::vector<record::Evaluation>() : row.replicas.front();
+    if (evaluations.size() != expected.size()) {
+      return fmt::format("the trace has {} evaluations, the row {}", evaluations.size(), expected.size());
+    }
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const Json of_row = record::to_json(expected[i]);
+      if (evaluations[i] == of_row) continue;
+      return fmt::format("evaluation {} is {} in the trace and {} in the row", i + 1, evaluations[i].dump(),
+                         of_row.dump());
+    }
+    // A run that stops amid a step, and a plateau schedule's look at an evaluation, change the state behind
+    // the last step's line.
+    const bool plateau = header.at("spec").value(Json::json_pointer("/schedule/name"), "") == "plateau";
+    if (row.status != "done" || plateau) return std::nullopt;
+    const Json& end = last_step.is_null() ? header : last_step;
+    if (end.at("digest") == row.final_digest) return std::nullopt;
+    return fmt::format("the final digest is {} in the trace and {} in the row", end.at("digest").dump(),
+                       row.final_digest);
+  } catch (const Json::exception& error) {
+    fail(ErrorCode::bad_file, "{}: not a trace ({})", trace.string(), error.what());
+  }
+}
+
+}  // namespace bitrift::campaign

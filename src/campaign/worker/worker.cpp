@@ -1,0 +1,202 @@
+#include "campaign/worker/worker.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include <signal.h>
+
+#include "core/error.h"
+
+namespace bitrift::campaign {
+namespace {
+
+// A rank that reports an exception may only be the echo of another that died by a signal.
+constexpr double grace_after_report_s = 0.3;
+// A launcher needs a moment to notice a dead rank and to pass its signal on as exit code 128 + n.
+constexpr double grace_after_silence_s = 2.0;
+constexpr double quit_grace_s = 5.0;
+
+Clock::time_point in(double seconds) {
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+record::Failure signal_failure(int signal) { return {"signal", signal > 0 ? strsignal(signal) : "", signal}; }
+
+}  // namespace
+
+record::Failure best_account(const std::vector<record::Failure>& accounts,
+                             const std::optional<ExitStatus>& status) {
+  const auto told = [&](auto fits) { return std::find_if(accounts.begin(), accounts.end(), fits); };
+  const auto signal = told(
+      [](const auto& one) { return one.reason == "signal" && one.signal != SIGTERM && one.signal != 0; });
+  if (signal != accounts.end()) return signal_failure(signal->signal);
+  // What follows a silent end is its echo: a peer that lost its partner, or was told to stop by the launcher.
+  if (!accounts.empty() && accounts.front().reason != "signal") return accounts.front();
+  if (status && status->signal != 0) return signal_failure(status->signal);
+  if (status && status->code > 128 && status->code <= 128 + 64) return signal_failure(status->code - 128);
+  if (status) return {"exception", fmt::format("the worker ended by itself with {}", status->text()), 0};
+  return signal_failure(0);
+}
+
+Worker::Worker(Listener listener, const Command& command, int ranks, double startup_deadline_s)
+    : listener_(std::move(listener)), process_(command), ranks_(ranks), deadline_(in(startup_deadline_s)) {}
+
+Worker::~Worker() {
+  if (state_ != State::ended) kill();
+}
+
+void Worker::run(const record::RunRequest& request, double deadline_s) {
+  if (state_ != State::ready)
+    fail(ErrorCode::internal, "a worker was sent {} while it was not ready", request.id);
+  const std::string line = record::to_line(std::optional<record::RunRequest>(request));
+  for (Connection& connection : connections_) connection.send(line);
+  state_ = State::running;
+  deadline_ = in(deadline_s);
+}
+
+void Worker::quit() {
+  if (state_ == State::ended || state_ == State::quitting) return;
+  if (state_ != State::ready) return kill();
+  const std::string line = record::to_line(std::nullopt);
+  for (Connection& connection : connections_) connection.send(line);
+  state_ = State::quitting;
+  deadline_ = in(quit_grace_s);
+}
+
+void Worker::kill() {
+  using namespace std::chrono_literals;
+  state_ = State::ended;
+  strike();
+  process_.wait(2);
+  process_.signal_group(SIGKILL);  // what was forked while the first signal was on its way
+  const auto limit = in(2);
+  const auto gone = [](const Connection& connection) { return connection.peer_ended(); };
+  while (!std::all_of(connections_.begin(), connections_.end(), gone) && Clock::now() < limit) {
+    std::this_thread::sleep_for(1ms);
+  }
+  connections_.clear();
+}
+
+void Worker::strike() noexcept {
+  process_.signal_group(SIGKILL);
+  for (const Connection& connection : connections_) connection.kill_peer();
+}
+
+void Worker::end_with(const record::Failure& failure) {
+  kill();
+  events_.emplace_back(WorkerLost{failure, std::nullopt});
+}
+
+std::vector<pid_t> Worker::pids() const {
+  std::vector<pid_t> pids = {process_.pid()};
+  for (const Connection& connection : connections_) {
+    if (connection.peer()) pids.push_back(*connection.peer());
+  }
+  return pids;
+}
+
+void Worker::add_to(std::vector<pollfd>& waiting) const {
+  if (state_ == State::ended) return;
+  listener_.add_to(waiting);
+  for (const Connection& connection : connections_) {
+    if (connection.open()) waiting.push_back({connection.fd(), POLLIN, 0});
+  }
+}
+
+void Worker::step() {
+  if (state_ == State::ended) return;
+  receive();
+  check_process();
+  check_deadline();
+}
+
+std::optional<WorkerEvent> Worker::next_event() {
+  if (events_.empty()) return std::nullopt;
+  WorkerEvent event = std::move(events_.front());
+  events_.pop_front();
+  return event;
+}
+
+void Worker::receive() {
+  for (Connection& connection : listener_.accept()) connections_.push_back(std::move(connection));
+  read_connections();
+  if (closed() == mourned_) return;
+  // What another rank said before this end may have arrived after its connection was looked at.
+  read_connections();
+  for (; mourned_ < closed(); ++mourned_) accounts_.push_back(signal_failure(0));
+  lose(grace_after_silence_s);
+}
+
+void Worker::read_connections() {
+  for (Connection& connection : connections_) {
+    try {
+      for (const std::string& line : connection.receive()) handle(line);
+    } catch (const Error& error) {
+      broke({"exception", fmt::format("worker protocol: {}", error.what()), 0});
+    }
+  }
+}
+
+void Worker::handle(const std::string& line) {
+  const record::WorkerMessage message = record::worker_message_from_line(line);
+  if (const auto* hello = std::get_if<record::Hello>(&message)) {
+    if (hello->ranks != ranks_) {
+      fail(ErrorCode::bad_file, "a rank says that it is one of {}, expected {}", hello->ranks, ranks_);
+    }
+    ++greeted_;
+  } else if (const auto* ready = std::get_if<record::Ready>(&message)) {
+    ready_ = *ready;
+  } else if (const auto* finished = std::get_if<record::Finished>(&message)) {
+    if (state_ != State::running) return;  // the deadline was faster, or a peer broke meanwhile
+    state_ = State::ready;
+    events_.emplace_back(WorkerFinished{finished->result});
+  } else if (const auto* broken = std::get_if<record::Broken>(&message)) {
+    broke(broken->failure);
+  }
+  if (state_ == State::starting && ready_ && greeted_ == ranks_) {
+    state_ = State::ready;
+    events_.emplace_back(WorkerReady{*ready_});
+  }
+}
+
+void Worker::broke(const record::Failure& failure) {
+  accounts_.push_back(failure);
+  lose(grace_after_report_s);
+}
+
+void Worker::lose(double grace_s) {
+  if (state_ == State::quitting || state_ == State::ended) return;
+  const auto limit = in(grace_s);
+  deadline_ = state_ == State::ending ? std::min(deadline_, limit) : limit;
+  state_ = State::ending;
+}
+
+void Worker::check_process() {
+  const auto status = process_.poll();
+  if (status && state_ != State::ending && state_ != State::quitting) lose(grace_after_report_s);
+  const bool over = status && closed() == connections_.size();
+  if (state_ == State::ending && (over || Clock::now() >= deadline_)) finish_ending();
+  if (state_ == State::quitting && (over || Clock::now() >= deadline_)) kill();
+}
+
+void Worker::check_deadline() {
+  if (state_ != State::starting && state_ != State::running) return;
+  if (Clock::now() < deadline_) return;
+  end_with({"hang", "", 0});
+}
+
+void Worker::finish_ending() {
+  const auto status = process_.poll();
+  kill();
+  events_.emplace_back(WorkerLost{best_account(accounts_, status), status});
+}
+
+std::size_t Worker::closed() const {
+  return static_cast<std::size_t>(
+      std::count_if(connections_.begin(), connections_.end(),
+                    [](const Connection& connection) { return !connection.open(); }));
+}
+
+}  // namespace bitrift::campaign

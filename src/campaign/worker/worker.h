@@ -1,0 +1,114 @@
+// One worker: a process group whose ranks run what they are sent (docs/campaign.md, "Worker protocol").
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <poll.h>
+
+#include "core/process/subprocess.h"
+#include "record/run.h"
+#include "record/trial.h"
+#include "record/worker_message.h"
+#include "wire/listener.h"
+
+namespace bitrift::campaign {
+
+using Clock = std::chrono::steady_clock;
+
+/// Something that the driver has to know about a worker, in the order in which it happened.
+struct WorkerReady {
+  record::Ready ready;
+};
+struct WorkerFinished {
+  record::RunResult result;
+};
+/// The worker is gone: killed, reaped, all its ranks too. `status` is its own end when it came by itself.
+struct WorkerLost {
+  record::Failure failure;
+  std::optional<ExitStatus> status;
+};
+using WorkerEvent = std::variant<WorkerReady, WorkerFinished, WorkerLost>;
+
+/// A worker runs one request at a time. It never blocks its caller for longer than it takes to kill a process
+/// group.
+class Worker {
+ public:
+  enum class State {
+    starting,  ///< ranks have not all said Hello, or rank 0 has not said Ready
+    ready,     ///< waits for a request
+    running,   ///< has one
+    ending,    ///< something broke; waits shortly for a better account of it
+    quitting,  ///< was asked to finish
+    ended,     ///< gone
+  };
+
+  /// Starts the command, to which "--connect NAME" is already added by `command_for`. ranks: how many
+  /// connections to expect. Throws Error(not_found | io) when it cannot be started.
+  Worker(Listener listener, const Command& command, int ranks, double startup_deadline_s);
+  ~Worker();  ///< kills what is left
+  Worker(Worker&&) = delete;
+  Worker& operator=(Worker&&) = delete;
+
+  [[nodiscard]] State state() const noexcept { return state_; }
+  [[nodiscard]] pid_t pid() const noexcept { return process_.pid(); }
+  /// Sends a request to every rank; state must be ready.
+  void run(const record::RunRequest& request, double deadline_s);
+  /// Asks every rank to finish; what has not after five seconds is killed.
+  void quit();
+  /// SIGKILL to the group and to every rank (a launcher may have put ranks into groups of their own), then
+  /// waits until they are gone, at most two seconds.
+  void kill();
+
+  /// The first half of kill(): the signals, without waiting.
+  void strike() noexcept;
+  /// kill(), and what next_event() says of it.
+  void end_with(const record::Failure& failure);
+  /// Of the process that was started and of every rank on this machine.
+  [[nodiscard]] std::vector<pid_t> pids() const;
+
+  /// Descriptors to wait on.
+  void add_to(std::vector<pollfd>& waiting) const;
+  /// Takes in what has arrived and looks at the clock.
+  void step();
+  /// The next thing that happened, if any.
+  [[nodiscard]] std::optional<WorkerEvent> next_event();
+
+ private:
+  void receive();
+  void read_connections();
+  void handle(const std::string& line);
+  void lose(double grace_s);
+  void broke(const record::Failure& failure);
+  void check_process();
+  void check_deadline();
+  void finish_ending();
+  [[nodiscard]] std::size_t closed() const;
+
+  Listener listener_;
+  std::vector<Connection> connections_;
+  Subprocess process_;
+  int ranks_;
+  State state_ = State::starting;
+  int greeted_ = 0;
+  std::size_t mourned_ = 0;  // ended connections that stand in accounts_
+  std::optional<record::Ready> ready_;
+  Clock::time_point deadline_;
+  std::vector<record::Failure> accounts_;  // what ranks said before they went, in order
+  std::deque<WorkerEvent> events_;
+};
+
+/// The best account of a loss. `accounts` in order: what ranks reported; the end of a connection is
+/// {"signal", "", 0}. A signal that a rank reported comes first (not SIGTERM: launchers send it to the ranks
+/// that are left); then an exception, unless a connection ended silently before it; then how the process
+/// ended, 128 + n read as signal n; last, signal 0 (unknown).
+[[nodiscard]] record::Failure best_account(const std::vector<record::Failure>& accounts,
+                                           const std::optional<ExitStatus>& status);
+
+}  // namespace bitrift::campaign

@@ -1,0 +1,188 @@
+#include "ckpt/dialect/roles.h"
+
+#include <array>
+
+#include "ckpt/dialect/dialects.h"
+
+namespace bitrift::ckpt {
+namespace {
+
+constexpr const char* kSeparators = "./";
+
+bool is_running_stat(std::string_view name) {
+  return name == "running_mean" || name == "running_var" || name == "num_batches_tracked";
+}
+
+template <std::size_t N>
+bool is_one_of(std::string_view name, const std::array<std::string_view, N>& names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// A parameter or buffer by its last name: "conv1.weight" and "conv1/weight" alike.
+template <class Has>
+std::string role_of_parameter(std::string_view path, const Has& has) {
+  const std::size_t cut = path.find_last_of(kSeparators);
+  if (cut == std::string_view::npos)
+    return path == "weight" || path == "bias" ? std::string(path) : "unknown";
+  const std::string_view name = path.substr(cut + 1);
+  if (is_running_stat(name)) return "running_stat";
+  if (name != "weight" && name != "bias") return "unknown";
+  const std::string sibling = std::string(path.substr(0, cut + 1)) + "running_mean";
+  return has(sibling) ? "norm" : std::string(name);
+}
+
+std::string role_of_slot(std::string_view slot) {
+  if (slot == "momentum_buffer") return "momentum";
+  if (slot == "exp_avg" || slot == "exp_avg_sq" || slot == "step") return std::string(slot);
+  return "unknown";
+}
+
+// "replica/2/model/bn1.weight" has the role of "model/bn1.weight", whose siblings may stand there only.
+std::string_view path_in_replica(std::string_view path) {
+  constexpr std::string_view prefix = "replica/";
+  if (!path.starts_with(prefix)) return path;
+  const std::size_t end = path.find_first_not_of("0123456789", prefix.size());
+  if (end == prefix.size() || end == std::string_view::npos || path[end] != '/') return path;
+  return path.substr(end + 1);
+}
+
+template <class Has>
+std::string role_among(std::string_view path, const Has& has) {
+  path = path_in_replica(path);
+  const std::size_t slash = path.find('/');
+  const std::string_view top = path.substr(0, slash);
+  if (slash != std::string_view::npos) {
+    if (top == "checksum" || top == "rng" || top == "progress") return std::string(top);
+    if (top == "optimizer") {
+      const std::string_view rest = path.substr(slash + 1);
+      return role_of_slot(rest.substr(0, rest.find('/')));
+    }
+  }
+  return role_of_parameter(path, has);
+}
+
+bool is_optimizer(std::string_view name) {
+  return is_one_of<5>(name,
+                      {"optimizer", "optimizer_state_dict", "optimizer_state", "optim", "optimizer_states"});
+}
+
+/// A key of a state_dict without the names of what holds it: "model/module.conv1.weight" -> "conv1.weight".
+std::string_view key_of(std::string_view path) {
+  for (;;) {
+    const std::size_t cut = path.find_first_of(kSeparators);
+    if (cut == std::string_view::npos) return path;
+    if (!is_one_of<8>(path.substr(0, cut), {"model", "state_dict", "model_state_dict", "module", "net",
+                                            "network", "parameters", "buffers"})) {
+      return path;
+    }
+    path.remove_prefix(cut + 1);
+  }
+}
+
+std::string layer_of_key(std::string_view key) {
+  const std::size_t cut = key.find_last_of(kSeparators);
+  return cut == std::string_view::npos ? std::string() : std::string(key.substr(0, cut));
+}
+
+/// Layers of weight and bias parameters that are named otherwise: recurrent ones, attention's joint
+/// projection, weight normalisation (torch.nn.RNNBase, MultiheadAttention, utils.weight_norm).
+std::string role_of_variant(std::string_view name) {
+  if (is_one_of<4>(name, {"weight_g", "weight_v", "weight_orig", "in_proj_weight"})) return "weight";
+  if (is_one_of<4>(name, {"q_proj_weight", "k_proj_weight", "v_proj_weight", "weight_hr_l0"}))
+    return "weight";
+  if (name == "in_proj_bias") return "bias";
+  for (const std::string_view kind : {"weight", "bias"}) {
+    const std::string stem = std::string(kind) + '_';
+    if (name.starts_with(stem + "ih_l") || name.starts_with(stem + "hh_l")) return std::string(kind);
+  }
+  return "unknown";
+}
+
+bool names_a_norm(std::string_view layer) {
+  std::string module(layer.substr(layer.find_last_of(kSeparators) + 1));
+  std::transform(module.begin(), module.end(), module.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  const std::string_view stem = without_number(module);
+  return module.find("norm") != std::string::npos || stem == "ln" || stem == "bn" || stem == "gn";
+}
+
+/// Layer, group and instance normalisation have no running mean: theirs are vectors, weight and bias alike.
+bool is_norm_by_shape(const Catalog& catalog, const Dataset& dataset, std::string_view layer) {
+  if (dataset.shape.size() != 1) return false;
+  const std::string stem = dataset.path.substr(0, dataset.path.find_last_of(kSeparators) + 1);
+  const Dataset* const weight = catalog.find(stem + "weight");
+  const Dataset* const bias = catalog.find(stem + "bias");
+  if (weight == nullptr || weight->shape != dataset.shape) return false;
+  return bias != nullptr ? bias->shape == weight->shape : names_a_norm(layer);
+}
+
+/// optimizer/exp_avg/KEY, or state/N/exp_avg, state0/exp_avg and state.N.exp_avg, or param_groups/0/lr.
+Place place_of_slot(std::string_view rest) {
+  const std::size_t cut = rest.find('/');
+  const std::string by_key = role_of_slot(rest.substr(0, cut));
+  if (cut != std::string_view::npos && by_key != "unknown") {
+    return {by_key, layer_of_key(key_of(rest.substr(cut + 1)))};
+  }
+  const auto parts = components(rest, kSeparators);
+  if (parts.size() < 2) return {};
+  if (without_number(parts.front()) == "state") {
+    if (parts.back() == "square_avg") return {"exp_avg_sq", ""};
+    return {role_of_slot(parts.back()), ""};
+  }
+  const bool group = parts.front() == "param_groups" || without_number(parts.front()) == "group";
+  return group && parts.back() == "lr" ? Place{"progress", ""} : Place{};
+}
+
+Place foreign_place(const Catalog& catalog, const Dataset& dataset) {
+  const std::string_view path = path_in_replica(dataset.path);
+  const std::size_t cut = path.find_first_of(kSeparators);
+  const std::string_view top = path.substr(0, cut);
+  if (cut == std::string_view::npos) {
+    if (is_one_of<3>(path, {"epoch", "iteration", "global_step"})) return {"progress", ""};
+  } else if (path[cut] == '/' && is_one_of<3>(top, {"checksum", "rng", "progress"})) {
+    return {std::string(top), ""};
+  } else if (is_optimizer(top)) {
+    return place_of_slot(path.substr(cut + 1));
+  }
+  const std::string_view key = key_of(path);
+  Place place{role_among(dataset.path, [&](const std::string& one) { return catalog.find(one) != nullptr; }),
+              layer_of_key(key)};
+  const std::string_view name = key.substr(key.find_last_of(kSeparators) + 1);
+  if (place.role == "unknown") place.role = role_of_variant(name);
+  if ((place.role == "weight" || place.role == "bias") && is_norm_by_shape(catalog, dataset, place.layer)) {
+    place.role = "norm";
+  }
+  return place;
+}
+
+Place own_place(const Catalog& catalog, const Dataset& dataset) {
+  const auto has = [&](const std::string& path) { return catalog.find(path) != nullptr; };
+  Place place{role_among(dataset.path, has), ""};
+  std::string_view path = path_in_replica(dataset.path);
+  if (path.starts_with("optimizer/")) {
+    const std::size_t cut = path.find('/', std::string_view("optimizer/").size());
+    if (cut != std::string_view::npos) place.layer = layer_of_key(path.substr(cut + 1));
+  } else if (path.starts_with("model/")) {
+    place.layer = layer_of_key(path.substr(std::string_view("model/").size()));
+  }
+  return place;
+}
+
+}  // namespace
+
+std::vector<Place> pytorch_places(const Catalog& catalog, bool ours) {
+  std::vector<Place> places;
+  for (const Dataset& dataset : catalog.datasets()) {
+    places.push_back(ours ? own_place(catalog, dataset) : foreign_place(catalog, dataset));
+  }
+  return places;
+}
+
+const std::vector<std::string>& role_names() {
+  static const std::vector<std::string> names = {"weight",   "bias",     "norm",       "running_stat",
+                                                 "momentum", "exp_avg",  "exp_avg_sq", "step",
+                                                 "rng",      "progress", "checksum",   "unknown"};
+  return names;
+}
+
+}  // namespace bitrift::ckpt

@@ -1,0 +1,95 @@
+// Data sets: labelled images and text, and the batches that training and evaluation take from them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dataset/torch.h"
+
+namespace bitrift::nn {
+
+/// What a data set is, as a user names it; every field is a JSON key of a training spec's `data`
+/// (docs/data.md says what each kind of set takes).
+struct DataDescription {
+  std::string name;         ///< digits, fashion-mnist, mnist, idx, cifar10, cifar100, folder, jargon or text
+  std::string path;         ///< the folder of the set; of text the file; may be empty where a place is known
+  std::int64_t resize = 0;  ///< > 0: images to resize x resize pixels; folder: the shorter side
+  std::int64_t crop = 0;    ///< folder, required: side of the square crop
+  std::int64_t channels = 0;      ///< 0: as stored; 3: grey images are repeated; 1: grey images only
+  std::vector<double> mean, std;  ///< (x / 255 - mean) / std, one value or one a channel; both or none
+  std::int64_t crop_padding = 0;  ///< training: zeros on each side, then a crop of the original size
+  bool random_crop = false;       ///< folder: training crops at a drawn place
+  bool flip = false;              ///< training: mirrored left-right with probability 1/2
+  std::int64_t classes = 0;       ///< 0: counted; else labels beyond are refused
+  std::int64_t context = 0;       ///< text, required: tokens of a sample
+  std::string vocabulary;         ///< text: "" for bytes, else a file with a token on each line
+  double test_fraction = 0.1;     ///< text: the last part of it that is the test set
+  double mask_fraction = 0;       ///< text: > 0 asks for this part of each sample, masked
+  std::int64_t train_samples = 0, test_samples = 0;  ///< 0: all; else the first so many
+};
+
+/// Rows of samples, on the CPU, in the order that was asked for.
+struct Batch {
+  torch::Tensor inputs;   ///< float32 [rows, channels, height, width], or int64 [rows, context]
+  torch::Tensor targets;  ///< int64 [rows], or [rows, context] with -100 where nothing is asked
+};
+
+/// A loaded data set. It does not change after loading; const calls may come from several threads at once.
+class Dataset {
+ public:
+  virtual ~Dataset();
+  Dataset(const Dataset&) = delete;
+  Dataset& operator=(const Dataset&) = delete;
+
+  [[nodiscard]] std::int64_t train_size() const noexcept { return facts_.train_size; }
+  [[nodiscard]] std::int64_t test_size() const noexcept { return facts_.test_size; }
+  /// Of one sample: {channels, height, width} or {context}.
+  [[nodiscard]] const std::vector<std::int64_t>& input_shape() const noexcept { return facts_.input_shape; }
+  /// Labels or token ids are 0 .. classes() - 1.
+  [[nodiscard]] std::int64_t classes() const noexcept { return facts_.classes; }
+  /// How many targets of a sample are asked: 1; context for next-token text; the masked ones of masked text.
+  [[nodiscard]] std::int64_t targets_per_sample() const noexcept { return facts_.targets_per_sample; }
+  /// Whether batches take real work (decoding, resizing, augmentation) that is worth a thread ahead.
+  [[nodiscard]] bool costly() const noexcept { return facts_.costly; }
+
+  /// Training samples by index, augmented or masked as a pure function of (seed, epoch, index): the same rows
+  /// in another batch are the same bits. Throws Error(bad_input) for a row outside the set, and of a folder
+  /// Error(bad_file | not_found | io) that names an image which no longer decodes.
+  [[nodiscard]] virtual Batch train_batch(std::span<const std::int64_t> rows, std::uint64_t seed,
+                                          std::int64_t epoch) const = 0;
+  /// Test samples first .. last - 1, never augmented. Throws as train_batch does.
+  [[nodiscard]] virtual Batch test_batch(std::int64_t first, std::int64_t last) const = 0;
+
+ protected:
+  struct Facts {
+    std::int64_t train_size = 0, test_size = 0;
+    std::vector<std::int64_t> input_shape;
+    std::int64_t classes = 0;
+    std::int64_t targets_per_sample = 1;
+    bool costly = false;
+  };
+  explicit Dataset(Facts facts) : facts_(std::move(facts)) {}
+  /// Throw Error(bad_input) for what lies outside the set.
+  void check_rows(std::span<const std::int64_t> rows) const;
+  void check_range(std::int64_t first, std::int64_t last) const;
+
+ private:
+  Facts facts_;
+};
+
+/// Where a data set lies: `path` when given; else NAME in the folder of the environment variable
+/// BITRIFT_DATA_DIR, or in the data/ folder of the source tree; fashion-mnist, when that has none, where
+/// Debian's package dataset-fashion-mnist puts it. Throws Error(bad_input) for an unknown name, and where a
+/// path is needed and missing.
+[[nodiscard]] std::filesystem::path dataset_folder(const DataDescription& description);
+
+/// Loads and checks a data set. Throws Error(bad_input) for a description that makes no sense (one line that
+/// names the key), Error(not_found) that says how to get the data, and Error(bad_file | unsupported | io)
+/// that names the file and what is wrong with it.
+[[nodiscard]] std::unique_ptr<Dataset> load_dataset(const DataDescription& description);
+
+}  // namespace bitrift::nn

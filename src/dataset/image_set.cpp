@@ -1,0 +1,77 @@
+#include "dataset/image_set.h"
+
+#include <utility>
+
+#include "core/error.h"
+
+namespace bitrift::nn {
+namespace {
+
+std::int64_t channels_of(const DataDescription& description, const LabelledImages& set) {
+  const std::int64_t stored = set.train.images.size(1);
+  if (description.channels == 0 || description.channels == stored) return stored;
+  if (description.channels == 3 && stored == 1) return 3;
+  fail(ErrorCode::bad_input, "data.channels is {}, but the images of {} have {}: leave it out, or use {}",
+       description.channels, description.name, stored, stored == 1 ? "1 or 3" : "3");
+}
+
+std::vector<std::int64_t> shape_of(const DataDescription& description, const LabelledImages& set) {
+  const auto side = [&](std::int64_t stored) { return description.resize > 0 ? description.resize : stored; };
+  return {channels_of(description, set), side(set.train.images.size(2)), side(set.train.images.size(3))};
+}
+
+}  // namespace
+
+std::int64_t samples_taken(std::int64_t wanted, std::int64_t there, const char* key) {
+  if (wanted > there) fail(ErrorCode::bad_input, "{} is {}, but there are only {}", key, wanted, there);
+  return wanted > 0 ? wanted : there;
+}
+
+ImageSet::ImageSet(const DataDescription& description, LabelledImages images)
+    : Dataset(
+          {.train_size = samples_taken(description.train_samples, images.train.size(), "data.train_samples"),
+           .test_size = samples_taken(description.test_samples, images.test.size(), "data.test_samples"),
+           .input_shape = shape_of(description, images),
+           .classes = images.classes,
+           .targets_per_sample = 1,
+           .costly = description.resize > 0 || description.crop_padding > 0 || description.flip}),
+      description_(description),
+      set_(std::move(images)),
+      normalization_(description.mean, description.std, input_shape()[0]) {}
+
+// What follows the augmentation: channels and normalisation of float32 images.
+torch::Tensor ImageSet::finished(torch::Tensor images) const {
+  const std::int64_t channels = input_shape()[0];
+  if (images.size(1) != channels) images = images.expand({-1, channels, -1, -1}).contiguous();
+  normalization_.apply(images);
+  return images;
+}
+
+Batch ImageSet::train_batch(std::span<const std::int64_t> rows, std::uint64_t seed,
+                            std::int64_t epoch) const {
+  check_rows(rows);
+  const torch::Tensor index = torch::from_blob(const_cast<std::int64_t*>(rows.data()),
+                                               {static_cast<std::int64_t>(rows.size())}, torch::kInt64);
+  torch::Tensor images = set_.train.images.index_select(0, index);
+  const auto augmented = [&](const torch::Tensor& plain) {
+    if (description_.crop_padding == 0 && !description_.flip) return plain;
+    return augment_images(plain, rows, AugmentDraws(seed, epoch), description_.crop_padding,
+                          description_.flip);
+  };
+  // Without resizing the bytes are moved, a quarter of the work; moving and dividing give the same either
+  // way.
+  if (description_.resize == 0) images = augmented(images);
+  images = images.to(torch::kFloat32).div_(255);
+  if (description_.resize > 0)
+    images = augmented(resize_images(images, description_.resize, description_.resize));
+  return {finished(std::move(images)), set_.train.labels.index_select(0, index)};
+}
+
+Batch ImageSet::test_batch(std::int64_t first, std::int64_t last) const {
+  check_range(first, last);
+  torch::Tensor images = set_.test.images.slice(0, first, last).to(torch::kFloat32).div_(255);
+  if (description_.resize > 0) images = resize_images(images, description_.resize, description_.resize);
+  return {finished(std::move(images)), set_.test.labels.slice(0, first, last)};
+}
+
+}  // namespace bitrift::nn

@@ -1,0 +1,76 @@
+// The filters of chunks that HDF5 itself or its plugins must apply.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace bitrift::h5 {
+
+/// One filter of a pipeline, as the object header has it.
+struct PipelineFilter {
+  unsigned id = 0;
+  bool optional = false;
+  std::vector<std::uint32_t> values;  ///< client data
+};
+
+/// The most client data of a filter that is coded.
+inline constexpr std::size_t most_filter_values = 256;
+
+/// Of what a pipeline's filters are made: some look at the datatype and at the shape of a chunk.
+struct PipelineSpec {
+  std::vector<std::uint8_t> datatype;  ///< the datatype message of the dataset, as in the object header
+  std::vector<std::uint64_t> chunk;    ///< shape of a chunk in elements
+  std::uint64_t element_bytes = 0;
+  std::vector<PipelineFilter> filters;  ///< in the order of writing
+};
+
+/// A chunk as it is stored; bit i of the mask: filter i was left out.
+struct StoredChunk {
+  std::vector<std::uint8_t> bytes;
+  std::uint32_t mask = 0;
+};
+
+enum class FilterTask : std::uint8_t;  // filters/filter_request.h
+
+/// A chunk coded, and what became of it.
+struct Recoded {
+  StoredChunk stored;
+  std::vector<std::uint64_t> differing;  ///< elements that read back with other bytes; none: faithful
+};
+
+/// Applies filters and undoes them by letting libhdf5 write and read a dataset of one chunk in memory; szip,
+/// nbit, scale-offset and all plugins that HDF5 finds ($HDF5_PLUGIN_PATH). That is done in another process
+/// with limits (filters/filter_program.h): what filters do with damaged chunks harms nobody. Any number of
+/// threads. All members throw Error(unsupported) when a filter is missing, cannot code, or would code with
+/// other client data than the file names; Error(bad_file) for chunks that do not decode. Messages begin with
+/// `where`.
+class ChunkPipeline {
+ public:
+  ChunkPipeline(PipelineSpec spec, std::string where);
+
+  /// The values of a chunk, row-major, as many bytes as a chunk has, in the byte order of the dataset.
+  [[nodiscard]] std::vector<std::uint8_t> decode(std::span<const std::uint8_t> stored,
+                                                 std::uint32_t mask) const;
+  /// The stored form of `values`. HDF5 leaves out an optional filter that fails.
+  [[nodiscard]] StoredChunk encode(std::span<const std::uint8_t> values) const;
+  /// encode(), then what decode() makes of it: a pipeline that loses digits, or that alters elements because
+  /// of others, shows here. Before anything is altered, the decoded values themselves must come back whole.
+  [[nodiscard]] Recoded recode(std::span<const std::uint8_t> values) const;
+
+ private:
+  [[nodiscard]] StoredChunk ask(FilterTask task, std::span<const std::uint8_t> bytes,
+                                std::uint32_t mask) const;
+
+  PipelineSpec spec_;
+  std::string where_;
+  std::uint64_t chunk_bytes_ = 0;
+};
+
+/// The elements (of `element_bytes` bytes) in which two chunks of equal size differ, ascending.
+[[nodiscard]] std::vector<std::uint64_t> differing_elements(std::span<const std::uint8_t> one,
+                                                            std::span<const std::uint8_t> other,
+                                                            std::uint64_t element_bytes);
+
+}  // namespace bitrift::h5

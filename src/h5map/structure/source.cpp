@@ -1,0 +1,131 @@
+#include "h5map/structure/source.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "core/error.h"
+#include "core/file.h"
+
+namespace bitrift::h5map {
+namespace {
+
+// Structures lie close together: one block read ahead answers most of the next requests.
+constexpr std::uint64_t block_bytes = 4096;
+
+}  // namespace
+
+struct Source::State {
+  std::string name;
+  std::uint64_t size = 0;
+  FileDescriptor fd;                 // none for bytes in memory
+  std::vector<std::uint8_t> memory;  // those bytes, or the block that was read last
+  std::uint64_t memory_at = 0;       // where in the file the first of them lies
+  Watch watch;
+};
+
+Source::Source(const std::filesystem::path& path) : state_(std::make_unique<State>()) {
+  state_->name = path.string();
+  state_->fd = open_file(path, O_RDONLY | O_NONBLOCK);
+  struct stat status {};
+  if (::fstat(state_->fd.get(), &status) != 0) {
+    fail(ErrorCode::io, "{}: {}", state_->name, errno_text(errno));
+  }
+  if (S_ISDIR(status.st_mode)) {
+    fail(ErrorCode::bad_file, "{}: is a directory, not an HDF5 file", state_->name);
+  }
+  if (!S_ISREG(status.st_mode)) fail(ErrorCode::bad_file, "{}: is not a regular file", state_->name);
+  state_->size = static_cast<std::uint64_t>(status.st_size);
+}
+
+Source::Source(std::vector<std::uint8_t> bytes, std::string name) : state_(std::make_unique<State>()) {
+  state_->name = std::move(name);
+  state_->size = bytes.size();
+  state_->memory = std::move(bytes);
+}
+
+Source::~Source() = default;
+Source::Source(Source&&) noexcept = default;
+Source& Source::operator=(Source&&) noexcept = default;
+
+std::uint64_t Source::size() const noexcept { return state_->size; }
+const std::string& Source::name() const noexcept { return state_->name; }
+
+void Source::check(std::uint64_t offset, std::uint64_t count, std::string_view what) const {
+  if (offset <= state_->size && count <= state_->size - offset) return;
+  fail(ErrorCode::bad_file, "{}: {} at byte {} reaches beyond the file's {} bytes", state_->name, what,
+       offset, state_->size);
+}
+
+void Source::read(std::uint64_t offset, std::span<std::uint8_t> out, std::string_view what) const {
+  check(offset, out.size(), what);
+  note(offset, out.size(), what);
+  copy(offset, out);
+}
+
+void Source::copy(std::uint64_t offset, std::span<std::uint8_t> out) const {
+  if (out.empty()) return;
+  State& state = *state_;
+  const bool held = offset >= state.memory_at && offset - state.memory_at <= state.memory.size() &&
+                    out.size() <= state.memory.size() - (offset - state.memory_at);
+  if (!held && out.size() >= block_bytes) {
+    read_at(state.fd, out.data(), out.size(), offset, state.name);
+    return;
+  }
+  if (!held) {
+    state.memory.resize(std::min(block_bytes, state.size - offset));
+    state.memory_at = offset;
+    read_at(state.fd, state.memory.data(), state.memory.size(), offset, state.name);
+  }
+  std::memcpy(out.data(), state.memory.data() + (offset - state.memory_at), out.size());
+}
+
+std::vector<std::uint8_t> Source::read(std::uint64_t offset, std::uint64_t count,
+                                       std::string_view what) const {
+  check(offset, count, what);
+  note(offset, count, what);  // before the memory is taken
+  std::vector<std::uint8_t> bytes(count);
+  copy(offset, bytes);
+  return bytes;
+}
+
+void Source::watch(Watch watch) const { state_->watch = std::move(watch); }
+
+void Source::note(std::uint64_t offset, std::uint64_t count, std::string_view what) const {
+  if (!state_->watch || offset >= state_->size) return;
+  const std::uint64_t held = std::min(count, state_->size - offset);
+  if (held != 0) state_->watch(offset, held, what);
+}
+
+void Source::spend(std::uint64_t bytes) const {
+  if (state_->watch) state_->watch(0, bytes, {});
+}
+
+std::uint64_t Cursor::number(unsigned bytes) {
+  std::uint64_t value = 0;
+  unsigned shift = 0;
+  for (const std::uint8_t byte : take(bytes)) {
+    value |= std::uint64_t{byte} << shift;
+    shift += 8;
+  }
+  return value;
+}
+
+std::uint64_t Cursor::address(unsigned bytes) {
+  const std::uint64_t value = number(bytes);
+  const std::uint64_t all = bytes >= 8 ? undefined : (std::uint64_t{1} << (8 * bytes)) - 1;
+  return value == all ? undefined : value;
+}
+
+std::span<const std::uint8_t> Cursor::take(std::uint64_t count) {
+  if (count > left()) fail(ErrorCode::bad_file, "{}: {} ends too early", name_, what_);
+  const auto piece = bytes_.subspan(at_, count);
+  at_ += count;
+  return piece;
+}
+
+}  // namespace bitrift::h5map

@@ -1,0 +1,258 @@
+#include "inject/draw/draw.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/error.h"
+#include "core/permutation.h"
+#include "core/philox.h"
+#include "inject/draw/old_values.h"
+#include "inject/draw/place_index.h"
+
+namespace bitrift::inject {
+namespace {
+
+using Location = Population::Location;
+
+/// Samples of which the values are read together.
+constexpr std::uint64_t batch_samples = std::uint64_t{1} << 20;
+
+/// Draws in batches: first where, then the old values in the order of the file, then sample by sample what a
+/// fault makes of them.
+class Draw {
+ public:
+  Draw(const ckpt::Reader& reader, const record::FaultModel& model, const Population& population)
+      : model_(model), population_(population), kind_(model), values_(reader, population) {}
+
+  Drawn run() {
+    if (model_.ber) {
+      by_error_rate();
+    } else if (model_.measure == "tensor") {
+      by_tensor(wanted(kind_.whole() ? population_.elements() : population_.bits()));
+    } else if (kind_.whole() || model_.fraction || model_.measure == "element") {
+      by_element(wanted(population_.elements()));
+    } else {
+      by_bit(wanted(population_.bits()));
+    }
+    return finish();
+  }
+
+ private:
+  [[nodiscard]] std::uint64_t key(const char* purpose) const { return derive_key(model_.seed, purpose); }
+
+  [[nodiscard]] std::uint64_t wanted(std::uint64_t most) const {
+    std::uint64_t count = model_.count.value_or(0);
+    if (model_.fraction) {
+      count = static_cast<std::uint64_t>(
+          std::llround(*model_.fraction * static_cast<double>(population_.elements())));
+      if (count == 0) {
+        fail(ErrorCode::bad_input, "--fraction {} of {} elements is less than half an element: give more",
+             *model_.fraction, population_.elements());
+      }
+    }
+    if (count > most) {
+      fail(ErrorCode::bad_input, "--count {} is more than the {} {} that are targeted", count, most,
+           most != population_.bits() ? "elements"
+           : kind_.single_bits()      ? "bits"
+                                      : "places");
+    }
+    check_amount(static_cast<double>(count));
+    return count;
+  }
+
+  static void check_amount(double count) {
+    if (count <= static_cast<double>(most_faults)) return;
+    fail(ErrorCode::bad_input,
+         "this asks for about {:.3g} faults, and one injection holds at most {}; ask for fewer", count,
+         most_faults);
+  }
+
+  [[noreturn]] void exhausted(std::uint64_t count) const {
+    // Single bits never overlap: no draw meets one that is altered already.
+    const char* const overlap = "overlap bits that are altered already";
+    fail(ErrorCode::bad_input, "only {} of the {} faults can be placed: all other draws {}{}{}", placed_,
+         count, model_.allow_nan ? "" : "give NaN or infinity, which --no-nan forbids",
+         model_.allow_nan || kind_.single_bits() ? "" : ", or ", kind_.single_bits() ? "" : overlap);
+  }
+
+  /// Takes samples next(i) for i = 0, 1, 2, ... below `most` until `count` are placed.
+  template <typename Next>
+  bool place_until(std::uint64_t count, std::uint64_t most, Next next) {
+    for (std::uint64_t i = 0; placed_ < count;) {
+      batch_.clear();
+      const std::uint64_t size = std::min({count - placed_, batch_samples, most - i});
+      if (size == 0) return false;
+      batch_.reserve(size);
+      for (const std::uint64_t end = i + size; i < end; ++i) batch_.push_back({next(i), i});
+      place_batch();
+    }
+    return true;
+  }
+
+  void by_bit(std::uint64_t count) {
+    const Permutation order(population_.bits(), key("inject"));
+    if (!place_until(count, order.size(), [&](std::uint64_t i) { return population_.locate(order(i)); })) {
+      exhausted(count);
+    }
+  }
+
+  void by_element(std::uint64_t count) {
+    const Permutation order(population_.elements(), key("inject.element"));
+    const std::uint64_t bit_key = key("inject.bit");
+    const auto next = [&](std::uint64_t i) {
+      Location where = population_.locate_element(order(i));
+      where.bit = where.target->bits[random_below(bit_key, i, 0, where.target->bits.size())];
+      return where;
+    };
+    if (!place_until(count, order.size(), next)) exhausted(count);
+  }
+
+  void by_tensor(std::uint64_t count) {
+    const std::uint64_t tensor_key = key("inject.tensor");
+    const std::uint64_t element_key = key("inject.tensor.element");
+    const std::uint64_t bit_key = key("inject.tensor.bit");
+    const std::uint64_t most = 1'000'000 + 1'000 * std::min<std::uint64_t>(count, 1'000'000'000);
+    const auto& targets = population_.targets();
+    const auto next = [&](std::uint64_t i) -> Location {
+      const Target& target = targets[random_below(tensor_key, i, 0, targets.size())];
+      return {&target, random_below(element_key, i, 0, target.elements),
+              target.bits[random_below(bit_key, i, 0, target.bits.size())]};
+    };
+    if (place_until(count, most, next)) return;
+    fail(ErrorCode::bad_input,
+         "{} draws of --measure tensor placed only {} of {} faults: the small tensors are "
+         "used up; give a smaller --count",
+         most, placed_, count);
+  }
+
+  /// Gaps between struck bits are geometric, so the cost is one draw a fault.
+  void by_error_rate() {
+    const double rate = *model_.ber;
+    check_amount(rate * static_cast<double>(population_.bits()));
+    const double scale = rate < 1 ? std::log1p(-rate) : 0;
+    const std::uint64_t gap_key = key("inject.ber");
+    std::uint64_t count = 0;
+    std::uint64_t bit = 0;
+    const auto place_all = [&] {
+      count += batch_.size();
+      place_batch();
+      batch_.clear();
+    };
+    for (std::uint64_t i = 0;; ++i) {
+      const double gap = rate < 1 ? std::floor(std::log1p(-random_unit(gap_key, i, 0)) / scale) : 0;
+      if (gap >= static_cast<double>(population_.bits() - bit)) break;
+      bit += static_cast<std::uint64_t>(gap);
+      if (bit >= population_.bits()) break;
+      batch_.push_back({population_.locate(bit), i});
+      if (batch_.size() == batch_samples) place_all();
+      if (++bit == population_.bits()) break;
+    }
+    place_all();
+    if (placed_ < count) by_bit(count);
+  }
+
+  void place_batch() {
+    values_.read(batch_);
+    changes_.reserve(changes_.size() + batch_.size());
+    index_.reserve(changes_.size() + batch_.size());
+    for (std::size_t i = 0; i < batch_.size(); ++i) place(batch_[i], values_.old(i));
+  }
+
+  /// Leaves out what was placed already and what a policy refuses (which is counted).
+  void place(const Sample& sample, std::uint64_t value) {
+    const auto& [where, number] = sample;
+    const NumberFormat& format = where.target->format;
+    const std::uint64_t element = population_.flat_element(where);
+    const std::uint64_t mask = kind_.touched(format, where.bit);
+    Change* const found = index_.find(element, changes_);
+    if (found != nullptr && (kind_.whole() || (found->bits & mask) != 0)) return;
+    const std::uint64_t before = found != nullptr ? found->new_pattern : value;
+    const auto pattern = altered(*where.target, where, before, number);
+    if (!pattern) {
+      ++redrawn_;
+      return;
+    }
+    ++placed_;
+    if (found != nullptr) {
+      found->new_pattern = *pattern;
+      found->bits |= mask;
+      return;
+    }
+    const auto site = static_cast<std::uint32_t>(where.target - population_.targets().data());
+    index_.insert(element, changes_.size());
+    changes_.push_back({{site, where.element, mask, value, *pattern}, element});
+  }
+
+  [[nodiscard]] std::optional<std::uint64_t> altered(const Target& target, const Location& where,
+                                                     std::uint64_t before, std::uint64_t number) const {
+    try {
+      return kind_.apply(target.format, before, where.bit,
+                         [&](std::uint64_t k) { return random_u64(value_key_, number, k); });
+    } catch (const Error& error) {
+      fail(error.code(), "element {} of {}: {}; choose other tensors, or another factor", where.element,
+           target.path, error.what());
+    }
+  }
+
+  Drawn finish() {
+    Drawn drawn;
+    drawn.redrawn = redrawn_;
+    const auto less = [](const Placed& a, const Placed& b) { return a.flat < b.flat; };
+    if (!std::is_sorted(changes_.begin(), changes_.end(), less))
+      std::sort(changes_.begin(), changes_.end(), less);
+    for (const Target& target : population_.targets()) {
+      drawn.list.sites.push_back({target.path, target.role, target.format.name(), model_.plane, {}});
+    }
+    drawn.list.changes.assign(changes_.begin(), changes_.end());
+    return drawn;
+  }
+
+  const record::FaultModel& model_;
+  const Population& population_;
+  Alteration kind_;
+  OldValues values_;
+  std::uint64_t value_key_ = key("inject.value");
+  std::vector<Sample> batch_;
+  std::vector<Placed> changes_;
+  PlaceIndex index_;
+  std::uint64_t placed_ = 0;
+  std::uint64_t redrawn_ = 0;
+};
+
+}  // namespace
+
+void check_model(const record::FaultModel& model) {
+  const Alteration kind(model);
+  if (model.measure != "bit" && model.measure != "element" && model.measure != "tensor") {
+    fail(ErrorCode::bad_input, "--measure '{}' is not supported: give one of bit, element, tensor",
+         model.measure);
+  }
+  if (int{model.count.has_value()} + int{model.fraction.has_value()} + int{model.ber.has_value()} != 1) {
+    fail(ErrorCode::bad_input, "say how many faults with exactly one of --count, --fraction and --ber");
+  }
+  if (model.fraction && !(*model.fraction > 0 && *model.fraction <= 1)) {
+    fail(ErrorCode::bad_input, "--fraction {} is not above 0 and at most 1", *model.fraction);
+  }
+  if (model.ber && !(*model.ber > 0 && *model.ber <= 1)) {
+    fail(ErrorCode::bad_input, "--ber {} is not above 0 and at most 1", *model.ber);
+  }
+  if (model.count && *model.count == 0) {
+    fail(ErrorCode::bad_input, "--count 0 asks for nothing: give at least 1");
+  }
+  if (model.fraction && model.measure == "tensor") {
+    fail(ErrorCode::bad_input, "--fraction counts elements, so it does not go with --measure tensor");
+  }
+  if (model.ber && (model.measure != "bit" || !kind.single_bits())) {
+    fail(ErrorCode::bad_input,
+         "--ber strikes each bit independently: it goes with --what flip, stuck-at-0 or stuck-at-1 and "
+         "--measure "
+         "bit only");
+  }
+}
+
+Drawn draw_from(const ckpt::Reader& reader, const record::FaultModel& model, const Population& population) {
+  return Draw(reader, model, population).run();
+}
+
+}  // namespace bitrift::inject

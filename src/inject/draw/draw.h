@@ -1,0 +1,27 @@
+// Drawing samples from a population.
+#pragma once
+
+#include <cstdint>
+
+#include "inject/draw/population.h"
+#include "inject/fault_list.h"
+
+namespace bitrift::inject {
+
+struct Drawn {
+  FaultList list;
+  std::uint64_t redrawn = 0;
+};
+
+/// The most faults of one injection: drawing holds about 100 bytes of each in memory.
+inline constexpr std::uint64_t most_faults = 20'000'000;
+
+/// Throws Error(bad_input) where how many, measure and kind contradict each other.
+void check_model(const record::FaultModel& model);
+
+/// Draws samples one by one, keeps those that the policies allow, and reads the values that they hit. The
+/// streams are those of docs/faults.md. Throws Error(bad_input) when more is asked than there is.
+[[nodiscard]] Drawn draw_from(const ckpt::Reader& reader, const record::FaultModel& model,
+                              const Population& population);
+
+}  // namespace bitrift::inject

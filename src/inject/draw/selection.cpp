@@ -1,0 +1,202 @@
+#include "inject/draw/selection.h"
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include <fmt/ranges.h>
+
+#include "ckpt/dialect/roles.h"
+#include "core/error.h"
+#include "core/glob.h"
+#include "core/permutation.h"
+#include "core/philox.h"
+
+namespace bitrift::inject {
+namespace {
+
+/// r of "replica/<r>/..."; -1 for other paths.
+int replica_of(std::string_view path) {
+  constexpr std::string_view prefix = "replica/";
+  if (!path.starts_with(prefix)) return -1;
+  int replica = -1;
+  const char* const end = path.data() + path.size();
+  const auto [rest, error] = std::from_chars(path.data() + prefix.size(), end, replica);
+  return error == std::errc{} && rest != end && *rest == '/' && replica >= 0 ? replica : -1;
+}
+
+/// The replicas that a scope means, of those that have tensors of their own; empty: the scope is `all`.
+std::set<int> replicas_in(const ckpt::Reader& reader, const record::Scope& scope, std::uint64_t seed) {
+  if (scope.all()) return {};
+  const std::string file = reader.path().string();
+  if (scope.stage >= 0) {
+    fail(ErrorCode::unsupported,
+         "{}: a file belongs to no pipeline stage: which stage sees a fault is the run's affair; choose the "
+         "stage's tensors with --tensor",
+         file);
+  }
+  std::set<int> own;
+  for (const ckpt::TensorInfo& tensor : reader.tensors()) own.insert(replica_of(tensor.path));
+  own.erase(-1);
+  if (own.empty()) {
+    fail(ErrorCode::unsupported,
+         "{}: holds no tensors of single replicas (replica/<r>/...), so every replica that loads it sees all "
+         "faults: who sees them is the scope of a campaign's arm",
+         file);
+  }
+  if (scope.count == 0) {
+    for (const int replica : scope.replicas) {
+      if (own.contains(replica)) continue;
+      fail(ErrorCode::not_found, "{}: holds no tensors of replica {} alone (there are those of {})", file,
+           replica, fmt::join(own, ", "));
+    }
+    return {scope.replicas.begin(), scope.replicas.end()};
+  }
+  if (static_cast<std::size_t>(scope.count) > own.size()) {
+    fail(ErrorCode::bad_input, "{}: {} replicas cannot be drawn from the {} that have tensors of their own",
+         file, scope.count, own.size());
+  }
+  const std::vector<int> list(own.begin(), own.end());
+  const Permutation order(list.size(), derive_key(seed, "inject.scope"));
+  std::set<int> drawn;
+  for (int i = 0; i < scope.count; ++i) drawn.insert(list[order(static_cast<std::uint64_t>(i))]);
+  return drawn;
+}
+
+/// Counts what each glob and each role brought, so that none is ignored in silence.
+class Selection {
+ public:
+  Selection(const ckpt::Reader& reader, const Choice& choice)
+      : reader_(reader),
+        file_(reader.path().string()),
+        choice_(choice),
+        replicas_(replicas_in(reader, choice.scope, choice.seed)) {
+    if (!choice.layers.empty()) layers_ = reader.layers().resolve(choice.layers, file_);
+    check_roles();
+    for (const ckpt::TensorInfo& tensor : reader.tensors()) consider(tensor);
+    const auto& globs = choice.tensors;
+    if (std::any_of(globs.begin(), globs.end(),
+                    [](const auto& glob) { return glob.find('@') != glob.npos; })) {
+      for (const ckpt::TensorInfo& tensor : reader.attribute_tensors()) consider(tensor);
+    }
+    check_used();
+    if (chosen.empty()) fail(ErrorCode::bad_input, "{}: holds no tensor that could be altered", file_);
+  }
+  std::vector<Chosen> chosen;
+
+ private:
+  void check_roles() const {
+    const auto& known = ckpt::role_names();
+    for (const std::string& role : choice_.roles) {
+      if (std::find(known.begin(), known.end(), role) == known.end()) {
+        fail(ErrorCode::bad_input, "'{}' is not a role: give one of {}", role, fmt::join(known, ", "));
+      }
+      if (role == "checksum") {
+        fail(ErrorCode::unsupported, "role checksum cannot be altered: checksums follow from the tensors");
+      }
+    }
+  }
+
+  void consider(const ckpt::TensorInfo& tensor) {
+    std::vector<std::string> globs;
+    for (const std::string& glob : choice_.tensors) {
+      if (glob_selects(glob, tensor.path, tensor.holder, tensor.attribute)) globs.push_back(glob);
+    }
+    if (globs.empty() && (!choice_.tensors.empty() || tensor.attribute)) return;
+    const auto& roles = choice_.roles;
+    if (!roles.empty() && std::find(roles.begin(), roles.end(), tensor.role) == roles.end()) return;
+    if (!choice_.layers.empty() && !layers_.contains(tensor.layer)) return;
+    if (!replicas_.empty() && !replicas_.contains(replica_of(tensor.path))) return;
+    if (tensor.role == "checksum") {
+      // Wildcards pass checksums over; a pattern that means nothing else is answered in check_used().
+      checksum_globs_.insert(globs.begin(), globs.end());
+      return;
+    }
+    used_globs_.insert(globs.begin(), globs.end());
+    used_roles_.insert(tensor.role);
+    used_layers_.insert(tensor.layer);
+    const auto view = viewed(tensor);
+    // Nothing was asked for by name: texts are no part of "all tensors".
+    if (choice_.tensors.empty() && !view && tensor.dtype.ends_with("string")) return;
+    // The dataset was named, not this member of it: its numbers are meant, not its texts and padding.
+    const bool named = std::any_of(globs.begin(), globs.end(),
+                                   [&](const auto& glob) { return glob_match(glob, tensor.path); });
+    if (!named && !tensor.holder.empty() && !tensor.format && !view) return;
+    if (tensor.elements() == 0 && tensor.format) return;
+    if (!tensor.refusal.empty() && !(view && tensor.refused_by_type)) {
+      fail(ErrorCode::unsupported, "{}: {} cannot be altered: {}{}", file_, tensor.path, tensor.refusal,
+           choice_.tensors.empty() ? "; choose other tensors with --tensor or --role" : "");
+    }
+    chosen.push_back({&tensor, view ? *view : *tensor.format});
+  }
+
+  /// The format that --as gives a tensor.
+  std::optional<NumberFormat> viewed(const ckpt::TensorInfo& tensor) {
+    std::optional<NumberFormat> view;
+    for (const auto& [glob, name] : choice_.as) {
+      if (!glob_selects(glob, tensor.path, tensor.holder, tensor.attribute)) continue;
+      used_views_.insert(glob);
+      const auto format = number_format(name);
+      if (!format) {
+        fail(ErrorCode::bad_input, "--as '{}={}': '{}' is no number format: give one of {}", glob, name, name,
+             fmt::join(number_format_names(), ", "));
+      }
+      if (format->bytes != tensor.element_bytes || !tensor.plain) {
+        fail(ErrorCode::bad_input, "{}: --as '{}={}': {} takes {} bytes, an element of {} ({}) takes {}",
+             file_, glob, name, name, format->bytes, tensor.path, tensor.dtype, tensor.element_bytes);
+      }
+      if (view && view->name() != format->name()) {
+        fail(ErrorCode::bad_input, "{}: --as reads {} both as {} and as {}", file_, tensor.path, view->name(),
+             name);
+      }
+      view = format;
+    }
+    if (view && tensor.format) view->order = tensor.format->order;
+    return view;
+  }
+
+  void check_used() const {
+    for (const std::string& layer : layers_) {
+      if (used_layers_.contains(layer)) continue;
+      fail(ErrorCode::not_found, "{}: layer '{}' has no tensor of the asked names and roles (see bitrift ls)",
+           file_, layer);
+    }
+    for (const std::string& glob : choice_.tensors) {
+      if (used_globs_.contains(glob)) continue;
+      if (checksum_globs_.contains(glob)) {
+        fail(ErrorCode::unsupported,
+             "{}: '{}' names checksums, which follow from the tensors; alter a tensor instead", file_, glob);
+      }
+      fail(ErrorCode::not_found,
+           "{}: no tensor{} matches '{}' (* stays within one name, ** crosses . and /; see "
+           "bitrift ls)",
+           file_, choice_.roles.empty() ? "" : " of the asked roles", glob);
+    }
+    std::set<std::string> present;
+    for (const auto& tensor : reader_.tensors()) present.insert(tensor.role);
+    for (const std::string& role : choice_.roles) {
+      if (used_roles_.contains(role)) continue;
+      fail(ErrorCode::not_found, "{}: no tensor{} has the role '{}' (the file has {})", file_,
+           choice_.tensors.empty() ? "" : " of the asked names", role, fmt::join(present, ", "));
+    }
+    for (const auto& [glob, name] : choice_.as) {
+      if (used_views_.contains(glob)) continue;
+      fail(ErrorCode::not_found, "{}: --as '{}={}': none of the chosen tensors matches", file_, glob, name);
+    }
+  }
+
+  const ckpt::Reader& reader_;
+  std::string file_;
+  const Choice& choice_;
+  std::set<int> replicas_;
+  std::set<std::string, std::less<>> layers_, used_layers_;
+  std::set<std::string> used_globs_, used_roles_, checksum_globs_, used_views_;
+};
+
+}  // namespace
+
+std::vector<Chosen> choose(const ckpt::Reader& reader, const Choice& choice) {
+  return Selection(reader, choice).chosen;
+}
+
+}  // namespace bitrift::inject

@@ -1,0 +1,34 @@
+// Which tensors of a file a fault model means.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ckpt/reader.h"
+#include "record/fault/scope.h"
+
+namespace bitrift::inject {
+
+/// A chosen tensor and the number format that its bits are read as.
+struct Chosen {
+  const ckpt::TensorInfo* tensor = nullptr;
+  NumberFormat format;
+};
+
+/// What chooses tensors; see record::FaultModel.
+struct Choice {
+  std::vector<std::string> tensors;
+  std::vector<std::string> roles;
+  std::vector<std::string> layers;
+  std::map<std::string, std::string> as;
+  record::Scope scope;
+  std::uint64_t seed = 0;  ///< draws the replicas of a scope that only says how many
+};
+
+/// The tensors in path order. Throws Error(not_found | unsupported | bad_input): a glob, role or layer that
+/// matches nothing, a matched tensor that cannot be altered, a format that does not fit, a scope that the
+/// file cannot express, nothing left.
+[[nodiscard]] std::vector<Chosen> choose(const ckpt::Reader& reader, const Choice& choice);
+
+}  // namespace bitrift::inject

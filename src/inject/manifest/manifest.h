@@ -1,0 +1,57 @@
+// The fault manifest: what was changed, drawn from what, enough to do it again.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "inject/draw/fault_plan.h"
+#include "record/fault/fault.h"
+#include "record/json/json.h"
+
+namespace bitrift::inject {
+
+struct Manifest {
+  std::string base_path;         ///< the unaltered file as the user named it, for messages
+  std::string base_digest;       ///< digest_file of the unaltered file
+  std::uint64_t base_bytes = 0;  ///< its size; 0: not known
+  record::FaultModel model;
+  Plan plan;
+  record::Json provenance;  ///< record::provenance() of the program that drew the faults
+  /// The file holds no list of faults, only what they follow from: drawing again gives them.
+  bool compact = false;
+  /// Of a compact manifest that was read: what drawing again must give; see faults_digest().
+  std::uint64_t fault_count = 0;
+  std::string fault_digest;
+};
+
+/// One fault as people and programs read it: AppliedFault plus `msb_first_bits` (the same bits counted from
+/// the most significant one) and the values before and after as text.
+[[nodiscard]] record::Json describe_fault(const record::AppliedFault& fault);
+/// A bit pattern as text: an integer exactly, a floating value with as many digits as tell it from its
+/// neighbours, "nan", "inf".
+[[nodiscard]] std::string value_text(const std::string& dtype, std::uint64_t pattern);
+
+/// XXH3-128 of the faults: of each a line "TENSOR\tELEMENT\tBITS\tOLD\tNEW\n", numbers in lower-case
+/// hexadecimal without 0x.
+[[nodiscard]] std::string faults_digest(const FaultList& list);
+
+/// Notes a file as the base: path, digest and size. Throws Error(not_found | io).
+void set_base(Manifest& manifest, const std::filesystem::path& file);
+
+/// "bitrift/fault-manifest/3" (campaigns/schema/fault-manifest.schema.json).
+[[nodiscard]] record::Json to_json(const Manifest& manifest);
+/// The same document as text, one line a fault, without a document of all faults in memory. Throws
+/// Error(unsupported) when a tensor's name is not UTF-8.
+[[nodiscard]] std::string manifest_text(const Manifest& manifest);
+/// Reads this schema, "bitrift/fault-manifest/2", which has no tensors and no size of the base, and
+/// "bitrift/fault-manifest/1", which has no strata either. A compact one comes without faults.
+/// Throws Error(not_found | bad_file | bad_input) with file, line and key.
+[[nodiscard]] Manifest read_manifest(const std::filesystem::path& path);
+/// The fault model that stands in a document at a JSON pointer ("" for the whole of it), where it has passed
+/// the schema. Throws Error(bad_input) when its seed is negative, which the schema cannot say of 64-bit
+/// numbers.
+[[nodiscard]] record::FaultModel fault_model_from(const record::Document& document,
+                                                  const std::string& pointer);
+
+}  // namespace bitrift::inject

@@ -1,0 +1,346 @@
+#include "inject/write/patch.h"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include <fcntl.h>
+
+#include "core/crc32c.h"
+#include "core/error.h"
+#include "core/process/parallel_for.h"
+#include "h5map/chunk/rewrite.h"
+#include "inject/stored_bytes.h"
+
+namespace bitrift::inject {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+/// A gap of this many bytes costs less to read than a second call; a block holds at most the other.
+constexpr std::uint64_t gap_bytes = 4096;
+constexpr std::uint64_t block_bytes = std::uint64_t{1} << 20;
+
+struct ChecksumChange {
+  std::uint64_t element = 0;
+  std::uint32_t before = 0, after = 0;
+};
+
+/// What all changes at one place of the list have in common, looked up once.
+struct Site {
+  FaultSite shared;
+  const ckpt::TensorInfo* tensor = nullptr;
+  const ckpt::Values* values = nullptr;
+  NumberFormat format;                 ///< as it is stored
+  ChecksumChange* checksum = nullptr;  ///< that follows; none on planes where nothing does
+};
+
+void check_tensor(const ckpt::Reader& reader, const FaultSite& site) {
+  const std::string file = reader.path().string();
+  const ckpt::TensorInfo* const tensor = reader.find(site.tensor);
+  if (tensor == nullptr) fail(ErrorCode::conflict, "{}: has no tensor {}", file, site.tensor);
+  if (!tensor->refusal.empty() && !tensor->refused_by_type) {
+    fail(ErrorCode::unsupported, "{}: {} cannot be altered: {}", file, site.tensor, tensor->refusal);
+  }
+  // A fault may have been drawn for the bytes as another format of the same width.
+  const auto format = number_format(site.dtype);
+  if (!format || format->bytes != tensor->element_bytes) {
+    fail(ErrorCode::conflict, "{}: {} is {}, the fault is for {}", file, site.tensor, tensor->dtype,
+         site.dtype);
+  }
+}
+
+/// An element of a filtered chunk that changes.
+struct Edit {
+  std::uint64_t within = 0;  ///< first byte in the decoded chunk
+  const Site* site = nullptr;
+  Change change;
+};
+
+struct ChunkEdits {
+  const ckpt::Values* values = nullptr;
+  h5map::Chunk chunk;
+  std::vector<Edit> edits;
+  ckpt::EncodedChunk encoded;
+};
+
+/// Turns changes into bytes, one after the other; filtered chunks wait until all of theirs are known.
+class Patcher {
+ public:
+  explicit Patcher(const ckpt::Reader& reader)
+      : reader_(reader),
+        file_(reader.path().string()),
+        fd_(open_file(reader.path(), O_RDONLY)),
+        rewrite_(reader.file().source(), reader.file().superblock()) {}
+
+  /// Changes of one site.
+  void add(const FaultSite& shared, std::span<const Change> changes) {
+    if (shared.plane == "metadata") {
+      metadata_ = true;
+      for (const Change& change : changes) add_byte(change);
+      return;
+    }
+    if (record::names_byte(shared.plane, shared.structure)) return add_packed(shared, changes);
+    check_tensor(reader_, shared);
+    Site& site = site_of(shared);
+    for (const Change& change : changes) {
+      if (change.element < site.tensor->elements()) continue;
+      fail(ErrorCode::conflict, "{}: {} has {} elements, the fault is in element {}", file_, shared.tensor,
+           site.tensor->elements(), change.element);
+    }
+    if (site.tensor->offset) return add_direct(site, changes);
+    for (const Change& change : changes) add_anywhere(site, change);
+  }
+
+  Patch finish() {
+    for (const auto& [path, change] : checksums_) {
+      if (change.before != change.after) put_checksum(change);
+    }
+    encode_chunks();
+    for (h5map::Change& change : rewrite_.finish()) take(std::move(change));
+    patch_.file_bytes = reader_.file().source().size();
+    join();
+    if (!metadata_) refuse_clashes();
+    return std::move(patch_);
+  }
+
+ private:
+  Site& site_of(const FaultSite& shared) {
+    Site site{shared, reader_.find(shared.tensor), nullptr, number_format(shared.dtype).value(), nullptr};
+    site.values = &reader_.values(*site.tensor);
+    if (site.tensor->format) site.format.order = site.tensor->format->order;
+    if (shared.plane == "value" && site.tensor->whole()) {
+      if (const auto stored = reader_.checksum(site.tensor->path)) {
+        const ChecksumChange none{stored->element, stored->value, stored->value};
+        site.checksum = &checksums_.try_emplace(site.tensor->path, none).first->second;
+      }
+    }
+    sites_.push_back(std::move(site));
+    return sites_.back();
+  }
+
+  void add_byte(const Change& change) {
+    std::uint8_t before = 0;
+    read_at(fd_, &before, 1, change.element, reader_.path());
+    if (before != change.old_pattern) {
+      fail(ErrorCode::conflict, "{}: byte {} holds {:#x}, the fault was drawn for {:#x}", file_,
+           change.element, before, change.old_pattern);
+    }
+    const auto after = static_cast<std::uint8_t>(change.new_pattern);
+    if (before != after) patch_.add(change.element, {&before, 1}, {&after, 1});
+  }
+
+  /// Stored bytes of a dataset with filters, which must be its bytes here too.
+  void add_packed(const FaultSite& shared, std::span<const Change> changes) {
+    if (!packed_ || packed_name_ != shared.tensor) {
+      packed_.emplace(reader_, shared.tensor);
+      packed_name_ = shared.tensor;
+    }
+    for (const Change& change : changes) {
+      if (!packed_->holds(change.element)) {
+        fail(ErrorCode::conflict, "{}: byte {} is not in a chunk of {}", file_, change.element,
+             shared.tensor);
+      }
+      add_byte(change);
+    }
+  }
+
+  /// Values that lie in the file as they are: neighbours are read at once.
+  void add_direct(Site& site, std::span<const Change> changes) {
+    const std::uint64_t width = site.format.bytes;
+    const auto place = [&](const Change& one) {
+      return *site.tensor->offset + site.tensor->byte_of(one.element);
+    };
+    Bytes block, after(width);
+    for (std::size_t i = 0; i < changes.size();) {
+      const std::uint64_t first = place(changes[i]);
+      std::uint64_t last = first;
+      std::size_t end = i + 1;
+      for (; end < changes.size(); ++end) {
+        const std::uint64_t next = place(changes[end]);
+        if (next < last || next - last > gap_bytes || next + width - first > block_bytes) break;
+        last = next;
+      }
+      block.resize(last + width - first);
+      read_at(fd_, block.data(), block.size(), first, reader_.path());
+      for (; i < end; ++i) {
+        const std::uint64_t at = place(changes[i]);
+        const std::span<const std::uint8_t> before{block.data() + (at - first), width};
+        std::copy(before.begin(), before.end(), after.begin());
+        alter(site, changes[i], after.data());
+        if (!std::equal(before.begin(), before.end(), after.begin())) patch_.add(at, before, after);
+        follow_checksum(site, changes[i]);
+      }
+    }
+  }
+
+  void add_anywhere(Site& site, const Change& change) {
+    const ckpt::Values::Spot spot = site.values->locate(site.tensor->byte_of(change.element));
+    const bool storage = site.shared.plane == "storage";
+    if (storage && spot.chunk) {
+      fail(ErrorCode::conflict,
+           "{}: {} is not stored as it is ({}): plane storage has bytes of its chunks, not its values", file_,
+           site.shared.tensor, site.tensor->storage);
+    }
+    if (spot.chunk) {
+      ChunkEdits& edits = chunks_[{site.values, spot.chunk->cell}];
+      edits.values = site.values;
+      edits.chunk = *spot.chunk;
+      edits.edits.push_back({spot.at, &site, change});
+    } else {
+      Bytes before(site.format.bytes);
+      read_at(fd_, before.data(), before.size(), spot.at, reader_.path());
+      Bytes after = before;
+      alter(site, change, after.data());
+      if (before == after) return;
+      if (spot.seal && !storage) {
+        rewrite_.put(spot.at, after);
+        rewrite_.touch(*spot.seal);
+      } else {
+        patch_.add(spot.at, before, after);
+      }
+    }
+    follow_checksum(site, change);
+  }
+
+  /// Checks the old value and stores the new one; what is no part of the value (padding) stays.
+  void alter(const Site& site, const Change& change, std::uint8_t* stored) const {
+    const std::uint64_t found = load_pattern(site.format, stored);
+    if (found != change.old_pattern) {
+      fail(ErrorCode::conflict, "{}: element {} of {} holds {:#x}, the fault was drawn for {:#x}", file_,
+           change.element, site.shared.tensor, found, change.old_pattern);
+    }
+    store_pattern(site.format, change.new_pattern, stored);
+  }
+
+  /// CRC-32C is linear, so the stored sum follows from the changed bytes alone. It is that of the values in
+  /// little-endian order, as a reader has them.
+  void follow_checksum(const Site& site, const Change& change) const {
+    if (site.checksum == nullptr || change.old_pattern == change.new_pattern) return;
+    NumberFormat little = site.format;
+    little.order = ByteOrder::little;
+    std::array<std::uint8_t, 8> difference{};
+    store_pattern(little, change.old_pattern ^ change.new_pattern, difference.data());
+    const std::uint64_t behind = site.values->bytes() - (site.tensor->byte_of(change.element) + little.bytes);
+    site.checksum->after = crc32c_xor(site.checksum->after, difference.data(), little.bytes, behind);
+  }
+
+  void put_checksum(const ChecksumChange& change) {
+    const std::string path = "checksum/crc32c";
+    const ckpt::TensorInfo& tensor = *reader_.find(path);
+    Site& site = site_of({path, tensor.role, tensor.dtype, "checksum", {}});
+    add_anywhere(site, {0, change.element, 0, change.before, change.after});
+  }
+
+  void encode_chunks() {
+    std::vector<ChunkEdits*> all;
+    std::uint64_t largest = 0;
+    for (auto& [key, edits] : chunks_) {
+      all.push_back(&edits);
+      largest = std::max(largest, edits.values->chunks()->grid().chunk_bytes());
+    }
+    const auto encode = [&](std::size_t i) {
+      ChunkEdits& one = *all[i];
+      Bytes values = one.values->decode(one.chunk);
+      for (const Edit& edit : one.edits) alter(*edit.site, edit.change, values.data() + edit.within);
+      one.encoded = one.values->encode(one.chunk, values);
+    };
+    ckpt::parallel_for(all.size(), encode, largest);
+    // Their order decides where those go that grew.
+    for (ChunkEdits* one : all) {
+      rewrite_.put_chunk(*one->values->chunks(), one->chunk, std::move(one->encoded.bytes),
+                         one->encoded.mask);
+    }
+  }
+
+  void take(h5map::Change change) {
+    const std::uint64_t end = reader_.file().source().size();
+    if (change.offset >= end) {
+      patch_.tail.resize(change.offset - end);
+      patch_.tail.insert(patch_.tail.end(), change.bytes.begin(), change.bytes.end());
+      return;
+    }
+    Bytes before(change.bytes.size());
+    read_at(fd_, before.data(), before.size(), change.offset, reader_.path());
+    if (before != change.bytes) patch_.add(change.offset, before, change.bytes);
+  }
+
+  void refuse_clashes() const {
+    for (const Patch::Range& range : patch_.ranges) {
+      const auto clash = reader_.clash(range.offset, range.offset + range.bytes);
+      if (!clash) continue;
+      fail(ErrorCode::unsupported, "{}: byte {} holds values, but belongs to the {} too: the file is damaged",
+           file_, range.offset, *clash);
+    }
+  }
+
+  /// Sorts, and joins neighbours, so that a whole tensor is one write.
+  void join() {
+    const auto out_of_order = [](const auto& a, const auto& b) { return b.offset < a.end(); };
+    if (std::adjacent_find(patch_.ranges.begin(), patch_.ranges.end(), out_of_order) == patch_.ranges.end()) {
+      return;  // add() has joined them
+    }
+    std::vector<Patch::Range> ranges = std::move(patch_.ranges);
+    std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
+    Patch joined;
+    joined.ranges.reserve(ranges.size());
+    joined.before.reserve(patch_.before.size());
+    joined.after.reserve(patch_.after.size());
+    for (const Patch::Range& range : ranges) {
+      if (!joined.ranges.empty() && range.offset < joined.ranges.back().end()) {
+        fail(ErrorCode::bad_input, "{}: two faults are given for the same element (at byte {})", file_,
+             range.offset);
+      }
+      joined.add(range.offset, patch_.before_of(range), patch_.after_of(range));
+    }
+    joined.tail = std::move(patch_.tail);
+    joined.file_bytes = patch_.file_bytes;
+    patch_ = std::move(joined);
+  }
+
+  const ckpt::Reader& reader_;
+  std::string file_;
+  FileDescriptor fd_;
+  h5map::Rewrite rewrite_;
+  Patch patch_;
+  std::deque<Site> sites_;  // edits point at them
+  std::map<std::pair<const ckpt::Values*, std::uint64_t>, ChunkEdits> chunks_;
+  std::map<std::string, ChecksumChange> checksums_;
+  std::optional<StoredBytes> packed_;  // of the dataset packed_name_
+  std::string packed_name_;
+  bool metadata_ = false;  // damage is what the faults are for
+};
+
+}  // namespace
+
+void Patch::add(std::uint64_t offset, std::span<const std::uint8_t> old_bytes,
+                std::span<const std::uint8_t> new_bytes) {
+  if (!ranges.empty() && ranges.back().end() == offset) {
+    ranges.back().bytes += old_bytes.size();
+  } else {
+    ranges.push_back({offset, old_bytes.size(), before.size()});
+  }
+  before.insert(before.end(), old_bytes.begin(), old_bytes.end());
+  after.insert(after.end(), new_bytes.begin(), new_bytes.end());
+}
+
+Patch make_patch(const ckpt::Reader& reader, const FaultList& faults) {
+  Patcher patcher(reader);
+  const std::span<const Change> changes(faults.changes);
+  for (std::size_t first = 0; first < changes.size();) {
+    std::size_t end = first + 1;
+    while (end < changes.size() && changes[end].site == changes[first].site) ++end;
+    patcher.add(faults.sites.at(changes[first].site), changes.subspan(first, end - first));
+    first = end;
+  }
+  return patcher.finish();
+}
+
+Patch make_patch(const ckpt::Reader& reader, const std::vector<record::AppliedFault>& faults) {
+  return make_patch(reader, compact(faults));
+}
+
+}  // namespace bitrift::inject

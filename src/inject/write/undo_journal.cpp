@@ -1,0 +1,284 @@
+#include "inject/write/undo_journal.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/crc32c.h"
+#include "core/error.h"
+#include "inject/write/apply.h"
+#include "record/json/json.h"
+
+namespace bitrift::inject {
+namespace {
+
+using record::Json;
+using Bytes = std::vector<std::uint8_t>;
+
+constexpr const char* kSchema = "bitrift/undo/2";
+
+std::uint64_t size_of(const FileDescriptor& fd, const std::filesystem::path& file) {
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) fail(ErrorCode::io, "{}: {}", file.string(), errno_text(errno));
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+/// Takes numbers and bytes off the front of a payload.
+class Payload {
+ public:
+  explicit Payload(std::string_view text) : text_(text) {}
+  [[nodiscard]] std::uint64_t number() {
+    std::uint64_t value = 0;
+    std::memcpy(&value, piece(sizeof value).data(), sizeof value);
+    return value;
+  }
+  /// They are part of the text.
+  [[nodiscard]] std::span<const std::uint8_t> bytes(std::uint64_t count) {
+    const std::string_view found = piece(count);
+    return {reinterpret_cast<const std::uint8_t*>(found.data()), found.size()};
+  }
+  [[nodiscard]] bool empty() const noexcept { return text_.empty(); }
+
+ private:
+  std::string_view piece(std::uint64_t count) {
+    if (count > text_.size()) fail(ErrorCode::bad_file, "it ends too early");
+    const std::string_view found = text_.substr(0, count);
+    text_.remove_prefix(count);
+    return found;
+  }
+  std::string_view text_;
+};
+
+/// Writes what follows the line of JSON, and sums it up. Never as one text: with filtered chunks that would
+/// have the size of all that are altered, twice.
+class PayloadWriter {
+ public:
+  PayloadWriter(const FileDescriptor& fd, std::uint64_t start, std::filesystem::path path)
+      : fd_(fd), at_(start), path_(std::move(path)) {}
+  void add(std::span<const std::uint8_t> bytes) {
+    if (block_.size() + bytes.size() > kBlockBytes) flush();
+    if (bytes.size() > kBlockBytes) {
+      write(bytes);
+    } else {
+      block_.insert(block_.end(), bytes.begin(), bytes.end());
+    }
+  }
+  void add_number(std::uint64_t value) { add({reinterpret_cast<const std::uint8_t*>(&value), sizeof value}); }
+  void flush() {
+    write(block_);
+    block_.clear();
+  }
+  [[nodiscard]] std::uint32_t sum() const noexcept { return sum_; }
+
+ private:
+  static constexpr std::size_t kBlockBytes = std::size_t{1} << 20U;
+  void write(std::span<const std::uint8_t> bytes) {
+    write_at(fd_, bytes.data(), bytes.size(), at_, path_);
+    sum_ = crc32c(bytes.data(), bytes.size(), sum_);
+    at_ += bytes.size();
+  }
+  const FileDescriptor& fd_;
+  std::uint64_t at_;
+  std::filesystem::path path_;
+  Bytes block_;
+  std::uint32_t sum_ = 0;
+};
+
+std::string head_of(const UndoJournal& journal, std::uint32_t sum) {
+  const Json head = {{"schema", kSchema},
+                     {"file_bytes", journal.file_bytes},
+                     {"ranges", journal.patch.ranges.size()},
+                     {"tail", journal.patch.tail.size()},
+                     {"crc32c", fmt::format("{:08x}", sum)}};
+  return head.dump() + "\n";
+}
+
+UndoJournal parse(const Json& head, std::string_view text) {
+  UndoJournal journal;
+  head.at("file_bytes").get_to(journal.file_bytes);
+  journal.patch.file_bytes = journal.file_bytes;
+  Payload payload(text);
+  std::uint64_t end = 0;
+  const auto count = head.at("ranges").get<std::uint64_t>();
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::uint64_t offset = payload.number();
+    const std::uint64_t size = payload.number();
+    const auto before = payload.bytes(size);
+    const auto after = payload.bytes(size);
+    if (size == 0 || offset < end || size > journal.file_bytes || offset > journal.file_bytes - size) {
+      fail(ErrorCode::bad_file, "a range makes no sense");
+    }
+    end = offset + size;
+    journal.patch.add(offset, before, after);
+  }
+  const auto tail = payload.bytes(head.at("tail").get<std::uint64_t>());
+  journal.patch.tail.assign(tail.begin(), tail.end());
+  if (!payload.empty()) fail(ErrorCode::bad_file, "it is longer than it says");
+  return journal;
+}
+
+/// The state that a tail says: cut short, it may have any length.
+void look_at_tail(const UndoJournal& journal, const FileDescriptor& fd, const std::filesystem::path& file,
+                  bool& any_old, bool& any_new) {
+  const std::uint64_t size = size_of(fd, file);
+  const Bytes& tail = journal.patch.tail;
+  if (size < journal.file_bytes || size > journal.file_bytes + tail.size()) {
+    fail(ErrorCode::conflict, "{}: has {} bytes, {} when it was altered: it was replaced or changed since",
+         file.string(), size, journal.file_bytes);
+  }
+  const std::uint64_t there = size - journal.file_bytes;
+  Bytes found(there);
+  read_at(fd, found.data(), found.size(), journal.file_bytes, file);
+  // What was not written yet may stand there as zeros.
+  for (std::uint64_t i = 0; i < there; ++i) {
+    if (found[i] == tail[i]) continue;
+    any_old = true;
+    if (found[i] != 0) {
+      fail(ErrorCode::conflict,
+           "{}: byte {} is {:#04x}, {:#04x} was appended there: the file was changed since", file.string(),
+           journal.file_bytes + i, found[i], tail[i]);
+    }
+  }
+  any_old = any_old || there < tail.size();
+  any_new = any_new || there > 0;
+}
+
+}  // namespace
+
+std::filesystem::path undo_path(const std::filesystem::path& file) {
+  std::error_code none;
+  const bool is_link = std::filesystem::is_symlink(file, none);
+  const auto real = is_link ? std::filesystem::canonical(file, none) : file;
+  return (none ? file : real).string() + ".undo";
+}
+
+void write_journal(const std::filesystem::path& file, const UndoJournal& journal) {
+  PendingFile pending(undo_path(file));
+  {
+    const FileDescriptor fd = open_file(pending.path(), O_WRONLY);
+    // The line comes last, for it has the sum; its length is known before.
+    PayloadWriter payload(fd, head_of(journal, 0).size(), pending.target());
+    for (const Patch::Range& range : journal.patch.ranges) {
+      payload.add_number(range.offset);
+      payload.add_number(range.bytes);
+      payload.add(journal.patch.before_of(range));
+      payload.add(journal.patch.after_of(range));
+    }
+    payload.add(journal.patch.tail);
+    payload.flush();
+    const std::string head = head_of(journal, payload.sum());
+    write_at(fd, head.data(), head.size(), 0, pending.target());
+  }
+  pending.commit();
+}
+
+UndoJournal read_journal(const std::filesystem::path& file) {
+  const std::filesystem::path path = undo_path(file);
+  std::error_code none;
+  const auto there = std::filesystem::status(path, none);
+  if (!std::filesystem::exists(there)) {
+    fail(ErrorCode::not_found, "{}: has no injection to undo ({} does not exist)", file.string(),
+         path.string());
+  }
+  if (!std::filesystem::is_regular_file(there)) {
+    fail(ErrorCode::bad_file, "{}: is no regular file, so {} cannot be restored from it", path.string(),
+         file.string());
+  }
+  const std::string text = read_text(path);
+  try {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const Json head = Json::parse(text.substr(0, end));
+    const std::string_view payload = std::string_view(text).substr(std::min(end + 1, text.size()));
+    if (head.at("schema") != kSchema) fail(ErrorCode::bad_file, "its schema is not {}", kSchema);
+    if (head.at("crc32c") != fmt::format("{:08x}", crc32c(payload.data(), payload.size()))) {
+      fail(ErrorCode::bad_file, "its checksum does not fit");
+    }
+    return parse(head, payload);
+  } catch (const Error& error) {
+    fail(ErrorCode::bad_file, "{}: is damaged, so {} cannot be restored from it ({})", path.string(),
+         file.string(), error.what());
+  } catch (const Json::exception&) {
+    fail(ErrorCode::bad_file,
+         "{}: is damaged, so {} cannot be restored from it (its first line is not that of "
+         "an undo journal)",
+         path.string(), file.string());
+  }
+}
+
+void remove_journal(const std::filesystem::path& file) {
+  const std::filesystem::path path = undo_path(file);
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
+    fail(ErrorCode::io, "cannot remove {}: {}", path.string(), errno_text(errno));
+  }
+  sync_folder_of(path);
+}
+
+UndoState compare_with(const UndoJournal& journal, const FileDescriptor& fd,
+                       const std::filesystem::path& file) {
+  bool any_old = false;
+  bool any_new = false;
+  look_at_tail(journal, fd, file, any_old, any_new);
+  read_ranges(fd, file, journal.patch.ranges, [&](const Patch::Range& range, const std::uint8_t* found) {
+    const std::uint8_t* const before = journal.patch.before_of(range).data();
+    const std::uint8_t* const after = journal.patch.after_of(range).data();
+    for (std::size_t i = 0; i < range.bytes; ++i) {
+      const bool is_old = found[i] == before[i];
+      const bool is_new = found[i] == after[i];
+      if (!is_old && !is_new) {
+        fail(ErrorCode::conflict,
+             "{}: byte {} is {:#04x}, neither {:#04x} (before the injection) nor {:#04x} (after it): "
+             "the file was changed since, and {} no longer fits it",
+             file.string(), range.offset + i, found[i], before[i], after[i], undo_path(file).string());
+      }
+      any_old = any_old || !is_new;
+      any_new = any_new || !is_old;
+    }
+  });
+  if (!any_new) return UndoState::untouched;
+  return any_old ? UndoState::partly : UndoState::complete;
+}
+
+std::uint64_t take_back(const UndoJournal& journal, const FileDescriptor& fd,
+                        const std::filesystem::path& file) {
+  std::uint64_t changed = 0;
+  if (compare_with(journal, fd, file) == UndoState::untouched) return changed;
+  // Only bytes that differ: where the injection was stopped, by a limit of the file's size or a full disk,
+  // none can be written now either.
+  std::vector<Patch::Range> altered;
+  read_ranges(fd, file, journal.patch.ranges, [&](const Patch::Range& range, const std::uint8_t* found) {
+    const auto before = journal.patch.before_of(range);
+    std::uint64_t first = range.bytes;
+    std::uint64_t end = 0;
+    for (std::uint64_t i = 0; i < range.bytes; ++i) {
+      if (found[i] == before[i]) continue;
+      ++changed;
+      first = std::min(first, i);
+      end = i + 1;
+    }
+    if (first < end) altered.push_back({range.offset + first, end - first, range.at + first});
+  });
+  write_ranges(fd, file, altered, journal.patch.before);
+  if (const std::uint64_t size = size_of(fd, file); size > journal.file_bytes) {
+    // The old places count again before the new ones go.
+    sync_file(fd, file);
+    if (::ftruncate(fd.get(), static_cast<off_t>(journal.file_bytes)) != 0) {
+      fail(ErrorCode::io, "{}: cannot be cut to {} bytes: {}", file.string(), journal.file_bytes,
+           errno_text(errno));
+    }
+    changed += size - journal.file_bytes;
+  }
+  sync_file(fd, file);
+  if (compare_with(journal, fd, file) != UndoState::untouched) {
+    fail(ErrorCode::io, "{}: what was restored does not read back", file.string());
+  }
+  return changed;
+}
+
+}  // namespace bitrift::inject

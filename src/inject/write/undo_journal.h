@@ -1,0 +1,39 @@
+// The undo journal of an in-place injection: which bytes it changes, before and after.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "core/file.h"
+#include "inject/write/patch.h"
+
+namespace bitrift::inject {
+
+/// What stands in "<file>.undo" (docs/faults.md, "Undo journal"): written and synced before the first byte of
+/// the file changes, removed after the last one is back.
+struct UndoJournal {
+  std::uint64_t file_bytes = 0;  ///< size of the file before, which only a tail of the patch changes
+  Patch patch;
+};
+
+/// How the file's bytes stand against a journal.
+enum class UndoState { untouched, partly, complete };
+
+/// Writes the journal under its name, synced. Throws Error(io).
+void write_journal(const std::filesystem::path& file, const UndoJournal& journal);
+/// Throws Error(not_found) when the file has none, Error(bad_file) when it is damaged.
+[[nodiscard]] UndoJournal read_journal(const std::filesystem::path& file);
+/// Removes it, synced. Throws Error(io).
+void remove_journal(const std::filesystem::path& file);
+
+/// Compares byte by byte: a write that was cut short may end anywhere, also inside of an element. Throws
+/// Error(conflict) when some byte is neither what it was before nor what it was to become, or the size is
+/// none between the two.
+[[nodiscard]] UndoState compare_with(const UndoJournal& journal, const FileDescriptor& fd,
+                                     const std::filesystem::path& file);
+/// Writes the bytes that differ back, syncs, reads back. Returns how many bytes differed. Throws as
+/// compare_with() does, before anything is written, and Error(io).
+std::uint64_t take_back(const UndoJournal& journal, const FileDescriptor& fd,
+                        const std::filesystem::path& file);
+
+}  // namespace bitrift::inject

@@ -1,0 +1,49 @@
+// What the transformers are put together from, beside parts.h. Inside nn/ only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "nn/layer/layer.h"
+
+namespace bitrift::nn {
+
+/// torch.nn.LayerNorm over the last dimension. KEY.weight, KEY.bias [width]; starts at 1 and 0.
+class LayerNorm {
+ public:
+  LayerNorm() = default;
+  LayerNorm(std::vector<Slot>& slots, const std::string& key, std::int64_t width, double epsilon);
+  /// x: [..., width].
+  [[nodiscard]] torch::Tensor operator()(const std::vector<Slot>& slots, const torch::Tensor& x) const;
+
+ private:
+  std::size_t first_ = 0;
+  std::int64_t width_ = 0;
+  double epsilon_ = 1e-5;
+};
+
+/// torch.nn.Embedding without a padding index. KEY.weight [count, width].
+class Embedding {
+ public:
+  Embedding() = default;
+  Embedding(std::vector<Slot>& slots, const std::string& key, std::int64_t count, std::int64_t width,
+            const Init& init);
+  /// ids: int64 [...], each below count; returns [..., width].
+  [[nodiscard]] torch::Tensor operator()(const std::vector<Slot>& slots, const torch::Tensor& ids) const;
+
+ private:
+  std::size_t slot_ = 0;
+};
+
+/// x: [batch, context, width] as [batch, heads, context, width / heads].
+[[nodiscard]] torch::Tensor split_heads(const torch::Tensor& x, std::int64_t heads);
+
+/// Scaled dot-product attention (Vaswani et al., NeurIPS 2017, section 3.2.1) of heads as split_heads() gives
+/// them, without dropout on its weights; causal: a position sees itself and what stands before it.
+/// Returns [batch, context, width].
+[[nodiscard]] torch::Tensor attend(const torch::Tensor& query, const torch::Tensor& key,
+                                   const torch::Tensor& value, bool causal);
+
+}  // namespace bitrift::nn

@@ -1,0 +1,77 @@
+// Faults: the model a user asks for, and the single bits that were really changed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/number_format.h"
+#include "record/fault/scope.h"
+#include "record/json/json.h"
+
+namespace bitrift::record {
+
+/// Where, what, how many and on which plane; `when` is at load.
+struct FaultModel {
+  std::vector<std::string>
+      tensors;  ///< globs over tensor paths; empty: all numeric tensors with a role other than checksum
+  std::vector<std::string> roles;      ///< empty: any
+  std::vector<std::string> layers;     ///< first | middle | last, numbers or names of layers; empty: any
+  std::string bits = "any";            ///< bit field (core/number_format.h)
+  std::string what = "flip";           ///< one of fault_kinds()
+  std::string measure = "bit";         ///< bit | element | tensor
+  std::optional<std::uint64_t> count;  ///< exactly one of count, fraction and ber is set
+  std::optional<double> fraction;      ///< of the targeted elements, 0..1, one fault each
+  std::optional<double> ber;           ///< bit error rate: the number of flips is binomial
+  std::string plane = "value";         ///< value | storage | metadata (docs/faults.md, "Planes")
+  std::uint64_t seed = 0;
+  bool allow_nan = true;           ///< false: a sample whose result is NaN or Inf is drawn again, and counted
+  bool keep_sign = false;          ///< true: the sign bit is never touched
+  std::optional<unsigned> length;  ///< of a burst: adjacent bits, 1..64
+  std::string mask;                ///< xor: "101", "0b101" or "0x5"; "" otherwise
+  std::string mask_at;             ///< xor: "aligned" (to bit 0; also "") or "random"
+  std::optional<double> factor;    ///< scale
+  std::string value;               ///< set: the number as text, which keeps 64-bit integers exact
+  std::map<std::string, std::string>
+      as;       ///< glob over tensor paths -> name of the number format to read it as
+  Scope scope;  ///< who sees it; in a file only tensors of single replicas can tell
+};
+
+/// flip, burst, xor, stuck-at-0, stuck-at-1, zero, nan, inf, max, set, scale, random.
+[[nodiscard]] const std::vector<std::string>& fault_kinds();
+
+/// One element before and after. Patterns are bit patterns of the value, bit 0 least significant.
+struct AppliedFault {
+  std::string tensor;  ///< path without leading '/': "model/conv1.weight"; "" on the plane metadata
+  std::string role;
+  std::uint64_t element =
+      0;              ///< flat index, row-major; where names_byte() holds, the byte's place in the file
+  std::string dtype;  ///< number format name: "float32"
+  std::vector<unsigned> bits;  ///< the bits that were asked for, ascending
+  std::string field;           ///< sign | exponent | mantissa | mixed; "" where names_byte() holds
+  std::uint64_t old_pattern = 0;
+  std::uint64_t new_pattern = 0;
+  std::string plane = "value";
+  std::string structure =
+      {};  ///< planes storage and metadata: what of the file holds the byte, such as
+           ///< "object header of /model/conv1.weight" or "raw chunk 3 of /model/fc.weight"
+  bool operator==(const AppliedFault&) const = default;
+};
+
+/// Whether a fault on this plane and in this structure is at a byte of the file and not at a number:
+/// everything on the plane metadata, and on the plane storage what stands in a chunk with filters ("raw chunk
+/// K of PATH").
+[[nodiscard]] bool names_byte(std::string_view plane, std::string_view structure) noexcept;
+
+/// Patterns become hexadecimal strings ("0x3f800000"), because JSON numbers end at 2^53.
+[[nodiscard]] Json to_json(const AppliedFault& fault);
+[[nodiscard]] AppliedFault applied_fault_from_json(const Json& value);
+/// Keys that are unset are left out.
+[[nodiscard]] Json to_json(const FaultModel& model);
+/// Takes `nullify` for zero, and a number for `value`.
+[[nodiscard]] FaultModel fault_model_from_json(const Json& value);
+
+}  // namespace bitrift::record

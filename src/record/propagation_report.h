@@ -1,0 +1,59 @@
+// How far a run strays from the golden one, tensor by tensor (docs/propagation.md).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "record/json/json.h"
+
+namespace bitrift::record {
+
+/// After which steps a run's tensors are compared with the golden run's. At least one of steps and at_end.
+struct PropagationSpec {
+  std::vector<std::int64_t> steps;  ///< ascending optimizer steps since the resume; 0: as loaded
+  bool at_end = true;               ///< also after the golden run's last step; "final" in a spec
+  bool optimizer = false;           ///< compare optimizer/ as well as model/
+  std::uint64_t every = 1;          ///< trials record whose draw is a multiple of this
+  std::int64_t memory_mib = 1024;   ///< what golden states may take in the memory of a rank
+  [[nodiscard]] bool wants_draw(std::uint64_t draw) const noexcept { return draw % every == 0; }
+};
+
+/// How far one tensor lies from the golden run's. All arithmetic is in double, with a1 the golden value, a2
+/// the run's, over all elements; 0 / 0 counts as 0. A NaN or an infinity in a2 shows in norm, mean and max.
+struct TensorDrift {
+  std::string tensor;           ///< path: "model/conv1.weight"
+  std::optional<int> replica;   ///< absent: the same in every replica
+  std::uint64_t elements = 0;   ///< of the tensor
+  std::uint64_t altered = 0;    ///< elements whose bits differ
+  std::uint64_t nonfinite = 0;  ///< elements of the run's tensor that are NaN or infinite
+  double norm = 0;              ///< ||a2 - a1|| / ||a1||, 2-norms
+  double mean = 0;  ///< of |a2 - a1| / |a1| over elements with a1 != 0; where there are none: norm
+  double max = 0;   ///< their maximum; where there are none: norm
+};
+
+/// The tensors that differ after a step, by path, then replica; none when the run is where the golden run is.
+struct StepDrift {
+  std::int64_t step = 0;  ///< since the resume
+  std::vector<TensorDrift> tensors;
+};
+
+/// Reads the value at /propagation of a document that obeys the schema. Throws Error(bad_input) with file,
+/// line and key when nothing is to be compared.
+[[nodiscard]] PropagationSpec propagation_from(const Document& document);
+[[nodiscard]] Json to_json(const PropagationSpec& spec);
+/// The inverse of to_json. Throws Json::exception.
+[[nodiscard]] PropagationSpec propagation_spec_from_json(const Json& value);
+
+/// {"step", "tensors": [paths], "altered": [...], ...}: one array a column, all equally long; "replica", with
+/// null for all, only where some tensor needs it.
+[[nodiscard]] Json to_json(const StepDrift& drift);
+/// Throws Json::exception, and Error(bad_file) when columns are not equally long.
+[[nodiscard]] StepDrift step_drift_from_json(const Json& value);
+
+/// One list for all replicas, from what each of them found after the same steps: replicas[r][step]. A tensor
+/// that differs alike in all replicas is listed once; else once for each replica in which it differs.
+[[nodiscard]] std::vector<StepDrift> merged(const std::vector<std::vector<StepDrift>>& replicas);
+
+}  // namespace bitrift::record

@@ -1,0 +1,37 @@
+// The checkpoints that a campaign starts from (docs/spec.md, "base").
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "spec/training_spec.h"
+
+namespace bitrift::record {
+
+/// One checkpoint: trained for the campaign, or a ready file.
+struct BaseSpec {
+  std::string name = {};                                 ///< "" when it is the only one
+  std::optional<TrainingSpec> train = {};                ///< exactly one of train and checkpoint
+  std::optional<std::filesystem::path> checkpoint = {};  ///< absolute, resolved against the spec's folder
+  double min_test_accuracy = 0;  ///< the golden runs must reach this, else the campaign refuses to start
+};
+
+/// A file in the campaign's folder that arms resume from: a base, as it is or in another precision.
+struct BaseFile {
+  std::size_t base = 0;        ///< index of its BaseSpec
+  std::string precision = {};  ///< "": as it was trained
+  std::string stem = "base";  ///< of the file's name: base | base-NAME | base-PRECISION | base-NAME-PRECISION
+};
+
+/// Reads the value at /base of a document that obeys the schema: one object, or a list of named ones. Throws
+/// Error(bad_input) with file, line and key.
+[[nodiscard]] std::vector<BaseSpec> bases_from(const Document& document);
+/// For a spec as written; the canonical form stands for a campaign that has its own copies. Throws
+/// Error(not_found) that names the first checkpoint that is not there.
+void check_bases_exist(const Document& document, const std::vector<BaseSpec>& bases);
+[[nodiscard]] Json to_json(const std::vector<BaseSpec>& bases);
+
+}  // namespace bitrift::record

@@ -1,0 +1,74 @@
+// What a campaign is, as a user writes it (docs/spec.md).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "record/fault/scope.h"
+#include "record/metric.h"
+#include "record/propagation_report.h"
+#include "record/sampling.h"
+#include "record/strata.h"
+#include "spec/base_spec.h"
+
+namespace bitrift::record {
+
+/// One thing that is compared: every drawn fault runs in every arm.
+struct Arm {
+  std::string name;  ///< as in rows: STEM, or STEM@BASE where there are several bases
+  Parallel parallel;
+  Scope scope = {};                      ///< which replicas load the altered file; the others load the base
+  std::optional<GuardSpec> guards = {};  ///< instead of those of the base's spec
+  std::vector<std::string> exec = {};    ///< CampaignSpec::exec: words added to the command in this arm
+  std::string precision = {};            ///< the base is converted to it; "": as it was trained
+  std::string stem = {};                 ///< the name in the spec; "" means `name`
+  std::size_t file = 0;                  ///< index into CampaignSpec::files
+};
+
+struct CampaignSpec {
+  std::string name;
+  std::uint64_t seed = 0;
+  std::vector<BaseSpec> bases = {BaseSpec{}};  ///< at least one
+  std::vector<BaseFile> files = {BaseFile{}};  ///< what the arms resume from; follows from bases and arms
+  std::int64_t resume_epochs = 1;
+  std::vector<Arm> arms;  ///< each arm of the spec once for every base, the bases of one arm side by side
+  StrataSpec strata;
+  // How much is drawn; each draw runs in every arm. Exactly one of these three is asked for.
+  std::uint64_t trials_per_stratum = 0;  ///< draws per stratum, in one round; 0: another one is asked for
+  std::optional<Sampling> sampling;      ///< by rounds, until a half-width is reached
+  bool exhaustive = false;               ///< every bit of every stratum
+  int control_repeats = 2;               ///< no-flip runs per arm that must agree to the bit, at least 2
+  int check_every = 100;                 ///< trials of a worker between two no-flip runs that must be golden
+  int orders = 1;          ///< data orders: draw d runs under order d mod orders, each with a golden run
+  int envelope_runs = 99;  ///< clean runs with other data orders per arm that calibrate, at least 20
+  int held_out_runs = 30;  ///< more of them, judged like trials
+  int jitter_runs = 30;    ///< golden orders with lowest bits of weights flipped, judged like trials
+  double confidence = 0.95;
+  std::optional<PropagationSpec> propagation;  ///< which states of trials are compared with the golden run's
+  std::string judge = "worst";                 ///< worst | rank0: whose metrics count
+  double level = 0.01;                         ///< how often a clean run may be called SDC
+  std::vector<Metric> metrics = {Metric::test_accuracy, Metric::test_capped_loss};  ///< that count as harm
+  std::optional<double> deadline_s;     ///< per trial; absent: 10 s + 20 x the arm's control
+  std::optional<std::uint64_t> memory;  ///< bytes that all processes of a worker may hold; absent: no limit
+  bool early_end = true;                ///< a trial that is back at the golden run's state ends there
+  std::vector<std::string> exec = {};   ///< command of a trainer that is not ours (spec/exec_runner.h)
+  std::string launch;  ///< command line template that starts the ranks of a worker; "" = mpirun of the build
+  bool network = false;  ///< worker.connect: ranks reach the driver over TCP, so that they may run elsewhere
+
+  [[nodiscard]] const BaseSpec& base_of(const Arm& arm) const { return bases.at(files.at(arm.file).base); }
+};
+
+/// Reads a spec, applies its `scale` and `--set key=value` overrides (dotted keys, JSON values or bare
+/// strings), checks it.
+/// Errors name file, line, key and what was expected.
+[[nodiscard]] CampaignSpec read_campaign_spec(const std::filesystem::path& path,
+                                              const std::vector<std::string>& overrides = {});
+/// Canonical form, stored in the campaign's folder; a change between two starts is refused by comparing it.
+[[nodiscard]] Json to_json(const CampaignSpec& spec);
+/// From the stored canonical form. Throws Error(bad_file).
+[[nodiscard]] CampaignSpec campaign_spec_from_json(const Json& value);
+
+}  // namespace bitrift::record

@@ -1,0 +1,104 @@
+// How parameters are updated: optimizer, schedule, guards.
+#include "core/error.h"
+#include "spec/training_parts.h"
+
+namespace bitrift::record {
+namespace {
+
+constexpr std::tuple schedule_keys = {Key{"every", &ScheduleSpec::every},
+                                      Key{"gamma", &ScheduleSpec::gamma},
+                                      Key{"warmup_steps", &ScheduleSpec::warmup_steps},
+                                      Key{"steps", &ScheduleSpec::steps},
+                                      Key{"min_learning_rate", &ScheduleSpec::min_learning_rate},
+                                      Key{"factor", &ScheduleSpec::factor},
+                                      Key{"patience", &ScheduleSpec::patience},
+                                      Key{"cooldown", &ScheduleSpec::cooldown},
+                                      Key{"threshold", &ScheduleSpec::threshold},
+                                      Key{"monitor", &ScheduleSpec::monitor}};
+
+constexpr std::tuple guard_keys = {
+    Key{"nonfinite", &GuardSpec::nonfinite},         Key{"loss_spike", &GuardSpec::loss_spike},
+    Key{"gradient_norm", &GuardSpec::gradient_norm}, Key{"moment_bound", &GuardSpec::moment_bound},
+    Key{"checksums", &GuardSpec::checksums},         Key{"on_alarm", &GuardSpec::on_alarm}};
+
+}  // namespace
+
+OptimizerSpec read_optimizer(const Part& part) {
+  OptimizerSpec optimizer;
+  optimizer.name = part.value().at("name");
+  optimizer.learning_rate = part.value().at("learning_rate");
+  if (optimizer.is_adam()) {
+    part.refuse({"momentum", "nesterov"}, optimizer.name);
+  } else {
+    part.refuse({"beta1", "beta2", "epsilon"}, optimizer.name);
+  }
+  if (optimizer.name == "adamw") optimizer.weight_decay = 0.01;
+  part.take("momentum", optimizer.momentum);
+  part.take("nesterov", optimizer.nesterov);
+  part.take("weight_decay", optimizer.weight_decay);
+  part.take("beta1", optimizer.beta1);
+  part.take("beta2", optimizer.beta2);
+  part.take("epsilon", optimizer.epsilon);
+  part.take("clip_norm", optimizer.clip_norm);
+  if (optimizer.nesterov && optimizer.momentum == 0) {
+    fail(ErrorCode::bad_input, "{}: Nesterov's method needs a momentum above 0", part.where("nesterov"));
+  }
+  return optimizer;
+}
+
+Json to_json(const OptimizerSpec& optimizer) {
+  Json value = {{"name", optimizer.name}, {"learning_rate", optimizer.learning_rate}};
+  if (optimizer.is_adam()) {
+    value["beta1"] = optimizer.beta1;
+    value["beta2"] = optimizer.beta2;
+    value["epsilon"] = optimizer.epsilon;
+    put(value, "weight_decay", optimizer.weight_decay, optimizer.name == "adamw" ? 0.01 : 0.0);
+  } else {
+    value["momentum"] = optimizer.momentum;
+    value["weight_decay"] = optimizer.weight_decay;
+    put(value, "nesterov", optimizer.nesterov, false);
+  }
+  put(value, "clip_norm", optimizer.clip_norm, 0.0);
+  return value;
+}
+
+ScheduleSpec read_schedule(const Part& part) {
+  ScheduleSpec schedule;
+  schedule.name = part.value().at("name");
+  const std::string owner = "schedule " + schedule.name;
+  if (schedule.name == "step") {
+    part.require({"every"}, "step needs the number of epochs between two steps");
+  } else {
+    part.refuse({"every", "gamma"}, owner);
+  }
+  if (schedule.name != "cosine") part.refuse({"warmup_steps", "steps"}, owner);
+  if (schedule.name != "cosine" && schedule.name != "plateau") part.refuse({"min_learning_rate"}, owner);
+  if (schedule.name != "plateau")
+    part.refuse({"factor", "patience", "cooldown", "threshold", "monitor"}, owner);
+  take_all(part, schedule_keys, schedule);
+  return schedule;
+}
+
+Json to_json(const ScheduleSpec& schedule) {
+  Json value = {{"name", schedule.name}};
+  put_all(value, schedule_keys, schedule);
+  return value;
+}
+
+GuardSpec read_guards(const Part& part, const OptimizerSpec& optimizer) {
+  GuardSpec guards;
+  take_all(part, guard_keys, guards);
+  if (guards.moment_bound && !optimizer.is_adam()) {
+    fail(ErrorCode::bad_input, "{}: the bound holds for Adam's first moment; {} has none",
+         part.where("moment_bound"), optimizer.name);
+  }
+  return guards;
+}
+
+Json to_json(const GuardSpec& guards) {
+  Json value = Json::object();
+  put_all(value, guard_keys, guards);
+  return value;
+}
+
+}  // namespace bitrift::record

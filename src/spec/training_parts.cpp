@@ -1,0 +1,166 @@
+#include "spec/training_parts.h"
+
+#include "core/error.h"
+
+namespace bitrift::record {
+
+Part::Part(const Document& document, std::string pointer)
+    : document_(document),
+      pointer_(std::move(pointer)),
+      value_(document.value.at(Json::json_pointer(pointer_))) {}
+
+void Part::refuse(std::initializer_list<const char*> keys, const std::string& owner) const {
+  for (const char* key : keys) {
+    if (has(key)) fail(ErrorCode::bad_input, "{}: {} has no '{}'; remove the key", where(key), owner, key);
+  }
+}
+
+void Part::require(std::initializer_list<const char*> keys, const std::string& owner) const {
+  for (const char* key : keys) {
+    if (!has(key)) fail(ErrorCode::bad_input, "{}: key '{}' is missing; {}", where(), key, owner);
+  }
+}
+
+std::string Part::where(const std::string& key) const {
+  const std::string pointer = key.empty() ? pointer_ : pointer_ + "/" + key;
+  return document_.place(pointer) + ": " + key_name(pointer);
+}
+
+namespace {
+
+constexpr std::tuple data_keys = {Key{"path", &DataSpec::path},
+                                  Key{"resize", &DataSpec::resize},
+                                  Key{"crop", &DataSpec::crop},
+                                  Key{"channels", &DataSpec::channels},
+                                  Key{"crop_padding", &DataSpec::crop_padding},
+                                  Key{"mean", &DataSpec::mean},
+                                  Key{"std", &DataSpec::std},
+                                  Key{"random_crop", &DataSpec::random_crop},
+                                  Key{"flip", &DataSpec::flip},
+                                  Key{"vocabulary", &DataSpec::vocabulary},
+                                  Key{"test_fraction", &DataSpec::test_fraction},
+                                  Key{"mask_fraction", &DataSpec::mask_fraction},
+                                  Key{"train_samples", &DataSpec::train_samples},
+                                  Key{"test_samples", &DataSpec::test_samples}};
+
+void read_transformer(const Part& part, ModelSpec& model) {
+  part.require({"layers", "heads", "width", "context"},
+               model.name + " needs layers, heads, width and context");
+  part.refuse({"classes"}, model.name);
+  if (!part.value()["width"].is_number()) {
+    fail(ErrorCode::bad_input, "{}: expected the width of the embedding, found {}", part.where("width"),
+         part.value()["width"].dump());
+  }
+  part.take("layers", model.layers);
+  part.take("heads", model.heads);
+  part.take("width", model.width);
+  part.take("context", model.context);
+  if (model.width % model.heads != 0) {
+    fail(ErrorCode::bad_input, "{}: {} heads cannot share a width of {}; make width a multiple of heads",
+         part.where("heads"), model.heads, model.width);
+  }
+}
+
+void read_vision(const Part& part, ModelSpec& model) {
+  part.refuse({"layers", "heads", "context"}, model.name);
+  if (model.name == "mlp" || model.name == "lenet") part.refuse({"width"}, model.name);
+  if (!part.has("width")) return;
+  const Json& width = part.value()["width"];
+  if (width != "full" && width != "small") {
+    fail(ErrorCode::bad_input, "{}: expected one of: full, small; found {}", part.where("width"),
+         width.dump());
+  }
+  model.small = width == "small";
+}
+
+}  // namespace
+
+ModelSpec read_model(const Part& part) {
+  ModelSpec model;
+  model.name = part.value().at("name");
+  const std::string& name = model.name;
+  if (name == "mlp") {
+    part.require({"hidden"}, "an mlp needs the widths of its hidden layers");
+    part.take("hidden", model.hidden);
+    model.norm = "none";
+    part.take("norm", model.norm);
+  } else {
+    part.refuse({"hidden", "norm"}, name);
+  }
+  if (model.is_transformer()) {
+    read_transformer(part, model);
+  } else {
+    read_vision(part, model);
+  }
+  const bool drops =
+      name == "alexnet" || name.starts_with("vgg") || name == "googlenet" || model.is_transformer();
+  if (name != "resnet18" && name != "resnet50") part.refuse({"stem"}, name);
+  if (name != "googlenet") part.refuse({"auxiliary"}, name);
+  if (!drops) part.refuse({"dropout"}, name);
+  part.take("stem", model.stem);
+  part.take("auxiliary", model.auxiliary);
+  part.take("classes", model.classes);
+  if (part.has("dropout")) model.dropout = part.value()["dropout"].get<double>();
+  return model;
+}
+
+Json to_json(const ModelSpec& model) {
+  const ModelSpec usual;
+  Json value = {{"name", model.name}};
+  if (model.name == "mlp") {
+    value["hidden"] = model.hidden;
+    value["norm"] = model.norm;
+  }
+  put(value, "stem", model.stem, usual.stem);
+  put(value, "auxiliary", model.auxiliary, usual.auxiliary);
+  put(value, "classes", model.classes, usual.classes);
+  put(value, "layers", model.layers, usual.layers);
+  put(value, "heads", model.heads, usual.heads);
+  put(value, "width", model.width, usual.width);
+  put(value, "context", model.context, usual.context);
+  if (model.small) value["width"] = "small";
+  if (model.dropout) value["dropout"] = *model.dropout;
+  return value;
+}
+
+DataSpec read_data(const Part& part, const ModelSpec& model) {
+  DataSpec data;
+  data.name = part.value().at("name");
+  const std::string& name = data.name;
+  const bool text = name == "text" || name == "jargon";
+  if (text != model.is_transformer()) {
+    fail(ErrorCode::bad_input, "{}: model {} learns from {}; {} is {}", part.where("name"), model.name,
+         model.is_transformer() ? "text (text, jargon)" : "images", name, text ? "text" : "images");
+  }
+  if (name == "digits" || name == "jargon") part.refuse({"path"}, "the shipped data set " + name);
+  if (name == "idx") part.require({"path"}, "idx needs the folder of its four files");
+  if (name == "text") part.require({"path"}, "text needs a file");
+  if (name == "folder") part.require({"path", "resize", "crop"}, "folder needs its path, resize and crop");
+  if (name == "cifar10" || name == "cifar100")
+    part.require({"path"}, name + " needs the folder of its .bin files");
+  if (text) {
+    part.refuse({"resize", "channels", "crop_padding", "mean", "std", "flip"}, name);
+  } else {
+    part.refuse({"vocabulary", "test_fraction"}, name);
+  }
+  if (name != "folder") part.refuse({"crop", "random_crop"}, name);
+  if (name == "folder") part.refuse({"crop_padding"}, name);
+  if (model.name != "bert") part.refuse({"mask_fraction"}, "data for model " + model.name);
+  if (model.name == "bert") data.mask_fraction = 0.15;
+  take_all(part, data_keys, data);
+  if (part.has("prefetch")) data.prefetch = part.value()["prefetch"].get<int>();
+  if (data.crop > data.resize) {
+    fail(ErrorCode::bad_input, "{}: a crop of {} does not fit images resized to {}", part.where("crop"),
+         data.crop, data.resize);
+  }
+  return data;
+}
+
+Json to_json(const DataSpec& data) {
+  Json value = {{"name", data.name}};
+  put_all(value, data_keys, data);
+  if (data.prefetch) value["prefetch"] = *data.prefetch;
+  return value;
+}
+
+}  // namespace bitrift::record

@@ -1,0 +1,124 @@
+#include "train/parallel/build.h"
+
+#include "core/error.h"
+#include "nn/layer/measure.h"
+#include "train/parallel/executor.h"
+#include "train/step/autocast.h"
+
+namespace bitrift::train {
+namespace {
+
+// A spec gives the model what nn counts among the properties of a data set.
+std::string in_words_of_the_spec(std::string text) {
+  for (const std::string key : {"classes", "context"}) {
+    for (std::size_t at; (at = text.find("data." + key)) != std::string::npos;)
+      text.replace(at, key.size() + 5, "model." + key);
+  }
+  return text;
+}
+
+// The key of the spec that a message speaks of ("data.mean ..."), or `section`.
+std::string key_at_fault(const record::TrainingSpec& spec, const char* section, const std::string& text) {
+  if (!spec.origin) return section;
+  for (const auto& [pointer, place] : spec.origin->places) {
+    if (!pointer.starts_with(spec.origin_pointer + "/")) continue;
+    const std::string key = record::key_name(pointer.substr(spec.origin_pointer.size()));
+    if (key.find('.') != std::string::npos && key.back() != ']' && text.find(key) != std::string::npos)
+      return key;
+  }
+  return section;
+}
+
+// Runs work; an error gets the place of its key in front.
+template <typename Work>
+auto at_key(const record::TrainingSpec& spec, const char* section, const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    const std::string text = in_words_of_the_spec(error.what());
+    throw Error(error.code(), spec.where(key_at_fault(spec, section, text)) + ": " + text);
+  }
+}
+
+nn::DataDescription describe_data(const record::TrainingSpec& spec) {
+  const record::DataSpec& data = spec.data;
+  return {.name = data.name,
+          .path = data.path,
+          .resize = data.resize,
+          .crop = data.crop,
+          .channels = data.channels,
+          .mean = data.mean,
+          .std = data.std,
+          .crop_padding = data.crop_padding,
+          .random_crop = data.random_crop,
+          .flip = data.flip,
+          .classes = spec.model.classes,
+          .context = spec.model.context,
+          .vocabulary = data.vocabulary,
+          .test_fraction = data.test_fraction,
+          .mask_fraction = data.mask_fraction,
+          .train_samples = data.train_samples,
+          .test_samples = data.test_samples};
+}
+
+nn::ModelDescription describe_model(const record::TrainingSpec& spec, const nn::Dataset& data) {
+  const record::ModelSpec& model = spec.model;
+  return {.name = model.name,
+          .hidden = {model.hidden.begin(), model.hidden.end()},
+          .batch_norm = model.norm == "batch",
+          .input = data.input_shape(),
+          .classes = model.classes > 0 ? model.classes : data.classes(),
+          .small = model.small,
+          .cifar_stem = model.stem == "cifar",
+          .auxiliary = model.auxiliary,
+          .dropout = model.dropout,
+          .layers = model.layers,
+          .heads = model.heads,
+          .width = model.width};
+}
+
+}  // namespace
+
+std::unique_ptr<nn::Dataset> load_data(const record::TrainingSpec& spec) {
+  auto data = at_key(spec, "data", [&] { return nn::load_dataset(describe_data(spec)); });
+  if (data->train_size() < spec.batch_size) {
+    fail(ErrorCode::bad_input,
+         "{}: a batch of {} is more than the {} training samples of {}; choose a smaller batch_size",
+         spec.where("batch_size"), spec.batch_size, data->train_size(), spec.data.name);
+  }
+  return data;
+}
+
+std::vector<std::unique_ptr<nn::Layer>> make_layers(const record::TrainingSpec& spec,
+                                                    const nn::Dataset& data) {
+  return at_key(spec, "model", [&] { return nn::make_layers(describe_model(spec, data)); });
+}
+
+nn::Stage build_stage(const record::TrainingSpec& spec, const nn::Dataset& data,
+                      const record::Parallel& parallel, const Layout& layout, const nn::Placement& placement,
+                      bool fresh) {
+  auto layers = make_layers(spec, data);
+  std::vector<double> costs = nn::estimated_costs(layers);
+  if (parallel.balance == "measured" && layout.stages() > 1) {
+    const std::int64_t rows = spec.batch_size / parallel.replicas() / parallel.micro_batches;
+    if (layout.world.rank() == 0) costs = nn::measured_costs(layers, rows, placement);
+    layout.world.broadcast(costs.data(), costs.size() * sizeof(double), 0);
+  }
+  const auto cuts = at_key(spec, "parallel", [&] { return nn::cut_layers(costs, layout.stages()); });
+  const auto [first, last] = cuts[static_cast<std::size_t>(layout.stage())];
+  return {std::move(layers), first, last, fresh ? std::optional(spec.seed) : std::nullopt, placement};
+}
+
+torch::Device choose_device(const record::Parallel& parallel, int rank) {
+  if (parallel.device == "cpu") return torch::kCPU;
+  if (!torch::cuda::is_available()) {
+    fail(ErrorCode::unsupported,
+         "device cuda: {}; use device cpu, or a LibTorch with CUDA on a machine that has a card",
+         torch::cuda::device_count() == 0 ? "this LibTorch finds no CUDA device here"
+                                          : "CUDA cannot be used here");
+  }
+  const auto cards = static_cast<int>(torch::cuda::device_count());
+  return {torch::kCUDA, static_cast<torch::DeviceIndex>(rank % cards)};
+}
+
+}  // namespace bitrift::train

@@ -1,0 +1,31 @@
+// From a spec to a data set and a model. Inside train/ only.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "dataset/dataset.h"
+#include "nn/layer/model.h"
+#include "spec/training_spec.h"
+#include "train/parallel/rank_layout.h"
+
+namespace bitrift::train {
+
+/// Loads the data set. Throws Error that begins with the place of the key at fault; Error(bad_input) when it
+/// has fewer samples than a batch.
+[[nodiscard]] std::unique_ptr<nn::Dataset> load_data(const record::TrainingSpec& spec);
+
+/// The layers of the spec's model for that data. Throws Error(bad_input) that begins with the place.
+[[nodiscard]] std::vector<std::unique_ptr<nn::Layer>> make_layers(const record::TrainingSpec& spec,
+                                                                  const nn::Dataset& data);
+
+/// This rank's stage. Collective when costs are measured.
+[[nodiscard]] nn::Stage build_stage(const record::TrainingSpec& spec, const nn::Dataset& data,
+                                    const record::Parallel& parallel, const Layout& layout,
+                                    const nn::Placement& placement, bool fresh);
+
+/// The device of a rank: cpu, or cards in turn by rank. Throws Error(unsupported) when this LibTorch or this
+/// machine has no CUDA.
+[[nodiscard]] torch::Device choose_device(const record::Parallel& parallel, int rank);
+
+}  // namespace bitrift::train

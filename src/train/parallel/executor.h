@@ -1,0 +1,60 @@
+// How one replica takes micro-batches forward and back. Inside train/ only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "dataset/dataset.h"
+#include "mpi/communicator.h"
+#include "nn/layer/model.h"
+#include "train/step/autocast.h"
+#include "train/step/feed.h"
+#include "train/step/step_input.h"
+
+namespace bitrift::train {
+
+/// What the micro-batches of one replica gave.
+struct Tally {
+  std::vector<double> losses;  ///< of each micro-batch, before any scaling; or one sum in an evaluation
+  double capped = 0;           ///< in an evaluation: see LossSums
+  std::int64_t asked = 0, correct = 0;
+};
+
+/// Samples in one forward pass of an evaluation, under every strategy, so that the same kernels see the same
+/// shapes: 256, or fewer so that at most 2^22 input elements are taken at once, but at least one.
+[[nodiscard]] std::int64_t evaluation_batch(const std::vector<std::int64_t>& input_shape);
+
+/// A batch's inputs as the first layer takes them: on the device, floating ones in the parameters' type.
+[[nodiscard]] torch::Tensor stage_input(const torch::Tensor& inputs, const nn::Placement& placement);
+
+/// Collective over the stages of a replica. The stage outlives it.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  /// Forward and backward of all micro-batches. Gradients of mean losses, each divided by the number of
+  /// micro-batches, add up in each parameter in ascending micro-batch order. `before_last_backward` is called
+  /// before the backward pass after which every gradient is whole. The tally stands on the last stage only.
+  /// micro[i].batch may be undefined where needs_batches() says no.
+  [[nodiscard]] virtual Tally run(const StepInput& step, const std::vector<MicroBatch>& micro,
+                                  const std::function<void()>& before_last_backward) = 0;
+  /// The whole test set in evaluation mode. The tally stands on the last stage only.
+  [[nodiscard]] virtual Tally evaluate(const nn::Dataset& data) = 0;
+  /// Whether run() looks at inputs or targets here: a stage in the middle does so only for auxiliary heads.
+  [[nodiscard]] virtual bool needs_batches() const = 0;
+};
+
+/// The whole model on this rank.
+[[nodiscard]] std::unique_ptr<Executor> make_whole(nn::Stage& stage, const Precision& precision);
+
+/// A stage of a pipeline; ranks of `pipeline` hold the stages in order. schedule: gpipe (Huang et al.,
+/// NeurIPS 2019: all forward passes, then all backward passes) or 1f1b (Narayanan et al., SOSP 2019, as
+/// PipeDream-Flush does it: after a warm-up one forward, one backward, so that at most as many micro-batches
+/// are in memory as stages follow). Both go backwards in ascending micro-batch order, which adds gradients in
+/// the order of a serial run with the same micro-batches.
+[[nodiscard]] std::unique_ptr<Executor> make_pipeline(nn::Stage& stage, const mpi::Communicator& pipeline,
+                                                      const Precision& precision, const std::string& schedule,
+                                                      int micro_batches);
+
+}  // namespace bitrift::train

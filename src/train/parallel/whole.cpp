@@ -1,0 +1,88 @@
+#include <algorithm>
+
+#include "train/parallel/executor.h"
+#include "train/step/loss.h"
+
+namespace bitrift::train {
+namespace {
+
+class Whole : public Executor {
+ public:
+  Whole(nn::Stage& stage, const Precision& precision) : stage_(stage), precision_(precision) {}
+
+  Tally run(const StepInput& step, const std::vector<MicroBatch>& micro,
+            const std::function<void()>& before_last_backward) override {
+    Tally tally;
+    const auto count = static_cast<int>(micro.size());
+    for (int m = 0; m < count; ++m) {
+      const MicroBatch& part = micro[static_cast<std::size_t>(m)];
+      const torch::Tensor targets = part.batch.targets.to(device());
+      const nn::StageOutput output =
+          forward(part.batch.inputs,
+                  {.training = true, .seed = step.seed, .step = step.step, .samples = part.samples});
+      torch::Tensor loss = cross_entropy(output.y, targets);
+      for (const torch::Tensor& logits : output.auxiliary)
+        loss = loss + cross_entropy(logits, targets) * nn::auxiliary_weight;
+      if (m + 1 == count) before_last_backward();
+      torch::Tensor root = share_of(loss, count);
+      if (step.scaled) root = root * step.loss_scale;
+      root.backward();
+      tally.losses.push_back(loss.item<double>());
+      const Answers answers = count_answers(output.y, targets);
+      tally.asked += answers.asked;
+      tally.correct += answers.correct;
+    }
+    return tally;
+  }
+
+  Tally evaluate(const nn::Dataset& data) override {
+    const torch::NoGradGuard no_grad;
+    Tally tally;
+    tally.losses.assign(1, 0);
+    const std::int64_t rows = evaluation_batch(stage_.input_shape());
+    for (std::int64_t first = 0; first < data.test_size(); first += rows) {
+      const nn::Batch batch = data.test_batch(first, std::min(first + rows, data.test_size()));
+      const torch::Tensor targets = batch.targets.to(device());
+      const torch::Tensor logits = forward(batch.inputs, {}).y;
+      const LossSums sums = sum_losses(logits, targets);
+      tally.losses[0] += sums.loss;
+      tally.capped += sums.capped;
+      const Answers answers = count_answers(logits, targets);
+      tally.asked += answers.asked;
+      tally.correct += answers.correct;
+    }
+    return tally;
+  }
+
+  [[nodiscard]] bool needs_batches() const override { return true; }
+
+ private:
+  [[nodiscard]] torch::Device device() const { return stage_.placement().device; }
+
+  nn::StageOutput forward(const torch::Tensor& inputs, const nn::Pass& pass) {
+    const AutocastRegion region(precision_, device());
+    return stage_.forward(stage_input(inputs, stage_.placement()), pass);
+  }
+
+  nn::Stage& stage_;
+  Precision precision_;
+};
+
+}  // namespace
+
+std::int64_t evaluation_batch(const std::vector<std::int64_t>& input_shape) {
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : input_shape) elements *= extent;
+  return std::clamp<std::int64_t>((std::int64_t{1} << 22) / elements, 1, 256);
+}
+
+torch::Tensor stage_input(const torch::Tensor& inputs, const nn::Placement& placement) {
+  const torch::Tensor here = inputs.to(placement.device);
+  return inputs.is_floating_point() ? here.to(placement.dtype) : here;
+}
+
+std::unique_ptr<Executor> make_whole(nn::Stage& stage, const Precision& precision) {
+  return std::make_unique<Whole>(stage, precision);
+}
+
+}  // namespace bitrift::train

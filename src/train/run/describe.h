@@ -1,0 +1,15 @@
+// What a model is made of, for people who choose where to aim and how to spread it.
+#pragma once
+
+#include "record/json/json.h"
+#include "spec/training_spec.h"
+
+namespace bitrift::train {
+
+/// {"model", "parameters", "buffers", "layers": [{"name", "stage", "input", "output", "parameters",
+/// "multiply_adds", "tensors": [{"key", "shape", "trained"}]}]}: shapes of one sample, stages as the spec's
+/// layout cuts them. Loads the data set; builds no tensor unless costs are to be measured. Throws as
+/// check_runnable().
+[[nodiscard]] record::Json describe(const record::TrainingSpec& spec, const record::Parallel& parallel);
+
+}  // namespace bitrift::train

@@ -1,0 +1,78 @@
+#include "train/run/guards.h"
+
+#include <cmath>
+
+namespace bitrift::train {
+namespace {
+
+constexpr std::size_t most_alarms = 100;
+constexpr std::int64_t first_judged_loss = 8;  // losses before it only make the mean
+constexpr std::int64_t mean_over = 32;
+
+}  // namespace
+
+Guards::Guards(const record::TrainingSpec& spec, int rank, bool overflow_is_usual)
+    : spec_(spec.guards),
+      rank_(rank),
+      overflow_is_usual_(overflow_is_usual),
+      any_(spec_.nonfinite || spec_.loss_spike > 0 || spec_.gradient_norm > 0 || spec_.moment_bound ||
+           spec_.checksums),
+      batch_size_(spec.batch_size) {}
+
+void Guards::see_loss(double loss, Progress& progress) {
+  const std::int64_t step = progress.step + 1;
+  if (!std::isfinite(loss)) {
+    if (spec_.nonfinite && rank_ == 0 && !overflow_is_usual_) raise("nonfinite", step, "", loss, 0);
+    return;
+  }
+  if (spec_.loss_spike == 0) return;
+  const double limit = spec_.loss_spike * progress.guard_loss_mean;
+  if (progress.guard_loss_count >= first_judged_loss && loss > limit && rank_ == 0)
+    raise("loss_spike", step, "", loss, limit);
+  progress.guard_loss_count += 1;
+  const std::int64_t weight = std::min(progress.guard_loss_count, mean_over);
+  progress.guard_loss_mean += (loss - progress.guard_loss_mean) / static_cast<double>(weight);
+}
+
+void Guards::see_gradient_norm(double norm, std::int64_t step) {
+  const bool excused = overflow_is_usual_ && !std::isfinite(norm);
+  if (wants_gradient_norm() && rank_ == 0 && !excused && !(norm <= spec_.gradient_norm))
+    raise("gradient_norm", step, "", norm, spec_.gradient_norm);
+}
+
+void Guards::see_state(Session& session, std::int64_t step) {
+  if (!spec_.nonfinite && !spec_.moment_bound) return;
+  const torch::NoGradGuard no_grad;
+  for (const StateTensor& tensor : session.tensors(false)) {
+    if (tensor.meta.format.kind == NumberKind::floating && tensor.meta.elements() > 0)
+      see_tensor(tensor, step);
+  }
+}
+
+// One pass gives both: the largest magnitude is NaN or infinite when some element is. No copy is made.
+void Guards::see_tensor(const StateTensor& tensor, std::int64_t step) {
+  const bool moment = spec_.moment_bound && tensor.meta.path.starts_with("optimizer/exp_avg/");
+  if (!spec_.nonfinite && !moment) return;
+  const auto [least, most] = torch::aminmax(tensor.value.detach());
+  const double largest = torch::maximum(least.abs(), most.abs()).item<double>();
+  if (spec_.nonfinite && !std::isfinite(largest)) raise("nonfinite", step, tensor.meta.path, largest, 0);
+  const double limit = 20 * std::sqrt(static_cast<double>(tensor.meta.elements())) / batch_size_;
+  if (moment && !(largest <= limit)) raise("moment_bound", step, tensor.meta.path, largest, limit);
+}
+
+void Guards::see_checksums(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) raise("checksums", 0, path, 0, 0);
+}
+
+void Guards::raise(const char* guard, std::int64_t step, const std::string& tensor, double value,
+                   double limit) {
+  ++count_;
+  if (alarms_.size() < most_alarms) alarms_.push_back({guard, step, rank_, tensor, value, limit});
+}
+
+void Guards::clear() {
+  alarms_.clear();
+  count_ = 0;
+}
+
+}  // namespace bitrift::train

@@ -1,0 +1,53 @@
+// Checks that a run makes of itself (docs/training.md, "Guards"). Inside train/ only.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "record/run.h"
+#include "spec/training_spec.h"
+#include "train/state/session.h"
+
+namespace bitrift::train {
+
+/// Looks, and never touches: with and without guards a run computes the same bits. Not collective.
+class Guards {
+ public:
+  /// rank: of this process. overflow_is_usual: under a dynamic loss scale a loss or gradient that is not
+  /// finite is no alarm.
+  Guards(const record::TrainingSpec& spec, int rank, bool overflow_is_usual);
+
+  [[nodiscard]] bool any() const noexcept { return any_; }
+  [[nodiscard]] bool stops() const noexcept { return any_ && spec_.on_alarm == "stop"; }
+  [[nodiscard]] bool wants_gradient_norm() const noexcept { return spec_.gradient_norm > 0; }
+
+  /// nonfinite, loss_spike. `loss` is known on all ranks: rank 0 reports it. Moves progress.guard_*.
+  void see_loss(double loss, Progress& progress);
+  /// gradient_norm: the total 2-norm of the means, before clipping; rank 0 reports it.
+  void see_gradient_norm(double norm, std::int64_t step);
+  /// nonfinite and moment_bound, after the optimizer's step, for each tensor of this rank.
+  void see_state(Session& session, std::int64_t step);
+  /// checksums: paths whose bytes do not match.
+  void see_checksums(const std::vector<std::string>& paths);
+
+  /// At most 100, in the order in which they came.
+  [[nodiscard]] const std::vector<record::Alarm>& alarms() const noexcept { return alarms_; }
+  [[nodiscard]] std::int64_t count() const noexcept { return count_; }
+  /// Forgets the alarms: before a load.
+  void clear();
+
+ private:
+  void raise(const char* guard, std::int64_t step, const std::string& tensor, double value, double limit);
+  void see_tensor(const StateTensor& tensor, std::int64_t step);
+
+  record::GuardSpec spec_;
+  int rank_;
+  bool overflow_is_usual_;
+  bool any_;
+  double batch_size_;
+  std::vector<record::Alarm> alarms_;
+  std::int64_t count_ = 0;
+};
+
+}  // namespace bitrift::train

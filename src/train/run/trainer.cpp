@@ -1,0 +1,270 @@
+#include "train/run/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+#include <sstream>
+
+#include <torch/version.h>
+
+#include "core/file.h"
+#include "core/log.h"
+#include "train/parallel/build.h"
+#include "train/run/trainer_state.h"
+#include "train/state/checkpoint.h"
+#include "train/step/schedule.h"
+
+namespace bitrift::train {
+namespace {
+
+void check_world(const record::TrainingSpec& spec, const record::Parallel& parallel, int world) {
+  record::check_parallel(parallel, spec.batch_size, spec.where("parallel"));
+  if (parallel.ranks != world) {
+    fail(ErrorCode::bad_input,
+         "parallel: {} asks for {} rank(s), and MPI started {}; make --ranks and mpirun -n agree",
+         parallel.kind, parallel.ranks, world);
+  }
+}
+
+// Ranks that stand at different batches would wait for each other for ever.
+void check_same_place(const Layout& layout, const Progress& progress) {
+  struct Place {
+    std::int64_t epoch, step, cursor;
+    bool operator==(const Place&) const = default;
+  };
+  const Place mine{progress.epoch, progress.step, progress.cursor};
+  std::vector<Place> all(static_cast<std::size_t>(layout.world.size()));
+  layout.world.allgather_equal(&mine, sizeof mine, all.data());
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    throw mpi::AgreedError(
+        ErrorCode::bad_file,
+        fmt::format("rank {} stands at epoch {}, step {}, sample {}; rank 0 at {}, {}, {}: they cannot go on "
+                    "together; load files of the same moment",
+                    rank, all[rank].epoch, all[rank].step, all[rank].cursor, all[0].epoch, all[0].step,
+                    all[0].cursor));
+  }
+}
+
+// A device that the spec names has a place there; one of the command line has none.
+void check_device(const record::TrainingSpec& spec, const record::Parallel& parallel) {
+  try {
+    (void)choose_device(parallel, 0);
+  } catch (const Error& error) {
+    const auto named = [&](const char* key) {
+      return spec.origin && spec.origin->places.contains(spec.origin_pointer + key);
+    };
+    if (named("/device")) throw Error(error.code(), spec.where("device") + ": " + error.what());
+    if (named("/parallel/device"))
+      throw Error(error.code(), spec.where("parallel.device") + ": " + error.what());
+    throw;
+  }
+}
+
+// Guards look and do not touch: a file belongs to the same training with others or none.
+std::string comparable_text(record::TrainingSpec spec, bool convert) {
+  spec.guards = {};
+  if (convert) {
+    spec.precision = "fp32";
+    spec.loss_scale.reset();
+  }
+  return record::to_text(spec);
+}
+
+}  // namespace
+
+record::TrainingSpec read_checkpoint_spec(const std::filesystem::path& path) {
+  return checkpoint_spec(ckpt::Reader(path));
+}
+
+void check_runnable(const record::TrainingSpec& spec, const record::Parallel& parallel) {
+  check_world(spec, parallel, parallel.ranks);
+  check_device(spec, parallel);
+  const std::unique_ptr<nn::Dataset> data = load_data(spec);
+  const auto layers = make_layers(spec, *data);
+  try {
+    (void)nn::cut_layers(nn::estimated_costs(layers), parallel.stages);
+  } catch (const Error& error) {
+    throw Error(error.code(), spec.where("parallel") + ": " + error.what());
+  }
+  check_schedule(spec, data->train_size() / spec.batch_size * spec.epochs);
+}
+
+void prepare_libtorch(int threads) {
+  torch::set_num_threads(threads);
+  if (at::get_num_interop_threads() != 1) at::set_num_interop_threads(1);
+  at::globalContext().setDeterministicAlgorithms(true, false);
+  // Deterministic mode would also fill every new tensor with NaN, to show reads before writes; that costs
+  // time only.
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
+}
+
+record::Json libtorch_environment(const std::string& device) {
+  return {{"libtorch", TORCH_VERSION},
+          {"cpu_capability", at::get_cpu_capability()},
+          {"threads", at::get_num_threads()},
+          {"device", device}};
+}
+
+Trainer::Trainer(const record::TrainingSpec& spec, const record::Parallel& parallel,
+                 const mpi::Communicator& communicator, bool fresh) {
+  std::unique_ptr<nn::Dataset> data;
+  mpi::agreed(communicator, [&] {
+    check_world(spec, parallel, communicator.size());
+    (void)choose_device(parallel, communicator.rank());
+    data = load_data(spec);
+    (void)nn::cut_layers(nn::estimated_costs(make_layers(spec, *data)), parallel.stages);
+    check_schedule(spec, data->train_size() / spec.batch_size * spec.epochs);
+  });
+  state_ = std::make_unique<TrainerState>(spec, parallel, communicator, std::move(data), fresh);
+}
+
+Trainer::~Trainer() = default;
+
+void Trainer::load(const LoadRequest& request) {
+  TrainerState& state = *state_;
+  const Layout& layout = state.layout;
+  const auto own = request.replica_files.find(layout.replica());
+  const std::filesystem::path& path = own == request.replica_files.end() ? request.path : own->second;
+  Loaded loaded;
+  state.guards.clear();
+  state.altered.reset();
+  mpi::agreed(layout.world, [&] {
+    for (const auto& [replica, file] : request.replica_files) {
+      if (replica < 0 || replica >= layout.replica_count()) {
+        fail(ErrorCode::bad_input, "{}: there is no replica {}; this run has replicas 0 to {}", file.string(),
+             replica, layout.replica_count() - 1);
+      }
+    }
+    const ckpt::Reader reader(path);
+    const record::TrainingSpec theirs = checkpoint_spec(reader);
+    if (comparable_text(theirs, request.convert) != comparable_text(state.spec, request.convert)) {
+      fail(ErrorCode::conflict, "{}: belongs to another training: its spec attribute differs", path.string());
+    }
+    loaded = load_session(reader, state.session,
+                          {.replica = layout.replica(),
+                           .replicas = layout.replica_count(),
+                           .convert = request.convert,
+                           .verify = state.spec.guards.checksums});
+    state.guards.see_checksums(loaded.bad_checksums);
+    if (state.guards.stops() && state.guards.count() > 0)
+      fail(ErrorCode::bad_file, "{}: {}", path.string(), record::describe(state.guards.alarms().front()));
+    check_loaded_progress(path);
+  });
+  if (layout.world.rank() == 0 && !loaded.remark.empty()) spdlog::warn("{}", loaded.remark);
+  note_changes();
+  check_same_place(layout, state.session.progress);
+  share_after_load();
+}
+
+void Trainer::check_loaded_progress(const std::filesystem::path& path) const {
+  try {
+    check_progress(state_->session.progress, state_->data->train_size(), state_->spec.batch_size,
+                   state_->data->targets_per_sample());
+  } catch (const Error& error) {
+    fail(error.code(), "{}: {}", path.string(), error.what());
+  }
+}
+
+void Trainer::share_after_load() {
+  TrainerState& state = *state_;
+  const std::string what = state.parallel.synced_on_resume();
+  if (state.layout.replica_count() == 1) return;
+  const bool with_optimizer = what == "model+optimizer";
+  const auto filled = static_cast<char>(!state.session.optimizer().state().empty());
+  std::vector<char> all(static_cast<std::size_t>(state.layout.world.size()));
+  state.layout.world.allgather_equal(&filled, 1, all.data());
+  for (const char other : all) {
+    if (other != all[0]) {
+      throw mpi::AgreedError(
+          ErrorCode::bad_file,
+          "some replicas loaded optimizer state and others none; load files of one training");
+    }
+  }
+  if (what != "none") state.share_state(with_optimizer);
+}
+
+void Trainer::remember_base(const std::filesystem::path& path) {
+  state_->base_file.emplace(path);
+  state_->base.clear();
+  for (const StateTensor& tensor : state_->session.tensors()) {
+    tensor.read([&](const void* bytes) {
+      state_->base.emplace(tensor.meta.path,
+                           std::string(static_cast<const char*>(bytes), tensor.meta.bytes()));
+    });
+  }
+}
+
+void Trainer::reset(const std::filesystem::path& path, const std::vector<std::string>& altered,
+                    const std::vector<int>& replicas) {
+  TrainerState& state = *state_;
+  state.guards.clear();
+  state.altered = altered;
+  mpi::agreed(state.layout.world, [&] {
+    restore_session(state.session, state.base);
+    const bool reads = replicas.empty() ||
+                       std::find(replicas.begin(), replicas.end(), state.layout.replica()) != replicas.end();
+    if (altered.empty() || !reads) return;
+    read_tensors(*state.base_file, path, state.session, altered);
+    check_loaded_progress(path);
+  });
+  note_changes();
+  check_same_place(state.layout, state.session.progress);
+  share_after_load();
+}
+
+void Trainer::note_changes() {
+  TrainerState& state = *state_;
+  const auto looked_at = [&](const std::string& path) {
+    return !state.altered ||
+           std::find(state.altered->begin(), state.altered->end(), path) != state.altered->end();
+  };
+  state.changed.clear();
+  if (state.base.empty()) return;
+  std::set<std::string> untouched;
+  for (const auto& [path, bytes] : state.base) {
+    if (looked_at(path)) untouched.insert(path);
+  }
+  for (const StateTensor& tensor : state.session.tensors()) {
+    if (!looked_at(tensor.meta.path)) continue;
+    const auto at = state.base.find(tensor.meta.path);
+    untouched.erase(tensor.meta.path);
+    tensor.read([&](const void* bytes) {
+      if (at == state.base.end() || std::memcmp(at->second.data(), bytes, at->second.size()) != 0)
+        state.changed += tensor.meta.path + "\n";
+    });
+  }
+  for (const std::string& gone : untouched) state.changed += gone + "\n";
+}
+
+std::vector<std::string> Trainer::changed_tensors() {
+  std::set<std::string> all;
+  for (const std::string& part : state_->layout.world.allgather(state_->changed)) {
+    std::istringstream lines(part);
+    for (std::string path; std::getline(lines, path);) all.insert(path);
+  }
+  return {all.begin(), all.end()};
+}
+
+std::uint64_t Trainer::seed() const { return state_->session.seed; }
+
+void Trainer::set_seed(std::uint64_t seed) { state_->session.seed = seed; }
+
+std::int64_t Trainer::epoch() const { return state_->session.progress.epoch; }
+
+std::vector<std::string> Trainer::replica_digests() { return state_->digests(); }
+
+void Trainer::save(const std::filesystem::path& path, const record::Json& provenance) {
+  save_session(path, state_->session, state_->spec, state_->layout);
+  mpi::agreed(state_->layout.world, [&] {
+    if (state_->layout.world.rank() != 0) return;
+    record::Json sidecar = provenance;
+    sidecar["parallel"] = record::to_json(state_->parallel);
+    std::filesystem::path beside = path;
+    beside += ".json";
+    replace_text(beside, sidecar.dump(2) + "\n");
+  });
+}
+
+}  // namespace bitrift::train

@@ -1,0 +1,132 @@
+// A training run on all ranks: from a spec or a checkpoint, through steps and evaluations, to a result and a
+// file.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mpi/communicator.h"
+#include "record/run.h"
+#include "spec/training_spec.h"
+#include "train/run/trace.h"
+
+namespace bitrift::train {
+
+struct TrainerState;
+
+/// States of a run at chosen steps: kept for later runs, or compared with those kept (docs/propagation.md).
+struct ChosenStates {
+  std::vector<std::int64_t> steps;  ///< ascending, since the resume; 0: as loaded
+  bool optimizer = false;           ///< optimizer/ as well as model/
+  bool keep = false;                ///< instead of what was kept before; else compare
+};
+
+/// How far to run, and who watches.
+struct RunOptions {
+  std::optional<std::int64_t> steps;  ///< optimizer steps to take; else
+  std::int64_t epochs = 0;            ///< epochs to complete; the one under way counts
+  bool check_replicas = false;        ///< compare all replicas' state digests after every step
+  Trace* trace = nullptr;             ///< on rank 0 only; the others set `tracing`
+  bool tracing = false;               ///< the same on all ranks
+  /// Data-order seed of the golden run that this one is, or is compared with. A file may hold another seed,
+  /// in some replicas only: then no state equals that golden run's.
+  std::uint64_t order = 0;
+  /// Remember this run, step by step, for later ones with early_end, instead of what was remembered before of
+  /// the same order. It goes to its end whatever early_end says.
+  bool keep_golden = false;
+  /// End as soon as all ranks stand where the remembered run of the same order stood after as many steps, and
+  /// report its rest: the same result but for returned_step. The state then stays where it was. Not with
+  /// `steps`.
+  bool early_end = false;
+  std::optional<ChosenStates> states = {};  ///< what is compared must have been kept
+  std::function<void()> before_first_step;  ///< or before the evaluation when no step is asked for
+  std::function<void(const record::Evaluation&)> on_evaluation = {};  ///< replica 0's, on rank 0
+};
+
+/// The spec that a checkpoint carries. Throws as ckpt::Reader does, and Error(bad_file) when it is none of
+/// bitrift's.
+[[nodiscard]] record::TrainingSpec read_checkpoint_spec(const std::filesystem::path& path);
+
+/// Throws Error(bad_input | not_found | bad_file) when this spec cannot run in this way: data set, model,
+/// batch, ranks. Loads the data set, and no LibTorch state is made.
+void check_runnable(const record::TrainingSpec& spec, const record::Parallel& parallel);
+
+/// Makes LibTorch's process-wide settings: threads within an operator, one between operators, deterministic
+/// algorithms.
+void prepare_libtorch(int threads);
+
+/// LibTorch's version, its processor capability, threads, device: what bits may depend on.
+[[nodiscard]] record::Json libtorch_environment(const std::string& device);
+
+/// What to load.
+struct LoadRequest {
+  std::filesystem::path path;
+  std::map<int, std::filesystem::path> replica_files =
+      {};                ///< instead of `path`, for replicas of that number
+  bool convert = false;  ///< numbers of another precision are rounded to the spec's instead of refused
+};
+
+/// Every call is collective over the communicator, and errors are mpi::AgreedError on all ranks, unless said
+/// otherwise.
+class Trainer {
+ public:
+  /// fresh: initialised from the spec; else for a load() to fill. Throws as check_runnable().
+  Trainer(const record::TrainingSpec& spec, const record::Parallel& parallel,
+          const mpi::Communicator& communicator, bool fresh);
+  ~Trainer();
+  Trainer(Trainer&&) = delete;
+  Trainer& operator=(Trainer&&) = delete;
+
+  /// Overwrites the whole state with a checkpoint of the same spec, then shares what
+  /// parallel.synced_on_resume() says from replica 0. A file that cannot be read, does not fit or has
+  /// nonsense in its progress is refused, and so are replicas that stand at different batches; then load
+  /// again before the next run.
+  void load(const LoadRequest& request);
+  /// Keeps a copy of the state just loaded from `path`, for reset() and changed_tensors(). Local.
+  void remember_base(const std::filesystem::path& path);
+  /// Like load() of a copy of the remembered file in which only values of the tensors `altered` differ: only
+  /// those are read, the others come from memory. Only `replicas` read the file (empty: all).
+  void reset(const std::filesystem::path& path, const std::vector<std::string>& altered,
+             const std::vector<int>& replicas);
+  /// Tensors of which some rank's last load() or reset() gave other bytes than the remembered ones, or that
+  /// only one of the two has; before anything was shared among replicas. reset() looks at those altered only.
+  /// Sorted, equal on all ranks.
+  [[nodiscard]] std::vector<std::string> changed_tensors();
+  /// The data-order seed. Local.
+  [[nodiscard]] std::uint64_t seed() const;
+  /// Replaces it. Local.
+  void set_seed(std::uint64_t seed);
+  /// Epochs completed so far. Local.
+  [[nodiscard]] std::int64_t epoch() const;
+
+  /// Trains and evaluates: at each epoch's end, and at the end of the run when that lies within an epoch or
+  /// no step was asked for. Stops at the first non-finite loss or metric (status nonfinite), before the
+  /// parameters take that step. Throws Error(internal) when check_replicas finds replicas that differ.
+  [[nodiscard]] record::RunResult run(const RunOptions& options);
+
+  /// The steps that a golden run of so many epochs, from the state as it is now, takes and `wanted` asks for,
+  /// cut into groups of which each fits into wanted.memory_mib on every rank. Throws Error(bad_input) when
+  /// that makes more than eight.
+  [[nodiscard]] std::vector<std::vector<std::int64_t>> state_groups(const record::PropagationSpec& wanted,
+                                                                    std::int64_t epochs);
+
+  /// Digest of the whole state: one per replica.
+  [[nodiscard]] std::vector<std::string> replica_digests();
+  /// Writes a checkpoint and beside it FILE.json with `provenance`, and the parallel layout that wrote it.
+  void save(const std::filesystem::path& path, const record::Json& provenance);
+
+ private:
+  void note_changes();
+  void check_loaded_progress(const std::filesystem::path& path) const;
+  void share_after_load();
+
+  std::unique_ptr<TrainerState> state_;
+};
+
+}  // namespace bitrift::train

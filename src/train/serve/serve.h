@@ -1,0 +1,29 @@
+// `bitrift-train serve`: takes run after run from a driver without leaving the process (docs/campaign.md).
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "mpi/communicator.h"
+#include "spec/training_spec.h"
+
+namespace bitrift::train {
+
+struct WorkerOptions {
+  std::string connect;         ///< name of the driver's abstract socket
+  std::filesystem::path base;  ///< the checkpoint that trials alter copies of
+  record::Parallel parallel;
+  /// The base's spec with the guards that are to watch. May throw Error(bad_input).
+  std::function<record::TrainingSpec(record::TrainingSpec)> choose_guards;
+  std::string mpi_library;   ///< for the Ready message
+  bool ignore_file = false;  ///< a drill: every run loads the base, whatever it was asked to load
+};
+
+/// Every rank calls this. Connects, loads, and answers until the driver says quit. A run whose checkpoint is
+/// refused is answered `rejected`, and the worker lives on. Whatever else goes wrong on any rank is told to
+/// the driver as record::Broken, and the process ends (_exit) without waiting for the other ranks: the driver
+/// ends those. When the driver hangs up, the process ends at once.
+void serve(const WorkerOptions& options, const mpi::Communicator& communicator);
+
+}  // namespace bitrift::train

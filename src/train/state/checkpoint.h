@@ -1,0 +1,54 @@
+// A session to and from a checkpoint file (docs/checkpoint-format.md). Inside train/ only.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ckpt/reader.h"
+#include "spec/training_spec.h"
+#include "train/parallel/rank_layout.h"
+#include "train/state/session.h"
+
+namespace bitrift::train {
+
+/// The spec in a checkpoint. Throws Error(bad_file): not one of bitrift's, or of another schema version.
+[[nodiscard]] record::TrainingSpec checkpoint_spec(const ckpt::Reader& reader);
+
+struct LoadOptions {
+  int replica = 0, replicas = 1;  ///< of this rank's layout
+  bool convert = false;           ///< numbers of another floating type are rounded to the session's
+  bool verify = false;            ///< compare every tensor with its stored checksum
+};
+
+/// What is to be said about a load that succeeded.
+struct Loaded {
+  std::string remark;                      ///< "" or one line
+  std::vector<std::string> bad_checksums;  ///< paths of this rank's tensors that do not match theirs
+};
+
+/// Overwrites everything in the session with this rank's part of the file: nothing of what was there before
+/// is left, momentum included. Of replicas that differ, the file's replica of that number is loaded when it
+/// has as many as the layout, else replica 0. Not collective. Throws Error(bad_file) that names the tensor
+/// that is missing, unexpected, or of another type or shape, and as Reader does; the session is then to be
+/// loaded again before use. Whether the loaded progress makes sense is for check_progress() to say.
+Loaded load_session(const ckpt::Reader& reader, Session& session, const LoadOptions& options);
+
+/// Overwrites those of `paths` that this rank holds from `copy`, a copy of the base in which only their
+/// values were altered. Not collective. Throws as Reader does.
+void read_tensors(const ckpt::Reader& base, const std::filesystem::path& copy, Session& session,
+                  const std::vector<std::string>& paths);
+
+/// Overwrites everything in the session with a state that was kept in memory: path to bytes of every one of
+/// its tensors.
+void restore_session(Session& session, const std::map<std::string, std::string>& kept);
+
+/// Writes the state of all ranks as one file; rank 0 writes, the others send it one tensor after the other,
+/// so no rank holds more than its part and one tensor. Replica 0 is stored as the state; of other replicas,
+/// what differs from it. The same state gives the same bytes under every strategy. Collective; throws
+/// mpi::AgreedError on all ranks.
+void save_session(const std::filesystem::path& path, Session& session, const record::TrainingSpec& spec,
+                  const Layout& layout);
+
+}  // namespace bitrift::train

@@ -1,0 +1,155 @@
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <sstream>
+
+#include <torch/version.h>
+
+#include "core/error.h"
+#include "record/json/json.h"
+#include "sink/writer.h"
+#include "train/state/checkpoint.h"
+#include "train/state/checkpoint_names.h"
+
+namespace bitrift::train {
+namespace {
+
+constexpr int tensor_tag = 1;
+
+std::string versions() { return record::Json{{"libtorch", TORCH_VERSION}}.dump(); }
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+// Writes what arrives, and remembers the first error instead of leaving senders waiting.
+class Sink {
+ public:
+  Sink(const std::filesystem::path& path, const std::vector<ckpt::TensorMeta>& metas,
+       const std::map<std::string, std::string>& attributes) {
+    keep([&] { writer_.emplace(path, metas, attributes); });
+  }
+  void tensor(const ckpt::TensorMeta& meta, const void* data) {
+    keep([&] { writer_->tensor(meta.path, data, meta.bytes()); });
+  }
+  void commit() {
+    keep([&] { writer_->commit(); });
+  }
+  [[nodiscard]] const std::optional<Error>& error() const { return error_; }
+
+ private:
+  template <typename Work>
+  void keep(const Work& work) {
+    if (error_) return;
+    try {
+      work();
+    } catch (const Error& caught) {
+      error_ = caught;
+    }
+  }
+
+  std::optional<ckpt::Writer> writer_;
+  std::optional<Error> error_;
+};
+
+// What this rank gives to the file, by path there. Of replica 0 all; of another what differs from replica 0,
+// whose digest lines are compared when the parts are not all equal. Collective over the replicas of a stage.
+std::vector<StateTensor> contribution(Session& session, const Layout& layout) {
+  std::vector<StateTensor> mine = session.tensors(layout.stage() == 0);
+  if (layout.replica_count() == 1) return mine;
+  const std::vector<std::string> lines = session.digest_lines(layout.stage() == 0);
+  std::string text;
+  for (const std::string& line : lines) text += line;
+  const std::vector<std::string> digests = layout.replicas.allgather(state_digest(lines));
+  const bool alike = std::all_of(digests.begin(), digests.end(),
+                                 [&](const std::string& digest) { return digest == digests[0]; });
+  std::string reference = text;
+  if (!alike) layout.replicas.broadcast(reference, 0);
+  if (layout.replica() == 0) return mine;
+  const std::vector<std::string> theirs = lines_of(reference);
+  const std::set<std::string> known(theirs.begin(), theirs.end());
+  std::vector<StateTensor> differing;
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    if (known.contains(lines[i].substr(0, lines[i].size() - 1))) continue;
+    mine[i].meta.path = replica_path(layout.replica(), mine[i].meta.path);
+    differing.push_back(mine[i]);
+  }
+  return differing;
+}
+
+struct Plan {
+  std::vector<ckpt::TensorMeta> metas;  // sorted by path
+  std::map<std::string, int> owners;
+  bool replicas_differ = false;
+};
+
+// On rank 0. Collective.
+Plan plan_file(const std::vector<StateTensor>& mine, Session& session, const Layout& layout) {
+  std::string paths;
+  for (const StateTensor& tensor : mine) paths += tensor.meta.path + "\n";
+  const std::vector<std::string> all = layout.world.gather(paths, 0);
+  Plan plan;
+  if (layout.world.rank() != 0) return plan;
+  std::map<std::string, ckpt::TensorMeta> known;
+  for (ckpt::TensorMeta& meta : session.file_tensors(!session.optimizer().state().empty()))
+    known.emplace(meta.path, std::move(meta));
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    for (const std::string& path : lines_of(all[rank])) {
+      plan.owners[path] = static_cast<int>(rank);
+      const std::optional<ReplicaPath> replica = parse_replica_path(path);
+      ckpt::TensorMeta meta = known.at(std::string(replica ? replica->path : std::string_view(path)));
+      meta.path = path;
+      plan.metas.push_back(std::move(meta));
+      plan.replicas_differ = plan.replicas_differ || replica.has_value();
+    }
+  }
+  std::sort(plan.metas.begin(), plan.metas.end(),
+            [](const auto& a, const auto& b) { return a.path < b.path; });
+  return plan;
+}
+
+std::optional<Error> write_file(const std::filesystem::path& path, const Plan& plan,
+                                const std::vector<StateTensor>& mine, const record::TrainingSpec& spec,
+                                const Layout& layout) {
+  std::map<std::string, std::string> attributes = {
+      {"schema", checkpoint_schema}, {"spec", record::to_text(spec)}, {"versions", versions()}};
+  if (plan.replicas_differ) attributes[replicas_attribute] = std::to_string(layout.replica_count());
+  Sink sink(path, plan.metas, attributes);
+  auto next = mine.begin();
+  std::vector<char> received;
+  for (const ckpt::TensorMeta& meta : plan.metas) {
+    const int from = plan.owners.at(meta.path);
+    if (from == 0) {
+      (next++)->read([&](const void* bytes) { sink.tensor(meta, bytes); });
+      continue;
+    }
+    received.resize(meta.bytes());
+    layout.world.receive(received.data(), received.size(), from, tensor_tag);
+    sink.tensor(meta, received.data());
+  }
+  sink.commit();
+  return sink.error();
+}
+
+}  // namespace
+
+void save_session(const std::filesystem::path& path, Session& session, const record::TrainingSpec& spec,
+                  const Layout& layout) {
+  const std::vector<StateTensor> mine = contribution(session, layout);
+  const Plan plan = plan_file(mine, session, layout);
+  std::optional<Error> error;
+  if (layout.world.rank() == 0) {
+    error = write_file(path, plan, mine, spec, layout);
+  } else {
+    for (const StateTensor& tensor : mine) {
+      tensor.read([&](const void* bytes) { layout.world.send(bytes, tensor.meta.bytes(), 0, tensor_tag); });
+    }
+  }
+  mpi::agree(layout.world, error ? &*error : nullptr);
+}
+
+}  // namespace bitrift::train

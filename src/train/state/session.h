@@ -1,0 +1,72 @@
+// All mutable state of a run. Inside train/ only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ckpt/tensor.h"
+#include "nn/layer/model.h"
+#include "spec/training_spec.h"
+#include "train/step/counters.h"
+#include "train/step/optimizer.h"
+
+namespace bitrift::train {
+
+/// Throws Error(bad_file) when a run cannot stand there: a negative or huge counter, a cursor that is not at
+/// a batch of the epoch, more right answers than targets. A learning rate of any value is honoured: it is
+/// state like any other. targets_per_sample: as nn::Dataset has it.
+void check_progress(const Progress& progress, std::int64_t samples, std::int64_t batch_size,
+                    std::int64_t targets_per_sample);
+
+/// One state tensor where it lives.
+struct StateTensor {
+  ckpt::TensorMeta meta;
+  void* number = nullptr;    ///< a scalar of the session's own; else
+  torch::Tensor value = {};  ///< a tensor, maybe on a device
+
+  /// Contiguous little-endian bytes on the host, meta.bytes() of them (bitrift runs on no big-endian
+  /// machine): the tensor's own where it lies there. Valid during `use`.
+  void read(const std::function<void(const void*)>& use) const;
+  /// `fill` is given that many bytes to overwrite.
+  void write(const std::function<void(void*)>& fill);
+};
+
+/// The state of one rank: its stage's parameters and buffers, their optimizer state, and what all ranks hold
+/// (seed and progress). Nothing that decides the future of a run lies anywhere else, so to reset a run is to
+/// load into its session.
+class Session {
+ public:
+  Session(nn::Stage stage, const record::TrainingSpec& spec);
+
+  [[nodiscard]] nn::Stage& stage() noexcept { return stage_; }
+  [[nodiscard]] Optimizer& optimizer() noexcept { return optimizer_; }
+  Progress progress;
+  std::uint64_t seed = 0;
+
+  /// Tensors of this rank, sorted by path. `shared`: with rng/ and progress/, which every rank holds.
+  /// Valid until the optimizer makes or drops its state.
+  [[nodiscard]] std::vector<StateTensor> tensors(bool shared = true);
+  /// What a file of the whole model holds, sorted by path.
+  [[nodiscard]] std::vector<ckpt::TensorMeta> file_tensors(bool with_optimizer) const;
+  /// "path\tdtype\tshape\tdigest\n" of each of tensors(shared) (docs/checkpoint-format.md, "State digest").
+  [[nodiscard]] std::vector<std::string> digest_lines(bool shared);
+  /// Whether a floating-point value of this rank is NaN or infinite.
+  [[nodiscard]] bool nonfinite();
+  void drop_gradients();
+
+ private:
+  [[nodiscard]] std::vector<StateTensor> shared_tensors(Progress& where, std::uint64_t& number) const;
+  [[nodiscard]] ckpt::TensorMeta model_meta(const nn::Slot& slot) const;
+
+  record::OptimizerSpec optimizer_spec_;
+  std::vector<std::string> optional_progress_;
+  nn::Stage stage_;
+  Optimizer optimizer_;
+};
+
+/// Digest of the whole state from the lines of all parts, any order.
+[[nodiscard]] std::string state_digest(std::vector<std::string> lines);
+
+}  // namespace bitrift::train
