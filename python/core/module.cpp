@@ -9,6 +9,7 @@
 
 #include "analyze/rates/interval.h"
 #include "analyze/summary.h"
+#include "analyze/table.h"
 #include "analyze/verdict/trust.h"
 #include "campaign/folder/folder.h"
 #include "campaign/journal/journal.h"
@@ -20,6 +21,7 @@
 #include "inject/manifest/manifest.h"
 #include "inject/manifest/replay.h"
 #include "inject/write/apply.h"
+#include "record/json/schema.h"
 #include "record/provenance.h"
 
 namespace py = pybind11;

@@ -74,11 +74,4 @@ struct Summary {
                                 const record::CampaignSpec& spec, const std::vector<std::string>& by,
                                 const std::vector<record::Round>& rounds = {},
                                 const SummaryOptions& options = {});
-/// Plain text, columns aligned, at most 100 wide with names of usual length: a header line, then group, n and
-/// the rates in % with the interval asked for; then, where asked for, the losses of accuracy; at the end the
-/// reasons, counted, and what the intervals hold for.
-[[nodiscard]] std::string table(const Summary& summary);
-/// Schema "bitrift/summary/2" (docs/statistics.md); the caller adds "provenance".
-[[nodiscard]] record::Json to_json(const Summary& summary);
-
 }  // namespace bitrift::analyze

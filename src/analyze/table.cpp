@@ -1,10 +1,9 @@
-// A summary as text and as JSON.
+#include "analyze/table.h"
+
 #include <algorithm>
 #include <array>
 
 #include <fmt/ranges.h>
-
-#include "analyze/summary.h"
 
 namespace bitrift::analyze {
 namespace {

@@ -1,6 +1,6 @@
 #include "ckpt/tensor.h"
 
-#include "core/shape.h"
+#include "core/number/shape.h"
 
 namespace bitrift::ckpt {
 

@@ -8,7 +8,7 @@
 
 #include "dataset/augment.h"
 #include "dataset/dataset.h"
-#include "dataset/image_file.h"
+#include "dataset/image/image_file.h"
 
 namespace bitrift::nn {
 

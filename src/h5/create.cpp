@@ -7,7 +7,7 @@
 
 #include <hdf5.h>
 
-#include "core/shape.h"
+#include "core/number/shape.h"
 #include "h5/library.h"
 #include "h5/number_type.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/number_format.h"
+#include "core/number/number_format.h"
 
 namespace bitrift::h5 {
 

@@ -2,7 +2,7 @@
 
 #include <hdf5.h>
 
-#include "h5/library.h"
+#include "h5/silent_scope.h"
 
 namespace bitrift::h5 {
 namespace {

@@ -6,22 +6,9 @@
 
 #include "core/error.h"
 #include "h5/handle.h"
+#include "h5/silent_scope.h"
 
 namespace bitrift::h5 {
-
-/// While one lives, this thread alone is inside HDF5 (a serial build of it is not thread-safe) and HDF5
-/// prints no errors; the former printing is put back. May be nested.
-class Scope {
- public:
-  Scope() noexcept;
-  ~Scope();
-  Scope(const Scope&) = delete;
-  Scope& operator=(const Scope&) = delete;
-
- private:
-  void* function_ = nullptr;
-  void* data_ = nullptr;
-};
 
 /// The innermost description on HDF5's error stack, on one line; the stack is cleared. "unknown HDF5 error"
 /// when empty.

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "filters/filter_pipeline.h"
+#include "filters/pipeline_spec.h"
 #include "h5/handle.h"
 
 namespace bitrift::h5 {

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "core/number_format.h"
+#include "core/number/number_format.h"
 #include "h5/handle.h"
 
 namespace bitrift::h5 {

@@ -7,8 +7,8 @@
 
 #include <fmt/ranges.h>
 
-#include "core/encode_number.h"
 #include "core/error.h"
+#include "core/number/encode_number.h"
 
 namespace bitrift::inject {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/number_format.h"
+#include "core/number/number_format.h"
 #include "record/fault/fault.h"
 
 namespace bitrift::inject {

@@ -6,19 +6,9 @@
 #include <mpi-ext.h>
 #endif
 
-#include "mpi/communicator.h"
-
 namespace bitrift::mpi {
 
 /// Throws RankFailed or Error(internal) unless code is MPI_SUCCESS; the text names the call.
 void check_code(int code, const char* call);
-
-struct Communicator::State {
-  MPI_Comm handle = MPI_COMM_NULL;
-};
-
-struct Request::State {
-  MPI_Request handle = MPI_REQUEST_NULL;
-};
 
 }  // namespace bitrift::mpi

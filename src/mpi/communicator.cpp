@@ -8,6 +8,7 @@
 
 #include "core/log.h"
 #include "mpi/checked.h"
+#include "mpi/handles.h"
 
 namespace bitrift::mpi {
 namespace {
@@ -41,7 +42,7 @@ void check_code(int code, const char* call) {
   throw Error(ErrorCode::internal, message);
 }
 
-Request::Request(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
+Request::Request(std::unique_ptr<RequestHandle> state) noexcept : state_(std::move(state)) {}
 Request::Request(Request&&) noexcept = default;
 
 Request& Request::operator=(Request&& other) noexcept {
@@ -59,13 +60,13 @@ Request::~Request() {
 
 void Request::wait() {
   if (!state_) return;
-  const std::unique_ptr<State> state = std::move(state_);
+  const std::unique_ptr<RequestHandle> state = std::move(state_);
   check_code(MPI_Wait(&state->handle, MPI_STATUS_IGNORE), "MPI_Wait");
 }
 
 Communicator::Communicator() = default;
 
-Communicator::Communicator(std::shared_ptr<State> state) : state_(std::move(state)) {
+Communicator::Communicator(std::shared_ptr<CommunicatorHandle> state) : state_(std::move(state)) {
   check_code(MPI_Comm_rank(state_->handle, &rank_), "MPI_Comm_rank");
   check_code(MPI_Comm_size(state_->handle, &size_), "MPI_Comm_size");
 }
@@ -158,14 +159,14 @@ void Communicator::receive(void* data, std::size_t size, int from, int tag) cons
 }
 
 Request Communicator::start_send(const void* data, std::size_t size, int to, int tag) const {
-  auto request = std::make_unique<Request::State>();
+  auto request = std::make_unique<RequestHandle>();
   check_code(MPI_Isend(data, int_count(size), MPI_BYTE, to, tag, state_->handle, &request->handle),
              "MPI_Isend");
   return Request(std::move(request));
 }
 
 Request Communicator::start_receive(void* data, std::size_t size, int from, int tag) const {
-  auto request = std::make_unique<Request::State>();
+  auto request = std::make_unique<RequestHandle>();
   check_code(MPI_Irecv(data, int_count(size), MPI_BYTE, from, tag, state_->handle, &request->handle),
              "MPI_Irecv");
   return Request(std::move(request));
@@ -174,7 +175,7 @@ Request Communicator::start_receive(void* data, std::size_t size, int from, int 
 Communicator Communicator::split(int color, int key) const {
   if (size_ == 1) return *this;
   // Never freed: freeing is collective, and a rank that leaves by an exception cannot take part.
-  auto state = std::make_shared<State>();
+  auto state = std::make_shared<CommunicatorHandle>();
   check_code(MPI_Comm_split(state_->handle, color, key, &state->handle), "MPI_Comm_split");
   check_code(MPI_Comm_set_errhandler(state->handle, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   return Communicator(std::move(state));

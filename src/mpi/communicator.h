@@ -11,6 +11,9 @@
 
 namespace bitrift::mpi {
 
+struct CommunicatorHandle;  // mpi/handles.h
+struct RequestHandle;
+
 /// A peer died while a call needed it (ULFM's MPIX_ERR_PROC_FAILED or MPIX_ERR_REVOKED).
 class RankFailed : public Error {
  public:
@@ -20,8 +23,7 @@ class RankFailed : public Error {
 /// A send or receive under way. The buffer that it was given must live until wait() returns.
 class Request {
  public:
-  struct State;
-  explicit Request(std::unique_ptr<State> state) noexcept;
+  explicit Request(std::unique_ptr<RequestHandle> state) noexcept;
   Request(Request&&) noexcept;
   Request& operator=(Request&&) noexcept;
   ~Request();  ///< waits for what is still under way; an error there is logged
@@ -29,7 +31,7 @@ class Request {
   void wait();
 
  private:
-  std::unique_ptr<State> state_;
+  std::unique_ptr<RequestHandle> state_;
 };
 
 /// Ranks 0 .. size - 1. Copies are the same group. Every call throws RankFailed when a peer is dead,
@@ -37,10 +39,9 @@ class Request {
 /// GiB or more. With one rank every collective is local: such a communicator needs no MPI at all.
 class Communicator {
  public:
-  struct State;
   /// One rank, without MPI.
   Communicator();
-  explicit Communicator(std::shared_ptr<State> state);
+  explicit Communicator(std::shared_ptr<CommunicatorHandle> state);
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
@@ -66,10 +67,10 @@ class Communicator {
   [[nodiscard]] Communicator split(int color, int key) const;
 
   /// For the inside of mpi/. Needs more than one rank.
-  [[nodiscard]] const State& state() const noexcept { return *state_; }
+  [[nodiscard]] const CommunicatorHandle& state() const noexcept { return *state_; }
 
  private:
-  std::shared_ptr<State> state_;
+  std::shared_ptr<CommunicatorHandle> state_;
   int rank_ = 0;
   int size_ = 1;
 };

@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "mpi/checked.h"
+#include "mpi/handles.h"
 
 namespace bitrift::mpi {
 namespace {
@@ -64,7 +65,7 @@ Environment::Environment() {
     fail(ErrorCode::unsupported,
          "this MPI library offers no MPI_THREAD_FUNNELED; install one that is built with threads");
   }
-  auto state = std::make_shared<Communicator::State>();
+  auto state = std::make_shared<CommunicatorHandle>();
   state->handle = MPI_COMM_WORLD;
   world_ = Communicator(std::move(state));
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "mpi/checked.h"
+#include "mpi/handles.h"
 
 namespace bitrift::mpi {
 

@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "core/error.h"
-#include "core/number_format.h"
+#include "core/number/number_format.h"
 
 namespace bitrift::record {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "core/byte_size.h"
 #include "core/error.h"
+#include "record/json/schema.h"
 #include "spec/exec_runner.h"
 #include "spec/training_parts.h"
 

@@ -8,6 +8,7 @@
 #include <regex>
 
 #include "core/error.h"
+#include "record/json/schema.h"
 
 namespace bitrift::record {
 namespace {

@@ -1,6 +1,6 @@
-// How parameters are updated: optimizer, schedule, guards.
+#include "spec/optimizer_parts.h"
+
 #include "core/error.h"
-#include "spec/training_parts.h"
 
 namespace bitrift::record {
 namespace {

@@ -1,73 +1,42 @@
-// The parts of a training spec, read and written. Inside record/ only.
+// The model and the data of a training spec, and how they are read and written.
 #pragma once
 
-#include <initializer_list>
-#include <string>
-#include <tuple>
-
-#include "spec/training_spec.h"
+#include "spec/part.h"
 
 namespace bitrift::record {
 
-/// An object of a document that has passed the schema.
-class Part {
- public:
-  Part(const Document& document, std::string pointer);
-  [[nodiscard]] const Json& value() const noexcept { return value_; }
-  [[nodiscard]] bool has(const char* key) const { return value_.contains(key); }
-  template <typename Value>
-  void take(const char* key, Value& into) const {
-    if (has(key)) into = value_.at(key).get<Value>();
-  }
-  /// A key that the chosen name has no use for is a mistake, not a detail.
-  void refuse(std::initializer_list<const char*> keys, const std::string& owner) const;
-  void require(std::initializer_list<const char*> keys, const std::string& owner) const;
-  /// "spec.json:3: model.name".
-  [[nodiscard]] std::string where(const std::string& key = "") const;
+/// Keys that the named model has no use for keep their defaults.
+struct ModelSpec {
+  std::string name;                                   ///< docs/training.md, "Models"
+  std::vector<int> hidden = {};                       ///< mlp: widths of the hidden layers
+  std::string norm = {};                              ///< mlp: "none" or "batch"
+  bool small = false;                                 ///< vision models: width is "small", not "full"
+  std::string stem = "imagenet";                      ///< resnet18, resnet50: imagenet | cifar
+  bool auxiliary = true;                              ///< googlenet: auxiliary heads
+  std::optional<double> dropout = {};                 ///< none: as published
+  int classes = 0;                                    ///< outputs; 0: as many as the data has labels
+  int layers = 0, heads = 0, width = 0, context = 0;  ///< gpt, bert
+  bool operator==(const ModelSpec&) const = default;
+  [[nodiscard]] bool is_transformer() const { return name == "gpt" || name == "bert"; }
+};
 
- private:
-  const Document& document_;
-  std::string pointer_;
-  const Json& value_;
+/// The fields of nn::DataDescription that are not 0, and how many batches are prepared ahead.
+struct DataSpec {
+  std::string name;
+  std::string path = {};
+  int resize = 0, crop = 0, channels = 0, crop_padding = 0;
+  std::vector<double> mean = {}, std = {};
+  bool random_crop = false, flip = false;
+  std::string vocabulary = {};
+  double test_fraction = 0.1, mask_fraction = 0;
+  std::int64_t train_samples = 0, test_samples = 0;
+  std::optional<int> prefetch =
+      {};  ///< batches prepared ahead on a thread; none: 2 where they take work, else 0
+  bool operator==(const DataSpec&) const = default;
 };
 
 [[nodiscard]] ModelSpec read_model(const Part& part);
 [[nodiscard]] DataSpec read_data(const Part& part, const ModelSpec& model);
-[[nodiscard]] OptimizerSpec read_optimizer(const Part& part);
-[[nodiscard]] ScheduleSpec read_schedule(const Part& part);
-[[nodiscard]] GuardSpec read_guards(const Part& part, const OptimizerSpec& optimizer);
 [[nodiscard]] Json to_json(const ModelSpec& model);
 [[nodiscard]] Json to_json(const DataSpec& data);
-[[nodiscard]] Json to_json(const OptimizerSpec& optimizer);
-[[nodiscard]] Json to_json(const ScheduleSpec& schedule);
-
-/// Adds a key unless it has its default.
-template <typename Value>
-void put(Json& object, const char* key, const Value& value, const Value& usual) {
-  if (!(value == usual)) object[key] = value;
-}
-
-/// A key of a part, and the member that it fills.
-template <typename Spec, typename Value>
-struct Key {
-  const char* name;
-  Value Spec::*member;
-};
-template <typename Spec, typename Value>
-Key(const char*, Value Spec::*) -> Key<Spec, Value>;
-
-/// Reads those of the keys (a tuple of Key) that are there.
-template <typename Spec, typename... Keys>
-void take_all(const Part& part, const std::tuple<Keys...>& keys, Spec& into) {
-  std::apply([&](const auto&... key) { (part.take(key.name, into.*key.member), ...); }, keys);
-}
-
-/// Adds those of the keys that have no default.
-template <typename Spec, typename... Keys>
-void put_all(Json& object, const std::tuple<Keys...>& keys, const Spec& value) {
-  const Spec usual;
-  std::apply([&](const auto&... key) { (put(object, key.name, value.*key.member, usual.*key.member), ...); },
-             keys);
-}
-
 }  // namespace bitrift::record

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "record/json/schema.h"
 #include "spec/training_parts.h"
 
 namespace bitrift::record {

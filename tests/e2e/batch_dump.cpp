@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "dataset/dataset.h"
+#include "dataset/load_dataset.h"
 
 namespace {
 

@@ -2,6 +2,7 @@
 #include "inject/manifest/manifest.h"
 
 #include "fuzz/harness.h"
+#include "inject/manifest/manifest_text.h"
 
 namespace bitrift::fuzz {
 namespace {

@@ -3,6 +3,7 @@
 #include "inject/alteration.h"
 #include "inject/draw/draw.h"
 #include "inject/manifest/manifest.h"
+#include "record/json/schema.h"
 
 namespace bitrift::fuzz {
 namespace {

@@ -11,6 +11,7 @@
 #include "h5map/filter/codec.h"
 #include "inject/draw/fault_plan.h"
 #include "inject/write/apply.h"
+#include "inject/write/undo_journal.h"
 
 namespace bitrift::fuzz {
 namespace {

@@ -29,8 +29,9 @@ ROOMS: dict[str, set[str]] = {
 }
 # The sub-folders of a room, each of which may include those before it; "." are the files of the room itself.
 ORDER: dict[str, list[str]] = {
-    "core": [".", "process"],
+    "core": [".", "number", "process"],
     "record": ["json", "fault", "."],
+    "dataset": ["image", "."],
     "h5map": ["structure", "message", "chunk", "filter", "."],
     "ckpt": ["format", "dialect", "."],
     "inject": [".", "draw", "write", "manifest"],

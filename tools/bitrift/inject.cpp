@@ -12,10 +12,13 @@
 #include "commands.h"
 #include "core/error.h"
 #include "inject/manifest/manifest.h"
+#include "inject/manifest/manifest_text.h"
 #include "inject/manifest/replay.h"
 #include "inject/write/apply.h"
+#include "inject/write/undo_journal.h"
 #include "inject_report.h"
 #include "output.h"
+#include "record/json/schema.h"
 #include "record/provenance.h"
 
 namespace bitrift::cli {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "analyze/table.h"
 #include "analyze/verdict/trust.h"
 #include "analyze/views/horizons.h"
 #include "analyze/views/keys.h"

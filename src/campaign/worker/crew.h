@@ -1,4 +1,4 @@
-// A worker of a pool and what it is at. For the pool's own sources.
+// A worker of a pool and what it is at. Inside the pool only.
 #pragma once
 
 #include <algorithm>
@@ -8,14 +8,16 @@
 #include <set>
 #include <vector>
 
-#include "campaign/worker/pool.h"
+#include "campaign/worker/job.h"
+#include "campaign/worker/private_copy.h"
 #include "campaign/worker/scratch.h"
+#include "campaign/worker/worker.h"
 
 namespace bitrift::campaign {
 
 constexpr double startup_deadline_s = 120;
 
-struct Pool::Crew {
+struct Crew {
   std::size_t arm = 0;
   int slot = 0;
   std::filesystem::path log;

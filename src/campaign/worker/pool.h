@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "campaign/plan/plan.h"
+#include "campaign/worker/job.h"
 #include "campaign/worker/launch.h"
 #include "campaign/worker/private_copy.h"
 #include "campaign/worker/worker.h"
@@ -20,35 +21,6 @@
 #include "spec/campaign_spec.h"
 
 namespace bitrift::campaign {
-
-/// Runs of one arm that go to one worker, one after the other.
-struct Job {
-  std::size_t arm = 0;
-  std::vector<RunKey> runs;
-  std::size_t next = 0;                   ///< first run that is not over
-  std::vector<record::Failure> failures;  ///< of runs[next] so far
-};
-
-/// A run that is over. Exactly one of result and failure is set.
-struct Ran {
-  record::TrialSpec spec;
-  std::optional<record::RunResult> result;
-  std::optional<record::Failure> failure;
-  std::string started;  ///< UTC
-  double seconds = 0;   ///< from request to answer
-  int attempts = 1;
-};
-
-/// A worker that died or hung.
-struct Incident {
-  std::string phase;  ///< start | check | run
-  std::string id;     ///< of the run; "" for start and check
-  std::string arm;
-  int worker = 0;  ///< slot: names the log and the private copy
-  int pid = 0;
-  record::Failure failure;
-  int attempt = 0;
-};
 
 /// What the pool asks of, and tells, whoever owns the campaign. Any of these may throw: that ends everything.
 class PoolObserver {
@@ -98,6 +70,8 @@ struct PoolOptions {
 /// An idle worker blocks on its socket: it costs memory (about 330 MB a rank), no time.
 constexpr int most_parked_ranks = 6;
 
+struct Crew;
+
 /// Rule for a run whose worker is lost: an incident, then once more alone (no other worker alive, a fresh
 /// worker, three times the deadline). The same failure (reason and signal) twice makes it the run's outcome;
 /// a result makes it that result; three different failures end with the last.
@@ -114,8 +88,6 @@ class Pool {
   void retire();
 
  private:
-  struct Crew;
-
   void run_alone();
   void loop();
   void wait_for_news();

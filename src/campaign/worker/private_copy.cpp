@@ -6,6 +6,8 @@
 
 #include <fcntl.h>
 
+#include "inject/write/write_patch.h"
+
 namespace bitrift::campaign {
 
 PrivateCopy::PrivateCopy(const ckpt::Reader& base, std::filesystem::path path, bool shared)

@@ -1,8 +1,9 @@
-// Chainer's serializers, and Caffe's .caffemodel.h5 and .solverstate.h5.
+#include "ckpt/dialect/chainer_caffe.h"
+
 #include <array>
 #include <map>
 
-#include "ckpt/dialect/dialects.h"
+// Chainer's serializers, and Caffe's .caffemodel.h5 and .solverstate.h5.
 
 namespace bitrift::ckpt {
 namespace {

@@ -1,9 +1,10 @@
-// Keras: whole models and weights in its HDF5 format (1.0 on), and the .weights.h5 of its third version.
+#include "ckpt/dialect/keras.h"
+
 #include <array>
 #include <map>
 #include <set>
 
-#include "ckpt/dialect/dialects.h"
+// Keras: whole models and weights in its HDF5 format (1.0 on), and the .weights.h5 of its third version.
 
 namespace bitrift::ckpt {
 namespace {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "ckpt/dialect/dialects.h"
+#include "ckpt/dialect/catalog.h"
 #include "core/error.h"
 #include "core/natural_order.h"
 

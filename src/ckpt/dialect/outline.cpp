@@ -2,7 +2,9 @@
 
 #include <set>
 
-#include "ckpt/dialect/dialects.h"
+#include "ckpt/dialect/chainer_caffe.h"
+#include "ckpt/dialect/keras.h"
+#include "ckpt/dialect/roles.h"
 
 namespace bitrift::ckpt {
 namespace {
@@ -45,34 +47,6 @@ std::string places_of(const Catalog& catalog, const GroupTexts& texts, std::vect
 }
 
 }  // namespace
-
-std::vector<std::string_view> components(std::string_view path, const char* separators) {
-  std::vector<std::string_view> parts;
-  for (;;) {
-    const std::size_t cut = path.find_first_of(separators);
-    parts.push_back(path.substr(0, cut));
-    if (cut == std::string_view::npos) return parts;
-    path.remove_prefix(cut + 1);
-  }
-}
-
-std::string_view leaf_of(std::string_view path) {
-  const std::size_t cut = path.rfind('/');
-  return cut == std::string_view::npos ? path : path.substr(cut + 1);
-}
-
-std::string_view parent_of(std::string_view path) {
-  const std::size_t cut = path.rfind('/');
-  return cut == std::string_view::npos ? std::string_view() : path.substr(0, cut);
-}
-
-std::string_view without_number(std::string_view name) {
-  std::string_view stem = name;
-  while (!stem.empty() && std::isdigit(static_cast<unsigned char>(stem.back())) != 0) stem.remove_suffix(1);
-  if (stem.empty()) return name;
-  if (stem.size() < name.size() && stem.size() > 1 && stem.back() == '_') stem.remove_suffix(1);
-  return stem;
-}
 
 const std::vector<std::string>& layout_names() {
   static const std::vector<std::string> names = {"bitrift", "keras",   "keras-v3", "chainer",

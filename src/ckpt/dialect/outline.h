@@ -7,17 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "ckpt/dialect/catalog.h"
+
 namespace bitrift::ckpt {
-
-struct Dataset {
-  std::string path;  ///< without leading '/'
-  std::vector<std::uint64_t> shape;
-};
-
-/// The texts of an attribute of a group ("" is the root group): one, a list, or none when it is absent. Asked
-/// only of groups that hold a dataset.
-using GroupTexts =
-    std::function<std::vector<std::string>(const std::string& group, const std::string& attribute)>;
 
 struct Outline {
   std::string layout;               ///< one of layout_names()

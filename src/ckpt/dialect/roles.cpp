@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "ckpt/dialect/dialects.h"
+#include "ckpt/dialect/catalog.h"
 
 namespace bitrift::ckpt {
 namespace {

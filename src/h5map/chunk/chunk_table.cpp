@@ -5,8 +5,9 @@
 #include <variant>
 
 #include "core/error.h"
-#include "h5map/chunk/array.h"
 #include "h5map/chunk/btree1.h"
+#include "h5map/chunk/extensible_array.h"
+#include "h5map/chunk/fixed_array.h"
 #include "h5map/structure/btree2.h"
 
 namespace bitrift::h5map {

@@ -1,8 +1,9 @@
+#include "h5map/chunk/extensible_array.h"
+
 #include <algorithm>
 #include <bit>
 
 #include "core/error.h"
-#include "h5map/chunk/array.h"
 
 namespace bitrift::h5map {
 namespace {

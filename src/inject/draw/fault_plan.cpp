@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "inject/draw/draw.h"
+#include "inject/draw/metadata.h"
 
 namespace bitrift::inject {
 namespace {

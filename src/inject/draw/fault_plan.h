@@ -9,55 +9,22 @@
 
 #include "ckpt/reader.h"
 #include "inject/draw/census.h"
+#include "inject/draw/planned.h"
 #include "inject/draw/population.h"
 #include "inject/fault_list.h"
 #include "record/fault/fault.h"
 
 namespace bitrift::inject {
 
-/// A tensor as it is whatever its storage.
-struct TargetedTensor {
-  std::string path;
-  std::string dtype;  ///< its number format, without the byte order; of other types their name
-  std::vector<std::uint64_t> shape;
-  bool operator==(const TargetedTensor&) const = default;
-};
-
 /// Tensors of a file as it has them; a dataset's path stands for all of its parts. Paths that the file does
 /// not have are left out.
 [[nodiscard]] std::vector<TargetedTensor> tensors_of(const ckpt::Reader& reader,
                                                      const std::vector<std::string>& paths);
 
-/// A planned injection.
-struct Plan {
-  FaultList list;             ///< sorted by (tensor, element); one entry an element
-  Census census;              ///< the population drawn from, by strata; of the plane metadata sums only
-  std::uint64_t redrawn = 0;  ///< samples whose result allow_nan refused, drawn again
-  std::vector<TargetedTensor>
-      tensors;  ///< targeted ones, or of a replayed list those with faults; not of metadata
-  [[nodiscard]] std::vector<record::AppliedFault> faults() const { return list.expanded(); }
-};
-
 /// The population that a model draws from. Kinds that alter whole elements count elements only; nan and inf
 /// leave integers out, which have neither. Throws Error(bad_input) when the model contradicts itself, else as
 /// Population does.
 [[nodiscard]] Population population_of(const ckpt::Reader& reader, const record::FaultModel& model);
-
-/// The bytes of a file that hold no tensor's values: superblock, object headers, heaps, trees, attributes,
-/// gaps. First and last + 1, ascending.
-struct ByteExtent {
-  std::uint64_t first = 0;
-  std::uint64_t end = 0;
-  std::string
-      structure;  ///< "object header of /w", "chunk index ... of /w", "unused", ... (h5map/structures.h)
-};
-[[nodiscard]] std::vector<ByteExtent> metadata_extents(const ckpt::Reader& reader);
-
-/// Draws the faults of a model of the plane metadata: flips of single bits, the i-th being
-/// Permutation(bits, derive_key(seed, "inject.metadata"))(i) of the extents' bits, byte by byte, bit 0 first.
-/// Throws Error(bad_input) when the model asks for what this plane does not have (tensors, roles, fields,
-/// other kinds, a fraction).
-[[nodiscard]] Plan plan_metadata(const ckpt::Reader& reader, const record::FaultModel& model);
 
 /// Draws the faults and counts what they were drawn from. Plane metadata: plan_metadata. The i-th sample is
 /// Permutation(population, derive_key(seed, "inject"))(i) for the measure `bit`; docs/faults.md has the

@@ -1,4 +1,5 @@
-// Faults in HDF5's own structures.
+#include "inject/draw/metadata.h"
+
 #include <algorithm>
 #include <map>
 
@@ -9,7 +10,8 @@
 #include "core/permutation.h"
 #include "core/philox.h"
 #include "h5map/h5_file.h"
-#include "inject/draw/fault_plan.h"
+
+// Faults in HDF5's own structures.
 
 namespace bitrift::inject {
 namespace {

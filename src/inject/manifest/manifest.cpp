@@ -8,6 +8,7 @@
 
 #include "core/digest.h"
 #include "core/error.h"
+#include "record/json/schema.h"
 
 namespace bitrift::inject {
 namespace {

@@ -32,18 +32,9 @@ struct Manifest {
 /// neighbours, "nan", "inf".
 [[nodiscard]] std::string value_text(const std::string& dtype, std::uint64_t pattern);
 
-/// XXH3-128 of the faults: of each a line "TENSOR\tELEMENT\tBITS\tOLD\tNEW\n", numbers in lower-case
-/// hexadecimal without 0x.
-[[nodiscard]] std::string faults_digest(const FaultList& list);
-
 /// Notes a file as the base: path, digest and size. Throws Error(not_found | io).
 void set_base(Manifest& manifest, const std::filesystem::path& file);
 
-/// "bitrift/fault-manifest/3" (campaigns/schema/fault-manifest.schema.json).
-[[nodiscard]] record::Json to_json(const Manifest& manifest);
-/// The same document as text, one line a fault, without a document of all faults in memory. Throws
-/// Error(unsupported) when a tensor's name is not UTF-8.
-[[nodiscard]] std::string manifest_text(const Manifest& manifest);
 /// Reads this schema, "bitrift/fault-manifest/2", which has no tensors and no size of the base, and
 /// "bitrift/fault-manifest/1", which has no strata either. A compact one comes without faults.
 /// Throws Error(not_found | bad_file | bad_input) with file, line and key.

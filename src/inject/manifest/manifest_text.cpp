@@ -1,4 +1,5 @@
-// Manifests as documents: what each fault carries of its stratum, and texts of a million faults.
+#include "inject/manifest/manifest_text.h"
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -12,6 +13,8 @@
 #include "core/digest.h"
 #include "core/error.h"
 #include "inject/manifest/manifest.h"
+
+// Manifests as documents: what each fault carries of its stratum, and texts of a million faults.
 
 namespace bitrift::inject {
 namespace {

@@ -9,6 +9,7 @@
 #include "ckpt/compare.h"
 #include "core/digest.h"
 #include "core/error.h"
+#include "inject/manifest/manifest_text.h"
 #include "inject/write/patch.h"
 
 namespace bitrift::inject {

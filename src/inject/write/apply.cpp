@@ -12,6 +12,7 @@
 #include "core/log.h"
 #include "inject/write/patch.h"
 #include "inject/write/undo_journal.h"
+#include "inject/write/write_patch.h"
 
 namespace bitrift::inject {
 namespace {

@@ -28,7 +28,4 @@ void inject_in_place(const std::filesystem::path& file, const FaultList& faults)
 /// changed since.
 std::uint64_t undo(const std::filesystem::path& file);
 
-/// Where the undo journal of a file lies: "<file>.undo", of the file itself when `file` is a symbolic link.
-[[nodiscard]] std::filesystem::path undo_path(const std::filesystem::path& file);
-
 }  // namespace bitrift::inject

@@ -13,7 +13,7 @@
 
 #include "core/crc32c.h"
 #include "core/error.h"
-#include "inject/write/apply.h"
+#include "inject/write/write_patch.h"
 #include "record/json/json.h"
 
 namespace bitrift::inject {

@@ -19,6 +19,9 @@ struct UndoJournal {
 /// How the file's bytes stand against a journal.
 enum class UndoState { untouched, partly, complete };
 
+/// Where the undo journal of a file lies: "<file>.undo", of the file itself when `file` is a symbolic link.
+[[nodiscard]] std::filesystem::path undo_path(const std::filesystem::path& file);
+
 /// Writes the journal under its name, synced. Throws Error(io).
 void write_journal(const std::filesystem::path& file, const UndoJournal& journal);
 /// Throws Error(not_found) when the file has none, Error(bad_file) when it is damaged.

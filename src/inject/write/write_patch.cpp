@@ -1,3 +1,5 @@
+#include "inject/write/write_patch.h"
+
 #include <algorithm>
 
 #include <sys/stat.h>

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/number_format.h"
+#include "core/number/number_format.h"
 #include "record/fault/scope.h"
 #include "record/json/json.h"
 

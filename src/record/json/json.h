@@ -38,17 +38,8 @@ struct Elements {
 [[nodiscard]] Document parse_text(std::string_view text, const std::string& source,
                                   const Elements* elements = nullptr);
 
-/// Checks a document (with a pointer: only the value there) against a JSON Schema, draft 7. Throws
-/// Error(bad_input) whose one line names file, line, key, what was expected and what was found; the first
-/// failure in document order is reported.
-void check_schema(const Document& document, const Json& schema, const std::string& pointer = "");
-
 /// "arms[0].name" for "/arms/0/name": how keys are named in messages.
 [[nodiscard]] std::string key_name(const std::string& pointer);
-
-/// The schemas that ship with bitrift, by name: "campaign", "train", "fault-manifest". Compiled in from
-/// campaigns/schema.
-[[nodiscard]] const Json& shipped_schema(std::string_view name);
 
 /// A double as JSON: the number, or "NaN", "Infinity", "-Infinity".
 [[nodiscard]] Json number_to_json(double value);

@@ -1,4 +1,5 @@
-// JSON Schema: valijson decides, explain() says in our words what was expected where.
+#include "record/json/schema.h"
+
 #include <algorithm>
 #include <optional>
 #include <regex>
@@ -11,8 +12,8 @@
 #include <valijson/validator.hpp>
 
 #include "core/error.h"
-#include "record/json/json.h"
 
+// JSON Schema: valijson decides, explain() says in our words what was expected where.
 namespace bitrift::record {
 
 extern const std::map<std::string, std::string, std::less<>> embedded_schemas;  // generated

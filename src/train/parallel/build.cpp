@@ -1,6 +1,7 @@
 #include "train/parallel/build.h"
 
 #include "core/error.h"
+#include "dataset/load_dataset.h"
 #include "nn/layer/measure.h"
 #include "train/parallel/executor.h"
 #include "train/step/autocast.h"

@@ -1,9 +1,10 @@
+#include "train/parallel/pipeline.h"
+
 #include <algorithm>
 #include <array>
 #include <deque>
 
 #include "core/error.h"
-#include "train/parallel/executor.h"
 #include "train/parallel/transfer.h"
 #include "train/step/loss.h"
 

@@ -2,7 +2,9 @@
 
 #include <cstring>
 
+#include "train/parallel/pipeline.h"
 #include "train/parallel/transfer.h"
+#include "train/parallel/whole_model.h"
 
 namespace bitrift::train {
 namespace {

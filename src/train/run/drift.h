@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/number_format.h"
+#include "core/number/number_format.h"
 
 namespace bitrift::ckpt {
 

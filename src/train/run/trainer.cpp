@@ -11,8 +11,11 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "train/parallel/build.h"
+#include "train/run/state_watch.h"
 #include "train/run/trainer_state.h"
-#include "train/state/checkpoint.h"
+#include "train/run/training_loop.h"
+#include "train/state/load_checkpoint.h"
+#include "train/state/save_checkpoint.h"
 #include "train/step/schedule.h"
 
 namespace bitrift::train {
@@ -265,6 +268,13 @@ void Trainer::save(const std::filesystem::path& path, const record::Json& proven
     beside += ".json";
     replace_text(beside, sidecar.dump(2) + "\n");
   });
+}
+
+record::RunResult Trainer::run(const RunOptions& options) { return run_loop(*state_, options); }
+
+std::vector<std::vector<std::int64_t>> Trainer::state_groups(const record::PropagationSpec& wanted,
+                                                             std::int64_t epochs) {
+  return train::state_groups(*state_, wanted, epochs);
 }
 
 }  // namespace bitrift::train

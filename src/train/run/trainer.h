@@ -14,40 +14,12 @@
 #include "mpi/communicator.h"
 #include "record/run.h"
 #include "spec/training_spec.h"
+#include "train/run/run_options.h"
 #include "train/run/trace.h"
 
 namespace bitrift::train {
 
 struct TrainerState;
-
-/// States of a run at chosen steps: kept for later runs, or compared with those kept (docs/propagation.md).
-struct ChosenStates {
-  std::vector<std::int64_t> steps;  ///< ascending, since the resume; 0: as loaded
-  bool optimizer = false;           ///< optimizer/ as well as model/
-  bool keep = false;                ///< instead of what was kept before; else compare
-};
-
-/// How far to run, and who watches.
-struct RunOptions {
-  std::optional<std::int64_t> steps;  ///< optimizer steps to take; else
-  std::int64_t epochs = 0;            ///< epochs to complete; the one under way counts
-  bool check_replicas = false;        ///< compare all replicas' state digests after every step
-  Trace* trace = nullptr;             ///< on rank 0 only; the others set `tracing`
-  bool tracing = false;               ///< the same on all ranks
-  /// Data-order seed of the golden run that this one is, or is compared with. A file may hold another seed,
-  /// in some replicas only: then no state equals that golden run's.
-  std::uint64_t order = 0;
-  /// Remember this run, step by step, for later ones with early_end, instead of what was remembered before of
-  /// the same order. It goes to its end whatever early_end says.
-  bool keep_golden = false;
-  /// End as soon as all ranks stand where the remembered run of the same order stood after as many steps, and
-  /// report its rest: the same result but for returned_step. The state then stays where it was. Not with
-  /// `steps`.
-  bool early_end = false;
-  std::optional<ChosenStates> states = {};  ///< what is compared must have been kept
-  std::function<void()> before_first_step;  ///< or before the evaluation when no step is asked for
-  std::function<void(const record::Evaluation&)> on_evaluation = {};  ///< replica 0's, on rank 0
-};
 
 /// The spec that a checkpoint carries. Throws as ckpt::Reader does, and Error(bad_file) when it is none of
 /// bitrift's.

@@ -1,10 +1,11 @@
+#include "train/run/training_loop.h"
+
 #include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cmath>
 
-#include "train/run/state_comparison.h"
-#include "train/run/trainer.h"
+#include "train/run/state_watch.h"
 #include "train/run/trainer_state.h"
 #include "train/step/schedule.h"
 
@@ -261,6 +262,8 @@ class Loop {
 
 }  // namespace
 
-record::RunResult Trainer::run(const RunOptions& options) { return Loop(*state_, options).run(); }
+record::RunResult run_loop(TrainerState& state, const RunOptions& options) {
+  return Loop(state, options).run();
+}
 
 }  // namespace bitrift::train

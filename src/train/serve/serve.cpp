@@ -9,7 +9,7 @@
 #include "ckpt/reader.h"
 #include "core/log.h"
 #include "record/worker_message.h"
-#include "train/run/state_comparison.h"
+#include "train/run/propagation_runs.h"
 #include "train/run/trainer.h"
 #include "train/serve/channel.h"
 #include "train/state/checkpoint_names.h"

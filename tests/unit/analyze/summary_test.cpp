@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "analyze/table.h"
 #include "core/error.h"
 #include "unit/analyze/study.h"
 

@@ -1,4 +1,6 @@
 // A summary as text and as JSON.
+#include "analyze/table.h"
+
 #include <string>
 #include <vector>
 

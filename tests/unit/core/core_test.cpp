@@ -11,7 +11,7 @@
 #include "core/digest.h"
 #include "core/error.h"
 #include "core/glob.h"
-#include "core/number_format.h"
+#include "core/number/number_format.h"
 #include "core/permutation.h"
 #include "core/philox.h"
 

@@ -6,10 +6,10 @@
 
 #include <gtest/gtest.h>
 
-#include "core/encode_number.h"
 #include "core/error.h"
 #include "core/glob.h"
-#include "core/number_format.h"
+#include "core/number/encode_number.h"
+#include "core/number/number_format.h"
 #include "core/philox.h"
 #include "unit/scratch.h"
 

@@ -1,4 +1,4 @@
-#include "dataset/image_file.h"
+#include "dataset/image/image_file.h"
 
 #include <random>
 

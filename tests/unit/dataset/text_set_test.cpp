@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "dataset/load_dataset.h"
 #include "dataset/vocabulary.h"
 #include "tests_support.h"
 #include "unit/dataset/data_support.h"

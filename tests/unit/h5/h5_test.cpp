@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "core/shape.h"
+#include "core/number/shape.h"
 #include "h5/create.h"
 #include "h5/library.h"
 #include "h5/number_type.h"

@@ -15,6 +15,8 @@
 #include "inject/manifest/replay.h"
 #include "inject/write/apply.h"
 #include "inject/write/patch.h"
+#include "inject/write/undo_journal.h"
+#include "inject/write/write_patch.h"
 #include "sink/writer.h"
 #include "unit/scratch.h"
 

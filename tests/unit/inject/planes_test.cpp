@@ -9,6 +9,7 @@
 #include "inject/draw/fault_plan.h"
 #include "inject/stored_bytes.h"
 #include "inject/write/patch.h"
+#include "inject/write/write_patch.h"
 #include "sink/writer.h"
 #include "tests_support.h"
 #include "unit/scratch.h"

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "record/json/schema.h"
 #include "tests_support.h"
 
 namespace bitrift::record {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "nn/make_layers.h"
-#include "train/run/state_comparison.h"
+#include "train/run/propagation_runs.h"
 
 namespace bitrift::train {
 namespace {

@@ -8,7 +8,8 @@
 #include "tests_support.h"
 #include "train/parallel/strategy.h"
 #include "train/run/trainer.h"
-#include "train/state/checkpoint.h"
+#include "train/state/load_checkpoint.h"
+#include "train/state/save_checkpoint.h"
 #include "train/step/feed.h"
 #include "train/step/loss.h"
 

@@ -1,3 +1,5 @@
+#include "train/state/load_checkpoint.h"
+
 #include <algorithm>
 #include <charconv>
 #include <cstring>
@@ -7,7 +9,6 @@
 
 #include "core/crc32c.h"
 #include "core/error.h"
-#include "train/state/checkpoint.h"
 #include "train/state/checkpoint_names.h"
 
 namespace bitrift::train {

@@ -1,4 +1,4 @@
-#include "dataset/image_file.h"
+#include "dataset/image/image_file.h"
 
 #include <algorithm>
 #include <array>
@@ -9,6 +9,9 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "dataset/image/jpeg.h"
+#include "dataset/image/pixels.h"
+#include "dataset/image/png.h"
 
 namespace bitrift::nn {
 namespace {
@@ -124,24 +127,6 @@ bool ends_as_it_should(FileWindow& file, bool png) {
 }
 
 }  // namespace
-
-void check_image_size(ImageSize size, const std::string& name) {
-  if (size.width <= 0 || size.height <= 0) refuse(name, "an image without pixels");
-  if (size.width > max_image_pixels / size.height) {
-    fail(ErrorCode::unsupported, "{}: an image of {} x {} pixels; at most {} are read: make it smaller", name,
-         size.width, size.height, max_image_pixels);
-  }
-}
-
-void check_png_packing(ImageSize size, int bits_per_pixel, std::uint64_t file_bytes,
-                       const std::string& name) {
-  const auto bytes = static_cast<std::uint64_t>((size.width * bits_per_pixel + 7) / 8 * size.height);
-  if (bytes / 1032 > file_bytes) {
-    fail(ErrorCode::bad_file,
-         "{}: expected a size that fits a file of {} bytes, found {} x {} pixels: replace it", name,
-         file_bytes, size.width, size.height);
-  }
-}
 
 ImageSize check_image_header(const std::filesystem::path& path) {
   const std::string name = path.string();

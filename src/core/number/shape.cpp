@@ -1,4 +1,4 @@
-#include "core/shape.h"
+#include "core/number/shape.h"
 
 #include <limits>
 

@@ -1,5 +1,5 @@
-// PNG by libpng. The library leaves by longjmp, which runs no destructors: the functions that call it own
-// nothing, and everything that does lives in their caller.
+#include "dataset/image/png.h"
+
 #include <algorithm>
 #include <array>
 #include <csetjmp>
@@ -9,7 +9,9 @@
 #include <png.h>
 
 #include "core/error.h"
-#include "dataset/image_file.h"
+
+// PNG by libpng. The library leaves by longjmp, which runs no destructors: the functions that call it own
+// nothing, and everything that does lives in their caller.
 
 namespace bitrift::nn {
 namespace {
@@ -107,6 +109,16 @@ Pixels decode_png(std::string_view content, const std::string& name) {
   pixels.rgb.resize(row_bytes * static_cast<std::size_t>(decoder.size.height));
   if (!read_pixels(decoder, pixels.rgb.data(), row_bytes)) refuse(decoder, name);
   return pixels;
+}
+
+void check_png_packing(ImageSize size, int bits_per_pixel, std::uint64_t file_bytes,
+                       const std::string& name) {
+  const auto bytes = static_cast<std::uint64_t>((size.width * bits_per_pixel + 7) / 8 * size.height);
+  if (bytes / 1032 > file_bytes) {
+    fail(ErrorCode::bad_file,
+         "{}: expected a size that fits a file of {} bytes, found {} x {} pixels: replace it", name,
+         file_bytes, size.width, size.height);
+  }
 }
 
 }  // namespace bitrift::nn

@@ -1,4 +1,4 @@
-// A session to and from a checkpoint file (docs/checkpoint-format.md). Inside train/ only.
+// A session from a checkpoint file (docs/checkpoint-format.md). Inside train/ only.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,6 @@
 
 #include "ckpt/reader.h"
 #include "spec/training_spec.h"
-#include "train/parallel/rank_layout.h"
 #include "train/state/session.h"
 
 namespace bitrift::train {
@@ -43,12 +42,5 @@ void read_tensors(const ckpt::Reader& base, const std::filesystem::path& copy, S
 /// Overwrites everything in the session with a state that was kept in memory: path to bytes of every one of
 /// its tensors.
 void restore_session(Session& session, const std::map<std::string, std::string>& kept);
-
-/// Writes the state of all ranks as one file; rank 0 writes, the others send it one tensor after the other,
-/// so no rank holds more than its part and one tensor. Replica 0 is stored as the state; of other replicas,
-/// what differs from it. The same state gives the same bytes under every strategy. Collective; throws
-/// mpi::AgreedError on all ranks.
-void save_session(const std::filesystem::path& path, Session& session, const record::TrainingSpec& spec,
-                  const Layout& layout);
 
 }  // namespace bitrift::train

@@ -1,4 +1,4 @@
-#include "core/number_format.h"
+#include "core/number/number_format.h"
 
 #include <algorithm>
 #include <array>

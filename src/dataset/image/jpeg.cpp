@@ -1,5 +1,5 @@
-// JPEG by libjpeg-turbo. The library leaves by longjmp, which runs no destructors: the functions that call it
-// own nothing, and everything that does lives in their caller.
+#include "dataset/image/jpeg.h"
+
 #include <array>
 #include <csetjmp>
 #include <cstdio>
@@ -9,7 +9,9 @@
 #include <jpeglib.h>
 
 #include "core/error.h"
-#include "dataset/image_file.h"
+
+// JPEG by libjpeg-turbo. The library leaves by longjmp, which runs no destructors: the functions that call it
+// own nothing, and everything that does lives in their caller.
 
 namespace bitrift::nn {
 namespace {

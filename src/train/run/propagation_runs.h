@@ -1,58 +1,15 @@
-// The golden run's states in memory, and how far another run strays from them. Inside train/ only.
+// The runs of a worker that record their propagation. Inside train/ only.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "record/propagation_report.h"
+#include "record/run.h"
 #include "train/run/trainer.h"
-#include "train/state/session.h"
 
 namespace bitrift::train {
-
-/// This rank's tensors after chosen steps of the golden run.
-class GoldenStates {
- public:
-  /// Forgets all states. optimizer: whether those to come hold optimizer/ besides model/.
-  void clear(bool optimizer);
-  void keep(std::int64_t step, Session& session);
-  /// Tensors that differ from those kept after this step, by path. An optimizer tensor that only one of the
-  /// two has counts as zeros in the other. Throws Error(internal) when that step was not kept.
-  [[nodiscard]] record::StepDrift compare(std::int64_t step, Session& session) const;
-
- private:
-  struct Kept {
-    ckpt::TensorMeta meta;
-    std::string bytes;
-  };
-  [[nodiscard]] std::vector<StateTensor> chosen(Session& session) const;
-
-  std::map<std::int64_t, std::map<std::string, Kept>> states_;  // step, then path
-  bool optimizer_ = false;
-};
-
-/// One run at its chosen steps: keeps states, or compares them with those kept.
-class StateWatch {
- public:
-  StateWatch(TrainerState& state, const std::optional<ChosenStates>& chosen);
-  /// Call it when so many steps are over, the first time with 0. Local.
-  void after(std::int64_t steps);
-  /// The run is the golden one from here on: whatever is chosen later does not differ. Local.
-  void same_after(std::int64_t steps);
-  /// On rank 0 of a run that compares: what all ranks found. Collective.
-  [[nodiscard]] std::optional<std::vector<record::StepDrift>> gather();
-
- private:
-  [[nodiscard]] bool wants(std::int64_t step) const;
-
-  TrainerState& state_;
-  const std::optional<ChosenStates>& chosen_;
-  std::vector<record::StepDrift> found_;  // on this rank
-};
 
 /// The runs of a worker that record their propagation. In memory are golden states of one data order, and of
 /// those that do not fit together one group: for each other group the golden run and the trial run once more,

@@ -7,20 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "dataset/image/pixels.h"
+
 namespace bitrift::nn {
-
-struct ImageSize {
-  std::int64_t width = 0, height = 0;
-};
-
-/// 8-bit RGB, rows from the top.
-struct Pixels {
-  ImageSize size;
-  std::vector<std::uint8_t> rgb;  ///< height x width x 3
-};
-
-/// More pixels than this are refused.
-inline constexpr std::int64_t max_image_pixels = std::int64_t{64} * 1024 * 1024;
 
 /// Reads an image's size from its header and looks at its end, a few small reads. The content decides between
 /// JPEG and PNG, not the name. Throws Error(not_found | io), Error(bad_file) that names the file (neither
@@ -36,15 +25,5 @@ inline constexpr std::int64_t max_image_pixels = std::int64_t{64} * 1024 * 1024;
 
 /// The same of bytes in memory; `name` stands in messages.
 [[nodiscard]] Pixels decode_image(std::string_view content, const std::string& name);
-
-/// Throws for a size that no image may have, as check_image_header says.
-void check_image_size(ImageSize size, const std::string& name);
-
-/// The decoders behind decode_image.
-[[nodiscard]] Pixels decode_jpeg(std::string_view content, const std::string& name);
-[[nodiscard]] Pixels decode_png(std::string_view content, const std::string& name);
-
-/// A decoded picture's bytes can be no more than Deflate's 1032 times the file's. Throws Error(bad_file).
-void check_png_packing(ImageSize size, int bits_per_pixel, std::uint64_t file_bytes, const std::string& name);
 
 }  // namespace bitrift::nn

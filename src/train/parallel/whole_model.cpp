@@ -1,6 +1,7 @@
+#include "train/parallel/whole_model.h"
+
 #include <algorithm>
 
-#include "train/parallel/executor.h"
 #include "train/step/loss.h"
 
 namespace bitrift::train {
@@ -69,17 +70,6 @@ class Whole : public Executor {
 };
 
 }  // namespace
-
-std::int64_t evaluation_batch(const std::vector<std::int64_t>& input_shape) {
-  std::int64_t elements = 1;
-  for (const std::int64_t extent : input_shape) elements *= extent;
-  return std::clamp<std::int64_t>((std::int64_t{1} << 22) / elements, 1, 256);
-}
-
-torch::Tensor stage_input(const torch::Tensor& inputs, const nn::Placement& placement) {
-  const torch::Tensor here = inputs.to(placement.device);
-  return inputs.is_floating_point() ? here.to(placement.dtype) : here;
-}
 
 std::unique_ptr<Executor> make_whole(nn::Stage& stage, const Precision& precision) {
   return std::make_unique<Whole>(stage, precision);

@@ -1,4 +1,4 @@
-// Indexes of chunks that are arrays: of fixed length, or growing along one dimension.
+// An index of chunks that is an array growing along one dimension.
 #pragma once
 
 #include <cstdint>
@@ -6,52 +6,9 @@
 #include <optional>
 #include <vector>
 
-#include "h5map/chunk/entry.h"
-#include "h5map/structure/block.h"
-#include "h5map/structure/source.h"
-#include "h5map/structure/storage_layout.h"
+#include "h5map/chunk/entry_code.h"
 
 namespace bitrift::h5map {
-
-/// How the entries of such an array are coded: an address alone, or address, stored size and filter mask.
-struct EntryCode {
-  Frame frame;
-  unsigned entry_bytes = 0;
-  bool filtered = false;
-
-  /// Width of the size of a filtered entry: HDF5 takes 1 + (log2(bytes of a chunk) + 8) / 8, at most 8; the
-  /// file says it by the size of an entry.
-  [[nodiscard]] unsigned size_bytes() const noexcept { return entry_bytes - frame.offset_bytes - 4; }
-  /// Reads the entry at position `at` of `block`.
-  [[nodiscard]] ChunkEntry decode(const Source& source, const Block& block, std::uint64_t at) const;
-  /// Throws Error(bad_file) when `client` (0: plain, 1: filtered) and the size of an entry contradict each
-  /// other or what the dataset needs.
-  void check(const Source& source, unsigned client, bool needs_filtered, const char* what) const;
-};
-
-/// A fixed array (HDF5 file format 3.0, "Appendix C: The Fixed Array Index"; H5FA*.c): all entries in one
-/// data block, or in checksummed pages of it, of which a bitmap says which were written. Throws
-/// Error(bad_file).
-class FixedArray {
- public:
-  FixedArray(const Source& source, const Frame& frame, std::uint64_t offset, bool filtered);
-
-  [[nodiscard]] std::uint64_t slots() const noexcept { return slots_; }
-  [[nodiscard]] const EntryCode& code() const noexcept { return code_; }
-  /// nullopt: the page of the entry was never written.
-  [[nodiscard]] std::optional<ChunkEntry> find(std::uint64_t slot) const;
-  void visit(const SlotVisitor& each) const;
-
- private:
-  [[nodiscard]] bool paged() const noexcept { return slots_ > page_slots_; }
-  [[nodiscard]] Block prefix() const;
-  [[nodiscard]] Block read_page(const Block& head, std::uint64_t number) const;
-
-  const Source* source_;
-  EntryCode code_;
-  std::uint64_t header_ = undefined, data_ = undefined;  // in the file
-  std::uint64_t slots_ = 0, page_slots_ = 0;
-};
 
 /// An extensible array (HDF5 file format 3.0, "Appendix C: The Extensible Array Index"; H5EA*.c): the first
 /// entries in the index block, the others in data blocks of doubling size, which the index block or super

@@ -1,3 +1,5 @@
+#include "train/state/save_checkpoint.h"
+
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -9,7 +11,6 @@
 #include "core/error.h"
 #include "record/json/json.h"
 #include "sink/writer.h"
-#include "train/state/checkpoint.h"
 #include "train/state/checkpoint_names.h"
 
 namespace bitrift::train {

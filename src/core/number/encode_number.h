@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include "core/number_format.h"
+#include "core/number/number_format.h"
 
 namespace bitrift {
 

@@ -1,15 +1,25 @@
-// How single programs name tensors: the rules behind outline.h. Inside ckpt/ only.
+// The datasets of a file by path, and how paths are taken apart. Inside ckpt/ only.
 #pragma once
 
 #include <algorithm>
 #include <cctype>
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "ckpt/dialect/outline.h"
-
 namespace bitrift::ckpt {
+
+struct Dataset {
+  std::string path;  ///< without leading '/'
+  std::vector<std::uint64_t> shape;
+};
+
+/// The texts of an attribute of a group ("" is the root group): one, a list, or none when it is absent. Asked
+/// only of groups that hold a dataset.
+using GroupTexts =
+    std::function<std::vector<std::string>(const std::string& group, const std::string& attribute)>;
 
 /// What a dialect tells of one dataset.
 struct Place {
@@ -55,18 +65,5 @@ class Catalog {
 [[nodiscard]] std::string_view parent_of(std::string_view path);
 /// "conv2d_12" and "conv2d12" -> "conv2d"; a name of digits alone stays.
 [[nodiscard]] std::string_view without_number(std::string_view name);
-
-/// Each asks whether the file looks like its program's, and then gives one Place for each dataset.
-[[nodiscard]] bool is_keras(const Catalog& catalog, const GroupTexts& texts, std::string& prefix);
-[[nodiscard]] std::vector<Place> keras_places(const Catalog& catalog, const GroupTexts& texts,
-                                              const std::string& prefix, std::vector<std::string>& order);
-[[nodiscard]] bool is_keras_v3(const Catalog& catalog);
-[[nodiscard]] std::vector<Place> keras_v3_places(const Catalog& catalog, const GroupTexts& texts);
-[[nodiscard]] bool is_chainer(const Catalog& catalog);
-[[nodiscard]] std::vector<Place> chainer_places(const Catalog& catalog);
-[[nodiscard]] bool is_caffe(const Catalog& catalog);
-[[nodiscard]] std::vector<Place> caffe_places(const Catalog& catalog);
-/// PyTorch's names, ours among them (`ours`: a checkpoint of bitrift, where shapes decide nothing).
-[[nodiscard]] std::vector<Place> pytorch_places(const Catalog& catalog, bool ours);
 
 }  // namespace bitrift::ckpt

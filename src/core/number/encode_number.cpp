@@ -1,4 +1,4 @@
-#include "core/encode_number.h"
+#include "core/number/encode_number.h"
 
 #include <bit>
 #include <charconv>

@@ -1,0 +1,52 @@
+// Runs on their way through a pool: asked for, over, lost.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "campaign/plan/plan.h"
+#include "record/run.h"
+#include "record/trial.h"
+
+namespace bitrift::campaign {
+
+/// Runs of one arm that go to one worker, one after the other.
+struct Job {
+  std::size_t arm = 0;
+  std::vector<RunKey> runs;
+  std::size_t next = 0;                   ///< first run that is not over
+  std::vector<record::Failure> failures;  ///< of runs[next] so far
+};
+
+/// A run that is over. Exactly one of result and failure is set.
+struct Ran {
+  record::TrialSpec spec;
+  std::optional<record::RunResult> result;
+  std::optional<record::Failure> failure;
+  std::string started;  ///< UTC
+  double seconds = 0;   ///< from request to answer
+  int attempts = 1;
+};
+
+/// A worker that died or hung.
+struct Incident {
+  std::string phase;  ///< start | check | run
+  std::string id;     ///< of the run; "" for start and check
+  std::string arm;
+  int worker = 0;  ///< slot: names the log and the private copy
+  int pid = 0;
+  record::Failure failure;
+  int attempt = 0;
+};
+
+/// Whether two failures of a run count as the same: equal reason and signal.
+[[nodiscard]] bool same_failure(const record::Failure& first, const record::Failure& second);
+
+/// A text without the place of a private copy, which says nothing about the run and would make equal rows
+/// differ.
+[[nodiscard]] std::string without_place(std::string text, const std::filesystem::path& copy);
+
+}  // namespace bitrift::campaign

@@ -1,0 +1,32 @@
+// Byte ranges of a patch on their way to a file and back.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <vector>
+
+#include "core/file.h"
+#include "inject/write/patch.h"
+
+namespace bitrift::inject {
+
+/// Writes the `after` (or, backwards, the `before`) bytes, appends (or cuts off) the tail, and reads back.
+/// The other side must be what the file holds now: Error(conflict) otherwise, nothing written. For private
+/// copies; no lock, no journal, no sync.
+void write_patch(const FileDescriptor& fd, const std::filesystem::path& path, const Patch& patch,
+                 bool backwards);
+/// As write_patch() forwards, where the caller has compared the file with `before` himself.
+void write_compared(const FileDescriptor& fd, const std::filesystem::path& path, const Patch& patch);
+
+/// Calls `visit` with each range and the bytes that the file holds there now. Ranges that lie close together
+/// are read at once. Throws Error(io | bad_file).
+using RangeVisitor = std::function<void(const Patch::Range& range, const std::uint8_t* found)>;
+void read_ranges(const FileDescriptor& fd, const std::filesystem::path& path,
+                 const std::vector<Patch::Range>& ranges, const RangeVisitor& visit);
+/// Writes bytes (all of them as in Patch::before or after) to the ranges. Where ranges lie close together,
+/// what is between them is read and written back unchanged. Throws Error(io | bad_file).
+void write_ranges(const FileDescriptor& fd, const std::filesystem::path& path,
+                  const std::vector<Patch::Range>& ranges, const std::vector<std::uint8_t>& bytes);
+
+}  // namespace bitrift::inject

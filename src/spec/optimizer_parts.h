@@ -1,0 +1,56 @@
+// How parameters are updated: optimizer, schedule, guards.
+#pragma once
+
+#include "spec/part.h"
+
+namespace bitrift::record {
+
+struct OptimizerSpec {
+  std::string name;          ///< sgd | adam | adamw
+  double learning_rate = 0;  ///< > 0
+  double momentum = 0;       ///< sgd
+  bool nesterov = false;     ///< sgd with momentum
+  double weight_decay = 0;   ///< sgd, adam: added to the gradient; adamw: decoupled, 0.01 by default
+  double beta1 = 0.9;        ///< adam, adamw
+  double beta2 = 0.999;      ///< adam, adamw
+  double epsilon = 1e-8;     ///< adam, adamw
+  double clip_norm = 0;      ///< > 0: gradients are scaled down to this total 2-norm
+  bool operator==(const OptimizerSpec&) const = default;
+  [[nodiscard]] bool is_adam() const { return name != "sgd"; }
+};
+
+/// How the learning rate moves (docs/training.md, "Schedules").
+struct ScheduleSpec {
+  std::string name = "constant";      ///< constant | step | cosine | plateau
+  int every = 0;                      ///< step: epochs
+  double gamma = 0.1;                 ///< step: factor
+  std::int64_t warmup_steps = 0;      ///< cosine
+  std::int64_t steps = 0;             ///< cosine: where it ends; 0: at the end of the spec's epochs
+  double min_learning_rate = 0;       ///< cosine, plateau
+  double factor = 0.1;                ///< plateau
+  int patience = 10, cooldown = 0;    ///< plateau: evaluations
+  double threshold = 1e-4;            ///< plateau: relative
+  std::string monitor = "test_loss";  ///< plateau: test_loss | train_loss | test_accuracy
+  bool operator==(const ScheduleSpec&) const = default;
+};
+
+/// Checks that a run makes of itself; all off (docs/training.md, "Guards").
+struct GuardSpec {
+  bool nonfinite = false;           ///< loss, and state after a step
+  double loss_spike = 0;            ///< > 0: a loss beyond this many times the mean of the last losses
+  double gradient_norm = 0;         ///< > 0: a larger total 2-norm of the gradients
+  bool moment_bound = false;        ///< He et al., ISCA 2023: bound on the optimizer's first moment
+  bool checksums = false;           ///< every tensor's CRC-32C when a file is loaded
+  std::string on_alarm = "record";  ///< record | stop
+  bool operator==(const GuardSpec&) const = default;
+};
+
+[[nodiscard]] OptimizerSpec read_optimizer(const Part& part);
+[[nodiscard]] ScheduleSpec read_schedule(const Part& part);
+[[nodiscard]] GuardSpec read_guards(const Part& part, const OptimizerSpec& optimizer);
+[[nodiscard]] Json to_json(const OptimizerSpec& optimizer);
+[[nodiscard]] Json to_json(const ScheduleSpec& schedule);
+
+[[nodiscard]] Json to_json(const GuardSpec& guards);
+
+}  // namespace bitrift::record

@@ -1,0 +1,40 @@
+// One run at its chosen steps. Inside train/ only.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "record/propagation_report.h"
+#include "train/run/run_options.h"
+#include "train/run/trainer_state.h"
+
+namespace bitrift::train {
+
+/// One run at its chosen steps: keeps states, or compares them with those kept.
+class StateWatch {
+ public:
+  StateWatch(TrainerState& state, const std::optional<ChosenStates>& chosen);
+  /// Call it when so many steps are over, the first time with 0. Local.
+  void after(std::int64_t steps);
+  /// The run is the golden one from here on: whatever is chosen later does not differ. Local.
+  void same_after(std::int64_t steps);
+  /// On rank 0 of a run that compares: what all ranks found. Collective.
+  [[nodiscard]] std::optional<std::vector<record::StepDrift>> gather();
+
+ private:
+  [[nodiscard]] bool wants(std::int64_t step) const;
+
+  TrainerState& state_;
+  const std::optional<ChosenStates>& chosen_;
+  std::vector<record::StepDrift> found_;  // on this rank
+};
+
+/// The steps that a golden run of so many epochs, from the state as it is now, takes and `wanted` asks for,
+/// cut into groups of which each fits into wanted.memory_mib on every rank. Throws Error(bad_input) when
+/// that makes more than eight.
+[[nodiscard]] std::vector<std::vector<std::int64_t>> state_groups(TrainerState& state,
+                                                                  const record::PropagationSpec& wanted,
+                                                                  std::int64_t epochs);
+
+}  // namespace bitrift::train
