@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple
 
 # Comments, raw strings, strings and characters, in one pass so that none is found inside another.
-_NOT_CODE = re.compile(
+NOT_CODE = re.compile(
     r"""//[^\n]*|/\*.*?\*/|R"(?P<tag>[^()\\\s]{0,16})\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'""",
     re.DOTALL,
 )
@@ -29,7 +29,7 @@ def _blank(match: re.Match[str]) -> str:
 
 def cpp_functions(text: str) -> list[Function]:
     """Function bodies at namespace or class scope. What is nested in them (lambdas) counts as part of them."""
-    code = _PREPROCESSOR.sub(_blank, _NOT_CODE.sub(_blank, text))
+    code = _PREPROCESSOR.sub(_blank, NOT_CODE.sub(_blank, text))
     found = []
     stack: list[int | None] = []  # the first line of a function, or None for any other brace
     head_start = 0
