@@ -1,0 +1,43 @@
+"""Files that an earlier version wrote (tests/data/earlier), read by the package."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import bitrift
+import pytest
+
+SAMPLES = Path(__file__).resolve().parents[1] / "data" / "earlier" / "2026-11"
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("name", ["rounds/finished", "models", "trained"])
+def test_campaign_is_read(name: str) -> None:
+    folder = SAMPLES / "campaigns" / name
+    stored = json.loads((folder / "summary.json").read_text())
+    summary = bitrift.summary(folder, by=stored["by"])
+    assert [group["counts"] for group in summary["groups"]] == [group["counts"] for group in stored["groups"]]
+    assert [group["reasons"] for group in summary["groups"]] == [group["reasons"] for group in stored["groups"]]
+    outcomes = bitrift.outcomes(folder)
+    assert len(outcomes) == stored["trials"]
+    trials = [row for row in bitrift.read_journal(folder) if row["kind"] == "trial"]
+    assert [row["id"]["draw"] for row in trials] == [outcome.draw for outcome in outcomes]
+
+
+def test_manifest_and_undo_journal_are_read(tmp_path: Path) -> None:
+    faults = json.loads((SAMPLES / "faults" / "expected.json").read_text())["manifests"]
+    for name in ("flip", "flip-compact"):
+        manifest = SAMPLES / "faults" / f"{name}.json"
+        bitrift.replay(SAMPLES / "faults" / "model.h5", tmp_path / "out.h5", manifest=manifest)
+        assert sha256(tmp_path / "out.h5") == faults[name]["sha256"]
+    for path in ("torn.h5", "torn.h5.undo"):
+        shutil.copy(SAMPLES / "undo" / path, tmp_path)
+    bitrift.undo(tmp_path / "torn.h5")
+    undone = json.loads((SAMPLES / "undo" / "expected.json").read_text())["torn"]
+    assert sha256(tmp_path / "torn.h5") == undone["original"]
