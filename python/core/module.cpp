@@ -19,6 +19,7 @@
 #include "core/log.h"
 #include "inject/draw/fault_plan.h"
 #include "inject/manifest/manifest.h"
+#include "inject/manifest/manifest_text.h"
 #include "inject/manifest/replay.h"
 #include "inject/write/apply.h"
 #include "record/json/schema.h"

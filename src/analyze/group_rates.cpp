@@ -13,7 +13,6 @@ namespace {
 
 using record::OutcomeClass;
 
-constexpr std::array kClasses = {OutcomeClass::masked, OutcomeClass::sdc, OutcomeClass::crash};
 constexpr std::array kKinds = {IntervalKind::anytime, IntervalKind::wilson, IntervalKind::clopper_pearson};
 
 std::vector<double> estimates(const std::vector<Member>& line, const Order& order) {
@@ -29,7 +28,7 @@ std::vector<double> estimates(const std::vector<Member>& line, const Order& orde
       stratum.classes.push_back(static_cast<std::uint8_t>(record::class_of(reason)));
     }
   }
-  return total_estimate(order.rounds, strata, kClasses.size());
+  return total_estimate(order.rounds, strata, record::outcome_classes.size());
 }
 
 }  // namespace
@@ -97,7 +96,7 @@ std::map<OutcomeClass, Rate> group_rates(const std::vector<Member>& line, const 
   const std::vector<double> estimated = estimates(line, order);
   const double seen = share_seen(line, order);
   std::map<OutcomeClass, Rate> rates;
-  for (const OutcomeClass outcome : kClasses) {
+  for (const OutcomeClass outcome : record::outcome_classes) {
     std::vector<StratumCount> counts;
     for (const Member& member : line) {
       if (member.trials() == 0) continue;

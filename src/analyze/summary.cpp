@@ -17,19 +17,19 @@ using Key = std::map<std::string, std::string>;
 using Cell = std::pair<std::string, std::string>;  // arm, stratum
 
 /// What makes a line of the table.
-struct Line {
+struct GroupRows {
   std::string arm;
   std::vector<Member> members;
 };
 
 // All lines that there can be, whatever was seen so far: their number must not depend on it.
-std::map<Key, Line> lines_of(const record::CampaignSpec& spec, const std::vector<std::string>& by,
-                             const Order& order, const Observations& seen) {
+std::map<Key, GroupRows> lines_of(const record::CampaignSpec& spec, const std::vector<std::string>& by,
+                                  const Order& order, const Observations& seen) {
   const Keys keys(spec, by);
-  std::map<Key, Line> lines;
+  std::map<Key, GroupRows> lines;
   for (const record::Arm& arm : spec.arms) {
     for (std::size_t at = 0; at < order.names.size(); ++at) {
-      Line& line = lines[keys.of(arm.name, order.names[at])];
+      GroupRows& line = lines[keys.of(arm.name, order.names[at])];
       line.arm = arm.name;
       const auto cell = seen.cells.find({arm.name, order.names[at]});
       line.members.push_back({cell == seen.cells.end() ? nullptr : &cell->second, at});
@@ -38,7 +38,7 @@ std::map<Key, Line> lines_of(const record::CampaignSpec& spec, const std::vector
   return lines;
 }
 
-Effects effects_of_line(const Line& line, const Order& order, double confidence) {
+Effects effects_of_line(const GroupRows& line, const Order& order, double confidence) {
   std::vector<StratumLosses> strata(order.names.size());
   for (StratumLosses& one : strata) one.counted = false;
   for (const Member& member : line.members) {
@@ -52,7 +52,7 @@ Effects effects_of_line(const Line& line, const Order& order, double confidence)
   return effects_of(order.rounds, strata, confidence, order.aim);
 }
 
-Group make_group(const Key& key, const Line& line, double confidence, const Order& order) {
+Group make_group(const Key& key, const GroupRows& line, double confidence, const Order& order) {
   Group group;
   group.key = key;
   for (const OutcomeClass outcome : {OutcomeClass::masked, OutcomeClass::sdc, OutcomeClass::crash}) {

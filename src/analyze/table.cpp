@@ -9,9 +9,8 @@ namespace bitrift::analyze {
 namespace {
 
 using record::OutcomeClass;
-using Line = std::vector<std::string>;
+using Cells = std::vector<std::string>;
 
-constexpr std::array kClasses = {OutcomeClass::masked, OutcomeClass::sdc, OutcomeClass::crash};
 constexpr std::size_t kWidth = 100;
 
 // The key of a group's map that a dimension of `by` fills.
@@ -21,16 +20,16 @@ std::string interval_text(const Interval& interval) {
   return fmt::format("[{:4.1f},{:5.1f}]", 100 * interval.low, 100 * interval.high);
 }
 
-std::vector<std::size_t> widths_of(const std::vector<Line>& lines) {
+std::vector<std::size_t> widths_of(const std::vector<Cells>& lines) {
   std::vector<std::size_t> widths(lines.front().size(), 0);
-  for (const Line& line : lines) {
+  for (const Cells& line : lines) {
     for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
   }
   return widths;
 }
 
 // Names to the left, the column of numbers `right_aligned` to the right; no blanks at line ends.
-std::string aligned(const Line& line, const std::vector<std::size_t>& widths, std::size_t right_aligned) {
+std::string aligned(const Cells& line, const std::vector<std::size_t>& widths, std::size_t right_aligned) {
   std::string text;
   for (std::size_t i = 0; i < line.size(); ++i) {
     if (i > 0) text += "  ";
@@ -41,8 +40,8 @@ std::string aligned(const Line& line, const std::vector<std::size_t>& widths, st
   return text + "\n";
 }
 
-Line key_cells(const Group& group, const std::vector<std::string>& by) {
-  Line cells;
+Cells key_cells(const Group& group, const std::vector<std::string>& by) {
+  Cells cells;
   for (const std::string& dimension : by) cells.push_back(group.key.at(key_name(dimension)));
   return cells;
 }
@@ -50,7 +49,7 @@ Line key_cells(const Group& group, const std::vector<std::string>& by) {
 // "masked 31 = bitwise 30 + within_noise 1", one entry a class that occurs.
 std::vector<std::string> reason_texts(const Group& group) {
   std::vector<std::string> texts;
-  for (const OutcomeClass outcome : kClasses) {
+  for (const OutcomeClass outcome : record::outcome_classes) {
     if (group.counts.at(outcome) == 0) continue;
     std::vector<std::pair<std::uint64_t, record::Reason>> parts;
     for (const auto& [reason, count] : group.reasons) {
@@ -89,24 +88,24 @@ std::string wrapped(const std::string& start, const std::vector<std::string>& en
   return text + line + "\n";
 }
 
-std::string block(const std::vector<Line>& lines, std::size_t count_column) {
+std::string block(const std::vector<Cells>& lines, std::size_t count_column) {
   const auto widths = widths_of(lines);
   std::string text;
-  for (const Line& line : lines) text += aligned(line, widths, count_column);
+  for (const Cells& line : lines) text += aligned(line, widths, count_column);
   return text;
 }
 
 std::string rates_block(const Summary& summary) {
-  std::vector<Line> lines(1);
+  std::vector<Cells> lines(1);
   for (const std::string& dimension : summary.by) lines[0].push_back(key_name(dimension));
   const std::size_t count_column = lines[0].size();
   const bool harm = summary.judging.rule == Rule::conformal;
   for (const char* name : {"n", "masked %", "SDC %", "crash %"}) lines[0].emplace_back(name);
   if (harm) lines[0].emplace_back("harmful %");
   for (const Group& group : summary.groups) {
-    Line line = key_cells(group, summary.by);
+    Cells line = key_cells(group, summary.by);
     line.push_back(std::to_string(group.trials));
-    for (const OutcomeClass outcome : kClasses) {
+    for (const OutcomeClass outcome : record::outcome_classes) {
       const Rate& rate = group.rates.at(outcome);
       line.push_back(fmt::format("{:5.1f} {}", 100 * rate.estimate,
                                  interval_text(rate.interval(summary.options.interval))));
@@ -122,13 +121,13 @@ std::string rates_block(const Summary& summary) {
 // In two rows a group, so that six bands fit: shares, and under them the bands.
 std::string effects_block(const Summary& summary) {
   if (!summary.options.effects || summary.groups.empty()) return "";
-  std::vector<Line> lines(1);
+  std::vector<Cells> lines(1);
   for (const std::string& dimension : summary.by) lines[0].push_back(key_name(dimension));
   for (const double points : effect_points) lines[0].push_back(fmt::format("> {:g}", points));
   lines[0].emplace_back("crash");
   for (const Group& group : summary.groups) {
-    Line line = key_cells(group, summary.by);
-    Line below(line.size());
+    Cells line = key_cells(group, summary.by);
+    Cells below(line.size());
     for (const Effect& effect : group.effects->beyond) {
       line.push_back(fmt::format("{:.1f}", 100 * effect.estimate));
       below.push_back(fmt::format("{:.1f}-{:.1f}", 100 * effect.band.low, 100 * effect.band.high));
@@ -190,7 +189,7 @@ std::string guarantee(const Summary& summary) {
 }
 
 std::string reasons_block(const Summary& summary) {
-  std::vector<Line> lines;
+  std::vector<Cells> lines;
   for (const Group& group : summary.groups) lines.push_back(key_cells(group, summary.by));
   if (lines.empty()) return "";
   const auto widths = widths_of(lines);

@@ -16,8 +16,6 @@ namespace {
 using record::OutcomeClass;
 using Counts = std::vector<StratumCount>;
 
-constexpr std::array kClasses = {OutcomeClass::masked, OutcomeClass::sdc, OutcomeClass::crash};
-
 /// What is compared: one line of counts a level.
 struct Comparison {
   std::string between, arm, model;
@@ -27,7 +25,7 @@ struct Comparison {
 // Draws first, first + step, ... of one stratum.
 std::map<OutcomeClass, StratumCount> counts_of(const StratumSeen& cell, std::size_t first, std::size_t step) {
   std::map<OutcomeClass, StratumCount> counts;
-  for (const OutcomeClass outcome : kClasses) counts[outcome].bits = cell.bits;
+  for (const OutcomeClass outcome : record::outcome_classes) counts[outcome].bits = cell.bits;
   for (std::size_t draw = first; draw < cell.outcomes.size(); draw += step) {
     for (auto& [outcome, count] : counts) {
       ++count.trials;
@@ -100,7 +98,7 @@ std::optional<Variation> variation_of(const Comparison& comparison, OutcomeClass
 std::vector<Variation> variations_of(const Observations& seen, const record::CampaignSpec& spec) {
   std::vector<Variation> variations;
   for (const Comparison& comparison : comparisons_of(seen, spec)) {
-    for (const OutcomeClass outcome : kClasses) {
+    for (const OutcomeClass outcome : record::outcome_classes) {
       if (auto found = variation_of(comparison, outcome)) variations.push_back(std::move(*found));
     }
   }

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/build_info.h"
 #include "core/error.h"
 #include "dataset/image_folder.h"
 #include "dataset/image_set.h"
@@ -150,7 +151,7 @@ std::filesystem::path dataset_folder(const DataDescription& description) {
     fail(ErrorCode::bad_input, "data.path is missing: the data set {} has no place of its own", known.name);
   }
   const char* named = std::getenv("BITRIFT_DATA_DIR");
-  const std::filesystem::path data = named != nullptr && *named != '\0' ? named : BITRIFT_DATA_DIR;
+  const std::filesystem::path data = named != nullptr && *named != '\0' ? named : build_data;
   std::filesystem::path folder = data / known.name;
   if (known.name == "fashion-mnist" && !std::filesystem::exists(folder)) {
     return "/usr/share/datasets/fashion-mnist";  // of Debian's package dataset-fashion-mnist

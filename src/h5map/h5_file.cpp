@@ -16,7 +16,7 @@
 namespace bitrift::h5map {
 namespace {
 
-constexpr std::size_t kDeepest = 256;
+constexpr std::size_t deepest_group = 256;
 constexpr std::uint64_t kLargest = std::uint64_t{64} << 20U;  // bytes of one structure
 
 /// While it lives, counts the bytes that are read and kept, and stops a reader whom the file leads over the
@@ -134,8 +134,8 @@ class File::Walk {
       open.pop_back();
       std::vector<Open> children;
       try {
-        if (group.depth > kDeepest) {
-          fail(ErrorCode::bad_file, "{}: groups are nested more than {} deep", source_.name(), kDeepest);
+        if (group.depth > deepest_group) {
+          fail(ErrorCode::bad_file, "{}: groups are nested more than {} deep", source_.name(), deepest_group);
         }
         own(group.path);
         const ObjectHeader header = read_object_header(source_, superblock_.frame, group.header);

@@ -1,6 +1,7 @@
 // Outcomes: the three classes of the study and their reasons.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 namespace bitrift::record {
 
 enum class OutcomeClass { masked, sdc, crash };
+inline constexpr std::array outcome_classes = {OutcomeClass::masked, OutcomeClass::sdc, OutcomeClass::crash};
 [[nodiscard]] const char* outcome_class_name(OutcomeClass value) noexcept;  ///< "masked", "SDC", "crash"
 
 /// Every reason belongs to exactly one class (docs/outcomes.md).

@@ -8,9 +8,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#ifndef BITRIFT_VERSION
-#error "the build defines BITRIFT_VERSION, BITRIFT_COMMIT and BITRIFT_BUILD_TYPE for this file"
-#endif
+#include "core/build_info.h"
 
 namespace bitrift::record {
 namespace {
@@ -28,7 +26,7 @@ std::string processor_name() {
 
 }  // namespace
 
-const char* bitrift_version() noexcept { return BITRIFT_VERSION; }
+const char* bitrift_version() noexcept { return build_version; }
 
 std::string utc_now() {
   const auto now = std::chrono::system_clock::now();
@@ -46,8 +44,8 @@ Json provenance(const std::vector<std::string>& command) {
   ::uname(&system);
   return {{"schema_version", schema_version},
           {"bitrift", bitrift_version()},
-          {"commit", BITRIFT_COMMIT},
-          {"build_type", BITRIFT_BUILD_TYPE},
+          {"commit", build_commit},
+          {"build_type", build_type},
           {"compiler", fmt::format("g++ {}", __VERSION__)},
           {"host", system.nodename},
           {"system", fmt::format("{} {} {}", system.sysname, system.release, system.machine)},

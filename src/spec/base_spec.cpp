@@ -29,7 +29,7 @@ BaseSpec base_from(const Document& document, const std::string& pointer) {
   return base;
 }
 
-std::string pointer_of(const std::vector<BaseSpec>& bases, std::size_t index) {
+std::string pointer_of_base(const std::vector<BaseSpec>& bases, std::size_t index) {
   return bases.front().name.empty() ? "/base" : "/base/" + std::to_string(index);
 }
 
@@ -65,7 +65,7 @@ void check_bases_exist(const Document& document, const std::vector<BaseSpec>& ba
   for (std::size_t i = 0; i < bases.size(); ++i) {
     const auto& file = bases[i].checkpoint;
     if (!file || std::filesystem::is_regular_file(*file)) continue;
-    const std::string pointer = pointer_of(bases, i) + "/checkpoint";
+    const std::string pointer = pointer_of_base(bases, i) + "/checkpoint";
     const std::string key = bases.front().name.empty() ? "base.checkpoint" : key_name(pointer);
     fail(ErrorCode::not_found, "{}: {}: no file {}; the path is relative to the spec's folder",
          document.place(pointer), key, file->string());

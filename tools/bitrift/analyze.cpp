@@ -14,7 +14,7 @@
 namespace bitrift::cli {
 namespace {
 
-struct Options {
+struct AnalyzeOptions {
   std::string folder;
   ReportOptions report;
   bool propagation = false;
@@ -27,7 +27,7 @@ bool has(const std::vector<std::string>& list, const std::string& name) {
   return std::find(list.begin(), list.end(), name) != list.end();
 }
 
-int analyze_propagation(const Options& options) {
+int analyze_propagation(const AnalyzeOptions& options) {
   const ReportOptions& report = options.report;
   for (const std::string& name : report.by) {
     if (name == "tensor") continue;
@@ -37,7 +37,7 @@ int analyze_propagation(const Options& options) {
   return report_propagation(options.folder, !report.by.empty(), report.json, command_line());
 }
 
-int analyze_folder(Options& options) {
+int analyze_folder(AnalyzeOptions& options) {
   if (options.propagation) return analyze_propagation(options);
   options.report.rates.interval = analyze::interval_kind(options.interval);
   if (options.rule == 1) options.report.rule = analyze::Rule::limits;
@@ -49,7 +49,7 @@ int analyze_folder(Options& options) {
   return report_campaign(options.folder, options.report, command_line());
 }
 
-void add_judging(CLI::App& command, Options& options) {
+void add_judging(CLI::App& command, AnalyzeOptions& options) {
   command
       .add_option("--horizon", options.horizon,
                   "judge at this evaluation after the resume, the first being 1 (default: the last)")
@@ -76,7 +76,7 @@ void add_judging(CLI::App& command, Options& options) {
 }  // namespace
 
 void add_analyze(CLI::App& app, ExitCode& exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<AnalyzeOptions>();
   CLI::App* command =
       app.add_subcommand("analyze", "Print a campaign's rates with intervals and write DIR/summary.json");
   command->add_option("DIR", options->folder, "folder of a campaign")->required();

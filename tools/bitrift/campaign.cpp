@@ -51,7 +51,7 @@ std::vector<std::string> command_of(const RunArguments& arguments) {
   return command;
 }
 
-int run(RunArguments arguments) {
+int run_spec(RunArguments arguments) {
   arguments.options.spec = arguments.spec;
   arguments.options.folder = arguments.folder;
   if (arguments.workers != 0) arguments.options.workers = arguments.workers;
@@ -173,7 +173,7 @@ std::vector<record::TrialRecord> rows_at(const std::filesystem::path& place) {
   return rows;
 }
 
-int compare(const std::string& first, const std::string& second) {
+int compare_journals(const std::string& first, const std::string& second) {
   const auto one = rows_at(first);
   const auto difference = campaign::journal_difference(one, rows_at(second));
   if (difference) {
@@ -229,7 +229,7 @@ void add_run(CLI::App& parent, ExitCode& exit_code) {
                    "may be repeated")
       ->allow_extra_args(false);
   command->add_flag("--json", arguments->json, "print the summary as JSON");
-  command->callback([arguments, &exit_code] { exit_code.value = run(*arguments); });
+  command->callback([arguments, &exit_code] { exit_code.value = run_spec(*arguments); });
 }
 
 struct PlaceArguments {
@@ -267,7 +267,7 @@ void add_compare(CLI::App& parent, ExitCode& exit_code) {
   command->add_option("A", arguments->first, "folder of a campaign, or a journal")->required();
   command->add_option("B", arguments->second, "folder of a campaign, or a journal")->required();
   command->callback(
-      [arguments, &exit_code] { exit_code.value = compare(arguments->first, arguments->second); });
+      [arguments, &exit_code] { exit_code.value = compare_journals(arguments->first, arguments->second); });
 }
 
 }  // namespace

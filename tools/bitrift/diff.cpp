@@ -12,7 +12,7 @@
 namespace bitrift::cli {
 namespace {
 
-struct Options {
+struct DiffOptions {
   std::string first, second;
   bool json = false;
 };
@@ -26,7 +26,7 @@ std::string hex(const ckpt::TensorDifference& difference, std::uint64_t pattern)
   return fmt::format("0x{:0{}x}", pattern, format->bytes * 2);
 }
 
-record::Json to_json(const ckpt::TensorDifference& difference) {
+record::Json difference_json(const ckpt::TensorDifference& difference) {
   record::Json value = {{"path", difference.path},         {"kind", difference.kind},
                         {"role", difference.role},         {"dtype", difference.dtype},
                         {"elements", difference.elements}, {"bits", difference.bits}};
@@ -52,7 +52,7 @@ std::string what_differs(const ckpt::TensorDifference& difference) {
   return kind.empty() ? difference.detail : kind + ": " + difference.detail;
 }
 
-void print_table(const std::vector<ckpt::TensorDifference>& differences) {
+void print_differences(const std::vector<ckpt::TensorDifference>& differences) {
   Table table({"tensor", "elements", "bits", "first difference"});
   std::uint64_t elements = 0;
   std::uint64_t bits = 0;
@@ -66,16 +66,16 @@ void print_table(const std::vector<ckpt::TensorDifference>& differences) {
                                    counted(elements, "element"), counted(bits, "bit")));
 }
 
-int compare(const Options& options) {
+int compare_files(const DiffOptions& options) {
   const auto differences = ckpt::compare(options.first, options.second);
   if (options.json) {
     record::Json list = record::Json::array();
-    for (const auto& difference : differences) list.push_back(to_json(difference));
+    for (const auto& difference : differences) list.push_back(difference_json(difference));
     print_json({{"first", options.first}, {"second", options.second}, {"differences", std::move(list)}});
   } else if (differences.empty()) {
     print("no tensor differs\n");
   } else {
-    print_table(differences);
+    print_differences(differences);
   }
   return differences.empty() ? 0 : 1;
 }
@@ -83,7 +83,7 @@ int compare(const Options& options) {
 }  // namespace
 
 void add_diff(CLI::App& app, ExitCode& exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DiffOptions>();
   CLI::App* command = app.add_subcommand("diff", "Compare two checkpoints tensor by tensor, bit by bit");
   command->add_option("A", options->first, "an HDF5 file")->required()->type_name("");
   command->add_option("B", options->second, "another")->required()->type_name("");
@@ -91,7 +91,7 @@ void add_diff(CLI::App& app, ExitCode& exit_code) {
   command->footer(
       "Exit code 0 when they hold the same, 1 when they differ. Values count, not how they are stored.\n"
       "Example:\n  bitrift diff before.h5 after.h5");
-  command->callback([options, &exit_code] { exit_code.value = compare(*options); });
+  command->callback([options, &exit_code] { exit_code.value = compare_files(*options); });
 }
 
 }  // namespace bitrift::cli

@@ -24,7 +24,7 @@
 namespace bitrift::cli {
 namespace {
 
-struct Options {
+struct InjectOptions {
   std::string file, output, manifest, model_file, replay;
   std::optional<std::uint64_t> seed;
   record::FaultModel model;
@@ -49,7 +49,7 @@ bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
          std::filesystem::equivalent(a, b, ignored);
 }
 
-void check_options(const Options& options) {
+void check_options(const InjectOptions& options) {
   if (const std::string& plane = options.model.plane;
       plane != "value" && plane != "storage" && plane != "metadata") {
     fail(ErrorCode::bad_input, "--plane '{}' is not supported: give one of value, storage, metadata", plane);
@@ -78,7 +78,7 @@ void check_options(const Options& options) {
   }
 }
 
-record::FaultModel model_from_file(const Options& options) {
+record::FaultModel model_from_file(const InjectOptions& options) {
   const record::Document document = record::parse_file(options.model_file);
   record::Json schema = record::shipped_schema("fault-manifest").at("properties").at("model");
   schema.erase("required");
@@ -140,7 +140,7 @@ record::Scope scope_of(const std::string& text) {
   return scope;
 }
 
-record::FaultModel model_of(const Options& options) {
+record::FaultModel model_of(const InjectOptions& options) {
   record::FaultModel model = options.model_file.empty() ? options.model : model_from_file(options);
   if (options.model_file.empty()) {
     if (model.what == "nullify") model.what = "zero";
@@ -153,7 +153,7 @@ record::FaultModel model_of(const Options& options) {
   return model;
 }
 
-inject::Manifest make_manifest(const Options& options) {
+inject::Manifest make_manifest(const InjectOptions& options) {
   const ckpt::Reader reader(options.file);
   if (!options.replay.empty()) {
     inject::Manifest manifest = inject::read_manifest(options.replay);
@@ -170,7 +170,7 @@ inject::Manifest make_manifest(const Options& options) {
   return manifest;
 }
 
-void apply(const Options& options, const inject::Manifest& manifest) {
+void apply(const InjectOptions& options, const inject::Manifest& manifest) {
   if (options.in_place) {
     inject::inject_in_place(options.file, manifest.plan.list);
   } else {
@@ -178,7 +178,7 @@ void apply(const Options& options, const inject::Manifest& manifest) {
   }
 }
 
-void inject_faults(const Options& options) {
+void inject_faults(const InjectOptions& options) {
   check_options(options);
   if (options.in_place && !options.dry_run) inject::take_back_unfinished(options.file);
   inject::Manifest manifest = make_manifest(options);
@@ -241,7 +241,7 @@ struct OptionGroup {
   }
 };
 
-void add_where(CLI::App& command, Options& options, const OptionGroup& add) {
+void add_where(CLI::App& command, InjectOptions& options, const OptionGroup& add) {
   record::FaultModel& model = options.model;
   add(command.add_option("--tensor", model.tensors,
                          "path pattern, may be repeated: * stays within one name, ** crosses . and /"))
@@ -273,7 +273,7 @@ void add_where(CLI::App& command, Options& options, const OptionGroup& add) {
   add(command.add_flag("--keep-sign", model.keep_sign, "never touch the sign bit"));
 }
 
-void add_what(CLI::App& command, Options& options, const OptionGroup& add) {
+void add_what(CLI::App& command, InjectOptions& options, const OptionGroup& add) {
   record::FaultModel& model = options.model;
   add(command.add_option(
           "--what", model.what,
@@ -308,7 +308,7 @@ void add_what(CLI::App& command, Options& options, const OptionGroup& add) {
 }
 
 /// The options that make up a fault model; the file of --model or --replay takes their place.
-std::vector<CLI::Option*> add_model_options(CLI::App& command, Options& options) {
+std::vector<CLI::Option*> add_model_options(CLI::App& command, InjectOptions& options) {
   std::vector<CLI::Option*> added;
   add_where(command, options, {"Where", added});
   add_what(command, options, {"What and how many", added});
@@ -326,7 +326,7 @@ void refuse_together(const CLI::Option* file_option, const std::vector<CLI::Opti
 }  // namespace
 
 void add_inject(CLI::App& app, ExitCode&) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<InjectOptions>();
   CLI::App* command = app.add_subcommand("inject", "Flip bits of a checkpoint, in a copy or in place");
   command->add_option("FILE", options->file, "an HDF5 file; only read unless --in-place is given")
       ->required()

@@ -7,6 +7,7 @@
 
 #include <fmt/ranges.h>
 
+#include "inject/manifest/manifest_text.h"
 #include "output.h"
 
 namespace bitrift::cli {

@@ -77,7 +77,7 @@ void print_run(const record::TrialSpec& run) {
   fmt::print("{}\n", line);
 }
 
-int list(const std::string& place, const std::vector<std::string>& overrides, bool json) {
+int list_runs(const std::string& place, const std::vector<std::string>& overrides, bool json) {
   const auto [spec, bases] = planned_from(place, overrides);
   campaign::Plan plan(spec, bases);
   if (std::filesystem::is_directory(place)) {
@@ -136,7 +136,7 @@ void add_list(CLI::App& parent, ExitCode& exit_code) {
       ->allow_extra_args(false);
   command->add_flag("--json", arguments->json, "print JSON");
   command->callback([arguments, &exit_code] {
-    exit_code.value = list(arguments->place, arguments->overrides, arguments->json);
+    exit_code.value = list_runs(arguments->place, arguments->overrides, arguments->json);
   });
 }
 

@@ -11,7 +11,7 @@
 namespace bitrift::cli {
 namespace {
 
-struct Options {
+struct ListingOptions {
   std::string file;
   bool json = false;
 };
@@ -20,7 +20,7 @@ bool is_big_endian(const ckpt::TensorInfo& tensor) {
   return tensor.format && tensor.format->order == ByteOrder::big;
 }
 
-record::Json to_json(const ckpt::TensorInfo& tensor) {
+record::Json tensor_json(const ckpt::TensorInfo& tensor) {
   record::Json value = {{"path", tensor.path},           {"role", tensor.role},
                         {"dtype", tensor.dtype},         {"shape", tensor.shape},
                         {"elements", tensor.elements()}, {"storage", tensor.storage},
@@ -57,7 +57,7 @@ std::map<std::string, std::size_t, std::less<>> layer_numbers(const ckpt::Reader
   return numbers;
 }
 
-void print_table(const ckpt::Reader& reader) {
+void print_tensors(const ckpt::Reader& reader) {
   Table table({"path", "role", "layer", "dtype", "shape", "storage", "bytes", "not alterable because"});
   const auto numbers = layer_numbers(reader);
   std::uint64_t bytes = 0;
@@ -74,11 +74,11 @@ void print_table(const ckpt::Reader& reader) {
         layout_line(reader));
 }
 
-void list(const Options& options) {
+void list_tensors(const ListingOptions& options) {
   const ckpt::Reader reader(options.file);
-  if (!options.json) return print_table(reader);
+  if (!options.json) return print_tensors(reader);
   record::Json tensors = record::Json::array();
-  for (const ckpt::TensorInfo& tensor : reader.tensors()) tensors.push_back(to_json(tensor));
+  for (const ckpt::TensorInfo& tensor : reader.tensors()) tensors.push_back(tensor_json(tensor));
   print_json({{"file", options.file},
               {"attributes", reader.attributes()},
               {"layout", reader.layout()},
@@ -89,12 +89,12 @@ void list(const Options& options) {
 }  // namespace
 
 void add_ls(CLI::App& app, ExitCode&) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ListingOptions>();
   CLI::App* command = app.add_subcommand("ls", "List the tensors of a checkpoint");
   command->add_option("FILE", options->file, "any HDF5 file")->required()->type_name("");
   command->add_flag("--json", options->json, "print JSON instead of a table");
   command->footer("Example:\n  bitrift ls checkpoint.h5");
-  command->callback([options] { list(*options); });
+  command->callback([options] { list_tensors(*options); });
 }
 
 }  // namespace bitrift::cli

@@ -15,8 +15,6 @@ using record::TrialKind;
 using record::TrialRecord;
 using Classes = std::map<record::TrialId, OutcomeClass>;
 
-constexpr std::array kClasses = {OutcomeClass::masked, OutcomeClass::sdc, OutcomeClass::crash};
-
 Classes classes_at(const std::vector<const TrialRecord*>& trials,
                    const std::map<std::string, ArmControls>& controls, const Judging& judging) {
   Classes classes;
@@ -44,7 +42,7 @@ std::vector<HorizonLine> horizons_of(const std::vector<TrialRecord>& rows, Judgi
     std::map<std::string, HorizonLine> of_arm;
     for (const auto& [arm, of] : controls) {
       of_arm[arm] = {arm, horizon, of.golden.front().evaluations[horizon - 1].step, {}, 0};
-      for (const OutcomeClass one : kClasses) of_arm[arm].counts[one] = 0;
+      for (const OutcomeClass one : record::outcome_classes) of_arm[arm].counts[one] = 0;
     }
     for (const auto& [id, found] : classes_at(trials, controls, judging)) {
       HorizonLine& line = of_arm.at(id.arm);

@@ -9,6 +9,7 @@
 #include "campaign/worker/private_copy.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/process/host.h"
 #include "record/json/json_diff.h"
 #include "record/provenance.h"
 
@@ -17,11 +18,6 @@ namespace {
 
 using record::Json;
 using record::TrialKind;
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
-}
 
 std::string list_of(const std::vector<std::string>& names) {
   return names.empty() ? "nothing" : fmt::format("{}", fmt::join(names, ", "));

@@ -17,6 +17,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "core/process/host.h"
 #include "record/json/json.h"
 #include "record/provenance.h"
 
@@ -29,11 +30,6 @@ constexpr const char* lease_file = "driver.json";
 // Of one size for ever, so that every sign of life is one write in place.
 constexpr std::size_t file_size = 4096;
 constexpr std::size_t longest_end = 300;
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
-}
 
 // Tells two tries apart that are otherwise alike; decides nothing about the campaign.
 std::string random_token() {

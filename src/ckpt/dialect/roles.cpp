@@ -31,7 +31,7 @@ std::string role_of_parameter(std::string_view path, const Has& has) {
   return has(sibling) ? "norm" : std::string(name);
 }
 
-std::string role_of_slot(std::string_view slot) {
+std::string role_of_optimizer_slot(std::string_view slot) {
   if (slot == "momentum_buffer") return "momentum";
   if (slot == "exp_avg" || slot == "exp_avg_sq" || slot == "step") return std::string(slot);
   return "unknown";
@@ -55,7 +55,7 @@ std::string role_among(std::string_view path, const Has& has) {
     if (top == "checksum" || top == "rng" || top == "progress") return std::string(top);
     if (top == "optimizer") {
       const std::string_view rest = path.substr(slash + 1);
-      return role_of_slot(rest.substr(0, rest.find('/')));
+      return role_of_optimizer_slot(rest.substr(0, rest.find('/')));
     }
   }
   return role_of_parameter(path, has);
@@ -67,7 +67,7 @@ bool is_optimizer(std::string_view name) {
 }
 
 /// A key of a state_dict without the names of what holds it: "model/module.conv1.weight" -> "conv1.weight".
-std::string_view key_of(std::string_view path) {
+std::string_view module_key_of(std::string_view path) {
   for (;;) {
     const std::size_t cut = path.find_first_of(kSeparators);
     if (cut == std::string_view::npos) return path;
@@ -119,15 +119,15 @@ bool is_norm_by_shape(const Catalog& catalog, const Dataset& dataset, std::strin
 /// optimizer/exp_avg/KEY, or state/N/exp_avg, state0/exp_avg and state.N.exp_avg, or param_groups/0/lr.
 Place place_of_slot(std::string_view rest) {
   const std::size_t cut = rest.find('/');
-  const std::string by_key = role_of_slot(rest.substr(0, cut));
+  const std::string by_key = role_of_optimizer_slot(rest.substr(0, cut));
   if (cut != std::string_view::npos && by_key != "unknown") {
-    return {by_key, layer_of_key(key_of(rest.substr(cut + 1)))};
+    return {by_key, layer_of_key(module_key_of(rest.substr(cut + 1)))};
   }
   const auto parts = components(rest, kSeparators);
   if (parts.size() < 2) return {};
   if (without_number(parts.front()) == "state") {
     if (parts.back() == "square_avg") return {"exp_avg_sq", ""};
-    return {role_of_slot(parts.back()), ""};
+    return {role_of_optimizer_slot(parts.back()), ""};
   }
   const bool group = parts.front() == "param_groups" || without_number(parts.front()) == "group";
   return group && parts.back() == "lr" ? Place{"progress", ""} : Place{};
@@ -144,7 +144,7 @@ Place foreign_place(const Catalog& catalog, const Dataset& dataset) {
   } else if (is_optimizer(top)) {
     return place_of_slot(path.substr(cut + 1));
   }
-  const std::string_view key = key_of(path);
+  const std::string_view key = module_key_of(path);
   Place place{role_among(dataset.path, [&](const std::string& one) { return catalog.find(one) != nullptr; }),
               layer_of_key(key)};
   const std::string_view name = key.substr(key.find_last_of(kSeparators) + 1);

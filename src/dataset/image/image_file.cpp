@@ -19,7 +19,7 @@ namespace {
 constexpr std::string_view png_magic("\x89PNG\r\n\x1a\n", 8), jpeg_magic("\xff\xd8\xff", 3);
 constexpr std::uint64_t max_file_bytes = std::uint64_t{256} << 20;
 
-[[noreturn]] void refuse(const std::string& name, std::string_view found) {
+[[noreturn]] void refuse_image(const std::string& name, std::string_view found) {
   fail(ErrorCode::bad_file, "{}: expected a whole JPEG or PNG image, found {}: replace or remove it", name,
        found);
 }
@@ -30,9 +30,9 @@ class FileWindow {
   explicit FileWindow(const std::filesystem::path& path) : path_(path), fd_(open_file(path, O_RDONLY)) {
     struct stat status {};
     if (::fstat(fd_.get(), &status) != 0 || !S_ISREG(status.st_mode))
-      refuse(path.string(), "no regular file");
+      refuse_image(path.string(), "no regular file");
     size_ = static_cast<std::uint64_t>(status.st_size);
-    if (size_ > max_file_bytes) refuse(path.string(), "a file of more than 256 MiB");
+    if (size_ > max_file_bytes) refuse_image(path.string(), "a file of more than 256 MiB");
   }
   [[nodiscard]] std::uint64_t size() const { return size_; }
 
@@ -65,21 +65,21 @@ std::uint32_t number(std::string_view bytes) {  // big-endian
 ImageSize png_header(FileWindow& file, const std::string& name) {
   const std::string_view header = file.bytes(0, 26);
   if (header.size() < 26 || header.substr(8, 8) != std::string_view("\0\0\0\rIHDR", 8)) {
-    refuse(name, "a damaged PNG header");
+    refuse_image(name, "a damaged PNG header");
   }
   const std::uint32_t width = number(header.substr(16, 4)), height = number(header.substr(20, 4));
   const ImageSize size{width, height};
   check_image_size(size, name);
   constexpr std::array<int, 7> samples{1, 0, 3, 1, 2, 0, 4};  // by colour type
   const auto depth = static_cast<std::uint8_t>(header[24]), colour = static_cast<std::uint8_t>(header[25]);
-  if (colour >= samples.size() || samples[colour] == 0) refuse(name, "a damaged PNG header");
+  if (colour >= samples.size() || samples[colour] == 0) refuse_image(name, "a damaged PNG header");
   check_png_packing(size, samples[colour] * depth, file.size(), name);
   return size;
 }
 
 // What a start-of-frame segment says; content is its precision, height, width and number of components.
 ImageSize jpeg_frame(std::uint8_t marker, std::string_view content, const std::string& name) {
-  if (content.size() < 6) refuse(name, "a truncated JPEG header");
+  if (content.size() < 6) refuse_image(name, "a truncated JPEG header");
   if (marker != 0xC0 && marker != 0xC1 && marker != 0xC2 && marker != 0xC9 && marker != 0xCA) {
     fail(ErrorCode::unsupported, "{}: lossless and hierarchical JPEG are not read: convert it", name);
   }
@@ -99,8 +99,8 @@ ImageSize jpeg_header(FileWindow& file, const std::string& name) {
   std::uint64_t at = 2;
   for (;;) {
     const std::string_view head = file.bytes(at, 10);
-    if (head.size() < 4) refuse(name, "a JPEG that ends within its header");
-    if (head[0] != '\xff') refuse(name, "a damaged JPEG header");
+    if (head.size() < 4) refuse_image(name, "a JPEG that ends within its header");
+    if (head[0] != '\xff') refuse_image(name, "a damaged JPEG header");
     const auto marker = static_cast<std::uint8_t>(head[1]);
     if (marker == 0xFF) {  // padding before a marker
       ++at;
@@ -114,7 +114,7 @@ ImageSize jpeg_header(FileWindow& file, const std::string& name) {
       return jpeg_frame(marker, head.substr(4), name);
     }
     const std::uint32_t length = number(head.substr(2, 2));
-    if (length < 2 || marker == 0xD9 || marker == 0xDA) refuse(name, "a JPEG without a frame header");
+    if (length < 2 || marker == 0xD9 || marker == 0xDA) refuse_image(name, "a JPEG without a frame header");
     at += 2 + length;
   }
 }
@@ -133,7 +133,7 @@ ImageSize check_image_header(const std::filesystem::path& path) {
   FileWindow file(path);
   const std::string_view head = file.bytes(0, 8);
   const bool png = head == png_magic;
-  if (!png && !head.starts_with(jpeg_magic)) refuse(name, "neither format");
+  if (!png && !head.starts_with(jpeg_magic)) refuse_image(name, "neither format");
   const ImageSize size = png ? png_header(file, name) : jpeg_header(file, name);
   // Other programs put data of their own behind an image: only decoding tells that from a missing end.
   if (!ends_as_it_should(file, png)) (void)decode_image(path);
@@ -143,7 +143,7 @@ ImageSize check_image_header(const std::filesystem::path& path) {
 Pixels decode_image(const std::filesystem::path& path) {
   std::error_code code;
   if (std::filesystem::file_size(path, code) > max_file_bytes && !code) {
-    refuse(path.string(), "a file of more than 256 MiB");
+    refuse_image(path.string(), "a file of more than 256 MiB");
   }
   return decode_image(read_text(path), path.string());
 }
@@ -151,7 +151,7 @@ Pixels decode_image(const std::filesystem::path& path) {
 Pixels decode_image(std::string_view content, const std::string& name) {
   if (content.starts_with(png_magic)) return decode_png(content, name);
   if (content.starts_with(jpeg_magic)) return decode_jpeg(content, name);
-  refuse(name, "neither format");
+  refuse_image(name, "neither format");
 }
 
 }  // namespace bitrift::nn

@@ -19,21 +19,21 @@ namespace {
 // A progressive file may ask for any number of passes over a large picture.
 constexpr int max_scans = 500;
 
-struct Decoder {
+struct JpegDecoder {
   jpeg_decompress_struct info{};
   jpeg_error_mgr errors{};
   jpeg_progress_mgr progress{};
   std::jmp_buf escape{};
   std::array<char, JMSG_LENGTH_MAX> message{};
 
-  Decoder() = default;
-  Decoder(const Decoder&) = delete;
-  Decoder& operator=(const Decoder&) = delete;
-  ~Decoder() { jpeg_destroy_decompress(&info); }
+  JpegDecoder() = default;
+  JpegDecoder(const JpegDecoder&) = delete;
+  JpegDecoder& operator=(const JpegDecoder&) = delete;
+  ~JpegDecoder() { jpeg_destroy_decompress(&info); }
 };
 
-[[noreturn]] void leave(j_common_ptr info) {
-  auto* decoder = static_cast<Decoder*>(info->client_data);
+[[noreturn]] void leave_jpeg(j_common_ptr info) {
+  auto* decoder = static_cast<JpegDecoder*>(info->client_data);
   info->err->format_message(info, decoder->message.data());
   std::longjmp(decoder->escape, 1);
 }
@@ -47,7 +47,7 @@ void on_message(j_common_ptr info, int level) {
     case JWRN_HIT_MARKER:
     case JWRN_HUFF_BAD_CODE:
     case JWRN_MUST_RESYNC:
-      leave(info);
+      leave_jpeg(info);
     default:
       break;
   }
@@ -55,15 +55,15 @@ void on_message(j_common_ptr info, int level) {
 
 void on_progress(j_common_ptr info) {
   if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= max_scans) return;
-  auto* decoder = static_cast<Decoder*>(info->client_data);
+  auto* decoder = static_cast<JpegDecoder*>(info->client_data);
   std::snprintf(decoder->message.data(), decoder->message.size(), "more than %d scans", max_scans);
   std::longjmp(decoder->escape, 1);
 }
 
-bool read_header(Decoder& decoder, const unsigned char* data, unsigned long size) {
+bool read_jpeg_header(JpegDecoder& decoder, const unsigned char* data, unsigned long size) {
   if (setjmp(decoder.escape) != 0) return false;
   decoder.info.err = jpeg_std_error(&decoder.errors);
-  decoder.errors.error_exit = leave;
+  decoder.errors.error_exit = leave_jpeg;
   decoder.errors.emit_message = on_message;
   decoder.info.client_data = &decoder;
   jpeg_create_decompress(&decoder.info);
@@ -74,7 +74,7 @@ bool read_header(Decoder& decoder, const unsigned char* data, unsigned long size
   return true;
 }
 
-bool read_pixels(Decoder& decoder, unsigned char* out) {
+bool read_jpeg_pixels(JpegDecoder& decoder, unsigned char* out) {
   if (setjmp(decoder.escape) != 0) return false;
   decoder.info.out_color_space = JCS_RGB;
   decoder.info.dct_method = JDCT_ISLOW;
@@ -88,7 +88,7 @@ bool read_pixels(Decoder& decoder, unsigned char* out) {
   return true;
 }
 
-[[noreturn]] void refuse(const Decoder& decoder, const std::string& name) {
+[[noreturn]] void refuse_jpeg(const JpegDecoder& decoder, const std::string& name) {
   fail(ErrorCode::bad_file, "{}: expected a whole JPEG image, found: {}; replace or remove it", name,
        decoder.message.data());
 }
@@ -96,9 +96,9 @@ bool read_pixels(Decoder& decoder, unsigned char* out) {
 }  // namespace
 
 Pixels decode_jpeg(std::string_view content, const std::string& name) {
-  Decoder decoder;
-  if (!read_header(decoder, reinterpret_cast<const unsigned char*>(content.data()), content.size())) {
-    refuse(decoder, name);
+  JpegDecoder decoder;
+  if (!read_jpeg_header(decoder, reinterpret_cast<const unsigned char*>(content.data()), content.size())) {
+    refuse_jpeg(decoder, name);
   }
   if (decoder.info.num_components != 1 && decoder.info.num_components != 3) {
     fail(ErrorCode::unsupported,
@@ -109,7 +109,7 @@ Pixels decode_jpeg(std::string_view content, const std::string& name) {
   pixels.size = {decoder.info.image_width, decoder.info.image_height};
   check_image_size(pixels.size, name);
   pixels.rgb.resize(static_cast<std::size_t>(pixels.size.width * pixels.size.height * 3));
-  if (!read_pixels(decoder, pixels.rgb.data())) refuse(decoder, name);
+  if (!read_jpeg_pixels(decoder, pixels.rgb.data())) refuse_jpeg(decoder, name);
   return pixels;
 }
 

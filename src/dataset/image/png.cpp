@@ -16,7 +16,7 @@
 namespace bitrift::nn {
 namespace {
 
-struct Decoder {
+struct PngDecoder {
   png_structp png = nullptr;
   png_infop info = nullptr;
   std::string_view content;
@@ -25,14 +25,14 @@ struct Decoder {
   ImageSize size;
   int bits_per_pixel = 0, passes = 1;
 
-  Decoder() = default;
-  Decoder(const Decoder&) = delete;
-  Decoder& operator=(const Decoder&) = delete;
-  ~Decoder() { png_destroy_read_struct(&png, &info, nullptr); }
+  PngDecoder() = default;
+  PngDecoder(const PngDecoder&) = delete;
+  PngDecoder& operator=(const PngDecoder&) = delete;
+  ~PngDecoder() { png_destroy_read_struct(&png, &info, nullptr); }
 };
 
-[[noreturn]] void leave(png_structp png, png_const_charp text) {
-  auto* decoder = static_cast<Decoder*>(png_get_error_ptr(png));
+[[noreturn]] void leave_png(png_structp png, png_const_charp text) {
+  auto* decoder = static_cast<PngDecoder*>(png_get_error_ptr(png));
   std::snprintf(decoder->message.data(), decoder->message.size(), "%s", text);
   png_longjmp(png, 1);
 }
@@ -40,14 +40,14 @@ struct Decoder {
 void ignore(png_structp /*png*/, png_const_charp /*text*/) {}
 
 void take(png_structp png, png_bytep out, std::size_t count) {
-  auto* decoder = static_cast<Decoder*>(png_get_io_ptr(png));
+  auto* decoder = static_cast<PngDecoder*>(png_get_io_ptr(png));
   if (count > decoder->content.size() - decoder->position) png_error(png, "the end of the file");
   std::memcpy(out, decoder->content.data() + decoder->position, count);
   decoder->position += count;
 }
 
-bool read_header(Decoder& decoder) {
-  decoder.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &decoder, leave, ignore);
+bool read_png_header(PngDecoder& decoder) {
+  decoder.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &decoder, leave_png, ignore);
   if (decoder.png == nullptr) return false;
   if (setjmp(png_jmpbuf(decoder.png)) != 0) return false;
   decoder.info = png_create_info_struct(decoder.png);
@@ -63,7 +63,7 @@ bool read_header(Decoder& decoder) {
   return true;
 }
 
-bool set_up(Decoder& decoder) {
+bool set_up(PngDecoder& decoder) {
   if (setjmp(png_jmpbuf(decoder.png)) != 0) return false;
   png_set_strip_16(decoder.png);
   png_set_expand(decoder.png);  // palettes, and grey of fewer than 8 bits
@@ -74,7 +74,7 @@ bool set_up(Decoder& decoder) {
   return true;
 }
 
-bool read_pixels(Decoder& decoder, png_bytep out, std::size_t row_bytes) {
+bool read_png_pixels(PngDecoder& decoder, png_bytep out, std::size_t row_bytes) {
   if (setjmp(png_jmpbuf(decoder.png)) != 0) return false;
   for (int pass = 0; pass < decoder.passes; ++pass) {
     for (std::int64_t y = 0; y < decoder.size.height; ++y) {
@@ -85,7 +85,7 @@ bool read_pixels(Decoder& decoder, png_bytep out, std::size_t row_bytes) {
   return true;
 }
 
-[[noreturn]] void refuse(const Decoder& decoder, const std::string& name) {
+[[noreturn]] void refuse_png(const PngDecoder& decoder, const std::string& name) {
   fail(ErrorCode::bad_file, "{}: expected a whole PNG image, found: {}; replace or remove it", name,
        decoder.message[0] == '\0' ? "libpng cannot start" : decoder.message.data());
 }
@@ -93,12 +93,12 @@ bool read_pixels(Decoder& decoder, png_bytep out, std::size_t row_bytes) {
 }  // namespace
 
 Pixels decode_png(std::string_view content, const std::string& name) {
-  Decoder decoder;
+  PngDecoder decoder;
   decoder.content = content;
-  if (!read_header(decoder)) refuse(decoder, name);
+  if (!read_png_header(decoder)) refuse_png(decoder, name);
   check_image_size(decoder.size, name);
   check_png_packing(decoder.size, decoder.bits_per_pixel, content.size(), name);
-  if (!set_up(decoder)) refuse(decoder, name);
+  if (!set_up(decoder)) refuse_png(decoder, name);
   const std::size_t row_bytes = png_get_rowbytes(decoder.png, decoder.info);
   if (row_bytes != static_cast<std::size_t>(decoder.size.width) * 3) {
     fail(ErrorCode::internal, "{}: libpng gives rows of {} bytes for {} pixels", name, row_bytes,
@@ -107,7 +107,7 @@ Pixels decode_png(std::string_view content, const std::string& name) {
   Pixels pixels;
   pixels.size = decoder.size;
   pixels.rgb.resize(row_bytes * static_cast<std::size_t>(decoder.size.height));
-  if (!read_pixels(decoder, pixels.rgb.data(), row_bytes)) refuse(decoder, name);
+  if (!read_png_pixels(decoder, pixels.rgb.data(), row_bytes)) refuse_png(decoder, name);
   return pixels;
 }
 

@@ -8,10 +8,10 @@
 namespace bitrift::h5map {
 namespace {
 
-constexpr const char* header_what = "extensible array header";
+constexpr const char* extensible_header = "extensible array header";
 constexpr const char* index_what = "extensible array index block";
 constexpr const char* super_what = "extensible array super block";
-constexpr const char* data_what = "extensible array data block";
+constexpr const char* extensible_data_block = "extensible array data block";
 constexpr const char* page_what = "extensible array page";
 
 }  // namespace
@@ -25,27 +25,27 @@ ExtensibleArray::ExtensibleArray(const Source& source, const Frame& frame, std::
 
 void ExtensibleArray::read_header(std::uint64_t offset, bool filtered) {
   const Frame& frame = code_.frame;
-  const Block block =
-      read_block(*source_, offset, 16 + 6 * frame.length_bytes + frame.offset_bytes, "EAHD", header_what);
-  Cursor cursor = block.body_of_version_0(*source_, header_what);
+  const Block block = read_block(*source_, offset, 16 + 6 * frame.length_bytes + frame.offset_bytes, "EAHD",
+                                 extensible_header);
+  Cursor cursor = block.body_of_version_0(*source_, extensible_header);
   const unsigned client = cursor.u8();
   code_.entry_bytes = cursor.u8();
   code_.filtered = client == 1;
-  code_.check(*source_, client, filtered, header_what);
+  code_.check(*source_, client, filtered, extensible_header);
   slot_bits_ = cursor.u8();
   index_slots_ = cursor.u8();
   data_min_slots_ = cursor.u8();
   super_min_data_ = cursor.u8();
   page_bits_ = cursor.u8();
   cursor.skip(std::uint64_t{6} * frame.length_bytes);  // statistics
-  const std::uint64_t index = place(*source_, frame, cursor.address(frame.offset_bytes), header_what);
+  const std::uint64_t index = place(*source_, frame, cursor.address(frame.offset_bytes), extensible_header);
   const bool powers = std::has_single_bit(data_min_slots_) && std::has_single_bit(super_min_data_);
   const unsigned least_bits = powers ? static_cast<unsigned>(std::bit_width(data_min_slots_)) - 1 : 0;
   if (!powers || super_min_data_ < 2 || slot_bits_ > 62 || slot_bits_ < least_bits || page_bits_ == 0 ||
       page_bits_ > 32 || 1 + slot_bits_ - least_bits < 2 * (std::bit_width(super_min_data_) - 1U)) {
     fail(ErrorCode::bad_file, "{}: {} at byte {} has a geometry that no array has ({}, {}, {}, {}, {})",
-         source_->name(), header_what, offset, slot_bits_, index_slots_, data_min_slots_, super_min_data_,
-         page_bits_);
+         source_->name(), extensible_header, offset, slot_bits_, index_slots_, data_min_slots_,
+         super_min_data_, page_bits_);
   }
   lay_out_supers();
   if (index != undefined) read_index_block(index);
@@ -65,7 +65,7 @@ void ExtensibleArray::lay_out_supers() {
   for (std::size_t u = 0; u < direct_supers_; ++u) {
     if (pages_of(supers_[u]) > 0) {
       fail(ErrorCode::unsupported, "{}: {} at byte {} has pages where HDF5 makes none", source_->name(),
-           header_what, header_);
+           extensible_header, header_);
     }
   }
 }
@@ -92,7 +92,7 @@ void ExtensibleArray::read_index_block(std::uint64_t offset) {
   }
   cursor.skip(entries);
   for (std::uint64_t i = 0; i < data; ++i) {
-    direct_data_.push_back(place(*source_, code_.frame, cursor.address(width), data_what));
+    direct_data_.push_back(place(*source_, code_.frame, cursor.address(width), extensible_data_block));
   }
   for (std::uint64_t i = 0; i < supers; ++i) {
     super_blocks_.push_back(place(*source_, code_.frame, cursor.address(width), super_what));
@@ -126,7 +126,7 @@ ExtensibleArray::SuperBlock ExtensibleArray::read_super(std::size_t number) cons
   const auto pages = cursor.take(bitmap);
   read.has_page.assign(pages.begin(), pages.end());
   for (std::uint64_t i = 0; i < super.data_blocks; ++i) {
-    read.data.push_back(place(*source_, code_.frame, cursor.address(width), data_what));
+    read.data.push_back(place(*source_, code_.frame, cursor.address(width), extensible_data_block));
   }
   return read;
 }
@@ -135,13 +135,14 @@ ExtensibleArray::SuperBlock ExtensibleArray::read_super(std::size_t number) cons
 Block ExtensibleArray::read_data(std::size_t number, std::uint64_t data, std::uint64_t offset) const {
   const Super& super = supers_[number];
   const std::uint64_t slots = pages_of(super) == 0 ? super.data_slots : 0;
-  Block block = read_block(*source_, offset, entries_at() + slots * code_.entry_bytes + 4, "EADB", data_what);
-  Cursor cursor = block.body(*source_, data_what);
+  Block block = read_block(*source_, offset, entries_at() + slots * code_.entry_bytes + 4, "EADB",
+                           extensible_data_block);
+  Cursor cursor = block.body(*source_, extensible_data_block);
   const std::uint64_t first = super.first_slot + data * super.data_slots;
   // HDF5 numbers those of the index block as if all data blocks before them were as large
   // (H5EA__lookup_elmt).
   const std::uint64_t odd = number < direct_supers_ ? first + super.first_data * super.data_slots : first;
-  check_owner(cursor, data_what, offset, {first, odd});
+  check_owner(cursor, extensible_data_block, offset, {first, odd});
   return block;
 }
 

@@ -7,25 +7,25 @@
 namespace bitrift::h5map {
 namespace {
 
-constexpr const char* header_what = "fixed array header";
-constexpr const char* data_what = "fixed array data block";
+constexpr const char* fixed_header = "fixed array header";
+constexpr const char* fixed_data_block = "fixed array data block";
 
 }  // namespace
 
 FixedArray::FixedArray(const Source& source, const Frame& frame, std::uint64_t offset, bool filtered)
     : source_(&source), header_(offset) {
   const Block block =
-      read_block(source, offset, 12 + frame.length_bytes + frame.offset_bytes, "FAHD", header_what);
-  Cursor cursor = block.body_of_version_0(source, header_what);
+      read_block(source, offset, 12 + frame.length_bytes + frame.offset_bytes, "FAHD", fixed_header);
+  Cursor cursor = block.body_of_version_0(source, fixed_header);
   const unsigned client = cursor.u8();
   code_ = {frame, cursor.u8(), client == 1};
-  code_.check(source, client, filtered, header_what);
+  code_.check(source, client, filtered, fixed_header);
   const unsigned page_bits = cursor.u8();
   slots_ = cursor.number(frame.length_bytes);
-  data_ = place(source, frame, cursor.address(frame.offset_bytes), header_what);
+  data_ = place(source, frame, cursor.address(frame.offset_bytes), fixed_header);
   if (page_bits == 0 || page_bits > 32 || slots_ == 0 || slots_ > source.size()) {
     fail(ErrorCode::bad_file, "{}: {} at byte {} claims {} entries in pages of 2^{}", source.name(),
-         header_what, offset, slots_, page_bits);
+         fixed_header, offset, slots_, page_bits);
   }
   page_slots_ = std::uint64_t{1} << page_bits;
 }
@@ -34,14 +34,14 @@ FixedArray::FixedArray(const Source& source, const Frame& frame, std::uint64_t o
 Block FixedArray::prefix() const {
   const std::uint64_t pages = (slots_ + page_slots_ - 1) / page_slots_;
   const std::uint64_t rest = paged() ? (pages + 7) / 8 : slots_ * code_.entry_bytes;
-  Block block = read_block(*source_, data_, 10 + code_.frame.offset_bytes + rest, "FADB", data_what);
-  Cursor cursor = block.body(*source_, data_what);
+  Block block = read_block(*source_, data_, 10 + code_.frame.offset_bytes + rest, "FADB", fixed_data_block);
+  Cursor cursor = block.body(*source_, fixed_data_block);
   const unsigned version = cursor.u8();
   const bool filtered = cursor.u8() == 1;
   const std::uint64_t owner =
-      place(*source_, code_.frame, cursor.address(code_.frame.offset_bytes), data_what);
+      place(*source_, code_.frame, cursor.address(code_.frame.offset_bytes), fixed_data_block);
   if (version != 0 || filtered != code_.filtered || owner != header_) {
-    fail(ErrorCode::bad_file, "{}: {} at byte {} belongs to another index", source_->name(), data_what,
+    fail(ErrorCode::bad_file, "{}: {} at byte {} belongs to another index", source_->name(), fixed_data_block,
          data_);
   }
   return block;

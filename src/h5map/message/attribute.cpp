@@ -11,7 +11,7 @@
 namespace bitrift::h5map {
 namespace {
 
-constexpr std::string_view kWhat = "attribute";
+constexpr std::string_view attribute_what = "attribute";
 constexpr unsigned kAttributesByName = 8;
 constexpr unsigned kTypeShared = 1, kSpaceShared = 2;
 
@@ -30,7 +30,7 @@ Message piece(Cursor& cursor, const Message& whole, unsigned type, bool shared, 
 }
 
 void parse(const Source& source, SharedMessages& shared, const Message& message, Attribute& attribute) {
-  Cursor cursor(message.body, source.name(), kWhat);
+  Cursor cursor(message.body, source.name(), attribute_what);
   const unsigned version = cursor.u8();
   if (version < 1 || version > 3) {
     fail(ErrorCode::unsupported, "{}: attribute version {} is unknown", source.name(), version);
@@ -72,13 +72,13 @@ Attribute read_one(const Source& source, SharedMessages& shared, const Message& 
   return attribute;
 }
 
-void read_dense(const Source& source, const Frame& frame, SharedMessages& shared, const Message& info,
-                std::vector<Attribute>& attributes) {
+void read_dense_attributes(const Source& source, const Frame& frame, SharedMessages& shared,
+                           const Message& info, std::vector<Attribute>& attributes) {
   Cursor cursor(info.body, source.name(), "attribute info message");
   if (cursor.u8() != 0) fail(ErrorCode::unsupported, "{}: attribute info version is unknown", source.name());
   if ((cursor.u8() & 1U) != 0) cursor.skip(2);
-  const std::uint64_t heap_at = place(source, frame, cursor.address(frame.offset_bytes), kWhat);
-  const std::uint64_t tree_at = place(source, frame, cursor.address(frame.offset_bytes), kWhat);
+  const std::uint64_t heap_at = place(source, frame, cursor.address(frame.offset_bytes), attribute_what);
+  const std::uint64_t tree_at = place(source, frame, cursor.address(frame.offset_bytes), attribute_what);
   if (heap_at == undefined || tree_at == undefined) return;
   FractalHeap heap(source, frame, heap_at);
   const BTree2 tree(source, frame, tree_at);
@@ -105,7 +105,7 @@ std::string text_at(const Source& source, const Frame& frame, const Datatype& ty
     const auto reference = source.read(value.offset, value.bytes, "attribute value");
     Cursor cursor(reference, source.name(), "variable-length text");
     const std::uint64_t bytes = cursor.u32();
-    const std::uint64_t heap = place(source, frame, cursor.address(frame.offset_bytes), kWhat);
+    const std::uint64_t heap = place(source, frame, cursor.address(frame.offset_bytes), attribute_what);
     const std::uint32_t index = cursor.u32();
     if (bytes == 0) return "";
     value = find_global_object(source, frame, heap, index);
@@ -126,7 +126,7 @@ std::vector<Attribute> read_attributes(const Source& source, const Frame& frame,
     if (message.type == message::attribute) {
       attributes.push_back(read_one(source, shared, message));
     } else if (message.type == message::attribute_info) {
-      read_dense(source, frame, shared, message, attributes);
+      read_dense_attributes(source, frame, shared, message, attributes);
     }
   }
   std::stable_sort(attributes.begin(), attributes.end(),

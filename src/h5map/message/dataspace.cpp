@@ -7,7 +7,7 @@
 namespace bitrift::h5map {
 namespace {
 
-constexpr unsigned kMostDimensions = 32;
+constexpr unsigned most_space_dimensions = 32;
 constexpr unsigned kHasMaximum = 1, kHasPermutation = 2;
 
 void check_count(const std::vector<std::uint64_t>& shape, const std::string& name) {
@@ -37,7 +37,7 @@ Dataspace parse_dataspace(Cursor& cursor, const Frame& frame, const std::string&
   }
   const unsigned rank = cursor.u8();
   const unsigned flags = cursor.u8();
-  if (rank > kMostDimensions) fail(ErrorCode::bad_file, "{}: dataspace has {} dimensions", name, rank);
+  if (rank > most_space_dimensions) fail(ErrorCode::bad_file, "{}: dataspace has {} dimensions", name, rank);
   const unsigned kind = cursor.u8();
   if (version == 1) cursor.skip(4);
   if (version == 2 && kind > 2) fail(ErrorCode::bad_file, "{}: dataspace kind {} is unknown", name, kind);

@@ -7,15 +7,15 @@
 namespace bitrift::h5map {
 namespace {
 
-constexpr unsigned kDeepest = 32;
-constexpr unsigned kMostDimensions = 32;
+constexpr unsigned deepest_type = 32;
+constexpr unsigned most_array_dimensions = 32;
 
 class TypeReader {
  public:
   TypeReader(Cursor& cursor, const std::string& name) : cursor_(cursor), name_(name) {}
 
   DatatypePtr read(unsigned depth = 0) {
-    if (depth > kDeepest) bad(fmt::format("types are nested more than {} deep", kDeepest));
+    if (depth > deepest_type) bad(fmt::format("types are nested more than {} deep", deepest_type));
     Datatype type;
     const unsigned kind = cursor_.u8();
     type.version = kind >> 4U;
@@ -193,7 +193,7 @@ class TypeReader {
 
   void read_array(Datatype& type, unsigned depth) {
     const unsigned rank = cursor_.u8();
-    if (rank == 0 || rank > kMostDimensions) bad(fmt::format("array type has {} dimensions", rank));
+    if (rank == 0 || rank > most_array_dimensions) bad(fmt::format("array type has {} dimensions", rank));
     if (type.version < 3) cursor_.skip(3);
     for (unsigned i = 0; i < rank; ++i) type.dimensions.push_back(cursor_.u32());
     if (type.version < 3) cursor_.skip(std::uint64_t{4} * rank);

@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kLayout = "layout message";
 constexpr std::string_view kFilters = "filter message";
 constexpr std::string_view kExternal = "external files message";
-constexpr unsigned kMostDimensions = 33;  // 32, and one for the size of an element
+constexpr unsigned most_layout_dimensions = 33;  // 32, and one for the size of an element
 constexpr unsigned kPartialUnfiltered = 1, kSingleFiltered = 2;
 // Of an entry of a virtual dataset, version 1 (HDF5 2.0).
 constexpr unsigned kSharedFile = 1, kSharedDataset = 2, kSameFile = 4;
@@ -47,7 +47,7 @@ class LayoutReader {
     const unsigned rank = cursor_.u8();
     const unsigned kind = cursor_.u8();
     cursor_.skip(5);
-    if (rank > kMostDimensions) bad(fmt::format("has {} dimensions", rank));
+    if (rank > most_layout_dimensions) bad(fmt::format("has {} dimensions", rank));
     if (kind == 2) {
       layout_.storage = Storage::chunked;
       read_tree_address();
@@ -151,7 +151,7 @@ class LayoutReader {
   }
 
   void read_chunk_shape(unsigned rank, unsigned wide) {
-    if (rank < 2 || rank > kMostDimensions) bad(fmt::format("has chunks of {} dimensions", rank));
+    if (rank < 2 || rank > most_layout_dimensions) bad(fmt::format("has chunks of {} dimensions", rank));
     const std::uint64_t most = version_ == 5 ? undefined >> 1U : 0xffffffffU;
     std::uint64_t bytes = 1;
     for (unsigned i = 0; i < rank; ++i) {

@@ -15,7 +15,7 @@ namespace bitrift::h5map {
 namespace {
 
 constexpr std::string_view kTree = "group B-tree node";
-constexpr std::string_view kTable = "symbol table node";
+constexpr std::string_view symbol_table_what = "symbol table node";
 constexpr std::string_view kMessage = "link";
 constexpr unsigned kLinksByName = 5;
 
@@ -89,16 +89,16 @@ class SymbolTable {
     if (!seen_.insert(offset).second) {
       fail(ErrorCode::bad_file, "{}: symbol table node at byte {} has two parents", source_.name(), offset);
     }
-    const auto first = source_.read(offset, 8, kTable);
+    const auto first = source_.read(offset, 8, symbol_table_what);
     const unsigned used = first[6] | unsigned{first[7]} << 8U;
     const std::uint64_t room = std::uint64_t{2} * superblock_.leaf_k;
     if (std::memcmp(first.data(), "SNOD", 4) != 0 || first[4] != 1 || used > room) {
       fail(ErrorCode::bad_file, "{}: symbol table node at byte {} is damaged", source_.name(), offset);
     }
     const std::uint64_t entry = 24U + 2U * frame_.offset_bytes;
-    source_.note(offset, 8 + room * entry, kTable);
-    const auto body = source_.read(offset + 8, used * entry, kTable);
-    Cursor cursor(body, source_.name(), kTable);
+    source_.note(offset, 8 + room * entry, symbol_table_what);
+    const auto body = source_.read(offset + 8, used * entry, symbol_table_what);
+    Cursor cursor(body, source_.name(), symbol_table_what);
     for (unsigned i = 0; i < used; ++i) {
       Link link;
       link.name = heap.text(cursor.number(frame_.offset_bytes));
@@ -107,7 +107,7 @@ class SymbolTable {
       const bool soft = cursor.u32() == 2;
       cursor.skip(20);
       link.kind = soft ? Link::Kind::soft : Link::Kind::hard;
-      link.header = place(source_, frame_, header, kTable);
+      link.header = place(source_, frame_, header, symbol_table_what);
       links.push_back(std::move(link));
     }
   }
@@ -136,7 +136,8 @@ Link parse_link(const Source& source, const Frame& frame, std::span<const std::u
   return link;
 }
 
-void read_dense(const Source& source, const Frame& frame, const Message& message, std::vector<Link>& links) {
+void read_dense_links(const Source& source, const Frame& frame, const Message& message,
+                      std::vector<Link>& links) {
   Cursor cursor(message.body, source.name(), "link info message");
   if (cursor.u8() != 0) fail(ErrorCode::unsupported, "{}: link info version is unknown", source.name());
   if ((cursor.u8() & 1U) != 0) cursor.skip(8);
@@ -194,7 +195,7 @@ std::vector<Link> read_links(const Source& source, const Superblock& superblock,
     } else if (message.type == message::link) {
       links.push_back(parse_link(source, superblock.frame, message.body));
     } else if (message.type == message::link_info) {
-      read_dense(source, superblock.frame, message, links);
+      read_dense_links(source, superblock.frame, message, links);
     }
   }
   std::sort(links.begin(), links.end(), [](const Link& a, const Link& b) { return a.name < b.name; });

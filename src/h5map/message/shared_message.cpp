@@ -9,7 +9,7 @@ namespace bitrift::h5map {
 namespace {
 
 constexpr std::string_view kReference = "reference to a shared message";
-constexpr std::string_view kTable = "shared message table";
+constexpr std::string_view shared_table_what = "shared message table";
 constexpr unsigned kInHeap = 1, kCommitted = 2;
 
 }  // namespace
@@ -96,14 +96,14 @@ void SharedMessages::read_table() {
   if (superblock_->shared_messages == undefined) return;
   const Frame& frame = superblock_->frame;
   const std::uint64_t bytes = 8U + superblock_->shared_indexes * (14U + 2U * frame.offset_bytes);
-  const Block block = read_block(*source_, superblock_->shared_messages, bytes, "SMTB", kTable);
-  Cursor cursor = block.body(*source_, kTable);
+  const Block block = read_block(*source_, superblock_->shared_messages, bytes, "SMTB", shared_table_what);
+  Cursor cursor = block.body(*source_, shared_table_what);
   for (unsigned i = 0; i < superblock_->shared_indexes; ++i) {
     cursor.skip(2);
     Index index;
     index.types = cursor.u16();
     cursor.skip(10U + frame.offset_bytes);
-    index.heap = place(*source_, frame, cursor.address(frame.offset_bytes), kTable);
+    index.heap = place(*source_, frame, cursor.address(frame.offset_bytes), shared_table_what);
     indexes_->push_back(index);
   }
 }

@@ -9,11 +9,11 @@
 namespace bitrift::h5map {
 namespace {
 
-constexpr std::string_view header_what = "B-tree header";
+constexpr std::string_view btree2_header = "B-tree header";
 constexpr std::string_view node_what = "B-tree node";
 constexpr std::uint64_t node_prefix_bytes = 10;  // signature, version, type, checksum
 // Every level at least doubles the number of records, of which a file has fewer than 2^64.
-constexpr unsigned deepest = 64;
+constexpr unsigned deepest_btree2 = 64;
 
 /// Bytes that hold numbers up to `limit`, as HDF5 counts them.
 unsigned width_of(std::uint64_t limit) {
@@ -37,19 +37,19 @@ struct BTree2::Walk {
 BTree2::BTree2(const Source& source, const Frame& frame, std::uint64_t offset)
     : source_(&source), frame_(frame) {
   const Block block =
-      read_block(source, offset, 22 + frame.offset_bytes + frame.length_bytes, "BTHD", header_what);
-  Cursor cursor = block.body_of_version_0(source, header_what);
+      read_block(source, offset, 22 + frame.offset_bytes + frame.length_bytes, "BTHD", btree2_header);
+  Cursor cursor = block.body_of_version_0(source, btree2_header);
   type_ = cursor.u8();
   node_bytes_ = cursor.u32();
   record_bytes_ = cursor.u16();
   depth_ = cursor.u16();
   cursor.skip(2);  // when to split and to merge
-  root_.offset = place(source, frame, cursor.address(frame.offset_bytes), header_what);
+  root_.offset = place(source, frame, cursor.address(frame.offset_bytes), btree2_header);
   root_.records = cursor.u16();
   record_count_ = cursor.number(frame.length_bytes);
-  if (record_bytes_ == 0 || depth_ > deepest || node_bytes_ < node_prefix_bytes + record_bytes_) {
+  if (record_bytes_ == 0 || depth_ > deepest_btree2 || node_bytes_ < node_prefix_bytes + record_bytes_) {
     fail(ErrorCode::bad_file, "{}: {} at byte {} claims depth {} and records of {} in nodes of {} bytes",
-         source.name(), header_what, offset, depth_, record_bytes_, node_bytes_);
+         source.name(), btree2_header, offset, depth_, record_bytes_, node_bytes_);
   }
   measure();
 }

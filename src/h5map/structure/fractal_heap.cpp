@@ -12,7 +12,7 @@
 namespace bitrift::h5map {
 namespace {
 
-constexpr std::string_view kHeader = "fractal heap header";
+constexpr std::string_view heap_header_what = "fractal heap header";
 constexpr std::string_view kDirect = "fractal heap direct block";
 constexpr std::string_view kIndirect = "fractal heap indirect block";
 constexpr std::string_view kHuge = "fractal heap huge object";
@@ -28,23 +28,23 @@ FractalHeap::FractalHeap(const Source& source, const Frame& frame, std::uint64_t
   const unsigned wide = frame.length_bytes;
   const unsigned address = frame.offset_bytes;
   {
-    const auto head = source.read(offset, 9, kHeader);
-    Cursor first(head, source.name(), kHeader);
+    const auto head = source.read(offset, 9, heap_header_what);
+    Cursor first(head, source.name(), heap_header_what);
     first.skip(7);
     if (std::memcmp(head.data(), "FRHP", 4) == 0 && first.u16() != 0) {
       fail(ErrorCode::unsupported, "{}: fractal heap at byte {} has filters, which bitrift does not undo",
            source.name(), offset);
     }
   }
-  const Block block = read_block(source, offset, 26U + 12U * wide + 3U * address, "FRHP", kHeader);
-  Cursor cursor = block.body(source, kHeader);
+  const Block block = read_block(source, offset, 26U + 12U * wide + 3U * address, "FRHP", heap_header_what);
+  Cursor cursor = block.body(source, heap_header_what);
   if (cursor.u8() != 0) fail(ErrorCode::unsupported, "{}: fractal heap version is unknown", source.name());
   id_bytes_ = cursor.u16();
   cursor.skip(2);
   direct_sums_ = (cursor.u8() & kSumsInDirectBlocks) != 0;
   const std::uint64_t most_managed = cursor.u32();
   cursor.skip(wide);
-  huge_tree_ = place(source, frame, cursor.address(address), kHeader);
+  huge_tree_ = place(source, frame, cursor.address(address), heap_header_what);
   cursor.skip(std::uint64_t{wide} + address + std::uint64_t{8} * wide);
   read_table(cursor);
   // A length in an id has room for the largest object, or for the largest direct block if that is less.
@@ -61,7 +61,7 @@ void FractalHeap::read_table(Cursor& cursor) {
   direct_bytes_ = cursor.number(frame_.length_bytes);
   const unsigned position_bits = cursor.u16();
   cursor.skip(2);
-  root_ = place(*source_, frame_, cursor.address(frame_.offset_bytes), kHeader);
+  root_ = place(*source_, frame_, cursor.address(frame_.offset_bytes), heap_header_what);
   root_rows_ = cursor.u16();
   position_bytes_ = (position_bits + 7) / 8;
   if (!std::has_single_bit(width_) || !std::has_single_bit(start_bytes_) ||

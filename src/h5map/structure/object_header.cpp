@@ -10,7 +10,7 @@
 namespace bitrift::h5map {
 namespace {
 
-constexpr std::string_view kHeader = "object header";
+constexpr std::string_view object_header_what = "object header";
 constexpr std::string_view kContinuation = "object header continuation";
 // Who writes must refuse an object with an unknown message that has the first, who reads, one with the
 // second.
@@ -32,7 +32,7 @@ class HeaderReader {
   }
 
   ObjectHeader read() {
-    const auto first = source_.read(header_.offset, 6, kHeader);
+    const auto first = source_.read(header_.offset, 6, object_header_what);
     if (std::memcmp(first.data(), "OHDR", 4) == 0) {
       if (first[4] != 2) refuse_version(first[4]);
       read_first_new(first[5]);
@@ -56,12 +56,12 @@ class HeaderReader {
 
   void read_first_old() {
     header_.version = 1;
-    const auto prefix = source_.read(header_.offset, 16, kHeader);
-    Cursor cursor(prefix, source_.name(), kHeader);
+    const auto prefix = source_.read(header_.offset, 16, object_header_what);
+    Cursor cursor(prefix, source_.name(), object_header_what);
     cursor.skip(8);
     const std::uint64_t bytes = cursor.u32();
-    const auto body = source_.read(header_.offset + 16, bytes, kHeader);
-    parse(Cursor(body, source_.name(), kHeader), header_.offset + 16, std::nullopt);
+    const auto body = source_.read(header_.offset + 16, bytes, object_header_what);
+    parse(Cursor(body, source_.name(), object_header_what), header_.offset + 16, std::nullopt);
   }
 
   void read_first_new(unsigned flags) {
@@ -69,12 +69,12 @@ class HeaderReader {
     ordered_ = (flags & 4U) != 0;
     const unsigned size_bytes = 1U << (flags & 3U);
     const std::uint64_t prefix = 6U + ((flags & 0x20U) != 0 ? 16U : 0U) + ((flags & 0x10U) != 0 ? 4U : 0U);
-    const auto size = source_.read(header_.offset + prefix, size_bytes, kHeader);
-    const std::uint64_t bytes = Cursor(size, source_.name(), kHeader).number(size_bytes);
-    source_.check(header_.offset, bytes, kHeader);
+    const auto size = source_.read(header_.offset + prefix, size_bytes, object_header_what);
+    const std::uint64_t bytes = Cursor(size, source_.name(), object_header_what).number(size_bytes);
+    source_.check(header_.offset, bytes, object_header_what);
     const std::uint64_t begin = prefix + size_bytes;
-    const Block block = read_block(source_, header_.offset, begin + bytes + 4, "OHDR", kHeader);
-    parse(Cursor(std::span(block.bytes).subspan(begin, bytes), source_.name(), kHeader),
+    const Block block = read_block(source_, header_.offset, begin + bytes + 4, "OHDR", object_header_what);
+    parse(Cursor(std::span(block.bytes).subspan(begin, bytes), source_.name(), object_header_what),
           header_.offset + begin, block.seal());
   }
 

@@ -11,18 +11,18 @@
 namespace bitrift::h5map {
 namespace {
 
-constexpr std::string_view kWhat = "superblock";
+constexpr std::string_view superblock_what = "superblock";
 constexpr std::array<std::uint8_t, 8> kSignature = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
 constexpr unsigned kDriverMessage = 0x14;
 constexpr unsigned kTreeSizesMessage = 0x13;
 constexpr unsigned kSharedTableMessage = 0x0f;
-constexpr unsigned kFileSpaceMessage = 0x17;
+constexpr unsigned space_info_message = 0x17;
 
 std::uint64_t find_signature(const Source& source) {
   if (source.size() == 0) fail(ErrorCode::bad_file, "{}: is empty, not an HDF5 file", source.name());
   for (std::uint64_t at = 0; at + kSignature.size() <= source.size(); at = at == 0 ? 512 : at * 2) {
     std::array<std::uint8_t, 8> found{};
-    source.read(at, found, kWhat);
+    source.read(at, found, superblock_what);
     if (found == kSignature) return at;
   }
   fail(ErrorCode::bad_file, "{}: is not an HDF5 file (no HDF5 signature in its {} bytes)", source.name(),
@@ -42,8 +42,8 @@ void read_old(const Source& source, Superblock& block) {
   const std::uint64_t head = block.version == 0 ? 24 : 28;
   Frame& frame = block.frame;
   {
-    const auto bytes = source.read(block.offset, head, kWhat);
-    Cursor cursor(bytes, source.name(), kWhat);
+    const auto bytes = source.read(block.offset, head, superblock_what);
+    Cursor cursor(bytes, source.name(), superblock_what);
     cursor.skip(13);
     frame.offset_bytes = width(source, cursor.u8(), "addresses");
     frame.length_bytes = width(source, cursor.u8(), "lengths");
@@ -52,21 +52,21 @@ void read_old(const Source& source, Superblock& block) {
     block.internal_k = cursor.u16();
   }
   const unsigned wide = frame.offset_bytes;
-  const auto bytes = source.read(block.offset + head, std::uint64_t{6} * wide + 24, kWhat);
-  Cursor cursor(bytes, source.name(), kWhat);
+  const auto bytes = source.read(block.offset + head, std::uint64_t{6} * wide + 24, superblock_what);
+  Cursor cursor(bytes, source.name(), superblock_what);
   block.stored_base = cursor.address(wide);
   cursor.skip(wide);
   block.end_of_file_field = {block.offset + head + cursor.position(), wide, std::nullopt};
   block.end_of_file = cursor.address(wide);
-  block.driver_info = place(source, frame, cursor.address(wide), kWhat);
+  block.driver_info = place(source, frame, cursor.address(wide), superblock_what);
   cursor.skip(wide);
-  block.root = place(source, frame, cursor.address(wide), kWhat);
+  block.root = place(source, frame, cursor.address(wide), superblock_what);
 }
 
 /// Versions 2 and 3.
 void read_new(const Source& source, Superblock& block) {
-  const auto head = source.read(block.offset, 12, kWhat);
-  Cursor first(head, source.name(), kWhat);
+  const auto head = source.read(block.offset, 12, superblock_what);
+  Cursor first(head, source.name(), superblock_what);
   first.skip(9);
   Frame& frame = block.frame;
   frame.offset_bytes = width(source, first.u8(), "addresses");
@@ -74,14 +74,15 @@ void read_new(const Source& source, Superblock& block) {
   const unsigned flags = first.u8();
   block.marked_open = block.version == 3 && (flags & 5U) != 0;
   const unsigned wide = frame.offset_bytes;
-  const Block all = read_block(source, block.offset, std::uint64_t{4} * wide + 16, "\x89HDF", kWhat);
-  Cursor cursor{std::span(all.bytes).subspan(12), source.name(), kWhat};
+  const Block all =
+      read_block(source, block.offset, std::uint64_t{4} * wide + 16, "\x89HDF", superblock_what);
+  Cursor cursor{std::span(all.bytes).subspan(12), source.name(), superblock_what};
   block.stored_base = cursor.address(wide);
   const std::uint64_t extension = cursor.address(wide);
   block.end_of_file_field = all.field(12 + cursor.position(), wide);
   block.end_of_file = cursor.address(wide);
-  block.extension = place(source, frame, extension, kWhat);
-  block.root = place(source, frame, cursor.address(wide), kWhat);
+  block.extension = place(source, frame, extension, superblock_what);
+  block.root = place(source, frame, cursor.address(wide), superblock_what);
 }
 
 [[noreturn]] void refuse_driver(const Source& source, std::span<const std::uint8_t> name) {
@@ -110,7 +111,7 @@ void read_extension(const Source& source, Superblock& block) {
       block.shared_messages =
           place(source, block.frame, cursor.address(block.frame.offset_bytes), "shared message table");
       block.shared_indexes = cursor.u8();
-    } else if (message.type == kFileSpaceMessage) {
+    } else if (message.type == space_info_message) {
       // Version 0 has a strategy that says it; of version 1, the strategies 0 and 1 have such lists.
       const unsigned version = cursor.u8();
       const unsigned strategy = cursor.u8();
@@ -134,7 +135,7 @@ Superblock read_superblock(const Source& source) {
   Superblock block;
   block.offset = find_signature(source);
   block.frame.base = block.offset;
-  block.version = source.read(block.offset, 9, kWhat)[8];
+  block.version = source.read(block.offset, 9, superblock_what)[8];
   if (block.version > 3) {
     fail(ErrorCode::unsupported, "{}: superblock version {} is newer than HDF5 2.0's", source.name(),
          block.version);

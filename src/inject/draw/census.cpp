@@ -14,7 +14,7 @@
 namespace bitrift::inject {
 namespace {
 
-constexpr std::uint64_t block_bytes = std::uint64_t{1} << 22;
+constexpr std::uint64_t census_block = std::uint64_t{1} << 22;
 
 /// How many elements of a tensor hold each class of value, where all values of a class are accepted alike.
 using Histogram = std::vector<std::uint64_t>;
@@ -41,7 +41,7 @@ void for_values(const ckpt::Reader& reader, const Target& target, std::uint64_t 
   const ckpt::TensorInfo& tensor = *reader.find(target.path);
   NumberFormat format = target.format;
   format.order = ByteOrder::little;  // read_elements turns the bytes
-  const std::uint64_t step = block_bytes / format.bytes;
+  const std::uint64_t step = census_block / format.bytes;
   std::vector<std::uint8_t> block;
   for (; first < end; first += step) {
     const std::uint64_t count = std::min(step, end - first);

@@ -9,8 +9,8 @@ namespace bitrift::inject {
 namespace {
 
 /// A gap of this many bytes costs less to read than a second call; a block holds at most the other.
-constexpr std::uint64_t gap_bytes = 4096;
-constexpr std::uint64_t block_bytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t read_gap = 4096;
+constexpr std::uint64_t read_block = std::uint64_t{1} << 20;
 
 }  // namespace
 
@@ -46,8 +46,8 @@ void OldValues::read(const std::vector<Sample>& batch) {
     std::size_t end = i;
     for (; end < order_.size(); ++end) {
       const Population::Location& next = batch[order_[end]].where;
-      if (next.target != &target || (next.element - last) * width > gap_bytes) break;
-      if ((next.element - first + 1) * width > block_bytes) break;
+      if (next.target != &target || (next.element - last) * width > read_gap) break;
+      if ((next.element - first + 1) * width > read_block) break;
       last = next.element;
     }
     block_.resize((last - first + 1) * width);

@@ -29,7 +29,7 @@ std::size_t window_end(const std::vector<Range>& ranges, std::size_t i) {
   return end - i < fewest_in_window ? i + 1 : end;
 }
 
-std::uint64_t size_of(const FileDescriptor& fd, const std::filesystem::path& path) {
+std::uint64_t bytes_of(const FileDescriptor& fd, const std::filesystem::path& path) {
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) fail(ErrorCode::io, "{}: {}", path.string(), errno_text(errno));
   return static_cast<std::uint64_t>(status.st_size);
@@ -54,7 +54,7 @@ void expect_tail(const FileDescriptor& fd, const std::filesystem::path& path, co
                  ErrorCode code, const char* text) {
   if (patch.tail.empty()) return;
   const std::uint64_t expected = patch.file_bytes + (there ? patch.tail.size() : 0);
-  if (const std::uint64_t size = size_of(fd, path); size != expected) {
+  if (const std::uint64_t size = bytes_of(fd, path); size != expected) {
     fail(code, "{}: has {} bytes, not {}: {}", path.string(), size, expected, text);
   }
   if (!there) return;

@@ -11,12 +11,12 @@
 namespace bitrift::nn {
 namespace {
 
-struct Family {
+struct VisionFamily {
   const char* name;
   Layers (*make)(const ModelDescription& model);
 };
 
-constexpr std::array<Family, 7> families = {
+constexpr std::array<VisionFamily, 7> vision_families = {
     {{"resnet20", make_resnet20},
      {"resnet18", [](const ModelDescription& model) { return make_resnet(model, false); }},
      {"resnet50", [](const ModelDescription& model) { return make_resnet(model, true); }},
@@ -36,8 +36,8 @@ bool images_fit(const Layers& layers) {
 }  // namespace
 
 Layers make_vision_model(const ModelDescription& model) {
-  const auto* family = std::ranges::find(families, model.name, &Family::name);
-  if (family == families.end()) return {};
+  const auto* family = std::ranges::find(vision_families, model.name, &VisionFamily::name);
+  if (family == vision_families.end()) return {};
   Layers layers = family->make(model);
   if (images_fit(layers)) return layers;
   // Layers that are not built hold no memory, so every side can be tried.

@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "dataset/load_dataset.h"
 #include "nn/layer/measure.h"
+#include "nn/make_layers.h"
 #include "train/parallel/executor.h"
 #include "train/step/autocast.h"
 

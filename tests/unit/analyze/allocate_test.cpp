@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 
-namespace bitrift::analyze {
+namespace bitrift::analyze::allocate_test {
 namespace {
 
 using record::Reason;
@@ -200,4 +200,4 @@ TEST(Round, ComesBackFromItsFile) {
 }
 
 }  // namespace
-}  // namespace bitrift::analyze
+}  // namespace bitrift::analyze::allocate_test

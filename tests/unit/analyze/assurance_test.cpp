@@ -6,7 +6,7 @@
 
 #include "unit/analyze/rows.h"
 
-namespace bitrift::analyze {
+namespace bitrift::analyze::assurance_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -47,4 +47,4 @@ TEST(Assurance, TheMeasuredRateStandsBesideTheStatedLevel) {
 }
 
 }  // namespace
-}  // namespace bitrift::analyze
+}  // namespace bitrift::analyze::assurance_test

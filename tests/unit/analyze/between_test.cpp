@@ -6,7 +6,7 @@
 
 #include "tests_support.h"
 
-namespace bitrift::analyze {
+namespace bitrift::analyze::between_test {
 namespace {
 
 // Two levels, by hand: y = 0 and 1, variances 1/4 and 1/4, so w = 4 and 4. Mean 1/2; q = 4/4 + 4/4 = 2 with 1
@@ -48,4 +48,4 @@ TEST(Between, RefusesWhatHasNoVariation) {
 }
 
 }  // namespace
-}  // namespace bitrift::analyze
+}  // namespace bitrift::analyze::between_test

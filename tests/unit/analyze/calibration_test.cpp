@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "unit/analyze/rows.h"
 
-namespace bitrift::analyze {
+namespace bitrift::analyze::calibration_test {
 namespace {
 
 using record::Metric;
@@ -202,4 +202,4 @@ TEST(Calibration, LossesOfZeroAreTheSmallestNumber) {
 }
 
 }  // namespace
-}  // namespace bitrift::analyze
+}  // namespace bitrift::analyze::calibration_test

@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "unit/analyze/rows.h"
 
-namespace bitrift::analyze {
+namespace bitrift::analyze::classify_test {
 namespace {
 
 using record::Course;
@@ -354,4 +354,4 @@ TEST(Judged, NanIsWorseThanAnyNumber) {
 }
 
 }  // namespace
-}  // namespace bitrift::analyze
+}  // namespace bitrift::analyze::classify_test

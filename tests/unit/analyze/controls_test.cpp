@@ -11,7 +11,7 @@
 #include "core/error.h"
 #include "unit/analyze/rows.h"
 
-namespace bitrift::analyze {
+namespace bitrift::analyze::controls_test {
 namespace {
 
 using record::TrialKind;
@@ -318,4 +318,4 @@ TEST(Canaries, EveryRepetitionCounts) {
 }
 
 }  // namespace
-}  // namespace bitrift::analyze
+}  // namespace bitrift::analyze::controls_test

@@ -4,7 +4,7 @@
 
 #include "analyze/rates/total_interval.h"
 
-namespace bitrift::analyze {
+namespace bitrift::analyze::effects_test {
 namespace {
 
 std::vector<PickedRound> one_round(const std::vector<std::uint64_t>& draws) {
@@ -50,4 +50,4 @@ TEST(Effects, StrataWeighByTheirBitsAndUntriedOnesWidenTheBands) {
 }
 
 }  // namespace
-}  // namespace bitrift::analyze
+}  // namespace bitrift::analyze::effects_test

@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 
-namespace bitrift::analyze {
+namespace bitrift::analyze::envelope_test {
 namespace {
 
 using record::Evaluation;
@@ -94,4 +94,4 @@ TEST(Envelope, RefusesFewRunsUnequalLengthsAndNonFiniteMetrics) {
 }
 
 }  // namespace
-}  // namespace bitrift::analyze
+}  // namespace bitrift::analyze::envelope_test

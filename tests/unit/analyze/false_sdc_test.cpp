@@ -6,7 +6,7 @@
 #include "analyze/verdict/trust.h"
 #include "unit/analyze/rows.h"
 
-namespace bitrift::analyze {
+namespace bitrift::analyze::false_sdc_test {
 namespace {
 
 using record::TrialKind;
@@ -116,4 +116,4 @@ TEST(Resolution, ACampaignCanBeBlind) {
 }
 
 }  // namespace
-}  // namespace bitrift::analyze
+}  // namespace bitrift::analyze::false_sdc_test

@@ -5,7 +5,7 @@
 #include "analyze/rates/total_interval.h"
 #include "unit/analyze/rows.h"
 
-namespace bitrift::analyze {
+namespace bitrift::analyze::harm_test {
 namespace {
 
 using record::Reason;
@@ -87,4 +87,4 @@ TEST(Harm, AnExhaustedStratumHasNoIntervalOfWidthZero) {
 }
 
 }  // namespace
-}  // namespace bitrift::analyze
+}  // namespace bitrift::analyze::harm_test

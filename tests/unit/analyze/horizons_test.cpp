@@ -5,7 +5,7 @@
 #include "analyze/views/metrics_view.h"
 #include "unit/analyze/rows.h"
 
-namespace bitrift::analyze {
+namespace bitrift::analyze::horizons_test {
 namespace {
 
 using record::OutcomeClass;
@@ -97,4 +97,4 @@ TEST(MetricsView, EachMetricIsJudgedByItself) {
 }
 
 }  // namespace
-}  // namespace bitrift::analyze
+}  // namespace bitrift::analyze::horizons_test

@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "core/philox.h"
 
-namespace bitrift::analyze {
+namespace bitrift::analyze::interval_test {
 namespace {
 
 constexpr double kExact = 1e-12;
@@ -236,4 +236,4 @@ TEST(Intervals, RefuseWhatMakesNoSense) {
 }
 
 }  // namespace
-}  // namespace bitrift::analyze
+}  // namespace bitrift::analyze::interval_test

@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "unit/analyze/rows.h"
 
-namespace bitrift::analyze {
+namespace bitrift::analyze::landed_test {
 namespace {
 
 record::TrialRecord trial(bool landed) {
@@ -44,4 +44,4 @@ TEST(Landed, OnlyTrialsAreAsked) {
 }
 
 }  // namespace
-}  // namespace bitrift::analyze
+}  // namespace bitrift::analyze::landed_test

@@ -9,7 +9,7 @@
 
 #include "unit/analyze/rows.h"
 
-namespace bitrift::analyze {
+namespace bitrift::analyze::limits_rule_test {
 namespace {
 
 using record::Evaluation;
@@ -126,4 +126,4 @@ TEST(LimitsRule, AbsentTrainingMetricsCountAsInside) {
 }
 
 }  // namespace
-}  // namespace bitrift::analyze
+}  // namespace bitrift::analyze::limits_rule_test

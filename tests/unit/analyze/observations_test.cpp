@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "unit/analyze/rows.h"
 
-namespace bitrift::analyze {
+namespace bitrift::analyze::observations_test {
 namespace {
 
 using record::TrialKind;
@@ -97,4 +97,4 @@ TEST(Observations, CleanRunsThatContradictTheLevelForbidRates) {
 }
 
 }  // namespace
-}  // namespace bitrift::analyze
+}  // namespace bitrift::analyze::observations_test

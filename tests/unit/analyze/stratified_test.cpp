@@ -4,7 +4,7 @@
 
 #include "tests_support.h"
 
-namespace bitrift::analyze {
+namespace bitrift::analyze::stratified_test {
 namespace {
 
 TEST(StratifiedRate, WeighsStrataByTheirBitsAndNotByTheirTrials) {
@@ -48,4 +48,4 @@ TEST(StratifiedRate, RefusesWhatHasNoRate) {
 }
 
 }  // namespace
-}  // namespace bitrift::analyze
+}  // namespace bitrift::analyze::stratified_test

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "unit/analyze/rows.h"
 
-namespace bitrift::analyze {
+namespace bitrift::analyze::study_view_test {
 namespace {
 
 using record::TrialKind;
@@ -86,4 +86,4 @@ TEST(StudyView, WithoutAnyAccuracyThereAreNoMoments) {
 }
 
 }  // namespace
-}  // namespace bitrift::analyze
+}  // namespace bitrift::analyze::study_view_test

@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "unit/analyze/study.h"
 
-namespace bitrift::analyze {
+namespace bitrift::analyze::summary_test {
 namespace {
 
 using record::OutcomeClass;
@@ -233,4 +233,4 @@ TEST(Summary, AStratumOfUnknownSizeLeavesNothingKnown) {
 }
 
 }  // namespace
-}  // namespace bitrift::analyze
+}  // namespace bitrift::analyze::summary_test

@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "unit/analyze/study.h"
 
-namespace bitrift::analyze {
+namespace bitrift::analyze::table_test {
 namespace {
 
 using record::OutcomeClass;
@@ -176,4 +176,4 @@ TEST(Summary, LossesOfAccuracyStandBesideTheRates) {
 }
 
 }  // namespace
-}  // namespace bitrift::analyze
+}  // namespace bitrift::analyze::table_test

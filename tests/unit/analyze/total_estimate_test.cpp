@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "core/philox.h"
 
-namespace bitrift::analyze {
+namespace bitrift::analyze::total_estimate_test {
 namespace {
 
 using record::OutcomeClass;
@@ -212,4 +212,4 @@ TEST(RoundWeights, OthersThanTotalsHaveNone) {
 }
 
 }  // namespace
-}  // namespace bitrift::analyze
+}  // namespace bitrift::analyze::total_estimate_test

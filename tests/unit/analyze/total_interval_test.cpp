@@ -11,7 +11,7 @@
 #include "core/permutation.h"
 #include "core/philox.h"
 
-namespace bitrift::analyze {
+namespace bitrift::analyze::total_interval_test {
 namespace {
 
 using record::OutcomeClass;
@@ -285,4 +285,4 @@ TEST(Coverage, IsNotVacuous) {
 }
 
 }  // namespace
-}  // namespace bitrift::analyze
+}  // namespace bitrift::analyze::total_interval_test

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-namespace bitrift::analyze {
+namespace bitrift::analyze::variation_test {
 namespace {
 
 using record::OutcomeClass;
@@ -53,7 +53,7 @@ TEST(Variation, EqualOrdersDoNotVary) {
   seen.cells[{"serial", "weight.sign"}] = cell_of(1000, sdc);
   EXPECT_EQ(of(variations_of(seen, spec(2)), "orders", OutcomeClass::sdc).found.deviation, 0);
   EXPECT_TRUE(variations_of(seen, spec(1)).empty());
-  EXPECT_EQ(table({}), "");
+  EXPECT_EQ(table(std::vector<Variation>()), "");
 }
 
 TEST(Variation, BasesOfOneArmAreCompared) {
@@ -73,4 +73,4 @@ TEST(Variation, BasesOfOneArmAreCompared) {
 }
 
 }  // namespace
-}  // namespace bitrift::analyze
+}  // namespace bitrift::analyze::variation_test

@@ -7,7 +7,7 @@
 #include "support.h"
 #include "tests_support.h"
 
-namespace bitrift::campaign {
+namespace bitrift::campaign::base_watch_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -53,4 +53,4 @@ TEST_F(BaseWatchTest, ABaseThatIsAnotherFromTheStartIsRefused) {
 }
 
 }  // namespace
-}  // namespace bitrift::campaign
+}  // namespace bitrift::campaign::base_watch_test

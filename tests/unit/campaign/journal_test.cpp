@@ -9,7 +9,7 @@
 #include "support.h"
 #include "tests_support.h"
 
-namespace bitrift::campaign {
+namespace bitrift::campaign::journal_test {
 namespace {
 
 using record::TrialRecord;
@@ -177,4 +177,4 @@ TEST(JsonDifference, NamesTheFirstKeyOnEitherSide) {
 }
 
 }  // namespace
-}  // namespace bitrift::campaign
+}  // namespace bitrift::campaign::journal_test

@@ -13,7 +13,7 @@
 #include "record/json/json.h"
 #include "support.h"
 
-namespace bitrift::campaign {
+namespace bitrift::campaign::lease_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -137,4 +137,4 @@ TEST(Lease, SignsOfLifeAreSeenByOthers) {
 }
 
 }  // namespace
-}  // namespace bitrift::campaign
+}  // namespace bitrift::campaign::lease_test

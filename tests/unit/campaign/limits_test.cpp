@@ -10,7 +10,7 @@
 #include "core/process/subprocess.h"
 #include "support.h"
 
-namespace bitrift::campaign {
+namespace bitrift::campaign::limits_test {
 namespace {
 
 using ::testing::StartsWith;
@@ -71,4 +71,4 @@ TEST(CutLog, LeavesAloneWhatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace bitrift::campaign
+}  // namespace bitrift::campaign::limits_test

@@ -8,7 +8,7 @@
 #include "support.h"
 #include "tests_support.h"
 
-namespace bitrift::campaign {
+namespace bitrift::campaign::plan_preparation_test {
 namespace {
 
 using record::TrialKind;
@@ -180,4 +180,4 @@ TEST_F(PreparationTest, DrawsTakeTurnsInTheGoldenOrdersEachWithItsNoFlipRuns) {
 }
 
 }  // namespace
-}  // namespace bitrift::campaign
+}  // namespace bitrift::campaign::plan_preparation_test

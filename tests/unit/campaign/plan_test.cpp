@@ -9,7 +9,7 @@
 #include "support.h"
 #include "tests_support.h"
 
-namespace bitrift::campaign {
+namespace bitrift::campaign::plan_test {
 namespace {
 
 using record::TrialKind;
@@ -285,4 +285,4 @@ TEST(TrialIdText, IsTakenApartFromTheRight) {
 }
 
 }  // namespace
-}  // namespace bitrift::campaign
+}  // namespace bitrift::campaign::plan_test

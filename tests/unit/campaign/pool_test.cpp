@@ -10,7 +10,7 @@
 #include "support.h"
 #include "tests_support.h"
 
-namespace bitrift::campaign {
+namespace bitrift::campaign::pool_test {
 namespace {
 
 using record::Failure;
@@ -363,4 +363,4 @@ TEST_F(PoolTest, WorkersThatCannotStartEndTheCampaignWithTheirLog) {
 }
 
 }  // namespace
-}  // namespace bitrift::campaign
+}  // namespace bitrift::campaign::pool_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bitrift::campaign {
+namespace bitrift::campaign::progress_test {
 namespace {
 
 TEST(ProgressText, DurationsHaveTwoUnitsAtMost) {
@@ -31,4 +31,4 @@ TEST(ProgressText, LinesAreCutToTheTerminal) {
 }
 
 }  // namespace
-}  // namespace bitrift::campaign
+}  // namespace bitrift::campaign::progress_test

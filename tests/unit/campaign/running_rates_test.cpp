@@ -10,7 +10,7 @@
 #include "analyze/rates/interval.h"
 #include "support.h"
 
-namespace bitrift::campaign {
+namespace bitrift::campaign::running_rates_test {
 namespace {
 
 using record::OutcomeClass;
@@ -169,4 +169,4 @@ TEST_F(RunningRatesTest, ManyArmsAreCutToEightLines) {
 }
 
 }  // namespace
-}  // namespace bitrift::campaign
+}  // namespace bitrift::campaign::running_rates_test

@@ -10,7 +10,7 @@
 #include "support.h"
 #include "tests_support.h"
 
-namespace bitrift::campaign {
+namespace bitrift::campaign::shard_journals_test {
 namespace {
 
 using record::TrialRecord;
@@ -162,4 +162,4 @@ TEST(Ledger, KnowsItsOwnRowsFromThoseOfOthers) {
 }
 
 }  // namespace
-}  // namespace bitrift::campaign
+}  // namespace bitrift::campaign::shard_journals_test

@@ -9,7 +9,7 @@
 #include "support.h"
 #include "tests_support.h"
 
-namespace bitrift::campaign {
+namespace bitrift::campaign::work_place_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -105,4 +105,4 @@ TEST(FreeSpace, IsThatOfTheNearestFolderThatIsThere) {
 }
 
 }  // namespace
-}  // namespace bitrift::campaign
+}  // namespace bitrift::campaign::work_place_test

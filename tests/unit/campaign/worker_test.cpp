@@ -16,7 +16,7 @@
 #include "tests_support.h"
 #include "wire/meeting_point.h"
 
-namespace bitrift::campaign {
+namespace bitrift::campaign::worker_test {
 namespace {
 
 using record::Failure;
@@ -294,4 +294,4 @@ TEST(Launch, LogTailIsOneLineOfTheLastLines) {
 }
 
 }  // namespace
-}  // namespace bitrift::campaign
+}  // namespace bitrift::campaign::worker_test

@@ -13,7 +13,7 @@
 #include "sink/writer.h"
 #include "unit/scratch.h"
 
-namespace bitrift::ckpt {
+namespace bitrift::ckpt::ckpt_test {
 namespace {
 
 using testing::bytes_of;
@@ -267,4 +267,4 @@ TEST(Compare, SeesNanPayloadsSignsOfZeroAndAttributes) {
 }
 
 }  // namespace
-}  // namespace bitrift::ckpt
+}  // namespace bitrift::ckpt::ckpt_test

@@ -8,7 +8,7 @@
 #include "ckpt/reader.h"
 #include "unit/scratch.h"
 
-namespace bitrift::ckpt {
+namespace bitrift::ckpt::hostile_test {
 namespace {
 
 using ::bitrift::testing::bytes_of;
@@ -131,4 +131,4 @@ TEST(HostileFile, OneTypeThatManyDatasetsShareCostsBoundedMemory) {
 }
 
 }  // namespace
-}  // namespace bitrift::ckpt
+}  // namespace bitrift::ckpt::hostile_test

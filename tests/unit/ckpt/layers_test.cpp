@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 
-namespace bitrift::ckpt {
+namespace bitrift::ckpt::layers_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -118,4 +118,4 @@ TEST(LayerList, RefusesWhatNamesNoLayer) {
 }
 
 }  // namespace
-}  // namespace bitrift::ckpt
+}  // namespace bitrift::ckpt::layers_test

@@ -8,7 +8,7 @@
 
 #include "ckpt/dialect/roles.h"
 
-namespace bitrift::ckpt {
+namespace bitrift::ckpt::outline_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -315,4 +315,4 @@ TEST(Outline, KeepsLargeNumbersInNamesApart) {
 }
 
 }  // namespace
-}  // namespace bitrift::ckpt
+}  // namespace bitrift::ckpt::outline_test

@@ -4,7 +4,7 @@
 
 #include "tests_support.h"
 
-namespace bitrift {
+namespace bitrift::byte_size_test {
 namespace {
 
 TEST(ByteSize, ReadsNumbersWithBinaryUnits) {
@@ -35,4 +35,4 @@ TEST(ByteSize, TextHasAtMostThreeDigits) {
 }
 
 }  // namespace
-}  // namespace bitrift
+}  // namespace bitrift::byte_size_test

@@ -12,7 +12,7 @@
 
 #include "unit/scratch.h"
 
-namespace bitrift {
+namespace bitrift::confined_test {
 namespace {
 
 using Bytes = std::vector<std::uint8_t>;
@@ -89,4 +89,4 @@ TEST(Confined, TheProcessKeepsNoLockAndDiesWithTheObject) {
 }
 
 }  // namespace
-}  // namespace bitrift
+}  // namespace bitrift::confined_test

@@ -15,7 +15,7 @@
 #include "core/permutation.h"
 #include "core/philox.h"
 
-namespace bitrift {
+namespace bitrift::core_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -249,4 +249,4 @@ TEST(Error, OnlyOurOwnFaultsExitWithThree) {
 }
 
 }  // namespace
-}  // namespace bitrift
+}  // namespace bitrift::core_test

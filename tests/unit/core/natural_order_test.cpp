@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bitrift {
+namespace bitrift::natural_order_test {
 namespace {
 
 TEST(NaturalOrder, ComparesRunsOfDigitsAsNumbers) {
@@ -17,4 +17,4 @@ TEST(NaturalOrder, ComparesRunsOfDigitsAsNumbers) {
 }
 
 }  // namespace
-}  // namespace bitrift
+}  // namespace bitrift::natural_order_test

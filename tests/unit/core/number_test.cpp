@@ -13,7 +13,7 @@
 #include "core/philox.h"
 #include "unit/scratch.h"
 
-namespace bitrift {
+namespace bitrift::number_test {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -224,4 +224,4 @@ TEST(GlobSelects, AttributesNeedTheirSign) {
 }
 
 }  // namespace
-}  // namespace bitrift
+}  // namespace bitrift::number_test

@@ -19,7 +19,7 @@
 #include "core/file.h"
 #include "core/process/subprocess.h"
 
-namespace bitrift {
+namespace bitrift::system_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -254,4 +254,4 @@ TEST_F(SubprocessTest, AChildDoesNotOutliveItsParent) {
 }
 
 }  // namespace
-}  // namespace bitrift
+}  // namespace bitrift::system_test

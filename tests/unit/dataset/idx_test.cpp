@@ -9,7 +9,7 @@
 #include "tests_support.h"
 #include "unit/dataset/data_support.h"
 
-namespace bitrift::nn {
+namespace bitrift::nn::idx_test {
 namespace {
 
 using testing::AllOf;
@@ -97,4 +97,4 @@ TEST_F(Idx, FlippedBytesAreRefusedOrReadNeverWorse) {
 }
 
 }  // namespace
-}  // namespace bitrift::nn
+}  // namespace bitrift::nn::idx_test

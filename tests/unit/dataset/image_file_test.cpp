@@ -9,7 +9,7 @@
 #include "unit/dataset/data_support.h"
 #include "unit/dataset/sample_images.h"
 
-namespace bitrift::nn {
+namespace bitrift::nn::image_file_test {
 namespace {
 
 using bitrift::tests::error_of;
@@ -212,4 +212,4 @@ TEST_F(ImageFile, ManyRefusalsLeaveNothingBehind) {
 }
 
 }  // namespace
-}  // namespace bitrift::nn
+}  // namespace bitrift::nn::image_file_test

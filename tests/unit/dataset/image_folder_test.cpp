@@ -7,7 +7,7 @@
 #include "unit/dataset/data_support.h"
 #include "unit/dataset/sample_images.h"
 
-namespace bitrift::nn {
+namespace bitrift::nn::image_folder_test {
 namespace {
 
 using bitrift::tests::error_of;
@@ -134,4 +134,4 @@ TEST_F(Folder, KeysThatDoNotFitAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace bitrift::nn
+}  // namespace bitrift::nn::image_folder_test

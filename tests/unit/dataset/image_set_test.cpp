@@ -9,7 +9,7 @@
 #include "tests_support.h"
 #include "unit/dataset/data_support.h"
 
-namespace bitrift::nn {
+namespace bitrift::nn::image_set_test {
 namespace {
 
 using bitrift::tests::error_of;
@@ -301,4 +301,4 @@ TEST(Digits, ShipAsAnIdxDataSet) {
 }
 
 }  // namespace
-}  // namespace bitrift::nn
+}  // namespace bitrift::nn::image_set_test

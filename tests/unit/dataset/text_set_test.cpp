@@ -7,7 +7,7 @@
 #include "tests_support.h"
 #include "unit/dataset/data_support.h"
 
-namespace bitrift::nn {
+namespace bitrift::nn::text_set_test {
 namespace {
 
 using bitrift::tests::error_of;
@@ -192,4 +192,4 @@ TEST(Jargon, ShipsAsText) {
 }
 
 }  // namespace
-}  // namespace bitrift::nn
+}  // namespace bitrift::nn::text_set_test

@@ -10,7 +10,7 @@
 
 #include "unit/scratch.h"
 
-namespace bitrift::h5 {
+namespace bitrift::h5::filter_pipeline_test {
 namespace {
 
 using testing::bytes_of;
@@ -334,4 +334,4 @@ TEST(Pipeline, ThreadsMayAskAtOnce) {
 }
 
 }  // namespace
-}  // namespace bitrift::h5
+}  // namespace bitrift::h5::filter_pipeline_test

@@ -10,7 +10,7 @@
 #include "h5/number_type.h"
 #include "unit/scratch.h"
 
-namespace bitrift::h5 {
+namespace bitrift::h5::h5_test {
 namespace {
 
 using testing::python;
@@ -122,4 +122,4 @@ TEST(Handle, AMovedFromHandleHoldsNothing) {
 }
 
 }  // namespace
-}  // namespace bitrift::h5
+}  // namespace bitrift::h5::h5_test

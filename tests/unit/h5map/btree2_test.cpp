@@ -9,7 +9,7 @@
 
 #include "unit/scratch.h"
 
-namespace bitrift::h5map {
+namespace bitrift::h5map::btree2_test {
 namespace {
 
 using testing::bytes_of;
@@ -194,4 +194,4 @@ with h5py.File(path, 'w', libver='latest', userblock_size=512) as f:
 }
 
 }  // namespace
-}  // namespace bitrift::h5map
+}  // namespace bitrift::h5map::btree2_test

@@ -9,7 +9,7 @@
 #include "h5map/h5_file.h"
 #include "unit/h5map/chunk_files.h"
 
-namespace bitrift::h5map {
+namespace bitrift::h5map::chunk_rewrite_test {
 namespace {
 
 using testing::bytes_of;
@@ -200,4 +200,4 @@ TEST(Rewrite, SumsThatCoverSumsComeLast) {
 }
 
 }  // namespace
-}  // namespace bitrift::h5map
+}  // namespace bitrift::h5map::chunk_rewrite_test

@@ -9,7 +9,7 @@
 #include "h5map/h5_file.h"
 #include "unit/h5map/chunk_files.h"
 
-namespace bitrift::h5map {
+namespace bitrift::h5map::chunk_table_test {
 namespace {
 
 using testing::bytes_of;
@@ -289,4 +289,4 @@ TEST(ChunkTable, ComputedPlacesMustLieInTheFile) {
 }
 
 }  // namespace
-}  // namespace bitrift::h5map
+}  // namespace bitrift::h5map::chunk_table_test

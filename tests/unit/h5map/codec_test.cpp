@@ -9,7 +9,7 @@
 #include "h5map/filter/lzf.h"
 #include "unit/h5map/chunk_files.h"
 
-namespace bitrift::h5map {
+namespace bitrift::h5map::codec_test {
 namespace {
 
 using testing::bytes_of;
@@ -206,4 +206,4 @@ TEST(Codec, ThreadsDoNotDisturbEachOther) {
 }
 
 }  // namespace
-}  // namespace bitrift::h5map
+}  // namespace bitrift::h5map::codec_test

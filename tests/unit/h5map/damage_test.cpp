@@ -11,7 +11,7 @@
 #include "h5map/h5_file.h"
 #include "unit/scratch.h"
 
-namespace bitrift::h5map {
+namespace bitrift::h5map::damage_test {
 namespace {
 
 using ::bitrift::testing::bytes_of;
@@ -352,4 +352,4 @@ TEST(Damage, AHugeClaimInAFileOfHolesIsRefused) {
 }
 
 }  // namespace
-}  // namespace bitrift::h5map
+}  // namespace bitrift::h5map::damage_test

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "unit/scratch.h"
 
-namespace bitrift::h5map {
+namespace bitrift::h5map::datatype_test {
 namespace {
 
 using Bytes = std::vector<std::uint8_t>;
@@ -98,4 +98,4 @@ TEST(Datatype, WhatContradictsItselfIsRefused) {
 }
 
 }  // namespace
-}  // namespace bitrift::h5map
+}  // namespace bitrift::h5map::datatype_test

@@ -11,7 +11,7 @@
 #include "h5map/structure/seal.h"
 #include "unit/scratch.h"
 
-namespace bitrift::h5map {
+namespace bitrift::h5map::source_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -71,4 +71,4 @@ TEST(Cursor, AnAddressOfAnySizeMayBeUndefined) {
 }
 
 }  // namespace
-}  // namespace bitrift::h5map
+}  // namespace bitrift::h5map::source_test

@@ -7,7 +7,7 @@
 
 #include "unit/scratch.h"
 
-namespace bitrift::h5map {
+namespace bitrift::h5map::structures_test {
 namespace {
 
 std::string text(Structures structures, std::uint64_t bytes) {
@@ -65,4 +65,4 @@ TEST(Structures, EveryByteIsFoundAndNoOther) {
 }
 
 }  // namespace
-}  // namespace bitrift::h5map
+}  // namespace bitrift::h5map::structures_test

@@ -12,6 +12,7 @@
 #include "core/philox.h"
 #include "inject/draw/fault_plan.h"
 #include "inject/manifest/manifest.h"
+#include "inject/manifest/manifest_text.h"
 #include "inject/manifest/replay.h"
 #include "inject/write/apply.h"
 #include "inject/write/patch.h"
@@ -20,7 +21,7 @@
 #include "sink/writer.h"
 #include "unit/scratch.h"
 
-namespace bitrift::inject {
+namespace bitrift::inject::inject_test {
 namespace {
 
 using testing::bytes_of;
@@ -293,4 +294,4 @@ TEST(Manifest, ValuesReadAsPeopleWriteThem) {
 }
 
 }  // namespace
-}  // namespace bitrift::inject
+}  // namespace bitrift::inject::inject_test

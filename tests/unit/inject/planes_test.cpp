@@ -14,7 +14,7 @@
 #include "tests_support.h"
 #include "unit/scratch.h"
 
-namespace bitrift::inject {
+namespace bitrift::inject::planes_test {
 namespace {
 
 using testing::bytes_of;
@@ -209,4 +209,4 @@ TEST(Planes, AMetadataFaultOfAnotherFileIsRefused) {
 }
 
 }  // namespace
-}  // namespace bitrift::inject
+}  // namespace bitrift::inject::planes_test

@@ -5,7 +5,7 @@
 #include "mpi/environment.h"
 #include "mpi/ordered_sum.h"
 
-namespace bitrift::mpi {
+namespace bitrift::mpi::solo_test {
 namespace {
 
 TEST(SoloCommunicator, CollectivesAreLocal) {
@@ -67,4 +67,4 @@ TEST(Launcher, IsSeenByItsVariables) {
 }
 
 }  // namespace
-}  // namespace bitrift::mpi
+}  // namespace bitrift::mpi::solo_test

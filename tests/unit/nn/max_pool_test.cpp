@@ -8,7 +8,7 @@
 
 #include "tests_support.h"
 
-namespace bitrift::nn {
+namespace bitrift::nn::max_pool_test {
 namespace {
 
 bool same_bits(const torch::Tensor& a, const torch::Tensor& b) {
@@ -81,4 +81,4 @@ TEST(MaxPool, HasTheSameBitsOnSeveralThreads) {
 }
 
 }  // namespace
-}  // namespace bitrift::nn
+}  // namespace bitrift::nn::max_pool_test

@@ -7,7 +7,7 @@
 #include "nn/make_layers.h"
 #include "tests_support.h"
 
-namespace bitrift::nn {
+namespace bitrift::nn::model_test {
 namespace {
 
 using testing::HasSubstr;
@@ -145,4 +145,4 @@ TEST(CutLayers, MoreStagesThanLayersAreRefused) {
 }
 
 }  // namespace
-}  // namespace bitrift::nn
+}  // namespace bitrift::nn::model_test

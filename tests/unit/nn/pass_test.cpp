@@ -6,7 +6,7 @@
 
 #include "tests_support.h"
 
-namespace bitrift::nn {
+namespace bitrift::nn::pass_test {
 namespace {
 
 torch::Tensor masked(const torch::Tensor& x, double p, const std::vector<std::int64_t>& samples,
@@ -70,4 +70,4 @@ TEST(Dropout, RowsWithoutSampleNumbersAreAFaultOfOurs) {
 }
 
 }  // namespace
-}  // namespace bitrift::nn
+}  // namespace bitrift::nn::pass_test

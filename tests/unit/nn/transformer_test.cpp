@@ -8,7 +8,7 @@
 #include "nn/make_layers.h"
 #include "tests_support.h"
 
-namespace bitrift::nn {
+namespace bitrift::nn::transformer_test {
 namespace {
 
 using testing::HasSubstr;
@@ -291,4 +291,4 @@ TEST(ImageModels, RefuseText) {
 }
 
 }  // namespace
-}  // namespace bitrift::nn
+}  // namespace bitrift::nn::transformer_test

@@ -9,7 +9,7 @@
 #include "nn/make_layers.h"
 #include "tests_support.h"
 
-namespace bitrift::nn {
+namespace bitrift::nn::vision_models_test {
 namespace {
 
 using testing::AllOf;
@@ -244,4 +244,4 @@ TEST(VisionModels, AreCutWithoutAStageThatCostsOverHalfAsMuchAgainAsItsShare) {
 }
 
 }  // namespace
-}  // namespace bitrift::nn
+}  // namespace bitrift::nn::vision_models_test

@@ -9,7 +9,7 @@
 #include "nn/vision/vision_parts.h"
 #include "tests_support.h"
 
-namespace bitrift::nn {
+namespace bitrift::nn::vision_pass_test {
 namespace {
 
 constexpr std::int64_t rows = 4, classes = 10;
@@ -335,4 +335,4 @@ TEST(ResNet20, ItsShortcutsSkipPixelsAndPadChannels) {
 }
 
 }  // namespace
-}  // namespace bitrift::nn
+}  // namespace bitrift::nn::vision_pass_test

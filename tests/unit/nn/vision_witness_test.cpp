@@ -7,7 +7,7 @@
 #include "nn/layer/model.h"
 #include "nn/make_layers.h"
 
-namespace bitrift::nn {
+namespace bitrift::nn::vision_witness_test {
 namespace {
 
 struct Witness {
@@ -66,4 +66,4 @@ TEST(VisionWitness, LossGradientAndEvaluationAreThoseOfTorchvision) {
 }
 
 }  // namespace
-}  // namespace bitrift::nn
+}  // namespace bitrift::nn::vision_witness_test

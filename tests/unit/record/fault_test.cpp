@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bitrift::record {
+namespace bitrift::record::fault_test {
 namespace {
 
 TEST(FaultModel, UnsetParametersLeaveNoKeys) {
@@ -60,4 +60,4 @@ TEST(Scope, ReadsNumbersListsAndStages) {
 }
 
 }  // namespace
-}  // namespace bitrift::record
+}  // namespace bitrift::record::fault_test

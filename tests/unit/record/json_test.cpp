@@ -10,7 +10,7 @@
 #include "record/json/schema.h"
 #include "tests_support.h"
 
-namespace bitrift::record {
+namespace bitrift::record::json_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -115,4 +115,4 @@ TEST(Schema, TheShippedOnesAreThere) {
 }
 
 }  // namespace
-}  // namespace bitrift::record
+}  // namespace bitrift::record::json_test

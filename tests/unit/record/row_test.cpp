@@ -10,7 +10,7 @@
 #include "record/worker_message.h"
 #include "tests_support.h"
 
-namespace bitrift::record {
+namespace bitrift::record::row_test {
 namespace {
 
 TrialRecord example() {
@@ -126,4 +126,4 @@ TEST(Provenance, NamesWhatARunDependsOn) {
 }
 
 }  // namespace
-}  // namespace bitrift::record
+}  // namespace bitrift::record::row_test

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bitrift::record {
+namespace bitrift::record::run_test {
 namespace {
 
 TEST(RunResult, NamesNoAlarmsWhenThereAreNone) {
@@ -46,4 +46,4 @@ TEST(RunResult, GivesAlarmsBackWithValuesThatAreNotFinite) {
 }
 
 }  // namespace
-}  // namespace bitrift::record
+}  // namespace bitrift::record::run_test

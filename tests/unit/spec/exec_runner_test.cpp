@@ -8,7 +8,7 @@
 #include "core/file.h"
 #include "spec/campaign_spec.h"
 
-namespace bitrift::record {
+namespace bitrift::record::exec_runner_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -142,4 +142,4 @@ TEST_F(ExecResult, AMissingFileIsNamed) {
 }
 
 }  // namespace
-}  // namespace bitrift::record
+}  // namespace bitrift::record::exec_runner_test

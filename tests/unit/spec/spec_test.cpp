@@ -8,7 +8,7 @@
 #include "spec/training_spec.h"
 #include "tests_support.h"
 
-namespace bitrift::record {
+namespace bitrift::record::spec_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -269,4 +269,4 @@ TEST_F(SpecTest, MistakesInACampaignNameLineAndKey) {
 }
 
 }  // namespace
-}  // namespace bitrift::record
+}  // namespace bitrift::record::spec_test

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bitrift::train {
+namespace bitrift::train::data_order_test {
 namespace {
 
 TEST(EpochOrder, IsAPermutation) {
@@ -30,4 +30,4 @@ TEST(EpochOrder, HasTheDocumentedValues) {
 }
 
 }  // namespace
-}  // namespace bitrift::train
+}  // namespace bitrift::train::data_order_test

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bitrift::ckpt {
+namespace bitrift::ckpt::drift_test {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -83,4 +83,4 @@ TEST(Drift, ReadsEveryFormatOfACheckpoint) {
 }
 
 }  // namespace
-}  // namespace bitrift::ckpt
+}  // namespace bitrift::ckpt::drift_test

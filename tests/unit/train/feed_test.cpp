@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "tests_support.h"
 
-namespace bitrift::train {
+namespace bitrift::train::feed_test {
 namespace {
 
 using testing::HasSubstr;
@@ -111,4 +111,4 @@ TEST(Feed, AnErrorOnTheThreadIsThrownByTheStepThatNeedsIt) {
 }
 
 }  // namespace
-}  // namespace bitrift::train
+}  // namespace bitrift::train::feed_test

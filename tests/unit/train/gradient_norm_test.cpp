@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bitrift::train {
+namespace bitrift::train::gradient_norm_test {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -78,4 +78,4 @@ TEST(ScaleGradients, ParametersWithoutAGradientAreLeftOut) {
 }
 
 }  // namespace
-}  // namespace bitrift::train
+}  // namespace bitrift::train::gradient_norm_test

@@ -7,7 +7,7 @@
 
 #include "nn/make_layers.h"
 
-namespace bitrift::train {
+namespace bitrift::train::guards_test {
 namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
@@ -185,4 +185,4 @@ TEST(Guards, KeepAHundredAlarmsAndCountAll) {
 }
 
 }  // namespace
-}  // namespace bitrift::train
+}  // namespace bitrift::train::guards_test

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bitrift::train {
+namespace bitrift::train::loss_scaler_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -148,4 +148,4 @@ TEST(LossScaler, MovesAsPyTorchsOperatorDoesFromAnyState) {
 }
 
 }  // namespace
-}  // namespace bitrift::train
+}  // namespace bitrift::train::loss_scaler_test

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bitrift::train {
+namespace bitrift::train::loss_test {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -78,4 +78,4 @@ TEST(LossSums, LogitsOfSixteenBitsAreWidenedFirst) {
 }
 
 }  // namespace
-}  // namespace bitrift::train
+}  // namespace bitrift::train::loss_test

@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 
-namespace bitrift::train {
+namespace bitrift::train::optimizer_test {
 namespace {
 
 record::OptimizerSpec sgd(double momentum, double weight_decay = 0) {
@@ -271,4 +271,4 @@ TEST(Optimizer, ClearForgetsEverything) {
 }
 
 }  // namespace
-}  // namespace bitrift::train
+}  // namespace bitrift::train::optimizer_test

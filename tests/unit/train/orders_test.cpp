@@ -5,10 +5,10 @@
 #include <gmock/gmock.h>
 
 #include "core/file.h"
-#include "train/run/state_comparison.h"
+#include "train/run/propagation_runs.h"
 #include "train/run/trainer.h"
 
-namespace bitrift::train {
+namespace bitrift::train::orders_test {
 namespace {
 
 using testing::ElementsAre;
@@ -180,4 +180,4 @@ TEST_F(OrdersThatStray, WithoutAGoldenRunThereIsNothingToCompareWith) {
 }
 
 }  // namespace
-}  // namespace bitrift::train
+}  // namespace bitrift::train::orders_test

@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 
-namespace bitrift::train {
+namespace bitrift::train::schedule_test {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -223,4 +223,4 @@ TEST(CheckSchedule, RefusesWhatCannotBeFollowedByTheNameOfItsKey) {
 }
 
 }  // namespace
-}  // namespace bitrift::train
+}  // namespace bitrift::train::schedule_test

@@ -13,7 +13,7 @@
 #include "train/step/feed.h"
 #include "train/step/loss.h"
 
-namespace bitrift::train {
+namespace bitrift::train::session_test {
 namespace {
 
 using testing::AllOf;
@@ -226,4 +226,4 @@ TEST(Runnable, ChecksWithoutTraining) {
 }
 
 }  // namespace
-}  // namespace bitrift::train
+}  // namespace bitrift::train::session_test

@@ -1,16 +1,17 @@
+#include "campaign/plan/golden_runs.h"
+
 #include <gmock/gmock.h>
 
 #include "campaign/driver/driver.h"
 #include "campaign/plan/drills.h"
 #include "campaign/plan/ends.h"
-#include "campaign/plan/golden_runs.h"
 #include "campaign/worker/private_copy.h"
 #include "core/file.h"
 #include "inject/draw/fault_plan.h"
 #include "support.h"
 #include "tests_support.h"
 
-namespace bitrift::campaign {
+namespace bitrift::campaign::golden_runs_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -259,4 +260,4 @@ TEST(PrivateCopy, ForeignBytesInTheCopyAreNoticedAtRestore) {
 }
 
 }  // namespace
-}  // namespace bitrift::campaign
+}  // namespace bitrift::campaign::golden_runs_test

@@ -1,3 +1,5 @@
+#include "train/run/golden_states.h"
+
 #include <limits>
 
 #include <gmock/gmock.h>
@@ -5,7 +7,7 @@
 #include "nn/make_layers.h"
 #include "train/run/propagation_runs.h"
 
-namespace bitrift::train {
+namespace bitrift::train::golden_states_test {
 namespace {
 
 record::TrainingSpec spec_of() {
@@ -97,4 +99,4 @@ TEST(GoldenStates, TakeOptimizerStateThatOnlyOneRunHasForZeros) {
 }
 
 }  // namespace
-}  // namespace bitrift::train
+}  // namespace bitrift::train::golden_states_test

@@ -1,3 +1,5 @@
+#include "h5map/h5_file.h"
+
 #include <fstream>
 #include <map>
 #include <set>
@@ -8,11 +10,10 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "h5map/h5_file.h"
 #include "unit/h5map/corpus.h"
 #include "unit/h5map/describe.h"
 
-namespace bitrift::h5map {
+namespace bitrift::h5map::h5_file_test {
 namespace {
 
 using testing::bytes_of;
@@ -261,4 +262,4 @@ TEST_F(FileTest, TheEndOfFileFieldHoldsWhatTheFormulaSays) {
 }
 
 }  // namespace
-}  // namespace bitrift::h5map
+}  // namespace bitrift::h5map::h5_file_test

@@ -9,7 +9,7 @@
 #include "spec/campaign_spec.h"
 #include "tests_support.h"
 
-namespace bitrift::record {
+namespace bitrift::record::propagation_spec_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -121,4 +121,4 @@ TEST(Propagation, IsRefusedByKeyWhereItMakesNoSense) {
 }
 
 }  // namespace
-}  // namespace bitrift::record
+}  // namespace bitrift::record::propagation_spec_test

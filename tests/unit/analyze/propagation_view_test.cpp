@@ -1,14 +1,15 @@
+#include "analyze/views/propagation_view.h"
+
 #include <cmath>
 #include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "analyze/views/propagation_view.h"
 #include "rows.h"
 #include "tests_support.h"
 
-namespace bitrift::analyze {
+namespace bitrift::analyze::propagation_view_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -116,4 +117,4 @@ TEST(PropagationTable, OfACampaignThatRecordsNoneIsRefused) {
 }
 
 }  // namespace
-}  // namespace bitrift::analyze
+}  // namespace bitrift::analyze::propagation_view_test
