@@ -11,6 +11,9 @@ namespace {
 
 constexpr std::string_view kLocal = "local heap";
 constexpr std::string_view kGlobal = "global heap";
+// Of a collection and of each object in it: HDF5 pads both to a multiple of eight bytes, so that files with
+// short lengths have heads of this size too.
+constexpr std::uint64_t kGlobalHead = 16;
 
 }  // namespace
 
@@ -41,7 +44,7 @@ std::string LocalHeap::text(std::uint64_t position) const {
 GlobalObject find_global_object(const Source& source, const Frame& frame, std::uint64_t offset,
                                 unsigned index) {
   const unsigned wide = frame.length_bytes;
-  const auto head = source.read(offset, 8U + wide, kGlobal);
+  const auto head = source.read(offset, kGlobalHead, kGlobal);
   if (std::memcmp(head.data(), "GCOL", 4) != 0 || head[4] != 1) {
     fail(ErrorCode::bad_file, "{}: global heap at byte {} lacks its signature", source.name(), offset);
   }
@@ -54,10 +57,11 @@ GlobalObject find_global_object(const Source& source, const Frame& frame, std::u
   const auto all = source.read(offset, bytes, kGlobal);
   Cursor cursor(all, source.name(), kGlobal);
   cursor.skip(head.size());
-  while (cursor.left() >= 8U + wide) {
+  while (cursor.left() >= kGlobalHead) {
     const unsigned found = cursor.u16();
     cursor.skip(6);
     const std::uint64_t size = cursor.number(wide);
+    cursor.skip(kGlobalHead - 8U - wide);
     if (found == 0) break;  // the free space: nothing comes behind it
     if (found == index) {
       GlobalObject object{offset + cursor.position(), size};

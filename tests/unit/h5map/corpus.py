@@ -297,6 +297,16 @@ def large_attributes(file: h5py.File) -> None:
         data.attrs[f"a{index:02}"] = np.arange(900 * index, dtype="f8")
 
 
+def references(file: h5py.File) -> None:
+    """What lies in global heaps and is read there."""
+    groups(file)
+    file.attrs["text"] = "in a heap"
+    file.attrs["other"] = "behind it"
+    layout = h5py.VirtualLayout((6,), "f4")
+    layout[::2] = h5py.VirtualSource("source.h5", "data", (3,))
+    file.create_virtual_dataset("virtual", layout)
+
+
 def many_links(file: h5py.File) -> None:
     group = file.create_group("many")
     for index in range(10_000):
@@ -359,6 +369,7 @@ def make(folder: Path) -> None:
         create(folder / f"user_{libver}.h5", libver, groups, lambda c: c.set_userblock(2048))
         create(folder / f"small_{libver}.h5", libver, groups, lambda c: c.set_sizes(4, 4))
         create(folder / f"links_{libver}.h5", libver, many_links)
+        create(folder / f"short_{libver}.h5", libver, references, lambda c: c.set_sizes(4, 4))
         create(folder / f"k_{libver}.h5", libver, many_links, lambda c: LIBRARY.call("H5Pset_sym_k", c.id, 3, 5))
         create(folder / f"order_{libver}.h5", libver, attributes, order)
     create(folder / "order_links.h5", "latest", many_links, order)

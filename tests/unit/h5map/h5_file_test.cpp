@@ -223,6 +223,18 @@ TEST_F(FileTest, TextsOfTheRootAreReadWhatEverTheirKind) {
                                                        {"spaces", "ab"}}));
 }
 
+TEST_F(FileTest, GlobalHeapsAreReadWhateverTheSizeOfLengths) {
+  for (const char* name : {"short_earliest.h5", "short_latest.h5"}) {
+    SCOPED_TRACE(name);
+    const File file(corpus(name));
+    EXPECT_EQ(file.root_texts(),
+              (std::map<std::string, std::string>{{"other", "behind it"}, {"text", "in a heap"}}));
+    const auto& sources = dataset(file, "virtual").layout.virtual_sources;
+    ASSERT_EQ(sources.size(), 1U);
+    EXPECT_EQ(sources[0].file, "source.h5");
+  }
+}
+
 TEST_F(FileTest, ListsOfTextsAreReadInAnyGroup) {
   const Scratch scratch;
   ASSERT_TRUE(python(scratch / "t.h5",
