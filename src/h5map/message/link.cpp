@@ -95,13 +95,14 @@ class SymbolTable {
     if (std::memcmp(first.data(), "SNOD", 4) != 0 || first[4] != 1 || used > room) {
       fail(ErrorCode::bad_file, "{}: symbol table node at byte {} is damaged", source_.name(), offset);
     }
-    const std::uint64_t entry = 24U + 2U * frame_.offset_bytes;
+    const std::uint64_t entry = 24U + frame_.length_bytes + frame_.offset_bytes;
     source_.note(offset, 8 + room * entry, symbol_table_what);
     const auto body = source_.read(offset + 8, used * entry, symbol_table_what);
     Cursor cursor(body, source_.name(), symbol_table_what);
     for (unsigned i = 0; i < used; ++i) {
       Link link;
-      link.name = heap.text(cursor.number(frame_.offset_bytes));
+      // HDF5 writes the place of the name as a length, whatever the format's text says (H5Gent.c).
+      link.name = heap.text(cursor.number(frame_.length_bytes));
       source_.spend(link.name.size());
       const std::uint64_t header = cursor.address(frame_.offset_bytes);
       const bool soft = cursor.u32() == 2;

@@ -52,14 +52,15 @@ void read_old(const Source& source, Superblock& block) {
     block.internal_k = cursor.u16();
   }
   const unsigned wide = frame.offset_bytes;
-  const auto bytes = source.read(block.offset + head, std::uint64_t{6} * wide + 24, superblock_what);
+  const auto bytes =
+      source.read(block.offset + head, std::uint64_t{5} * wide + frame.length_bytes + 24, superblock_what);
   Cursor cursor(bytes, source.name(), superblock_what);
   block.stored_base = cursor.address(wide);
   cursor.skip(wide);
   block.end_of_file_field = {block.offset + head + cursor.position(), wide, std::nullopt};
   block.end_of_file = cursor.address(wide);
   block.driver_info = place(source, frame, cursor.address(wide), superblock_what);
-  cursor.skip(wide);
+  cursor.skip(frame.length_bytes);  // the place of a name, as in every symbol table entry
   block.root = place(source, frame, cursor.address(wide), superblock_what);
 }
 

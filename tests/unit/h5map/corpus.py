@@ -369,7 +369,9 @@ def make(folder: Path) -> None:
         create(folder / f"user_{libver}.h5", libver, groups, lambda c: c.set_userblock(2048))
         create(folder / f"small_{libver}.h5", libver, groups, lambda c: c.set_sizes(4, 4))
         create(folder / f"links_{libver}.h5", libver, many_links)
-        create(folder / f"short_{libver}.h5", libver, references, lambda c: c.set_sizes(4, 4))
+        for addresses, lengths in ((4, 4), (4, 8), (8, 4)):
+            name = f"short_{addresses}_{lengths}_{libver}.h5"
+            create(folder / name, libver, references, lambda c, sizes=(addresses, lengths): c.set_sizes(*sizes))
         create(folder / f"k_{libver}.h5", libver, many_links, lambda c: LIBRARY.call("H5Pset_sym_k", c.id, 3, 5))
         create(folder / f"order_{libver}.h5", libver, attributes, order)
     create(folder / "order_links.h5", "latest", many_links, order)

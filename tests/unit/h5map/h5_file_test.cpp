@@ -224,7 +224,8 @@ TEST_F(FileTest, TextsOfTheRootAreReadWhatEverTheirKind) {
 }
 
 TEST_F(FileTest, GlobalHeapsAreReadWhateverTheSizeOfLengths) {
-  for (const char* name : {"short_earliest.h5", "short_latest.h5"}) {
+  for (const char* name : {"short_4_4_earliest.h5", "short_4_4_latest.h5", "short_4_8_latest.h5",
+                           "short_8_4_earliest.h5", "short_8_4_latest.h5"}) {
     SCOPED_TRACE(name);
     const File file(corpus(name));
     EXPECT_EQ(file.root_texts(),
