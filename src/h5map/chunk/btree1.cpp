@@ -12,8 +12,6 @@ namespace bitrift::h5map {
 namespace {
 
 constexpr std::string_view what = "B-tree node";
-// HDF5 splits full nodes in halves, so that levels double the number of chunks at least.
-constexpr unsigned deepest_btree1 = 64;
 
 }  // namespace
 
@@ -45,9 +43,9 @@ ChunkBTree1::Node ChunkBTree1::read_node(std::uint64_t offset) const {
   node.offset = offset + head;
   node.level = cursor.u8();
   node.entries = cursor.u16();
-  if (type != 1 || node.level > deepest_btree1) {
-    fail(ErrorCode::bad_file, "{}: {} at byte {} is of type {} at level {}, not one of chunks",
-         source_->name(), what, offset, type, node.level);
+  if (type != 1) {
+    fail(ErrorCode::bad_file, "{}: {} at byte {} is of type {}, not one of chunks", source_->name(), what,
+         offset, type);
   }
   node.bytes = source_->read(node.offset, key_at(node.entries) + key_bytes(), what);
   return node;

@@ -307,6 +307,10 @@ def references(file: h5py.File) -> None:
     file.create_virtual_dataset("virtual", layout)
 
 
+def deep_tree(file: h5py.File) -> None:
+    file.create_dataset("deep", data=np.arange(100, dtype="u1"), chunks=(1,))
+
+
 def many_links(file: h5py.File) -> None:
     group = file.create_group("many")
     for index in range(10_000):
@@ -374,6 +378,7 @@ def make(folder: Path) -> None:
             create(folder / name, libver, references, lambda c, sizes=(addresses, lengths): c.set_sizes(*sizes))
         create(folder / f"k_{libver}.h5", libver, many_links, lambda c: LIBRARY.call("H5Pset_sym_k", c.id, 3, 5))
         create(folder / f"order_{libver}.h5", libver, attributes, order)
+    create(folder / "deep_tree.h5", "earliest", deep_tree, lambda c: LIBRARY.call("H5Pset_istore_k", c.id, 1))
     create(folder / "order_links.h5", "latest", many_links, order)
     create(folder / "dense.h5", "latest", large_attributes)
     create(folder / "shared_earliest.h5", "earliest", shared_messages, share)

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "h5map/chunk/table.h"
 #include "unit/h5map/corpus.h"
 #include "unit/h5map/describe.h"
 
@@ -169,6 +170,16 @@ TEST_F(FileTest, EveryKindOfChunkIndexIsTold) {
   const File former(corpus("all_v114.h5"));
   EXPECT_FALSE(dataset(former, "part3/gzip").layout.chunked.full_sizes);
   EXPECT_TRUE(dataset(current, "part3/gzip").layout.chunked.full_sizes);
+}
+
+TEST_F(FileTest, ATreeOfTwoChildrenANodeIsReadToItsLastLevel) {
+  const File file(corpus("deep_tree.h5"));
+  const Dataset& deep = dataset(file, "deep");
+  const ChunkTable table(file.source(), file.frame(), deep.layout, deep.space.shape, deep.space.max_shape,
+                         deep.type->bytes, deep.path);
+  const std::vector<Chunk> chunks = table.all();
+  ASSERT_EQ(chunks.size(), 100U);
+  EXPECT_EQ(table.find(99)->offset, chunks.back().offset);
 }
 
 TEST_F(FileTest, OtherFilesAreNamed) {
