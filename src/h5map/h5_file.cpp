@@ -195,6 +195,8 @@ class File::Walk {
       const bool has_type = header.find(message::datatype) != nullptr;
       const bool has_space = header.find(message::dataspace) != nullptr;
       if (has_type && !has_space && header.find(message::layout) == nullptr) {
+        // Objects of that type may have been read before, and then have noted this header as theirs.
+        if (map_ != nullptr) map_->prevail();
         see(header);
         return;  // a committed datatype
       }

@@ -28,7 +28,11 @@ void Structures::add(std::uint64_t first, std::uint64_t bytes, std::string_view 
     runs_.back().end = std::max(runs_.back().end, first + bytes);
     return;
   }
-  runs_.push_back({first, first + bytes, index, owner_, static_cast<std::uint32_t>(runs_.size())});
+  runs_.push_back({first, first + bytes, index, owner_, static_cast<std::uint32_t>(runs_.size() + 1)});
+}
+
+void Structures::prevail() {
+  for (auto run = runs_.rbegin(); run != runs_.rend() && run->owner == owner_; ++run) run->order = 0;
 }
 
 /// Cuts overlaps: at every byte the run of the lowest order stays.
@@ -93,7 +97,7 @@ std::vector<Clash> Structures::clashes() const {
 }
 
 StructureMap Structures::map(std::uint64_t file_bytes) && {
-  const auto last = static_cast<std::uint32_t>(runs_.size());
+  const auto last = static_cast<std::uint32_t>(runs_.size() + 1);
   for (Run& run : runs_) {
     run.end = std::min(run.end, file_bytes);
     if (!is_value(kinds_[run.kind])) run.order += last;

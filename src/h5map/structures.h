@@ -53,6 +53,8 @@ class Structures {
 
   /// What is noted from now on belongs to this object.
   void set_owner(std::string_view path);
+  /// What the current owner has noted since set_owner() is its own, even where others noted it before.
+  void prevail();
   /// Empty extents are left out.
   void add(std::uint64_t first, std::uint64_t bytes, std::string_view kind);
   /// Runs [first, end) of the file that were never noted.
@@ -60,8 +62,8 @@ class Structures {
   /// Where values of contiguous datasets or chunks lie over anything else, ascending.
   [[nodiscard]] std::vector<Clash> clashes() const;
   /// The map of all `file_bytes` bytes; what was never noted is "unused". Where extents overlap, values
-  /// inside of structures ("attribute value", "raw data, ...") win, then the one that was noted first.
-  /// Neighbours of one kind and owner are joined.
+  /// inside of structures ("attribute value", "raw data, ...") win, then those that prevail() marked, then
+  /// the one that was noted first. Neighbours of one kind and owner are joined.
   [[nodiscard]] StructureMap map(std::uint64_t file_bytes) &&;
 
  private:

@@ -1,5 +1,6 @@
 #include "h5map/h5_file.h"
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <set>
@@ -154,6 +155,9 @@ TEST_F(FileTest, BytesBelongToTheObjectThatTheyDescribe) {
   EXPECT_EQ(owner(dataset(file, "part3/contiguous").layout.offset),
             "raw data, contiguous of /part3/contiguous");
   EXPECT_EQ(owner(0), "superblock of ");
+  // "/committed" comes before "/kind", whose type it has.
+  const auto of_kind = [](const Extent& extent) { return extent.owner == "/kind"; };
+  EXPECT_TRUE(std::any_of(map.extents().begin(), map.extents().end(), of_kind));
 }
 
 TEST_F(FileTest, EveryKindOfChunkIndexIsTold) {

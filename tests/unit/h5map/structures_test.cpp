@@ -38,6 +38,17 @@ TEST(Structures, ValuesWinOverWhatHoldsThemAndTheFirstOverTheLater) {
             "0-4 object header/a;4-6 attribute value/a;6-10 object header/a;10-14 object header/b;");
 }
 
+TEST(Structures, WhatPrevailsWinsOverWhatWasNotedBefore) {
+  Structures structures;
+  structures.set_owner("/user");
+  structures.add(0, 4, "object header");
+  structures.add(10, 6, "object header");
+  structures.set_owner("/kind");
+  structures.add(10, 6, "object header");
+  structures.prevail();
+  EXPECT_EQ(text(std::move(structures), 16), "0-4 object header/user;4-10 unused;10-16 object header/kind;");
+}
+
 TEST(Structures, NeighboursOfOneKindAreJoined) {
   Structures structures;
   structures.add(0, 4, "heap");
