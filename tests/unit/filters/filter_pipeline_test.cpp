@@ -152,6 +152,8 @@ for order in (h5py.h5t.STD_I32LE, h5py.h5t.STD_I32BE):
     tid = order.copy(); tid.set_precision(17); tid.set_offset(3)
     dcpl = h5py.h5p.create(h5py.h5p.DATASET_CREATE); dcpl.set_chunk((10, 15)); dcpl.set_filter(5, 0)
     make('nbit%d' % order.get_order(), random.integers(-99, 99, (20, 30)).astype('<i4'), (10, 15), dcpl=dcpl, dtype=tid)
+dcpl = h5py.h5p.create(h5py.h5p.DATASET_CREATE); dcpl.set_chunk((10, 15)); dcpl.set_filter(5, 0)
+make('nbit_of_whole_numbers', random.integers(-99, 99, (20, 30)).astype('<i4'), (10, 15), dcpl=dcpl)
 make('bool', random.integers(0, 2, (20, 30)).astype(bool), (10, 15), compression='szip')
 make('gzip', random.integers(0, 9, (20, 30)), (10, 15), compression='gzip', shuffle=True, fletcher32=True)
 )"));
@@ -161,7 +163,7 @@ make('gzip', random.integers(0, 9, (20, 30)), (10, 15), compression='gzip', shuf
     expect_same(folder, entry.path().stem().string());
     ++count;
   }
-  EXPECT_EQ(count, 18U);
+  EXPECT_EQ(count, 19U);
   EXPECT_TRUE(python(folder, read_coded));
 }
 
