@@ -86,6 +86,16 @@ def test_diff_sees_values_not_storage(tmp_path: Path) -> None:
     assert (rows["w"]["elements"], rows["w"]["first_element"]) == (1, 7)
 
 
+def test_texts_are_of_one_type_whatever_the_size_of_addresses(tmp_path: Path) -> None:
+    for name, size in (("1.h5", 8), ("2.h5", 4)):
+        creation = h5py.h5p.create(h5py.h5p.FILE_CREATE)
+        creation.set_sizes(size, size)
+        with h5py.File(h5py.h5f.create(bytes(tmp_path / name), fcpl=creation)) as file:
+            file["text"] = ["a", "bc"]
+    rows = run_json("diff", tmp_path / "1.h5", tmp_path / "2.h5", code=1)["differences"]
+    assert [(row["path"], row["kind"]) for row in rows] == [("text", "not_compared")]
+
+
 def test_diff_of_large_chunked_tensors_reads_them_in_pieces(tmp_path: Path) -> None:
     shape = (7001, 2000)  # 53 MiB: more than one piece, the last row of the grid cut off
     values = np.tile(np.arange(2000, dtype="<f4"), (shape[0], 1))
