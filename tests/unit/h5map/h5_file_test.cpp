@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "h5map/chunk/table.h"
+#include "h5map/chunk/chunk_table.h"
 #include "unit/h5map/corpus.h"
 #include "unit/h5map/describe.h"
 
