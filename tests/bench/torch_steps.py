@@ -25,7 +25,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "e2e"))
+sys.path.insert(0, str(ROOT / "tests" / "e2e" / "witness"))
 models = importlib.import_module("witness_models")
 
 FOLDERS = {"digits": ROOT / "data" / "digits", "fashion-mnist": Path("/usr/share/datasets/fashion-mnist")}

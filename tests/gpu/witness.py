@@ -17,7 +17,8 @@ import torch
 program, folder = Path(sys.argv[1]), Path(sys.argv[2])
 device = sys.argv[3] if len(sys.argv) > 3 else "cuda"
 os.environ["BITRIFT_BIN_DIR"] = str(program.resolve().parent)
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e" / "witness"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e" / "train"))
 
 from train_support import read_idx, read_trace, run, tensors, write_spec  # noqa: E402
 from witness_models import make_model  # noqa: E402

@@ -203,7 +203,11 @@ def test_the_table_has_no_cycle() -> None:
     ("path", "line", "complaint"),
     [
         ("src/core/a.h", '#include "record/json.h"', "core/ may not include record/json.h"),
-        ("src/analyze/a.cpp", '#include "inject/draw/fault_plan.h"', "analyze/ may not include inject/draw/fault_plan.h"),
+        (
+            "src/analyze/a.cpp",
+            '#include "inject/draw/fault_plan.h"',
+            "analyze/ may not include inject/draw/fault_plan.h",
+        ),
         ("src/campaign/a.cpp", '#include "train/state/session.h"', "campaign/ may not include train/state/session.h"),
         ("src/nn/a.cpp", '  #  include "mpi/communicator.h"', "nn/ may not include mpi/communicator.h"),
         ("src/record/a.h", "#include <core/../h5/handle.h>\n#include <h5/handle.h>", "may not include h5/handle.h"),

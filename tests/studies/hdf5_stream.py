@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TypeVar
 
 os.environ.pop("HDF5_PLUGIN_PATH", None)  # libhdf5 reads it when it is loaded, and then makes other files of some seeds
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e" / "hdf5"))
 
 from hdf5_compare import Divergence, compare
 from random_hdf5 import REFUSED, Maker

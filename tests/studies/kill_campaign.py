@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e" / "campaign"))
 
 from campaign_support import BIN, CONTROLS, STUDY_SPEC, Driver, fake_trainer, read_rows, row_id, scratch_folders
 

@@ -9,7 +9,7 @@
 `power`: planted falls of known size (verdict_power.py).
 
 Campaigns run in folders below DIR and go on where they stopped; what is complete there is used again. The verdicts are
-those of tests/e2e/verdict.py, since campaigns are judged with parts of their clean runs.
+those of tests/e2e/witness/verdict.py, since campaigns are judged with parts of their clean runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e" / "witness"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e" / "campaign"))
 
 import verdict as witness
 from campaign_support import BIN

@@ -15,7 +15,7 @@ torch::Tensor masked(const torch::Tensor& x, double p, const std::vector<std::in
 }
 
 TEST(Dropout, MasksAreThoseOfTheFormulaInPython) {
-  // By dropout_kept() of tests/e2e/philox.py.
+  // By dropout_kept() of tests/e2e/witness/philox.py.
   const torch::Tensor expected = torch::tensor({{0, 0, 1, 0, 1}, {0, 1, 1, 0, 0}, {1, 1, 0, 1, 1}});
   const torch::Tensor y = masked(torch::ones({3, 5}, torch::kFloat64), 0.4, {0, 7, 5'000'000'000});
   EXPECT_TRUE(y.equal(expected.to(torch::kFloat64) * (1 / 0.6)));

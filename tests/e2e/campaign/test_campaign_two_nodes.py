@@ -75,7 +75,7 @@ class TwoNodes:
     def start(self, *words: object, **env: str) -> subprocess.Popen[str]:
         command = ["unshare", "--net", SCRIPT, self.place, BIN / "bitrift", "campaign", *words]
         root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", MARK: self.mark}
-        venv = {"PATH": f"{Path(__file__).resolve().parents[2]}/.venv/bin:{os.environ['PATH']}"}
+        venv = {"PATH": f"{Path(__file__).resolve().parents[3]}/.venv/bin:{os.environ['PATH']}"}
         return subprocess.Popen(
             [str(word) for word in command],
             env=os.environ | venv | root | env,

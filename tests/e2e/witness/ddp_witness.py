@@ -13,6 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "train"))
+
 from train_support import read_trace, tensors
 from witness_run import Witness
 

@@ -1,4 +1,4 @@
-"""The arithmetic of tests/e2e/verdict.py: ranks of runs among clean ones, by docs/outcomes.md."""
+"""The arithmetic of tests/e2e/witness/verdict.py: ranks of runs among clean ones, by docs/outcomes.md."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import verdict
 from campaign_support import campaign
 from verdict_compare import RANKED, judged, numbers
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 QUICKSTART = json.loads((ROOT / "campaigns" / "quickstart.json").read_text())
 CONTROLS = {"envelope": 99, "held_out": 30, "jitter": 30}
 FAULTS = {  # from harmless to fatal

@@ -15,7 +15,7 @@ from typing import Any
 
 from inject_support import BITRIFT, crc32c
 
-SAMPLES = Path(__file__).resolve().parents[1] / "data" / "earlier" / "2026-11"
+SAMPLES = Path(__file__).resolve().parents[2] / "data" / "earlier" / "2026-11"
 
 # What is printed about a campaign, by the name of its file in campaigns/expected/: tables, and JSON for other programs.
 TABLES: dict[str, str] = {

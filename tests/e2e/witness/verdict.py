@@ -1,6 +1,6 @@
 """The verdict of docs/outcomes.md a second time, from the document alone: by NumPy and SciPy, without bitrift.
 
-    python tests/e2e/verdict.py DIR [--horizon N] [--level L] [--judge worst|rank0] [--metric M]... [--rows]
+    python tests/e2e/witness/verdict.py DIR [--horizon N] [--level L] [--judge worst|rank0] [--metric M]... [--rows]
 
 prints what the rule says of every arm of a campaign's folder.
 """

@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 
 PROGRAM = os.environ.get("BITRIFT_BATCH_DUMP", "batch_dump")
-DATA = Path(__file__).resolve().parents[2] / "data"
+DATA = Path(__file__).resolve().parents[3] / "data"
 ROWS = [5, 0, 1436, 77, 78, 79, 80, 81, 600, 601, 602, 603]
 
 

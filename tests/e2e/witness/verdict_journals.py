@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from campaign_support import crc32c
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 from synthetic import Row, row
 
 USUAL = {

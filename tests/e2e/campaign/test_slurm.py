@@ -15,7 +15,7 @@ MISSING = missing_programs()
 pytestmark = pytest.mark.skipif(
     bool(MISSING), reason=f"Slurm is not installed ({', '.join(MISSING)} missing): tools/setup --with-slurm"
 )
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "tools" / "slurm" / "shards.sbatch"
+SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "tools" / "slurm" / "shards.sbatch"
 
 
 @pytest.fixture(scope="module")

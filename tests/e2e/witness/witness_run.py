@@ -70,7 +70,7 @@ class Jargon:
     """Batches of the shipped text by bytes: the next token, or masked tokens where the spec has a mask_fraction."""
 
     def __init__(self, spec: dict[str, Any], seed: int, context: int) -> None:
-        path = Path(__file__).resolve().parents[2] / "data" / "jargon" / "jargon.txt.gz"
+        path = Path(__file__).resolve().parents[3] / "data" / "jargon" / "jargon.txt.gz"
         text = np.frombuffer(gzip.decompress(path.read_bytes()), np.uint8).astype(np.int64)
         split = len(text) - math.floor(0.1 * len(text) + 0.5)
         self.text = {"train": text[:split], "test": text[split:]}

@@ -83,7 +83,7 @@ def read_idx(name: str) -> np.ndarray:
     """One array of the shipped digits, read without bitrift."""
     import gzip
 
-    folder = Path(__file__).resolve().parents[2] / "data" / "digits"
+    folder = Path(__file__).resolve().parents[3] / "data" / "digits"
     raw = gzip.decompress((folder / f"{name}.gz").read_bytes())
     dimensions = raw[3]
     shape = np.frombuffer(raw, ">u4", dimensions, 4)

@@ -296,7 +296,7 @@ def test_no_card_is_one_line(bench: Bench) -> None:
 
 
 def test_mistakes_in_the_base_of_a_campaign(tmp_path: Path) -> None:
-    campaign = json.loads((Path(__file__).parents[2] / "campaigns" / "quickstart.json").read_text())
+    campaign = json.loads((Path(__file__).parents[3] / "campaigns" / "quickstart.json").read_text())
     for key, changes in {
         "model.name": ENUMS["model.name"],
         "optimizer.learning_rate": TYPES["optimizer.learning_rate"],

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from train_support import LENET, PROGRAM, run, serving, write_spec
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SAME = (
     "status",
     "steps",
