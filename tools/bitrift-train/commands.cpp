@@ -23,7 +23,7 @@ namespace {
 void check_writable(const std::filesystem::path& path, const char* option) {
   if (path.empty()) return;
   if (std::filesystem::is_directory(path)) {
-    fail(ErrorCode::bad_input, "{} {}: is a folder; name a file", option, path.string());
+    fail(ErrorCode::bad_input, "{} {} is a folder; name a file", option, path.string());
   }
   const PendingFile probe(path);
 }
@@ -163,7 +163,7 @@ train::LoadRequest load_request(const Arguments& arguments) {
       fail(ErrorCode::bad_input, "--replica-file {}: expected REPLICA=FILE, such as 1=altered.h5", text);
     }
     if (!request.replica_files.emplace(replica, text.substr(cut + 1)).second)
-      fail(ErrorCode::bad_input, "--replica-file {}: replica {} was given a file before", text, replica);
+      fail(ErrorCode::bad_input, "--replica-file {}: replica {} already has a file", text, replica);
   }
   return request;
 }
@@ -226,7 +226,7 @@ int resume(const Arguments& arguments) {
     const std::int64_t left = std::max<std::int64_t>(0, spec.epochs - trainer.epoch());
     if (left == 0 && !arguments.epochs && !arguments.steps && environment.world().rank() == 0) {
       spdlog::warn(
-          "{}: the {} epochs of its spec are done; only evaluating (use --epochs or --steps to go on)",
+          "{}: the {} epochs of its spec are done; only evaluating (use --epochs or --steps to continue)",
           arguments.input.string(), spec.epochs);
     }
     return run_and_report(arguments, spec.parallel, arguments.epochs.value_or(left), environment, trainer,

@@ -54,9 +54,9 @@ void choose_guard(const std::string& text, record::TrainingSpec& spec) {
 
 void add_guard_options(CLI::App* command, GuardArguments& arguments) {
   command->add_option("--guard", arguments.guards,
-                      "Switch a guard on: nonfinite, checksums, moment_bound, loss_spike=FACTOR, "
-                      "gradient_norm=LIMIT; none: switch off those of the spec; may be given several times");
-  command->add_option("--on-alarm", arguments.on_alarm, "What an alarm does (default record)")
+                      "Enable a guard: nonfinite, checksums, moment_bound, loss_spike=FACTOR or "
+                      "gradient_norm=LIMIT; none: disable those of the spec; repeatable");
+  command->add_option("--on-alarm", arguments.on_alarm, "Action on an alarm (default: record)")
       ->check(CLI::IsMember({"record", "stop"}));
 }
 

@@ -45,9 +45,9 @@ Command mpirun_command(int ranks, const std::vector<std::string>& arguments, boo
     command.environment["OMPI_ALLOW_RUN_AS_ROOT"] = "1";
     command.environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";
   }
-  // A rank that waits gives its core to whoever has work: on a machine that is also doing something else,
-  // busy waiting made a campaign's data-parallel and pipeline trials several times slower; on an idle one it
-  // costs nothing measurable.
+  // A rank that waits yields its core to any process that has work: on a machine that is also doing something
+  // else, busy waiting made a campaign's data-parallel and pipeline trials several times slower; on an idle
+  // one it costs nothing measurable.
   if (std::getenv("OMPI_MCA_mpi_yield_when_idle") == nullptr) {
     command.environment["OMPI_MCA_mpi_yield_when_idle"] = "1";
   }
@@ -73,8 +73,8 @@ void become_mpirun(int ranks, const std::vector<std::string>& arguments) {
 
 int run_mpirun(int ranks, const std::vector<std::string>& arguments) {
   Command command = mpirun_command(ranks, arguments, true);
-  // A file without a name, so that nothing is left whoever is killed; rank 0 runs on this machine and opens
-  // it by our pid.
+  // A file without a name, so that nothing is left behind, whichever process is killed; rank 0 runs on this
+  // machine and opens it by our pid.
   const FileDescriptor code_file(::memfd_create("bitrift-exit-code", MFD_CLOEXEC));
   if (!code_file) fail(ErrorCode::io, "cannot make a file in memory: {}", errno_text(errno));
   // mpirun names its session folder by its process number and cannot start where a killed one of the same

@@ -19,67 +19,70 @@ namespace bitrift::cli {
 namespace {
 
 void add_run_options(CLI::App* command, Arguments& arguments) {
-  auto* steps = command->add_option("--steps", arguments.steps, "Optimizer steps to take")
+  auto* steps = command->add_option("--steps", arguments.steps, "Stop after this many optimizer steps")
                     ->check(CLI::NonNegativeNumber);
-  command->add_option("--epochs", arguments.epochs, "Epochs to complete; one that is under way counts")
+  command
+      ->add_option(
+          "--epochs", arguments.epochs,
+          "Stop after completing this many epochs, an unfinished one included (default: to the spec's end)")
       ->check(CLI::NonNegativeNumber)
       ->excludes(steps);
   command->add_option("--trace", arguments.trace, "Write every step to this JSON Lines file");
   command->add_flag("--json", arguments.json, "Print the result as JSON");
   command->add_flag("--check-replicas", arguments.check_replicas,
-                    "Compare all replicas' states after every step");
+                    "Compare the states of all replicas after every step");
   add_parallel_options(command, arguments.parallel);
 }
 
 int run(int count, char** words) {
-  CLI::App app("Trains and resumes models under LibTorch and MPI, and serves the runs of a campaign.",
+  CLI::App app("Train and resume models with LibTorch and MPI, and serve the runs of a campaign.",
                "bitrift-train");
   app.set_version_flag("--version", std::string("bitrift-train ") + record::bitrift_version());
   app.require_subcommand(1);
   app.footer(
-      "Exit codes: 0 done, 1 training stopped at a non-finite loss or metric, 2 the call or the input is at "
-      "fault, "
-      "3 a fault in bitrift.\nOutside MPI, more than one rank starts mpirun (BITRIFT_MPIRUN names another "
-      "one).");
+      "With more than one rank, starts mpirun itself unless already started by it (BITRIFT_MPIRUN names "
+      "another mpirun).\n"
+      "Exit codes: 0 success, 1 training stopped (non-finite loss or metric, or an alarm), 2 usage or input "
+      "error, 3 internal error in bitrift");
   Arguments arguments;
   arguments.words.assign(words + 1, words + count);
 
   CLI::App* train_command = app.add_subcommand("train", "Train a model from a spec and save a checkpoint");
-  train_command->add_option("SPEC", arguments.input, "Training spec (JSON, docs/spec.md)")->required();
-  train_command->add_option("-o,--output", arguments.output, "The checkpoint to write")->required();
+  train_command->add_option("SPEC", arguments.input, "Training spec (JSON; see docs/spec.md)")->required();
+  train_command->add_option("-o,--output", arguments.output, "Checkpoint to write")->required();
   add_run_options(train_command, arguments);
 
-  CLI::App* resume_command =
-      app.add_subcommand("resume", "Go on from a checkpoint, by default serially to its spec's end");
-  resume_command->add_option("CHECKPOINT", arguments.input, "Checkpoint, written under any strategy")
+  CLI::App* resume_command = app.add_subcommand(
+      "resume", "Resume training from a checkpoint, by default serially and to the end of its spec");
+  resume_command->add_option("CHECKPOINT", arguments.input, "Checkpoint, written under any parallel strategy")
       ->required();
   resume_command->add_option("-o,--output", arguments.output,
-                             "A checkpoint to write at the end (with --steps 0: at once)");
+                             "Checkpoint to write at the end (with --steps 0: immediately)");
   resume_command->add_option(
       "--replica-file", arguments.replica_files,
-      "R=FILE: replica R (from 0) loads this file instead, see --sync-on-resume; may be given "
-      "several times");
+      "R=FILE: load this file into replica R (from 0) instead, see --sync-on-resume; repeatable");
   resume_command
       ->add_option("--precision", arguments.precision,
-                   "Convert the state and go on in another precision (default: as saved)")
+                   "Convert the state and continue in this precision (default: as saved)")
       ->check(CLI::IsMember({"fp32", "fp64", "bf16", "fp16", "autocast-bf16", "autocast-fp16"}));
   add_guard_options(resume_command, arguments.guards);
   add_run_options(resume_command, arguments);
 
-  CLI::App* describe_command =
-      app.add_subcommand("describe", "Show a spec's model: layers, tensors, costs, and where stages are cut");
-  describe_command->add_option("SPEC", arguments.input, "Training spec (JSON, docs/spec.md)")->required();
-  describe_command->add_flag("--json", arguments.json, "Print as JSON");
+  CLI::App* describe_command = app.add_subcommand(
+      "describe", "Show the model of a spec: layers, parameters, costs and pipeline stages");
+  describe_command->add_option("SPEC", arguments.input, "Training spec (JSON; see docs/spec.md)")->required();
+  describe_command->add_flag("--json", arguments.json, "Print JSON instead of a table");
   add_parallel_options(describe_command, arguments.parallel);
 
-  CLI::App* serve_command = app.add_subcommand("serve", "Run what a campaign's driver sends");
-  serve_command->add_option("BASE,--base", arguments.input, "The checkpoint that trials alter copies of")
+  CLI::App* serve_command =
+      app.add_subcommand("serve", "Run the trials that a campaign driver sends (started by the driver)");
+  serve_command->add_option("BASE,--base", arguments.input, "Base checkpoint, which trials alter copies of")
       ->required();
   serve_command->add_option("--connect", arguments.connect, "Name of the driver's abstract socket")
       ->required();
   serve_command
       ->add_option("--drill", arguments.drill,
-                   "ignore-file: always load BASE, to show that canaries catch it")
+                   "ignore-file: always load BASE, to show that the canaries catch it")
       ->check(CLI::IsMember({"ignore-file"}));
   add_parallel_options(serve_command, arguments.parallel);
   add_guard_options(serve_command, arguments.guards);

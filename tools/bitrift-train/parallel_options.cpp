@@ -8,36 +8,43 @@ namespace bitrift::cli {
 void add_parallel_options(CLI::App* command, ParallelArguments& arguments) {
   const CLI::Range positive(1, 65536);
   command
-      ->add_option("--parallel", arguments.kind,
-                   "How to spread the work over ranks (default: train as in the spec, else serial)")
+      ->add_option(
+          "--parallel", arguments.kind,
+          "How to distribute the work over ranks (default: train and describe: as in the spec, else serial)")
       ->check(CLI::IsMember({"serial", "data", "pipeline", "hybrid"}));
   command
-      ->add_option(
-          "--ranks", arguments.ranks,
-          "Replicas (data), stages (pipeline), or replicas x stages (hybrid); starts mpirun when needed")
+      ->add_option("--ranks", arguments.ranks,
+                   "Number of replicas (data), stages (pipeline) or replicas x stages (hybrid)")
       ->check(positive);
-  command->add_option("--stages", arguments.stages, "hybrid: stages of each replica")->check(positive);
-  command->add_option("--micro-batches", arguments.micro_batches, "Equal parts of a replica's batch")
+  command->add_option("--stages", arguments.stages, "hybrid: number of stages in each replica")
       ->check(positive);
-  command->add_option("--semantics", arguments.semantics, "data, hybrid: like which library (default ddp)")
+  command
+      ->add_option("--micro-batches", arguments.micro_batches,
+                   "Number of equal parts of a replica's batch (default: 1)")
+      ->check(positive);
+  command
+      ->add_option("--semantics", arguments.semantics,
+                   "data, hybrid: library whose behavior to follow (default: ddp)")
       ->check(CLI::IsMember({"ddp", "horovod"}));
   command
-      ->add_option(
-          "--sync-on-resume", arguments.sync_on_resume,
-          "data, hybrid: what replica 0 gives to all after loading (ddp: model; horovod: model+optimizer)")
+      ->add_option("--sync-on-resume", arguments.sync_on_resume,
+                   "data, hybrid: what replica 0 sends to all after loading (default: model with ddp, "
+                   "model+optimizer with horovod)")
       ->check(CLI::IsMember({"none", "model", "model+optimizer"}));
   command
-      ->add_option("--resync-every", arguments.resync_every,
-                   "data, hybrid: steps after which replica 0's parameters go to all")
+      ->add_option(
+          "--resync-every", arguments.resync_every,
+          "data, hybrid: send the parameters of replica 0 to all every this many steps (default: 0, never)")
       ->check(CLI::Range(0, 1'000'000'000));
-  command->add_option("--schedule", arguments.schedule, "pipeline, hybrid: order of passes (default gpipe)")
+  command->add_option("--schedule", arguments.schedule, "pipeline, hybrid: order of passes (default: gpipe)")
       ->check(CLI::IsMember({"gpipe", "1f1b"}));
   command
-      ->add_option("--balance", arguments.balance, "pipeline, hybrid: costs to balance (default estimated)")
+      ->add_option("--balance", arguments.balance,
+                   "pipeline, hybrid: costs by which to balance stages (default: estimated)")
       ->check(CLI::IsMember({"estimated", "measured"}));
   command
       ->add_option("--device", arguments.device,
-                   "Where ranks compute (default cpu); cuda: cards are given to ranks in turn")
+                   "Device to compute on; with cuda, cards are assigned to ranks in turn (default: cpu)")
       ->check(CLI::IsMember({"cpu", "cuda"}));
 }
 

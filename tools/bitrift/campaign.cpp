@@ -59,7 +59,7 @@ int run_spec(RunArguments arguments) {
   if (!arguments.shard.empty()) arguments.options.shard = campaign::parse_shard(arguments.shard);
   if (arguments.wait_hours > 0) arguments.options.wait_hours = arguments.wait_hours;
   if (arguments.options.wait_hours && !arguments.options.shard) {
-    fail(ErrorCode::bad_input, "--wait-hours bounds the waiting for other shards: give --shard too");
+    fail(ErrorCode::bad_input, "--wait-hours limits the wait for other shards: give --shard too");
   }
   if (!arguments.work_dir.empty()) arguments.options.work_dir = arguments.work_dir;
   arguments.options.command = command_of(arguments);
@@ -75,15 +75,17 @@ int run_spec(RunArguments arguments) {
   }
   if (!report.problems.empty()) {
     for (const std::string& problem : report.problems) fmt::print(stderr, "bitrift: {}\n", problem);
-    fmt::print(stderr, "bitrift: {}: controls or canaries misbehave, so no verdict can be believed\n",
+    fmt::print(stderr, "bitrift: {}: controls or canaries misbehave, so no verdict can be trusted\n",
                arguments.folder);
     return 1;
   }
   if (!report.unfinished.empty()) {
     fmt::print(stderr, "bitrift: {}: {}\n", arguments.folder, report.unfinished);
     if (!report.joined) {
-      fmt::print(stderr, "bitrift: {}: `bitrift campaign merge {}` joins what all shards wrote so far\n",
-                 arguments.folder, arguments.folder);
+      fmt::print(
+          stderr,
+          "bitrift: {}: run `bitrift campaign merge {}` to merge what all shards have written so far\n",
+          arguments.folder, arguments.folder);
     }
     if (!report.joined || !report.judged) return 0;
   }
@@ -121,7 +123,7 @@ int status(const std::string& folder, bool json) {
   fmt::print("{}: {}, {}\n", status.name, status.complete() ? "complete" : "incomplete",
              status.running ? "running" : "not running");
   if (!status.drills.empty()) fmt::print("drills: {}\n", fmt::join(status.drills, ", "));
-  if (!status.has_base) fmt::print("the base checkpoint is not made yet\n");
+  if (!status.has_base) fmt::print("the base checkpoint has not been created yet\n");
   for (const campaign::ShardStatus& shard : status.shards) {
     fmt::print("shard {:<14} runs {}/{}, starts {}, {}\n", shard.shard, shard.done, shard.planned,
                shard.starts, shard.state);
@@ -192,43 +194,44 @@ void add_run(CLI::App& parent, ExitCode& exit_code) {
       },
       "HOURS");
   const auto arguments = std::make_shared<RunArguments>();
-  CLI::App* command = parent.add_subcommand("run", "Start a campaign, or go on with it");
+  CLI::App* command = parent.add_subcommand("run", "Start a campaign, or resume it");
   command->add_option("SPEC", arguments->spec, "campaign spec (JSON)")->required();
-  command->add_option("-o,--output", arguments->folder, "folder of the campaign")->required();
+  command->add_option("-o,--output", arguments->folder, "campaign folder to create or resume")->required();
   command
       ->add_option("--workers", arguments->workers,
-                   "worker groups side by side (default: as many as the cores hold)")
+                   "number of worker groups that run in parallel (default: as many as the cores allow)")
       ->check(CLI::PositiveNumber);
   command
       ->add_option("--max-hours", arguments->max_hours,
-                   "stop after so many hours, also amid a round; the same command goes on")
+                   "stop after this many hours, even mid-round; run the same command again to resume")
       ->check(above_zero);
   command
-      ->add_option("--shard", arguments->shard,
-                   "I/N: run the I-th (from 1) of N parts, in a folder that the others share; slurm: the "
-                   "place of this "
-                   "task in its job array")
+      ->add_option(
+          "--shard", arguments->shard,
+          "I/N: run part I (from 1) of N, in a folder shared by all parts; slurm: take I and N from the "
+          "Slurm job array")
       ->type_name("I/N|slurm");
   command
-      ->add_option("--wait-hours", arguments->wait_hours,
-                   "give up when a shard that is waited for wrote nothing for so many hours")
+      ->add_option(
+          "--wait-hours", arguments->wait_hours,
+          "give up when a shard waited for has written nothing for this many hours (default: wait forever)")
       ->check(above_zero);
   command->add_option("--work-dir", arguments->work_dir,
-                      "where workers keep their copies of the base (default: in memory when they fit, "
-                      "else in the campaign's folder)");
+                      "folder for the workers' copies of the base (default: in memory if they fit, "
+                      "else in the campaign folder)");
   command->add_flag("--ignore-space", arguments->options.ignore_space,
-                    "start although the disk looks too small");
+                    "start even if the disk space looks insufficient");
   command
-      ->add_option("--set", arguments->options.overrides,
-                   "KEY=VALUE: override a key of the spec; may be repeated")
+      ->add_option("--set", arguments->options.overrides, "KEY=VALUE: override a key of the spec; repeatable")
       ->allow_extra_args(false);
   command
       ->add_option("--drill", arguments->options.drills,
-                   "plant a fault in the harness: flip-nothing, ignore-file, or "
-                   "abort|segfault|raise|hang|leak@ARM/STRATUM/DRAW; "
-                   "may be repeated")
+                   "break the harness on purpose, to test it: flip-nothing, ignore-file, or "
+                   "abort|segfault|raise|hang|leak@ARM/STRATUM/DRAW; repeatable")
       ->allow_extra_args(false);
   command->add_flag("--json", arguments->json, "print the summary as JSON");
+  command->footer("Example:\n  bitrift campaign run campaigns/quickstart.json -o results/quickstart\n\n" +
+                  std::string(exit_codes));
   command->callback([arguments, &exit_code] { exit_code.value = run_spec(*arguments); });
 }
 
@@ -240,21 +243,28 @@ struct PlaceArguments {
 
 void add_status(CLI::App& parent, ExitCode& exit_code) {
   const auto arguments = std::make_shared<PlaceArguments>();
-  CLI::App* command = parent.add_subcommand("status", "Say what ran and what is left");
-  command->add_option("DIR", arguments->first, "folder of a campaign")->required();
+  CLI::App* command = parent.add_subcommand("status", "Show progress: completed and remaining runs");
+  command->add_option("DIR", arguments->first, "campaign folder")->required();
   command->add_flag("--json", arguments->json, "print JSON");
+  command->footer("Example:\n  bitrift campaign status results/quickstart\n\n" + std::string(exit_codes));
   command->callback([arguments, &exit_code] { exit_code.value = status(arguments->first, arguments->json); });
 }
 
 void add_replay(CLI::App& parent, ExitCode& exit_code) {
   const auto arguments = std::make_shared<PlaceArguments>();
   CLI::App* command =
-      parent.add_subcommand("replay", "Run one trial again, alone: 0 same as the journal's row, 1 not");
-  command->add_option("DIR", arguments->first, "folder of a campaign")->required();
-  command->add_option("ID", arguments->second, "ARM/STRATUM/DRAW")->required();
-  command->add_option("--trace", arguments->trace,
-                      "run it once more, in a process of its own, and write every step to this file");
+      parent.add_subcommand("replay", "Repeat one trial, and compare it with its row in the journal");
+  command->add_option("DIR", arguments->first, "campaign folder")->required();
+  command->add_option("ID", arguments->second, "trial, as ARM/STRATUM/DRAW (see bitrift campaign list)")
+      ->required();
+  command->add_option(
+      "--trace", arguments->trace,
+      "run it once more in a separate process, and write every step to this file (JSON Lines)");
   command->add_flag("--json", arguments->json, "print both rows as JSON");
+  command->footer(
+      "Example:\n  bitrift campaign replay results/quickstart serial/weight.exponent/0\n\n"
+      "Exit codes: 0 same as the journal's row, 1 different, 2 usage or input error, "
+      "3 internal error in bitrift");
   command->callback([arguments, &exit_code] {
     exit_code.value = replay(arguments->first, arguments->second, arguments->trace, arguments->json);
   });
@@ -263,9 +273,12 @@ void add_replay(CLI::App& parent, ExitCode& exit_code) {
 void add_compare(CLI::App& parent, ExitCode& exit_code) {
   const auto arguments = std::make_shared<PlaceArguments>();
   CLI::App* command =
-      parent.add_subcommand("compare", "Compare two journals: 0 equal outside volatile fields, 1 not");
-  command->add_option("A", arguments->first, "folder of a campaign, or a journal")->required();
-  command->add_option("B", arguments->second, "folder of a campaign, or a journal")->required();
+      parent.add_subcommand("compare", "Compare two journals, ignoring volatile fields such as times");
+  command->add_option("A", arguments->first, "campaign folder, or a journal")->required();
+  command->add_option("B", arguments->second, "campaign folder, or a journal")->required();
+  command->footer(
+      "Exit codes: 0 equal except for volatile fields, 1 different, 2 usage or input error, "
+      "3 internal error in bitrift");
   command->callback(
       [arguments, &exit_code] { exit_code.value = compare_journals(arguments->first, arguments->second); });
 }
@@ -273,7 +286,7 @@ void add_compare(CLI::App& parent, ExitCode& exit_code) {
 }  // namespace
 
 void add_campaign(CLI::App& app, ExitCode& exit_code) {
-  CLI::App* command = app.add_subcommand("campaign", "Run a study and look at it");
+  CLI::App* command = app.add_subcommand("campaign", "Run a campaign and inspect it");
   command->require_subcommand(1);
   add_run(*command, exit_code);
   add_status(*command, exit_code);

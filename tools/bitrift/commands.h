@@ -1,4 +1,4 @@
-// The subcommands of `bitrift`: each adds itself to the command line. A subcommand's callback throws
+// The subcommands of `bitrift`: each adds itself to the command line. The callback of a subcommand throws
 // bitrift::Error or sets the exit code through ExitCode.
 #pragma once
 
@@ -6,7 +6,12 @@
 
 namespace bitrift::cli {
 
-/// What the program will exit with when nothing is thrown: 0 yes or done, 1 no.
+/// Last line of the help of every command.
+inline constexpr const char* exit_codes =
+    "Exit codes: 0 success, 1 negative result (files differ, canaries misbehave), 2 usage or input error, "
+    "3 internal error in bitrift";
+
+/// Exit code of the program unless an Error is thrown: 0 success, 1 negative result.
 struct ExitCode {
   int value = 0;
 };

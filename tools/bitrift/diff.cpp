@@ -85,12 +85,13 @@ int compare_files(const DiffOptions& options) {
 void add_diff(CLI::App& app, ExitCode& exit_code) {
   const auto options = std::make_shared<DiffOptions>();
   CLI::App* command = app.add_subcommand("diff", "Compare two checkpoints tensor by tensor, bit by bit");
-  command->add_option("A", options->first, "an HDF5 file")->required()->type_name("");
-  command->add_option("B", options->second, "another")->required()->type_name("");
+  command->add_option("A", options->first, "first HDF5 file")->required()->type_name("");
+  command->add_option("B", options->second, "second HDF5 file")->required()->type_name("");
   command->add_flag("--json", options->json, "print JSON instead of a table");
   command->footer(
-      "Exit code 0 when they hold the same, 1 when they differ. Values count, not how they are stored.\n"
-      "Example:\n  bitrift diff before.h5 after.h5");
+      "Compares values, not how they are stored.\n"
+      "Example:\n  bitrift diff before.h5 after.h5\n\n"
+      "Exit codes: 0 equal, 1 different, 2 usage or input error, 3 internal error in bitrift");
   command->callback([options, &exit_code] { exit_code.value = compare_files(*options); });
 }
 

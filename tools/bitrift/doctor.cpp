@@ -55,8 +55,8 @@ Finding trainer() {
   }
   const std::string version = version_of(program);
   if (version.empty()) {
-    finding.remedy = program.string() +
-                     " does not start: run it with --version to see why (most often a library has moved)";
+    finding.remedy =
+        program.string() + " does not start: run it with --version to see why (usually a library has moved)";
   } else {
     finding.found = version + " (" + program.string() + ")";
   }
@@ -143,10 +143,12 @@ int diagnose(bool json) {
 
 void add_doctor(CLI::App& app, ExitCode& exit_code) {
   const auto json = std::make_shared<bool>(false);
-  CLI::App* command =
-      app.add_subcommand("doctor", "Say what this machine has, what is missing and how to get it");
+  CLI::App* command = app.add_subcommand(
+      "doctor", "Check this machine: what is installed, what is missing, and how to install it");
   command->add_flag("--json", *json, "print JSON instead of a table");
-  command->footer("Exit code 0 when everything is here, 1 when something is missing.");
+  command->footer(
+      "Exit codes: 0 nothing is missing, 1 something is missing, 2 usage or input error, "
+      "3 internal error in bitrift");
   command->callback([json, &exit_code] { exit_code.value = diagnose(*json); });
 }
 

@@ -38,7 +38,7 @@ struct InjectOptions {
 std::uint64_t seed_from_system() {
   std::uint64_t seed = 0;
   if (::getrandom(&seed, sizeof seed, 0) != static_cast<ssize_t>(sizeof seed)) {
-    fail(ErrorCode::io, "the system gave no random seed; give one with --seed");
+    fail(ErrorCode::io, "cannot get a random seed from the system; give one with --seed");
   }
   return seed >> 11;
 }
@@ -58,14 +58,12 @@ void check_options(const InjectOptions& options) {
     fail(ErrorCode::bad_input, "-o and --in-place exclude each other");
   }
   if (options.output.empty() && !options.in_place && !options.dry_run) {
-    fail(ErrorCode::bad_input,
-         "say where the altered checkpoint goes: -o OUT, or --in-place (or try --dry-run)");
+    fail(ErrorCode::bad_input, "no output given: use -o OUT, --in-place or --dry-run");
   }
   if (options.force && options.replay.empty()) fail(ErrorCode::bad_input, "--force goes with --replay");
   if (options.by_name && options.replay.empty()) fail(ErrorCode::bad_input, "--by-name goes with --replay");
   if (options.by_name && options.force) {
-    fail(ErrorCode::bad_input,
-         "--by-name and --force exclude each other: the first asks for more than the other");
+    fail(ErrorCode::bad_input, "--by-name and --force exclude each other");
   }
   if (options.compact && (options.manifest.empty() || !options.replay.empty())) {
     fail(ErrorCode::bad_input, "--compact-manifest goes with --manifest, and not with --replay");
@@ -100,7 +98,8 @@ std::map<std::string, std::string> formats_of(const std::vector<std::string>& te
       fail(ErrorCode::bad_input, "--as '{}': expected GLOB=FORMAT, such as '**.kernel=bfloat16'", text);
     }
     if (!as.emplace(text.substr(0, at), text.substr(at + 1)).second) {
-      fail(ErrorCode::bad_input, "--as '{}': a second format for the same pattern", text);
+      fail(ErrorCode::bad_input,
+           "--as '{}': this pattern already has a format; give one format for each pattern", text);
     }
   }
   return as;
@@ -132,9 +131,8 @@ record::Scope scope_of(const std::string& text) {
     scope.replicas = std::move(numbers);
   } else {
     fail(ErrorCode::bad_input,
-         "--scope '{}' is not supported: give all, replicas=N (so many, drawn), replica=R or R,R,... "
-         "(these), or "
-         "stage=S",
+         "--scope '{}' is not supported: give all, replicas=N (N random replicas), replica=R or R,R,... "
+         "(these replicas), or stage=S",
          text);
   }
   return scope;
@@ -209,14 +207,13 @@ void inject_faults(const InjectOptions& options) {
 }
 
 constexpr const char* kFooter =
-    "Without --tensor and --role every numeric tensor is targeted but the checksums, which follow the "
-    "tensors. Bit 0 is\n"
-    "the least significant bit of the value. OUT is replaced if it exists. --in-place leaves FILE.undo for "
-    "`bitrift undo`.\n"
+    "Without --tensor and --role, all numeric tensors are targeted except checksums, which are updated.\n"
+    "Bit 0 is the least significant bit of the value. The output file is replaced if it exists.\n"
+    "--in-place writes FILE.undo, for `bitrift undo`.\n"
     "Examples:\n"
     "  bitrift inject model.h5 -o out.h5 --tensor 'model/conv1.*' --bits exponent --count 10 --seed 7\n"
     "  bitrift inject model.h5 --in-place --role weight --bits 30 --manifest faults.json\n"
-    "  bitrift inject other.h5 -o out.h5 --replay faults.json";
+    "  bitrift inject other.h5 -o out.h5 --replay faults.json\n\n";
 
 /// CLI11 itself would take -1 for 18446744073709551615.
 CLI::Validator whole_number() {
@@ -244,67 +241,72 @@ struct OptionGroup {
 void add_where(CLI::App& command, InjectOptions& options, const OptionGroup& add) {
   record::FaultModel& model = options.model;
   add(command.add_option("--tensor", model.tensors,
-                         "path pattern, may be repeated: * stays within one name, ** crosses . and /"))
+                         "path pattern: * matches within one name, ** also matches . and /; repeatable"))
       ->allow_extra_args(false)
       ->type_name("GLOB");
   add(command.add_option("--role", model.roles,
-                         "weight, bias, norm, momentum, ... (see bitrift ls); may be repeated"))
+                         "weight, bias, norm, momentum, ... (see bitrift ls); repeatable"))
       ->allow_extra_args(false)
       ->type_name("ROLE");
-  add(command.add_option(
-          "--layer", model.layers,
-          "first, middle, last, or a layer's number or name (see bitrift ls); may be repeated"))
+  add(command.add_option("--layer", model.layers,
+                         "first, middle, last, or a layer's number or name (see bitrift ls); repeatable"))
       ->allow_extra_args(false)
       ->type_name("LAYER");
-  add(command.add_option(
-          "--bits", model.bits,
-          "any (default), sign, exponent, mantissa, exponent_msb, LO-HI or a list such as 3,7,30"))
+  add(command.add_option("--bits", model.bits,
+                         "any, sign, exponent, mantissa, exponent_msb, a range LO-HI or a list such as "
+                         "3,7,30 (default: any)"))
       ->type_name("FIELD");
-  add(command.add_option(
-          "--as", options.as,
-          "read the bytes of matching tensors as another number format of the same width, such as "
-          "'**/kernel=bfloat16'; may be repeated"))
+  add(command.add_option("--as", options.as,
+                         "interpret matching tensors as another number format of the same width, such as "
+                         "'**/kernel=bfloat16'; repeatable"))
       ->allow_extra_args(false)
       ->type_name("GLOB=FORMAT");
   add(command.add_option(
           "--scope", options.scope,
-          "all (default), replicas=N, replica=R,...: only tensors of single replicas; stage=S"))
+          "restrict to N random replicas (replicas=N), to these (replica=R,...) or to one pipeline stage "
+          "(stage=S) (default: all)"))
       ->type_name("WHO");
-  add(command.add_flag("--keep-sign", model.keep_sign, "never touch the sign bit"));
+  add(command.add_flag("--keep-sign", model.keep_sign, "never change the sign bit"));
 }
 
 void add_what(CLI::App& command, InjectOptions& options, const OptionGroup& add) {
   record::FaultModel& model = options.model;
   add(command.add_option(
           "--what", model.what,
-          "flip (default), burst, xor, stuck-at-0, stuck-at-1, zero (or nullify), nan, inf, max, set, "
-          "scale or random"))
+          "flip, burst, xor, stuck-at-0, stuck-at-1, zero (or nullify), nan, inf, max, set, scale or random "
+          "(default: flip)"))
       ->type_name("KIND");
-  add(command.add_option("--length", model.length, "burst: number of adjacent bits"))
+  add(command.add_option("--length", model.length, "for burst: number of adjacent bits"))
       ->check(whole_number())
       ->type_name("N");
-  add(command.add_option("--mask", model.mask, "xor: 101, 0b101 or 0x5"))->type_name("MASK");
-  add(command.add_option("--mask-at", model.mask_at, "xor: aligned to bit 0 (default) or at a random place"))
+  add(command.add_option("--mask", model.mask, "for xor: mask, such as 101, 0b101 or 0x5"))
+      ->type_name("MASK");
+  add(command.add_option("--mask-at", model.mask_at,
+                         "for xor: aligned (to bit 0) or random (default: aligned)"))
       ->type_name("PLACE");
-  add(command.add_option("--factor", model.factor, "scale: rounded once, to nearest even"))->type_name("F");
-  add(command.add_option("--value", model.value, "set: a number, which integers must be able to hold"))
+  add(command.add_option("--factor", model.factor,
+                         "for scale: factor; the product is rounded once, to nearest even"))
+      ->type_name("F");
+  add(command.add_option("--value", model.value,
+                         "for set: new value; must be representable in an integer tensor"))
       ->type_name("NUMBER");
   add(command.add_option("--measure", model.measure,
-                         "what is equally likely: bit (default), element or tensor"))
+                         "sampling unit, all equally likely: bit, element or tensor (default: bit)"))
       ->type_name("UNIT");
-  add(command.add_option("--plane", model.plane,
-                         "value (default): as if it had changed before it was saved; storage: checksums stay "
-                         "behind; metadata: any bit outside of the values"))
+  add(command.add_option(
+          "--plane", model.plane,
+          "value: as if changed before saving, checksums match; storage: stored bytes, checksums are not "
+          "updated; metadata: any bit outside the values (default: value)"))
       ->type_name("PLANE");
   add(command.add_option("--count", model.count, "number of faults (default: 1)"))
       ->check(whole_number())
       ->type_name("N");
-  add(command.add_option("--fraction", model.fraction, "of the targeted elements, one fault each"))
+  add(command.add_option("--fraction", model.fraction,
+                         "fraction of the targeted elements to hit, with one fault each"))
       ->type_name("F");
-  add(command.add_option("--ber", model.ber,
-                         "bit error rate: each targeted bit is struck with this probability"))
+  add(command.add_option("--ber", model.ber, "bit error rate: hit each targeted bit with this probability"))
       ->type_name("P");
-  add(command.add_flag("--no-nan", options.no_nan, "draw again where the result is NaN or infinite"));
+  add(command.add_flag("--no-nan", options.no_nan, "redraw a fault whose result is NaN or infinite"));
 }
 
 /// The options that make up a fault model; the file of --model or --replay takes their place.
@@ -318,7 +320,7 @@ std::vector<CLI::Option*> add_model_options(CLI::App& command, InjectOptions& op
 void refuse_together(const CLI::Option* file_option, const std::vector<CLI::Option*>& others) {
   for (const CLI::Option* other : others) {
     if (file_option->count() == 0 || other->count() == 0) continue;
-    fail(ErrorCode::bad_input, "{} brings a fault model of its own: leave out {}", file_option->get_name(),
+    fail(ErrorCode::bad_input, "{} already defines the fault model: leave out {}", file_option->get_name(),
          other->get_name());
   }
 }
@@ -327,33 +329,34 @@ void refuse_together(const CLI::Option* file_option, const std::vector<CLI::Opti
 
 void add_inject(CLI::App& app, ExitCode&) {
   const auto options = std::make_shared<InjectOptions>();
-  CLI::App* command = app.add_subcommand("inject", "Flip bits of a checkpoint, in a copy or in place");
-  command->add_option("FILE", options->file, "an HDF5 file; only read unless --in-place is given")
+  CLI::App* command = app.add_subcommand("inject", "Inject faults into a checkpoint, in a copy or in place");
+  command->add_option("FILE", options->file, "HDF5 file; never written to without --in-place")
       ->required()
       ->type_name("");
   const auto text = [&](const char* name, std::string& variable, const char* description) {
     return command->add_option(name, variable, description)->type_name("FILE");
   };
-  text("-o,--output", options->output, "write the altered copy here");
-  command->add_flag("--in-place", options->in_place, "alter FILE itself, with an undo journal");
+  text("-o,--output", options->output, "write the altered copy to this file");
+  command->add_flag("--in-place", options->in_place, "alter FILE itself, and keep an undo journal");
   std::vector<CLI::Option*> model_options = add_model_options(*command, *options);
-  CLI::Option* seed =
-      command->add_option("--seed", options->seed, "default: drawn from the system, and printed")
-          ->check(whole_number())
-          ->type_name("S");
+  CLI::Option* seed = command
+                          ->add_option("--seed", options->seed,
+                                       "random seed, 0 to 2^64 - 1 (default: chosen at random and printed)")
+                          ->check(whole_number())
+                          ->type_name("S");
   CLI::Option* model = text("--model", options->model_file, "read the fault model from a JSON file");
   CLI::Option* replay =
       text("--replay", options->replay, "apply the faults of a manifest again, bit for bit");
   command->add_flag("--by-name", options->by_name,
-                    "replay onto a file that holds the same tensors, stored in any way");
-  command->add_flag("--force", options->force, "replay onto another base, if all old values fit");
-  text("--manifest", options->manifest, "write what was done, for --replay");
+                    "with --replay: accept a file with the same tensors, however they are stored");
+  command->add_flag("--force", options->force,
+                    "with --replay: accept another file if it holds all the old values");
+  text("--manifest", options->manifest, "write the faults to this file, for --replay");
   command->add_flag("--compact-manifest", options->compact,
-                    "write only what the faults follow from: model, seed and digest of FILE");
-  command->add_flag("--dry-run", options->dry_run,
-                    "print what is targeted and what would change; write nothing");
+                    "with --manifest: write only the model, the seed and the digest of FILE, not each fault");
+  command->add_flag("--dry-run", options->dry_run, "print what would change; write nothing");
   command->add_flag("--json", options->json, "print JSON instead of a table");
-  command->footer(kFooter);
+  command->footer(std::string(kFooter) + exit_codes);
   command->callback([options, model_options, seed, model, replay] {
     refuse_together(model, model_options);
     refuse_together(replay, model_options);

@@ -23,7 +23,8 @@ std::pair<record::CampaignSpec, campaign::Bases> planned_from(const std::string&
                                                               const std::vector<std::string>& overrides) {
   if (std::filesystem::is_directory(place)) {
     if (!overrides.empty())
-      fail(ErrorCode::bad_input, "--set: {} is a campaign's folder, its spec is fixed", place);
+      fail(ErrorCode::bad_input, "--set: {} is a campaign folder, whose spec cannot change; leave out --set",
+           place);
     const campaign::Layout layout{place};
     record::CampaignSpec spec = campaign::read_stored_campaign(layout).spec;
     campaign::Bases bases = campaign::open_bases(layout, spec);
@@ -35,7 +36,7 @@ std::pair<record::CampaignSpec, campaign::Bases> planned_from(const std::string&
     const auto& checkpoint = spec.bases[file.base].checkpoint;
     if (!checkpoint || !file.precision.empty()) {
       fail(ErrorCode::bad_input,
-           "{}: {} is still to be {}, so no fault is known yet; start the campaign and list its folder",
+           "{}: {} has not been {} yet, so the faults are unknown; start the campaign and list its folder",
            place, file.stem + ".h5", checkpoint ? "converted" : "trained");
     }
     bases.emplace_back(*checkpoint);
@@ -112,7 +113,8 @@ int list_runs(const std::string& place, const std::vector<std::string>& override
     fmt::print("{}\n",
                Json{{"plan", to_json(plan.rounds().front())}, {"rounds", rounds}, {"runs", runs}}.dump(2));
   } else if (spec.sampling && plan.rounds().back().stop.empty()) {
-    fmt::print("rounds after {} follow from the rows of those before\n", plan.rounds().back().number);
+    fmt::print("rounds after {} are planned from the results of earlier rounds\n",
+               plan.rounds().back().number);
   }
   return 0;
 }
@@ -127,14 +129,13 @@ void add_list(CLI::App& parent, ExitCode& exit_code) {
   };
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* command =
-      parent.add_subcommand("list", "Print every run of the plan with its fault, without running any");
-  command
-      ->add_option("PLACE", arguments->place,
-                   "folder of a campaign, or a spec all of whose bases are checkpoints")
+      parent.add_subcommand("list", "List the planned runs and their faults, without running them");
+  command->add_option("PLACE", arguments->place, "campaign folder, or a spec whose bases are all checkpoints")
       ->required();
-  command->add_option("--set", arguments->overrides, "KEY=VALUE: override a key of the spec; may be repeated")
+  command->add_option("--set", arguments->overrides, "KEY=VALUE: override a key of the spec; repeatable")
       ->allow_extra_args(false);
   command->add_flag("--json", arguments->json, "print JSON");
+  command->footer("Example:\n  bitrift campaign list results/quickstart\n\n" + std::string(exit_codes));
   command->callback([arguments, &exit_code] {
     exit_code.value = list_runs(arguments->place, arguments->overrides, arguments->json);
   });

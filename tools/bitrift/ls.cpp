@@ -91,9 +91,9 @@ void list_tensors(const ListingOptions& options) {
 void add_ls(CLI::App& app, ExitCode&) {
   const auto options = std::make_shared<ListingOptions>();
   CLI::App* command = app.add_subcommand("ls", "List the tensors of a checkpoint");
-  command->add_option("FILE", options->file, "any HDF5 file")->required()->type_name("");
+  command->add_option("FILE", options->file, "HDF5 file")->required()->type_name("");
   command->add_flag("--json", options->json, "print JSON instead of a table");
-  command->footer("Example:\n  bitrift ls checkpoint.h5");
+  command->footer("Example:\n  bitrift ls checkpoint.h5\n\n" + std::string(exit_codes));
   command->callback([options] { list_tensors(*options); });
 }
 

@@ -26,29 +26,26 @@ int complain(const std::string& text, int exit_code) {
 
 /// Every place that takes what a file claims says how much; this is what is left.
 int complain_about_memory() {
-  return complain("there is not enough memory for this; choose less at once, or a machine with more", 2);
+  return complain("not enough memory; request less at once, or use a machine with more memory", 2);
 }
 
 int complain_about_call(const CLI::App& app, const CLI::ParseError& error) {
   const auto chosen = app.get_subcommands();
   const auto rest = app.remaining();
   if (chosen.empty() && !rest.empty()) {
-    return complain(fmt::format("'{}' is not known to bitrift (see bitrift --help)", rest.front()), 2);
+    return complain(fmt::format("unknown command '{}' (see bitrift --help)", rest.front()), 2);
   }
   const std::string command = chosen.empty() ? "bitrift" : "bitrift " + chosen.front()->get_name();
   return complain(fmt::format("{} (see {} --help)", error.what(), command), 2);
 }
 
 int run(int count, char** arguments) {
-  CLI::App app("Alters HDF5 checkpoints bit by bit, resumes training from them, and judges what happens.",
-               "bitrift");
+  CLI::App app(
+      "Inject bit faults into HDF5 checkpoints, resume training from them, and classify the outcomes.",
+      "bitrift");
   app.set_version_flag("--version", std::string("bitrift ") + record::bitrift_version());
   app.require_subcommand(1);
-  app.footer(
-      "Exit codes: 0 yes or done, 1 no (files differ, canaries misbehave), 2 the call or the input is at "
-      "fault, "
-      "3 a fault "
-      "in bitrift.");
+  app.footer(exit_codes);
   ExitCode exit_code;
   add_ls(app, exit_code);
   add_inject(app, exit_code);
@@ -81,16 +78,18 @@ int main(int count, char** arguments) {
     return cli::run(count, arguments);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::internal) return cli::complain(error.what(), error.exit_code());
-    return cli::complain(fmt::format("{}; this is a fault in bitrift {}, met by: {}", error.what(),
-                                     record::bitrift_version(), fmt::join(cli::command_line(), " ")),
-                         error.exit_code());
+    return cli::complain(
+        fmt::format("{}; this is an internal error in bitrift {}; please report it with the command: {}",
+                    error.what(), record::bitrift_version(), fmt::join(cli::command_line(), " ")),
+        error.exit_code());
   } catch (const std::bad_alloc&) {
     return cli::complain_about_memory();
   } catch (const std::length_error&) {
     return cli::complain_about_memory();
   } catch (const std::exception& error) {
-    return cli::complain(fmt::format("{}; this is a fault in bitrift {}, met by: {}", error.what(),
-                                     record::bitrift_version(), fmt::join(cli::command_line(), " ")),
-                         3);
+    return cli::complain(
+        fmt::format("{}; this is an internal error in bitrift {}; please report it with the command: {}",
+                    error.what(), record::bitrift_version(), fmt::join(cli::command_line(), " ")),
+        3);
   }
 }

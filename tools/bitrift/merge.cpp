@@ -20,7 +20,7 @@ struct Arguments {
 };
 
 void print_missing(const campaign::Status& status) {
-  if (!status.has_base) fmt::print("missing: the base, and all that follows from it\n");
+  if (!status.has_base) fmt::print("missing: the base, and everything derived from it\n");
   for (const campaign::ShardStatus& shard : status.shards) {
     if (shard.done < shard.planned) {
       fmt::print("missing: {} of the {} runs of shard {} ({})\n", shard.planned - shard.done, shard.planned,
@@ -29,7 +29,7 @@ void print_missing(const campaign::Status& status) {
   }
   const bool undecided = status.sampling && (status.rounds.empty() || status.rounds.back().stop.empty());
   if (undecided && !status.rounds.empty()) {
-    fmt::print("missing: what follows from round {}\n", status.rounds.back().number);
+    fmt::print("missing: the rounds planned from round {}\n", status.rounds.back().number);
   }
 }
 
@@ -64,9 +64,11 @@ int merge(const Arguments& arguments) {
 void add_merge(CLI::App& parent, ExitCode& exit_code) {
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* command = parent.add_subcommand(
-      "merge", "Join the journals of all shards into DIR/trials.jsonl; says what is missing");
-  command->add_option("DIR", arguments->folder, "folder of a divided campaign")->required();
-  command->add_flag("--json", arguments->json, "print what `status --json` prints, and what was merged");
+      "merge", "Merge the journals of all shards into DIR/trials.jsonl, and list what is missing");
+  command->add_option("DIR", arguments->folder, "folder of a campaign that was run with --shard")->required();
+  command->add_flag("--json", arguments->json,
+                    "print JSON: the output of `status --json`, and what was merged");
+  command->footer("Example:\n  bitrift campaign merge results/study\n\n" + std::string(exit_codes));
   command->callback([arguments, &exit_code] { exit_code.value = merge(*arguments); });
 }
 

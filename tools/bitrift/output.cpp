@@ -93,7 +93,7 @@ void print(std::string_view text) {
 }
 
 void print_json(const record::Json& value) {
-  // Names in foreign files need not be UTF-8: such bytes are replaced.
+  // Names in other programs' files need not be UTF-8: invalid bytes are replaced.
   print(value.dump(2, ' ', false, record::Json::error_handler_t::replace) + "\n");
 }
 

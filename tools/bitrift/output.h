@@ -32,7 +32,7 @@ void print(std::string_view text);
 /// Writes a document with an indentation of two to stdout.
 void print_json(const record::Json& value);
 
-/// Names in foreign files may hold anything: control characters and what is not UTF-8 become \\xNN.
+/// Names in other programs' files may hold anything: control characters and invalid UTF-8 become \\xNN.
 [[nodiscard]] std::string printable(std::string_view text);
 
 /// "1,234,567".

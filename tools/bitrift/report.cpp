@@ -37,7 +37,7 @@ bool trusted(const std::filesystem::path& folder, const std::vector<record::Tria
   if (problems.empty()) return true;
   for (const std::string& problem : problems) fmt::print(stderr, "bitrift: {}\n", problem);
   fmt::print(stderr,
-             "bitrift: {}: controls or canaries misbehave, so no rate of this campaign can be believed\n",
+             "bitrift: {}: controls or canaries misbehave, so no rate of this campaign can be trusted\n",
              folder.string());
   return false;
 }

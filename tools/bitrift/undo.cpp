@@ -11,13 +11,13 @@ namespace bitrift::cli {
 
 void add_undo(CLI::App& app, ExitCode&) {
   const auto file = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand("undo", "Take the last in-place injection back, byte for byte");
-  command->add_option("FILE", *file, "the file that `inject --in-place` altered")->required()->type_name("");
+  CLI::App* command = app.add_subcommand("undo", "Undo the last in-place injection, byte for byte");
+  command->add_option("FILE", *file, "HDF5 file altered by `inject --in-place`")->required()->type_name("");
   command->footer(
-      "Reads FILE.undo, which the injection left, and removes it once FILE is whole again. Also after an "
-      "injection\n"
-      "that was cut short. Refused when FILE was changed by someone else since.\n"
-      "Example:\n  bitrift undo checkpoint.h5");
+      "Reads FILE.undo, which the injection wrote, and removes it after restoring FILE. Also works after an\n"
+      "interrupted injection. Refused if FILE has changed since the injection.\n"
+      "Example:\n  bitrift undo checkpoint.h5\n\n" +
+      std::string(exit_codes));
   command->callback([file] {
     const std::uint64_t restored = inject::undo(*file);
     print(fmt::format("{}: {} restored\n", *file, counted(restored, "byte")));
