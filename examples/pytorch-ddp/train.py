@@ -33,7 +33,7 @@ TEST_ROWS = 256  # samples of one batch of the evaluation: sums of losses depend
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--resume", type=Path, required=True, help="checkpoint to go on from")
+    parser.add_argument("--resume", type=Path, required=True, help="checkpoint to resume from")
     parser.add_argument("--result", type=Path, required=True, help="file to write")
     parser.add_argument("--epochs", type=int, default=1, help="epochs to train; 0: load and evaluate")
     parser.add_argument("--ranks", type=int, default=1, help="processes")

@@ -1,4 +1,4 @@
-"""`python -m bitrift COMMAND`: what the package does that the program `bitrift` does not."""
+"""Commands of the Python package that the program `bitrift` does not have."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _write(value: dict[str, Any], output: Path | None) -> None:
 
 
 def convert_config(arguments: argparse.Namespace) -> None:
-    """Turns a configuration, or the sequence that it replays, into a file of ours and says how to run it."""
+    """Converts a configuration, or the sequence that it replays, to a file for bitrift, and prints the command."""
     try:
         from bitrift import corrupter, corrupter_sequence
     except ImportError as error:
@@ -60,21 +60,23 @@ def convert_config(arguments: argparse.Namespace) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Parses a command line and runs it. Exit code 2: the call or the input is at fault."""
+    """Parses a command line and runs it. Exit code 2: usage or input error."""
     parser = argparse.ArgumentParser(prog="python -m bitrift", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     convert = commands.add_parser(
         "convert-config",
-        help="turn a configuration of hdf5_corrupter into a fault model",
-        description="Turns a YAML configuration of hdf5_corrupter into a fault model (JSON) and the bitrift command "
-        "that runs it; a saved injection sequence becomes a manifest for --replay. One line on stderr for each setting "
-        "whose meaning had to change (docs/hdf5_corrupter.md).",
+        help="convert a configuration of hdf5_corrupter to a fault model",
+        description="Convert a YAML configuration of hdf5_corrupter to a fault model (JSON) and print the bitrift "
+        "command that runs it. A saved injection sequence is converted to a manifest for --replay. Prints one line on "
+        "stderr for each setting whose meaning changes (docs/hdf5_corrupter.md).",
+        epilog="Example: python -m bitrift convert-config old.yaml -o model.json. "
+        "Exit codes: 0 success, 2 usage or input error.",
     )
     convert.add_argument("config", type=Path, metavar="OLD.yaml")
-    convert.add_argument("-o", "--output", type=Path, metavar="OUT.json", help="where the result goes; default: stdout")
-    convert.add_argument("--file", type=Path, metavar="FILE.h5", help="the HDF5 file, instead of hdf5_file")
-    convert.add_argument("--sequence", type=Path, metavar="SEQ.json", help="a saved injection sequence, to be replayed")
-    convert.add_argument("--seed", type=int, metavar="N", help="draws what a saved sequence leaves open")
+    convert.add_argument("-o", "--output", type=Path, metavar="OUT.json", help="output file (default: stdout)")
+    convert.add_argument("--file", type=Path, metavar="FILE.h5", help="HDF5 file (default: hdf5_file of OLD.yaml)")
+    convert.add_argument("--sequence", type=Path, metavar="SEQ.json", help="saved injection sequence to convert")
+    convert.add_argument("--seed", type=int, metavar="N", help="random seed for what a saved sequence leaves open")
     convert.set_defaults(run=convert_config)
     parsed = parser.parse_args(arguments)
     parsed.run(parsed)

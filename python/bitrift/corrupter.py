@@ -181,7 +181,9 @@ def _bits(settings: Mapping[str, Any], targets: Sequence[Dataset], notes: list[s
     first = _whole(settings, "first_bit") if "first_bit" in settings else 0
     last = _whole(settings, "last_bit") if "last_bit" in settings else width - 1
     if not 0 <= first <= last < width:
-        raise ConversionError(f"first_bit {first} and last_bit {last} are no range of the {width} bits (0 is the sign)")
+        raise ConversionError(
+            f"first_bit {first} and last_bit {last} are not a range of the {width} bits (0 is the sign)"
+        )
     if first == 0 and last == width - 1:
         return "any"
     if others:
@@ -214,7 +216,9 @@ def _kind(settings: Mapping[str, Any], targets: Sequence[Dataset], notes: list[s
     if mask is not None:
         text = str(mask)
         if not text or set(text) - {"0", "1"} or "1" not in text:
-            raise ConversionError(f"bit_mask: '{text}' is no mask of 0 and 1 with a 1 in it (in YAML put it in quotes)")
+            raise ConversionError(
+                f"bit_mask: '{text}' is not a mask of 0 and 1 with at least one 1 (put it in quotes in YAML)"
+            )
         if len(text) > (precision_of(settings) or 64):
             raise ConversionError(f"bit_mask: '{text}' is longer than float_precision")
         return {"what": "xor", "mask": f"0b{text}", "mask_at": "random"}
@@ -233,7 +237,7 @@ def _count(settings: Mapping[str, Any], values: int, notes: list[str]) -> int:
     tries = _number(settings, "injection_tries")
     if kind == "percentage":
         if not 0 <= tries <= 1:
-            raise ConversionError(f"injection_tries: {tries:g} is no percentage from 0 to 1")
+            raise ConversionError(f"injection_tries: {tries:g} is not a probability from 0 to 1")
         wanted = int(tries * values / 100)
         notes.append(f"injection_tries: {tries:g} percent of the file's {values} values are {wanted} faults")
     elif kind == "count":
@@ -269,7 +273,7 @@ def convert(config: Path, hdf5_file: Path | None = None) -> Converted:
         raise ConversionError(f"{config}: holds no settings")
     unknown = sorted(str(key) for key in settings if key not in KNOWN)
     if unknown:
-        raise ConversionError(f"{config}: '{unknown[0]}' is no setting of hdf5_corrupter's last version")
+        raise ConversionError(f"{config}: '{unknown[0]}' is not a setting of hdf5_corrupter's last version")
     if hdf5_file is None:
         if "hdf5_file" not in settings:
             raise ConversionError(f"{config}: hdf5_file is missing; name the file with --file")
@@ -315,7 +319,7 @@ def _convert(settings: Mapping[str, Any], hdf5_file: Path) -> Converted:
 def open_file(path: Path) -> h5py.File:
     """Opens an HDF5 file for reading. Raises ConversionError."""
     if not path.is_file():
-        raise ConversionError(f"hdf5_file: {path} is not there; name the file with --file")
+        raise ConversionError(f"hdf5_file: {path} does not exist; name the file with --file")
     try:
         return h5py.File(path, "r")
     except OSError as error:

@@ -59,7 +59,7 @@ class _Sequence:
         )
         if not inside:
             raise ConversionError(
-                f"'{location}': {list(indexes)} is no element of {dataset.path} with the shape {list(dataset.shape)}"
+                f"'{location}': {list(indexes)} is not an element of {dataset.path} of shape {list(dataset.shape)}"
             )
         return int(np.ravel_multi_index(tuple(indexes), dataset.shape))
 
@@ -82,7 +82,7 @@ class _Sequence:
             mask = 0
             for bit in [bits] if isinstance(bits, int) else bits:
                 if not 0 <= bit < width:
-                    raise ConversionError(f"{dataset.path}: bit {bit} (0 is the sign) is none of its {width} bits")
+                    raise ConversionError(f"{dataset.path}: bit {bit} (0 is the sign) is not one of its {width} bits")
                 mask ^= 1 << (width - 1 - bit)
             return mask
         # Integers: one digit of the magnitude in base two, counted from its first 1.
@@ -128,7 +128,7 @@ def sequence_to_manifest(
     except ValueError as error:
         raise ConversionError(f"{sequence}: is not JSON ({error})") from None
     if not isinstance(saved, dict):
-        raise ConversionError(f"{sequence}: is no injection sequence: expected an object of locations")
+        raise ConversionError(f"{sequence}: is not an injection sequence: expected an object of locations")
     precision = precision_of({"float_precision": float_precision})
     failed = 0
     with open_file(hdf5_file) as file:

@@ -27,7 +27,7 @@ std::map<std::string, ArmControls> trusted_controls(const std::vector<TrialRecor
   }
   const auto problems = trust_problems(rows, controls, judging);
   if (!problems.empty()) {
-    fail(ErrorCode::conflict, "{} controls or canaries misbehave, so no rate can be believed; the first: {}",
+    fail(ErrorCode::conflict, "{} controls or canaries misbehave, so no rate can be trusted; the first: {}",
          problems.size(), problems.front());
   }
   return controls;
@@ -116,7 +116,7 @@ Observations observe(const std::vector<TrialRecord>& rows, const record::Campaig
     if (row.kind == TrialKind::trial) {
       cells[{row.id.arm, row.id.stratum}].push_back(&row);
     } else if (!others.insert(row.id).second) {
-      fail(ErrorCode::conflict, "row {} stands twice in the journal", row.id.text());
+      fail(ErrorCode::conflict, "row {} occurs twice in the journal", row.id.text());
     }
   }
   for (auto& [id, list] : cells) {
@@ -127,7 +127,7 @@ Observations observe(const std::vector<TrialRecord>& rows, const record::Campaig
       const TrialRecord& row = *list[i];
       check_row(row, cell);
       if (i > 0 && list[i - 1]->id.draw == row.id.draw) {
-        fail(ErrorCode::conflict, "row {} stands twice in the journal", row.id.text());
+        fail(ErrorCode::conflict, "row {} occurs twice in the journal", row.id.text());
       }
       const auto arm = controls.find(row.id.arm);
       if (arm == controls.end()) {

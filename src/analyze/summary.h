@@ -24,7 +24,7 @@ struct Group {
   std::map<std::string, std::string>
       key;                          ///< e.g. {"arm":"serial","field":"exponent"}; dimensions as in `by`
   std::uint64_t trials = 0;         ///< rows that count
-  std::uint64_t waiting = 0;        ///< rows behind a draw that has none yet: they do not count
+  std::uint64_t waiting = 0;        ///< rows after a draw without a row yet; they do not count
   std::uint64_t bits = 0;           ///< population, of the strata whose size is known
   std::vector<std::string> unseen;  ///< strata without a row that counts: estimates leave them out
   double share_seen = 1;            ///< of its bits in the other strata; 0 where the size of one is not known

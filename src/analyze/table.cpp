@@ -269,8 +269,7 @@ std::string table(const Summary& summary) {
     text += fmt::format("Unfinished: {} of {} trials.\n", summary.trials, summary.planned);
   }
   if (summary.waiting > 0) {
-    text += fmt::format("{} rows wait behind a draw that has none yet, and do not count before it has.\n",
-                        summary.waiting);
+    text += fmt::format("{} rows are excluded until every earlier draw has finished.\n", summary.waiting);
   }
   return text + rounds_text(summary) + verdict_text(summary) + table(summary.variations);
 }

@@ -35,7 +35,7 @@ std::map<OutcomeClass, StratumCount> counts_of(const StratumSeen& cell, std::siz
   return counts;
 }
 
-// Strata that are no parts of one population are compared one by one.
+// Strata that are not parts of one population are compared one by one.
 std::string model_of(const record::CampaignSpec& spec, const std::string& stratum) {
   return spec.strata.models.empty() ? "" : stratum;
 }

@@ -113,7 +113,7 @@ struct Reader::State {
     }
   }
 
-  /// Shared attributes and heaps let many names stand for the same text: what has no room is told as bytes.
+  /// Shared attributes and heaps let many names share the same text: a text with no room is shown as bytes.
   void keep_text(const std::string& name, const h5map::Attribute& attribute) {
     if (attribute.bytes > room) return;
     auto text = h5map::attribute_text(file.source(), file.frame(), attribute);

@@ -27,7 +27,7 @@ struct TensorInfo {
   /// checksum.
   std::optional<std::uint64_t> offset;
   std::string refusal;  ///< why it cannot be altered; "" when it can
-  /// The refusal is for want of a number format only: read as one of the same width, it can be altered.
+  /// Refused only because it has no number format: interpreted as one of the same width, it can be altered.
   bool refused_by_type = false;
   std::string holder;  ///< of a compound member, an array element or a part of a complex number: the path of
                        ///< the dataset or attribute that it belongs to; "" for all others

@@ -14,7 +14,7 @@ namespace bitrift::ckpt {
 /// TensorInfo::storage of a dataset.
 [[nodiscard]] std::string storage_name(const h5map::Layout& layout);
 
-/// Tensors of one dataset or attribute, but for their roles. `problem`: why no byte of it can be altered. No
+/// Tensors of one dataset or attribute, without their roles. `problem`: why no byte of it can be altered. No
 /// type: it could not be read. `room`: see units_of().
 [[nodiscard]] std::vector<TensorInfo> describe(const h5map::DatatypePtr& type, const std::string& path,
                                                const std::vector<std::uint64_t>& shape,

@@ -26,7 +26,7 @@ std::uint64_t parse_byte_size(std::string_view text) {
     if (well) number = std::ldexp(number, 10 * (static_cast<int>(power) + 1));
   }
   if (!well || !(number >= 1) || number > most_bytes) {
-    fail(ErrorCode::bad_input, "'{}' is no number of bytes; write it as 4294967296, 512M or 1.5G", text);
+    fail(ErrorCode::bad_input, "'{}' is not a number of bytes; write it as 4294967296, 512M or 1.5G", text);
   }
   return static_cast<std::uint64_t>(number);
 }

@@ -26,7 +26,7 @@ class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& text) : std::runtime_error(text), code_(code) {}
   [[nodiscard]] ErrorCode code() const noexcept { return code_; }
-  /// Process exit code: 3 for a fault in bitrift, 2 for everything that the input or the call caused.
+  /// Process exit code: 3 for an internal error in bitrift, 2 for a usage or input error.
   [[nodiscard]] int exit_code() const noexcept { return code_ == ErrorCode::internal ? 3 : 2; }
 
  private:

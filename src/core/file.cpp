@@ -197,7 +197,7 @@ PendingFile::PendingFile(std::filesystem::path target) : target_(std::move(targe
   const auto there = std::filesystem::status(target_, none);
   // A device would be gone, and what was written would be a file in its place.
   if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
-    fail(ErrorCode::bad_input, "{}: is no regular file, and is not replaced by one", target_.string());
+    fail(ErrorCode::bad_input, "{}: is not a regular file and will not be replaced", target_.string());
   }
   std::string name = (folder_of(target_) / ("." + target_.filename().string() + ".tmp-XXXXXX")).string();
   const int fd = ::mkostemp(name.data(), O_CLOEXEC);

@@ -52,7 +52,7 @@ IdxArray read_idx(const std::filesystem::path& path, int dimensions) {
   }
   std::uint8_t extra = 0;
   if (source.read(&extra, 1) != 0 || source.left_over() != 0) {
-    fail(ErrorCode::bad_file, "{}: expected {} bytes of data after the header, found more bytes behind them",
+    fail(ErrorCode::bad_file, "{}: expected {} bytes of data after the header, found more bytes after them",
          path.string(), size);
   }
   return array;

@@ -13,7 +13,7 @@ ByteSource::ByteSource(const std::filesystem::path& path, std::string_view conte
   gzip_ = content.size() >= 2 && content[0] == '\x1f' && content[1] == '\x8b';
   if (!gzip_) return;
   if (content.size() > std::numeric_limits<uInt>::max()) {
-    fail(ErrorCode::unsupported, "{}: gzipped files beyond 4 GiB are not read: inflate it first",
+    fail(ErrorCode::unsupported, "{}: gzipped files over 4 GiB are not supported: decompress it first",
          path.string());
   }
   if (inflateInit2(&stream_, 15 + 16) != Z_OK) fail(ErrorCode::internal, "zlib cannot start");
@@ -60,7 +60,7 @@ std::string read_inflated(const std::filesystem::path& path, std::size_t limit) 
   for (;;) {
     const std::size_t before = text.size();
     if (before > limit) {
-      fail(ErrorCode::unsupported, "{}: text beyond {} bytes is not read: take a part of it", path.string(),
+      fail(ErrorCode::unsupported, "{}: text over {} bytes is not supported: use a part of it", path.string(),
            limit);
     }
     text.resize(before + step);
@@ -69,7 +69,7 @@ std::string read_inflated(const std::filesystem::path& path, std::size_t limit) 
     if (found < step) break;
   }
   if (source.left_over() != 0) {
-    fail(ErrorCode::bad_file, "{}: expected one gzip stream, found {} more bytes behind it", path.string(),
+    fail(ErrorCode::bad_file, "{}: expected one gzip stream, found {} more bytes after it", path.string(),
          source.left_over());
   }
   return text;

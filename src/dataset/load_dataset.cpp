@@ -93,7 +93,7 @@ void check_description(const DataDescription& d, Kind kind) {
   check_number("context", d.context, 0, std::int64_t{1} << 20);
   check_number("train_samples", d.train_samples, 0, many);
   check_number("test_samples", d.test_samples, 0, many);
-  if (d.classes == 1) fail(ErrorCode::bad_input, "data.classes is 1: there are at least 2");
+  if (d.classes == 1) fail(ErrorCode::bad_input, "data.classes is 1: use at least 2");
   if (kind == Kind::text) {
     refuse_keys(d,
                 {{"resize", d.resize != 0},
@@ -107,7 +107,7 @@ void check_description(const DataDescription& d, Kind kind) {
                  {"classes", d.classes != 0}},
                 "images");
     if (d.context == 0)
-      fail(ErrorCode::bad_input, "data.context is missing: say how many tokens a sample has");
+      fail(ErrorCode::bad_input, "data.context is missing: set it to the number of tokens in a sample");
     if (!(d.test_fraction > 0 && d.test_fraction < 1)) {
       fail(ErrorCode::bad_input, "data.test_fraction is {}: use a number between 0 and 1", d.test_fraction);
     }
@@ -135,7 +135,7 @@ void check_description(const DataDescription& d, Kind kind) {
   if (d.channels == 1)
     fail(ErrorCode::bad_input, "data.channels is 1, but folders are read in colour: use 3");
   if (d.crop == 0)
-    fail(ErrorCode::bad_input, "data.crop is missing: say how many pixels an image's side has");
+    fail(ErrorCode::bad_input, "data.crop is missing: set it to the side of an image in pixels");
   if (d.resize != 0 && d.resize < d.crop) {
     fail(ErrorCode::bad_input, "data.crop is {}, larger than data.resize {}: make it smaller", d.crop,
          d.resize);
@@ -148,7 +148,7 @@ std::filesystem::path dataset_folder(const DataDescription& description) {
   const Known& known = known_set(description.name);
   if (!description.path.empty()) return description.path;
   if (!known.has_place) {
-    fail(ErrorCode::bad_input, "data.path is missing: the data set {} has no place of its own", known.name);
+    fail(ErrorCode::bad_input, "data.path is missing: the data set {} has no default folder", known.name);
   }
   const char* named = std::getenv("BITRIFT_DATA_DIR");
   const std::filesystem::path data = named != nullptr && *named != '\0' ? named : build_data;
@@ -175,7 +175,7 @@ std::unique_ptr<Dataset> load_dataset(const DataDescription& description) {
     case Kind::text:
       return load_text(description, known.name == "jargon" ? folder / "jargon.txt.gz" : folder, hint);
   }
-  fail(ErrorCode::internal, "a data set of no kind");
+  fail(ErrorCode::internal, "an unknown data set");
 }
 
 }  // namespace bitrift::nn

@@ -64,7 +64,7 @@ Vocabulary::Vocabulary(const std::filesystem::path& path) : path_(path) {
     rest.remove_prefix(std::min(end + 1, rest.size()));
     lengths.insert(token.size());
     if (!ids_.emplace(std::move(token), static_cast<std::int32_t>(number - 1)).second) {
-      fail(ErrorCode::bad_file, "{}: line {}: this token stands on an earlier line too", path.string(),
+      fail(ErrorCode::bad_file, "{}: line {}: this token occurs on an earlier line too", path.string(),
            number);
     }
     if (ids_.size() > max_tokens) {

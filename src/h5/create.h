@@ -22,7 +22,7 @@ struct NewDataset {
   [[nodiscard]] std::uint64_t bytes() const noexcept;
 };
 
-/// A finished file but for the elements of its datasets.
+/// A complete file except the elements of its datasets.
 struct Blueprint {
   std::vector<std::uint8_t> head;      ///< the first bytes of the file: all of HDF5's own structures
   std::uint64_t file_bytes = 0;        ///< size of the whole file; what is neither head nor dataset is zero

@@ -8,8 +8,8 @@
 namespace bitrift::h5map {
 
 /// Reads what an object's header leads to beside its links and attributes: indexes in the order of creation,
-/// and the free space of its heaps (HDF5 file format 3.0, section III.H). Whoever watches the source sees it.
-/// Damage in any of it ends the reading without an error, for nothing else depends on it.
+/// and the free space of its heaps (HDF5 file format 3.0, section III.H). A program that watches the source
+/// sees it. Damage in any of it ends the reading without an error, for nothing else depends on it.
 void see_bookkeeping(const Source& source, const Frame& frame, const ObjectHeader& header);
 
 /// The same for the file: its index of shared messages (section III.I) and its free space managers.

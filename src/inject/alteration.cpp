@@ -25,7 +25,7 @@ std::uint64_t low_bits(unsigned count) { return ~std::uint64_t{0} >> (64 - count
 void check_parameter(const record::FaultModel& model, const char* option, const char* kind, bool given,
                      bool needed) {
   if (given && model.what != kind) {
-    fail(ErrorCode::bad_input, "{} goes with --what {}, not with --what {}", option, kind, model.what);
+    fail(ErrorCode::bad_input, "{} is valid with --what {}, not with --what {}", option, kind, model.what);
   }
   if (needed && !given && model.what == kind) {
     fail(ErrorCode::bad_input, "--what {} needs {}", kind, option);
@@ -42,11 +42,10 @@ std::uint64_t mask_from_text(const std::string& text) {
   std::uint64_t mask = 0;
   const auto [rest, error] = std::from_chars(begin, end, mask, hexadecimal ? 16 : 2);
   if (error == std::errc{} && rest == end && mask != 0) return mask;
-  fail(
-      ErrorCode::bad_input,
-      "'{}' is no mask: give binary digits such as 101 or 0b101, or hexadecimal ones such as 0x5, of 1 to 64 "
-      "bits with a 1 among them",
-      text);
+  fail(ErrorCode::bad_input,
+       "'{}' is not a mask: give 1 to 64 bits, at least one of them 1, in binary (101 or 0b101) or "
+       "hexadecimal (0x5)",
+       text);
 }
 
 Alteration::Alteration(const record::FaultModel& model)
@@ -60,10 +59,11 @@ Alteration::Alteration(const record::FaultModel& model)
   kind_ = static_cast<Kind>(at - kinds.begin());
   read_parameters(model);
   if (whole() && kind_ != Kind::random && model.bits != "any") {
-    fail(ErrorCode::bad_input, "--bits chooses bits to flip, and --what {} sets whole elements", model.what);
+    fail(ErrorCode::bad_input,
+         "--bits chooses single bits, but --what {} sets whole elements; leave out --bits", model.what);
   }
   if (!allow_nan_ && (kind_ == Kind::nan || kind_ == Kind::infinity)) {
-    fail(ErrorCode::bad_input, "--no-nan forbids what --what {} asks for", model.what);
+    fail(ErrorCode::bad_input, "--no-nan contradicts --what {}; leave out one of them", model.what);
   }
 }
 
@@ -90,7 +90,7 @@ void Alteration::read_parameters(const record::FaultModel& model) {
   if (kind_ != Kind::set) return;
   const NumberFormat widest = number_format("float64").value();
   if (!is_finite(widest, encode_text(widest, value_).value()) && !allow_nan_) {
-    fail(ErrorCode::bad_input, "--no-nan forbids --value {}", value_);
+    fail(ErrorCode::bad_input, "--no-nan contradicts --value {}; leave out one of them", value_);
   }
 }
 
@@ -150,7 +150,8 @@ std::uint64_t Alteration::constant(const NumberFormat& format) const {
     case Kind::set: {
       const auto pattern = encode_text(format, value_);
       if (pattern) return *pattern;
-      fail(ErrorCode::bad_input, "--value {} is no {}; choose other tensors, or a number that fits", value_,
+      fail(ErrorCode::bad_input,
+           "--value {} cannot be stored as {}; choose other tensors, or a number that fits", value_,
            format.name());
     }
     default:
@@ -172,7 +173,8 @@ std::uint64_t Alteration::altered(const NumberFormat& format, std::uint64_t old,
     case Kind::scale: {
       const auto scaled = scale_pattern(format, old, factor_);
       if (scaled) return (old & ~mask) | (*scaled & mask);
-      fail(ErrorCode::bad_input, "--factor {} times {:#x} is no {}", factor_, old, format.name());
+      fail(ErrorCode::bad_input, "--factor {} times {:#x} cannot be stored as {}", factor_, old,
+           format.name());
     }
     default:
       return (old & ~mask) | (constant(format) & mask);

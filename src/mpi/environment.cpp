@@ -63,7 +63,7 @@ Environment::Environment() {
   check_code(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   if (provided < MPI_THREAD_FUNNELED) {
     fail(ErrorCode::unsupported,
-         "this MPI library offers no MPI_THREAD_FUNNELED; install one that is built with threads");
+         "this MPI library does not support MPI_THREAD_FUNNELED; install one built with thread support");
   }
   auto state = std::make_shared<CommunicatorHandle>();
   state->handle = MPI_COMM_WORLD;

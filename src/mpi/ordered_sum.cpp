@@ -72,7 +72,7 @@ struct OrderedSum<T>::State {
     phase = Phase::to_all;
   }
 
-  // True when all messages of this phase are through.
+  // True when all messages of this phase have completed.
   bool messages_done(bool block) {
     int done = 1;
     const int length = static_cast<int>(requests.size());

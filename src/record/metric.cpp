@@ -20,7 +20,7 @@ Metric metric_from_name(std::string_view name) {
   for (const Metric metric : all_metrics) {
     if (name == metric_name(metric)) return metric;
   }
-  fail(ErrorCode::bad_input, "'{}' is no metric: use {}", name, fmt::join(names, ", "));
+  fail(ErrorCode::bad_input, "'{}' is not a metric: use {}", name, fmt::join(names, ", "));
 }
 
 bool is_loss(Metric metric) noexcept {

@@ -38,7 +38,7 @@ struct Round {
   std::vector<StratumDraws> strata;
   std::uint64_t picks = 0;       ///< how many times a stratum was picked by share; 0: fixed draws
   std::vector<Reached> reached;  ///< after the rounds before this one; empty in round 0 and without a target
-  std::string stop;              ///< "": go on; else half_width | max_trials | exhausted | plan, and no draws
+  std::string stop;  ///< "": continue; else half_width | max_trials | exhausted | plan, and no draws
   /// Draws of all strata, in one arm.
   [[nodiscard]] std::uint64_t draws() const noexcept;
   /// The largest of `reached`; nullptr when there is none.

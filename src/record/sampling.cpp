@@ -14,7 +14,7 @@ OutcomeClass outcome_from_key(const std::string& key) {
   for (const OutcomeClass outcome : {OutcomeClass::masked, OutcomeClass::sdc, OutcomeClass::crash}) {
     if (key == outcome_key(outcome)) return outcome;
   }
-  fail(ErrorCode::bad_file, "'{}' is no outcome; there are masked, sdc and crash", key);
+  fail(ErrorCode::bad_file, "'{}' is not an outcome; use masked, sdc or crash", key);
 }
 
 Sampling sampling_from(const Document& document, std::size_t strata, std::size_t arms) {

@@ -45,7 +45,7 @@ std::vector<StratumModel> models_from(const Document& document) {
     StratumModel model{value.at("name").get<std::string>(), fault_model_from_json(value)};
     for (const char* kind : {"control", "envelope", "held_out", "jitter"}) {
       if (model.name != kind) continue;
-      refuse("/name", fmt::format("'{}' is what runs of the preparation are called; choose another", kind));
+      refuse("/name", fmt::format("'{}' is reserved for runs of the preparation; choose another name", kind));
     }
     if (!names.insert(model.name).second) {
       refuse("/name", fmt::format("a second model is named '{}'; names must differ", model.name));

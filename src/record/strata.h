@@ -13,7 +13,7 @@ namespace bitrift::record {
 /// A fault model as a stratum of its own: every draw is a set of faults.
 struct StratumModel {
   std::string name;
-  FaultModel model;  ///< its seed is drawn anew for every trial
+  FaultModel model;  ///< its seed is redrawn for every trial
 };
 
 /// The targeted bits, cut into (role) x (bit field) cells, or a list of fault models. Exactly one of the two.

@@ -20,7 +20,7 @@ Failure failure_from_json(const Json& value) {
   value.at("detail").get_to(failure.detail);
   value.at("signal").get_to(failure.signal);
   if (failure.reason != "exception" && failure.reason != "signal" && failure.reason != "hang") {
-    fail(ErrorCode::bad_file, "'{}' is no reason of a failure", failure.reason);
+    fail(ErrorCode::bad_file, "'{}' is not a reason for a failure", failure.reason);
   }
   return failure;
 }
@@ -33,7 +33,7 @@ TrialKind trial_kind(std::string_view name) {
   for (std::size_t i = 0; i < kind_names.size(); ++i) {
     if (name == kind_names[i]) return static_cast<TrialKind>(i);
   }
-  fail(ErrorCode::bad_file, "'{}' is no kind of row", name);
+  fail(ErrorCode::bad_file, "'{}' is not a kind of row", name);
 }
 
 std::string TrialId::text() const { return fmt::format("{}/{}/{}", arm, stratum, draw); }

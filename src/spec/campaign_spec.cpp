@@ -36,7 +36,7 @@ void apply_override(Document& document, const std::string& text) {
     document.value[Json::json_pointer(pointer)] = std::move(value);
   } catch (const Json::exception&) {
     fail(ErrorCode::bad_input,
-         "--set {}: '{}' names nothing in {}; write it as in the file, with dots: arms.0.name", text, key,
+         "--set {}: there is no key '{}' in {}; write it as in the file, with dots: arms.0.name", text, key,
          document.source);
   }
   document.places[pointer] = "--set " + key;
@@ -153,14 +153,15 @@ void read_runner(const Document& document, CampaignSpec& spec) {
     const std::string arm = "/arms/" + std::to_string(i);
     for (const char* key : {"/scope", "/guards", "/precision"}) {
       if (!exec || !value.contains(Json::json_pointer(arm + key))) continue;
-      fail(ErrorCode::bad_input,
-           "{}: {}: is for bitrift-train; a command of runner.exec loads one file and guards itself",
-           document.place(arm + key), key_name(arm + key));
+      fail(
+          ErrorCode::bad_input,
+          "{}: {}: is only for bitrift-train; a command of runner.exec loads one file and has its own guards",
+          document.place(arm + key), key_name(arm + key));
     }
     const std::string pointer = arm + "/exec";
     if (!value.contains(Json::json_pointer(pointer))) continue;
     if (!exec) {
-      fail(ErrorCode::bad_input, "{}: {}: words for a command, but there is no runner.exec.command",
+      fail(ErrorCode::bad_input, "{}: {}: is for a command, but there is no runner.exec.command",
            document.place(pointer), key_name(pointer));
     }
     spec.arms[i].exec = exec_words_from(document, pointer);
@@ -197,7 +198,7 @@ void read_amount(const Document& document, CampaignSpec& spec) {
   if (value.contains("sampling")) spec.sampling = sampling_from(document, strata, spec.arms.size());
   if (spec.sampling && spec.sampling->target == "totals" && spec.strata.models.size() > 1) {
     fail(ErrorCode::bad_input,
-         "{}: sampling.target: fault models are no parts of one population, so they have no total; give "
+         "{}: sampling.target: fault models are not parts of one population, so they have no total; give "
          "\"strata\"",
          document.place("/sampling/target"));
   }

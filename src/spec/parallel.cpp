@@ -13,7 +13,7 @@ void check_words(const Parallel& parallel, const std::string& where) {
       if (found == word) return;
       list += (list.empty() ? "" : ", ") + std::string(word);
     }
-    fail(ErrorCode::bad_input, "{}: '{}' is no {}; expected one of: {}", where, found, what, list);
+    fail(ErrorCode::bad_input, "{}: '{}' is not a valid {}; expected one of: {}", where, found, what, list);
   };
   expect(parallel.kind, {"serial", "data", "pipeline", "hybrid"}, "strategy");
   expect(parallel.semantics, {"ddp", "horovod"}, "data-parallel semantics");

@@ -49,7 +49,7 @@ TrainingSpec training_spec_from(const Document& document, const std::string& poi
   if (part.has("parallel")) spec.parallel = parallel_from_json(part.value()["parallel"], place);
   if (part.has("device") && part.has("parallel") && part.value()["parallel"].contains("device") &&
       part.value()["device"] != spec.parallel.device) {
-    fail(ErrorCode::bad_input, "{}: says {}, and parallel.device says {}; keep one", part.where("device"),
+    fail(ErrorCode::bad_input, "{}: is {}, but parallel.device is {}; keep one", part.where("device"),
          part.value()["device"].dump(), part.value()["parallel"]["device"].dump());
   }
   part.take("device", spec.parallel.device);

@@ -54,7 +54,7 @@ Resolved resolve(const std::string& address) {
   addrinfo* found = nullptr;
   const int code = getaddrinfo(address.empty() ? nullptr : address.c_str(), "0", &hints, &found);
   if (code != 0) {
-    fail(ErrorCode::bad_input, "BITRIFT_LISTEN={}: is no address of this machine: {}", address,
+    fail(ErrorCode::bad_input, "BITRIFT_LISTEN={}: is not an address of this machine: {}", address,
          gai_strerror(code));
   }
   Resolved resolved;

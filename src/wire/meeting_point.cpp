@@ -92,7 +92,7 @@ FileDescriptor connect_over_network(const std::filesystem::path& file) {
     keep_alive(fd);
     const std::string proof = point.token + "\n";
     if (::send(fd.get(), proof.data(), proof.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(proof.size())) {
-      fail(ErrorCode::io, "{}: the driver at {} hung up", file.string(), address);
+      fail(ErrorCode::io, "{}: the driver at {} closed the connection", file.string(), address);
     }
     return fd;
   }

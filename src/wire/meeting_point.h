@@ -21,7 +21,7 @@ struct MeetingPoint {
 
 inline constexpr std::size_t token_characters = 32;
 
-/// Writes a file that its owner alone may read, anew. Throws Error(io).
+/// Writes a new file that only its owner may read. Throws Error(io).
 void write_meeting_point(const std::filesystem::path& file, const MeetingPoint& point);
 /// Throws Error(not_found | io | bad_file).
 [[nodiscard]] MeetingPoint read_meeting_point(const std::filesystem::path& file);

@@ -105,7 +105,7 @@ def test_metrics_choose_what_counts(tmp_path: Path) -> None:
     assert "by test_loss.\n" in analyze(folder, "--metrics", "test_loss").stdout
     assert analyze(folder, "--metrics", "train_loss,train_accuracy").returncode == 0  # canaries at load have neither
     unknown = analyze(folder, "--metrics", "accuracy")
-    assert unknown.returncode == 2 and "'accuracy' is no metric" in unknown.stderr
+    assert unknown.returncode == 2 and "'accuracy' is not a metric" in unknown.stderr
 
 
 def test_campaigns_of_earlier_versions_are_judged_anew(tmp_path: Path) -> None:

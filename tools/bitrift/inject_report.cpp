@@ -111,7 +111,7 @@ std::string summary_line(const InjectReport& report, const inject::Manifest& man
   }
   std::string text = fmt::format("{}, {} changed", counted(elements, "element"), counted(bits, "bit"));
   if (elements < plan.list.changes.size()) {
-    text += fmt::format(" ({} held the new value already)", with_commas(plan.list.changes.size() - elements));
+    text += fmt::format(" ({} already held the new value)", with_commas(plan.list.changes.size() - elements));
   }
   const std::uint64_t nonfinite = made_nonfinite(plan.list);
   if (nonfinite > 0) text += fmt::format("; {} became NaN or infinite", counted(nonfinite, "element"));
@@ -119,7 +119,7 @@ std::string summary_line(const InjectReport& report, const inject::Manifest& man
                       counted(plan.census.elements, "element"), manifest.model.seed);
   if (plan.redrawn > 0) text += fmt::format("; {} drawn again", counted(plan.redrawn, "sample"));
   if (report.dry_run) return text + "; dry run, nothing was written\n";
-  if (report.in_place) return text + fmt::format("; take back with: bitrift undo {}\n", report.written);
+  if (report.in_place) return text + fmt::format("; undo with: bitrift undo {}\n", report.written);
   return text + fmt::format("; written to {}\n", report.written);
 }
 

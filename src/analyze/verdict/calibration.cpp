@@ -82,7 +82,7 @@ Calibration::Calibration(const std::vector<Trajectory>& clean, std::vector<Metri
                          std::optional<std::int64_t> targets)
     : metrics_(std::move(metrics)), runs_(clean.size()), asked_(level), targets_(targets) {
   if (runs_ < 2) {
-    fail(ErrorCode::bad_input, "{} clean runs say nothing about their spread: raise controls.envelope",
+    fail(ErrorCode::bad_input, "{} clean runs are too few to show their spread: raise controls.envelope",
          runs_);
   }
   evaluations_ = clean.front().size();
@@ -113,7 +113,7 @@ Calibration::Calibration(const std::vector<Trajectory>& clean, std::vector<Metri
     // A constant accuracy still has a unit: one test target, where their number is known.
     if (varies || (!loss && targets && metrics_.size() > 1)) continue;
     fail(ErrorCode::bad_input,
-         "{} is the same in all {} clean runs, so nothing says what a difference means: use a larger test "
+         "{} is the same in all {} clean runs, so the meaning of a difference is unknown: use a larger test "
          "set, "
          "a base that was trained less or a higher learning rate, or leave it out of analysis.metrics "
          "(--metrics)",
@@ -121,7 +121,8 @@ Calibration::Calibration(const std::vector<Trajectory>& clean, std::vector<Metri
   }
   if (!any_varies) {
     fail(ErrorCode::bad_input,
-         "no judged metric differs between the {} clean runs, so nothing says what a difference means: use a "
+         "no judged metric differs between the {} clean runs, so the meaning of a difference is unknown: use "
+         "a "
          "larger test set, a base that was trained less or a higher learning rate",
          runs_);
   }

@@ -98,7 +98,7 @@ CleanRun agreed(const std::string& arm, const Rows& rows, const std::string& jud
     const std::string difference = first_difference(first, clean_result(*row));
     if (!difference.empty()) {
       fail(ErrorCode::conflict,
-           "arm '{}': the no-flip runs {} and {} differ in {}: this arm does not repeat itself", arm,
+           "arm '{}': the no-flip runs {} and {} differ in {}: this arm is not reproducible", arm,
            rows.front()->id.text(), row->id.text(), difference);
     }
   }
@@ -161,8 +161,8 @@ std::vector<CleanRun> golden_runs(const std::string& arm, const Found& found, co
   return golden;
 }
 
-// Without the capped loss where no run has it: earlier versions did not measure it, and training programs of
-// one's own need not.
+// Without the capped loss if no run has it: earlier versions did not measure it, and a user's own training
+// program need not.
 std::vector<Metric> metrics_in(const std::vector<Trajectory>& clean, std::vector<Metric> metrics) {
   const bool capped = std::any_of(clean.begin(), clean.end(), [](const Trajectory& run) {
     return run.back().test_capped_loss.has_value();

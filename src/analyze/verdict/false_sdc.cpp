@@ -67,7 +67,7 @@ std::vector<std::string> false_sdc_problems(const std::vector<record::TrialRecor
                 "the clean runs are not alike; look for what changes between them");
     add_problem(problems, arm, found.jitter, *of_arm.calibration,
                 "golden runs with flips of lowest mantissa bits",
-                "its data orders are too few to speak for all; raise controls.orders");
+                "its data orders are too few to be representative; raise controls.orders");
   }
   return problems;
 }

@@ -22,7 +22,7 @@ std::vector<std::string> dimensions(const std::vector<std::string>& by, const re
     }
     if (std::find(result.begin(), result.end(), name) == result.end()) result.push_back(name);
   }
-  // Fault models are no parts of one population: each stands alone.
+  // Fault models are not parts of one population: each has its own line.
   if (spec.strata.models.size() > 1 && std::find(result.begin(), result.end(), "stratum") == result.end())
     result.emplace_back("stratum");
   return result;

@@ -1,4 +1,4 @@
-// What the lines of a table are told apart by.
+// The keys of the lines of a table.
 #pragma once
 
 #include <map>

@@ -116,7 +116,7 @@ Propagation propagation_of(const std::vector<TrialRecord>& rows, const record::C
                            bool by_origin) {
   if (!spec.propagation) {
     fail(ErrorCode::bad_input,
-         "campaign '{}' records no propagation; give its spec the key 'propagation' (docs/propagation.md)",
+         "campaign '{}' records no propagation; add the key 'propagation' to its spec (docs/propagation.md)",
          spec.name);
   }
   Propagation result;
@@ -179,8 +179,7 @@ std::string table(const Propagation& propagation) {
       "mean |a2-a1|/|a1|; nonfinite: trials in which it holds a NaN or an infinity. The worst replica "
       "counts.\n";
   if (propagation.waiting > 0) {
-    text += fmt::format("{} rows wait behind a draw that has none yet, and do not count before it has.\n",
-                        propagation.waiting);
+    text += fmt::format("{} rows are excluded until every earlier draw has finished.\n", propagation.waiting);
   }
   return text;
 }

@@ -40,7 +40,7 @@ struct Propagation {
   record::PropagationSpec asked;
   bool by_origin = false;
   std::vector<ReachGroup> groups;  ///< by arm, stratum, origin, step
-  std::uint64_t waiting = 0;       ///< rows behind a draw that has none yet: they do not count
+  std::uint64_t waiting = 0;       ///< rows after a draw without a row yet; they do not count
 };
 
 /// rows: all of the journal; as for rates, only rows without a gap before them count. Throws

@@ -46,7 +46,8 @@ void write_journal(const std::filesystem::path& path, std::vector<record::TrialR
     std::ofstream file(pending.path(), std::ios::binary);
     for (const record::TrialRecord& row : rows) file << journal_line(record::to_json(row)) << '\n';
     file.close();
-    if (!file) fail(ErrorCode::io, "{}: cannot be written: make room and merge again", path.string());
+    if (!file)
+      fail(ErrorCode::io, "{}: cannot be written: free some disk space and merge again", path.string());
   }
   pending.commit();
 }
@@ -72,7 +73,8 @@ void write_incidents(const Layout& layout, const ShardJournals& journals) {
 Merged merge_shards(const Layout& layout) {
   const int shards = read_stored_campaign(layout).shards;
   if (shards == 0) {
-    fail(ErrorCode::bad_input, "{}: is undivided: its journal needs no merge", layout.root.string());
+    fail(ErrorCode::bad_input, "{}: was not run with --shard: its journal needs no merge",
+         layout.root.string());
   }
   const Json sizes = sizes_now(layout, shards);
   ShardJournals journals(layout.shards(), shards);
@@ -97,8 +99,9 @@ bool is_merged(const Layout& layout) {
 
 void warn_unless_merged(const Layout& layout) {
   if (is_merged(layout)) return;
-  spdlog::warn("{}: shards wrote more since the last merge; `bitrift campaign merge {}` counts that too",
-               layout.journal().string(), layout.root.string());
+  spdlog::warn(
+      "{}: shards have written more since the last merge; run `bitrift campaign merge {}` to include it",
+      layout.journal().string(), layout.root.string());
 }
 
 }  // namespace bitrift::campaign

@@ -44,7 +44,7 @@ std::size_t count_done(const std::vector<Job>& missing, std::size_t total) {
   return total > left ? total - left : 0;
 }
 
-// Stage after stage; throws Misbehaviour when the controls or canaries forbid to go on.
+// Stage after stage; throws Misbehaviour if the controls or canaries do not allow the campaign to continue.
 void run_preparation(const Plan& plan, Driver& driver, Pool& pool, const Ledger& ledger, Progress& progress) {
   const record::CampaignSpec& spec = plan.spec();
   const std::size_t preparations = preparation_of(driver.shard(), plan).size();
@@ -169,10 +169,11 @@ void prepare_bases(const Work& work) {
 
 void say_what_was_repaired(const Journal& journal, const std::filesystem::path& path, Progress& progress) {
   if (journal.torn_bytes() > 0) {
-    progress.note(fmt::format("cut {} bytes of a torn last line off the journal", journal.torn_bytes()));
+    progress.note(
+        fmt::format("removed {} bytes of an incomplete last line from the journal", journal.torn_bytes()));
   }
   for (const std::string& id : journal.rows().duplicates()) {
-    spdlog::warn("{}: {} stands twice; the first row counts", path.string(), id);
+    spdlog::warn("{}: {} occurs twice; the first row counts", path.string(), id);
   }
 }
 

@@ -158,8 +158,8 @@ void Driver::on_doubt(std::size_t arm, const std::vector<RunKey>& runs, const st
   ids.reserve(runs.size());
   for (const RunKey& run : runs) ids.push_back(run.id.text());
   spdlog::warn(
-      "arm '{}': a worker's no-flip run is not the golden run any more; {} rows since its last check "
-      "are retracted and run again: {}",
+      "arm '{}': a worker's no-flip run no longer equals the golden run; {} rows since its last check are "
+      "retracted and run again: {}",
       arm_name(arm), ids.size(), why);
   ledger_.journal().retract(ids, why);
   progress_.take_back(ids.size());

@@ -44,7 +44,7 @@ class Driver : public PoolObserver {
   [[nodiscard]] std::vector<Job> preparation_jobs() const;
   [[nodiscard]] std::vector<Job> trial_jobs() const;
   [[nodiscard]] ShardId shard() const { return shard_ == nullptr ? ShardId{} : shard_->id(); }
-  /// Returns when all shards are through with a stage; this one is.
+  /// Returns when all shards have finished a stage, as this one has.
   void meet(const Stage& stage);
   [[nodiscard]] std::size_t incidents() const noexcept { return incidents_; }
 

@@ -20,7 +20,7 @@ struct stat look(const std::filesystem::path& path) {
   struct stat found {};
   if (stat(path.c_str(), &found) != 0) {
     fail(errno == ENOENT ? ErrorCode::not_found : ErrorCode::io,
-         "{}: {}: the campaign's base must stay where it is: restore it and run the same command to go on",
+         "{}: {}: the campaign's base must stay in place: restore it and run the same command to resume",
          path.string(), errno_text(errno));
   }
   return found;
@@ -31,8 +31,8 @@ struct stat look(const std::filesystem::path& path) {
 void check_digest(const std::filesystem::path& path, const std::string& digest) {
   if (digest_file(path) == digest) return;
   fail(ErrorCode::conflict,
-       "{}: changed since the campaign began (its digest is no longer {}): restore it, or start anew "
-       "in another folder",
+       "{}: changed since the campaign began (its digest is no longer {}): restore it, or start a new "
+       "campaign in another folder",
        path.string(), digest);
 }
 

@@ -8,7 +8,7 @@
 
 namespace bitrift::campaign {
 
-/// Looks at the file's inode, size and times, and reads the file again when one of them is another.
+/// Checks the file's inode, size and times; if any of these changed, re-reads the file.
 class BaseWatch {
  public:
   /// Reads the file. Throws as check() does.
@@ -23,7 +23,7 @@ class BaseWatch {
   struct stat seen_ {};
 };
 
-/// Throws Error(conflict) that names the file when its digest is another one.
+/// Throws Error(conflict), which names the file, if its digest has changed.
 void check_digest(const std::filesystem::path& path, const std::string& digest);
 
 }  // namespace bitrift::campaign

@@ -73,8 +73,8 @@ bool same_file_system(const std::filesystem::path& first, const std::filesystem:
 [[noreturn]] void refuse(const std::filesystem::path& place, std::uint64_t needed, std::uint64_t free,
                          const char* what) {
   fail(ErrorCode::io,
-       "{}: {} need about {}, but only {} are free there: make room, work elsewhere (-o, --work-dir), or go "
-       "on all the same with --ignore-space",
+       "{}: {} need about {}, but only {} are free there: free some disk space, use another folder (-o, "
+       "--work-dir), or start anyway with --ignore-space",
        place.string(), what, byte_size_text(needed), byte_size_text(free));
 }
 

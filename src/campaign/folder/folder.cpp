@@ -144,7 +144,8 @@ void Folder::lock() {
     lock_exclusive(lock_, layout_.lock());
   } catch (const Error& error) {
     if (error.code() != ErrorCode::busy) throw;
-    fail(ErrorCode::busy, "{}: another `bitrift campaign run` works in this folder; wait for it or stop it",
+    fail(ErrorCode::busy,
+         "{}: another `bitrift campaign run` is running in this folder; wait for it or stop it",
          layout_.root.string());
   }
 }
@@ -154,7 +155,7 @@ void Folder::compare_shards(const Json& stored) const {
   if (before == shards_) return;
   const std::string folder = layout_.root.string();
   if (before == 0) {
-    fail(ErrorCode::conflict, "{}: was started undivided: run it without --shard, or give another -o",
+    fail(ErrorCode::conflict, "{}: was started without --shard: run it without --shard, or give another -o",
          folder);
   }
   if (shards_ == 0) {
@@ -229,7 +230,7 @@ void Folder::prepare_bases(const std::filesystem::path& trainer,
       if (copied && std::filesystem::exists(*checkpoint) && digest_file(*checkpoint) != digest) {
         fail(ErrorCode::conflict,
              "{}: the checkpoint that {}.h5 was copied from changed since the campaign began: restore it, or "
-             "start anew in another folder",
+             "start a new campaign in another folder",
              checkpoint->string(), file.stem);
       }
       continue;
@@ -297,7 +298,8 @@ void Folder::publish_round(const record::Round& planned) {
   const Json stored = record::parse_file(path).value;
   if (const auto difference = json_difference(stored, round)) {
     fail(ErrorCode::conflict,
-         "{}: the plan differs from what spec, base and rows give: {} is {}, expected {}; restore the file",
+         "{}: the plan does not follow from the spec, the base and the rows: {} is {}, expected {}; restore "
+         "the file",
          path.string(), difference->key, difference->first, difference->second);
   }
 }

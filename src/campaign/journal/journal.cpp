@@ -18,7 +18,7 @@ using record::TrialRecord;
 constexpr std::string_view line_start = R"({"crc32c":")";
 constexpr std::string_view line_middle = R"(","row":)";
 constexpr std::size_t crc_digits = 8;
-constexpr const char* remedy = "remove this line (its run is repeated) or restore the file";
+constexpr const char* remedy = "remove this line (its run will be repeated) or restore the file";
 
 std::map<std::string, const TrialRecord*> by_id(const std::vector<TrialRecord>& rows) {
   std::map<std::string, const TrialRecord*> result;
@@ -45,12 +45,12 @@ Json row_of_line(std::string_view line, const std::string& place) {
   const std::string_view row = line.substr(head, line.size() - head - 1);
   if (parsed.ec != std::errc() || parsed.ptr != digits.data() + digits.size() ||
       crc32c(row.data(), row.size()) != stored) {
-    fail(ErrorCode::bad_file, "{}: damaged journal line (its checksum does not fit); {}", place, remedy);
+    fail(ErrorCode::bad_file, "{}: damaged journal line (its checksum does not match); {}", place, remedy);
   }
   try {
     return Json::parse(row);
   } catch (const Json::exception&) {
-    fail(ErrorCode::bad_file, "{}: the journal line is no JSON; {}", place, remedy);
+    fail(ErrorCode::bad_file, "{}: the journal line is not JSON; {}", place, remedy);
   }
 }
 
@@ -105,7 +105,7 @@ JournalRows read_journal(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file && std::filesystem::exists(path.parent_path() / "shards")) {
     fail(ErrorCode::not_found,
-         "{}: not there yet; its rows lie in the shards' journals: run `bitrift campaign merge {}`",
+         "{}: does not exist yet; its rows are in the shards' journals: run `bitrift campaign merge {}`",
          path.string(), path.parent_path().string());
   }
   if (!file) {

@@ -45,7 +45,8 @@ LineFile::LineFile(std::filesystem::path path) : path_(std::move(path)) {
   torn_bytes_ = size - size_;
   if (torn_bytes_ > 0) {
     if (ftruncate(fd_.get(), static_cast<off_t>(size_)) != 0) {
-      fail(ErrorCode::io, "{}: cannot cut its torn last line: {}", path_.string(), errno_text(errno));
+      fail(ErrorCode::io, "{}: cannot remove its incomplete last line: {}", path_.string(),
+           errno_text(errno));
     }
     sync_file(fd_, path_);
   }
@@ -71,7 +72,7 @@ void LineFile::append(std::string_view line) {
       const int reason = count < 0 ? errno : ENOSPC;
       // Best effort: what stays behind is a torn last line, which the next start cuts off.
       [[maybe_unused]] const int ignored = ftruncate(fd_.get(), static_cast<off_t>(size_));
-      fail(ErrorCode::io, "{}: cannot append: {}; make room and run the same command to go on",
+      fail(ErrorCode::io, "{}: cannot append: {}; free some disk space and run the same command to resume",
            path_.string(), errno_text(reason));
     }
     done += static_cast<std::size_t>(count);

@@ -1,4 +1,4 @@
-// Ends of a campaign that are neither an error of the call nor a fault in bitrift.
+// Ends of a campaign that are neither a usage error nor an internal error in bitrift.
 #pragma once
 
 #include <stdexcept>
@@ -10,16 +10,16 @@ class Misbehaviour : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// SIGINT, SIGTERM or SIGHUP arrived; the same command goes on. Exit code 2.
+/// SIGINT, SIGTERM or SIGHUP arrived; the same command resumes. Exit code 2.
 class Interrupted : public std::runtime_error {
  public:
-  Interrupted() : std::runtime_error("interrupted; run the same command to go on") {}
+  Interrupted() : std::runtime_error("interrupted; run the same command to resume") {}
 };
 
-/// The hours of --max-hours are over; the same command goes on. Exit code 0.
+/// The hours of --max-hours are over; the same command resumes. Exit code 0.
 class OutOfTime : public std::runtime_error {
  public:
-  OutOfTime() : std::runtime_error("the hours of --max-hours are over; run the same command to go on") {}
+  OutOfTime() : std::runtime_error("the hours of --max-hours are over; run the same command to resume") {}
 };
 
 /// While one lives, these signals only raise a flag.

@@ -73,7 +73,7 @@ void Controls::check_accuracy(const std::string& arm, int order, const record::R
     const double reached = replica.empty() ? 0 : replica.back().test_accuracy;
     if (reached >= least) continue;
     fail(ErrorCode::bad_input,
-         "arm '{}': the golden run{} reaches test accuracy {:.4f}, min_test_accuracy asks for {:.4f}: train "
+         "arm '{}': the golden run{} reaches test accuracy {:.4f}, min_test_accuracy requires {:.4f}: train "
          "the base longer",
          arm, order == 0 ? "" : fmt::format(" of data order {}", order), reached, least);
   }

@@ -109,7 +109,7 @@ TrialId trial_id_from_text(const std::string& text) {
     }
   }
   fail(ErrorCode::bad_input,
-       "'{}' names no trial: expected ARM/STRATUM/DRAW, as `bitrift campaign list` prints them", text);
+       "'{}' is not a trial: expected ARM/STRATUM/DRAW, as printed by `bitrift campaign list`", text);
 }
 
 Plan::Plan(const record::CampaignSpec& spec, const Bases& bases) : spec_(spec), bases_(bases) {
@@ -168,9 +168,8 @@ void Plan::add_cell(const record::Stratum& stratum) {
   }
   cell.stratum.bits = cell.populations.front().bits();
   if (spec_.trials_per_stratum > cell.stratum.bits) {
-    fail(ErrorCode::bad_input,
-         "it holds {} bits, but trials_per_stratum asks for {} draws without replacement", cell.stratum.bits,
-         spec_.trials_per_stratum);
+    fail(ErrorCode::bad_input, "it holds {} bits, but trials_per_stratum needs {} draws without replacement",
+         cell.stratum.bits, spec_.trials_per_stratum);
   }
   cells_.push_back(std::move(cell));
 }

@@ -13,7 +13,7 @@ using record::OutcomeClass;
 
 constexpr std::size_t most_lines = 8;
 
-// A line is computed anew when its trials have grown by one part in so many.
+// A line is recomputed when its number of trials has grown by one part in this many.
 constexpr std::uint64_t growth = 50;
 
 }  // namespace

@@ -18,9 +18,9 @@
 namespace bitrift::campaign {
 
 /// Counts outcomes as the summary does (docs/statistics.md): of each stratum and arm the rows up to the first
-/// draw that has none. A row costs one classification, whatever came before. The rates of a line are computed
-/// anew when its trials have grown by a fiftieth, so that all of it costs O(1) a row (docs/statistics.md,
-/// "Valid at every look").
+/// draw that has none. A row costs one classification, whatever came before. The rates of a line are
+/// recomputed when its number of trials has grown by a fiftieth, so the cost is O(1) a row
+/// (docs/statistics.md, "Valid at every look").
 class RunningRates {
  public:
   /// spec must outlive this. controls: what rows are judged against, by arm.
@@ -35,7 +35,7 @@ class RunningRates {
 
   /// Trials of an arm that count.
   [[nodiscard]] std::size_t trials(const std::string& arm) const;
-  /// One line for each arm (of several fault models, which are no parts of one population: each arm and
+  /// One line for each arm (of several fault models, which are not parts of one population: each arm and
   /// model) that has trials which count: "serial: 120 trials: masked 71.0 % (59.8 to 80.6), SDC ..., crash
   /// ..." with the intervals that hold at every look. At most eight, then how many more.
   [[nodiscard]] std::vector<std::string> lines();

@@ -27,7 +27,7 @@ namespace {
 using record::Json;
 
 constexpr const char* lease_file = "driver.json";
-// Of one size for ever, so that every sign of life is one write in place.
+// The size never changes, so that every heartbeat is one write in place.
 constexpr std::size_t file_size = 4096;
 constexpr std::size_t longest_end = 300;
 
@@ -123,7 +123,7 @@ LeaseHolder read_lease(const std::filesystem::path& numbered) {
       holder.lives = !state.ended && (!state.known || value.at("started") == state.started);
     }
   } catch (const Json::exception&) {
-    // Caught amid a write, or damaged: silence will tell.
+    // Read during a write, or damaged: missing heartbeats will show whether the holder lives.
   } catch (const Error&) {
   }
   return holder;
@@ -183,7 +183,7 @@ void Lease::beat_until_over() {
 
 void Lease::write(bool over) {
   const std::string text = lease_text(since_, token_, end_, beats_, over);
-  // A sign of life that cannot be written is a sign less; others may then take over, which costs no row.
+  // A heartbeat that cannot be written is skipped; others may then take over, which loses no row.
   try {
     write_at(fd_, text.data(), text.size(), 0, folder_ / lease_file);
     sync_file(fd_, folder_ / lease_file);

@@ -15,7 +15,7 @@
 namespace bitrift::campaign {
 
 struct LeaseTimes {
-  std::chrono::milliseconds beat{5000};      ///< between two signs of life
+  std::chrono::milliseconds beat{5000};      ///< between two heartbeats
   std::chrono::milliseconds silence{60000};  ///< without one, a holder on another machine counts as dead
 };
 
@@ -28,7 +28,7 @@ struct LeaseHolder {
   bool over = false;
   bool here = false;   ///< on this machine, so that its process can be looked at
   bool lives = false;  ///< only where `here`
-  std::string raw;     ///< the file's bytes: two looks that differ show a sign of life
+  std::string raw;     ///< the file's bytes: two reads that differ show a heartbeat
   /// "host a, process 123, since 2026-01-31T12:00:00.123Z"
   [[nodiscard]] std::string text() const;
 };
@@ -41,9 +41,9 @@ struct LeaseHolder {
 [[nodiscard]] std::filesystem::path numbered_folder(const std::filesystem::path& folder, int number);
 
 /// A numbered folder FOLDER/NNNN that belongs to this process. It comes into being by one rename(2), together
-/// with a file that says who holds it and is written to every few seconds, so it needs no lock. Whoever takes
-/// the next number takes over. A holder that was silent for too long but lives finds that out by lost();
-/// until then both may work, so what they write must lie in their own numbered folders.
+/// with a file that says who holds it and is written to every few seconds, so it needs no lock. A process
+/// that takes the next number takes over. A holder that was silent for too long but lives finds that out by
+/// lost(); until then both may work, so what they write must lie in their own numbered folders.
 class Lease {
  public:
   ~Lease();  ///< the file then says that it is over

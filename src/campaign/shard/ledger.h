@@ -11,11 +11,11 @@ namespace bitrift::campaign {
 
 class Ledger {
  public:
-  /// others: nullptr for an undivided campaign; shard: whose rows are one's own. All must outlive the ledger.
+  /// others: nullptr for an undivided campaign; shard: whose rows count as own. All must outlive the ledger.
   explicit Ledger(Journal& own, const ShardJournals* others = nullptr, int shard = 1)
       : own_(own), others_(others), shard_(shard) {}
 
-  /// Effective row of an id, whoever ran it.
+  /// Effective row of an id, from any shard.
   [[nodiscard]] const record::TrialRecord* find(const record::TrialId& id) const;
   /// The same, by this driver or an earlier start of its shard.
   [[nodiscard]] const record::TrialRecord* find_own(const record::TrialId& id) const;

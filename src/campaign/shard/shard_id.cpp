@@ -25,13 +25,13 @@ int of_slurm(const char* name, std::optional<int> otherwise = std::nullopt) {
   if (text == nullptr && otherwise) return *otherwise;
   if (text == nullptr) {
     fail(ErrorCode::bad_input,
-         "--shard slurm: {} is not set: this is no task of a Slurm job array; submit with `sbatch "
+         "--shard slurm: {} is not set: this is not a task of a Slurm job array; submit with `sbatch "
          "--array=1-N`, "
          "or give --shard I/N",
          name);
   }
   if (const auto value = number_of(text)) return *value;
-  fail(ErrorCode::bad_input, "--shard slurm: {}={} is no number; give --shard I/N", name, text);
+  fail(ErrorCode::bad_input, "--shard slurm: {}={} is not a number; give --shard I/N", name, text);
 }
 
 ShardId slurm_shard() {
@@ -44,7 +44,8 @@ ShardId slurm_shard() {
                      (id - first) % step == 0 && id >= first && id <= last;
   if (!range) {
     fail(ErrorCode::bad_input,
-         "--shard slurm: task {} of {} tasks from {} to {} says no place: submit a whole range such as "
+         "--shard slurm: task {} of {} tasks from {} to {} does not determine a shard: submit a whole range "
+         "such as "
          "--array=1-{}, or give --shard I/N",
          id, count, first, last, count);
   }
@@ -69,9 +70,10 @@ ShardId parse_shard(const std::string& text) {
          most_shards);
   }
   if (*index < 1 || *index > *count) {
-    fail(ErrorCode::bad_input,
-         "--shard {}: shards count from 1: 1/{} to {}/{}; `--shard slurm` finds the place in any job array",
-         text, *count, *count, *count);
+    fail(
+        ErrorCode::bad_input,
+        "--shard {}: shards count from 1: 1/{} to {}/{}; `--shard slurm` takes the number from any job array",
+        text, *count, *count, *count);
   }
   return {*index, *count};
 }

@@ -14,7 +14,8 @@ namespace bitrift::campaign {
 
 void JournalTail::refresh() {
   problem_.clear();
-  // Opened anew at each look: a network file system promises what others wrote to those who open after them.
+  // Reopened at each look: a network file system shows what others wrote only to those who open the file
+  // later.
   std::ifstream file(path_, std::ios::binary);
   if (!file) return;
   file.seekg(static_cast<std::streamoff>(bytes_));

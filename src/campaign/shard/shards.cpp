@@ -125,13 +125,12 @@ void Shard::take(const LeaseTimes& times) {
   while (!(lease_ = taker.try_take())) {
     if (taker.alive()) {
       fail(ErrorCode::busy,
-           "{}: another `bitrift campaign run` works on shard {} ({}); wait for it or stop it",
+           "{}: another `bitrift campaign run` is running shard {} ({}); wait for it or stop it",
            layout_.root.string(), id_.text(), taker.holder().text());
     }
     if (!std::exchange(said, true)) {
       progress_.note(
-          fmt::format("shard {}: its last driver ({}) did not say that it ended: looking for {} s "
-                      "whether it lives",
+          fmt::format("shard {}: its last driver ({}) did not record its end: waiting {} s for its heartbeat",
                       id_.text(), taker.holder().text(), times.silence / 1s));
     }
     pause([] { InterruptGuard::check(); });
@@ -141,9 +140,8 @@ void Shard::take(const LeaseTimes& times) {
 void Shard::check_held() const {
   if (!lease_->lost()) return;
   fail(ErrorCode::busy,
-       "shard {}: this process gave no sign of life for too long, and another one has taken its place ({}); "
-       "no row is "
-       "lost",
+       "shard {}: this process sent no heartbeat for too long, and another process has replaced it ({}); no "
+       "row is lost",
        id_.text(), read_lease(numbered_folder(scratch_root(), lease_->number() + 1)).text());
 }
 
@@ -154,7 +152,7 @@ void Shard::prepare_bases(Folder& folder, const std::function<void()>& make) {
   const auto began = Clock::now();
   while (!folder.has_bases()) {
     if (const auto lease = taker.try_take()) {
-      if (folder.has_bases()) break;  // whoever held the lease before made them
+      if (folder.has_bases()) break;  // the previous holder of the lease made them
       folder.remove_unfinished_bases();
       try {
         make();
@@ -167,8 +165,9 @@ void Shard::prepare_bases(Folder& folder, const std::function<void()>& make) {
     if (words.due()) progress_.note("waiting for the base, made by " + taker.holder().text());
     const std::chrono::duration<double, std::ratio<3600>> waited = Clock::now() - began;
     if (wait_hours_ && waited.count() > *wait_hours_) {
-      fail(ErrorCode::busy, "shard {}: waited {:g} h for the base, made by {}; run the same command to go on",
-           id_.text(), *wait_hours_, taker.holder().text());
+      fail(ErrorCode::busy,
+           "shard {}: waited {:g} h for the base, made by {}; run the same command to resume", id_.text(),
+           *wait_hours_, taker.holder().text());
     }
     pause([] { InterruptGuard::check(); });
   }
@@ -216,7 +215,7 @@ SharedGolden Shard::agree(std::size_t arm, int order, const record::RunResult& r
 std::string Shard::origins(std::size_t arm, int order) const {
   const auto known = golden(arm, order);
   return fmt::format(
-      " (the golden run is that of {}; this is {}: shards need processors and libraries of one kind)",
+      " (the golden run is that of {}; this is {}: all shards need the same processor type and libraries)",
       known ? known->origin : "another shard", own_origin());
 }
 
@@ -272,7 +271,7 @@ std::string Shard::account(int shard, const Stage& stage, const Watch& watch) co
   std::string text = fmt::format("shard {}: {} of its {} rows of {} are missing", id.text(), missing,
                                  runs.size(), stage.words);
   if (missing == 0)
-    text = fmt::format("shard {}: its last checks of {} are not over", id.text(), stage.words);
+    text = fmt::format("shard {}: its last checks of {} are not finished", id.text(), stage.words);
   text += fmt::format(", no new row for {}", minutes(Clock::now() - watch.changed));
   const auto folder = shard_folder(layout_.shards(), shard, id_.count);
   const int last = last_lease(folder);
@@ -312,8 +311,8 @@ void Shard::meet(const Stage& stage, const std::function<void()>& tick) {
     }
     if (over) {
       fail(ErrorCode::busy,
-           "shard {}: waited {:g} h in vain for shard {}; start what is missing, then run the same command "
-           "to go on",
+           "shard {}: waited {:g} h for shard {}; start the missing shards, then run the same command to "
+           "resume",
            id_.text(), *wait_hours_, fmt::join(missing, ", "));
     }
     pause(tick);

@@ -21,7 +21,7 @@
 
 namespace bitrift::campaign {
 
-/// A part of the campaign that all shards must have finished before any goes on.
+/// A part of the campaign that all shards must have finished before any of them continues.
 struct Stage {
   std::string name;                                ///< "preparation" or "round-0003": names the marker files
   std::string words;                               ///< "round 3"

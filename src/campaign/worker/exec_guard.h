@@ -1,4 +1,4 @@
-// Runs one command so that nothing of it outlives it, or whoever asked for it.
+// Runs one command so that none of its processes outlives it, or the process that asked for it.
 #pragma once
 
 #include <string>

@@ -47,7 +47,7 @@ std::uint64_t log_size() {
 }
 
 // The last line of what was printed since; "" when there is none. One line, because rows of repeated runs are
-// compared, and what stands above an exception's own line often names processes and times.
+// compared, and the lines above an exception's own line often name processes and times.
 std::string last_line_since(std::uint64_t start) {
   constexpr std::uint64_t most = 600;
   const std::uint64_t size = log_size();

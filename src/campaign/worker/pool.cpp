@@ -349,8 +349,8 @@ void Pool::could_not_start(Crew& crew, const WorkerLost& loss) {
                               ? fmt::format("it was not ready after {} s", startup_deadline_s)
                               : loss.failure.reason;
   const std::string tail = log_tail(crew.log);
-  // Exit code 2 is the worker's own word that its input is at fault; a program that is not there is the
-  // call's fault too.
+  // Exit code 2 means that the worker reports a usage or input error; a program that does not exist is a
+  // usage error too.
   const bool users_fault = loss.status && (loss.status->code == 2 || loss.status->code == 127);
   fail(users_fault ? ErrorCode::bad_input : ErrorCode::internal,
        "arm '{}': workers cannot be started: {}; {} says: {}", options_.arms[crew.arm].name, why,

@@ -22,7 +22,8 @@
 
 namespace bitrift::campaign {
 
-/// What the pool asks of, and tells, whoever owns the campaign. Any of these may throw: that ends everything.
+/// What the pool asks of, and reports to, the owner of the campaign. Any of these may throw, which ends it
+/// all.
 class PoolObserver {
  public:
   virtual ~PoolObserver() = default;
@@ -53,7 +54,7 @@ struct WorkerPlace {
 };
 
 struct PoolOptions {
-  Launch launch;  ///< but for the base, which is the arm's
+  Launch launch;  ///< except the base, which is the arm's
   std::vector<record::Arm> arms;
   std::optional<int> workers;  ///< groups side by side; absent: as many as the cores hold, at least one
   int check_every = 100;       ///< trials (jitter runs count) of a worker in a data order between two checks

@@ -46,7 +46,7 @@ void remove_scratch_of(const std::filesystem::path& root) noexcept {
       std::filesystem::remove_all(entry.path(), ignored);
     }
   } catch (const std::exception& error) {
-    spdlog::debug("scratch folders are left behind: {}", error.what());
+    spdlog::debug("scratch folders are not removed: {}", error.what());
   }
 }
 

@@ -12,8 +12,8 @@ namespace bitrift::campaign {
 /// temporary files.
 class Scratch {
  public:
-  /// Makes the folder anew, without what an earlier driver of this name left in it. When that is not possible
-  /// (another user's folder has the name) path() is empty, and the launcher does as it likes.
+  /// Recreates the folder, without what an earlier driver of this name left in it. If that is not possible
+  /// (another user's folder has the name), path() is empty, and the launcher chooses a folder.
   explicit Scratch(const std::string& name);
   ~Scratch();  ///< removes the folder
   Scratch(Scratch&&) = delete;

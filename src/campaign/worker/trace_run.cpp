@@ -102,8 +102,8 @@ std::optional<std::string> trace_difference(const std::filesystem::path& trace,
       return fmt::format("evaluation {} is {} in the trace and {} in the row", i + 1, evaluations[i].dump(),
                          of_row.dump());
     }
-    // A run that stops amid a step, and a plateau schedule's look at an evaluation, change the state behind
-    // the last step's line.
+    // A run that stops in the middle of a step, and a plateau schedule that uses an evaluation, change the
+    // state after the last step's line.
     const bool plateau = header.at("spec").value(Json::json_pointer("/schedule/name"), "") == "plateau";
     if (row.status != "done" || plateau) return std::nullopt;
     const Json& end = last_step.is_null() ? header : last_step;

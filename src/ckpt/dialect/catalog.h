@@ -59,9 +59,9 @@ class Catalog {
 
 /// "a/b/c" -> {"a", "b", "c"}, cut at any of `separators`.
 [[nodiscard]] std::vector<std::string_view> components(std::string_view path, const char* separators = "/");
-/// What stands behind the last '/'.
+/// The part after the last '/'.
 [[nodiscard]] std::string_view leaf_of(std::string_view path);
-/// What stands before the last '/'; "" when there is none.
+/// The part before the last '/'; "" if there is none.
 [[nodiscard]] std::string_view parent_of(std::string_view path);
 /// "conv2d_12" and "conv2d12" -> "conv2d"; a name of digits alone stays.
 [[nodiscard]] std::string_view without_number(std::string_view name);

@@ -117,7 +117,7 @@ bool has_sibling(const Node& parent, int rank, const std::string& number) {
   });
 }
 
-/// bn2 stands behind conv2 or, where there is none, behind fc2; ln_1 and ln_2 before the branches of a block.
+/// bn2 comes after conv2 or, if there is none, after fc2; ln_1 and ln_2 before the branches of a block.
 Key key_of(const Node& parent, const Node& child) {
   Key key{usual_rank(child.stem), "", false, child.name};
   if (key.rank == kConvolution || key.rank == kHead) key.number = child.number;
@@ -210,7 +210,7 @@ std::set<std::string, std::less<>> LayerList::resolve(const std::vector<std::str
                                                       const std::string& file) const {
   if (!selectors.empty() && layers_.empty()) {
     fail(ErrorCode::bad_input,
-         "{}: no layers can be told from its names; choose tensors by --tensor or --role", file);
+         "{}: no layers can be recognised from its names; choose tensors by --tensor or --role", file);
   }
   std::set<std::string, std::less<>> names;
   for (const std::string& selector : selectors) names.insert(resolve_one(selector, file));

@@ -1,5 +1,5 @@
-// What the tensors of a file are for, told from its names (docs/roles.md): which program wrote it, and the
-// role and the layer of each tensor.
+// What the tensors of a file are for, inferred from its names (docs/roles.md): which program wrote it, and
+// the role and the layer of each tensor.
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,7 @@ struct ValueSource {
 
 /// Bytes of a dataset or attribute are counted row-major, as a program reads them that asks for all. Any
 /// number of threads may use it and others of the same file at once. All members throw Error(bad_file) for
-/// damage, Error(unsupported) for filters that cannot be applied, Error(io), also for want of memory. Beside
+/// damage, Error(unsupported) for filters that cannot be applied, Error(io), also if memory is short. Beside
 /// what is read, a chunk takes its decoded size four times at most, and few are decoded at once when they
 /// are large; chunks that HDF5 itself must decode take more, in a child process.
 class Values {

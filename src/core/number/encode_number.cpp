@@ -70,7 +70,7 @@ std::optional<std::uint64_t> scale_integer(const NumberFormat& format, std::uint
 
 std::uint64_t encode_floating(const NumberFormat& format, double value) {
   if (format.kind != NumberKind::floating) {
-    fail(ErrorCode::internal, "{} is no floating format", format.name());
+    fail(ErrorCode::internal, "{} is not a floating-point format", format.name());
   }
   const std::uint64_t sign = std::signbit(value) ? sign_mask(format) : 0;
   const std::uint64_t overflow = format.finite_only ? nan_pattern(format) : infinity_pattern(format);
@@ -116,7 +116,7 @@ std::optional<std::uint64_t> encode_text(const NumberFormat& format, std::string
   const auto [rest, error] = std::from_chars(digits.data(), end, value);
   if (rest != end || error == std::errc::invalid_argument ||
       (text.starts_with('+') && digits.starts_with('-'))) {
-    fail(ErrorCode::bad_input, "'{}' is no number: give one such as 3, -0.25, 1e-3, nan or inf", text);
+    fail(ErrorCode::bad_input, "'{}' is not a number: give one such as 3, -0.25, 1e-3, nan or inf", text);
   }
   if (format.kind == NumberKind::floating) {
     // Out of range from_chars gives no value, strtod zero or infinity.

@@ -22,8 +22,8 @@ struct ConfinedLimits {
 };
 
 /// A program that answers requests by serve_confined(): when it crashes, hangs or takes too much memory, the
-/// caller gets an Error and goes on. It is started by the first call and serves all later ones; after it died
-/// the next call starts another. It keeps no file of the caller open, prints nothing and dies with this
+/// caller gets an Error and continues. It is started by the first call and serves all later ones; after it
+/// died the next call starts another. It keeps no file of the caller open, prints nothing and dies with this
 /// object and with the caller. Started afresh and not forked, it has nothing of the caller's memory, threads
 /// and libraries. One thread at a time; several objects work at once.
 class Confined {

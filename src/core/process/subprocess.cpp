@@ -95,7 +95,7 @@ Subprocess::Subprocess(const Command& command) {
   pid_ = ::fork();
   if (pid_ < 0) fail(ErrorCode::io, "cannot start {}: {}", command.arguments[0], errno_text(errno));
   if (pid_ == 0) run_child(prepared, null_input.get(), output.get(), report_out.get(), parent);
-  ::setpgid(pid_, pid_);  // both sides do it: whoever is first
+  ::setpgid(pid_, pid_);  // parent and child both do it: either may be first
   report_out.close();
   int error = 0;
   ssize_t got = 0;

@@ -81,12 +81,12 @@ ImageSize png_header(FileWindow& file, const std::string& name) {
 ImageSize jpeg_frame(std::uint8_t marker, std::string_view content, const std::string& name) {
   if (content.size() < 6) refuse_image(name, "a truncated JPEG header");
   if (marker != 0xC0 && marker != 0xC1 && marker != 0xC2 && marker != 0xC9 && marker != 0xCA) {
-    fail(ErrorCode::unsupported, "{}: lossless and hierarchical JPEG are not read: convert it", name);
+    fail(ErrorCode::unsupported, "{}: lossless and hierarchical JPEG are not supported: convert it", name);
   }
-  if (content[0] != 8) fail(ErrorCode::unsupported, "{}: JPEG is read with 8 bits only: convert it", name);
+  if (content[0] != 8) fail(ErrorCode::unsupported, "{}: only 8-bit JPEG is supported: convert it", name);
   if (content[5] != 1 && content[5] != 3) {
     fail(ErrorCode::unsupported,
-         "{}: JPEG is read in grey and in colours of 3 components, not {} (CMYK): convert it", name,
+         "{}: only JPEG in grey or with 3 colour components is supported, not {} (CMYK): convert it", name,
          static_cast<int>(static_cast<std::uint8_t>(content[5])));
   }
   const std::uint32_t height = number(content.substr(1, 2)), width = number(content.substr(3, 2));

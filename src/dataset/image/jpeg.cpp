@@ -102,7 +102,7 @@ Pixels decode_jpeg(std::string_view content, const std::string& name) {
   }
   if (decoder.info.num_components != 1 && decoder.info.num_components != 3) {
     fail(ErrorCode::unsupported,
-         "{}: JPEG is read in grey and in colours of 3 components, not {} (CMYK): convert it", name,
+         "{}: only JPEG in grey or with 3 colour components is supported, not {} (CMYK): convert it", name,
          decoder.info.num_components);
   }
   Pixels pixels;

@@ -10,8 +10,8 @@ void check_image_size(ImageSize size, const std::string& name) {
          "{}: expected a whole JPEG or PNG image, found an image without pixels: replace or remove it", name);
   }
   if (size.width > max_image_pixels / size.height) {
-    fail(ErrorCode::unsupported, "{}: an image of {} x {} pixels; at most {} are read: make it smaller", name,
-         size.width, size.height, max_image_pixels);
+    fail(ErrorCode::unsupported, "{}: an image of {} x {} pixels; at most {} are supported: make it smaller",
+         name, size.width, size.height, max_image_pixels);
   }
 }
 

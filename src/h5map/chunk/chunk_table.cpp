@@ -28,7 +28,7 @@ struct Computed {
 /// A version 2 B-tree of chunks.
 struct Tree2 {
   BTree2 tree;
-  EntryCode code;  // of what stands before the position in a record
+  EntryCode code;  // of the fields before the position in a record
   std::size_t rank = 0;
 
   [[nodiscard]] ChunkEntry entry(const Source& source, const BTree2::Record& record) const {

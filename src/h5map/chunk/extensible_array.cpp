@@ -131,7 +131,7 @@ ExtensibleArray::SuperBlock ExtensibleArray::read_super(std::size_t number) cons
   return read;
 }
 
-/// Data block `data` of super block `number`; of a paged one what stands before its pages.
+/// Data block `data` of super block `number`; of a paged one, the part before its pages.
 Block ExtensibleArray::read_data(std::size_t number, std::uint64_t data, std::uint64_t offset) const {
   const Super& super = supers_[number];
   const std::uint64_t slots = pages_of(super) == 0 ? super.data_slots : 0;

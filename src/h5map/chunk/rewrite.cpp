@@ -68,7 +68,7 @@ void Rewrite::put_chunk(const ChunkTable& table, const Chunk& chunk, std::vector
     fail(ErrorCode::unsupported,
          "{}: a chunk would take {} bytes in place of {}, but the file keeps lists of its free space at its "
          "end, and "
-         "HDF5 1.10 would write over what stands behind them; copy it first with h5repack -P 0",
+         "HDF5 1.10 would overwrite the bytes after them; copy it first with h5repack -P 0",
          source_->name(), stored.size(), chunk.bytes);
   }
   const std::uint64_t base = superblock_.frame.base;

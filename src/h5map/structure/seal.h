@@ -17,8 +17,8 @@ namespace bitrift::h5map {
 
 /// A structure with a checksum: the four little-endian bytes at `at` hold the lookup3 of bytes [first, at) of
 /// the file, or, where `end` is not 0, of bytes [first, end), among which the sum itself lies and counts as
-/// zeros (direct blocks of fractal heaps). Who alters a covered byte writes the sum anew. Offsets are those
-/// of the file, user block included.
+/// zeros (direct blocks of fractal heaps). Code that alters a covered byte must recompute the sum. Offsets
+/// are those of the file, user block included.
 struct Seal {
   std::uint64_t first = 0;
   std::uint64_t at = 0;

@@ -15,8 +15,8 @@ namespace bitrift::h5map {
 /// "Undefined address" of the HDF5 file format: all bits set.
 inline constexpr std::uint64_t undefined = ~std::uint64_t{0};
 
-/// A file opened read-only, or bytes in memory. Sizes and addresses in a file are claims: whoever follows one
-/// comes through here. Not thread-safe.
+/// A file opened read-only, or bytes in memory. Sizes and addresses in a file are untrusted: code that
+/// follows one goes through here. Not thread-safe.
 class Source {
  public:
   /// Throws Error(not_found | io), Error(bad_file) when it is no regular file.

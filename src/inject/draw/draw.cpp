@@ -47,7 +47,8 @@ class Draw {
       count = static_cast<std::uint64_t>(
           std::llround(*model_.fraction * static_cast<double>(population_.elements())));
       if (count == 0) {
-        fail(ErrorCode::bad_input, "--fraction {} of {} elements is less than half an element: give more",
+        fail(ErrorCode::bad_input,
+             "--fraction {} of {} elements is less than half an element: give a larger fraction",
              *model_.fraction, population_.elements());
       }
     }
@@ -64,7 +65,7 @@ class Draw {
   static void check_amount(double count) {
     if (count <= static_cast<double>(most_faults)) return;
     fail(ErrorCode::bad_input,
-         "this asks for about {:.3g} faults, and one injection holds at most {}; ask for fewer", count,
+         "this would be about {:.3g} faults, but one injection has at most {}; request fewer", count,
          most_faults);
   }
 
@@ -229,7 +230,7 @@ void check_model(const record::FaultModel& model) {
          model.measure);
   }
   if (int{model.count.has_value()} + int{model.fraction.has_value()} + int{model.ber.has_value()} != 1) {
-    fail(ErrorCode::bad_input, "say how many faults with exactly one of --count, --fraction and --ber");
+    fail(ErrorCode::bad_input, "give the number of faults with exactly one of --count, --fraction and --ber");
   }
   if (model.fraction && !(*model.fraction > 0 && *model.fraction <= 1)) {
     fail(ErrorCode::bad_input, "--fraction {} is not above 0 and at most 1", *model.fraction);
@@ -238,16 +239,15 @@ void check_model(const record::FaultModel& model) {
     fail(ErrorCode::bad_input, "--ber {} is not above 0 and at most 1", *model.ber);
   }
   if (model.count && *model.count == 0) {
-    fail(ErrorCode::bad_input, "--count 0 asks for nothing: give at least 1");
+    fail(ErrorCode::bad_input, "--count is 0: give at least 1");
   }
   if (model.fraction && model.measure == "tensor") {
-    fail(ErrorCode::bad_input, "--fraction counts elements, so it does not go with --measure tensor");
+    fail(ErrorCode::bad_input, "--fraction counts elements, so it cannot be used with --measure tensor");
   }
   if (model.ber && (model.measure != "bit" || !kind.single_bits())) {
     fail(ErrorCode::bad_input,
-         "--ber strikes each bit independently: it goes with --what flip, stuck-at-0 or stuck-at-1 and "
-         "--measure "
-         "bit only");
+         "--ber hits each bit independently: use it only with --what flip, stuck-at-0 or stuck-at-1 and "
+         "--measure bit");
   }
 }
 

@@ -1,5 +1,5 @@
-// Planning: from a fault model and a file's layout to a list of single-element changes. Pure but for reading
-// old values.
+// Planning: from a fault model and a file's layout to a list of single-element changes. Pure, except that it
+// reads old values.
 #pragma once
 
 #include <cstdint>

@@ -31,9 +31,7 @@ std::set<int> replicas_in(const ckpt::Reader& reader, const record::Scope& scope
   const std::string file = reader.path().string();
   if (scope.stage >= 0) {
     fail(ErrorCode::unsupported,
-         "{}: a file belongs to no pipeline stage: which stage sees a fault is the run's affair; choose the "
-         "stage's tensors with --tensor",
-         file);
+         "{}: a file has no pipeline stages, only a run has; choose the stage's tensors with --tensor", file);
   }
   std::set<int> own;
   for (const ckpt::TensorInfo& tensor : reader.tensors()) own.insert(replica_of(tensor.path));
@@ -41,7 +39,7 @@ std::set<int> replicas_in(const ckpt::Reader& reader, const record::Scope& scope
   if (own.empty()) {
     fail(ErrorCode::unsupported,
          "{}: holds no tensors of single replicas (replica/<r>/...), so every replica that loads it sees all "
-         "faults: who sees them is the scope of a campaign's arm",
+         "faults; to limit them to some replicas, set the scope of a campaign's arm",
          file);
   }
   if (scope.count == 0) {
@@ -92,7 +90,8 @@ class Selection {
         fail(ErrorCode::bad_input, "'{}' is not a role: give one of {}", role, fmt::join(known, ", "));
       }
       if (role == "checksum") {
-        fail(ErrorCode::unsupported, "role checksum cannot be altered: checksums follow from the tensors");
+        fail(ErrorCode::unsupported,
+             "role checksum cannot be altered: checksums are computed from the tensors");
       }
     }
   }
@@ -116,7 +115,7 @@ class Selection {
     used_roles_.insert(tensor.role);
     used_layers_.insert(tensor.layer);
     const auto view = viewed(tensor);
-    // Nothing was asked for by name: texts are no part of "all tensors".
+    // No tensor was named: texts are not part of "all tensors".
     if (choice_.tensors.empty() && !view && tensor.dtype.ends_with("string")) return;
     // The dataset was named, not this member of it: its numbers are meant, not its texts and padding.
     const bool named = std::any_of(globs.begin(), globs.end(),
@@ -138,8 +137,8 @@ class Selection {
       used_views_.insert(glob);
       const auto format = number_format(name);
       if (!format) {
-        fail(ErrorCode::bad_input, "--as '{}={}': '{}' is no number format: give one of {}", glob, name, name,
-             fmt::join(number_format_names(), ", "));
+        fail(ErrorCode::bad_input, "--as '{}={}': '{}' is not a number format: give one of {}", glob, name,
+             name, fmt::join(number_format_names(), ", "));
       }
       if (format->bytes != tensor.element_bytes || !tensor.plain) {
         fail(ErrorCode::bad_input, "{}: --as '{}={}': {} takes {} bytes, an element of {} ({}) takes {}",
@@ -158,26 +157,27 @@ class Selection {
   void check_used() const {
     for (const std::string& layer : layers_) {
       if (used_layers_.contains(layer)) continue;
-      fail(ErrorCode::not_found, "{}: layer '{}' has no tensor of the asked names and roles (see bitrift ls)",
-           file_, layer);
+      fail(ErrorCode::not_found,
+           "{}: layer '{}' has no tensor with the requested names and roles (see bitrift ls)", file_, layer);
     }
     for (const std::string& glob : choice_.tensors) {
       if (used_globs_.contains(glob)) continue;
       if (checksum_globs_.contains(glob)) {
         fail(ErrorCode::unsupported,
-             "{}: '{}' names checksums, which follow from the tensors; alter a tensor instead", file_, glob);
+             "{}: '{}' names checksums, which are computed from the tensors; alter a tensor instead", file_,
+             glob);
       }
-      fail(ErrorCode::not_found,
-           "{}: no tensor{} matches '{}' (* stays within one name, ** crosses . and /; see "
-           "bitrift ls)",
-           file_, choice_.roles.empty() ? "" : " of the asked roles", glob);
+      fail(
+          ErrorCode::not_found,
+          "{}: no tensor{} matches '{}' (* matches within one name, ** also matches . and /; see bitrift ls)",
+          file_, choice_.roles.empty() ? "" : " with the requested roles", glob);
     }
     std::set<std::string> present;
     for (const auto& tensor : reader_.tensors()) present.insert(tensor.role);
     for (const std::string& role : choice_.roles) {
       if (used_roles_.contains(role)) continue;
       fail(ErrorCode::not_found, "{}: no tensor{} has the role '{}' (the file has {})", file_,
-           choice_.tensors.empty() ? "" : " of the asked names", role, fmt::join(present, ", "));
+           choice_.tensors.empty() ? "" : " with the requested names", role, fmt::join(present, ", "));
     }
     for (const auto& [glob, name] : choice_.as) {
       if (used_views_.contains(glob)) continue;

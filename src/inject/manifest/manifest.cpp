@@ -95,7 +95,7 @@ void set_base(Manifest& manifest, const std::filesystem::path& file) {
 
 namespace {
 
-/// Takes the faults of a manifest one by one. The model, which stands behind them in the file, comes at last.
+/// Takes the faults of a manifest one by one. The model, which follows them in the file, comes last.
 class FaultSink {
  public:
   /// Throws Error(bad_file) that begins with `place`.
@@ -157,7 +157,7 @@ Manifest manifest_from(const record::Document& document, FaultSink& faults) {
   return manifest;
 }
 
-/// Reads without a document of all faults in memory. What it refuses is told without a line.
+/// Reads without holding a document of all faults in memory. Its errors do not name a line.
 Manifest read_in_pieces(const std::filesystem::path& path) {
   constexpr std::size_t piece = 4096;
   const Json& schema = record::shipped_schema("fault-manifest");

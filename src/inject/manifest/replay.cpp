@@ -83,7 +83,7 @@ std::string against_base(const ckpt::Reader& reader, const Manifest& manifest) {
   try {
     if (digest_file(base) != manifest.base_digest) return "";
     const auto differences = ckpt::compare(base, reader.path());
-    return differences.empty() ? "the same tensors and texts are stored otherwise"
+    return differences.empty() ? "the same tensors and texts are stored differently"
                                : told(differences.front());
   } catch (const Error&) {
     return "";  // then size and digest must do
@@ -121,7 +121,7 @@ std::string file_difference(const ckpt::Reader& reader, const Manifest& manifest
 void check_named(const Manifest& manifest) {
   if (manifest.model.plane != "value") {
     fail(ErrorCode::bad_input,
-         "--by-name goes with plane value: the faults of plane {} are at bytes of one file ({}), which "
+         "--by-name works only with plane value: the faults of plane {} are at bytes of one file ({}), which "
          "others have "
          "elsewhere",
          manifest.model.plane, manifest.base_path);
@@ -174,12 +174,11 @@ void draw_again(const ckpt::Reader& reader, Manifest& manifest, SameBase same) {
     return;
   }
   fail(ErrorCode::conflict,
-       "{}: drawing the faults of the manifest again gives others ({} of them, {} were recorded): {}",
+       "{}: drawing the faults of the manifest again gives different faults ({}; {} were recorded): {}",
        reader.path().string(), manifest.plan.list.changes.size(), manifest.fault_count,
-       same == SameBase::bytes ? "it was changed, or written by a version that draws otherwise"
+       same == SameBase::bytes ? "it was changed, or written by a version that draws differently"
                                : "values differ, or other tensors have the roles and layers that it names; a "
-                                 "manifest with all faults "
-                                 "would tell which");
+                                 "manifest with all faults would show which");
 }
 
 std::vector<std::string> altered_paths(const FaultList& list) {
@@ -209,7 +208,7 @@ void check_replay(const ckpt::Reader& reader, Manifest& manifest, SameBase same)
     refuse(
         reader, manifest, difference,
         fmt::format("all {} old values fit, so {}--force would replay it", manifest.plan.list.changes.size(),
-                    named ? "--by-name (the same tensors, stored otherwise) or " : ""));
+                    named ? "--by-name (the same tensors, stored differently) or " : ""));
   }
   if (same == SameBase::bytes && !manifest.plan.tensors.empty()) return;
   manifest.plan.tensors = tensors_of(reader, altered_paths(manifest.plan.list));

@@ -65,8 +65,8 @@ void refuse_other_names(const std::filesystem::path& file) {
   const auto names = std::filesystem::hard_link_count(file, none);
   if (none || names < 2) return;
   fail(ErrorCode::unsupported,
-       "{}: has {} names (hard links), and would be altered under all of them; write a copy (-o OUT)",
-       file.string(), names);
+       "{}: has {} names (hard links), so all of them would be altered; write a copy (-o OUT)", file.string(),
+       names);
 }
 
 /// What replaces a file has its mode, and a new file no more rights than the one it is a copy of.
@@ -94,8 +94,8 @@ void write_or_restore(const FileDescriptor& fd, const std::filesystem::path& fil
       take_back(journal, fd, file);
       remove_journal(file);
     } catch (const Error& second) {
-      fail(error.code(), "{}; and putting the old bytes back failed too ({}): run bitrift undo {}",
-           error.what(), second.what(), file.string());
+      fail(error.code(), "{}; restoring the old bytes also failed ({}): run bitrift undo {}", error.what(),
+           second.what(), file.string());
     }
     throw;
   }
@@ -121,15 +121,14 @@ void inject_copy(const std::filesystem::path& input, const std::filesystem::path
                  const FaultList& faults) {
   std::error_code ignored;
   if (std::filesystem::equivalent(input, output, ignored)) {
-    fail(ErrorCode::bad_input, "{}: is the input itself; give another output, or --in-place",
-         output.string());
+    fail(ErrorCode::bad_input, "{}: is the input file; give another output, or --in-place", output.string());
   }
   if (std::filesystem::is_directory(output)) {
     fail(ErrorCode::bad_input, "{}: is a directory; name the file to write", output.string());
   }
   if (has_journal(output)) {
     fail(ErrorCode::conflict,
-         "{}: holds an in-place injection that {} could take back; undo it or choose another output",
+         "{}: holds an in-place injection that {} can undo; undo it or choose another output",
          output.string(), undo_path(output).string());
   }
   const ckpt::Reader reader(input);  // its shared lock keeps writers out until the copy is done
@@ -152,12 +151,12 @@ void take_back_unfinished(const std::filesystem::path& file) {
   const FileDescriptor fd = open_locked(file);
   const UndoJournal journal = read_journal(file);
   if (compare_with(journal, fd, file) == UndoState::complete) {
-    fail(ErrorCode::conflict, "{}: already holds an injection; take it back first (bitrift undo {})",
+    fail(ErrorCode::conflict, "{}: already holds an injection; undo it first (bitrift undo {})",
          file.string(), file.string());
   }
   const std::uint64_t restored = take_back(journal, fd, file);
   remove_journal(file);
-  spdlog::warn("{}: an earlier injection was cut short; {} bytes were taken back", file.string(), restored);
+  spdlog::warn("{}: an earlier injection was interrupted; {} bytes were restored", file.string(), restored);
 }
 
 void inject_in_place(const std::filesystem::path& file, const FaultList& faults) {
@@ -175,14 +174,14 @@ void inject_in_place(const std::filesystem::path& file, const FaultList& faults)
   if (journal.patch.empty()) return;
   const FileDescriptor fd = open_locked(file);
   if (stamp_of(fd, file) != planned || has_journal(file)) {
-    fail(ErrorCode::conflict, "{}: was changed by another program meanwhile; nothing was written, try again",
-         file.string());
+    fail(ErrorCode::conflict,
+         "{}: was changed by another program in the meantime; nothing was written, try again", file.string());
   }
   journal.file_bytes = static_cast<std::uint64_t>(planned.bytes);
   journal.patch.file_bytes = journal.file_bytes;
   if (compare_with(journal, fd, file) != UndoState::untouched) {
-    fail(ErrorCode::conflict, "{}: was changed by another program meanwhile; nothing was written, try again",
-         file.string());
+    fail(ErrorCode::conflict,
+         "{}: was changed by another program in the meantime; nothing was written, try again", file.string());
   }
   write_journal(file, journal);
   write_or_restore(fd, file, journal);

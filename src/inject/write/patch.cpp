@@ -206,7 +206,7 @@ class Patcher {
     follow_checksum(site, change);
   }
 
-  /// Checks the old value and stores the new one; what is no part of the value (padding) stays.
+  /// Checks the old value and stores the new one; what is not part of the value (padding) stays.
   void alter(const Site& site, const Change& change, std::uint8_t* stored) const {
     const std::uint64_t found = load_pattern(site.format, stored);
     if (found != change.old_pattern) {

@@ -113,7 +113,7 @@ UndoJournal parse(const Json& head, std::string_view text) {
     const auto before = payload.bytes(size);
     const auto after = payload.bytes(size);
     if (size == 0 || offset < end || size > journal.file_bytes || offset > journal.file_bytes - size) {
-      fail(ErrorCode::bad_file, "a range makes no sense");
+      fail(ErrorCode::bad_file, "it has an invalid range");
     }
     end = offset + size;
     journal.patch.add(offset, before, after);
@@ -188,7 +188,7 @@ UndoJournal read_journal(const std::filesystem::path& file) {
          path.string());
   }
   if (!std::filesystem::is_regular_file(there)) {
-    fail(ErrorCode::bad_file, "{}: is no regular file, so {} cannot be restored from it", path.string(),
+    fail(ErrorCode::bad_file, "{}: is not a regular file, so {} cannot be restored from it", path.string(),
          file.string());
   }
   const std::string text = read_text(path);
@@ -198,7 +198,7 @@ UndoJournal read_journal(const std::filesystem::path& file) {
     const std::string_view payload = std::string_view(text).substr(std::min(end + 1, text.size()));
     if (head.at("schema") != kSchema) fail(ErrorCode::bad_file, "its schema is not {}", kSchema);
     if (head.at("crc32c") != fmt::format("{:08x}", crc32c(payload.data(), payload.size()))) {
-      fail(ErrorCode::bad_file, "its checksum does not fit");
+      fail(ErrorCode::bad_file, "its checksum does not match");
     }
     return parse(head, payload);
   } catch (const Error& error) {
@@ -233,8 +233,8 @@ UndoState compare_with(const UndoJournal& journal, const FileDescriptor& fd,
       const bool is_new = found[i] == after[i];
       if (!is_old && !is_new) {
         fail(ErrorCode::conflict,
-             "{}: byte {} is {:#04x}, neither {:#04x} (before the injection) nor {:#04x} (after it): "
-             "the file was changed since, and {} no longer fits it",
+             "{}: byte {} is {:#04x}, neither {:#04x} (before the injection) nor {:#04x} (after it): the "
+             "file has changed since, and {} no longer matches it",
              file.string(), range.offset + i, found[i], before[i], after[i], undo_path(file).string());
       }
       any_old = any_old || !is_new;
@@ -269,14 +269,14 @@ std::uint64_t take_back(const UndoJournal& journal, const FileDescriptor& fd,
     // The old places count again before the new ones go.
     sync_file(fd, file);
     if (::ftruncate(fd.get(), static_cast<off_t>(journal.file_bytes)) != 0) {
-      fail(ErrorCode::io, "{}: cannot be cut to {} bytes: {}", file.string(), journal.file_bytes,
+      fail(ErrorCode::io, "{}: cannot be truncated to {} bytes: {}", file.string(), journal.file_bytes,
            errno_text(errno));
     }
     changed += size - journal.file_bytes;
   }
   sync_file(fd, file);
   if (compare_with(journal, fd, file) != UndoState::untouched) {
-    fail(ErrorCode::io, "{}: what was restored does not read back", file.string());
+    fail(ErrorCode::io, "{}: reading the restored bytes back gives other bytes", file.string());
   }
   return changed;
 }

@@ -9,7 +9,7 @@
 
 namespace bitrift::inject {
 
-/// What stands in "<file>.undo" (docs/faults.md, "Undo journal"): written and synced before the first byte of
+/// Contents of "<file>.undo" (docs/faults.md, "Undo journal"): written and synced before the first byte of
 /// the file changes, removed after the last one is back.
 struct UndoJournal {
   std::uint64_t file_bytes = 0;  ///< size of the file before, which only a tail of the patch changes

@@ -14,8 +14,8 @@ namespace {
 using Bytes = std::vector<std::uint8_t>;
 using Range = Patch::Range;
 
-constexpr const char* changed = "the file was changed by someone else; nothing was written";
-constexpr const char* unread = "what was written does not read back";
+constexpr const char* changed = "the file was changed by another program; nothing was written";
+constexpr const char* unread = "reading it back gives other bytes";
 
 // Ranges that lie close together are read, and written, at once: a window of this many bytes with that many
 // ranges costs less than a call for each.
@@ -112,7 +112,7 @@ void write_patch(const FileDescriptor& fd, const std::filesystem::path& path, co
   if (!backwards) return write_compared(fd, path, patch);
   write_ranges(fd, path, patch.ranges, patch.before);
   if (!patch.tail.empty() && ::ftruncate(fd.get(), static_cast<off_t>(patch.file_bytes)) != 0) {
-    fail(ErrorCode::io, "{}: cannot be cut to {} bytes: {}", path.string(), patch.file_bytes,
+    fail(ErrorCode::io, "{}: cannot be truncated to {} bytes: {}", path.string(), patch.file_bytes,
          errno_text(errno));
   }
   expect_all(fd, path, patch, patch.before, ErrorCode::io, unread);

@@ -44,7 +44,7 @@ class Layer {
   virtual ~Layer() = default;
   /// x: [batch, input_shape...]; returns [batch, output_shape...]. Needs build().
   [[nodiscard]] virtual torch::Tensor forward(const torch::Tensor& x, const Pass& pass) = 0;
-  /// Whether an auxiliary head hangs on this layer's output.
+  /// Whether an auxiliary head is attached to this layer's output.
   [[nodiscard]] virtual bool has_auxiliary() const { return false; }
   /// Logits [batch, classes] of the auxiliary head, from this layer's output. Called in training only.
   [[nodiscard]] virtual torch::Tensor auxiliary(const torch::Tensor& y, const Pass& pass);

@@ -41,7 +41,7 @@ class Embedding {
 [[nodiscard]] torch::Tensor split_heads(const torch::Tensor& x, std::int64_t heads);
 
 /// Scaled dot-product attention (Vaswani et al., NeurIPS 2017, section 3.2.1) of heads as split_heads() gives
-/// them, without dropout on its weights; causal: a position sees itself and what stands before it.
+/// them, without dropout on its weights; causal: a position sees itself and the positions before it.
 /// Returns [batch, context, width].
 [[nodiscard]] torch::Tensor attend(const torch::Tensor& query, const torch::Tensor& key,
                                    const torch::Tensor& value, bool causal);

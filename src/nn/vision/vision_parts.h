@@ -78,7 +78,7 @@ class ConvUnit : public Layer {
   std::optional<Window> pool_;
 };
 
-/// Fully connected on the flattened sample, with what stands around it in the classifiers of these models.
+/// Fully connected on the flattened sample, with the parts around it in the classifiers of these models.
 class LinearUnit : public Layer {
  public:
   struct Options {

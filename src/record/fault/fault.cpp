@@ -20,7 +20,7 @@ std::uint64_t pattern_from_json(const Json& value) {
     const auto [rest, error] = std::from_chars(text.data() + 2, end, pattern, 16);
     if (error == std::errc{} && rest == end) return pattern;
   }
-  fail(ErrorCode::bad_file, "'{}' is no bit pattern such as 0x3f800000", text);
+  fail(ErrorCode::bad_file, "'{}' is not a bit pattern such as 0x3f800000", text);
 }
 
 }  // namespace

@@ -62,8 +62,8 @@ struct AppliedFault {
 };
 
 /// Whether a fault on this plane and in this structure is at a byte of the file and not at a number:
-/// everything on the plane metadata, and on the plane storage what stands in a chunk with filters ("raw chunk
-/// K of PATH").
+/// everything on the plane metadata, and on the plane storage the bytes of a chunk with filters ("raw chunk K
+/// of PATH").
 [[nodiscard]] bool names_byte(std::string_view plane, std::string_view structure) noexcept;
 
 /// Patterns become hexadecimal strings ("0x3f800000"), because JSON numbers end at 2^53.

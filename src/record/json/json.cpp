@@ -70,7 +70,7 @@ class LineNotes : public nlohmann::json_sax<Json> {
     Level& level = levels_.back();
     level.pointer = level.base + "/" + escape(name);
     if (!level.keys.insert(name).second) {
-      fail(ErrorCode::bad_file, "{}:{}: key '{}' stands twice; keep one", document_.source, line(), name);
+      fail(ErrorCode::bad_file, "{}:{}: key '{}' occurs twice; keep one", document_.source, line(), name);
     }
     note(level.pointer);
     return true;

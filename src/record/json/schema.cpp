@@ -117,7 +117,7 @@ std::optional<Problem> explain_array(const Json& value, const Json& schema, cons
       if (auto problem = explain(value[i], schema["items"], root, item)) return problem;
     }
     if (schema.value("uniqueItems", false) && !seen.insert(value[i]).second) {
-      return Problem{item, fmt::format("{} stands twice in the list", short_dump(value[i]))};
+      return Problem{item, fmt::format("{} occurs twice in the list", short_dump(value[i]))};
     }
   }
   return std::nullopt;

@@ -11,8 +11,8 @@
 
 namespace bitrift::train {
 
-/// Loads the data set. Throws Error that begins with the place of the key at fault; Error(bad_input) when it
-/// has fewer samples than a batch.
+/// Loads the data set. Throws Error that begins with the place of the wrong key; Error(bad_input) if it has
+/// fewer samples than a batch.
 [[nodiscard]] std::unique_ptr<nn::Dataset> load_data(const record::TrainingSpec& spec);
 
 /// The layers of the spec's model for that data. Throws Error(bad_input) that begins with the place.

@@ -20,11 +20,12 @@ class Reducer {
   virtual void finish() = 0;
 };
 
-/// Gradients in buckets, in the order in which a backward pass brings them, each summed while the pass goes
-/// on. Sums are taken by ascending replica (mpi::OrderedSum), so bits do not depend on buckets. semantics:
-/// ddp: every gradient is multiplied by 1/N before the sum, as PyTorch's DistributedDataParallel does;
-/// horovod: the sum is multiplied by 1/N. Float64 gradients are summed in float64, all others in float32 and
-/// rounded once to their type. One replica: nothing is touched. The slots' tensors must outlive it.
+/// Gradients in buckets, in the order in which a backward pass produces them, each summed while the pass
+/// continues. Sums are taken by ascending replica (mpi::OrderedSum), so bits do not depend on buckets.
+/// semantics: ddp: every gradient is multiplied by 1/N before the sum, as PyTorch's DistributedDataParallel
+/// does; horovod: the sum is multiplied by 1/N. Float64 gradients are summed in float64, all others in
+/// float32 and rounded once to their type. One replica: nothing is touched. The slots' tensors must outlive
+/// it.
 [[nodiscard]] std::unique_ptr<Reducer> make_bucket_reducer(const std::vector<nn::Slot>& slots,
                                                            const mpi::Communicator& replicas,
                                                            const std::string& semantics);

@@ -20,7 +20,7 @@ class Transfer {
   void send_bytes(const void* data, std::size_t size, int to, int tag);
   [[nodiscard]] torch::Tensor receive(const std::vector<std::int64_t>& shape, torch::ScalarType dtype,
                                       torch::Device device, int from, int tag) const;
-  /// Waits until all sends are through.
+  /// Waits until all sends have completed.
   void finish();
 
  private:

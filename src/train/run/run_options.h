@@ -32,7 +32,7 @@ struct RunOptions {
   /// the same order. It goes to its end whatever early_end says.
   bool keep_golden = false;
   /// End as soon as all ranks stand where the remembered run of the same order stood after as many steps, and
-  /// report its rest: the same result but for returned_step. The state then stays where it was. Not with
+  /// report its rest: the same result except returned_step. The state then stays where it was. Not with
   /// `steps`.
   bool early_end = false;
   std::optional<ChosenStates> states = {};  ///< what is compared must have been kept

@@ -37,7 +37,8 @@ void Trace::evaluation(const record::Evaluation& evaluation) {
 void Trace::finish() {
   out_.close();
   if (!out_)
-    fail(ErrorCode::io, "{}: could not be written whole: {}", file_.target().string(), errno_text(errno));
+    fail(ErrorCode::io, "{}: could not be written completely: {}", file_.target().string(),
+         errno_text(errno));
   file_.commit();
 }
 

@@ -25,7 +25,7 @@ void check_world(const record::TrainingSpec& spec, const record::Parallel& paral
   record::check_parallel(parallel, spec.batch_size, spec.where("parallel"));
   if (parallel.ranks != world) {
     fail(ErrorCode::bad_input,
-         "parallel: {} asks for {} rank(s), and MPI started {}; make --ranks and mpirun -n agree",
+         "parallel: {} needs {} rank(s), but MPI started {}; give the same number to --ranks and mpirun -n",
          parallel.kind, parallel.ranks, world);
   }
 }
@@ -41,12 +41,11 @@ void check_same_place(const Layout& layout, const Progress& progress) {
   layout.world.allgather_equal(&mine, sizeof mine, all.data());
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
-    throw mpi::AgreedError(
-        ErrorCode::bad_file,
-        fmt::format("rank {} stands at epoch {}, step {}, sample {}; rank 0 at {}, {}, {}: they cannot go on "
-                    "together; load files of the same moment",
-                    rank, all[rank].epoch, all[rank].step, all[rank].cursor, all[0].epoch, all[0].step,
-                    all[0].cursor));
+    throw mpi::AgreedError(ErrorCode::bad_file,
+                           fmt::format("rank {} is at epoch {}, step {}, sample {}; rank 0 at {}, {}, {}: "
+                                       "they cannot continue together; load files of the same step",
+                                       rank, all[rank].epoch, all[rank].step, all[rank].cursor, all[0].epoch,
+                                       all[0].step, all[0].cursor));
   }
 }
 

@@ -56,7 +56,7 @@ class Loop {
                           : progress_.epoch - first_epoch_ >= options_.epochs;
   }
 
-  // What the training itself costs, whoever asks for it: everything else is the harness's.
+  // The cost of the training itself, with or without bitrift: everything else is the harness's.
   template <typename Work>
   auto timed(const Work& work) {
     const auto began = std::chrono::steady_clock::now();

@@ -13,7 +13,7 @@ namespace bitrift::train {
 
 /// What is kept of a run from the base to its end.
 struct Trajectory {
-  /// After a step; what belongs to the end of an epoch is done, but for the evaluation.
+  /// After a step; the work at the end of an epoch is done, except the evaluation.
   struct Mark {
     double loss = 0;           ///< of the step's batch
     std::int64_t correct = 0;  ///< right answers in it

@@ -25,7 +25,7 @@ void Channel::send(const std::string& line) {
   while (sent < text.size()) {
     const ssize_t count = ::send(socket_.get(), text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail(ErrorCode::io, "the driver does not listen any more: {}", errno_text(errno));
+    if (count < 0) fail(ErrorCode::io, "the driver no longer listens: {}", errno_text(errno));
     sent += static_cast<std::size_t>(count);
   }
 }

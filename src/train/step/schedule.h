@@ -33,7 +33,7 @@ void after_step(const record::ScheduleSpec& spec, std::int64_t total_steps, Prog
 void after_epoch(const record::ScheduleSpec& spec, Progress& progress);
 
 /// After the evaluation of a completed epoch, and no other: a run that stops within an epoch must not count
-/// its last evaluation, or resuming would differ from going on. plateau: the arithmetic of
+/// its last evaluation, or resuming would differ from not stopping. plateau: the arithmetic of
 /// torch.optim.lr_scheduler.ReduceLROnPlateau with threshold_mode "rel" and eps 1e-8; mode "max" for
 /// test_accuracy, else "min". NaN is never better. Without the metric (no step was taken) nothing happens.
 /// Every rank must be given the same evaluation.

@@ -162,7 +162,7 @@ def test_terminated_run_says_how_to_go_on_and_goes_on(reference, study):
         driver.process.send_signal(name)
         ended = driver.finish(20)
         assert ended.returncode == 2
-        assert ended.stderr.splitlines()[-1] == "bitrift: interrupted; run the same command to go on"
+        assert ended.stderr.splitlines()[-1] == "bitrift: interrupted; run the same command to resume"
     assert study.run("stopped").returncode == 0
     assert read_rows(study.place / "stopped") == reference.rows
 

@@ -43,7 +43,7 @@ def test_torn_tail_is_cut_and_its_run_repeated(reference, study):
     journal.write_bytes(text[: len(text) - 40])
     done = study.run("torn")
     assert done.returncode == 0, done.stderr
-    assert "torn last line" in done.stderr
+    assert "incomplete last line" in done.stderr
     assert read_rows(folder, check_crc=True) == reference.rows
 
 
@@ -143,7 +143,7 @@ def test_names_of_runs_of_the_preparation_are_refused_for_fault_models(study):
         spec = study.changed_spec(strata={"models": models})
         refused = study.run("named", spec=spec)
         assert refused.returncode == 2
-        assert f"strata.models[0].name: '{name}' is what runs of the preparation are called" in refused.stderr
+        assert f"strata.models[0].name: '{name}' is reserved for runs of the preparation" in refused.stderr
 
 
 def test_wrong_calls_exit_with_2_and_leave_nothing(study):

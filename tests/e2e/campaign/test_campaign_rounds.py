@@ -107,7 +107,7 @@ def test_a_round_that_was_changed_is_refused_by_name(study, tmp_path):
     path.write_text(json.dumps(plan))
     done = study.run("a")
     assert done.returncode == 2
-    assert "0001.json: the plan differs" in done.stderr
+    assert "0001.json: the plan does not follow" in done.stderr
 
 
 def test_exhaustive_tries_every_fault_and_leaves_no_doubt(study, tmp_path):

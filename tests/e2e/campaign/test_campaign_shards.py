@@ -215,7 +215,7 @@ def test_waiting_does_not_use_the_processor(study):
     driver.process.send_signal(signal.SIGTERM)
     ended = driver.finish(20)
     assert ended.returncode == 2
-    assert ended.stderr.splitlines()[-1] == "bitrift: interrupted; run the same command to go on"
+    assert ended.stderr.splitlines()[-1] == "bitrift: interrupted; run the same command to resume"
     assert "ended: interrupted" in campaign("status", folder).stdout
 
 
@@ -244,7 +244,7 @@ def test_second_driver_of_a_shard_is_refused(study):
     wait_until(lambda: lines_of(study.place / "twice") > 0)
     second = start(study, "twice", 2).finish()
     assert second.returncode == 2
-    assert "another `bitrift campaign run` works on shard 2/3" in second.stderr
+    assert "another `bitrift campaign run` is running shard 2/3" in second.stderr
     first.process.send_signal(signal.SIGINT)
     assert first.finish(20).returncode == 2
 
@@ -334,12 +334,12 @@ def test_merged_journal_that_is_behind_is_said_to_be(reference, divided, study):
     with open(journals(folder, "3")[0], "ab") as journal:
         row = b'{"ids":["serial/weight.sign/2"],"kind":"retract","reason":"test"}'
         journal.write(b'{"crc32c":"%08x","row":%s}\n' % (crc32c(row), row))
-    assert "shards wrote more since the last merge" in campaign("compare", folder, folder).stderr
+    assert "shards have written more since the last merge" in campaign("compare", folder, folder).stderr
 
 
 def test_merge_of_an_undivided_campaign_is_refused(reference):
     done = campaign("merge", reference.place / "plain")
-    assert done.returncode == 2 and "is undivided: its journal needs no merge" in done.stderr
+    assert done.returncode == 2 and "was not run with --shard: its journal needs no merge" in done.stderr
 
 
 def test_replay_works_on_a_merged_folder(reference, divided):

@@ -115,9 +115,12 @@ def test_mistakes_in_the_spec_name_the_key(tmp_path: Path) -> None:
     arm = study.spec["arms"][0]
     without = {key: value for key, value in study.spec.items() if key != "runner"}
     cases = [
-        ({"runner": {"exec": {"command": ["x", "{chekpoint}"]}}}, "runner.exec.command[1]: '{chekpoint}' is no placeh"),
+        (
+            {"runner": {"exec": {"command": ["x", "{chekpoint}"]}}},
+            "runner.exec.command[1]: '{chekpoint}' is not a placeh",
+        ),
         ({"runner": {"exec": {"command": []}}}, "runner.exec.command: expected at least 1 item(s), found 0"),
-        ({"arms": [arm | {"exec": ["{nothing}"]}]}, "arms[0].exec[0]: '{nothing}' is no placeholder"),
+        ({"arms": [arm | {"exec": ["{nothing}"]}]}, "arms[0].exec[0]: '{nothing}' is not a placeholder"),
         ({"arms": [arm | {"scope": {"replicas": [0]}}]}, "arms[0].scope: is for bitrift-train"),
         ({"arms": [arm | {"guards": {"nonfinite": True}}]}, "arms[0].guards: is for bitrift-train"),
         ({"worker": {"launch": "srun {command}"}}, "worker.launch: starts the ranks of bitrift-train"),
@@ -127,7 +130,7 @@ def test_mistakes_in_the_spec_name_the_key(tmp_path: Path) -> None:
         assert done.returncode == 2 and text in done.stderr, done.stderr
     study.spec = without
     done = study.start("out").finish()
-    assert done.returncode == 2 and "arms[0].exec: words for a command, but there is no" in done.stderr
+    assert done.returncode == 2 and "arms[0].exec: is for a command, but there is no" in done.stderr
 
 
 def test_command_that_is_not_there_stops_the_campaign_by_name(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_array_with_a_cancelled_and_a_requeued_task_gives_the_journal_of_one_dri
     slurm.run("scancel", tasks[1])
     slurm.run("scancel", "--batch", "--signal=USR1", tasks[2])
     wait_until(lambda: slurm.state(tasks[1]) == "CANCELLED")
-    wait_until(lambda: "interrupted; run the same command to go on" in log_of(study, 1))
+    wait_until(lambda: "interrupted; run the same command to resume" in log_of(study, 1))
     left = rows_of(folder, 2)
     time.sleep(1)
     assert rows_of(folder, 2) == left, "nobody works on a cancelled shard"

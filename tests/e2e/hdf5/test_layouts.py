@@ -100,13 +100,13 @@ def test_a_layer_that_is_not_there_is_refused(tmp_path: Path) -> None:
     for layer, says in {
         "layer1": "has no layer 'layer1'",
         "5": "has no layer number 5: they are 0 to 4",
-        "bn1": "layer 'bn1' has no tensor of the asked names and roles",
+        "bn1": "layer 'bn1' has no tensor with the requested names and roles",
     }.items():
         refused("inject", path, "--in-place", "--layer", layer, "--role", "weight", says=says)
     empty = tmp_path / "empty.h5"
     with h5py.File(empty, "w") as file:
         file["x"] = np.ones(3)
-    refused("inject", empty, "--dry-run", "--layer", "first", says="no layers can be told")
+    refused("inject", empty, "--dry-run", "--layer", "first", says="no layers can be recognised")
     assert path.read_bytes() == before
 
 

@@ -277,7 +277,9 @@ def test_a_compact_manifest_is_refused_where_values_differ(tmp_path: Path) -> No
     call = ["--tensor", "net/a.weight", "--what", "random", "--count", 660, "--seed", 1, "--manifest", short]
     run("inject", base, "-o", tmp_path / "o.h5", *call, "--compact-manifest")
     other = edited(base, tmp_path / "other.h5", replace("net/a.weight", A + 1))
-    refused("inject", other, "-o", tmp_path / "p.h5", "--replay", short, "--by-name", says="again gives others")
+    refused(
+        "inject", other, "-o", tmp_path / "p.h5", "--replay", short, "--by-name", says="again gives different faults"
+    )
     assert not (tmp_path / "p.h5").exists()
 
 
@@ -319,7 +321,9 @@ def test_another_base_is_refused_with_what_differs_first(tmp_path: Path) -> None
 
     size = base.stat().st_size
     gzip = write(tmp_path / "gzip.h5", "gzip")
-    refuse(gzip, f"it has {gzip.stat().st_size} bytes, not {size}, and the same tensors and texts are stored otherwise")
+    refuse(
+        gzip, f"it has {gzip.stat().st_size} bytes, not {size}, and the same tensors and texts are stored differently"
+    )
     hit = {(fault["tensor"], fault["element"]) for fault in document["faults"]}
     free = next(i for i in range(660) if (untouched, i) not in hit)
     value = A.copy().reshape(-1)

@@ -96,14 +96,14 @@ def test_a_manifest_that_cannot_be_written_changes_nothing(model: Path, tmp_path
     folder.mkdir()
     before = model.read_bytes()
     for target in (["-o", tmp_path / "o.h5"], ["--in-place"]):
-        refused("inject", model, *target, "--manifest", folder, says="is no regular file")
+        refused("inject", model, *target, "--manifest", folder, says="is not a regular file")
     assert (model.read_bytes(), names_in(tmp_path)) == (before, ["folder", "model.h5"])
 
 
 def test_a_journal_that_is_no_file_is_refused(model: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "model.h5.undo")
-    refused("undo", model, says="is no regular file")
-    refused("inject", model, "--in-place", says="is no regular file")
+    refused("undo", model, says="is not a regular file")
+    refused("inject", model, "--in-place", says="is not a regular file")
 
 
 def test_an_attribute_spelled_like_a_dataset_is_another_tensor(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_device_or_pipe_is_not_replaced_by_a_file(model: Path, tmp_path: Path,
     link.symlink_to(pipe)
     output = [] if option == "-o" else ["-o", tmp_path / "o.h5"]
     for target in (pipe, link):
-        refused("inject", model, *output, option, target, says="is no regular file")
+        refused("inject", model, *output, option, target, says="is not a regular file")
     assert pipe.is_fifo()
     assert link.is_symlink()
     assert names_in(tmp_path) == ["link", "model.h5", "pipe"]

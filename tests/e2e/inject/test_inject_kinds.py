@@ -248,18 +248,24 @@ def test_integers_are_exact_or_refused(numbers: Path, tmp_path: Path, name: str)
         assert {fault["new_value"] for fault in result["faults"]} == {str(value)}
     call = ["inject", numbers, "-o", tmp_path / "no.h5", "--tensor", dataset_of(name)]
     for value in (low - 1, high + 1, "1.5", "nan"):
-        refused(*call, "--what", "set", f"--value={value}", says=f"{dataset_of(name)}: --value {value} is no {name}")
+        refused(
+            *call,
+            "--what",
+            "set",
+            f"--value={value}",
+            says=f"{dataset_of(name)}: --value {value} cannot be stored as {name}",
+        )
     assert (
         inject(numbers, tmp_path / "o.h5", name, "--what", "scale", "--factor", 1, "--fraction", 1)["no_change"] == 48
     )
-    refused(*call, "--what", "scale", "--factor", 1e30, "--fraction", 1, says=f"is no {name}")
+    refused(*call, "--what", "scale", "--factor", 1e30, "--fraction", 1, says=f"cannot be stored as {name}")
     assert not (tmp_path / "no.h5").exists()
     small = tmp_path / "small.h5"
     run("inject", numbers, "-o", small, "--tensor", dataset_of(name), "--what", "set", "--value", 21, "--fraction", 1)
     result = run_json("inject", small, "--dry-run", "--tensor", dataset_of(name), "--what", "scale", "--factor", 3)
     assert result["faults"][0]["new_value"] == "63"
     refused("inject", small, "--dry-run", "--tensor", dataset_of(name), "--what", "scale", "--factor", 0.5,
-            says=f"is no {name}")  # fmt: skip
+            says=f"cannot be stored as {name}")  # fmt: skip
 
 
 KINDS = [
@@ -331,7 +337,7 @@ def test_scaled_and_random_numbers_are_counted_by_what_they_can_become(numbers: 
 
 WRONG = [
     (["--what", "burst"], "--what burst needs --length"),
-    (["--length", 3], "--length goes with --what burst, not with --what flip"),
+    (["--length", 3], "--length is valid with --what burst, not with --what flip"),
     (["--what", "burst", "--length", 0], "1 to 64"),
     (["--what", "burst", "--length", 65], "1 to 64"),
     (["--what", "burst", "--length", 33, "--tensor", "float32_le"], "33 adjacent bits of 'any'"),
@@ -340,20 +346,20 @@ WRONG = [
         "9 adjacent bits of 'exponent'",
     ),
     (["--what", "xor"], "--what xor needs --mask"),
-    (["--what", "xor", "--mask", "12"], "'12' is no mask"),
-    (["--what", "xor", "--mask", "0"], "no mask"),
-    (["--what", "xor", "--mask", "0x"], "no mask"),
-    (["--what", "xor", "--mask", "0x10000000000000000"], "no mask"),
+    (["--what", "xor", "--mask", "12"], "'12' is not a mask"),
+    (["--what", "xor", "--mask", "0"], "is not a mask"),
+    (["--what", "xor", "--mask", "0x"], "is not a mask"),
+    (["--what", "xor", "--mask", "0x10000000000000000"], "is not a mask"),
     (["--what", "xor", "--mask", "1", "--mask-at", "top"], "aligned (to bit 0) or random"),
     (["--what", "xor", "--mask", "1" * 33, "--tensor", "float32_le"], "all bits of the mask"),
     (["--what", "scale"], "--what scale needs --factor"),
     (["--what", "scale", "--factor", "inf"], "not a finite number"),
     (["--what", "set"], "--what set needs --value"),
-    (["--what", "set", "--value", "one"], "'one' is no number"),
-    (["--what", "set", "--value", "nan", "--no-nan"], "--no-nan forbids --value nan"),
+    (["--what", "set", "--value", "one"], "'one' is not a number"),
+    (["--what", "set", "--value", "nan", "--no-nan"], "--no-nan contradicts --value nan"),
     (["--what", "set", "--value", "3", "--bits", "sign"], "sets whole elements"),
     (["--what", "stuck"], "is not supported: give one of flip, burst"),
-    (["--what", "burst", "--length", 2, "--ber", 0.1], "--ber strikes each bit"),
+    (["--what", "burst", "--length", 2, "--ber", 0.1], "--ber hits each bit"),
 ]
 
 

@@ -119,7 +119,7 @@ def test_bytes_are_read_as_another_format(tmp_path: Path) -> None:
     assert len(run_json("inject", path, "--dry-run", "--model", spec)["faults"]) == 3
     for view, says in (
         ("codes", "expected GLOB=FORMAT"),
-        ("codes=float7", "'float7' is no number format: give one of float64"),
+        ("codes=float7", "'float7' is not a number format: give one of float64"),
         ("codes=float16", "float16 takes 2 bytes, an element of codes (uint8) takes 1"),
         ("code=float8_e5m2", "none of the chosen tensors matches"),
     ):
@@ -128,7 +128,7 @@ def test_bytes_are_read_as_another_format(tmp_path: Path) -> None:
 
 
 def test_a_scope_needs_tensors_of_single_replicas(model: Path, tmp_path: Path) -> None:
-    refused("inject", model, "--dry-run", "--scope", "replicas=1", says="is the scope of a campaign's arm")
+    refused("inject", model, "--dry-run", "--scope", "replicas=1", says="set the scope of a campaign's arm")
     refused("inject", model, "--dry-run", "--scope", "stage=0", says="no pipeline stage")
     for bad in ("some", "replicas=", "replicas=0", "replicas=1,2", "replica=", "replica=1,", "replica=-1", "stage=x"):
         refused("inject", model, "--dry-run", "--scope", bad, says="is not supported: give all, replicas=N")
@@ -177,7 +177,7 @@ def test_a_trillion_bits_are_drawn_from_in_place(tmp_path: Path) -> None:
         for place in places[::100]:
             assert file["w"][place] == 2.0
     assert run_json("inject", path, "--dry-run", "--ber", 1e-10)["eligible_bits"] == 10**12
-    refused("inject", path, "--dry-run", "--ber", 0.5, says="holds at most 20000000")
+    refused("inject", path, "--dry-run", "--ber", 0.5, says="has at most 20000000")
 
 
 @pytest.mark.parametrize("extra", [["--count", 40], ["--ber", 0.003], ["--what", "random", "--fraction", 0.1],
@@ -195,7 +195,7 @@ def test_a_compact_manifest_is_drawn_again(model: Path, tmp_path: Path, extra: l
     refused(*call, "--force", says="this manifest is compact")
     for change in ({"model": {**document["model"], "seed": 6}}, {"drawn": {**document["drawn"], "faults": 1}}):
         short.write_text(json.dumps({**document, **change}))
-        refused(*call, says="again gives others")
+        refused(*call, says="again gives different faults")
     short.write_text(json.dumps(document))
     with h5py.File(model, "r+") as file:
         file["model/conv10.weight"][0] = 5

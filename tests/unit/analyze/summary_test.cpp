@@ -105,7 +105,7 @@ TEST(Summary, RowsBehindAGapWait) {
   EXPECT_EQ(sign.waiting, 1U);
   EXPECT_EQ(sign.counts.at(OutcomeClass::crash), 0U);
   EXPECT_EQ(summary.waiting, 1U);
-  EXPECT_THAT(table(summary), HasSubstr("1 rows wait behind a draw"));
+  EXPECT_THAT(table(summary), HasSubstr("1 rows are excluded until every earlier draw"));
   EXPECT_EQ(to_json(summary)["waiting"], 1);
 }
 

@@ -93,7 +93,7 @@ TEST_F(TwoShards, SecondDriverOfAShardIsRefused) {
   EXPECT_THAT(error_of([&] {
                 Shard(layout(), {2, 2}, std::nullopt, progress_);
               }),
-              HasSubstr("another `bitrift campaign run` works on shard 2/2 (host "));
+              HasSubstr("another `bitrift campaign run` is running shard 2/2 (host "));
 }
 
 TEST_F(TwoShards, DriverWhosePlaceWasTakenStops) {
@@ -102,7 +102,7 @@ TEST_F(TwoShards, DriverWhosePlaceWasTakenStops) {
   std::string text;
   for (int i = 0; i < 100 && text.empty(); ++i, std::this_thread::sleep_for(std::chrono::milliseconds(100)))
     text = error_of([&] { one_.check_held(); });
-  EXPECT_THAT(text, StartsWith("shard 1/2: this process gave no sign of life"));
+  EXPECT_THAT(text, StartsWith("shard 1/2: this process sent no heartbeat"));
 }
 
 TEST_F(TwoShards, FirstGoldenRunIsThatOfAll) {
@@ -129,7 +129,7 @@ TEST(Shard, WaitHoursEndInVainWithTheNameOfTheMissingOne) {
   const Stage stage{"round-0000", "round 0", {{}, {{"a", "s", 1}}}};
   one.finish(stage, own);
   EXPECT_THAT(error_of([&] { one.meet(stage, [] {}); }),
-              HasSubstr("in vain for shard 2; start what is missing"));
+              HasSubstr("h for shard 2; start the missing shards"));
 }
 
 TEST(Shard, NextStartKnowsTheRowsOfTheOneBefore) {

@@ -114,7 +114,8 @@ TEST(LayerList, RefusesWhatNamesNoLayer) {
   EXPECT_THAT(refusal(list, ""), HasSubstr("has no layer ''"));
   EXPECT_THAT(refusal(list, "-1"), HasSubstr("has no layer '-1'"));
   EXPECT_THAT(refusal(LayerList(outline_with({"a"}, {"norm"})), "last"), HasSubstr("none of its 1 layers"));
-  EXPECT_THAT(refusal(LayerList(outline_with({""}, {"weight"})), "last"), HasSubstr("no layers can be told"));
+  EXPECT_THAT(refusal(LayerList(outline_with({""}, {"weight"})), "last"),
+              HasSubstr("no layers can be recognised"));
 }
 
 }  // namespace

@@ -203,7 +203,7 @@ TEST(EncodeText, FloatsTakeNumbersOfAnySizeAndNothingElse) {
   EXPECT_EQ(encode_text(format, "-inf"), 0xff800000U);
   EXPECT_EQ(encode_text(format, "nan"), 0x7fc00000U);
   for (const char* text : {"", " 1", "1 ", "0x10", "one", "+-1", "1,5", "--1", "e5"}) {
-    EXPECT_ERROR(static_cast<void>(encode_text(format, text)), bad_input, "is no number");
+    EXPECT_ERROR(static_cast<void>(encode_text(format, text)), bad_input, "is not a number");
   }
 }
 

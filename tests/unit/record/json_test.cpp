@@ -30,7 +30,7 @@ TEST(Json, RemembersTheLineOfEveryKeyAndElement) {
 
 TEST(Json, RefusesAKeyThatStandsTwice) {
   EXPECT_THAT(error_of([] { (void)parse_text("{\"a\": 1,\n\"a\": 2}", "f.json"); }),
-              HasSubstr("f.json:2: key 'a' stands twice"));
+              HasSubstr("f.json:2: key 'a' occurs twice"));
 }
 
 TEST(Json, RefusesBrokenTextWithItsLineOnOneLine) {
@@ -66,7 +66,7 @@ TEST(Json, HandsElementsOverOneByOne) {
 TEST(Json, ElementsMayNotDoubleKeysEither) {
   const Elements elements{"list", [](const Json&) {}};
   EXPECT_THAT(error_of([&] { (void)parse_text("{\"list\": [{\"a\": 1,\n\"a\": 2}]}", "f.json", &elements); }),
-              HasSubstr("f.json:2: key 'a' stands twice"));
+              HasSubstr("f.json:2: key 'a' occurs twice"));
 }
 
 TEST(Json, NonFiniteNumbersAreStringsAndComeBack) {
@@ -105,7 +105,7 @@ TEST(Schema, NamesFileLineKeyExpectedAndFound) {
   EXPECT_EQ(problem("{\"n\": 1, \"list\": [{\"x\": 1},\n{\"x\": 0}]}"),
             "f.json:2: list[1].x: expected a number more than 0, found 0");
   EXPECT_EQ(problem("{\"n\": 1, \"list\": [{\"x\": 1}, {\"x\": 1}]}"),
-            "f.json:1: list[1]: {\"x\":1} stands twice in the list");
+            "f.json:1: list[1]: {\"x\":1} occurs twice in the list");
 }
 
 TEST(Schema, TheShippedOnesAreThere) {

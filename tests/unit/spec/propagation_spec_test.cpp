@@ -113,7 +113,7 @@ TEST(Propagation, ThatComparesNothingIsRefused) {
 
 TEST(Propagation, IsRefusedByKeyWhereItMakesNoSense) {
   EXPECT_THAT(error_with({R"(propagation={"steps": [-1]})"}), HasSubstr("propagation.steps[0]"));
-  EXPECT_THAT(error_with({R"(propagation={"steps": [3, 3]})"}), HasSubstr("3 stands twice"));
+  EXPECT_THAT(error_with({R"(propagation={"steps": [3, 3]})"}), HasSubstr("3 occurs twice"));
   EXPECT_THAT(error_with({R"(propagation={"every": 0})"}), HasSubstr("propagation.every"));
   EXPECT_THAT(error_with({R"(propagation={"layers": 1})"}), HasSubstr("propagation.layers: unknown key"));
   EXPECT_THAT(error_with({R"(propagation={"steps": [1]})", R"(runner={"exec": {"command": ["x"]}})"}),
