@@ -1,4 +1,4 @@
-# Sourced by the scripts of this folder: where the project lies, how they speak, how many jobs fit.
+# Sourced by the scripts of this folder: the root of the project, messages, and the number of parallel jobs.
 # shellcheck shell=bash
 
 BITRIFT_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
@@ -33,7 +33,7 @@ compile_jobs() {
   echo "$cores"
 }
 
-# project_files GLOB...: the project's files of these names, one a line; what git ignores is none of them.
+# project_files GLOB...: the project's files of these names, one a line; files that git ignores are left out.
 project_files() {
   if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
     git ls-files --cached --others --exclude-standard -- "$@" | while IFS= read -r file; do
