@@ -46,3 +46,12 @@ project_files() {
     done
   fi
 }
+
+# plain_configure FOLDER: configures a build of its own for tools that read sources one by one: a command for each, and no
+# precompiled header, which only the compiler can read. Without LibTorch in .venv, leaves out what needs it.
+plain_configure() {
+  local train=ON
+  compgen -G '.venv/lib/python3*/site-packages/torch/share' >/dev/null || [[ -n ${CMAKE_PREFIX_PATH:-} ]] || train=OFF
+  cmake -S . -B "$1" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DBITRIFT_UNITY=OFF \
+    -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON "-DBITRIFT_TRAIN=$train" >/dev/null
+}
