@@ -131,7 +131,7 @@ def test_disk_use_is_printed_before_the_first_run_and_what_does_not_fit_refused(
     disk = small_disk(192)
     done = campaign("run", study.spec, "-o", disk / "full", env=study.env)
     assert done.returncode == 2
-    assert "free there: make room" in done.stderr.splitlines()[-1]
+    assert "free there: free some disk space" in done.stderr.splitlines()[-1]
     assert journal_lines(disk / "full") == 0
     plain = study.run("plain")
     lines = plain.stderr.splitlines()

@@ -196,7 +196,7 @@ def test_missing_shard_is_named_while_the_others_wait(reference, study):
 def test_waiting_has_an_end_when_asked_for(study):
     done = start(study, "alone", 2, "--wait-hours", str(1 / 3600)).finish()
     assert done.returncode == 2
-    assert "in vain for shard 1, 3" in done.stderr.splitlines()[-1]
+    assert "h for shard 1, 3" in done.stderr.splitlines()[-1]
 
 
 def test_waiting_does_not_use_the_processor(study):
@@ -232,7 +232,7 @@ def test_other_divisions_of_the_folder_are_refused_by_name(reference, divided):
     folder = divided.name
     assert "is divided into 3 shards, not 2" in start(reference, folder, 1, of=2).finish().stderr
     assert "is divided into 3 shards: give --shard 1/3 to 3/3" in reference.run(folder).stderr
-    assert "was started undivided" in start(reference, "plain", 1).finish().stderr
+    assert "was started without --shard" in start(reference, "plain", 1).finish().stderr
     for wrong in ("0/3", "4/3", "2", "two/3"):
         done = reference.run(folder, "--shard", wrong)
         assert done.returncode == 2 and f"--shard {wrong}: " in done.stderr

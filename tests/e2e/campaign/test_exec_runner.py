@@ -121,8 +121,8 @@ def test_mistakes_in_the_spec_name_the_key(tmp_path: Path) -> None:
         ),
         ({"runner": {"exec": {"command": []}}}, "runner.exec.command: expected at least 1 item(s), found 0"),
         ({"arms": [arm | {"exec": ["{nothing}"]}]}, "arms[0].exec[0]: '{nothing}' is not a placeholder"),
-        ({"arms": [arm | {"scope": {"replicas": [0]}}]}, "arms[0].scope: is for bitrift-train"),
-        ({"arms": [arm | {"guards": {"nonfinite": True}}]}, "arms[0].guards: is for bitrift-train"),
+        ({"arms": [arm | {"scope": {"replicas": [0]}}]}, "arms[0].scope: is only for bitrift-train"),
+        ({"arms": [arm | {"guards": {"nonfinite": True}}]}, "arms[0].guards: is only for bitrift-train"),
         ({"worker": {"launch": "srun {command}"}}, "worker.launch: starts the ranks of bitrift-train"),
     ]
     for changes, text in cases:

@@ -204,7 +204,7 @@ def test_output_that_is_the_input_is_refused(model: Path, tmp_path: Path) -> Non
     (tmp_path / "soft.h5").symlink_to(model)
     (tmp_path / "hard.h5").hardlink_to(model)
     for out in (model, tmp_path / "soft.h5", tmp_path / "hard.h5", tmp_path / "." / "model.h5"):
-        refused("inject", model, "-o", out, says="is the input itself")
+        refused("inject", model, "-o", out, says="is the input file")
     refused("inject", model, "-o", tmp_path / "out.h5", "--manifest", model, says="would overwrite")
     assert model.read_bytes() == before
 

@@ -127,7 +127,7 @@ BAD_CALLS = [
     (["--measure", "layer"], "bit, element, tensor"),
     (["--plane", "orbit"], "--plane 'orbit' is not supported"),
     (["--plane", "metadata", "--tensor", "**"], "no tensors to choose"),
-    (["--count", "0"], "--count 0"),
+    (["--count", "0"], "--count is 0"),
     (["--count", "-1"], "--count"),
     (["--count", "1e3"], "--count"),
     (["--seed", "-1"], "--seed"),

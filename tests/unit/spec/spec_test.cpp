@@ -164,7 +164,7 @@ TEST_F(SpecTest, OverridesReplaceValuesAndAreNamedInErrors) {
   EXPECT_THAT(campaign_error({"trial_per_stratum=1"}),
               HasSubstr("--set trial_per_stratum: trial_per_stratum: unknown key"));
   EXPECT_THAT(campaign_error({"seed"}), HasSubstr("expected key=value"));
-  EXPECT_THAT(campaign_error({"arms.x.name=1"}), HasSubstr("names nothing"));
+  EXPECT_THAT(campaign_error({"arms.x.name=1"}), HasSubstr("there is no key"));
 }
 
 TEST_F(SpecTest, EveryArmRunsFromEveryBaseAndEveryPrecision) {
