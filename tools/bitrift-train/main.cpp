@@ -34,16 +34,22 @@ void add_run_options(CLI::App* command, Arguments& arguments) {
   add_parallel_options(command, arguments.parallel);
 }
 
+constexpr const char* footer =
+    "With more than one rank, starts mpirun itself unless already started by it (BITRIFT_MPIRUN names "
+    "another mpirun).\n"
+    "Exit codes: 0 success, 1 training stopped (non-finite loss or metric, or an alarm), 2 usage or input "
+    "error, 3 internal error in bitrift";
+
+std::string with_example(const std::string& command) {
+  return "Example:\n  bitrift-train " + command + "\n\n" + footer;
+}
+
 int run(int count, char** words) {
   CLI::App app("Train and resume models with LibTorch and MPI, and serve the runs of a campaign.",
                "bitrift-train");
   app.set_version_flag("--version", std::string("bitrift-train ") + record::bitrift_version());
   app.require_subcommand(1);
-  app.footer(
-      "With more than one rank, starts mpirun itself unless already started by it (BITRIFT_MPIRUN names "
-      "another mpirun).\n"
-      "Exit codes: 0 success, 1 training stopped (non-finite loss or metric, or an alarm), 2 usage or input "
-      "error, 3 internal error in bitrift");
+  app.footer(footer);
   Arguments arguments;
   arguments.words.assign(words + 1, words + count);
 
@@ -51,6 +57,7 @@ int run(int count, char** words) {
   train_command->add_option("SPEC", arguments.input, "Training spec (JSON; see docs/spec.md)")->required();
   train_command->add_option("-o,--output", arguments.output, "Checkpoint to write")->required();
   add_run_options(train_command, arguments);
+  train_command->footer(with_example("train campaigns/train-fashion-resnet20.json -o ckpt.h5"));
 
   CLI::App* resume_command = app.add_subcommand(
       "resume", "Resume training from a checkpoint, by default serially and to the end of its spec");
@@ -67,12 +74,14 @@ int run(int count, char** words) {
       ->check(CLI::IsMember({"fp32", "fp64", "bf16", "fp16", "autocast-bf16", "autocast-fp16"}));
   add_guard_options(resume_command, arguments.guards);
   add_run_options(resume_command, arguments);
+  resume_command->footer(with_example("resume ckpt.h5 -o final.h5 --epochs 1"));
 
   CLI::App* describe_command = app.add_subcommand(
       "describe", "Show the model of a spec: layers, parameters, costs and pipeline stages");
   describe_command->add_option("SPEC", arguments.input, "Training spec (JSON; see docs/spec.md)")->required();
   describe_command->add_flag("--json", arguments.json, "Print JSON instead of a table");
   add_parallel_options(describe_command, arguments.parallel);
+  describe_command->footer(with_example("describe campaigns/train-fashion-resnet20.json"));
 
   CLI::App* serve_command =
       app.add_subcommand("serve", "Run the trials that a campaign driver sends (started by the driver)");

@@ -10,7 +10,7 @@ void add_parallel_options(CLI::App* command, ParallelArguments& arguments) {
   command
       ->add_option(
           "--parallel", arguments.kind,
-          "How to distribute the work over ranks (default: train and describe: as in the spec, else serial)")
+          "How to distribute the work over ranks (default: as in the spec; resume and serve: serial)")
       ->check(CLI::IsMember({"serial", "data", "pipeline", "hybrid"}));
   command
       ->add_option("--ranks", arguments.ranks,

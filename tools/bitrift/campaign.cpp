@@ -277,6 +277,7 @@ void add_compare(CLI::App& parent, ExitCode& exit_code) {
   command->add_option("A", arguments->first, "campaign folder, or a journal")->required();
   command->add_option("B", arguments->second, "campaign folder, or a journal")->required();
   command->footer(
+      "Example:\n  bitrift campaign compare results/quickstart results/again\n\n"
       "Exit codes: 0 equal except for volatile fields, 1 different, 2 usage or input error, "
       "3 internal error in bitrift");
   command->callback(

@@ -147,6 +147,7 @@ void add_doctor(CLI::App& app, ExitCode& exit_code) {
       "doctor", "Check this machine: what is installed, what is missing, and how to install it");
   command->add_flag("--json", *json, "print JSON instead of a table");
   command->footer(
+      "Example:\n  bitrift doctor\n\n"
       "Exit codes: 0 nothing is missing, 1 something is missing, 2 usage or input error, "
       "3 internal error in bitrift");
   command->callback([json, &exit_code] { exit_code.value = diagnose(*json); });
