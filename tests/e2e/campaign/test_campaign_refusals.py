@@ -156,7 +156,7 @@ def test_wrong_calls_exit_with_2_and_leave_nothing(study):
         (["run", study.spec, "-o", foreign], "thesis.txt"),
         (["run", study.spec, "-o", study.spec], "not a folder"),
         (["status", study.place], "no campaign here"),
-        (["list", study.spec], "still to be trained"),
+        (["list", study.spec], "has not been trained yet"),
     ):
         done = campaign(*arguments, env=study.env)
         assert done.returncode == 2, arguments

@@ -44,7 +44,7 @@ def test_undo_refuses_a_file_that_changed_since(model: Path, tmp_path: Path) -> 
     data = bytearray(model.read_bytes())
     data[offset] = foreign
     model.write_bytes(data)
-    refused("undo", model, says="was changed since")
+    refused("undo", model, says="has changed since")
     assert model.read_bytes() == data
     assert (tmp_path / "model.h5.undo").exists()
     model.write_bytes(data[:-8])
