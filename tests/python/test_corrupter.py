@@ -193,7 +193,7 @@ def test_the_command_writes_the_model_and_says_how_to_run_it(base: Path, capsys:
     with pytest.raises(SystemExit) as end:
         main(["convert-config", str(old)])
     assert end.value.code == 2
-    assert capsys.readouterr().err.endswith("in YAML put it in quotes)\n")
+    assert capsys.readouterr().err.endswith("put it in quotes in YAML)\n")
 
 
 def test_roles_of_a_manifest_are_those_of_the_file(base: Path) -> None:
