@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/build_info.h"
+#include "core/error.h"
 
 namespace bitrift::record {
 namespace {
@@ -37,6 +38,14 @@ std::string utc_now() {
   char text[32];
   std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
   return fmt::format("{}.{:03}Z", text, since % 1000);
+}
+
+void check_schema(const Json& document) {
+  const auto found = document.find("schema");
+  if (found == document.end()) fail(ErrorCode::bad_file, "it has no schema, expected {}", schema_version);
+  if (*found == schema_version) return;
+  fail(ErrorCode::bad_file, "its schema is {}, expected {}: another version of bitrift wrote it",
+       found->dump(-1, ' ', false, Json::error_handler_t::replace), schema_version);
 }
 
 Json provenance(const std::vector<std::string>& command) {

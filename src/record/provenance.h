@@ -11,6 +11,10 @@ namespace bitrift::record {
 /// Schema version of every file that bitrift writes.
 inline constexpr int schema_version = 1;
 
+/// Refuses a document whose member "schema" is not schema_version. Throws Error(bad_file) that names what was
+/// found and what was expected, but no file.
+void check_schema(const Json& document);
+
 /// Version, commit and build type of this binary, host, processor, operating system, exact command, UTC time.
 [[nodiscard]] Json provenance(const std::vector<std::string>& command);
 /// "0.1.0"

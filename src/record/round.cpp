@@ -64,6 +64,7 @@ Json to_json(const Round& round) {
 }
 
 Round round_from_json(const Json& value) {
+  check_schema(value);
   try {
     Round round;
     value.at("round").get_to(round.number);

@@ -44,6 +44,17 @@ void remove_unfinished(const std::filesystem::path& folder, const std::string& w
   }
 }
 
+// What campaign.json holds, of a schema that this version reads.
+Json read_identity(const std::filesystem::path& path) {
+  Json identity = record::parse_file(path).value;
+  try {
+    record::check_schema(identity);
+  } catch (const Error& error) {
+    fail(ErrorCode::bad_file, "{}: {}", path.string(), error.what());
+  }
+  return identity;
+}
+
 // Waits for the trainer, but not past an interrupt.
 ExitStatus wait_for_training(Subprocess& child, const std::filesystem::path& log) {
   const auto limit = std::chrono::steady_clock::now() + base_deadline;
@@ -74,7 +85,7 @@ StoredCampaign read_stored_campaign(const Layout& layout) {
          "{}: no campaign here (no campaign.json); start one with `bitrift campaign run`",
          layout.root.string());
   }
-  const Json stored = record::parse_file(path).value;
+  const Json stored = read_identity(path);
   try {
     StoredCampaign campaign;
     campaign.spec = record::campaign_spec_from_json(stored.at("spec"));
@@ -133,7 +144,7 @@ Folder::Folder(const std::filesystem::path& root, const record::CampaignSpec& sp
   if (!std::filesystem::exists(layout_.identity()) && publish(layout_.identity(), identity_.dump(2) + "\n")) {
     return;
   }
-  identity_ = record::parse_file(layout_.identity()).value;
+  identity_ = read_identity(layout_.identity());
   compare_shards(identity_);
   compare_stored(drills, identity_);
 }
@@ -215,7 +226,7 @@ bool Folder::publish(const std::filesystem::path& path, const std::string& text)
 }
 
 bool Folder::has_bases() {
-  if (shards_ > 0) identity_ = record::parse_file(layout_.identity()).value;  // others write to it
+  if (shards_ > 0) identity_ = read_identity(layout_.identity());  // others write to it
   return identity_.contains("bases") && identity_.at("bases").size() == spec_.files.size();
 }
 

@@ -124,6 +124,14 @@ UndoJournal parse(const Json& head, std::string_view text) {
   return journal;
 }
 
+/// Throws Error(unsupported) for a journal of another schema, which need not be damaged.
+void refuse_other_schema(const Json& head, const std::filesystem::path& path) {
+  const auto found = head.at("schema").get<std::string>();
+  if (found == kSchema) return;
+  fail(ErrorCode::unsupported, "{}: its schema is {}, expected {}: use the version of bitrift that wrote it",
+       path.string(), found, kSchema);
+}
+
 /// The state that a tail says: cut short, it may have any length.
 void look_at_tail(const UndoJournal& journal, const FileDescriptor& fd, const std::filesystem::path& file,
                   bool& any_old, bool& any_new) {
@@ -196,12 +204,13 @@ UndoJournal read_journal(const std::filesystem::path& file) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     const Json head = Json::parse(text.substr(0, end));
     const std::string_view payload = std::string_view(text).substr(std::min(end + 1, text.size()));
-    if (head.at("schema") != kSchema) fail(ErrorCode::bad_file, "its schema is not {}", kSchema);
+    refuse_other_schema(head, path);
     if (head.at("crc32c") != fmt::format("{:08x}", crc32c(payload.data(), payload.size()))) {
       fail(ErrorCode::bad_file, "its checksum does not match");
     }
     return parse(head, payload);
   } catch (const Error& error) {
+    if (error.code() == ErrorCode::unsupported) throw;
     fail(ErrorCode::bad_file, "{}: is damaged, so {} cannot be restored from it ({})", path.string(),
          file.string(), error.what());
   } catch (const Json::exception&) {

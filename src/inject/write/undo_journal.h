@@ -24,7 +24,8 @@ enum class UndoState { untouched, partly, complete };
 
 /// Writes the journal under its name, synced. Throws Error(io).
 void write_journal(const std::filesystem::path& file, const UndoJournal& journal);
-/// Throws Error(not_found) when the file has none, Error(bad_file) when it is damaged.
+/// Throws Error(not_found) when the file has none, Error(bad_file) when it is damaged, Error(unsupported)
+/// when it is of another schema.
 [[nodiscard]] UndoJournal read_journal(const std::filesystem::path& file);
 /// Removes it, synced. Throws Error(io).
 void remove_journal(const std::filesystem::path& file);
