@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdlib>
 #include <exception>
+#include <string_view>
 
 #include "core/log.h"
 #include "mpi/checked.h"
@@ -95,8 +96,9 @@ std::string Environment::library() const {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
   int length = 0;
   check_code(MPI_Get_library_version(text.data(), &length), "MPI_Get_library_version");
-  const std::string all(text.data(), static_cast<std::size_t>(length));
-  return all.substr(0, all.find('\n'));
+  // The length counts the final NUL in some libraries (Open MPI), and some texts have more than one line.
+  const std::string_view all(text.data(), static_cast<std::size_t>(length));
+  return std::string(all.substr(0, all.find_first_of(std::string_view("\0\n", 2))));
 }
 
 }  // namespace bitrift::mpi

@@ -1,4 +1,5 @@
 // Runs under mpirun with several rank counts (CMakeLists.txt): every rank runs every test.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
@@ -14,8 +15,8 @@
 namespace bitrift::mpi {
 namespace {
 
-const Communicator* world_pointer = nullptr;
-const Communicator& world() { return *world_pointer; }
+const Environment* environment_pointer = nullptr;
+const Communicator& world() { return environment_pointer->world(); }
 
 std::string text_of(int rank) {
   std::string text;
@@ -134,6 +135,12 @@ TEST(Errors, ARankThatDoesNotExistIsAnException) {
   EXPECT_THROW(world().send(&byte, 1, world().size(), 0), Error);
 }
 
+TEST(Library, HasANameOfOneLine) {
+  const std::string name = environment_pointer->library();
+  EXPECT_FALSE(name.empty());
+  EXPECT_TRUE(std::none_of(name.begin(), name.end(), [](char c) { return c == '\0' || c == '\n'; })) << name;
+}
+
 TEST(Agreed, TheLowestFailingRankSpeaksForAll) {
   const int from = world().size() / 2;
   std::string heard;
@@ -156,7 +163,7 @@ TEST(Agreed, TheLowestFailingRankSpeaksForAll) {
 int main(int count, char** arguments) {
   testing::InitGoogleTest(&count, arguments);
   bitrift::mpi::Environment environment;
-  bitrift::mpi::world_pointer = &environment.world();
+  bitrift::mpi::environment_pointer = &environment;
   // arguments[1]: how many ranks the test asked for; without this a launcher that starts N single ranks would
   // pass.
   if (count != 2 || std::to_string(environment.world().size()) != arguments[1]) {
