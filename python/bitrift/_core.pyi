@@ -31,7 +31,7 @@ def outcomes(
 ) -> str: ...
 def summary(
     folder: str | PathLike[str],
-    by: list[str],
+    by: list[str] | None,
     interval: str,
     simultaneous: bool,
     effects: bool,
@@ -41,7 +41,7 @@ def summary(
 ) -> str: ...
 def table(
     folder: str | PathLike[str],
-    by: list[str],
+    by: list[str] | None,
     interval: str,
     simultaneous: bool,
     effects: bool,

@@ -66,7 +66,7 @@ def outcomes(
 
 def summary(
     folder: Path,
-    by: Sequence[str] = ("strategy", "field"),
+    by: Sequence[str] | None = None,
     *,
     interval: str = "anytime",
     simultaneous: bool = False,
@@ -77,19 +77,21 @@ def summary(
 ) -> dict[str, Any]:
     """Rates with intervals, in the form of summary.json (docs/statistics.md). Nothing is written.
 
-    by: any of strategy, base, role, field, stratum; strategy is added when it is missing. interval: anytime holds at
+    by: any of strategy, base, role, field, stratum; strategy is added when it is missing. None: as `bitrift analyze`,
+    by strategy and field, or by strategy and stratum where the strata are fault models. interval: anytime holds at
     every look, wilson and clopper_pearson at one. simultaneous: all intervals hold together. effects: also the shares
     of trials that lose more than 0.1 to 10 points of test accuracy. rule, horizon, metrics and what is raised: as
     `outcomes`.
     """
+    grouped = None if by is None else list(by)
     chosen = None if metrics is None else list(metrics)
-    text = _core.summary(folder, list(by), interval, simultaneous, effects, rule, horizon, chosen)
+    text = _core.summary(folder, grouped, interval, simultaneous, effects, rule, horizon, chosen)
     return cast(dict[str, Any], json.loads(text))
 
 
 def table(
     folder: Path,
-    by: Sequence[str] = ("strategy", "field"),
+    by: Sequence[str] | None = None,
     *,
     interval: str = "anytime",
     simultaneous: bool = False,
@@ -99,5 +101,6 @@ def table(
     metrics: Sequence[str] | None = None,
 ) -> str:
     """The same as text, as `bitrift analyze` prints it. Raises as `summary` does."""
+    grouped = None if by is None else list(by)
     chosen = None if metrics is None else list(metrics)
-    return _core.table(folder, list(by), interval, simultaneous, effects, rule, horizon, chosen)
+    return _core.table(folder, grouped, interval, simultaneous, effects, rule, horizon, chosen)

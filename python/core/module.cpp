@@ -11,6 +11,7 @@
 #include "analyze/summary.h"
 #include "analyze/table.h"
 #include "analyze/verdict/trust.h"
+#include "analyze/views/keys.h"
 #include "campaign/folder/folder.h"
 #include "campaign/journal/journal.h"
 #include "ckpt/compare.h"
@@ -204,7 +205,8 @@ struct Shown {
   bool effects = false;
 };
 
-bitrift::analyze::Summary summarized(const Path& folder, const std::vector<std::string>& by,
+/// Without `by`: as `bitrift analyze` groups by default.
+bitrift::analyze::Summary summarized(const Path& folder, const std::optional<std::vector<std::string>>& by,
                                      const Shown& shown, const Wishes& wishes) {
   const Campaign campaign = read_campaign(folder);
   bitrift::analyze::SummaryOptions options;
@@ -212,7 +214,8 @@ bitrift::analyze::Summary summarized(const Path& folder, const std::vector<std::
   options.simultaneous = shown.simultaneous;
   options.effects = shown.effects;
   options.judging = judging_for(campaign, wishes);
-  return bitrift::analyze::summarize(campaign.rows, campaign.spec, by, campaign.rounds, options);
+  const auto dimensions = by ? *by : bitrift::analyze::usual_dimensions(campaign.spec);
+  return bitrift::analyze::summarize(campaign.rows, campaign.spec, dimensions, campaign.rounds, options);
 }
 
 std::pair<double, double> ends(const bitrift::analyze::Interval& interval) {
@@ -278,7 +281,7 @@ PYBIND11_MODULE(_core, module) {
   const auto def_summary = [&](const char* name, auto convert) {
     module.def(
         name,
-        [convert](const Path& folder, const std::vector<std::string>& by, std::string interval,
+        [convert](const Path& folder, const std::optional<std::vector<std::string>>& by, std::string interval,
                   bool simultaneous, bool effects, int rule, std::optional<std::size_t> horizon,
                   std::optional<std::vector<std::string>> metrics) {
           return convert(summarized(folder, by, {std::move(interval), simultaneous, effects},

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import bitrift
 import pytest
 
+BITRIFT = Path(os.environ.get("BITRIFT_BIN_DIR", "build/release/bin")) / "bitrift"
 SAMPLES = Path(__file__).resolve().parents[1] / "data" / "earlier" / "2026-11"
 
 
@@ -41,3 +44,16 @@ def test_manifest_and_undo_journal_are_read(tmp_path: Path) -> None:
     bitrift.undo(tmp_path / "torn.h5")
     undone = json.loads((SAMPLES / "undo" / "expected.json").read_text())["torn"]
     assert sha256(tmp_path / "torn.h5") == undone["original"]
+
+
+@pytest.mark.parametrize("name", ["rounds/finished", "models"])
+def test_rates_are_grouped_as_by_the_command(tmp_path: Path, name: str) -> None:
+    shutil.copytree(SAMPLES / "campaigns" / name, tmp_path / "copy")
+    printed = subprocess.run(
+        [BITRIFT, "analyze", tmp_path / "copy", "--json"], capture_output=True, text=True, check=True
+    )
+    by = json.loads(printed.stdout)["by"]
+    assert bitrift.summary(tmp_path / "copy")["by"] == by
+    assert by == ["strategy", "stratum" if name == "models" else "field"]
+    printed = subprocess.run([BITRIFT, "analyze", tmp_path / "copy"], capture_output=True, text=True, check=True)
+    assert bitrift.table(tmp_path / "copy") == printed.stdout

@@ -85,7 +85,8 @@ void add_analyze(CLI::App& app, ExitCode& exit_code) {
   command
       ->add_option(
           "--by", options->report.by,
-          "group rates by strategy, base, role, field or stratum; repeatable (default: strategy, field)")
+          "group rates by strategy, base, role, field or stratum; repeatable (default: strategy, field; "
+          "for fault models: strategy, stratum)")
       ->allow_extra_args(false);
   command
       ->add_option(

@@ -82,12 +82,10 @@ int report_campaign(const std::filesystem::path& folder, const ReportOptions& op
     print_horizons(rows, judging, options.json);
     return 0;
   }
-  const std::vector<std::string> usual = {"strategy", spec.strata.models.empty() ? "field" : "stratum"};
-  const std::vector<std::string>& dimensions = options.by.empty() ? usual : options.by;
+  const auto by = options.by.empty() ? analyze::usual_dimensions(spec) : options.by;
   analyze::SummaryOptions rates = options.rates;
   rates.judging = judging;
-  const analyze::Summary summary =
-      analyze::summarize(rows, spec, dimensions, campaign::read_rounds(layout), rates);
+  const analyze::Summary summary = analyze::summarize(rows, spec, by, campaign::read_rounds(layout), rates);
   record::Json document = analyze::to_json(summary);
   document["provenance"] = record::provenance(command);
   const std::string text = document.dump(2) + "\n";

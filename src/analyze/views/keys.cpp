@@ -6,6 +6,10 @@
 
 namespace bitrift::analyze {
 
+std::vector<std::string> usual_dimensions(const record::CampaignSpec& spec) {
+  return {"strategy", spec.strata.models.empty() ? "field" : "stratum"};
+}
+
 std::vector<std::string> dimensions(const std::vector<std::string>& by, const record::CampaignSpec& spec) {
   std::vector<std::string> result = {"strategy"};
   // Bases are a factor: no rate is averaged over them.

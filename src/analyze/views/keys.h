@@ -10,6 +10,10 @@
 
 namespace bitrift::analyze {
 
+/// What a campaign's rates are told apart by unless somebody asks otherwise: strategy and field, or strategy
+/// and stratum where the strata are fault models.
+[[nodiscard]] std::vector<std::string> usual_dimensions(const record::CampaignSpec& spec);
+
 /// by, completed: any of strategy (= arm), base, role, field, stratum. Arms are never pooled, because every
 /// fault runs in all of them and their rows are not independent, and neither are bases or fault models:
 /// `strategy`, and `base` and `stratum` where there are several, are added where `by` lacks them. Throws
