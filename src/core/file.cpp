@@ -1,6 +1,8 @@
 #include "core/file.h"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +15,7 @@
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "core/error.h"
@@ -38,6 +41,59 @@ std::uint64_t size_of(const FileDescriptor& fd, const std::filesystem::path& pat
 
 void cut_to(const FileDescriptor& fd, std::uint64_t size, const std::filesystem::path& path) {
   if (::ftruncate(fd.get(), static_cast<off_t>(size)) != 0) fail_errno("write", path, errno);
+}
+
+/// Whether all who can see a folder are on this machine, so that they see each other's locks.
+bool is_local(const std::filesystem::path& folder) {
+  // As statfs(2) names them: ext2 to ext4, XFS, Btrfs, F2FS, ZFS, bcachefs, tmpfs, ramfs, overlayfs.
+  constexpr std::array<std::uint32_t, 9> kinds = {0xef53,     0x58465342, 0x9123683e, 0xf2f52010, 0x2fc12fc1,
+                                                  0xca451a4e, 0x01021994, 0x858458f6, 0x794c7630};
+  struct statfs info {};
+  if (::statfs(folder.c_str(), &info) != 0) return false;
+  return std::find(kinds.begin(), kinds.end(), static_cast<std::uint32_t>(info.f_type)) != kinds.end();
+}
+
+// A lock of this descriptor, whichever process has it. Those of flock(2), which HDF5 uses, do not meet it.
+int take_lock(const FileDescriptor& fd, short kind) {
+  struct flock range {};
+  range.l_type = kind;
+  range.l_whence = SEEK_SET;
+  return ::fcntl(fd.get(), F_OFD_SETLK, &range);
+}
+
+// False when somebody took the new file for a leftover; then it is gone.
+bool lock_temporary(const FileDescriptor& fd, const std::filesystem::path& path) {
+  if (take_lock(fd, F_WRLCK) == 0) {
+    struct stat info {};
+    return ::fstat(fd.get(), &info) != 0 || info.st_nlink > 0;
+  }
+  if (errno != EAGAIN && errno != EACCES) return true;  // without a lock then
+  ::unlink(path.c_str());
+  return false;
+}
+
+// Removes a temporary file unless its owner lives.
+void remove_leftover(const std::filesystem::path& path) {
+  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  struct stat opened {};
+  if (!fd || ::fstat(fd.get(), &opened) != 0 || !S_ISREG(opened.st_mode)) return;
+  if (take_lock(fd, F_RDLCK) != 0) return;
+  // Its owner may have renamed it before the lock was there.
+  struct stat named {};
+  if (::lstat(path.c_str(), &named) != 0) return;
+  if (named.st_dev == opened.st_dev && named.st_ino == opened.st_ino) ::unlink(path.c_str());
+}
+
+// start: what the names of a target's temporary files begin with; mkostemp(3) adds six letters or digits.
+void remove_leftovers(const std::filesystem::path& folder, const std::string& start) {
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator entry(folder, ignored), end; !ignored && entry != end;
+       entry.increment(ignored)) {
+    const std::string name = entry->path().filename().string();
+    if (name.size() != start.size() + 6 || !name.starts_with(start)) continue;
+    if (std::all_of(name.end() - 6, name.end(), [](unsigned char c) { return std::isalnum(c) != 0; }))
+      remove_leftover(entry->path());
+  }
 }
 
 /// Bytes of one file into the same places of another.
@@ -199,15 +255,23 @@ PendingFile::PendingFile(std::filesystem::path target) : target_(std::move(targe
   if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
     fail(ErrorCode::bad_input, "{}: is not a regular file and will not be replaced", target_.string());
   }
-  std::string name = (folder_of(target_) / ("." + target_.filename().string() + ".tmp-XXXXXX")).string();
-  const int fd = ::mkostemp(name.data(), O_CLOEXEC);
-  if (fd < 0) fail_errno("write into the folder of", target_, errno);
-  const FileDescriptor owned(fd);
-  temporary_ = name;
+  const auto folder = folder_of(target_);
+  const std::string start = "." + target_.filename().string() + ".tmp-";
+  const bool local = is_local(folder);
+  if (local) remove_leftovers(folder, start);
+  do {
+    std::string name = (folder / (start + "XXXXXX")).string();
+    owned_ = FileDescriptor(::mkostemp(name.data(), O_CLOEXEC));
+    if (!owned_) fail_errno("write into the folder of", target_, errno);
+    temporary_ = name;
+  } while (local && !lock_temporary(owned_, temporary_));
   // mkostemp makes 0600; a result file gets what open(2) would have given it.
   const mode_t mask = ::umask(0);
   ::umask(mask);
-  if (::fchmod(fd, 0666 & ~mask) != 0) fail_errno("set the mode of", temporary_, errno);
+  if (::fchmod(owned_.get(), 0666 & ~mask) == 0) return;
+  const int error = errno;
+  ::unlink(temporary_.c_str());
+  fail_errno("set the mode of", temporary_, error);
 }
 
 PendingFile::~PendingFile() {

@@ -54,7 +54,10 @@ void replace_text(const std::filesystem::path& path, std::string_view text);
 
 /// A temporary neighbour of `target` that becomes it on commit() (sync, rename, sync folder) and is removed
 /// otherwise. The name starts with "." + target's name + ".tmp-". The file itself is created empty by the
-/// constructor. Throws Error(bad_input) where the target is a folder, a device, a pipe or a socket.
+/// constructor, which also removes those that killed programs left of this target. On a local file system it
+/// holds a lock on the file for as long as this object lives, so that nobody takes it for such a leftover;
+/// elsewhere locks may not reach other machines, and leftovers stay. Throws Error(bad_input) where the target
+/// is a folder, a device, a pipe or a socket.
 class PendingFile {
  public:
   explicit PendingFile(std::filesystem::path target);
@@ -70,6 +73,7 @@ class PendingFile {
  private:
   std::filesystem::path target_;
   std::filesystem::path temporary_;
+  FileDescriptor owned_;
   bool committed_ = false;
 };
 

@@ -38,6 +38,7 @@ def repeat(one: Victim) -> None:
     if done.returncode:
         assert (done.returncode, done.stderr.count("\n")) == (2, 1)
         assert "already holds an injection" in done.stderr
+    assert one.leftovers() == []
     assert one.path.read_bytes() == one.after
 
 
@@ -142,6 +143,8 @@ def test_killed_at_every_call_a_copy_is_whole_or_absent_and_so_is_its_manifest(f
                 run("inject", path, "-o", folder / "again.h5", "--replay", manifest)
                 assert (folder / "again.h5").read_bytes() == expected
             seen[found == expected, manifest.exists()] += 1
+            subprocess.run(call, check=True, capture_output=True)
+            assert [name for name in names_in(folder) if name.startswith(".")] == []
     assert set(seen) == {(False, False), (True, False), (True, True)}
 
 

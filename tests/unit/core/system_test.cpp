@@ -58,6 +58,72 @@ TEST_F(FileTest, AnAbandonedPendingFileVanishesAndTheOldOneStands) {
   EXPECT_EQ(read_text(folder_ / "a"), "old");
 }
 
+// Makes a temporary file of this target in a process that is killed before it can remove it.
+void die_while_writing(const fs::path& target) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const PendingFile pending(target);
+    ::raise(SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+}
+
+TEST_F(FileTest, WhatAKilledWriterLeftIsRemovedByTheNextOfThatName) {
+  die_while_writing(folder_ / "a");
+  die_while_writing(folder_ / "b");
+  ASSERT_EQ(entries(), 2u);
+  replace_text(folder_ / "a", "whole");
+  EXPECT_EQ(entries(), 2u);  // a, and what b left
+  EXPECT_EQ(read_text(folder_ / "a"), "whole");
+  EXPECT_TRUE(publish_text(folder_ / "b", "whole"));
+  EXPECT_EQ(entries(), 2u);
+}
+
+TEST_F(FileTest, TheTemporaryFileOfALivingWriterStays) {
+  PendingFile mine(folder_ / "a");
+  replace_text(folder_ / "a", "another's");
+  EXPECT_TRUE(fs::exists(mine.path()));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    replace_text(folder_ / "a", "of another process");
+    ::_exit(fs::exists(mine.path()) ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  mine.commit();
+  EXPECT_EQ(read_text(folder_ / "a"), "");
+  EXPECT_EQ(entries(), 1u);
+}
+
+TEST_F(FileTest, NamesThatOnlyLookLikeALeftoverStay) {
+  fs::create_directory(folder_ / ".a.tmp-folder");
+  fs::create_symlink(folder_ / "b", folder_ / ".a.tmp-abcdef");
+  for (const char* name : {".a.tmp-short", ".a.tmp-toolong", ".a.tmp-b.tmp-abcdef", ".a.tmp-ab.def"})
+    std::ofstream(folder_ / name) << "text";
+  replace_text(folder_ / "a", "new");
+  EXPECT_EQ(entries(), 7u);
+}
+
+TEST_F(FileTest, ManyThatReplaceOneNameAtOnceLoseNoFile) {
+  std::vector<std::jthread> threads;
+  std::atomic<int> failures = 0;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        for (int round = 0; round < 100; ++round) replace_text(folder_ / "a", std::to_string(i));
+      } catch (const Error&) {
+        ++failures;
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(failures, 0);
+  EXPECT_EQ(entries(), 1u);
+}
+
 TEST_F(FileTest, AFullDiskLeavesTheOldFileAndNothingElse) {
   replace_text(folder_ / "a", "old");
   const pid_t child = ::fork();
