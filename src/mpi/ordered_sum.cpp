@@ -19,9 +19,11 @@ struct OrderedSum<T>::State {
   T* data;
   std::size_t count;
   int tag;
+  std::shared_ptr<const void> owner;
   Phase phase = Phase::idle;
   std::vector<T> slices = {};  // [rank][my slice]
   std::vector<MPI_Request> requests = {};
+  State* next = nullptr;  // of those that were given up
 
   [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(communicator.size()); }
   [[nodiscard]] std::size_t me() const { return static_cast<std::size_t>(communicator.rank()); }
@@ -85,6 +87,18 @@ struct OrderedSum<T>::State {
     return done != 0;
   }
 
+  // Whether MPI may still read or write the memory. Waits for nothing and throws nothing: another rank may be
+  // gone for good.
+  bool in_use() noexcept {
+    if (requests.empty()) return false;
+    int finalized = 0;
+    if (MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0) return false;
+    int done = 0;
+    const int code =
+        MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
+    return code != MPI_SUCCESS || done == 0;
+  }
+
   bool advance(bool block) {
     while (phase != Phase::idle && messages_done(block)) {
       if (phase == Phase::to_owners) {
@@ -97,9 +111,22 @@ struct OrderedSum<T>::State {
   }
 };
 
+// A send cannot be cancelled in every library, and waiting for it could take for ever.
 template <typename T>
-OrderedSum<T>::OrderedSum(Communicator communicator, T* data, std::size_t count, int tag)
-    : state_(new State{std::move(communicator), data, count, tag}) {
+void OrderedSum<T>::Release::operator()(State* state) const noexcept {
+  static State* given_up = nullptr;
+  if (state->in_use()) {
+    state->next = given_up;
+    given_up = state;
+  } else {
+    delete state;
+  }
+}
+
+template <typename T>
+OrderedSum<T>::OrderedSum(Communicator communicator, T* data, std::size_t count, int tag,
+                          std::shared_ptr<const void> owner)
+    : state_(new State{std::move(communicator), data, count, tag, std::move(owner)}) {
   if (count > static_cast<std::size_t>(INT_MAX)) {
     fail(ErrorCode::unsupported, "a sum over {} elements is beyond what one MPI call carries ({})", count,
          INT_MAX);

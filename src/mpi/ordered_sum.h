@@ -18,8 +18,12 @@ namespace bitrift::mpi {
 template <typename T>
 class OrderedSum {
  public:
-  /// The array must outlive this. `tag`: 0 to 2^14, different for sums that are under way together.
-  OrderedSum(Communicator communicator, T* data, std::size_t count, int tag);
+  /// The array must outlive this. `tag`: 0 to 2^14, different for sums that are under way together. owner:
+  /// keeps the array alive. With one, a sum that is under way may be destroyed, as when an exception unwinds:
+  /// array and buffers then stay until the process ends, because MPI may still use them. The tag must not be
+  /// used on this communicator after that.
+  OrderedSum(Communicator communicator, T* data, std::size_t count, int tag,
+             std::shared_ptr<const void> owner = {});
   OrderedSum(OrderedSum&&) noexcept;
   OrderedSum& operator=(OrderedSum&&) noexcept;
   ~OrderedSum();
@@ -33,7 +37,10 @@ class OrderedSum {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
+  struct Release {
+    void operator()(State* state) const noexcept;
+  };
+  std::unique_ptr<State, Release> state_;
 };
 
 extern template class OrderedSum<float>;

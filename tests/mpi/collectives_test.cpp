@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -77,6 +78,33 @@ TEST(OrderedSum, AddsByAscendingRankToTheBit) {
   if (world().size() > 2) {
     EXPECT_GT(differ_from_descending, 1000U) << "values that cannot tell one order from another";
   }
+}
+
+TEST(OrderedSum, LetsGoOfTheArrayWhenItIsDone) {
+  auto values = std::make_shared<std::vector<float>>(1000, 1.0F);
+  const std::weak_ptr<std::vector<float>> watched = values;
+  {
+    OrderedSum<float> sum(world(), values->data(), values->size(), 1, values);
+    values.reset();
+    sum.start();
+    sum.wait();
+  }
+  EXPECT_TRUE(watched.expired());
+}
+
+TEST(OrderedSum, DroppedUnderWayItLeavesMpiTheMemory) {
+  const auto start_and_drop = [] {
+    const auto values = std::make_shared<std::vector<float>>(1000, 1.0F);
+    OrderedSum<float>(world(), values->data(), values->size(), 2, values).start();
+    return std::weak_ptr<const std::vector<float>>(values);
+  };
+  // Nobody answers the first rank before it has dropped its sum.
+  if (world().rank() == 0) {
+    EXPECT_EQ(start_and_drop().expired(), world().size() == 1);
+  }
+  world().barrier();
+  if (world().rank() > 0) start_and_drop();
+  world().barrier();
 }
 
 TEST(PointToPoint, LargeMessagesGoBothWaysAtOnce) {

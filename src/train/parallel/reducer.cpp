@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <memory>
 #include <optional>
 
 #include "core/error.h"
@@ -39,7 +40,8 @@ class BucketReducer : public Reducer {
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
       Bucket<T>& bucket = buckets_[b];
       bucket.sum.emplace(replicas, bucket.flat.template data_ptr<T>(),
-                         static_cast<std::size_t>(bucket.flat.numel()), static_cast<int>(b));
+                         static_cast<std::size_t>(bucket.flat.numel()), static_cast<int>(b),
+                         std::make_shared<torch::Tensor>(bucket.flat));
       for (std::size_t m = 0; m < bucket.members.size(); ++m) {
         if (!bucket.members[m].parameter.is_cpu()) continue;
         torch::autograd::impl::set_post_acc_grad_hooks(bucket.members[m].parameter,
