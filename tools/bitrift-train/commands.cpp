@@ -8,6 +8,8 @@
 #include <functional>
 #include <optional>
 
+#include <unistd.h>
+
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
@@ -245,13 +247,14 @@ int serve(const Arguments& arguments) {
     become_mpirun(parallel.ranks, arguments.words);
   }
   return in_world([&](mpi::Environment& environment) {
-    train::serve({.connect = arguments.connect,
-                  .base = arguments.input,
-                  .parallel = parallel,
-                  .choose_guards = with_guards,
-                  .mpi_library = environment.library(),
-                  .ignore_file = arguments.drill == "ignore-file"},
-                 environment.world());
+    const train::WorkerEnd end = train::serve({.connect = arguments.connect,
+                                               .base = arguments.input,
+                                               .parallel = parallel,
+                                               .choose_guards = with_guards,
+                                               .mpi_library = environment.library(),
+                                               .ignore_file = arguments.drill == "ignore-file"},
+                                              environment.world());
+    if (end == train::WorkerEnd::at_once) ::_exit(3);  // MPI_Finalize would wait for the other ranks
     return 0;
   });
 }

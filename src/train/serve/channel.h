@@ -25,8 +25,8 @@ class Channel {
   std::string buffer_;
 };
 
-/// A thread that ends the process at once (_exit) when the driver hangs up, wherever the main thread may be
-/// stuck.
+/// A thread that ends the process at once (_exit) when the driver hangs up. The main thread may be stuck in
+/// MPI, waiting for a rank that is gone, and then neither a value nor an exception could reach it.
 class HangUpWatch {
  public:
   explicit HangUpWatch(int descriptor);

@@ -34,7 +34,7 @@ class Worker {
   Worker(const WorkerOptions& options, const mpi::Communicator& communicator, Channel& channel)
       : options_(options), communicator_(communicator), channel_(channel) {}
 
-  void run() {
+  WorkerEnd run() {
     std::optional<record::TrainingSpec> spec;
     mpi::agreed(communicator_, [&] { spec = options_.choose_guards(read_checkpoint_spec(options_.base)); });
     prepare_libtorch(spec->threads);
@@ -54,9 +54,9 @@ class Worker {
     }
     while (true) {
       const std::optional<std::string> line = channel_.receive();
-      if (!line) ::_exit(3);
+      if (!line) return WorkerEnd::at_once;
       const std::optional<record::RunRequest> request = record::run_request_from_line(*line);
-      if (!request) return;
+      if (!request) return WorkerEnd::in_order;
       const record::RunResult result = answer(trainer, propagation, *request);
       if (communicator_.rank() == 0) channel_.send(record::to_line(record::Finished{result}));
     }
@@ -130,14 +130,14 @@ class Worker {
 
 }  // namespace
 
-void serve(const WorkerOptions& options, const mpi::Communicator& communicator) {
+WorkerEnd serve(const WorkerOptions& options, const mpi::Communicator& communicator) {
   Channel channel(options.connect);
   const int rank = communicator.rank();
   install_last_words(channel.descriptor(), rank);
   const HangUpWatch watch(channel.descriptor());
   try {
     channel.send(record::to_line(record::Hello{rank, communicator.size(), static_cast<int>(::getpid())}));
-    Worker(options, communicator, channel).run();
+    return Worker(options, communicator, channel).run();
   } catch (const std::exception& error) {
     spdlog::error("rank {}: {}", rank, error.what());
     try {
@@ -145,7 +145,7 @@ void serve(const WorkerOptions& options, const mpi::Communicator& communicator) 
     } catch (const Error&) {
       // The driver is gone; nobody is left to tell.
     }
-    ::_exit(3);
+    return WorkerEnd::at_once;
   }
 }
 

@@ -20,10 +20,17 @@ struct WorkerOptions {
   bool ignore_file = false;  ///< a drill: every run loads the base, whatever it was asked to load
 };
 
+/// How a worker's process is to end.
+enum class WorkerEnd {
+  in_order,  ///< the driver said quit, to all ranks
+  at_once,   ///< with code 3 by _exit, without MPI_Finalize or MPI_Abort: the driver ends the other ranks
+};
+
 /// Every rank calls this. Connects, loads, and answers until the driver says quit. A run whose checkpoint is
 /// refused is answered `rejected`, and the worker lives on. Whatever else goes wrong on any rank is told to
-/// the driver as record::Broken, and the process ends (_exit) without waiting for the other ranks: the driver
-/// ends those. When the driver hangs up, the process ends at once.
-void serve(const WorkerOptions& options, const mpi::Communicator& communicator);
+/// the driver as record::Broken; then, and when the driver hangs up, the answer is at_once. A rank that is
+/// stuck when the driver hangs up is ended by HangUpWatch (channel.h). Throws Error when the driver cannot be
+/// reached at all.
+[[nodiscard]] WorkerEnd serve(const WorkerOptions& options, const mpi::Communicator& communicator);
 
 }  // namespace bitrift::train
