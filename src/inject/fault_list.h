@@ -15,7 +15,7 @@ struct FaultSite {
   std::string tensor;
   std::string role;
   std::string dtype;  ///< name of the format that its bits are read as
-  std::string plane = "value";
+  record::Plane plane = record::Plane::value;
   std::string structure = {};  ///< see record::AppliedFault
   bool operator==(const FaultSite&) const = default;
 };

@@ -53,7 +53,7 @@ struct TrialSpec {
   std::string drill;            ///< see RunRequest
   std::vector<int> replicas;    ///< that load the altered file; empty: all
   std::string measure = "bit";  ///< by which the faults were drawn
-  std::string plane = "value";  ///< of all its faults
+  Plane plane = Plane::value;   ///< of all its faults
 };
 
 /// How a run failed when it produced no RunResult.
@@ -71,7 +71,7 @@ struct TrialRecord {
   std::uint64_t stratum_bits = 0;  ///< population of the stratum; unbounded_stratum (record/strata.h) for
                                    ///< sets of faults; 0 for controls, envelope and canaries
   std::string measure = "bit";
-  std::string plane = "value";
+  Plane plane = Plane::value;
   std::vector<AppliedFault> faults;
   std::vector<int> replicas;  ///< that loaded the altered file; empty: all
   int order = 0;              ///< golden data order that it ran in, see CampaignSpec::orders

@@ -29,7 +29,7 @@ std::string pick(FuzzedDataProvider& input, const Texts& texts) {
 record::FaultModel model_from(FuzzedDataProvider& input) {
   record::FaultModel model;
   model.what = pick(input, record::fault_kinds());
-  model.plane = pick(input, {"value", "value", "storage", "metadata"});
+  model.plane = parse_named<record::Plane>(pick(input, {"value", "value", "storage", "metadata"}));
   model.measure = pick(input, {"bit", "element", "tensor"});
   model.bits = pick(input, {"any", "sign", "exponent", "mantissa", "exponent_msb", "0-3", "0,5"});
   const std::string glob = pick(input, {"", "**", "**@**", "*", "**:*", "@*", "**/*"});
@@ -119,13 +119,14 @@ void inject_and_undo(const record::FaultModel& model, std::span<const std::uint8
   const ckpt::Reader reader(base.path());
   // libhdf5 would need a process for every dataset.
   if (!only_our_filters(reader)) return;
-  if (model.plane != "metadata" && inject::population_of(reader, model).bits() > most_population) return;
+  if (model.plane != record::Plane::metadata && inject::population_of(reader, model).bits() > most_population)
+    return;
   const inject::FaultList faults = inject::plan(reader, model).list;
   copy.write(original);
   if (!answered([&] { inject::inject_in_place(copy.path(), faults); })) {
     return expect_taken_back(copy, original);
   }
-  if (model.plane != "metadata") {
+  if (model.plane != record::Plane::metadata) {
     must([&] { expect_only(faults.expanded(), reader, ckpt::Reader(copy.path())); },
          "the altered file is refused");
   }

@@ -29,7 +29,7 @@ struct InjectOptions {
   std::optional<std::uint64_t> seed;
   record::FaultModel model;
   std::vector<std::string> as;
-  std::string scope = "all";
+  std::string scope = "all", plane = name_of(record::Plane::value);
   bool no_nan = false, compact = false;
   bool in_place = false, force = false, by_name = false, dry_run = false, json = false;
 };
@@ -49,11 +49,15 @@ bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
          std::filesystem::equivalent(a, b, ignored);
 }
 
+/// The value that an option names.
+template <NamedEnum E>
+E value_of(const char* option, const std::string& text) {
+  if (const auto value = find_named<E>(text)) return *value;
+  fail(ErrorCode::bad_input, "{} '{}' is not supported: give one of {}", option, text, list_names<E>());
+}
+
 void check_options(const InjectOptions& options) {
-  if (const std::string& plane = options.model.plane;
-      plane != "value" && plane != "storage" && plane != "metadata") {
-    fail(ErrorCode::bad_input, "--plane '{}' is not supported: give one of value, storage, metadata", plane);
-  }
+  static_cast<void>(value_of<record::Plane>("--plane", options.plane));
   if (!options.output.empty() && options.in_place) {
     fail(ErrorCode::bad_input, "-o and --in-place exclude each other");
   }
@@ -142,6 +146,7 @@ record::FaultModel model_of(const InjectOptions& options) {
   record::FaultModel model = options.model_file.empty() ? options.model : model_from_file(options);
   if (options.model_file.empty()) {
     if (model.what == "nullify") model.what = "zero";
+    model.plane = value_of<record::Plane>("--plane", options.plane);
     model.as = formats_of(options.as);
     model.scope = scope_of(options.scope);
     model.allow_nan = !options.no_nan;
@@ -294,7 +299,7 @@ void add_what(CLI::App& command, InjectOptions& options, const OptionGroup& add)
                          "sampling unit, all equally likely: bit, element or tensor (default: bit)"))
       ->type_name("UNIT");
   add(command.add_option(
-          "--plane", model.plane,
+          "--plane", options.plane,
           "value: as if changed before saving, checksums match; storage: stored bytes, checksums are not "
           "updated; metadata: any bit outside the values (default: value)"))
       ->type_name("PLANE");

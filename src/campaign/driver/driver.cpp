@@ -45,8 +45,8 @@ record::TrialRecord row_of(const Ran& ran, std::uint64_t stratum_bits, const Dri
   row.plane = ran.spec.plane;
   const std::vector<std::string> altered = altered_tensors(ran.spec.faults);
   const auto is_byte = [](const auto& fault) { return record::names_byte(fault.plane, fault.structure); };
-  const bool values =
-      row.plane != "metadata" && std::none_of(ran.spec.faults.begin(), ran.spec.faults.end(), is_byte);
+  const bool values = row.plane != record::Plane::metadata &&
+                      std::none_of(ran.spec.faults.begin(), ran.spec.faults.end(), is_byte);
   row.no_change = row.kind == TrialKind::trial && altered.empty() && values;
   // Of a run without a result only this is known: that the file was altered, and read back.
   // What bytes of a file's structures and behind filters do to tensors nobody can say: that they were altered

@@ -175,7 +175,7 @@ void Plan::add_cell(const record::Stratum& stratum) {
 }
 
 void Plan::add_model(const record::Stratum& stratum, const record::FaultModel& model) {
-  if (model.plane == "metadata") {
+  if (model.plane == record::Plane::metadata) {
     // Files of other tensors have other structures: each base is drawn from by itself.
     for (const ckpt::Reader& base : bases_) static_cast<void>(inject::draw(base, model));
     cells_.push_back({stratum, {}, &model, 0});

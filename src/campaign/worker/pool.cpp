@@ -255,7 +255,7 @@ record::RunRequest Pool::run_request(Crew& crew) const {
   run.replicas = spec.replicas;
   if (spec.kind == record::TrialKind::trial) {
     const bool audit = crew.trials++ % full_read_every == 0;
-    if (!audit && spec.plane == "value") run.altered = altered_tensors(spec.faults);
+    if (!audit && spec.plane == record::Plane::value) run.altered = altered_tensors(spec.faults);
     run.early_end = options_.early_end;
     if (options_.propagation && options_.propagation->wants_draw(spec.id.draw))
       run.propagation = options_.propagation;

@@ -93,7 +93,7 @@ Population population_of(const ckpt::Reader& reader, const record::FaultModel& m
 }
 
 Plan plan(const ckpt::Reader& reader, const record::FaultModel& model) {
-  if (model.plane == "metadata") return plan_metadata(reader, model);
+  if (model.plane == record::Plane::metadata) return plan_metadata(reader, model);
   const Population population = population_of(reader, model);
   Plan result;
   result.census = count_eligible(reader, model, population);
@@ -106,7 +106,7 @@ Plan plan(const ckpt::Reader& reader, const record::FaultModel& model) {
   }
   Drawn drawn = draw_from(reader, model, population);
   result.list = std::move(drawn.list);
-  if (model.plane == "storage") name_structures(reader, population, result.list);
+  if (model.plane == record::Plane::storage) name_structures(reader, population, result.list);
   result.redrawn = drawn.redrawn;
   std::vector<std::string> paths;
   for (const Target& target : population.targets()) paths.push_back(target.path);
@@ -115,10 +115,10 @@ Plan plan(const ckpt::Reader& reader, const record::FaultModel& model) {
 }
 
 FaultList draw(const ckpt::Reader& reader, const record::FaultModel& model) {
-  if (model.plane == "metadata") return plan_metadata(reader, model).list;
+  if (model.plane == record::Plane::metadata) return plan_metadata(reader, model).list;
   const Population population = population_of(reader, model);
   FaultList list = draw_from(reader, model, population).list;
-  if (model.plane == "storage") name_structures(reader, population, list);
+  if (model.plane == record::Plane::storage) name_structures(reader, population, list);
   return list;
 }
 

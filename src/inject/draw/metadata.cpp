@@ -72,7 +72,7 @@ Plan plan_metadata(const ckpt::Reader& reader, const record::FaultModel& model) 
   const FileDescriptor file = open_file(reader.path(), O_RDONLY);
   for (const auto& [structure, bytes] : flips) {
     const auto site = static_cast<std::uint32_t>(plan.list.sites.size());
-    plan.list.sites.push_back({"", "metadata", "uint8", "metadata", structure});
+    plan.list.sites.push_back({"", "metadata", "uint8", record::Plane::metadata, structure});
     for (const auto& [byte, bits] : bytes) {
       std::uint8_t value = 0;
       read_at(file, &value, 1, byte, reader.path());

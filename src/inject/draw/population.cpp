@@ -87,7 +87,7 @@ void Population::fill(const ckpt::Reader& reader, const record::FaultModel& mode
       choose(reader, {model.tensors, model.roles, model.layers, model.as, model.scope, model.seed});
   std::set<std::string> packed;  // datasets with filters that are targets already
   for (const auto& [tensor, format] : chosen) {
-    if (model.plane == "storage" && has_filters(*tensor)) {
+    if (model.plane == record::Plane::storage && has_filters(*tensor)) {
       const std::string& path = dataset_of(*tensor);
       check_packed(file, path, model);
       if (!packed.insert(path).second) continue;

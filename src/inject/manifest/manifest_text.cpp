@@ -34,7 +34,7 @@ struct Shared {
 class Strata {
  public:
   explicit Strata(const Manifest& manifest) : manifest_(manifest) {
-    const bool metadata = manifest.model.plane == "metadata";
+    const bool metadata = manifest.model.plane == record::Plane::metadata;
     whole_ = !metadata && Alteration(manifest.model).whole();
     std::map<std::tuple<std::string, std::string, bool>, std::size_t> alike;
     for (const FaultSite& site : manifest.plan.list.sites) {
@@ -75,7 +75,8 @@ class Strata {
 
   [[nodiscard]] Shared find(const FaultSite& site, const NumberFormat& format, std::uint64_t bits) const {
     const Census& census = manifest_.plan.census;
-    if (site.plane == "metadata") return {{site.role, "any", 0, census.elements, census.bits}, ""};
+    if (site.plane == record::Plane::metadata)
+      return {{site.role, "any", 0, census.elements, census.bits}, ""};
     const bool byte = record::names_byte(site.plane, site.structure);
     const std::string names = byte ? "any" : field_names(format, bits);
     Shared shared{{site.role, whole_ ? manifest_.model.bits : names, 0, 0, 0},
@@ -192,7 +193,7 @@ void append_faults(std::string& out, const Manifest& manifest) {
         "], \"new\": \"0x{:0{}x}\", \"new_value\": \"{}\", \"old\": \"0x{:0{}x}\", \"old_value\": \"{}\"",
         change.new_pattern, digits, value_text(site.dtype, change.new_pattern), change.old_pattern, digits,
         value_text(site.dtype, change.old_pattern));
-    if (site.plane != "value") fmt::format_to(put, ", \"plane\": \"{}\"", site.plane);
+    if (site.plane != record::Plane::value) fmt::format_to(put, ", \"plane\": \"{}\"", name_of(site.plane));
     structure = site.structure.empty() ? "" : ", \"structure\": " + Json(site.structure).dump();
     fmt::format_to(
         put,

@@ -40,7 +40,8 @@ void check_values(const ckpt::Reader& reader, const FaultList& list) {
     // Chunks are looked at side by side, so it may be any of several values that differ.
     for (const Change& change : list.changes) {
       const FaultSite& site = list.sites.at(change.site);
-      const ckpt::TensorInfo* const tensor = site.plane == "value" ? reader.find(site.tensor) : nullptr;
+      const ckpt::TensorInfo* const tensor =
+          site.plane == record::Plane::value ? reader.find(site.tensor) : nullptr;
       NumberFormat format = number_format(site.dtype).value();
       format.order = ByteOrder::little;  // read_elements turns the bytes
       if (tensor == nullptr || tensor->element_bytes != format.bytes ||
@@ -119,12 +120,12 @@ std::string file_difference(const ckpt::Reader& reader, const Manifest& manifest
 
 /// What the plane and the version of a manifest must have for its tensors to be found by name.
 void check_named(const Manifest& manifest) {
-  if (manifest.model.plane != "value") {
+  if (manifest.model.plane != record::Plane::value) {
     fail(ErrorCode::bad_input,
          "--by-name works only with plane value: the faults of plane {} are at bytes of one file ({}), which "
          "others have "
          "elsewhere",
-         manifest.model.plane, manifest.base_path);
+         name_of(manifest.model.plane), manifest.base_path);
   }
   std::set<std::string> known;
   for (const TargetedTensor& tensor : manifest.plan.tensors) known.insert(tensor.path);
@@ -204,7 +205,7 @@ void check_replay(const ckpt::Reader& reader, Manifest& manifest, SameBase same)
   check_values(reader, manifest.plan.list);
   const std::string difference = same == SameBase::bytes ? file_difference(reader, manifest) : "";
   if (!difference.empty()) {
-    const bool named = manifest.model.plane == "value" && !manifest.plan.tensors.empty();
+    const bool named = manifest.model.plane == record::Plane::value && !manifest.plan.tensors.empty();
     refuse(
         reader, manifest, difference,
         fmt::format("all {} old values fit, so {}--force would replay it", manifest.plan.list.changes.size(),

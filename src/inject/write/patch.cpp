@@ -78,14 +78,14 @@ class Patcher {
 
   /// Changes of one site.
   void add(const FaultSite& shared, std::span<const Change> changes) {
-    if (shared.plane == "metadata") {
+    if (shared.plane == record::Plane::metadata) {
       metadata_ = true;
       for (const Change& change : changes) add_byte(change);
       return;
     }
     if (record::names_byte(shared.plane, shared.structure)) return add_packed(shared, changes);
     check_tensor(reader_, shared);
-    Site& site = site_of(shared);
+    Site& site = site_of(shared, shared.plane == record::Plane::value);
     for (const Change& change : changes) {
       if (change.element < site.tensor->elements()) continue;
       fail(ErrorCode::conflict, "{}: {} has {} elements, the fault is in element {}", file_, shared.tensor,
@@ -108,11 +108,11 @@ class Patcher {
   }
 
  private:
-  Site& site_of(const FaultSite& shared) {
+  Site& site_of(const FaultSite& shared, bool sealed) {
     Site site{shared, reader_.find(shared.tensor), nullptr, number_format(shared.dtype).value(), nullptr};
     site.values = &reader_.values(*site.tensor);
     if (site.tensor->format) site.format.order = site.tensor->format->order;
-    if (shared.plane == "value" && site.tensor->whole()) {
+    if (sealed && site.tensor->whole()) {
       if (const auto stored = reader_.checksum(site.tensor->path)) {
         const ChecksumChange none{stored->element, stored->value, stored->value};
         site.checksum = &checksums_.try_emplace(site.tensor->path, none).first->second;
@@ -179,7 +179,7 @@ class Patcher {
 
   void add_anywhere(Site& site, const Change& change) {
     const ckpt::Values::Spot spot = site.values->locate(site.tensor->byte_of(change.element));
-    const bool storage = site.shared.plane == "storage";
+    const bool storage = site.shared.plane == record::Plane::storage;
     if (storage && spot.chunk) {
       fail(ErrorCode::conflict,
            "{}: {} is not stored as it is ({}): plane storage has bytes of its chunks, not its values", file_,
@@ -231,7 +231,7 @@ class Patcher {
   void put_checksum(const ChecksumChange& change) {
     const std::string path = "checksum/crc32c";
     const ckpt::TensorInfo& tensor = *reader_.find(path);
-    Site& site = site_of({path, tensor.role, tensor.dtype, "checksum", {}});
+    Site& site = site_of({path, tensor.role, tensor.dtype}, false);
     add_anywhere(site, {0, change.element, 0, change.before, change.after});
   }
 

@@ -32,8 +32,8 @@ const std::vector<std::string>& fault_kinds() {
   return kinds;
 }
 
-bool names_byte(std::string_view plane, std::string_view structure) noexcept {
-  return plane == "metadata" || (plane == "storage" && structure.starts_with("raw chunk "));
+bool names_byte(Plane plane, std::string_view structure) noexcept {
+  return plane == Plane::metadata || (plane == Plane::storage && structure.starts_with("raw chunk "));
 }
 
 Json to_json(const AppliedFault& fault) {
@@ -45,7 +45,7 @@ Json to_json(const AppliedFault& fault) {
                 {"field", fault.field},
                 {"old", pattern_to_json(fault.old_pattern, fault.dtype)},
                 {"new", pattern_to_json(fault.new_pattern, fault.dtype)}};
-  if (fault.plane != "value") value["plane"] = fault.plane;
+  if (fault.plane != Plane::value) value["plane"] = fault.plane;
   if (!fault.structure.empty()) value["structure"] = fault.structure;
   return value;
 }

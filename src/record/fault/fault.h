@@ -8,11 +8,16 @@
 #include <string_view>
 #include <vector>
 
+#include "core/named_enum.h"
 #include "core/number/number_format.h"
 #include "record/fault/scope.h"
 #include "record/json/json.h"
 
 namespace bitrift::record {
+
+/// Where a fault strikes (docs/faults.md, "Planes").
+enum class Plane { value, storage, metadata };
+constexpr EnumNames<3> names_of(Plane) { return {"plane", {"value", "storage", "metadata"}}; }
 
 /// Where, what, how many and on which plane; `when` is at load.
 struct FaultModel {
@@ -26,7 +31,7 @@ struct FaultModel {
   std::optional<std::uint64_t> count;  ///< exactly one of count, fraction and ber is set
   std::optional<double> fraction;      ///< of the targeted elements, 0..1, one fault each
   std::optional<double> ber;           ///< bit error rate: the number of flips is binomial
-  std::string plane = "value";         ///< value | storage | metadata (docs/faults.md, "Planes")
+  Plane plane = Plane::value;
   std::uint64_t seed = 0;
   bool allow_nan = true;           ///< false: a sample whose result is NaN or Inf is drawn again, and counted
   bool keep_sign = false;          ///< true: the sign bit is never touched
@@ -54,7 +59,7 @@ struct AppliedFault {
   std::string field;           ///< sign | exponent | mantissa | mixed; "" where names_byte() holds
   std::uint64_t old_pattern = 0;
   std::uint64_t new_pattern = 0;
-  std::string plane = "value";
+  Plane plane = Plane::value;
   std::string structure =
       {};  ///< planes storage and metadata: what of the file holds the byte, such as
            ///< "object header of /model/conv1.weight" or "raw chunk 3 of /model/fc.weight"
@@ -64,7 +69,7 @@ struct AppliedFault {
 /// Whether a fault on this plane and in this structure is at a byte of the file and not at a number:
 /// everything on the plane metadata, and on the plane storage the bytes of a chunk with filters ("raw chunk K
 /// of PATH").
-[[nodiscard]] bool names_byte(std::string_view plane, std::string_view structure) noexcept;
+[[nodiscard]] bool names_byte(Plane plane, std::string_view structure) noexcept;
 
 /// Patterns become hexadecimal strings ("0x3f800000"), because JSON numbers end at 2^53.
 [[nodiscard]] Json to_json(const AppliedFault& fault);

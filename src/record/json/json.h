@@ -9,9 +9,21 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/named_enum.h"
+
 namespace bitrift::record {
 
 using Json = nlohmann::json;
+
+/// An enum with names is its name in JSON; the way back throws Error(bad_file) for other texts.
+template <NamedEnum E>
+void to_json(Json& json, E value) {
+  json = name_of(value);
+}
+template <NamedEnum E>
+void from_json(const Json& json, E& value) {
+  value = parse_named<E>(json.get<std::string>());
+}
 
 /// A parsed document that remembers on which line each value stands.
 struct Document {

@@ -177,8 +177,8 @@ TEST_F(RowOf, LandedMeansThatExactlyTheAlteredTensorsDiffer) {
 TEST_F(RowOf, WhatStoredBytesBehindFiltersBecomeNobodyCanSay) {
   for (const std::vector<std::string>& loaded : {std::vector<std::string>{}, {"a"}, {"a", "b"}}) {
     Ran packed = ran({"a"}, loaded);
-    packed.spec.plane = "storage";
-    packed.spec.faults[0].plane = "storage";
+    packed.spec.plane = record::Plane::storage;
+    packed.spec.faults[0].plane = record::Plane::storage;
     packed.spec.faults[0].structure = "raw chunk 0 of /a";
     const record::TrialRecord row = row_of(packed, 42, {});
     EXPECT_TRUE(row.landed);
@@ -186,7 +186,7 @@ TEST_F(RowOf, WhatStoredBytesBehindFiltersBecomeNobodyCanSay) {
     EXPECT_TRUE(altered_tensors(packed.spec.faults).empty());
   }
   Ran plain = ran({"a"}, {});
-  plain.spec.plane = plain.spec.faults[0].plane = "storage";
+  plain.spec.plane = plain.spec.faults[0].plane = record::Plane::storage;
   plain.spec.faults[0].structure = "raw data, contiguous";
   EXPECT_NE(misbehaviour_of([&] { static_cast<void>(row_of(plain, 42, {})); }), "");
 }

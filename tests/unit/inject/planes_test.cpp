@@ -32,12 +32,12 @@ std::filesystem::path checkpoint(const Scratch& scratch, std::vector<std::uint64
   return scratch / "c.h5";
 }
 
-record::FaultModel model_on(const std::string& plane, std::uint64_t count) {
+record::FaultModel model_on(record::Plane plane, std::uint64_t count) {
   record::FaultModel model;
   model.plane = plane;
   model.count = count;
   model.seed = 3;
-  if (plane != "metadata") model.tensors = {"model/**"};
+  if (plane != record::Plane::metadata) model.tensors = {"model/**"};
   return model;
 }
 
@@ -67,10 +67,10 @@ TEST(Planes, AStorageFaultLeavesTheChecksumBehind) {
   const auto path = checkpoint(scratch);
   const ckpt::Reader reader(path);
   const auto before = bytes_of(path);
-  const auto value = plan(reader, model_on("value", 1)).faults();
-  const auto storage = plan(reader, model_on("storage", 1)).faults();
+  const auto value = plan(reader, model_on(record::Plane::value, 1)).faults();
+  const auto storage = plan(reader, model_on(record::Plane::storage, 1)).faults();
   ASSERT_EQ(storage.size(), 1U);
-  EXPECT_EQ(storage[0].plane, "storage");
+  EXPECT_EQ(storage[0].plane, record::Plane::storage);
   EXPECT_EQ(storage[0].new_pattern, value[0].new_pattern);  // the same bits
   EXPECT_EQ(differing_bytes(before, altered(path, storage)).size(), 1U);
   EXPECT_GT(differing_bytes(before, altered(path, value)).size(), 1U);
@@ -118,7 +118,7 @@ TEST(Planes, EveryStoredBitBehindFiltersIsDrawnOnceAndNamedByItsChunk) {
   const auto path = packed(scratch);
   const ckpt::Reader reader(path);
   const StoredBytes stored(reader, "w");
-  record::FaultModel model = model_on("storage", 8 * stored.bytes() + 3 * 32);
+  record::FaultModel model = model_on(record::Plane::storage, 8 * stored.bytes() + 3 * 32);
   model.tensors = {"*"};
   const Plan drawn = plan(reader, model);
   EXPECT_EQ(drawn.census.bits, *model.count);
@@ -149,7 +149,7 @@ with h5py.File(path, 'w') as f:
 )"));
   const ckpt::Reader reader(path);
   ASSERT_EQ(reader.find("model/c"), nullptr);  // only its members are tensors
-  const Plan drawn = plan(reader, model_on("storage", 5));
+  const Plan drawn = plan(reader, model_on(record::Plane::storage, 5));
   EXPECT_EQ(drawn.census.bits, 8 * std::stoull(bytes_of(path.string() + ".bytes")));
   for (const auto& fault : drawn.faults()) EXPECT_EQ(fault.tensor, "model/c");
 }
@@ -160,7 +160,7 @@ TEST(Planes, MetadataFaultsFlipTheAskedBitsOutsideTheValues) {
   const ckpt::Reader reader(path);
   const auto before = bytes_of(path);
   const ckpt::TensorInfo& tensor = *reader.find("model/a.weight");
-  const Plan drawn = plan(reader, model_on("metadata", 200));
+  const Plan drawn = plan(reader, model_on(record::Plane::metadata, 200));
   std::uint64_t values = 0;
   for (const ckpt::TensorInfo& one : reader.tensors()) values += one.stored_bytes;
   EXPECT_EQ(drawn.census.bits, 8 * (before.size() - values));
@@ -176,11 +176,12 @@ TEST(Planes, MetadataFaultsFlipTheAskedBitsOutsideTheValues) {
 TEST(Planes, EveryBitOutsideTheValuesCanBeDrawn) {
   const Scratch scratch;
   const ckpt::Reader reader(checkpoint(scratch));
-  const std::uint64_t all = plan(reader, model_on("metadata", 1)).census.bits;
+  const std::uint64_t all = plan(reader, model_on(record::Plane::metadata, 1)).census.bits;
   std::uint64_t bits = 0;
-  for (const auto& fault : plan(reader, model_on("metadata", all)).faults()) bits += fault.bits.size();
+  for (const auto& fault : plan(reader, model_on(record::Plane::metadata, all)).faults())
+    bits += fault.bits.size();
   EXPECT_EQ(bits, all);
-  EXPECT_THAT(error_of([&] { static_cast<void>(plan(reader, model_on("metadata", all + 1))); }),
+  EXPECT_THAT(error_of([&] { static_cast<void>(plan(reader, model_on(record::Plane::metadata, all + 1))); }),
               HasSubstr("bits that are targeted"));
 }
 
@@ -188,7 +189,7 @@ TEST(Planes, MetadataHasNeitherTensorsNorFields) {
   const Scratch scratch;
   const ckpt::Reader reader(checkpoint(scratch));
   const auto refusal = [&](auto change) {
-    record::FaultModel model = model_on("metadata", 1);
+    record::FaultModel model = model_on(record::Plane::metadata, 1);
     change(model);
     return error_of([&] { static_cast<void>(plan(reader, model)); });
   };
@@ -202,7 +203,7 @@ TEST(Planes, MetadataHasNeitherTensorsNorFields) {
 TEST(Planes, AMetadataFaultOfAnotherFileIsRefused) {
   const Scratch scratch;
   const ckpt::Reader reader(checkpoint(scratch));
-  auto faults = plan(reader, model_on("metadata", 1)).faults();
+  auto faults = plan(reader, model_on(record::Plane::metadata, 1)).faults();
   faults[0].old_pattern ^= 1;
   EXPECT_THAT(error_of([&] { static_cast<void>(make_patch(reader, faults)); }),
               HasSubstr("the fault was drawn for"));

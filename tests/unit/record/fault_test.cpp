@@ -42,11 +42,11 @@ TEST(FaultModel, NumbersBecomeTextsThatLoseNothing) {
 }
 
 TEST(AppliedFault, IsAtAByteInStructuresAndBehindFilters) {
-  EXPECT_TRUE(names_byte("metadata", "superblock"));
-  EXPECT_TRUE(names_byte("storage", "raw chunk 0 of /w"));
-  EXPECT_FALSE(names_byte("storage", "raw data, chunk"));
-  EXPECT_FALSE(names_byte("storage", ""));
-  EXPECT_FALSE(names_byte("value", "raw chunk 0 of /w"));  // what a manifest says to deceive
+  EXPECT_TRUE(names_byte(Plane::metadata, "superblock"));
+  EXPECT_TRUE(names_byte(Plane::storage, "raw chunk 0 of /w"));
+  EXPECT_FALSE(names_byte(Plane::storage, "raw data, chunk"));
+  EXPECT_FALSE(names_byte(Plane::storage, ""));
+  EXPECT_FALSE(names_byte(Plane::value, "raw chunk 0 of /w"));  // what a manifest says to deceive
 }
 
 TEST(Scope, ReadsNumbersListsAndStages) {
