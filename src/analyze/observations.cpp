@@ -53,10 +53,10 @@ void append(StratumSeen& cell, const TrialRecord& row, const ArmControls& contro
 
 // A stratum's size in one row against the others of its cell.
 void check_row(const TrialRecord& row, StratumSeen& cell) {
-  if (row.measure != "bit" && row.stratum_bits != record::unbounded_stratum) {
+  if (row.measure != record::Measure::bit && row.stratum_bits != record::unbounded_stratum) {
     fail(ErrorCode::unsupported,
          "row {}: drawn by the measure '{}'; rates are estimated for uniformly drawn bits only",
-         row.id.text(), row.measure);
+         row.id.text(), name_of(row.measure));
   }
   if (cell.bits == 0) cell.bits = row.stratum_bits;
   if (cell.bits != row.stratum_bits || row.stratum_bits == 0) {

@@ -1,11 +1,8 @@
 #include "inject/alteration.h"
 
-#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cmath>
-
-#include <fmt/ranges.h>
 
 #include "core/error.h"
 #include "core/number/encode_number.h"
@@ -22,13 +19,14 @@ std::uint64_t mask_of(const std::vector<unsigned>& bits) {
 std::uint64_t low_bits(unsigned count) { return ~std::uint64_t{0} >> (64 - count); }
 
 // A parameter that is given goes with one kind, and that kind needs it.
-void check_parameter(const record::FaultModel& model, const char* option, const char* kind, bool given,
+void check_parameter(const record::FaultModel& model, const char* option, record::FaultKind kind, bool given,
                      bool needed) {
   if (given && model.what != kind) {
-    fail(ErrorCode::bad_input, "{} is valid with --what {}, not with --what {}", option, kind, model.what);
+    fail(ErrorCode::bad_input, "{} is valid with --what {}, not with --what {}", option, name_of(kind),
+         name_of(model.what));
   }
   if (needed && !given && model.what == kind) {
-    fail(ErrorCode::bad_input, "--what {} needs {}", kind, option);
+    fail(ErrorCode::bad_input, "--what {} needs {}", name_of(kind), option);
   }
 }
 
@@ -49,40 +47,30 @@ std::uint64_t mask_from_text(const std::string& text) {
 }
 
 Alteration::Alteration(const record::FaultModel& model)
-    : field_(model.bits), allow_nan_(model.allow_nan), keep_sign_(model.keep_sign) {
-  const auto& kinds = record::fault_kinds();
-  const auto at = std::find(kinds.begin(), kinds.end(), model.what);
-  if (at == kinds.end()) {
-    fail(ErrorCode::bad_input, "--what '{}' is not supported: give one of {}", model.what,
-         fmt::join(kinds, ", "));
-  }
-  kind_ = static_cast<Kind>(at - kinds.begin());
+    : kind_(model.what), field_(model.bits), allow_nan_(model.allow_nan), keep_sign_(model.keep_sign) {
   read_parameters(model);
   if (whole() && kind_ != Kind::random && model.bits != "any") {
     fail(ErrorCode::bad_input,
-         "--bits chooses single bits, but --what {} sets whole elements; leave out --bits", model.what);
+         "--bits chooses single bits, but --what {} sets whole elements; leave out --bits",
+         name_of(model.what));
   }
   if (!allow_nan_ && (kind_ == Kind::nan || kind_ == Kind::infinity)) {
-    fail(ErrorCode::bad_input, "--no-nan contradicts --what {}; leave out one of them", model.what);
+    fail(ErrorCode::bad_input, "--no-nan contradicts --what {}; leave out one of them", name_of(model.what));
   }
 }
 
 void Alteration::read_parameters(const record::FaultModel& model) {
-  check_parameter(model, "--length", "burst", model.length.has_value(), true);
-  check_parameter(model, "--mask", "xor", !model.mask.empty(), true);
-  check_parameter(model, "--mask-at", "xor", !model.mask_at.empty(), false);
-  check_parameter(model, "--factor", "scale", model.factor.has_value(), true);
-  check_parameter(model, "--value", "set", !model.value.empty(), true);
+  check_parameter(model, "--length", Kind::burst, model.length.has_value(), true);
+  check_parameter(model, "--mask", Kind::mask, !model.mask.empty(), true);
+  check_parameter(model, "--mask-at", Kind::mask, model.mask_at.has_value(), false);
+  check_parameter(model, "--factor", Kind::scale, model.factor.has_value(), true);
+  check_parameter(model, "--value", Kind::set, !model.value.empty(), true);
   if (model.length) length_ = *model.length;
   if (length_ < 1 || length_ > 64) {
     fail(ErrorCode::bad_input, "--length {} is not a number of bits from 1 to 64", length_);
   }
   if (!model.mask.empty()) mask_ = mask_from_text(model.mask);
-  if (!model.mask_at.empty() && model.mask_at != "aligned" && model.mask_at != "random") {
-    fail(ErrorCode::bad_input, "--mask-at '{}' is not supported: give aligned (to bit 0) or random",
-         model.mask_at);
-  }
-  mask_aligned_ = model.mask_at != "random";
+  mask_aligned_ = model.mask_at != record::MaskPlace::random;
   if (model.factor) factor_ = *model.factor;
   if (!std::isfinite(factor_)) fail(ErrorCode::bad_input, "--factor {} is not a finite number", factor_);
   if (keep_sign_) factor_ = std::fabs(factor_);

@@ -56,7 +56,7 @@ class Alteration {
   [[nodiscard]] bool only_exponent_counts(const NumberFormat& format) const noexcept;
 
  private:
-  enum class Kind { flip, burst, mask, stuck_at_0, stuck_at_1, zero, nan, infinity, max, set, scale, random };
+  using Kind = record::FaultKind;
 
   void read_parameters(const record::FaultModel& model);
   [[nodiscard]] std::uint64_t shape() const noexcept;  // what a place touches, at place 0

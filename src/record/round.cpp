@@ -46,8 +46,9 @@ const Reached* Round::widest() const noexcept {
 Json to_json(const Round& round) {
   Json strata = Json::array();
   for (const StratumDraws& cell : round.strata) strata.push_back(to_json(cell, round.picks > 0));
-  Json value = {{"schema", schema_version}, {"round", round.number}, {"seed", round.seed}, {"measure", "bit"},
-                {"plane", "value"},         {"arms", round.arms},    {"strata", strata}};
+  Json value = {{"schema", schema_version}, {"round", round.number}, {"seed", round.seed},
+                {"measure", Measure::bit},  {"plane", Plane::value}, {"arms", round.arms},
+                {"strata", strata}};
   if (round.picks > 0) value["picks"] = round.picks;
   if (!round.reached.empty()) {
     Json reached = Json::array();

@@ -49,11 +49,11 @@ struct TrialSpec {
   std::vector<AppliedFault> faults;  ///< what to change; new_pattern is what must be read back
   std::int64_t epochs = 0;
   std::optional<std::uint64_t> order_seed;
-  int order = 0;                ///< golden data order that it shares; order_seed follows from it
-  std::string drill;            ///< see RunRequest
-  std::vector<int> replicas;    ///< that load the altered file; empty: all
-  std::string measure = "bit";  ///< by which the faults were drawn
-  Plane plane = Plane::value;   ///< of all its faults
+  int order = 0;                   ///< golden data order that it shares; order_seed follows from it
+  std::string drill;               ///< see RunRequest
+  std::vector<int> replicas;       ///< that load the altered file; empty: all
+  Measure measure = Measure::bit;  ///< by which the faults were drawn
+  Plane plane = Plane::value;      ///< of all its faults
 };
 
 /// How a run failed when it produced no RunResult.
@@ -70,7 +70,7 @@ struct TrialRecord {
   TrialId id;
   std::uint64_t stratum_bits = 0;  ///< population of the stratum; unbounded_stratum (record/strata.h) for
                                    ///< sets of faults; 0 for controls, envelope and canaries
-  std::string measure = "bit";
+  Measure measure = Measure::bit;
   Plane plane = Plane::value;
   std::vector<AppliedFault> faults;
   std::vector<int> replicas;  ///< that loaded the altered file; empty: all

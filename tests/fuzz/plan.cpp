@@ -25,12 +25,17 @@ std::string pick(FuzzedDataProvider& input, const Texts& texts) {
   return texts[input.ConsumeIntegralInRange<std::size_t>(0, texts.size() - 1)];
 }
 
+template <NamedEnum E>
+E pick_named(FuzzedDataProvider& input) {
+  return static_cast<E>(input.ConsumeIntegralInRange<std::size_t>(0, names_of(E{}).words.size() - 1));
+}
+
 /// All zeros give one flip on the plane value.
 record::FaultModel model_from(FuzzedDataProvider& input) {
   record::FaultModel model;
-  model.what = pick(input, record::fault_kinds());
+  model.what = pick_named<record::FaultKind>(input);
   model.plane = parse_named<record::Plane>(pick(input, {"value", "value", "storage", "metadata"}));
-  model.measure = pick(input, {"bit", "element", "tensor"});
+  model.measure = pick_named<record::Measure>(input);
   model.bits = pick(input, {"any", "sign", "exponent", "mantissa", "exponent_msb", "0-3", "0,5"});
   const std::string glob = pick(input, {"", "**", "**@**", "*", "**:*", "@*", "**/*"});
   if (!glob.empty()) model.tensors.push_back(glob);
@@ -46,11 +51,12 @@ record::FaultModel model_from(FuzzedDataProvider& input) {
   if (how_many == 8) model.fraction = rate;
   if (how_many == 9) model.ber = rate;
   if (how_many < 8) model.count = 1 + how_many * how_many;
-  if (model.what == "burst") model.length = input.ConsumeIntegralInRange<unsigned>(1, 64);
-  if (model.what == "xor") model.mask = pick(input, {"1", "101", "0xff", "0x8000000000000001"});
-  if (model.what == "xor") model.mask_at = pick(input, {"", "random"});
-  if (model.what == "scale") model.factor = input.ConsumeIntegralInRange<int>(-3, 3);
-  if (model.what == "set")
+  if (model.what == record::FaultKind::burst) model.length = input.ConsumeIntegralInRange<unsigned>(1, 64);
+  if (model.what == record::FaultKind::mask)
+    model.mask = pick(input, {"1", "101", "0xff", "0x8000000000000001"});
+  if (model.what == record::FaultKind::mask && input.ConsumeBool()) model.mask_at = record::MaskPlace::random;
+  if (model.what == record::FaultKind::scale) model.factor = input.ConsumeIntegralInRange<int>(-3, 3);
+  if (model.what == record::FaultKind::set)
     model.value = pick(input, {"0", "1", "-1.5", "nan", "1e300", "18446744073709551615"});
   model.seed = input.ConsumeIntegral<std::uint8_t>();
   return model;

@@ -29,7 +29,8 @@ struct InjectOptions {
   std::optional<std::uint64_t> seed;
   record::FaultModel model;
   std::vector<std::string> as;
-  std::string scope = "all", plane = name_of(record::Plane::value);
+  std::string scope = "all", plane = name_of(record::Plane::value), what = name_of(record::FaultKind::flip);
+  std::string measure = name_of(record::Measure::bit), mask_at;
   bool no_nan = false, compact = false;
   bool in_place = false, force = false, by_name = false, dry_run = false, json = false;
 };
@@ -51,8 +52,9 @@ bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
 
 /// The value that an option names.
 template <NamedEnum E>
-E value_of(const char* option, const std::string& text) {
-  if (const auto value = find_named<E>(text)) return *value;
+E value_of(const char* option, const std::string& text,
+           std::optional<E> (*find)(std::string_view) = find_named<E>) {
+  if (const auto value = find(text)) return *value;
   fail(ErrorCode::bad_input, "{} '{}' is not supported: give one of {}", option, text, list_names<E>());
 }
 
@@ -142,15 +144,23 @@ record::Scope scope_of(const std::string& text) {
   return scope;
 }
 
+std::optional<record::MaskPlace> mask_place_of(const std::string& text) {
+  const auto place = find_named<record::MaskPlace>(text);
+  if (place || text.empty()) return place;
+  fail(ErrorCode::bad_input, "--mask-at '{}' is not supported: give aligned (to bit 0) or random", text);
+}
+
 record::FaultModel model_of(const InjectOptions& options) {
   record::FaultModel model = options.model_file.empty() ? options.model : model_from_file(options);
   if (options.model_file.empty()) {
-    if (model.what == "nullify") model.what = "zero";
     model.plane = value_of<record::Plane>("--plane", options.plane);
     model.as = formats_of(options.as);
     model.scope = scope_of(options.scope);
     model.allow_nan = !options.no_nan;
     model.seed = options.seed ? *options.seed : seed_from_system();
+    model.what = value_of<record::FaultKind>("--what", options.what, record::find_fault_kind);
+    model.mask_at = mask_place_of(options.mask_at);
+    model.measure = value_of<record::Measure>("--measure", options.measure);
   }
   if (!model.count && !model.fraction && !model.ber) model.count = 1;
   return model;
@@ -277,7 +287,7 @@ void add_where(CLI::App& command, InjectOptions& options, const OptionGroup& add
 void add_what(CLI::App& command, InjectOptions& options, const OptionGroup& add) {
   record::FaultModel& model = options.model;
   add(command.add_option(
-          "--what", model.what,
+          "--what", options.what,
           "flip, burst, xor, stuck-at-0, stuck-at-1, zero (or nullify), nan, inf, max, set, scale or random "
           "(default: flip)"))
       ->type_name("KIND");
@@ -286,7 +296,7 @@ void add_what(CLI::App& command, InjectOptions& options, const OptionGroup& add)
       ->type_name("N");
   add(command.add_option("--mask", model.mask, "for xor: mask, such as 101, 0b101 or 0x5"))
       ->type_name("MASK");
-  add(command.add_option("--mask-at", model.mask_at,
+  add(command.add_option("--mask-at", options.mask_at,
                          "for xor: aligned (to bit 0) or random (default: aligned)"))
       ->type_name("PLACE");
   add(command.add_option("--factor", model.factor,
@@ -295,7 +305,7 @@ void add_what(CLI::App& command, InjectOptions& options, const OptionGroup& add)
   add(command.add_option("--value", model.value,
                          "for set: new value; must be representable in an integer tensor"))
       ->type_name("NUMBER");
-  add(command.add_option("--measure", model.measure,
+  add(command.add_option("--measure", options.measure,
                          "sampling unit, all equally likely: bit, element or tensor (default: bit)"))
       ->type_name("UNIT");
   add(command.add_option(

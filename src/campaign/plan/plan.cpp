@@ -324,13 +324,14 @@ std::vector<int> Plan::replicas_of(const TrialId& id) const {
 
 std::vector<record::AppliedFault> Plan::canary_faults(const TrialId& id) const {
   const ckpt::Reader& base = bases_[arm(id.arm).file];
-  if (id.stratum == "canary:nan") return inject::whole_tensor(base, weights_.front(), "nan");
+  if (id.stratum == "canary:nan")
+    return inject::whole_tensor(base, weights_.front(), inject::WholeChange::nan);
   if (id.stratum != "canary:negate") return {};
   std::string bias = weights_.back();
   bias.replace(bias.size() - std::string_view("weight").size(), std::string::npos, "bias");
   std::vector<record::AppliedFault> faults;
-  if (base.find(bias) != nullptr) faults = inject::whole_tensor(base, bias, "negate");
-  const auto weight = inject::whole_tensor(base, weights_.back(), "negate");
+  if (base.find(bias) != nullptr) faults = inject::whole_tensor(base, bias, inject::WholeChange::negate);
+  const auto weight = inject::whole_tensor(base, weights_.back(), inject::WholeChange::negate);
   faults.insert(faults.end(), weight.begin(), weight.end());
   return faults;
 }

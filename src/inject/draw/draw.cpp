@@ -28,9 +28,9 @@ class Draw {
   Drawn run() {
     if (model_.ber) {
       by_error_rate();
-    } else if (model_.measure == "tensor") {
+    } else if (model_.measure == record::Measure::tensor) {
       by_tensor(wanted(kind_.whole() ? population_.elements() : population_.bits()));
-    } else if (kind_.whole() || model_.fraction || model_.measure == "element") {
+    } else if (kind_.whole() || model_.fraction || model_.measure == record::Measure::element) {
       by_element(wanted(population_.elements()));
     } else {
       by_bit(wanted(population_.bits()));
@@ -225,10 +225,6 @@ class Draw {
 
 void check_model(const record::FaultModel& model) {
   const Alteration kind(model);
-  if (model.measure != "bit" && model.measure != "element" && model.measure != "tensor") {
-    fail(ErrorCode::bad_input, "--measure '{}' is not supported: give one of bit, element, tensor",
-         model.measure);
-  }
   if (int{model.count.has_value()} + int{model.fraction.has_value()} + int{model.ber.has_value()} != 1) {
     fail(ErrorCode::bad_input, "give the number of faults with exactly one of --count, --fraction and --ber");
   }
@@ -241,10 +237,10 @@ void check_model(const record::FaultModel& model) {
   if (model.count && *model.count == 0) {
     fail(ErrorCode::bad_input, "--count is 0: give at least 1");
   }
-  if (model.fraction && model.measure == "tensor") {
+  if (model.fraction && model.measure == record::Measure::tensor) {
     fail(ErrorCode::bad_input, "--fraction counts elements, so it cannot be used with --measure tensor");
   }
-  if (model.ber && (model.measure != "bit" || !kind.single_bits())) {
+  if (model.ber && (model.measure != record::Measure::bit || !kind.single_bits())) {
     fail(ErrorCode::bad_input,
          "--ber hits each bit independently: use it only with --what flip, stuck-at-0 or stuck-at-1 and "
          "--measure bit");

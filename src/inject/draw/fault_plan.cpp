@@ -140,15 +140,14 @@ record::AppliedFault flip_at(const ckpt::Reader& reader, const Population::Locat
 }
 
 std::vector<record::AppliedFault> whole_tensor(const ckpt::Reader& reader, const std::string& path,
-                                               const std::string& what) {
+                                               WholeChange what) {
   const ckpt::TensorInfo& tensor = alterable(reader, path);
   const NumberFormat& format = *tensor.format;
-  if (what != "negate" && what != "nan") fail(ErrorCode::bad_input, "'{}' is neither negate nor nan", what);
   if (format.kind != NumberKind::floating) {
     fail(ErrorCode::unsupported, "{}: {} is {}: only floating tensors can be negated or set to NaN",
          reader.path().string(), path, format.name());
   }
-  const std::uint64_t mask = what == "nan" ? format.mask() : sign_mask(format);
+  const std::uint64_t mask = what == WholeChange::nan ? format.mask() : sign_mask(format);
   std::vector<std::uint8_t> stored(tensor.elements() * format.bytes);
   reader.read(tensor, stored.data(), stored.size());
   NumberFormat in_memory = format;
@@ -158,7 +157,7 @@ std::vector<record::AppliedFault> whole_tensor(const ckpt::Reader& reader, const
   list.changes.reserve(tensor.elements());
   for (std::uint64_t element = 0; element < tensor.elements(); ++element) {
     const std::uint64_t old_pattern = load_pattern(in_memory, stored.data() + element * format.bytes);
-    const std::uint64_t value = what == "nan" ? nan_pattern(format) : ~old_pattern;
+    const std::uint64_t value = what == WholeChange::nan ? nan_pattern(format) : ~old_pattern;
     list.changes.push_back({0, element, mask, old_pattern, blend(old_pattern, value, mask)});
   }
   return list.expanded();

@@ -39,10 +39,10 @@ namespace bitrift::inject {
 /// themselves.
 [[nodiscard]] record::AppliedFault flip_at(const ckpt::Reader& reader, const Population::Location& where);
 
-/// Flips the sign bit of every element (`negate`), or sets every element to NaN (`nan`), of one tensor:
-/// canaries.
+/// What canaries do to every element of a tensor: flip its sign bit, or set it to NaN.
+enum class WholeChange { negate, nan };
+/// The faults that do it to one tensor.
 [[nodiscard]] std::vector<record::AppliedFault> whole_tensor(const ckpt::Reader& reader,
-                                                             const std::string& path,
-                                                             const std::string& what);
+                                                             const std::string& path, WholeChange what);
 
 }  // namespace bitrift::inject

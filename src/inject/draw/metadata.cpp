@@ -24,8 +24,8 @@ void check_metadata_model(const record::FaultModel& model) {
   if (!model.roles.empty()) refuse("roles to choose");
   if (!model.layers.empty()) refuse("layers to choose");
   if (model.bits != "any") refuse("bit fields");
-  if (model.what != "flip") refuse("other kind of fault than flip");
-  if (model.measure != "bit") refuse("other measure than bit");
+  if (model.what != record::FaultKind::flip) refuse("other kind of fault than flip");
+  if (model.measure != record::Measure::bit) refuse("other measure than bit");
   if (!model.count) refuse("other amount than a count");
   if (!model.as.empty()) refuse("tensors to read as another format");
   if (!model.scope.all()) refuse("scope");

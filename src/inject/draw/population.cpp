@@ -27,14 +27,14 @@ record::FaultModel flips_of(const std::string& bits, bool keep_sign) {
 // What a tensor needs for this kind of fault, for the message that none has it.
 std::string needed(const record::FaultModel& model) {
   const std::string sign = model.keep_sign ? " besides the sign" : "";
-  if (model.what == "burst")
+  if (model.what == record::FaultKind::burst)
     return fmt::format("{} adjacent bits of '{}'{}", *model.length, model.bits, sign);
-  if (model.what == "xor") {
+  if (model.what == record::FaultKind::mask) {
     return fmt::format("all bits of the mask {} within '{}'{}{}", model.mask, model.bits, sign,
-                       model.mask_at == "random" ? "" : ", aligned to bit 0");
+                       model.mask_at == record::MaskPlace::random ? "" : ", aligned to bit 0");
   }
   // NaN and infinity exist where there is an exponent.
-  const bool exponent = model.what == "nan" || model.what == "inf";
+  const bool exponent = model.what == record::FaultKind::nan || model.what == record::FaultKind::infinity;
   return fmt::format("a bit of '{}'{}", exponent ? "exponent" : model.bits, sign);
 }
 
@@ -47,7 +47,8 @@ void check_packed(const std::string& file, const std::string& path, const record
         "--plane value",
         file, path, why);
   };
-  if (model.what != "flip") refuse("can be flipped only (--what " + model.what + ")");
+  if (model.what != record::FaultKind::flip)
+    refuse("can be flipped only (--what " + std::string(name_of(model.what)) + ")");
   if (model.bits != "any") refuse("have no bit fields (--bits " + model.bits + ")");
   if (model.keep_sign) refuse("have no sign to keep");
   if (!model.allow_nan) refuse("have no NaN to forbid");

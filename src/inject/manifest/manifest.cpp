@@ -111,7 +111,8 @@ class FaultSink {
     append(list_, fault);
   }
   [[nodiscard]] FaultList finish(const record::FaultModel& model) {
-    const bool flip = model.what == "flip" || model.what == "burst" || model.what == "xor";
+    const bool flip = model.what == record::FaultKind::flip || model.what == record::FaultKind::burst ||
+                      model.what == record::FaultKind::mask;
     if (flip && less_) fail(ErrorCode::bad_file, "{}: {}", *less_, other_bits);
     for (FaultSite& site : list_.sites) site.plane = model.plane;
     return std::move(list_);

@@ -23,13 +23,16 @@ std::uint64_t pattern_from_json(const Json& value) {
   fail(ErrorCode::bad_file, "'{}' is not a bit pattern such as 0x3f800000", text);
 }
 
+FaultKind fault_kind_from_json(const Json& value) {
+  const auto name = value.get<std::string>();
+  if (const auto kind = find_fault_kind(name)) return *kind;
+  return parse_named<FaultKind>(name);
+}
+
 }  // namespace
 
-const std::vector<std::string>& fault_kinds() {
-  static const std::vector<std::string> kinds = {"flip",       "burst", "xor",   "stuck-at-0",
-                                                 "stuck-at-1", "zero",  "nan",   "inf",
-                                                 "max",        "set",   "scale", "random"};
-  return kinds;
+std::optional<FaultKind> find_fault_kind(std::string_view name) noexcept {
+  return name == "nullify" ? FaultKind::zero : find_named<FaultKind>(name);
 }
 
 bool names_byte(Plane plane, std::string_view structure) noexcept {
@@ -75,7 +78,7 @@ Json to_json(const FaultModel& model) {
   if (!model.layers.empty()) value["layers"] = model.layers;
   if (model.length) value["length"] = *model.length;
   if (!model.mask.empty()) value["mask"] = model.mask;
-  if (!model.mask_at.empty()) value["mask_at"] = model.mask_at;
+  if (model.mask_at) value["mask_at"] = *model.mask_at;
   if (model.factor) value["factor"] = *model.factor;
   if (!model.value.empty()) value["value"] = model.value;
   if (!model.as.empty()) value["as"] = model.as;
@@ -89,7 +92,7 @@ FaultModel fault_model_from_json(const Json& value) {
   model.roles = value.value("roles", model.roles);
   model.layers = value.value("layers", model.layers);
   model.bits = value.value("bits", model.bits);
-  model.what = value.value("what", model.what);
+  if (value.contains("what")) model.what = fault_kind_from_json(value["what"]);
   model.measure = value.value("measure", model.measure);
   model.plane = value.value("plane", model.plane);
   model.seed = value.value("seed", model.seed);
@@ -98,10 +101,9 @@ FaultModel fault_model_from_json(const Json& value) {
   if (value.contains("count")) model.count = value["count"].get<std::uint64_t>();
   if (value.contains("fraction")) model.fraction = value["fraction"].get<double>();
   if (value.contains("ber")) model.ber = value["ber"].get<double>();
-  if (model.what == "nullify") model.what = "zero";
   if (value.contains("length")) model.length = value["length"].get<unsigned>();
   model.mask = value.value("mask", model.mask);
-  model.mask_at = value.value("mask_at", model.mask_at);
+  if (value.contains("mask_at")) model.mask_at = value["mask_at"].get<MaskPlace>();
   if (value.contains("factor")) model.factor = value["factor"].get<double>();
   if (value.contains("value")) {
     const Json& number = value["value"];

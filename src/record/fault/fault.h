@@ -19,15 +19,46 @@ namespace bitrift::record {
 enum class Plane { value, storage, metadata };
 constexpr EnumNames<3> names_of(Plane) { return {"plane", {"value", "storage", "metadata"}}; }
 
+/// What a fault does to a number (docs/faults.md, "Kinds").
+enum class FaultKind {
+  flip,
+  burst,
+  mask,  ///< "xor", which C++ keeps for itself
+  stuck_at_0,
+  stuck_at_1,
+  zero,
+  nan,
+  infinity,
+  max,
+  set,
+  scale,
+  random,
+};
+constexpr EnumNames<12> names_of(FaultKind) {
+  return {"kind of fault",
+          {"flip", "burst", "xor", "stuck-at-0", "stuck-at-1", "zero", "nan", "inf", "max", "set", "scale",
+           "random"}};
+}
+/// The kind with this name, or with the other name of zero, "nullify".
+[[nodiscard]] std::optional<FaultKind> find_fault_kind(std::string_view name) noexcept;
+
+/// What is equally likely to be hit.
+enum class Measure { bit, element, tensor };
+constexpr EnumNames<3> names_of(Measure) { return {"measure", {"bit", "element", "tensor"}}; }
+
+/// Where the mask of an xor may lie.
+enum class MaskPlace { aligned, random };
+constexpr EnumNames<2> names_of(MaskPlace) { return {"place of a mask", {"aligned", "random"}}; }
+
 /// Where, what, how many and on which plane; `when` is at load.
 struct FaultModel {
   std::vector<std::string>
       tensors;  ///< globs over tensor paths; empty: all numeric tensors with a role other than checksum
-  std::vector<std::string> roles;      ///< empty: any
-  std::vector<std::string> layers;     ///< first | middle | last, numbers or names of layers; empty: any
-  std::string bits = "any";            ///< bit field (core/number_format.h)
-  std::string what = "flip";           ///< one of fault_kinds()
-  std::string measure = "bit";         ///< bit | element | tensor
+  std::vector<std::string> roles;   ///< empty: any
+  std::vector<std::string> layers;  ///< first | middle | last, numbers or names of layers; empty: any
+  std::string bits = "any";         ///< bit field (core/number_format.h)
+  FaultKind what = FaultKind::flip;
+  Measure measure = Measure::bit;
   std::optional<std::uint64_t> count;  ///< exactly one of count, fraction and ber is set
   std::optional<double> fraction;      ///< of the targeted elements, 0..1, one fault each
   std::optional<double> ber;           ///< bit error rate: the number of flips is binomial
@@ -37,16 +68,13 @@ struct FaultModel {
   bool keep_sign = false;          ///< true: the sign bit is never touched
   std::optional<unsigned> length;  ///< of a burst: adjacent bits, 1..64
   std::string mask;                ///< xor: "101", "0b101" or "0x5"; "" otherwise
-  std::string mask_at;             ///< xor: "aligned" (to bit 0; also "") or "random"
-  std::optional<double> factor;    ///< scale
-  std::string value;               ///< set: the number as text, which keeps 64-bit integers exact
+  std::optional<MaskPlace> mask_at;  ///< xor; absent: aligned, to bit 0
+  std::optional<double> factor;      ///< scale
+  std::string value;                 ///< set: the number as text, which keeps 64-bit integers exact
   std::map<std::string, std::string>
       as;       ///< glob over tensor paths -> name of the number format to read it as
   Scope scope;  ///< who sees it; in a file only tensors of single replicas can tell
 };
-
-/// flip, burst, xor, stuck-at-0, stuck-at-1, zero, nan, inf, max, set, scale, random.
-[[nodiscard]] const std::vector<std::string>& fault_kinds();
 
 /// One element before and after. Patterns are bit patterns of the value, bit 0 least significant.
 struct AppliedFault {

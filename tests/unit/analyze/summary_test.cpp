@@ -179,7 +179,7 @@ TEST(Summary, RefusesWhatCannotBeBelieved) {
   add_trials(rows, "serial", "weight.sign", 3, 4, 0, 0);  // more draws than bits
   EXPECT_EQ(code_of(rows, spec), ErrorCode::conflict);
   rows = one_arm();
-  rows.back().measure = "tensor";
+  rows.back().measure = record::Measure::tensor;
   EXPECT_EQ(code_of(rows, spec), ErrorCode::unsupported);
   rows = one_arm();
   rows.back().id.stratum = "weight";  // none of the campaign's

@@ -233,7 +233,7 @@ TEST(PrivateCopy, ComesBackToTheBytesOfTheBaseWhichIsNeverTouched) {
   const ckpt::Reader base(folder / "base.h5");
   {
     PrivateCopy copy(base, folder / "copy.h5");
-    const auto faults = inject::whole_tensor(base, "model/fc2.weight", "nan");
+    const auto faults = inject::whole_tensor(base, "model/fc2.weight", inject::WholeChange::nan);
     copy.alter(faults);
     const std::string altered = read_text(folder / "copy.h5");
     EXPECT_NE(altered, before);
@@ -254,7 +254,7 @@ TEST(PrivateCopy, ForeignBytesInTheCopyAreNoticedAtRestore) {
   testing::write_base(folder / "base.h5");
   const ckpt::Reader base(folder / "base.h5");
   PrivateCopy copy(base, folder / "copy.h5");
-  copy.alter(inject::whole_tensor(base, "model/fc2.bias", "negate"));
+  copy.alter(inject::whole_tensor(base, "model/fc2.bias", inject::WholeChange::negate));
   copy_file_bytes(folder / "base.h5", folder / "copy.h5");
   EXPECT_THAT(error_of([&] { copy.restore(); }), HasSubstr("copy.h5"));
 }

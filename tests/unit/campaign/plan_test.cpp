@@ -182,13 +182,13 @@ TEST_F(PlanTest, BasesOfOtherShapesAreRefused) {
 TEST_F(PlanTest, ModelsMayBeOfEveryKind) {
   record::CampaignSpec spec = small_spec();
   spec.strata = {};
-  for (const std::string& kind : record::fault_kinds()) spec.strata.models.push_back({kind, {}});
+  for (const char* kind : names_of(record::FaultKind{}).words) spec.strata.models.push_back({kind, {}});
   for (record::StratumModel& one : spec.strata.models) {
     record::FaultModel& model = one.model;
-    model.what = one.name;
+    model.what = parse_named<record::FaultKind>(one.name);
     model.roles = {"weight"};
     model.count = 2;
-    model.measure = "element";
+    model.measure = record::Measure::element;
     if (one.name == "burst") model.length = 3;
     if (one.name == "xor") model.mask = "101";
     if (one.name == "scale") model.factor = -4;
@@ -228,7 +228,7 @@ TEST_F(PlanTest, EveryDrawOfAModelIsASetOfFaultsOfItsOwn) {
   ten.bits = "mantissa";
   ten.count = 10;
   spec.strata.models[1].model.ber = 1e-9;
-  spec.strata.models[2].model.what = "zero";
+  spec.strata.models[2].model.what = record::FaultKind::zero;
   spec.strata.models[2].model.count = 3;
   const Plan plan(spec, base());
   EXPECT_EQ(plan.cells()[0].stratum.bits, record::unbounded_stratum);

@@ -185,7 +185,7 @@ TEST(Patch, SettingWhatIsSetAlreadyChangesNothing) {
   const ckpt::Reader reader(path);
   record::FaultModel model = counted_model(6);
   model.tensors = {"model/a.weight"};
-  model.what = "zero";
+  model.what = record::FaultKind::zero;
   const Plan drawn = plan(reader, model);
   EXPECT_EQ(drawn.faults().size(), 6U);  // one of them is zero already, and stays in the list
   EXPECT_EQ(drawn.faults()[2].old_pattern, drawn.faults()[2].new_pattern);
@@ -197,7 +197,9 @@ TEST(WholeTensor, NegatesOrPoisonsEveryElement) {
   const Scratch scratch;
   const auto path = checkpoint(scratch);
   for (const char* what : {"negate", "nan"}) {
-    inject_copy(path, scratch / "out.h5", compact(whole_tensor(ckpt::Reader(path), "model/b.bias", what)));
+    inject_copy(path, scratch / "out.h5",
+                compact(whole_tensor(ckpt::Reader(path), "model/b.bias",
+                                     what == std::string("nan") ? WholeChange::nan : WholeChange::negate)));
     EXPECT_TRUE(python(scratch / "out.h5", std::string("what = '") + what + R"('
 with h5py.File(path) as f:
     bias, old = f['model/b.bias'][()], np.array([0x3c00, 0xc000, 0x0001, 0x7bff], '<u2').view('<f2')
@@ -206,9 +208,12 @@ with h5py.File(path) as f:
 )"));
   }
   const ckpt::Reader reader(path);
-  EXPECT_ERROR(static_cast<void>(whole_tensor(reader, "model/c.count", "nan")), unsupported, "int64");
-  EXPECT_ERROR(static_cast<void>(whole_tensor(reader, "model/none", "nan")), not_found, "model/none");
-  EXPECT_ERROR(static_cast<void>(whole_tensor(reader, "checksum/crc32c", "nan")), unsupported, "checksum");
+  EXPECT_ERROR(static_cast<void>(whole_tensor(reader, "model/c.count", WholeChange::nan)), unsupported,
+               "int64");
+  EXPECT_ERROR(static_cast<void>(whole_tensor(reader, "model/none", WholeChange::nan)), not_found,
+               "model/none");
+  EXPECT_ERROR(static_cast<void>(whole_tensor(reader, "checksum/crc32c", WholeChange::nan)), unsupported,
+               "checksum");
 }
 
 TEST(FlipAt, FlipsOneBitOfOneElement) {

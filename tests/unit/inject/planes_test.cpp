@@ -196,7 +196,7 @@ TEST(Planes, MetadataHasNeitherTensorsNorFields) {
   EXPECT_THAT(refusal([](auto& model) { model.tensors = {"model/**"}; }), HasSubstr("no tensors to choose"));
   EXPECT_THAT(refusal([](auto& model) { model.roles = {"weight"}; }), HasSubstr("no roles to choose"));
   EXPECT_THAT(refusal([](auto& model) { model.bits = "sign"; }), HasSubstr("no bit fields"));
-  EXPECT_THAT(refusal([](auto& model) { model.what = "zero"; }), HasSubstr("no other kind"));
+  EXPECT_THAT(refusal([](auto& model) { model.what = record::FaultKind::zero; }), HasSubstr("no other kind"));
   EXPECT_THAT(refusal([](auto& model) { model.count.reset(); }), HasSubstr("no other amount"));
 }
 

@@ -16,10 +16,10 @@ TEST(FaultModel, UnsetParametersLeaveNoKeys) {
 
 TEST(FaultModel, EveryParameterSurvivesTheWayThroughJson) {
   FaultModel model;
-  model.what = "xor";
+  model.what = FaultKind::mask;
   model.length = 7;
   model.mask = "0x5";
-  model.mask_at = "random";
+  model.mask_at = MaskPlace::random;
   model.factor = -0.1;
   model.value = "18446744073709551615";
   model.as = {{"**", "bfloat16"}};
@@ -38,7 +38,7 @@ TEST(FaultModel, NumbersBecomeTextsThatLoseNothing) {
             "18446744073709551615");
   EXPECT_EQ(fault_model_from_json(Json::parse(R"({"value": -3})")).value, "-3");
   EXPECT_EQ(std::stod(fault_model_from_json(Json::parse(R"({"value": 0.1})")).value), 0.1);
-  EXPECT_EQ(fault_model_from_json(Json::parse(R"({"what": "nullify"})")).what, "zero");
+  EXPECT_EQ(fault_model_from_json(Json::parse(R"({"what": "nullify"})")).what, FaultKind::zero);
 }
 
 TEST(AppliedFault, IsAtAByteInStructuresAndBehindFilters) {
