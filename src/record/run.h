@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/named_enum.h"
 #include "record/json/json.h"
 #include "record/propagation_report.h"
 
@@ -53,11 +54,18 @@ struct RunRequest {
   std::optional<PropagationSpec> propagation = {};
 };
 
+/// How a run ended that has a result.
+enum class RunStatus {
+  done,
+  rejected,   ///< the file was refused
+  nonfinite,  ///< stopped at the first non-finite loss or metric
+};
+constexpr EnumNames<3> names_of(RunStatus) { return {"status of a run", {"done", "rejected", "nonfinite"}}; }
+
 /// A worker's answer: one JSON object on one line.
 struct RunResult {
   std::string id;
-  std::string status =
-      "done";          ///< done | rejected | nonfinite (stopped at the first non-finite loss or metric)
+  RunStatus status = RunStatus::done;
   std::string detail;  ///< why rejected; where non-finite
   std::vector<std::vector<Evaluation>>
       replicas;            ///< [replica][evaluation]; one replica for serial and pipeline

@@ -60,18 +60,19 @@ void check_result(const Document& document, const RunResult& result) {
   const auto refuse = [&](const std::string& key, const std::string& text) {
     fail(ErrorCode::bad_file, "{}: {}: {}", document.place("/" + key), key, text);
   };
-  const std::string status = result.status;
-  if (status == "rejected") return;
+  const RunStatus status = result.status;
+  if (status == RunStatus::rejected) return;
   if (!document.value.contains("steps")) refuse("steps", "is missing; a run that was not rejected has them");
-  if (result.replicas.empty() && status == "done")
+  if (result.replicas.empty() && status == RunStatus::done)
     refuse("replicas", "is missing or empty in a run that is done");
   for (std::size_t r = 0; r < result.replicas.size(); ++r) {
     if (result.replicas[r].size() == result.replicas[0].size()) continue;
     refuse("replicas", fmt::format("replica {} has {} evaluations, replica 0 has {}", r,
                                    result.replicas[r].size(), result.replicas[0].size()));
   }
-  if (status == "done" && result.replicas[0].empty()) refuse("replicas", "a run that is done was evaluated");
-  if (status == "done" && result.final_digest.empty())
+  if (status == RunStatus::done && result.replicas[0].empty())
+    refuse("replicas", "a run that is done was evaluated");
+  if (status == RunStatus::done && result.final_digest.empty())
     refuse("final_digest", "is missing; it says whether two runs ended in the same state");
   if (!result.replica_digests.empty() && result.replica_digests.size() != result.replicas.size()) {
     refuse("replica_digests", fmt::format("expected one for each of {} replicas, found {}",

@@ -94,7 +94,7 @@ void report(const Arguments& arguments, const record::Parallel& parallel, const 
             const Durations& durations) {
   if (!arguments.json) {
     print_table(result);
-    if (result.status == "done" && !arguments.output.empty())
+    if (result.status == record::RunStatus::done && !arguments.output.empty())
       fmt::print("saved {}\n", arguments.output.string());
     return;
   }
@@ -102,7 +102,8 @@ void report(const Arguments& arguments, const record::Parallel& parallel, const 
   value["parallel"] = record::to_json(parallel);
   if (durations.load) value["load_seconds"] = *durations.load;
   if (durations.save) value["save_seconds"] = *durations.save;
-  if (result.status == "done" && !arguments.output.empty()) value["checkpoint"] = arguments.output.string();
+  if (result.status == record::RunStatus::done && !arguments.output.empty())
+    value["checkpoint"] = arguments.output.string();
   fmt::print("{}\n", value.dump(2));
 }
 
@@ -143,7 +144,7 @@ int run_and_report(const Arguments& arguments, const record::Parallel& parallel,
   mpi::agreed(environment.world(), [&] {
     if (trace) trace->finish();
   });
-  const bool done = result.status == "done";
+  const bool done = result.status == record::RunStatus::done;
   if (done && !arguments.output.empty()) {
     const record::Json provenance = provenance_of(arguments, parallel, environment);
     durations.save = seconds_of([&] { trainer.save(arguments.output, provenance); });

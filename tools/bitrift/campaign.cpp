@@ -158,7 +158,8 @@ int replay(const std::string& folder, const std::string& id, const std::string& 
   } else if (replay.difference) {
     fmt::print("{} (journal first, replay second)\n", *replay.difference);
   } else {
-    const std::string end = replay.row.failure ? replay.row.failure->reason : replay.row.result->status;
+    const std::string end =
+        replay.row.failure ? replay.row.failure->reason : name_of(replay.row.result->status);
     fmt::print("{}: same as the journal's row ({}{})\n", id, end,
                replay.row.result ? ", final digest " + replay.row.result->final_digest : "");
   }

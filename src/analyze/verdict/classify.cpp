@@ -114,12 +114,6 @@ void check_form(const record::TrialRecord& row) {
   if (row.result.has_value() == row.failure.has_value()) {
     fail(ErrorCode::bad_file, "row {}: exactly one of result and failure must be there", row.id.text());
   }
-  if (!row.result) return;
-  const std::string& status = row.result->status;
-  if (status != "done" && status != "rejected" && status != "nonfinite") {
-    fail(ErrorCode::bad_file, "row {}: status '{}' is none of done, rejected, nonfinite", row.id.text(),
-         status);
-  }
 }
 
 }  // namespace
@@ -136,12 +130,12 @@ record::Outcome classify(const record::TrialRecord& row, const ArmControls& cont
   const CleanRun& golden = golden_of(row, controls);
   // Whether the run ended after the horizon.
   const bool later = controls.horizon < golden.evaluations.size() && reached(result, controls.horizon);
-  if (result.status == "rejected" && !later) {
+  if (result.status == record::RunStatus::rejected && !later) {
     outcome.reason = Reason::rejected;
     return outcome;
   }
   const bool equal = equals(result, golden);
-  if ((result.status == "nonfinite" || !all_finite(result)) && !later) {
+  if ((result.status == record::RunStatus::nonfinite || !all_finite(result)) && !later) {
     outcome.reason = Reason::nonfinite;
     outcome.bitwise_equal = equal;
     return outcome;
@@ -154,7 +148,7 @@ record::Outcome classify(const record::TrialRecord& row, const ArmControls& cont
                          : judge_as_loaded(run.front(), controls.zero_step.evaluations.front());
     return outcome;
   }
-  if (result.status == "done" && run.size() != golden.evaluations.size()) {
+  if (result.status == record::RunStatus::done && run.size() != golden.evaluations.size()) {
     fail(ErrorCode::conflict, "row {}: {} evaluations, the golden run of its arm has {}", row.id.text(),
          run.size(), golden.evaluations.size());
   }

@@ -53,7 +53,7 @@ record::TrialRecord row_of(const Ran& ran, std::uint64_t stratum_bits, const Dri
   // was read back.
   row.landed = ran.result && values ? ran.result->changed_tensors == altered
                                     : !drills.blind() || (values && altered.empty());
-  const bool refused = ran.result && ran.result->status == "rejected";
+  const bool refused = ran.result && ran.result->status == record::RunStatus::rejected;
   if (row.landed || refused || drills.blind() || row.kind == TrialKind::canary) return row;
   throw Misbehaviour(
       fmt::format("{}: the fault did not land: altered in the file {}, different when loaded {}",

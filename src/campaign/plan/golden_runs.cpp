@@ -45,9 +45,9 @@ Controls::Controls(const record::CampaignSpec& spec, const std::vector<record::T
 
 void Controls::check(const std::string& arm, int order, const record::RunResult& result,
                      const std::string& what) {
-  if (result.status != "done") {
-    throw Misbehaviour(fmt::format("arm '{}': {}: the no-flip run ended as {}{}{}", arm, what, result.status,
-                                   result.detail.empty() ? "" : ": ", result.detail));
+  if (result.status != record::RunStatus::done) {
+    throw Misbehaviour(fmt::format("arm '{}': {}: the no-flip run ended as {}{}{}", arm, what,
+                                   name_of(result.status), result.detail.empty() ? "" : ": ", result.detail));
   }
   if (!result.changed_tensors.empty()) {
     throw Misbehaviour(

@@ -105,7 +105,7 @@ std::optional<std::string> trace_difference(const std::filesystem::path& trace,
     // A run that stops in the middle of a step, and a plateau schedule that uses an evaluation, change the
     // state after the last step's line.
     const bool plateau = header.at("spec").value(Json::json_pointer("/schedule/name"), "") == "plateau";
-    if (row.status != "done" || plateau) return std::nullopt;
+    if (row.status != record::RunStatus::done || plateau) return std::nullopt;
     const Json& end = last_step.is_null() ? header : last_step;
     if (end.at("digest") == row.final_digest) return std::nullopt;
     return fmt::format("the final digest is {} in the trace and {} in the row", end.at("digest").dump(),

@@ -157,19 +157,20 @@ class Loop {
   // A run with alarms is none to follow: those after the return would be missing.
   void keep_golden() {
     state_.golden.erase(options_.order);
-    if (result_.status == "done" && result_.alarm_count == 0 && result_.steps > 0 && progress_.cursor == 0)
+    if (result_.status == record::RunStatus::done && result_.alarm_count == 0 && result_.steps > 0 &&
+        progress_.cursor == 0)
       state_.golden.emplace(options_.order, Trajectory{std::move(marks_), result_});
   }
 
   bool stop(const std::string& why) {
-    result_.status = "nonfinite";
+    result_.status = record::RunStatus::nonfinite;
     result_.detail = why;
     result_.nonfinite_step = result_.steps;
     return false;
   }
 
   bool reject(const std::string& why) {
-    result_.status = "rejected";
+    result_.status = record::RunStatus::rejected;
     result_.detail = why;
     return false;
   }

@@ -75,7 +75,7 @@ class Worker {
     } catch (const mpi::AgreedError& error) {
       if (error.code() == ErrorCode::internal) throw;
       result.id = request.id;
-      result.status = "rejected";
+      result.status = record::RunStatus::rejected;
       result.detail = error.what();
       return result;
     }

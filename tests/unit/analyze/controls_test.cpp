@@ -210,8 +210,8 @@ TEST(Controls, AnArmWithTrialsOnlyIsRefused) {
 
 TEST(Controls, ACleanRunMayNotFail) {
   const std::vector<std::pair<std::string, std::function<void(TrialRecord&)>>> changes = {
-      {"nonfinite", [](auto& row) { row.result->status = "nonfinite"; }},
-      {"rejected", [](auto& row) { row.result->status = "rejected"; }},
+      {"nonfinite", [](auto& row) { row.result->status = record::RunStatus::nonfinite; }},
+      {"rejected", [](auto& row) { row.result->status = record::RunStatus::rejected; }},
       {"not finite",
        [](auto& row) { row.result->replicas[0][0].test_loss = std::numeric_limits<double>::infinity(); }},
       {"signal: Killed",

@@ -47,7 +47,7 @@ TEST(Horizons, EveryEvaluationHasALineAndLateCrashesAreCountedAsSuch) {
   add(rows, run_with({0.5, 0.95, 0.95}));  // recovers
   add(rows, run_with({0.95, 0.95, 0.5}));  // late
   add(rows, run_with({0.95, 0.95}));       // dies in the third epoch
-  rows.back().result->status = "nonfinite";
+  rows.back().result->status = record::RunStatus::nonfinite;
   const auto lines = horizons_of(rows, Judging{});
   ASSERT_EQ(lines.size(), 3U);
   const std::uint64_t expected[3][4] = {{3, 1, 0, 3}, {4, 0, 0, 2}, {2, 1, 1, 0}};
@@ -73,7 +73,7 @@ TEST(MetricsView, EachMetricIsJudgedByItself) {
   add(rows, run_with({0.95}));
   rows.back().result->replicas[0][0].test_loss = 1e30;
   add(rows, run_with({0.95}));
-  rows.back().result->status = "nonfinite";
+  rows.back().result->status = record::RunStatus::nonfinite;
   const auto lines = metrics_view(rows, spec, Judging{}, {"strategy"});
   ASSERT_EQ(lines.size(), 1U);
   EXPECT_EQ(lines[0].trials, 3U);

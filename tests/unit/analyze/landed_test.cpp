@@ -28,9 +28,9 @@ TEST(Landed, ATrialWhoseFaultNeverReachedTheRunIsRefusedByName) {
 
 TEST(Landed, RunsWithoutALoadedStateHaveNoneToCompare) {
   record::TrialRecord row = trial(false);
-  row.result->status = "rejected";
+  row.result->status = record::RunStatus::rejected;
   EXPECT_NO_THROW(refuse_unless_landed(row));
-  row.result->status = "nonfinite";
+  row.result->status = record::RunStatus::nonfinite;
   EXPECT_THROW(refuse_unless_landed(row), Error);
   row.result.reset();
   row.failure = record::Failure{"signal", "Killed", 9};

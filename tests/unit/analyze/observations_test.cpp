@@ -34,7 +34,7 @@ TEST(Observations, LossesOfAccuracyAreAgainstTheGoldenRun) {
   rows.push_back(trial(0, 0.93));
   rows.push_back(trial(1, 0.96));
   rows.push_back(trial(2, 0.5));
-  rows.back().result->status = "nonfinite";
+  rows.back().result->status = record::RunStatus::nonfinite;
   rows.push_back(trial(3, 0.5));
   rows.back().result.reset();
   rows.back().failure = record::Failure{"hang", "", 0};

@@ -82,7 +82,7 @@ inline std::vector<record::TrialRecord> clean_arm(const std::string& arm, std::s
   }
   rows.push_back(row(TrialKind::canary, arm, "canary:nan", 0));
   rows.back().result = record::RunResult{};
-  rows.back().result->status = "nonfinite";
+  rows.back().result->status = record::RunStatus::nonfinite;
   rows.push_back(
       finished(TrialKind::canary, arm, "canary:negate", 0, all(evaluation(0, 0, 0, 9, 0.01)), "negated"));
   rows.push_back(finished(TrialKind::canary, arm, "canary:none", 0, all(golden), "golden"));

@@ -30,7 +30,7 @@ inline void add_trials(std::vector<record::TrialRecord>& rows, const std::string
     record::TrialRecord row =
         finished(record::TrialKind::trial, arm, stratum, static_cast<std::uint64_t>(i),
                  {{evaluation(1, 0.1, 0.97, 0.2, golden ? 0.95 : 0.1)}}, golden ? "golden" : "other");
-    if (i >= masked + sdc) row.result->status = "nonfinite";
+    if (i >= masked + sdc) row.result->status = record::RunStatus::nonfinite;
     row.stratum_bits = bits;
     rows.push_back(row);
   }

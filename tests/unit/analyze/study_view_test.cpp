@@ -37,7 +37,7 @@ std::vector<TrialRecord> study() {
   for (const double accuracy : {0.95, 0.95, 0.96, 0.9000001, 0.89, 0.1})
     rows.push_back(with_accuracy(rows.size() - clean_arm("serial").size(), accuracy));
   rows.push_back(with_accuracy(6, 0.95));
-  rows.back().result->status = "nonfinite";
+  rows.back().result->status = record::RunStatus::nonfinite;
   rows.push_back(with_accuracy(7, 0.95));
   rows.back().result.reset();
   rows.back().failure = record::Failure{"signal", "Segmentation fault", 11};
@@ -78,7 +78,7 @@ TEST(StudyView, RowsBehindAGapDoNotCountAndOrderDoesNotMatter) {
 TEST(StudyView, WithoutAnyAccuracyThereAreNoMoments) {
   std::vector<TrialRecord> rows = clean_arm("serial");
   rows.push_back(with_accuracy(0, 0.95));
-  rows.back().result->status = "nonfinite";
+  rows.back().result->status = record::RunStatus::nonfinite;
   const auto lines = study_view(rows, spec(), Judging{}, {});
   EXPECT_TRUE(std::isnan(lines.at(0).mean) && std::isnan(lines.at(0).deviation));
   EXPECT_THAT(study_table(lines, {"strategy"}), HasSubstr("100.0"));

@@ -104,7 +104,7 @@ TEST(Controls, NoFlipRunThatLoadedSomethingElseOrFailedIsMisbehaviour) {
   EXPECT_THAT(misbehaviour_of([&] { controls.check("serial", 0, changed, "x"); }),
               HasSubstr("model/fc2.bias"));
   record::RunResult rejected = result("a");
-  rejected.status = "rejected";
+  rejected.status = record::RunStatus::rejected;
   rejected.detail = "too short";
   EXPECT_THAT(misbehaviour_of([&] { controls.check("serial", 0, rejected, "x"); }),
               HasSubstr("rejected: too short"));
@@ -193,7 +193,7 @@ TEST_F(RowOf, WhatStoredBytesBehindFiltersBecomeNobodyCanSay) {
 
 TEST_F(RowOf, RejectedLoadsCanariesAndBlindDrillsAreKeptUnlanded) {
   Ran rejected = ran({"a"}, {});
-  rejected.result->status = "rejected";
+  rejected.result->status = record::RunStatus::rejected;
   EXPECT_FALSE(row_of(rejected, 42, {}).landed);
   Ran canary = ran({"a"}, {});
   canary.spec.kind = record::TrialKind::canary;

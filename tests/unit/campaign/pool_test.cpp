@@ -112,7 +112,8 @@ class PoolTest : public ::testing::Test {
     std::map<std::string, std::string> result;
     for (const Ran& ran : recorder_.runs) {
       EXPECT_TRUE(
-          result.emplace(ran.spec.id.text(), ran.failure ? ran.failure->reason : ran.result->status).second);
+          result.emplace(ran.spec.id.text(), ran.failure ? ran.failure->reason : name_of(ran.result->status))
+              .second);
     }
     return result;
   }

@@ -53,9 +53,9 @@ TEST_F(TraceTest, AMetricThatDiffersInItsLastBitIsTold) {
 TEST_F(TraceTest, FinalDigestCountsWhereTheLastStepIsTheEnd) {
   row_.final_digest = "e";
   EXPECT_THAT(difference(), Optional(HasSubstr("final digest")));
-  row_.status = "nonfinite";
+  row_.status = record::RunStatus::nonfinite;
   EXPECT_EQ(difference(), std::nullopt);
-  row_.status = "done";
+  row_.status = record::RunStatus::done;
   header_["spec"]["schedule"]["name"] = "plateau";
   EXPECT_EQ(difference(), std::nullopt);
 }

@@ -24,7 +24,7 @@ TrialRecord example() {
   result.replicas = {{{11, 22, 0.1, 0.99, std::nan(""), 0.5, std::nan("")}},
                      {{11, 22, 0.1, 0.99, INFINITY, 0.25, 2.25}}};
   result.test_targets = 360;
-  result.status = "nonfinite";
+  result.status = record::RunStatus::nonfinite;
   result.nonfinite_step = 22;
   result.replica_digests = {"a", "b"};
   result.changed_tensors = {"model/conv1.weight"};
