@@ -166,9 +166,10 @@ std::vector<double> demand_of_totals(const Case& c) {
   for (std::size_t h = 0; h < left.size(); ++h) {
     if (left[h] == 0) continue;
     const double even = 1 / number;
-    demand[h] = c.sampling.allocation == "even" ? even
-                                                : (1 - kFloorBySize - kFloorEven) * demand[h] / sum +
-                                                      kFloorBySize * left[h] / sizes + kFloorEven * even;
+    demand[h] = c.sampling.allocation == record::Allocation::even
+                    ? even
+                    : (1 - kFloorBySize - kFloorEven) * demand[h] / sum + kFloorBySize * left[h] / sizes +
+                          kFloorEven * even;
   }
   return demand;
 }
@@ -177,7 +178,7 @@ std::vector<double> demand_of_strata(const Case& c) {
   std::vector<double> demand;
   for (std::size_t h = 0; h < c.strata().size(); ++h) {
     const bool open = c.strata()[h].stratum.bits > drawn(c.earlier, h);
-    demand.push_back(!open ? 0 : c.sampling.allocation == "even" ? 1 : forecast(c, h));
+    demand.push_back(!open ? 0 : c.sampling.allocation == record::Allocation::even ? 1 : forecast(c, h));
   }
   return demand;
 }
@@ -217,7 +218,7 @@ void plan_totals(const Case& c, Round& round, std::optional<std::uint64_t> affor
 
 void plan_strata(const Case& c, Round& round, std::optional<std::uint64_t> affordable) {
   const std::vector<double> demand = demand_of_strata(c);
-  const bool even = c.sampling.allocation == "even";
+  const bool even = c.sampling.allocation == record::Allocation::even;
   double missing = std::accumulate(demand.begin(), demand.end(), 0.0);
   std::vector<std::uint64_t> capacity;
   double open = 0;
@@ -300,7 +301,7 @@ std::vector<Reached> half_widths(const record::CampaignSpec& spec, const std::ve
                                  const Observations& seen) {
   if (!spec.sampling || earlier.empty()) return {};
   const Case c{spec, *spec.sampling, earlier, seen};
-  return spec.sampling->target == "totals" ? reached_totals(c) : reached_strata(c);
+  return spec.sampling->target == record::SamplingTarget::totals ? reached_totals(c) : reached_strata(c);
 }
 
 Round next_round(const record::CampaignSpec& spec, const std::vector<record::Stratum>& strata,
@@ -335,7 +336,7 @@ Round next_round(const record::CampaignSpec& spec, const std::vector<record::Str
     round.stop = "half_width";
   } else if (affordable && *affordable == 0) {
     round.stop = "max_trials";
-  } else if (c.sampling.target == "totals") {
+  } else if (c.sampling.target == record::SamplingTarget::totals) {
     plan_totals(c, round, affordable);
   } else {
     plan_strata(c, round, affordable);

@@ -79,7 +79,7 @@ std::size_t Order::position(const std::string& stratum) const {
 std::vector<double> round_weights(const record::CampaignSpec& spec,
                                   const std::vector<record::Round>& rounds) {
   std::vector<double> weights;
-  const bool weighed = spec.sampling && spec.sampling->target == "totals";
+  const bool weighed = spec.sampling && spec.sampling->target == record::SamplingTarget::totals;
   double before = 0;
   double rest = 1;
   for (const record::Round& round : rounds) {
@@ -116,7 +116,8 @@ Order order_of(const record::CampaignSpec& spec, const std::vector<record::Round
   order.rounds = picked(rounds);
   const std::vector<double> weights = round_weights(spec, rounds);
   for (std::size_t i = 0; i < weights.size(); ++i) order.rounds[i].weight = weights[i];
-  if (spec.sampling && spec.sampling->target == "totals") order.aim = spec.sampling->half_width;
+  if (spec.sampling && spec.sampling->target == record::SamplingTarget::totals)
+    order.aim = spec.sampling->half_width;
   return order;
 }
 

@@ -239,7 +239,7 @@ std::string courses_block(const Summary& summary) {
 std::string rounds_text(const Summary& summary) {
   if (!summary.sampling || summary.rounds.empty()) return "";
   const record::Round& last = summary.rounds.back();
-  std::string text = fmt::format("Asked: {} within +-{:g} points.", summary.sampling->target,
+  std::string text = fmt::format("Asked: {} within +-{:g} points.", name_of(summary.sampling->target),
                                  100 * summary.sampling->half_width);
   if (const record::Reached* widest = last.widest()) {
     text += fmt::format(" Widest before round {}: +-{:.2f} ({}, {}{}{}).", last.number,
@@ -263,7 +263,7 @@ std::string table(const Summary& summary) {
       rates_block(summary) + effects_block(summary) + reasons_block(summary) + courses_block(summary);
   text += fmt::format(
       "\n{} trials, {} canaries as expected; judge: {}. Rates are over uniform bits of a line's strata.\n",
-      summary.trials, summary.canaries, summary.judging.judge);
+      summary.trials, summary.canaries, name_of(summary.judging.judge));
   text += guarantee(summary) + unseen_block(summary);
   if (summary.trials < summary.planned) {
     text += fmt::format("Unfinished: {} of {} trials.\n", summary.trials, summary.planned);

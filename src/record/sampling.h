@@ -11,13 +11,21 @@
 
 namespace bitrift::record {
 
+/// What must reach the half-width.
+enum class SamplingTarget { totals, strata };
+constexpr EnumNames<2> names_of(SamplingTarget) { return {"target of sampling", {"totals", "strata"}}; }
+
+/// How later rounds are spread over the strata.
+enum class Allocation { neyman, even };
+constexpr EnumNames<2> names_of(Allocation) { return {"allocation", {"neyman", "even"}}; }
+
 struct Sampling {
-  std::string target = "totals";  ///< totals | strata: what must reach the half-width
-  double half_width = 0.02;       ///< asked of every interval of the target, as a share in (0, 0.5)
+  SamplingTarget target = SamplingTarget::totals;
+  double half_width = 0.02;  ///< asked of every interval of the target, as a share in (0, 0.5)
   std::vector<OutcomeClass> outcomes = {OutcomeClass::masked, OutcomeClass::sdc, OutcomeClass::crash};
   std::optional<std::uint64_t> max_trials;  ///< rows of kind trial, all arms together
   std::uint64_t pilot = 3;                  ///< draws per stratum of round 0
-  std::string allocation = "neyman";        ///< neyman | even: how later rounds are spread over the strata
+  Allocation allocation = Allocation::neyman;
 };
 
 /// Reads the value at /sampling of a document that obeys the schema. strata and arms: how many the campaign

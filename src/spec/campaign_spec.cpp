@@ -196,7 +196,8 @@ void read_amount(const Document& document, CampaignSpec& spec) {
   if (value.contains("trials_per_stratum")) value["trials_per_stratum"].get_to(spec.trials_per_stratum);
   const std::size_t strata = strata_of(spec.strata).size();
   if (value.contains("sampling")) spec.sampling = sampling_from(document, strata, spec.arms.size());
-  if (spec.sampling && spec.sampling->target == "totals" && spec.strata.models.size() > 1) {
+  if (spec.sampling && spec.sampling->target == record::SamplingTarget::totals &&
+      spec.strata.models.size() > 1) {
     fail(ErrorCode::bad_input,
          "{}: sampling.target: fault models are not parts of one population, so they have no total; give "
          "\"strata\"",

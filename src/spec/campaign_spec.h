@@ -16,6 +16,10 @@
 
 namespace bitrift::record {
 
+/// Whose metrics count: the worst of all replicas, or those of replica 0.
+enum class Judge { worst, rank0 };
+constexpr EnumNames<2> names_of(Judge) { return {"judge", {"worst", "rank0"}}; }
+
 /// One thing that is compared: every drawn fault runs in every arm.
 struct Arm {
   std::string name;  ///< as in rows: STEM, or STEM@BASE where there are several bases
@@ -48,8 +52,8 @@ struct CampaignSpec {
   int jitter_runs = 30;    ///< golden orders with lowest bits of weights flipped, judged like trials
   double confidence = 0.95;
   std::optional<PropagationSpec> propagation;  ///< which states of trials are compared with the golden run's
-  std::string judge = "worst";                 ///< worst | rank0: whose metrics count
-  double level = 0.01;                         ///< how often a clean run may be called SDC
+  Judge judge = Judge::worst;
+  double level = 0.01;  ///< how often a clean run may be called SDC
   std::vector<Metric> metrics = {Metric::test_accuracy, Metric::test_capped_loss};  ///< that count as harm
   std::optional<double> deadline_s;     ///< per trial; absent: 10 s + 20 x the arm's control
   std::optional<std::uint64_t> memory;  ///< bytes that all processes of a worker may hold; absent: no limit

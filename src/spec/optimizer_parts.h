@@ -34,14 +34,18 @@ struct ScheduleSpec {
   bool operator==(const ScheduleSpec&) const = default;
 };
 
+/// What an alarm does to the run: it is noted, or ends it.
+enum class OnAlarm { record, stop };
+constexpr EnumNames<2> names_of(OnAlarm) { return {"value of on_alarm", {"record", "stop"}}; }
+
 /// Checks that a run makes of itself; all off (docs/training.md, "Guards").
 struct GuardSpec {
-  bool nonfinite = false;           ///< loss, and state after a step
-  double loss_spike = 0;            ///< > 0: a loss beyond this many times the mean of the last losses
-  double gradient_norm = 0;         ///< > 0: a larger total 2-norm of the gradients
-  bool moment_bound = false;        ///< He et al., ISCA 2023: bound on the optimizer's first moment
-  bool checksums = false;           ///< every tensor's CRC-32C when a file is loaded
-  std::string on_alarm = "record";  ///< record | stop
+  bool nonfinite = false;     ///< loss, and state after a step
+  double loss_spike = 0;      ///< > 0: a loss beyond this many times the mean of the last losses
+  double gradient_norm = 0;   ///< > 0: a larger total 2-norm of the gradients
+  bool moment_bound = false;  ///< He et al., ISCA 2023: bound on the optimizer's first moment
+  bool checksums = false;     ///< every tensor's CRC-32C when a file is loaded
+  OnAlarm on_alarm = OnAlarm::record;
   bool operator==(const GuardSpec&) const = default;
 };
 

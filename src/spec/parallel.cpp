@@ -5,74 +5,57 @@
 namespace bitrift::record {
 namespace {
 
-void check_words(const Parallel& parallel, const std::string& where) {
-  const auto expect = [&](const std::string& found, std::initializer_list<const char*> allowed,
-                          const char* what) {
-    std::string list;
-    for (const char* word : allowed) {
-      if (found == word) return;
-      list += (list.empty() ? "" : ", ") + std::string(word);
-    }
-    fail(ErrorCode::bad_input, "{}: '{}' is not a valid {}; expected one of: {}", where, found, what, list);
-  };
-  expect(parallel.kind, {"serial", "data", "pipeline", "hybrid"}, "strategy");
-  expect(parallel.semantics, {"ddp", "horovod"}, "data-parallel semantics");
-  expect(parallel.schedule, {"gpipe", "1f1b"}, "pipeline schedule");
-  expect(parallel.balance, {"estimated", "measured"}, "kind of cost to balance");
-  expect(parallel.device, {"cpu", "cuda"}, "device");
-  expect(parallel.sync_on_resume, {"", "none", "model", "model+optimizer"}, "value of sync_on_resume");
-}
-
 void check_ranks(const Parallel& parallel, const std::string& where) {
   if (parallel.ranks < 1 || parallel.micro_batches < 1 || parallel.stages < 1 || parallel.resync_every < 0) {
     fail(ErrorCode::bad_input,
          "{}: ranks, stages and micro_batches must be at least 1, resync_every at least 0", where);
   }
-  if (parallel.kind == "serial" && parallel.ranks != 1) {
+  if (parallel.kind == ParallelKind::serial && parallel.ranks != 1) {
     fail(ErrorCode::bad_input, "{}: serial runs on 1 rank, not on {}; choose data, pipeline or hybrid", where,
          parallel.ranks);
   }
-  if (parallel.kind == "hybrid" && parallel.ranks % parallel.stages != 0) {
+  if (parallel.kind == ParallelKind::hybrid && parallel.ranks % parallel.stages != 0) {
     fail(ErrorCode::bad_input,
          "{}: {} ranks cannot make replicas of {} stages; make ranks a multiple of stages", where,
          parallel.ranks, parallel.stages);
   }
-  const int expected = parallel.kind == "pipeline" ? parallel.ranks : 1;
-  if (parallel.kind != "hybrid" && parallel.stages != expected) {
+  const int expected = parallel.kind == ParallelKind::pipeline ? parallel.ranks : 1;
+  if (parallel.kind != ParallelKind::hybrid && parallel.stages != expected) {
     fail(ErrorCode::bad_input,
          "{}: {} on {} rank(s) has {} stage(s), not {}; leave stages out, or choose hybrid", where,
-         parallel.kind, parallel.ranks, expected, parallel.stages);
+         name_of(parallel.kind), parallel.ranks, expected, parallel.stages);
   }
 }
 
 }  // namespace
 
-std::string Parallel::synced_on_resume() const {
-  if (!replicated()) return "none";
-  if (!sync_on_resume.empty()) return sync_on_resume;
-  return semantics == "horovod" ? "model+optimizer" : "model";
+ResumeSync Parallel::synced_on_resume() const {
+  if (!replicated()) return ResumeSync::none;
+  if (sync_on_resume) return *sync_on_resume;
+  return semantics == Semantics::horovod ? ResumeSync::model_and_optimizer : ResumeSync::model;
 }
 
 Parallel parallel_from_json(const Json& value, const std::string& where) {
   Parallel parallel;
-  parallel.kind = value.at("kind");
+  value.at("kind").get_to(parallel.kind);
   const auto refuse = [&](bool useful, std::initializer_list<const char*> keys) {
     for (const char* key : keys) {
       if (!useful && value.contains(key))
-        fail(ErrorCode::bad_input, "{}: a {} run has no '{}'; remove the key", where, parallel.kind, key);
+        fail(ErrorCode::bad_input, "{}: a {} run has no '{}'; remove the key", where, name_of(parallel.kind),
+             key);
     }
   };
   refuse(parallel.replicated(), {"semantics", "sync_on_resume", "resync_every"});
   refuse(parallel.staged(), {"schedule", "balance", "stages"});
   parallel.ranks = value.value("ranks", parallel.ranks);
-  if (parallel.kind == "hybrid" && !value.contains("stages")) {
+  if (parallel.kind == ParallelKind::hybrid && !value.contains("stages")) {
     fail(ErrorCode::bad_input, "{}: key 'stages' is missing; a hybrid run needs the stages of each replica",
          where);
   }
-  parallel.stages = value.value("stages", parallel.kind == "pipeline" ? parallel.ranks : 1);
+  parallel.stages = value.value("stages", parallel.kind == ParallelKind::pipeline ? parallel.ranks : 1);
   parallel.micro_batches = value.value("micro_batches", parallel.micro_batches);
   parallel.semantics = value.value("semantics", parallel.semantics);
-  parallel.sync_on_resume = value.value("sync_on_resume", parallel.sync_on_resume);
+  if (value.contains("sync_on_resume")) parallel.sync_on_resume = value["sync_on_resume"].get<ResumeSync>();
   parallel.resync_every = value.value("resync_every", parallel.resync_every);
   parallel.schedule = value.value("schedule", parallel.schedule);
   parallel.balance = value.value("balance", parallel.balance);
@@ -84,9 +67,9 @@ Json to_json(const Parallel& parallel) {
   const Parallel plain;
   Json value = {
       {"kind", parallel.kind}, {"ranks", parallel.ranks}, {"micro_batches", parallel.micro_batches}};
-  if (parallel.kind == "hybrid") value["stages"] = parallel.stages;
+  if (parallel.kind == ParallelKind::hybrid) value["stages"] = parallel.stages;
   if (parallel.semantics != plain.semantics) value["semantics"] = parallel.semantics;
-  if (!parallel.sync_on_resume.empty()) value["sync_on_resume"] = parallel.sync_on_resume;
+  if (parallel.sync_on_resume) value["sync_on_resume"] = *parallel.sync_on_resume;
   if (parallel.resync_every != 0) value["resync_every"] = parallel.resync_every;
   if (parallel.schedule != plain.schedule) value["schedule"] = parallel.schedule;
   if (parallel.balance != plain.balance) value["balance"] = parallel.balance;
@@ -95,7 +78,6 @@ Json to_json(const Parallel& parallel) {
 }
 
 void check_parallel(const Parallel& parallel, int batch_size, const std::string& where) {
-  check_words(parallel, where);
   check_ranks(parallel, where);
   const int replicas = parallel.replicas();
   const std::int64_t parts = std::int64_t{replicas} * parallel.micro_batches;

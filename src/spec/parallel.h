@@ -1,35 +1,63 @@
 // How a run is spread over ranks.
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "core/named_enum.h"
 #include "record/json/json.h"
 
 namespace bitrift::record {
 
+enum class ParallelKind { serial, data, pipeline, hybrid };
+constexpr EnumNames<4> names_of(ParallelKind) {
+  return {"strategy", {"serial", "data", "pipeline", "hybrid"}};
+}
+
+/// Like which library replicas work together.
+enum class Semantics { ddp, horovod };
+constexpr EnumNames<2> names_of(Semantics) { return {"data-parallel semantics", {"ddp", "horovod"}}; }
+
+/// What replica 0 gives to all when they have loaded.
+enum class ResumeSync { none, model, model_and_optimizer };
+constexpr EnumNames<3> names_of(ResumeSync) {
+  return {"value of sync_on_resume", {"none", "model", "model+optimizer"}};
+}
+
+/// Order of the passes of a pipeline.
+enum class PipelineSchedule { gpipe, one_forward_one_backward };
+constexpr EnumNames<2> names_of(PipelineSchedule) { return {"pipeline schedule", {"gpipe", "1f1b"}}; }
+
+/// Costs that the cut into stages balances.
+enum class Balance { estimated, measured };
+constexpr EnumNames<2> names_of(Balance) { return {"kind of cost to balance", {"estimated", "measured"}}; }
+
+/// Where ranks compute.
+enum class DeviceKind { cpu, cuda };
+constexpr EnumNames<2> names_of(DeviceKind) { return {"device", {"cpu", "cuda"}}; }
+
 /// Not part of a checkpoint: a file resumes under any other (docs/training.md, "Strategies").
 struct Parallel {
-  std::string kind = "serial";  ///< serial | data | pipeline | hybrid
+  ParallelKind kind = ParallelKind::serial;
   int ranks = 1;  ///< of the whole run: replicas (data), stages (pipeline), replicas x stages (hybrid)
   int micro_batches =
       1;           ///< the batch of a replica is split into this many equal parts, gradients accumulated
   int stages = 1;  ///< of each replica; ranks for a pipeline, 1 for serial and data
-  std::string semantics = "ddp";  ///< data, hybrid: ddp | horovod
-  std::string sync_on_resume =
-      {};                ///< data, hybrid: none | model | model+optimizer; "": the semantics' default
+  Semantics semantics = Semantics::ddp;           ///< data, hybrid
+  std::optional<ResumeSync> sync_on_resume = {};  ///< data, hybrid; absent: the semantics' default
   int resync_every = 0;  ///< data, hybrid: parameters of replica 0 go to all every so many steps; 0: never
-  std::string schedule = "gpipe";     ///< pipeline, hybrid: gpipe | 1f1b
-  std::string balance = "estimated";  ///< pipeline, hybrid: costs that the cut balances: estimated | measured
-  std::string device = "cpu";         ///< cpu | cuda
+  PipelineSchedule schedule = PipelineSchedule::gpipe;  ///< pipeline, hybrid
+  Balance balance = Balance::estimated;                 ///< pipeline, hybrid
+  DeviceKind device = DeviceKind::cpu;
 
   bool operator==(const Parallel&) const = default;
   [[nodiscard]] int replicas() const { return ranks / stages; }
-  [[nodiscard]] bool replicated() const { return kind == "data" || kind == "hybrid"; }
-  [[nodiscard]] bool staged() const { return kind == "pipeline" || kind == "hybrid"; }
+  [[nodiscard]] bool replicated() const { return kind == ParallelKind::data || kind == ParallelKind::hybrid; }
+  [[nodiscard]] bool staged() const { return kind == ParallelKind::pipeline || kind == ParallelKind::hybrid; }
   /// What replica 0 gives to all when they have loaded: sync_on_resume, or model (DistributedDataParallel's
   /// constructor does that) for ddp and model+optimizer (what Horovod's users call) for horovod. Buffers are
   /// part of the model under ddp only: under horovod they are each replica's own.
-  [[nodiscard]] std::string synced_on_resume() const;
+  [[nodiscard]] ResumeSync synced_on_resume() const;
 };
 
 /// Keys of other kinds than the chosen one are refused. Throws Error(bad_input) that names the place.

@@ -48,7 +48,7 @@ TrainingSpec training_spec_from(const Document& document, const std::string& poi
   const std::string place = part.where("parallel");
   if (part.has("parallel")) spec.parallel = parallel_from_json(part.value()["parallel"], place);
   if (part.has("device") && part.has("parallel") && part.value()["parallel"].contains("device") &&
-      part.value()["device"] != spec.parallel.device) {
+      part.value()["device"] != name_of(spec.parallel.device)) {
     fail(ErrorCode::bad_input, "{}: is {}, but parallel.device is {}; keep one", part.where("device"),
          part.value()["device"].dump(), part.value()["parallel"]["device"].dump());
   }

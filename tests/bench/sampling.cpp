@@ -44,7 +44,7 @@ struct Mean {
 
 Mean mean_of(record::CampaignSpec spec, const std::string& allocation, int repetitions) {
   Mean mean;
-  spec.sampling->allocation = allocation;
+  spec.sampling->allocation = parse_named<record::Allocation>(allocation);
   for (int i = 0; i < repetitions; ++i) {
     spec.seed = static_cast<std::uint64_t>(i) + 1;
     const Campaign campaign = run(spec, quickstart(), [](const Campaign&) {});
@@ -60,8 +60,8 @@ void compare(record::CampaignSpec spec, std::uint64_t pilot, int repetitions) {
   const Mean even = mean_of(spec, "even", repetitions);
   fmt::print(
       "{}, arms {}, pilot {}: neyman {:.0f} ({:.1f} rounds), even {:.0f} ({:.1f} rounds), ratio {:.3f}\n",
-      spec.sampling->target, spec.arms.size(), pilot, neyman.trials, neyman.rounds, even.trials, even.rounds,
-      neyman.trials / even.trials);
+      name_of(spec.sampling->target), spec.arms.size(), pilot, neyman.trials, neyman.rounds, even.trials,
+      even.rounds, neyman.trials / even.trials);
 }
 
 int allocation(int repetitions) {

@@ -110,8 +110,8 @@ void bias_of(const record::CampaignSpec& asked, int repetitions) {
     for (BiasLine& line : lines) add_campaign(line, campaign, order);
   }
   fmt::print("{} within +-{:g} points, {}: {} campaigns of {:.0f} trials in the mean\n",
-             asked.sampling->target, 100 * asked.sampling->half_width, asked.sampling->allocation,
-             repetitions, trials);
+             name_of(asked.sampling->target), 100 * asked.sampling->half_width,
+             name_of(asked.sampling->allocation), repetitions, trials);
   for (const BiasLine& line : lines) {
     for (std::size_t outcome = 0; outcome < 2; ++outcome) {
       if (line.means[0][outcome].empty()) continue;

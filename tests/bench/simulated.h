@@ -68,8 +68,8 @@ inline record::CampaignSpec spec_of(const std::string& target, const std::string
   record::CampaignSpec spec;
   spec.arms = {{"serial", {}}};
   spec.sampling.emplace();
-  spec.sampling->target = target;
-  spec.sampling->allocation = allocation;
+  spec.sampling->target = parse_named<record::SamplingTarget>(target);
+  spec.sampling->allocation = parse_named<record::Allocation>(allocation);
   spec.sampling->half_width = half_width;
   return spec;
 }

@@ -80,19 +80,29 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (const int micro : {1, 2, 4})
     all.push_back({fmt::format("serial/{}", micro), {.micro_batches = micro}, ""});
-  all.push_back({"data2", {.kind = "data", .ranks = 2}, ""});
-  all.push_back({"data2/2", {.kind = "data", .ranks = 2, .micro_batches = 2}, ""});
-  all.push_back({"data4", {.kind = "data", .ranks = 4}, ""});
-  all.push_back({"horovod2", {.kind = "data", .ranks = 2, .semantics = "horovod"}, ""});
-  for (const std::string schedule : {"gpipe", "1f1b"}) {
+  all.push_back({"data2", {.kind = record::ParallelKind::data, .ranks = 2}, ""});
+  all.push_back({"data2/2", {.kind = record::ParallelKind::data, .ranks = 2, .micro_batches = 2}, ""});
+  all.push_back({"data4", {.kind = record::ParallelKind::data, .ranks = 4}, ""});
+  all.push_back({"horovod2",
+                 {.kind = record::ParallelKind::data, .ranks = 2, .semantics = record::Semantics::horovod},
+                 ""});
+  for (const auto schedule :
+       {record::PipelineSchedule::gpipe, record::PipelineSchedule::one_forward_one_backward}) {
     for (const int stages : {2, 4}) {
-      all.push_back(
-          {fmt::format("pipeline{}/{}", stages, schedule),
-           {.kind = "pipeline", .ranks = stages, .micro_batches = 4, .stages = stages, .schedule = schedule},
-           "serial/4"});
+      all.push_back({fmt::format("pipeline{}/{}", stages, name_of(schedule)),
+                     {.kind = record::ParallelKind::pipeline,
+                      .ranks = stages,
+                      .micro_batches = 4,
+                      .stages = stages,
+                      .schedule = schedule},
+                     "serial/4"});
     }
-    all.push_back({fmt::format("hybrid2x2/{}", schedule),
-                   {.kind = "hybrid", .ranks = 4, .micro_batches = 2, .stages = 2, .schedule = schedule},
+    all.push_back({fmt::format("hybrid2x2/{}", name_of(schedule)),
+                   {.kind = record::ParallelKind::hybrid,
+                    .ranks = 4,
+                    .micro_batches = 2,
+                    .stages = 2,
+                    .schedule = schedule},
                    "data2/2"});
   }
   return all;
@@ -116,7 +126,7 @@ class Matrix {
     for (const std::string optimizer : {"sgd", "adamw"}) {
       digests_.clear();
       for (Case one : cases()) {
-        one.parallel.device = device_;
+        one.parallel.device = parse_named<record::DeviceKind>(device_);
         const mpi::Communicator& group = groups_[static_cast<std::size_t>(one.parallel.ranks - 1)];
         if (world_.rank() < one.parallel.ranks) check(one, optimizer, group);
         world_.barrier();
@@ -130,7 +140,7 @@ class Matrix {
     RunOptions options;
     options.steps = half;
     // Under horovod each replica keeps statistics of its own.
-    options.check_replicas = one.parallel.semantics == "ddp" && one.parallel.replicas() > 1;
+    options.check_replicas = one.parallel.semantics == record::Semantics::ddp && one.parallel.replicas() > 1;
     return trainer.run(options);
   }
 

@@ -62,7 +62,7 @@ void add_guard_options(CLI::App* command, GuardArguments& arguments) {
 
 void choose_guards(const GuardArguments& arguments, record::TrainingSpec& spec) {
   for (const std::string& text : arguments.guards) choose_guard(text, spec);
-  if (arguments.on_alarm) spec.guards.on_alarm = *arguments.on_alarm;
+  if (arguments.on_alarm) spec.guards.on_alarm = parse_named<record::OnAlarm>(*arguments.on_alarm);
 }
 
 void warn_of_alarms(const record::RunResult& result) {

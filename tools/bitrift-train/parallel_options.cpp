@@ -4,6 +4,28 @@
 #include "mpi/environment.h"
 
 namespace bitrift::cli {
+namespace {
+
+using record::ParallelKind;
+
+template <NamedEnum E>
+CLI::IsMember one_of() {
+  const auto words = names_of(E{}).words;
+  return CLI::IsMember(std::vector<std::string>(words.begin(), words.end()));
+}
+
+// What an option says: a number, or the name of a value.
+void put(int value, int& into) { into = value; }
+template <NamedEnum E>
+void put(const std::string& name, E& into) {
+  into = parse_named<E>(name);
+}
+template <NamedEnum E>
+void put(const std::string& name, std::optional<E>& into) {
+  into = parse_named<E>(name);
+}
+
+}  // namespace
 
 void add_parallel_options(CLI::App* command, ParallelArguments& arguments) {
   const CLI::Range positive(1, 65536);
@@ -11,7 +33,7 @@ void add_parallel_options(CLI::App* command, ParallelArguments& arguments) {
       ->add_option(
           "--parallel", arguments.kind,
           "How to distribute the work over ranks (default: as in the spec; resume and serve: serial)")
-      ->check(CLI::IsMember({"serial", "data", "pipeline", "hybrid"}));
+      ->check(one_of<ParallelKind>());
   command
       ->add_option("--ranks", arguments.ranks,
                    "Number of replicas (data), stages (pipeline) or replicas x stages (hybrid)")
@@ -25,48 +47,50 @@ void add_parallel_options(CLI::App* command, ParallelArguments& arguments) {
   command
       ->add_option("--semantics", arguments.semantics,
                    "data, hybrid: library whose behavior to follow (default: ddp)")
-      ->check(CLI::IsMember({"ddp", "horovod"}));
+      ->check(one_of<record::Semantics>());
   command
       ->add_option("--sync-on-resume", arguments.sync_on_resume,
                    "data, hybrid: what replica 0 sends to all after loading (default: model with ddp, "
                    "model+optimizer with horovod)")
-      ->check(CLI::IsMember({"none", "model", "model+optimizer"}));
+      ->check(one_of<record::ResumeSync>());
   command
       ->add_option(
           "--resync-every", arguments.resync_every,
           "data, hybrid: send the parameters of replica 0 to all every this many steps (default: 0, never)")
       ->check(CLI::Range(0, 1'000'000'000));
   command->add_option("--schedule", arguments.schedule, "pipeline, hybrid: order of passes (default: gpipe)")
-      ->check(CLI::IsMember({"gpipe", "1f1b"}));
+      ->check(one_of<record::PipelineSchedule>());
   command
       ->add_option("--balance", arguments.balance,
                    "pipeline, hybrid: costs by which to balance stages (default: estimated)")
-      ->check(CLI::IsMember({"estimated", "measured"}));
+      ->check(one_of<record::Balance>());
   command
       ->add_option("--device", arguments.device,
                    "Device to compute on; with cuda, cards are assigned to ranks in turn (default: cpu)")
-      ->check(CLI::IsMember({"cpu", "cuda"}));
+      ->check(one_of<record::DeviceKind>());
 }
 
 record::Parallel chosen_parallel(const ParallelArguments& arguments, record::Parallel parallel) {
-  if (arguments.kind && *arguments.kind != parallel.kind) {
-    parallel = {.kind = *arguments.kind, .device = parallel.device};
-    if (parallel.kind != "serial" && !arguments.ranks) {
+  if (arguments.kind && *arguments.kind != name_of(parallel.kind)) {
+    parallel = {.kind = parse_named<ParallelKind>(*arguments.kind), .device = parallel.device};
+    if (parallel.kind != ParallelKind::serial && !arguments.ranks) {
       parallel.ranks = mpi::launched_ranks();
-      if (parallel.ranks == 0) fail(ErrorCode::bad_input, "--parallel {} needs --ranks", parallel.kind);
+      if (parallel.ranks == 0)
+        fail(ErrorCode::bad_input, "--parallel {} needs --ranks", name_of(parallel.kind));
     }
   }
   if (arguments.ranks) parallel.ranks = *arguments.ranks;
-  if (parallel.kind == "pipeline") parallel.stages = parallel.ranks;
+  if (parallel.kind == ParallelKind::pipeline) parallel.stages = parallel.ranks;
   if (arguments.stages) parallel.stages = *arguments.stages;
-  if (parallel.kind == "hybrid" && !arguments.stages && parallel.stages == 1)
+  if (parallel.kind == ParallelKind::hybrid && !arguments.stages && parallel.stages == 1)
     fail(ErrorCode::bad_input, "--parallel hybrid needs --stages, the stages of each replica");
   if (arguments.micro_batches) parallel.micro_batches = *arguments.micro_batches;
   const auto take = [&](const auto& option, auto& into, const char* name, bool useful) {
     if (!option) return;
     if (!useful)
-      fail(ErrorCode::bad_input, "{} has no meaning for a {} run; leave it out", name, parallel.kind);
-    into = *option;
+      fail(ErrorCode::bad_input, "{} has no meaning for a {} run; leave it out", name,
+           name_of(parallel.kind));
+    put(*option, into);
   };
   take(arguments.semantics, parallel.semantics, "--semantics", parallel.replicated());
   take(arguments.sync_on_resume, parallel.sync_on_resume, "--sync-on-resume", parallel.replicated());

@@ -107,7 +107,7 @@ void print_rounds(const record::Sampling& sampling, const record::Round& last) {
   fmt::print("{}, asked: {} within +-{:g} points\n",
              last.stop.empty() ? fmt::format("round {}", last.number)
                                : fmt::format("stopped after round {}: {}", last.number - 1, stop_text(last)),
-             sampling.target, 100 * sampling.half_width);
+             name_of(sampling.target), 100 * sampling.half_width);
   for (const record::Reached& one : last.reached) {
     fmt::print("  {:<18} {:<7} +-{:.2f} points{}{}\n", one.arm, record::outcome_key(one.outcome),
                100 * one.half_width, one.stratum.empty() ? "" : " in ", one.stratum);

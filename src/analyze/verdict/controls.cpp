@@ -93,7 +93,7 @@ void worsen(std::optional<double>& metric, const std::optional<double>& other, b
   if (other) metric = metric ? worse(*metric, *other, larger_is_worse) : *other;
 }
 
-CleanRun agreed(const std::string& arm, const Rows& rows, const std::string& judge) {
+CleanRun agreed(const std::string& arm, const Rows& rows, record::Judge judge) {
   const record::RunResult& first = clean_result(*rows.front());
   for (const TrialRecord* row : rows) {
     const std::string difference = first_difference(first, clean_result(*row));
@@ -112,7 +112,7 @@ CleanRun agreed(const std::string& arm, const Rows& rows, const std::string& jud
 
 // The evaluations of the clean runs that calibrate, up to the horizon.
 std::vector<Trajectory> clean_runs(const std::string& arm, const Rows& rows, std::size_t horizon,
-                                   std::size_t evaluations, const std::string& judge) {
+                                   std::size_t evaluations, record::Judge judge) {
   if (rows.size() < kLeastEnvelopeRuns) {
     fail(ErrorCode::bad_input,
          "arm '{}' has {} envelope runs, at least {} are needed: let `bitrift campaign run` finish them", arm,
@@ -143,7 +143,7 @@ struct Found {
   Rows zero_step, envelope;
 };
 
-std::vector<CleanRun> golden_runs(const std::string& arm, const Found& found, const std::string& judge) {
+std::vector<CleanRun> golden_runs(const std::string& arm, const Found& found, record::Judge judge) {
   std::vector<CleanRun> golden;
   const int orders = found.golden.empty() ? 1 : found.golden.rbegin()->first + 1;
   for (int order = 0; order < orders; ++order) {
@@ -202,10 +202,7 @@ ArmControls controls_of_arm(const std::string& arm, const Found& found, const Ju
 
 }  // namespace
 
-Trajectory judged(const record::RunResult& result, const std::string& judge) {
-  if (judge != "worst" && judge != "rank0") {
-    fail(ErrorCode::bad_input, "judge '{}': give worst or rank0", judge);
-  }
+Trajectory judged(const record::RunResult& result, record::Judge judge) {
   if (result.replicas.empty()) fail(ErrorCode::bad_file, "run {}: the result holds no replica", result.id);
   Trajectory run = result.replicas.front();
   for (const auto& replica : result.replicas) {
@@ -213,7 +210,7 @@ Trajectory judged(const record::RunResult& result, const std::string& judge) {
       fail(ErrorCode::bad_file, "run {}: replicas have {} and {} evaluations", result.id, run.size(),
            replica.size());
     }
-    if (judge == "rank0") continue;
+    if (judge == record::Judge::rank0) continue;
     for (std::size_t i = 0; i < run.size(); ++i) {
       worsen(run[i].train_loss, replica[i].train_loss, true);
       worsen(run[i].train_accuracy, replica[i].train_accuracy, false);

@@ -31,10 +31,10 @@ struct ArmControls {
   Envelope envelope;                       ///< by Rule::limits
 };
 
-/// The one trajectory that counts. judge: "worst" takes, per evaluation and metric, the worst of all
-/// replicas; "rank0" takes replica 0. NaN is worse than any number. Throws Error(bad_input) on another judge,
-/// Error(bad_file) when replicas are missing or differ in length.
-[[nodiscard]] Trajectory judged(const record::RunResult& result, const std::string& judge);
+/// The one trajectory that counts. Judge::worst takes, per evaluation and metric, the worst of all
+/// replicas; Judge::rank0 takes replica 0. NaN is worse than any number. Throws Error(bad_file) when replicas
+/// are missing or differ in length.
+[[nodiscard]] Trajectory judged(const record::RunResult& result, record::Judge judge);
 
 /// Collects the controls of every arm that has a row in the journal. Throws Error(conflict) that names the
 /// arm when no-flip runs are missing, failed or differ (digest or any metric, bit for bit), when the

@@ -18,7 +18,7 @@ enum class Rule {
 };
 
 struct Judging {
-  std::string judge = "worst";  ///< worst | rank0: whose metrics count
+  record::Judge judge = record::Judge::worst;
   std::vector<record::Metric> metrics = {record::Metric::test_accuracy, record::Metric::test_capped_loss};
   double level = 0.01;                 ///< how often a clean run may be called SDC
   std::optional<std::size_t> horizon;  ///< judged at this evaluation, the first being 1; absent: the last

@@ -69,7 +69,7 @@ void add_guards(std::vector<std::string>& arguments, const record::GuardSpec& gu
   if (guards.moment_bound) chosen.emplace_back("moment_bound");
   if (guards.checksums) chosen.emplace_back("checksums");
   for (const std::string& guard : chosen) arguments.insert(arguments.end(), {"--guard", guard});
-  arguments.insert(arguments.end(), {"--on-alarm", guards.on_alarm});
+  arguments.insert(arguments.end(), {"--on-alarm", name_of(guards.on_alarm)});
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ nn::Stage build_stage(const record::TrainingSpec& spec, const nn::Dataset& data,
                       bool fresh) {
   auto layers = make_layers(spec, data);
   std::vector<double> costs = nn::estimated_costs(layers);
-  if (parallel.balance == "measured" && layout.stages() > 1) {
+  if (parallel.balance == record::Balance::measured && layout.stages() > 1) {
     const std::int64_t rows = spec.batch_size / parallel.replicas() / parallel.micro_batches;
     if (layout.world.rank() == 0) costs = nn::measured_costs(layers, rows, placement);
     layout.world.broadcast(costs.data(), costs.size() * sizeof(double), 0);
@@ -112,7 +112,7 @@ nn::Stage build_stage(const record::TrainingSpec& spec, const nn::Dataset& data,
 }
 
 torch::Device choose_device(const record::Parallel& parallel, int rank) {
-  if (parallel.device == "cpu") return torch::kCPU;
+  if (parallel.device == record::DeviceKind::cpu) return torch::kCPU;
   if (!torch::cuda::is_available()) {
     fail(ErrorCode::unsupported,
          "device cuda: {}; use device cpu, or a LibTorch with CUDA on a machine that has a card",

@@ -27,12 +27,12 @@ struct InFlight {
 class Pipeline : public Executor {
  public:
   Pipeline(nn::Stage& stage, const mpi::Communicator& communicator, const Precision& precision,
-           const std::string& schedule, int micro_batches)
+           record::PipelineSchedule schedule, int micro_batches)
       : stage_(stage),
         communicator_(communicator),
         transfer_(communicator),
         precision_(precision),
-        one_forward_one_backward_(schedule == "1f1b"),
+        one_forward_one_backward_(schedule == record::PipelineSchedule::one_forward_one_backward),
         micro_batches_(micro_batches) {}
 
   Tally run(const StepInput& step, const std::vector<MicroBatch>& micro,
@@ -195,7 +195,7 @@ class Pipeline : public Executor {
 }  // namespace
 
 std::unique_ptr<Executor> make_pipeline(nn::Stage& stage, const mpi::Communicator& pipeline,
-                                        const Precision& precision, const std::string& schedule,
+                                        const Precision& precision, record::PipelineSchedule schedule,
                                         int micro_batches) {
   return std::make_unique<Pipeline>(stage, pipeline, precision, schedule, micro_batches);
 }

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "mpi/communicator.h"
+#include "spec/parallel.h"
 #include "train/parallel/executor.h"
 
 namespace bitrift::train {
@@ -15,7 +15,7 @@ namespace bitrift::train {
 /// are in memory as stages follow). Both go backwards in ascending micro-batch order, which adds gradients in
 /// the order of a serial run with the same micro-batches.
 [[nodiscard]] std::unique_ptr<Executor> make_pipeline(nn::Stage& stage, const mpi::Communicator& pipeline,
-                                                      const Precision& precision, const std::string& schedule,
-                                                      int micro_batches);
+                                                      const Precision& precision,
+                                                      record::PipelineSchedule schedule, int micro_batches);
 
 }  // namespace bitrift::train

@@ -158,10 +158,9 @@ class NoReducer : public Reducer {
 }  // namespace
 
 std::unique_ptr<Reducer> make_bucket_reducer(const std::vector<nn::Slot>& slots,
-                                             const mpi::Communicator& replicas,
-                                             const std::string& semantics) {
+                                             const mpi::Communicator& replicas, record::Semantics semantics) {
   if (replicas.size() == 1) return std::make_unique<NoReducer>();
-  const bool scale_first = semantics == "ddp";
+  const bool scale_first = semantics == record::Semantics::ddp;
   const auto trained =
       std::find_if(slots.begin(), slots.end(), [](const auto& slot) { return slot.trained; });
   if (trained != slots.end() && trained->value.scalar_type() == torch::kFloat64) {

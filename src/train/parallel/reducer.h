@@ -2,11 +2,11 @@
 #pragma once
 
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "mpi/communicator.h"
 #include "nn/layer/layer.h"
+#include "spec/parallel.h"
 
 namespace bitrift::train {
 
@@ -28,6 +28,6 @@ class Reducer {
 /// it.
 [[nodiscard]] std::unique_ptr<Reducer> make_bucket_reducer(const std::vector<nn::Slot>& slots,
                                                            const mpi::Communicator& replicas,
-                                                           const std::string& semantics);
+                                                           record::Semantics semantics);
 
 }  // namespace bitrift::train

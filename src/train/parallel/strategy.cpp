@@ -59,7 +59,7 @@ Strategy::Strategy(nn::Stage& stage, const Layout& layout, const record::Paralle
       layout_(layout),
       data_(data),
       micro_batches_(parallel.micro_batches),
-      shared_buffers_(parallel.semantics == "ddp"),
+      shared_buffers_(parallel.semantics == record::Semantics::ddp),
       executor_(make_executor(stage, layout, parallel, precision)),
       reducer_(make_bucket_reducer(stage.slots(), layout.replicas, parallel.semantics)),
       feed_(data, layout.replica(), layout.replica_count(), parallel.micro_batches,

@@ -12,7 +12,7 @@ record::Json describe(const record::TrainingSpec& spec, const record::Parallel& 
   const std::unique_ptr<nn::Dataset> data = load_data(spec);
   const auto layers = make_layers(spec, *data);
   std::vector<double> costs = nn::estimated_costs(layers);
-  if (parallel.balance == "measured") {
+  if (parallel.balance == record::Balance::measured) {
     const std::int64_t rows = spec.batch_size / parallel.replicas() / parallel.micro_batches;
     costs =
         nn::measured_costs(layers, rows, {Precision(spec.precision).parameters, choose_device(parallel, 0)});
@@ -39,7 +39,7 @@ record::Json describe(const record::TrainingSpec& spec, const record::Parallel& 
                     {"parameters", own},
                     {"multiply_adds", layers[i]->cost()},
                     {"tensors", tensors}});
-    if (parallel.balance == "measured") rows.back()["seconds"] = costs[i];
+    if (parallel.balance == record::Balance::measured) rows.back()["seconds"] = costs[i];
   }
   return {{"model", spec.model.name}, {"parameters", parameters}, {"buffers", buffers}, {"layers", rows}};
 }

@@ -19,7 +19,7 @@ class Guards {
   Guards(const record::TrainingSpec& spec, int rank, bool overflow_is_usual);
 
   [[nodiscard]] bool any() const noexcept { return any_; }
-  [[nodiscard]] bool stops() const noexcept { return any_ && spec_.on_alarm == "stop"; }
+  [[nodiscard]] bool stops() const noexcept { return any_ && spec_.on_alarm == record::OnAlarm::stop; }
   [[nodiscard]] bool wants_gradient_norm() const noexcept { return spec_.gradient_norm > 0; }
 
   /// nonfinite, loss_spike. `loss` is known on all ranks: rank 0 reports it. Moves progress.guard_*.

@@ -26,7 +26,7 @@ void check_world(const record::TrainingSpec& spec, const record::Parallel& paral
   if (parallel.ranks != world) {
     fail(ErrorCode::bad_input,
          "parallel: {} needs {} rank(s), but MPI started {}; give the same number to --ranks and mpirun -n",
-         parallel.kind, parallel.ranks, world);
+         name_of(parallel.kind), parallel.ranks, world);
   }
 }
 
@@ -102,7 +102,7 @@ void prepare_libtorch(int threads) {
   at::globalContext().setDeterministicFillUninitializedMemory(false);
 }
 
-record::Json libtorch_environment(const std::string& device) {
+record::Json libtorch_environment(record::DeviceKind device) {
   return {{"libtorch", TORCH_VERSION},
           {"cpu_capability", at::get_cpu_capability()},
           {"threads", at::get_num_threads()},
@@ -171,9 +171,9 @@ void Trainer::check_loaded_progress(const std::filesystem::path& path) const {
 
 void Trainer::share_after_load() {
   TrainerState& state = *state_;
-  const std::string what = state.parallel.synced_on_resume();
+  const record::ResumeSync what = state.parallel.synced_on_resume();
   if (state.layout.replica_count() == 1) return;
-  const bool with_optimizer = what == "model+optimizer";
+  const bool with_optimizer = what == record::ResumeSync::model_and_optimizer;
   const auto filled = static_cast<char>(!state.session.optimizer().state().empty());
   std::vector<char> all(static_cast<std::size_t>(state.layout.world.size()));
   state.layout.world.allgather_equal(&filled, 1, all.data());
@@ -184,7 +184,7 @@ void Trainer::share_after_load() {
           "some replicas loaded optimizer state and others none; load files of one training");
     }
   }
-  if (what != "none") state.share_state(with_optimizer);
+  if (what != record::ResumeSync::none) state.share_state(with_optimizer);
 }
 
 void Trainer::remember_base(const std::filesystem::path& path) {

@@ -34,7 +34,7 @@ void check_runnable(const record::TrainingSpec& spec, const record::Parallel& pa
 void prepare_libtorch(int threads);
 
 /// LibTorch's version, its processor capability, threads, device: what bits may depend on.
-[[nodiscard]] record::Json libtorch_environment(const std::string& device);
+[[nodiscard]] record::Json libtorch_environment(record::DeviceKind device);
 
 /// What to load.
 struct LoadRequest {

@@ -127,7 +127,7 @@ void TrainerState::limit_gradients() {
 void TrainerState::share_state(bool with_optimizer) {
   std::vector<torch::Tensor> tensors;
   // Under horovod buffers are each replica's own.
-  const bool buffers = parallel.semantics == "ddp";
+  const bool buffers = parallel.semantics == record::Semantics::ddp;
   for (const nn::Slot& slot : session.stage().slots()) {
     if (slot.trained || buffers) tensors.push_back(slot.value);
   }

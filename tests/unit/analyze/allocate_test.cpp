@@ -18,7 +18,7 @@ const std::vector<record::Stratum> kStrata = {{"weight.sign", "weight", "sign", 
                                               {"weight.exponent", "weight", "exponent", 8000},
                                               {"bias.sign", "bias", "sign", 12}};
 
-record::CampaignSpec spec_with(const std::string& target = "totals") {
+record::CampaignSpec spec_with(record::SamplingTarget target = record::SamplingTarget::totals) {
   record::CampaignSpec spec;
   spec.seed = 3;
   spec.arms = {{"serial", {}}, {"data-2", {}}};
@@ -161,18 +161,18 @@ TEST(NextRound, MissingRowsOfEarlierRoundsAreRefused) {
 }
 
 TEST(NextRound, StopsWhenTheTargetIsReachedAndSaysHowFarItCame) {
-  for (const char* target : {"totals", "strata"}) {
+  for (const auto target : {record::SamplingTarget::totals, record::SamplingTarget::strata}) {
     const auto rounds = run_to_stop(spec_with(target), {2, 4, 3});
-    EXPECT_EQ(rounds.back().stop, "half_width") << target;
+    EXPECT_EQ(rounds.back().stop, "half_width") << name_of(target);
     EXPECT_LE(rounds.back().widest()->half_width, 0.05);
     EXPECT_GT(rounds[rounds.size() - 2].widest()->half_width, 0.05);
     EXPECT_EQ(rounds.back().draws(), 0U);
-    EXPECT_EQ(rounds.back().widest()->stratum.empty(), std::string(target) == "totals");
+    EXPECT_EQ(rounds.back().widest()->stratum.empty(), target == record::SamplingTarget::totals);
   }
 }
 
 TEST(NextRound, NeverPassesTheBudget) {
-  for (const char* target : {"totals", "strata"}) {
+  for (const auto target : {record::SamplingTarget::totals, record::SamplingTarget::strata}) {
     record::CampaignSpec spec = spec_with(target);
     spec.sampling->max_trials = 301;
     const auto rounds = run_to_stop(spec, {2, 4, 3});
@@ -184,7 +184,7 @@ TEST(NextRound, NeverPassesTheBudget) {
 }
 
 TEST(NextRound, SmallPopulationsAreExhausted) {
-  record::CampaignSpec spec = spec_with("strata");
+  record::CampaignSpec spec = spec_with(record::SamplingTarget::strata);
   spec.sampling->half_width = 1e-7;
   const auto rounds = run_to_stop(spec, {2, 4, 3});
   EXPECT_EQ(rounds.back().stop, "exhausted");

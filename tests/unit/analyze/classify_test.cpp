@@ -26,7 +26,7 @@ using testing::evaluation;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-Judging by(const std::string& judge) {
+Judging by(record::Judge judge) {
   Judging judging;
   judging.judge = judge;
   judging.metrics = {Metric::test_accuracy, Metric::test_capped_loss, Metric::train_accuracy,
@@ -34,8 +34,8 @@ Judging by(const std::string& judge) {
   return judging;
 }
 
-const Judging kWorst = by("worst");
-const Judging kRank0 = by("rank0");
+const Judging kWorst = by(record::Judge::worst);
+const Judging kRank0 = by(record::Judge::rank0);
 
 // Clean run i of 99: all metrics lie a little apart, none of them beyond what any letter below means.
 Evaluation clean_evaluation(std::size_t i, std::int64_t epoch) {
@@ -232,7 +232,7 @@ TEST(Classify, StoppedAtANonFiniteLossIsACrash) {
 
 TEST(Classify, ANonFiniteMetricOfAnyReplicaIsACrashUnderEitherJudge) {
   for (const double value : {kNan, kInf, -kInf}) {
-    for (const char* judge : {"worst", "rank0"}) {
+    for (const auto judge : {record::Judge::worst, record::Judge::rank0}) {
       TrialRecord row = trial({trajectory("iii"), trajectory("iii")});
       row.result->replicas[1][1].test_loss = value;
       EXPECT_EQ(classify(row, controls(3, 2), by(judge)).reason, Reason::nonfinite);
@@ -309,7 +309,8 @@ TEST(Classify, AbsentTrainingMetricsDoNotTakePart) {
   EXPECT_EQ(classify(trial({run}), controls(1), kWorst).reason, Reason::within_noise);
 }
 
-ErrorCode code_of(const TrialRecord& row, const ArmControls& arm, const std::string& judge = "worst") {
+ErrorCode code_of(const TrialRecord& row, const ArmControls& arm,
+                  record::Judge judge = record::Judge::worst) {
   try {
     (void)classify(row, arm, by(judge));
   } catch (const Error& error) {
@@ -337,12 +338,12 @@ TEST(Classify, RowsThatNoCampaignWritesAreRefused) {
   EXPECT_EQ(code_of(failure, controls(1)), ErrorCode::bad_file);
   EXPECT_EQ(code_of(trial({}), controls(1)), ErrorCode::bad_file);
   EXPECT_EQ(code_of(trial({trajectory("ii"), trajectory("i")}), controls(2)), ErrorCode::bad_file);
-  EXPECT_EQ(code_of(trial({trajectory("i")}), controls(1), "best"), ErrorCode::bad_input);
 }
 
 TEST(Judged, NanIsWorseThanAnyNumber) {
-  const auto run = judged(
-      testing::result({{evaluation(1, 1, 0.5, 3, 0.5)}, {evaluation(1, kNan, kNan, 2, kNan)}}, "d"), "worst");
+  const auto run =
+      judged(testing::result({{evaluation(1, 1, 0.5, 3, 0.5)}, {evaluation(1, kNan, kNan, 2, kNan)}}, "d"),
+             record::Judge::worst);
   ASSERT_EQ(run.size(), 1U);
   EXPECT_TRUE(std::isnan(*run[0].train_loss));
   EXPECT_TRUE(std::isnan(*run[0].train_accuracy));

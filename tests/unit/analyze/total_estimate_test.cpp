@@ -207,7 +207,7 @@ TEST(RoundWeights, OthersThanTotalsHaveNone) {
   spec.arms = {{"serial", {}}};
   EXPECT_EQ(round_weights(spec, {round_with(0, 50, 0, 0)}), std::vector<double>{0});
   spec.sampling.emplace();
-  spec.sampling->target = "strata";
+  spec.sampling->target = record::SamplingTarget::strata;
   EXPECT_EQ(round_weights(spec, {round_with(0, 50, 0, 0)}), std::vector<double>{0});
 }
 

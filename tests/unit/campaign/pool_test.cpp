@@ -93,7 +93,7 @@ class PoolTest : public ::testing::Test {
   void run(std::size_t count, int ranks = 1, int workers = 1, bool chained = false) {
     PoolOptions options;
     options.launch = {fake_rank, folder_ / "base.h5", "", false};
-    options.arms = {{"a", {ranks > 1 ? "data" : "serial", ranks, 1}}};
+    options.arms = {{"a", {ranks > 1 ? record::ParallelKind::data : record::ParallelKind::serial, ranks, 1}}};
     options.workers = workers;
     options.check_every = check_every_;
     options.orders = recorder_.orders;

@@ -68,7 +68,7 @@ inline record::CampaignSpec small_spec() {
   record::CampaignSpec spec;
   spec.name = "small";
   spec.seed = 42;
-  spec.arms = {{"serial", {}}, {"data-2", {"data", 2, 1}}};
+  spec.arms = {{"serial", {}}, {"data-2", {record::ParallelKind::data, 2, 1}}};
   spec.strata.roles = {"weight", "momentum"};
   spec.strata.fields = {"sign", "exponent"};
   spec.trials_per_stratum = 9;

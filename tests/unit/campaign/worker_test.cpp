@@ -61,7 +61,8 @@ class WorkerTest : public ::testing::Test {
   void start(int ranks, const std::string& behaviour = "", double deadline = 20) {
     Listener listener = network_ ? Listener(folder_ / "meeting-point", "127.0.0.1") : Listener();
     const Launch launch{fake_rank, "base.h5", "", false};
-    Command command = serve_command(launch, {"a", {"data", ranks, 1}}, listener.name(), folder_ / "log", {});
+    Command command = serve_command(launch, {"a", {record::ParallelKind::data, ranks, 1}}, listener.name(),
+                                    folder_ / "log", {});
     command.environment["FAKE_RANK"] = behaviour;
     worker_.emplace(std::move(listener), command, ranks, deadline);
   }
@@ -240,9 +241,14 @@ TEST_F(WorkerTest, WorkerThatIgnoresTheGoodbyeIsKilled) {
 
 TEST(Launch, TemplateIsFilledInWordByWord) {
   const Launch launch{"/opt/bitrift-train", "b.h5", "srun --ntasks={ranks} {command}", true};
-  const Command command = serve_command(
-      launch, {"a", {.kind = "pipeline", .ranks = 2, .micro_batches = 4, .stages = 2, .schedule = "1f1b"}},
-      "name", "log", "/dev/shm/x");
+  const Command command = serve_command(launch,
+                                        {"a",
+                                         {.kind = record::ParallelKind::pipeline,
+                                          .ranks = 2,
+                                          .micro_batches = 4,
+                                          .stages = 2,
+                                          .schedule = record::PipelineSchedule::one_forward_one_backward}},
+                                        "name", "log", "/dev/shm/x");
   EXPECT_THAT(command.arguments,
               ElementsAre("srun", "--ntasks=2", "/opt/bitrift-train", "serve", "b.h5", "--connect", "name",
                           "--parallel", "pipeline", "--micro-batches", "4", "--ranks", "2", "--schedule",
@@ -251,10 +257,11 @@ TEST(Launch, TemplateIsFilledInWordByWord) {
 
 TEST(Launch, LaunchersTemporaryFilesGoToTheScratchFolder) {
   const Launch launch{"t", "b.h5", "", false};
-  const Command command = serve_command(launch, {"a", {"data", 2, 1}}, "name", "log", "/dev/shm/x");
+  const Command command =
+      serve_command(launch, {"a", {record::ParallelKind::data, 2, 1}}, "name", "log", "/dev/shm/x");
   EXPECT_EQ(command.environment.at("TMPDIR"), "/dev/shm/x");
-  EXPECT_FALSE(
-      serve_command(launch, {"a", {"data", 2, 1}}, "name", "log", {}).environment.contains("TMPDIR"));
+  EXPECT_FALSE(serve_command(launch, {"a", {record::ParallelKind::data, 2, 1}}, "name", "log", {})
+                   .environment.contains("TMPDIR"));
 }
 
 TEST(Scratch, IsEmptyAtFirstPrivateAndGoneAtTheEnd) {

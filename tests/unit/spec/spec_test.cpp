@@ -77,16 +77,16 @@ TEST_F(AmountTest, SamplingIsReadInFullAndComesBack) {
                          {"max_trials", 1000}, {"pilot", 5},         {"allocation", "even"}};
   const CampaignSpec spec = read({{"sampling", sampling}});
   ASSERT_TRUE(spec.sampling);
-  EXPECT_EQ(spec.sampling->target, "strata");
+  EXPECT_EQ(spec.sampling->target, SamplingTarget::strata);
   EXPECT_EQ(spec.sampling->half_width, 0.03);
   EXPECT_EQ(spec.sampling->outcomes, (std::vector{OutcomeClass::sdc, OutcomeClass::crash}));
   EXPECT_EQ(spec.sampling->max_trials, 1000u);
   EXPECT_EQ(spec.sampling->pilot, 5u);
-  EXPECT_EQ(spec.sampling->allocation, "even");
+  EXPECT_EQ(spec.sampling->allocation, Allocation::even);
   EXPECT_EQ(spec.trials_per_stratum, 0u);
   EXPECT_EQ(to_json(campaign_spec_from_json(to_json(spec))), to_json(spec));
   const CampaignSpec least = read({{"sampling", {{"half_width", 0.1}}}});
-  EXPECT_EQ(least.sampling->target, "totals");
+  EXPECT_EQ(least.sampling->target, SamplingTarget::totals);
   EXPECT_EQ(least.sampling->outcomes.size(), 3u);
   EXPECT_EQ(least.sampling->pilot, 3u);
   EXPECT_FALSE(least.sampling->max_trials);
@@ -117,7 +117,7 @@ TEST_F(SpecTest, CanonicalTextComesBackAndLeavesParallelOut) {
   replace_text(folder_ / "t.json", train_text);
   TrainingSpec spec = read_training_spec(folder_ / "t.json");
   const std::string text = to_text(spec);
-  spec.parallel = {"data", 4, 2};
+  spec.parallel = {ParallelKind::data, 4, 2};
   EXPECT_EQ(to_text(spec), text);
   EXPECT_EQ(to_text(training_spec_from_text(text)), text);
   EXPECT_EQ(text.find('\n'), std::string::npos);
