@@ -43,7 +43,9 @@ std::vector<StratumModel> models_from(const Document& document) {
       fail(ErrorCode::bad_input, "{}: {}: {}", document.place(pointer + key), key_name(pointer + key), why);
     };
     StratumModel model{value.at("name").get<std::string>(), fault_model_from_json(value)};
-    for (const char* kind : {"control", "envelope", "held_out", "jitter"}) {
+    for (const TrialKind prepared :
+         {TrialKind::control, TrialKind::envelope, TrialKind::held_out, TrialKind::jitter}) {
+      const char* const kind = trial_kind_name(prepared);
       if (model.name != kind) continue;
       refuse("/name", fmt::format("'{}' is reserved for runs of the preparation; choose another name", kind));
     }

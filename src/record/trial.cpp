@@ -1,14 +1,9 @@
 #include "record/trial.h"
 
-#include <array>
-#include <string_view>
-
 #include "core/error.h"
 
 namespace bitrift::record {
 namespace {
-
-constexpr std::array kind_names = {"control", "envelope", "held_out", "jitter", "canary", "trial"};
 
 Json to_json(const Failure& failure) {
   return {{"reason", failure.reason}, {"detail", failure.detail}, {"signal", failure.signal}};
@@ -27,14 +22,9 @@ Failure failure_from_json(const Json& value) {
 
 }  // namespace
 
-const char* trial_kind_name(TrialKind kind) noexcept { return kind_names[static_cast<std::size_t>(kind)]; }
+const char* trial_kind_name(TrialKind kind) noexcept { return name_of(kind); }
 
-TrialKind trial_kind(std::string_view name) {
-  for (std::size_t i = 0; i < kind_names.size(); ++i) {
-    if (name == kind_names[i]) return static_cast<TrialKind>(i);
-  }
-  fail(ErrorCode::bad_file, "'{}' is not a kind of row", name);
-}
+TrialKind trial_kind(std::string_view name) { return parse_named<TrialKind>(name); }
 
 std::string TrialId::text() const { return fmt::format("{}/{}/{}", arm, stratum, draw); }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/named_enum.h"
 #include "record/fault/fault.h"
 #include "record/run.h"
 
@@ -19,12 +20,14 @@ namespace bitrift::record {
 ///   jitter    the lowest bits of some weights flipped, in a golden data order; judged like a trial
 ///   canary    altered so that the outcome is known
 enum class TrialKind { control, envelope, held_out, jitter, canary, trial };
+constexpr EnumNames<6> names_of(TrialKind) {
+  return {"kind of row", {"control", "envelope", "held_out", "jitter", "canary", "trial"}};
+}
 [[nodiscard]] const char* trial_kind_name(TrialKind kind) noexcept;
 [[nodiscard]] TrialKind trial_kind(std::string_view name);
 
 /// The identity of a row. For trials: (arm, stratum, draw). For all others but canaries stratum is the kind's
-/// name and draw the repetition; no-flip runs of data order K > 0 have "control:order-K", those of no step
-/// "control:zero". For canaries it is "canary:nan", "canary:negate" or "canary:none".
+/// name and draw the repetition, or one of the names of record/stratum_name.h.
 struct TrialId {
   std::string arm;
   std::string stratum;  ///< "weight.exponent"

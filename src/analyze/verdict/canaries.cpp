@@ -1,24 +1,33 @@
 #include "analyze/verdict/canaries.h"
 
+#include <string_view>
+
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "record/stratum_name.h"
 
 namespace bitrift::analyze {
 namespace {
 
+using record::Canary;
 using record::TrialKind;
 using record::TrialRecord;
 
-struct Canary {
-  const char* stratum;
-  const char* expected;
-};
-constexpr Canary kCanaries[] = {
-    {"canary:nan", "crash"}, {"canary:negate", "SDC"}, {"canary:none", "bitwise"}};
+const char* expected_of(Canary canary) noexcept {
+  switch (canary) {
+    case Canary::nan:
+      return outcome_class_name(record::OutcomeClass::crash);
+    case Canary::negate:
+      return outcome_class_name(record::OutcomeClass::sdc);
+    case Canary::none:
+      break;
+  }
+  return reason_name(record::Reason::bitwise);
+}
 
 // What is wrong with one canary; "" when it behaves.
-std::string canary_problem(const Canary& canary, const TrialRecord& row, const ArmControls& controls,
+std::string canary_problem(Canary canary, const TrialRecord& row, const ArmControls& controls,
                            const Judging& judging) {
   if (!row.landed) return "what it should change was not changed when loaded";
   try {
@@ -26,8 +35,8 @@ std::string canary_problem(const Canary& canary, const TrialRecord& row, const A
     const std::string found = outcome.outcome_class() == record::OutcomeClass::masked
                                   ? record::reason_name(outcome.reason)
                                   : record::outcome_class_name(outcome.outcome_class());
-    if (found == canary.expected) return "";
-    return fmt::format("must be {}, is {} ({})", canary.expected,
+    if (found == expected_of(canary)) return "";
+    return fmt::format("must be {}, is {} ({})", expected_of(canary),
                        record::outcome_class_name(outcome.outcome_class()),
                        record::reason_name(outcome.reason));
   } catch (const Error& error) {
@@ -42,16 +51,16 @@ std::vector<std::string> canary_problems(const std::vector<TrialRecord>& rows,
                                          const Judging& judging) {
   std::vector<std::string> problems;
   for (const auto& [arm, of_arm] : controls) {
-    for (const Canary& canary : kCanaries) {
+    for (const Canary canary : record::canaries) {
+      const std::string_view stratum = name_of(canary);
       bool seen = false;
       for (const TrialRecord& row : rows) {
-        if (row.kind != TrialKind::canary || row.id.arm != arm || row.id.stratum != canary.stratum) continue;
+        if (row.kind != TrialKind::canary || row.id.arm != arm || row.id.stratum != stratum) continue;
         seen = true;
         const std::string problem = canary_problem(canary, row, of_arm, judging);
-        if (!problem.empty())
-          problems.push_back(fmt::format("arm '{}': {}: {}", arm, canary.stratum, problem));
+        if (!problem.empty()) problems.push_back(fmt::format("arm '{}': {}: {}", arm, stratum, problem));
       }
-      if (!seen) problems.push_back(fmt::format("arm '{}': {}: missing", arm, canary.stratum));
+      if (!seen) problems.push_back(fmt::format("arm '{}': {}: missing", arm, stratum));
     }
   }
   return problems;

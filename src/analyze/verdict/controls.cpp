@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "record/stratum_name.h"
 
 namespace bitrift::analyze {
 namespace {
@@ -20,7 +21,6 @@ using Rows = std::vector<const TrialRecord*>;
 
 constexpr std::size_t kLeastControls = 2;
 constexpr std::size_t kLeastEnvelopeRuns = 20;
-constexpr const char* kZeroStepStratum = "control:zero";
 
 bool same_bits(double a, double b) {
   return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
@@ -228,7 +228,7 @@ std::map<std::string, ArmControls> controls_of(const std::vector<TrialRecord>& r
     Found& found = arms[row.id.arm];
     if (row.kind == TrialKind::envelope) found.envelope.push_back(&row);
     if (row.kind != TrialKind::control) continue;
-    (row.id.stratum == kZeroStepStratum ? found.zero_step : found.golden[row.order]).push_back(&row);
+    (row.id.stratum == record::zero_step_stratum ? found.zero_step : found.golden[row.order]).push_back(&row);
   }
   std::map<std::string, ArmControls> controls;
   for (const auto& [arm, found] : arms) controls.emplace(arm, controls_of_arm(arm, found, judging));

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/natural_order.h"
+#include "record/stratum_name.h"
 
 namespace bitrift::analyze {
 namespace {
@@ -101,8 +102,9 @@ std::string origin_of(const TrialRecord& row) {
 std::set<std::int64_t> steps_of(const std::vector<TrialRecord>& rows, const std::string& arm,
                                 const record::PropagationSpec& asked) {
   std::set<std::int64_t> steps(asked.steps.begin(), asked.steps.end());
+  const std::string first_control = record::control_stratum(0);
   for (const TrialRecord& row : rows) {
-    const bool golden = row.kind == record::TrialKind::control && row.id.stratum == "control";
+    const bool golden = row.kind == record::TrialKind::control && row.id.stratum == first_control;
     if (asked.at_end && golden && row.id.arm == arm && row.result) steps.insert(row.result->steps);
   }
   return steps;

@@ -10,10 +10,12 @@
 #include "core/natural_order.h"
 #include "core/permutation.h"
 #include "core/philox.h"
+#include "record/stratum_name.h"
 
 namespace bitrift::campaign {
 namespace {
 
+using record::Canary;
 using record::TrialId;
 using record::TrialKind;
 
@@ -52,8 +54,6 @@ std::string shared_bit(const inject::Population& first, const inject::Population
   return "";
 }
 
-constexpr std::string_view order_prefix = "control:order-";
-
 // So small a change of so few weights that a training must not suffer from it.
 record::FaultModel jitter_model(const ckpt::Reader& base) {
   record::FaultModel model;
@@ -74,24 +74,14 @@ std::vector<RunKey> run_each(const std::string& arm, TrialKind kind, const std::
 
 }  // namespace
 
-std::string control_stratum(int order) {
-  return order == 0 ? "control" : fmt::format("{}{}", order_prefix, order);
-}
-
 bool is_golden_run(const RunKey& key) {
-  return key.kind == TrialKind::control && key.id.stratum != zero_step_stratum;
+  return key.kind == TrialKind::control && key.id.stratum != record::zero_step_stratum;
 }
 
 int order_of(const RunKey& key, int orders) {
   if (key.kind == TrialKind::trial || key.kind == TrialKind::jitter)
     return static_cast<int>(key.id.draw % static_cast<std::uint64_t>(orders));
-  int order = 0;
-  const std::string_view stratum = key.id.stratum;
-  if (key.kind == TrialKind::control && stratum.starts_with(order_prefix)) {
-    const std::string_view number = stratum.substr(order_prefix.size());
-    std::from_chars(number.data(), number.data() + number.size(), order);
-  }
-  return order;
+  return key.kind == TrialKind::control ? record::order_of_control(key.id.stratum) : 0;
 }
 
 TrialId trial_id_from_text(const std::string& text) {
@@ -220,17 +210,16 @@ std::vector<std::vector<RunKey>> Plan::preparation(const std::string& arm) const
     for (RunKey& key : run_each(arm, kind, stratum, count)) chains.push_back({std::move(key)});
   };
   for (int order = 0; order < spec_.orders; ++order)
-    add(TrialKind::control, control_stratum(order), spec_.control_repeats);
-  add(TrialKind::control, std::string(zero_step_stratum), 1);
-  add(TrialKind::envelope, "envelope", spec_.envelope_runs);
-  add(TrialKind::held_out, "held_out", spec_.held_out_runs);
-  add(TrialKind::jitter, "jitter", spec_.jitter_runs);
+    add(TrialKind::control, record::control_stratum(order), spec_.control_repeats);
+  add(TrialKind::control, std::string(record::zero_step_stratum), 1);
+  add(TrialKind::envelope, trial_kind_name(TrialKind::envelope), spec_.envelope_runs);
+  add(TrialKind::held_out, trial_kind_name(TrialKind::held_out), spec_.held_out_runs);
+  add(TrialKind::jitter, trial_kind_name(TrialKind::jitter), spec_.jitter_runs);
   std::vector<RunKey> chain;
-  for (const std::string_view kind : canary_kinds) {
-    chain.push_back({TrialKind::canary, {arm, "canary:" + std::string(kind), 0}});
-  }
-  chain.push_back(
-      {TrialKind::control, {arm, control_stratum(0), static_cast<std::uint64_t>(spec_.control_repeats)}});
+  for (const Canary canary : record::canaries)
+    chain.push_back({TrialKind::canary, {arm, name_of(canary), 0}});
+  chain.push_back({TrialKind::control,
+                   {arm, record::control_stratum(0), static_cast<std::uint64_t>(spec_.control_repeats)}});
   chains.push_back(std::move(chain));
   return chains;
 }
@@ -261,7 +250,7 @@ record::TrialSpec Plan::expand(const RunKey& key) const {
     run.order_seed = random_u64(derive_key(spec_.seed, "order"), static_cast<std::uint64_t>(run.order), 0);
   switch (key.kind) {
     case TrialKind::control:
-      if (key.id.stratum == zero_step_stratum) run.epochs = 0;
+      if (key.id.stratum == record::zero_step_stratum) run.epochs = 0;
       break;
     case TrialKind::envelope:
       run.order_seed = random_u64(derive_key(spec_.seed, "envelope"), key.id.draw, 0);
@@ -275,7 +264,7 @@ record::TrialSpec Plan::expand(const RunKey& key) const {
       break;
     case TrialKind::canary:
       run.faults = canary_faults(key.id);
-      if (key.id.stratum == "canary:negate") run.epochs = 0;
+      if (key.id.stratum == name_of(Canary::negate)) run.epochs = 0;
       break;
     case TrialKind::trial:
       run.faults = drawn_faults(find(key.id).id);
@@ -324,9 +313,9 @@ std::vector<int> Plan::replicas_of(const TrialId& id) const {
 
 std::vector<record::AppliedFault> Plan::canary_faults(const TrialId& id) const {
   const ckpt::Reader& base = bases_[arm(id.arm).file];
-  if (id.stratum == "canary:nan")
+  if (id.stratum == name_of(Canary::nan))
     return inject::whole_tensor(base, weights_.front(), inject::WholeChange::nan);
-  if (id.stratum != "canary:negate") return {};
+  if (id.stratum != name_of(Canary::negate)) return {};
   std::string bias = weights_.back();
   bias.replace(bias.size() - std::string_view("weight").size(), std::string::npos, "bias");
   std::vector<record::AppliedFault> faults;

@@ -31,18 +31,9 @@ struct RunKey {
   record::TrialId id;
 };
 
-/// The canaries of an arm, in the order in which they run.
-inline constexpr std::string_view canary_kinds[] = {"nan", "negate", "none"};
-
-/// Stratum of the no-flip run that loads, evaluates and takes no step: what the negated canary is judged
-/// against.
-inline constexpr std::string_view zero_step_stratum = "control:zero";
-
 /// Weights whose lowest bit a jitter run flips, where a base has so many.
 inline constexpr std::uint64_t jittered_weights = 16;
 
-/// Stratum of the no-flip runs of a golden data order: "control" for order 0, "control:order-K" for K > 0.
-[[nodiscard]] std::string control_stratum(int order);
 /// Whether a run alters nothing and takes the steps of a golden data order.
 [[nodiscard]] bool is_golden_run(const RunKey& key);
 /// The golden data order, one of 0 .. orders - 1, that a run takes its batches in or is compared with: of a

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "record/provenance.h"
+#include "record/stratum_name.h"
 
 namespace bitrift::campaign {
 namespace {
@@ -218,7 +219,8 @@ void Pool::feed(Crew& crew) {
 
 void Pool::check(Crew& crew, int order) {
   crew.checking = true;
-  request(crew, {record::TrialKind::control, {options_.arms[crew.arm].name, control_stratum(order), 0}});
+  request(crew,
+          {record::TrialKind::control, {options_.arms[crew.arm].name, record::control_stratum(order), 0}});
 }
 
 // When nothing is left to run: whether some worker's last trials are still to be confirmed.

@@ -5,6 +5,7 @@
 
 #include "campaign/plan/plan.h"
 #include "core/philox.h"
+#include "record/stratum_name.h"
 #include "support.h"
 #include "tests_support.h"
 
@@ -82,7 +83,7 @@ TEST_F(PreparationTest, HeldOutRunsHaveOrderSeedsThatNoOtherRunHas) {
   for (std::uint64_t i = 0; i < 20; ++i)
     seeds.insert(plan.expand(plan.find({"serial", "envelope", i})).order_seed.value());
   for (const int order : {1, 2})
-    seeds.insert(plan.expand(plan.find({"serial", control_stratum(order), 0})).order_seed.value());
+    seeds.insert(plan.expand(plan.find({"serial", record::control_stratum(order), 0})).order_seed.value());
   for (std::uint64_t i = 0; i < 4; ++i) {
     const record::TrialSpec run = plan.expand(plan.find({"serial", "held_out", i}));
     EXPECT_EQ(run.kind, TrialKind::held_out);
@@ -169,7 +170,7 @@ TEST_F(PreparationTest, DrawsTakeTurnsInTheGoldenOrdersEachWithItsNoFlipRuns) {
       const record::TrialSpec run = plan.expand(plan.find(key.id));
       EXPECT_EQ(run.kind, TrialKind::control);
       EXPECT_EQ(run.order_seed, seed_of(run.order));
-      EXPECT_EQ(control_stratum(run.order), key.id.stratum);
+      EXPECT_EQ(record::control_stratum(run.order), key.id.stratum);
       EXPECT_TRUE(run.faults.empty());
     }
   }

@@ -7,6 +7,7 @@
 #include "campaign/plan/ends.h"
 #include "campaign/worker/launch.h"
 #include "campaign/worker/scratch.h"
+#include "record/stratum_name.h"
 #include "support.h"
 #include "tests_support.h"
 
@@ -39,7 +40,7 @@ class Recorder : public PoolObserver {
   }
   std::optional<std::string> on_check(std::size_t arm, int order, const record::RunResult& result) override {
     EXPECT_EQ(arm, 0U);
-    EXPECT_EQ(result.id, "a/" + control_stratum(order) + "/0");
+    EXPECT_EQ(result.id, "a/" + record::control_stratum(order) + "/0");
     happened[result.detail].push_back("check " + std::to_string(order));
     checks.push_back(result.detail);
     if (std::find(bad_checks.begin(), bad_checks.end(), checks.size()) == bad_checks.end())
