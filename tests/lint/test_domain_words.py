@@ -1,0 +1,45 @@
+"""Values that have an enum are compared as enums: their names belong where JSON and options are read."""
+
+from __future__ import annotations
+
+import re
+
+from house import ROOT, sources
+
+TABLE = re.compile(r'EnumNames<\d+> names_of\((\w+)\) \{\s*return \{\s*"[^"]*",\s*\{([^}]*)\}')
+COMPARISON = re.compile(r'(\w+(?:\(\))?) [!=]= "([^"]+)"')
+
+# How other programs name things is text by nature.
+FOREIGN = "src/ckpt/dialect/"
+# Words of a table that are no value of its enum where they stand: names of guards, of a column and of a number.
+ALLOWED = {
+    "src/record/run.cpp: guard nonfinite",
+    "src/spec/exec_runner.cpp: text nan",
+    "tools/bitrift-train/guard_options.cpp: name none",
+    "tools/bitrift-train/guard_options.cpp: name nonfinite",
+    "tools/bitrift/analyze.cpp: name tensor",
+}
+
+
+def names_in(text: str) -> dict[str, str]:
+    """Every name in the tables of the enums (core/named_enum.h), and its enum."""
+    return {word: enum for enum, row in TABLE.findall(text) for word in re.findall(r'"([^"]*)"', row)}
+
+
+def test_values_with_an_enum_are_not_compared_as_text() -> None:
+    names = names_in("\n".join(path.read_text(encoding="utf-8") for path in sources(".h")))
+    found = []
+    for path in sources(".h", ".cpp"):
+        place = path.relative_to(ROOT).as_posix()
+        if not place.startswith(("src/", "tools/", "python/")) or place.startswith(FOREIGN):
+            continue
+        for left, word in COMPARISON.findall(path.read_text(encoding="utf-8")):
+            if word in names and f"{place}: {left} {word}" not in ALLOWED:
+                found.append(f"{place}: {left} {word} (see {names[word]})")
+    assert found == []
+
+
+def test_tables_and_comparisons_are_recognised() -> None:
+    table = 'constexpr EnumNames<2> names_of(Judge) { return {"judge", {"worst", "rank0"}}; }'
+    assert names_in(table) == {"worst": "Judge", "rank0": "Judge"}
+    assert COMPARISON.findall('if (spec.judge != "rank0")') == [("judge", "rank0")]
