@@ -42,11 +42,11 @@ template <NamedEnum E>
   return std::nullopt;
 }
 
-/// The value with this name. Throws Error(bad_file): "'x' is no plane".
+/// The value with this name. Throws Error(bad_file): "'x' is not a valid plane".
 template <NamedEnum E>
 [[nodiscard]] E parse_named(std::string_view name) {
   if (const auto value = find_named<E>(name)) return *value;
-  fail(ErrorCode::bad_file, "'{}' is no {}", name, names_of(E{}).noun);
+  fail(ErrorCode::bad_file, "'{}' is not a valid {}", name, names_of(E{}).noun);
 }
 
 /// All names, for messages: "value, storage, metadata".

@@ -10,7 +10,7 @@
 
 namespace bitrift::analyze {
 
-/// What a campaign's rates are told apart by unless somebody asks otherwise: strategy and field, or strategy
+/// The dimensions by which a campaign's rates are grouped by default: strategy and field, or strategy
 /// and stratum where the strata are fault models.
 [[nodiscard]] std::vector<std::string> usual_dimensions(const record::CampaignSpec& spec);
 

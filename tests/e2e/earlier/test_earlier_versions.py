@@ -222,4 +222,4 @@ def test_row_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
     lines[3] = support.journal_line(json.loads(lines[3])["row"] | {"kind": "rehearsal"})
     journal.write_bytes(b"\n".join(lines) + b"\n")
     for words in (["analyze"], ["campaign", "status"]):
-        refused(folder, *words, "rounds/finished", says="trials.jsonl:4: 'rehearsal' is not a kind of row")
+        refused(folder, *words, "rounds/finished", says="trials.jsonl:4: 'rehearsal' is not a valid kind of row")

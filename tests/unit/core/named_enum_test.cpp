@@ -18,7 +18,7 @@ TEST(NamedEnum, OneTableServesBothDirections) {
   EXPECT_STREQ(name_of(Fruit::pear), "pear");
   EXPECT_EQ(find_named<Fruit>("Pear"), std::nullopt);
   EXPECT_EQ(list_names<Fruit>(), "apple, pear");
-  EXPECT_ERROR(static_cast<void>(parse_named<Fruit>("plum")), bad_file, "'plum' is no fruit");
+  EXPECT_ERROR(static_cast<void>(parse_named<Fruit>("plum")), bad_file, "'plum' is not a valid fruit");
 }
 
 }  // namespace

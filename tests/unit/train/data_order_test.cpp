@@ -23,7 +23,8 @@ TEST(EpochOrder, IsAFunctionOfSeedAndEpoch) {
   EXPECT_NE(epoch_order(7, std::int64_t{1} << 40, 500), epoch_order(7, 0, 500));
 }
 
-// Values of the Python reference in docs/data-order.md, which tests/e2e/witness/test_witness.py runs on whole epochs.
+// Values of the Python reference in docs/data-order.md, which tests/e2e/witness/test_witness.py runs on whole
+// epochs.
 TEST(EpochOrder, HasTheDocumentedValues) {
   EXPECT_EQ(epoch_order(1, 0, 8), (std::vector<std::int64_t>{3, 4, 7, 6, 1, 2, 0, 5}));
   EXPECT_EQ(epoch_order(1, 1, 8), (std::vector<std::int64_t>{5, 3, 0, 7, 4, 6, 2, 1}));
