@@ -103,7 +103,7 @@ def test_a_replica_file_that_is_missing_damaged_or_of_another_moment(
     one_error(job.ends(*common, f"1={torn}"), "torn.h5")
     later = tmp_path / "later.h5"
     run("resume", saved, "--steps", 1, "-o", later)
-    one_error(job.ends(*common, f"1={later}"), "same moment")
+    one_error(job.ends(*common, f"1={later}"), "same step")
     one_error(job.ends(*common, f"2={saved}"), "no replica 2")
     assert not (tmp_path / "out.h5").exists()
 
