@@ -32,6 +32,6 @@ inline constexpr double coarse = 0.05;
 
 /// One paragraph for each arm, and how to sharpen those that are blind to a coarse fall.
 [[nodiscard]] std::string assurance_text(const std::map<std::string, Assurance>& arms, double confidence);
-[[nodiscard]] record::Json to_json(const Assurance& assurance);
+[[nodiscard]] record::Json to_json(const Assurance& arm);
 
 }  // namespace bitrift::analyze

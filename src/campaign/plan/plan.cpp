@@ -216,6 +216,7 @@ std::vector<std::vector<RunKey>> Plan::preparation(const std::string& arm) const
   add(TrialKind::held_out, trial_kind_name(TrialKind::held_out), spec_.held_out_runs);
   add(TrialKind::jitter, trial_kind_name(TrialKind::jitter), spec_.jitter_runs);
   std::vector<RunKey> chain;
+  chain.reserve(std::size(record::canaries) + 1);
   for (const Canary canary : record::canaries)
     chain.push_back({TrialKind::canary, {arm, name_of(canary), 0}});
   chain.push_back({TrialKind::control,
