@@ -9,7 +9,7 @@
 
 namespace bitrift::analyze {
 
-/// An interval for the share of a line's bits whose flip harms, that is, whose score lies beyond the true
+/// An interval for the share of a line's bits whose flip harms, that is, whose score is beyond the true
 /// quantile of clean runs at the stated level. Four errors share 1 - confidence (docs/statistics.md, "The
 /// harmful rate"):
 ///   low   (L - f) / (1 - f), at least 0: L the lower end of the SDC rate, f the largest false-SDC rate that

@@ -46,9 +46,9 @@ struct Observations {
 
 /// Only rows without a gap before them count: trials that end early have other outcomes than trials that take
 /// long, so the rows that are there first are no fair sample. Throws Error(conflict) when controls are
-/// missing, canaries misbehave, clean runs are called SDC more often than
-/// the stated level allows, a row stands twice, a stratum's size is not the same in all rows or a draw
-/// lies beyond it; Error(unsupported) on rows drawn by another measure than bits.
+/// missing, canaries misbehave, clean runs are called SDC more often than the stated level allows, a row
+/// occurs twice, a stratum's size is not the same in all rows, or a draw exceeds it; Error(unsupported) on
+/// rows drawn by another measure than bits.
 [[nodiscard]] Observations observe(const std::vector<record::TrialRecord>& rows,
                                    const record::CampaignSpec& spec, const Judging& judging);
 /// The same by judging_of(spec).

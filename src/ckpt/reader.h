@@ -56,8 +56,8 @@ class Reader {
   [[nodiscard]] std::optional<std::string> attribute(const std::string& name) const;
   /// All string attributes of the root group.
   [[nodiscard]] const std::map<std::string, std::string>& attributes() const noexcept;
-  /// The stored CRC-32C of a tensor and where it stands; nullopt when the file carries none for
-  /// it. Throws Error(bad_file) when the checksums of the file are damaged.
+  /// The stored CRC-32C of a tensor and its place; nullopt when the file has none for it. Throws
+  /// Error(bad_file) when the checksums of the file are damaged.
   struct StoredChecksum {
     std::uint32_t value = 0;
     std::uint64_t element = 0;  ///< its place in the tensor "checksum/crc32c"

@@ -12,7 +12,7 @@
 namespace bitrift::ckpt {
 
 /// How many bytes may be kept of what many names share, in a file of this size: the members of one datatype,
-/// the text of one attribute. No byte of the file stands for any single copy.
+/// the text of one attribute. No byte of the file belongs to a single copy.
 [[nodiscard]] std::uint64_t room_beside(std::uint64_t file_bytes) noexcept;
 
 /// What a datatype comes to over elements of `shape`. A number, text or any other type that is not taken

@@ -45,7 +45,7 @@ void lock_exclusive(const FileDescriptor& fd, const std::filesystem::path& path)
 /// Whole text of a file. Throws Error(not_found | io).
 [[nodiscard]] std::string read_text(const std::filesystem::path& path);
 /// Writes a temporary neighbour, syncs it, renames it over path, syncs the folder. On error nothing is left
-/// behind and the old file stands. Throws Error(io).
+/// behind and the old file is unchanged. Throws Error(io).
 void replace_text(const std::filesystem::path& path, std::string_view text);
 /// As replace_text, but only where nothing of that name is: of several programs that publish a name at once,
 /// on one machine or on several that share the folder, exactly one gets true, and the others' texts are
@@ -55,9 +55,9 @@ void replace_text(const std::filesystem::path& path, std::string_view text);
 /// A temporary neighbour of `target` that becomes it on commit() (sync, rename, sync folder) and is removed
 /// otherwise. The name starts with "." + target's name + ".tmp-". The file itself is created empty by the
 /// constructor, which also removes those that killed programs left of this target. On a local file system it
-/// holds a lock on the file for as long as this object lives, so that nobody takes it for such a leftover;
-/// elsewhere locks may not reach other machines, and leftovers stay. Throws Error(bad_input) where the target
-/// is a folder, a device, a pipe or a socket.
+/// holds a lock on the file for as long as this object lives, so that no other program mistakes it for such a
+/// leftover; elsewhere locks may not reach other machines, and leftovers stay. Throws Error(bad_input) where
+/// the target is a folder, a device, a pipe or a socket.
 class PendingFile {
  public:
   explicit PendingFile(std::filesystem::path target);
@@ -67,7 +67,7 @@ class PendingFile {
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return temporary_; }
   [[nodiscard]] const std::filesystem::path& target() const noexcept { return target_; }
   void commit();
-  /// Like commit(), unless something has the target's name already: false, and that stands.
+  /// Like commit(), but if the target's name exists already, leaves that file alone and returns false.
   [[nodiscard]] bool publish();
 
  private:

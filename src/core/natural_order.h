@@ -5,7 +5,7 @@
 
 namespace bitrift {
 
-/// Whether `first` stands before `second` when runs of digits compare as numbers: "layer2" before "layer10".
+/// Whether `first` comes before `second` when runs of digits compare as numbers: "layer2" before "layer10".
 /// A total order: names that differ only in leading zeros compare bytewise.
 [[nodiscard]] bool natural_less(std::string_view first, std::string_view second);
 

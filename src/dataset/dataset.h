@@ -72,7 +72,7 @@ class Dataset {
     bool costly = false;
   };
   explicit Dataset(Facts facts) : facts_(std::move(facts)) {}
-  /// Throw Error(bad_input) for what lies outside the set.
+  /// Throw Error(bad_input) for samples outside the set.
   void check_rows(std::span<const std::int64_t> rows) const;
   void check_range(std::int64_t first, std::int64_t last) const;
 

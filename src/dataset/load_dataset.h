@@ -8,7 +8,7 @@
 
 namespace bitrift::nn {
 
-/// Where a data set lies: `path` when given; else NAME in the folder of the environment variable
+/// Where a data set is: `path` when given; else NAME in the folder of the environment variable
 /// BITRIFT_DATA_DIR, or in the data/ folder of the source tree; fashion-mnist, when that has none, where
 /// Debian's package dataset-fashion-mnist puts it. Throws Error(bad_input) for an unknown name, and where a
 /// path is needed and missing.

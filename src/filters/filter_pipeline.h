@@ -20,7 +20,7 @@ struct Recoded {
 
 /// Applies filters and undoes them by letting libhdf5 write and read a dataset of one chunk in memory; szip,
 /// nbit, scale-offset and all plugins that HDF5 finds ($HDF5_PLUGIN_PATH). That is done in another process
-/// with limits (filters/filter_program.h): what filters do with damaged chunks harms nobody. Any number of
+/// with limits (filters/filter_program.h), so filters cannot do harm with damaged chunks. Any number of
 /// threads. All members throw Error(unsupported) when a filter is missing, cannot code, or would code with
 /// other client data than the file names; Error(bad_file) for chunks that do not decode. Messages begin with
 /// `where`.

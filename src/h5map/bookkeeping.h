@@ -15,8 +15,8 @@ void see_bookkeeping(const Source& source, const Frame& frame, const ObjectHeade
 /// The same for the file: its index of shared messages (section III.I) and its free space managers.
 void see_bookkeeping(const Source& source, const Superblock& superblock);
 
-/// Notes global heap collections that lie in bytes that nothing else owns: what refers to them lies within
-/// the elements of datasets. A collection is recognised by its signature, version and size.
+/// Notes global heap collections in bytes that nothing else owns: the references to them are in the elements
+/// of datasets. A collection is recognised by its signature, version and size.
 void note_global_heaps(const Source& source, const Frame& frame, Structures& map);
 
 }  // namespace bitrift::h5map

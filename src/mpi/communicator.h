@@ -75,8 +75,8 @@ class Communicator {
   int size_ = 1;
 };
 
-/// Throws on all ranks when any rank passes an error: the error of the lowest such rank, so that nobody waits
-/// for a rank that gave up. error: nullptr when this rank is well. Collective.
+/// Throws on all ranks when any rank passes an error: the error of the lowest such rank, so that no rank
+/// waits for one that gave up. error: nullptr when this rank has none. Collective.
 void agree(const Communicator& communicator, const Error* error);
 
 /// An error that all ranks threw together: one of them may report it, all can leave in order.

@@ -30,7 +30,7 @@ class OrderedSum {
 
   /// Begins. The array must be left alone until advance() says so. May be called again after that.
   void start();
-  /// Whether the sum stands in the array. Throws RankFailed or Error(internal).
+  /// Whether the sum is complete in the array. Throws RankFailed or Error(internal).
   bool advance();
   /// advance() until it is there.
   void wait();

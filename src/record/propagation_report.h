@@ -20,7 +20,7 @@ struct PropagationSpec {
   [[nodiscard]] bool wants_draw(std::uint64_t draw) const noexcept { return draw % every == 0; }
 };
 
-/// How far one tensor lies from the golden run's. All arithmetic is in double, with a1 the golden value, a2
+/// How far one tensor is from the golden run's. All arithmetic is in double, with a1 the golden value, a2
 /// the run's, over all elements; 0 / 0 counts as 0. A NaN or an infinity in a2 shows in norm, mean and max.
 struct TensorDrift {
   std::string tensor;           ///< path: "model/conv1.weight"

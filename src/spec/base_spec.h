@@ -29,8 +29,8 @@ struct BaseFile {
 /// Reads the value at /base of a document that obeys the schema: one object, or a list of named ones. Throws
 /// Error(bad_input) with file, line and key.
 [[nodiscard]] std::vector<BaseSpec> bases_from(const Document& document);
-/// For a spec as written; the canonical form stands for a campaign that has its own copies. Throws
-/// Error(not_found) that names the first checkpoint that is not there.
+/// For a spec as written; a campaign in canonical form has its own copies. Throws Error(not_found) with the
+/// name of the first missing checkpoint.
 void check_bases_exist(const Document& document, const std::vector<BaseSpec>& bases);
 [[nodiscard]] Json to_json(const std::vector<BaseSpec>& bases);
 

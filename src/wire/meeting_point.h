@@ -28,7 +28,7 @@ void write_meeting_point(const std::filesystem::path& file, const MeetingPoint& 
 
 /// A connected stream socket to a driver. `where`: a name in Linux's abstract namespace (unix(7)), or the
 /// absolute path of a meeting point's file. Throws Error(bad_input) when the name is empty or too long,
-/// Error(io) when nobody listens there (each address is given five seconds), and as read_meeting_point()
+/// Error(io) when no process listens there (each address is given five seconds), and as read_meeting_point()
 /// does.
 [[nodiscard]] FileDescriptor connect_to_driver(const std::string& where);
 

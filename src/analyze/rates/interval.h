@@ -27,7 +27,7 @@ struct Interval {
 [[nodiscard]] Interval anytime_finite(std::uint64_t successes, std::uint64_t n, std::uint64_t population,
                                       double confidence);
 
-/// The interval, stretched to `estimate` where that lies outside.
+/// The interval, extended to `estimate` if that is outside.
 [[nodiscard]] Interval stretched_to(double estimate, const Interval& interval);
 /// Of a total: `weight` of it has this interval, of the rest nothing is known.
 [[nodiscard]] Interval with_unknown_rest(double weight, const Interval& interval);

@@ -39,7 +39,7 @@ struct ArmControls {
 /// Collects the controls of every arm that has a row in the journal. Throws Error(conflict) that names the
 /// arm when no-flip runs are missing, failed or differ (digest or any metric, bit for bit), when the
 /// zero-step run is missing or a clean run failed; Error(bad_input) when there are fewer than 20 envelope
-/// runs, the horizon lies after the last evaluation, or the clean runs calibrate nothing (Calibration).
+/// runs, the horizon is after the last evaluation, or the clean runs calibrate nothing (Calibration).
 /// The capped loss is left out where no envelope run has it and other metrics are judged.
 [[nodiscard]] std::map<std::string, ArmControls> controls_of(const std::vector<record::TrialRecord>& rows,
                                                              const Judging& judging);

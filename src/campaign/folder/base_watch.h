@@ -13,8 +13,8 @@ class BaseWatch {
  public:
   /// Reads the file. Throws as check() does.
   BaseWatch(std::filesystem::path path, std::string digest);
-  /// A stat(2) as long as nobody touched the file. Throws Error(conflict) that names it when its content is
-  /// not what it was, Error(not_found | io) when it cannot be read.
+  /// Only a stat(2) if the file was not touched. Throws Error(conflict) with its name if its contents
+  /// changed, Error(not_found | io) when it cannot be read.
   void check();
 
  private:

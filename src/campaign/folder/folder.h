@@ -1,4 +1,4 @@
-// The folder of a campaign: what lies where, who may write, and that it stays one campaign.
+// The folder of a campaign: which file is where, who may write, and that it holds one campaign only.
 #pragma once
 
 #include <cstdint>

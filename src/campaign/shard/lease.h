@@ -42,8 +42,8 @@ struct LeaseHolder {
 
 /// A numbered folder FOLDER/NNNN that belongs to this process. It comes into being by one rename(2), together
 /// with a file that says who holds it and is written to every few seconds, so it needs no lock. A process
-/// that takes the next number takes over. A holder that was silent for too long but lives finds that out by
-/// lost(); until then both may work, so what they write must lie in their own numbered folders.
+/// that takes the next number takes over. A holder that was silent for too long but
+/// is alive learns this from lost(). Until then both may work, so each must write to its own numbered folder.
 class Lease {
  public:
   ~Lease();  ///< the file then says that it is over
@@ -80,7 +80,7 @@ class LeaseTaker {
  public:
   explicit LeaseTaker(std::filesystem::path folder, LeaseTimes times = {});
   /// The next lease, or nullptr while the last one is held or may be: its process on this machine runs, or it
-  /// lies on another machine and was not silent for long enough yet. Throws Error(io).
+  /// is on another machine and has not been silent for long enough. Throws Error(io).
   [[nodiscard]] std::unique_ptr<Lease> try_take();
   /// Who stood in the way of the last try.
   [[nodiscard]] const LeaseHolder& holder() const noexcept { return holder_; }

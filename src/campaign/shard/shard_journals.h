@@ -73,7 +73,7 @@ class ShardJournals {
   [[nodiscard]] const std::vector<std::unique_ptr<StartJournal>>& starts() const noexcept { return starts_; }
   /// Lines of one shard that were read so far.
   [[nodiscard]] std::uint64_t bytes_of(int shard) const;
-  /// Throws Error(bad_file) with the first problem(); for journals that nobody writes any more.
+  /// Throws Error(bad_file) with the first problem(); for journals that are no longer being written.
   void refuse_damage() const;
 
  private:

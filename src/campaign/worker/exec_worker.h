@@ -26,8 +26,8 @@ struct ExecWorkerOptions {
                                                     const std::string& connect, const std::string& runner);
 
 /// The body of `bitrift exec-worker`; returns its exit code: 0 after the driver's goodbye, 3 when the driver
-/// hung up, 2 after a command that failed, or 128 + n when signal n ended it. The command and all that
-/// descends from it end with it. Throws Error when the base cannot be read or nobody listens.
+/// hung up, 2 after a command that failed, or 128 + n when signal n ended it. The command and all its
+/// descendants end with it. Throws Error when the base cannot be read or the driver is not listening.
 [[nodiscard]] int run_exec_worker(const ExecWorkerOptions& options);
 
 /// The tensors and root attributes ("@spec") in which a file differs from the base, sorted; checksums follow

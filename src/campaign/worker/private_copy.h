@@ -25,7 +25,7 @@ class PrivateCopy {
   void alter(const std::vector<record::AppliedFault>& faults);
   /// Takes the last alter() back and verifies.
   void restore();
-  /// A fresh copy of the base: after a worker died, nobody knows what it did to the file.
+  /// A fresh copy of the base: a worker that died may have changed the file.
   void renew();
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 

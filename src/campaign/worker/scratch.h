@@ -7,8 +7,8 @@
 namespace bitrift::campaign {
 
 /// A folder for what MPI keeps outside of a process: session files and shared-memory segments. Processes that
-/// die by a signal leave theirs behind (16 MiB a rank and more); here they go with the folder. It lies in
-/// /dev/shm where there is one, because segments on a disk are slow, else in the system's folder for
+/// are killed by a signal leave theirs behind (16 MiB a rank or more); they are removed with this folder. It
+/// is in /dev/shm if that exists, because segments on a disk are slow, else in the system's folder for
 /// temporary files.
 class Scratch {
  public:

@@ -11,7 +11,7 @@ namespace bitrift::ckpt {
 
 /// Layer names in the order in which usual models call them: names count naturally (layer2 before layer10),
 /// embeddings and convolutions stand before blocks, these before heads, a normalisation behind what it
-/// normalises. Pure; a name that the rules do not know stands where its letters put it.
+/// normalises. Pure; a name that the rules do not know is placed alphabetically.
 [[nodiscard]] std::vector<std::string> in_model_order(const std::vector<std::string>& names);
 
 class LayerList {

@@ -1,4 +1,4 @@
-// The values of one dataset or attribute: where they lie in the file, and their bytes with filters undone.
+// The values of one dataset or attribute: their place in the file, and their bytes with filters undone.
 #pragma once
 
 #include <cstdint>

@@ -53,7 +53,7 @@ struct NumberFormat {
 /// Throws Error(bad_input) unless the text is a bit field; the message lists what is accepted.
 void check_bit_field(std::string_view field);
 
-/// `sign`, `exponent` or `mantissa`: the named field that a single bit of this format lies in.
+/// `sign`, `exponent` or `mantissa`: the named field that holds a bit of this format.
 [[nodiscard]] std::string field_of_bit(const NumberFormat& format, unsigned bit);
 /// The sign bit as a mask; 0 for unsigned integers.
 [[nodiscard]] std::uint64_t sign_mask(const NumberFormat& format) noexcept;

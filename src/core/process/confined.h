@@ -1,4 +1,4 @@
-// Work on bytes that nobody vouches for, done by a program of its own with limits.
+// Work on untrusted bytes, done by a separate program with limits.
 #pragma once
 
 #include <cstdint>

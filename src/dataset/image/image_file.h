@@ -23,7 +23,7 @@ namespace bitrift::nn {
 /// Error(bad_file) for data that are truncated or corrupt anywhere.
 [[nodiscard]] Pixels decode_image(const std::filesystem::path& path);
 
-/// The same of bytes in memory; `name` stands in messages.
+/// The same for bytes in memory; messages use `name`.
 [[nodiscard]] Pixels decode_image(std::string_view content, const std::string& name);
 
 }  // namespace bitrift::nn

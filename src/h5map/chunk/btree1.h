@@ -15,7 +15,7 @@ namespace bitrift::h5map {
 
 /// HDF5 file format 3.0, section III.A.1, node type 1. Its nodes carry no checksum. A key holds stored size,
 /// filter mask and the position of a chunk in elements, with one dimension more than the dataset. Throws
-/// Error(bad_file); no node is visited twice, every child lies one level below its parent, and all nodes
+/// Error(bad_file); no node is visited twice, every child is one level below its parent, and all nodes
 /// together cannot be larger than the file. A level is a byte, and a tree may use all of it: where nodes have
 /// room for two children (H5Pset_istore_k of 1), each chunk in ascending order adds a level.
 class ChunkBTree1 {

@@ -34,9 +34,9 @@ struct ChunkFields {
   Field mask;
 };
 
-/// Reads the index of a chunked dataset, of any kind. Every chunk it gives lies in the file, and one that is
-/// not filtered has exactly the bytes of a chunk. Chunks that lie outside of the dataset's present shape
-/// belong to nobody and are left out. That two chunks do not share bytes is for the caller to check. The
+/// Reads the index of a chunked dataset, of any kind. Every chunk it returns is inside the file, and an
+/// unfiltered one has exactly the bytes of a chunk. Chunks outside the dataset's present shape are left out.
+/// The caller must check that no two chunks share bytes. The
 /// source must outlive the table. All members throw Error(bad_file) for damage, Error(unsupported) for
 /// versions that are not known; messages begin with the file's name.
 class ChunkTable {

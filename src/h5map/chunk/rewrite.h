@@ -21,8 +21,8 @@ struct Change {
 };
 
 /// Collects alterations of one file and says which bytes they come to: chunks that keep their size stay where
-/// they are, smaller ones too, with a new size in their index; larger ones go behind the file's end and their
-/// old bytes belong to nobody. Checksums of all structures that were touched follow at last, each once. The
+/// they are, smaller ones too, with a new size in their index; larger ones are appended to the file, and
+/// their old bytes become unused. The checksums of all altered structures are updated last, each once. The
 /// file itself is only read. The source must outlive it.
 class Rewrite {
  public:

@@ -19,7 +19,7 @@ struct Block {
   [[nodiscard]] Seal seal() const noexcept { return {offset, offset + bytes.size() - 4}; }
   /// Where `width` bytes at position `at` of this structure stand.
   [[nodiscard]] Field field(std::uint64_t at, unsigned width) const { return {offset + at, width, seal()}; }
-  /// What lies between signature and checksum; positions count from behind the signature. `what` as for
+  /// The bytes between signature and checksum; positions count from the end of the signature. `what` as for
   /// Cursor.
   [[nodiscard]] Cursor body(const Source& source, std::string_view what) const {
     return {std::span(bytes).subspan(4, bytes.size() - 8), source.name(), what};

@@ -17,7 +17,7 @@ namespace bitrift::h5map {
 struct HeapObject {
   std::vector<std::uint8_t> bytes;
   std::uint64_t offset = 0;  ///< of bytes[0] in the file, user block included; `undefined` when the object
-                             ///< lies in its own id
+                             ///< is stored in its own id
   std::optional<Seal> seal;  ///< what covers them
 };
 

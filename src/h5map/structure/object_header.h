@@ -43,7 +43,7 @@ struct ObjectHeader {
 
 /// Reads a header of version 1 or 2 (HDF5 file format 3.0, section IV.A.1). Throws Error(bad_file) that names
 /// file and byte: beyond the end, a wrong checksum, a message larger than its place, continuations that
-/// repeat; Error(unsupported) when it holds a message that is unknown and says that nobody may pass over it.
+/// repeat; Error(unsupported) when it holds an unknown message that is marked as one that must be understood.
 [[nodiscard]] ObjectHeader read_object_header(const Source& source, const Frame& frame, std::uint64_t offset);
 
 }  // namespace bitrift::h5map

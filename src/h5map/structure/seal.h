@@ -16,7 +16,7 @@ namespace bitrift::h5map {
 [[nodiscard]] bool sums_agree(std::uint32_t stored, std::uint32_t computed) noexcept;
 
 /// A structure with a checksum: the four little-endian bytes at `at` hold the lookup3 of bytes [first, at) of
-/// the file, or, where `end` is not 0, of bytes [first, end), among which the sum itself lies and counts as
+/// the file, or, where `end` is not 0, of bytes [first, end), which contain the sum itself, counted as
 /// zeros (direct blocks of fractal heaps). Code that alters a covered byte must recompute the sum. Offsets
 /// are those of the file, user block included.
 struct Seal {

@@ -29,9 +29,9 @@ class Source {
   [[nodiscard]] std::uint64_t size() const noexcept;
   /// The path as the user gave it, for messages.
   [[nodiscard]] const std::string& name() const noexcept;
-  /// Bytes [offset, offset + out.size()). `what` is what lies there, in a word or two, for the message:
-  /// throws Error(bad_file, "<name>: <what> at byte <offset> reaches beyond the file's <size> bytes"),
-  /// Error(io).
+  /// Bytes [offset, offset + out.size()). `what` names the structure there, in a word or two, for the
+  /// message: throws Error(bad_file, "<name>: <what> at byte <offset> reaches beyond the file's <size>
+  /// bytes"), Error(io).
   void read(std::uint64_t offset, std::span<std::uint8_t> out, std::string_view what) const;
   [[nodiscard]] std::vector<std::uint8_t> read(std::uint64_t offset, std::uint64_t count,
                                                std::string_view what) const;

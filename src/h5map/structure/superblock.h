@@ -1,4 +1,4 @@
-// The superblock: where an HDF5 file begins, how large it says it is, and where its root group lies.
+// The superblock: where an HDF5 file begins, its declared size, and the place of its root group.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@ struct Superblock {
   unsigned version = 0;  ///< 0 to 3
   std::uint64_t offset = 0;
   Frame frame;
-  std::uint64_t stored_base = 0;        ///< where it says that it lies: a user block may have come later
+  std::uint64_t stored_base = 0;        ///< its own address as stored: a user block may have been added later
   std::uint64_t end_of_file = 0;        ///< as it says
-  Field end_of_file_field;              ///< where it says so: end_of_file - offset + stored_base stands there
+  Field end_of_file_field;              ///< its place; it holds end_of_file - offset + stored_base
   std::uint64_t root = 0;               ///< header of the root group
   std::uint64_t extension = undefined;  ///< header of its extension; `undefined`: none
   std::uint64_t driver_info = undefined;  ///< driver information block; `undefined`: none

@@ -22,7 +22,7 @@ struct StratumSize {
 };
 
 struct Census {
-  std::vector<StratumSize> strata;  ///< by role, then sign, exponent, mantissa, then what lies in several
+  std::vector<StratumSize> strata;  ///< by role, then sign, exponent, mantissa, then bits of several fields
   std::vector<StratumSize> roles;   ///< all fields of a role together; `field` is ""
   std::uint64_t bits = 0;
   std::uint64_t elements = 0;

@@ -16,7 +16,7 @@
 
 namespace bitrift::inject {
 
-/// Tensors of a file as it has them; a dataset's path stands for all of its parts. Paths that the file does
+/// Tensors of a file as it has them; a dataset's path means all of its parts. Paths that the file does
 /// not have are left out.
 [[nodiscard]] std::vector<TargetedTensor> tensors_of(const ckpt::Reader& reader,
                                                      const std::vector<std::string>& paths);

@@ -39,9 +39,8 @@ void set_base(Manifest& manifest, const std::filesystem::path& file);
 /// "bitrift/fault-manifest/1", which has no strata either. A compact one comes without faults.
 /// Throws Error(not_found | bad_file | bad_input) with file, line and key.
 [[nodiscard]] Manifest read_manifest(const std::filesystem::path& path);
-/// The fault model that stands in a document at a JSON pointer ("" for the whole of it), where it has passed
-/// the schema. Throws Error(bad_input) when its seed is negative, which the schema cannot say of 64-bit
-/// numbers.
+/// The fault model at a JSON pointer of a document ("" for the whole of it), which has passed the schema.
+/// Throws Error(bad_input) when its seed is negative, which the schema cannot say of 64-bit numbers.
 [[nodiscard]] record::FaultModel fault_model_from(const record::Document& document,
                                                   const std::string& pointer);
 

@@ -13,7 +13,7 @@ enum class SameBase {
 };
 
 /// Checks that a manifest fits a file, and in any case the old pattern at every fault. A compact one is drawn
-/// again, and must give the very faults that it stands for. With SameBase::tensors and ::values the
+/// again, and must give exactly the faults of its digest. With SameBase::tensors and ::values the
 /// manifest's tensors become those of this file. Throws Error(conflict) with the first difference: of the
 /// tensors, then of the values, then of the file (where the base is still at hand, what differs in it);
 /// Error(bad_input) where a compact manifest is forced, and where bytes of the planes storage and metadata

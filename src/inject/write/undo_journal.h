@@ -19,7 +19,7 @@ struct UndoJournal {
 /// How the file's bytes stand against a journal.
 enum class UndoState { untouched, partly, complete };
 
-/// Where the undo journal of a file lies: "<file>.undo", of the file itself when `file` is a symbolic link.
+/// The undo journal of a file: "<file>.undo"; for a symbolic link, that of the file it points to.
 [[nodiscard]] std::filesystem::path undo_path(const std::filesystem::path& file);
 
 /// Writes the journal under its name, synced. Throws Error(io).

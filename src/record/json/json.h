@@ -25,7 +25,7 @@ void from_json(const Json& json, E& value) {
   value = parse_named<E>(json.get<std::string>());
 }
 
-/// A parsed document that remembers on which line each value stands.
+/// A parsed document that remembers the line of each value.
 struct Document {
   Json value;
   std::string source;  ///< file name for messages

@@ -35,11 +35,11 @@ class Executor {
   virtual ~Executor() = default;
   /// Forward and backward of all micro-batches. Gradients of mean losses, each divided by the number of
   /// micro-batches, add up in each parameter in ascending micro-batch order. `before_last_backward` is called
-  /// before the backward pass after which every gradient is whole. The tally stands on the last stage only.
+  /// before the backward pass after which every gradient is whole. Only the last stage returns a tally.
   /// micro[i].batch may be undefined where needs_batches() says no.
   [[nodiscard]] virtual Tally run(const StepInput& step, const std::vector<MicroBatch>& micro,
                                   const std::function<void()>& before_last_backward) = 0;
-  /// The whole test set in evaluation mode. The tally stands on the last stage only.
+  /// The whole test set in evaluation mode. Only the last stage returns a tally.
   [[nodiscard]] virtual Tally evaluate(const nn::Dataset& data) = 0;
   /// Whether run() looks at inputs or targets here: a stage in the middle does so only for auxiliary heads.
   [[nodiscard]] virtual bool needs_batches() const = 0;

@@ -1,4 +1,4 @@
-// Where a rank stands among replicas and stages. Inside train/ only.
+// The place of a rank among replicas and stages. Inside train/ only.
 #pragma once
 
 #include "mpi/communicator.h"

@@ -1,4 +1,4 @@
-// How far a tensor lies from another one.
+// How far a tensor is from another one.
 #pragma once
 
 #include <cstdint>

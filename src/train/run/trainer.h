@@ -77,7 +77,7 @@ class Trainer {
   /// Epochs completed so far. Local.
   [[nodiscard]] std::int64_t epoch() const;
 
-  /// Trains and evaluates: at each epoch's end, and at the end of the run when that lies within an epoch or
+  /// Trains and evaluates: at each epoch's end, and at the end of the run when that is within an epoch or
   /// no step was asked for. Stops at the first non-finite loss or metric (status nonfinite), before the
   /// parameters take that step. Throws Error(internal) when check_replicas finds replicas that differ.
   [[nodiscard]] record::RunResult run(const RunOptions& options);

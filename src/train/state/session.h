@@ -27,15 +27,15 @@ struct StateTensor {
   torch::Tensor value = {};  ///< a tensor, maybe on a device
 
   /// Contiguous little-endian bytes on the host, meta.bytes() of them (bitrift runs on no big-endian
-  /// machine): the tensor's own where it lies there. Valid during `use`.
+  /// machine): the tensor's own memory if it is there. Valid during `use`.
   void read(const std::function<void(const void*)>& use) const;
   /// `fill` is given that many bytes to overwrite.
   void write(const std::function<void(void*)>& fill);
 };
 
 /// The state of one rank: its stage's parameters and buffers, their optimizer state, and what all ranks hold
-/// (seed and progress). Nothing that decides the future of a run lies anywhere else, so to reset a run is to
-/// load into its session.
+/// (seed and progress). Nothing else decides the future of a run, so loading into the session resets
+/// the run.
 class Session {
  public:
   Session(nn::Stage stage, const record::TrainingSpec& spec);

@@ -1,4 +1,4 @@
-// Where a run stands. Inside train/ only.
+// How far a run has come. Inside train/ only.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@
 
 namespace bitrift::train {
 
-/// Off, fixed or dynamic. Its state lies in Progress: loss_scale and growth_tracker. The scale is used
+/// Off, fixed or dynamic. Its state is in Progress: loss_scale and growth_tracker. The scale is used
 /// rounded to float32. Dynamic: begins at 65536, doubles after 2000 good steps in a row, halves after a bad
 /// one.
 ///
