@@ -32,13 +32,16 @@ def load(name: str) -> tuple[tuple[int, ...], bytes]:
     return parse_idx(gzip.decompress((DIGITS / name).read_bytes()))
 
 
-@pytest.mark.parametrize(("folder", "files"), [("digits", set(SHAPES)), ("jargon", {"jargon.txt.gz"})])
+@pytest.mark.parametrize(
+    ("folder", "files"), [("digits", set(SHAPES)), ("jargon", {"jargon.txt.gz"}), ("lenet", {"lenet.h5"})]
+)
 def test_checksums_cover_every_file_and_match(folder: str, files: set[str]) -> None:
     listed = {}
     for line in (DATA / folder / "SHA256SUMS").read_text().splitlines():
         digest, name = line.split("  ")
         listed[name] = digest
-    assert set(listed) == {path.name for path in (DATA / folder).glob("*.gz")} == files
+    shipped = {path.name for path in (DATA / folder).iterdir() if path.suffix in {".gz", ".h5"}}
+    assert set(listed) == shipped == files
     for name, digest in listed.items():
         assert hashlib.sha256((DATA / folder / name).read_bytes()).hexdigest() == digest, name
 
