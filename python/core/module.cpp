@@ -178,7 +178,7 @@ std::string outcomes(const Path& folder, const std::vector<std::string>& kinds, 
                   problems.front());
   }
   std::set<bitrift::record::TrialKind> wanted;
-  for (const auto& kind : kinds) wanted.insert(bitrift::record::trial_kind(kind));
+  for (const auto& kind : kinds) wanted.insert(bitrift::parse_named<bitrift::record::TrialKind>(kind));
   Json list = Json::array();
   for (const auto& row : campaign.rows) {
     if (!wanted.contains(row.kind)) continue;
@@ -187,7 +187,7 @@ std::string outcomes(const Path& folder, const std::vector<std::string>& kinds, 
         {{"arm", row.id.arm},
          {"stratum", row.id.stratum},
          {"draw", row.id.draw},
-         {"kind", bitrift::record::trial_kind_name(row.kind)},
+         {"kind", bitrift::name_of(row.kind)},
          {"outcome", bitrift::record::outcome_class_name(outcome.outcome_class())},
          {"reason", bitrift::record::reason_name(outcome.reason)},
          {"course", bitrift::record::course_name(outcome.course)},

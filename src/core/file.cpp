@@ -33,12 +33,6 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return folder.empty() ? std::filesystem::path(".") : folder;
 }
 
-std::uint64_t size_of(const FileDescriptor& fd, const std::filesystem::path& path) {
-  struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) fail_errno("look at", path, errno);
-  return static_cast<std::uint64_t>(info.st_size);
-}
-
 void cut_to(const FileDescriptor& fd, std::uint64_t size, const std::filesystem::path& path) {
   if (::ftruncate(fd.get(), static_cast<off_t>(size)) != 0) fail_errno("write", path, errno);
 }
@@ -168,6 +162,12 @@ FileDescriptor open_file(const std::filesystem::path& path, int flags, unsigned 
   } while (fd < 0 && errno == EINTR);
   if (fd < 0) fail_errno((flags & O_CREAT) != 0 ? "create" : "open", path, errno);
   return FileDescriptor(fd);
+}
+
+std::uint64_t size_of(const FileDescriptor& fd, const std::filesystem::path& path) {
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) fail_errno("look at", path, errno);
+  return static_cast<std::uint64_t>(info.st_size);
 }
 
 void read_at(const FileDescriptor& fd, void* data, std::size_t size, std::uint64_t offset,

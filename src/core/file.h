@@ -28,6 +28,8 @@ class FileDescriptor {
 
 /// open(2) with O_CLOEXEC. Throws Error(not_found | io) that names the path.
 [[nodiscard]] FileDescriptor open_file(const std::filesystem::path& path, int flags, unsigned mode = 0666);
+/// Bytes of an open file. Throws Error(io) that names the path.
+[[nodiscard]] std::uint64_t size_of(const FileDescriptor& fd, const std::filesystem::path& path);
 /// Reads / writes exactly size bytes at offset, or throws Error(io | bad_file) that names the path.
 void read_at(const FileDescriptor& fd, void* data, std::size_t size, std::uint64_t offset,
              const std::filesystem::path& path);

@@ -13,7 +13,6 @@ namespace {
 
 constexpr std::string_view kFree = "free space manager";
 constexpr std::string_view kInfo = "message";
-constexpr unsigned kFileSpaceMessage = 0x17;
 // Of a gap that is searched for heaps: a file with holes can have gaps of any size.
 constexpr std::uint64_t kMostSearched = std::uint64_t{16} << 20U;
 
@@ -108,7 +107,7 @@ void see_bookkeeping(const Source& source, const Superblock& superblock) {
   const Frame& frame = superblock.frame;
   see([&] {
     const ObjectHeader header = read_object_header(source, frame, superblock.extension);
-    const Message* space = header.find(kFileSpaceMessage);
+    const Message* space = header.find(space_info_message);
     if (space == nullptr) return;
     Cursor cursor(space->body, source.name(), kInfo);
     const bool first_version = cursor.u8() == 0;

@@ -45,7 +45,7 @@ std::vector<StratumModel> models_from(const Document& document) {
     StratumModel model{value.at("name").get<std::string>(), fault_model_from_json(value)};
     for (const TrialKind prepared :
          {TrialKind::control, TrialKind::envelope, TrialKind::held_out, TrialKind::jitter}) {
-      const char* const kind = trial_kind_name(prepared);
+      const char* const kind = name_of(prepared);
       if (model.name != kind) continue;
       refuse("/name", fmt::format("'{}' is reserved for runs of the preparation; choose another name", kind));
     }

@@ -12,7 +12,7 @@ constexpr std::string_view order_prefix = "control:order-";
 }  // namespace
 
 std::string control_stratum(int order) {
-  return order == 0 ? trial_kind_name(TrialKind::control) : fmt::format("{}{}", order_prefix, order);
+  return order == 0 ? name_of(TrialKind::control) : fmt::format("{}{}", order_prefix, order);
 }
 
 int order_of_control(std::string_view stratum) noexcept {

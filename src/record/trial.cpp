@@ -22,16 +22,12 @@ Failure failure_from_json(const Json& value) {
 
 }  // namespace
 
-const char* trial_kind_name(TrialKind kind) noexcept { return name_of(kind); }
-
-TrialKind trial_kind(std::string_view name) { return parse_named<TrialKind>(name); }
-
 std::string TrialId::text() const { return fmt::format("{}/{}/{}", arm, stratum, draw); }
 
 Json stable_json(const TrialRecord& record) {
   Json faults = Json::array();
   for (const auto& fault : record.faults) faults.push_back(to_json(fault));
-  Json value = {{"kind", trial_kind_name(record.kind)},
+  Json value = {{"kind", name_of(record.kind)},
                 {"id", {{"arm", record.id.arm}, {"stratum", record.id.stratum}, {"draw", record.id.draw}}},
                 {"stratum_bits", record.stratum_bits},
                 {"measure", record.measure},
@@ -61,7 +57,7 @@ Json to_json(const TrialRecord& record) {
 
 TrialRecord trial_record_from_json(const Json& value) {
   TrialRecord record;
-  record.kind = trial_kind(value.at("kind").get_ref<const std::string&>());
+  record.kind = parse_named<TrialKind>(value.at("kind").get_ref<const std::string&>());
   const Json& id = value.at("id");
   record.id = {id.at("arm").get<std::string>(), id.at("stratum").get<std::string>(),
                id.at("draw").get<std::uint64_t>()};

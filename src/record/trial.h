@@ -23,8 +23,6 @@ enum class TrialKind { control, envelope, held_out, jitter, canary, trial };
 constexpr EnumNames<6> names_of(TrialKind) {
   return {"kind of row", {"control", "envelope", "held_out", "jitter", "canary", "trial"}};
 }
-[[nodiscard]] const char* trial_kind_name(TrialKind kind) noexcept;
-[[nodiscard]] TrialKind trial_kind(std::string_view name);
 
 /// The identity of a row. For trials: (arm, stratum, draw). For all others but canaries stratum is the kind's
 /// name and draw the repetition, or one of the names of record/stratum_name.h.

@@ -63,7 +63,7 @@ bool shows_faults(const record::TrialSpec& run) {
 }
 
 void print_run(const record::TrialSpec& run) {
-  std::string line = fmt::format("{:<44} {}", run.id.text(), trial_kind_name(run.kind));
+  std::string line = fmt::format("{:<44} {}", run.id.text(), name_of(run.kind));
   if (run.order > 0) line += fmt::format(" in data order {}", run.order);
   if (shows_faults(run)) {
     for (std::size_t i = 0; i < std::min(run.faults.size(), most_printed); ++i) {
@@ -94,7 +94,7 @@ int list_runs(const std::string& place, const std::vector<std::string>& override
       for (const auto& fault : run.faults) faults.push_back(record::to_json(fault));
     }
     Json line = {{"id", run.id.text()},
-                 {"kind", trial_kind_name(run.kind)},
+                 {"kind", name_of(run.kind)},
                  {"epochs", run.epochs},
                  {"order", run.order},
                  {"faults", faults}};

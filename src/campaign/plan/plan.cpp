@@ -212,9 +212,9 @@ std::vector<std::vector<RunKey>> Plan::preparation(const std::string& arm) const
   for (int order = 0; order < spec_.orders; ++order)
     add(TrialKind::control, record::control_stratum(order), spec_.control_repeats);
   add(TrialKind::control, std::string(record::zero_step_stratum), 1);
-  add(TrialKind::envelope, trial_kind_name(TrialKind::envelope), spec_.envelope_runs);
-  add(TrialKind::held_out, trial_kind_name(TrialKind::held_out), spec_.held_out_runs);
-  add(TrialKind::jitter, trial_kind_name(TrialKind::jitter), spec_.jitter_runs);
+  add(TrialKind::envelope, name_of(TrialKind::envelope), spec_.envelope_runs);
+  add(TrialKind::held_out, name_of(TrialKind::held_out), spec_.held_out_runs);
+  add(TrialKind::jitter, name_of(TrialKind::jitter), spec_.jitter_runs);
   std::vector<RunKey> chain;
   chain.reserve(std::size(record::canaries) + 1);
   for (const Canary canary : record::canaries)

@@ -16,7 +16,6 @@ constexpr std::array<std::uint8_t, 8> kSignature = {0x89, 'H', 'D', 'F', '\r', '
 constexpr unsigned kDriverMessage = 0x14;
 constexpr unsigned kTreeSizesMessage = 0x13;
 constexpr unsigned kSharedTableMessage = 0x0f;
-constexpr unsigned space_info_message = 0x17;
 
 std::uint64_t find_signature(const Source& source) {
   if (source.size() == 0) fail(ErrorCode::bad_file, "{}: is empty, not an HDF5 file", source.name());

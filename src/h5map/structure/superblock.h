@@ -8,6 +8,9 @@
 
 namespace bitrift::h5map {
 
+/// Type of the object header message that says how the file manages its free space.
+inline constexpr unsigned space_info_message = 0x17;
+
 /// A superblock (HDF5 file format 3.0, section II.A). Offsets are those of the file, user block included.
 struct Superblock {
   unsigned version = 0;  ///< 0 to 3

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/crc32c.h"
@@ -23,12 +22,6 @@ using record::Json;
 using Bytes = std::vector<std::uint8_t>;
 
 constexpr const char* kSchema = "bitrift/undo/2";
-
-std::uint64_t file_size_of(const FileDescriptor& fd, const std::filesystem::path& file) {
-  struct stat status {};
-  if (::fstat(fd.get(), &status) != 0) fail(ErrorCode::io, "{}: {}", file.string(), errno_text(errno));
-  return static_cast<std::uint64_t>(status.st_size);
-}
 
 /// Takes numbers and bytes off the front of a payload.
 class Payload {
@@ -135,7 +128,7 @@ void refuse_other_schema(const Json& head, const std::filesystem::path& path) {
 /// The state that a tail says: cut short, it may have any length.
 void look_at_tail(const UndoJournal& journal, const FileDescriptor& fd, const std::filesystem::path& file,
                   bool& any_old, bool& any_new) {
-  const std::uint64_t size = file_size_of(fd, file);
+  const std::uint64_t size = size_of(fd, file);
   const Bytes& tail = journal.patch.tail;
   if (size < journal.file_bytes || size > journal.file_bytes + tail.size()) {
     fail(ErrorCode::conflict, "{}: has {} bytes, {} when it was altered: it was replaced or changed since",
@@ -274,7 +267,7 @@ std::uint64_t take_back(const UndoJournal& journal, const FileDescriptor& fd,
     if (first < end) altered.push_back({range.offset + first, end - first, range.at + first});
   });
   write_ranges(fd, file, altered, journal.patch.before);
-  if (const std::uint64_t size = file_size_of(fd, file); size > journal.file_bytes) {
+  if (const std::uint64_t size = size_of(fd, file); size > journal.file_bytes) {
     // The old places count again before the new ones go.
     sync_file(fd, file);
     if (::ftruncate(fd.get(), static_cast<off_t>(journal.file_bytes)) != 0) {

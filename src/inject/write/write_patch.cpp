@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/error.h"
@@ -29,12 +28,6 @@ std::size_t window_end(const std::vector<Range>& ranges, std::size_t i) {
   return end - i < fewest_in_window ? i + 1 : end;
 }
 
-std::uint64_t bytes_of(const FileDescriptor& fd, const std::filesystem::path& path) {
-  struct stat status {};
-  if (::fstat(fd.get(), &status) != 0) fail(ErrorCode::io, "{}: {}", path.string(), errno_text(errno));
-  return static_cast<std::uint64_t>(status.st_size);
-}
-
 void expect_bytes(const std::uint8_t* found, const std::filesystem::path& path, std::uint64_t offset,
                   std::span<const std::uint8_t> expected, ErrorCode code, const char* text) {
   const auto at = std::mismatch(expected.begin(), expected.end(), found);
@@ -54,7 +47,7 @@ void expect_tail(const FileDescriptor& fd, const std::filesystem::path& path, co
                  ErrorCode code, const char* text) {
   if (patch.tail.empty()) return;
   const std::uint64_t expected = patch.file_bytes + (there ? patch.tail.size() : 0);
-  if (const std::uint64_t size = bytes_of(fd, path); size != expected) {
+  if (const std::uint64_t size = size_of(fd, path); size != expected) {
     fail(code, "{}: has {} bytes, not {}: {}", path.string(), size, expected, text);
   }
   if (!there) return;

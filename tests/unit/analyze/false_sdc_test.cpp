@@ -20,7 +20,7 @@ using Rows = std::vector<TrialRecord>;
 
 void add(Rows& rows, TrialKind kind, double accuracy) {
   const auto draw = static_cast<std::uint64_t>(rows.size());
-  rows.push_back(testing::finished(kind, "serial", record::trial_kind_name(kind), draw,
+  rows.push_back(testing::finished(kind, "serial", name_of(kind), draw,
                                    {{evaluation(1, 0.1, 0.97, 0.2, accuracy)}}, "other"));
 }
 

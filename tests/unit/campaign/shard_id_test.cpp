@@ -96,7 +96,7 @@ TEST(Share, CleanAndJitterRunsAreTakenInTurnAndEverythingElseByAll) {
     for (std::uint64_t draw = 0; draw < 20; ++draw) {
       int takers = 0;
       for (int index = 1; index <= 3; ++index) {
-        const bool taken = takes({index, 3}, {kind, {"a", record::trial_kind_name(kind), draw}});
+        const bool taken = takes({index, 3}, {kind, {"a", name_of(kind), draw}});
         takers += taken ? 1 : 0;
         shares[index] += taken ? 1 : 0;
       }
