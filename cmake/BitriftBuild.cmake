@@ -23,7 +23,7 @@ endif()
 if(BITRIFT_UNITY)
   # A source then follows others in one that is generated: their private names look like outer ones, and types like those
   # of a header. Both warnings hold in the builds without BITRIFT_UNITY.
-  target_compile_options(bitrift_options INTERFACE -Wno-shadow $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  target_compile_options(bitrift_options INTERFACE -Wno-shadow $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 endif()
 if(BITRIFT_SANITIZE)
   # -g1: a report names functions and lines, and nobody looks at variables; an eighth of the compiler's time.
