@@ -55,7 +55,7 @@ void choose_guard(const std::string& text, record::TrainingSpec& spec) {
 void add_guard_options(CLI::App* command, GuardArguments& arguments) {
   command->add_option("--guard", arguments.guards,
                       "Enable a guard: nonfinite, checksums, moment_bound, loss_spike=FACTOR or "
-                      "gradient_norm=LIMIT; none: disable those of the spec; repeatable");
+                      "gradient_norm=LIMIT; none: disable those in the spec; repeatable");
   command->add_option("--on-alarm", arguments.on_alarm, "Action on an alarm (default: record)")
       ->check(CLI::IsMember({"record", "stop"}));
 }

@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "launch.h"
+#include "options/whole_number.h"
 #include "record/provenance.h"
 
 namespace bitrift::cli {
@@ -20,12 +21,15 @@ namespace {
 
 void add_run_options(CLI::App* command, Arguments& arguments) {
   auto* steps = command->add_option("--steps", arguments.steps, "Stop after this many optimizer steps")
-                    ->check(CLI::NonNegativeNumber);
+                    ->check(whole_number(0, 1'000'000'000'000))
+                    ->type_name("N");
   command
       ->add_option(
           "--epochs", arguments.epochs,
-          "Stop after completing this many epochs, an unfinished one included (default: to the spec's end)")
-      ->check(CLI::NonNegativeNumber)
+          "Stop after this many epochs; resume: the rest of an epoch that the checkpoint is in counts as one "
+          "(default: the epochs of the spec)")
+      ->check(whole_number(0, 1'000'000'000'000))
+      ->type_name("N")
       ->excludes(steps);
   command->add_option("--trace", arguments.trace, "Write every step to this JSON Lines file");
   command->add_flag("--json", arguments.json, "Print the result as JSON");
@@ -35,8 +39,8 @@ void add_run_options(CLI::App* command, Arguments& arguments) {
 }
 
 constexpr const char* footer =
-    "With more than one rank, starts mpirun itself unless already started by it (BITRIFT_MPIRUN names "
-    "another mpirun).\n"
+    "With more than one rank, the program starts itself under mpirun, unless mpirun started it. The "
+    "environment variable BITRIFT_MPIRUN selects another mpirun.\n"
     "Exit codes: 0 success, 1 training stopped (non-finite loss or metric, or an alarm), 2 usage or input "
     "error, 3 internal error in bitrift";
 
@@ -45,8 +49,10 @@ std::string with_example(const std::string& command) {
 }
 
 int run(int count, char** words) {
-  CLI::App app("Train and resume models with LibTorch and MPI, and serve the runs of a campaign.",
-               "bitrift-train");
+  CLI::App app(
+      "Train models with LibTorch and MPI, resume training from checkpoints, and run the trials of a "
+      "campaign.",
+      "bitrift-train");
   app.set_version_flag("--version", std::string("bitrift-train ") + record::bitrift_version());
   app.require_subcommand(1);
   app.footer(footer);
@@ -60,14 +66,15 @@ int run(int count, char** words) {
   train_command->footer(with_example("train campaigns/train-fashion-resnet20.json -o ckpt.h5"));
 
   CLI::App* resume_command = app.add_subcommand(
-      "resume", "Resume training from a checkpoint, by default serially and to the end of its spec");
+      "resume",
+      "Resume training from a checkpoint (default: serially, until the epochs of its spec are done)");
   resume_command->add_option("CHECKPOINT", arguments.input, "Checkpoint, written under any parallel strategy")
       ->required();
   resume_command->add_option("-o,--output", arguments.output,
                              "Checkpoint to write at the end (with --steps 0: immediately)");
   resume_command->add_option(
       "--replica-file", arguments.replica_files,
-      "R=FILE: load this file into replica R (from 0) instead, see --sync-on-resume; repeatable");
+      "R=FILE: load FILE into replica R (from 0) instead of CHECKPOINT; see --sync-on-resume; repeatable");
   resume_command
       ->add_option("--precision", arguments.precision,
                    "Convert the state and continue in this precision (default: as saved)")
@@ -85,7 +92,8 @@ int run(int count, char** words) {
 
   CLI::App* serve_command =
       app.add_subcommand("serve", "Run the trials that a campaign driver sends (started by the driver)");
-  serve_command->add_option("BASE,--base", arguments.input, "Base checkpoint, which trials alter copies of")
+  serve_command
+      ->add_option("BASE", arguments.input, "Base checkpoint; each trial loads an altered copy of it")
       ->required();
   serve_command->add_option("--connect", arguments.connect, "Name of the driver's abstract socket")
       ->required();

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "mpi/environment.h"
+#include "options/whole_number.h"
 
 namespace bitrift::cli {
 namespace {
@@ -28,7 +29,7 @@ void put(const std::string& name, std::optional<E>& into) {
 }  // namespace
 
 void add_parallel_options(CLI::App* command, ParallelArguments& arguments) {
-  const CLI::Range positive(1, 65536);
+  const CLI::Validator positive = whole_number(1, 65536);
   command
       ->add_option(
           "--parallel", arguments.kind,
@@ -37,13 +38,16 @@ void add_parallel_options(CLI::App* command, ParallelArguments& arguments) {
   command
       ->add_option("--ranks", arguments.ranks,
                    "Number of replicas (data), stages (pipeline) or replicas x stages (hybrid)")
-      ->check(positive);
+      ->check(positive)
+      ->type_name("N");
   command->add_option("--stages", arguments.stages, "hybrid: number of stages in each replica")
-      ->check(positive);
+      ->check(positive)
+      ->type_name("N");
   command
       ->add_option("--micro-batches", arguments.micro_batches,
                    "Number of equal parts of a replica's batch (default: 1)")
-      ->check(positive);
+      ->check(positive)
+      ->type_name("N");
   command
       ->add_option("--semantics", arguments.semantics,
                    "data, hybrid: library whose behavior to follow (default: ddp)")
@@ -56,8 +60,9 @@ void add_parallel_options(CLI::App* command, ParallelArguments& arguments) {
   command
       ->add_option(
           "--resync-every", arguments.resync_every,
-          "data, hybrid: send the parameters of replica 0 to all every this many steps (default: 0, never)")
-      ->check(CLI::Range(0, 1'000'000'000));
+          "data, hybrid: copy the parameters of replica 0 to all replicas every N steps (default: 0, never)")
+      ->check(whole_number(0, 1'000'000'000))
+      ->type_name("N");
   command->add_option("--schedule", arguments.schedule, "pipeline, hybrid: order of passes (default: gpipe)")
       ->check(one_of<record::PipelineSchedule>());
   command

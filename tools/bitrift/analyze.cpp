@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "options/whole_number.h"
 #include "output.h"
 #include "report.h"
 
@@ -53,11 +54,12 @@ void add_judging(CLI::App& command, AnalyzeOptions& options) {
   command
       .add_option("--horizon", options.horizon,
                   "judge trials at the N-th evaluation after the resume, counted from 1 (default: the last)")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number(1, 1'000'000'000))
       ->type_name("N");
   command
       .add_flag("--horizons", options.report.horizons,
-                "print the outcomes at every evaluation instead, and how many trials still change class")
+                "print a different table: the outcomes at each evaluation, and how many trials change "
+                "outcome later")
       ->excludes("--horizon")
       ->excludes("--view");
   command
@@ -68,10 +70,10 @@ void add_judging(CLI::App& command, AnalyzeOptions& options) {
       ->delimiter(',')
       ->allow_extra_args(false);
   command
-      .add_option(
-          "--rule", options.rule,
-          "decision rule; 2: rank among the clean runs and comparison with the golden run; 1: fixed limits "
-          "of earlier versions (default: 2)")
+      .add_option("--rule", options.rule,
+                  "rule that classifies a trial; 2: by its rank among the clean runs and its difference from "
+                  "the golden "
+                  "run; 1: by fixed limits, as earlier versions did (default: 2)")
       ->check(CLI::IsMember({1, 2}));
 }
 
@@ -85,8 +87,9 @@ void add_analyze(CLI::App& app, ExitCode& exit_code) {
   command
       ->add_option(
           "--by", options->report.by,
-          "group rates by strategy, base, role, field or stratum; repeatable (default: strategy, field; "
-          "for fault models: strategy, stratum)")
+          "group rates by strategy, base, role, field or stratum, or with --propagation by tensor; "
+          "repeatable "
+          "(default: strategy and field; where the spec's strata are fault models: strategy and stratum)")
       ->allow_extra_args(false);
   command
       ->add_option(
@@ -96,19 +99,21 @@ void add_analyze(CLI::App& app, ExitCode& exit_code) {
       ->check(CLI::IsMember({"anytime", "wilson", "clopper_pearson"}));
   command->add_flag("--simultaneous", options->report.rates.simultaneous,
                     "widen the intervals so that all of them hold together, not each by itself");
-  command->add_flag("--effects", options->report.rates.effects,
-                    "also print how many trials lose more than 0.1 to 10 points of test accuracy");
+  command->add_flag(
+      "--effects", options->report.rates.effects,
+      "also print how many trials lose more than 0.1, 0.5, 1, 2, 5 and 10 points of test accuracy");
   command
       ->add_option(
           "--view", options->report.view,
-          "print another table; jpdc2024: the categories of a published study (RWC, NaN, AccR, TF; accuracy "
-          "mean, deviation, CV); metrics: how many trials each metric alone would classify as SDC")
+          "print a different table; jpdc2024: the outcome categories of a study published in 2024 (see "
+          "docs/jpdc2024.md); metrics: for each metric, how many trials it alone would classify as SDC")
       ->check(CLI::IsMember({"jpdc2024", "metrics"}));
   add_judging(*command, *options);
   command
-      ->add_flag("--propagation", options->propagation,
-                 "print which tensors the faults reached instead, after how many steps and by how much; add "
-                 "--by tensor to group by the tensor that held the fault")
+      ->add_flag(
+          "--propagation", options->propagation,
+          "print a different table: for each tensor, how many trials changed it, after how many steps, and "
+          "by how much; with --by tensor, one such table for each tensor that held the fault")
       ->excludes("--view")
       ->excludes("--horizons");
   command->add_flag("--json", options->report.json, "print JSON instead of the table");
@@ -117,7 +122,7 @@ void add_analyze(CLI::App& app, ExitCode& exit_code) {
       "  bitrift analyze results/quickstart --by strategy --effects\n"
       "  bitrift analyze results/quickstart --horizons\n"
       "  bitrift analyze results/quickstart --view jpdc2024\n\n" +
-      std::string(exit_codes));
+      std::string(checking_exit_codes));
   command->callback([options, &exit_code] { exit_code.value = analyze_folder(*options); });
 }
 

@@ -18,6 +18,7 @@
 #include "commands.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "options/whole_number.h"
 #include "report.h"
 
 namespace bitrift::cli {
@@ -201,7 +202,8 @@ void add_run(CLI::App& parent, ExitCode& exit_code) {
   command
       ->add_option("--workers", arguments->workers,
                    "number of worker groups that run in parallel (default: as many as the cores allow)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1, 65536))
+      ->type_name("N");
   command
       ->add_option("--max-hours", arguments->max_hours,
                    "stop after this many hours, even mid-round; run the same command again to resume")
@@ -213,9 +215,9 @@ void add_run(CLI::App& parent, ExitCode& exit_code) {
           "Slurm job array")
       ->type_name("I/N|slurm");
   command
-      ->add_option(
-          "--wait-hours", arguments->wait_hours,
-          "give up when a shard waited for has written nothing for this many hours (default: wait forever)")
+      ->add_option("--wait-hours", arguments->wait_hours,
+                   "stop waiting for another shard after it has written nothing for this many hours "
+                   "(default: wait forever)")
       ->check(above_zero);
   command->add_option("--work-dir", arguments->work_dir,
                       "folder for the workers' copies of the base (default: in memory if they fit, "
@@ -226,13 +228,14 @@ void add_run(CLI::App& parent, ExitCode& exit_code) {
       ->add_option("--set", arguments->options.overrides, "KEY=VALUE: override a key of the spec; repeatable")
       ->allow_extra_args(false);
   command
-      ->add_option("--drill", arguments->options.drills,
-                   "break the harness on purpose, to test it: flip-nothing, ignore-file, or "
-                   "abort|segfault|raise|hang|leak@ARM/STRATUM/DRAW; repeatable")
+      ->add_option(
+          "--drill", arguments->options.drills,
+          "break the harness on purpose, to test it: flip-nothing, ignore-file, or KIND@TRIAL, where KIND is "
+          "abort, segfault, raise, hang or leak, and TRIAL is ARM/STRATUM/DRAW; repeatable")
       ->allow_extra_args(false);
   command->add_flag("--json", arguments->json, "print the summary as JSON");
   command->footer("Example:\n  bitrift campaign run campaigns/quickstart.json -o results/quickstart\n\n" +
-                  std::string(exit_codes));
+                  std::string(checking_exit_codes));
   command->callback([arguments, &exit_code] { exit_code.value = run_spec(*arguments); });
 }
 

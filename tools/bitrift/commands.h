@@ -6,10 +6,14 @@
 
 namespace bitrift::cli {
 
-/// Last line of the help of every command.
+/// Last line of the help of a command that has no negative result.
 inline constexpr const char* exit_codes =
-    "Exit codes: 0 success, 1 negative result (files differ, canaries misbehave), 2 usage or input error, "
-    "3 internal error in bitrift";
+    "Exit codes: 0 success, 2 usage or input error, 3 internal error in bitrift";
+/// And of one that checks the runs whose outcome is known.
+inline constexpr const char* checking_exit_codes =
+    "Exit codes: 0 success, 1 a control or canary run did not end as it must, so no result is given, 2 usage "
+    "or "
+    "input error, 3 internal error in bitrift";
 
 /// Exit code of the program unless an Error is thrown: 0 success, 1 negative result.
 struct ExitCode {

@@ -17,6 +17,7 @@
 #include "inject/write/apply.h"
 #include "inject/write/undo_journal.h"
 #include "inject_report.h"
+#include "options/whole_number.h"
 #include "output.h"
 #include "record/json/schema.h"
 #include "record/provenance.h"
@@ -222,25 +223,15 @@ void inject_faults(const InjectOptions& options) {
 }
 
 constexpr const char* kFooter =
-    "Without --tensor and --role, all numeric tensors are targeted except checksums, which are updated.\n"
+    "Without --tensor, --role or --layer, every numeric tensor is a target, except the stored checksums. "
+    "With "
+    "--plane value, the checksums of altered tensors are updated.\n"
     "Bit 0 is the least significant bit of the value. The output file is replaced if it exists.\n"
     "--in-place writes FILE.undo, for `bitrift undo`.\n"
     "Examples:\n"
     "  bitrift inject model.h5 -o out.h5 --tensor 'model/conv1.*' --bits exponent --count 10 --seed 7\n"
     "  bitrift inject model.h5 --in-place --role weight --bits 30 --manifest faults.json\n"
     "  bitrift inject other.h5 -o out.h5 --replay faults.json\n\n";
-
-/// CLI11 itself would take -1 for 18446744073709551615.
-CLI::Validator whole_number() {
-  return {[](const std::string& text) {
-            std::uint64_t value = 0;
-            const char* const end = text.data() + text.size();
-            const auto [rest, error] = std::from_chars(text.data(), end, value);
-            const bool good = error == std::errc{} && rest == end;
-            return good ? std::string() : "'" + text + "' is not a whole number from 0 to 2^64 - 1";
-          },
-          "", ""};
-}
 
 /// Puts options into a group of the help, and keeps them.
 struct OptionGroup {
@@ -276,10 +267,10 @@ void add_where(CLI::App& command, InjectOptions& options, const OptionGroup& add
                          "'**/kernel=bfloat16'; repeatable"))
       ->allow_extra_args(false)
       ->type_name("GLOB=FORMAT");
-  add(command.add_option(
-          "--scope", options.scope,
-          "restrict to N random replicas (replicas=N), to these (replica=R,...) or to one pipeline stage "
-          "(stage=S) (default: all)"))
+  add(command.add_option("--scope", options.scope,
+                         "which replicas or stage hold the fault: replicas=N (N at random), replica=R,... "
+                         "(these) or stage=S "
+                         "(one pipeline stage); default: all"))
       ->type_name("WHO");
   add(command.add_flag("--keep-sign", model.keep_sign, "never change the sign bit"));
 }
@@ -303,15 +294,17 @@ void add_what(CLI::App& command, InjectOptions& options, const OptionGroup& add)
                          "for scale: factor; the product is rounded once, to nearest even"))
       ->type_name("F");
   add(command.add_option("--value", model.value,
-                         "for set: new value; must be representable in an integer tensor"))
+                         "for set: the new value; an integer tensor needs an integer in its range"))
       ->type_name("NUMBER");
   add(command.add_option("--measure", options.measure,
-                         "sampling unit, all equally likely: bit, element or tensor (default: bit)"))
+                         "what is drawn uniformly: bit, element or tensor (default: bit)"))
       ->type_name("UNIT");
   add(command.add_option(
           "--plane", options.plane,
-          "value: as if changed before saving, checksums match; storage: stored bytes, checksums are not "
-          "updated; metadata: any bit outside the values (default: value)"))
+          "what to alter; value: numbers, as if they had changed before saving (checksums match); storage: "
+          "the "
+          "stored bytes of numbers (checksums do not match); metadata: all other bytes of the file (default: "
+          "value)"))
       ->type_name("PLANE");
   add(command.add_option("--count", model.count, "number of faults (default: 1)"))
       ->check(whole_number())
@@ -365,10 +358,12 @@ void add_inject(CLI::App& app, ExitCode&) {
   command->add_flag("--by-name", options->by_name,
                     "with --replay: accept a file with the same tensors, however they are stored");
   command->add_flag("--force", options->force,
-                    "with --replay: accept another file if it holds all the old values");
+                    "with --replay: accept any file in which each element to be changed holds the old value "
+                    "in the manifest");
   text("--manifest", options->manifest, "write the faults to this file, for --replay");
-  command->add_flag("--compact-manifest", options->compact,
-                    "with --manifest: write only the model, the seed and the digest of FILE, not each fault");
+  command->add_flag(
+      "--compact-manifest", options->compact,
+      "with --manifest: instead of each fault, write the fault model, the seed and a digest of FILE");
   command->add_flag("--dry-run", options->dry_run, "print what would change; write nothing");
   command->add_flag("--json", options->json, "print JSON instead of a table");
   command->footer(std::string(kFooter) + exit_codes);

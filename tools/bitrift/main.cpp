@@ -35,7 +35,11 @@ int complain_about_call(const CLI::App& app, const CLI::ParseError& error) {
   if (chosen.empty() && !rest.empty()) {
     return complain(fmt::format("unknown command '{}' (see bitrift --help)", rest.front()), 2);
   }
-  const std::string command = chosen.empty() ? "bitrift" : "bitrift " + chosen.front()->get_name();
+  std::string command = "bitrift";
+  for (const CLI::App* level = &app; !level->get_subcommands().empty();) {
+    level = level->get_subcommands().front();
+    command += " " + level->get_name();
+  }
   return complain(fmt::format("{} (see {} --help)", error.what(), command), 2);
 }
 
@@ -45,7 +49,10 @@ int run(int count, char** arguments) {
       "bitrift");
   app.set_version_flag("--version", std::string("bitrift ") + record::bitrift_version());
   app.require_subcommand(1);
-  app.footer(exit_codes);
+  app.footer(
+      "Exit codes: 0 success, 1 negative result (the help of each command says which), 2 usage or input "
+      "error, "
+      "3 internal error in bitrift");
   ExitCode exit_code;
   add_ls(app, exit_code);
   add_inject(app, exit_code);

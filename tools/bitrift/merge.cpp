@@ -68,7 +68,7 @@ void add_merge(CLI::App& parent, ExitCode& exit_code) {
   command->add_option("DIR", arguments->folder, "folder of a campaign that was run with --shard")->required();
   command->add_flag("--json", arguments->json,
                     "print JSON: the output of `status --json`, and what was merged");
-  command->footer("Example:\n  bitrift campaign merge results/study\n\n" + std::string(exit_codes));
+  command->footer("Example:\n  bitrift campaign merge results/study\n\n" + std::string(checking_exit_codes));
   command->callback([arguments, &exit_code] { exit_code.value = merge(*arguments); });
 }
 
