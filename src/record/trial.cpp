@@ -26,7 +26,7 @@ std::string TrialId::text() const { return fmt::format("{}/{}/{}", arm, stratum,
 
 Json stable_json(const TrialRecord& record) {
   Json faults = Json::array();
-  for (const auto& fault : record.faults) faults.push_back(to_json(fault));
+  for (std::size_t i = 0; i < record.faults.size(); ++i) faults.push_back(to_json(record.faults.at(i)));
   Json value = {{"kind", name_of(record.kind)},
                 {"id", {{"arm", record.id.arm}, {"stratum", record.id.stratum}, {"draw", record.id.draw}}},
                 {"stratum_bits", record.stratum_bits},
@@ -64,7 +64,7 @@ TrialRecord trial_record_from_json(const Json& value) {
   value.at("stratum_bits").get_to(record.stratum_bits);
   value.at("measure").get_to(record.measure);
   value.at("plane").get_to(record.plane);
-  for (const auto& fault : value.at("faults")) record.faults.push_back(applied_fault_from_json(fault));
+  for (const auto& fault : value.at("faults")) record.faults.append(applied_fault_from_json(fault));
   if (value.contains("replicas")) value["replicas"].get_to(record.replicas);
   record.order = value.value("order", 0);
   value.at("landed").get_to(record.landed);

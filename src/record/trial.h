@@ -9,6 +9,7 @@
 
 #include "core/named_enum.h"
 #include "record/fault/fault.h"
+#include "record/fault/fault_list.h"
 #include "record/run.h"
 
 namespace bitrift::record {
@@ -43,11 +44,20 @@ struct Stratum {
   std::uint64_t bits = 0;  ///< size of the population: how many single-bit faults it holds
 };
 
+/// What a canary does to every element of a tensor: flip its sign bit, or set it to NaN.
+enum class WholeChange { negate, nan };
+struct WholeTensor {
+  std::string tensor;
+  WholeChange change = WholeChange::negate;
+  bool operator==(const WholeTensor&) const = default;
+};
+
 /// A planned run.
 struct TrialSpec {
   TrialKind kind = TrialKind::trial;
   TrialId id;
-  std::vector<AppliedFault> faults;  ///< what to change; new_pattern is what must be read back
+  FaultList faults;                ///< what to change; new_pattern is what must be read back
+  std::vector<WholeTensor> whole;  ///< of a canary, which has no faults: the tensors that it changes
   std::int64_t epochs = 0;
   std::optional<std::uint64_t> order_seed;
   int order = 0;                   ///< golden data order that it shares; order_seed follows from it
@@ -73,7 +83,7 @@ struct TrialRecord {
                                    ///< sets of faults; 0 for controls, envelope and canaries
   Measure measure = Measure::bit;
   Plane plane = Plane::value;
-  std::vector<AppliedFault> faults;
+  FaultList faults;           ///< of a canary none
   std::vector<int> replicas;  ///< that loaded the altered file; empty: all
   int order = 0;              ///< golden data order that it ran in, see CampaignSpec::orders
   bool landed = false;        ///< the loaded state differed from the base exactly in the altered tensors

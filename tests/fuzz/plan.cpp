@@ -127,7 +127,7 @@ void inject_and_undo(const record::FaultModel& model, std::span<const std::uint8
   if (!only_our_filters(reader)) return;
   if (model.plane != record::Plane::metadata && inject::population_of(reader, model).bits() > most_population)
     return;
-  const inject::FaultList faults = inject::plan(reader, model).list;
+  const record::FaultList faults = inject::plan(reader, model).list;
   copy.write(original);
   if (!answered([&] { inject::inject_in_place(copy.path(), faults); })) {
     return expect_taken_back(copy, original);

@@ -70,7 +70,7 @@ std::string bits_text(std::vector<unsigned> bits) {
   return fmt::format("{}", fmt::join(bits, ","));
 }
 
-std::string fault_table(const inject::FaultList& list) {
+std::string fault_table(const record::FaultList& list) {
   Table table({"tensor", "element", "dtype", "bits", "MSB-first", "field", "old", "new", "value"});
   for (std::size_t i = 0; i < list.changes.size() && i < kMostShown; ++i) {
     const record::AppliedFault fault = list.at(i);
@@ -89,11 +89,11 @@ std::string fault_table(const inject::FaultList& list) {
 }
 
 /// How many finite numbers of a list became NaN or infinite.
-std::uint64_t made_nonfinite(const inject::FaultList& list) {
+std::uint64_t made_nonfinite(const record::FaultList& list) {
   std::uint64_t count = 0;
   std::vector<NumberFormat> formats;
-  for (const inject::FaultSite& site : list.sites) formats.push_back(number_format(site.dtype).value());
-  for (const inject::Change& change : list.changes) {
+  for (const record::FaultSite& site : list.sites) formats.push_back(number_format(site.dtype).value());
+  for (const record::ElementChange& change : list.changes) {
     const NumberFormat& format = formats.at(change.site);
     count += is_finite(format, change.old_pattern) && !is_finite(format, change.new_pattern) ? 1U : 0U;
   }
@@ -104,7 +104,7 @@ std::string summary_line(const InjectReport& report, const inject::Manifest& man
   const inject::Plan& plan = manifest.plan;
   std::uint64_t elements = 0;
   std::uint64_t bits = 0;
-  for (const inject::Change& change : plan.list.changes) {
+  for (const record::ElementChange& change : plan.list.changes) {
     const auto changed = static_cast<std::uint64_t>(std::popcount(change.old_pattern ^ change.new_pattern));
     elements += changed > 0 ? 1 : 0;
     bits += changed;

@@ -67,7 +67,7 @@ void print_run(const record::TrialSpec& run) {
   if (run.order > 0) line += fmt::format(" in data order {}", run.order);
   if (shows_faults(run)) {
     for (std::size_t i = 0; i < std::min(run.faults.size(), most_printed); ++i) {
-      const record::AppliedFault& fault = run.faults[i];
+      const record::AppliedFault fault = run.faults.at(i);
       line += fmt::format("{} {} [{}] bit {} {:#x} -> {:#x}", i == 0 ? "" : ",", fault.tensor, fault.element,
                           ranges(fault.bits), fault.old_pattern, fault.new_pattern);
     }
@@ -90,9 +90,7 @@ int list_runs(const std::string& place, const std::vector<std::string>& override
     const record::TrialSpec run = plan.expand(key);
     if (!json) return print_run(run);
     Json faults = Json::array();
-    if (shows_faults(run)) {
-      for (const auto& fault : run.faults) faults.push_back(record::to_json(fault));
-    }
+    for (std::size_t i = 0; i < run.faults.size(); ++i) faults.push_back(record::to_json(run.faults.at(i)));
     Json line = {{"id", run.id.text()},
                  {"kind", name_of(run.kind)},
                  {"epochs", run.epochs},
@@ -130,7 +128,9 @@ void add_list(CLI::App& parent, ExitCode& exit_code) {
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* command =
       parent.add_subcommand("list", "List the planned runs and their faults, without running them");
-  command->add_option("PLACE", arguments->place, "campaign folder, or a spec whose bases are all checkpoints")
+  command
+      ->add_option("PLACE", arguments->place,
+                   "campaign folder, or a campaign spec that needs no base to be trained first")
       ->required();
   command->add_option("--set", arguments->overrides, "KEY=VALUE: override a key of the spec; repeatable")
       ->allow_extra_args(false);

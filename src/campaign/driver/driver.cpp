@@ -30,9 +30,7 @@ record::TrialRecord row_of(const Ran& ran, std::uint64_t stratum_bits, const Dri
   row.kind = ran.spec.kind;
   row.id = ran.spec.id;
   row.stratum_bits = stratum_bits;
-  // A canary alters whole tensors; its stratum's name and the base say which bits, and the result which
-  // tensors.
-  if (ran.spec.kind != TrialKind::canary) row.faults = ran.spec.faults;
+  row.faults = ran.spec.faults;
   row.replicas = ran.spec.replicas;
   row.order = ran.spec.order;
   row.result = ran.result;
@@ -43,10 +41,10 @@ record::TrialRecord row_of(const Ran& ran, std::uint64_t stratum_bits, const Dri
   row.attempts = ran.attempts;
   row.measure = ran.spec.measure;
   row.plane = ran.spec.plane;
-  const std::vector<std::string> altered = altered_tensors(ran.spec.faults);
-  const auto is_byte = [](const auto& fault) { return record::names_byte(fault.plane, fault.structure); };
+  const std::vector<std::string>& altered = ran.altered;
+  const auto is_byte = [](const auto& site) { return record::names_byte(site.plane, site.structure); };
   const bool values = row.plane != record::Plane::metadata &&
-                      std::none_of(ran.spec.faults.begin(), ran.spec.faults.end(), is_byte);
+                      std::none_of(row.faults.sites.begin(), row.faults.sites.end(), is_byte);
   row.no_change = row.kind == TrialKind::trial && altered.empty() && values;
   // Of a run without a result only this is known: that the file was altered, and read back.
   // What bytes of a file's structures and behind filters do to tensors nobody can say: that they were altered

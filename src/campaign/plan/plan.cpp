@@ -264,7 +264,7 @@ record::TrialSpec Plan::expand(const RunKey& key) const {
       run.replicas = replicas_of(key.id);
       break;
     case TrialKind::canary:
-      run.faults = canary_faults(key.id);
+      run.whole = whole_tensors(key.id);
       if (key.id.stratum == name_of(Canary::negate)) run.epochs = 0;
       break;
     case TrialKind::trial:
@@ -279,24 +279,24 @@ record::TrialSpec Plan::expand(const RunKey& key) const {
   return run;
 }
 
-std::vector<record::AppliedFault> Plan::drawn_faults(const TrialId& id) const {
+record::FaultList Plan::drawn_faults(const TrialId& id) const {
   const std::size_t file = arm(id.arm).file;
   const Cell& found = *cell(id.stratum);
   const std::uint64_t stratum_key = derive_key(spec_.seed, "stratum/" + found.stratum.name);
   if (found.model == nullptr) {
     const Permutation order(found.stratum.bits, stratum_key);
-    return {inject::flip_at(bases_[file], found.populations[file].locate(order(id.draw)))};
+    return record::compact({inject::flip_at(bases_[file], found.populations[file].locate(order(id.draw)))});
   }
   record::FaultModel model = *found.model;
   model.seed = random_u64(stratum_key, id.draw, 0);
-  return inject::draw(bases_[file], model).expanded();
+  return inject::draw(bases_[file], model);
 }
 
-std::vector<record::AppliedFault> Plan::jitter_faults(const TrialId& id) const {
+record::FaultList Plan::jitter_faults(const TrialId& id) const {
   const ckpt::Reader& base = bases_[arm(id.arm).file];
   record::FaultModel model = jitter_model(base);
   model.seed = random_u64(derive_key(spec_.seed, "jitter"), id.draw, 0);
-  return inject::draw(base, model).expanded();
+  return inject::draw(base, model);
 }
 
 std::vector<int> Plan::replicas_of(const TrialId& id) const {
@@ -312,18 +312,15 @@ std::vector<int> Plan::replicas_of(const TrialId& id) const {
   return chosen;
 }
 
-std::vector<record::AppliedFault> Plan::canary_faults(const TrialId& id) const {
-  const ckpt::Reader& base = bases_[arm(id.arm).file];
-  if (id.stratum == name_of(Canary::nan))
-    return inject::whole_tensor(base, weights_.front(), inject::WholeChange::nan);
+std::vector<record::WholeTensor> Plan::whole_tensors(const TrialId& id) const {
+  if (id.stratum == name_of(Canary::nan)) return {{weights_.front(), record::WholeChange::nan}};
   if (id.stratum != name_of(Canary::negate)) return {};
+  std::vector<record::WholeTensor> layer;
   std::string bias = weights_.back();
   bias.replace(bias.size() - std::string_view("weight").size(), std::string::npos, "bias");
-  std::vector<record::AppliedFault> faults;
-  if (base.find(bias) != nullptr) faults = inject::whole_tensor(base, bias, inject::WholeChange::negate);
-  const auto weight = inject::whole_tensor(base, weights_.back(), inject::WholeChange::negate);
-  faults.insert(faults.end(), weight.begin(), weight.end());
-  return faults;
+  if (bases_[arm(id.arm).file].find(bias) != nullptr) layer.push_back({bias, record::WholeChange::negate});
+  layer.push_back({weights_.back(), record::WholeChange::negate});
+  return layer;
 }
 
 const record::Arm& Plan::arm(const std::string& name) const {

@@ -87,9 +87,9 @@ class Plan {
   [[nodiscard]] const Cell* cell(const std::string& name) const;
   [[nodiscard]] const record::Arm& arm(const std::string& name) const;
   [[nodiscard]] std::vector<int> replicas_of(const record::TrialId& id) const;
-  [[nodiscard]] std::vector<record::AppliedFault> drawn_faults(const record::TrialId& id) const;
-  [[nodiscard]] std::vector<record::AppliedFault> jitter_faults(const record::TrialId& id) const;
-  [[nodiscard]] std::vector<record::AppliedFault> canary_faults(const record::TrialId& id) const;
+  [[nodiscard]] record::FaultList drawn_faults(const record::TrialId& id) const;
+  [[nodiscard]] record::FaultList jitter_faults(const record::TrialId& id) const;
+  [[nodiscard]] std::vector<record::WholeTensor> whole_tensors(const record::TrialId& id) const;
   void add_cell(const record::Stratum& stratum);
   void add_model(const record::Stratum& stratum, const record::FaultModel& model);
   void refuse_overlap() const;

@@ -24,6 +24,7 @@ struct Job {
 /// A run that is over. Exactly one of result and failure is set.
 struct Ran {
   record::TrialSpec spec;
+  std::vector<std::string> altered = {};  ///< tensors that its faults alter, sorted
   std::optional<record::RunResult> result;
   std::optional<record::Failure> failure;
   std::string started;  ///< UTC

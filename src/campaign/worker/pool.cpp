@@ -238,7 +238,8 @@ void Pool::request(Crew& crew, const RunKey& key) {
   crew.current = {};
   crew.current.spec = observer_.expand(key);
   const record::TrialSpec& spec = crew.current.spec;
-  if (!options_.flip_nothing) crew.copy->alter(spec.faults);
+  crew.current.altered = crew.copy->alter(spec);
+  if (options_.flip_nothing) crew.copy->restore();
   const double deadline = observer_.deadline_s(crew.arm) * (alone_ ? alone_factor : 1);
   crew.current.started = record::utc_now();
   crew.sent = Clock::now();
@@ -257,7 +258,7 @@ record::RunRequest Pool::run_request(Crew& crew) const {
   run.replicas = spec.replicas;
   if (spec.kind == record::TrialKind::trial) {
     const bool audit = crew.trials++ % full_read_every == 0;
-    if (!audit && spec.plane == record::Plane::value) run.altered = altered_tensors(spec.faults);
+    if (!audit && spec.plane == record::Plane::value) run.altered = crew.current.altered;
     run.early_end = options_.early_end;
     if (options_.propagation && options_.propagation->wants_draw(spec.id.draw))
       run.propagation = options_.propagation;

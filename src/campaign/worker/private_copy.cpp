@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 
+#include "inject/draw/fault_plan.h"
 #include "inject/write/write_patch.h"
 
 namespace bitrift::campaign {
@@ -20,11 +21,14 @@ PrivateCopy::~PrivateCopy() {
   std::filesystem::remove(path_, ignored);
 }
 
-void PrivateCopy::alter(const std::vector<record::AppliedFault>& faults) {
+std::vector<std::string> PrivateCopy::alter(const record::TrialSpec& run) {
+  const record::FaultList whole = inject::whole_tensors(base_, run.whole);
+  const record::FaultList& faults = run.whole.empty() ? run.faults : whole;
   inject::Patch patch = inject::make_patch(base_, faults);
   inject::write_patch(fd_, path_, patch, false);
   if (shared_) sync_file(fd_, path_);
   patch_ = std::move(patch);
+  return altered_tensors(faults);
 }
 
 void PrivateCopy::restore() {
@@ -43,11 +47,15 @@ void PrivateCopy::renew() {
   if (shared_) sync_file(fd_, path_);
 }
 
-std::vector<std::string> altered_tensors(const std::vector<record::AppliedFault>& faults) {
+std::vector<std::string> altered_tensors(const record::FaultList& faults) {
+  std::vector<bool> altered(faults.sites.size());
+  for (const record::ElementChange& change : faults.changes) {
+    if (change.old_pattern != change.new_pattern) altered[change.site] = true;
+  }
   std::set<std::string> names;
-  for (const record::AppliedFault& fault : faults) {
-    const bool value = !record::names_byte(fault.plane, fault.structure);
-    if (value && fault.old_pattern != fault.new_pattern) names.insert(fault.tensor);
+  for (std::size_t i = 0; i < altered.size(); ++i) {
+    const record::FaultSite& site = faults.sites[i];
+    if (altered[i] && !record::names_byte(site.plane, site.structure)) names.insert(site.tensor);
   }
   return {names.begin(), names.end()};
 }

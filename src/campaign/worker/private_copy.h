@@ -20,9 +20,9 @@ class PrivateCopy {
   PrivateCopy(PrivateCopy&&) = delete;
   PrivateCopy& operator=(PrivateCopy&&) = delete;
 
-  /// Writes the faults and reads them back, in O(bits). Throws Error(conflict) when the file does not hold
-  /// what it should, Error(io).
-  void alter(const std::vector<record::AppliedFault>& faults);
+  /// Writes the run's faults and reads them back, in O(bits); returns altered_tensors() of them. Throws
+  /// Error(conflict) when the file does not hold what it should, Error(io).
+  std::vector<std::string> alter(const record::TrialSpec& run);
   /// Takes the last alter() back and verifies.
   void restore();
   /// A fresh copy of the base: a worker that died may have changed the file.
@@ -39,6 +39,6 @@ class PrivateCopy {
 
 /// The tensors that these faults alter, sorted, each once; a fault that sets what is there already alters
 /// none.
-[[nodiscard]] std::vector<std::string> altered_tensors(const std::vector<record::AppliedFault>& faults);
+[[nodiscard]] std::vector<std::string> altered_tensors(const record::FaultList& faults);
 
 }  // namespace bitrift::campaign

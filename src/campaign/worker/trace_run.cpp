@@ -56,7 +56,7 @@ void check_traceable(const record::CampaignSpec& spec, const record::TrialSpec& 
 
 std::optional<std::string> write_trace(const ckpt::Reader& base, const TraceRequest& request) {
   PrivateCopy copy(base, request.copy);
-  copy.alter(request.run.faults);
+  copy.alter(request.run);
   std::error_code ignored;
   std::filesystem::remove(request.trace, ignored);
   std::filesystem::remove(request.log, ignored);

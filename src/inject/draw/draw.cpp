@@ -166,7 +166,7 @@ class Draw {
     const NumberFormat& format = where.target->format;
     const std::uint64_t element = population_.flat_element(where);
     const std::uint64_t mask = kind_.touched(format, where.bit);
-    Change* const found = index_.find(element, changes_);
+    record::ElementChange* const found = index_.find(element, changes_);
     if (found != nullptr && (kind_.whole() || (found->bits & mask) != 0)) return;
     const std::uint64_t before = found != nullptr ? found->new_pattern : value;
     const auto pattern = altered(*where.target, where, before, number);

@@ -4,12 +4,12 @@
 #include <cstdint>
 
 #include "inject/draw/population.h"
-#include "inject/fault_list.h"
+#include "record/fault/fault_list.h"
 
 namespace bitrift::inject {
 
 struct Drawn {
-  FaultList list;
+  record::FaultList list;
   std::uint64_t redrawn = 0;
 };
 

@@ -34,10 +34,6 @@ std::uint64_t blend(std::uint64_t old, std::uint64_t value, std::uint64_t mask) 
   return (old & ~mask) | (value & mask);
 }
 
-}  // namespace
-
-namespace {
-
 /// What of the file holds the bytes of a tensor whose values are stored as they are.
 std::string structure_of(const ckpt::TensorInfo& tensor) {
   if (tensor.storage == "attribute") return "attribute value";
@@ -46,10 +42,10 @@ std::string structure_of(const ckpt::TensorInfo& tensor) {
 
 /// On the plane storage: says what of the file holds the altered bytes. What was drawn of a target's stored
 /// bytes gets a site for each of its chunks, and their places in the file.
-void name_structures(const ckpt::Reader& reader, const Population& population, FaultList& list) {
-  std::vector<FaultSite> sites;
+void name_structures(const ckpt::Reader& reader, const Population& population, record::FaultList& list) {
+  std::vector<record::FaultSite> sites;
   std::optional<std::pair<std::uint32_t, std::uint64_t>> at;  // target and chunk of the last site
-  for (Change& change : list.changes) {
+  for (record::ElementChange& change : list.changes) {
     const Target& target = population.targets().at(change.site);
     StoredBytes::Place place;
     if (target.stored) {
@@ -65,6 +61,29 @@ void name_structures(const ckpt::Reader& reader, const Population& population, F
     change.site = static_cast<std::uint32_t>(sites.size() - 1);
   }
   list.sites = std::move(sites);
+}
+
+void add_whole(record::FaultList& list, const ckpt::Reader& reader, const record::WholeTensor& whole) {
+  const ckpt::TensorInfo& tensor = alterable(reader, whole.tensor);
+  const NumberFormat& format = *tensor.format;
+  if (format.kind != NumberKind::floating) {
+    fail(ErrorCode::unsupported, "{}: {} is {}: only floating tensors can be negated or set to NaN",
+         reader.path().string(), whole.tensor, format.name());
+  }
+  const bool nan = whole.change == record::WholeChange::nan;
+  const std::uint64_t mask = nan ? format.mask() : sign_mask(format);
+  std::vector<std::uint8_t> stored(tensor.elements() * format.bytes);
+  reader.read(tensor, stored.data(), stored.size());
+  NumberFormat in_memory = format;
+  in_memory.order = ByteOrder::little;
+  const auto site = static_cast<std::uint32_t>(list.sites.size());
+  list.sites.push_back({whole.tensor, tensor.role, format.name()});
+  list.changes.reserve(list.changes.size() + tensor.elements());
+  for (std::uint64_t element = 0; element < tensor.elements(); ++element) {
+    const std::uint64_t old_pattern = load_pattern(in_memory, stored.data() + element * format.bytes);
+    const std::uint64_t value = nan ? nan_pattern(format) : ~old_pattern;
+    list.changes.push_back({site, element, mask, old_pattern, blend(old_pattern, value, mask)});
+  }
 }
 
 }  // namespace
@@ -114,11 +133,12 @@ Plan plan(const ckpt::Reader& reader, const record::FaultModel& model) {
   return result;
 }
 
-FaultList draw(const ckpt::Reader& reader, const record::FaultModel& model) {
+record::FaultList draw(const ckpt::Reader& reader, const record::FaultModel& model) {
   if (model.plane == record::Plane::metadata) return plan_metadata(reader, model).list;
   const Population population = population_of(reader, model);
-  FaultList list = draw_from(reader, model, population).list;
+  record::FaultList list = draw_from(reader, model, population).list;
   if (model.plane == record::Plane::storage) name_structures(reader, population, list);
+  list.drop_unused_sites();
   return list;
 }
 
@@ -139,28 +159,10 @@ record::AppliedFault flip_at(const ckpt::Reader& reader, const Population::Locat
           .new_pattern = old_pattern ^ (std::uint64_t{1} << where.bit)};
 }
 
-std::vector<record::AppliedFault> whole_tensor(const ckpt::Reader& reader, const std::string& path,
-                                               WholeChange what) {
-  const ckpt::TensorInfo& tensor = alterable(reader, path);
-  const NumberFormat& format = *tensor.format;
-  if (format.kind != NumberKind::floating) {
-    fail(ErrorCode::unsupported, "{}: {} is {}: only floating tensors can be negated or set to NaN",
-         reader.path().string(), path, format.name());
-  }
-  const std::uint64_t mask = what == WholeChange::nan ? format.mask() : sign_mask(format);
-  std::vector<std::uint8_t> stored(tensor.elements() * format.bytes);
-  reader.read(tensor, stored.data(), stored.size());
-  NumberFormat in_memory = format;
-  in_memory.order = ByteOrder::little;
-  FaultList list;
-  list.sites.push_back({path, tensor.role, format.name()});
-  list.changes.reserve(tensor.elements());
-  for (std::uint64_t element = 0; element < tensor.elements(); ++element) {
-    const std::uint64_t old_pattern = load_pattern(in_memory, stored.data() + element * format.bytes);
-    const std::uint64_t value = what == WholeChange::nan ? nan_pattern(format) : ~old_pattern;
-    list.changes.push_back({0, element, mask, old_pattern, blend(old_pattern, value, mask)});
-  }
-  return list.expanded();
+record::FaultList whole_tensors(const ckpt::Reader& reader, const std::vector<record::WholeTensor>& tensors) {
+  record::FaultList list;
+  for (const record::WholeTensor& whole : tensors) add_whole(list, reader, whole);
+  return list;
 }
 
 }  // namespace bitrift::inject

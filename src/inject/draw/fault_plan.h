@@ -11,8 +11,9 @@
 #include "inject/draw/census.h"
 #include "inject/draw/planned.h"
 #include "inject/draw/population.h"
-#include "inject/fault_list.h"
 #include "record/fault/fault.h"
+#include "record/fault/fault_list.h"
+#include "record/trial.h"
 
 namespace bitrift::inject {
 
@@ -33,16 +34,15 @@ namespace bitrift::inject {
 
 /// The faults of plan() without the count, which reads all values where a policy looks at them: what is drawn
 /// costs O(faults).
-[[nodiscard]] FaultList draw(const ckpt::Reader& reader, const record::FaultModel& model);
+[[nodiscard]] record::FaultList draw(const ckpt::Reader& reader, const record::FaultModel& model);
 
 /// Single-bit flip at one place, with the old pattern read from the file. For campaigns, which draw
 /// themselves.
 [[nodiscard]] record::AppliedFault flip_at(const ckpt::Reader& reader, const Population::Location& where);
 
-/// What canaries do to every element of a tensor: flip its sign bit, or set it to NaN.
-enum class WholeChange { negate, nan };
-/// The faults that do it to one tensor.
-[[nodiscard]] std::vector<record::AppliedFault> whole_tensor(const ckpt::Reader& reader,
-                                                             const std::string& path, WholeChange what);
+/// The faults that change every element of these tensors, 40 bytes each. Throws Error(not_found |
+/// unsupported) that names the tensor.
+[[nodiscard]] record::FaultList whole_tensors(const ckpt::Reader& reader,
+                                              const std::vector<record::WholeTensor>& tensors);
 
 }  // namespace bitrift::inject

@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "inject/fault_list.h"
+#include "record/fault/fault_list.h"
 
 namespace bitrift::inject {
 
 /// A change and the flat index of its element.
-struct Placed : Change {
+struct Placed : record::ElementChange {
   std::uint64_t flat = 0;
 };
 
@@ -30,7 +30,8 @@ class PlaceIndex {
   void insert(std::uint64_t element, std::size_t position) {
     slots_[find_slot(element)] = {element, position + 1};
   }
-  [[nodiscard]] Change* find(std::uint64_t element, std::vector<Placed>& changes) const noexcept {
+  [[nodiscard]] record::ElementChange* find(std::uint64_t element,
+                                            std::vector<Placed>& changes) const noexcept {
     const Slot& slot = slots_[find_slot(element)];
     return slot.position == 0 ? nullptr : &changes[slot.position - 1];
   }

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "inject/draw/census.h"
-#include "inject/fault_list.h"
 #include "record/fault/fault.h"
+#include "record/fault/fault_list.h"
 
 namespace bitrift::inject {
 
@@ -21,7 +21,7 @@ struct TargetedTensor {
 
 /// A planned injection.
 struct Plan {
-  FaultList list;             ///< sorted by (tensor, element); one entry an element
+  record::FaultList list;     ///< sorted by (tensor, element); one entry an element
   Census census;              ///< the population drawn from, by strata; of the plane metadata sums only
   std::uint64_t redrawn = 0;  ///< samples whose result allow_nan refused, drawn again
   std::vector<TargetedTensor>

@@ -108,18 +108,18 @@ class FaultSink {
     }
     check_fault(fault, place);
     if ((fault.old_pattern ^ fault.new_pattern) != named_bits(fault) && !less_) less_ = place;
-    append(list_, fault);
+    list_.append(fault);
   }
-  [[nodiscard]] FaultList finish(const record::FaultModel& model) {
+  [[nodiscard]] record::FaultList finish(const record::FaultModel& model) {
     const bool flip = model.what == record::FaultKind::flip || model.what == record::FaultKind::burst ||
                       model.what == record::FaultKind::mask;
     if (flip && less_) fail(ErrorCode::bad_file, "{}: {}", *less_, other_bits);
-    for (FaultSite& site : list_.sites) site.plane = model.plane;
+    for (record::FaultSite& site : list_.sites) site.plane = model.plane;
     return std::move(list_);
   }
 
  private:
-  FaultList list_;
+  record::FaultList list_;
   std::optional<std::string> less_;
 };
 

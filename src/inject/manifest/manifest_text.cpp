@@ -37,7 +37,7 @@ class Strata {
     const bool metadata = manifest.model.plane == record::Plane::metadata;
     whole_ = !metadata && Alteration(manifest.model).whole();
     std::map<std::tuple<std::string, std::string, bool>, std::size_t> alike;
-    for (const FaultSite& site : manifest.plan.list.sites) {
+    for (const record::FaultSite& site : manifest.plan.list.sites) {
       const bool byte = record::names_byte(site.plane, site.structure);
       const auto [at_known, fresh] = alike.try_emplace({site.role, site.dtype, byte}, sites_.size());
       known_of_.push_back(at_known->second);
@@ -53,7 +53,7 @@ class Strata {
     }
   }
 
-  const Shared& of(const Change& change) {
+  const Shared& of(const record::ElementChange& change) {
     Known& known = sites_[known_of_.at(change.site)];
     std::size_t set = 0;
     for (std::size_t i = 0; i < known.fields.size(); ++i)
@@ -62,7 +62,7 @@ class Strata {
     if (!slot) slot = find(manifest_.plan.list.sites.at(change.site), known.format, change.bits);
     return *slot;
   }
-  [[nodiscard]] const NumberFormat& format(const Change& change) const {
+  [[nodiscard]] const NumberFormat& format(const record::ElementChange& change) const {
     return sites_[known_of_.at(change.site)].format;
   }
 
@@ -73,7 +73,8 @@ class Strata {
     std::array<std::optional<Shared>, 8> shared;
   };
 
-  [[nodiscard]] Shared find(const FaultSite& site, const NumberFormat& format, std::uint64_t bits) const {
+  [[nodiscard]] Shared find(const record::FaultSite& site, const NumberFormat& format,
+                            std::uint64_t bits) const {
     const Census& census = manifest_.plan.census;
     if (site.plane == record::Plane::metadata)
       return {{site.role, "any", 0, census.elements, census.bits}, ""};
@@ -120,7 +121,7 @@ Json stratum_rows(const Census& census) {
 Json tensor_rows(const Manifest& manifest) {
   std::set<std::string, std::less<>> altered;
   if (!manifest.compact) {
-    for (const Change& change : manifest.plan.list.changes) {
+    for (const record::ElementChange& change : manifest.plan.list.changes) {
       altered.insert(manifest.plan.list.sites.at(change.site).tensor);
     }
   }
@@ -149,7 +150,7 @@ Json without_faults(const Manifest& manifest) {
   if (!manifest.plan.census.strata.empty()) value["strata"] = stratum_rows(manifest.plan.census);
   if (Json rows = tensor_rows(manifest); !rows.empty()) value["tensors"] = std::move(rows);
   if (!manifest.compact) return value;
-  const FaultList& list = manifest.plan.list;
+  const record::FaultList& list = manifest.plan.list;
   value["drawn"] = {{"faults", list.changes.size()}, {"digest", faults_digest(list)}};
   return value;
 }
@@ -168,15 +169,15 @@ void append_bits(std::string& out, std::uint64_t bits, bool from_the_top, unsign
 
 /// One line a fault, with the keys in the order of Json, which sorts them.
 void append_faults(std::string& out, const Manifest& manifest) {
-  const FaultList& list = manifest.plan.list;
+  const record::FaultList& list = manifest.plan.list;
   Strata strata(manifest);
   std::vector<std::string> tensors;  // quoted, as JSON
-  for (const FaultSite& site : list.sites) tensors.push_back(Json(site.tensor).dump());
+  for (const record::FaultSite& site : list.sites) tensors.push_back(Json(site.tensor).dump());
   const std::string measure = Json(manifest.model.measure).dump();
   std::string structure;
   for (std::size_t i = 0; i < list.changes.size(); ++i) {
-    const Change& change = list.changes[i];
-    const FaultSite& site = list.sites.at(change.site);
+    const record::ElementChange& change = list.changes[i];
+    const record::FaultSite& site = list.sites.at(change.site);
     const NumberFormat& format = strata.format(change);
     const Shared& shared = strata.of(change);
     const unsigned digits = format.bytes * 2;
@@ -206,10 +207,10 @@ void append_faults(std::string& out, const Manifest& manifest) {
 
 }  // namespace
 
-std::string faults_digest(const FaultList& list) {
+std::string faults_digest(const record::FaultList& list) {
   Digest digest;
   std::string text;
-  for (const Change& change : list.changes) {
+  for (const record::ElementChange& change : list.changes) {
     fmt::format_to(std::back_inserter(text), "{}\t{:x}\t{:x}\t{:x}\t{:x}\n",
                    list.sites.at(change.site).tensor, change.element, change.bits, change.old_pattern,
                    change.new_pattern);

@@ -10,7 +10,7 @@ namespace bitrift::inject {
 
 /// XXH3-128 of the faults: of each a line "TENSOR\tELEMENT\tBITS\tOLD\tNEW\n", numbers in lower-case
 /// hexadecimal without 0x.
-[[nodiscard]] std::string faults_digest(const FaultList& list);
+[[nodiscard]] std::string faults_digest(const record::FaultList& list);
 
 /// "bitrift/fault-manifest/3" (campaigns/schema/fault-manifest.schema.json).
 [[nodiscard]] record::Json to_json(const Manifest& manifest);

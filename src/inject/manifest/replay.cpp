@@ -32,14 +32,14 @@ std::string tensor_difference(const ckpt::Reader& reader, const Manifest& manife
 }
 
 /// Fails at the first old value, in the order of the manifest, that the file does not hold.
-void check_values(const ckpt::Reader& reader, const FaultList& list) {
+void check_values(const ckpt::Reader& reader, const record::FaultList& list) {
   try {
     static_cast<void>(make_patch(reader, list));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::conflict) throw;
     // Chunks are looked at side by side, so it may be any of several values that differ.
-    for (const Change& change : list.changes) {
-      const FaultSite& site = list.sites.at(change.site);
+    for (const record::ElementChange& change : list.changes) {
+      const record::FaultSite& site = list.sites.at(change.site);
       const ckpt::TensorInfo* const tensor =
           site.plane == record::Plane::value ? reader.find(site.tensor) : nullptr;
       NumberFormat format = number_format(site.dtype).value();
@@ -137,7 +137,7 @@ void check_named(const Manifest& manifest) {
          of, manifest.base_path);
   };
   if (known.empty() && manifest.compact) refuse_shape("its tensors");
-  for (const FaultSite& site : manifest.plan.list.sites) {
+  for (const record::FaultSite& site : manifest.plan.list.sites) {
     if (!known.contains(site.tensor)) refuse_shape(site.tensor);
   }
 }
@@ -182,9 +182,9 @@ void draw_again(const ckpt::Reader& reader, Manifest& manifest, SameBase same) {
                                  "manifest with all faults would show which");
 }
 
-std::vector<std::string> altered_paths(const FaultList& list) {
+std::vector<std::string> altered_paths(const record::FaultList& list) {
   std::vector<std::string> paths;
-  for (const FaultSite& site : list.sites) {
+  for (const record::FaultSite& site : list.sites) {
     if (!site.tensor.empty()) paths.push_back(site.tensor);
   }
   std::sort(paths.begin(), paths.end());

@@ -118,7 +118,7 @@ void take_name(const PendingFile& pending) {
 }  // namespace
 
 void inject_copy(const std::filesystem::path& input, const std::filesystem::path& output,
-                 const FaultList& faults) {
+                 const record::FaultList& faults) {
   std::error_code ignored;
   if (std::filesystem::equivalent(input, output, ignored)) {
     fail(ErrorCode::bad_input, "{}: is the input file; give another output, or --in-place", output.string());
@@ -159,7 +159,7 @@ void take_back_unfinished(const std::filesystem::path& file) {
   spdlog::warn("{}: an earlier injection was interrupted; {} bytes were restored", file.string(), restored);
 }
 
-void inject_in_place(const std::filesystem::path& file, const FaultList& faults) {
+void inject_in_place(const std::filesystem::path& file, const record::FaultList& faults) {
   refuse_other_names(file);
   take_back_unfinished(file);
   UndoJournal journal;

@@ -4,14 +4,14 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "inject/fault_list.h"
+#include "record/fault/fault_list.h"
 
 namespace bitrift::inject {
 
 /// Copies `input` to `output` (atomic: temporary neighbour, verify, rename; no sync, as cp) and applies.
 /// Never opens input for writing. Refuses output == input.
 void inject_copy(const std::filesystem::path& input, const std::filesystem::path& output,
-                 const FaultList& faults);
+                 const record::FaultList& faults);
 
 /// Makes a file ready for an injection in place: one that was cut short is taken back, and reported through
 /// the log. To be called before the file is read for a plan: half of an injection can leave structures that
@@ -21,7 +21,7 @@ void take_back_unfinished(const std::filesystem::path& file);
 
 /// Applies in place: exclusive lock, undo journal written and synced, then the bytes, then sync and verify.
 /// Begins with take_back_unfinished(). Throws Error(busy | conflict | io | unsupported).
-void inject_in_place(const std::filesystem::path& file, const FaultList& faults);
+void inject_in_place(const std::filesystem::path& file, const record::FaultList& faults);
 
 /// Takes the last in-place injection back, byte for byte, and removes the journal. Returns how many bytes
 /// were restored. Throws Error(not_found) when there is nothing to undo, Error(conflict) when the file was

@@ -31,14 +31,14 @@ struct ChecksumChange {
 
 /// What all changes at one place of the list have in common, looked up once.
 struct Site {
-  FaultSite shared;
+  record::FaultSite shared;
   const ckpt::TensorInfo* tensor = nullptr;
   const ckpt::Values* values = nullptr;
   NumberFormat format;                 ///< as it is stored
   ChecksumChange* checksum = nullptr;  ///< that follows; none on planes where nothing does
 };
 
-void check_tensor(const ckpt::Reader& reader, const FaultSite& site) {
+void check_tensor(const ckpt::Reader& reader, const record::FaultSite& site) {
   const std::string file = reader.path().string();
   const ckpt::TensorInfo* const tensor = reader.find(site.tensor);
   if (tensor == nullptr) fail(ErrorCode::conflict, "{}: has no tensor {}", file, site.tensor);
@@ -57,7 +57,7 @@ void check_tensor(const ckpt::Reader& reader, const FaultSite& site) {
 struct Edit {
   std::uint64_t within = 0;  ///< first byte in the decoded chunk
   const Site* site = nullptr;
-  Change change;
+  record::ElementChange change;
 };
 
 struct ChunkEdits {
@@ -77,22 +77,22 @@ class Patcher {
         rewrite_(reader.file().source(), reader.file().superblock()) {}
 
   /// Changes of one site.
-  void add(const FaultSite& shared, std::span<const Change> changes) {
+  void add(const record::FaultSite& shared, std::span<const record::ElementChange> changes) {
     if (shared.plane == record::Plane::metadata) {
       metadata_ = true;
-      for (const Change& change : changes) add_byte(change);
+      for (const record::ElementChange& change : changes) add_byte(change);
       return;
     }
     if (record::names_byte(shared.plane, shared.structure)) return add_packed(shared, changes);
     check_tensor(reader_, shared);
     Site& site = site_of(shared, shared.plane == record::Plane::value);
-    for (const Change& change : changes) {
+    for (const record::ElementChange& change : changes) {
       if (change.element < site.tensor->elements()) continue;
       fail(ErrorCode::conflict, "{}: {} has {} elements, the fault is in element {}", file_, shared.tensor,
            site.tensor->elements(), change.element);
     }
     if (site.tensor->offset) return add_direct(site, changes);
-    for (const Change& change : changes) add_anywhere(site, change);
+    for (const record::ElementChange& change : changes) add_anywhere(site, change);
   }
 
   Patch finish() {
@@ -108,7 +108,7 @@ class Patcher {
   }
 
  private:
-  Site& site_of(const FaultSite& shared, bool sealed) {
+  Site& site_of(const record::FaultSite& shared, bool sealed) {
     Site site{shared, reader_.find(shared.tensor), nullptr, number_format(shared.dtype).value(), nullptr};
     site.values = &reader_.values(*site.tensor);
     if (site.tensor->format) site.format.order = site.tensor->format->order;
@@ -122,7 +122,7 @@ class Patcher {
     return sites_.back();
   }
 
-  void add_byte(const Change& change) {
+  void add_byte(const record::ElementChange& change) {
     std::uint8_t before = 0;
     read_at(fd_, &before, 1, change.element, reader_.path());
     if (before != change.old_pattern) {
@@ -134,12 +134,12 @@ class Patcher {
   }
 
   /// Stored bytes of a dataset with filters, which must be its bytes here too.
-  void add_packed(const FaultSite& shared, std::span<const Change> changes) {
+  void add_packed(const record::FaultSite& shared, std::span<const record::ElementChange> changes) {
     if (!packed_ || packed_name_ != shared.tensor) {
       packed_.emplace(reader_, shared.tensor);
       packed_name_ = shared.tensor;
     }
-    for (const Change& change : changes) {
+    for (const record::ElementChange& change : changes) {
       if (!packed_->holds(change.element)) {
         fail(ErrorCode::conflict, "{}: byte {} is not in a chunk of {}", file_, change.element,
              shared.tensor);
@@ -149,9 +149,9 @@ class Patcher {
   }
 
   /// Values that lie in the file as they are: neighbours are read at once.
-  void add_direct(Site& site, std::span<const Change> changes) {
+  void add_direct(Site& site, std::span<const record::ElementChange> changes) {
     const std::uint64_t width = site.format.bytes;
-    const auto place = [&](const Change& one) {
+    const auto place = [&](const record::ElementChange& one) {
       return *site.tensor->offset + site.tensor->byte_of(one.element);
     };
     Bytes block, after(width);
@@ -177,7 +177,7 @@ class Patcher {
     }
   }
 
-  void add_anywhere(Site& site, const Change& change) {
+  void add_anywhere(Site& site, const record::ElementChange& change) {
     const ckpt::Values::Spot spot = site.values->locate(site.tensor->byte_of(change.element));
     const bool storage = site.shared.plane == record::Plane::storage;
     if (storage && spot.chunk) {
@@ -207,7 +207,7 @@ class Patcher {
   }
 
   /// Checks the old value and stores the new one; what is not part of the value (padding) stays.
-  void alter(const Site& site, const Change& change, std::uint8_t* stored) const {
+  void alter(const Site& site, const record::ElementChange& change, std::uint8_t* stored) const {
     const std::uint64_t found = load_pattern(site.format, stored);
     if (found != change.old_pattern) {
       fail(ErrorCode::conflict, "{}: element {} of {} holds {:#x}, the fault was drawn for {:#x}", file_,
@@ -218,7 +218,7 @@ class Patcher {
 
   /// CRC-32C is linear, so the stored sum follows from the changed bytes alone. It is that of the values in
   /// little-endian order, as a reader has them.
-  void follow_checksum(const Site& site, const Change& change) const {
+  void follow_checksum(const Site& site, const record::ElementChange& change) const {
     if (site.checksum == nullptr || change.old_pattern == change.new_pattern) return;
     NumberFormat little = site.format;
     little.order = ByteOrder::little;
@@ -327,9 +327,9 @@ void Patch::add(std::uint64_t offset, std::span<const std::uint8_t> old_bytes,
   after.insert(after.end(), new_bytes.begin(), new_bytes.end());
 }
 
-Patch make_patch(const ckpt::Reader& reader, const FaultList& faults) {
+Patch make_patch(const ckpt::Reader& reader, const record::FaultList& faults) {
   Patcher patcher(reader);
-  const std::span<const Change> changes(faults.changes);
+  const std::span<const record::ElementChange> changes(faults.changes);
   for (std::size_t first = 0; first < changes.size();) {
     std::size_t end = first + 1;
     while (end < changes.size() && changes[end].site == changes[first].site) ++end;
@@ -340,7 +340,7 @@ Patch make_patch(const ckpt::Reader& reader, const FaultList& faults) {
 }
 
 Patch make_patch(const ckpt::Reader& reader, const std::vector<record::AppliedFault>& faults) {
-  return make_patch(reader, compact(faults));
+  return make_patch(reader, record::compact(faults));
 }
 
 }  // namespace bitrift::inject

@@ -9,7 +9,7 @@
 
 #include "ckpt/reader.h"
 #include "core/file.h"
-#include "inject/fault_list.h"
+#include "record/fault/fault_list.h"
 
 namespace bitrift::inject {
 
@@ -44,7 +44,7 @@ struct Patch {
 /// checksums always. Filtered chunks are decoded and encoded on all cores. Checks that the file still holds
 /// each fault's old pattern; throws Error(conflict) with the first that differs. Throws Error(unsupported)
 /// when filters would not keep other values.
-[[nodiscard]] Patch make_patch(const ckpt::Reader& reader, const FaultList& faults);
+[[nodiscard]] Patch make_patch(const ckpt::Reader& reader, const record::FaultList& faults);
 [[nodiscard]] Patch make_patch(const ckpt::Reader& reader, const std::vector<record::AppliedFault>& faults);
 
 }  // namespace bitrift::inject

@@ -60,6 +60,9 @@ AppliedFault applied_fault_from_json(const Json& value) {
   value.at("element").get_to(fault.element);
   value.at("dtype").get_to(fault.dtype);
   value.at("bits").get_to(fault.bits);
+  for (const unsigned bit : fault.bits) {
+    if (bit >= 64) fail(ErrorCode::bad_file, "{} has no bit {}", fault.dtype, bit);
+  }
   value.at("field").get_to(fault.field);
   fault.old_pattern = pattern_from_json(value.at("old"));
   fault.new_pattern = pattern_from_json(value.at("new"));

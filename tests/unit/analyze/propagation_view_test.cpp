@@ -95,11 +95,11 @@ TEST(PropagationTable, IsMadeForEachTensorThatHeldTheFault) {
   auto rows = testing::clean_arm("serial");
   for (const std::uint64_t draw : {0U, 1U, 2U}) {
     rows.push_back(trial(draw, {drift("model/a", static_cast<double>(draw))}));
-    rows.back().faults.resize(1);
-    rows.back().faults[0].tensor = draw == 1 ? "model/x" : "model/w";
+    rows.back().faults = record::compact({{.tensor = draw == 1 ? "model/x" : "model/w"}});
   }
   rows.push_back(trial(3, {}));
-  rows.back().faults = {rows[rows.size() - 2].faults[0], rows[rows.size() - 3].faults[0]};
+  rows.back().faults =
+      record::compact({rows[rows.size() - 2].faults.at(0), rows[rows.size() - 3].faults.at(0)});
   const Propagation found = propagation_of(rows, spec(), true);
   ASSERT_EQ(found.groups.size(), 6U);
   EXPECT_EQ(found.groups[0].origin, "2 tensors");

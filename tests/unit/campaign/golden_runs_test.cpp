@@ -154,8 +154,8 @@ class RowOf : public ::testing::Test {
   static Ran ran(std::vector<std::string> altered, std::vector<std::string> loaded) {
     Ran ran;
     ran.spec.id = {"serial", "weight.sign", 0};
-    for (auto& tensor : altered)
-      ran.spec.faults.push_back({tensor, "weight", 0, "float32", {31}, "sign", 0, 1});
+    for (auto& tensor : altered) ran.spec.faults.append({tensor, "weight", 0, "float32", {31}, "sign", 0, 1});
+    ran.altered = altered_tensors(ran.spec.faults);
     ran.result = result("serial/weight.sign/0");
     ran.result->changed_tensors = std::move(loaded);
     return ran;
@@ -178,16 +178,17 @@ TEST_F(RowOf, WhatStoredBytesBehindFiltersBecomeNobodyCanSay) {
   for (const std::vector<std::string>& loaded : {std::vector<std::string>{}, {"a"}, {"a", "b"}}) {
     Ran packed = ran({"a"}, loaded);
     packed.spec.plane = record::Plane::storage;
-    packed.spec.faults[0].plane = record::Plane::storage;
-    packed.spec.faults[0].structure = "raw chunk 0 of /a";
+    packed.spec.faults.sites[0].plane = record::Plane::storage;
+    packed.spec.faults.sites[0].structure = "raw chunk 0 of /a";
+    packed.altered = altered_tensors(packed.spec.faults);
     const record::TrialRecord row = row_of(packed, 42, {});
     EXPECT_TRUE(row.landed);
     EXPECT_FALSE(row.no_change);
-    EXPECT_TRUE(altered_tensors(packed.spec.faults).empty());
+    EXPECT_TRUE(packed.altered.empty());
   }
   Ran plain = ran({"a"}, {});
-  plain.spec.plane = plain.spec.faults[0].plane = record::Plane::storage;
-  plain.spec.faults[0].structure = "raw data, contiguous";
+  plain.spec.plane = plain.spec.faults.sites[0].plane = record::Plane::storage;
+  plain.spec.faults.sites[0].structure = "raw data, contiguous";
   EXPECT_NE(misbehaviour_of([&] { static_cast<void>(row_of(plain, 42, {})); }), "");
 }
 
@@ -233,15 +234,15 @@ TEST(PrivateCopy, ComesBackToTheBytesOfTheBaseWhichIsNeverTouched) {
   const ckpt::Reader base(folder / "base.h5");
   {
     PrivateCopy copy(base, folder / "copy.h5");
-    const auto faults = inject::whole_tensor(base, "model/fc2.weight", inject::WholeChange::nan);
-    copy.alter(faults);
+    record::TrialSpec canary;
+    canary.whole = {{"model/fc2.weight", record::WholeChange::nan}};
+    EXPECT_EQ(copy.alter(canary), std::vector<std::string>{"model/fc2.weight"});
     const std::string altered = read_text(folder / "copy.h5");
     EXPECT_NE(altered, before);
     EXPECT_EQ(altered.size(), before.size());
-    EXPECT_EQ(altered_tensors(faults), std::vector<std::string>{"model/fc2.weight"});
     copy.restore();
     EXPECT_EQ(read_text(folder / "copy.h5"), before);
-    copy.alter(faults);
+    copy.alter(canary);
     copy.renew();
     EXPECT_EQ(read_text(folder / "copy.h5"), before);
   }
@@ -254,7 +255,9 @@ TEST(PrivateCopy, ForeignBytesInTheCopyAreNoticedAtRestore) {
   testing::write_base(folder / "base.h5");
   const ckpt::Reader base(folder / "base.h5");
   PrivateCopy copy(base, folder / "copy.h5");
-  copy.alter(inject::whole_tensor(base, "model/fc2.bias", inject::WholeChange::negate));
+  record::TrialSpec canary;
+  canary.whole = {{"model/fc2.bias", record::WholeChange::negate}};
+  copy.alter(canary);
   copy_file_bytes(folder / "base.h5", folder / "copy.h5");
   EXPECT_THAT(error_of([&] { copy.restore(); }), HasSubstr("copy.h5"));
 }

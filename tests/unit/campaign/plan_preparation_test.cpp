@@ -34,20 +34,24 @@ TEST_F(PreparationTest, CanariesAlterFirstAndLastLayerInNaturalOrder) {
   const record::CampaignSpec spec = small_spec();
   const Plan plan(spec, base());
   const auto nan = plan.expand({TrialKind::canary, {"serial", "canary:nan", 0}});
-  ASSERT_EQ(nan.faults.size(), 18U);
-  for (const auto& fault : nan.faults) {
+  EXPECT_TRUE(nan.faults.empty());
+  const auto nan_faults = inject::whole_tensors(base().front(), nan.whole).expanded();
+  ASSERT_EQ(nan_faults.size(), 18U);
+  for (const auto& fault : nan_faults) {
     EXPECT_EQ(fault.tensor, "model/conv1.weight");
     EXPECT_EQ(fault.new_pattern & 0x7fc00000U, 0x7fc00000U);
   }
   EXPECT_EQ(nan.epochs, spec.resume_epochs);
   const auto negate = plan.expand({TrialKind::canary, {"serial", "canary:negate", 0}});
-  ASSERT_EQ(negate.faults.size(), 4U + 12);
-  for (const auto& fault : negate.faults) {
+  const auto negated = inject::whole_tensors(base().front(), negate.whole).expanded();
+  ASSERT_EQ(negated.size(), 4U + 12);
+  for (const auto& fault : negated) {
     EXPECT_THAT(fault.tensor, HasSubstr("fc10"));
     EXPECT_EQ(fault.new_pattern, 0xbf000000U);
   }
   EXPECT_EQ(negate.epochs, 0);
-  EXPECT_TRUE(plan.expand({TrialKind::canary, {"serial", "canary:none", 0}}).faults.empty());
+  const auto none = plan.expand({TrialKind::canary, {"serial", "canary:none", 0}});
+  EXPECT_TRUE(none.faults.empty() && none.whole.empty());
 }
 
 TEST_F(PreparationTest, PreparationEndsWithAControlBehindTheCanaries) {
@@ -111,7 +115,7 @@ TEST_F(PreparationTest, JitterRunFlipsTheLowestBitsOfSixteenWeightsAlikeInEveryA
     EXPECT_FALSE(run.order_seed);
     EXPECT_EQ(plan.stratum_bits(key), 0U);
     std::vector<std::pair<std::string, std::uint64_t>> places;
-    for (const record::AppliedFault& fault : run.faults) {
+    for (const record::AppliedFault& fault : run.faults.expanded()) {
       EXPECT_TRUE(fault.tensor.starts_with("model/") && fault.tensor.ends_with(".weight")) << fault.tensor;
       EXPECT_EQ(fault.bits, std::vector<unsigned>{0});
       EXPECT_EQ(fault.new_pattern, fault.old_pattern ^ 1U);
@@ -140,7 +144,7 @@ TEST_F(PreparationTest, BaseWithFewerWeightsIsJitteredInAllOfThem) {
   spec.trials_per_stratum = 1;
   const Plan plan(spec, bases);
   std::vector<std::uint64_t> elements;
-  for (const auto& fault : plan.expand(plan.find({"serial", "jitter", 0})).faults)
+  for (const auto& fault : plan.expand(plan.find({"serial", "jitter", 0})).faults.changes)
     elements.push_back(fault.element);
   EXPECT_THAT(elements, ::testing::ElementsAre(0, 1, 2, 3, 4));
 }

@@ -160,7 +160,7 @@ TEST_F(PlanTest, AFaultHitsTheSamePlaceInEveryBase) {
     EXPECT_EQ(narrow[i].old_pattern, 0U);
   }
   const auto canary = plan.expand({TrialKind::canary, {"fp16", "canary:nan", 0}});
-  EXPECT_EQ(canary.faults.front().dtype, "float16");
+  EXPECT_EQ(inject::whole_tensors(base()[1], canary.whole).sites.front().dtype, "float16");
 }
 
 TEST_F(PlanTest, BasesThatDoNotHoldTheSameFaultsAreRefused) {
@@ -198,7 +198,7 @@ TEST_F(PlanTest, ModelsMayBeOfEveryKind) {
   const auto patterns = [&](const char* kind) {
     std::set<std::uint64_t> all;
     for (std::uint64_t draw = 0; draw < 9; ++draw) {
-      const auto faults = plan.expand({TrialKind::trial, {"serial", kind, draw}}).faults;
+      const auto faults = plan.expand({TrialKind::trial, {"serial", kind, draw}}).faults.expanded();
       EXPECT_EQ(faults.size(), 2U) << kind;
       for (const auto& fault : faults) {
         EXPECT_EQ(fault.old_pattern, 0x3f000000U);
@@ -237,7 +237,7 @@ TEST_F(PlanTest, EveryDrawOfAModelIsASetOfFaultsOfItsOwn) {
     const auto run = plan.expand({TrialKind::trial, {"serial", "ten", draw}});
     std::size_t bits = 0;
     std::vector<std::uint64_t> elements;
-    for (const auto& fault : run.faults) {
+    for (const auto& fault : run.faults.expanded()) {
       bits += fault.bits.size();
       elements.push_back(fault.element);
       EXPECT_EQ(fault.role, "weight");
@@ -248,7 +248,7 @@ TEST_F(PlanTest, EveryDrawOfAModelIsASetOfFaultsOfItsOwn) {
     EXPECT_TRUE(plan.expand({TrialKind::trial, {"serial", "rare", draw}}).faults.empty());
   }
   EXPECT_EQ(sets.size(), 9U);
-  for (const auto& fault : plan.expand({TrialKind::trial, {"serial", "zeros", 0}}).faults) {
+  for (const auto& fault : plan.expand({TrialKind::trial, {"serial", "zeros", 0}}).faults.expanded()) {
     EXPECT_EQ(fault.new_pattern, 0U);
   }
 }

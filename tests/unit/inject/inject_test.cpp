@@ -193,27 +193,23 @@ TEST(Patch, SettingWhatIsSetAlreadyChangesNothing) {
   EXPECT_TRUE(patch.ranges.empty());
 }
 
-TEST(WholeTensor, NegatesOrPoisonsEveryElement) {
+TEST(WholeTensors, NegatesOrPoisonsEveryElement) {
+  using enum record::WholeChange;
   const Scratch scratch;
   const auto path = checkpoint(scratch);
-  for (const char* what : {"negate", "nan"}) {
-    inject_copy(path, scratch / "out.h5",
-                compact(whole_tensor(ckpt::Reader(path), "model/b.bias",
-                                     what == std::string("nan") ? WholeChange::nan : WholeChange::negate)));
-    EXPECT_TRUE(python(scratch / "out.h5", std::string("what = '") + what + R"('
+  for (const auto change : {negate, nan}) {
+    inject_copy(path, scratch / "out.h5", whole_tensors(ckpt::Reader(path), {{"model/b.bias", change}}));
+    EXPECT_TRUE(python(scratch / "out.h5", fmt::format("nan = {}", change == nan ? "True" : "False") + R"(
 with h5py.File(path) as f:
     bias, old = f['model/b.bias'][()], np.array([0x3c00, 0xc000, 0x0001, 0x7bff], '<u2').view('<f2')
-    assert np.isnan(bias).all() if what == 'nan' else (bias == -old).all()
+    assert np.isnan(bias).all() if nan else (bias == -old).all()
     assert f['model/a.weight'][0] == 1
 )"));
   }
   const ckpt::Reader reader(path);
-  EXPECT_ERROR(static_cast<void>(whole_tensor(reader, "model/c.count", WholeChange::nan)), unsupported,
-               "int64");
-  EXPECT_ERROR(static_cast<void>(whole_tensor(reader, "model/none", WholeChange::nan)), not_found,
-               "model/none");
-  EXPECT_ERROR(static_cast<void>(whole_tensor(reader, "checksum/crc32c", WholeChange::nan)), unsupported,
-               "checksum");
+  EXPECT_ERROR(static_cast<void>(whole_tensors(reader, {{"model/c.count", nan}})), unsupported, "int64");
+  EXPECT_ERROR(static_cast<void>(whole_tensors(reader, {{"model/none", nan}})), not_found, "model/none");
+  EXPECT_ERROR(static_cast<void>(whole_tensors(reader, {{"checksum/crc32c", nan}})), unsupported, "checksum");
 }
 
 TEST(FlipAt, FlipsOneBitOfOneElement) {
@@ -231,7 +227,7 @@ TEST(Undo, RestoresAnInjectionThatWasCutAfterAnyByte) {
   const Scratch scratch;
   const auto path = checkpoint(scratch);
   const std::string before = bytes_of(path);
-  const FaultList faults = plan(ckpt::Reader(path), counted_model(30)).list;
+  const record::FaultList faults = plan(ckpt::Reader(path), counted_model(30)).list;
   inject_in_place(path, faults);
   const std::string after = bytes_of(path);
   const std::string journal = bytes_of(undo_path(path));
@@ -266,7 +262,7 @@ TEST(Copy, IsRefusedOntoAFileWithAnUndoJournal) {
   const Scratch scratch;
   const auto path = checkpoint(scratch);
   const auto other = checkpoint(scratch, "other.h5");
-  const FaultList faults = plan(ckpt::Reader(path), counted_model(1)).list;
+  const record::FaultList faults = plan(ckpt::Reader(path), counted_model(1)).list;
   inject_in_place(other, faults);
   EXPECT_ERROR(inject_copy(path, other, faults), conflict, "other.h5.undo");
 }

@@ -17,7 +17,7 @@ TrialRecord example() {
   TrialRecord row;
   row.id = {"data-2", "weight.exponent", 7};
   row.stratum_bits = 158'000;
-  row.faults = {{"model/conv1.weight", "weight", 3, "float32", {30}, "exponent", 0x3f800000, 0x7f800000}};
+  row.faults.append({"model/conv1.weight", "weight", 3, "float32", {30}, "exponent", 0x3f800000, 0x7f800000});
   row.landed = true;
   RunResult result;
   result.id = row.id.text();

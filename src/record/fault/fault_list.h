@@ -8,43 +8,47 @@
 #include "core/number/number_format.h"
 #include "record/fault/fault.h"
 
-namespace bitrift::inject {
+namespace bitrift::record {
 
 /// What the faults of one tensor share.
 struct FaultSite {
   std::string tensor;
   std::string role;
   std::string dtype;  ///< name of the format that its bits are read as
-  record::Plane plane = record::Plane::value;
-  std::string structure = {};  ///< see record::AppliedFault
+  Plane plane = Plane::value;
+  std::string structure = {};  ///< see AppliedFault
   bool operator==(const FaultSite&) const = default;
 };
 
 /// One altered element. `bits` are those that the fault is at, as a mask.
-struct Change {
+struct ElementChange {
   std::uint32_t site = 0;  ///< index into FaultList::sites
   std::uint64_t element = 0;
   std::uint64_t bits = 0;
   std::uint64_t old_pattern = 0;
   std::uint64_t new_pattern = 0;
-  bool operator==(const Change&) const = default;
+  bool operator==(const ElementChange&) const = default;
 };
 
 struct FaultList {
   std::vector<FaultSite> sites;
-  std::vector<Change> changes;  ///< by site, then element; one an element
+  std::vector<ElementChange> changes;  ///< by site, then element; one an element
 
-  /// The i-th fault with all that it carries.
-  [[nodiscard]] record::AppliedFault at(std::size_t i) const;
+  [[nodiscard]] std::size_t size() const noexcept { return changes.size(); }
+  [[nodiscard]] bool empty() const noexcept { return changes.empty(); }
+  /// The i-th fault with all that it carries; of a format that is not known, `field` is "".
+  [[nodiscard]] AppliedFault at(std::size_t i) const;
   /// All of them.
-  [[nodiscard]] std::vector<record::AppliedFault> expanded() const;
+  [[nodiscard]] std::vector<AppliedFault> expanded() const;
+  /// Adds a fault behind the others. Its bits lie below 64.
+  void append(const AppliedFault& fault);
+  /// Removes the sites at which no fault is.
+  void drop_unused_sites();
   bool operator==(const FaultList&) const = default;
 };
 
-/// Adds a fault behind the others.
-void append(FaultList& list, const record::AppliedFault& fault);
 /// The inverse of expanded(); keeps the order.
-[[nodiscard]] FaultList compact(const std::vector<record::AppliedFault>& faults);
+[[nodiscard]] FaultList compact(const std::vector<AppliedFault>& faults);
 
 /// `sign`, `exponent`, `mantissa`, or `mixed` where the bits lie in several; "" without a bit.
 [[nodiscard]] std::string common_field(const NumberFormat& format, std::uint64_t bits);
@@ -52,4 +56,4 @@ void append(FaultList& list, const record::AppliedFault& fault);
 /// Number of faults that change nothing.
 [[nodiscard]] std::uint64_t unchanged(const FaultList& list) noexcept;
 
-}  // namespace bitrift::inject
+}  // namespace bitrift::record
