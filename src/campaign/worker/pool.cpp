@@ -115,6 +115,7 @@ bool Pool::assign_one() {
   for (const bool new_worker : {false, true}) {
     for (std::size_t arm = 0; arm < queues_.size(); ++arm) {
       if (queues_[arm].empty() || !fits(options_.arms[arm].parallel.ranks)) continue;
+      if (new_worker && !limit_parked()) return true;
       Crew* crew = new_worker ? &start_crew(arm) : idle_crew(arm);
       if (crew == nullptr) continue;
       crew->job = std::move(queues_[arm].front());
@@ -146,7 +147,6 @@ Crew* Pool::idle_crew(std::size_t arm) {
 }
 
 Crew& Pool::start_crew(std::size_t arm) {
-  limit_parked();
   const auto taken = [&](int slot) {
     return std::any_of(crews_.begin(), crews_.end(), [&](const auto& crew) { return crew->slot == slot; });
   };
@@ -175,16 +175,22 @@ Crew& Pool::start_crew(std::size_t arm) {
   return *crews_.back();
 }
 
-void Pool::limit_parked() {
+// False when a worker that has to go has rows that no no-flip run has confirmed yet: that run was sent.
+bool Pool::limit_parked() {
   const auto ranks = [&](const Crew& crew) { return options_.arms[crew.arm].parallel.ranks; };
   int parked = 0;
   for (const auto& crew : crews_) parked += crew->idle() ? ranks(*crew) : 0;
   for (const auto& crew : crews_) {  // the oldest first
-    if (parked <= most_parked_ranks) return;
+    if (parked <= most_parked_ranks) return true;
     if (!crew->idle()) continue;
+    if (!crew->unchecked.empty()) {
+      check(*crew, order_of(crew->unchecked.back(), options_.orders));
+      return false;
+    }
     parked -= ranks(*crew);
     crew->worker->quit();
   }
+  return true;
 }
 
 void Pool::watch_limits() {

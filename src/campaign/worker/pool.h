@@ -97,7 +97,7 @@ class Pool {
   [[nodiscard]] bool fits(int ranks) const;
   Crew* idle_crew(std::size_t arm);
   Crew& start_crew(std::size_t arm);
-  void limit_parked();
+  bool limit_parked();
   void watch_limits();
   void feed(Crew& crew);
   void check(Crew& crew, int order);

@@ -81,7 +81,7 @@ class Strata {
     const bool byte = record::names_byte(site.plane, site.structure);
     const std::string names = byte ? "any" : field_names(format, bits);
     Shared shared{{site.role, whole_ ? manifest_.model.bits : names, 0, 0, 0},
-                  byte ? "" : common_field(format, bits)};
+                  byte ? "" : record::common_field(format, bits)};
     const auto add = [&](std::string_view field) {
       for (const StratumSize& one : census.strata) {
         if (one.role != site.role || one.field != field) continue;

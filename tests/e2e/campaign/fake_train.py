@@ -130,6 +130,9 @@ def rank_main(options, rank):
         if message.get("quit"):
             return
         request = message["run"]
+        if rank == 0 and "FAKE_TRAIN_REQUESTS" in os.environ:
+            with open(os.path.join(os.environ["FAKE_TRAIN_REQUESTS"], str(os.getpid())), "a") as file:
+                file.write(request["id"] + "\n")
         if request.get("drill"):
             if rank == options.ranks - 1:
                 drill(request["drill"], say, rank)

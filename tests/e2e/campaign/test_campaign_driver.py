@@ -235,6 +235,21 @@ def test_workers_that_drift_stop_the_campaign(study):
     assert "test_loss" in done.stderr and "arm 'serial'" in done.stderr
 
 
+def test_worker_that_makes_room_for_others_confirms_its_trials_first(study):
+    names = [f"data-4{letter}" for letter in "abc"]
+    arms = [{"name": name, "parallel": {"kind": "data", "ranks": 4}} for name in names]
+    requests = study.place / "requests"
+    requests.mkdir()
+    spec = study.changed_spec(arms=arms, trials_per_stratum=2)
+    done = study.run("parked", "--workers", "1", spec=spec, env={"FAKE_TRAIN_REQUESTS": str(requests)})
+    assert done.returncode == 0, done.stderr
+    ids = [path.read_text().split() for path in requests.iterdir()]
+    assert len(ids) > len(names)  # no more than six idle ranks stay
+    with_trials = [each for each in ids if any("/weight." in run or "/momentum." in run for run in each)]
+    assert with_trials
+    assert [each[-1] for each in with_trials if "/control/" not in each[-1]] == []
+
+
 @pytest.mark.parametrize(("code", "expected"), [(2, 2), (1, 3)])
 def test_worker_that_cannot_start_ends_the_campaign_with_its_words(study, code, expected):
     done = study.run("refused", env={"FAKE_TRAIN_REFUSE": str(code)})

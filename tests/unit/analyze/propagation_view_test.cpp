@@ -95,7 +95,9 @@ TEST(PropagationTable, IsMadeForEachTensorThatHeldTheFault) {
   auto rows = testing::clean_arm("serial");
   for (const std::uint64_t draw : {0U, 1U, 2U}) {
     rows.push_back(trial(draw, {drift("model/a", static_cast<double>(draw))}));
-    rows.back().faults = record::compact({{.tensor = draw == 1 ? "model/x" : "model/w"}});
+    record::AppliedFault fault;
+    fault.tensor = draw == 1 ? "model/x" : "model/w";
+    rows.back().faults = record::compact({fault});
   }
   rows.push_back(trial(3, {}));
   rows.back().faults =
