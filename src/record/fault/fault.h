@@ -19,7 +19,7 @@ namespace bitrift::record {
 enum class Plane { value, storage, metadata };
 constexpr EnumNames<3> names_of(Plane) { return {"plane", {"value", "storage", "metadata"}}; }
 
-/// What a fault does to a number (docs/faults.md, "Kinds").
+/// What a fault does to a number (docs/faults.md, "What").
 enum class FaultKind {
   flip,
   burst,
