@@ -361,13 +361,13 @@ std::vector<std::uint8_t> Values::decode(const h5map::Chunk& chunk) const {
                      });
 }
 
-EncodedChunk Values::encode(const h5map::Chunk& chunk, std::span<const std::uint8_t> values) const {
+h5::StoredChunk Values::encode(const h5map::Chunk& chunk, std::span<const std::uint8_t> values) const {
   State& state = *state_;
   const std::string name = state.chunk_name(chunk);
   if (h5map::codec_knows(state.layout.filters, chunk.mask)) {
     return with_memory(times(values.size(), copies), name, [&] {
-      return EncodedChunk{h5map::encode_chunk(state.layout.filters, chunk.mask, values, chunk.bytes, name),
-                          chunk.mask};
+      return h5::StoredChunk{h5map::encode_chunk(state.layout.filters, chunk.mask, values, chunk.bytes, name),
+                             chunk.mask};
     });
   }
   h5::Recoded coded =
@@ -379,7 +379,7 @@ EncodedChunk Values::encode(const h5map::Chunk& chunk, std::span<const std::uint
          "at place {} in it",
          name, coded.differing.size(), coded.differing.front());
   }
-  return {std::move(coded.stored.bytes), coded.stored.mask};
+  return std::move(coded.stored);
 }
 
 std::vector<Values::StoredRun> Values::stored_runs() const {

@@ -12,17 +12,12 @@
 
 #include "ckpt/format/chunk_cache.h"
 #include "core/file.h"
+#include "filters/pipeline_spec.h"
 #include "h5map/chunk/chunk_table.h"
 #include "h5map/h5_file.h"
 #include "h5map/structure/seal.h"
 
 namespace bitrift::ckpt {
-
-/// A chunk as it is stored; bit i of the mask: filter i was left out.
-struct EncodedChunk {
-  std::vector<std::uint8_t> bytes;
-  std::uint32_t mask = 0;
-};
 
 /// An open file as values are read from it. Indexes of chunks and what is kept of them are used under the
 /// lock, values are read beside it.
@@ -74,7 +69,7 @@ class Values {
   [[nodiscard]] std::vector<std::uint8_t> decode(const h5map::Chunk& chunk) const;
   /// The stored form of altered values, which decodes to them again. Throws also Error(unsupported) when the
   /// filters do not keep every value.
-  [[nodiscard]] EncodedChunk encode(const h5map::Chunk& chunk, std::span<const std::uint8_t> values) const;
+  [[nodiscard]] h5::StoredChunk encode(const h5map::Chunk& chunk, std::span<const std::uint8_t> values) const;
 
   /// Runs of stored bytes, filtered or not, in the order of the values.
   struct StoredRun {

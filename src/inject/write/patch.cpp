@@ -64,7 +64,7 @@ struct ChunkEdits {
   const ckpt::Values* values = nullptr;
   h5map::Chunk chunk;
   std::vector<Edit> edits;
-  ckpt::EncodedChunk encoded;
+  h5::StoredChunk encoded;
 };
 
 /// Turns changes into bytes, one after the other; filtered chunks wait until all of theirs are known.
