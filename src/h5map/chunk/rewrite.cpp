@@ -1,6 +1,7 @@
 #include "h5map/chunk/rewrite.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 
@@ -92,7 +93,7 @@ std::vector<std::uint8_t> Rewrite::altered(std::uint64_t first, std::uint64_t en
   return bytes;
 }
 
-std::vector<Change> Rewrite::finish() {
+NewBytes Rewrite::finish() {
   // The address counts in the user block that was there when the file was made.
   if (end_ > source_->size()) {
     put(superblock_.end_of_file_field, end_ - superblock_.offset + superblock_.stored_base);
@@ -105,11 +106,8 @@ std::vector<Change> Rewrite::finish() {
     const std::uint32_t sum = sum_for(seal, altered(seal.first, seal.covered_end()));
     put(seal.at, little_endian(sum, 4));
   }
-  std::vector<Change> all;
-  for (auto& [offset, bytes] : changes_) all.push_back({offset, std::move(bytes)});
-  changes_.clear();
   seals_.clear();
-  return all;
+  return std::exchange(changes_, {});
 }
 
 }  // namespace bitrift::h5map

@@ -14,11 +14,8 @@
 
 namespace bitrift::h5map {
 
-/// Bytes to be written at a place of the file.
-struct Change {
-  std::uint64_t offset = 0;
-  std::vector<std::uint8_t> bytes;
-};
+/// What is to be written to a file: bytes by their offset, none overlapping.
+using NewBytes = std::map<std::uint64_t, std::vector<std::uint8_t>>;
 
 /// Collects alterations of one file and says which bytes they come to: chunks that keep their size stay where
 /// they are, smaller ones too, with a new size in their index; larger ones are appended to the file, and
@@ -41,9 +38,8 @@ class Rewrite {
   void put_chunk(const ChunkTable& table, const Chunk& chunk, std::vector<std::uint8_t> stored,
                  std::uint32_t mask);
 
-  /// All changes, by ascending offset, none overlapping; those of them behind file_bytes() as it was lengthen
-  /// the file.
-  [[nodiscard]] std::vector<Change> finish();
+  /// All changes; those beyond the old end of the file lengthen it.
+  [[nodiscard]] NewBytes finish();
   /// Size of the file with the changes made.
   [[nodiscard]] std::uint64_t file_bytes() const noexcept { return end_; }
 
@@ -54,7 +50,7 @@ class Rewrite {
   const Source* source_;
   Superblock superblock_;
   std::uint64_t end_ = 0;
-  std::map<std::uint64_t, std::vector<std::uint8_t>> changes_;
+  NewBytes changes_;
   std::set<Seal> seals_;
 };
 

@@ -100,7 +100,7 @@ class Patcher {
       if (change.before != change.after) put_checksum(change);
     }
     encode_chunks();
-    for (h5map::Change& change : rewrite_.finish()) take(std::move(change));
+    for (const auto& [offset, bytes] : rewrite_.finish()) take(offset, bytes);
     patch_.file_bytes = reader_.file().source().size();
     join();
     if (!metadata_) refuse_clashes();
@@ -256,16 +256,16 @@ class Patcher {
     }
   }
 
-  void take(h5map::Change change) {
+  void take(std::uint64_t offset, const Bytes& bytes) {
     const std::uint64_t end = reader_.file().source().size();
-    if (change.offset >= end) {
-      patch_.tail.resize(change.offset - end);
-      patch_.tail.insert(patch_.tail.end(), change.bytes.begin(), change.bytes.end());
+    if (offset >= end) {
+      patch_.tail.resize(offset - end);
+      patch_.tail.insert(patch_.tail.end(), bytes.begin(), bytes.end());
       return;
     }
-    Bytes before(change.bytes.size());
-    read_at(fd_, before.data(), before.size(), change.offset, reader_.path());
-    if (before != change.bytes) patch_.add(change.offset, before, change.bytes);
+    Bytes before(bytes.size());
+    read_at(fd_, before.data(), before.size(), offset, reader_.path());
+    if (before != bytes) patch_.add(offset, before, bytes);
   }
 
   void refuse_clashes() const {

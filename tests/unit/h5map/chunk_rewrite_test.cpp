@@ -21,14 +21,13 @@ using testing::Scratch;
 using testing::write_bytes;
 using Bytes = std::vector<std::uint8_t>;
 
-std::string applied(std::string bytes, const std::vector<Change>& changes) {
+std::string applied(std::string bytes, const NewBytes& changes) {
   std::uint64_t last = 0;
-  for (const Change& change : changes) {
-    EXPECT_GE(change.offset, last);
-    last = change.offset + change.bytes.size();
+  for (const auto& [offset, written] : changes) {
+    EXPECT_GE(offset, last);
+    last = offset + written.size();
     if (last > bytes.size()) bytes.resize(last);
-    std::copy(change.bytes.begin(), change.bytes.end(),
-              bytes.begin() + static_cast<std::ptrdiff_t>(change.offset));
+    std::copy(written.begin(), written.end(), bytes.begin() + static_cast<std::ptrdiff_t>(offset));
   }
   return bytes;
 }
@@ -141,10 +140,7 @@ TEST(Rewrite, AChunkOfTheSameSizeAltersOnlyItsBytes) {
   Rewrite rewrite(source, read_superblock(source));
   const Bytes stored = encode_chunk(file.layout.filters, 0, noise(1024, 3), ~0ULL, "d");
   rewrite.put_chunk(table, chunk, stored, 0);
-  const auto changes = rewrite.finish();
-  ASSERT_EQ(changes.size(), 1U);
-  EXPECT_EQ(changes[0].offset, chunk.offset);
-  EXPECT_EQ(changes[0].bytes, stored);
+  EXPECT_EQ(rewrite.finish(), (NewBytes{{chunk.offset, stored}}));
   EXPECT_EQ(rewrite.file_bytes(), source.size());
 }
 
