@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "core/byte_cursor.h"
 #include "core/error.h"
 
 namespace bitrift::h5 {
@@ -9,55 +10,35 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-template <typename T>
-void put(Bytes& out, std::span<const T> list) {
-  const std::uint64_t count = list.size();
-  const auto append = [&](const void* data, std::size_t size) {
-    if (size == 0) return;
-    const std::size_t at = out.size();
-    out.resize(at + size);
-    std::memcpy(out.data() + at, data, size);
-  };
-  append(&count, sizeof count);
-  append(list.data(), list.size_bytes());
+void append(Bytes& out, const void* data, std::size_t size) {
+  const auto* const first = static_cast<const std::uint8_t*>(data);
+  out.insert(out.end(), first, first + size);
 }
 
-void put(Bytes& out, std::uint64_t number) { put(out, std::span<const std::uint64_t>(&number, 1)); }
+void put(Bytes& out, std::uint64_t number) { append(out, &number, sizeof number); }
 
-class Unpacker {
+template <typename T>
+void put(Bytes& out, std::span<const T> list) {
+  put(out, std::uint64_t{list.size_bytes()});
+  append(out, list.data(), list.size_bytes());
+}
+
+/// Lists are taken with their sizes in bytes before them.
+class Unpacker : public ByteCursor {
  public:
-  explicit Unpacker(std::span<const std::uint8_t> bytes) : left_(bytes) {}
+  explicit Unpacker(std::span<const std::uint8_t> bytes)
+      : ByteCursor(bytes, "", "a request to bitrift-hdf5", ErrorCode::internal) {}
 
   template <typename T>
   std::vector<T> list() {
-    std::uint64_t count = 0;
-    std::memcpy(&count, take(sizeof count).data(), sizeof count);
-    if (count > left_.size() / sizeof(T)) fail_packed();
-    std::vector<T> items(count);
-    const auto bytes = take(count * sizeof(T));
-    if (count > 0) std::memcpy(items.data(), bytes.data(), bytes.size());
+    const auto bytes = take(u64());
+    std::vector<T> items(bytes.size() / sizeof(T));
+    if (!items.empty()) std::memcpy(items.data(), bytes.data(), items.size() * sizeof(T));
     return items;
   }
-  std::uint64_t number() {
-    const auto one = list<std::uint64_t>();
-    if (one.size() != 1) fail_packed();
-    return one[0];
-  }
   void end() const {
-    if (!left_.empty()) fail_packed();
+    if (left() != 0) fail(ErrorCode::internal, "a request to bitrift-hdf5 is damaged");
   }
-
- private:
-  [[noreturn]] static void fail_packed() {
-    fail(ErrorCode::internal, "a request to bitrift-hdf5 is damaged");
-  }
-  std::span<const std::uint8_t> take(std::size_t size) {
-    if (size > left_.size()) fail_packed();
-    const auto taken = left_.first(size);
-    left_ = left_.subspan(size);
-    return taken;
-  }
-  std::span<const std::uint8_t> left_;
 };
 
 }  // namespace
@@ -84,20 +65,20 @@ Bytes FilterRequest::packed() const {
 FilterRequest FilterRequest::unpacked(std::span<const std::uint8_t> bytes) {
   Unpacker from(bytes);
   FilterRequest request;
-  request.task = static_cast<FilterTask>(from.number());
+  request.task = static_cast<FilterTask>(from.u64());
   const auto text = from.list<char>();
   request.where.assign(text.begin(), text.end());
   request.spec.datatype = from.list<std::uint8_t>();
   request.spec.chunk = from.list<std::uint64_t>();
-  request.spec.element_bytes = from.number();
-  for (std::uint64_t left = from.number(); left > 0; --left) {
+  request.spec.element_bytes = from.u64();
+  for (std::uint64_t left = from.u64(); left > 0; --left) {
     PipelineFilter filter;
-    filter.id = static_cast<unsigned>(from.number());
-    filter.optional = from.number() != 0;
+    filter.id = static_cast<unsigned>(from.u64());
+    filter.optional = from.u64() != 0;
     filter.values = from.list<std::uint32_t>();
     request.spec.filters.push_back(std::move(filter));
   }
-  request.chunk.mask = static_cast<std::uint32_t>(from.number());
+  request.chunk.mask = static_cast<std::uint32_t>(from.u64());
   request.chunk.bytes = from.list<std::uint8_t>();
   from.end();
   return request;
@@ -113,7 +94,7 @@ Bytes packed(const StoredChunk& chunk) {
 StoredChunk unpacked_chunk(std::span<const std::uint8_t> bytes) {
   Unpacker from(bytes);
   StoredChunk chunk;
-  chunk.mask = static_cast<std::uint32_t>(from.number());
+  chunk.mask = static_cast<std::uint32_t>(from.u64());
   chunk.bytes = from.list<std::uint8_t>();
   from.end();
   return chunk;

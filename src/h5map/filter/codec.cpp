@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/byte_cursor.h"
 #include "core/error.h"
 #include "h5map/filter/deflate.h"
 #include "h5map/filter/lzf.h"
@@ -29,14 +30,10 @@ Bytes shuffle(std::span<const std::uint8_t> bytes, std::size_t width, bool undo)
   return out;
 }
 
-std::uint32_t stored_sum(std::span<const std::uint8_t> four) {
-  return four[0] | std::uint32_t{four[1]} << 8 | std::uint32_t{four[2]} << 16 | std::uint32_t{four[3]} << 24;
-}
-
 Bytes without_sum(std::span<const std::uint8_t> bytes) {
   if (bytes.size() < 4) fail(ErrorCode::bad_file, "data is too short for its fletcher32 sum");
   const auto covered = bytes.first(bytes.size() - 4);
-  const std::uint32_t stored = stored_sum(bytes.last(4));
+  const std::uint32_t stored = ByteCursor(bytes.last(4), "", "fletcher32 sum").u32();
   const std::uint32_t sum = fletcher32(covered);
   // HDF5 up to 1.6.2 wrote the bytes of both halves in reverse; today's still reads that (H5Zfletcher32.c).
   const std::uint32_t reversed = (sum & 0x00ff00ffU) << 8 | (sum & 0xff00ff00U) >> 8;

@@ -105,27 +105,10 @@ void Source::spend(std::uint64_t bytes) const {
   if (state_->watch) state_->watch(0, bytes, {});
 }
 
-std::uint64_t Cursor::number(unsigned bytes) {
-  std::uint64_t value = 0;
-  unsigned shift = 0;
-  for (const std::uint8_t byte : take(bytes)) {
-    value |= std::uint64_t{byte} << shift;
-    shift += 8;
-  }
-  return value;
-}
-
 std::uint64_t Cursor::address(unsigned bytes) {
   const std::uint64_t value = number(bytes);
   const std::uint64_t all = bytes >= 8 ? undefined : (std::uint64_t{1} << (8 * bytes)) - 1;
   return value == all ? undefined : value;
-}
-
-std::span<const std::uint8_t> Cursor::take(std::uint64_t count) {
-  if (count > left()) fail(ErrorCode::bad_file, "{}: {} ends too early", name_, what_);
-  const auto piece = bytes_.subspan(at_, count);
-  at_ += count;
-  return piece;
 }
 
 }  // namespace bitrift::h5map

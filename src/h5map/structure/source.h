@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/byte_cursor.h"
+
 namespace bitrift::h5map {
 
 /// "Undefined address" of the HDF5 file format: all bits set.
@@ -54,30 +56,12 @@ class Source {
   std::unique_ptr<State> state_;
 };
 
-/// Takes little-endian fields off the front of some bytes.
-class Cursor {
+/// A cursor with the one kind of field that only HDF5 has.
+class Cursor : public ByteCursor {
  public:
-  /// `what` and `name` (of the file) are for messages and must outlive the cursor.
-  Cursor(std::span<const std::uint8_t> bytes, std::string_view name, std::string_view what)
-      : bytes_(bytes), name_(name), what_(what) {}
-  /// Unsigned field of 0 to 8 bytes. Throws Error(bad_file, "<name>: <what> ends too early") as all others
-  /// do.
-  [[nodiscard]] std::uint64_t number(unsigned bytes);
-  [[nodiscard]] std::uint8_t u8() { return static_cast<std::uint8_t>(number(1)); }
-  [[nodiscard]] std::uint16_t u16() { return static_cast<std::uint16_t>(number(2)); }
-  [[nodiscard]] std::uint32_t u32() { return static_cast<std::uint32_t>(number(4)); }
-  [[nodiscard]] std::uint64_t u64() { return number(8); }
+  using ByteCursor::ByteCursor;
   /// An address of `bytes` bytes, relative to the file's base address; `undefined` when all its bits are set.
   [[nodiscard]] std::uint64_t address(unsigned bytes);
-  [[nodiscard]] std::span<const std::uint8_t> take(std::uint64_t count);
-  void skip(std::uint64_t count) { (void)take(count); }
-  [[nodiscard]] std::uint64_t position() const noexcept { return at_; }  ///< bytes taken so far
-  [[nodiscard]] std::uint64_t left() const noexcept { return bytes_.size() - at_; }
-
- private:
-  std::span<const std::uint8_t> bytes_;
-  std::string_view name_, what_;
-  std::uint64_t at_ = 0;
 };
 
 }  // namespace bitrift::h5map

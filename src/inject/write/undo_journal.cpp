@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <span>
-#include <string_view>
 #include <utility>
 
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "core/byte_cursor.h"
 #include "core/crc32c.h"
 #include "core/error.h"
 #include "inject/write/write_patch.h"
@@ -22,32 +21,6 @@ using record::Json;
 using Bytes = std::vector<std::uint8_t>;
 
 constexpr const char* kSchema = "bitrift/undo/2";
-
-/// Takes numbers and bytes off the front of a payload.
-class Payload {
- public:
-  explicit Payload(std::string_view text) : text_(text) {}
-  [[nodiscard]] std::uint64_t number() {
-    std::uint64_t value = 0;
-    std::memcpy(&value, piece(sizeof value).data(), sizeof value);
-    return value;
-  }
-  /// They are part of the text.
-  [[nodiscard]] std::span<const std::uint8_t> bytes(std::uint64_t count) {
-    const std::string_view found = piece(count);
-    return {reinterpret_cast<const std::uint8_t*>(found.data()), found.size()};
-  }
-  [[nodiscard]] bool empty() const noexcept { return text_.empty(); }
-
- private:
-  std::string_view piece(std::uint64_t count) {
-    if (count > text_.size()) fail(ErrorCode::bad_file, "it ends too early");
-    const std::string_view found = text_.substr(0, count);
-    text_.remove_prefix(count);
-    return found;
-  }
-  std::string_view text_;
-};
 
 /// Writes what follows the line of JSON, and sums it up. Never as one text: with filtered chunks that would
 /// have the size of all that are altered, twice.
@@ -93,27 +66,27 @@ std::string head_of(const UndoJournal& journal, std::uint32_t sum) {
   return head.dump() + "\n";
 }
 
-UndoJournal parse(const Json& head, std::string_view text) {
+UndoJournal parse(const Json& head, std::span<const std::uint8_t> content) {
   UndoJournal journal;
   head.at("file_bytes").get_to(journal.file_bytes);
   journal.patch.file_bytes = journal.file_bytes;
-  Payload payload(text);
+  ByteCursor payload(content, "", "it");
   std::uint64_t end = 0;
   const auto count = head.at("ranges").get<std::uint64_t>();
   for (std::uint64_t i = 0; i < count; ++i) {
-    const std::uint64_t offset = payload.number();
-    const std::uint64_t size = payload.number();
-    const auto before = payload.bytes(size);
-    const auto after = payload.bytes(size);
+    const std::uint64_t offset = payload.u64();
+    const std::uint64_t size = payload.u64();
+    const auto before = payload.take(size);
+    const auto after = payload.take(size);
     if (size == 0 || offset < end || size > journal.file_bytes || offset > journal.file_bytes - size) {
       fail(ErrorCode::bad_file, "it has an invalid range");
     }
     end = offset + size;
     journal.patch.add(offset, before, after);
   }
-  const auto tail = payload.bytes(head.at("tail").get<std::uint64_t>());
+  const auto tail = payload.take(head.at("tail").get<std::uint64_t>());
   journal.patch.tail.assign(tail.begin(), tail.end());
-  if (!payload.empty()) fail(ErrorCode::bad_file, "it is longer than it says");
+  if (payload.left() != 0) fail(ErrorCode::bad_file, "it is longer than it says");
   return journal;
 }
 
@@ -196,7 +169,8 @@ UndoJournal read_journal(const std::filesystem::path& file) {
   try {
     const std::size_t end = std::min(text.find('\n'), text.size());
     const Json head = Json::parse(text.substr(0, end));
-    const std::string_view payload = std::string_view(text).substr(std::min(end + 1, text.size()));
+    const auto payload = std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size())
+                             .subspan(std::min(end + 1, text.size()));
     refuse_other_schema(head, path);
     if (head.at("crc32c") != fmt::format("{:08x}", crc32c(payload.data(), payload.size()))) {
       fail(ErrorCode::bad_file, "its checksum does not match");
