@@ -28,7 +28,6 @@
 namespace bitrift::campaign {
 namespace {
 
-constexpr std::size_t longest_line = std::size_t{64} << 20U;
 // A rank proves itself right after it connected.
 constexpr std::chrono::seconds proof_time{10};
 constexpr std::size_t most_strangers = 256;
@@ -95,53 +94,17 @@ std::uint16_t port_of(const FileDescriptor& fd) {
 
 }  // namespace
 
-Connection::Connection(FileDescriptor fd, std::optional<pid_t> peer) : fd_(std::move(fd)), peer_(peer) {
+Connection::Connection(FileDescriptor fd, std::optional<pid_t> peer)
+    : LineChannel(std::move(fd), "a worker"), peer_(peer) {
   if (peer_) pidfd_ = FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, *peer_, 0)));
-}
-
-std::vector<std::string> Connection::receive() {
-  std::array<char, 65536> piece;
-  while (fd_) {
-    const ssize_t count = recv(fd_.get(), piece.data(), piece.size(), MSG_DONTWAIT);
-    if (count > 0) {
-      pending_.append(piece.data(), static_cast<std::size_t>(count));
-      if (pending_.size() > longest_line) {
-        fail(ErrorCode::bad_file, "a worker sent a line of more than {} bytes", longest_line);
-      }
-      continue;
-    }
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
-    fd_.close();
-  }
-  std::vector<std::string> lines;
-  std::size_t start = 0;
-  for (std::size_t end = pending_.find('\n'); end != std::string::npos; end = pending_.find('\n', start)) {
-    lines.push_back(pending_.substr(start, end - start));
-    start = end + 1;
-  }
-  pending_.erase(0, start);
-  return lines;
-}
-
-void Connection::send(const std::string& line) noexcept {
-  const std::string text = line + '\n';
-  std::size_t done = 0;
-  while (fd_ && done < text.size()) {
-    const ssize_t count =
-        ::send(fd_.get(), text.data() + done, text.size() - done, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return;
-    done += static_cast<std::size_t>(count);
-  }
 }
 
 void Connection::kill_peer() const noexcept {
   if (!peer_) {
-    if (fd_) ::shutdown(fd_.get(), SHUT_WR);
+    if (open()) ::shutdown(descriptor(), SHUT_WR);
   } else if (pidfd_) {
     syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
-  } else if (fd_) {
+  } else if (open()) {
     kill(*peer_, SIGKILL);  // kernels before 5.3: an open connection means that the number is still its own
   }
 }
@@ -152,8 +115,8 @@ bool Connection::peer_ended() const noexcept {
     return pidfd_ && poll(&waiting, 1, 0) > 0;
   }
   std::array<char, 4096> unread;
-  while (fd_) {
-    const ssize_t count = recv(fd_.get(), unread.data(), unread.size(), MSG_DONTWAIT);
+  while (open()) {
+    const ssize_t count = recv(descriptor(), unread.data(), unread.size(), MSG_DONTWAIT);
     if (count > 0 || (count < 0 && errno == EINTR)) continue;
     return count == 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
   }

@@ -12,24 +12,18 @@
 #include <sys/types.h>
 
 #include "core/file.h"
+#include "wire/line_channel.h"
 
 namespace bitrift::campaign {
 
 /// One rank's connection. On this machine the kernel vouches for the peer's pid (SO_PEERCRED), and a pidfd
 /// pins it, so that a signal never reaches another process that got the number later. A rank on another
 /// machine has no pid here: it ends itself when its driver hangs up.
-class Connection {
+class Connection : public LineChannel {
  public:
   explicit Connection(FileDescriptor fd, std::optional<pid_t> peer = std::nullopt);
 
-  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
   [[nodiscard]] std::optional<pid_t> peer() const noexcept { return peer_; }
-  [[nodiscard]] bool open() const noexcept { return static_cast<bool>(fd_); }
-  /// Takes what has arrived, without waiting: whole lines, without their ends. Closes at the end of the
-  /// stream or an error; look at open() afterwards. Throws Error(bad_file) when a line exceeds 64 MiB.
-  [[nodiscard]] std::vector<std::string> receive();
-  /// Sends one line; a peer that is gone or does not read is left to receive() and to deadlines.
-  void send(const std::string& line) noexcept;
   /// SIGKILL for the process at the other end; one on another machine is hung up on.
   void kill_peer() const noexcept;
   /// Whether the process at the other end has ended (false when the kernel cannot tell). What it had still to
@@ -37,10 +31,8 @@ class Connection {
   [[nodiscard]] bool peer_ended() const noexcept;
 
  private:
-  FileDescriptor fd_;
   FileDescriptor pidfd_;
   std::optional<pid_t> peer_;
-  std::string pending_;
 };
 
 /// $BITRIFT_LISTEN: where to listen for ranks on other machines; "" when it is not set.

@@ -12,10 +12,8 @@
 #include <map>
 #include <optional>
 #include <system_error>
-#include <utility>
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -29,7 +27,7 @@
 #include "core/process/subprocess.h"
 #include "record/worker_message.h"
 #include "spec/exec_runner.h"
-#include "wire/listener.h"
+#include "wire/line_channel.h"
 #include "wire/meeting_point.h"
 
 namespace bitrift::campaign {
@@ -84,14 +82,14 @@ void drill(const std::string& kind) {
 class ExecWorker {
  public:
   explicit ExecWorker(const ExecWorkerOptions& options)
-      : options_(options), driver_(connect_to_driver(options.connect), ::getppid()) {}
+      : options_(options), driver_(connect_to_driver(options.connect), "the driver") {}
 
   int run() {
     driver_.send(record::to_line(record::Hello{0, 1, ::getpid()}));
     const record::Json environment = {{"runner", "exec"}, {"command", options_.command}};
     driver_.send(record::to_line(record::Ready{digest_file(options_.base), environment}));
     while (true) {
-      const std::optional<std::string> line = next_line();
+      const std::optional<std::string> line = driver_.wait_for_line();
       if (!line) return hung_up;
       const auto request = record::run_request_from_line(*line);
       if (!request) return 0;
@@ -101,18 +99,6 @@ class ExecWorker {
   }
 
  private:
-  std::optional<std::string> next_line() {
-    while (lines_.empty()) {
-      if (!driver_.open()) return std::nullopt;
-      pollfd waiting{driver_.fd(), POLLIN, 0};
-      ::poll(&waiting, 1, -1);
-      lines_ = driver_.receive();
-    }
-    std::string line = lines_.front();
-    lines_.erase(lines_.begin());
-    return line;
-  }
-
   // 0, or what the worker ends with.
   int answer(const record::RunRequest& request) {
     const auto start = std::chrono::steady_clock::now();
@@ -128,7 +114,7 @@ class ExecWorker {
     const std::uint64_t log_start = log_size();
     Subprocess guard(guarded(request, file, result_file));
     while (!guard.wait(0.05)) {
-      for (std::string& line : driver_.receive()) lines_.push_back(std::move(line));
+      driver_.receive();
       if (driver_.open()) continue;
       guard.terminate(2);
       return hung_up;
@@ -184,8 +170,7 @@ class ExecWorker {
   }
 
   const ExecWorkerOptions& options_;
-  Connection driver_;
-  std::vector<std::string> lines_;  // received and not yet answered
+  LineChannel driver_;
   bool leaked_ = false;
 };
 

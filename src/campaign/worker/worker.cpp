@@ -17,6 +17,8 @@ constexpr double grace_after_report_s = 0.3;
 // A launcher needs a moment to notice a dead rank and to pass its signal on as exit code 128 + n.
 constexpr double grace_after_silence_s = 2.0;
 constexpr double quit_grace_s = 5.0;
+// A rank that reads at all needs less for the next piece of a long line.
+constexpr int read_grace_ms = 1000;
 
 Clock::time_point in(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -51,7 +53,7 @@ void Worker::run(const record::RunRequest& request, double deadline_s) {
   if (state_ != State::ready)
     fail(ErrorCode::internal, "a worker was sent {} while it was not ready", request.id);
   const std::string line = record::to_line(std::optional<record::RunRequest>(request));
-  for (Connection& connection : connections_) connection.send(line);
+  for (Connection& connection : connections_) connection.send(line, read_grace_ms);
   state_ = State::running;
   deadline_ = in(deadline_s);
 }
@@ -60,7 +62,7 @@ void Worker::quit() {
   if (state_ == State::ended || state_ == State::quitting) return;
   if (state_ != State::ready) return kill();
   const std::string line = record::to_line(std::nullopt);
-  for (Connection& connection : connections_) connection.send(line);
+  for (Connection& connection : connections_) connection.send(line, read_grace_ms);
   state_ = State::quitting;
   deadline_ = in(quit_grace_s);
 }
@@ -101,7 +103,7 @@ void Worker::add_to(std::vector<pollfd>& waiting) const {
   if (state_ == State::ended) return;
   listener_.add_to(waiting);
   for (const Connection& connection : connections_) {
-    if (connection.open()) waiting.push_back({connection.fd(), POLLIN, 0});
+    if (connection.open()) waiting.push_back({connection.descriptor(), POLLIN, 0});
   }
 }
 
@@ -132,7 +134,8 @@ void Worker::receive() {
 void Worker::read_connections() {
   for (Connection& connection : connections_) {
     try {
-      for (const std::string& line : connection.receive()) handle(line);
+      connection.receive();
+      while (const auto line = connection.take_line()) handle(*line);
     } catch (const Error& error) {
       broke({"exception", fmt::format("worker protocol: {}", error.what()), 0});
     }

@@ -11,8 +11,10 @@
 #include "record/worker_message.h"
 #include "train/run/propagation_runs.h"
 #include "train/run/trainer.h"
-#include "train/serve/channel.h"
+#include "train/serve/sudden_end.h"
 #include "train/state/checkpoint_names.h"
+#include "wire/line_channel.h"
+#include "wire/meeting_point.h"
 
 namespace bitrift::train {
 namespace {
@@ -31,7 +33,7 @@ void drill(const std::string& kind) {
 
 class Worker {
  public:
-  Worker(const WorkerOptions& options, const mpi::Communicator& communicator, Channel& channel)
+  Worker(const WorkerOptions& options, const mpi::Communicator& communicator, LineChannel& channel)
       : options_(options), communicator_(communicator), channel_(channel) {}
 
   WorkerEnd run() {
@@ -53,7 +55,7 @@ class Worker {
       channel_.send(record::to_line(record::Ready{digest, environment}));
     }
     while (true) {
-      const std::optional<std::string> line = channel_.receive();
+      const std::optional<std::string> line = channel_.wait_for_line();
       if (!line) return WorkerEnd::at_once;
       const std::optional<record::RunRequest> request = record::run_request_from_line(*line);
       if (!request) return WorkerEnd::in_order;
@@ -122,7 +124,7 @@ class Worker {
 
   const WorkerOptions& options_;
   const mpi::Communicator& communicator_;
-  Channel& channel_;
+  LineChannel& channel_;
   std::uint64_t base_seed_ = 0;
   bool leaked_ = false;     // a drill: every later run takes another data order
   bool full_load_ = false;  // whatever a request says; the guard `checksums` looks when a file is loaded
@@ -131,7 +133,7 @@ class Worker {
 }  // namespace
 
 WorkerEnd serve(const WorkerOptions& options, const mpi::Communicator& communicator) {
-  Channel channel(options.connect);
+  LineChannel channel(connect_to_driver(options.connect), "the driver");
   const int rank = communicator.rank();
   install_last_words(channel.descriptor(), rank);
   const HangUpWatch watch(channel.descriptor());
@@ -140,11 +142,7 @@ WorkerEnd serve(const WorkerOptions& options, const mpi::Communicator& communica
     return Worker(options, communicator, channel).run();
   } catch (const std::exception& error) {
     spdlog::error("rank {}: {}", rank, error.what());
-    try {
-      channel.send(record::to_line(record::Broken{rank, {"exception", error.what(), 0}}));
-    } catch (const Error&) {
-      // The driver is gone; nobody is left to tell.
-    }
+    channel.send(record::to_line(record::Broken{rank, {"exception", error.what(), 0}}));
     return WorkerEnd::at_once;
   }
 }

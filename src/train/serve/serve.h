@@ -29,8 +29,8 @@ enum class WorkerEnd {
 /// Every rank calls this. Connects, loads, and answers until the driver says quit. A run whose checkpoint is
 /// refused is answered `rejected`, and the worker lives on. Whatever else goes wrong on any rank is told to
 /// the driver as record::Broken; then, and when the driver hangs up, the answer is at_once. A rank that is
-/// stuck when the driver hangs up is ended by HangUpWatch (channel.h). Throws Error when the driver cannot be
-/// reached at all.
+/// stuck when the driver hangs up is ended by HangUpWatch (sudden_end.h). Throws Error when the driver cannot
+/// be reached at all.
 [[nodiscard]] WorkerEnd serve(const WorkerOptions& options, const mpi::Communicator& communicator);
 
 }  // namespace bitrift::train

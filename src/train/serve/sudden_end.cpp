@@ -1,50 +1,20 @@
-#include "train/serve/channel.h"
+#include "train/serve/sudden_end.h"
 
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <string>
 
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "core/error.h"
 #include "record/worker_message.h"
-#include "wire/meeting_point.h"
 
 namespace bitrift::train {
-
-Channel::Channel(const std::string& where) : socket_(connect_to_driver(where)) {}
-
-void Channel::send(const std::string& line) {
-  const std::string text = line + "\n";
-  std::size_t sent = 0;
-  while (sent < text.size()) {
-    const ssize_t count = ::send(socket_.get(), text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail(ErrorCode::io, "the driver no longer listens: {}", errno_text(errno));
-    sent += static_cast<std::size_t>(count);
-  }
-}
-
-std::optional<std::string> Channel::receive() {
-  while (true) {
-    if (const std::size_t end = buffer_.find('\n'); end != std::string::npos) {
-      std::string line = buffer_.substr(0, end);
-      buffer_.erase(0, end + 1);
-      return line;
-    }
-    std::array<char, 4096> piece{};
-    const ssize_t count = ::read(socket_.get(), piece.data(), piece.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return std::nullopt;
-    buffer_.append(piece.data(), static_cast<std::size_t>(count));
-  }
-}
-
 namespace {
 
 constexpr int goodbye_ms = 200;

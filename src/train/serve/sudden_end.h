@@ -1,29 +1,11 @@
-// A worker's side of the connection to its driver, and what it still says when it dies.
+// How a rank ends when its driver hangs up or a signal arrives.
 #pragma once
 
-#include <optional>
-#include <string>
 #include <thread>
 
 #include "core/file.h"
 
 namespace bitrift::train {
-
-/// Lines over a socket.
-class Channel {
- public:
-  /// See connect_to_driver() (wire/meeting_point.h), also for what it throws.
-  explicit Channel(const std::string& where);
-  /// Throws Error(io).
-  void send(const std::string& line);
-  /// The next line; nullopt when the driver is gone. Blocks in read(2), so an idle rank uses no processor.
-  [[nodiscard]] std::optional<std::string> receive();
-  [[nodiscard]] int descriptor() const noexcept { return socket_.get(); }
-
- private:
-  FileDescriptor socket_;
-  std::string buffer_;
-};
 
 /// A thread that ends the process at once (_exit) when the driver hangs up. The main thread may be stuck in
 /// MPI, waiting for a rank that is gone, and then neither a value nor an exception could reach it.
