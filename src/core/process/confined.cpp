@@ -217,11 +217,10 @@ void Confined::fail_dead(const std::string& where, unsigned seconds) {
   }
   if (done == pid_) pid_ = -1;
   stop();
-  if (done == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)) {
+  const ExitStatus ended = ExitStatus::of(status);
+  if (done == 0 || ended.signal == SIGXCPU) {
     fail(ErrorCode::bad_file, "{}: took more than {} seconds and was given up", where, seconds);
   }
-  const ExitStatus ended{WIFEXITED(status) ? WEXITSTATUS(status) : 0,
-                         WIFSIGNALED(status) ? WTERMSIG(status) : 0};
   fail(ErrorCode::bad_file, "{}: the process that worked on it ended with {}; the data are damaged", where,
        ended.text());
 }

@@ -22,16 +22,6 @@ extern char**
 namespace bitrift {
 namespace {
 
-ExitStatus decode(int raw) {
-  ExitStatus status;
-  if (WIFSIGNALED(raw)) {
-    status.signal = WTERMSIG(raw);
-  } else {
-    status.code = WEXITSTATUS(raw);
-  }
-  return status;
-}
-
 // Everything the child needs is prepared before fork: between fork and exec only async-signal-safe calls are
 // allowed.
 struct Prepared {
@@ -75,6 +65,10 @@ Prepared prepare(const Command& command) {
 }
 
 }  // namespace
+
+ExitStatus ExitStatus::of(int status) noexcept {
+  return WIFSIGNALED(status) ? ExitStatus{0, WTERMSIG(status)} : ExitStatus{WEXITSTATUS(status), 0};
+}
 
 std::string ExitStatus::text() const {
   if (signal != 0) return fmt::format("signal {} ({})", signal, ::strsignal(signal));
@@ -131,7 +125,7 @@ std::optional<ExitStatus> Subprocess::poll() {
   if (pid_ <= 0 || status_) return status_;
   int raw = 0;
   const pid_t got = ::waitpid(pid_, &raw, WNOHANG);
-  if (got == pid_) status_ = decode(raw);
+  if (got == pid_) status_ = ExitStatus::of(raw);
   return status_;
 }
 

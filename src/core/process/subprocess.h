@@ -15,6 +15,8 @@ namespace bitrift {
 struct ExitStatus {
   int code = 0;    ///< valid when signal == 0
   int signal = 0;  ///< 0 = exited by itself
+  /// From what waitpid(2) stores for a process that has ended.
+  [[nodiscard]] static ExitStatus of(int status) noexcept;
   [[nodiscard]] bool ok() const noexcept { return code == 0 && signal == 0; }
   /// "exit code 3" or "signal 11 (Segmentation fault)".
   [[nodiscard]] std::string text() const;
