@@ -6,6 +6,7 @@
 #include <set>
 #include <sstream>
 
+#include <fmt/ranges.h>
 #include <torch/version.h>
 
 #include "core/file.h"
@@ -234,15 +235,16 @@ void Trainer::note_changes() {
     untouched.erase(tensor.meta.path);
     tensor.read([&](const void* bytes) {
       if (at == state.base.end() || std::memcmp(at->second.data(), bytes, at->second.size()) != 0)
-        state.changed += tensor.meta.path + "\n";
+        state.changed.push_back(tensor.meta.path);
     });
   }
-  for (const std::string& gone : untouched) state.changed += gone + "\n";
+  state.changed.insert(state.changed.end(), untouched.begin(), untouched.end());
 }
 
 std::vector<std::string> Trainer::changed_tensors() {
   std::set<std::string> all;
-  for (const std::string& part : state_->layout.world.allgather(state_->changed)) {
+  const std::string mine = fmt::format("{}", fmt::join(state_->changed, "\n"));
+  for (const std::string& part : state_->layout.world.allgather(mine)) {
     std::istringstream lines(part);
     for (std::string path; std::getline(lines, path);) all.insert(path);
   }

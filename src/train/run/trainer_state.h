@@ -63,7 +63,7 @@ struct TrainerState {
   std::map<std::string, std::string> base;  ///< path to bytes, see Trainer::remember_base()
   /// Tensors that the last reset() read from a file; absent after a load() of everything.
   std::optional<std::vector<std::string>> altered;
-  std::string changed;  ///< tensors that were other than in `base` when loaded, a line each
+  std::vector<std::string> changed;  ///< tensors that were other than in `base` when loaded
   /// By RunOptions::order; see RunOptions::keep_golden.
   std::map<std::uint64_t, Trajectory> golden;
   GoldenStates golden_states;  ///< see RunOptions::states
