@@ -1,7 +1,6 @@
 #include "analyze/group_rates.h"
 
 #include <algorithm>
-#include <array>
 
 #include "analyze/rates/stratified.h"
 #include "analyze/rates/total_estimate.h"
@@ -12,8 +11,6 @@ namespace bitrift::analyze {
 namespace {
 
 using record::OutcomeClass;
-
-constexpr std::array kKinds = {IntervalKind::anytime, IntervalKind::wilson, IntervalKind::clopper_pearson};
 
 std::vector<double> estimates(const std::vector<Member>& line, const Order& order) {
   std::vector<StratumClasses> strata(order.names.size());
@@ -33,22 +30,8 @@ std::vector<double> estimates(const std::vector<Member>& line, const Order& orde
 
 }  // namespace
 
-const char* interval_kind_name(IntervalKind kind) noexcept {
-  switch (kind) {
-    case IntervalKind::anytime:
-      return "anytime";
-    case IntervalKind::wilson:
-      return "wilson";
-    case IntervalKind::clopper_pearson:
-      return "clopper_pearson";
-  }
-  return "";
-}
-
 IntervalKind interval_kind(std::string_view name) {
-  for (const IntervalKind kind : kKinds) {
-    if (name == interval_kind_name(kind)) return kind;
-  }
+  if (const auto kind = find_named<IntervalKind>(name)) return *kind;
   fail(ErrorCode::bad_input, "interval '{}': give anytime, wilson or clopper_pearson", name);
 }
 

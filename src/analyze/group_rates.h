@@ -12,6 +12,7 @@
 #include "analyze/observations.h"
 #include "analyze/order.h"
 #include "analyze/rates/interval.h"
+#include "core/named_enum.h"
 #include "record/outcome.h"
 
 namespace bitrift::analyze {
@@ -19,8 +20,10 @@ namespace bitrift::analyze {
 /// Which interval is shown. anytime holds at every look; the others are for one look at a number of trials
 /// that was fixed in advance.
 enum class IntervalKind { anytime, wilson, clopper_pearson };
-[[nodiscard]] const char* interval_kind_name(IntervalKind kind) noexcept;  ///< "clopper_pearson"
-/// The inverse. Throws Error(bad_input).
+constexpr EnumNames<3> names_of(IntervalKind) {
+  return {"interval", {"anytime", "wilson", "clopper_pearson"}};
+}
+/// By its name. Throws Error(bad_input).
 [[nodiscard]] IntervalKind interval_kind(std::string_view name);
 
 /// Rate of one outcome class over uniformly drawn bits of a line's strata (docs/statistics.md, "Estimates").

@@ -57,10 +57,9 @@ std::vector<std::string> reason_texts(const Group& group) {
     }
     std::stable_sort(parts.begin(), parts.end(),
                      [](const auto& a, const auto& b) { return a.first > b.first; });
-    std::string text = fmt::format("{} {} =", record::outcome_class_name(outcome), group.counts.at(outcome));
+    std::string text = fmt::format("{} {} =", name_of(outcome), group.counts.at(outcome));
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      text +=
-          fmt::format("{} {} {}", i == 0 ? "" : " +", record::reason_name(parts[i].second), parts[i].first);
+      text += fmt::format("{} {} {}", i == 0 ? "" : " +", name_of(parts[i].second), parts[i].first);
     }
     texts.push_back(text);
   }
@@ -207,8 +206,7 @@ std::string reasons_block(const Summary& summary) {
 // By what outcomes were found.
 std::string verdict_text(const Summary& summary) {
   std::vector<std::string> metrics;
-  for (const record::Metric metric : summary.judging.metrics)
-    metrics.emplace_back(record::metric_name(metric));
+  for (const record::Metric metric : summary.judging.metrics) metrics.emplace_back(name_of(metric));
   const std::string at = fmt::format("evaluation {} of {} ({} steps after the resume)",
                                      summary.judging.horizon.value_or(summary.evaluations),
                                      summary.evaluations, summary.horizon_step);
@@ -230,8 +228,7 @@ std::string courses_block(const Summary& summary) {
   if (all.empty()) return "";
   std::vector<std::string> parts;
   parts.reserve(all.size());
-  for (const auto& [course, count] : all)
-    parts.push_back(fmt::format("{} {}", record::course_name(course), count));
+  for (const auto& [course, count] : all) parts.push_back(fmt::format("{} {}", name_of(course), count));
   return fmt::format("Courses of SDC: {}\n", fmt::join(parts, ", "));
 }
 
@@ -280,21 +277,20 @@ record::Json rates_json(const Group& group, const Summary& summary) {
   const IntervalKind kind = summary.options.interval;
   record::Json rates;
   for (const auto& [outcome, rate] : group.rates) {
-    rates[record::outcome_class_name(outcome)] = {
-        {"estimate", record::number_to_json(rate.estimate)},
-        {"interval", interval_json(rate.interval(kind))},
-        {"kind", interval_kind_name(kind)},
-        {"confidence", record::number_to_json(summary.each_confidence)},
-        {"anytime", interval_json(rate.anytime)},
-        {"wilson", interval_json(rate.wilson)}};
+    rates[name_of(outcome)] = {{"estimate", record::number_to_json(rate.estimate)},
+                               {"interval", interval_json(rate.interval(kind))},
+                               {"kind", name_of(kind)},
+                               {"confidence", record::number_to_json(summary.each_confidence)},
+                               {"anytime", interval_json(rate.anytime)},
+                               {"wilson", interval_json(rate.wilson)}};
   }
   return rates;
 }
 
 record::Json group_json(const Group& group, const Summary& summary) {
   record::Json counts, reasons;
-  for (const auto& [outcome, count] : group.counts) counts[record::outcome_class_name(outcome)] = count;
-  for (const auto& [reason, count] : group.reasons) reasons[record::reason_name(reason)] = count;
+  for (const auto& [outcome, count] : group.counts) counts[name_of(outcome)] = count;
+  for (const auto& [reason, count] : group.reasons) reasons[name_of(reason)] = count;
   record::Json value = {{"key", group.key},
                         {"trials", group.trials},
                         {"waiting", group.waiting},
@@ -304,7 +300,7 @@ record::Json group_json(const Group& group, const Summary& summary) {
                         {"counts", counts},
                         {"reasons", reasons},
                         {"rates", rates_json(group, summary)}};
-  for (const auto& [course, count] : group.courses) value["courses"][record::course_name(course)] = count;
+  for (const auto& [course, count] : group.courses) value["courses"][name_of(course)] = count;
   if (group.harmful) {
     value["harmful"] = {{"interval", interval_json(*group.harmful)},
                         {"confidence", record::number_to_json(summary.each_confidence)}};
@@ -314,11 +310,9 @@ record::Json group_json(const Group& group, const Summary& summary) {
 }
 
 record::Json judging_json(const Summary& summary) {
-  record::Json metrics = record::Json::array();
-  for (const record::Metric metric : summary.judging.metrics) metrics.push_back(record::metric_name(metric));
   return {{"rule", static_cast<int>(summary.judging.rule)},
           {"judge", summary.judging.judge},
-          {"metrics", metrics},
+          {"metrics", summary.judging.metrics},
           {"level", record::number_to_json(summary.judging.level)},
           {"horizon", summary.judging.horizon.value_or(summary.evaluations)},
           {"evaluations", summary.evaluations},

@@ -110,8 +110,7 @@ std::string table(const std::vector<Variation>& variations) {
   for (const Variation& one : variations) {
     text += fmt::format("{} of {} {}{}{}: {} {:.1f} %, standard deviation {:.1f} points (p = {:.2g})\n",
                         one.between, one.levels, one.arm, one.model.empty() ? "" : " ", one.model,
-                        record::outcome_class_name(one.outcome), 100 * one.found.mean,
-                        100 * one.found.deviation, one.found.p);
+                        name_of(one.outcome), 100 * one.found.mean, 100 * one.found.deviation, one.found.p);
   }
   if (text.empty()) return "";
   return "\nDifferences between data orders and bases beyond those of the draws (random effects):\n" + text;
@@ -123,7 +122,7 @@ record::Json to_json(const std::vector<Variation>& variations) {
     list.push_back({{"between", one.between},
                     {"arm", one.arm},
                     {"model", one.model},
-                    {"outcome", record::outcome_class_name(one.outcome)},
+                    {"outcome", name_of(one.outcome)},
                     {"levels", one.levels},
                     {"mean", record::number_to_json(one.found.mean)},
                     {"deviation", record::number_to_json(one.found.deviation)},

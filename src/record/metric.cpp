@@ -1,26 +1,12 @@
 #include "record/metric.h"
 
-#include <array>
-
-#include <fmt/ranges.h>
-
 #include "core/error.h"
 
 namespace bitrift::record {
-namespace {
-
-constexpr std::array names = {"test_accuracy", "test_capped_loss", "test_loss", "train_accuracy",
-                              "train_loss"};
-
-}  // namespace
-
-const char* metric_name(Metric metric) noexcept { return names[static_cast<std::size_t>(metric)]; }
 
 Metric metric_from_name(std::string_view name) {
-  for (const Metric metric : all_metrics) {
-    if (name == metric_name(metric)) return metric;
-  }
-  fail(ErrorCode::bad_input, "'{}' is not a metric: use {}", name, fmt::join(names, ", "));
+  if (const auto metric = find_named<Metric>(name)) return *metric;
+  fail(ErrorCode::bad_input, "'{}' is not a metric: use {}", name, list_names<Metric>());
 }
 
 bool is_loss(Metric metric) noexcept {

@@ -5,19 +5,21 @@
 #include <string_view>
 #include <vector>
 
+#include "core/named_enum.h"
 #include "record/run.h"
 
 namespace bitrift::record {
 
 enum class Metric { test_accuracy, test_capped_loss, test_loss, train_accuracy, train_loss };
+constexpr EnumNames<5> names_of(Metric) {
+  return {"metric", {"test_accuracy", "test_capped_loss", "test_loss", "train_accuracy", "train_loss"}};
+}
 
 /// In the order of the enumeration.
 inline constexpr Metric all_metrics[] = {Metric::test_accuracy, Metric::test_capped_loss, Metric::test_loss,
                                          Metric::train_accuracy, Metric::train_loss};
 
-/// "test_accuracy", as specs and rows spell it.
-[[nodiscard]] const char* metric_name(Metric metric) noexcept;
-/// The inverse. Throws Error(bad_input) for any other text.
+/// By its name. Throws Error(bad_input) that lists all names.
 [[nodiscard]] Metric metric_from_name(std::string_view name);
 /// Whether less is better, and a difference is judged by the logarithm.
 [[nodiscard]] bool is_loss(Metric metric) noexcept;

@@ -4,14 +4,14 @@
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <string>
-#include <string_view>
+
+#include "core/named_enum.h"
 
 namespace bitrift::record {
 
 enum class OutcomeClass { masked, sdc, crash };
+constexpr EnumNames<3> names_of(OutcomeClass) { return {"class of outcomes", {"masked", "SDC", "crash"}}; }
 inline constexpr std::array outcome_classes = {OutcomeClass::masked, OutcomeClass::sdc, OutcomeClass::crash};
-[[nodiscard]] const char* outcome_class_name(OutcomeClass value) noexcept;  ///< "masked", "SDC", "crash"
 
 /// Every reason belongs to exactly one class (docs/outcomes.md).
 enum class Reason {
@@ -30,7 +30,12 @@ enum class Reason {
   hang,
   nonfinite,  // crash
 };
-[[nodiscard]] const char* reason_name(Reason reason) noexcept;  ///< "low_test_accuracy"
+constexpr EnumNames<14> names_of(Reason) {
+  return {
+      "reason of an outcome",
+      {"bitwise", "reconverged", "within_noise", "low_test_accuracy", "high_test_loss", "training_only",
+       "sharp_degrade", "slow_degrade", "degraded", "rejected", "exception", "signal", "hang", "nonfinite"}};
+}
 [[nodiscard]] OutcomeClass class_of(Reason reason) noexcept;
 
 /// How an SDC developed over the evaluations of its run.
@@ -40,7 +45,7 @@ enum class Course {
   slow,      ///< inside at the first evaluation
   relapsed,  ///< outside at the first evaluation, inside in between
 };
-[[nodiscard]] const char* course_name(Course course) noexcept;  ///< "sharp"; "" for none
+constexpr EnumNames<4> names_of(Course) { return {"course of an SDC", {"", "sharp", "slow", "relapsed"}}; }
 
 struct Outcome {
   Reason reason = Reason::within_noise;

@@ -7,11 +7,11 @@
 namespace bitrift::record {
 
 const char* outcome_key(OutcomeClass outcome) noexcept {
-  return outcome == OutcomeClass::sdc ? "sdc" : outcome_class_name(outcome);
+  return outcome == OutcomeClass::sdc ? "sdc" : name_of(outcome);
 }
 
 OutcomeClass outcome_from_key(const std::string& key) {
-  for (const OutcomeClass outcome : {OutcomeClass::masked, OutcomeClass::sdc, OutcomeClass::crash}) {
+  for (const OutcomeClass outcome : outcome_classes) {
     if (key == outcome_key(outcome)) return outcome;
   }
   fail(ErrorCode::bad_file, "'{}' is not an outcome; use masked, sdc or crash", key);

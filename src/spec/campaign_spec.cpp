@@ -236,12 +236,8 @@ void read_judgement(const Document& document, bool stored, CampaignSpec& spec) {
   spec.confidence = analysis.value("confidence", spec.confidence);
   spec.judge = analysis.value("judge", spec.judge);
   spec.level = analysis.value("level", spec.level);
-  if (analysis.contains("metrics")) {
-    spec.metrics.clear();
-    for (const Json& name : analysis["metrics"])
-      spec.metrics.push_back(metric_from_name(name.get_ref<const std::string&>()));
-    std::sort(spec.metrics.begin(), spec.metrics.end());
-  }
+  spec.metrics = analysis.value("metrics", spec.metrics);
+  std::sort(spec.metrics.begin(), spec.metrics.end());
   spec.control_repeats = controls.value("repeats", spec.control_repeats);
   spec.check_every = controls.value("every", spec.check_every);
   spec.orders = controls.value("orders", spec.orders);
@@ -311,30 +307,30 @@ CampaignSpec read_campaign_spec(const std::filesystem::path& path,
 Json to_json(const CampaignSpec& spec) {
   Json arms = Json::array();
   for (std::size_t i = 0; i < spec.arms.size(); i += spec.bases.size()) arms.push_back(to_json(spec.arms[i]));
-  Json metrics = Json::array();
-  for (const Metric metric : spec.metrics) metrics.push_back(metric_name(metric));
   Json worker = {{"early_end", spec.early_end}};
   if (spec.deadline_s) worker["deadline_s"] = *spec.deadline_s;
   if (spec.memory) worker["memory"] = *spec.memory;
   if (!spec.launch.empty()) worker["launch"] = spec.launch;
   if (spec.network) worker["connect"] = "network";
-  Json value = {
-      {"name", spec.name},
-      {"seed", spec.seed},
-      {"base", to_json(spec.bases)},
-      {"resume", {{"epochs", spec.resume_epochs}}},
-      {"arms", arms},
-      {"strata", to_json(spec.strata)},
-      {"controls",
-       {{"repeats", spec.control_repeats},
-        {"every", spec.check_every},
-        {"orders", spec.orders},
-        {"envelope", spec.envelope_runs},
-        {"held_out", spec.held_out_runs},
-        {"jitter", spec.jitter_runs}}},
-      {"analysis",
-       {{"confidence", spec.confidence}, {"judge", spec.judge}, {"level", spec.level}, {"metrics", metrics}}},
-      {"worker", worker}};
+  Json value = {{"name", spec.name},
+                {"seed", spec.seed},
+                {"base", to_json(spec.bases)},
+                {"resume", {{"epochs", spec.resume_epochs}}},
+                {"arms", arms},
+                {"strata", to_json(spec.strata)},
+                {"controls",
+                 {{"repeats", spec.control_repeats},
+                  {"every", spec.check_every},
+                  {"orders", spec.orders},
+                  {"envelope", spec.envelope_runs},
+                  {"held_out", spec.held_out_runs},
+                  {"jitter", spec.jitter_runs}}},
+                {"analysis",
+                 {{"confidence", spec.confidence},
+                  {"judge", spec.judge},
+                  {"level", spec.level},
+                  {"metrics", spec.metrics}}},
+                {"worker", worker}};
   if (!spec.exec.empty()) value["runner"] = {{"exec", {{"command", spec.exec}}}};
   if (spec.sampling) value["sampling"] = to_json(*spec.sampling);
   if (spec.exhaustive) value["exhaustive"] = true;

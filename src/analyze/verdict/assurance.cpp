@@ -14,7 +14,7 @@ using record::Json;
 using record::Metric;
 
 std::string resolution_text(Metric metric, const std::optional<double>& harm) {
-  const std::string name = record::metric_name(metric);
+  const std::string name = name_of(metric);
   const char* const change = record::is_loss(metric) ? "rises" : "falls";
   if (!harm) return fmt::format("all {} of {}", change, name);
   if (record::is_loss(metric)) return fmt::format("{} of {} below {:.2g} %", change, name, 100 * *harm);
@@ -78,7 +78,7 @@ std::string assurance_text(const std::map<std::string, Assurance>& arms, double 
 Json to_json(const Assurance& arm) {
   Json resolution = Json::object();
   for (const auto& [metric, harm] : arm.resolution)
-    resolution[record::metric_name(metric)] = harm ? record::number_to_json(*harm) : Json();
+    resolution[name_of(metric)] = harm ? record::number_to_json(*harm) : Json();
   return {{"envelope_runs", arm.envelope_runs},
           {"level", record::number_to_json(arm.level)},
           {"level_with_confidence", record::number_to_json(arm.level_with)},

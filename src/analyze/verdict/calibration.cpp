@@ -48,14 +48,14 @@ std::vector<double> column_of(const std::vector<Trajectory>& clean, std::size_t 
     const auto value = record::value_of(run[evaluation], metric);
     if (!value) continue;
     if (!std::isfinite(*value)) {
-      fail(ErrorCode::bad_input, "{} of evaluation {} is not finite in a clean run",
-           record::metric_name(metric), evaluation + 1);
+      fail(ErrorCode::bad_input, "{} of evaluation {} is not finite in a clean run", name_of(metric),
+           evaluation + 1);
     }
     column.push_back(badness(metric, *value));
   }
   if (!column.empty() && column.size() != clean.size()) {
-    fail(ErrorCode::bad_input, "{} of evaluation {} is there in {} of {} clean runs only",
-         record::metric_name(metric), evaluation + 1, column.size(), clean.size());
+    fail(ErrorCode::bad_input, "{} of evaluation {} is there in {} of {} clean runs only", name_of(metric),
+         evaluation + 1, column.size(), clean.size());
   }
   return column;
 }
@@ -98,7 +98,7 @@ Calibration::Calibration(const std::vector<Trajectory>& clean, std::vector<Metri
   }
   bool any_varies = false;
   for (std::size_t j = 0; j < metrics_.size(); ++j) {
-    const char* const name = record::metric_name(metrics_[j]);
+    const char* const name = name_of(metrics_[j]);
     const std::vector<double>& last = badness_.back()[j];
     if (last.empty()) {
       fail(ErrorCode::bad_input,

@@ -17,13 +17,13 @@ using record::TrialRecord;
 const char* expected_of(Canary canary) noexcept {
   switch (canary) {
     case Canary::nan:
-      return outcome_class_name(record::OutcomeClass::crash);
+      return name_of(record::OutcomeClass::crash);
     case Canary::negate:
-      return outcome_class_name(record::OutcomeClass::sdc);
+      return name_of(record::OutcomeClass::sdc);
     case Canary::none:
       break;
   }
-  return reason_name(record::Reason::bitwise);
+  return name_of(record::Reason::bitwise);
 }
 
 // What is wrong with one canary; "" when it behaves.
@@ -33,12 +33,11 @@ std::string canary_problem(Canary canary, const TrialRecord& row, const ArmContr
   try {
     const record::Outcome outcome = classify(row, controls, judging);
     const std::string found = outcome.outcome_class() == record::OutcomeClass::masked
-                                  ? record::reason_name(outcome.reason)
-                                  : record::outcome_class_name(outcome.outcome_class());
+                                  ? name_of(outcome.reason)
+                                  : name_of(outcome.outcome_class());
     if (found == expected_of(canary)) return "";
-    return fmt::format("must be {}, is {} ({})", expected_of(canary),
-                       record::outcome_class_name(outcome.outcome_class()),
-                       record::reason_name(outcome.reason));
+    return fmt::format("must be {}, is {} ({})", expected_of(canary), name_of(outcome.outcome_class()),
+                       name_of(outcome.reason));
   } catch (const Error& error) {
     return error.what();
   }

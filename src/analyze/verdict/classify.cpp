@@ -49,7 +49,7 @@ bool equals(const record::RunResult& result, const CleanRun& clean) {
 
 Reason failure_reason(const record::TrialRecord& row) {
   for (const Reason reason : {Reason::exception, Reason::signal, Reason::hang}) {
-    if (row.failure->reason == record::reason_name(reason)) return reason;
+    if (row.failure->reason == name_of(reason)) return reason;
   }
   fail(ErrorCode::bad_file, "row {}: failure '{}' is none of exception, signal, hang", row.id.text(),
        row.failure->reason);

@@ -34,8 +34,7 @@ const char* differing_metric(const Evaluation& a, const Evaluation& b) {
   if (a.epoch != b.epoch) return "epoch";
   if (a.step != b.step) return "step";
   for (const Metric metric : record::all_metrics) {
-    if (!same_bits(record::value_of(a, metric), record::value_of(b, metric)))
-      return record::metric_name(metric);
+    if (!same_bits(record::value_of(a, metric), record::value_of(b, metric))) return name_of(metric);
   }
   return nullptr;
 }
@@ -76,7 +75,7 @@ const record::RunResult& clean_result(const TrialRecord& row) {
         fail(ErrorCode::conflict,
              "arm '{}': {} of the clean run {} is not finite, so nothing can be judged against it: resume "
              "from a base that trains without overflow, or leave out what makes it overflow",
-             row.id.arm, record::metric_name(metric), row.id.text());
+             row.id.arm, name_of(metric), row.id.text());
       }
     }
   }

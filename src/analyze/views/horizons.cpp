@@ -77,7 +77,7 @@ record::Json to_json(const std::vector<HorizonLine>& lines) {
   record::Json list = record::Json::array();
   for (const HorizonLine& line : lines) {
     record::Json counts = record::Json::object();
-    for (const auto& [outcome, count] : line.counts) counts[record::outcome_class_name(outcome)] = count;
+    for (const auto& [outcome, count] : line.counts) counts[name_of(outcome)] = count;
     list.push_back({{"arm", line.arm},
                     {"horizon", line.horizon},
                     {"step", line.step},

@@ -65,7 +65,7 @@ std::string metrics_table(const std::vector<MetricsLine>& lines, const std::vect
   for (const std::string& dimension : by) cells[0].push_back(dimension == "strategy" ? "arm" : dimension);
   const std::size_t names = cells[0].size();
   for (const char* name : {"n", "crash"}) cells[0].emplace_back(name);
-  for (const Metric metric : record::all_metrics) cells[0].emplace_back(record::metric_name(metric));
+  for (const Metric metric : record::all_metrics) cells[0].emplace_back(name_of(metric));
   for (const MetricsLine& line : lines) {
     std::vector<std::string>& row = cells.emplace_back();
     for (const std::string& dimension : by)
@@ -95,7 +95,7 @@ record::Json to_json(const std::vector<MetricsLine>& lines) {
   for (const MetricsLine& line : lines) {
     record::Json outside = record::Json::object();
     for (const auto& [metric, count] : line.outside)
-      outside[record::metric_name(metric)] = count ? record::Json(*count) : record::Json();
+      outside[name_of(metric)] = count ? record::Json(*count) : record::Json();
     list.push_back(
         {{"key", line.key}, {"trials", line.trials}, {"crashes", line.crashes}, {"outside", outside}});
   }

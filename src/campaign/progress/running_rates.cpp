@@ -90,9 +90,9 @@ std::string RunningRates::text_of(const std::string& arm, const std::string& str
   std::string text = fmt::format("{}{}{}: {} trial{}:", arm, stratum.empty() ? "" : " ", stratum, trials,
                                  trials == 1 ? "" : "s");
   for (const auto& [outcome, rate] : analyze::group_rates(line, order, spec_.confidence)) {
-    text += fmt::format("{} {} {:.1f} % ({:.1f} to {:.1f})", outcome == OutcomeClass::masked ? "" : ",",
-                        record::outcome_class_name(outcome), 100 * rate.estimate, 100 * rate.anytime.low,
-                        100 * rate.anytime.high);
+    text +=
+        fmt::format("{} {} {:.1f} % ({:.1f} to {:.1f})", outcome == OutcomeClass::masked ? "" : ",",
+                    name_of(outcome), 100 * rate.estimate, 100 * rate.anytime.low, 100 * rate.anytime.high);
   }
   return text;
 }

@@ -100,7 +100,7 @@ TEST(Classify, WhatIsOutsideAtTheHorizonIsTheReason) {
   };
   for (const auto& [letters, reason] : cases) {
     const Outcome outcome = outcome_of(letters);
-    EXPECT_STREQ(record::reason_name(outcome.reason), record::reason_name(reason)) << letters;
+    EXPECT_STREQ(name_of(outcome.reason), name_of(reason)) << letters;
     EXPECT_FALSE(outcome.bitwise_equal);
     EXPECT_EQ(outcome.p_value.value() <= 0.01, outcome.outcome_class() == OutcomeClass::sdc) << letters;
   }

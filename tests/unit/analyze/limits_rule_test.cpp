@@ -90,7 +90,7 @@ TEST(LimitsRule, EachTrajectoryHasItsReason) {
       {"bbb", Reason::within_noise},
   };
   for (const auto& [letters, reason] : cases) {
-    EXPECT_STREQ(record::reason_name(reason_of(letters)), record::reason_name(reason)) << letters;
+    EXPECT_STREQ(name_of(reason_of(letters)), name_of(reason)) << letters;
   }
 }
 

@@ -124,7 +124,7 @@ TEST(SummaryOptions, TheIntervalAskedForIsShown) {
     const record::Json json = to_json(summary);
     EXPECT_EQ(json.at("groups").at(3).at("rates").at("SDC").at("interval"),
               (record::Json{expected.low, expected.high}));
-    EXPECT_EQ(json.at("groups").at(3).at("rates").at("SDC").at("kind"), interval_kind_name(kind));
+    EXPECT_EQ(json.at("groups").at(3).at("rates").at("SDC").at("kind"), name_of(kind));
     EXPECT_EQ(sign.rates.at(OutcomeClass::sdc).interval(kind).low, expected.low);
   }
   EXPECT_THROW((void)interval_kind("wald"), Error);

@@ -112,8 +112,8 @@ TEST(Outcome, EveryReasonHasAClassAndAName) {
   EXPECT_EQ(class_of(Reason::bitwise), OutcomeClass::masked);
   EXPECT_EQ(class_of(Reason::low_test_accuracy), OutcomeClass::sdc);
   EXPECT_EQ(class_of(Reason::nonfinite), OutcomeClass::crash);
-  EXPECT_STREQ(reason_name(Reason::slow_degrade), "slow_degrade");
-  EXPECT_STREQ(outcome_class_name(OutcomeClass::sdc), "SDC");
+  EXPECT_STREQ(name_of(Reason::slow_degrade), "slow_degrade");
+  EXPECT_STREQ(name_of(OutcomeClass::sdc), "SDC");
 }
 
 TEST(Provenance, NamesWhatARunDependsOn) {
