@@ -3,7 +3,6 @@
 #include "core/error.h"
 
 namespace bitrift::record {
-namespace {
 
 Json to_json(const Failure& failure) {
   return {{"reason", failure.reason}, {"detail", failure.detail}, {"signal", failure.signal}};
@@ -14,13 +13,8 @@ Failure failure_from_json(const Json& value) {
   value.at("reason").get_to(failure.reason);
   value.at("detail").get_to(failure.detail);
   value.at("signal").get_to(failure.signal);
-  if (failure.reason != "exception" && failure.reason != "signal" && failure.reason != "hang") {
-    fail(ErrorCode::bad_file, "'{}' is not a reason for a failure", failure.reason);
-  }
   return failure;
 }
-
-}  // namespace
 
 std::string TrialId::text() const { return fmt::format("{}/{}/{}", arm, stratum, draw); }
 

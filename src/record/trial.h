@@ -67,9 +67,14 @@ struct TrialSpec {
   Plane plane = Plane::value;      ///< of all its faults
 };
 
+enum class FailureReason { exception, signal, hang };
+constexpr EnumNames<3> names_of(FailureReason) {
+  return {"reason for a failure", {"exception", "signal", "hang"}};
+}
+
 /// How a run failed when it produced no RunResult.
 struct Failure {
-  std::string reason;  ///< exception | signal | hang
+  FailureReason reason = FailureReason::exception;
   std::string detail;  ///< what() of the exception, or the signal; "" for hang
   int signal = 0;      ///< 0 when unknown or none
   bool operator==(const Failure&) const = default;
@@ -97,6 +102,8 @@ struct TrialRecord {
   int attempts = 1;
 };
 
+[[nodiscard]] Json to_json(const Failure& failure);
+[[nodiscard]] Failure failure_from_json(const Json& value);
 /// {"kind","id":{...},...,"volatile":{...}}
 [[nodiscard]] Json to_json(const TrialRecord& record);
 [[nodiscard]] TrialRecord trial_record_from_json(const Json& value);

@@ -25,11 +25,9 @@ Json to_json(const WorkerMessage& message) {
             return {{"result", to_json(finished.result)}};
           },
           [](const Broken& broken) -> Json {
-            return {{"failure",
-                     {{"rank", broken.rank},
-                      {"reason", broken.failure.reason},
-                      {"detail", broken.failure.detail},
-                      {"signal", broken.failure.signal}}}};
+            Json failure = to_json(broken.failure);
+            failure["rank"] = broken.rank;
+            return {{"failure", failure}};
           },
       },
       message);
@@ -45,12 +43,7 @@ WorkerMessage from_json(const Json& value) {
   }
   if (value.contains("result")) return Finished{run_result_from_json(value["result"])};
   const Json& failure = value.at("failure");
-  Broken broken;
-  failure.at("rank").get_to(broken.rank);
-  failure.at("reason").get_to(broken.failure.reason);
-  failure.at("detail").get_to(broken.failure.detail);
-  failure.at("signal").get_to(broken.failure.signal);
-  return broken;
+  return Broken{failure.at("rank").get<int>(), failure_from_json(failure)};
 }
 
 // One line whatever is in the texts; bytes that are no UTF-8 (in an exception's text, say) are replaced.

@@ -218,7 +218,8 @@ int live(std::uint64_t rows) {
         record::TrialRecord row;
         row.id = {"serial", cell.stratum.name, i};
         row.stratum_bits = cell.stratum.bits;
-        row.failure = record::Failure{"signal", "", 11};  // which outcome does not change the cost
+        row.failure =
+            record::Failure{record::FailureReason::signal, "", 11};  // which outcome does not change the cost
         rates.add(row);
         const auto asked = std::chrono::steady_clock::now();
         lines += static_cast<double>(rates.lines().size());

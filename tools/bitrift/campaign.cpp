@@ -160,7 +160,7 @@ int replay(const std::string& folder, const std::string& id, const std::string& 
     fmt::print("{} (journal first, replay second)\n", *replay.difference);
   } else {
     const std::string end =
-        replay.row.failure ? replay.row.failure->reason : name_of(replay.row.result->status);
+        replay.row.failure ? name_of(replay.row.failure->reason) : name_of(replay.row.result->status);
     fmt::print("{}: same as the journal's row ({}{})\n", id, end,
                replay.row.result ? ", final digest " + replay.row.result->final_digest : "");
   }

@@ -47,12 +47,16 @@ bool equals(const record::RunResult& result, const CleanRun& clean) {
          result.replica_digests == clean.replica_digests;
 }
 
-Reason failure_reason(const record::TrialRecord& row) {
-  for (const Reason reason : {Reason::exception, Reason::signal, Reason::hang}) {
-    if (row.failure->reason == name_of(reason)) return reason;
+Reason reason_of(const record::Failure& failure) {
+  switch (failure.reason) {
+    case record::FailureReason::exception:
+      return Reason::exception;
+    case record::FailureReason::signal:
+      return Reason::signal;
+    case record::FailureReason::hang:
+      break;
   }
-  fail(ErrorCode::bad_file, "row {}: failure '{}' is none of exception, signal, hang", row.id.text(),
-       row.failure->reason);
+  return Reason::hang;
 }
 
 const CleanRun& golden_of(const record::TrialRecord& row, const ArmControls& controls) {
@@ -123,7 +127,7 @@ record::Outcome classify(const record::TrialRecord& row, const ArmControls& cont
   check_form(row);
   record::Outcome outcome;
   if (row.failure) {
-    outcome.reason = failure_reason(row);
+    outcome.reason = reason_of(*row.failure);
     return outcome;
   }
   const record::RunResult& result = *row.result;

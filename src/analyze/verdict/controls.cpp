@@ -59,11 +59,11 @@ std::string first_difference(const record::RunResult& a, const record::RunResult
 
 // The result of a run in which nothing was altered: it must have finished, with finite metrics.
 const record::RunResult& clean_result(const TrialRecord& row) {
-  const std::string what = row.failure ? row.failure->reason + ": " + row.failure->detail
-                           : row.result && row.result->status != record::RunStatus::done
-                               ? name_of(row.result->status)
-                           : !row.result ? "no result"
-                                         : "";
+  const std::string what =
+      row.failure ? fmt::format("{}: {}", name_of(row.failure->reason), row.failure->detail)
+      : row.result && row.result->status != record::RunStatus::done ? name_of(row.result->status)
+      : !row.result                                                 ? "no result"
+                                                                    : "";
   if (!what.empty()) {
     fail(ErrorCode::conflict, "arm '{}': the clean run {} failed ({}), so nothing can be judged against it",
          row.id.arm, row.id.text(), what);

@@ -199,8 +199,8 @@ void Driver::check_golden(std::size_t arm, int order, const record::RunResult& r
 void Driver::check_clean(const Ran& ran) {
   const std::string id = ran.spec.id.text();
   if (ran.failure) {
-    throw Misbehaviour(
-        fmt::format("{}: the clean run failed twice: {} {}", id, ran.failure->reason, ran.failure->detail));
+    throw Misbehaviour(fmt::format("{}: the clean run failed twice: {} {}", id, name_of(ran.failure->reason),
+                                   ran.failure->detail));
   }
   if (is_golden_run({ran.spec.kind, ran.spec.id})) {
     std::size_t arm = 0;
@@ -228,12 +228,15 @@ void Driver::on_run(const Ran& ran) {
 
 void Driver::on_incident(const Incident& incident) {
   ++incidents_;
-  const Json failure = {{"reason", incident.failure.reason},
-                        {"detail", incident.failure.detail},
-                        {"signal", incident.failure.signal}};
-  const Json line = {{"time", record::utc_now()}, {"phase", incident.phase},     {"id", incident.id},
-                     {"arm", incident.arm},       {"worker", incident.worker},   {"pid", incident.pid},
-                     {"failure", failure},        {"attempt", incident.attempt}, {"host", host_name()}};
+  const Json line = {{"time", record::utc_now()},
+                     {"phase", name_of(incident.phase)},
+                     {"id", incident.id},
+                     {"arm", incident.arm},
+                     {"worker", incident.worker},
+                     {"pid", incident.pid},
+                     {"failure", to_json(incident.failure)},
+                     {"attempt", incident.attempt},
+                     {"host", host_name()}};
   incident_file_.append(line.dump(-1, ' ', false, Json::error_handler_t::replace));
   progress_.incident();
 }

@@ -95,8 +95,8 @@ std::uint64_t resident_memory(const std::vector<pid_t>& roots) {
 }
 
 record::Failure memory_failure(std::uint64_t limit) {
-  return {"exception", fmt::format("its worker took more memory than worker.memory allows ({} bytes)", limit),
-          0};
+  return {record::FailureReason::exception,
+          fmt::format("its worker took more memory than worker.memory allows ({} bytes)", limit), 0};
 }
 
 void cut_log(const std::filesystem::path& log, std::uint64_t most) noexcept {

@@ -33,6 +33,8 @@
 namespace bitrift::campaign {
 namespace {
 
+using record::FailureReason;
+
 constexpr int hung_up = 3;
 constexpr int command_failed = 2;  // the user's part, as for any worker
 
@@ -66,8 +68,8 @@ record::Failure failure_of(const ExitStatus& status, const std::string& last_lin
   const int signal = status.signal != 0                        ? status.signal
                      : status.code > 128 && status.code <= 192 ? status.code - 128
                                                                : 0;
-  if (signal != 0) return {"signal", ::strsignal(signal), signal};
-  return {"exception", status.text() + (last_line.empty() ? "" : ": " + last_line), 0};
+  if (signal != 0) return {FailureReason::signal, ::strsignal(signal), signal};
+  return {FailureReason::exception, status.text() + (last_line.empty() ? "" : ": " + last_line), 0};
 }
 
 // What a drill does in place of the command's first step.
@@ -103,7 +105,8 @@ class ExecWorker {
   int answer(const record::RunRequest& request) {
     const auto start = std::chrono::steady_clock::now();
     drill(request.drill);
-    if (request.drill == "raise") return broke({"exception", "drill: raise", 0}, request, command_failed);
+    if (request.drill == "raise")
+      return broke({FailureReason::exception, "drill: raise", 0}, request, command_failed);
     const std::filesystem::path file =
         options_.ignore_file ? options_.base : std::filesystem::path(request.checkpoint);
     const std::filesystem::path result_file =
@@ -125,14 +128,15 @@ class ExecWorker {
       return broke(failure, request, failure.signal != 0 ? 128 + failure.signal : command_failed);
     }
     if (!std::filesystem::exists(result_file)) {
-      return broke({"exception", "exit code 0, but no result file was written", 0}, request, command_failed);
+      return broke({FailureReason::exception, "exit code 0, but no result file was written", 0}, request,
+                   command_failed);
     }
     if (request.drill == "leak") leaked_ = true;
     record::RunResult result;
     try {
       result = record::read_exec_result(result_file);
     } catch (const Error& error) {
-      return broke({"exception", error.what(), 0}, request, command_failed);
+      return broke({FailureReason::exception, error.what(), 0}, request, command_failed);
     }
     result.id = request.id;
     result.changed_tensors = changed;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "campaign/plan/plan.h"
+#include "core/named_enum.h"
 #include "record/run.h"
 #include "record/trial.h"
 
@@ -32,10 +33,19 @@ struct Ran {
   int attempts = 1;
 };
 
+/// What a worker was at when it was lost.
+enum class Phase {
+  start,
+  check,
+  run,
+  idle,  ///< between two runs
+};
+constexpr EnumNames<4> names_of(Phase) { return {"phase of a worker", {"start", "check", "run", "idle"}}; }
+
 /// A worker that died or hung.
 struct Incident {
-  std::string phase;  ///< start | check | run
-  std::string id;     ///< of the run; "" for start and check
+  Phase phase = Phase::run;
+  std::string id;  ///< of the run; "" in other phases
   std::string arm;
   int worker = 0;  ///< slot: names the log and the private copy
   int pid = 0;

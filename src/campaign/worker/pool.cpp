@@ -315,15 +315,17 @@ void Pool::finished(Crew& crew, const record::RunResult& result) {
 
 void Pool::lost(Crew& crew, const WorkerLost& loss) {
   const bool in_run = crew.on_its_way && !crew.checking;
-  Incident incident{"run", "", options_.arms[crew.arm].name, crew.slot, crew.worker->pid(), loss.failure, 0};
-  if (!in_run) incident.phase = crew.checking ? "check" : crew.checked ? "idle" : "start";
+  Incident incident{Phase::run,   "", options_.arms[crew.arm].name, crew.slot, crew.worker->pid(),
+                    loss.failure, 0};
+  if (!in_run) incident.phase = crew.checking ? Phase::check : crew.checked ? Phase::idle : Phase::start;
   if (in_run) {
     incident.id = crew.current.spec.id.text();
     incident.attempt = static_cast<int>(crew.job->failures.size()) + 1;
   }
   observer_.on_incident(incident);
   if (!in_run) {
-    if (crew.checking && !crew.unchecked.empty()) doubt(crew, "its check ended: " + loss.failure.reason);
+    if (crew.checking && !crew.unchecked.empty())
+      doubt(crew, std::string("its check ended: ") + name_of(loss.failure.reason));
     if (crew.job) queues_[crew.arm].push_front(std::move(*crew.job));
     crew.job.reset();
     if (!crew.checked && ++failed_starts_ >= 2) could_not_start(crew, loss);
@@ -354,9 +356,9 @@ void Pool::run_failed(Job job, const Ran& attempt) {
 
 void Pool::could_not_start(Crew& crew, const WorkerLost& loss) {
   const std::string why = !loss.failure.detail.empty() ? loss.failure.detail
-                          : loss.failure.reason == "hang"
+                          : loss.failure.reason == record::FailureReason::hang
                               ? fmt::format("it was not ready after {} s", startup_deadline_s)
-                              : loss.failure.reason;
+                              : name_of(loss.failure.reason);
   const std::string tail = log_tail(crew.log);
   // Exit code 2 means that the worker reports a usage or input error; a program that does not exist is a
   // usage error too.

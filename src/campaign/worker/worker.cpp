@@ -12,6 +12,8 @@
 namespace bitrift::campaign {
 namespace {
 
+using record::FailureReason;
+
 // A rank that reports an exception may only be the echo of another that died by a signal.
 constexpr double grace_after_report_s = 0.3;
 // A launcher needs a moment to notice a dead rank and to pass its signal on as exit code 128 + n.
@@ -24,21 +26,25 @@ Clock::time_point in(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-record::Failure signal_failure(int signal) { return {"signal", signal > 0 ? strsignal(signal) : "", signal}; }
+record::Failure signal_failure(int signal) {
+  return {FailureReason::signal, signal > 0 ? strsignal(signal) : "", signal};
+}
 
 }  // namespace
 
 record::Failure best_account(const std::vector<record::Failure>& accounts,
                              const std::optional<ExitStatus>& status) {
   const auto told = [&](auto fits) { return std::find_if(accounts.begin(), accounts.end(), fits); };
-  const auto signal = told(
-      [](const auto& one) { return one.reason == "signal" && one.signal != SIGTERM && one.signal != 0; });
+  const auto signal = told([](const auto& one) {
+    return one.reason == FailureReason::signal && one.signal != SIGTERM && one.signal != 0;
+  });
   if (signal != accounts.end()) return signal_failure(signal->signal);
   // What follows a silent end is its echo: a peer that lost its partner, or was told to stop by the launcher.
-  if (!accounts.empty() && accounts.front().reason != "signal") return accounts.front();
+  if (!accounts.empty() && accounts.front().reason != FailureReason::signal) return accounts.front();
   if (status && status->signal != 0) return signal_failure(status->signal);
   if (status && status->code > 128 && status->code <= 128 + 64) return signal_failure(status->code - 128);
-  if (status) return {"exception", fmt::format("the worker ended by itself with {}", status->text()), 0};
+  if (status)
+    return {FailureReason::exception, fmt::format("the worker ended by itself with {}", status->text()), 0};
   return signal_failure(0);
 }
 
@@ -137,7 +143,7 @@ void Worker::read_connections() {
       connection.receive();
       while (const auto line = connection.take_line()) handle(*line);
     } catch (const Error& error) {
-      broke({"exception", fmt::format("worker protocol: {}", error.what()), 0});
+      broke({FailureReason::exception, fmt::format("worker protocol: {}", error.what()), 0});
     }
   }
 }
@@ -187,7 +193,7 @@ void Worker::check_process() {
 void Worker::check_deadline() {
   if (state_ != State::starting && state_ != State::running) return;
   if (Clock::now() < deadline_) return;
-  end_with({"hang", "", 0});
+  end_with({FailureReason::hang, "", 0});
 }
 
 void Worker::finish_ending() {

@@ -105,7 +105,7 @@ class Worker {
 };
 
 /// The best account of a loss. `accounts` in order: what ranks reported; the end of a connection is
-/// {"signal", "", 0}. A signal that a rank reported comes first (not SIGTERM: launchers send it to the ranks
+/// {signal, "", 0}. A signal that a rank reported comes first (not SIGTERM: launchers send it to the ranks
 /// that are left); then an exception, unless a connection ended silently before it; then how the process
 /// ended, 128 + n read as signal n; last, signal 0 (unknown).
 [[nodiscard]] record::Failure best_account(const std::vector<record::Failure>& accounts,

@@ -142,7 +142,7 @@ WorkerEnd serve(const WorkerOptions& options, const mpi::Communicator& communica
     return Worker(options, communicator, channel).run();
   } catch (const std::exception& error) {
     spdlog::error("rank {}: {}", rank, error.what());
-    channel.send(record::to_line(record::Broken{rank, {"exception", error.what(), 0}}));
+    channel.send(record::to_line(record::Broken{rank, {record::FailureReason::exception, error.what(), 0}}));
     return WorkerEnd::at_once;
   }
 }

@@ -72,7 +72,7 @@ void install_last_words(int descriptor, int rank) {
   alternative.ss_size = stack.size();
   ::sigaltstack(&alternative, nullptr);
   for (const int signal : deadly_signals) {
-    record::Broken broken{rank, {"signal", ::strsignal(signal), signal}};
+    record::Broken broken{rank, {record::FailureReason::signal, ::strsignal(signal), signal}};
     words[static_cast<std::size_t>(signal)] = record::to_line(broken) + "\n";
     struct sigaction action {};
     action.sa_handler = say_last_words;

@@ -217,7 +217,7 @@ TEST(Controls, ACleanRunMayNotFail) {
       {"signal: Killed",
        [](auto& row) {
          row.result.reset();
-         row.failure = record::Failure{"signal", "Killed", 9};
+         row.failure = record::Failure{record::FailureReason::signal, "Killed", 9};
        }},
   };
   for (const auto& [text, change] : changes) {
@@ -259,7 +259,7 @@ TEST(Canaries, OfAnyCrashReasonSatisfyTheNanCanary) {
   EXPECT_THAT(problems_after([](Rows& rows) {
                 TrialRecord& canary = find(rows, "serial", "canary:nan");
                 canary.result.reset();
-                canary.failure = record::Failure{"exception", "a guard", 0};
+                canary.failure = record::Failure{record::FailureReason::exception, "a guard", 0};
               }),
               IsEmpty());
 }

@@ -35,7 +35,7 @@ TEST(FalseSdc, HeldOutAndJitterRunsAreJudgedLikeTrials) {
   add(rows, TrialKind::jitter, 0.95);
   add(rows, TrialKind::jitter, 0.2);
   rows.push_back(testing::row(TrialKind::jitter, "serial", "jitter", 99));
-  rows.back().failure = record::Failure{"hang", "", 0};
+  rows.back().failure = record::Failure{record::FailureReason::hang, "", 0};
   const FalseSdc seen = found(rows);
   EXPECT_EQ(seen.held_out.runs, 6U);
   EXPECT_EQ(seen.held_out.called, 1U);

@@ -33,7 +33,7 @@ TEST(Landed, RunsWithoutALoadedStateHaveNoneToCompare) {
   row.result->status = record::RunStatus::nonfinite;
   EXPECT_THROW(refuse_unless_landed(row), Error);
   row.result.reset();
-  row.failure = record::Failure{"signal", "Killed", 9};
+  row.failure = record::Failure{record::FailureReason::signal, "Killed", 9};
   EXPECT_NO_THROW(refuse_unless_landed(row));
 }
 

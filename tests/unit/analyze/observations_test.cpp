@@ -37,7 +37,7 @@ TEST(Observations, LossesOfAccuracyAreAgainstTheGoldenRun) {
   rows.back().result->status = record::RunStatus::nonfinite;
   rows.push_back(trial(3, 0.5));
   rows.back().result.reset();
-  rows.back().failure = record::Failure{"hang", "", 0};
+  rows.back().failure = record::Failure{record::FailureReason::hang, "", 0};
   const Observations seen = observe(rows, spec());
   const auto& losses = seen_in(seen).accuracy_losses;
   ASSERT_EQ(losses.size(), 4U);

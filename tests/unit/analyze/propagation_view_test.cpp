@@ -47,7 +47,7 @@ TEST(PropagationTable, GivesSharesMediansAndMaximaOfTheTrialsThatReachedAStep) {
   rows.push_back(trial(2, {drift("model/fc2", std::nan(""), 6)}));
   rows.push_back(trial(3, {}));
   rows.push_back(testing::row(record::TrialKind::trial, "serial", "weight.sign", 4));
-  rows.back().failure = record::Failure{"signal", "", 6};
+  rows.back().failure = record::Failure{record::FailureReason::signal, "", 6};
   const Propagation found = propagation_of(rows, spec(), false);
   ASSERT_EQ(found.groups.size(), 2U);
   const ReachGroup& first = found.groups[0];

@@ -40,7 +40,7 @@ std::vector<TrialRecord> study() {
   rows.back().result->status = record::RunStatus::nonfinite;
   rows.push_back(with_accuracy(7, 0.95));
   rows.back().result.reset();
-  rows.back().failure = record::Failure{"signal", "Segmentation fault", 11};
+  rows.back().failure = record::Failure{record::FailureReason::signal, "Segmentation fault", 11};
   return rows;
 }
 

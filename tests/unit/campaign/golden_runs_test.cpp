@@ -218,7 +218,7 @@ TEST_F(RowOf, JitterRunMustLandAndKeepsItsFaultsAndItsOrder) {
 TEST_F(RowOf, RunWithoutResultCountsAsLandedBecauseTheFileWasVerified) {
   Ran crashed = ran({"a"}, {});
   crashed.result.reset();
-  crashed.failure = record::Failure{"signal", "Aborted", 6};
+  crashed.failure = record::Failure{record::FailureReason::signal, "Aborted", 6};
   crashed.attempts = 2;
   const record::TrialRecord kept = row_of(crashed, 42, {});
   EXPECT_TRUE(kept.landed);

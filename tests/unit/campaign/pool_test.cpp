@@ -15,6 +15,7 @@ namespace bitrift::campaign::pool_test {
 namespace {
 
 using record::Failure;
+using record::FailureReason;
 using testing::fake_rank;
 using ::testing::HasSubstr;
 using testing::signal_of;
@@ -112,9 +113,10 @@ class PoolTest : public ::testing::Test {
   [[nodiscard]] std::map<std::string, std::string> outcomes() const {
     std::map<std::string, std::string> result;
     for (const Ran& ran : recorder_.runs) {
-      EXPECT_TRUE(
-          result.emplace(ran.spec.id.text(), ran.failure ? ran.failure->reason : name_of(ran.result->status))
-              .second);
+      EXPECT_TRUE(result
+                      .emplace(ran.spec.id.text(),
+                               ran.failure ? name_of(ran.failure->reason) : name_of(ran.result->status))
+                      .second);
     }
     return result;
   }
@@ -268,7 +270,7 @@ TEST_F(PoolTest, FailureThatDoesNotComeAgainCostsAnIncidentOnly) {
     EXPECT_EQ(outcomes()["a/s/0"], "done");
     ASSERT_EQ(recorder_.incidents.size(), 1U);
     EXPECT_EQ(recorder_.incidents[0].id, "a/s/0");
-    EXPECT_EQ(recorder_.incidents[0].phase, "run");
+    EXPECT_EQ(recorder_.incidents[0].phase, Phase::run);
     EXPECT_EQ(recorder_.incidents[0].failure, signal_of(SIGKILL));
     EXPECT_EQ(recorder_.runs.back().attempts, 2);
   }
@@ -284,19 +286,20 @@ TEST_F(PoolTest, WorkerThatDiesRightBehindItsAnswerCostsNoRun) {
     EXPECT_EQ(ran.attempts, 1);
   }
   ASSERT_EQ(recorder_.incidents.size(), 2U);
-  for (const Incident& incident : recorder_.incidents) EXPECT_EQ(incident.phase, "idle");
+  for (const Incident& incident : recorder_.incidents) EXPECT_EQ(incident.phase, Phase::idle);
 }
 
 TEST_F(PoolTest, TextOfAFailureDoesNotNameThePrivateCopy) {
   recorder_.drills["a/s/0"] = "raise-at";
   run(1);
   ASSERT_EQ(recorder_.runs.size(), 1U);
-  EXPECT_EQ(recorder_.runs[0].failure, (Failure{"exception", "out of cheese at the altered copy", 0}));
+  EXPECT_EQ(recorder_.runs[0].failure,
+            (Failure{FailureReason::exception, "out of cheese at the altered copy", 0}));
 }
 
 TEST_F(PoolTest, WorkerThatTakesTooMuchMemoryDiesAndTwiceIsTheOutcome) {
   memory_ = std::uint64_t{150} << 20U;
-  const Failure failure{"exception",
+  const Failure failure{FailureReason::exception,
                         "its worker took more memory than worker.memory allows (157286400 bytes)", 0};
   for (const int ranks : {1, 2}) {
     recorder_ = {};
@@ -361,7 +364,7 @@ TEST_F(PoolTest, WorkersThatCannotStartEndTheCampaignWithTheirLog) {
   unsetenv("FAKE_RANK");
   EXPECT_THAT(text, ::testing::AllOf(HasSubstr("arm 'a'"), HasSubstr("no such data set: digitz")));
   EXPECT_EQ(recorder_.incidents.size(), 2U);
-  EXPECT_EQ(recorder_.incidents[0].phase, "start");
+  EXPECT_EQ(recorder_.incidents[0].phase, Phase::start);
 }
 
 }  // namespace

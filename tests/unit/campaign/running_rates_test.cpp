@@ -40,7 +40,7 @@ record::TrialRecord trial(const std::string& stratum, std::uint64_t draw, Outcom
     made.result->replica_digests = {"other"};
   } else if (outcome == OutcomeClass::crash) {
     made.result.reset();
-    made.failure = record::Failure{"signal", "Killed", 9};
+    made.failure = record::Failure{record::FailureReason::signal, "Killed", 9};
   }
   return made;
 }

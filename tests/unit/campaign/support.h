@@ -84,7 +84,7 @@ inline const std::filesystem::path fake_rank =
 
 /// What is told of a rank that died by a signal (0: of unknown number).
 inline record::Failure signal_of(int number) {
-  return {"signal", number == 0 ? "" : strsignal(number), number};
+  return {record::FailureReason::signal, number == 0 ? "" : strsignal(number), number};
 }
 
 }  // namespace bitrift::campaign::testing

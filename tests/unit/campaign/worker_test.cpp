@@ -20,6 +20,7 @@ namespace bitrift::campaign::worker_test {
 namespace {
 
 using record::Failure;
+using record::FailureReason;
 using ::testing::ElementsAre;
 using testing::fake_rank;
 using ::testing::HasSubstr;
@@ -28,18 +29,18 @@ using testing::TemporaryFolder;
 using ::testing::ThrowsMessage;
 
 TEST(BestAccount, ReportedSignalBeatsEverythingThatCameBefore) {
-  EXPECT_EQ(best_account({{"exception", "peer lost", 0}, signal_of(SIGSEGV)}, std::nullopt),
+  EXPECT_EQ(best_account({{FailureReason::exception, "peer lost", 0}, signal_of(SIGSEGV)}, std::nullopt),
             signal_of(SIGSEGV));
   EXPECT_EQ(best_account({signal_of(0), signal_of(SIGABRT)}, ExitStatus{1, 0}), signal_of(SIGABRT));
 }
 
 TEST(BestAccount, ExceptionThatCameFirstBeatsTheExitCode) {
-  EXPECT_EQ(best_account({{"exception", "bad", 0}, signal_of(0)}, ExitStatus{3, 0}),
-            (Failure{"exception", "bad", 0}));
+  EXPECT_EQ(best_account({{FailureReason::exception, "bad", 0}, signal_of(0)}, ExitStatus{3, 0}),
+            (Failure{FailureReason::exception, "bad", 0}));
 }
 
 TEST(BestAccount, ExceptionBehindASilentEndIsItsEcho) {
-  EXPECT_EQ(best_account({signal_of(0), {"exception", "peer lost", 0}}, ExitStatus{137, 0}),
+  EXPECT_EQ(best_account({signal_of(0), {FailureReason::exception, "peer lost", 0}}, ExitStatus{137, 0}),
             signal_of(SIGKILL));
 }
 
@@ -51,7 +52,7 @@ TEST(BestAccount, SilentEndTakesTheProcessesWord) {
   EXPECT_EQ(best_account({signal_of(0)}, ExitStatus{0, SIGKILL}), signal_of(SIGKILL));
   EXPECT_EQ(best_account({}, ExitStatus{134, 0}), signal_of(SIGABRT));
   EXPECT_THAT(best_account({signal_of(0)}, ExitStatus{7, 0}).detail, HasSubstr("exit code 7"));
-  EXPECT_EQ(best_account({signal_of(0)}, ExitStatus{7, 0}).reason, "exception");
+  EXPECT_EQ(best_account({signal_of(0)}, ExitStatus{7, 0}).reason, FailureReason::exception);
   EXPECT_EQ(best_account({signal_of(0)}, std::nullopt), signal_of(0));
 }
 
@@ -76,7 +77,7 @@ class WorkerTest : public ::testing::Test {
       if (auto event = worker_->next_event()) return *event;
     }
     ADD_FAILURE() << "nothing happened";
-    return WorkerLost{{"test", "timeout", 0}, std::nullopt};
+    return WorkerLost{};
   }
   Failure failure_of(const std::string& drill, double deadline = 20) {
     EXPECT_TRUE(std::holds_alternative<WorkerReady>(next()));
@@ -85,7 +86,7 @@ class WorkerTest : public ::testing::Test {
   Failure failure_of_running(const std::string& drill, double deadline = 20) {
     worker_->run({"a/s/0", "copy.h5", 1, std::nullopt, drill}, deadline);
     const WorkerEvent event = next();
-    if (!std::holds_alternative<WorkerLost>(event)) return {"test", "not lost", 0};
+    if (!std::holds_alternative<WorkerLost>(event)) return {FailureReason::exception, "not lost", 0};
     EXPECT_EQ(worker_->state(), Worker::State::ended);
     return std::get<WorkerLost>(event).failure;
   }
@@ -203,18 +204,19 @@ TEST_F(WorkerTest, SilentDeathOfARankIsReadFromTheExitStatus) {
 
 TEST_F(WorkerTest, ExceptionCarriesItsText) {
   start(2);
-  EXPECT_EQ(failure_of("raise"), (Failure{"exception", "out of cheese", 0}));
+  EXPECT_EQ(failure_of("raise"), (Failure{FailureReason::exception, "out of cheese", 0}));
 }
 
 TEST_F(WorkerTest, QuietExitIsAnExceptionWithTheCode) {
   start(1);
-  EXPECT_EQ(failure_of("exit7"), (Failure{"exception", "the worker ended by itself with exit code 7", 0}));
+  EXPECT_EQ(failure_of("exit7"),
+            (Failure{FailureReason::exception, "the worker ended by itself with exit code 7", 0}));
 }
 
 TEST_F(WorkerTest, HangEndsAtTheDeadlineWithEveryRankKilled) {
   start(2);
   const auto began = Clock::now();
-  EXPECT_EQ(failure_of("hang", 0.5), (Failure{"hang", "", 0}));
+  EXPECT_EQ(failure_of("hang", 0.5), (Failure{FailureReason::hang, "", 0}));
   EXPECT_LT(Clock::now() - began, std::chrono::seconds(10));
 }
 
@@ -227,7 +229,7 @@ TEST_F(WorkerTest, WorkerThatNeverConnectsHangs) {
   start(1, "mute", 0.5);
   const WorkerEvent event = next();
   ASSERT_TRUE(std::holds_alternative<WorkerLost>(event));
-  EXPECT_EQ(std::get<WorkerLost>(event).failure.reason, "hang");
+  EXPECT_EQ(std::get<WorkerLost>(event).failure.reason, FailureReason::hang);
 }
 
 TEST_F(WorkerTest, WorkerOfAnotherNumberOfRanksIsRefused) {

@@ -69,7 +69,7 @@ TEST(TrialRecord, ARowWithNeitherResultNorFailureIsRefused) {
   value["failure"] = {{"reason", "bored"}, {"detail", ""}, {"signal", 0}};
   EXPECT_THROW((void)trial_record_from_json(value), Error);
   value["failure"]["reason"] = "hang";
-  EXPECT_EQ(trial_record_from_json(value).failure->reason, "hang");
+  EXPECT_EQ(trial_record_from_json(value).failure->reason, FailureReason::hang);
 }
 
 TEST(AppliedFault, PatternsBeyondFiftyThreeBitsStayExact) {
@@ -92,8 +92,12 @@ TEST(WorkerMessage, EveryKindCrossesOneLine) {
   EXPECT_EQ(std::get<Hello>(round_trip(Hello{1, 2, 77})).pid, 77);
   EXPECT_EQ(std::get<Ready>(round_trip(Ready{"d", {{"a", 1}}})).environment["a"], 1);
   EXPECT_EQ(std::get<Finished>(round_trip(Finished{*example().result})).result.nonfinite_step, 22);
-  const auto broken = std::get<Broken>(round_trip(Broken{1, {"exception", "two\nlines \xff", 0}}));
-  EXPECT_EQ(broken.failure.reason, "exception");
+  const auto broken =
+      std::get<Broken>(round_trip(Broken{1, {FailureReason::exception, "two\nlines \xff", 0}}));
+  EXPECT_EQ(broken.failure.reason, FailureReason::exception);
+  EXPECT_THROW(
+      (void)worker_message_from_line(R"({"failure":{"rank":1,"reason":"fire","detail":"","signal":0}})"),
+      Error);
   EXPECT_THROW((void)worker_message_from_line("{}"), Error);
   EXPECT_THROW((void)worker_message_from_line("not json"), Error);
 }
