@@ -15,6 +15,7 @@ namespace {
 using record::OutcomeClass;
 using record::Reached;
 using record::Round;
+using record::Stop;
 using record::StratumDraws;
 
 // Chosen by simulation (tests/bench/sampling.cpp).
@@ -320,7 +321,7 @@ Round next_round(const record::CampaignSpec& spec, const std::vector<record::Str
     before += round.strata[h].first_draw;
   }
   if (!spec.sampling) {
-    round.stop = "plan";
+    round.stop = Stop::plan;
     return round;
   }
   const Case c{spec, *spec.sampling, earlier, seen};
@@ -331,11 +332,11 @@ Round next_round(const record::CampaignSpec& spec, const std::vector<record::Str
                  spec.arms.size();
   }
   if (!open) {
-    round.stop = "exhausted";
+    round.stop = Stop::exhausted;
   } else if (round.widest()->half_width <= c.sampling.half_width) {
-    round.stop = "half_width";
+    round.stop = Stop::half_width;
   } else if (affordable && *affordable == 0) {
-    round.stop = "max_trials";
+    round.stop = Stop::max_trials;
   } else if (c.sampling.target == record::SamplingTarget::totals) {
     plan_totals(c, round, affordable);
   } else {

@@ -243,9 +243,8 @@ std::string rounds_text(const Summary& summary) {
                         100 * widest->half_width, widest->arm, record::outcome_key(widest->outcome),
                         widest->stratum.empty() ? "" : ", ", widest->stratum);
   }
-  text += last.stop.empty()
-              ? fmt::format("\nRound {} is not followed by a decision yet.\n", last.number)
-              : fmt::format("\nStopped after round {}: {}.\n", last.number - 1, stop_text(last));
+  text += last.stop ? fmt::format("\nStopped after round {}: {}.\n", last.number - 1, stop_text(*last.stop))
+                    : fmt::format("\nRound {} is not followed by a decision yet.\n", last.number);
   return text;
 }
 

@@ -60,7 +60,7 @@ Json to_json(const Round& round) {
     }
     value["reached"] = reached;
   }
-  if (!round.stop.empty()) value["stop"] = round.stop;
+  if (round.stop) value["stop"] = *round.stop;
   return value;
 }
 
@@ -79,7 +79,7 @@ Round round_from_json(const Json& value) {
                                  one.at("half_width").get<double>()});
       }
     }
-    round.stop = value.value("stop", "");
+    if (value.contains("stop")) round.stop = value["stop"].get<Stop>();
     return round;
   } catch (const Json::exception& error) {
     fail(ErrorCode::bad_file, "not the plan of a round: {}", error.what());
@@ -90,15 +90,21 @@ Json sampling_state(const Sampling& asked, const Round& last) {
   return {{"asked", to_json(asked)},
           {"round", last.number},
           {"reached", to_json(last).value("reached", Json::array())},
-          {"stop", last.stop}};
+          {"stop", last.stop ? name_of(*last.stop) : ""}};
 }
 
-std::string stop_text(const Round& round) {
-  if (round.stop == "half_width") return "every interval of the target has the half-width asked for";
-  if (round.stop == "max_trials") return "sampling.max_trials is spent";
-  if (round.stop == "exhausted") return "every fault of every stratum was tried";
-  if (round.stop == "plan") return "all planned trials are done";
-  return round.stop;
+const char* stop_text(Stop stop) noexcept {
+  switch (stop) {
+    case Stop::half_width:
+      return "every interval of the target has the half-width asked for";
+    case Stop::max_trials:
+      return "sampling.max_trials is spent";
+    case Stop::exhausted:
+      return "every fault of every stratum was tried";
+    case Stop::plan:
+      break;
+  }
+  return "all planned trials are done";
 }
 
 }  // namespace bitrift::record

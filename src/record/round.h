@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/named_enum.h"
 #include "record/json/json.h"
 #include "record/outcome.h"
 #include "record/sampling.h"
@@ -31,6 +32,12 @@ struct Reached {
   double half_width = 1;  ///< (high - low) / 2, rounded to six decimals so that any machine finds the same
 };
 
+/// Why nothing more is drawn.
+enum class Stop { half_width, max_trials, exhausted, plan };
+constexpr EnumNames<4> names_of(Stop) {
+  return {"reason to stop", {"half_width", "max_trials", "exhausted", "plan"}};
+}
+
 struct Round {
   std::uint64_t number = 0;
   std::uint64_t seed = 0;
@@ -38,7 +45,7 @@ struct Round {
   std::vector<StratumDraws> strata;
   std::uint64_t picks = 0;       ///< how many times a stratum was picked by share; 0: fixed draws
   std::vector<Reached> reached;  ///< after the rounds before this one; empty in round 0 and without a target
-  std::string stop;  ///< "": continue; else half_width | max_trials | exhausted | plan, and no draws
+  std::optional<Stop> stop;      ///< then it draws nothing; absent: continue
   /// Draws of all strata, in one arm.
   [[nodiscard]] std::uint64_t draws() const noexcept;
   /// The largest of `reached`; nullptr when there is none.
@@ -52,7 +59,7 @@ struct Round {
 /// How far sampling is after the round `last`: {"asked", "round", "reached", "stop"}.
 [[nodiscard]] Json sampling_state(const Sampling& asked, const Round& last);
 
-/// Words for a stop: "every half-width asked for is reached".
-[[nodiscard]] std::string stop_text(const Round& round);
+/// In words: "all planned trials are done".
+[[nodiscard]] const char* stop_text(Stop stop) noexcept;
 
 }  // namespace bitrift::record

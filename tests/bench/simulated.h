@@ -95,7 +95,7 @@ Campaign run(const record::CampaignSpec& spec, const std::vector<Truth>& truths,
   while (true) {
     campaign.rounds.push_back(analyze::next_round(spec, strata, campaign.rounds, campaign.seen));
     const record::Round& round = campaign.rounds.back();
-    if (!round.stop.empty()) return campaign;
+    if (round.stop) return campaign;
     for (std::size_t arm = 0; arm < spec.arms.size(); ++arm) {
       for (std::size_t h = 0; h < strata.size(); ++h) {
         analyze::StratumSeen& cell = campaign.seen.cells[{spec.arms[arm].name, strata[h].name}];

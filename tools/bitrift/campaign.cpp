@@ -106,8 +106,8 @@ int run_spec(RunArguments arguments) {
 // What was asked for and how far the last decision found it.
 void print_rounds(const record::Sampling& sampling, const record::Round& last) {
   fmt::print("{}, asked: {} within +-{:g} points\n",
-             last.stop.empty() ? fmt::format("round {}", last.number)
-                               : fmt::format("stopped after round {}: {}", last.number - 1, stop_text(last)),
+             last.stop ? fmt::format("stopped after round {}: {}", last.number - 1, stop_text(*last.stop))
+                       : fmt::format("round {}", last.number),
              name_of(sampling.target), 100 * sampling.half_width);
   for (const record::Reached& one : last.reached) {
     fmt::print("  {:<18} {:<7} +-{:.2f} points{}{}\n", one.arm, record::outcome_key(one.outcome),

@@ -110,7 +110,7 @@ int list_runs(const std::string& place, const std::vector<std::string>& override
     for (const record::Round& round : plan.rounds()) rounds.push_back(to_json(round));
     fmt::print("{}\n",
                Json{{"plan", to_json(plan.rounds().front())}, {"rounds", rounds}, {"runs", runs}}.dump(2));
-  } else if (spec.sampling && plan.rounds().back().stop.empty()) {
+  } else if (spec.sampling && !plan.rounds().back().stop) {
     fmt::print("rounds after {} are planned from the results of earlier rounds\n",
                plan.rounds().back().number);
   }

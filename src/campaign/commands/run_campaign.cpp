@@ -81,9 +81,9 @@ void run_rounds(Plan& plan, Driver& driver, Pool& pool, const Ledger& ledger, Fo
   while (true) {
     const record::Round& round = plan.rounds().back();
     folder.publish_round(round);
-    if (!round.stop.empty()) {
+    if (round.stop) {
       if (spec.sampling)
-        progress.note(fmt::format("stopped after round {}: {}", round.number - 1, stop_text(round)));
+        progress.note(fmt::format("stopped after round {}: {}", round.number - 1, stop_text(*round.stop)));
       return;
     }
     std::vector<Job> jobs = driver.trial_jobs();

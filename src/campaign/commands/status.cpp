@@ -90,7 +90,7 @@ void count_shares(Status& status, const Plan& plan, const ShardJournals& journal
 }  // namespace
 
 bool Status::complete() const noexcept {
-  const bool decided = !sampling || (!rounds.empty() && !rounds.back().stop.empty());
+  const bool decided = !sampling || (!rounds.empty() && rounds.back().stop.has_value());
   return has_base && decided && std::all_of(arms.begin(), arms.end(), [](const ArmStatus& arm) {
            return arm.prepared == arm.to_prepare && arm.trials == arm.planned;
          });

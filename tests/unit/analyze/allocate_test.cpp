@@ -50,8 +50,8 @@ std::vector<Round> run_to_stop(const record::CampaignSpec& spec, const std::vect
   Observations seen;
   do {
     rounds.push_back(next_round(spec, kStrata, rounds, seen));
-    if (rounds.back().stop.empty()) seen = rows_of(rounds, every);
-  } while (rounds.back().stop.empty());
+    if (!rounds.back().stop) seen = rows_of(rounds, every);
+  } while (!rounds.back().stop);
   return rounds;
 }
 
@@ -79,7 +79,7 @@ TEST(NextRound, WithoutATargetThePlanIsOneRound) {
   spec.trials_per_stratum = 7;
   const Round first = next_round(spec, kStrata, {}, {});
   EXPECT_EQ(first.draws(), 21U);
-  EXPECT_EQ(next_round(spec, kStrata, {first}, {}).stop, "plan");
+  EXPECT_EQ(next_round(spec, kStrata, {first}, {}).stop, record::Stop::plan);
 }
 
 TEST(NextRound, ExhaustiveDrawsEveryBitUpToALimit) {
@@ -102,7 +102,7 @@ TEST(NextRound, GoesOnWhereTheStrataStoppedAndLeavesOutTheExhausted) {
   const record::CampaignSpec spec = spec_with();
   const std::vector<Round> first = {next_round(spec, kStrata, {}, {})};
   const Round second = next_round(spec, kStrata, first, rows_of(first, {2, 2, 2}));
-  EXPECT_EQ(second.stop, "");
+  EXPECT_EQ(second.stop, std::nullopt);
   EXPECT_EQ(second.strata[0].first_draw, 20U);
   EXPECT_EQ(second.strata[2].draws, 0U);
   EXPECT_EQ(second.strata[2].share, 0U);
@@ -163,7 +163,7 @@ TEST(NextRound, MissingRowsOfEarlierRoundsAreRefused) {
 TEST(NextRound, StopsWhenTheTargetIsReachedAndSaysHowFarItCame) {
   for (const auto target : {record::SamplingTarget::totals, record::SamplingTarget::strata}) {
     const auto rounds = run_to_stop(spec_with(target), {2, 4, 3});
-    EXPECT_EQ(rounds.back().stop, "half_width") << name_of(target);
+    EXPECT_EQ(rounds.back().stop, record::Stop::half_width) << name_of(target);
     EXPECT_LE(rounds.back().widest()->half_width, 0.05);
     EXPECT_GT(rounds[rounds.size() - 2].widest()->half_width, 0.05);
     EXPECT_EQ(rounds.back().draws(), 0U);
@@ -176,7 +176,7 @@ TEST(NextRound, NeverPassesTheBudget) {
     record::CampaignSpec spec = spec_with(target);
     spec.sampling->max_trials = 301;
     const auto rounds = run_to_stop(spec, {2, 4, 3});
-    EXPECT_EQ(rounds.back().stop, "max_trials");
+    EXPECT_EQ(rounds.back().stop, record::Stop::max_trials);
     std::uint64_t draws = 0;
     for (const Round& round : rounds) draws += round.draws();
     EXPECT_EQ(draws, 150U);  // times two arms
@@ -187,7 +187,7 @@ TEST(NextRound, SmallPopulationsAreExhausted) {
   record::CampaignSpec spec = spec_with(record::SamplingTarget::strata);
   spec.sampling->half_width = 1e-7;
   const auto rounds = run_to_stop(spec, {2, 4, 3});
-  EXPECT_EQ(rounds.back().stop, "exhausted");
+  EXPECT_EQ(rounds.back().stop, record::Stop::exhausted);
   EXPECT_EQ(rounds.back().strata[1].first_draw, 8000U);
 }
 

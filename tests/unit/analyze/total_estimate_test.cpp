@@ -113,7 +113,7 @@ Estimates one_campaign(const Simulated& all, record::CampaignSpec spec) {
   Observations seen;
   while (true) {
     rounds.push_back(next_round(spec, all.strata, rounds, seen));
-    if (!rounds.back().stop.empty()) break;
+    if (rounds.back().stop) break;
     for (std::size_t h = 0; h < all.strata.size(); ++h) {
       StratumSeen& cell = seen.cells[{"serial", all.strata[h].name}];
       cell.bits = all.strata[h].bits;

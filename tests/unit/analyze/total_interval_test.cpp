@@ -220,7 +220,7 @@ Misses follow(const Population& population, const record::CampaignSpec& spec) {
   Observations seen;
   while (true) {
     rounds.push_back(next_round(spec, population.strata, rounds, seen));
-    if (!rounds.back().stop.empty()) return misses;
+    if (rounds.back().stop) return misses;
     for (std::size_t h = 0; h < orders.size(); ++h) {
       StratumSeen& cell = seen.cells[{"serial", population.strata[h].name}];
       cell.bits = population.strata[h].bits;

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "record/outcome.h"
 #include "record/provenance.h"
+#include "record/round.h"
 #include "record/trial.h"
 #include "record/worker_message.h"
 #include "tests_support.h"
@@ -118,6 +119,16 @@ TEST(Outcome, EveryReasonHasAClassAndAName) {
   EXPECT_EQ(class_of(Reason::nonfinite), OutcomeClass::crash);
   EXPECT_STREQ(name_of(Reason::slow_degrade), "slow_degrade");
   EXPECT_STREQ(name_of(OutcomeClass::sdc), "SDC");
+}
+
+TEST(Round, AStopThatNoRoundHasIsRefused) {
+  Json value = to_json(Round{});
+  EXPECT_FALSE(round_from_json(value).stop);
+  value["stop"] = "max_trials";
+  EXPECT_EQ(round_from_json(value).stop, Stop::max_trials);
+  EXPECT_EQ(to_json(round_from_json(value)), value);
+  value["stop"] = "tired";
+  EXPECT_THROW((void)round_from_json(value), Error);
 }
 
 TEST(Provenance, NamesWhatARunDependsOn) {
