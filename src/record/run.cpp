@@ -61,7 +61,7 @@ std::string describe(const Alarm& alarm) {
 Json to_json(const RunRequest& request) {
   Json value = {{"id", request.id}, {"checkpoint", request.checkpoint}, {"epochs", request.epochs}};
   if (request.order_seed) value["order_seed"] = *request.order_seed;
-  if (!request.drill.empty()) value["drill"] = request.drill;
+  if (request.drill) value["drill"] = *request.drill;
   if (request.altered) value["altered"] = *request.altered;
   if (!request.replicas.empty()) value["replicas"] = request.replicas;
   if (request.golden) value["golden"] = true;
@@ -76,7 +76,7 @@ RunRequest run_request_from_json(const Json& value) {
   value.at("checkpoint").get_to(request.checkpoint);
   value.at("epochs").get_to(request.epochs);
   if (value.contains("order_seed")) request.order_seed = value["order_seed"].get<std::uint64_t>();
-  request.drill = value.value("drill", "");
+  if (value.contains("drill")) request.drill = value["drill"].get<Drill>();
   if (value.contains("altered")) request.altered = value["altered"].get<std::vector<std::string>>();
   if (value.contains("replicas")) value["replicas"].get_to(request.replicas);
   request.golden = value.value("golden", false);

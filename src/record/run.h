@@ -35,6 +35,17 @@ struct Alarm {
   double value = 0, limit = 0;
 };
 
+/// A fault in the harness itself, in one run (docs/campaign.md, "Drills"). All but `leak` are what the last
+/// rank does in its first step.
+enum class Drill {
+  abort,
+  segfault,
+  raise,
+  hang,
+  leak,  ///< something stays behind after the run
+};
+constexpr EnumNames<5> names_of(Drill) { return {"drill", {"abort", "segfault", "raise", "hang", "leak"}}; }
+
 /// A request to a worker: one JSON object on one line.
 struct RunRequest {
   std::string id;                           ///< echoed in the answer
@@ -42,8 +53,7 @@ struct RunRequest {
   std::int64_t epochs = 0;                  ///< to train after loading; 0: load, evaluate, answer
   std::optional<std::uint64_t> order_seed;  ///< replaces the base's data-order seed; one that a fault
                                             ///< altered in the file stays
-  std::string drill;  ///< "", or abort | segfault | raise | hang: what the last rank does in its first step;
-                      ///< leak: what stays behind after the run (docs/campaign.md)
+  std::optional<Drill> drill = {};
   /// The only tensors in which the file differs from the base: the others are taken from memory. Absent: the
   /// whole file is read.
   std::optional<std::vector<std::string>> altered = {};

@@ -60,8 +60,8 @@ struct TrialSpec {
   std::vector<WholeTensor> whole;  ///< of a canary, which has no faults: the tensors that it changes
   std::int64_t epochs = 0;
   std::optional<std::uint64_t> order_seed;
-  int order = 0;                   ///< golden data order that it shares; order_seed follows from it
-  std::string drill;               ///< see RunRequest
+  int order = 0;  ///< golden data order that it shares; order_seed follows from it
+  std::optional<Drill> drill;
   std::vector<int> replicas;       ///< that load the altered file; empty: all
   Measure measure = Measure::bit;  ///< by which the faults were drawn
   Plane plane = Plane::value;      ///< of all its faults

@@ -28,7 +28,7 @@ class ReplayObserver : public PoolObserver {
   record::TrialSpec expand(const RunKey& key) override {
     record::TrialSpec spec = plan_.expand(key);
     spec.drill = stored_.drills.of(key.id.text());
-    if (spec.drill == "leak") spec.drill.clear();  // it is about the runs that follow
+    if (spec.drill == record::Drill::leak) spec.drill.reset();  // it is about the runs that follow
     return spec;
   }
   double deadline_s(std::size_t arm) override { return controls_.deadline_s(arm_name(arm)); }

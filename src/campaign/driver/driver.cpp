@@ -119,7 +119,7 @@ record::TrialSpec Driver::expand(const RunKey& key) {
   record::TrialSpec spec = plan_.expand(key);
   spec.drill = drills_.of(key.id.text());
   // A leak that came back with the repetition would never end.
-  if (spec.drill == "leak" && !leaked_.insert(key.id.text()).second) spec.drill.clear();
+  if (spec.drill == record::Drill::leak && !leaked_.insert(key.id.text()).second) spec.drill.reset();
   return spec;
 }
 

@@ -1,35 +1,27 @@
 #include "campaign/plan/drills.h"
 
 #include <algorithm>
-#include <array>
-#include <string_view>
 
 #include "core/error.h"
 
 namespace bitrift::campaign {
-namespace {
 
-constexpr std::array<std::string_view, 5> trial_drills = {"abort", "segfault", "raise", "hang", "leak"};
-
-}  // namespace
-
-std::string Drills::of(const std::string& id) const {
+std::optional<record::Drill> Drills::of(const std::string& id) const {
   const auto found = trials.find(id);
-  return found == trials.end() ? "" : found->second;
+  return found == trials.end() ? std::nullopt : std::optional(found->second);
 }
 
 Drills parse_drills(const std::vector<std::string>& texts) {
   Drills drills;
   for (const std::string& text : texts) {
     const auto at = text.find('@');
-    const std::string kind = text.substr(0, at);
-    const bool of_trial = std::find(trial_drills.begin(), trial_drills.end(), kind) != trial_drills.end();
+    const auto kind = find_named<record::Drill>(text.substr(0, at));
     if (text == "flip-nothing") {
       drills.flip_nothing = true;
     } else if (text == "ignore-file") {
       drills.ignore_file = true;
-    } else if (of_trial && at != std::string::npos && at + 1 < text.size()) {
-      if (!drills.trials.emplace(text.substr(at + 1), kind).second) {
+    } else if (kind && at != std::string::npos && at + 1 < text.size()) {
+      if (!drills.trials.emplace(text.substr(at + 1), *kind).second) {
         fail(ErrorCode::bad_input, "--drill {}: {} has a drill already", text, text.substr(at + 1));
       }
     } else {
@@ -46,7 +38,7 @@ record::Json to_json(const Drills& drills) {
   std::vector<std::string> texts;
   if (drills.flip_nothing) texts.emplace_back("flip-nothing");
   if (drills.ignore_file) texts.emplace_back("ignore-file");
-  for (const auto& [id, kind] : drills.trials) texts.push_back(kind + "@" + id);
+  for (const auto& [id, kind] : drills.trials) texts.push_back(fmt::format("{}@{}", name_of(kind), id));
   std::sort(texts.begin(), texts.end());
   return texts;
 }

@@ -3,22 +3,24 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "record/json/json.h"
+#include "record/run.h"
 
 namespace bitrift::campaign {
 
 struct Drills {
-  bool flip_nothing = false;                  ///< the injector writes nothing
-  bool ignore_file = false;                   ///< workers resume from the base, whatever file they are given
-  std::map<std::string, std::string> trials;  ///< trial id to abort | segfault | raise | hang | leak
+  bool flip_nothing = false;  ///< the injector writes nothing
+  bool ignore_file = false;   ///< workers resume from the base, whatever file they are given
+  std::map<std::string, record::Drill> trials;  ///< by trial id
 
   /// Whether what workers load is not what was asked for, so that only the canaries can tell.
   [[nodiscard]] bool blind() const noexcept { return flip_nothing || ignore_file; }
-  /// The drill of a run; "" when it has none.
-  [[nodiscard]] std::string of(const std::string& id) const;
+  /// The drill of a run, if it has one.
+  [[nodiscard]] std::optional<record::Drill> of(const std::string& id) const;
 };
 
 /// "flip-nothing", "ignore-file", "abort@ARM/STRATUM/DRAW" (or segfault, raise, hang, leak). Throws

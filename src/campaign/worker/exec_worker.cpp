@@ -33,6 +33,7 @@
 namespace bitrift::campaign {
 namespace {
 
+using record::Drill;
 using record::FailureReason;
 
 constexpr int hung_up = 3;
@@ -73,12 +74,10 @@ record::Failure failure_of(const ExitStatus& status, const std::string& last_lin
 }
 
 // What a drill does in place of the command's first step.
-void drill(const std::string& kind) {
-  if (kind == "abort") std::abort();
-  if (kind == "segfault") ::raise(SIGSEGV);
-  if (kind == "hang") {
-    while (true) ::pause();
-  }
+void drill(std::optional<Drill> kind) {
+  if (kind == Drill::abort) std::abort();
+  if (kind == Drill::segfault) ::raise(SIGSEGV);
+  while (kind == Drill::hang) ::pause();
 }
 
 class ExecWorker {
@@ -105,7 +104,7 @@ class ExecWorker {
   int answer(const record::RunRequest& request) {
     const auto start = std::chrono::steady_clock::now();
     drill(request.drill);
-    if (request.drill == "raise")
+    if (request.drill == Drill::raise)
       return broke({FailureReason::exception, "drill: raise", 0}, request, command_failed);
     const std::filesystem::path file =
         options_.ignore_file ? options_.base : std::filesystem::path(request.checkpoint);
@@ -131,7 +130,7 @@ class ExecWorker {
       return broke({FailureReason::exception, "exit code 0, but no result file was written", 0}, request,
                    command_failed);
     }
-    if (request.drill == "leak") leaked_ = true;
+    if (request.drill == Drill::leak) leaked_ = true;
     record::RunResult result;
     try {
       result = record::read_exec_result(result_file);

@@ -19,16 +19,14 @@
 namespace bitrift::train {
 namespace {
 
+using record::Drill;
+
 // What a drill does on the rank that it falls on.
-void drill(const std::string& kind) {
-  if (kind == "abort") std::abort();
-  if (kind == "segfault") std::raise(SIGSEGV);
-  if (kind == "raise") throw std::runtime_error("drill: raise");
-  if (kind == "hang") {
-    while (true) ::pause();
-  }
-  if (!kind.empty() && kind != "leak")
-    fail(ErrorCode::bad_input, "there is no drill '{}': use abort, segfault, raise, hang or leak", kind);
+void drill(std::optional<Drill> kind) {
+  if (kind == Drill::abort) std::abort();
+  if (kind == Drill::segfault) std::raise(SIGSEGV);
+  if (kind == Drill::raise) throw std::runtime_error("drill: raise");
+  while (kind == Drill::hang) ::pause();
 }
 
 class Worker {
@@ -98,7 +96,7 @@ class Worker {
     }
     result.id = request.id;
     result.changed_tensors = changed;
-    leaked_ = leaked_ || request.drill == "leak";
+    leaked_ = leaked_ || request.drill == Drill::leak;
     return result;
   }
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Ranks that do nothing but talk, or die in a way that the test names.
 
-FAKE_RANK says what they do at the start, a request's drill what they do in a run. Called as the driver calls a worker:
-serve BASE --connect NAME ... --ranks R. The parent plays the launcher.
+FAKE_RANK says what they do at the start. What they do in a run is the entry of its id in FAKE_RUNS (JSON), else its
+drill, else its id. Called as the driver calls a worker: serve BASE --connect NAME ... --ranks R. The parent plays the
+launcher.
 """
 
 import json
@@ -14,17 +15,18 @@ import time
 
 RANKS = int(sys.argv[sys.argv.index("--ranks") + 1])
 NAME = sys.argv[sys.argv.index("--connect") + 1]
+RUNS = json.loads(os.environ.get("FAKE_RUNS", "{}"))
 
 
 def act(kind, say, rank, checkpoint=""):
     """kind: abort, kill, raise, raise-at (names the checkpoint), hang, garbage, exit7, eat (300 MiB), chatter (a log).
 
-    first:FILE:KIND does KIND only while FILE does not exist, and makes it.
+    first:FILE:KIND:THEN does KIND only while FILE does not exist, and makes it; later THEN, which may be empty.
     """
     if kind.startswith("first:"):
-        _, path, kind = kind.split(":")
+        _, path, kind, then = kind.split(":")
         if os.path.exists(path):
-            return
+            kind = then
         open(path, "w").close()
     if kind == "abort":
         say({"failure": {"rank": rank, "reason": "signal", "detail": "", "signal": int(signal.SIGABRT)}})
@@ -97,14 +99,15 @@ def rank_main(rank):
             if start == "stubborn":
                 time.sleep(60)
             return
-        drill = message["run"].get("drill", "")
-        if drill != "answer-and-die" and drill and rank == RANKS - 1:
-            act(drill, say, rank, message["run"]["checkpoint"])
-        if RANKS > 1 and drill.startswith("first:"):
+        run = message["run"]
+        kind = RUNS.get(run["id"], run.get("drill", run["id"]))
+        if rank == RANKS - 1:
+            act(kind, say, rank, run["checkpoint"])
+        if RANKS > 1 and kind.startswith("first:"):
             time.sleep(0.5)  # as in a collective, rank 0 cannot finish before the others
-        if rank == 0 and (not drill.startswith(("abort", "kill", "raise", "hang", "eat")) or RANKS == 1):
-            say(result(message["run"], rank))
-            if drill == "answer-and-die":
+        if rank == 0 and (not kind.startswith(("abort", "kill", "raise", "hang", "eat")) or RANKS == 1):
+            say(result(run, rank))
+            if kind == "answer-and-die":
                 os._exit(7)
 
 

@@ -136,8 +136,8 @@ TEST(Controls, DeadlineFollowsTheSlowestControlUnlessTheSpecNamesOne) {
 TEST(Drills, AreReadAndWrittenInOneOrder) {
   const Drills drills = parse_drills({"hang@a/s/1", "flip-nothing", "abort@a/s/0"});
   EXPECT_TRUE(drills.blind());
-  EXPECT_EQ(drills.of("a/s/1"), "hang");
-  EXPECT_EQ(drills.of("a/s/2"), "");
+  EXPECT_EQ(drills.of("a/s/1"), record::Drill::hang);
+  EXPECT_EQ(drills.of("a/s/2"), std::nullopt);
   EXPECT_EQ(to_json(drills), record::Json({"abort@a/s/0", "flip-nothing", "hang@a/s/1"}));
   for (const char* text : {"explode", "abort", "abort@", "flip-nothing@a/s/0", "hang a/s/0"}) {
     EXPECT_THAT(error_of([&] { static_cast<void>(parse_drills({text})); }),

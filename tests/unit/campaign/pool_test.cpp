@@ -66,8 +66,9 @@ class Recorder : public PoolObserver {
     std::this_thread::sleep_for(tick);
   }
 
-  std::chrono::milliseconds tick{0};  // a driver that is this slow finds much at once
-  std::map<std::string, std::string> drills;
+  std::chrono::milliseconds tick{0};              // a driver that is this slow finds much at once
+  std::map<std::string, record::Drill> drills;    // by run
+  std::map<std::string, std::string> behaviours;  // of ranks, by run: see fake_rank.py
   double deadline = 20;
   std::vector<std::size_t> bad_checks;  // by number, from 1
   std::vector<std::string> doubted;
@@ -84,6 +85,7 @@ class PoolTest : public ::testing::Test {
     testing::write_base(folder_ / "base.h5");
     bases_.emplace_back(folder_ / "base.h5");
   }
+  ~PoolTest() override { unsetenv("FAKE_RUNS"); }
   [[nodiscard]] std::function<WorkerPlace(int)> places() const {
     return [this](int slot) {
       const std::string name = std::to_string(slot);
@@ -101,6 +103,7 @@ class PoolTest : public ::testing::Test {
     options.orders = recorder_.orders;
     options.memory = memory_;
     options.place_of = places();
+    setenv("FAKE_RUNS", record::Json(recorder_.behaviours).dump().c_str(), 1);
     Pool pool(std::move(options), recorder_, bases_);
     std::vector<Job> jobs;
     for (std::uint64_t i = 0; i < count; ++i) {
@@ -251,7 +254,7 @@ TEST_F(PoolTest, JitterRunsNeedNoGoldenRunOfTheirOrderButAreConfirmedLikeTrials)
 }
 
 TEST_F(PoolTest, SameFailureTwiceIsTheOutcomeAndComesBehindAllOthers) {
-  recorder_.drills["a/s/1"] = "abort";
+  recorder_.drills["a/s/1"] = record::Drill::abort;
   run(4);
   EXPECT_EQ(recorder_.runs.back().spec.id.text(), "a/s/1");
   EXPECT_EQ(recorder_.runs.back().failure, signal_of(SIGABRT));
@@ -265,7 +268,7 @@ TEST_F(PoolTest, SameFailureTwiceIsTheOutcomeAndComesBehindAllOthers) {
 TEST_F(PoolTest, FailureThatDoesNotComeAgainCostsAnIncidentOnly) {
   for (const int ranks : {1, 2}) {
     recorder_ = {};
-    recorder_.drills["a/s/0"] = "first:" + (folder_ / ("x" + std::to_string(ranks))).string() + ":kill";
+    recorder_.behaviours["a/s/0"] = "first:" + (folder_ / ("x" + std::to_string(ranks))).string() + ":kill:";
     run(3, ranks);
     EXPECT_EQ(outcomes()["a/s/0"], "done");
     ASSERT_EQ(recorder_.incidents.size(), 1U);
@@ -278,7 +281,7 @@ TEST_F(PoolTest, FailureThatDoesNotComeAgainCostsAnIncidentOnly) {
 
 TEST_F(PoolTest, WorkerThatDiesRightBehindItsAnswerCostsNoRun) {
   recorder_.tick = std::chrono::milliseconds(100);
-  recorder_.drills["a/s/0"] = recorder_.drills["a/s/2"] = "answer-and-die";
+  recorder_.behaviours["a/s/0"] = recorder_.behaviours["a/s/2"] = "answer-and-die";
   run(4, 1, 1, true);
   EXPECT_EQ(outcomes().size(), 4U);
   for (const Ran& ran : recorder_.runs) {
@@ -290,7 +293,7 @@ TEST_F(PoolTest, WorkerThatDiesRightBehindItsAnswerCostsNoRun) {
 }
 
 TEST_F(PoolTest, TextOfAFailureDoesNotNameThePrivateCopy) {
-  recorder_.drills["a/s/0"] = "raise-at";
+  recorder_.behaviours["a/s/0"] = "raise-at";
   run(1);
   ASSERT_EQ(recorder_.runs.size(), 1U);
   EXPECT_EQ(recorder_.runs[0].failure,
@@ -303,14 +306,14 @@ TEST_F(PoolTest, WorkerThatTakesTooMuchMemoryDiesAndTwiceIsTheOutcome) {
                         "its worker took more memory than worker.memory allows (157286400 bytes)", 0};
   for (const int ranks : {1, 2}) {
     recorder_ = {};
-    recorder_.drills["a/s/0"] = "eat";
+    recorder_.behaviours["a/s/0"] = "eat";
     run(2, ranks);
     EXPECT_EQ(outcomes(), (std::map<std::string, std::string>{{"a/s/0", "exception"}, {"a/s/1", "done"}}));
     EXPECT_EQ(recorder_.runs.back().failure, failure);
     EXPECT_EQ(recorder_.incidents.size(), 2U);
   }
   recorder_ = {};
-  recorder_.drills["a/s/0"] = "first:" + (folder_ / "x").string() + ":eat";
+  recorder_.behaviours["a/s/0"] = "first:" + (folder_ / "x").string() + ":eat:";
   run(1);
   EXPECT_EQ(outcomes()["a/s/0"], "done");
   ASSERT_EQ(recorder_.incidents.size(), 1U);
@@ -318,7 +321,7 @@ TEST_F(PoolTest, WorkerThatTakesTooMuchMemoryDiesAndTwiceIsTheOutcome) {
 }
 
 TEST_F(PoolTest, LogOfAWorkerIsCutWhileItRuns) {
-  recorder_.drills["a/s/0"] = "chatter";
+  recorder_.behaviours["a/s/0"] = "chatter";
   run(1);
   EXPECT_EQ(outcomes()["a/s/0"], "done");
   EXPECT_LT(std::filesystem::file_size(folder_ / "log0"), std::uint64_t{8} << 20U);
@@ -326,7 +329,7 @@ TEST_F(PoolTest, LogOfAWorkerIsCutWhileItRuns) {
 
 TEST_F(PoolTest, HangIsRunAgainWithThreeTimesTheDeadline) {
   recorder_.deadline = 0.6;
-  recorder_.drills["a/s/0"] = "hang";
+  recorder_.drills["a/s/0"] = record::Drill::hang;
   const auto began = Clock::now();
   run(2);
   EXPECT_EQ(outcomes()["a/s/0"], "hang");
@@ -334,28 +337,11 @@ TEST_F(PoolTest, HangIsRunAgainWithThreeTimesTheDeadline) {
 }
 
 TEST_F(PoolTest, DifferentFailuresAreRepeatedUntilOneHasComeTwice) {
-  recorder_.drills["a/s/0"] = "first:" + (folder_ / "x").string() + ":kill";
-  // After the first attempt the file exists and the run succeeds; make it fail in another way from then on.
-  class Second : public Recorder {
-   public:
-    record::TrialSpec expand(const RunKey& key) override {
-      record::TrialSpec spec = Recorder::expand(key);
-      if (!spec.drill.empty() && key.kind == record::TrialKind::trial)
-        spec.drill = ++calls == 1 ? "kill" : "abort";
-      return spec;
-    }
-    int calls = 0;
-  } second;
-  second.drills["a/s/0"] = "x";
-  PoolOptions options;
-  options.launch = {fake_rank, folder_ / "base.h5", "", false};
-  options.arms = {{"a", {}}};
-  options.place_of = places();
-  Pool pool(std::move(options), second, bases_);
-  pool.run({{0, {{record::TrialKind::trial, {"a", "s", 0}}}, 0, {}}});
-  ASSERT_EQ(second.runs.size(), 1U);
-  EXPECT_EQ(second.runs[0].failure, signal_of(SIGABRT));
-  EXPECT_EQ(second.runs[0].attempts, 3);
+  recorder_.behaviours["a/s/0"] = "first:" + (folder_ / "x").string() + ":kill:abort";
+  run(1);
+  ASSERT_EQ(recorder_.runs.size(), 1U);
+  EXPECT_EQ(recorder_.runs[0].failure, signal_of(SIGABRT));
+  EXPECT_EQ(recorder_.runs[0].attempts, 3);
 }
 
 TEST_F(PoolTest, WorkersThatCannotStartEndTheCampaignWithTheirLog) {

@@ -79,12 +79,13 @@ class WorkerTest : public ::testing::Test {
     ADD_FAILURE() << "nothing happened";
     return WorkerLost{};
   }
-  Failure failure_of(const std::string& drill, double deadline = 20) {
+  // behaviour: of the ranks in the run.
+  Failure failure_of(const std::string& behaviour, double deadline = 20) {
     EXPECT_TRUE(std::holds_alternative<WorkerReady>(next()));
-    return failure_of_running(drill, deadline);
+    return failure_of_running(behaviour, deadline);
   }
-  Failure failure_of_running(const std::string& drill, double deadline = 20) {
-    worker_->run({"a/s/0", "copy.h5", 1, std::nullopt, drill}, deadline);
+  Failure failure_of_running(const std::string& behaviour, double deadline = 20) {
+    worker_->run({behaviour, "copy.h5", 1, std::nullopt}, deadline);
     const WorkerEvent event = next();
     if (!std::holds_alternative<WorkerLost>(event)) return {FailureReason::exception, "not lost", 0};
     EXPECT_EQ(worker_->state(), Worker::State::ended);
@@ -99,7 +100,7 @@ TEST_F(WorkerTest, AnswersRunAfterRun) {
   start(2);
   ASSERT_TRUE(std::holds_alternative<WorkerReady>(next()));
   for (const std::string id : {"a/s/0", "a/s/1", "a/s/2"}) {
-    worker_->run({id, "copy.h5", 1, std::nullopt, ""}, 20);
+    worker_->run({id, "copy.h5", 1, std::nullopt}, 20);
     const WorkerEvent event = next();
     ASSERT_TRUE(std::holds_alternative<WorkerFinished>(event));
     EXPECT_EQ(std::get<WorkerFinished>(event).result.id, id);
@@ -125,7 +126,7 @@ TEST_F(WorkerTest, RanksOverTheNetworkAnswerAndDieLikeThoseBeside) {
   EXPECT_TRUE(std::filesystem::exists(folder_ / "meeting-point"));
   EXPECT_EQ(std::filesystem::status(folder_ / "meeting-point").permissions(),
             std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
-  worker_->run({"a/s/0", "copy.h5", 1, std::nullopt, ""}, 20);
+  worker_->run({"a/s/0", "copy.h5", 1, std::nullopt}, 20);
   ASSERT_TRUE(std::holds_alternative<WorkerFinished>(next()));
   EXPECT_EQ(worker_->pids().size(), 1U);  // the launcher alone: a rank's number is another machine's
   EXPECT_EQ(failure_of_running("abort"), signal_of(SIGABRT));

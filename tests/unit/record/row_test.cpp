@@ -104,13 +104,16 @@ TEST(WorkerMessage, EveryKindCrossesOneLine) {
 }
 
 TEST(WorkerMessage, RequestsCrossOneLineAndNoneMeansQuit) {
-  RunRequest request{"a/b/0", "/x y/c.h5", 2, 18446744073709551615u, "hang"};
+  RunRequest request{"a/b/0", "/x y/c.h5", 2, 18446744073709551615u, Drill::hang};
   const auto back = run_request_from_line(to_line(std::optional(request)));
   ASSERT_TRUE(back.has_value());
   EXPECT_EQ(back->order_seed, request.order_seed);
-  EXPECT_EQ(back->drill, "hang");
+  EXPECT_EQ(back->drill, Drill::hang);
   EXPECT_FALSE(run_request_from_line(to_line(std::optional<RunRequest>{})).has_value());
   EXPECT_THROW((void)run_request_from_line("{\"run\":{}}"), Error);
+  EXPECT_THROW(
+      (void)run_request_from_line(R"({"run":{"id":"a","checkpoint":"c","epochs":1,"drill":"sleep"}})"),
+      Error);
 }
 
 TEST(Outcome, EveryReasonHasAClassAndAName) {
