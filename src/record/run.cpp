@@ -38,7 +38,7 @@ Json to_json(const Alarm& alarm) {
 }
 
 Alarm alarm_from_json(const Json& value) {
-  return {value.at("guard"),
+  return {value.at("guard").get<Guard>(),
           value.at("step"),
           value.at("rank"),
           value.at("tensor"),
@@ -48,14 +48,14 @@ Alarm alarm_from_json(const Json& value) {
 
 std::string describe(const Alarm& alarm) {
   const std::string where = alarm.tensor.empty() ? "" : " in " + alarm.tensor;
-  if (alarm.guard == "checksums")
+  if (alarm.guard == Guard::checksums)
     return fmt::format("guard checksums on rank {}: {} does not match its checksum, or has none", alarm.rank,
                        alarm.tensor);
-  if (alarm.guard == "nonfinite")
+  if (alarm.guard == Guard::nonfinite)
     return fmt::format("guard nonfinite at step {} on rank {}: {}{}", alarm.step, alarm.rank, alarm.value,
                        where);
-  return fmt::format("guard {} at step {} on rank {}: {:.6g}{}, limit {:.6g}", alarm.guard, alarm.step,
-                     alarm.rank, alarm.value, where, alarm.limit);
+  return fmt::format("guard {} at step {} on rank {}: {:.6g}{}, limit {:.6g}", name_of(alarm.guard),
+                     alarm.step, alarm.rank, alarm.value, where, alarm.limit);
 }
 
 Json to_json(const RunRequest& request) {

@@ -26,9 +26,15 @@ struct Evaluation {
   std::optional<double> test_capped_loss = {};
 };
 
-/// What a guard saw (docs/training.md, "Guards").
+/// docs/training.md, "Guards".
+enum class Guard { nonfinite, loss_spike, gradient_norm, moment_bound, checksums };
+constexpr EnumNames<5> names_of(Guard) {
+  return {"guard", {"nonfinite", "loss_spike", "gradient_norm", "moment_bound", "checksums"}};
+}
+
+/// What a guard saw.
 struct Alarm {
-  std::string guard;      ///< nonfinite | loss_spike | gradient_norm | moment_bound | checksums
+  Guard guard = Guard::nonfinite;
   std::int64_t step = 0;  ///< of the whole training, 1-based; 0: when the file was loaded
   int rank = 0;           ///< whose state; what all ranks know is rank 0's
   std::string tensor;     ///< path, or "" for the loss and the norm

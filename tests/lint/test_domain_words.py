@@ -11,12 +11,10 @@ COMPARISON = re.compile(r'(\w+(?:\(\))?) [!=]= "([^"]+)"')
 
 # How other programs name things is text by nature.
 FOREIGN = "src/ckpt/dialect/"
-# Words of a table that are no value of its enum where they stand: names of guards, of a column and of a number.
+# Words of a table that are no value of its enum where they stand: names of a column and of a number.
 ALLOWED = {
-    "src/record/run.cpp: guard nonfinite",
     "src/spec/exec_runner.cpp: text nan",
     "tools/bitrift-train/guard_options.cpp: name none",
-    "tools/bitrift-train/guard_options.cpp: name nonfinite",
     "tools/bitrift/analyze.cpp: name tensor",
 }
 

@@ -9,6 +9,8 @@
 namespace bitrift::cli {
 namespace {
 
+using record::Guard;
+
 constexpr std::size_t most_lines = 10;
 
 double value_of(const std::string& text, const std::string& name, double above) {
@@ -25,18 +27,19 @@ double value_of(const std::string& text, const std::string& name, double above) 
 void choose_guard(const std::string& text, record::TrainingSpec& spec) {
   const std::string name = text.substr(0, text.find('='));
   const bool plain = name == text;
+  const auto guard = find_named<Guard>(name);
   record::GuardSpec& guards = spec.guards;
   if (plain && name == "none") {
     guards = {};
-  } else if (name == "loss_spike") {
+  } else if (guard == Guard::loss_spike) {
     guards.loss_spike = value_of(text, name, 1);
-  } else if (name == "gradient_norm") {
+  } else if (guard == Guard::gradient_norm) {
     guards.gradient_norm = value_of(text, name, 0);
-  } else if (plain && name == "nonfinite") {
+  } else if (plain && guard == Guard::nonfinite) {
     guards.nonfinite = true;
-  } else if (plain && name == "checksums") {
+  } else if (plain && guard == Guard::checksums) {
     guards.checksums = true;
-  } else if (plain && name == "moment_bound") {
+  } else if (plain && guard == Guard::moment_bound) {
     if (!spec.optimizer.is_adam()) {
       fail(ErrorCode::bad_input, "--guard moment_bound: the bound holds for Adam's first moment; {} has none",
            spec.optimizer.name);

@@ -38,7 +38,7 @@ class Guards {
   void clear();
 
  private:
-  void raise(const char* guard, std::int64_t step, const std::string& tensor, double value, double limit);
+  void raise(record::Guard guard, std::int64_t step, const std::string& tensor, double value, double limit);
   void see_tensor(const StateTensor& tensor, std::int64_t step);
 
   record::GuardSpec spec_;

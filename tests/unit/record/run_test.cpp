@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/error.h"
+
 namespace bitrift::record::run_test {
 namespace {
 
@@ -29,13 +31,13 @@ TEST(RunResult, OfAVersionWithoutCappedLossLacksIt) {
 TEST(RunResult, GivesAlarmsBackWithValuesThatAreNotFinite) {
   RunResult result;
   result.alarm_count = 7;
-  result.alarms = {{"nonfinite", 12, 1, "model/0.weight", std::numeric_limits<double>::infinity(), 0},
-                   {"nonfinite", 13, 0, "", std::nan(""), 0},
-                   {"loss_spike", 14, 0, "", 0.1, 1e-300}};
+  result.alarms = {{Guard::nonfinite, 12, 1, "model/0.weight", std::numeric_limits<double>::infinity(), 0},
+                   {Guard::nonfinite, 13, 0, "", std::nan(""), 0},
+                   {Guard::loss_spike, 14, 0, "", 0.1, 1e-300}};
   const RunResult back = run_result_from_json(Json::parse(to_json(result).dump()));
   EXPECT_EQ(back.alarm_count, 7);
   ASSERT_EQ(back.alarms.size(), 3U);
-  EXPECT_EQ(back.alarms[0].guard, "nonfinite");
+  EXPECT_EQ(back.alarms[0].guard, Guard::nonfinite);
   EXPECT_EQ(back.alarms[0].step, 12);
   EXPECT_EQ(back.alarms[0].rank, 1);
   EXPECT_EQ(back.alarms[0].tensor, "model/0.weight");
@@ -43,6 +45,12 @@ TEST(RunResult, GivesAlarmsBackWithValuesThatAreNotFinite) {
   EXPECT_TRUE(std::isnan(back.alarms[1].value));
   EXPECT_EQ(back.alarms[2].value, 0.1);
   EXPECT_EQ(back.alarms[2].limit, 1e-300);
+}
+
+TEST(Alarm, OfAnUnknownGuardIsRefused) {
+  Json value = to_json(Alarm{});
+  value["guard"] = "watchdog";
+  EXPECT_THROW((void)alarm_from_json(value), Error);
 }
 
 }  // namespace
