@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "record/fault/scope.h"
@@ -62,6 +63,8 @@ struct CampaignSpec {
   std::string launch;  ///< command line template that starts the ranks of a worker; "" = mpirun of the build
   bool network = false;  ///< worker.connect: ranks reach the driver over TCP, so that they may run elsewhere
 
+  /// Where `arms` has the arm of this name. Throws Error(bad_input) that lists all names.
+  [[nodiscard]] std::size_t arm_index(std::string_view name) const;
   [[nodiscard]] const BaseSpec& base_of(const Arm& arm) const { return bases.at(files.at(arm.file).base); }
 };
 

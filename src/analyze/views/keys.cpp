@@ -37,8 +37,7 @@ Keys::Keys(const record::CampaignSpec& spec, const std::vector<std::string>& by)
 
 std::map<std::string, std::string> Keys::of(const std::string& arm_name,
                                             const std::string& stratum_name) const {
-  const record::Arm& arm = *std::find_if(spec_.arms.begin(), spec_.arms.end(),
-                                         [&](const record::Arm& one) { return one.name == arm_name; });
+  const record::Arm& arm = spec_.arms[spec_.arm_index(arm_name)];
   const auto stratum = std::find_if(strata_.begin(), strata_.end(),
                                     [&](const record::Stratum& one) { return one.name == stratum_name; });
   if (stratum == strata_.end()) {

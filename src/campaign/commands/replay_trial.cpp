@@ -31,13 +31,11 @@ class ReplayObserver : public PoolObserver {
     if (spec.drill == record::Drill::leak) spec.drill.reset();  // it is about the runs that follow
     return spec;
   }
-  double deadline_s(std::size_t arm) override { return controls_.deadline_s(arm_name(arm)); }
-  bool golden_known(std::size_t arm, int order) override {
-    return controls_.golden_known(arm_name(arm), order);
-  }
+  double deadline_s(std::size_t arm) override { return controls_.deadline_s(arm); }
+  bool golden_known(std::size_t arm, int order) override { return controls_.golden_known(arm, order); }
   void on_ready(std::size_t /*arm*/, const record::Ready& /*ready*/) override {}
   std::optional<std::string> on_check(std::size_t arm, int order, const record::RunResult& result) override {
-    controls_.check(arm_name(arm), order, result, "check of the worker");
+    controls_.check(arm, order, result, "check of the worker");
     return std::nullopt;
   }
   void on_doubt(std::size_t /*arm*/, const std::vector<RunKey>& /*runs*/, const std::string& why) override {
@@ -52,19 +50,11 @@ class ReplayObserver : public PoolObserver {
   [[nodiscard]] const record::TrialRecord& row() const { return row_.value(); }
 
  private:
-  [[nodiscard]] const std::string& arm_name(std::size_t arm) const { return stored_.spec.arms[arm].name; }
-
   const StoredCampaign& stored_;
   const Plan& plan_;
   Controls controls_;
   std::optional<record::TrialRecord> row_;
 };
-
-std::size_t arm_index(const record::CampaignSpec& spec, const std::string& name) {
-  std::size_t index = 0;
-  while (spec.arms.at(index).name != name) ++index;
-  return index;
-}
 
 }  // namespace
 
@@ -90,7 +80,7 @@ Replay replay_run(const std::filesystem::path& folder, const std::string& id,
   std::filesystem::create_directories(copy.parent_path());
   ReplayObserver observer(stored, plan, rows);
   const bool exec = !stored.spec.exec.empty();
-  const std::size_t arm = arm_index(stored.spec, key.id.arm);
+  const std::size_t arm = stored.spec.arm_index(key.id.arm);
   const ckpt::Reader& base = bases.at(stored.spec.arms[arm].file);
   const Launch launch = {exec ? std::filesystem::path() : find_trainer(), base.path(), stored.spec.launch,
                          stored.drills.ignore_file, stored.spec.exec};

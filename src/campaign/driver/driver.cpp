@@ -104,11 +104,9 @@ std::vector<Job> Driver::preparation_jobs() const {
 }
 
 std::vector<Job> Driver::trial_jobs() const {
-  std::map<std::string, std::size_t> arms;
-  for (std::size_t arm = 0; arm < plan_.spec().arms.size(); ++arm) arms[arm_name(arm)] = arm;
   std::vector<Job> jobs;
   for (RunKey& key : trials_of(shard(), plan_.rounds().back())) {
-    const std::size_t arm = arms.at(key.id.arm);
+    const std::size_t arm = plan_.spec().arm_index(key.id.arm);
     if (ledger_.find_own(key.id) == nullptr) jobs.push_back({arm, {std::move(key)}, 0, {}});
   }
   return jobs;
@@ -123,9 +121,9 @@ record::TrialSpec Driver::expand(const RunKey& key) {
   return spec;
 }
 
-double Driver::deadline_s(std::size_t arm) { return controls_.deadline_s(arm_name(arm)); }
+double Driver::deadline_s(std::size_t arm) { return controls_.deadline_s(arm); }
 
-bool Driver::golden_known(std::size_t arm, int order) { return controls_.golden_known(arm_name(arm), order); }
+bool Driver::golden_known(std::size_t arm, int order) { return controls_.golden_known(arm, order); }
 
 void Driver::on_ready(std::size_t arm, const record::Ready& ready) {
   check_bases();  // the worker and its private copy have just read it
@@ -186,10 +184,9 @@ void Driver::show_round() {
 void Driver::check_golden(std::size_t arm, int order, const record::RunResult& result,
                           const std::string& what) {
   try {
-    controls_.check(arm_name(arm), order, result, what);
+    controls_.check(arm, order, result, what);
     if (shard_ == nullptr || !agreed_.insert({arm, order}).second) return;
-    controls_.check(arm_name(arm), order, shard_->agree(arm, order, result).result,
-                    "the golden run of all shards");
+    controls_.check(arm, order, shard_->agree(arm, order, result).result, "the golden run of all shards");
   } catch (const Misbehaviour& problem) {
     if (shard_ == nullptr) throw;
     throw Misbehaviour(problem.what() + shard_->origins(arm, order));
@@ -203,10 +200,9 @@ void Driver::check_clean(const Ran& ran) {
                                    ran.failure->detail));
   }
   if (is_golden_run({ran.spec.kind, ran.spec.id})) {
-    std::size_t arm = 0;
-    while (arm_name(arm) != ran.spec.id.arm) ++arm;
+    const std::size_t arm = plan_.spec().arm_index(ran.spec.id.arm);
     check_golden(arm, ran.spec.order, *ran.result, id);
-    controls_.took(ran.spec.id.arm, ran.seconds);
+    controls_.took(arm, ran.seconds);
   }
 }
 

@@ -38,20 +38,21 @@ Controls::Controls(const record::CampaignSpec& spec, const std::vector<record::T
     : spec_(spec) {
   for (const record::TrialRecord& row : rows) {
     if (!is_golden_run({row.kind, row.id}) || !row.result) continue;
-    check(row.id.arm, row.order, *row.result, "journal row " + row.id.text());
-    took(row.id.arm, row.seconds);
+    const std::size_t arm = spec.arm_index(row.id.arm);
+    check(arm, row.order, *row.result, "journal row " + row.id.text());
+    took(arm, row.seconds);
   }
 }
 
-void Controls::check(const std::string& arm, int order, const record::RunResult& result,
-                     const std::string& what) {
+void Controls::check(std::size_t arm, int order, const record::RunResult& result, const std::string& what) {
+  const std::string& name = spec_.arms[arm].name;
   if (result.status != record::RunStatus::done) {
-    throw Misbehaviour(fmt::format("arm '{}': {}: the no-flip run ended as {}{}{}", arm, what,
+    throw Misbehaviour(fmt::format("arm '{}': {}: the no-flip run ended as {}{}{}", name, what,
                                    name_of(result.status), result.detail.empty() ? "" : ": ", result.detail));
   }
   if (!result.changed_tensors.empty()) {
     throw Misbehaviour(
-        fmt::format("arm '{}': {}: nothing was flipped, but {} differs from the base when loaded", arm, what,
+        fmt::format("arm '{}': {}: nothing was flipped, but {} differs from the base when loaded", name, what,
                     fmt::join(result.changed_tensors, ", ")));
   }
   const auto [golden, first] = golden_.emplace(std::pair(arm, order), result);
@@ -60,41 +61,40 @@ void Controls::check(const std::string& arm, int order, const record::RunResult&
     return check_accuracy(arm, order, result);
   }
   if (const auto difference = run_difference(golden->second, result)) {
-    throw Misbehaviour(fmt::format("arm '{}': {}: no-flip runs{} are not bit-identical: {}", arm, what,
+    throw Misbehaviour(fmt::format("arm '{}': {}: no-flip runs{} are not bit-identical: {}", name, what,
                                    order == 0 ? "" : fmt::format(" of data order {}", order), *difference));
   }
 }
 
-void Controls::check_accuracy(const std::string& arm, int order, const record::RunResult& result) const {
-  const auto of = std::find_if(spec_.arms.begin(), spec_.arms.end(),
-                               [&](const record::Arm& one) { return one.name == arm; });
-  const double least = of == spec_.arms.end() ? 0 : spec_.base_of(*of).min_test_accuracy;
+void Controls::check_accuracy(std::size_t arm, int order, const record::RunResult& result) const {
+  const record::Arm& of = spec_.arms[arm];
+  const double least = spec_.base_of(of).min_test_accuracy;
   for (const auto& replica : result.replicas) {
     const double reached = replica.empty() ? 0 : replica.back().test_accuracy;
     if (reached >= least) continue;
     fail(ErrorCode::bad_input,
          "arm '{}': the golden run{} reaches test accuracy {:.4f}, min_test_accuracy requires {:.4f}: train "
          "the base longer",
-         arm, order == 0 ? "" : fmt::format(" of data order {}", order), reached, least);
+         of.name, order == 0 ? "" : fmt::format(" of data order {}", order), reached, least);
   }
 }
 
-void Controls::check_propagation(const std::string& arm, const record::RunResult& result) const {
+void Controls::check_propagation(std::size_t arm, const record::RunResult& result) const {
   if (!spec_.propagation || spec_.propagation->steps.empty()) return;
   const std::int64_t last = spec_.propagation->steps.back();
   if (last <= result.steps) return;
   fail(ErrorCode::bad_input,
        "arm '{}': propagation.steps names step {}, but a run takes {} steps: name steps of 0 to {}, or raise "
        "resume.epochs",
-       arm, last, result.steps, result.steps);
+       spec_.arms[arm].name, last, result.steps, result.steps);
 }
 
-void Controls::took(const std::string& arm, double seconds) {
+void Controls::took(std::size_t arm, double seconds) {
   double& slowest = slowest_[arm];
   slowest = std::max(slowest, seconds);
 }
 
-double Controls::deadline_s(const std::string& arm) const {
+double Controls::deadline_s(std::size_t arm) const {
   if (spec_.deadline_s) return *spec_.deadline_s;
   const auto known = slowest_.find(arm);
   return known == slowest_.end() ? 600 : 10 + 20 * known->second;

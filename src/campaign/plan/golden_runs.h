@@ -19,33 +19,32 @@ namespace bitrift::campaign {
 [[nodiscard]] std::optional<std::string> run_difference(const record::RunResult& first,
                                                         const record::RunResult& second);
 
-/// Knows the golden run of an arm and a golden data order as soon as one no-flip run of them is over.
+/// Knows the golden run of an arm and a golden data order as soon as one no-flip run of them is over. Arms
+/// are those of the spec, by index.
 class Controls {
  public:
   /// rows: what the journal holds already. spec must outlive this. Throws Misbehaviour when its controls
   /// differ.
   Controls(const record::CampaignSpec& spec, const std::vector<record::TrialRecord>& rows);
 
-  [[nodiscard]] bool golden_known(const std::string& arm, int order) const {
-    return golden_.contains({arm, order});
-  }
+  [[nodiscard]] bool golden_known(std::size_t arm, int order) const { return golden_.contains({arm, order}); }
   /// Compares a no-flip run with the golden run of its order, or makes it that. `what` begins the message.
   /// Throws Misbehaviour when they differ, when the run did not end as "done", or when it loaded altered
   /// tensors; Error(bad_input) when the golden run misses min_test_accuracy of its base or ends before a step
   /// that spec.propagation names.
-  void check(const std::string& arm, int order, const record::RunResult& result, const std::string& what);
+  void check(std::size_t arm, int order, const record::RunResult& result, const std::string& what);
   /// Takes the duration of a control into account (seconds).
-  void took(const std::string& arm, double seconds);
+  void took(std::size_t arm, double seconds);
   /// spec.deadline_s; without it 10 s + 20 x the arm's slowest control, 600 s before one is known.
-  [[nodiscard]] double deadline_s(const std::string& arm) const;
+  [[nodiscard]] double deadline_s(std::size_t arm) const;
 
  private:
-  void check_accuracy(const std::string& arm, int order, const record::RunResult& result) const;
-  void check_propagation(const std::string& arm, const record::RunResult& result) const;
+  void check_accuracy(std::size_t arm, int order, const record::RunResult& result) const;
+  void check_propagation(std::size_t arm, const record::RunResult& result) const;
 
   const record::CampaignSpec& spec_;
-  std::map<std::pair<std::string, int>, record::RunResult> golden_;  // by arm and order
-  std::map<std::string, double> slowest_;
+  std::map<std::pair<std::size_t, int>, record::RunResult> golden_;  // by arm and order
+  std::map<std::size_t, double> slowest_;
 };
 
 }  // namespace bitrift::campaign

@@ -323,18 +323,9 @@ std::vector<record::WholeTensor> Plan::whole_tensors(const TrialId& id) const {
   return layer;
 }
 
-const record::Arm& Plan::arm(const std::string& name) const {
-  const auto found = std::find_if(spec_.arms.begin(), spec_.arms.end(),
-                                  [&](const record::Arm& one) { return one.name == name; });
-  if (found != spec_.arms.end()) return *found;
-  std::vector<std::string> names;
-  for (const record::Arm& one : spec_.arms) names.push_back(one.name);
-  fail(ErrorCode::bad_input, "no arm '{}' in this campaign; there are {}", name, fmt::join(names, ", "));
-}
-
 RunKey Plan::find(const TrialId& id) const {
   try {
-    static_cast<void>(arm(id.arm));
+    static_cast<void>(spec_.arm_index(id.arm));
   } catch (const Error& error) {
     fail(error.code(), "{}: {}", id.text(), error.what());
   }

@@ -85,7 +85,9 @@ class Plan {
 
  private:
   [[nodiscard]] const Cell* cell(const std::string& name) const;
-  [[nodiscard]] const record::Arm& arm(const std::string& name) const;
+  [[nodiscard]] const record::Arm& arm(const std::string& name) const {
+    return spec_.arms[spec_.arm_index(name)];
+  }
   [[nodiscard]] std::vector<int> replicas_of(const record::TrialId& id) const;
   [[nodiscard]] record::FaultList drawn_faults(const record::TrialId& id) const;
   [[nodiscard]] record::FaultList jitter_faults(const record::TrialId& id) const;

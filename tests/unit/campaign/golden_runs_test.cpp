@@ -20,6 +20,10 @@ using testing::row;
 using testing::small_spec;
 using tests::error_of;
 
+// The arms of small_spec().
+constexpr std::size_t kSerial = 0;
+constexpr std::size_t kData = 1;
+
 template <typename Action>
 std::string misbehaviour_of(Action&& action) {
   try {
@@ -52,12 +56,12 @@ TEST(RunDifference, OneBitOfAMetricIsADifference) {
 TEST(Controls, FirstNoFlipRunIsGoldenAndOthersMustEqualIt) {
   const record::CampaignSpec spec = small_spec();
   Controls controls(spec, {});
-  EXPECT_FALSE(controls.golden_known("serial", 0));
-  controls.check("serial", 0, result("x"), "first");
-  EXPECT_TRUE(controls.golden_known("serial", 0));
-  controls.check("serial", 0, result("y"), "second");
-  controls.check("data-2", 0, result("z", 0.625), "other arm");
-  EXPECT_THAT(misbehaviour_of([&] { controls.check("serial", 0, result("w", 0.625), "third"); }),
+  EXPECT_FALSE(controls.golden_known(kSerial, 0));
+  controls.check(kSerial, 0, result("x"), "first");
+  EXPECT_TRUE(controls.golden_known(kSerial, 0));
+  controls.check(kSerial, 0, result("y"), "second");
+  controls.check(kData, 0, result("z", 0.625), "other arm");
+  EXPECT_THAT(misbehaviour_of([&] { controls.check(kSerial, 0, result("w", 0.625), "third"); }),
               ::testing::AllOf(HasSubstr("arm 'serial': third"), HasSubstr("test_loss is 0.5 and 0.625")));
 }
 
@@ -70,24 +74,24 @@ TEST(Controls, EveryDataOrderHasAGoldenRunOfItsOwn) {
   auto zero = row("serial", "control:zero", 0, record::TrialKind::control);
   zero.result->final_digest = "z";
   Controls controls(spec, {row("serial", "control", 0, record::TrialKind::control), other, zero});
-  EXPECT_TRUE(controls.golden_known("serial", 1));
-  EXPECT_FALSE(controls.golden_known("serial", 2));
-  EXPECT_FALSE(controls.golden_known("data-2", 1));
-  controls.check("serial", 0, result("x"), "same");
-  controls.check("serial", 1, *other.result, "same");
-  EXPECT_THAT(misbehaviour_of([&] { controls.check("serial", 1, result("x"), "that of order 0"); }),
+  EXPECT_TRUE(controls.golden_known(kSerial, 1));
+  EXPECT_FALSE(controls.golden_known(kSerial, 2));
+  EXPECT_FALSE(controls.golden_known(kData, 1));
+  controls.check(kSerial, 0, result("x"), "same");
+  controls.check(kSerial, 1, *other.result, "same");
+  EXPECT_THAT(misbehaviour_of([&] { controls.check(kSerial, 1, result("x"), "that of order 0"); }),
               HasSubstr("that of order 0: no-flip runs of data order 1 are not bit-identical"));
   spec.bases.front().min_test_accuracy = 0.951;
   Controls stricter(spec, {});
-  EXPECT_THAT(error_of([&] { stricter.check("serial", 1, result("x"), "x"); }),
+  EXPECT_THAT(error_of([&] { stricter.check(kSerial, 1, result("x"), "x"); }),
               HasSubstr("the golden run of data order 1 reaches test accuracy 0.9500"));
 }
 
 TEST(Controls, GoldenRunIsTakenFromTheJournal) {
   const record::CampaignSpec spec = small_spec();
   Controls controls(spec, {row("serial", "control", 0, record::TrialKind::control)});
-  EXPECT_TRUE(controls.golden_known("serial", 0));
-  EXPECT_NE(misbehaviour_of([&] { controls.check("serial", 0, result("w", 0.625), "check"); }), "");
+  EXPECT_TRUE(controls.golden_known(kSerial, 0));
+  EXPECT_NE(misbehaviour_of([&] { controls.check(kSerial, 0, result("w", 0.625), "check"); }), "");
   auto other = row("serial", "control", 1, record::TrialKind::control);
   other.result->last_loss = "0x1p-3";
   EXPECT_THAT(misbehaviour_of([&] {
@@ -101,12 +105,12 @@ TEST(Controls, NoFlipRunThatLoadedSomethingElseOrFailedIsMisbehaviour) {
   Controls controls(spec, {});
   record::RunResult changed = result("a");
   changed.changed_tensors = {"model/fc2.bias"};
-  EXPECT_THAT(misbehaviour_of([&] { controls.check("serial", 0, changed, "x"); }),
+  EXPECT_THAT(misbehaviour_of([&] { controls.check(kSerial, 0, changed, "x"); }),
               HasSubstr("model/fc2.bias"));
   record::RunResult rejected = result("a");
   rejected.status = record::RunStatus::rejected;
   rejected.detail = "too short";
-  EXPECT_THAT(misbehaviour_of([&] { controls.check("serial", 0, rejected, "x"); }),
+  EXPECT_THAT(misbehaviour_of([&] { controls.check(kSerial, 0, rejected, "x"); }),
               HasSubstr("rejected: too short"));
 }
 
@@ -114,23 +118,23 @@ TEST(Controls, GoldenRunBelowTheAskedAccuracyIsRefused) {
   record::CampaignSpec spec = small_spec();
   spec.bases.front().min_test_accuracy = 0.95;
   Controls controls(spec, {});
-  controls.check("serial", 0, result("a"), "exactly reached");
+  controls.check(kSerial, 0, result("a"), "exactly reached");
   spec.bases.front().min_test_accuracy = 0.951;
   Controls stricter(spec, {});
-  EXPECT_THAT(error_of([&] { stricter.check("serial", 0, result("a"), "x"); }),
+  EXPECT_THAT(error_of([&] { stricter.check(kSerial, 0, result("a"), "x"); }),
               HasSubstr("min_test_accuracy"));
 }
 
 TEST(Controls, DeadlineFollowsTheSlowestControlUnlessTheSpecNamesOne) {
   record::CampaignSpec spec = small_spec();
   Controls controls(spec, {});
-  EXPECT_EQ(controls.deadline_s("serial"), 600);
-  controls.took("serial", 2);
-  controls.took("serial", 1);
-  EXPECT_EQ(controls.deadline_s("serial"), 50);
-  EXPECT_EQ(controls.deadline_s("data-2"), 600);
+  EXPECT_EQ(controls.deadline_s(kSerial), 600);
+  controls.took(kSerial, 2);
+  controls.took(kSerial, 1);
+  EXPECT_EQ(controls.deadline_s(kSerial), 50);
+  EXPECT_EQ(controls.deadline_s(kData), 600);
   spec.deadline_s = 3;
-  EXPECT_EQ(controls.deadline_s("serial"), 3);
+  EXPECT_EQ(controls.deadline_s(kSerial), 3);
 }
 
 TEST(Drills, AreReadAndWrittenInOneOrder) {
