@@ -170,19 +170,17 @@ bitrift::analyze::Judging judging_for(const Campaign& campaign, const Wishes& wi
 
 std::string outcomes(const Path& folder, const std::vector<std::string>& kinds, const Wishes& wishes) {
   const Campaign campaign = read_campaign(folder);
-  const auto judging = judging_for(campaign, wishes);
-  const auto controls = bitrift::analyze::controls_of(campaign.rows, judging);
-  const auto problems = bitrift::analyze::trust_problems(campaign.rows, controls, judging);
-  if (!problems.empty()) {
+  const auto trust = bitrift::analyze::trust_of(campaign.rows, judging_for(campaign, wishes));
+  if (!trust.problems.empty()) {
     bitrift::fail(ErrorCode::conflict, "{}: controls or canaries misbehave; the first: {}", folder.string(),
-                  problems.front());
+                  trust.problems.front());
   }
   std::set<bitrift::record::TrialKind> wanted;
   for (const auto& kind : kinds) wanted.insert(bitrift::parse_named<bitrift::record::TrialKind>(kind));
   Json list = Json::array();
   for (const auto& row : campaign.rows) {
     if (!wanted.contains(row.kind)) continue;
-    const auto outcome = bitrift::analyze::classify(row, controls.at(row.id.arm), judging);
+    const auto outcome = bitrift::analyze::classify(row, trust.controls.at(row.id.arm), trust.judging);
     list.push_back(
         {{"arm", row.id.arm},
          {"stratum", row.id.stratum},
@@ -213,9 +211,10 @@ bitrift::analyze::Summary summarized(const Path& folder, const std::optional<std
   options.interval = bitrift::analyze::interval_kind(shown.interval);
   options.simultaneous = shown.simultaneous;
   options.effects = shown.effects;
-  options.judging = judging_for(campaign, wishes);
+  const auto trust = bitrift::analyze::trust_of(campaign.rows, judging_for(campaign, wishes));
   const auto dimensions = by ? *by : bitrift::analyze::usual_dimensions(campaign.spec);
-  return bitrift::analyze::summarize(campaign.rows, campaign.spec, dimensions, campaign.rounds, options);
+  return bitrift::analyze::summarize(campaign.rows, campaign.spec, trust, dimensions, campaign.rounds,
+                                     options);
 }
 
 std::pair<double, double> ends(const bitrift::analyze::Interval& interval) {

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "analyze/landed.h"
-#include "analyze/verdict/trust.h"
 #include "core/error.h"
 #include "record/strata.h"
 
@@ -15,22 +14,17 @@ namespace {
 using record::TrialKind;
 using record::TrialRecord;
 
-// Controls of every arm of the spec, with canaries that behaved and clean runs that are judged as stated.
-std::map<std::string, ArmControls> trusted_controls(const std::vector<TrialRecord>& rows,
-                                                    const record::CampaignSpec& spec,
-                                                    const Judging& judging) {
-  auto controls = controls_of(rows, judging);
+// Every arm has controls, canaries behaved, and clean runs are judged as stated.
+void refuse_untrusted(const Trust& trust, const record::CampaignSpec& spec) {
   for (const record::Arm& arm : spec.arms) {
-    if (!controls.contains(arm.name)) {
+    if (!trust.controls.contains(arm.name)) {
       fail(ErrorCode::conflict, "arm '{}' has no controls: let `bitrift campaign run` finish them", arm.name);
     }
   }
-  const auto problems = trust_problems(rows, controls, judging);
-  if (!problems.empty()) {
+  if (!trust.problems.empty()) {
     fail(ErrorCode::conflict, "{} controls or canaries misbehave, so no rate can be trusted; the first: {}",
-         problems.size(), problems.front());
+         trust.problems.size(), trust.problems.front());
   }
-  return controls;
 }
 
 // Of a run that reached the horizon.
@@ -98,16 +92,13 @@ std::vector<std::uint8_t> StratumSeen::hits(record::OutcomeClass outcome, std::u
 }
 
 Observations observe(const std::vector<TrialRecord>& rows, const record::CampaignSpec& spec) {
-  return observe(rows, spec, judging_of(spec));
+  return observe(rows, spec, trust_of(rows, judging_of(spec)));
 }
 
 Observations observe(const std::vector<TrialRecord>& rows, const record::CampaignSpec& spec,
-                     const Judging& judging) {
+                     const Trust& trust) {
+  refuse_untrusted(trust, spec);
   Observations seen;
-  seen.judging = judging;
-  seen.controls = trusted_controls(rows, spec, judging);
-  const auto& controls = seen.controls;
-  for (const auto& [arm, of_arm] : controls) seen.false_sdc[arm] = false_sdc_of(rows, arm, of_arm, judging);
   // Rows by cell and draw: the order of the journal is that in which they ended.
   std::map<std::pair<std::string, std::string>, std::vector<const TrialRecord*>> cells;
   std::set<record::TrialId> others;
@@ -129,13 +120,13 @@ Observations observe(const std::vector<TrialRecord>& rows, const record::Campaig
       if (i > 0 && list[i - 1]->id.draw == row.id.draw) {
         fail(ErrorCode::conflict, "row {} occurs twice in the journal", row.id.text());
       }
-      const auto arm = controls.find(row.id.arm);
-      if (arm == controls.end()) {
+      const auto arm = trust.controls.find(row.id.arm);
+      if (arm == trust.controls.end()) {
         fail(ErrorCode::conflict, "row {}: arm '{}' has no controls", row.id.text(), row.id.arm);
       }
       if (row.id.draw == cell.outcomes.size()) {
         refuse_unless_landed(row);
-        append(cell, row, arm->second, judging);
+        append(cell, row, arm->second, trust.judging);
       } else {
         ++cell.waiting;
       }

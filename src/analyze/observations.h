@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "analyze/verdict/false_sdc.h"
+#include "analyze/verdict/trust.h"
 #include "record/outcome.h"
 #include "record/trial.h"
 #include "spec/campaign_spec.h"
@@ -37,21 +37,18 @@ struct StratumSeen {
 };
 
 struct Observations {
-  Judging judging;                                                   ///< by which outcomes were found
-  std::map<std::string, ArmControls> controls;                       ///< by arm
-  std::map<std::string, FalseSdc> false_sdc;                         ///< by arm
   std::map<std::pair<std::string, std::string>, StratumSeen> cells;  ///< (arm, stratum)
   std::uint64_t canaries = 0;  ///< rows of canaries, all of which behaved
 };
 
-/// Only rows without a gap before them count: trials that end early have other outcomes than trials that take
-/// long, so the rows that are there first are no fair sample. Throws Error(conflict) when controls are
-/// missing, canaries misbehave, clean runs are called SDC more often than the stated level allows, a row
-/// occurs twice, a stratum's size is not the same in all rows, or a draw exceeds it; Error(unsupported) on
-/// rows drawn by another measure than bits.
+/// trust: of the same rows. Only rows without a gap before them count: trials that end early have other
+/// outcomes than trials that take long, so the rows that are there first are no fair sample. Throws
+/// Error(conflict) when controls are missing, canaries misbehave, clean runs are called SDC more often than
+/// the stated level allows, a row occurs twice, a stratum's size is not the same in all rows, or a draw
+/// exceeds it; Error(unsupported) on rows drawn by another measure than bits.
 [[nodiscard]] Observations observe(const std::vector<record::TrialRecord>& rows,
-                                   const record::CampaignSpec& spec, const Judging& judging);
-/// The same by judging_of(spec).
+                                   const record::CampaignSpec& spec, const Trust& trust);
+/// The same, judged as the campaign asks.
 [[nodiscard]] Observations observe(const std::vector<record::TrialRecord>& rows,
                                    const record::CampaignSpec& spec);
 

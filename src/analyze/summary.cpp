@@ -81,15 +81,14 @@ Group make_group(const Key& key, const GroupRows& line, double confidence, const
 }
 
 // What the controls say of verdicts, whatever the trials were.
-void add_assurance(Summary& summary, const Observations& seen, const record::CampaignSpec& spec) {
-  const ArmControls& first = seen.controls.at(spec.arms.front().name);
+void add_assurance(Summary& summary, const Trust& trust, const record::CampaignSpec& spec) {
+  const ArmControls& first = trust.controls.at(spec.arms.front().name);
   summary.evaluations = first.golden.front().evaluations.size();
   summary.horizon_step = first.golden.front().evaluations.at(first.horizon - 1).step;
-  summary.variations = variations_of(seen, spec);
   if (summary.judging.rule != Rule::conformal) return;
   summary.judging.metrics = first.calibration.value().metrics();
-  for (const auto& [arm, controls] : seen.controls)
-    summary.assurance[arm] = assurance_of(controls, seen.false_sdc.at(arm), spec.confidence);
+  for (const auto& [arm, controls] : trust.controls)
+    summary.assurance[arm] = assurance_of(controls, trust.false_sdc.at(arm), spec.confidence);
 }
 
 std::uint64_t planned_by_spec(const record::CampaignSpec& spec, const Order& order) {
@@ -102,17 +101,24 @@ std::uint64_t planned_by_spec(const record::CampaignSpec& spec, const Order& ord
 Summary summarize(const std::vector<record::TrialRecord>& rows, const record::CampaignSpec& spec,
                   const std::vector<std::string>& by, const std::vector<record::Round>& rounds,
                   const SummaryOptions& options) {
+  return summarize(rows, spec, trust_of(rows, judging_of(spec)), by, rounds, options);
+}
+
+Summary summarize(const std::vector<record::TrialRecord>& rows, const record::CampaignSpec& spec,
+                  const Trust& trust, const std::vector<std::string>& by,
+                  const std::vector<record::Round>& rounds, const SummaryOptions& options) {
   Summary summary;
   summary.campaign = spec.name;
   summary.seed = spec.seed;
   summary.confidence = spec.confidence;
   summary.options = options;
-  summary.judging = options.judging.value_or(judging_of(spec));
+  summary.judging = trust.judging;
   summary.by = dimensions(by, spec);
   summary.rounds = rounds;
   summary.sampling = spec.sampling;
-  const Observations seen = observe(rows, spec, summary.judging);
-  add_assurance(summary, seen, spec);
+  const Observations seen = observe(rows, spec, trust);
+  summary.variations = variations_of(seen, spec);
+  add_assurance(summary, trust, spec);
   const Order order = order_of(spec, rounds, seen);
   summary.canaries = seen.canaries;
   for (const record::Round& round : rounds) summary.planned += spec.arms.size() * round.draws();
@@ -132,8 +138,8 @@ Summary summarize(const std::vector<record::TrialRecord>& rows, const record::Ca
     Group& group = summary.groups.back();
     if (group.trials == 0) continue;
     if (harm) {
-      group.harmful = harmful_interval(line.members, order, seen.controls.at(line.arm),
-                                       seen.false_sdc.at(line.arm), summary.each_confidence);
+      group.harmful = harmful_interval(line.members, order, trust.controls.at(line.arm),
+                                       trust.false_sdc.at(line.arm), summary.each_confidence);
     }
     if (!options.effects) continue;
     // The bands of one line hold together; with `simultaneous` they are among all that do.

@@ -41,7 +41,6 @@ struct SummaryOptions {
   IntervalKind interval = IntervalKind::anytime;
   bool simultaneous = false;  ///< the confidence is that of all intervals of the table together (Bonferroni)
   bool effects = false;       ///< losses of accuracy too
-  std::optional<Judging> judging = {};  ///< absent: as the campaign asks
 };
 
 struct Summary {
@@ -65,13 +64,20 @@ struct Summary {
   std::optional<record::Sampling> sampling;  ///< of the spec
 };
 
-/// Groups the `trial` rows. A line covers all strata of the campaign that fall into it. by: as dimensions()
-/// takes it (analyze/views/keys.h). Canaries, controls and envelope runs never count. rounds: as published; a
-/// spec with trials_per_stratum has but one and can do without. Throws as observe does, and Error(conflict)
-/// on a row of a stratum that the rounds do not have; Error(bad_input) on an unknown dimension or missing
-/// rounds.
+/// Groups the `trial` rows. trust: of the same rows. A line covers all strata of the campaign that fall into
+/// it. by: as dimensions() takes it (analyze/views/keys.h). Canaries, controls and envelope runs never count.
+/// rounds: as published; a spec with trials_per_stratum has but one and can do without. Throws as observe
+/// does, and Error(conflict) on a row of a stratum that the rounds do not have; Error(bad_input) on an
+/// unknown dimension or missing rounds.
+[[nodiscard]] Summary summarize(const std::vector<record::TrialRecord>& rows,
+                                const record::CampaignSpec& spec, const Trust& trust,
+                                const std::vector<std::string>& by,
+                                const std::vector<record::Round>& rounds = {},
+                                const SummaryOptions& options = {});
+/// The same, judged as the campaign asks.
 [[nodiscard]] Summary summarize(const std::vector<record::TrialRecord>& rows,
                                 const record::CampaignSpec& spec, const std::vector<std::string>& by,
                                 const std::vector<record::Round>& rounds = {},
                                 const SummaryOptions& options = {});
+
 }  // namespace bitrift::analyze

@@ -31,11 +31,9 @@ analyze::Judging judging_for(const record::CampaignSpec& spec, const ReportOptio
 }
 
 // Whether verdicts may be believed; prints on stderr why not.
-bool trusted(const std::filesystem::path& folder, const std::vector<record::TrialRecord>& rows,
-             const analyze::Judging& judging) {
-  const auto problems = analyze::trust_problems(rows, analyze::controls_of(rows, judging), judging);
-  if (problems.empty()) return true;
-  for (const std::string& problem : problems) fmt::print(stderr, "bitrift: {}\n", problem);
+bool trusted(const std::filesystem::path& folder, const analyze::Trust& trust) {
+  if (trust.problems.empty()) return true;
+  for (const std::string& problem : trust.problems) fmt::print(stderr, "bitrift: {}\n", problem);
   fmt::print(stderr,
              "bitrift: {}: controls or canaries misbehave, so no rate of this campaign can be trusted\n",
              folder.string());
@@ -43,7 +41,7 @@ bool trusted(const std::filesystem::path& folder, const std::vector<record::Tria
 }
 
 void print_study(const std::vector<record::TrialRecord>& rows, const record::CampaignSpec& spec,
-                 const analyze::Judging& judging, const ReportOptions& options) {
+                 const analyze::Trust& trust, const ReportOptions& options) {
   const auto by = analyze::dimensions(options.by, spec);
   const auto show = [&](const auto& lines, const auto& text) {
     if (!options.json) return print(text(lines, by));
@@ -51,9 +49,9 @@ void print_study(const std::vector<record::TrialRecord>& rows, const record::Cam
           "\n");
   };
   if (options.view == "metrics") {
-    show(analyze::metrics_view(rows, spec, judging, by), analyze::metrics_table);
+    show(analyze::metrics_view(rows, spec, trust, by), analyze::metrics_table);
   } else {
-    show(analyze::study_view(rows, spec, judging, by), analyze::study_table);
+    show(analyze::study_view(rows, spec, trust, by), analyze::study_table);
   }
 }
 
@@ -76,21 +74,20 @@ int report_campaign(const std::filesystem::path& folder, const ReportOptions& op
   const campaign::Layout layout{folder};
   const record::CampaignSpec spec = campaign::read_stored_campaign(layout).spec;
   const auto rows = rows_of(layout);
-  const analyze::Judging judging = judging_for(spec, options);
-  if (!trusted(folder, rows, judging)) return 1;
+  const analyze::Trust trust = analyze::trust_of(rows, judging_for(spec, options));
+  if (!trusted(folder, trust)) return 1;
   if (options.horizons) {
-    print_horizons(rows, judging, options.json);
+    print_horizons(rows, trust.judging, options.json);
     return 0;
   }
   const auto by = options.by.empty() ? analyze::usual_dimensions(spec) : options.by;
-  analyze::SummaryOptions rates = options.rates;
-  rates.judging = judging;
-  const analyze::Summary summary = analyze::summarize(rows, spec, by, campaign::read_rounds(layout), rates);
+  const analyze::Summary summary =
+      analyze::summarize(rows, spec, trust, by, campaign::read_rounds(layout), options.rates);
   record::Json document = analyze::to_json(summary);
   document["provenance"] = record::provenance(command);
   const std::string text = document.dump(2) + "\n";
   if (!options.view.empty()) {
-    print_study(rows, spec, judging, options);
+    print_study(rows, spec, trust, options);
   } else {
     print(options.json ? text : analyze::table(summary));
   }
@@ -104,7 +101,7 @@ int report_propagation(const std::filesystem::path& folder, bool by_origin, bool
   const record::CampaignSpec spec = campaign::read_stored_campaign(layout).spec;
   const auto rows = rows_of(layout);
   const analyze::Propagation propagation = analyze::propagation_of(rows, spec, by_origin);
-  if (!trusted(folder, rows, analyze::judging_of(spec))) return 1;
+  if (!trusted(folder, analyze::trust_of(rows, analyze::judging_of(spec)))) return 1;
   record::Json document = analyze::to_json(propagation);
   document["provenance"] = record::provenance(command);
   print(json ? document.dump(2) + "\n" : analyze::table(propagation));

@@ -56,17 +56,15 @@ double chance_of(const Judged& judged, const Calibration& calibration) {
   return std::max(0.0, 1 - below);
 }
 
-std::vector<std::string> false_sdc_problems(const std::vector<record::TrialRecord>& rows,
-                                            const std::map<std::string, ArmControls>& controls,
-                                            const Judging& judging) {
+std::vector<std::string> false_sdc_problems(const std::map<std::string, FalseSdc>& found,
+                                            const std::map<std::string, ArmControls>& controls) {
   std::vector<std::string> problems;
-  for (const auto& [arm, of_arm] : controls) {
-    if (!of_arm.calibration) continue;
-    const FalseSdc found = false_sdc_of(rows, arm, of_arm, judging);
-    add_problem(problems, arm, found.held_out, *of_arm.calibration, "clean runs in other data orders",
+  for (const auto& [arm, of_arm] : found) {
+    const auto& calibration = controls.at(arm).calibration;
+    if (!calibration) continue;
+    add_problem(problems, arm, of_arm.held_out, *calibration, "clean runs in other data orders",
                 "the clean runs are not alike; look for what changes between them");
-    add_problem(problems, arm, found.jitter, *of_arm.calibration,
-                "golden runs with flips of lowest mantissa bits",
+    add_problem(problems, arm, of_arm.jitter, *calibration, "golden runs with flips of lowest mantissa bits",
                 "its data orders are too few to be representative; raise controls.orders");
   }
   return problems;

@@ -41,8 +41,7 @@ struct FalseSdc {
 inline constexpr double contradiction = 0.001;
 
 /// One line for each arm and kind whose count contradicts the level; none by Rule::limits, which states none.
-[[nodiscard]] std::vector<std::string> false_sdc_problems(const std::vector<record::TrialRecord>& rows,
-                                                          const std::map<std::string, ArmControls>& controls,
-                                                          const Judging& judging);
+[[nodiscard]] std::vector<std::string> false_sdc_problems(const std::map<std::string, FalseSdc>& found,
+                                                          const std::map<std::string, ArmControls>& controls);
 
 }  // namespace bitrift::analyze

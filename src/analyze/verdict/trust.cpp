@@ -1,16 +1,18 @@
 #include "analyze/verdict/trust.h"
 
 #include "analyze/verdict/canaries.h"
-#include "analyze/verdict/false_sdc.h"
 
 namespace bitrift::analyze {
 
-std::vector<std::string> trust_problems(const std::vector<record::TrialRecord>& rows,
-                                        const std::map<std::string, ArmControls>& controls,
-                                        const Judging& judging) {
-  auto problems = canary_problems(rows, controls, judging);
+Trust trust_of(const std::vector<record::TrialRecord>& rows, const Judging& judging) {
+  Trust trust{judging, controls_of(rows, judging), {}, {}};
+  trust.problems = canary_problems(rows, trust.controls, judging);
   // Counts of clean runs mean nothing when the harness itself misbehaves.
-  return problems.empty() ? false_sdc_problems(rows, controls, judging) : problems;
+  if (!trust.problems.empty()) return trust;
+  for (const auto& [arm, controls] : trust.controls)
+    trust.false_sdc[arm] = false_sdc_of(rows, arm, controls, judging);
+  trust.problems = false_sdc_problems(trust.false_sdc, trust.controls);
+  return trust;
 }
 
 }  // namespace bitrift::analyze

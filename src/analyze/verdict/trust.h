@@ -1,18 +1,25 @@
-// Whether a campaign's verdicts may be believed at all.
+// What verdicts of a campaign rest on, and whether they may be believed at all.
 #pragma once
 
 #include <map>
 #include <string>
 #include <vector>
 
-#include "analyze/verdict/classify.h"
+#include "analyze/verdict/false_sdc.h"
 
 namespace bitrift::analyze {
 
-/// Canaries that misbehave and clean runs that are called SDC more often than stated, one line each; empty
-/// when all is well.
-[[nodiscard]] std::vector<std::string> trust_problems(const std::vector<record::TrialRecord>& rows,
-                                                      const std::map<std::string, ArmControls>& controls,
-                                                      const Judging& judging);
+/// Computed once from all rows of a campaign.
+struct Trust {
+  Judging judging;
+  std::map<std::string, ArmControls> controls;  ///< by arm
+  std::map<std::string, FalseSdc> false_sdc;    ///< by arm; empty when canaries misbehave
+  /// Canaries that misbehave, else clean runs that are called SDC more often than stated, one line each;
+  /// empty when all is well.
+  std::vector<std::string> problems;
+};
+
+/// Throws as controls_of and classify do.
+[[nodiscard]] Trust trust_of(const std::vector<record::TrialRecord>& rows, const Judging& judging);
 
 }  // namespace bitrift::analyze

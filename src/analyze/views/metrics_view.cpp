@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "analyze/verdict/classify.h"
 #include "analyze/views/keys.h"
 #include "core/error.h"
 
@@ -39,19 +38,18 @@ void add_metric(std::map<Key, MetricsLine>& lines, const std::vector<TrialRecord
 }  // namespace
 
 std::vector<MetricsLine> metrics_view(const std::vector<TrialRecord>& rows, const record::CampaignSpec& spec,
-                                      const Judging& judging, const std::vector<std::string>& by) {
+                                      const Trust& trust, const std::vector<std::string>& by) {
   const std::vector<std::string> lines_by = dimensions(by, spec);
   const Keys keys(spec, lines_by);
-  const auto controls = controls_of(rows, judging);
   std::map<Key, MetricsLine> lines;
   for (const TrialRecord& row : rows) {
     if (row.kind != TrialKind::trial) continue;
     MetricsLine& line = lines[keys.of(row.id.arm, row.id.stratum)];
     ++line.trials;
-    const auto outcome = classify(row, controls.at(row.id.arm), judging).outcome_class();
+    const auto outcome = classify(row, trust.controls.at(row.id.arm), trust.judging).outcome_class();
     if (outcome == record::OutcomeClass::crash) ++line.crashes;
   }
-  for (const Metric metric : record::all_metrics) add_metric(lines, rows, keys, judging, metric);
+  for (const Metric metric : record::all_metrics) add_metric(lines, rows, keys, trust.judging, metric);
   std::vector<MetricsLine> list;
   for (auto& [key, line] : lines) {
     line.key = key;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "analyze/verdict/judging.h"
+#include "analyze/verdict/trust.h"
 #include "record/json/json.h"
 #include "record/trial.h"
 #include "spec/campaign_spec.h"
@@ -23,10 +23,10 @@ struct MetricsLine {
   std::map<record::Metric, std::optional<std::uint64_t>> outside;
 };
 
-/// Groups all `trial` rows by the dimensions of analyze/views/keys.h, in the order of all_metrics, whatever
-/// judging.metrics names. Throws as study_view does.
+/// trust: of the same rows. Groups all `trial` rows by the dimensions of analyze/views/keys.h, in the order
+/// of all_metrics, whatever trust.judging.metrics names. Throws as study_view does.
 [[nodiscard]] std::vector<MetricsLine> metrics_view(const std::vector<record::TrialRecord>& rows,
-                                                    const record::CampaignSpec& spec, const Judging& judging,
+                                                    const record::CampaignSpec& spec, const Trust& trust,
                                                     const std::vector<std::string>& by);
 [[nodiscard]] std::string metrics_table(const std::vector<MetricsLine>& lines,
                                         const std::vector<std::string>& by);

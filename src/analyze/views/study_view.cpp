@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "analyze/verdict/classify.h"
 #include "analyze/views/keys.h"
 
 namespace bitrift::analyze {
@@ -84,10 +83,9 @@ std::string points(double value) { return std::isnan(value) ? "-" : fmt::format(
 }  // namespace
 
 std::vector<StudyLine> study_view(const std::vector<TrialRecord>& rows, const record::CampaignSpec& spec,
-                                  const Judging& judging, const std::vector<std::string>& by) {
+                                  const Trust& trust, const std::vector<std::string>& by) {
   const std::vector<std::string> lines_by = dimensions(by, spec);
   const Keys keys(spec, lines_by);
-  const auto controls = controls_of(rows, judging);
   const auto counted = draws_without_gap(rows);
   struct Group {
     StudyLine line;
@@ -98,7 +96,7 @@ std::vector<StudyLine> study_view(const std::vector<TrialRecord>& rows, const re
     if (row.kind != TrialKind::trial) continue;
     if (row.id.draw >= counted.at({row.id.arm, row.id.stratum})) continue;
     Group& group = groups[keys.of(row.id.arm, row.id.stratum)];
-    count(group.line, group.accuracies, row, controls.at(row.id.arm), judging);
+    count(group.line, group.accuracies, row, trust.controls.at(row.id.arm), trust.judging);
   }
   std::vector<StudyLine> lines;
   for (auto& [key, group] : groups) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "analyze/verdict/judging.h"
+#include "analyze/verdict/trust.h"
 #include "record/json/json.h"
 #include "record/trial.h"
 #include "spec/campaign_spec.h"
@@ -33,11 +33,11 @@ struct StudyLine {
 /// A fall of the test accuracy by more than this counts as reduced: 5 points, as a share.
 inline constexpr double accuracy_drop = 0.05;
 
-/// Groups the `trial` rows that count (those before the first draw that is missing in their stratum) by the
-/// dimensions of analyze/views/keys.h. Throws Error(conflict) as classify and controls_of do,
-/// Error(bad_input) on an unknown dimension.
+/// trust: of the same rows. Groups the `trial` rows that count (those before the first draw that is missing
+/// in their stratum) by the dimensions of analyze/views/keys.h. Throws Error(conflict) as classify and
+/// controls_of do, Error(bad_input) on an unknown dimension.
 [[nodiscard]] std::vector<StudyLine> study_view(const std::vector<record::TrialRecord>& rows,
-                                                const record::CampaignSpec& spec, const Judging& judging,
+                                                const record::CampaignSpec& spec, const Trust& trust,
                                                 const std::vector<std::string>& by);
 /// Plain text, columns aligned; counts in % of the line's trials.
 [[nodiscard]] std::string study_table(const std::vector<StudyLine>& lines,

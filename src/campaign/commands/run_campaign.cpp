@@ -56,8 +56,7 @@ void run_preparation(const Plan& plan, Driver& driver, Pool& pool, const Ledger&
   const auto rows = ledger.effective();
   std::vector<std::string> problems;
   try {
-    const analyze::Judging judging = analyze::judging_of(spec);
-    problems = analyze::trust_problems(rows, analyze::controls_of(rows, judging), judging);
+    problems = analyze::trust_of(rows, analyze::judging_of(spec)).problems;
   } catch (const Error& error) {
     problems = {error.what()};
   }

@@ -68,14 +68,14 @@ TEST(FalseSdc, ACountThatContradictsTheLevelIsAProblem) {
   for (int i = 0; i < 30; ++i) add(rows, TrialKind::jitter, i < 20 ? 0.5 : 0.95);
   const auto controls = controls_of(rows, Judging{});
   EXPECT_LT(chance_of({30, 20}, *controls.at("serial").calibration), contradiction);
-  EXPECT_THAT(trust_problems(rows, controls, Judging{}),
+  EXPECT_THAT(trust_of(rows, Judging{}).problems,
               ElementsAre(::testing::AllOf(HasSubstr("20 of 30"), HasSubstr("controls.orders"))));
   for (TrialRecord& row : rows) {
     if (row.kind == TrialKind::jitter && row.result->replicas[0][0].test_accuracy == 0.5 &&
         row.id.draw % 2 == 0)
       row.result->replicas[0][0].test_accuracy = 0.95;
   }
-  EXPECT_THAT(trust_problems(rows, controls, Judging{}), IsEmpty());
+  EXPECT_THAT(trust_of(rows, Judging{}).problems, IsEmpty());
 }
 
 TEST(Resolution, IsTheSmallestHarmThatWouldBeAnSdc) {

@@ -74,7 +74,7 @@ TEST(MetricsView, EachMetricIsJudgedByItself) {
   rows.back().result->replicas[0][0].test_loss = 1e30;
   add(rows, run_with({0.95}));
   rows.back().result->status = record::RunStatus::nonfinite;
-  const auto lines = metrics_view(rows, spec, Judging{}, {"strategy"});
+  const auto lines = metrics_view(rows, spec, trust_of(rows, Judging{}), {"strategy"});
   ASSERT_EQ(lines.size(), 1U);
   EXPECT_EQ(lines[0].trials, 3U);
   EXPECT_EQ(lines[0].crashes, 1U);
@@ -91,7 +91,7 @@ TEST(MetricsView, EachMetricIsJudgedByItself) {
   }
   Judging accuracy;
   accuracy.metrics = {record::Metric::test_accuracy};
-  const auto old = metrics_view(rows, spec, accuracy, {"strategy"});
+  const auto old = metrics_view(rows, spec, trust_of(rows, accuracy), {"strategy"});
   EXPECT_EQ(old[0].outside.at(record::Metric::test_capped_loss), std::nullopt);
   EXPECT_THAT(metrics_table(old, {"strategy"}), HasSubstr(" - "));
 }

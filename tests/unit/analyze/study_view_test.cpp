@@ -44,8 +44,12 @@ std::vector<TrialRecord> study() {
   return rows;
 }
 
+std::vector<StudyLine> view(const std::vector<TrialRecord>& rows, const std::vector<std::string>& by = {}) {
+  return study_view(rows, spec(), trust_of(rows, Judging{}), by);
+}
+
 TEST(StudyView, EveryTrialGetsOneWord) {
-  const StudyLine line = study_view(study(), spec(), Judging{}, {"field"}).at(0);
+  const StudyLine line = view(study(), {"field"}).at(0);
   EXPECT_EQ(line.key.at("arm"), "serial");
   EXPECT_EQ(line.trials, 8U);
   EXPECT_EQ(line.unchanged, 2U);
@@ -58,7 +62,7 @@ TEST(StudyView, EveryTrialGetsOneWord) {
 
 // Checked with numpy: mean, std(ddof=1) of the six accuracies.
 TEST(StudyView, MeanDeviationAndVariationAreOfTrialsWithAnAccuracy) {
-  const StudyLine line = study_view(study(), spec(), Judging{}, {}).at(0);
+  const StudyLine line = view(study()).at(0);
   EXPECT_NEAR(line.mean, 0.7916666833333333, 1e-15);
   EXPECT_NEAR(line.deviation, 0.3400833294944074, 1e-15);
   EXPECT_NEAR(line.variation, 0.4295789334754845, 1e-15);
@@ -66,10 +70,10 @@ TEST(StudyView, MeanDeviationAndVariationAreOfTrialsWithAnAccuracy) {
 
 TEST(StudyView, RowsBehindAGapDoNotCountAndOrderDoesNotMatter) {
   std::vector<TrialRecord> rows = study();
-  const StudyLine whole = study_view(rows, spec(), Judging{}, {}).at(0);
+  const StudyLine whole = view(rows).at(0);
   rows.push_back(with_accuracy(9, 0.5));  // 8 is missing
   std::reverse(rows.begin(), rows.end());
-  const StudyLine line = study_view(rows, spec(), Judging{}, {}).at(0);
+  const StudyLine line = view(rows).at(0);
   EXPECT_EQ(line.trials, 8U);
   EXPECT_EQ(line.mean, whole.mean);
   EXPECT_EQ(line.deviation, whole.deviation);
@@ -79,7 +83,7 @@ TEST(StudyView, WithoutAnyAccuracyThereAreNoMoments) {
   std::vector<TrialRecord> rows = clean_arm("serial");
   rows.push_back(with_accuracy(0, 0.95));
   rows.back().result->status = record::RunStatus::nonfinite;
-  const auto lines = study_view(rows, spec(), Judging{}, {});
+  const auto lines = view(rows);
   EXPECT_TRUE(std::isnan(lines.at(0).mean) && std::isnan(lines.at(0).deviation));
   EXPECT_THAT(study_table(lines, {"strategy"}), HasSubstr("100.0"));
   EXPECT_EQ(to_json(lines).at(0).at("accuracy").at("mean"), "NaN");

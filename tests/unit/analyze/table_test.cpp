@@ -92,10 +92,9 @@ TEST(SummaryJson, HoldsEveryNumberOfTheTable) {
 }
 
 TEST(SummaryOptions, TheOldRuleHasNoLevelAndNoHarmfulRate) {
-  SummaryOptions options;
-  options.judging = Judging{};
-  options.judging->rule = Rule::limits;
-  const Summary old = summarize(one_arm(), spec_of({"serial"}), {"strategy"}, {}, options);
+  Judging judging;
+  judging.rule = Rule::limits;
+  const Summary old = summarize(one_arm(), spec_of({"serial"}), trust_of(one_arm(), judging), {"strategy"});
   EXPECT_TRUE(old.assurance.empty());
   EXPECT_FALSE(old.groups[0].harmful);
   EXPECT_THAT(table(old), HasSubstr("by rule 1"));
