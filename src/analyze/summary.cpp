@@ -6,7 +6,6 @@
 #include "analyze/harm.h"
 #include "analyze/observations.h"
 #include "analyze/order.h"
-#include "analyze/views/keys.h"
 
 namespace bitrift::analyze {
 namespace {
@@ -23,7 +22,7 @@ struct GroupRows {
 };
 
 // All lines that there can be, whatever was seen so far: their number must not depend on it.
-std::map<Key, GroupRows> lines_of(const record::CampaignSpec& spec, const std::vector<std::string>& by,
+std::map<Key, GroupRows> lines_of(const record::CampaignSpec& spec, const std::vector<Dimension>& by,
                                   const Order& order, const Observations& seen) {
   const Keys keys(spec, by);
   std::map<Key, GroupRows> lines;

@@ -11,6 +11,7 @@
 #include "analyze/rates/effects.h"
 #include "analyze/variation.h"
 #include "analyze/verdict/assurance.h"
+#include "analyze/views/keys.h"
 #include "record/json/json.h"
 #include "record/outcome.h"
 #include "record/round.h"
@@ -54,12 +55,12 @@ struct Summary {
   std::int64_t horizon_step = 0;  ///< optimizer steps from the resume to the horizon, of the first arm
   std::map<std::string, Assurance> assurance;  ///< by arm; empty by Rule::limits
   std::vector<Variation> variations;
-  std::vector<std::string> by;  ///< dimensions in the order of the columns; "strategy" is always the first
-  std::vector<Group> groups;    ///< sorted by key
-  std::uint64_t trials = 0;     ///< rows that count
-  std::uint64_t waiting = 0;    ///< and that do not yet
-  std::uint64_t planned = 0;    ///< trials of all rounds so far
-  std::uint64_t canaries = 0;   ///< checked, all of which behaved
+  std::vector<Dimension> by;                 ///< in the order of the columns; strategy is always the first
+  std::vector<Group> groups;                 ///< sorted by key
+  std::uint64_t trials = 0;                  ///< rows that count
+  std::uint64_t waiting = 0;                 ///< and that do not yet
+  std::uint64_t planned = 0;                 ///< trials of all rounds so far
+  std::uint64_t canaries = 0;                ///< checked, all of which behaved
   std::vector<record::Round> rounds;         ///< as given
   std::optional<record::Sampling> sampling;  ///< of the spec
 };

@@ -13,9 +13,6 @@ using Cells = std::vector<std::string>;
 
 constexpr std::size_t kWidth = 100;
 
-// The key of a group's map that a dimension of `by` fills.
-std::string key_name(const std::string& dimension) { return dimension == "strategy" ? "arm" : dimension; }
-
 std::string interval_text(const Interval& interval) {
   return fmt::format("[{:4.1f},{:5.1f}]", 100 * interval.low, 100 * interval.high);
 }
@@ -40,9 +37,9 @@ std::string aligned(const Cells& line, const std::vector<std::size_t>& widths, s
   return text + "\n";
 }
 
-Cells key_cells(const Group& group, const std::vector<std::string>& by) {
+Cells key_cells(const Group& group, const std::vector<Dimension>& by) {
   Cells cells;
-  for (const std::string& dimension : by) cells.push_back(group.key.at(key_name(dimension)));
+  for (const Dimension dimension : by) cells.push_back(group.key.at(key_name(dimension)));
   return cells;
 }
 
@@ -96,7 +93,7 @@ std::string block(const std::vector<Cells>& lines, std::size_t count_column) {
 
 std::string rates_block(const Summary& summary) {
   std::vector<Cells> lines(1);
-  for (const std::string& dimension : summary.by) lines[0].push_back(key_name(dimension));
+  for (const Dimension dimension : summary.by) lines[0].emplace_back(key_name(dimension));
   const std::size_t count_column = lines[0].size();
   const bool harm = summary.judging.rule == Rule::conformal;
   for (const char* name : {"n", "masked %", "SDC %", "crash %"}) lines[0].emplace_back(name);
@@ -121,7 +118,7 @@ std::string rates_block(const Summary& summary) {
 std::string effects_block(const Summary& summary) {
   if (!summary.options.effects || summary.groups.empty()) return "";
   std::vector<Cells> lines(1);
-  for (const std::string& dimension : summary.by) lines[0].push_back(key_name(dimension));
+  for (const Dimension dimension : summary.by) lines[0].emplace_back(key_name(dimension));
   for (const double points : effect_points) lines[0].push_back(fmt::format("> {:g}", points));
   lines[0].emplace_back("crash");
   for (const Group& group : summary.groups) {
@@ -329,7 +326,7 @@ record::Json to_json(const Summary& summary) {
                         {"confidence", record::number_to_json(summary.confidence)},
                         {"simultaneous", summary.options.simultaneous},
                         {"judging", judging_json(summary)},
-                        {"by", summary.by},
+                        {"by", dimension_names(summary.by)},
                         {"trials", summary.trials},
                         {"planned", summary.planned},
                         {"waiting", summary.waiting},

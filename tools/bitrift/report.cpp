@@ -45,13 +45,16 @@ void print_study(const std::vector<record::TrialRecord>& rows, const record::Cam
   const auto by = analyze::dimensions(options.by, spec);
   const auto show = [&](const auto& lines, const auto& text) {
     if (!options.json) return print(text(lines, by));
-    print(record::Json{{"view", options.view}, {"by", by}, {"lines", analyze::to_json(lines)}}.dump(2) +
+    print(record::Json{{"view", options.view},
+                       {"by", analyze::dimension_names(by)},
+                       {"lines", analyze::to_json(lines)}}
+              .dump(2) +
           "\n");
   };
   if (options.view == "metrics") {
-    show(analyze::metrics_view(rows, spec, trust, by), analyze::metrics_table);
+    show(analyze::metrics_view(rows, spec, trust, options.by), analyze::metrics_table);
   } else {
-    show(analyze::study_view(rows, spec, trust, by), analyze::study_table);
+    show(analyze::study_view(rows, spec, trust, options.by), analyze::study_table);
   }
 }
 

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "analyze/views/keys.h"
 #include "core/error.h"
 
 namespace bitrift::analyze {
@@ -39,7 +38,7 @@ void add_metric(std::map<Key, MetricsLine>& lines, const std::vector<TrialRecord
 
 std::vector<MetricsLine> metrics_view(const std::vector<TrialRecord>& rows, const record::CampaignSpec& spec,
                                       const Trust& trust, const std::vector<std::string>& by) {
-  const std::vector<std::string> lines_by = dimensions(by, spec);
+  const std::vector<Dimension> lines_by = dimensions(by, spec);
   const Keys keys(spec, lines_by);
   std::map<Key, MetricsLine> lines;
   for (const TrialRecord& row : rows) {
@@ -58,16 +57,15 @@ std::vector<MetricsLine> metrics_view(const std::vector<TrialRecord>& rows, cons
   return list;
 }
 
-std::string metrics_table(const std::vector<MetricsLine>& lines, const std::vector<std::string>& by) {
+std::string metrics_table(const std::vector<MetricsLine>& lines, const std::vector<Dimension>& by) {
   std::vector<std::vector<std::string>> cells(1);
-  for (const std::string& dimension : by) cells[0].push_back(dimension == "strategy" ? "arm" : dimension);
+  for (const Dimension dimension : by) cells[0].emplace_back(key_name(dimension));
   const std::size_t names = cells[0].size();
   for (const char* name : {"n", "crash"}) cells[0].emplace_back(name);
   for (const Metric metric : record::all_metrics) cells[0].emplace_back(name_of(metric));
   for (const MetricsLine& line : lines) {
     std::vector<std::string>& row = cells.emplace_back();
-    for (const std::string& dimension : by)
-      row.push_back(line.key.at(dimension == "strategy" ? "arm" : dimension));
+    for (const Dimension dimension : by) row.push_back(line.key.at(key_name(dimension)));
     row.push_back(std::to_string(line.trials));
     row.push_back(std::to_string(line.crashes));
     for (const auto& [metric, count] : line.outside) row.push_back(count ? std::to_string(*count) : "-");

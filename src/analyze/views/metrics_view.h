@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analyze/verdict/trust.h"
+#include "analyze/views/keys.h"
 #include "record/json/json.h"
 #include "record/trial.h"
 #include "spec/campaign_spec.h"
@@ -29,7 +30,7 @@ struct MetricsLine {
                                                     const record::CampaignSpec& spec, const Trust& trust,
                                                     const std::vector<std::string>& by);
 [[nodiscard]] std::string metrics_table(const std::vector<MetricsLine>& lines,
-                                        const std::vector<std::string>& by);
+                                        const std::vector<Dimension>& by);
 [[nodiscard]] record::Json to_json(const std::vector<MetricsLine>& lines);
 
 }  // namespace bitrift::analyze

@@ -7,8 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "analyze/views/keys.h"
-
 namespace bitrift::analyze {
 namespace {
 
@@ -84,7 +82,7 @@ std::string points(double value) { return std::isnan(value) ? "-" : fmt::format(
 
 std::vector<StudyLine> study_view(const std::vector<TrialRecord>& rows, const record::CampaignSpec& spec,
                                   const Trust& trust, const std::vector<std::string>& by) {
-  const std::vector<std::string> lines_by = dimensions(by, spec);
+  const std::vector<Dimension> lines_by = dimensions(by, spec);
   const Keys keys(spec, lines_by);
   const auto counted = draws_without_gap(rows);
   struct Group {
@@ -109,9 +107,9 @@ std::vector<StudyLine> study_view(const std::vector<TrialRecord>& rows, const re
   return lines;
 }
 
-std::string study_table(const std::vector<StudyLine>& lines, const std::vector<std::string>& by) {
+std::string study_table(const std::vector<StudyLine>& lines, const std::vector<Dimension>& by) {
   std::vector<std::vector<std::string>> cells(1);
-  for (const std::string& dimension : by) cells[0].push_back(dimension == "strategy" ? "arm" : dimension);
+  for (const Dimension dimension : by) cells[0].emplace_back(key_name(dimension));
   const std::size_t names = cells[0].size();
   for (const char* name :
        {"n", "RWC %", "NaN %", "AccR %", "TF %", "other %", "golden", "mean", "deviation", "CV"}) {
@@ -120,8 +118,7 @@ std::string study_table(const std::vector<StudyLine>& lines, const std::vector<s
   for (const StudyLine& line : lines) {
     std::vector<std::string> row;
     row.reserve(cells[0].size());
-    for (const std::string& dimension : by)
-      row.push_back(line.key.at(dimension == "strategy" ? "arm" : dimension));
+    for (const Dimension dimension : by) row.push_back(line.key.at(key_name(dimension)));
     row.push_back(std::to_string(line.trials));
     for (const std::uint64_t count : {line.unchanged, line.nan, line.reduced, line.wrong, line.other})
       row.push_back(percent(count, line));

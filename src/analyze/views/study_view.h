@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "analyze/verdict/trust.h"
+#include "analyze/views/keys.h"
 #include "record/json/json.h"
 #include "record/trial.h"
 #include "spec/campaign_spec.h"
@@ -40,8 +41,7 @@ inline constexpr double accuracy_drop = 0.05;
                                                 const record::CampaignSpec& spec, const Trust& trust,
                                                 const std::vector<std::string>& by);
 /// Plain text, columns aligned; counts in % of the line's trials.
-[[nodiscard]] std::string study_table(const std::vector<StudyLine>& lines,
-                                      const std::vector<std::string>& by);
+[[nodiscard]] std::string study_table(const std::vector<StudyLine>& lines, const std::vector<Dimension>& by);
 [[nodiscard]] record::Json to_json(const std::vector<StudyLine>& lines);
 
 }  // namespace bitrift::analyze

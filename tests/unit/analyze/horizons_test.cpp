@@ -93,7 +93,7 @@ TEST(MetricsView, EachMetricIsJudgedByItself) {
   accuracy.metrics = {record::Metric::test_accuracy};
   const auto old = metrics_view(rows, spec, trust_of(rows, accuracy), {"strategy"});
   EXPECT_EQ(old[0].outside.at(record::Metric::test_capped_loss), std::nullopt);
-  EXPECT_THAT(metrics_table(old, {"strategy"}), HasSubstr(" - "));
+  EXPECT_THAT(metrics_table(old, {Dimension::strategy}), HasSubstr(" - "));
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ TEST(StudyView, WithoutAnyAccuracyThereAreNoMoments) {
   rows.back().result->status = record::RunStatus::nonfinite;
   const auto lines = view(rows);
   EXPECT_TRUE(std::isnan(lines.at(0).mean) && std::isnan(lines.at(0).deviation));
-  EXPECT_THAT(study_table(lines, {"strategy"}), HasSubstr("100.0"));
+  EXPECT_THAT(study_table(lines, {Dimension::strategy}), HasSubstr("100.0"));
   EXPECT_EQ(to_json(lines).at(0).at("accuracy").at("mean"), "NaN");
 }
 

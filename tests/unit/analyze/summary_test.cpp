@@ -129,7 +129,7 @@ TEST(Summary, ArmsAreNeverPooled) {
   rows.insert(rows.end(), other.begin(), other.end());
   add_trials(rows, "data2", "weight.sign", 1000, 10, 0, 0);
   const Summary summary = summarize(rows, spec_of({"serial", "data2"}), {"field"});
-  EXPECT_THAT(summary.by, ElementsAre("strategy", "field"));
+  EXPECT_THAT(summary.by, ElementsAre(Dimension::strategy, Dimension::field));
   for (const Group& g : summary.groups) EXPECT_TRUE(g.key.contains("arm"));
   EXPECT_EQ(group(summary, {{"arm", "data2"}, {"field", "sign"}}).trials, 10U);
   EXPECT_EQ(summary.trials, 50U);
@@ -145,7 +145,7 @@ TEST(Summary, OnlyTrialsAreCounted) {
 
 TEST(Summary, ADimensionGivenTwiceStandsOnce) {
   const Summary summary = summarize(one_arm(), spec_of({"serial"}), {"role", "role", "strategy"});
-  EXPECT_THAT(summary.by, ElementsAre("strategy", "role"));
+  EXPECT_THAT(summary.by, ElementsAre(Dimension::strategy, Dimension::role));
   EXPECT_EQ(summary.groups.size(), 2U);
 }
 
