@@ -25,10 +25,9 @@ RunningRates::RunningRates(const record::CampaignSpec& spec,
 void RunningRates::add(const record::TrialRecord& row) {
   const auto controls = controls_.find(row.id.arm);
   if (row.kind != record::TrialKind::trial || controls == controls_.end()) return;
-  std::uint8_t mark = 0;
+  std::optional<record::Reason> reason;
   try {
-    const record::Reason reason = analyze::classify(row, controls->second, judging_).reason;
-    mark = static_cast<std::uint8_t>(1 + static_cast<int>(reason));
+    reason = analyze::classify(row, controls->second, judging_).reason;
   } catch (const Error&) {
     return;  // what is shown on the way must not end a campaign
   }
@@ -36,9 +35,9 @@ void RunningRates::add(const record::TrialRecord& row) {
   cell.bits = row.stratum_bits;
   const auto draw = static_cast<std::size_t>(row.id.draw);
   if (cell.seen.size() <= draw) cell.seen.resize(draw + 1);
-  if (cell.seen[draw] != 0) return;
-  cell.seen[draw] = mark;
-  while (cell.counted < cell.seen.size() && cell.seen[cell.counted] != 0) ++cell.counted;
+  if (cell.seen[draw]) return;
+  cell.seen[draw] = reason;
+  while (cell.counted < cell.seen.size() && cell.seen[cell.counted]) ++cell.counted;
 }
 
 void RunningRates::remove(const record::TrialId& id) {
@@ -48,9 +47,9 @@ void RunningRates::remove(const record::TrialId& id) {
   if (found == arm->second.end()) return;
   Cell& cell = found->second;
   const auto draw = static_cast<std::size_t>(id.draw);
-  if (draw >= cell.seen.size() || cell.seen[draw] == 0) return;
+  if (draw >= cell.seen.size() || !cell.seen[draw]) return;
   cell.counted = std::min(cell.counted, draw);
-  cell.seen[draw] = 0;
+  cell.seen[draw].reset();
   lines_.clear();
 }
 
@@ -76,9 +75,7 @@ std::string RunningRates::text_of(const std::string& arm, const std::string& str
   for (const auto& [name, cell] : cells_.at(arm)) {
     analyze::StratumSeen& one = seen.cells[{arm, name}];
     one.bits = cell.bits;
-    for (std::size_t draw = 0; draw < cell.counted; ++draw) {
-      one.outcomes.push_back(static_cast<record::Reason>(cell.seen[draw] - 1));
-    }
+    for (std::size_t draw = 0; draw < cell.counted; ++draw) one.outcomes.push_back(cell.seen[draw].value());
   }
   const analyze::Order order = analyze::order_of(spec_, rounds_, seen);
   std::vector<analyze::Member> line;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,8 +44,8 @@ class RunningRates {
  private:
   struct Cell {
     std::uint64_t bits = 0;
-    std::vector<std::uint8_t> seen;  // by draw: 0, or 1 + the reason of the outcome
-    std::size_t counted = 0;         // draws without a gap before them
+    std::vector<std::optional<record::Reason>> seen;  // by draw
+    std::size_t counted = 0;                          // draws without a gap before them
   };
   struct Line {
     std::string text;
