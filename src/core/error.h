@@ -24,19 +24,30 @@ enum class ErrorCode {
 /// Every error a library of bitrift throws on purpose. what() is one line: what, where, what to do.
 class Error : public std::runtime_error {
  public:
-  Error(ErrorCode code, const std::string& text) : std::runtime_error(text), code_(code) {}
+  /// key: a literal.
+  Error(ErrorCode code, const std::string& text, const char* key = "")
+      : std::runtime_error(text), code_(code), key_(key) {}
   [[nodiscard]] ErrorCode code() const noexcept { return code_; }
+  /// The key of a spec whose value is wrong ("data.mean"), or "": who knows the spec knows its line.
+  [[nodiscard]] const char* key() const noexcept { return key_; }
   /// Process exit code: 3 for an internal error in bitrift, 2 for a usage or input error.
   [[nodiscard]] int exit_code() const noexcept { return code_ == ErrorCode::internal ? 3 : 2; }
 
  private:
   ErrorCode code_;
+  const char* key_;
 };
 
 /// Throws Error(code, fmt::format(...)).
 template <typename... Args>
 [[noreturn]] void fail(ErrorCode code, fmt::format_string<Args...> text, Args&&... args) {
   throw Error(code, fmt::format(text, std::forward<Args>(args)...));
+}
+
+/// Throws Error(code, fmt::format(...), key).
+template <typename... Args>
+[[noreturn]] void fail_at(ErrorCode code, const char* key, fmt::format_string<Args...> text, Args&&... args) {
+  throw Error(code, fmt::format(text, std::forward<Args>(args)...), key);
 }
 
 /// A name for the code, as printed in logs ("bad_input").

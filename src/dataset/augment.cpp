@@ -85,16 +85,17 @@ Normalization::Normalization(const std::vector<double>& mean, const std::vector<
     return size == 1 || static_cast<std::int64_t>(size) == channels;
   };
   if (!fits(mean.size()) || !fits(std.size())) {
-    fail(ErrorCode::bad_input,
-         "data.mean and data.std take one value each or {} (the channels): found {} and {}", channels,
-         mean.size(), std.size());
+    fail_at(ErrorCode::bad_input, mean.empty() ? "data.std" : "data.mean",
+            "data.mean and data.std take one value each or {} (the channels): found {} and {}", channels,
+            mean.size(), std.size());
   }
   for (const double value : mean) {
-    if (!std::isfinite(value)) fail(ErrorCode::bad_input, "data.mean takes finite numbers: found {}", value);
+    if (!std::isfinite(value))
+      fail_at(ErrorCode::bad_input, "data.mean", "data.mean takes finite numbers: found {}", value);
   }
   for (const double value : std) {
     if (!std::isfinite(value) || static_cast<float>(value) <= 0) {
-      fail(ErrorCode::bad_input, "data.std takes finite numbers above 0: found {}", value);
+      fail_at(ErrorCode::bad_input, "data.std", "data.std takes finite numbers above 0: found {}", value);
     }
   }
   mean_ = channel_tensor(mean);

@@ -77,9 +77,9 @@ void check_images(const ImageFolder::Listing& split, std::int64_t count, const D
     const ImageSize size = resized(check_image_header(path), description.resize);
     check_image_size(size, path.string());
     if (std::min(size.width, size.height) < description.crop) {
-      fail(ErrorCode::bad_input,
-           "{}: an image of {} x {} pixels is too small for data.crop {}: set data.resize", path.string(),
-           size.width, size.height, description.crop);
+      fail_at(ErrorCode::bad_input, "data.crop",
+              "{}: an image of {} x {} pixels is too small for data.crop {}: set data.resize", path.string(),
+              size.width, size.height, description.crop);
     }
   }
 }
@@ -104,8 +104,9 @@ torch::Tensor cut(const torch::Tensor& picture, std::int64_t top, std::int64_t l
 std::int64_t counted_classes(const DataDescription& description, const ImageFolder::Listing& train) {
   const auto found = static_cast<std::int64_t>(train.classes.size());
   if (description.classes > 0 && found > description.classes) {
-    fail(ErrorCode::bad_file, "{}: expected at most {} classes, as data.classes says, found {}",
-         train.folder.string(), description.classes, found);
+    fail_at(ErrorCode::bad_file, "model.classes",
+            "{}: expected at most {} classes, as model.classes says, found {}", train.folder.string(),
+            description.classes, found);
   }
   return std::max(description.classes, std::max<std::int64_t>(found, 2));
 }
@@ -202,7 +203,7 @@ std::unique_ptr<Dataset> load_image_folder(const DataDescription& description, c
   const fs::path test = folder / (fs::is_directory(folder / "val") ? "val" : "test");
   for (const fs::path& split : {train, test}) {
     if (!fs::is_directory(split)) {
-      fail(ErrorCode::not_found, "{} does not exist: {}", split.string(), hint);
+      fail_at(ErrorCode::not_found, "data.path", "{} does not exist: {}", split.string(), hint);
     }
   }
   ImageFolder::Listing train_listing = list_split(train), test_listing = list_split(test);

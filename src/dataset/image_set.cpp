@@ -11,8 +11,9 @@ std::int64_t channels_of(const DataDescription& description, const LabelledImage
   const std::int64_t stored = set.train.images.size(1);
   if (description.channels == 0 || description.channels == stored) return stored;
   if (description.channels == 3 && stored == 1) return 3;
-  fail(ErrorCode::bad_input, "data.channels is {}, but the images of {} have {}: leave it out, or use {}",
-       description.channels, description.name, stored, stored == 1 ? "1 or 3" : "3");
+  fail_at(ErrorCode::bad_input, "data.channels",
+          "data.channels is {}, but the images of {} have {}: leave it out, or use {}", description.channels,
+          description.name, stored, stored == 1 ? "1 or 3" : "3");
 }
 
 std::vector<std::int64_t> shape_of(const DataDescription& description, const LabelledImages& set) {
@@ -23,7 +24,8 @@ std::vector<std::int64_t> shape_of(const DataDescription& description, const Lab
 }  // namespace
 
 std::int64_t samples_taken(std::int64_t wanted, std::int64_t there, const char* key) {
-  if (wanted > there) fail(ErrorCode::bad_input, "{} is {}, but there are only {}", key, wanted, there);
+  if (wanted > there)
+    fail_at(ErrorCode::bad_input, key, "{} is {}, but there are only {}", key, wanted, there);
   return wanted > 0 ? wanted : there;
 }
 

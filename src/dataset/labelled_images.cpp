@@ -17,7 +17,7 @@ std::filesystem::path find_file(const std::filesystem::path& folder, const std::
     std::filesystem::path path = folder / (stem + ending);
     if (std::filesystem::is_regular_file(path)) return path;
   }
-  fail(ErrorCode::not_found, "{}[.gz] does not exist: {}", (folder / stem).string(), hint);
+  fail_at(ErrorCode::not_found, "data.path", "{}[.gz] does not exist: {}", (folder / stem).string(), hint);
 }
 
 void check_labels(const Split& split, std::int64_t classes, const std::filesystem::path& path,
@@ -26,8 +26,8 @@ void check_labels(const Split& split, std::int64_t classes, const std::filesyste
   const std::int64_t* bad =
       std::find_if(labels, labels + split.size(), [&](std::int64_t label) { return label >= classes; });
   if (bad == labels + split.size()) return;
-  fail(ErrorCode::bad_file, "{}: record {}: expected labels 0 to {} {}, found {}", path.string(),
-       bad - labels, classes - 1, as_what, *bad);
+  fail_at(ErrorCode::bad_file, "model.classes", "{}: record {}: expected labels 0 to {} {}, found {}",
+          path.string(), bad - labels, classes - 1, as_what, *bad);
 }
 
 Split load_idx_split(const std::filesystem::path& image_path, const std::filesystem::path& label_path) {
@@ -82,7 +82,7 @@ Split load_cifar_split(const std::vector<std::filesystem::path>& files, bool hun
   std::uintmax_t total = 0;
   for (const auto& path : files) {
     if (!std::filesystem::is_regular_file(path)) {
-      fail(ErrorCode::not_found, "{} does not exist: {}", path.string(), hint);
+      fail_at(ErrorCode::not_found, "data.path", "{} does not exist: {}", path.string(), hint);
     }
     total += std::filesystem::file_size(path);
   }
@@ -113,9 +113,9 @@ LabelledImages load_idx_images(const std::filesystem::path& folder, std::int64_t
   }
   set.classes =
       classes > 0 ? classes : std::max<std::int64_t>(2, set.train.labels.max().item<std::int64_t>() + 1);
-  check_labels(set.train, set.classes, train_labels, "as data.classes says");
+  check_labels(set.train, set.classes, train_labels, "as model.classes says");
   check_labels(set.test, set.classes, test_labels,
-               classes > 0 ? "as data.classes says" : "as in the training set");
+               classes > 0 ? "as model.classes says" : "as in the training set");
   return set;
 }
 

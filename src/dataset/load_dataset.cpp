@@ -93,7 +93,7 @@ void check_description(const DataDescription& d, Kind kind) {
   check_number("context", d.context, 0, std::int64_t{1} << 20);
   check_number("train_samples", d.train_samples, 0, many);
   check_number("test_samples", d.test_samples, 0, many);
-  if (d.classes == 1) fail(ErrorCode::bad_input, "data.classes is 1: use at least 2");
+  if (d.classes == 1) fail(ErrorCode::bad_input, "model.classes is 1: use at least 2");
   if (kind == Kind::text) {
     refuse_keys(d,
                 {{"resize", d.resize != 0},
@@ -107,12 +107,13 @@ void check_description(const DataDescription& d, Kind kind) {
                  {"classes", d.classes != 0}},
                 "images");
     if (d.context == 0)
-      fail(ErrorCode::bad_input, "data.context is missing: set it to the number of tokens in a sample");
+      fail(ErrorCode::bad_input, "model.context is missing: set it to the number of tokens in a sample");
     if (!(d.test_fraction > 0 && d.test_fraction < 1)) {
       fail(ErrorCode::bad_input, "data.test_fraction is {}: use a number between 0 and 1", d.test_fraction);
     }
     if (!(d.mask_fraction >= 0 && d.mask_fraction < 1)) {
-      fail(ErrorCode::bad_input, "data.mask_fraction is {}: use a number from 0 to below 1", d.mask_fraction);
+      fail_at(ErrorCode::bad_input, "data.mask_fraction",
+              "data.mask_fraction is {}: use a number from 0 to below 1", d.mask_fraction);
     }
     return;
   }
@@ -133,7 +134,8 @@ void check_description(const DataDescription& d, Kind kind) {
   refuse_keys(d, {{"crop_padding", d.crop_padding != 0}},
               "sets whose images have one size (here: random_crop)");
   if (d.channels == 1)
-    fail(ErrorCode::bad_input, "data.channels is 1, but folders are read in colour: use 3");
+    fail_at(ErrorCode::bad_input, "data.channels",
+            "data.channels is 1, but folders are read in colour: use 3");
   if (d.crop == 0)
     fail(ErrorCode::bad_input, "data.crop is missing: set it to the side of an image in pixels");
   if (d.resize != 0 && d.resize < d.crop) {

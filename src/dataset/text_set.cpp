@@ -32,9 +32,9 @@ std::int64_t samples_in(const DataDescription& description, std::int64_t tokens,
   const std::int64_t extra = description.mask_fraction > 0 ? 0 : 1;
   const std::int64_t samples = std::max<std::int64_t>(0, tokens - extra) / description.context;
   if (samples == 0) {
-    fail(ErrorCode::bad_input,
-         "the {} set has {} tokens, too few for a sample of data.context {}: take a longer text", split,
-         tokens, description.context);
+    fail_at(ErrorCode::bad_input, "model.context",
+            "the {} set has {} tokens, too few for a sample of model.context {}: take a longer text", split,
+            tokens, description.context);
   }
   return samples;
 }
@@ -153,7 +153,7 @@ Batch TextSet::test_batch(std::int64_t first, std::int64_t last) const {
 std::unique_ptr<Dataset> load_text(const DataDescription& description, const std::filesystem::path& path,
                                    const std::string& hint) {
   if (!std::filesystem::is_regular_file(path)) {
-    fail(ErrorCode::not_found, "{} does not exist: {}", path.string(), hint);
+    fail_at(ErrorCode::not_found, "data.path", "{} does not exist: {}", path.string(), hint);
   }
   const Vocabulary vocabulary = description.vocabulary.empty()
                                     ? Vocabulary()

@@ -20,12 +20,19 @@ std::optional<double> read_loss_scale(const Part& part) {
 
 }  // namespace
 
+std::string TrainingSpec::pointer_to(std::string key) const {
+  std::replace(key.begin(), key.end(), '.', '/');
+  return origin_pointer + "/" + key;
+}
+
 std::string TrainingSpec::where(const std::string& key) const {
   if (!origin) return key;
-  std::string pointer = key;
-  std::replace(pointer.begin(), pointer.end(), '.', '/');
-  pointer = origin_pointer + "/" + pointer;
+  const std::string pointer = pointer_to(key);
   return origin->place(pointer) + ": " + key_name(pointer);
+}
+
+bool TrainingSpec::has(const std::string& key) const {
+  return origin && origin->places.contains(pointer_to(key));
 }
 
 TrainingSpec training_spec_from(const Document& document, const std::string& pointer) {

@@ -33,8 +33,13 @@ struct TrainingSpec {
   /// Begins a message about a key ("model.name"): "spec.json:3: model.name". Of a spec that was not read from
   /// a document, just the key.
   [[nodiscard]] std::string where(const std::string& key) const;
+  /// Whether the document has this key.
+  [[nodiscard]] bool has(const std::string& key) const;
   std::shared_ptr<const Document> origin;
   std::string origin_pointer;
+
+ private:
+  [[nodiscard]] std::string pointer_to(std::string key) const;
 };
 
 /// Reads and checks a spec (schema "train", then the rules that a schema cannot say: batch divisible, ...).

@@ -10,35 +10,14 @@
 namespace bitrift::train {
 namespace {
 
-// A spec gives the model what nn counts among the properties of a data set.
-std::string in_words_of_the_spec(std::string text) {
-  for (const std::string key : {"classes", "context"}) {
-    for (std::size_t at; (at = text.find("data." + key)) != std::string::npos;)
-      text.replace(at, key.size() + 5, "model." + key);
-  }
-  return text;
-}
-
-// The key of the spec that a message speaks of ("data.mean ..."), or `section`.
-std::string key_at_fault(const record::TrainingSpec& spec, const char* section, const std::string& text) {
-  if (!spec.origin) return section;
-  for (const auto& [pointer, place] : spec.origin->places) {
-    if (!pointer.starts_with(spec.origin_pointer + "/")) continue;
-    const std::string key = record::key_name(pointer.substr(spec.origin_pointer.size()));
-    if (key.find('.') != std::string::npos && key.back() != ']' && text.find(key) != std::string::npos)
-      return key;
-  }
-  return section;
-}
-
-// Runs work; an error gets the place of its key in front.
+// Runs work; an error gets in front the place of its key where the spec has that, else of the section.
 template <typename Work>
 auto at_key(const record::TrainingSpec& spec, const char* section, const Work& work) {
   try {
     return work();
   } catch (const Error& error) {
-    const std::string text = in_words_of_the_spec(error.what());
-    throw Error(error.code(), spec.where(key_at_fault(spec, section, text)) + ": " + text);
+    const char* key = spec.has(error.key()) ? error.key() : section;
+    throw Error(error.code(), spec.where(key) + ": " + error.what());
   }
 }
 

@@ -55,12 +55,9 @@ void check_device(const record::TrainingSpec& spec, const record::Parallel& para
   try {
     (void)choose_device(parallel, 0);
   } catch (const Error& error) {
-    const auto named = [&](const char* key) {
-      return spec.origin && spec.origin->places.contains(spec.origin_pointer + key);
-    };
-    if (named("/device")) throw Error(error.code(), spec.where("device") + ": " + error.what());
-    if (named("/parallel/device"))
-      throw Error(error.code(), spec.where("parallel.device") + ": " + error.what());
+    for (const char* key : {"device", "parallel.device"}) {
+      if (spec.has(key)) throw Error(error.code(), spec.where(key) + ": " + error.what());
+    }
     throw;
   }
 }

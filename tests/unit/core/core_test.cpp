@@ -240,6 +240,16 @@ TEST(Glob, ManyStarsTakeNoExponentialTime) {
   EXPECT_FALSE(glob_match(pattern, std::string(2000, 'a') + "b"));
 }
 
+TEST(Error, CarriesTheKeyThatItSpeaksOf) {
+  try {
+    fail_at(ErrorCode::bad_input, "data.mean", "{} is odd", 1);
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "1 is odd");
+    EXPECT_STREQ(error.key(), "data.mean");
+  }
+  EXPECT_STREQ(Error(ErrorCode::internal, "x").key(), "");
+}
+
 TEST(Error, OnlyOurOwnFaultsExitWithThree) {
   EXPECT_EQ(Error(ErrorCode::internal, "x").exit_code(), 3);
   for (const ErrorCode code : {ErrorCode::bad_input, ErrorCode::not_found, ErrorCode::bad_file,

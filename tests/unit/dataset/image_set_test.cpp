@@ -106,7 +106,7 @@ TEST_F(ImageSetTest, LabelsBeyondTheExpectedClassesAreRefusedByFileAndRecord) {
   DataDescription description = named("idx");
   description.classes = 2;
   EXPECT_THAT(refusal(description),
-              AllOf(HasSubstr("train-labels"), HasSubstr("record 2"), HasSubstr("data.classes")));
+              AllOf(HasSubstr("train-labels"), HasSubstr("record 2"), HasSubstr("model.classes")));
   description.classes = 7;
   EXPECT_EQ(load_dataset(description)->classes(), 7);
   write_cifar10();
@@ -198,7 +198,7 @@ TEST_F(ImageSetTest, KeysThatDoNotFitAreRefusedByName) {
   EXPECT_THAT(with([](auto& d) { d.mean = d.std = {0.5, 0.5, 0.5}; }), HasSubstr("data.mean"));
   EXPECT_THAT(with([](auto& d) { d.mean = {0.5}, d.std = {0}; }), HasSubstr("data.std"));
   EXPECT_THAT(with([](auto& d) { d.mean = {std::nan("")}, d.std = {1}; }), HasSubstr("data.mean"));
-  EXPECT_THAT(with([](auto& d) { d.classes = 1; }), HasSubstr("data.classes"));
+  EXPECT_THAT(with([](auto& d) { d.classes = 1; }), HasSubstr("model.classes"));
   EXPECT_THAT(with([](auto& d) { d.train_samples = 4; }),
               AllOf(HasSubstr("data.train_samples"), HasSubstr("only 3")));
   EXPECT_THAT(with([](auto& d) { d.test_samples = -1; }), HasSubstr("data.test_samples"));

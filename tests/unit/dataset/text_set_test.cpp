@@ -72,7 +72,7 @@ TEST_F(Text, SamplesNeedOneTokenMoreOnlyWhereTheNextIsAsked) {
   EXPECT_EQ(load_dataset(description)->test_size(), 1);
   description.mask_fraction = 0;
   EXPECT_THAT(refusal(description),
-              AllOf(HasSubstr("training set has 8 tokens"), HasSubstr("data.context 8")));
+              AllOf(HasSubstr("training set has 8 tokens"), HasSubstr("model.context 8")));
 }
 
 TEST_F(Text, MaskedSamplesAskExactlyTheirShareAndChangeNothingElse) {
@@ -169,7 +169,7 @@ TEST_F(Text, KeysThatDoNotFitAreRefusedByName) {
     change(description);
     return refusal(description);
   };
-  EXPECT_THAT(with([](auto& d) { d.context = 0; }), HasSubstr("data.context is missing"));
+  EXPECT_THAT(with([](auto& d) { d.context = 0; }), HasSubstr("model.context is missing"));
   EXPECT_THAT(with([](auto& d) { d.flip = true; }), HasSubstr("data.flip"));
   EXPECT_THAT(with([](auto& d) { d.classes = 10; }), HasSubstr("data.classes"));
   EXPECT_THAT(with([](auto& d) { d.test_fraction = 1; }), HasSubstr("data.test_fraction"));
