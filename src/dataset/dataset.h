@@ -11,26 +11,6 @@
 
 namespace bitrift::nn {
 
-/// What a data set is, as a user names it; every field is a JSON key of a training spec's `data`
-/// (docs/data.md says what each kind of set takes).
-struct DataDescription {
-  std::string name;         ///< digits, fashion-mnist, mnist, idx, cifar10, cifar100, folder, jargon or text
-  std::string path;         ///< the folder of the set; of text the file; may be empty where a place is known
-  std::int64_t resize = 0;  ///< > 0: images to resize x resize pixels; folder: the shorter side
-  std::int64_t crop = 0;    ///< folder, required: side of the square crop
-  std::int64_t channels = 0;      ///< 0: as stored; 3: grey images are repeated; 1: grey images only
-  std::vector<double> mean, std;  ///< (x / 255 - mean) / std, one value or one a channel; both or none
-  std::int64_t crop_padding = 0;  ///< training: zeros on each side, then a crop of the original size
-  bool random_crop = false;       ///< folder: training crops at a drawn place
-  bool flip = false;              ///< training: mirrored left-right with probability 1/2
-  std::int64_t classes = 0;       ///< 0: counted; else labels beyond are refused
-  std::int64_t context = 0;       ///< text, required: tokens of a sample
-  std::string vocabulary;         ///< text: "" for bytes, else a file with a token on each line
-  double test_fraction = 0.1;     ///< text: the last part of it that is the test set
-  double mask_fraction = 0;       ///< text: > 0 asks for this part of each sample, masked
-  std::int64_t train_samples = 0, test_samples = 0;  ///< 0: all; else the first so many
-};
-
 /// Rows of samples, on the CPU, in the order that was asked for.
 struct Batch {
   torch::Tensor inputs;   ///< float32 [rows, channels, height, width], or int64 [rows, context]

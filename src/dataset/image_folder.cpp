@@ -71,15 +71,15 @@ ImageSize resized(ImageSize size, std::int64_t resize) {
   return {resize * size.width / size.height, resize};
 }
 
-void check_images(const ImageFolder::Listing& split, std::int64_t count, const DataDescription& description) {
+void check_images(const ImageFolder::Listing& split, std::int64_t count, const record::DataSpec& spec) {
   for (std::int64_t i = 0; i < count; ++i) {
     const fs::path path = split.path(i);
-    const ImageSize size = resized(check_image_header(path), description.resize);
+    const ImageSize size = resized(check_image_header(path), spec.resize);
     check_image_size(size, path.string());
-    if (std::min(size.width, size.height) < description.crop) {
+    if (std::min(size.width, size.height) < spec.crop) {
       fail_at(ErrorCode::bad_input, "data.crop",
               "{}: an image of {} x {} pixels is too small for data.crop {}: set data.resize", path.string(),
-              size.width, size.height, description.crop);
+              size.width, size.height, spec.crop);
     }
   }
 }
@@ -101,14 +101,14 @@ torch::Tensor cut(const torch::Tensor& picture, std::int64_t top, std::int64_t l
   return picture.narrow(1, top, side).narrow(2, left, side);
 }
 
-std::int64_t counted_classes(const DataDescription& description, const ImageFolder::Listing& train) {
+std::int64_t counted_classes(std::int64_t wanted, const ImageFolder::Listing& train) {
   const auto found = static_cast<std::int64_t>(train.classes.size());
-  if (description.classes > 0 && found > description.classes) {
+  if (wanted > 0 && found > wanted) {
     fail_at(ErrorCode::bad_file, "model.classes",
-            "{}: expected at most {} classes, as model.classes says, found {}", train.folder.string(),
-            description.classes, found);
+            "{}: expected at most {} classes, as model.classes says, found {}", train.folder.string(), wanted,
+            found);
   }
-  return std::max(description.classes, std::max<std::int64_t>(found, 2));
+  return std::max(wanted, std::max<std::int64_t>(found, 2));
 }
 
 }  // namespace
@@ -118,30 +118,29 @@ std::filesystem::path ImageFolder::Listing::path(std::int64_t index) const {
   return folder / classes[static_cast<std::size_t>(image.label)] / image.name;
 }
 
-ImageFolder::ImageFolder(const DataDescription& description, Listing train, Listing test)
+ImageFolder::ImageFolder(const record::DataSpec& spec, std::int64_t classes, Listing train, Listing test)
     : Dataset(
-          {.train_size =
-               samples_taken(description.train_samples, std::ssize(train.images), "data.train_samples"),
-           .test_size = samples_taken(description.test_samples, std::ssize(test.images), "data.test_samples"),
-           .input_shape = {3, description.crop, description.crop},
-           .classes = counted_classes(description, train),
+          {.train_size = samples_taken(spec.train_samples, std::ssize(train.images), "data.train_samples"),
+           .test_size = samples_taken(spec.test_samples, std::ssize(test.images), "data.test_samples"),
+           .input_shape = {3, spec.crop, spec.crop},
+           .classes = counted_classes(classes, train),
            .targets_per_sample = 1,
            .costly = true}),
-      description_(description),
+      spec_(spec),
       train_(std::move(train)),
       test_(std::move(test)),
-      normalization_(description.mean, description.std, 3) {
-  check_images(train_, train_size(), description_);
-  check_images(test_, test_size(), description_);
+      normalization_(spec.mean, spec.std, 3) {
+  check_images(train_, train_size(), spec_);
+  check_images(test_, test_size(), spec_);
 }
 
 // float32 [3, height, width], resized.
 torch::Tensor ImageFolder::picture(const Listing& split, std::int64_t index) const {
   const std::filesystem::path path = split.path(index);
   Pixels pixels = decode_image(path);
-  const ImageSize size = resized(pixels.size, description_.resize);
+  const ImageSize size = resized(pixels.size, spec_.resize);
   check_image_size(size, path.string());
-  if (std::min(size.width, size.height) < description_.crop) {
+  if (std::min(size.width, size.height) < spec_.crop) {
     fail(ErrorCode::bad_file, "{}: the image has changed since the data set was loaded: start again",
          path.string());
   }
@@ -149,34 +148,33 @@ torch::Tensor ImageFolder::picture(const Listing& split, std::int64_t index) con
       torch::from_blob(pixels.rgb.data(), {pixels.size.height, pixels.size.width, 3}, torch::kUInt8);
   const torch::Tensor floats =
       bytes.permute({2, 0, 1}).to(torch::kFloat32).contiguous(torch::MemoryFormat::Contiguous).div_(255);
-  if (description_.resize == 0) return floats;
+  if (spec_.resize == 0) return floats;
   return resize_images(floats.unsqueeze(0), size.height, size.width).squeeze(0);
 }
 
 torch::Tensor ImageFolder::middle(const torch::Tensor& picture) const {
-  return cut(picture, centre(picture.size(1) - description_.crop),
-             centre(picture.size(2) - description_.crop), description_.crop);
+  return cut(picture, centre(picture.size(1) - spec_.crop), centre(picture.size(2) - spec_.crop), spec_.crop);
 }
 
 Batch ImageFolder::train_batch(std::span<const std::int64_t> rows, std::uint64_t seed,
                                std::int64_t epoch) const {
   check_rows(rows);
   const AugmentDraws draws(seed, epoch);
-  const std::int64_t side = description_.crop;
+  const std::int64_t side = spec_.crop;
   const auto count = static_cast<std::int64_t>(rows.size());
   Batch batch{torch::empty({count, 3, side, side}, torch::kFloat32), torch::empty({count}, torch::kInt64)};
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t sample = rows[static_cast<std::size_t>(i)];
     const torch::Tensor whole = picture(train_, sample);
     torch::Tensor image;
-    if (description_.random_crop) {
+    if (spec_.random_crop) {
       const std::int64_t columns = whole.size(2) - side + 1;
       const std::int64_t place = draws.crop(sample, (whole.size(1) - side + 1) * columns);
       image = cut(whole, place / columns, place % columns, side);
     } else {
       image = middle(whole);
     }
-    if (description_.flip && draws.flip(sample)) image = image.flip({2});
+    if (spec_.flip && draws.flip(sample)) image = image.flip({2});
     batch.inputs[i].copy_(image);
     batch.targets.data_ptr<std::int64_t>()[i] = train_.images[static_cast<std::size_t>(sample)].label;
   }
@@ -186,7 +184,7 @@ Batch ImageFolder::train_batch(std::span<const std::int64_t> rows, std::uint64_t
 
 Batch ImageFolder::test_batch(std::int64_t first, std::int64_t last) const {
   check_range(first, last);
-  const std::int64_t side = description_.crop;
+  const std::int64_t side = spec_.crop;
   Batch batch{torch::empty({last - first, 3, side, side}, torch::kFloat32),
               torch::empty({last - first}, torch::kInt64)};
   for (std::int64_t i = 0; i < last - first; ++i) {
@@ -197,8 +195,12 @@ Batch ImageFolder::test_batch(std::int64_t first, std::int64_t last) const {
   return batch;
 }
 
-std::unique_ptr<Dataset> load_image_folder(const DataDescription& description, const fs::path& folder,
-                                           const std::string& hint) {
+std::unique_ptr<Dataset> load_image_folder(const record::DataSpec& spec, std::int64_t classes,
+                                           const fs::path& folder, const std::string& hint) {
+  if (spec.channels == 1) {
+    fail_at(ErrorCode::bad_input, "data.channels",
+            "data.channels is 1, but folders are read in colour: use 3");
+  }
   const fs::path train = folder / "train";
   const fs::path test = folder / (fs::is_directory(folder / "val") ? "val" : "test");
   for (const fs::path& split : {train, test}) {
@@ -208,7 +210,7 @@ std::unique_ptr<Dataset> load_image_folder(const DataDescription& description, c
   }
   ImageFolder::Listing train_listing = list_split(train), test_listing = list_split(test);
   check_classes(train_listing, test_listing);
-  return std::make_unique<ImageFolder>(description, std::move(train_listing), std::move(test_listing));
+  return std::make_unique<ImageFolder>(spec, classes, std::move(train_listing), std::move(test_listing));
 }
 
 }  // namespace bitrift::nn

@@ -9,6 +9,7 @@
 #include "dataset/augment.h"
 #include "dataset/dataset.h"
 #include "dataset/image/image_file.h"
+#include "spec/training_parts.h"
 
 namespace bitrift::nn {
 
@@ -26,7 +27,8 @@ class ImageFolder : public Dataset {
     std::vector<Image> images;
     [[nodiscard]] std::filesystem::path path(std::int64_t index) const;
   };
-  ImageFolder(const DataDescription& description, Listing train, Listing test);
+  /// classes: 0: counted; else more of them are refused.
+  ImageFolder(const record::DataSpec& spec, std::int64_t classes, Listing train, Listing test);
 
   [[nodiscard]] Batch train_batch(std::span<const std::int64_t> rows, std::uint64_t seed,
                                   std::int64_t epoch) const override;
@@ -36,7 +38,7 @@ class ImageFolder : public Dataset {
   [[nodiscard]] torch::Tensor picture(const Listing& split, std::int64_t index) const;
   [[nodiscard]] torch::Tensor middle(const torch::Tensor& picture) const;
 
-  DataDescription description_;
+  record::DataSpec spec_;
   Listing train_, test_;
   Normalization normalization_;
 };
@@ -44,7 +46,7 @@ class ImageFolder : public Dataset {
 /// Lists both splits and checks the header of every image that will be used. Throws Error(not_found) with the
 /// hint, and Error(bad_file | unsupported | bad_input) that names the folder or file: an empty or unknown
 /// class, a file that is no image, one that is too small for the crop.
-[[nodiscard]] std::unique_ptr<Dataset> load_image_folder(const DataDescription& description,
+[[nodiscard]] std::unique_ptr<Dataset> load_image_folder(const record::DataSpec& spec, std::int64_t classes,
                                                          const std::filesystem::path& folder,
                                                          const std::string& hint);
 

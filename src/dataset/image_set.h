@@ -4,6 +4,7 @@
 #include "dataset/augment.h"
 #include "dataset/dataset.h"
 #include "dataset/labelled_images.h"
+#include "spec/training_parts.h"
 
 namespace bitrift::nn {
 
@@ -11,8 +12,8 @@ namespace bitrift::nn {
 /// a resized set takes no more memory than its bytes.
 class ImageSet : public Dataset {
  public:
-  /// Throws Error(bad_input) for a description that does not fit the images.
-  ImageSet(const DataDescription& description, LabelledImages images);
+  /// Throws Error(bad_input) for a spec that does not fit the images.
+  ImageSet(const record::DataSpec& spec, LabelledImages images);
 
   [[nodiscard]] Batch train_batch(std::span<const std::int64_t> rows, std::uint64_t seed,
                                   std::int64_t epoch) const override;
@@ -21,7 +22,7 @@ class ImageSet : public Dataset {
  private:
   [[nodiscard]] torch::Tensor finished(torch::Tensor images) const;
 
-  DataDescription description_;
+  record::DataSpec spec_;
   LabelledImages set_;
   Normalization normalization_;
 };

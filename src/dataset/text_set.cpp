@@ -22,26 +22,26 @@ struct Cut {
   std::int64_t train = 0, test = 0;  // tokens
 };
 
-Cut cut_of(const DataDescription& description, std::int64_t tokens) {
-  const std::int64_t test = std::llround(description.test_fraction * static_cast<double>(tokens));
+Cut cut_of(const record::DataSpec& spec, std::int64_t tokens) {
+  const std::int64_t test = std::llround(spec.test_fraction * static_cast<double>(tokens));
   return {tokens - test, test};
 }
 
 // Next-token samples need one token behind the last.
-std::int64_t samples_in(const DataDescription& description, std::int64_t tokens, const char* split) {
-  const std::int64_t extra = description.mask_fraction > 0 ? 0 : 1;
-  const std::int64_t samples = std::max<std::int64_t>(0, tokens - extra) / description.context;
+std::int64_t samples_in(const record::DataSpec& spec, std::int64_t context, std::int64_t tokens,
+                        const char* split) {
+  const std::int64_t extra = spec.mask_fraction > 0 ? 0 : 1;
+  const std::int64_t samples = std::max<std::int64_t>(0, tokens - extra) / context;
   if (samples == 0) {
     fail_at(ErrorCode::bad_input, "model.context",
             "the {} set has {} tokens, too few for a sample of model.context {}: take a longer text", split,
-            tokens, description.context);
+            tokens, context);
   }
   return samples;
 }
 
-std::int64_t masked_positions(const DataDescription& description) {
-  return std::max<std::int64_t>(
-      1, std::llround(description.mask_fraction * static_cast<double>(description.context)));
+std::int64_t masked_positions(const record::DataSpec& spec, std::int64_t context) {
+  return std::max<std::int64_t>(1, std::llround(spec.mask_fraction * static_cast<double>(context)));
 }
 
 // The draws of one epoch's masks: pure functions of (seed, epoch, sample, position), see docs/data.md.
@@ -89,23 +89,21 @@ class Masking {
 
 }  // namespace
 
-TextSet::TextSet(const DataDescription& description, const torch::Tensor& tokens,
+TextSet::TextSet(const record::DataSpec& spec, std::int64_t context, const torch::Tensor& tokens,
                  std::int64_t vocabulary_size)
-    : Dataset({.train_size = samples_taken(
-                   description.train_samples,
-                   samples_in(description, cut_of(description, tokens.size(0)).train, "training"),
-                   "data.train_samples"),
-               .test_size =
-                   samples_taken(description.test_samples,
-                                 samples_in(description, cut_of(description, tokens.size(0)).test, "test"),
-                                 "data.test_samples"),
-               .input_shape = {description.context},
-               .classes = vocabulary_size + (description.mask_fraction > 0 ? 1 : 0),
-               .targets_per_sample =
-                   description.mask_fraction > 0 ? masked_positions(description) : description.context,
-               .costly = description.mask_fraction > 0}),
-      masks_(description.mask_fraction > 0) {
-  const Cut cut = cut_of(description, tokens.size(0));
+    : Dataset(
+          {.train_size = samples_taken(
+               spec.train_samples, samples_in(spec, context, cut_of(spec, tokens.size(0)).train, "training"),
+               "data.train_samples"),
+           .test_size = samples_taken(spec.test_samples,
+                                      samples_in(spec, context, cut_of(spec, tokens.size(0)).test, "test"),
+                                      "data.test_samples"),
+           .input_shape = {context},
+           .classes = vocabulary_size + (spec.mask_fraction > 0 ? 1 : 0),
+           .targets_per_sample = spec.mask_fraction > 0 ? masked_positions(spec, context) : context,
+           .costly = spec.mask_fraction > 0}),
+      masks_(spec.mask_fraction > 0) {
+  const Cut cut = cut_of(spec, tokens.size(0));
   train_ = tokens.narrow(0, 0, cut.train);
   test_ = tokens.narrow(0, cut.train, cut.test);
 }
@@ -150,14 +148,13 @@ Batch TextSet::test_batch(std::int64_t first, std::int64_t last) const {
   return batch_of(test_, rows, 0, 0);
 }
 
-std::unique_ptr<Dataset> load_text(const DataDescription& description, const std::filesystem::path& path,
-                                   const std::string& hint) {
+std::unique_ptr<Dataset> load_text(const record::DataSpec& spec, std::int64_t context,
+                                   const std::filesystem::path& path, const std::string& hint) {
   if (!std::filesystem::is_regular_file(path)) {
     fail_at(ErrorCode::not_found, "data.path", "{} does not exist: {}", path.string(), hint);
   }
-  const Vocabulary vocabulary = description.vocabulary.empty()
-                                    ? Vocabulary()
-                                    : Vocabulary(std::filesystem::path(description.vocabulary));
+  const Vocabulary vocabulary =
+      spec.vocabulary.empty() ? Vocabulary() : Vocabulary(std::filesystem::path(spec.vocabulary));
   const std::string text = read_inflated(path, max_text_bytes);
   torch::Tensor tokens;
   if (vocabulary.bytes()) {
@@ -168,7 +165,7 @@ std::unique_ptr<Dataset> load_text(const DataDescription& description, const std
     tokens = torch::empty({std::ssize(ids)}, torch::kInt32);
     std::copy(ids.begin(), ids.end(), tokens.data_ptr<std::int32_t>());
   }
-  return std::make_unique<TextSet>(description, tokens, vocabulary.size());
+  return std::make_unique<TextSet>(spec, context, tokens, vocabulary.size());
 }
 
 }  // namespace bitrift::nn

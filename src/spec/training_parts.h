@@ -7,7 +7,7 @@ namespace bitrift::record {
 
 /// Keys that the named model has no use for keep their defaults.
 struct ModelSpec {
-  std::string name;                                   ///< docs/training.md, "Models"
+  std::string name = {};                              ///< docs/training.md, "Models"
   std::vector<int> hidden = {};                       ///< mlp: widths of the hidden layers
   std::string norm = {};                              ///< mlp: "none" or "batch"
   bool small = false;                                 ///< vision models: width is "small", not "full"
@@ -20,16 +20,22 @@ struct ModelSpec {
   [[nodiscard]] bool is_transformer() const { return name == "gpt" || name == "bert"; }
 };
 
-/// The fields of nn::DataDescription that are not 0, and how many batches are prepared ahead.
+/// What a data set is (docs/data.md says what each kind of set takes).
 struct DataSpec {
-  std::string name;
-  std::string path = {};
-  int resize = 0, crop = 0, channels = 0, crop_padding = 0;
-  std::vector<double> mean = {}, std = {};
-  bool random_crop = false, flip = false;
-  std::string vocabulary = {};
-  double test_fraction = 0.1, mask_fraction = 0;
-  std::int64_t train_samples = 0, test_samples = 0;
+  std::string name = {};    ///< digits, fashion-mnist, mnist, idx, cifar10, cifar100, folder, jargon or text
+  std::string path = {};    ///< the folder of the set; of text the file; may be empty where a place is known
+  std::int64_t resize = 0;  ///< > 0: images to resize x resize pixels; folder: the shorter side
+  std::int64_t crop = 0;    ///< folder, required: side of the square crop
+  std::int64_t channels = 0;  ///< 0: as stored; 3: grey images are repeated; 1: grey images only
+  std::vector<double> mean = {},
+                      std = {};   ///< (x / 255 - mean) / std, one value or one a channel; both or none
+  std::int64_t crop_padding = 0;  ///< training: zeros on each side, then a crop of the original size
+  bool random_crop = false;       ///< folder: training crops at a drawn place
+  bool flip = false;              ///< training: mirrored left-right with probability 1/2
+  std::string vocabulary = {};    ///< text: "" for bytes, else a file with a token on each line
+  double test_fraction = 0.1;     ///< text: the last part of it that is the test set
+  double mask_fraction = 0;       ///< text: > 0 asks for this part of each sample, masked
+  std::int64_t train_samples = 0, test_samples = 0;  ///< 0: all; else the first so many
   std::optional<int> prefetch =
       {};  ///< batches prepared ahead on a thread; none: 2 where they take work, else 0
   bool operator==(const DataSpec&) const = default;

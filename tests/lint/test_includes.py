@@ -21,7 +21,7 @@ ROOMS: dict[str, set[str]] = {
     "sink": {"ckpt", "h5", "core"},
     "inject": {"ckpt", "h5map", "record", "core"},
     "mpi": {"core"},
-    "dataset": {"core"},
+    "dataset": {"spec", "core"},
     "nn": {"dataset", "core"},
     "train": {"nn", "dataset", "mpi", "sink", "ckpt", "spec", "record", "wire", "core"},
     "analyze": {"spec", "record", "core"},

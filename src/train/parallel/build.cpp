@@ -21,27 +21,6 @@ auto at_key(const record::TrainingSpec& spec, const char* section, const Work& w
   }
 }
 
-nn::DataDescription describe_data(const record::TrainingSpec& spec) {
-  const record::DataSpec& data = spec.data;
-  return {.name = data.name,
-          .path = data.path,
-          .resize = data.resize,
-          .crop = data.crop,
-          .channels = data.channels,
-          .mean = data.mean,
-          .std = data.std,
-          .crop_padding = data.crop_padding,
-          .random_crop = data.random_crop,
-          .flip = data.flip,
-          .classes = spec.model.classes,
-          .context = spec.model.context,
-          .vocabulary = data.vocabulary,
-          .test_fraction = data.test_fraction,
-          .mask_fraction = data.mask_fraction,
-          .train_samples = data.train_samples,
-          .test_samples = data.test_samples};
-}
-
 nn::ModelDescription describe_model(const record::TrainingSpec& spec, const nn::Dataset& data) {
   const record::ModelSpec& model = spec.model;
   return {.name = model.name,
@@ -61,7 +40,7 @@ nn::ModelDescription describe_model(const record::TrainingSpec& spec, const nn::
 }  // namespace
 
 std::unique_ptr<nn::Dataset> load_data(const record::TrainingSpec& spec) {
-  auto data = at_key(spec, "data", [&] { return nn::load_dataset(describe_data(spec)); });
+  auto data = at_key(spec, "data", [&] { return nn::load_dataset(spec.data, spec.model); });
   if (data->train_size() < spec.batch_size) {
     fail(ErrorCode::bad_input,
          "{}: a batch of {} is more than the {} training samples of {}; choose a smaller batch_size",

@@ -1,6 +1,7 @@
 // batch_dump KEY=VALUE...: loads a data set and writes a batch for Python to compare.
-// Keys are those of `data` (lists with commas), and seed, epoch, rows (commas), test (FIRST,LAST), out (a
-// file). The file holds the inputs' bytes, then the targets'; standard output is JSON with their shapes.
+// Keys are those of `data` (lists with commas), classes and context of `model`, and seed, epoch, rows
+// (commas), test (FIRST,LAST), out (a file). The file holds the inputs' bytes, then the targets'; standard
+// output is JSON with their shapes.
 #include <cstdio>
 #include <fstream>
 #include <map>
@@ -16,7 +17,8 @@
 namespace {
 
 using bitrift::nn::Batch;
-using bitrift::nn::DataDescription;
+using bitrift::record::DataSpec;
+using bitrift::record::ModelSpec;
 using Arguments = std::map<std::string, std::string>;
 
 template <typename T>
@@ -36,12 +38,12 @@ T value_of(const Arguments& arguments, const std::string& key, T otherwise) {
   return found == arguments.end() ? otherwise : list_of<T>(found->second).at(0);
 }
 
-DataDescription description_of(const Arguments& arguments) {
+DataSpec description_of(const Arguments& arguments) {
   const auto number = [&](const char* key) { return value_of<std::int64_t>(arguments, key, 0); };
   const auto text = [&](const char* key) {
     return arguments.contains(key) ? arguments.at(key) : std::string();
   };
-  DataDescription description;
+  DataSpec description;
   description.name = text("name");
   description.path = text("path");
   description.resize = number("resize");
@@ -52,8 +54,6 @@ DataDescription description_of(const Arguments& arguments) {
   description.crop_padding = number("crop_padding");
   description.random_crop = number("random_crop") != 0;
   description.flip = number("flip") != 0;
-  description.classes = number("classes");
-  description.context = number("context");
   description.vocabulary = text("vocabulary");
   description.test_fraction = value_of(arguments, "test_fraction", description.test_fraction);
   description.mask_fraction = value_of(arguments, "mask_fraction", 0.0);
@@ -68,7 +68,9 @@ void write_tensor(std::ofstream& out, const torch::Tensor& tensor) {
 }
 
 void dump(const Arguments& arguments) {
-  const auto set = bitrift::nn::load_dataset(description_of(arguments));
+  const ModelSpec model{.classes = value_of(arguments, "classes", 0),
+                        .context = value_of(arguments, "context", 0)};
+  const auto set = bitrift::nn::load_dataset(description_of(arguments), model);
   Batch batch;
   if (arguments.contains("test")) {
     const auto range = list_of<std::int64_t>(arguments.at("test"));

@@ -37,14 +37,14 @@ class ImageSetTest : public tests::FolderTest {
     }
     write("test_batch.bin", std::string(record, '\x09'));
   }
-  DataDescription named(const std::string& name) {
-    DataDescription description;
+  record::DataSpec named(const std::string& name) {
+    record::DataSpec description;
     description.name = name;
     description.path = folder_.string();
     return description;
   }
-  static std::string refusal(const DataDescription& description) {
-    return error_of([&] { (void)load_dataset(description); });
+  static std::string refusal(const record::DataSpec& description, const record::ModelSpec& model = {}) {
+    return error_of([&] { (void)load_dataset(description, model); });
   }
 };
 
@@ -103,16 +103,11 @@ TEST_F(ImageSetTest, FilesThatDoNotFitEachOtherAreRefused) {
 
 TEST_F(ImageSetTest, LabelsBeyondTheExpectedClassesAreRefusedByFileAndRecord) {
   write_idx();
-  DataDescription description = named("idx");
-  description.classes = 2;
-  EXPECT_THAT(refusal(description),
+  EXPECT_THAT(refusal(named("idx"), {.classes = 2}),
               AllOf(HasSubstr("train-labels"), HasSubstr("record 2"), HasSubstr("model.classes")));
-  description.classes = 7;
-  EXPECT_EQ(load_dataset(description)->classes(), 7);
+  EXPECT_EQ(load_dataset(named("idx"), {.classes = 7})->classes(), 7);
   write_cifar10();
-  description = named("cifar10");
-  description.classes = 5;
-  EXPECT_THAT(refusal(description),
+  EXPECT_THAT(refusal(named("cifar10"), {.classes = 5}),
               AllOf(HasSubstr("data_batch_5.bin"), HasSubstr("record 0"), HasSubstr("found 5")));
 }
 
@@ -163,11 +158,9 @@ TEST_F(ImageSetTest, AMissingDataSetSaysHowToGetIt) {
   EXPECT_THAT(refusal(named("idx")), AllOf(HasSubstr("ubyte[.gz] does not exist"), HasSubstr("data.path")));
   EXPECT_THAT(refusal(named("fashion-mnist")), HasSubstr("tools/setup --with-data"));
   EXPECT_THAT(refusal(named("cifar10")), AllOf(HasSubstr("cifar-10-binary.tar.gz"), HasSubstr("Toronto")));
-  DataDescription digits = named("folder");
+  record::DataSpec digits = named("folder");
   digits.crop = 8;
   EXPECT_THAT(refusal(digits), HasSubstr("train/CLASS"));
-  digits.path = "";
-  EXPECT_THAT(refusal(digits), HasSubstr("data.path is missing"));
   ::setenv("BITRIFT_DATA_DIR", folder_.c_str(), 1);
   digits = {};
   digits.name = "digits";
@@ -185,32 +178,25 @@ TEST_F(ImageSetTest, AMissingDataSetSaysHowToGetIt) {
 TEST_F(ImageSetTest, KeysThatDoNotFitAreRefusedByName) {
   write_idx();
   const auto with = [&](auto change) {
-    DataDescription description = named("idx");
+    record::DataSpec description = named("idx");
     change(description);
     return refusal(description);
   };
-  EXPECT_THAT(with([](auto& d) { d.crop = 2; }), HasSubstr("data.crop"));
-  EXPECT_THAT(with([](auto& d) { d.context = 2; }), HasSubstr("data.context"));
-  EXPECT_THAT(with([](auto& d) { d.test_fraction = 0.2; }), HasSubstr("data.test_fraction"));
-  EXPECT_THAT(with([](auto& d) { d.resize = -1; }), HasSubstr("data.resize"));
   EXPECT_THAT(with([](auto& d) { d.channels = 2; }), HasSubstr("data.channels"));
   EXPECT_THAT(with([](auto& d) { d.mean = {0.5}; }), HasSubstr("data.mean"));
   EXPECT_THAT(with([](auto& d) { d.mean = d.std = {0.5, 0.5, 0.5}; }), HasSubstr("data.mean"));
   EXPECT_THAT(with([](auto& d) { d.mean = {0.5}, d.std = {0}; }), HasSubstr("data.std"));
-  EXPECT_THAT(with([](auto& d) { d.mean = {std::nan("")}, d.std = {1}; }), HasSubstr("data.mean"));
-  EXPECT_THAT(with([](auto& d) { d.classes = 1; }), HasSubstr("model.classes"));
   EXPECT_THAT(with([](auto& d) { d.train_samples = 4; }),
               AllOf(HasSubstr("data.train_samples"), HasSubstr("only 3")));
-  EXPECT_THAT(with([](auto& d) { d.test_samples = -1; }), HasSubstr("data.test_samples"));
   write_cifar10();
-  DataDescription grey = named("cifar10");
+  record::DataSpec grey = named("cifar10");
   grey.channels = 1;
   EXPECT_THAT(refusal(grey), HasSubstr("data.channels is 1"));
 }
 
 TEST_F(ImageSetTest, GreyImagesAreRepeatedAndEachChannelNormalised) {
   write_idx();
-  DataDescription description = named("idx");
+  record::DataSpec description = named("idx");
   description.channels = 3;
   description.mean = {0.5, 0.25, 0};
   description.std = {0.5, 0.1, 2};
@@ -224,7 +210,7 @@ TEST_F(ImageSetTest, GreyImagesAreRepeatedAndEachChannelNormalised) {
 }
 
 TEST_F(ImageSetTest, ASampleIsTheSameBitsInEveryBatchAndItsDrawsFollowSeedAndEpoch) {
-  DataDescription description;
+  record::DataSpec description;
   description.name = "digits";
   description.crop_padding = 2;
   description.flip = true;
@@ -290,7 +276,7 @@ TEST(Augment, MovedImagesAreThePaddedOnesCut) {
 }
 
 TEST(Digits, ShipAsAnIdxDataSet) {
-  DataDescription description;
+  record::DataSpec description;
   description.name = "digits";
   description.train_samples = 1000;
   const auto digits = load_dataset(description);

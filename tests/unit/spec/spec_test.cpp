@@ -143,6 +143,19 @@ TEST_F(SpecTest, MistakesInATrainingNameLineAndKey) {
               HasSubstr("seed: expected a number at most 9007199254740991"));
 }
 
+TEST_F(SpecTest, DataThatMakeNoSenseAreRefusedByKey) {
+  const auto with = [&](const char* key, double value) {
+    return train_error("/data", {{"name", "digits"}, {key, value}});
+  };
+  EXPECT_THAT(with("test_fraction", 1), HasSubstr("data.test_fraction: expected a number less than 1"));
+  EXPECT_THAT(with("mask_fraction", 1), HasSubstr("data.mask_fraction: expected a number less than 1"));
+  EXPECT_THAT(train_error("/data/resize", 0), HasSubstr("data.resize: expected a number at least 1"));
+  EXPECT_THAT(train_error("/data/test_samples", 0),
+              HasSubstr("data.test_samples: expected a number at least 1"));
+  EXPECT_THAT(train_error("/data", {{"name", "folder"}, {"path", "/"}, {"resize", 8}}),
+              HasSubstr("key 'crop' is missing"));
+}
+
 TEST_F(SpecTest, TheQuickstartCampaignIsValidAndSurvivesItsCanonicalForm) {
   const CampaignSpec spec = read_campaign_spec(quickstart());
   EXPECT_GE(spec.trials_per_stratum * spec.strata.roles.size() * spec.strata.fields.size() * spec.arms.size(),
