@@ -13,7 +13,7 @@ std::int64_t channels_of(const record::DataSpec& spec, const LabelledImages& set
   if (spec.channels == 3 && stored == 1) return 3;
   fail_at(ErrorCode::bad_input, "data.channels",
           "data.channels is {}, but the images of {} have {}: leave it out, or use {}", spec.channels,
-          spec.name, stored, stored == 1 ? "1 or 3" : "3");
+          name_of(spec.name), stored, stored == 1 ? "1 or 3" : "3");
 }
 
 std::vector<std::int64_t> shape_of(const record::DataSpec& spec, const LabelledImages& set) {

@@ -5,7 +5,8 @@
 
 namespace bitrift::nn {
 
-/// All layers, none built. Throws Error(bad_input): unknown name, or samples that the model cannot take.
+/// All layers, none built. The samples are text for the transformers, else images, as the reader of a spec
+/// makes sure. Throws Error(bad_input) for images that are too small.
 [[nodiscard]] Layers make_layers(const ModelDescription& description);
 
 }  // namespace bitrift::nn

@@ -26,7 +26,7 @@ struct Evaluation {
   std::optional<double> test_capped_loss = {};
 };
 
-/// docs/training.md, "Guards".
+/// A check that a run makes of itself (docs/training.md, "Guards").
 enum class Guard { nonfinite, loss_spike, gradient_norm, moment_bound, checksums };
 constexpr EnumNames<5> names_of(Guard) {
   return {"guard", {"nonfinite", "loss_spike", "gradient_norm", "moment_bound", "checksums"}};

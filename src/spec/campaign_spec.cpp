@@ -265,8 +265,8 @@ CampaignSpec from_document(const Document& document, bool stored) {
       const std::string pointer = "/arms/" + std::to_string(spec.arms.size() - 1) + "/guards";
       // With a ready checkpoint the optimizer is not known here; the worker checks it.
       const auto& train = spec.bases.front().train;
-      read.guards =
-          read_guards(Part(document, pointer), train ? train->optimizer : OptimizerSpec{.name = "adam"});
+      read.guards = read_guards(Part(document, pointer),
+                                train ? train->optimizer : OptimizerSpec{.name = OptimizerName::adam});
     }
   }
   spec.strata = strata_from(document);

@@ -25,14 +25,14 @@ constexpr std::tuple guard_keys = {
 
 OptimizerSpec read_optimizer(const Part& part) {
   OptimizerSpec optimizer;
-  optimizer.name = part.value().at("name");
+  part.take("name", optimizer.name);
   optimizer.learning_rate = part.value().at("learning_rate");
   if (optimizer.is_adam()) {
-    part.refuse({"momentum", "nesterov"}, optimizer.name);
+    part.refuse({"momentum", "nesterov"}, name_of(optimizer.name));
   } else {
-    part.refuse({"beta1", "beta2", "epsilon"}, optimizer.name);
+    part.refuse({"beta1", "beta2", "epsilon"}, name_of(optimizer.name));
   }
-  if (optimizer.name == "adamw") optimizer.weight_decay = 0.01;
+  if (optimizer.name == OptimizerName::adamw) optimizer.weight_decay = 0.01;
   part.take("momentum", optimizer.momentum);
   part.take("nesterov", optimizer.nesterov);
   part.take("weight_decay", optimizer.weight_decay);
@@ -52,7 +52,7 @@ Json to_json(const OptimizerSpec& optimizer) {
     value["beta1"] = optimizer.beta1;
     value["beta2"] = optimizer.beta2;
     value["epsilon"] = optimizer.epsilon;
-    put(value, "weight_decay", optimizer.weight_decay, optimizer.name == "adamw" ? 0.01 : 0.0);
+    put(value, "weight_decay", optimizer.weight_decay, optimizer.name == OptimizerName::adamw ? 0.01 : 0.0);
   } else {
     value["momentum"] = optimizer.momentum;
     value["weight_decay"] = optimizer.weight_decay;
@@ -64,16 +64,17 @@ Json to_json(const OptimizerSpec& optimizer) {
 
 ScheduleSpec read_schedule(const Part& part) {
   ScheduleSpec schedule;
-  schedule.name = part.value().at("name");
-  const std::string owner = "schedule " + schedule.name;
-  if (schedule.name == "step") {
+  part.take("name", schedule.name);
+  const std::string owner = std::string("schedule ") + name_of(schedule.name);
+  if (schedule.name == ScheduleName::step) {
     part.require({"every"}, "step needs the number of epochs between two steps");
   } else {
     part.refuse({"every", "gamma"}, owner);
   }
-  if (schedule.name != "cosine") part.refuse({"warmup_steps", "steps"}, owner);
-  if (schedule.name != "cosine" && schedule.name != "plateau") part.refuse({"min_learning_rate"}, owner);
-  if (schedule.name != "plateau")
+  if (schedule.name != ScheduleName::cosine) part.refuse({"warmup_steps", "steps"}, owner);
+  if (schedule.name != ScheduleName::cosine && schedule.name != ScheduleName::plateau)
+    part.refuse({"min_learning_rate"}, owner);
+  if (schedule.name != ScheduleName::plateau)
     part.refuse({"factor", "patience", "cooldown", "threshold", "monitor"}, owner);
   take_all(part, schedule_keys, schedule);
   return schedule;
@@ -90,7 +91,7 @@ GuardSpec read_guards(const Part& part, const OptimizerSpec& optimizer) {
   take_all(part, guard_keys, guards);
   if (guards.moment_bound && !optimizer.is_adam()) {
     fail(ErrorCode::bad_input, "{}: the bound holds for Adam's first moment; {} has none",
-         part.where("moment_bound"), optimizer.name);
+         part.where("moment_bound"), name_of(optimizer.name));
   }
   return guards;
 }

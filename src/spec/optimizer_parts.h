@@ -5,8 +5,11 @@
 
 namespace bitrift::record {
 
+enum class OptimizerName { sgd, adam, adamw };
+constexpr EnumNames<3> names_of(OptimizerName) { return {"optimizer", {"sgd", "adam", "adamw"}}; }
+
 struct OptimizerSpec {
-  std::string name;          ///< sgd | adam | adamw
+  OptimizerName name = OptimizerName::sgd;
   double learning_rate = 0;  ///< > 0
   double momentum = 0;       ///< sgd
   bool nesterov = false;     ///< sgd with momentum
@@ -16,21 +19,32 @@ struct OptimizerSpec {
   double epsilon = 1e-8;     ///< adam, adamw
   double clip_norm = 0;      ///< > 0: gradients are scaled down to this total 2-norm
   bool operator==(const OptimizerSpec&) const = default;
-  [[nodiscard]] bool is_adam() const { return name != "sgd"; }
+  [[nodiscard]] bool is_adam() const { return name != OptimizerName::sgd; }
 };
+
+enum class ScheduleName { constant, step, cosine, plateau };
+constexpr EnumNames<4> names_of(ScheduleName) {
+  return {"schedule", {"constant", "step", "cosine", "plateau"}};
+}
+
+/// What a plateau is seen in.
+enum class Monitor { test_loss, train_loss, test_accuracy };
+constexpr EnumNames<3> names_of(Monitor) {
+  return {"metric to monitor", {"test_loss", "train_loss", "test_accuracy"}};
+}
 
 /// How the learning rate moves (docs/training.md, "Schedules").
 struct ScheduleSpec {
-  std::string name = "constant";      ///< constant | step | cosine | plateau
-  int every = 0;                      ///< step: epochs
-  double gamma = 0.1;                 ///< step: factor
-  std::int64_t warmup_steps = 0;      ///< cosine
-  std::int64_t steps = 0;             ///< cosine: where it ends; 0: at the end of the spec's epochs
-  double min_learning_rate = 0;       ///< cosine, plateau
-  double factor = 0.1;                ///< plateau
-  int patience = 10, cooldown = 0;    ///< plateau: evaluations
-  double threshold = 1e-4;            ///< plateau: relative
-  std::string monitor = "test_loss";  ///< plateau: test_loss | train_loss | test_accuracy
+  ScheduleName name = ScheduleName::constant;
+  int every = 0;                         ///< step: epochs
+  double gamma = 0.1;                    ///< step: factor
+  std::int64_t warmup_steps = 0;         ///< cosine
+  std::int64_t steps = 0;                ///< cosine: where it ends; 0: at the end of the spec's epochs
+  double min_learning_rate = 0;          ///< cosine, plateau
+  double factor = 0.1;                   ///< plateau
+  int patience = 10, cooldown = 0;       ///< plateau: evaluations
+  double threshold = 1e-4;               ///< plateau: relative
+  Monitor monitor = Monitor::test_loss;  ///< plateau
   bool operator==(const ScheduleSpec&) const = default;
 };
 

@@ -1,5 +1,7 @@
 #include "spec/training_parts.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 
 namespace bitrift::record {
@@ -43,10 +45,14 @@ constexpr std::tuple data_keys = {Key{"path", &DataSpec::path},
                                   Key{"train_samples", &DataSpec::train_samples},
                                   Key{"test_samples", &DataSpec::test_samples}};
 
+bool is_one_of(ModelName name, std::initializer_list<ModelName> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 void read_transformer(const Part& part, ModelSpec& model) {
-  part.require({"layers", "heads", "width", "context"},
-               model.name + " needs layers, heads, width and context");
-  part.refuse({"classes"}, model.name);
+  const std::string name = name_of(model.name);
+  part.require({"layers", "heads", "width", "context"}, name + " needs layers, heads, width and context");
+  part.refuse({"classes"}, name);
   if (!part.value()["width"].is_number()) {
     fail(ErrorCode::bad_input, "{}: expected the width of the embedding, found {}", part.where("width"),
          part.value()["width"].dump());
@@ -62,8 +68,9 @@ void read_transformer(const Part& part, ModelSpec& model) {
 }
 
 void read_vision(const Part& part, ModelSpec& model) {
-  part.refuse({"layers", "heads", "context"}, model.name);
-  if (model.name == "mlp" || model.name == "lenet") part.refuse({"width"}, model.name);
+  part.refuse({"layers", "heads", "context"}, name_of(model.name));
+  if (model.name == ModelName::mlp || model.name == ModelName::lenet)
+    part.refuse({"width"}, name_of(model.name));
   if (!part.has("width")) return;
   const Json& width = part.value()["width"];
   if (width != "full" && width != "small") {
@@ -73,30 +80,50 @@ void read_vision(const Part& part, ModelSpec& model) {
   model.small = width == "small";
 }
 
+// Whether the set has a place of its own, or must be given one.
+void check_path(const Part& part, DataName name) {
+  switch (name) {
+    case DataName::digits:
+    case DataName::jargon:
+      return part.refuse({"path"}, std::string("the shipped data set ") + name_of(name));
+    case DataName::idx:
+      return part.require({"path"}, "idx needs the folder of its four files");
+    case DataName::text:
+      return part.require({"path"}, "text needs a file");
+    case DataName::folder:
+      return part.require({"path", "resize", "crop"}, "folder needs its path, resize and crop");
+    case DataName::cifar10:
+    case DataName::cifar100:
+      return part.require({"path"}, std::string(name_of(name)) + " needs the folder of its .bin files");
+    case DataName::mnist:
+    case DataName::fashion_mnist:
+      return;
+  }
+}
+
 }  // namespace
 
 ModelSpec read_model(const Part& part) {
   ModelSpec model;
-  model.name = part.value().at("name");
-  const std::string& name = model.name;
-  if (name == "mlp") {
+  part.take("name", model.name);
+  const std::string owner = name_of(model.name);
+  if (model.name == ModelName::mlp) {
     part.require({"hidden"}, "an mlp needs the widths of its hidden layers");
     part.take("hidden", model.hidden);
-    model.norm = "none";
     part.take("norm", model.norm);
   } else {
-    part.refuse({"hidden", "norm"}, name);
+    part.refuse({"hidden", "norm"}, owner);
   }
   if (model.is_transformer()) {
     read_transformer(part, model);
   } else {
     read_vision(part, model);
   }
-  const bool drops =
-      name == "alexnet" || name.starts_with("vgg") || name == "googlenet" || model.is_transformer();
-  if (name != "resnet18" && name != "resnet50") part.refuse({"stem"}, name);
-  if (name != "googlenet") part.refuse({"auxiliary"}, name);
-  if (!drops) part.refuse({"dropout"}, name);
+  if (!is_one_of(model.name, {ModelName::resnet18, ModelName::resnet50})) part.refuse({"stem"}, owner);
+  if (model.name != ModelName::googlenet) part.refuse({"auxiliary"}, owner);
+  if (!is_one_of(model.name, {ModelName::alexnet, ModelName::vgg16, ModelName::vgg16_bn, ModelName::googlenet,
+                              ModelName::gpt, ModelName::bert}))
+    part.refuse({"dropout"}, owner);
   part.take("stem", model.stem);
   part.take("auxiliary", model.auxiliary);
   part.take("classes", model.classes);
@@ -107,7 +134,7 @@ ModelSpec read_model(const Part& part) {
 Json to_json(const ModelSpec& model) {
   const ModelSpec usual;
   Json value = {{"name", model.name}};
-  if (model.name == "mlp") {
+  if (model.name == ModelName::mlp) {
     value["hidden"] = model.hidden;
     value["norm"] = model.norm;
   }
@@ -125,28 +152,30 @@ Json to_json(const ModelSpec& model) {
 
 DataSpec read_data(const Part& part, const ModelSpec& model) {
   DataSpec data;
-  data.name = part.value().at("name");
-  const std::string& name = data.name;
-  const bool text = name == "text" || name == "jargon";
+  part.take("name", data.name);
+  const std::string name = name_of(data.name);
+  const bool text = data.name == DataName::text || data.name == DataName::jargon;
   if (text != model.is_transformer()) {
-    fail(ErrorCode::bad_input, "{}: model {} learns from {}; {} is {}", part.where("name"), model.name,
-         model.is_transformer() ? "text (text, jargon)" : "images", name, text ? "text" : "images");
+    fail(ErrorCode::bad_input, "{}: model {} learns from {}; {} is {}", part.where("name"),
+         name_of(model.name), model.is_transformer() ? "text (text, jargon)" : "images", name,
+         text ? "text" : "images");
   }
-  if (name == "digits" || name == "jargon") part.refuse({"path"}, "the shipped data set " + name);
-  if (name == "idx") part.require({"path"}, "idx needs the folder of its four files");
-  if (name == "text") part.require({"path"}, "text needs a file");
-  if (name == "folder") part.require({"path", "resize", "crop"}, "folder needs its path, resize and crop");
-  if (name == "cifar10" || name == "cifar100")
-    part.require({"path"}, name + " needs the folder of its .bin files");
+  check_path(part, data.name);
   if (text) {
     part.refuse({"resize", "channels", "crop_padding", "mean", "std", "flip"}, name);
   } else {
     part.refuse({"vocabulary", "test_fraction"}, name);
   }
-  if (name != "folder") part.refuse({"crop", "random_crop"}, name);
-  if (name == "folder") part.refuse({"crop_padding"}, name);
-  if (model.name != "bert") part.refuse({"mask_fraction"}, "data for model " + model.name);
-  if (model.name == "bert") data.mask_fraction = 0.15;
+  if (data.name == DataName::folder) {
+    part.refuse({"crop_padding"}, name);
+  } else {
+    part.refuse({"crop", "random_crop"}, name);
+  }
+  if (model.name == ModelName::bert) {
+    data.mask_fraction = 0.15;
+  } else {
+    part.refuse({"mask_fraction"}, std::string("data for model ") + name_of(model.name));
+  }
   take_all(part, data_keys, data);
   if (part.has("prefetch")) data.prefetch = part.value()["prefetch"].get<int>();
   if (data.crop > data.resize) {

@@ -5,39 +5,74 @@
 
 namespace bitrift::record {
 
+/// The models (docs/training.md, "Models").
+enum class ModelName {
+  mlp,
+  lenet,
+  resnet20,
+  resnet18,
+  resnet50,
+  alexnet,
+  vgg16,
+  vgg16_bn,
+  googlenet,
+  gpt,
+  bert,
+};
+constexpr EnumNames<11> names_of(ModelName) {
+  return {"model",
+          {"mlp", "lenet", "resnet20", "resnet18", "resnet50", "alexnet", "vgg16", "vgg16_bn", "googlenet",
+           "gpt", "bert"}};
+}
+
+/// What follows a hidden layer.
+enum class Norm { none, batch };
+constexpr EnumNames<2> names_of(Norm) { return {"normalisation", {"none", "batch"}}; }
+
+/// The first layers of a ResNet: for photos, or for small images.
+enum class Stem { imagenet, cifar };
+constexpr EnumNames<2> names_of(Stem) { return {"stem", {"imagenet", "cifar"}}; }
+
 /// Keys that the named model has no use for keep their defaults.
 struct ModelSpec {
-  std::string name = {};                              ///< docs/training.md, "Models"
+  ModelName name = ModelName::mlp;
   std::vector<int> hidden = {};                       ///< mlp: widths of the hidden layers
-  std::string norm = {};                              ///< mlp: "none" or "batch"
+  Norm norm = Norm::none;                             ///< mlp
   bool small = false;                                 ///< vision models: width is "small", not "full"
-  std::string stem = "imagenet";                      ///< resnet18, resnet50: imagenet | cifar
+  Stem stem = Stem::imagenet;                         ///< resnet18, resnet50
   bool auxiliary = true;                              ///< googlenet: auxiliary heads
   std::optional<double> dropout = {};                 ///< none: as published
   int classes = 0;                                    ///< outputs; 0: as many as the data has labels
   int layers = 0, heads = 0, width = 0, context = 0;  ///< gpt, bert
   bool operator==(const ModelSpec&) const = default;
-  [[nodiscard]] bool is_transformer() const { return name == "gpt" || name == "bert"; }
+  [[nodiscard]] bool is_transformer() const { return name == ModelName::gpt || name == ModelName::bert; }
 };
 
-/// What a data set is (docs/data.md says what each kind of set takes).
+/// The data sets (docs/data.md).
+enum class DataName { digits, fashion_mnist, mnist, idx, cifar10, cifar100, folder, jargon, text };
+constexpr EnumNames<9> names_of(DataName) {
+  return {"data set",
+          {"digits", "fashion-mnist", "mnist", "idx", "cifar10", "cifar100", "folder", "jargon", "text"}};
+}
+
+/// A data set, and how its samples are prepared (docs/data.md says what each set takes).
 struct DataSpec {
-  std::string name = {};    ///< digits, fashion-mnist, mnist, idx, cifar10, cifar100, folder, jargon or text
-  std::string path = {};    ///< the folder of the set; of text the file; may be empty where a place is known
-  std::int64_t resize = 0;  ///< > 0: images to resize x resize pixels; folder: the shorter side
-  std::int64_t crop = 0;    ///< folder, required: side of the square crop
-  std::int64_t channels = 0;  ///< 0: as stored; 3: grey images are repeated; 1: grey images only
-  std::vector<double> mean = {},
-                      std = {};   ///< (x / 255 - mean) / std, one value or one a channel; both or none
-  std::int64_t crop_padding = 0;  ///< training: zeros on each side, then a crop of the original size
-  bool random_crop = false;       ///< folder: training crops at a drawn place
-  bool flip = false;              ///< training: mirrored left-right with probability 1/2
-  std::string vocabulary = {};    ///< text: "" for bytes, else a file with a token on each line
-  double test_fraction = 0.1;     ///< text: the last part of it that is the test set
-  double mask_fraction = 0;       ///< text: > 0 asks for this part of each sample, masked
-  std::int64_t train_samples = 0, test_samples = 0;  ///< 0: all; else the first so many
-  std::optional<int> prefetch =
-      {};  ///< batches prepared ahead on a thread; none: 2 where they take work, else 0
+  DataName name = DataName::digits;
+  std::string path = {};          ///< the folder of the set; of text the file; "" where a place is known
+  std::int64_t resize = 0;        ///< > 0: images to resize x resize pixels; folder: the shorter side
+  std::int64_t crop = 0;          ///< folder, required: side of the square crop
+  std::int64_t channels = 0;      ///< 0: as stored; 3: grey images are repeated; 1: grey images only
+  std::vector<double> mean = {};  ///< (x / 255 - mean) / std, one value or one a channel; both or none
+  std::vector<double> std = {};
+  std::int64_t crop_padding = 0;     ///< training: zeros on each side, then a crop of the original size
+  bool random_crop = false;          ///< folder: training crops at a drawn place
+  bool flip = false;                 ///< training: mirrored left-right with probability 1/2
+  std::string vocabulary = {};       ///< text: "" for bytes, else a file with a token on each line
+  double test_fraction = 0.1;        ///< text: the last part of it that is the test set
+  double mask_fraction = 0;          ///< text: > 0 asks for this part of each sample, masked
+  std::int64_t train_samples = 0;    ///< 0: all; else the first so many
+  std::int64_t test_samples = 0;     ///< the same
+  std::optional<int> prefetch = {};  ///< batches that a thread prepares ahead; none: 2 if costly, else 0
   bool operator==(const DataSpec&) const = default;
 };
 

@@ -77,7 +77,7 @@ std::string to_text(const TrainingSpec& spec) {
       {"threads", spec.threads}};
   if (spec.schedule != ScheduleSpec{}) value["schedule"] = to_json(spec.schedule);
   if (spec.guards != GuardSpec{}) value["guards"] = to_json(spec.guards);
-  if (spec.precision != "fp32") value["precision"] = spec.precision;
+  if (spec.precision != Precision::fp32) value["precision"] = spec.precision;
   if (spec.loss_scale) value["loss_scale"] = *spec.loss_scale == 0 ? Json("dynamic") : Json(*spec.loss_scale);
   return value.dump();
 }

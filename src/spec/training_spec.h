@@ -15,6 +15,12 @@
 
 namespace bitrift::record {
 
+/// Of parameters and arithmetic; autocast keeps fp32 parameters.
+enum class Precision { fp32, fp64, bf16, fp16, autocast_bf16, autocast_fp16 };
+constexpr EnumNames<6> names_of(Precision) {
+  return {"precision", {"fp32", "fp64", "bf16", "fp16", "autocast-bf16", "autocast-fp16"}};
+}
+
 /// The part of a training that a checkpoint carries.
 struct TrainingSpec {
   ModelSpec model;
@@ -22,7 +28,7 @@ struct TrainingSpec {
   OptimizerSpec optimizer;
   ScheduleSpec schedule;
   GuardSpec guards;
-  std::string precision = "fp32";    ///< fp32 | fp64 | bf16 | fp16 | autocast-bf16 | autocast-fp16
+  Precision precision = Precision::fp32;
   std::optional<double> loss_scale;  ///< fixed; 0: dynamic; none: dynamic for the fp16 kinds, else off
   int batch_size = 0;                ///< global, over all replicas
   int epochs = 0;                    ///< of the whole training

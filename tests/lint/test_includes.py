@@ -22,7 +22,7 @@ ROOMS: dict[str, set[str]] = {
     "inject": {"ckpt", "h5map", "record", "core"},
     "mpi": {"core"},
     "dataset": {"spec", "core"},
-    "nn": {"dataset", "core"},
+    "nn": {"dataset", "spec", "core"},
     "train": {"nn", "dataset", "mpi", "sink", "ckpt", "spec", "record", "wire", "core"},
     "analyze": {"spec", "record", "core"},
     "campaign": {"analyze", "inject", "ckpt", "spec", "record", "wire", "core"},

@@ -172,7 +172,7 @@ train::LoadRequest load_request(const Arguments& arguments) {
 }
 
 // A loss scale belongs to the precision that it was chosen for.
-void convert_precision(record::TrainingSpec& spec, const std::string& precision) {
+void convert_precision(record::TrainingSpec& spec, record::Precision precision) {
   if (precision == spec.precision) return;
   spec.precision = precision;
   spec.loss_scale.reset();
@@ -210,7 +210,7 @@ int resume(const Arguments& arguments) {
   const train::LoadRequest request = load_request(arguments);
   const auto plan = [&](bool check) {
     record::TrainingSpec spec = train::read_checkpoint_spec(arguments.input);
-    if (arguments.precision) convert_precision(spec, *arguments.precision);
+    if (arguments.precision) convert_precision(spec, parse_named<record::Precision>(*arguments.precision));
     choose_guards(arguments.guards, spec);
     spec.parallel = chosen_parallel(arguments.parallel, {});
     if (check) check_all(arguments, spec, spec.parallel);

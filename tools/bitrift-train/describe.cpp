@@ -30,7 +30,7 @@ int describe(const Arguments& arguments) {
                layer["stage"].get<int>(), shape(layer["input"]), shape(layer["output"]),
                layer["parameters"].get<std::int64_t>(), layer["multiply_adds"].get<std::int64_t>());
   }
-  fmt::print("{}: {} parameters in {} layers, cut into {} stage(s)\n", spec.model.name,
+  fmt::print("{}: {} parameters in {} layers, cut into {} stage(s)\n", name_of(spec.model.name),
              model["parameters"].get<std::int64_t>(), model["layers"].size(), parallel.stages);
   return 0;
 }

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "one_of.h"
 
 namespace bitrift::cli {
 namespace {
@@ -13,43 +14,52 @@ using record::Guard;
 
 constexpr std::size_t most_lines = 10;
 
-double value_of(const std::string& text, const std::string& name, double above) {
+double value_of(const std::string& text, record::Guard guard, double above) {
   const std::size_t cut = text.find('=');
   const std::string number = cut == std::string::npos ? "" : text.substr(cut + 1);
   char* end = nullptr;
   const double value = std::strtod(number.c_str(), &end);
   if (number.empty() || *end != '\0' || !std::isfinite(value) || value <= above) {
-    fail(ErrorCode::bad_input, "--guard {}: expected {}=NUMBER with a number above {}", text, name, above);
+    fail(ErrorCode::bad_input, "--guard {}: expected {}=NUMBER with a number above {}", text, name_of(guard),
+         above);
   }
   return value;
 }
 
 void choose_guard(const std::string& text, record::TrainingSpec& spec) {
-  const std::string name = text.substr(0, text.find('='));
-  const bool plain = name == text;
-  const auto guard = find_named<Guard>(name);
   record::GuardSpec& guards = spec.guards;
-  if (plain && name == "none") {
+  if (text == "none") {
     guards = {};
-  } else if (guard == Guard::loss_spike) {
-    guards.loss_spike = value_of(text, name, 1);
-  } else if (guard == Guard::gradient_norm) {
-    guards.gradient_norm = value_of(text, name, 0);
-  } else if (plain && guard == Guard::nonfinite) {
-    guards.nonfinite = true;
-  } else if (plain && guard == Guard::checksums) {
-    guards.checksums = true;
-  } else if (plain && guard == Guard::moment_bound) {
-    if (!spec.optimizer.is_adam()) {
-      fail(ErrorCode::bad_input, "--guard moment_bound: the bound holds for Adam's first moment; {} has none",
-           spec.optimizer.name);
-    }
-    guards.moment_bound = true;
-  } else {
+    return;
+  }
+  const auto guard = find_named<record::Guard>(text.substr(0, text.find('=')));
+  const bool measures = guard == record::Guard::loss_spike || guard == record::Guard::gradient_norm;
+  if (!guard || (!measures && text.find('=') != std::string::npos)) {
     fail(ErrorCode::bad_input,
          "--guard {}: expected none, nonfinite, checksums, moment_bound, loss_spike=FACTOR or "
          "gradient_norm=LIMIT",
          text);
+  }
+  switch (*guard) {
+    case record::Guard::nonfinite:
+      guards.nonfinite = true;
+      return;
+    case record::Guard::checksums:
+      guards.checksums = true;
+      return;
+    case record::Guard::loss_spike:
+      guards.loss_spike = value_of(text, *guard, 1);
+      return;
+    case record::Guard::gradient_norm:
+      guards.gradient_norm = value_of(text, *guard, 0);
+      return;
+    case record::Guard::moment_bound:
+      if (!spec.optimizer.is_adam()) {
+        fail(ErrorCode::bad_input,
+             "--guard moment_bound: the bound holds for Adam's first moment; {} has none",
+             name_of(spec.optimizer.name));
+      }
+      guards.moment_bound = true;
   }
 }
 
@@ -60,7 +70,7 @@ void add_guard_options(CLI::App* command, GuardArguments& arguments) {
                       "Enable a guard: nonfinite, checksums, moment_bound, loss_spike=FACTOR or "
                       "gradient_norm=LIMIT; none: disable those in the spec; repeatable");
   command->add_option("--on-alarm", arguments.on_alarm, "Action on an alarm (default: record)")
-      ->check(CLI::IsMember({"record", "stop"}));
+      ->check(one_of<record::OnAlarm>());
 }
 
 void choose_guards(const GuardArguments& arguments, record::TrainingSpec& spec) {

@@ -14,6 +14,7 @@
 #include "core/log.h"
 #include "launch.h"
 #include "options/whole_number.h"
+#include "one_of.h"
 #include "record/provenance.h"
 
 namespace bitrift::cli {
@@ -78,7 +79,7 @@ int run(int count, char** words) {
   resume_command
       ->add_option("--precision", arguments.precision,
                    "Convert the state and continue in this precision (default: as saved)")
-      ->check(CLI::IsMember({"fp32", "fp64", "bf16", "fp16", "autocast-bf16", "autocast-fp16"}));
+      ->check(one_of<record::Precision>());
   add_guard_options(resume_command, arguments.guards);
   add_run_options(resume_command, arguments);
   resume_command->footer(with_example("resume ckpt.h5 -o final.h5 --epochs 1"));

@@ -3,17 +3,12 @@
 #include "core/error.h"
 #include "mpi/environment.h"
 #include "options/whole_number.h"
+#include "one_of.h"
 
 namespace bitrift::cli {
 namespace {
 
 using record::ParallelKind;
-
-template <NamedEnum E>
-CLI::IsMember one_of() {
-  const auto words = names_of(E{}).words;
-  return CLI::IsMember(std::vector<std::string>(words.begin(), words.end()));
-}
 
 // What an option says: a number, or the name of a value.
 void put(int value, int& into) { into = value; }

@@ -9,12 +9,13 @@
 #include <vector>
 
 #include "nn/layer/layer.h"
+#include "spec/training_parts.h"
 
 namespace bitrift::nn {
 
 /// What a model is made from. Keys a model has no use for are ignored: who reads a spec refuses them.
 struct ModelDescription {
-  std::string name = {};                  ///< docs/training.md, "Models"
+  record::ModelName name = record::ModelName::mlp;
   std::vector<std::int64_t> hidden = {};  ///< mlp: widths of the hidden layers
   bool batch_norm = false;                ///< mlp: BatchNorm1d after each hidden linear layer
   std::vector<std::int64_t> input = {};   ///< of one sample: channels, height, width; or context

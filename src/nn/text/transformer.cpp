@@ -6,7 +6,6 @@
 #include <cmath>
 #include <utility>
 
-#include "core/error.h"
 #include "nn/layer/parts.h"
 #include "nn/text/transformer_parts.h"
 
@@ -27,26 +26,9 @@ struct Sizes {
   double dropout;
 };
 
-Sizes checked(const ModelDescription& model, double published_dropout) {
-  if (model.layers < 1 || model.heads < 1 || model.width < 1) {
-    fail(ErrorCode::bad_input,
-         "model {} has layers {}, heads {} and width {}: each must be given and at least 1", model.name,
-         model.layers, model.heads, model.width);
-  }
-  if (model.width % model.heads != 0) {
-    fail(ErrorCode::bad_input, "model {} has width {}, which its {} heads do not divide: use a multiple",
-         model.name, model.width, model.heads);
-  }
-  if (model.input[0] < 1 || model.classes < 1) {
-    fail(ErrorCode::bad_input, "model {} needs a context and a vocabulary of at least 1, these are {} and {}",
-         model.name, model.input[0], model.classes);
-  }
-  const double dropout = model.dropout.value_or(published_dropout);
-  if (!(dropout >= 0 && dropout < 1)) {
-    fail(ErrorCode::bad_input, "model {} has dropout {}: use at least 0 and less than 1", model.name,
-         dropout);
-  }
-  return {model.input[0], model.width, model.classes, model.heads, model.layers, dropout};
+Sizes sizes_of(const ModelDescription& model, double published_dropout) {
+  return {model.input[0], model.width,  model.classes,
+          model.heads,    model.layers, model.dropout.value_or(published_dropout)};
 }
 
 // Four projections and a feed-forward part of four widths, and the two products of attention.
@@ -218,7 +200,7 @@ class BertHead : public Hidden {
 }  // namespace
 
 Layers make_gpt(const ModelDescription& model) {
-  const Sizes sizes = checked(model, gpt_dropout);
+  const Sizes sizes = sizes_of(model, gpt_dropout);
   Layers layers;
   layers.push_back(std::make_unique<GptEmbeddings>(sizes));
   for (int i = 0; i < sizes.layers; ++i) {
@@ -229,7 +211,7 @@ Layers make_gpt(const ModelDescription& model) {
 }
 
 Layers make_bert(const ModelDescription& model) {
-  const Sizes sizes = checked(model, bert_dropout);
+  const Sizes sizes = sizes_of(model, bert_dropout);
   Layers layers;
   layers.push_back(std::make_unique<BertEmbeddings>(sizes));
   for (int i = 0; i < sizes.layers; ++i) {

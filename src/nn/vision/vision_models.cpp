@@ -1,7 +1,6 @@
 #include "nn/vision/vision_models.h"
 
 #include <algorithm>
-#include <array>
 
 #include "core/error.h"
 #include "nn/vision/convnets.h"
@@ -11,19 +10,26 @@
 namespace bitrift::nn {
 namespace {
 
-struct VisionFamily {
-  const char* name;
-  Layers (*make)(const ModelDescription& model);
-};
-
-constexpr std::array<VisionFamily, 7> vision_families = {
-    {{"resnet20", make_resnet20},
-     {"resnet18", [](const ModelDescription& model) { return make_resnet(model, false); }},
-     {"resnet50", [](const ModelDescription& model) { return make_resnet(model, true); }},
-     {"alexnet", make_alexnet},
-     {"vgg16", [](const ModelDescription& model) { return make_vgg16(model, false); }},
-     {"vgg16_bn", [](const ModelDescription& model) { return make_vgg16(model, true); }},
-     {"googlenet", make_googlenet}}};
+Layers make(const ModelDescription& model) {
+  switch (model.name) {
+    case record::ModelName::resnet20:
+      return make_resnet20(model);
+    case record::ModelName::resnet18:
+      return make_resnet(model, false);
+    case record::ModelName::resnet50:
+      return make_resnet(model, true);
+    case record::ModelName::alexnet:
+      return make_alexnet(model);
+    case record::ModelName::vgg16:
+      return make_vgg16(model, false);
+    case record::ModelName::vgg16_bn:
+      return make_vgg16(model, true);
+    case record::ModelName::googlenet:
+      return make_googlenet(model);
+    default:
+      fail(ErrorCode::internal, "{} is no vision model", name_of(model.name));
+  }
+}
 
 // An extent that no window fits in stays 0 up to the adaptive pooling in front of the classifier.
 bool images_fit(const Layers& layers) {
@@ -36,9 +42,7 @@ bool images_fit(const Layers& layers) {
 }  // namespace
 
 Layers make_vision_model(const ModelDescription& model) {
-  const auto* family = std::ranges::find(vision_families, model.name, &VisionFamily::name);
-  if (family == vision_families.end()) return {};
-  Layers layers = family->make(model);
+  Layers layers = make(model);
   if (images_fit(layers)) return layers;
   // Layers that are not built hold no memory, so every side can be tried.
   ModelDescription probe = model;
@@ -46,9 +50,9 @@ Layers make_vision_model(const ModelDescription& model) {
   do {
     ++side;
     probe.input = {model.input[0], side, side};
-  } while (!images_fit(family->make(probe)));
-  fail(ErrorCode::bad_input, "model {} needs images of at least {}x{} pixels, these have {}x{}", model.name,
-       side, side, model.input[1], model.input[2]);
+  } while (!images_fit(make(probe)));
+  fail(ErrorCode::bad_input, "model {} needs images of at least {}x{} pixels, these have {}x{}",
+       name_of(model.name), side, side, model.input[1], model.input[2]);
 }
 
 }  // namespace bitrift::nn

@@ -25,11 +25,11 @@ nn::ModelDescription describe_model(const record::TrainingSpec& spec, const nn::
   const record::ModelSpec& model = spec.model;
   return {.name = model.name,
           .hidden = {model.hidden.begin(), model.hidden.end()},
-          .batch_norm = model.norm == "batch",
+          .batch_norm = model.norm == record::Norm::batch,
           .input = data.input_shape(),
           .classes = model.classes > 0 ? model.classes : data.classes(),
           .small = model.small,
-          .cifar_stem = model.stem == "cifar",
+          .cifar_stem = model.stem == record::Stem::cifar,
           .auxiliary = model.auxiliary,
           .dropout = model.dropout,
           .layers = model.layers,
@@ -44,7 +44,7 @@ std::unique_ptr<nn::Dataset> load_data(const record::TrainingSpec& spec) {
   if (data->train_size() < spec.batch_size) {
     fail(ErrorCode::bad_input,
          "{}: a batch of {} is more than the {} training samples of {}; choose a smaller batch_size",
-         spec.where("batch_size"), spec.batch_size, data->train_size(), spec.data.name);
+         spec.where("batch_size"), spec.batch_size, data->train_size(), name_of(spec.data.name));
   }
   return data;
 }

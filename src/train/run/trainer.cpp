@@ -66,7 +66,7 @@ void check_device(const record::TrainingSpec& spec, const record::Parallel& para
 std::string comparable_text(record::TrainingSpec spec, bool convert) {
   spec.guards = {};
   if (convert) {
-    spec.precision = "fp32";
+    spec.precision = record::Precision::fp32;
     spec.loss_scale.reset();
   }
   return record::to_text(spec);

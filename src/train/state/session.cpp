@@ -62,8 +62,8 @@ std::vector<Optimizer::Parameter> trained(const std::vector<nn::Slot>& slots) {
 // Names of progress/ that are there only when something uses them.
 std::vector<std::string> optional_progress(const record::TrainingSpec& spec) {
   std::vector<std::string> names;
-  if (spec.schedule.name == "cosine") names.emplace_back("base_learning_rate");
-  if (spec.schedule.name == "plateau") {
+  if (spec.schedule.name == record::ScheduleName::cosine) names.emplace_back("base_learning_rate");
+  if (spec.schedule.name == record::ScheduleName::plateau) {
     names.insert(names.end(), {"plateau_bad", "plateau_best", "plateau_cooldown"});
   }
   if (LossScaler(spec).active()) names.emplace_back("loss_scale");

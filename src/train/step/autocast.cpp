@@ -4,11 +4,12 @@
 
 namespace bitrift::train {
 
-Precision::Precision(const std::string& precision) {
-  autocast = precision.starts_with("autocast-");
-  if (precision.ends_with("bf16")) compute = torch::kBFloat16;
-  if (precision.ends_with("fp16")) compute = torch::kFloat16;
-  if (precision == "fp64") compute = torch::kFloat64;
+Precision::Precision(record::Precision precision) {
+  using enum record::Precision;
+  autocast = precision == autocast_bf16 || precision == autocast_fp16;
+  if (precision == bf16 || precision == autocast_bf16) compute = torch::kBFloat16;
+  if (precision == fp16 || precision == autocast_fp16) compute = torch::kFloat16;
+  if (precision == fp64) compute = torch::kFloat64;
   parameters = autocast ? torch::kFloat32 : compute;
 }
 

@@ -1,17 +1,15 @@
 // Number types of a run. Inside train/ only.
 #pragma once
 
-#include <string>
-
 #include "dataset/torch.h"
 #include "nn/layer/layer.h"
+#include "spec/training_spec.h"
 
 namespace bitrift::train {
 
 /// What a precision of a spec means.
 struct Precision {
-  /// precision: fp32 | fp64 | bf16 | fp16 | autocast-bf16 | autocast-fp16.
-  explicit Precision(const std::string& precision);
+  explicit Precision(record::Precision precision);
   torch::ScalarType parameters = torch::kFloat32;
   bool autocast = false;
   torch::ScalarType compute = torch::kFloat32;  ///< of the operators that autocast lowers

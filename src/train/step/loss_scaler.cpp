@@ -12,7 +12,7 @@ constexpr double kBackoff = 0.5;
 constexpr std::int64_t kGrowthInterval = 2000;
 
 bool uses_fp16(const record::TrainingSpec& spec) {
-  return spec.precision == "fp16" || spec.precision == "autocast-fp16";
+  return spec.precision == record::Precision::fp16 || spec.precision == record::Precision::autocast_fp16;
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ void Optimizer::step_sgd(double learning_rate) {
 
 void Optimizer::step_adam(double learning_rate) {
   allocate();
-  const bool decoupled = spec_.name == "adamw";
+  const bool decoupled = spec_.name == record::OptimizerName::adamw;
   const torch::Tensor kept = number(1 - learning_rate * spec_.weight_decay);
   const torch::Tensor beta2 = number(spec_.beta2);
   const torch::Tensor epsilon = number(spec_.epsilon);

@@ -13,10 +13,12 @@ namespace {
 
 constexpr double kSmallestReduction = 1e-8;  // ReduceLROnPlateau's eps
 
-bool more_is_better(const record::ScheduleSpec& spec) { return spec.monitor == "test_accuracy"; }
+bool more_is_better(const record::ScheduleSpec& spec) {
+  return spec.monitor == record::Monitor::test_accuracy;
+}
 
 std::optional<double> monitored(const record::ScheduleSpec& spec, const record::Evaluation& evaluation) {
-  if (spec.monitor == "train_loss") return evaluation.train_loss;
+  if (spec.monitor == record::Monitor::train_loss) return evaluation.train_loss;
   return more_is_better(spec) ? evaluation.test_accuracy : evaluation.test_loss;
 }
 
@@ -39,7 +41,8 @@ void check_schedule(const record::TrainingSpec& spec, std::int64_t total_steps) 
          spec.where("schedule.min_learning_rate"), schedule.min_learning_rate, spec.optimizer.learning_rate);
   }
   const std::int64_t end = schedule.steps != 0 ? schedule.steps : total_steps;
-  if (schedule.name == "cosine" && schedule.warmup_steps >= std::max<std::int64_t>(end, 1)) {
+  if (schedule.name == record::ScheduleName::cosine &&
+      schedule.warmup_steps >= std::max<std::int64_t>(end, 1)) {
     fail(ErrorCode::bad_input,
          "{}: a warm-up of {} steps leaves none for a cosine that ends at step {}; shorten it",
          spec.where("schedule.warmup_steps"), schedule.warmup_steps, end);
@@ -48,7 +51,9 @@ void check_schedule(const record::TrainingSpec& spec, std::int64_t total_steps) 
 
 double initial_learning_rate(const record::ScheduleSpec& spec, double base) {
   // Without a warm-up step 0 stands at the cosine's top, wherever it ends.
-  return spec.name == "cosine" ? cosine(spec, base, 0, std::numeric_limits<std::int64_t>::max()) : base;
+  return spec.name == record::ScheduleName::cosine
+             ? cosine(spec, base, 0, std::numeric_limits<std::int64_t>::max())
+             : base;
 }
 
 void start_schedule(const record::ScheduleSpec& spec, double base, Progress& progress) {
@@ -61,17 +66,18 @@ void start_schedule(const record::ScheduleSpec& spec, double base, Progress& pro
 }
 
 void after_step(const record::ScheduleSpec& spec, std::int64_t total_steps, Progress& progress) {
-  if (spec.name != "cosine") return;
+  if (spec.name != record::ScheduleName::cosine) return;
   progress.learning_rate = cosine(spec, progress.base_learning_rate, progress.step, total_steps);
 }
 
 void after_epoch(const record::ScheduleSpec& spec, Progress& progress) {
-  if (spec.name == "step" && progress.epoch % spec.every == 0) progress.learning_rate *= spec.gamma;
+  if (spec.name == record::ScheduleName::step && progress.epoch % spec.every == 0)
+    progress.learning_rate *= spec.gamma;
 }
 
 void after_evaluation(const record::ScheduleSpec& spec, const record::Evaluation& evaluation,
                       Progress& progress) {
-  if (spec.name != "plateau") return;
+  if (spec.name != record::ScheduleName::plateau) return;
   const std::optional<double> value = monitored(spec, evaluation);
   if (!value) return;
   const bool better = more_is_better(spec) ? *value > progress.plateau_best * (spec.threshold + 1.0)

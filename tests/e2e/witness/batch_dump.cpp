@@ -44,7 +44,7 @@ DataSpec description_of(const Arguments& arguments) {
     return arguments.contains(key) ? arguments.at(key) : std::string();
   };
   DataSpec description;
-  description.name = text("name");
+  description.name = bitrift::parse_named<bitrift::record::DataName>(text("name"));
   description.path = text("path");
   description.resize = number("resize");
   description.crop = number("crop");

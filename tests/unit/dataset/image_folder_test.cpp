@@ -28,7 +28,7 @@ class Folder : public tests::FolderTest {
   }
   record::DataSpec described() {
     record::DataSpec description;
-    description.name = "folder";
+    description.name = record::DataName::folder;
     description.path = folder_.string();
     description.crop = 6;
     return description;

@@ -19,7 +19,7 @@ class Text : public tests::FolderTest {
  protected:
   record::DataSpec described(const std::string& text) {
     record::DataSpec description;
-    description.name = "text";
+    description.name = record::DataName::text;
     description.path = write("text.txt", text).string();
     return description;
   }
@@ -173,12 +173,12 @@ TEST_F(Text, KeysThatDoNotFitAreRefusedByName) {
   EXPECT_THAT(with([](auto& d) { d.test_fraction = 0.01; }), HasSubstr("test set has 1 tokens"));
   EXPECT_THAT(with([](auto& d) { d.vocabulary = "nowhere"; }), HasSubstr("nowhere"));
   EXPECT_THAT(with([](auto& d) { d.path += "x"; }), AllOf(HasSubstr("text.txtx"), HasSubstr("data.path")));
-  EXPECT_THAT(with([](auto& d) { d.name = "jargon", d.path = ""; }), "");
+  EXPECT_THAT(with([](auto& d) { d.name = record::DataName::jargon, d.path = ""; }), "");
 }
 
 TEST(Jargon, ShipsAsText) {
   record::DataSpec description;
-  description.name = "jargon";
+  description.name = record::DataName::jargon;
   const auto jargon = load_dataset(description, {.context = 128});
   EXPECT_EQ(jargon->train_size(), 9697);
   EXPECT_EQ(jargon->test_size(), 1077);

@@ -12,14 +12,13 @@
 namespace bitrift::nn::vision_models_test {
 namespace {
 
-using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using Shape = std::vector<std::int64_t>;
 using Layers = std::vector<std::unique_ptr<Layer>>;
 
 ModelDescription photos(const std::string& name, std::int64_t side = 224) {
-  return {.name = name, .input = {3, side, side}, .classes = 1000};
+  return {.name = parse_named<record::ModelName>(name), .input = {3, side, side}, .classes = 1000};
 }
 
 std::int64_t parameters(const Layers& layers) {
@@ -67,7 +66,9 @@ TEST(VisionModels, HaveTheParameterCountsOfTorchvision) {
   ModelDescription headless = photos("googlenet");
   headless.auxiliary = false;
   EXPECT_EQ(parameters(make_layers(headless)), 6'624'904);
-  EXPECT_EQ(parameters(make_layers({.name = "resnet20", .input = {3, 32, 32}, .classes = 10})), 269'722);
+  EXPECT_EQ(
+      parameters(make_layers({.name = record::ModelName::resnet20, .input = {3, 32, 32}, .classes = 10})),
+      269'722);
 }
 
 // The numbers that torchvision publishes with its weights, in 1e9 multiply-adds; theirs count a little more
@@ -83,7 +84,8 @@ TEST(VisionModels, CostWhatTorchvisionSaysTheyCost) {
   EXPECT_NEAR(cost(photos("resnet50")), 4.089, 0.001);
   EXPECT_NEAR(cost(photos("googlenet")), 1.498, 0.001);
   // He et al., table 6, give 41 million for 32x32.
-  EXPECT_NEAR(cost({.name = "resnet20", .input = {3, 32, 32}, .classes = 10}), 0.041, 0.0005);
+  EXPECT_NEAR(cost({.name = record::ModelName::resnet20, .input = {3, 32, 32}, .classes = 10}), 0.041,
+              0.0005);
 }
 
 TEST(VisionModels, CountTheirAuxiliaryHeadsAsCost) {
@@ -177,15 +179,18 @@ TEST(VisionModels, ShapeTheirTensorsAsTorchvision) {
 
 TEST(VisionModels, TakeAsManyChannelsAsTheImagesHave) {
   for (const std::string name : {"resnet20", "resnet18", "resnet50", "alexnet", "vgg16", "googlenet"}) {
-    const Layers layers = make_layers({.name = name, .input = {1, 64, 64}, .classes = 10});
+    const Layers layers =
+        make_layers({.name = parse_named<record::ModelName>(name), .input = {1, 64, 64}, .classes = 10});
     EXPECT_EQ(layers.front()->slots()[0].shape[1], 1) << name;
   }
 }
 
 TEST(VisionModels, WithTheCifarStemKeepTheImageSizeUpToTheSecondStage) {
   for (const std::string name : {"resnet18", "resnet50"}) {
-    const Layers layers =
-        make_layers({.name = name, .input = {3, 32, 32}, .classes = 10, .cifar_stem = true});
+    const Layers layers = make_layers({.name = parse_named<record::ModelName>(name),
+                                       .input = {3, 32, 32},
+                                       .classes = 10,
+                                       .cifar_stem = true});
     EXPECT_EQ(layers[0]->slots()[0].shape, (Shape{64, 3, 3, 3}));
     EXPECT_EQ(layers[0]->output_shape(), (Shape{64, 32, 32}));
     EXPECT_EQ(layers[layers.size() - 2]->output_shape()[1], 4);
@@ -206,11 +211,6 @@ TEST(VisionModels, SmallOnesHaveAnEighthOfAllWidths) {
   EXPECT_EQ(shape("resnet20", "layer3.2.conv2.weight"), (Shape{16, 16, 3, 3}));
 }
 
-TEST(VisionModels, RefuseWhatIsNoImage) {
-  EXPECT_THAT(tests::error_of([] { (void)make_layers({.name = "vgg16", .input = {128}, .classes = 10}); }),
-              AllOf(HasSubstr("vgg16"), HasSubstr("takes images"), HasSubstr("[128]")));
-}
-
 TEST(VisionModels, RefuseImagesBelowTheLeastSize) {
   const std::map<std::string, std::int64_t> least = {{"alexnet", 63},   {"vgg16", 32},   {"vgg16_bn", 32},
                                                      {"googlenet", 15}, {"resnet18", 1}, {"resnet50", 1},
@@ -218,7 +218,8 @@ TEST(VisionModels, RefuseImagesBelowTheLeastSize) {
   for (const auto& [name, side] : least) {
     const auto refusal = [&, &name = name](std::int64_t height, std::int64_t width) {
       return tests::error_of([&] {
-        (void)make_layers({.name = name, .input = {3, height, width}, .classes = 10});
+        (void)make_layers(
+            {.name = parse_named<record::ModelName>(name), .input = {3, height, width}, .classes = 10});
       });
     };
     EXPECT_EQ(refusal(side, side), "") << name;

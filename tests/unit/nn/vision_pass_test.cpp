@@ -29,7 +29,7 @@ class VisionPass : public testing::TestWithParam<Case> {
 
   [[nodiscard]] static ModelDescription description() {
     const Case& param = GetParam();
-    return {.name = param.name,
+    return {.name = parse_named<record::ModelName>(param.name),
             .input = {param.channels, param.side, param.side},
             .classes = classes,
             .small = true,
@@ -237,7 +237,8 @@ TEST(VisionInitialisation, HasTheDistributionsOfTorchvision) {
       {"googlenet", "fc.weight", 0.01, true}};
   for (const Distribution& row : expected) {
     bool found = false;
-    for (const auto& layer : make_layers({.name = row.model, .input = {3, 64, 64}, .classes = 100})) {
+    for (const auto& layer : make_layers(
+             {.name = parse_named<record::ModelName>(row.model), .input = {3, 64, 64}, .classes = 100})) {
       for (const Slot& slot : layer->slots()) {
         if (slot.key != row.key) continue;
         found = true;
@@ -264,7 +265,8 @@ TEST(VisionInitialisation, HasTheDistributionsOfTorchvision) {
 
 TEST(VisionInitialisation, StartsBiasesAsTorchvisionDoes) {
   const auto scale = [](const std::string& name, const std::string& key) {
-    for (const auto& layer : make_layers({.name = name, .input = {3, 64, 64}, .classes = 10})) {
+    for (const auto& layer :
+         make_layers({.name = parse_named<record::ModelName>(name), .input = {3, 64, 64}, .classes = 10})) {
       for (const Slot& slot : layer->slots()) {
         if (slot.key == key) return slot.init.scale;
       }
@@ -284,8 +286,11 @@ TEST(VisionInitialisation, StartsBiasesAsTorchvisionDoes) {
 
 TEST(GoogLeNet, HasAuxiliaryHeadsInTrainingUnlessSwitchedOff) {
   const auto heads = [](bool auxiliary, bool training) {
-    const ModelDescription model{
-        .name = "googlenet", .input = {1, 32, 32}, .classes = 10, .small = true, .auxiliary = auxiliary};
+    const ModelDescription model{.name = record::ModelName::googlenet,
+                                 .input = {1, 32, 32},
+                                 .classes = 10,
+                                 .small = true,
+                                 .auxiliary = auxiliary};
     auto layers = make_layers(model);
     std::vector<std::string> with;
     for (const auto& layer : layers) {
@@ -322,7 +327,8 @@ TEST(AdaptivePool, InOrderIsThatOfPyTorchUpToRounding) {
 
 // The shortcut of option A: every other pixel, between channels of zeros (He et al., section 3.3).
 TEST(ResNet20, ItsShortcutsSkipPixelsAndPadChannels) {
-  auto layers = make_layers({.name = "resnet20", .input = {1, 8, 8}, .classes = 10, .small = true});
+  auto layers =
+      make_layers({.name = record::ModelName::resnet20, .input = {1, 8, 8}, .classes = 10, .small = true});
   Layer& block = *layers[4];
   ASSERT_EQ(block.name(), "layer2.0");
   block.build(std::nullopt, {});  // zeros: nothing but the shortcut is left

@@ -33,7 +33,7 @@ TEST(VisionWitness, LossGradientAndEvaluationAreThoseOfTorchvision) {
       {"googlenet", 15, 1, false, 3.66789709791323, 51.8521929648127, 0.242397136723672},
       {"googlenet", 33, 3, false, 3.67160637168627, 254.27614276033, 0.242444882332682}};
   for (const Witness& row : witnesses) {
-    const ModelDescription model{.name = row.name,
+    const ModelDescription model{.name = parse_named<record::ModelName>(row.name),
                                  .input = {row.channels, row.side, row.side},
                                  .classes = 10,
                                  .small = true,

@@ -49,7 +49,7 @@ class SpecTest : public ::testing::Test {
 TEST_F(SpecTest, TrainingIsReadInFull) {
   replace_text(folder_ / "t.json", train_text);
   const TrainingSpec spec = read_training_spec(folder_ / "t.json");
-  EXPECT_EQ(spec.model.name, "lenet");
+  EXPECT_EQ(spec.model.name, ModelName::lenet);
   EXPECT_EQ(spec.optimizer.momentum, 0.9);
   EXPECT_EQ(spec.seed, 9007199254740991u);
   EXPECT_EQ(spec.threads, 1);
@@ -141,6 +141,14 @@ TEST_F(SpecTest, MistakesInATrainingNameLineAndKey) {
   EXPECT_THAT(train_error("/epochs", 1.5), HasSubstr("epochs: expected integer, found number 1.5"));
   EXPECT_THAT(train_error("/seed", 18446744073709551615u),
               HasSubstr("seed: expected a number at most 9007199254740991"));
+}
+
+TEST_F(SpecTest, TransformersOfNoSizeAreRefusedByKey) {
+  for (const std::string key : {"layers", "heads", "width", "context"}) {
+    Json model = {{"name", "gpt"}, {"layers", 2}, {"heads", 2}, {"width", 16}, {"context", 16}};
+    model[key] = 0;
+    EXPECT_THAT(train_error("/model", model), HasSubstr("model." + key + ": expected a number at least 1"));
+  }
 }
 
 TEST_F(SpecTest, DataThatMakeNoSenseAreRefusedByKey) {

@@ -12,9 +12,7 @@ namespace {
 
 record::TrainingSpec spec_of() {
   record::TrainingSpec spec;
-  spec.model = {.name = "mlp", .hidden = {8}, .norm = "batch"};
-  spec.data = {.name = "digits"};
-  spec.optimizer.name = "sgd";
+  spec.model = {.hidden = {8}, .norm = record::Norm::batch};
   spec.optimizer.learning_rate = 0.1;
   spec.optimizer.momentum = 0.9;
   spec.batch_size = 64;
@@ -25,8 +23,7 @@ record::TrainingSpec spec_of() {
 
 Session make_session() {
   const record::TrainingSpec spec = spec_of();
-  auto layers =
-      nn::make_layers({.name = "mlp", .hidden = {8}, .batch_norm = true, .input = {1, 2, 2}, .classes = 2});
+  auto layers = nn::make_layers({.hidden = {8}, .batch_norm = true, .input = {1, 2, 2}, .classes = 2});
   const std::size_t count = layers.size();
   return {nn::Stage(std::move(layers), 0, count, spec.seed), spec};
 }

@@ -14,7 +14,7 @@ constexpr double infinite = std::numeric_limits<double>::infinity();
 
 record::TrainingSpec spec_with(const record::GuardSpec& guards) {
   record::TrainingSpec spec;
-  spec.optimizer.name = "adam";
+  spec.optimizer.name = record::OptimizerName::adam;
   spec.optimizer.learning_rate = 0.1;
   spec.batch_size = 64;
   spec.guards = guards;
@@ -40,8 +40,7 @@ record::GuardSpec loss_spike(double factor) {
 }
 
 Session adam_session(const record::TrainingSpec& spec) {
-  auto layers =
-      nn::make_layers({.name = "mlp", .hidden = {8}, .batch_norm = true, .input = {1, 2, 2}, .classes = 2});
+  auto layers = nn::make_layers({.hidden = {8}, .batch_norm = true, .input = {1, 2, 2}, .classes = 2});
   const std::size_t count = layers.size();
   Session session(nn::Stage(std::move(layers), 0, count, 3), spec);
   const torch::Tensor x = torch::arange(16, torch::kFloat32).view({4, 1, 2, 2});

@@ -12,7 +12,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 LossScaler scaler(const char* precision, std::optional<double> loss_scale = {}) {
   record::TrainingSpec spec;
-  spec.precision = precision;
+  spec.precision = parse_named<record::Precision>(precision);
   spec.loss_scale = loss_scale;
   return LossScaler(spec);
 }

@@ -13,7 +13,6 @@ namespace {
 
 record::OptimizerSpec sgd(double momentum, double weight_decay = 0) {
   record::OptimizerSpec spec;
-  spec.name = "sgd";
   spec.momentum = momentum;
   spec.weight_decay = weight_decay;
   return spec;
@@ -21,7 +20,7 @@ record::OptimizerSpec sgd(double momentum, double weight_decay = 0) {
 
 record::OptimizerSpec adam(const char* name = "adam", double weight_decay = 0) {
   record::OptimizerSpec spec;
-  spec.name = name;
+  spec.name = parse_named<record::OptimizerName>(name);
   spec.weight_decay = weight_decay;
   return spec;
 }
@@ -35,8 +34,8 @@ struct Textbook {
   int steps = 0;
   void step(double gradient, double learning_rate) {
     ++steps;
-    if (spec.name == "adamw") value -= learning_rate * spec.weight_decay * value;
-    if (spec.name == "adam") gradient += spec.weight_decay * value;
+    if (spec.name == record::OptimizerName::adamw) value -= learning_rate * spec.weight_decay * value;
+    if (spec.name == record::OptimizerName::adam) gradient += spec.weight_decay * value;
     first = spec.beta1 * first + (1 - spec.beta1) * gradient;
     second = spec.beta2 * second + (1 - spec.beta2) * gradient * gradient;
     const double m = first / (1 - std::pow(spec.beta1, steps));

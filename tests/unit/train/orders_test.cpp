@@ -19,9 +19,8 @@ constexpr std::int64_t epochs = 2;
 
 record::TrainingSpec spec_of() {
   record::TrainingSpec spec;
-  spec.model = {.name = "mlp", .hidden = {8}, .norm = "none"};
-  spec.data = {.name = "digits", .train_samples = 128, .test_samples = 50};
-  spec.optimizer.name = "sgd";
+  spec.model = {.hidden = {8}};
+  spec.data = {.train_samples = 128, .test_samples = 50};
   spec.optimizer.learning_rate = 0.1;
   spec.optimizer.momentum = 0.9;
   spec.batch_size = 32;

@@ -15,7 +15,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 record::ScheduleSpec schedule(const char* name) {
   record::ScheduleSpec spec;
-  spec.name = name;
+  spec.name = parse_named<record::ScheduleName>(name);
   return spec;
 }
 
@@ -177,7 +177,7 @@ TEST(Plateau, NaNIsNeverBetter) {
 
 TEST(Plateau, MonitorsTheMetricThatIsNamed) {
   record::ScheduleSpec spec = plateau(0);
-  spec.monitor = "test_accuracy";
+  spec.monitor = record::Monitor::test_accuracy;
   Progress progress = started(spec, 8);
   EXPECT_EQ(progress.plateau_best, -kInfinity);
   record::Evaluation evaluation;
@@ -191,7 +191,7 @@ TEST(Plateau, MonitorsTheMetricThatIsNamed) {
   after_evaluation(spec, evaluation, progress);
   EXPECT_EQ(progress.learning_rate, 4);
 
-  spec.monitor = "train_loss";
+  spec.monitor = record::Monitor::train_loss;
   progress = started(spec, 8);
   after_evaluation(spec, evaluation, progress);  // no training metrics: no step was taken
   EXPECT_EQ(progress.plateau_best, kInfinity);

@@ -21,9 +21,8 @@ using testing::HasSubstr;
 
 record::TrainingSpec spec_of(const std::string& optimizer) {
   record::TrainingSpec spec;
-  spec.model = {.name = "mlp", .hidden = {8}, .norm = "batch"};
-  spec.data = {.name = "digits"};
-  spec.optimizer.name = optimizer;
+  spec.model = {.hidden = {8}, .norm = record::Norm::batch};
+  spec.optimizer.name = parse_named<record::OptimizerName>(optimizer);
   spec.optimizer.learning_rate = 0.1;
   spec.optimizer.momentum = optimizer == "sgd" ? 0.9 : 0;
   spec.batch_size = 64;
@@ -33,8 +32,7 @@ record::TrainingSpec spec_of(const std::string& optimizer) {
 }
 
 Session make_session(const record::TrainingSpec& spec) {
-  auto layers =
-      nn::make_layers({.name = "mlp", .hidden = {8}, .batch_norm = true, .input = {1, 2, 2}, .classes = 2});
+  auto layers = nn::make_layers({.hidden = {8}, .batch_norm = true, .input = {1, 2, 2}, .classes = 2});
   const std::size_t count = layers.size();
   return {nn::Stage(std::move(layers), 0, count, spec.seed), spec};
 }
@@ -165,8 +163,7 @@ TEST(Load, AFileOfAnotherModelNamesTheTensor) {
   Session session = make_session(spec);
   const std::string path = temporary("other.h5");
   save(path, session, spec);
-  auto layers =
-      nn::make_layers({.name = "mlp", .hidden = {9}, .batch_norm = true, .input = {1, 2, 2}, .classes = 2});
+  auto layers = nn::make_layers({.hidden = {9}, .batch_norm = true, .input = {1, 2, 2}, .classes = 2});
   Session wider(nn::Stage(std::move(layers), 0, 2, 1), spec);
   EXPECT_THAT(tests::error_of([&] { load_session(ckpt::Reader(path), wider, {}); }),
               AllOf(HasSubstr(path), HasSubstr("model/bn1.bias"), HasSubstr("float32 [8]"),
