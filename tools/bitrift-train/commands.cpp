@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <functional>
 #include <optional>
+#include <utility>
 
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 #include "record/provenance.h"
 #include "train/run/trainer.h"
 #include "train/serve/serve.h"
+#include "train/state/checkpoint_spec.h"
 
 namespace bitrift::cli {
 namespace {
@@ -30,16 +32,18 @@ void check_writable(const std::filesystem::path& path, const char* option) {
   const PendingFile probe(path);
 }
 
-// Everything that can be known before LibTorch and MPI are set to work.
-void check_all(const Arguments& arguments, const record::TrainingSpec& spec,
-               const record::Parallel& parallel) {
-  train::check_runnable(spec, parallel);
+// What a run needs, as far as it is known before LibTorch and MPI are set to work.
+struct Plan {
+  record::TrainingSpec spec;
+  record::Parallel parallel = {};
+  std::shared_ptr<const nn::Dataset> data = {};
+  std::optional<ckpt::Reader> checkpoint = {};  // resume
+  double opening_seconds = 0;                   // of it
+};
+
+void check_outputs(const Arguments& arguments) {
   check_writable(arguments.output, "-o");
   check_writable(arguments.trace, "--trace");
-}
-
-bool needs_mpirun(const record::Parallel& parallel) {
-  return parallel.ranks > 1 && !mpi::started_by_launcher();
 }
 
 // Runs work on this rank of the world. Errors on which all ranks agree are printed once and leave in order; a
@@ -62,6 +66,30 @@ int in_world(const std::function<int(mpi::Environment&)>& work) {
     leave_exit_code(code);
     environment.abort(code);
   }
+}
+
+// Makes a plan, before MPI starts unless a launcher did that already, and runs work with it on this rank.
+// Without a launcher several ranks are left to mpirun.
+int in_planned_world(const Arguments& arguments, const std::function<Plan()>& make_plan,
+                     const std::function<int(mpi::Environment&, Plan&)>& work) {
+  std::optional<Plan> plan;
+  if (!mpi::started_by_launcher()) {
+    plan = make_plan();
+    check_outputs(arguments);
+    if (const int ranks = plan->parallel.ranks; ranks > 1) {
+      plan.reset();
+      return run_mpirun(ranks, arguments.words);
+    }
+  }
+  return in_world([&](mpi::Environment& environment) {
+    mpi::agreed(environment.world(), [&] {
+      if (plan) return;
+      plan = make_plan();
+      if (environment.world().rank() == 0) check_outputs(arguments);
+    });
+    train::prepare_libtorch(plan->spec.threads);
+    return work(environment, *plan);
+  });
 }
 
 void print_table(const record::RunResult& result) {
@@ -186,53 +214,44 @@ void complain(const std::string& text) {
 }
 
 int train(const Arguments& arguments) {
-  if (!mpi::started_by_launcher()) {
-    const record::TrainingSpec spec = record::read_training_spec(arguments.input);
-    const record::Parallel parallel = chosen_parallel(arguments.parallel, spec.parallel);
-    check_all(arguments, spec, parallel);
-    if (needs_mpirun(parallel)) return run_mpirun(parallel.ranks, arguments.words);
-  }
-  return in_world([&](mpi::Environment& environment) {
-    record::TrainingSpec spec;
-    record::Parallel parallel;
-    mpi::agreed(environment.world(), [&] {
-      spec = record::read_training_spec(arguments.input);
-      parallel = chosen_parallel(arguments.parallel, spec.parallel);
-      if (environment.world().rank() == 0) check_all(arguments, spec, parallel);
-    });
-    train::prepare_libtorch(spec.threads);
-    train::Trainer trainer(spec, parallel, environment.world(), true);
-    return run_and_report(arguments, parallel, arguments.epochs.value_or(spec.epochs), environment, trainer);
+  const auto make_plan = [&] {
+    Plan plan{.spec = record::read_training_spec(arguments.input)};
+    plan.parallel = chosen_parallel(arguments.parallel, plan.spec.parallel);
+    plan.data = train::load_runnable(plan.spec, plan.parallel);
+    return plan;
+  };
+  return in_planned_world(arguments, make_plan, [&](mpi::Environment& environment, Plan& plan) {
+    train::Trainer trainer(plan.spec, plan.parallel, environment.world(), true, std::move(plan.data));
+    return run_and_report(arguments, plan.parallel, arguments.epochs.value_or(plan.spec.epochs), environment,
+                          trainer);
   });
 }
 
 int resume(const Arguments& arguments) {
-  const train::LoadRequest request = load_request(arguments);
-  const auto plan = [&](bool check) {
-    record::TrainingSpec spec = train::read_checkpoint_spec(arguments.input);
-    if (arguments.precision) convert_precision(spec, parse_named<record::Precision>(*arguments.precision));
-    choose_guards(arguments.guards, spec);
-    spec.parallel = chosen_parallel(arguments.parallel, {});
-    if (check) check_all(arguments, spec, spec.parallel);
-    return spec;
+  train::LoadRequest request = load_request(arguments);
+  const auto make_plan = [&] {
+    Plan plan;
+    plan.opening_seconds = seconds_of([&] { plan.checkpoint.emplace(arguments.input); });
+    plan.spec = train::checkpoint_spec(*plan.checkpoint);
+    if (arguments.precision)
+      convert_precision(plan.spec, parse_named<record::Precision>(*arguments.precision));
+    choose_guards(arguments.guards, plan.spec);
+    plan.parallel = chosen_parallel(arguments.parallel, {});
+    plan.data = train::load_runnable(plan.spec, plan.parallel);
+    return plan;
   };
-  if (!mpi::started_by_launcher()) {
-    const record::TrainingSpec spec = plan(true);
-    if (needs_mpirun(spec.parallel)) return run_mpirun(spec.parallel.ranks, arguments.words);
-  }
-  return in_world([&](mpi::Environment& environment) {
-    record::TrainingSpec spec;
-    mpi::agreed(environment.world(), [&] { spec = plan(environment.world().rank() == 0); });
-    train::prepare_libtorch(spec.threads);
-    train::Trainer trainer(spec, spec.parallel, environment.world(), false);
-    const double load_seconds = seconds_of([&] { trainer.load(request); });
-    const std::int64_t left = std::max<std::int64_t>(0, spec.epochs - trainer.epoch());
+  return in_planned_world(arguments, make_plan, [&](mpi::Environment& environment, Plan& plan) {
+    train::Trainer trainer(plan.spec, plan.parallel, environment.world(), false, std::move(plan.data));
+    request.opened = &*plan.checkpoint;
+    const double load_seconds = plan.opening_seconds + seconds_of([&] { trainer.load(request); });
+    plan.checkpoint.reset();
+    const std::int64_t left = std::max<std::int64_t>(0, plan.spec.epochs - trainer.epoch());
     if (left == 0 && !arguments.epochs && !arguments.steps && environment.world().rank() == 0) {
       spdlog::warn(
           "{}: the {} epochs of its spec are done; only evaluating (use --epochs or --steps to continue)",
-          arguments.input.string(), spec.epochs);
+          arguments.input.string(), plan.spec.epochs);
     }
-    return run_and_report(arguments, spec.parallel, arguments.epochs.value_or(left), environment, trainer,
+    return run_and_report(arguments, plan.parallel, arguments.epochs.value_or(left), environment, trainer,
                           {.load = load_seconds});
   });
 }
@@ -243,8 +262,8 @@ int serve(const Arguments& arguments) {
     choose_guards(arguments.guards, spec);
     return spec;
   };
-  if (needs_mpirun(parallel)) {
-    check_all(arguments, with_guards(train::read_checkpoint_spec(arguments.input)), parallel);
+  if (parallel.ranks > 1 && !mpi::started_by_launcher()) {
+    (void)train::load_runnable(with_guards(train::checkpoint_spec(ckpt::Reader(arguments.input))), parallel);
     become_mpirun(parallel.ranks, arguments.words);
   }
   return in_world([&](mpi::Environment& environment) {

@@ -13,9 +13,9 @@ namespace bitrift::cli {
 int describe(const Arguments& arguments) {
   const record::TrainingSpec spec = record::read_training_spec(arguments.input);
   const record::Parallel parallel = chosen_parallel(arguments.parallel, spec.parallel);
-  train::check_runnable(spec, parallel);
+  const auto data = train::load_runnable(spec, parallel);
   train::prepare_libtorch(spec.threads);
-  const record::Json model = train::describe(spec, parallel);
+  const record::Json model = train::describe(spec, parallel, *data);
   if (arguments.json) {
     fmt::print("{}\n", model.dump(2));
     return 0;

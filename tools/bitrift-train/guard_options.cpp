@@ -10,8 +10,6 @@
 namespace bitrift::cli {
 namespace {
 
-using record::Guard;
-
 constexpr std::size_t most_lines = 10;
 
 double value_of(const std::string& text, record::Guard guard, double above) {

@@ -13,8 +13,8 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "launch.h"
-#include "options/whole_number.h"
 #include "one_of.h"
+#include "options/whole_number.h"
 #include "record/provenance.h"
 
 namespace bitrift::cli {

@@ -2,8 +2,8 @@
 
 #include "core/error.h"
 #include "mpi/environment.h"
-#include "options/whole_number.h"
 #include "one_of.h"
+#include "options/whole_number.h"
 
 namespace bitrift::cli {
 namespace {

@@ -39,8 +39,9 @@ nn::ModelDescription describe_model(const record::TrainingSpec& spec, const nn::
 
 }  // namespace
 
-std::unique_ptr<nn::Dataset> load_data(const record::TrainingSpec& spec) {
-  auto data = at_key(spec, "data", [&] { return nn::load_dataset(spec.data, spec.model); });
+std::shared_ptr<const nn::Dataset> load_data(const record::TrainingSpec& spec) {
+  std::shared_ptr<const nn::Dataset> data =
+      at_key(spec, "data", [&] { return nn::load_dataset(spec.data, spec.model); });
   if (data->train_size() < spec.batch_size) {
     fail(ErrorCode::bad_input,
          "{}: a batch of {} is more than the {} training samples of {}; choose a smaller batch_size",
@@ -54,6 +55,11 @@ std::vector<std::unique_ptr<nn::Layer>> make_layers(const record::TrainingSpec& 
   return at_key(spec, "model", [&] { return nn::make_layers(describe_model(spec, data)); });
 }
 
+std::vector<std::pair<std::size_t, std::size_t>> cut_layers(const record::TrainingSpec& spec,
+                                                            const std::vector<double>& costs, int stages) {
+  return at_key(spec, "parallel", [&] { return nn::cut_layers(costs, stages); });
+}
+
 nn::Stage build_stage(const record::TrainingSpec& spec, const nn::Dataset& data,
                       const record::Parallel& parallel, const Layout& layout, const nn::Placement& placement,
                       bool fresh) {
@@ -64,8 +70,8 @@ nn::Stage build_stage(const record::TrainingSpec& spec, const nn::Dataset& data,
     if (layout.world.rank() == 0) costs = nn::measured_costs(layers, rows, placement);
     layout.world.broadcast(costs.data(), costs.size() * sizeof(double), 0);
   }
-  const auto cuts = at_key(spec, "parallel", [&] { return nn::cut_layers(costs, layout.stages()); });
-  const auto [first, last] = cuts[static_cast<std::size_t>(layout.stage())];
+  const auto [first, last] =
+      cut_layers(spec, costs, layout.stages())[static_cast<std::size_t>(layout.stage())];
   return {std::move(layers), first, last, fresh ? std::optional(spec.seed) : std::nullopt, placement};
 }
 

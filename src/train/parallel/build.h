@@ -3,6 +3,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "dataset/dataset.h"
 #include "nn/layer/model.h"
@@ -13,11 +15,16 @@ namespace bitrift::train {
 
 /// Loads the data set. Throws Error that begins with the place of the wrong key; Error(bad_input) if it has
 /// fewer samples than a batch.
-[[nodiscard]] std::unique_ptr<nn::Dataset> load_data(const record::TrainingSpec& spec);
+[[nodiscard]] std::shared_ptr<const nn::Dataset> load_data(const record::TrainingSpec& spec);
 
 /// The layers of the spec's model for that data. Throws Error(bad_input) that begins with the place.
 [[nodiscard]] std::vector<std::unique_ptr<nn::Layer>> make_layers(const record::TrainingSpec& spec,
                                                                   const nn::Dataset& data);
+
+/// nn::cut_layers(). Throws Error(bad_input) that begins with the place.
+[[nodiscard]] std::vector<std::pair<std::size_t, std::size_t>> cut_layers(const record::TrainingSpec& spec,
+                                                                          const std::vector<double>& costs,
+                                                                          int stages);
 
 /// This rank's stage. Collective when costs are measured.
 [[nodiscard]] nn::Stage build_stage(const record::TrainingSpec& spec, const nn::Dataset& data,

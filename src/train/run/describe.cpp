@@ -8,9 +8,9 @@
 
 namespace bitrift::train {
 
-record::Json describe(const record::TrainingSpec& spec, const record::Parallel& parallel) {
-  const std::unique_ptr<nn::Dataset> data = load_data(spec);
-  const auto layers = make_layers(spec, *data);
+record::Json describe(const record::TrainingSpec& spec, const record::Parallel& parallel,
+                      const nn::Dataset& data) {
+  const auto layers = make_layers(spec, data);
   std::vector<double> costs = nn::estimated_costs(layers);
   if (parallel.balance == record::Balance::measured) {
     const std::int64_t rows = spec.batch_size / parallel.replicas() / parallel.micro_batches;

@@ -4,12 +4,17 @@
 #include "record/json/json.h"
 #include "spec/training_spec.h"
 
+namespace bitrift::nn {
+class Dataset;
+}
+
 namespace bitrift::train {
 
 /// {"model", "parameters", "buffers", "layers": [{"name", "stage", "input", "output", "parameters",
 /// "multiply_adds", "tensors": [{"key", "shape", "trained"}]}]}: shapes of one sample, stages as the spec's
-/// layout cuts them. Loads the data set; builds no tensor unless costs are to be measured. Throws as
-/// check_runnable().
-[[nodiscard]] record::Json describe(const record::TrainingSpec& spec, const record::Parallel& parallel);
+/// layout cuts them. `data`: what load_runnable() gave for both. Builds no tensor unless costs are to be
+/// measured.
+[[nodiscard]] record::Json describe(const record::TrainingSpec& spec, const record::Parallel& parallel,
+                                    const nn::Dataset& data);
 
 }  // namespace bitrift::train

@@ -24,14 +24,13 @@ Guards::Guards(const record::TrainingSpec& spec, int rank, bool overflow_is_usua
 void Guards::see_loss(double loss, Progress& progress) {
   const std::int64_t step = progress.step + 1;
   if (!std::isfinite(loss)) {
-    if (spec_.nonfinite && rank_ == 0 && !overflow_is_usual_)
-      raise(record::Guard::nonfinite, step, "", loss, 0);
+    if (spec_.nonfinite && rank_ == 0 && !overflow_is_usual_) raise(Guard::nonfinite, step, "", loss, 0);
     return;
   }
   if (spec_.loss_spike == 0) return;
   const double limit = spec_.loss_spike * progress.guard_loss_mean;
   if (progress.guard_loss_count >= first_judged_loss && loss > limit && rank_ == 0)
-    raise(record::Guard::loss_spike, step, "", loss, limit);
+    raise(Guard::loss_spike, step, "", loss, limit);
   progress.guard_loss_count += 1;
   const std::int64_t weight = std::min(progress.guard_loss_count, mean_over);
   progress.guard_loss_mean += (loss - progress.guard_loss_mean) / static_cast<double>(weight);
@@ -40,7 +39,7 @@ void Guards::see_loss(double loss, Progress& progress) {
 void Guards::see_gradient_norm(double norm, std::int64_t step) {
   const bool excused = overflow_is_usual_ && !std::isfinite(norm);
   if (wants_gradient_norm() && rank_ == 0 && !excused && !(norm <= spec_.gradient_norm))
-    raise(record::Guard::gradient_norm, step, "", norm, spec_.gradient_norm);
+    raise(Guard::gradient_norm, step, "", norm, spec_.gradient_norm);
 }
 
 void Guards::see_state(Session& session, std::int64_t step) {
@@ -58,19 +57,16 @@ void Guards::see_tensor(const StateTensor& tensor, std::int64_t step) {
   if (!spec_.nonfinite && !moment) return;
   const auto [least, most] = torch::aminmax(tensor.value.detach());
   const double largest = torch::maximum(least.abs(), most.abs()).item<double>();
-  if (spec_.nonfinite && !std::isfinite(largest))
-    raise(record::Guard::nonfinite, step, tensor.meta.path, largest, 0);
+  if (spec_.nonfinite && !std::isfinite(largest)) raise(Guard::nonfinite, step, tensor.meta.path, largest, 0);
   const double limit = 20 * std::sqrt(static_cast<double>(tensor.meta.elements())) / batch_size_;
-  if (moment && !(largest <= limit))
-    raise(record::Guard::moment_bound, step, tensor.meta.path, largest, limit);
+  if (moment && !(largest <= limit)) raise(Guard::moment_bound, step, tensor.meta.path, largest, limit);
 }
 
 void Guards::see_checksums(const std::vector<std::string>& paths) {
-  for (const std::string& path : paths) raise(record::Guard::checksums, 0, path, 0, 0);
+  for (const std::string& path : paths) raise(Guard::checksums, 0, path, 0, 0);
 }
 
-void Guards::raise(record::Guard guard, std::int64_t step, const std::string& tensor, double value,
-                   double limit) {
+void Guards::raise(Guard guard, std::int64_t step, const std::string& tensor, double value, double limit) {
   ++count_;
   if (alarms_.size() < most_alarms) alarms_.push_back({guard, step, rank_, tensor, value, limit});
 }

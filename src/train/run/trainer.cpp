@@ -15,6 +15,7 @@
 #include "train/run/state_watch.h"
 #include "train/run/trainer_state.h"
 #include "train/run/training_loop.h"
+#include "train/state/checkpoint_spec.h"
 #include "train/state/load_checkpoint.h"
 #include "train/state/save_checkpoint.h"
 #include "train/step/schedule.h"
@@ -74,21 +75,14 @@ std::string comparable_text(record::TrainingSpec spec, bool convert) {
 
 }  // namespace
 
-record::TrainingSpec read_checkpoint_spec(const std::filesystem::path& path) {
-  return checkpoint_spec(ckpt::Reader(path));
-}
-
-void check_runnable(const record::TrainingSpec& spec, const record::Parallel& parallel) {
+std::shared_ptr<const nn::Dataset> load_runnable(const record::TrainingSpec& spec,
+                                                 const record::Parallel& parallel) {
   check_world(spec, parallel, parallel.ranks);
   check_device(spec, parallel);
-  const std::unique_ptr<nn::Dataset> data = load_data(spec);
-  const auto layers = make_layers(spec, *data);
-  try {
-    (void)nn::cut_layers(nn::estimated_costs(layers), parallel.stages);
-  } catch (const Error& error) {
-    throw Error(error.code(), spec.where("parallel") + ": " + error.what());
-  }
+  std::shared_ptr<const nn::Dataset> data = load_data(spec);
+  (void)cut_layers(spec, nn::estimated_costs(make_layers(spec, *data)), parallel.stages);
   check_schedule(spec, data->train_size() / spec.batch_size * spec.epochs);
+  return data;
 }
 
 void prepare_libtorch(int threads) {
@@ -108,14 +102,10 @@ record::Json libtorch_environment(record::DeviceKind device) {
 }
 
 Trainer::Trainer(const record::TrainingSpec& spec, const record::Parallel& parallel,
-                 const mpi::Communicator& communicator, bool fresh) {
-  std::unique_ptr<nn::Dataset> data;
+                 const mpi::Communicator& communicator, bool fresh, std::shared_ptr<const nn::Dataset> data) {
   mpi::agreed(communicator, [&] {
     check_world(spec, parallel, communicator.size());
-    (void)choose_device(parallel, communicator.rank());
-    data = load_data(spec);
-    (void)nn::cut_layers(nn::estimated_costs(make_layers(spec, *data)), parallel.stages);
-    check_schedule(spec, data->train_size() / spec.batch_size * spec.epochs);
+    if (!data) data = load_runnable(spec, parallel);
   });
   state_ = std::make_unique<TrainerState>(spec, parallel, communicator, std::move(data), fresh);
 }
@@ -126,7 +116,8 @@ void Trainer::load(const LoadRequest& request) {
   TrainerState& state = *state_;
   const Layout& layout = state.layout;
   const auto own = request.replica_files.find(layout.replica());
-  const std::filesystem::path& path = own == request.replica_files.end() ? request.path : own->second;
+  const bool usual = own == request.replica_files.end();
+  const std::filesystem::path& path = usual ? request.path : own->second;
   Loaded loaded;
   state.guards.clear();
   state.altered.reset();
@@ -137,7 +128,9 @@ void Trainer::load(const LoadRequest& request) {
              replica, layout.replica_count() - 1);
       }
     }
-    const ckpt::Reader reader(path);
+    std::optional<ckpt::Reader> here;
+    if (!usual || request.opened == nullptr) here.emplace(path);
+    const ckpt::Reader& reader = here ? *here : *request.opened;
     const record::TrainingSpec theirs = checkpoint_spec(reader);
     if (comparable_text(theirs, request.convert) != comparable_text(state.spec, request.convert)) {
       fail(ErrorCode::conflict, "{}: belongs to another training: its spec attribute differs", path.string());
@@ -185,8 +178,8 @@ void Trainer::share_after_load() {
   if (what != record::ResumeSync::none) state.share_state(with_optimizer);
 }
 
-void Trainer::remember_base(const std::filesystem::path& path) {
-  state_->base_file.emplace(path);
+void Trainer::remember_base(ckpt::Reader file) {
+  state_->base_file = std::move(file);
   state_->base.clear();
   for (const StateTensor& tensor : state_->session.tensors()) {
     tensor.read([&](const void* bytes) {

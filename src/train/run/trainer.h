@@ -11,23 +11,25 @@
 #include <string>
 #include <vector>
 
+#include "ckpt/reader.h"
 #include "mpi/communicator.h"
 #include "record/run.h"
 #include "spec/training_spec.h"
 #include "train/run/run_options.h"
 #include "train/run/trace.h"
 
+namespace bitrift::nn {
+class Dataset;
+}
+
 namespace bitrift::train {
 
 struct TrainerState;
 
-/// The spec that a checkpoint carries. Throws as ckpt::Reader does, and Error(bad_file) when it is none of
-/// bitrift's.
-[[nodiscard]] record::TrainingSpec read_checkpoint_spec(const std::filesystem::path& path);
-
-/// Throws Error(bad_input | not_found | bad_file) when this spec cannot run in this way: data set, model,
-/// batch, ranks. Loads the data set, and no LibTorch state is made.
-void check_runnable(const record::TrainingSpec& spec, const record::Parallel& parallel);
+/// The data set of a spec. Throws Error(bad_input | not_found | bad_file | unsupported) when the spec cannot
+/// run in this way: data set, model, batch, ranks, device. No LibTorch state is made.
+[[nodiscard]] std::shared_ptr<const nn::Dataset> load_runnable(const record::TrainingSpec& spec,
+                                                               const record::Parallel& parallel);
 
 /// Makes LibTorch's process-wide settings: threads within an operator, one between operators, deterministic
 /// algorithms.
@@ -42,15 +44,18 @@ struct LoadRequest {
   std::map<int, std::filesystem::path> replica_files =
       {};                ///< instead of `path`, for replicas of that number
   bool convert = false;  ///< numbers of another precision are rounded to the spec's instead of refused
+  const ckpt::Reader* opened = nullptr;  ///< `path`, where it is open already
 };
 
 /// Every call is collective over the communicator, and errors are mpi::AgreedError on all ranks, unless said
 /// otherwise.
 class Trainer {
  public:
-  /// fresh: initialised from the spec; else for a load() to fill. Throws as check_runnable().
+  /// fresh: initialised from the spec; else for a load() to fill. data: what load_runnable() gave for both;
+  /// without, it is called here, and this throws as it does.
   Trainer(const record::TrainingSpec& spec, const record::Parallel& parallel,
-          const mpi::Communicator& communicator, bool fresh);
+          const mpi::Communicator& communicator, bool fresh,
+          std::shared_ptr<const nn::Dataset> data = nullptr);
   ~Trainer();
   Trainer(Trainer&&) = delete;
   Trainer& operator=(Trainer&&) = delete;
@@ -60,8 +65,8 @@ class Trainer {
   /// nonsense in its progress is refused, and so are replicas that stand at different batches; then load
   /// again before the next run.
   void load(const LoadRequest& request);
-  /// Keeps a copy of the state just loaded from `path`, for reset() and changed_tensors(). Local.
-  void remember_base(const std::filesystem::path& path);
+  /// Keeps a copy of the state just loaded from `file`, for reset() and changed_tensors(). Local.
+  void remember_base(ckpt::Reader file);
   /// Like load() of a copy of the remembered file in which only values of the tensors `altered` differ: only
   /// those are read, the others come from memory. Only `replicas` read the file (empty: all).
   void reset(const std::filesystem::path& path, const std::vector<std::string>& altered,

@@ -20,7 +20,8 @@ int batches_ahead(const record::DataSpec& spec, const nn::Dataset& data) {
 }  // namespace
 
 TrainerState::TrainerState(record::TrainingSpec spec_, record::Parallel parallel_,
-                           const mpi::Communicator& world, std::unique_ptr<nn::Dataset> data_, bool fresh)
+                           const mpi::Communicator& world, std::shared_ptr<const nn::Dataset> data_,
+                           bool fresh)
     : spec(std::move(spec_)),
       parallel(std::move(parallel_)),
       layout(parallel, world),
@@ -31,9 +32,7 @@ TrainerState::TrainerState(record::TrainingSpec spec_, record::Parallel parallel
       session(build_stage(spec, *data, parallel, layout,
                           {precision.parameters, choose_device(parallel, world.rank())}, fresh),
               spec),
-      strategy(session.stage(), layout, parallel, *data, precision, batches_ahead(spec.data, *data)) {
-  check_schedule(spec, total_steps());
-}
+      strategy(session.stage(), layout, parallel, *data, precision, batches_ahead(spec.data, *data)) {}
 
 std::span<const std::int64_t> TrainerState::next_batch() {
   const std::pair wanted(session.seed, session.progress.epoch);

@@ -36,7 +36,7 @@ struct StepResult {
 struct TrainerState {
   /// fresh: with initial values; else for a load to fill. Collective.
   TrainerState(record::TrainingSpec spec_, record::Parallel parallel_, const mpi::Communicator& world,
-               std::unique_ptr<nn::Dataset> data_, bool fresh);
+               std::shared_ptr<const nn::Dataset> data_, bool fresh);
 
   [[nodiscard]] std::int64_t steps_per_epoch() const { return data->train_size() / spec.batch_size; }
   [[nodiscard]] std::int64_t total_steps() const { return steps_per_epoch() * spec.epochs; }
@@ -53,7 +53,7 @@ struct TrainerState {
   record::TrainingSpec spec;
   record::Parallel parallel;
   Layout layout;
-  std::unique_ptr<nn::Dataset> data;
+  std::shared_ptr<const nn::Dataset> data;
   Precision precision;
   LossScaler scaler;
   Guards guards;

@@ -3,6 +3,7 @@
 #include <csignal>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include "train/run/trainer.h"
 #include "train/serve/sudden_end.h"
 #include "train/state/checkpoint_names.h"
+#include "train/state/checkpoint_spec.h"
 #include "wire/line_channel.h"
 #include "wire/meeting_point.h"
 
@@ -35,15 +37,18 @@ class Worker {
       : options_(options), communicator_(communicator), channel_(channel) {}
 
   WorkerEnd run() {
-    std::optional<record::TrainingSpec> spec;
-    mpi::agreed(communicator_, [&] { spec = options_.choose_guards(read_checkpoint_spec(options_.base)); });
-    prepare_libtorch(spec->threads);
+    std::optional<ckpt::Reader> base;
+    record::TrainingSpec spec;
+    mpi::agreed(communicator_, [&] {
+      base.emplace(options_.base);
+      spec = options_.choose_guards(checkpoint_spec(*base));
+    });
+    prepare_libtorch(spec.threads);
     // Of a file with several replicas each rank reads its own part: too much to know here.
-    full_load_ =
-        spec->guards.checksums || ckpt::Reader(options_.base).attribute(replicas_attribute).has_value();
-    Trainer trainer(*spec, options_.parallel, communicator_, false);
-    trainer.load({options_.base});
-    trainer.remember_base(options_.base);
+    full_load_ = spec.guards.checksums || base->attribute(replicas_attribute).has_value();
+    Trainer trainer(spec, options_.parallel, communicator_, false);
+    trainer.load({.path = options_.base, .opened = &*base});
+    trainer.remember_base(std::move(*base));
     base_seed_ = trainer.seed();
     PropagationRuns propagation(trainer);
     const std::string digest = trainer.replica_digests()[0];

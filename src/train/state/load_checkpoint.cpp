@@ -160,17 +160,6 @@ class Load {
 
 }  // namespace
 
-record::TrainingSpec checkpoint_spec(const ckpt::Reader& reader) {
-  const std::optional<std::string> found = reader.attribute("schema");
-  const std::optional<std::string> spec = reader.attribute("spec");
-  if (found != checkpoint_schema || !spec) {
-    fail(ErrorCode::bad_file,
-         "{}: expected a checkpoint of schema {}, found {}; make one with bitrift-train train",
-         reader.path().string(), checkpoint_schema, found.value_or("an HDF5 file without that attribute"));
-  }
-  return record::training_spec_from_text(*spec, reader.path().string() + ", attribute 'spec'");
-}
-
 void read_tensors(const ckpt::Reader& base, const std::filesystem::path& copy, Session& session,
                   const std::vector<std::string>& paths) {
   for (StateTensor& tensor : session.tensors()) {

@@ -7,13 +7,9 @@
 #include <vector>
 
 #include "ckpt/reader.h"
-#include "spec/training_spec.h"
 #include "train/state/session.h"
 
 namespace bitrift::train {
-
-/// The spec in a checkpoint. Throws Error(bad_file): not one of bitrift's, or of another schema version.
-[[nodiscard]] record::TrainingSpec checkpoint_spec(const ckpt::Reader& reader);
 
 struct LoadOptions {
   int replica = 0, replicas = 1;  ///< of this rank's layout

@@ -51,7 +51,7 @@ class Orders : public testing::Test {
   Orders() : trainer_(spec_of(), {}, mpi::Communicator(), true) {
     trainer_.save(base_, {});
     trainer_.load({base_});
-    trainer_.remember_base(base_);
+    trainer_.remember_base(ckpt::Reader(base_));
   }
 
   void start(std::uint64_t order) {

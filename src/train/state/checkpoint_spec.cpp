@@ -1,0 +1,19 @@
+#include "train/state/checkpoint_spec.h"
+
+#include "core/error.h"
+#include "train/state/checkpoint_names.h"
+
+namespace bitrift::train {
+
+record::TrainingSpec checkpoint_spec(const ckpt::Reader& reader) {
+  const std::optional<std::string> found = reader.attribute("schema");
+  const std::optional<std::string> spec = reader.attribute("spec");
+  if (found != checkpoint_schema || !spec) {
+    fail(ErrorCode::bad_file,
+         "{}: expected a checkpoint of schema {}, found {}; make one with bitrift-train train",
+         reader.path().string(), checkpoint_schema, found.value_or("an HDF5 file without that attribute"));
+  }
+  return record::training_spec_from_text(*spec, reader.path().string() + ", attribute 'spec'");
+}
+
+}  // namespace bitrift::train
