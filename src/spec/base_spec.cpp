@@ -12,8 +12,8 @@ namespace {
 BaseSpec base_from(const Document& document, const std::string& pointer) {
   const Json& value = document.value.at(Json::json_pointer(pointer));
   if (value.contains("train") == value.contains("checkpoint")) {
-    fail(ErrorCode::bad_input, "{}: {}: expected exactly one of 'train' and 'checkpoint'",
-         document.place(pointer), key_name(pointer));
+    fail(ErrorCode::bad_input, "{}: expected exactly one of 'train' and 'checkpoint'",
+         document.where(pointer));
   }
   BaseSpec base;
   base.name = value.value("name", "");
@@ -55,8 +55,8 @@ std::vector<BaseSpec> bases_from(const Document& document) {
     const std::string pointer = "/base/" + std::to_string(i);
     bases.push_back(base_from(document, pointer));
     if (names.insert(bases.back().name).second) continue;
-    fail(ErrorCode::bad_input, "{}: {}: a second base is named '{}'; names must differ",
-         document.place(pointer + "/name"), key_name(pointer + "/name"), bases.back().name);
+    fail(ErrorCode::bad_input, "{}: a second base is named '{}'; names must differ",
+         document.where(pointer + "/name"), bases.back().name);
   }
   return bases;
 }
@@ -66,9 +66,8 @@ void check_bases_exist(const Document& document, const std::vector<BaseSpec>& ba
     const auto& file = bases[i].checkpoint;
     if (!file || std::filesystem::is_regular_file(*file)) continue;
     const std::string pointer = pointer_of_base(bases, i) + "/checkpoint";
-    const std::string key = bases.front().name.empty() ? "base.checkpoint" : key_name(pointer);
-    fail(ErrorCode::not_found, "{}: {}: no file {}; the path is relative to the spec's folder",
-         document.place(pointer), key, file->string());
+    fail(ErrorCode::not_found, "{}: no file {}; the path is relative to the spec's folder",
+         document.where(pointer), file->string());
   }
 }
 

@@ -77,8 +77,8 @@ void check_scope(const Document& document, const std::string& pointer, const Arm
   const int replicas = arm.parallel.replicas();
   const int needed = arm.scope.replicas.empty() ? arm.scope.count : arm.scope.replicas.back() + 1;
   if (arm.scope.all() || needed <= replicas) return;
-  fail(ErrorCode::bad_input, "{}: {}: the arm has {} replica(s), numbered from 0; {}",
-       document.place(pointer + "/replicas"), key_name(pointer + "/replicas"), replicas,
+  fail(ErrorCode::bad_input, "{}: the arm has {} replica(s), numbered from 0; {}",
+       document.where(pointer + "/replicas"), replicas,
        arm.scope.count > 0 ? fmt::format("{} cannot be drawn from them", arm.scope.count)
                            : fmt::format("there is no replica {}", needed - 1));
 }
@@ -97,15 +97,15 @@ void check_arms(const Document& document, const CampaignSpec& spec) {
   for (std::size_t i = 0; i < spec.arms.size(); ++i) {
     const std::string pointer = "/arms/" + std::to_string(i);
     if (!names.insert(spec.arms[i].name).second) {
-      fail(ErrorCode::bad_input, "{}: {}: a second arm is named '{}'; names must differ",
-           document.place(pointer + "/name"), key_name(pointer + "/name"), spec.arms[i].name);
+      fail(ErrorCode::bad_input, "{}: a second arm is named '{}'; names must differ",
+           document.where(pointer + "/name"), spec.arms[i].name);
     }
     check_scope(document, pointer + "/scope", spec.arms[i]);
     const std::string parallel = pointer + "/parallel";
     // With a ready checkpoint the batch size is not known here; the worker checks it before anything trains.
     for (const BaseSpec& base : spec.bases) {
       const int batch = base.train ? base.train->batch_size : 0;
-      check_parallel(spec.arms[i].parallel, batch, document.place(parallel) + ": " + key_name(parallel));
+      check_parallel(spec.arms[i].parallel, batch, document.where(parallel));
     }
   }
 }
@@ -153,16 +153,15 @@ void read_runner(const Document& document, CampaignSpec& spec) {
     const std::string arm = "/arms/" + std::to_string(i);
     for (const char* key : {"/scope", "/guards", "/precision"}) {
       if (!exec || !value.contains(Json::json_pointer(arm + key))) continue;
-      fail(
-          ErrorCode::bad_input,
-          "{}: {}: is only for bitrift-train; a command of runner.exec loads one file and has its own guards",
-          document.place(arm + key), key_name(arm + key));
+      fail(ErrorCode::bad_input,
+           "{}: is only for bitrift-train; a command of runner.exec loads one file and has its own guards",
+           document.where(arm + key));
     }
     const std::string pointer = arm + "/exec";
     if (!value.contains(Json::json_pointer(pointer))) continue;
     if (!exec) {
-      fail(ErrorCode::bad_input, "{}: {}: is for a command, but there is no runner.exec.command",
-           document.place(pointer), key_name(pointer));
+      fail(ErrorCode::bad_input, "{}: is for a command, but there is no runner.exec.command",
+           document.where(pointer));
     }
     spec.arms[i].exec = exec_words_from(document, pointer);
   }
@@ -223,7 +222,7 @@ std::uint64_t byte_size_from(const Document& document, const std::string& pointe
   try {
     return parse_byte_size(value.get<std::string>());
   } catch (const Error& error) {
-    fail(ErrorCode::bad_input, "{}: {}: {}", document.place(pointer), key_name(pointer), error.what());
+    fail(ErrorCode::bad_input, "{}: {}", document.where(pointer), error.what());
   }
 }
 
@@ -255,9 +254,8 @@ CampaignSpec from_document(const Document& document, bool stored) {
   if (value.contains("resume")) value["resume"].at("epochs").get_to(spec.resume_epochs);
   for (const auto& arm : value.at("arms")) {
     const std::string parallel = "/arms/" + std::to_string(spec.arms.size()) + "/parallel";
-    spec.arms.push_back(
-        {arm.at("name").get<std::string>(),
-         parallel_from_json(arm.at("parallel"), document.place(parallel) + ": " + key_name(parallel))});
+    spec.arms.push_back({arm.at("name").get<std::string>(),
+                         parallel_from_json(arm.at("parallel"), document.where(parallel))});
     Arm& read = spec.arms.back();
     read.precision = arm.value("precision", "");
     if (arm.contains("scope")) read.scope = scope_from_json(arm["scope"]);

@@ -110,8 +110,8 @@ std::vector<std::string> exec_words_from(const Document& document, const std::st
     for (std::sregex_iterator it(text.begin(), text.end(), placeholder()), end; it != end; ++it) {
       if (is_known((*it)[1])) continue;
       const std::string here = pointer + "/" + std::to_string(words.size());
-      fail(ErrorCode::bad_input, "{}: {}: '{}' is not a placeholder; there are {{folder}} and {{{}}}",
-           document.place(here), key_name(here), it->str(), fmt::join(exec_placeholders, "}, {"));
+      fail(ErrorCode::bad_input, "{}: '{}' is not a placeholder; there are {{folder}} and {{{}}}",
+           document.where(here), it->str(), fmt::join(exec_placeholders, "}, {"));
     }
     words.push_back(text);
   }

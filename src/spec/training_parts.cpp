@@ -24,8 +24,7 @@ void Part::require(std::initializer_list<const char*> keys, const std::string& o
 }
 
 std::string Part::where(const std::string& key) const {
-  const std::string pointer = key.empty() ? pointer_ : pointer_ + "/" + key;
-  return document_.place(pointer) + ": " + key_name(pointer);
+  return document_.where(key.empty() ? pointer_ : pointer_ + "/" + key);
 }
 
 namespace {

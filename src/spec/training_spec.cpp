@@ -26,9 +26,7 @@ std::string TrainingSpec::pointer_to(std::string key) const {
 }
 
 std::string TrainingSpec::where(const std::string& key) const {
-  if (!origin) return key;
-  const std::string pointer = pointer_to(key);
-  return origin->place(pointer) + ": " + key_name(pointer);
+  return origin ? origin->where(pointer_to(key)) : key;
 }
 
 bool TrainingSpec::has(const std::string& key) const {

@@ -164,6 +164,10 @@ std::string Document::place(const std::string& pointer) const {
   }
 }
 
+std::string Document::where(const std::string& pointer) const {
+  return place(pointer) + ": " + key_name(pointer);
+}
+
 namespace {
 
 /// Hands the elements of an array over as soon as each is complete.

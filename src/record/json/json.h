@@ -34,6 +34,8 @@ struct Document {
 
   /// Where the value at a JSON pointer, or its nearest ancestor that is known, was written: "spec.json:12".
   [[nodiscard]] std::string place(const std::string& pointer) const;
+  /// Place and key, how a message about the value begins: "spec.json:12: arms[0].name".
+  [[nodiscard]] std::string where(const std::string& pointer) const;
 };
 
 /// Objects of one array that are handed over one by one, in their order, so that a million of them never

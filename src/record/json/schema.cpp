@@ -178,8 +178,7 @@ void check_schema(const Document& document, const Json& schema, const std::strin
   valijson::Validator validator;
   if (validator.validate(compiled, valijson::adapters::NlohmannJsonAdapter(value), &results)) return;
   if (const auto problem = explain(value, schema, schema, pointer)) {
-    fail(ErrorCode::bad_input, "{}: {}: {}", document.place(problem->pointer), key_name(problem->pointer),
-         problem->text);
+    fail(ErrorCode::bad_input, "{}: {}", document.where(problem->pointer), problem->text);
   }
   // Parents repeat what their children reported first.
   valijson::ValidationResults::Error first;
