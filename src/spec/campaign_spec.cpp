@@ -289,12 +289,13 @@ CampaignSpec from_document(const Document& document, bool stored) {
 
 }  // namespace
 
-std::size_t CampaignSpec::arm_index(std::string_view name) const {
-  const auto found = std::find_if(arms.begin(), arms.end(), [&](const Arm& one) { return one.name == name; });
+std::size_t CampaignSpec::arm_index(std::string_view arm_name) const {
+  const auto found =
+      std::find_if(arms.begin(), arms.end(), [&](const Arm& one) { return one.name == arm_name; });
   if (found != arms.end()) return static_cast<std::size_t>(found - arms.begin());
   std::vector<std::string> names;
   for (const Arm& one : arms) names.push_back(one.name);
-  fail(ErrorCode::bad_input, "no arm '{}' in this campaign; there are {}", name, fmt::join(names, ", "));
+  fail(ErrorCode::bad_input, "no arm '{}' in this campaign; there are {}", arm_name, fmt::join(names, ", "));
 }
 
 CampaignSpec read_campaign_spec(const std::filesystem::path& path,

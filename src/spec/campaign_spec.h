@@ -64,7 +64,7 @@ struct CampaignSpec {
   bool network = false;  ///< worker.connect: ranks reach the driver over TCP, so that they may run elsewhere
 
   /// Where `arms` has the arm of this name. Throws Error(bad_input) that lists all names.
-  [[nodiscard]] std::size_t arm_index(std::string_view name) const;
+  [[nodiscard]] std::size_t arm_index(std::string_view arm_name) const;
   [[nodiscard]] const BaseSpec& base_of(const Arm& arm) const { return bases.at(files.at(arm.file).base); }
 };
 
