@@ -27,8 +27,8 @@ void add_run_options(CLI::App* command, Arguments& arguments) {
   command
       ->add_option(
           "--epochs", arguments.epochs,
-          "Stop after this many epochs; resume: the rest of an epoch that the checkpoint is in counts as one "
-          "(default: the epochs of the spec)")
+          "Stop after this many epochs (default: as in the spec). When training resumes within an epoch, "
+          "the rest of that epoch counts as one")
       ->check(whole_number(0, 1'000'000'000'000))
       ->type_name("N")
       ->excludes(steps);
@@ -40,7 +40,8 @@ void add_run_options(CLI::App* command, Arguments& arguments) {
 }
 
 constexpr const char* footer =
-    "With more than one rank, the program starts itself under mpirun, unless mpirun started it. The "
+    "With more than one rank, the program restarts itself under mpirun, unless it already runs under one. "
+    "The "
     "environment variable BITRIFT_MPIRUN selects another mpirun.\n"
     "Exit codes: 0 success, 1 training stopped (non-finite loss or metric, or an alarm), 2 usage or input "
     "error, 3 internal error in bitrift";

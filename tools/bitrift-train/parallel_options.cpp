@@ -48,9 +48,10 @@ void add_parallel_options(CLI::App* command, ParallelArguments& arguments) {
                    "data, hybrid: library whose behavior to follow (default: ddp)")
       ->check(one_of<record::Semantics>());
   command
-      ->add_option("--sync-on-resume", arguments.sync_on_resume,
-                   "data, hybrid: what replica 0 sends to all after loading (default: model with ddp, "
-                   "model+optimizer with horovod)")
+      ->add_option(
+          "--sync-on-resume", arguments.sync_on_resume,
+          "data, hybrid: what replica 0 sends to the other replicas after loading (default: model with ddp, "
+          "model+optimizer with horovod)")
       ->check(one_of<record::ResumeSync>());
   command
       ->add_option(

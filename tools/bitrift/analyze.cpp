@@ -63,10 +63,10 @@ void add_judging(CLI::App& command, AnalyzeOptions& options) {
       ->excludes("--horizon")
       ->excludes("--view");
   command
-      .add_option(
-          "--metrics", options.report.metrics,
-          "comma-separated metrics to judge: test_accuracy, test_capped_loss, test_loss, train_accuracy, "
-          "train_loss (default: those of the campaign's spec)")
+      .add_option("--metrics", options.report.metrics,
+                  "comma-separated metrics by which to judge trials: test_accuracy, test_capped_loss, "
+                  "test_loss, train_accuracy, "
+                  "train_loss (default: those of the campaign's spec)")
       ->delimiter(',')
       ->allow_extra_args(false);
   command
@@ -87,15 +87,17 @@ void add_analyze(CLI::App& app, ExitCode& exit_code) {
   command
       ->add_option(
           "--by", options->report.by,
-          "group rates by strategy, base, role, field or stratum, or with --propagation by tensor; "
-          "repeatable "
-          "(default: strategy and field; where the spec's strata are fault models: strategy and stratum)")
+          "group rates by strategy, base, role, field or stratum (with --propagation: by tensor); repeatable "
+          "(default: strategy and field; strategy and stratum if the spec defines its strata by fault "
+          "models)")
       ->allow_extra_args(false);
   command
-      ->add_option(
-          "--interval", options->interval,
-          "confidence interval to show: anytime is valid at every look; wilson and clopper_pearson are valid "
-          "for a single look at a number of trials fixed in advance (default: anytime)")
+      ->add_option("--interval", options->interval,
+                   "confidence interval to show: anytime stays valid however often you look at the results "
+                   "on the way; "
+                   "wilson and clopper_pearson are valid for one look, at a number of trials fixed in "
+                   "advance (default: "
+                   "anytime)")
       ->check(CLI::IsMember({"anytime", "wilson", "clopper_pearson"}));
   command->add_flag("--simultaneous", options->report.rates.simultaneous,
                     "widen the intervals so that all of them hold together, not each by itself");
@@ -110,10 +112,12 @@ void add_analyze(CLI::App& app, ExitCode& exit_code) {
       ->check(CLI::IsMember({"jpdc2024", "metrics"}));
   add_judging(*command, *options);
   command
-      ->add_flag(
-          "--propagation", options->propagation,
-          "print a different table: for each tensor, how many trials changed it, after how many steps, and "
-          "by how much; with --by tensor, one such table for each tensor that held the fault")
+      ->add_flag("--propagation", options->propagation,
+                 "print a different table: for each tensor, in how many trials it came to differ from the "
+                 "golden run, "
+                 "after how many steps, and by how much; with --by tensor, one such table for each tensor "
+                 "into which "
+                 "faults were injected")
       ->excludes("--view")
       ->excludes("--horizons");
   command->add_flag("--json", options->report.json, "print JSON instead of the table");

@@ -267,10 +267,9 @@ void add_where(CLI::App& command, InjectOptions& options, const OptionGroup& add
                          "'**/kernel=bfloat16'; repeatable"))
       ->allow_extra_args(false)
       ->type_name("GLOB=FORMAT");
-  add(command.add_option("--scope", options.scope,
-                         "which replicas or stage hold the fault: replicas=N (N at random), replica=R,... "
-                         "(these) or stage=S "
-                         "(one pipeline stage); default: all"))
+  add(command.add_option(
+          "--scope", options.scope,
+          "which replicas hold the fault: replicas=N (N at random) or replica=R,... (these); default: all"))
       ->type_name("WHO");
   add(command.add_flag("--keep-sign", model.keep_sign, "never change the sign bit"));
 }
@@ -361,9 +360,9 @@ void add_inject(CLI::App& app, ExitCode&) {
                     "with --replay: accept any file in which each element to be changed holds the old value "
                     "in the manifest");
   text("--manifest", options->manifest, "write the faults to this file, for --replay");
-  command->add_flag(
-      "--compact-manifest", options->compact,
-      "with --manifest: instead of each fault, write the fault model, the seed and a digest of FILE");
+  command->add_flag("--compact-manifest", options->compact,
+                    "with --manifest: instead of listing every fault, write the fault model, the seed and a "
+                    "digest of FILE");
   command->add_flag("--dry-run", options->dry_run, "print what would change; write nothing");
   command->add_flag("--json", options->json, "print JSON instead of a table");
   command->footer(std::string(kFooter) + exit_codes);

@@ -130,7 +130,7 @@ void add_list(CLI::App& parent, ExitCode& exit_code) {
       parent.add_subcommand("list", "List the planned runs and their faults, without running them");
   command
       ->add_option("PLACE", arguments->place,
-                   "campaign folder, or a campaign spec that needs no base to be trained first")
+                   "campaign folder, or a campaign spec whose base does not have to be trained first")
       ->required();
   command->add_option("--set", arguments->overrides, "KEY=VALUE: override a key of the spec; repeatable")
       ->allow_extra_args(false);
