@@ -10,8 +10,8 @@
 namespace bitrift::analyze {
 
 /// An interval for the share of a line's bits whose flip harms, that is, whose score is beyond the true
-/// quantile of clean runs at the stated level. Four errors share 1 - confidence (docs/statistics.md, "The
-/// harmful rate"):
+/// quantile of clean runs, at the smaller of `analysis.level` and the stated level. Four errors share 1 -
+/// confidence (docs/statistics.md, "The harmful rate"):
 ///   low   (L - f) / (1 - f), at least 0: L the lower end of the SDC rate, f the largest false-SDC rate that
 ///         held-out and jitter runs do not refute (without such runs: that the calibration allows);
 ///   high  the upper end of the rate at the lowest limit that the clean runs do not refute.

@@ -11,6 +11,9 @@
 // bench_sampling bias [REPETITIONS]              relative bias of the rates of campaigns that stopped at +-2
 // and at +-1 point:
 //                                                of sum_h w_h k_h / n_h and of the estimate in use
+// bench_sampling paired [REPETITIONS]            how often a comparison of equal arms is wrong, and how often
+// one of
+//                                                arms five points apart finds it
 // bench_sampling live [ROWS]                     what the rates shown on the way cost, asked for at every row
 // bench_sampling speed [ROWS]                    seconds of a plan over so many rows
 #include <algorithm>
@@ -29,6 +32,7 @@
 #include "campaign/progress/running_rates.h"
 #include "core/error.h"
 #include "sampling_bias.h"
+#include "sampling_paired.h"
 #include "simulated.h"
 
 namespace bitrift {
@@ -244,6 +248,7 @@ int main(int argc, char** argv) {
     if (mode == "ground-truth" && argc > 2)
       return bitrift::ground_truth(argv[2], argc > 3 ? std::atoi(argv[3]) : 200);
     if (mode == "bias") return bitrift::bias(argc > 2 ? std::atoi(argv[2]) : 10000);
+    if (mode == "paired") return bitrift::paired(argc > 2 ? std::atoi(argv[2]) : 2000);
     if (mode == "live")
       return bitrift::live(argc > 2 ? static_cast<std::uint64_t>(std::atoll(argv[2])) : 10000);
     if (mode == "speed")
@@ -254,7 +259,7 @@ int main(int argc, char** argv) {
   }
   fmt::print(stderr,
              "usage: bench_sampling allocation [REPETITIONS] | ground-truth DIR [REPETITIONS] | bias "
-             "[REPETITIONS] | "
+             "[REPETITIONS] | paired [REPETITIONS] | "
              "live [ROWS] | speed [ROWS]\n");
   return 2;
 }

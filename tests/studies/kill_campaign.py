@@ -191,7 +191,7 @@ def compare(plain: pathlib.Path, folder: pathlib.Path, parts: list[Part]) -> int
     """Rows of a journal that must equal the undisturbed one, by our own reading and by `compare`."""
     rows = read_rows(folder, check_crc=True)
     assert rows == read_rows(plain), f"{folder}: rows differ"
-    subprocess.run([BIN / "bitrift", "campaign", "compare", plain, folder], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([BIN / "bitrift", "campaign", "diff", plain, folder], check=True, stdout=subprocess.DEVNULL)
     for part in parts:
         assert scratch_folders(part.root(folder)) == [], f"{folder}: something is left in /dev/shm"
     assert not list(folder.rglob("work")), f"{folder}: private copies are left"

@@ -177,7 +177,7 @@ std::vector<record::TrialRecord> rows_at(const std::filesystem::path& place) {
   return rows;
 }
 
-int compare_journals(const std::string& first, const std::string& second) {
+int diff_journals(const std::string& first, const std::string& second) {
   const auto one = rows_at(first);
   const auto difference = campaign::journal_difference(one, rows_at(second));
   if (difference) {
@@ -274,18 +274,18 @@ void add_replay(CLI::App& parent, ExitCode& exit_code) {
   });
 }
 
-void add_compare(CLI::App& parent, ExitCode& exit_code) {
+void add_journal_diff(CLI::App& parent, ExitCode& exit_code) {
   const auto arguments = std::make_shared<PlaceArguments>();
-  CLI::App* command =
-      parent.add_subcommand("compare", "Compare two journals, ignoring volatile fields such as times");
+  CLI::App* command = parent.add_subcommand(
+      "diff", "Find the first difference between two journals, except in volatile fields such as times");
   command->add_option("A", arguments->first, "campaign folder, or a journal")->required();
   command->add_option("B", arguments->second, "campaign folder, or a journal")->required();
   command->footer(
-      "Example:\n  bitrift campaign compare results/quickstart results/again\n\n"
+      "Example:\n  bitrift campaign diff results/quickstart results/again\n\n"
       "Exit codes: 0 equal except for volatile fields, 1 different, 2 usage or input error, "
       "3 internal error in bitrift");
   command->callback(
-      [arguments, &exit_code] { exit_code.value = compare_journals(arguments->first, arguments->second); });
+      [arguments, &exit_code] { exit_code.value = diff_journals(arguments->first, arguments->second); });
 }
 
 }  // namespace
@@ -297,7 +297,7 @@ void add_campaign(CLI::App& app, ExitCode& exit_code) {
   add_status(*command, exit_code);
   add_list(*command, exit_code);
   add_replay(*command, exit_code);
-  add_compare(*command, exit_code);
+  add_journal_diff(*command, exit_code);
   add_merge(*command, exit_code);
 }
 

@@ -11,7 +11,8 @@ inline constexpr const char* exit_codes =
     "Exit codes: 0 success, 2 usage or input error, 3 internal error in bitrift";
 /// And of one that checks the runs whose outcome is known.
 inline constexpr const char* checking_exit_codes =
-    "Exit codes: 0 success, 1 a control or canary run did not end as it must, so no result is given, 2 usage "
+    "Exit codes: 0 success, 1 a control or canary run did not end as required, so no result is given, 2 "
+    "usage "
     "or "
     "input error, 3 internal error in bitrift";
 
@@ -28,6 +29,7 @@ void add_campaign(CLI::App& app, ExitCode& exit_code);
 /// Subcommands of `campaign`.
 void add_list(CLI::App& parent, ExitCode& exit_code);
 void add_merge(CLI::App& parent, ExitCode& exit_code);
+void add_compare(CLI::App& app, ExitCode& exit_code);
 void add_analyze(CLI::App& app, ExitCode& exit_code);
 void add_doctor(CLI::App& app, ExitCode& exit_code);
 /// exec-worker and exec-guard: what the driver starts for runner.exec; not shown in the help.

@@ -30,16 +30,6 @@ analyze::Judging judging_for(const record::CampaignSpec& spec, const ReportOptio
   return judging;
 }
 
-// Whether verdicts may be believed; prints on stderr why not.
-bool trusted(const std::filesystem::path& folder, const analyze::Trust& trust) {
-  if (trust.problems.empty()) return true;
-  for (const std::string& problem : trust.problems) fmt::print(stderr, "bitrift: {}\n", problem);
-  fmt::print(stderr,
-             "bitrift: {}: controls or canaries misbehave, so no rate of this campaign can be trusted\n",
-             folder.string());
-  return false;
-}
-
 void print_study(const std::vector<record::TrialRecord>& rows, const record::CampaignSpec& spec,
                  const analyze::Trust& trust, const ReportOptions& options) {
   const auto by = analyze::dimensions(options.by, spec);
@@ -64,19 +54,28 @@ void print_horizons(const std::vector<record::TrialRecord>& rows, const analyze:
   print(json ? record::Json{{"horizons", analyze::to_json(lines)}}.dump(2) + "\n" : analyze::table(lines));
 }
 
-std::vector<record::TrialRecord> rows_of(const campaign::Layout& layout) {
+}  // namespace
+
+std::vector<record::TrialRecord> effective_rows(const campaign::Layout& layout) {
   auto rows = campaign::read_journal(layout.journal()).effective();
   campaign::warn_unless_merged(layout);
   return rows;
 }
 
-}  // namespace
+bool trusted(const std::filesystem::path& folder, const analyze::Trust& trust) {
+  if (trust.problems.empty()) return true;
+  for (const std::string& problem : trust.problems) fmt::print(stderr, "bitrift: {}\n", problem);
+  fmt::print(stderr,
+             "bitrift: {}: controls or canaries misbehave, so no rate of this campaign can be trusted\n",
+             folder.string());
+  return false;
+}
 
 int report_campaign(const std::filesystem::path& folder, const ReportOptions& options,
                     const std::vector<std::string>& command) {
   const campaign::Layout layout{folder};
   const record::CampaignSpec spec = campaign::read_stored_campaign(layout).spec;
-  const auto rows = rows_of(layout);
+  const auto rows = effective_rows(layout);
   const analyze::Trust trust = analyze::trust_of(rows, judging_for(spec, options));
   if (!trusted(folder, trust)) return 1;
   if (options.horizons) {
@@ -102,7 +101,7 @@ int report_propagation(const std::filesystem::path& folder, bool by_origin, bool
                        const std::vector<std::string>& command) {
   const campaign::Layout layout{folder};
   const record::CampaignSpec spec = campaign::read_stored_campaign(layout).spec;
-  const auto rows = rows_of(layout);
+  const auto rows = effective_rows(layout);
   const analyze::Propagation propagation = analyze::propagation_of(rows, spec, by_origin);
   if (!trusted(folder, analyze::trust_of(rows, analyze::judging_of(spec)))) return 1;
   record::Json document = analyze::to_json(propagation);

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "analyze/summary.h"
+#include "analyze/verdict/trust.h"
+#include "campaign/folder/folder.h"
 
 namespace bitrift::cli {
 
@@ -23,6 +25,11 @@ struct ReportOptions {
   bool json = false;
   analyze::SummaryOptions rates = {};
 };
+
+/// The rows of a folder that count. Warns on stderr about shards that are not merged yet.
+[[nodiscard]] std::vector<record::TrialRecord> effective_rows(const campaign::Layout& layout);
+/// Whether verdicts may be believed; prints on stderr why not.
+[[nodiscard]] bool trusted(const std::filesystem::path& folder, const analyze::Trust& trust);
 
 /// Reads the folder's spec and journal, prints the table (or the summary as JSON) on stdout and writes
 /// summary.json atomically. Returns 0; 1 when canaries misbehave or clean runs contradict the stated level:

@@ -58,6 +58,7 @@ class Bettor {
     }
     drawn_.resize(strata.size());
     hits_.resize(strata.size());
+    squares_.resize(strata.size());
     share_.resize(strata.size());
   }
 
@@ -83,13 +84,16 @@ class Bettor {
 
  private:
   [[nodiscard]] double hit(std::size_t h, std::uint64_t draw) const {
-    return (strata_[h].hits[draw] != 0) != of_misses_ ? 1 : 0;
+    const double value = static_cast<double>(strata_[h].hits[draw]) / strata_[h].most;
+    return of_misses_ ? 1 - value : value;
   }
 
   void take(std::size_t h) {
     const double one = hit(h, drawn_[h]++);
     hits_[h] += one;
+    squares_[h] += one * one;
     hits_of_all_ += one;
+    squares_of_all_ += one * one;
     drawn_of_all_ += 1;
   }
 
@@ -129,11 +133,21 @@ class Bettor {
       const double reward = rest * all / share_[h];
       centre += rest * rate;
       reach = std::max(reach, reward * rate);
-      variance += rest * reward * rate * (1 - rate);
+      variance += rest * reward * spread(h, rate);
       if (h == pick) change = reward * (hit(h, drawn_[h]) - rate);
     }
     if (out > kTolerated || variance <= 0) return {};
     return {std::max(0.0, change + reach), centre - reach, reach / variance};
+  }
+
+  // Of a draw of a stratum; it sizes the bet, and any size keeps the bound. Differences are mostly 0, the
+  // value 1/2: before anything is seen, one in four is not.
+  [[nodiscard]] double spread(std::size_t h, double rate) const {
+    if (strata_[h].most == 1) return rate * (1 - rate);
+    constexpr double before = 0.25 + 0.25 * 0.25;
+    const double pooled = (squares_of_all_ + before) / (drawn_of_all_ + 1);
+    const double square = (squares_[h] + pooled) / (static_cast<double>(drawn_[h]) + 1);
+    return std::max(square - rate * rate, 1e-6);
   }
 
   [[nodiscard]] bool open(std::size_t h) const { return strata_[h].counted && drawn_[h] < strata_[h].bits; }
@@ -143,9 +157,11 @@ class Bettor {
   std::vector<double> weight_;
   std::vector<std::uint64_t> drawn_;
   std::vector<double> hits_;
+  std::vector<double> squares_;
   std::vector<double> share_;
   double drawn_of_all_ = 0;
   double hits_of_all_ = 0;
+  double squares_of_all_ = 0;
 };
 
 // Logarithm of what all bets against the total `theta` have won, the first wealth being 1.
@@ -199,19 +215,27 @@ struct Sums {
   double estimate = 0;
 };
 
+/// Draws whose hits are at least `least`.
+std::uint64_t hits_of(const StratumHits& stratum, unsigned least) {
+  return static_cast<std::uint64_t>(std::count_if(stratum.hits.begin(), stratum.hits.end(),
+                                                  [least](std::uint8_t hits) { return hits >= least; }));
+}
+
 Sums sums_of(const std::vector<StratumHits>& strata, double bits, double number, double alpha) {
   Sums sums;
   for (const StratumHits& stratum : strata) {
     if (!stratum.counted) continue;
     const std::uint64_t drawn = stratum.hits.size();
-    const auto hits = static_cast<std::uint64_t>(std::count(stratum.hits.begin(), stratum.hits.end(), 1));
-    const Interval part = anytime_finite(hits, drawn, stratum.bits, 1 - alpha / number);
-    const double weight = static_cast<double>(stratum.bits) / bits;
-    sums.low += weight * part.low;
-    sums.high += weight * part.high;
-    sums.known += static_cast<double>(hits) / bits;
-    sums.known_misses += static_cast<double>(drawn - hits) / bits;
-    sums.estimate += weight * (drawn == 0 ? 0.5 : static_cast<double>(hits) / static_cast<double>(drawn));
+    const double weight = static_cast<double>(stratum.bits) / bits / stratum.most;
+    for (unsigned least = 1; least <= stratum.most; ++least) {
+      const auto hits = hits_of(stratum, least);
+      const Interval part = anytime_finite(hits, drawn, stratum.bits, 1 - alpha / (number * stratum.most));
+      sums.low += weight * part.low;
+      sums.high += weight * part.high;
+      sums.known += static_cast<double>(hits) / bits / stratum.most;
+      sums.known_misses += static_cast<double>(drawn - hits) / bits / stratum.most;
+      sums.estimate += weight * (drawn == 0 ? 0.5 : static_cast<double>(hits) / static_cast<double>(drawn));
+    }
   }
   return sums;
 }
@@ -230,10 +254,8 @@ Interval total_interval(const std::vector<PickedRound>& rounds, const std::vecto
     only = &stratum;
   }
   if (only == nullptr) fail(ErrorCode::bad_input, "the interval of a total needs at least one stratum");
-  if (number == 1) {
-    const auto hits = static_cast<std::uint64_t>(std::count(only->hits.begin(), only->hits.end(), 1));
-    return anytime_finite(hits, only->hits.size(), only->bits, confidence);
-  }
+  if (number == 1 && only->most == 1)
+    return anytime_finite(hits_of(*only, 1), only->hits.size(), only->bits, confidence);
   const double alpha = 1 - confidence;
   const Sums sums = sums_of(strata, bits, number, (1 - kBetShare) * alpha);
   const double log_limit = std::log(2 / (kBetShare * alpha));  // Ville's inequality, once for each side

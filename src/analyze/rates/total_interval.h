@@ -9,18 +9,21 @@
 
 namespace bitrift::analyze {
 
-/// What was seen of one stratum, for one arm and one outcome.
+/// What was seen of one stratum, for one arm and one outcome, or for two arms and the difference of their
+/// outcomes.
 struct StratumHits {
   std::uint64_t bits = 0;          ///< size of its population
   std::vector<std::uint8_t> hits;  ///< of draws 0, 1, ... without a gap: 1 where the outcome was this one
   bool counted = true;             ///< whether it belongs to the total
+  std::uint8_t most = 1;           ///< a draw has the value hits/most, at most 1; the same in all strata
 };
 
-/// An interval for sum_h w_h theta_h over the counted strata, w_h = bits_h / sum of their bits, that holds at
-/// every look at once with probability `confidence`. One counted stratum: anytime_finite. Several: the
-/// intersection of two that hold together, bets on single picks with 0.9 of the error probability, and
-/// anytime_finite of every stratum, weighted and summed (Bonferroni), with 0.1 of it. Both ends contain
-/// sum_h w_h k_h / n_h.
+/// An interval for sum_h w_h theta_h over the counted strata, w_h = bits_h / sum of their bits and theta_h
+/// the mean value of a stratum, that holds at every look at once with probability `confidence`. One counted
+/// stratum of values 0 and 1: anytime_finite. Else: the intersection of two that hold together, bets on
+/// single picks with 0.9 of the error probability, and anytime_finite of every stratum, and of every event
+/// hits >= 1 ... most, weighted and summed (Bonferroni), with 0.1 of it. Both ends contain the mean of what
+/// was seen.
 ///
 /// aim: the half-width that the campaign asks of its totals; where all strata are counted, most of the wealth
 /// is staked for it. 0: none in particular. It must be fixed before the first draw; it changes the width, not

@@ -80,7 +80,7 @@ def test_side_by_side_workers_and_a_copied_base_give_an_equal_journal(reference,
     done = campaign("run", place / "spec.json", "-o", tmp_path / "two", "--workers", "2")
     assert done.returncode == 0, done.stderr
     assert read_rows(tmp_path / "two") == rows
-    assert campaign("compare", place / "plain", tmp_path / "two").returncode == 0
+    assert campaign("diff", place / "plain", tmp_path / "two").returncode == 0
 
 
 def test_killed_at_ten_arbitrary_moments_ends_with_the_same_journal(reference, tmp_path):

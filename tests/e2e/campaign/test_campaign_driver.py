@@ -115,7 +115,7 @@ def test_number_of_workers_changes_nothing(reference, study):
     done = study.run("three", "--workers", "3")
     assert done.returncode == 0, done.stderr
     assert read_rows(study.place / "three") == reference.rows
-    equal = campaign("compare", reference.place / "plain", study.place / "three")
+    equal = campaign("diff", reference.place / "plain", study.place / "three")
     assert (equal.returncode, equal.stdout) == (0, f"equal: {STUDY_ROWS} rows\n")
 
 

@@ -81,6 +81,6 @@ def test_a_worker_with_something_left_behind_loses_its_rows_and_they_run_again(f
     (retraction,) = [row for row in lines if row.get("kind") == "retract"]
     assert 1 < len(retraction["ids"]) <= 40 and "serial/weight.exponent/150" in retraction["ids"]
     assert "are retracted and run again" in text
-    done = campaign("compare", leaking, full)
+    done = campaign("diff", leaking, full)
     assert done.returncode == 0, done.stdout + done.stderr
     assert read_incidents(leaking) == []

@@ -139,7 +139,7 @@ def test_number_of_workers_and_kills_change_nothing(reference, study):
     assert done.returncode == 0, done.stderr
     assert kills > 3
     assert read_rows(study.place / "killed", check_crc=True) == reference.rows
-    assert campaign("compare", study.place / "killed", reference.place / "plain").returncode == 0
+    assert campaign("diff", study.place / "killed", reference.place / "plain").returncode == 0
 
 
 def test_shards_agree_on_the_golden_run_of_each_order_and_share_the_clean_runs(reference, study):
@@ -209,7 +209,7 @@ def test_worker_that_drifts_in_one_order_is_caught_and_its_rows_run_again(refere
     lines = (study.place / "drift" / "trials.jsonl").read_bytes().splitlines()
     retracted = [one for line in lines for one in json.loads(line)["row"].get("ids", [])]
     assert "serial/weight.sign/4" in retracted  # of order 1, right behind the drift
-    assert campaign("compare", study.place / "drift", reference.place / "plain").returncode == 0
+    assert campaign("diff", study.place / "drift", reference.place / "plain").returncode == 0
 
 
 def test_order_that_does_not_repeat_itself_stops_the_campaign(study):

@@ -53,7 +53,7 @@ def test_damage_in_the_middle_is_reported_with_its_line_and_nothing_is_changed(r
     lines = journal.read_bytes().splitlines(keepends=True)
     lines[6] = lines[6].replace(b"accuracy", b"akkuracy", 1)
     journal.write_bytes(b"".join(lines))
-    for command in (["run", study.spec, "-o", folder], ["status", folder], ["compare", folder, folder]):
+    for command in (["run", study.spec, "-o", folder], ["status", folder], ["diff", folder, folder]):
         done = campaign(*command, env=study.env)
         assert done.returncode == 2
         assert f"{journal}:7: " in done.stderr
@@ -70,7 +70,7 @@ def test_retracted_row_runs_again(reference, study):
     assert study.run("retracted").returncode == 0
     last = json.loads((folder / "trials.jsonl").read_bytes().splitlines()[-1])["row"]
     assert row_id(last) == "serial/weight.sign/2"
-    assert campaign("compare", folder, reference.place / "plain").returncode == 0
+    assert campaign("diff", folder, reference.place / "plain").returncode == 0
 
 
 def test_second_driver_is_refused_while_the_first_runs(study):

@@ -92,7 +92,7 @@ def lines_of(folder, shard="*"):
 
 
 def test_three_shards_give_the_journal_of_one_driver(reference, divided):
-    equal = campaign("compare", reference.place / "plain", divided)
+    equal = campaign("diff", reference.place / "plain", divided)
     assert (equal.returncode, equal.stdout) == (0, f"equal: {STUDY_ROWS} rows\n")
     assert read_rows(divided, check_crc=True) == reference.rows
     ids = [tuple(row["id"][key] for key in ("arm", "stratum", "draw")) for row in rows_in(divided / "trials.jsonl")]
@@ -178,7 +178,7 @@ def test_missing_shard_is_named_while_the_others_wait(reference, study):
     wait_until(lambda: len(list((folder / "shards").glob("*/done/preparation.json"))) == 2)
     status = campaign("status", folder).stdout
     assert "shard 3/3" in status and "never started" in status and "driver: incomplete, running" in status
-    before_merge = campaign("compare", folder, folder)
+    before_merge = campaign("diff", folder, folder)
     assert before_merge.returncode == 2 and f"`bitrift campaign merge {folder}`" in before_merge.stderr
     merged = campaign("merge", folder)
     assert merged.returncode == 0
@@ -330,11 +330,11 @@ def test_torn_and_damaged_journals_of_shards(reference, divided, study):
 
 def test_merged_journal_that_is_behind_is_said_to_be(reference, divided, study):
     folder = shutil.copytree(divided, study.place / "behind")
-    assert "merge" not in campaign("compare", folder, folder).stderr
+    assert "merge" not in campaign("diff", folder, folder).stderr
     with open(journals(folder, "3")[0], "ab") as journal:
         row = b'{"ids":["serial/weight.sign/2"],"kind":"retract","reason":"test"}'
         journal.write(b'{"crc32c":"%08x","row":%s}\n' % (crc32c(row), row))
-    assert "shards have written more since the last merge" in campaign("compare", folder, folder).stderr
+    assert "shards have written more since the last merge" in campaign("diff", folder, folder).stderr
 
 
 def test_merge_of_an_undivided_campaign_is_refused(reference):

@@ -66,5 +66,5 @@ def test_rows_that_a_shard_takes_back_never_enter_a_plan(spec: Path, plain: Path
     assert len(rounds_of(plain)) > 2
     assert rounds_of(tmp_path / "leaking") == rounds_of(plain)
     assert read_rows(tmp_path / "leaking", check_crc=True) == read_rows(plain)
-    done = campaign("compare", tmp_path / "leaking", plain)
+    done = campaign("diff", tmp_path / "leaking", plain)
     assert done.returncode == 0, done.stdout

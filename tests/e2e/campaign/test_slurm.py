@@ -69,7 +69,7 @@ def test_array_with_a_cancelled_and_a_requeued_task_gives_the_journal_of_one_dri
     assert starts == {1: 1, 2: 2, 3: 2}
     merged = campaign("merge", folder)
     assert merged.returncode == 0 and "missing" not in merged.stdout, merged.stdout
-    equal = campaign("compare", reference.place / "plain", folder)
+    equal = campaign("diff", reference.place / "plain", folder)
     assert (equal.returncode, equal.stdout) == (0, f"equal: {STUDY_ROWS} rows\n")
     assert read_rows(folder, check_crc=True) == reference.rows
 

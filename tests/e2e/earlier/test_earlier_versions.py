@@ -124,9 +124,9 @@ def test_the_plan_lists_the_rows_of_the_journal(campaigns: Path, campaign: str) 
 
 def test_journals_are_compared(campaigns: Path) -> None:
     for campaign in support.FINISHED:
-        call(campaigns, "campaign", "compare", campaign, campaign)
-    call(campaigns, "campaign", "compare", "rounds/killed", "rounds/finished", code=1)
-    call(campaigns, "campaign", "compare", "models", "trained", code=1)
+        call(campaigns, "campaign", "diff", campaign, campaign)
+    call(campaigns, "campaign", "diff", "rounds/killed", "rounds/finished", code=1)
+    call(campaigns, "campaign", "diff", "models", "trained", code=1)
 
 
 def test_killed_campaign_resumes_to_the_rows_of_one_that_was_not(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_killed_campaign_resumes_to_the_rows_of_one_that_was_not(tmp_path: Path)
     journal.write_bytes(journal.read_bytes()[:-10])  # as a crash of the machine leaves it
     words = ["campaign", "run", "rounds.json", "-o", "rounds/killed", "--workers", 2]
     call(folder, *words, env=support.environment(tmp_path))
-    call(folder, "campaign", "compare", "rounds/killed", "rounds/finished")
+    call(folder, "campaign", "diff", "rounds/killed", "rounds/finished")
     support.assert_same_rounds(folder / "rounds" / "killed", folder / "rounds" / "finished")
     summary = support.summary_of(folder / "rounds" / "killed" / "summary.json")
     assert support.alike(summary, support.summary_of(folder / "rounds" / "finished" / "summary.json"))
@@ -145,7 +145,7 @@ def test_divided_campaign_is_merged_and_resumes_to_the_same_rows(tmp_path: Path)
     folder = support.campaigns(tmp_path)
     merged = json.loads(call(folder, "campaign", "merge", "rounds/divided", "--json").stdout)
     assert support.alike(merged, json.loads((PRINTED / "rounds-divided.merge.json").read_text()))
-    call(folder, "campaign", "compare", "rounds/divided", SAMPLES / "campaigns" / "rounds" / "divided")
+    call(folder, "campaign", "diff", "rounds/divided", SAMPLES / "campaigns" / "rounds" / "divided")
     words = [BITRIFT, "campaign", "run", "rounds.json", "-o", "rounds/divided", "--workers", "1", "--shard"]
     drivers = [
         subprocess.Popen([*words, f"{shard}/2"], cwd=folder, env=support.environment(tmp_path)) for shard in (1, 2)
@@ -156,7 +156,7 @@ def test_divided_campaign_is_merged_and_resumes_to_the_same_rows(tmp_path: Path)
         for driver in drivers:  # one alone would wait for the other for ever
             driver.kill()
             driver.wait()
-    call(folder, "campaign", "compare", "rounds/divided", "rounds/finished")
+    call(folder, "campaign", "diff", "rounds/divided", "rounds/finished")
     support.assert_same_rounds(folder / "rounds" / "divided", folder / "rounds" / "finished")
 
 
