@@ -1,7 +1,9 @@
 // Small helpers that the unit tests share.
 #pragma once
 
+#include <chrono>
 #include <string>
+#include <thread>
 
 #include "core/error.h"
 
@@ -16,6 +18,17 @@ std::string error_of(Action&& action) {
     return error.what();
   }
   return "";
+}
+
+/// Waits for an event: true as soon as `happened()` is, false after half a minute.
+template <typename Condition>
+[[nodiscard]] bool wait_until(Condition&& happened) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!happened()) {
+    if (std::chrono::steady_clock::now() > limit) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
 }
 
 }  // namespace bitrift::tests

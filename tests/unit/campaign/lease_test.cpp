@@ -12,6 +12,7 @@
 #include "core/file.h"
 #include "record/json/json.h"
 #include "support.h"
+#include "tests_support.h"
 
 namespace bitrift::campaign::lease_test {
 namespace {
@@ -19,6 +20,10 @@ namespace {
 using namespace std::chrono_literals;
 using record::Json;
 using testing::TemporaryFolder;
+using tests::wait_until;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto silence = 100ms;
 
 // A lease as a driver on another machine writes it.
 void write_stranger(const std::filesystem::path& folder, int beats) {
@@ -27,6 +32,12 @@ void write_stranger(const std::filesystem::path& folder, int beats) {
                       {"boot", "another"},   {"namespace", ""}, {"since", "s"},
                       {"beats", beats},      {"over", false},   {"end", ""}};
   replace_text(folder / "driver.json", value.dump() + "\n");
+}
+
+/// Waits for a heartbeat that another process sees.
+void expect_beat(const Lease& lease) {
+  const std::string before = read_lease(lease.folder()).raw;
+  EXPECT_TRUE(wait_until([&] { return read_lease(lease.folder()).raw != before; }));
 }
 
 TEST(Lease, WhileItIsHeldNobodyElseGetsOne) {
@@ -67,40 +78,43 @@ TEST(Lease, DriverThatWasKilledOnThisMachineIsReplacedAtOnce) {
   }
   LeaseTaker taker(place / "shard");
   std::unique_ptr<Lease> lease;
-  while (last_lease(place / "shard") == 0) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(wait_until([&] { return last_lease(place / "shard") != 0; }));
   EXPECT_EQ(taker.try_take(), nullptr);
   kill(child, SIGKILL);
   // Not waited for yet: a driver whose parent is slow to notice is dead all the same.
-  for (int i = 0; i < 2000 && !lease; ++i, std::this_thread::sleep_for(1ms)) lease = taker.try_take();
-  EXPECT_NE(lease, nullptr);
+  EXPECT_TRUE(wait_until([&] { return (lease = taker.try_take()) != nullptr; }));
   waitpid(child, nullptr, 0);
 }
 
 TEST(Lease, DriverOnAnotherMachineIsReplacedOnlyAfterSilence) {
   const TemporaryFolder place;
   write_stranger(place / "shard" / "0001", 1);
-  LeaseTaker taker(place / "shard", {10ms, 300ms});
+  LeaseTaker taker(place / "shard", {10ms, silence});
   EXPECT_EQ(taker.try_take(), nullptr);
   EXPECT_FALSE(taker.alive());
-  std::this_thread::sleep_for(200ms);
-  write_stranger(place / "shard" / "0001", 2);  // it lives: the silence begins anew
-  EXPECT_EQ(taker.try_take(), nullptr);
-  EXPECT_TRUE(taker.alive());
-  std::this_thread::sleep_for(200ms);
-  EXPECT_EQ(taker.try_take(), nullptr);
-  std::this_thread::sleep_for(150ms);
-  const auto lease = taker.try_take();
-  ASSERT_NE(lease, nullptr);
+  // While it lives, each heartbeat that is seen begins the silence again, for longer than it may last.
+  const auto began = Clock::now();
+  auto heard = began;
+  for (int beats = 2; Clock::now() < began + 2 * silence; ++beats) {
+    write_stranger(place / "shard" / "0001", beats);
+    heard = Clock::now();
+    EXPECT_EQ(taker.try_take(), nullptr);
+    EXPECT_TRUE(taker.alive());
+  }
+  std::unique_ptr<Lease> lease;
+  ASSERT_TRUE(wait_until([&] { return (lease = taker.try_take()) != nullptr; }));
+  EXPECT_GE(Clock::now(), heard + silence);
   EXPECT_EQ(lease->number(), 2);
 }
 
 TEST(Lease, UnreadableFileOfAStartCountsAsSilence) {
   const TemporaryFolder place;
   std::filesystem::create_directories(place / "shard" / "0001");
-  LeaseTaker taker(place / "shard", {10ms, 50ms});
+  LeaseTaker taker(place / "shard", {10ms, silence});
+  const auto began = Clock::now();
   EXPECT_EQ(taker.try_take(), nullptr);
-  std::this_thread::sleep_for(60ms);
-  EXPECT_NE(taker.try_take(), nullptr);
+  EXPECT_TRUE(wait_until([&] { return taker.try_take() != nullptr; }));
+  EXPECT_GE(Clock::now(), began + silence);
 }
 
 TEST(Lease, OfManyThatTryAtOnceOneGetsIt) {
@@ -121,19 +135,16 @@ TEST(Lease, HolderThatWasTakenForDeadFindsOut) {
   const TemporaryFolder place;
   LeaseTaker taker(place / "shard", {5ms, 1s});
   const auto lease = taker.try_take();
-  std::this_thread::sleep_for(50ms);
+  for (int beats = 0; beats < 3; ++beats) expect_beat(*lease);
   EXPECT_FALSE(lease->lost());
   write_stranger(place / "shard" / "0002", 1);
-  for (int i = 0; i < 2000 && !lease->lost(); ++i) std::this_thread::sleep_for(1ms);
-  EXPECT_TRUE(lease->lost());
+  EXPECT_TRUE(wait_until([&] { return lease->lost(); }));
 }
 
 TEST(Lease, SignsOfLifeAreSeenByOthers) {
   const TemporaryFolder place;
   const auto lease = LeaseTaker(place / "shard", {5ms, 1s}).try_take();
-  const std::string first = read_lease(lease->folder()).raw;
-  for (int i = 0; i < 2000 && read_lease(lease->folder()).raw == first; ++i) std::this_thread::sleep_for(1ms);
-  EXPECT_NE(read_lease(lease->folder()).raw, first);
+  expect_beat(*lease);
 }
 
 }  // namespace

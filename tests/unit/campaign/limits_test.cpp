@@ -1,7 +1,5 @@
 #include "campaign/plan/limits.h"
 
-#include <thread>
-
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -9,6 +7,7 @@
 
 #include "core/process/subprocess.h"
 #include "support.h"
+#include "tests_support.h"
 
 namespace bitrift::campaign::limits_test {
 namespace {
@@ -34,8 +33,7 @@ TEST(ResidentMemory, CountsDescendantsAndForgetsThemWhenTheyEnd) {
   {
     Subprocess process = grandparent(folder, 100);
     pid = process.pid();
-    for (int i = 0; i < 500 && !std::filesystem::exists(folder / "ready"); ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    ASSERT_TRUE(tests::wait_until([&] { return std::filesystem::exists(folder / "ready"); }));
     held = resident_memory({pid});
     EXPECT_EQ(resident_memory({pid, pid}), held);  // nobody counts twice
   }

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <fstream>
 #include <stdexcept>
-#include <thread>
 
 #include <gmock/gmock.h>
 
@@ -100,8 +99,7 @@ TEST_F(TwoShards, DriverWhosePlaceWasTakenStops) {
   EXPECT_EQ(error_of([&] { one_.check_held(); }), "");
   std::filesystem::create_directories(numbered_folder(one_.scratch_root(), 2));
   std::string text;
-  for (int i = 0; i < 100 && text.empty(); ++i, std::this_thread::sleep_for(std::chrono::milliseconds(100)))
-    text = error_of([&] { one_.check_held(); });
+  EXPECT_TRUE(tests::wait_until([&] { return !(text = error_of([&] { one_.check_held(); })).empty(); }));
   EXPECT_THAT(text, StartsWith("shard 1/2: this process sent no heartbeat"));
 }
 

@@ -1,5 +1,6 @@
 #include <csignal>
 #include <cstring>
+#include <ctime>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +12,7 @@
 #include "ckpt/reader.h"
 #include "core/crc32c.h"
 #include "sink/writer.h"
+#include "tests_support.h"
 #include "unit/scratch.h"
 
 namespace bitrift::ckpt::ckpt_test {
@@ -86,7 +88,8 @@ TEST(Writer, TheOrderOfArrivalLeavesNoTrace) {
   save(scratch / "1.h5", metas());
   auto reversed = metas();
   std::reverse(reversed.begin(), reversed.end());
-  ::usleep(1'100'000);
+  const auto second = std::time(nullptr);  // the resolution of time stamps in a file
+  ASSERT_TRUE(tests::wait_until([&] { return std::time(nullptr) > second; }));
   save(scratch / "2.h5", reversed);
   EXPECT_EQ(bytes_of(scratch / "1.h5"), bytes_of(scratch / "2.h5"));
 }

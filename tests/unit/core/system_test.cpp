@@ -18,6 +18,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/process/subprocess.h"
+#include "tests_support.h"
 
 namespace bitrift::system_test {
 namespace {
@@ -275,22 +276,29 @@ TEST_F(SubprocessTest, AMissingProgramIsAnErrorNotAnExitCode) {
   EXPECT_THROW(Subprocess{command}, Error);
 }
 
+/// Whether a child has written the file "pid".
+bool has_pid(const fs::path& folder) {
+  return fs::exists(folder / "pid") && fs::file_size(folder / "pid") > 0;
+}
+
+/// Whether a process has ended; nobody may have waited for it yet.
+bool is_gone(int pid) {
+  std::ifstream state("/proc/" + std::to_string(pid) + "/stat");
+  std::string number, name, letter;
+  return !(state >> number >> name >> letter) || letter == "Z";
+}
+
 TEST_F(SubprocessTest, ADeadlineReturnsAndTheGroupDiesWithItsChildren) {
   Command command;
   command.arguments = {"sh", "-c", "sleep 60 & echo $! > " + (folder_ / "pid").string() + "; wait"};
   Subprocess process(command);
-  EXPECT_FALSE(process.wait(0.3).has_value());
+  ASSERT_TRUE(tests::wait_until([&] { return has_pid(folder_); }));
+  EXPECT_FALSE(process.wait(0.05).has_value());
   EXPECT_EQ(process.terminate(5).signal, SIGTERM);
   int grandchild = 0;
   std::ifstream(folder_ / "pid") >> grandchild;
   ASSERT_GT(grandchild, 0);
-  for (int i = 0; i < 100 && ::kill(grandchild, 0) == 0; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    std::ifstream state("/proc/" + std::to_string(grandchild) + "/stat");
-    std::string pid, name, letter;
-    if (!(state >> pid >> name >> letter) || letter == "Z") return;
-  }
-  EXPECT_NE(::kill(grandchild, 0), 0);
+  EXPECT_TRUE(tests::wait_until([&] { return is_gone(grandchild); }));
 }
 
 TEST_F(SubprocessTest, AChildDoesNotOutliveItsParent) {
@@ -299,9 +307,7 @@ TEST_F(SubprocessTest, AChildDoesNotOutliveItsParent) {
     Command command;
     command.arguments = {"sh", "-c", "echo $$ > " + (folder_ / "pid").string() + "; exec sleep 60"};
     const Subprocess process(command);
-    while (!fs::exists(folder_ / "pid") || fs::file_size(folder_ / "pid") == 0) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
+    static_cast<void>(tests::wait_until([&] { return has_pid(folder_); }));
     ::kill(::getpid(), SIGKILL);
   }
   int status = 0;
@@ -309,14 +315,7 @@ TEST_F(SubprocessTest, AChildDoesNotOutliveItsParent) {
   int child = 0;
   std::ifstream(folder_ / "pid") >> child;
   ASSERT_GT(child, 0);
-  bool gone = false;
-  for (int i = 0; i < 100 && !gone; ++i) {
-    std::ifstream state("/proc/" + std::to_string(child) + "/stat");
-    std::string pid, name, letter;
-    gone = !(state >> pid >> name >> letter) || letter == "Z";
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  EXPECT_TRUE(gone);
+  EXPECT_TRUE(tests::wait_until([&] { return is_gone(child); }));
 }
 
 }  // namespace

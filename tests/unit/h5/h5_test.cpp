@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <ctime>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +9,7 @@
 #include "h5/create.h"
 #include "h5/library.h"
 #include "h5/number_type.h"
+#include "tests_support.h"
 #include "unit/scratch.h"
 
 namespace bitrift::h5::h5_test {
@@ -56,7 +58,8 @@ TEST(Create, TheSameRequestGivesTheSameBytesLaterAndElsewhere) {
     datasets.push_back({std::string("a/b/") + name, number_format(name), 0, {7}});
   datasets.push_back({"text", std::nullopt, 5, {3}});
   const Blueprint one = lay_out(datasets, {{"spec", std::string(100'000, 'x')}});
-  ::usleep(1'100'000);  // time stamps have a resolution of one second
+  const auto second = std::time(nullptr);  // the resolution of time stamps in a file
+  ASSERT_TRUE(tests::wait_until([&] { return std::time(nullptr) > second; }));
   const Blueprint two = lay_out(datasets, {{"spec", std::string(100'000, 'x')}});
   EXPECT_EQ(one.head, two.head);
   EXPECT_EQ(one.offsets, two.offsets);
