@@ -27,7 +27,17 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e" / "campaign"))
 
-from campaign_support import BIN, CONTROLS, STUDY_SPEC, Driver, fake_trainer, read_rows, row_id, scratch_folders
+from campaign_support import (
+    BIN,
+    CONTROLS,
+    STUDY_SPEC,
+    Driver,
+    fake_trainer,
+    read_rows,
+    row_id,
+    scratch_folders,
+    wait_until,
+)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STAND_IN_SECONDS = "0.03"
@@ -106,19 +116,17 @@ def wait_for_descendants(driver: Driver) -> float:
     A rank that is still loading its libraries notices only when it connects, so a loaded machine needs more.
     """
     began = time.monotonic()
-    while left := driver.descendants():
-        assert time.monotonic() - began < 30, f"processes outlive their driver: {left}"
-        time.sleep(0.05)
+    wait_until(lambda: not driver.descendants(), 30, lambda: f"processes outlive their driver: {driver.descendants()}")
     return time.monotonic() - began
 
 
 def ended(driver: Driver, folder: pathlib.Path, waits: list[float]) -> bool:
     """Of a driver that ended: whether it is through. After a kill it is not; any other end but 0 is a failure."""
-    out, err = driver.process.communicate()
+    out, _ = driver.process.communicate()
     waits.append(wait_for_descendants(driver))
     if driver.process.returncode == -signal.SIGKILL:
         return False
-    assert driver.process.returncode == 0, f"{folder}: exit code {driver.process.returncode}\n{out}\n{err}"
+    assert driver.process.returncode == 0, f"{folder}: exit code {driver.process.returncode}\n{out}\n{driver.said()}"
     return True
 
 
@@ -210,6 +218,7 @@ def run_study(campaign: Campaign, left: dict[str, int], workers: int, seed: int,
     killer = Killer(campaign, workers, parts, random.Random(seed), dict(left))
     campaigns, rows = 0, 0
     while killer.next_kind() is not None:
+        assert campaigns < 20 + sum(left.values()), f"too few kills hit something: {killer.left} are left"
         folder = campaign.place / f"killed-{campaigns}"
         campaigns += 1
         killer.run(folder)

@@ -60,14 +60,14 @@ def read_incidents(folder):
     return [json.loads(line) for line in (pathlib.Path(folder) / "incidents.jsonl").read_text().splitlines()]
 
 
-def processes_with(mark):
+def processes_with(mark, variable=MARK):
     """Every live process whose environment carries the mark (zombies have none)."""
     found = {}
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
-            if f"{MARK}={mark}".encode() in (entry / "environ").read_bytes():
+            if f"{variable}={mark}\0".encode() in (entry / "environ").read_bytes():
                 found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
         except OSError:
             continue
@@ -80,6 +80,7 @@ class Driver:
     def __init__(self, *arguments, env=None, cwd=None):
         self.mark = uuid.uuid4().hex
         environment = os.environ | (env or {}) | {MARK: self.mark}
+        self.errors = os.memfd_create("stderr")
         self.process = subprocess.Popen(
             [BIN / "bitrift", "campaign", *map(str, arguments)],
             env=environment,
@@ -87,14 +88,21 @@ class Driver:
             text=True,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self.errors,
             start_new_session=True,
         )
 
+    def __del__(self):
+        os.close(self.errors)
+
+    def said(self):
+        """What it has written to stderr until now."""
+        return os.pread(self.errors, os.fstat(self.errors).st_size, 0).decode()
+
     def finish(self, timeout=240):
-        out, err = self.process.communicate(timeout=timeout)
+        out, _ = self.process.communicate(timeout=timeout)
         self.assert_no_process_left()
-        return subprocess.CompletedProcess(self.process.args, self.process.returncode, out, err)
+        return subprocess.CompletedProcess(self.process.args, self.process.returncode, out, self.said())
 
     def descendants(self):
         return {pid: name for pid, name in processes_with(self.mark).items() if pid != self.process.pid}
@@ -118,21 +126,33 @@ class Driver:
 
     def kill_everything(self):
         """SIGKILL to the driver and all its processes, in no particular order."""
-        while found := processes_with(self.mark):
+
+        def all_killed():
+            found = processes_with(self.mark)
             for pid in found:
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
                     pass
             self.process.poll()
-            time.sleep(0.01)
+            return not found
+
+        wait_until(all_killed)
         self.process.communicate()
 
+    def kill_at_random(self, chance, latest_s, rows=lambda: 0, most_rows=5):
+        """Kills everything within `latest_s`, or as soon as `rows()` has grown by `most_rows`.
+
+        A campaign of many rows thus survives several kills, however fast the machine is. True when the driver was
+        killed, False when it had ended by itself.
+        """
+        moment, limit = time.monotonic() + chance.uniform(0.05, latest_s), rows() + most_rows
+        wait_until(lambda: self.process.poll() is not None or time.monotonic() > moment or rows() >= limit)
+        self.kill_everything()
+        return self.process.returncode == -signal.SIGKILL
+
     def assert_no_process_left(self, within_s=2.5):
-        limit = time.monotonic() + within_s
-        while (left := self.descendants()) and time.monotonic() < limit:
-            time.sleep(0.05)
-        assert not left
+        wait_until(lambda: not self.descendants(), within_s, self.descendants)
 
 
 def campaign(*arguments, env=None, cwd=None, timeout=240):
@@ -145,10 +165,11 @@ def scratch_folders(folder):
     return list(pathlib.Path("/dev/shm").glob(f"bitrift-{os.geteuid()}-{digest}-*"))
 
 
-def wait_until(condition, timeout=60):
+def wait_until(condition, timeout=60, describe=lambda: ""):
+    """The first true value of a condition; an AssertionError, with what `describe` returns, after so many seconds."""
     limit = time.monotonic() + timeout
     while not (value := condition()):
-        assert time.monotonic() < limit, "waited in vain"
+        assert time.monotonic() < limit, f"waited {timeout} s in vain: {describe()}"
         time.sleep(0.02)
     return value
 

@@ -139,6 +139,8 @@ def rank_main(options, rank):
             connection.recv(1)  # as in a collective: a rank cannot finish without the others
             return
         tensors = base if options.drill == "ignore-file" else read_tensors(request["checkpoint"])
+        if note := os.environ.get("FAKE_TRAIN_NOTE"):
+            open(note, "a").close()
         time.sleep(float(os.environ.get("FAKE_TRAIN_SECONDS", "0")))
         runs += 1
         if rank == 0:

@@ -10,7 +10,8 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
+
+from campaign_support import wait_until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "squeue", "scancel", "srun")
 
@@ -114,12 +115,10 @@ class Slurm:
         return subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=30, check=False)
 
     def _until(self, condition, what, timeout=30):
-        limit = time.monotonic() + timeout
-        while not condition():
-            if time.monotonic() > limit:
-                said = "\n".join(f"{path.name}: {path.read_text()[-1500:]}" for path in self.place.glob("*.out"))
-                raise TimeoutError(f"waited {timeout} s in vain until {what}\n{said}")
-            time.sleep(0.1)
+        def logs():
+            return "\n".join([what, *(f"{path.name}: {path.read_text()[-1500:]}" for path in self.place.glob("*.out"))])
+
+        wait_until(condition, timeout, logs)
 
     def run(self, *command, **changes):
         """A Slurm command, which must succeed; what it prints."""

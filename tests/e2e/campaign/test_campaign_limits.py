@@ -201,9 +201,9 @@ def test_spec_that_changes_while_the_campaign_runs_changes_no_row_and_is_refused
 
 @pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signals_end_a_driver_with_busy_workers_within_three_seconds(study, name):
-    driver = study.start("busy", "--workers", "4", env={"FAKE_TRAIN_SECONDS": "60"})
-    wait_until(lambda: len(driver.ranks()) >= 2 and scratch_folders(study.place / "busy"))
-    time.sleep(1)
+    note = study.place / "training"
+    driver = study.start("busy", "--workers", "4", env={"FAKE_TRAIN_SECONDS": "60", "FAKE_TRAIN_NOTE": str(note)})
+    wait_until(lambda: note.exists() and len(driver.ranks()) >= 2 and scratch_folders(study.place / "busy"))
     began = time.monotonic()
     driver.process.send_signal(name)
     ended = driver.finish(20)

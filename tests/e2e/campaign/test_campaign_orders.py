@@ -6,7 +6,6 @@ import json
 import pathlib
 import random
 import sys
-import time
 
 import fake_train
 import numpy as np
@@ -132,9 +131,7 @@ def test_number_of_workers_and_kills_change_nothing(reference, study):
     kills = 0
     for _ in range(6):
         driver = study.start("killed", "--workers", "3", env=slow)
-        time.sleep(chance.uniform(0.1, 1.2))
-        kills += driver.process.poll() is None
-        driver.kill_everything()
+        kills += driver.kill_at_random(chance, 1.2, lambda: journal_lines(study.place / "killed"))
     done = study.run("killed", "--workers", "2")
     assert done.returncode == 0, done.stderr
     assert kills > 3

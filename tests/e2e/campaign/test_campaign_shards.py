@@ -145,10 +145,8 @@ def test_killed_shards_go_on_and_nothing_is_lost_or_doubled(study, tmp_path):
     drivers = {index: start(study, "killed", index, env=slow) for index in range(1, SHARDS + 1)}
     kills = 0
     for _ in range(9):
-        time.sleep(chance.uniform(0.05, 0.7))
         index = chance.choice(sorted(drivers))
-        kills += drivers[index].process.poll() is None
-        drivers[index].kill_everything()
+        kills += drivers[index].kill_at_random(chance, 0.7, lambda index=index: lines_of(tmp_path / "killed", index))
         drivers[index] = start(study, "killed", index, env=slow)
     ends = [driver.finish() for driver in drivers.values()]
     assert [end.returncode for end in ends] == [0, 0, 0], [end.stderr for end in ends]
@@ -159,13 +157,13 @@ def test_killed_shards_go_on_and_nothing_is_lost_or_doubled(study, tmp_path):
 
 
 def test_killed_maker_of_the_base_is_replaced(reference, study):
-    slow = {"FAKE_TRAIN_BASE_SECONDS": "1"}
-    first = start(study, "base", 1, env=slow)
-    wait_until(lambda: (study.place / "base" / "shards" / "base" / "0001" / "driver.json").exists())
-    others = [start(study, "base", index, env=slow) for index in (2, 3)]
-    time.sleep(0.3)
+    shards = study.place / "base" / "shards"
+    first = start(study, "base", 1, env={"FAKE_TRAIN_BASE_SECONDS": "1000"})
+    wait_until(lambda: (shards / "base" / "0001" / "driver.json").exists())
+    others = [start(study, "base", index) for index in (2, 3)]
+    wait_until(lambda: all((shards / f"{index}-of-3" / "0001" / "driver.json").exists() for index in (2, 3)))
     first.kill_everything()
-    again = start(study, "base", 1, env=slow)
+    again = start(study, "base", 1)
     ends = [driver.finish() for driver in (again, *others)]
     assert [end.returncode for end in ends] == [0, 0, 0], [end.stderr for end in ends]
     assert sum("training base.h5" in end.stderr for end in ends) == 1
@@ -183,7 +181,7 @@ def test_missing_shard_is_named_while_the_others_wait(reference, study):
     merged = campaign("merge", folder)
     assert merged.returncode == 0
     assert "missing: 46 of the 46 runs of shard 3/3 (never started)" in merged.stdout
-    time.sleep(9)  # 5 until the first line, and at most 2 between two looks
+    wait_until(lambda: "waiting for" in early[1].said())
     ends = [driver.finish() for driver in (start(study, "missing", 3), *early)]
     assert [end.returncode for end in ends] == [0, 0, 0], [end.stderr for end in ends]
     said = [line for line in ends[1].stderr.splitlines() if line.startswith("waiting for")]
@@ -208,9 +206,8 @@ def test_waiting_does_not_use_the_processor(study):
         fields = pathlib.Path(f"/proc/{driver.process.pid}/stat").read_text().rpartition(")")[2].split()
         return int(fields[11]) + int(fields[12])
 
-    time.sleep(1)
     before = ticks()
-    time.sleep(3)
+    time.sleep(3)  # what is measured
     assert ticks() - before < 15  # of 300
     driver.process.send_signal(signal.SIGTERM)
     ended = driver.finish(20)

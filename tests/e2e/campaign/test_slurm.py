@@ -5,10 +5,19 @@ from __future__ import annotations
 import json
 import pathlib
 import subprocess
-import time
 
 import pytest
-from campaign_support import BIN, STUDY_ROWS, STUDY_SPEC, Study, campaign, read_rows, reference_study, wait_until
+from campaign_support import (
+    BIN,
+    STUDY_ROWS,
+    STUDY_SPEC,
+    Study,
+    campaign,
+    processes_with,
+    read_rows,
+    reference_study,
+    wait_until,
+)
 from slurm_support import Slurm, missing_programs
 
 MISSING = missing_programs()
@@ -41,6 +50,11 @@ def submit(slurm, study, array, folder, *arguments, seconds="0.1"):
     return slurm.submit(*words, BITRIFT=str(BIN / "bitrift"), FAKE_TRAIN_SECONDS=seconds, **study.env)
 
 
+def processes_of(job, task):
+    """Numbers of the processes of an array's task."""
+    return set(processes_with(job, "SLURM_ARRAY_JOB_ID")) & set(processes_with(task, "SLURM_ARRAY_TASK_ID"))
+
+
 def log_of(study, task):
     return (study.place / f"task-{task}.log").read_text()
 
@@ -59,9 +73,7 @@ def test_array_with_a_cancelled_and_a_requeued_task_gives_the_journal_of_one_dri
     slurm.run("scancel", "--batch", "--signal=USR1", tasks[2])
     wait_until(lambda: slurm.state(tasks[1]) == "CANCELLED")
     wait_until(lambda: "interrupted; run the same command to resume" in log_of(study, 1))
-    left = rows_of(folder, 2)
-    time.sleep(1)
-    assert rows_of(folder, 2) == left, "nobody works on a cancelled shard"
+    wait_until(lambda: not processes_of(job, 1), describe=lambda: "nobody works on a cancelled shard")
     assert "goes back to the queue" in log_of(study, 2)
     slurm.run("scontrol", "requeue", tasks[1])
     wait_until(lambda: [slurm.state(task) for task in tasks] == ["COMPLETED"] * 3, timeout=90)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from campaign_support import wait_until
 from train_support import MLP, PROGRAM, SGD, STRATEGIES, mpirun_program, run, write_spec
 
 # From the failure to the end of the last process, on a machine that may be busy.
@@ -66,12 +67,11 @@ def job() -> Iterator[Job]:
     """Fails the test when a process of it is still there two seconds after its end."""
     one = Job()
     yield one
-    end = time.monotonic() + 2
-    while (left := one.processes()) and time.monotonic() < end:
-        time.sleep(0.05)
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
-    assert not left
+    try:
+        wait_until(lambda: not one.processes(), 2, lambda: f"{len(one.processes())} processes are left")
+    finally:
+        for pid in one.processes():
+            os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +150,14 @@ def test_a_rank_without_memory(job: Job, tmp_path: Path) -> None:
     assert not (tmp_path / "out.h5").exists()
 
 
+def bytes_written(trace: Path) -> int:
+    """Of a trace that has not got its name yet."""
+    try:
+        return sum(path.stat().st_size for path in trace.parent.glob(f".{trace.name}.tmp-*"))
+    except FileNotFoundError:
+        return 0  # the launcher tries the name before the ranks start
+
+
 @pytest.mark.parametrize("strategy", ["data2", "pipeline2"])
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_rank_that_is_killed(job: Job, saved: Path, tmp_path: Path, strategy: str, victim: int) -> None:
@@ -157,13 +165,9 @@ def test_a_rank_that_is_killed(job: Job, saved: Path, tmp_path: Path, strategy: 
     trace = tmp_path / "trace.jsonl"
     command += ["--trace", str(trace)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=job.environment) as process:
-        end = time.monotonic() + 60
-        # Steps are under way when both ranks stand and one has answered with an evaluation.
-        while time.monotonic() < end and len(job.ranks()) < 2:
-            time.sleep(0.05)
+        wait_until(lambda: bytes_written(trace) > 0, describe=job.ranks)
         ranks = job.ranks()
         assert sorted(ranks) == [0, 1], ranks
-        time.sleep(1)
         os.kill(ranks[victim], signal.SIGKILL)
         killed = time.monotonic()
         code = process.wait(timeout=SECONDS)
