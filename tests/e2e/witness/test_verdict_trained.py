@@ -30,8 +30,9 @@ def run(place: Path, spec: dict) -> Path:
 
 @pytest.fixture(scope="module")
 def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All three arms, with fewer trials."""
-    return run(tmp_path_factory.mktemp("quickstart"), QUICKSTART | {"trials_per_stratum": 6, "controls": CONTROLS})
+    """All three arms, with fewer trials of one epoch."""
+    fewer = {"resume": {"epochs": 1}, "trials_per_stratum": 6, "controls": CONTROLS}
+    return run(tmp_path_factory.mktemp("quickstart"), QUICKSTART | fewer)
 
 
 @pytest.fixture(scope="module")
