@@ -113,7 +113,7 @@ TEST_F(WorkerTest, AnswersRunAfterRun) {
 TEST_F(WorkerTest, ARequestLongerThanASocketHoldsReachesEveryRank) {
   start(2);
   ASSERT_TRUE(std::holds_alternative<WorkerReady>(next()));
-  record::RunRequest request{"a/s/0", "copy.h5", 1, std::nullopt, ""};
+  record::RunRequest request{"a/s/0", "copy.h5", 1, std::nullopt, std::nullopt};
   request.altered = std::vector<std::string>(20000, std::string(50, 't'));
   worker_->run(request, 5);
   EXPECT_TRUE(std::holds_alternative<WorkerFinished>(next()));

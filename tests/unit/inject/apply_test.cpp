@@ -48,7 +48,7 @@ with h5py.File(path) as f:
   std::filesystem::path input_ = scratch_ / "in.h5";
   std::filesystem::path output_ = scratch_ / "out.h5";
   std::string before_;
-  FaultList faults_;
+  record::FaultList faults_;
 };
 
 TEST_F(Apply, ACopyReplacesAnOlderFileInsteadOfWritingIntoIt) {
@@ -82,7 +82,7 @@ TEST_F(Apply, ACopyHasTheModeOfWhatItReplacesElseThatOfTheInput) {
 
 TEST_F(Apply, ACopyThatFailsLeavesTheOlderFileAndNothingElse) {
   write_bytes(output_, "an older file");
-  FaultList wrong = faults_;
+  record::FaultList wrong = faults_;
   wrong.changes[0].old_pattern ^= 1;
   EXPECT_ERROR(inject_copy(input_, output_, wrong), conflict, "was drawn for");
   EXPECT_EQ(bytes_of(output_), "an older file");
@@ -142,8 +142,8 @@ TEST_F(Apply, InPlaceIsRefusedForAFileOfTwoNames) {
 }
 
 TEST_F(Apply, InPlaceWithoutAChangeLeavesNoJournal) {
-  FaultList none = faults_;
-  std::erase_if(none.changes, [](const Change& one) { return one.old_pattern != 0; });
+  record::FaultList none = faults_;
+  std::erase_if(none.changes, [](const record::ElementChange& one) { return one.old_pattern != 0; });
   ASSERT_EQ(none.changes.size(), 1U);
   inject_in_place(input_, none);
   EXPECT_EQ(bytes_of(input_), before_);

@@ -39,9 +39,9 @@ std::filesystem::path negatives(const Scratch& scratch) {
                                           {"model/d.count", "uint8", {0x80}}});
 }
 
-std::vector<std::uint64_t> after(const FaultList& list) {
+std::vector<std::uint64_t> after(const record::FaultList& list) {
   std::vector<std::uint64_t> patterns;
-  for (const Change& one : list.changes) patterns.push_back(one.new_pattern);
+  for (const record::ElementChange& one : list.changes) patterns.push_back(one.new_pattern);
   return patterns;
 }
 
@@ -74,8 +74,8 @@ TEST(Policies, WholeElementsTakeTheNumbersOfTheirFormat) {
   const Scratch scratch;
   const ckpt::Reader reader(negatives(scratch));
   const auto altered = [&](record::FaultKind what, std::uint64_t count) {
-    const FaultList list = plan(reader, counted(count, what)).list;
-    for (const Change& one : list.changes)
+    const record::FaultList list = plan(reader, counted(count, what)).list;
+    for (const record::ElementChange& one : list.changes)
       EXPECT_EQ(one.bits, number_format(list.sites.at(one.site).dtype).value().mask());
     return after(list);
   };
@@ -186,7 +186,7 @@ TEST(Policies, LayersLimitThePopulation) {
     record::FaultModel model = counted(elements, record::FaultKind::zero);
     model.layers = std::move(layers);
     std::vector<std::uint64_t> old;
-    for (const Change& one : plan(reader, model).list.changes) old.push_back(one.old_pattern);
+    for (const record::ElementChange& one : plan(reader, model).list.changes) old.push_back(one.old_pattern);
     model.count = elements + 1;
     EXPECT_ERROR(static_cast<void>(plan(reader, model)), bad_input, "elements that are targeted");
     return old;

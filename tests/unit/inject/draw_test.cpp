@@ -210,7 +210,7 @@ TEST_F(Draws, ABitErrorRateIsTheMeanOfHitsAndTheirVariance) {
     record::FaultModel wanted = model(static_cast<std::uint64_t>(seed));
     wanted.ber = rate;
     double hits = 0;
-    for (const Change& one : draw(reader_, wanted).changes) hits += std::popcount(one.bits);
+    for (const record::ElementChange& one : draw(reader_, wanted).changes) hits += std::popcount(one.bits);
     sum += hits;
     squares += hits * hits;
   }
@@ -311,7 +311,7 @@ TEST_F(Draws, WhatIsStuckKeepsItsFaultWhereNothingChanges) {
       hit.bits |= mask;
       hit.after = one ? hit.after | mask : hit.after & ~mask;
     }
-    const FaultList list = plan(reader_, wanted).list;
+    const record::FaultList list = plan(reader_, wanted).list;
     EXPECT_EQ(hits_of(list), expected);
     const auto same = std::count_if(expected.begin(), expected.end(), [](const auto& entry) {
       return entry.second.before == entry.second.after;

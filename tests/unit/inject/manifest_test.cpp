@@ -53,8 +53,8 @@ TEST(ManifestText, IsReadByPythonAsWasMeant) {
   const Scratch scratch;
   const std::string odd = "a\"b\\c\n\t\x01/\xc3\xa9";
   Manifest manifest = three();
-  append(manifest.plan.list, fault(odd, "int64", 9, {63}, 5, 0x8000000000000005));
-  append(manifest.plan.list, fault(odd, "float64", 1, {62}, 0xbff0000000000000, 0xfff0000000000000));
+  manifest.plan.list.append(fault(odd, "int64", 9, {63}, 5, 0x8000000000000005));
+  manifest.plan.list.append(fault(odd, "float64", 1, {62}, 0xbff0000000000000, 0xfff0000000000000));
   manifest.model.count = 5;
   manifest.base_path = odd;
   const std::string text = manifest_text(manifest);
@@ -90,7 +90,7 @@ TEST(ManifestText, NamesThePlaneAndTheStructure) {
   byte.role = "metadata";
   byte.plane = record::Plane::metadata;
   byte.structure = "object header of /w\"\n";
-  append(manifest.plan.list, byte);
+  manifest.plan.list.append(byte);
   write_bytes(scratch / "m.json", manifest_text(manifest));
   EXPECT_TRUE(testing::python(scratch / "m.json", R"(
 import json
@@ -145,7 +145,7 @@ TEST(FaultsDigest, IsThatOfTheDocumentedText) {
   EXPECT_EQ(faults_digest(three().plan.list), digest_bytes(text.data(), text.size()));
   EXPECT_EQ(faults_digest({}), digest_bytes("", 0));
   // More than is collected at once.
-  FaultList many;
+  record::FaultList many;
   many.sites.push_back({"w", "weight", "int8"});
   std::string lines;
   for (std::uint64_t i = 0; i < 100'000; ++i) {

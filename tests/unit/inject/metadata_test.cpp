@@ -106,7 +106,8 @@ TEST(MetadataPlan, NamesTheStructureOfEachByte) {
     EXPECT_EQ(fault.new_pattern, fault.old_pattern ^ 0xff);
   }
   std::set<std::string> structures;
-  for (const FaultSite& site : drawn.list.sites) EXPECT_TRUE(structures.insert(site.structure).second);
+  for (const record::FaultSite& site : drawn.list.sites)
+    EXPECT_TRUE(structures.insert(site.structure).second);
   EXPECT_TRUE(structures.contains("object header of /plain"));
 }
 

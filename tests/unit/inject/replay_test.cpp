@@ -118,7 +118,7 @@ TEST_F(Replay, OtherTensorsAreRefusedExceptByForce) {
 }
 
 TEST_F(Replay, AnotherOldValueIsRefusedAlwaysAndTheFirstOfTheListIsNamed) {
-  const FaultList& list = manifest_.plan.list;
+  const record::FaultList& list = manifest_.plan.list;
   ASSERT_EQ(list.sites.at(list.changes.at(5).site).tensor, "model/a.weight");
   const std::uint64_t first = list.changes.at(5).element;
   const std::uint64_t last = list.changes.at(9).element;
@@ -133,7 +133,7 @@ TEST_F(Replay, AnotherOldValueIsRefusedAlwaysAndTheFirstOfTheListIsNamed) {
 
 TEST_F(Replay, AValueWithoutAFaultMattersOnlyToTheFile) {
   std::set<std::uint64_t> hit;
-  for (const Change& one : manifest_.plan.list.changes) {
+  for (const record::ElementChange& one : manifest_.plan.list.changes) {
     if (one.site == 0) hit.insert(one.element);
   }
   std::uint64_t untouched = 0;

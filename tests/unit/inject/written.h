@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "inject/fault_list.h"
+#include "record/fault/fault_list.h"
 #include "sink/writer.h"
 
 namespace bitrift::testing {
@@ -46,9 +46,9 @@ struct Hit {
 /// By tensor and element.
 using Hits = std::map<std::pair<std::string, std::uint64_t>, Hit>;
 
-inline Hits hits_of(const inject::FaultList& list) {
+inline Hits hits_of(const record::FaultList& list) {
   Hits hits;
-  for (const inject::Change& one : list.changes)
+  for (const record::ElementChange& one : list.changes)
     hits[{list.sites.at(one.site).tensor, one.element}] = {one.bits, one.old_pattern, one.new_pattern};
   return hits;
 }
