@@ -181,7 +181,7 @@ def test_missing_shard_is_named_while_the_others_wait(reference, study):
     merged = campaign("merge", folder)
     assert merged.returncode == 0
     assert "missing: 46 of the 46 runs of shard 3/3 (never started)" in merged.stdout
-    wait_until(lambda: "waiting for" in early[1].said())
+    wait_until(lambda: all("waiting for" in driver.said() for driver in early))
     ends = [driver.finish() for driver in (start(study, "missing", 3), *early)]
     assert [end.returncode for end in ends] == [0, 0, 0], [end.stderr for end in ends]
     said = [line for line in ends[1].stderr.splitlines() if line.startswith("waiting for")]
