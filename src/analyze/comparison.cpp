@@ -102,7 +102,7 @@ ComparedPair compare_pair(const Pairing& pairing, const Order& order, ComparedPa
   pair.second_rate = rate_of(order, paired.second);
   pair.difference = pair.second_rate - pair.first_rate;
   if (paired.sized) {
-    pair.paired = paired_difference(order.rounds, paired.strata, confidence, order.aim);
+    pair.paired = paired_difference(order.rounds, paired.strata, confidence);
     pair.paired.interval = stretched_to(pair.difference, pair.paired.interval);
   } else {  // Of a stratum whose size is not known nothing is.
     pair.paired = {count_pairs(paired.strata), {-1, 1}, 1, 1};

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "analyze/rates/paired.h"
 #include "analyze/rates/total_interval.h"
 #include "core/philox.h"
 
@@ -55,7 +56,8 @@ bool found(std::uint64_t seed, const Rates& rates, std::size_t looks) {
   for (std::size_t look = 1; look <= looks; ++look) {
     std::vector<StratumHits> seen = all;
     for (StratumHits& stratum : seen) stratum.hits.resize(stratum.hits.size() * look / looks);
-    if (leaves_out_zero(analyze::total_interval({round}, seen, 0.95))) return true;
+    if (leaves_out_zero(analyze::total_interval({round}, seen, 0.95, analyze::expected_difference / 2)))
+      return true;
   }
   return false;
 }

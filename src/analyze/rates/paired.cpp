@@ -54,13 +54,13 @@ double exact_mcnemar(std::uint64_t first_only, std::uint64_t second_only) {
 }
 
 PairedDifference paired_difference(const std::vector<PickedRound>& rounds,
-                                   const std::vector<StratumPairs>& strata, double confidence, double aim) {
+                                   const std::vector<StratumPairs>& strata, double confidence) {
   std::vector<StratumHits> values;
   values.reserve(strata.size());
   for (const StratumPairs& stratum : strata) values.push_back(values_of(stratum));
-  // Half the scale: an interval of theta is half as wide as that of the difference.
+  // theta has half the scale of the difference.
   const auto at = [&](double level) {
-    const Interval theta = total_interval(rounds, values, level, aim / 2);
+    const Interval theta = total_interval(rounds, values, level, expected_difference / 2);
     return Interval{2 * theta.low - 1, 2 * theta.high - 1};
   };
   const auto leaves_out_zero = [](const Interval& interval) { return interval.low > 0 || interval.high < 0; };

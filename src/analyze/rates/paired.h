@@ -37,13 +37,15 @@ struct PairedDifference {
 /// Laake, BMC Medical Research Methodology 13:91, 2013.
 [[nodiscard]] double exact_mcnemar(std::uint64_t first_only, std::uint64_t second_only);
 
+/// For which difference the bets are sized: 5 points. It changes the width, not the coverage.
+inline constexpr double expected_difference = 0.05;
+
 /// sum_h w_h (second_h - first_h) over the counted strata. A pair has the value (1 + second - first) / 2; the
 /// interval is 2 theta - 1 of total_interval() of these values, which a pair with equal outcomes (1/2) hardly
 /// widens. p is 0 below 1e-12. Throws as total_interval() does, and Error(bad_input) where the arms of a
 /// stratum have not equally many draws.
 [[nodiscard]] PairedDifference paired_difference(const std::vector<PickedRound>& rounds,
-                                                 const std::vector<StratumPairs>& strata, double confidence,
-                                                 double aim = 0);
+                                                 const std::vector<StratumPairs>& strata, double confidence);
 
 /// The adjusted p-values of Holm's step-down procedure, in the order given. Source: Holm, Scandinavian
 /// Journal of Statistics 6, 1979.
