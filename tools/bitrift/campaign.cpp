@@ -138,6 +138,17 @@ int status(const std::string& folder, bool json) {
   return 0;
 }
 
+// How the row of a trial is judged; clean runs have no verdict.
+void print_verdict(const campaign::Layout& layout, const record::TrialRecord& row) {
+  const auto rows = effective_rows(layout);
+  const record::CampaignSpec spec = campaign::read_stored_campaign(layout).spec;
+  const analyze::Trust trust = analyze::trust_of(rows, analyze::judging_of(spec));
+  if (!trust.problems.empty()) return;
+  for (const analyze::TrialLine& line : analyze::trials_view(rows, trust, {.arms = {row.id.arm}})) {
+    if (line.row->id == row.id) fmt::print("{}", trial_text(line));
+  }
+}
+
 int replay(const std::string& folder, const std::string& id, const std::string& trace, bool json) {
   campaign::Replay replay;
   try {
@@ -163,6 +174,7 @@ int replay(const std::string& folder, const std::string& id, const std::string& 
         replay.row.failure ? name_of(replay.row.failure->reason) : name_of(replay.row.result->status);
     fmt::print("{}: same as the journal's row ({}{})\n", id, end,
                replay.row.result ? ", final digest " + replay.row.result->final_digest : "");
+    if (replay.row.kind == record::TrialKind::trial) print_verdict(campaign::Layout{folder}, replay.row);
   }
   if (!replay.no_trace.empty()) fmt::print(stderr, "bitrift: no trace: {}\n", replay.no_trace);
   if (!trace.empty() && replay.no_trace.empty() && !json) fmt::print("trace {}\n", trace);
@@ -296,6 +308,7 @@ void add_campaign(CLI::App& app, ExitCode& exit_code) {
   add_run(*command, exit_code);
   add_status(*command, exit_code);
   add_list(*command, exit_code);
+  add_show(*command, exit_code);
   add_replay(*command, exit_code);
   add_journal_diff(*command, exit_code);
   add_merge(*command, exit_code);

@@ -29,6 +29,7 @@ void add_campaign(CLI::App& app, ExitCode& exit_code);
 /// Subcommands of `campaign`.
 void add_list(CLI::App& parent, ExitCode& exit_code);
 void add_merge(CLI::App& parent, ExitCode& exit_code);
+void add_show(CLI::App& parent, ExitCode& exit_code);
 void add_compare(CLI::App& app, ExitCode& exit_code);
 void add_analyze(CLI::App& app, ExitCode& exit_code);
 void add_doctor(CLI::App& app, ExitCode& exit_code);

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "analyze/table.h"
 #include "analyze/verdict/trust.h"
@@ -15,6 +16,7 @@
 #include "campaign/folder/folder.h"
 #include "campaign/journal/journal.h"
 #include "core/file.h"
+#include "core/log.h"
 #include "output.h"
 #include "record/provenance.h"
 
@@ -71,6 +73,24 @@ bool trusted(const std::filesystem::path& folder, const analyze::Trust& trust) {
   return false;
 }
 
+std::string trial_text(const analyze::TrialLine& line) {
+  const record::Outcome& outcome = line.outcome;
+  std::string text = fmt::format("{}: {}, {}", line.row->id.text(), name_of(outcome.outcome_class()),
+                                 name_of(outcome.reason));
+  if (outcome.p_value) text += fmt::format(", p {:.4f}", *outcome.p_value);
+  text += "\n  faults   " + analyze::fault_text(*line.row, 4) + "\n  metrics  ";
+  const char* separator = "";
+  for (const record::Metric metric : record::all_metrics) {
+    if (!line.at) break;
+    const auto value = value_of(*line.at, metric);
+    const auto golden = value_of(*line.golden, metric);
+    if (!value || !golden) continue;
+    text += fmt::format("{}{} {:.4f} (golden {:.4f})", separator, name_of(metric), *value, *golden);
+    separator = ", ";
+  }
+  return text + (line.at ? "\n" : "none: the run did not reach the evaluation that is judged\n");
+}
+
 int report_campaign(const std::filesystem::path& folder, const ReportOptions& options,
                     const std::vector<std::string>& command) {
   const campaign::Layout layout{folder};
@@ -92,6 +112,10 @@ int report_campaign(const std::filesystem::path& folder, const ReportOptions& op
     print_study(rows, spec, trust, options);
   } else {
     print(options.json ? text : analyze::table(summary));
+  }
+  if (access(folder.c_str(), W_OK) != 0) {
+    spdlog::warn("{} cannot be written to: summary.json is left as it is", folder.string());
+    return 0;
   }
   replace_text(layout.summary(), text);
   return 0;

@@ -9,6 +9,7 @@
 
 #include "analyze/summary.h"
 #include "analyze/verdict/trust.h"
+#include "analyze/views/trials_view.h"
 #include "campaign/folder/folder.h"
 
 namespace bitrift::cli {
@@ -30,6 +31,9 @@ struct ReportOptions {
 [[nodiscard]] std::vector<record::TrialRecord> effective_rows(const campaign::Layout& layout);
 /// Whether verdicts may be believed; prints on stderr why not.
 [[nodiscard]] bool trusted(const std::filesystem::path& folder, const analyze::Trust& trust);
+
+/// What was altered in a trial, how it ended and what was measured, in three lines.
+[[nodiscard]] std::string trial_text(const analyze::TrialLine& line);
 
 /// Reads the folder's spec and journal, prints the table (or the summary as JSON) on stdout and writes
 /// summary.json atomically. Returns 0; 1 when canaries misbehave or clean runs contradict the stated level:

@@ -1,0 +1,128 @@
+#include "analyze/views/trials_view.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include <fmt/ranges.h>
+
+#include "analyze/verdict/classify.h"
+#include "core/error.h"
+
+namespace bitrift::analyze {
+namespace {
+
+using record::Json;
+
+template <typename T>
+bool lets_pass(const std::set<T>& wanted, const T& value) {
+  return wanted.empty() || wanted.contains(value);
+}
+
+TrialLine line_of(const record::TrialRecord& row, const ArmControls& controls, const Judging& judging) {
+  TrialLine line;
+  line.row = &row;
+  line.outcome = classify(row, controls, judging);
+  const auto order = static_cast<std::size_t>(row.order);
+  line.golden = controls.golden.at(order).evaluations.at(controls.horizon - 1);
+  if (!row.result) return line;
+  const Trajectory evaluations = judged(*row.result, judging.judge);
+  if (evaluations.size() >= controls.horizon) line.at = evaluations[controls.horizon - 1];
+  return line;
+}
+
+// Larger is worse.
+double harm(const TrialLine& line, record::Metric metric) {
+  constexpr double none = -std::numeric_limits<double>::infinity();
+  if (!line.at) return none;
+  const auto value = value_of(*line.at, metric);
+  if (!value) return none;
+  if (!std::isfinite(*value)) return -none;
+  return is_loss(metric) ? *value : -*value;
+}
+
+// null where there is no evaluation or it lacks the metric.
+Json metrics_of(const std::optional<record::Evaluation>& evaluation) {
+  Json metrics = Json::object();
+  for (const record::Metric metric : record::all_metrics) {
+    const auto value = evaluation ? value_of(*evaluation, metric) : std::nullopt;
+    metrics[name_of(metric)] = value ? record::number_to_json(*value) : Json();
+  }
+  return metrics;
+}
+
+}  // namespace
+
+std::vector<TrialLine> trials_view(const std::vector<record::TrialRecord>& rows, const Trust& trust,
+                                   const TrialFilter& filter) {
+  for (const std::string& arm : filter.arms) {
+    if (trust.controls.contains(arm)) continue;
+    std::vector<std::string> names;
+    for (const auto& [name, controls] : trust.controls) names.push_back(name);
+    fail(ErrorCode::bad_input, "no arm '{}' in this campaign; there are {}", arm, fmt::join(names, ", "));
+  }
+  std::vector<TrialLine> lines;
+  for (const record::TrialRecord& row : rows) {
+    if (!filter.kinds.contains(row.kind) || !lets_pass(filter.arms, row.id.arm) ||
+        !lets_pass(filter.strata, row.id.stratum)) {
+      continue;
+    }
+    TrialLine line = line_of(row, trust.controls.at(row.id.arm), trust.judging);
+    if (lets_pass(filter.outcomes, line.outcome.outcome_class()) &&
+        lets_pass(filter.reasons, line.outcome.reason))
+      lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+void sort_worst_first(std::vector<TrialLine>& lines, record::Metric metric) {
+  std::stable_sort(lines.begin(), lines.end(), [metric](const TrialLine& a, const TrialLine& b) {
+    return harm(a, metric) > harm(b, metric);
+  });
+}
+
+void sort_worst_first(std::vector<TrialLine>& lines) {
+  const auto p_value = [](const TrialLine& line) { return line.outcome.p_value.value_or(2); };
+  std::stable_sort(lines.begin(), lines.end(),
+                   [&](const TrialLine& a, const TrialLine& b) { return p_value(a) < p_value(b); });
+}
+
+std::string fault_text(const record::TrialRecord& row, std::size_t most) {
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < std::min(row.faults.size(), most); ++i) {
+    const record::AppliedFault fault = row.faults.at(i);
+    texts.push_back(fmt::format("{}[{}] bit {} {:#x} -> {:#x}", fault.tensor, fault.element,
+                                fmt::join(fault.bits, ","), fault.old_pattern, fault.new_pattern));
+  }
+  if (texts.empty()) return "none";
+  std::string text = fmt::format("{}", fmt::join(texts, "; "));
+  if (row.faults.size() > most) text += fmt::format("; and {} more", row.faults.size() - most);
+  return text;
+}
+
+Json to_json(const TrialLine& line) {
+  const record::TrialRecord& row = *line.row;
+  const record::Outcome& outcome = line.outcome;
+  Json value = row.faults.empty() ? Json::object() : record::to_json(row.faults.at(0));
+  value["faults"] = row.faults.size();
+  value["id"] = row.id.text();
+  value["arm"] = row.id.arm;
+  value["stratum"] = row.id.stratum;
+  value["draw"] = row.id.draw;
+  value["kind"] = row.kind;
+  value["order"] = row.order;
+  value["outcome"] = outcome.outcome_class();
+  value["reason"] = outcome.reason;
+  value["course"] = outcome.course;
+  value["p_value"] = outcome.p_value ? Json(*outcome.p_value) : Json();
+  value["bitwise_equal"] = outcome.bitwise_equal;
+  value["steps_to_recover"] = outcome.steps_to_recover ? Json(*outcome.steps_to_recover) : Json();
+  value["steps"] = row.result ? Json(row.result->steps) : Json();
+  value["signal"] = row.failure && row.failure->signal != 0 ? Json(row.failure->signal) : Json();
+  value.update(metrics_of(line.at));
+  value["golden"] = metrics_of(line.golden);
+  return value;
+}
+
+}  // namespace bitrift::analyze

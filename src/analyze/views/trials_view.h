@@ -1,0 +1,49 @@
+// Single trials: what was altered, how it ended, what was measured.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "analyze/verdict/trust.h"
+#include "record/json/json.h"
+#include "record/metric.h"
+#include "record/outcome.h"
+#include "record/trial.h"
+
+namespace bitrift::analyze {
+
+struct TrialLine {
+  const record::TrialRecord* row = nullptr;  ///< of the rows given
+  record::Outcome outcome;
+  std::optional<record::Evaluation> at, golden;  ///< as judged at the horizon; `at` only where it was reached
+};
+
+/// Which trials; what is empty restricts nothing.
+struct TrialFilter {
+  std::set<record::TrialKind> kinds = {record::TrialKind::trial};
+  std::set<record::OutcomeClass> outcomes = {};
+  std::set<record::Reason> reasons = {};
+  std::set<std::string> arms = {}, strata = {};
+};
+
+/// The trials in file order. trust: of the same rows. Throws as classify() does, and Error(bad_input) on an
+/// arm that has no row.
+[[nodiscard]] std::vector<TrialLine> trials_view(const std::vector<record::TrialRecord>& rows,
+                                                 const Trust& trust, const TrialFilter& filter = {});
+/// The most harmed first: the lowest accuracy or the highest loss; a value that is not finite before all
+/// others, trials without an evaluation last. Equal ones keep their order.
+void sort_worst_first(std::vector<TrialLine>& lines, record::Metric metric);
+/// The smallest p-value first; trials without one last.
+void sort_worst_first(std::vector<TrialLine>& lines);
+
+/// "weight[12] of model/conv1, bit 30: 0x3dcccccd -> 0x7dcccccd", one a fault, at most `most` of them.
+[[nodiscard]] std::string fault_text(const record::TrialRecord& row, std::size_t most);
+/// {"id","arm","stratum","draw","kind","faults","tensor","role","element","bits","field","dtype","old","new",
+/// "outcome","reason",...,"steps", a metric each, "golden": {metrics}}. What describes a fault is that of the
+/// first; `faults` is their number.
+[[nodiscard]] record::Json to_json(const TrialLine& line);
+
+}  // namespace bitrift::analyze
