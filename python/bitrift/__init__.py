@@ -9,8 +9,10 @@ from bitrift._core import version as __version__
 from bitrift.campaign import Outcome, outcomes, read_journal, summary, table
 from bitrift.checkpoint import Difference, Tensor, diff, inject, list_tensors, plan, replay, undo
 from bitrift.intervals import Interval, anytime, clopper_pearson, wilson
+from bitrift.results import Campaign
 
 __all__ = [
+    "Campaign",
     "Difference",
     "Error",
     "Interval",

@@ -29,6 +29,10 @@ def outcomes(
     metrics: list[str] | None,
     level: float | None,
 ) -> str: ...
+def trials(
+    folder: str | PathLike[str], kinds: list[str], rule: int, horizon: int | None, metrics: list[str] | None
+) -> str: ...
+def compare(folder: str | PathLike[str], arms: list[str], outcomes: list[str], margin: float) -> str: ...
 def summary(
     folder: str | PathLike[str],
     by: list[str] | None,

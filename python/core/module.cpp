@@ -7,11 +7,13 @@
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
+#include "analyze/comparison.h"
 #include "analyze/rates/interval.h"
 #include "analyze/summary.h"
 #include "analyze/table.h"
 #include "analyze/verdict/trust.h"
 #include "analyze/views/keys.h"
+#include "analyze/views/trials_view.h"
 #include "campaign/folder/folder.h"
 #include "campaign/journal/journal.h"
 #include "ckpt/compare.h"
@@ -168,13 +170,41 @@ bitrift::analyze::Judging judging_for(const Campaign& campaign, const Wishes& wi
   return judging;
 }
 
+bitrift::analyze::Trust trust_of(const Path& folder, const Campaign& campaign, const Wishes& wishes) {
+  auto trust = bitrift::analyze::trust_of(campaign.rows, judging_for(campaign, wishes));
+  if (trust.problems.empty()) return trust;
+  bitrift::fail(ErrorCode::conflict, "{}: controls or canaries misbehave; the first: {}", folder.string(),
+                trust.problems.front());
+}
+
+std::string trials(const Path& folder, const std::vector<std::string>& kinds, const Wishes& wishes) {
+  const Campaign campaign = read_campaign(folder);
+  bitrift::analyze::TrialFilter filter;
+  filter.kinds.clear();
+  for (const auto& kind : kinds) filter.kinds.insert(bitrift::parse_named<bitrift::record::TrialKind>(kind));
+  Json list = Json::array();
+  for (const auto& line :
+       bitrift::analyze::trials_view(campaign.rows, trust_of(folder, campaign, wishes), filter)) {
+    list.push_back(bitrift::analyze::to_json(line));
+  }
+  return text_of(list);
+}
+
+std::string compare(const Path& folder, const std::vector<std::string>& arms,
+                    const std::vector<std::string>& outcomes, double margin) {
+  const Campaign campaign = read_campaign(folder);
+  bitrift::analyze::ComparisonOptions options;
+  options.arms = arms;
+  options.margin = margin;
+  for (const auto& name : outcomes)
+    options.outcomes.push_back(bitrift::parse_named<bitrift::record::OutcomeClass>(name));
+  return text_of(bitrift::analyze::to_json(bitrift::analyze::compare_arms(
+      campaign.rows, campaign.spec, trust_of(folder, campaign, {}), campaign.rounds, options)));
+}
+
 std::string outcomes(const Path& folder, const std::vector<std::string>& kinds, const Wishes& wishes) {
   const Campaign campaign = read_campaign(folder);
-  const auto trust = bitrift::analyze::trust_of(campaign.rows, judging_for(campaign, wishes));
-  if (!trust.problems.empty()) {
-    bitrift::fail(ErrorCode::conflict, "{}: controls or canaries misbehave; the first: {}", folder.string(),
-                  trust.problems.front());
-  }
+  const auto trust = trust_of(folder, campaign, wishes);
   std::set<bitrift::record::TrialKind> wanted;
   for (const auto& kind : kinds) wanted.insert(bitrift::parse_named<bitrift::record::TrialKind>(kind));
   Json list = Json::array();
@@ -277,6 +307,14 @@ PYBIND11_MODULE(_core, module) {
       },
       py::arg("folder"), py::arg("kinds"), py::arg("rule"), py::arg("horizon"), py::arg("metrics"),
       py::arg("level"));
+  module.def(
+      "trials",
+      [](const Path& folder, const std::vector<std::string>& kinds, int rule,
+         std::optional<std::size_t> horizon, std::optional<std::vector<std::string>> metrics) {
+        return trials(folder, kinds, {rule, horizon, std::move(metrics), std::nullopt});
+      },
+      py::arg("folder"), py::arg("kinds"), py::arg("rule"), py::arg("horizon"), py::arg("metrics"));
+  module.def("compare", &compare, py::arg("folder"), py::arg("arms"), py::arg("outcomes"), py::arg("margin"));
   const auto def_summary = [&](const char* name, auto convert) {
     module.def(
         name,

@@ -1,0 +1,174 @@
+"""A campaign as a notebook uses it: tables of trials, rates and comparisons as pandas DataFrames."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from bitrift import _core
+from bitrift.campaign import summary
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+METRICS = ("test_accuracy", "test_capped_loss", "test_loss", "train_accuracy", "train_loss")
+_NUMBERS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+_CATEGORIES = ("arm", "stratum", "kind", "tensor", "role", "field", "dtype", "outcome", "reason", "course")
+
+
+class Campaign:
+    """The folder of a campaign, finished or not.
+
+    `Campaign("results/quickstart").worst("SDC", by="test_loss")` gives the worst trials. Methods that return a
+    DataFrame need pandas. Everything that is refused raises `bitrift.Error`, as `outcomes` and `summary` do.
+    """
+
+    def __init__(self, folder: str | PathLike[str]) -> None:
+        self.folder = Path(folder)
+
+    def __repr__(self) -> str:
+        return f"Campaign({str(self.folder)!r})"
+
+    @classmethod
+    def run(cls, spec: str | PathLike[str], folder: str | PathLike[str], *options: str) -> Campaign:
+        """Runs the campaign of a spec, or resumes it, with the progress on stderr.
+
+        options: as `bitrift campaign run` takes them, such as "--workers", "2". Raises subprocess.CalledProcessError
+        when it fails or is interrupted; the same call resumes it.
+        """
+        subprocess.run([program(), "campaign", "run", str(spec), "-o", str(folder), *options], check=True, stdout=2)
+        return cls(folder)
+
+    def trials(
+        self,
+        kinds: Sequence[str] = ("trial",),
+        *,
+        rule: int = 2,
+        horizon: int | None = None,
+        metrics: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        """One line a trial, in file order: its fault, its outcome, and its metrics where it is judged.
+
+        Columns: id, arm, stratum, draw, kind, order; tensor, role, element, bits, field, dtype, old, new of the first
+        fault and their number `faults` (bits is a tuple, old and new are integers); outcome, reason, course, p_value,
+        bitwise_equal, steps, steps_to_recover, signal; every metric, and as golden_METRIC that of the golden run in
+        the same data order. Metrics are NaN where the run did not reach the evaluation. kinds, rule, horizon, metrics:
+        as for `bitrift.outcomes`.
+        """
+        pandas = _pandas()
+        chosen = None if metrics is None else list(metrics)
+        rows = json.loads(_core.trials(self.folder, list(kinds), rule, horizon, chosen))
+        for row in rows:
+            golden = row.pop("golden")
+            row.update({f"golden_{name}": golden[name] for name in METRICS})
+            for name in (*METRICS, *(f"golden_{name}" for name in METRICS)):
+                row[name] = _NUMBERS.get(row[name], row[name])
+            if row["faults"] > 0:
+                row["bits"] = tuple(row["bits"])
+                row["old"], row["new"] = int(row["old"], 16), int(row["new"], 16)
+        columns = {name: [row.get(name) for row in rows] for name in _columns(rows)}
+        frame = pandas.DataFrame({name: _typed(pandas, name, values) for name, values in columns.items()})
+        return cast("pd.DataFrame", frame)
+
+    def rates(
+        self, by: Sequence[str] | None = None, *, interval: str = "anytime", simultaneous: bool = False
+    ) -> pd.DataFrame:
+        """Rates in tidy form: a line for each group and outcome.
+
+        Columns: the dimensions of `by` (see `bitrift.summary`), outcome, estimate, low, high, count, n.
+        """
+        pandas = _pandas()
+        groups = summary(self.folder, by, interval=interval, simultaneous=simultaneous)["groups"]
+        lines = []
+        for group in groups:
+            for outcome, rate in group["rates"].items():
+                low, high = rate[interval]
+                count = group["counts"][outcome]
+                line = {"outcome": outcome, "estimate": rate["estimate"], "low": low, "high": high}
+                lines.append(group["key"] | line | {"count": count, "n": group["trials"]})
+        return cast("pd.DataFrame", pandas.DataFrame(lines))
+
+    def worst(self, outcome: str = "SDC", by: str = "p_value", n: int = 10) -> pd.DataFrame:
+        """The n trials of an outcome that are harmed most: the smallest p-value, the lowest accuracy, the highest loss.
+
+        by: p_value or a metric. A metric that is NaN or infinite is worse than every number.
+        """
+        trials = self.trials()
+        trials = trials[trials["outcome"] == outcome]
+        rising = by == "p_value" or by.endswith("accuracy")
+        values = trials[by].astype(float)
+        if by != "p_value":
+            values = values.where(values.notna() & ~values.isin([float("inf")]), float("-inf" if rising else "inf"))
+        return trials.loc[values.sort_values(ascending=rising, kind="stable").index[:n]]
+
+    def compare(self, *arms: str, outcomes: Sequence[str] = ("SDC", "crash"), margin: float = 0.01) -> pd.DataFrame:
+        """Whether arms differ under the same faults, as `bitrift compare` decides.
+
+        arms: the first is compared with each of the others; none: all pairs. margin: of the difference of two rates,
+        as a share. Columns: first, second, outcome, pairs, both, first_only, second_only, neither, first_rate,
+        second_rate, difference, low, high, p, adjusted_p, mcnemar_p, share_seen, verdict (differ, equivalent or open).
+        """
+        pandas = _pandas()
+        pairs = json.loads(_core.compare(self.folder, list(arms), list(outcomes), margin))["pairs"]
+        for pair in pairs:
+            pair["low"], pair["high"] = pair.pop("interval")
+        order = (
+            "first second outcome pairs both first_only second_only neither first_rate second_rate difference low high"
+        )
+        columns = [*order.split(), "p", "adjusted_p", "mcnemar_p", "share_seen", "verdict"]
+        return cast("pd.DataFrame", pandas.DataFrame(pairs, columns=columns))
+
+    def replay(self, trial: str, trace: str | PathLike[str] | None = None) -> dict[str, Any]:
+        """Runs one trial ("ARM/STRATUM/DRAW") again: its row, the row of this run, and their first difference or None.
+
+        trace: write every step to this file (JSON Lines). Raises subprocess.CalledProcessError when the program fails.
+        """
+        traced = [] if trace is None else ["--trace", str(trace)]
+        command = [program(), "campaign", "replay", str(self.folder), trial, "--json", *traced]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode not in (0, 1) or not done.stdout:
+            raise subprocess.CalledProcessError(done.returncode, command)
+        return cast(dict[str, Any], json.loads(done.stdout))
+
+
+def program() -> str:
+    """The program `bitrift`: in $BITRIFT_BIN_DIR, beside this Python, on the PATH, or of the same build."""
+    build = Path(__file__).resolve().parents[2] / "bin"
+    for folder in (os.environ.get("BITRIFT_BIN_DIR"), Path(sys.executable).parent, *os.get_exec_path(), build):
+        if folder and (found := shutil.which("bitrift", path=str(folder))):
+            return found
+    raise FileNotFoundError("the program bitrift is not on the PATH: set BITRIFT_BIN_DIR to its folder")
+
+
+def _columns(rows: list[dict[str, Any]]) -> list[str]:
+    first = "id arm stratum draw kind order faults tensor role element bits field dtype old new outcome reason course"
+    names = [*first.split(), "p_value", "bitwise_equal", "steps", "steps_to_recover", "signal", *METRICS]
+    names += [f"golden_{name}" for name in METRICS]
+    return names + [name for name in ("plane", "structure") if any(name in row for row in rows)]
+
+
+def _typed(pandas: Any, name: str, values: list[Any]) -> Any:
+    if name in _CATEGORIES:
+        return pandas.Categorical(values)
+    if name in ("steps", "steps_to_recover", "signal", "element"):
+        return pandas.array(values, dtype="Int64")
+    if name in ("old", "new"):
+        return pandas.array(values, dtype="UInt64")
+    if name == "p_value" or name in METRICS or name.startswith("golden_"):
+        return pandas.array([float("nan") if value is None else value for value in values], dtype="float64")
+    return values
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("tables of a campaign are pandas DataFrames: pip install pandas") from error
+    return pandas

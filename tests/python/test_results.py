@@ -1,0 +1,123 @@
+"""`bitrift.Campaign`: trials, rates and comparisons as DataFrames, against rows made by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+from pathlib import Path
+
+import bitrift
+import pytest
+from bitrift.results import program
+from synthetic import GOLDEN, Row, study_rows, write_campaign
+
+FAULT = {
+    "tensor": "model/fc.weight",
+    "role": "weight",
+    "element": 2**40 + 1,
+    "dtype": "float64",
+    "bits": [62, 63],
+    "field": "mixed",
+    "old": "0x3ff0000000000001",
+    "new": "0xfff0000000000001",
+}
+
+
+def rows_with_details() -> list[Row]:
+    rows = study_rows()
+    for row in rows:
+        if row["kind"] != "trial" or row["id"]["stratum"] != "weight.sign":
+            continue
+        row["faults"] = [FAULT]
+        if "result" in row and row["result"]["final_digest"] == "other":
+            evaluation = row["result"]["replicas"][0][0]
+            evaluation["test_loss"] = 0.5 + row["id"]["draw"]
+    return rows
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> bitrift.Campaign:
+    write_campaign(tmp_path / "study", rows_with_details(), ["serial", "data2"])
+    return bitrift.Campaign(tmp_path / "study")
+
+
+def test_trials_have_fault_outcome_and_metrics(campaign: bitrift.Campaign) -> None:
+    trials = campaign.trials()
+    assert len(trials) == 80
+    assert trials["arm"].value_counts().to_dict() == {"serial": 40, "data2": 40}
+    serial = trials[(trials["arm"] == "serial") & (trials["stratum"] == "weight.sign")].set_index("draw")
+    assert list(serial["outcome"]) == ["masked"] * 5 + ["SDC"] * 4 + ["crash"]
+    assert serial.loc[5, "test_accuracy"] == 0.1
+    assert serial.loc[5, "golden_test_accuracy"] == GOLDEN["test_accuracy"]
+    assert serial.loc[5, "bits"] == (62, 63)
+    assert serial.loc[5, "old"] == 0x3FF0000000000001 and serial.loc[5, "new"] == 0xFFF0000000000001
+    assert serial.loc[5, "element"] == 2**40 + 1
+    assert serial.loc[9, "signal"] == 11
+    assert math.isnan(float(serial.loc[9, "test_loss"])) and math.isnan(float(serial.loc[9, "p_value"]))
+    assert trials["element"].isna().sum() == 60  # rows without a fault
+
+
+def test_trials_agree_with_outcomes_and_other_rules(campaign: bitrift.Campaign) -> None:
+    expected = {(one.arm, one.stratum, one.draw): one.outcome for one in bitrift.outcomes(campaign.folder, rule=1)}
+    trials = campaign.trials(rule=1)
+    found = dict(
+        zip(zip(trials["arm"], trials["stratum"], trials["draw"], strict=True), trials["outcome"], strict=True)
+    )
+    assert found == expected
+    assert len(campaign.trials(["canary"])) == 6
+
+
+def test_worst_puts_the_largest_harm_first(campaign: bitrift.Campaign) -> None:
+    worst = campaign.worst("SDC", by="test_loss", n=3)
+    assert [float(loss) for loss in worst["test_loss"]] == [8.5, 7.5, 7.5]
+    assert set(campaign.worst("SDC")["outcome"]) == {"SDC"}
+    assert len(campaign.worst("crash", by="test_accuracy", n=3)) == 3
+
+
+def test_rates_are_those_of_the_summary(campaign: bitrift.Campaign) -> None:
+    rates = campaign.rates(by=["role"])
+    summary = bitrift.summary(campaign.folder, by=["role"])
+    assert len(rates) == 3 * len(summary["groups"])
+    group = next(one for one in summary["groups"] if one["key"] == {"arm": "serial", "role": "weight"})
+    line = rates[(rates["arm"] == "serial") & (rates["role"] == "weight") & (rates["outcome"] == "SDC")].iloc[0]
+    assert (line["estimate"], line["low"], line["high"]) == (
+        group["rates"]["SDC"]["estimate"],
+        *group["rates"]["SDC"]["anytime"],
+    )
+    assert (line["count"], line["n"]) == (7, 20)
+
+
+def test_compare_is_what_the_program_prints(campaign: bitrift.Campaign) -> None:
+    table = campaign.compare("serial", "data2")
+    assert list(table["outcome"]) == ["SDC", "crash"]
+    crash = table.iloc[1]
+    # In weight.sign draw 4 is masked under serial and an SDC under data2, draw 8 an SDC and a crash.
+    assert (crash["pairs"], crash["first_only"], crash["second_only"], crash["both"]) == (40, 0, 1, 7)
+    assert crash["difference"] == pytest.approx(0.1 * 1000 / 9900)
+    command = [program(), "compare", str(campaign.folder), "--arms", "serial,data2", "--json"]
+    pairs = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["pairs"]
+    assert [pair["interval"] for pair in pairs] == [
+        [low, high] for low, high in zip(table["low"], table["high"], strict=True)
+    ]
+    with pytest.raises(bitrift.Error, match="no arm 'pipeline'"):
+        campaign.compare("serial", "pipeline")
+
+
+def test_show_prints_trials_with_the_command_that_replays_them(campaign: bitrift.Campaign) -> None:
+    command = [program(), "campaign", "show", str(campaign.folder), "--outcome", "SDC", "--sort", "test_loss"]
+    done = subprocess.run([*command, "--top", "2"], check=True, capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    assert lines[0].endswith("weight.sign/8: SDC, low_test_accuracy, p 0.0476")
+    assert lines[1] == "  faults   model/fc.weight[1099511627777] bit 62,63 0x3ff0000000000001 -> 0xfff0000000000001"
+    assert "test_loss 8.5000 (golden 0.2000)" in lines[2]
+    assert lines[3].startswith(f"  replay   bitrift campaign replay {campaign.folder} ")
+    assert lines[-1] == "2 of 16 trials shown"
+    listed = json.loads(subprocess.run([*command, "--json"], check=True, capture_output=True, text=True).stdout)
+    assert [one["id"] for one in listed] == list(campaign.worst("SDC", by="test_loss", n=99)["id"])
+
+
+def test_a_folder_without_a_campaign_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(bitrift.Error) as raised:
+        bitrift.Campaign(tmp_path).trials()
+    assert raised.value.code == "not_found"
