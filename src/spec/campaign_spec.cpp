@@ -301,6 +301,13 @@ std::size_t CampaignSpec::arm_index(std::string_view arm_name) const {
 CampaignSpec read_campaign_spec(const std::filesystem::path& path,
                                 const std::vector<std::string>& overrides) {
   Document document = parse_file(path);
+  if (document.value.is_object() && document.value.contains("model") && !document.value.contains("arms")) {
+    fail(ErrorCode::bad_input,
+         "{}: is a training spec, but a campaign spec is needed: train with `bitrift-train train {}`, or "
+         "make it "
+         "base.train of a campaign spec (docs/spec.md)",
+         path.string(), path.string());
+  }
   apply_scale(document, overrides);
   for (const auto& text : overrides) {
     if (!is_scale(text)) apply_override(document, text);

@@ -64,6 +64,12 @@ TrainingSpec training_spec_from(const Document& document, const std::string& poi
 
 TrainingSpec read_training_spec(const std::filesystem::path& path) {
   const Document document = parse_file(path);
+  if (document.value.is_object() && document.value.contains("arms") && !document.value.contains("model")) {
+    fail(
+        ErrorCode::bad_input,
+        "{}: is a campaign spec, but a training spec is needed: run it with `bitrift campaign run {} -o DIR`",
+        path.string(), path.string());
+  }
   check_schema(document, shipped_schema("train"));
   return training_spec_from(document, "");
 }

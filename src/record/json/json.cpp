@@ -1,5 +1,6 @@
 #include "record/json/json.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <iterator>
@@ -165,7 +166,11 @@ std::string Document::place(const std::string& pointer) const {
 }
 
 std::string Document::where(const std::string& pointer) const {
-  return place(pointer) + ": " + key_name(pointer);
+  const std::string found = place(pointer);
+  // An override names its key itself: "--set arms.0.name".
+  std::string dotted = pointer.substr(std::min<std::size_t>(1, pointer.size()));
+  std::replace(dotted.begin(), dotted.end(), '/', '.');
+  return found == "--set " + dotted ? found : found + ": " + key_name(pointer);
 }
 
 namespace {

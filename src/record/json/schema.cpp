@@ -1,10 +1,13 @@
 #include "record/json/schema.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <regex>
 #include <set>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <valijson/adapters/nlohmann_json_adapter.hpp>
 #include <valijson/schema.hpp>
@@ -62,8 +65,8 @@ std::optional<std::string> explain_number(const Json& value, const Json& schema)
     bool (*broken)(double value, double bound);
   };
   static constexpr Bound bounds[] = {
-      {"minimum", "at least", [](double v, double b) { return v < b; }},
-      {"maximum", "at most", [](double v, double b) { return v > b; }},
+      {"minimum", "of at least", [](double v, double b) { return v < b; }},
+      {"maximum", "of at most", [](double v, double b) { return v > b; }},
       {"exclusiveMinimum", "more than", [](double v, double b) { return v <= b; }},
       {"exclusiveMaximum", "less than", [](double v, double b) { return v >= b; }},
   };
@@ -74,6 +77,36 @@ std::optional<std::string> explain_number(const Json& value, const Json& schema)
     }
   }
   return std::nullopt;
+}
+
+// The number of letters to insert, remove or replace (Levenshtein 1966).
+std::size_t edits(std::string_view from, std::string_view to) {
+  std::vector<std::size_t> row(to.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= from.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= to.size(); ++j) {
+      const std::size_t replaced = diagonal + (from[i - 1] == to[j - 1] ? 0 : 1);
+      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, replaced}));
+    }
+  }
+  return row.back();
+}
+
+// What a misspelt key was to be, where one is near enough; else all that there are.
+std::string unknown_key(const std::string& key, const Json& properties) {
+  Json known = Json::array();
+  std::string nearest;
+  std::size_t fewest = std::min<std::size_t>(key.size() / 3, 3) + 1;
+  for (const auto& [name, unused] : properties.items()) {
+    known.push_back(name);
+    if (const std::size_t distance = edits(key, name); distance < fewest) {
+      fewest = distance;
+      nearest = name;
+    }
+  }
+  if (!nearest.empty()) return fmt::format("unknown key; did you mean '{}'?", nearest);
+  return fmt::format("unknown key; expected one of: {}", joined(known));
 }
 
 std::optional<Problem> explain(const Json& value, const Json& schema, const Json& root,
@@ -88,9 +121,7 @@ std::optional<Problem> explain_object(const Json& value, const Json& schema, con
     const std::string child = fmt::format("{}/{}", pointer, key);
     if (!properties.contains(key)) {
       if (!closed) continue;
-      Json known = Json::array();
-      for (const auto& [name, unused] : properties.items()) known.push_back(name);
-      return Problem{child, fmt::format("unknown key; expected one of: {}", joined(known))};
+      return Problem{child, unknown_key(key, properties)};
     }
     if (auto problem = explain(member, properties[key], root, child)) return problem;
   }

@@ -90,6 +90,17 @@ def test_full_disk_at_the_journal_loses_nothing_and_the_same_command_goes_on(ref
     assert read_rows(disk / "full") == reference.rows
 
 
+def test_read_only_folder_is_analyzed_without_a_summary(reference, small_disk):
+    disk = small_disk(1024)
+    folder = shutil.copytree(reference.place / "plain", disk / "archive")
+    (folder / "summary.json").unlink()
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    done = subprocess.run([BIN / "bitrift", "analyze", folder], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "cannot be written to: summary.json is left as it is" in done.stderr
+    assert "crash %" in done.stdout
+
+
 @pytest.mark.parametrize("name", ["rounds/0000.json", "summary.json", "campaign.json"])
 def test_full_disk_at_a_published_file_names_it_and_keeps_what_was_there(reference, study, small_disk, name):
     disk = small_disk(1024)

@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 from campaign_support import (
+    STUDY_SPEC,
     Study,
     campaign,
     crc32c,
@@ -34,6 +35,15 @@ def test_unfinished_files_of_a_killed_start_are_removed(reference, study):
     (folder / "rounds" / ".0000.json.tmp-x1y2z3").write_text("half")
     assert study.run("unfinished").returncode == 0
     assert not [path for path in folder.rglob(".*") if path.is_file()]
+
+
+def test_specs_of_the_other_kind_are_named(study):
+    training = study.place / "train.json"
+    training.write_text(json.dumps(STUDY_SPEC["base"]["train"]))
+    done = study.run("swapped", spec=training)
+    assert done.returncode == 2
+    assert "is a training spec, but a campaign spec is needed" in done.stderr
+    assert not (study.place / "swapped").exists()
 
 
 def test_torn_tail_is_cut_and_its_run_repeated(reference, study):

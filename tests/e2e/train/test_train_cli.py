@@ -37,6 +37,9 @@ def test_mistakes_in_the_call(base: Path, tmp_path: Path) -> None:
     spec = base.parent / "spec.json"
     refused("train", spec, words=["--output"])
     refused("train", tmp_path / "no.json", "-o", out, words=["no.json"])
+    campaign = tmp_path / "campaign.json"
+    campaign.write_text(json.dumps({"name": "x", "seed": 1, "base": {}, "arms": []}))
+    refused("train", campaign, "-o", out, words=["is a campaign spec", "bitrift campaign run"])
     refused("train", spec, "-o", tmp_path / "no" / "out.h5", words=["no"])
     refused("train", spec, "-o", tmp_path, words=[str(tmp_path), "folder"])
     refused("train", spec, "-o", out, "--steps", -1, words=["--steps"])

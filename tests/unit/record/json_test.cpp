@@ -97,9 +97,10 @@ TEST(Schema, NamesFileLineKeyExpectedAndFound) {
     return error_of([&] { check_schema(parse_text(text, "f.json"), schema); });
   };
   EXPECT_EQ(problem("{\"n\": 3}"), "");
+  EXPECT_EQ(problem("{\n\"kinds\": 3}"), "f.json:2: kinds: unknown key; did you mean 'kind'?");
   EXPECT_EQ(problem("{\n\"m\": 3}"), "f.json:2: m: unknown key; expected one of: kind, list, n");
   EXPECT_EQ(problem("{\n\"n\": \"3\"}"), "f.json:2: n: expected integer, found string \"3\"");
-  EXPECT_EQ(problem("{\n\"n\": 0}"), "f.json:2: n: expected a number at least 1, found 0");
+  EXPECT_EQ(problem("{\n\"n\": 0}"), "f.json:2: n: expected a number of at least 1, found 0");
   EXPECT_EQ(problem("{\"n\": 1,\n\n\"kind\": \"c\"}"), "f.json:3: kind: expected one of: a, b; found \"c\"");
   EXPECT_EQ(problem("{}"), "f.json:1: the document: key 'n' is missing");
   EXPECT_EQ(problem("{\"n\": 1, \"list\": [{\"x\": 1},\n{\"x\": 0}]}"),

@@ -108,7 +108,7 @@ TEST(Propagation, StandsInASpecInAnyOrderAndComesBackSorted) {
 
 TEST(Propagation, ThatComparesNothingIsRefused) {
   EXPECT_THAT(error_with({R"(propagation={"final": false})"}),
-              HasSubstr("--set propagation: propagation: nothing to compare"));
+              HasSubstr("--set propagation: nothing to compare"));
 }
 
 TEST(Propagation, IsRefusedByKeyWhereItMakesNoSense) {
