@@ -277,26 +277,7 @@ void add_error(py::module_& module) {
   });
 }
 
-}  // namespace
-
-PYBIND11_MODULE(_core, module) {
-  bitrift::start_logging("bitrift");
-  module.doc() = "The C++ libraries of bitrift; use the package `bitrift`.";
-  module.attr("version") = bitrift::record::bitrift_version();
-  add_error(module);
-  module.def("list_tensors", &list_tensors, py::arg("path"));
-  using Strings = std::vector<std::string>;
-  module.def(
-      "plan",
-      [](const Path& path, const std::string& model, const Strings& command) {
-        return text_of(to_json(planned(path, model, command)));
-      },
-      py::arg("path"), py::arg("model"), py::arg("command"));
-  module.def("inject", &inject, py::arg("path"), py::arg("output"), py::arg("model"), py::arg("command"));
-  module.def("replay", &replay, py::arg("path"), py::arg("output"), py::arg("manifest"), py::arg("force"),
-             py::arg("by_name"));
-  module.def("undo", &bitrift::inject::undo, py::arg("path"));
-  module.def("diff", &diff, py::arg("first"), py::arg("second"));
+void add_campaigns(py::module_& module) {
   module.def("read_journal", &read_journal, py::arg("folder"));
   module.def(
       "outcomes",
@@ -330,6 +311,29 @@ PYBIND11_MODULE(_core, module) {
   using bitrift::analyze::Summary;
   def_summary("summary", [](const Summary& summary) { return text_of(bitrift::analyze::to_json(summary)); });
   def_summary("table", [](const Summary& summary) { return bitrift::analyze::table(summary); });
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_core, module) {
+  bitrift::start_logging("bitrift");
+  module.doc() = "The C++ libraries of bitrift; use the package `bitrift`.";
+  module.attr("version") = bitrift::record::bitrift_version();
+  add_error(module);
+  module.def("list_tensors", &list_tensors, py::arg("path"));
+  using Strings = std::vector<std::string>;
+  module.def(
+      "plan",
+      [](const Path& path, const std::string& model, const Strings& command) {
+        return text_of(to_json(planned(path, model, command)));
+      },
+      py::arg("path"), py::arg("model"), py::arg("command"));
+  module.def("inject", &inject, py::arg("path"), py::arg("output"), py::arg("model"), py::arg("command"));
+  module.def("replay", &replay, py::arg("path"), py::arg("output"), py::arg("manifest"), py::arg("force"),
+             py::arg("by_name"));
+  module.def("undo", &bitrift::inject::undo, py::arg("path"));
+  module.def("diff", &diff, py::arg("first"), py::arg("second"));
+  add_campaigns(module);
   module.def(
       "wilson",
       [](double successes, double n, double confidence) {

@@ -36,8 +36,8 @@ PropagationSpec propagation_from(const Document& document) {
   PropagationSpec spec = propagation_spec_from_json(document.value.at("propagation"));
   std::sort(spec.steps.begin(), spec.steps.end());
   if (spec.steps.empty() && !spec.at_end) {
-    fail(ErrorCode::bad_input, "{}: propagation: nothing to compare; name steps, or leave 'final' on",
-         document.place("/propagation"));
+    fail(ErrorCode::bad_input, "{}: nothing to compare; name steps, or leave 'final' on",
+         document.where("/propagation"));
   }
   return spec;
 }

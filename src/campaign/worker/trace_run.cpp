@@ -9,6 +9,7 @@
 #include "campaign/worker/private_copy.h"
 #include "core/error.h"
 #include "core/process/subprocess.h"
+#include "spec/optimizer_parts.h"
 
 namespace bitrift::campaign {
 namespace {
@@ -104,7 +105,8 @@ std::optional<std::string> trace_difference(const std::filesystem::path& trace,
     }
     // A run that stops in the middle of a step, and a plateau schedule that uses an evaluation, change the
     // state after the last step's line.
-    const bool plateau = header.at("spec").value(Json::json_pointer("/schedule/name"), "") == "plateau";
+    const auto schedule = header.at("spec").value(Json::json_pointer("/schedule/name"), std::string());
+    const bool plateau = find_named<record::ScheduleName>(schedule) == record::ScheduleName::plateau;
     if (row.status != record::RunStatus::done || plateau) return std::nullopt;
     const Json& end = last_step.is_null() ? header : last_step;
     if (end.at("digest") == row.final_digest) return std::nullopt;

@@ -133,7 +133,8 @@ TEST_F(SpecTest, MistakesInATrainingNameLineAndKey) {
   EXPECT_THAT(train_error("/optimizer/beta1", 0.9), HasSubstr("optimizer.beta1: sgd has no 'beta1'"));
   EXPECT_THAT(train_error("/model/hidden", {64}), HasSubstr("lenet has no 'hidden'"));
   EXPECT_THAT(train_error("/data/name", "idx"), HasSubstr("key 'path' is missing"));
-  EXPECT_THAT(train_error("/batch_sise", 1), HasSubstr("batch_sise: unknown key; did you mean 'batch_size'?"));
+  EXPECT_THAT(train_error("/batch_sise", 1),
+              HasSubstr("batch_sise: unknown key; did you mean 'batch_size'?"));
   EXPECT_THAT(train_error("/parallel", {{"kind", "data"}, {"ranks", 3}}),
               HasSubstr("a batch of 64 cannot be split evenly over 3"));
   EXPECT_THAT(train_error("/parallel", {{"kind", "serial"}, {"ranks", 2}}),
@@ -147,7 +148,8 @@ TEST_F(SpecTest, TransformersOfNoSizeAreRefusedByKey) {
   for (const std::string key : {"layers", "heads", "width", "context"}) {
     Json model = {{"name", "gpt"}, {"layers", 2}, {"heads", 2}, {"width", 16}, {"context", 16}};
     model[key] = 0;
-    EXPECT_THAT(train_error("/model", model), HasSubstr("model." + key + ": expected a number of at least 1"));
+    EXPECT_THAT(train_error("/model", model),
+                HasSubstr("model." + key + ": expected a number of at least 1"));
   }
 }
 
@@ -205,9 +207,10 @@ TEST_F(SpecTest, EveryArmRunsFromEveryBaseAndEveryPrecision) {
   EXPECT_EQ(to_json(campaign_spec_from_json(to_json(spec))), to_json(spec));
   EXPECT_EQ(campaign_spec_from_json(to_json(spec)).arms[3].name, spec.arms[3].name);
   EXPECT_THAT(campaign_error({"base=" + bases, "base.1.name=early"}),
-              HasSubstr("base[1].name: a second base is named 'early'"));
+              HasSubstr("--set base.1.name: a second base is named 'early'"));
   EXPECT_THAT(campaign_error({"base=" + bases, "base.1.name=a/b"}), HasSubstr("expected letters, digits"));
-  EXPECT_THAT(campaign_error({"base=" + bases, "base.1.train.epochs=-1"}), HasSubstr("base[1].train.epochs"));
+  EXPECT_THAT(campaign_error({"base=" + bases, "base.1.train.epochs=-1"}),
+              HasSubstr("--set base.1.train.epochs: expected"));
   EXPECT_THAT(campaign_error({"base=[{\"name\": \"a\", \"checkpoint\": \"missing.h5\"}]"}),
               HasSubstr("base[0].checkpoint: no file"));
   EXPECT_THAT(campaign_error({"base=[]"}), HasSubstr("base"));
