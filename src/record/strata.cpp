@@ -18,7 +18,7 @@ void check_fields(const Document& document, const std::vector<std::string>& fiel
     try {
       check_bit_field(fields[i]);
     } catch (const Error& error) {
-      fail(ErrorCode::bad_input, "{}: {}: {}", document.place(pointer), key_name(pointer), error.what());
+      fail(ErrorCode::bad_input, "{}: {}", document.where(pointer), error.what());
     }
     for (const char* name : {"float64", "float32", "float16", "bfloat16", "int64", "uint64"}) {
       const NumberFormat format = *number_format(name);
@@ -26,8 +26,8 @@ void check_fields(const Document& document, const std::vector<std::string>& fiel
       for (std::size_t j = 0; j < i; ++j) {
         for (const unsigned bit : bit_field(format, fields[j])) {
           if (std::find(bits.begin(), bits.end(), bit) == bits.end()) continue;
-          fail(ErrorCode::bad_input, "{}: {}: '{}' and '{}' share bit {} of {}; fields must not overlap",
-               document.place(pointer), key_name(pointer), fields[j], fields[i], bit, name);
+          fail(ErrorCode::bad_input, "{}: '{}' and '{}' share bit {} of {}; fields must not overlap",
+               document.where(pointer), fields[j], fields[i], bit, name);
         }
       }
     }
@@ -40,7 +40,7 @@ std::vector<StratumModel> models_from(const Document& document) {
   for (const Json& value : document.value.at("strata").at("models")) {
     const std::string pointer = "/strata/models/" + std::to_string(models.size());
     const auto refuse = [&](const std::string& key, const std::string& why) {
-      fail(ErrorCode::bad_input, "{}: {}: {}", document.place(pointer + key), key_name(pointer + key), why);
+      fail(ErrorCode::bad_input, "{}: {}", document.where(pointer + key), why);
     };
     StratumModel model{value.at("name").get<std::string>(), fault_model_from_json(value)};
     for (const TrialKind prepared :

@@ -236,7 +236,7 @@ TEST_F(SpecTest, FaultModelsAreStrataOfTheirOwn) {
               HasSubstr("strata.models[0]: expected exactly one of 'count', 'fraction' and 'ber', found 2"));
   EXPECT_THAT(refused({"strata.models.1.name=ten"}), HasSubstr("a second model is named 'ten'"));
   EXPECT_THAT(refused({"strata.models.1.name=control"}), HasSubstr("choose another"));
-  EXPECT_THAT(refused({"strata.models.1.bits=expo"}), HasSubstr("strata.models[1].bits: "));
+  EXPECT_THAT(refused({"strata.models.1.bits=expo"}), HasSubstr("--set strata.models.1.bits: "));
   EXPECT_THAT(refused({"strata.roles=[\"weight\"]"}), HasSubstr("either 'roles' and 'fields', or 'models'"));
   EXPECT_THAT(refused({"strata.tensors=[\"model/**\"]"}), HasSubstr("each of them names its own"));
 }
