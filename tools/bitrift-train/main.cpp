@@ -20,7 +20,7 @@
 namespace bitrift::cli {
 namespace {
 
-void add_run_options(CLI::App* command, Arguments& arguments) {
+void add_run_options(CLI::App* command, Arguments& arguments, const char* usual) {
   auto* steps = command->add_option("--steps", arguments.steps, "Stop after this many optimizer steps")
                     ->check(whole_number(0, 1'000'000'000'000))
                     ->type_name("N");
@@ -36,7 +36,7 @@ void add_run_options(CLI::App* command, Arguments& arguments) {
   command->add_flag("--json", arguments.json, "Print the result as JSON");
   command->add_flag("--check-replicas", arguments.check_replicas,
                     "Compare the states of all replicas after every step");
-  add_parallel_options(command, arguments.parallel);
+  add_parallel_options(command, arguments.parallel, usual);
 }
 
 constexpr const char* footer =
@@ -64,7 +64,7 @@ int run(int count, char** words) {
   CLI::App* train_command = app.add_subcommand("train", "Train a model from a spec and save a checkpoint");
   train_command->add_option("SPEC", arguments.input, "Training spec (JSON; see docs/spec.md)")->required();
   train_command->add_option("-o,--output", arguments.output, "Checkpoint to write")->required();
-  add_run_options(train_command, arguments);
+  add_run_options(train_command, arguments, "as in the spec");
   train_command->footer(with_example("train campaigns/train-fashion-resnet20.json -o ckpt.h5"));
 
   CLI::App* resume_command = app.add_subcommand(
@@ -82,14 +82,14 @@ int run(int count, char** words) {
                    "Convert the state and continue in this precision (default: as saved)")
       ->check(one_of<record::Precision>());
   add_guard_options(resume_command, arguments.guards);
-  add_run_options(resume_command, arguments);
+  add_run_options(resume_command, arguments, "serial");
   resume_command->footer(with_example("resume ckpt.h5 -o final.h5 --epochs 1"));
 
   CLI::App* describe_command = app.add_subcommand(
       "describe", "Show the model of a spec: layers, parameters, costs and pipeline stages");
   describe_command->add_option("SPEC", arguments.input, "Training spec (JSON; see docs/spec.md)")->required();
   describe_command->add_flag("--json", arguments.json, "Print JSON instead of a table");
-  add_parallel_options(describe_command, arguments.parallel);
+  add_parallel_options(describe_command, arguments.parallel, "as in the spec");
   describe_command->footer(with_example("describe campaigns/train-fashion-resnet20.json"));
 
   CLI::App* serve_command =
@@ -103,7 +103,7 @@ int run(int count, char** words) {
       ->add_option("--drill", arguments.drill,
                    "ignore-file: always load BASE, to show that the canaries catch it")
       ->check(CLI::IsMember({"ignore-file"}));
-  add_parallel_options(serve_command, arguments.parallel);
+  add_parallel_options(serve_command, arguments.parallel, "serial");
   add_guard_options(serve_command, arguments.guards);
 
   try {

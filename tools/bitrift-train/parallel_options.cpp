@@ -23,12 +23,11 @@ void put(const std::string& name, std::optional<E>& into) {
 
 }  // namespace
 
-void add_parallel_options(CLI::App* command, ParallelArguments& arguments) {
+void add_parallel_options(CLI::App* command, ParallelArguments& arguments, const std::string& usual) {
   const CLI::Validator positive = whole_number(1, 65536);
   command
-      ->add_option(
-          "--parallel", arguments.kind,
-          "How to distribute the work over ranks (default: as in the spec; resume and serve: serial)")
+      ->add_option("--parallel", arguments.kind,
+                   "How to distribute the work over ranks (default: " + usual + ")")
       ->check(one_of<ParallelKind>());
   command
       ->add_option("--ranks", arguments.ranks,

@@ -15,7 +15,7 @@ struct ParallelArguments {
   std::optional<int> ranks, stages, micro_batches, resync_every;
 };
 
-void add_parallel_options(CLI::App* command, ParallelArguments& arguments);
+void add_parallel_options(CLI::App* command, ParallelArguments& arguments, const std::string& usual);
 
 /// `parallel` with what the command line says instead; another --parallel starts from that kind's defaults.
 /// Ranks that nothing names are those that the launcher started. Throws Error(bad_input).

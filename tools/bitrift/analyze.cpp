@@ -88,8 +88,7 @@ void add_analyze(CLI::App& app, ExitCode& exit_code) {
       ->add_option(
           "--by", options->report.by,
           "group rates by strategy, base, role, field or stratum (with --propagation: by tensor); repeatable "
-          "(default: strategy and field; strategy and stratum if the spec defines its strata by fault "
-          "models)")
+          "(default: strategy and field or, if the spec uses fault models, strategy and stratum)")
       ->allow_extra_args(false);
   command
       ->add_option("--interval", options->interval,

@@ -298,12 +298,12 @@ void add_what(CLI::App& command, InjectOptions& options, const OptionGroup& add)
   add(command.add_option("--measure", options.measure,
                          "what is drawn uniformly: bit, element or tensor (default: bit)"))
       ->type_name("UNIT");
-  add(command.add_option(
-          "--plane", options.plane,
-          "what to alter; value: numbers, as if they had changed before saving (checksums match); storage: "
-          "the "
-          "stored bytes of numbers (checksums do not match); metadata: all other bytes of the file (default: "
-          "value)"))
+  add(command.add_option("--plane", options.plane,
+                         "value: change numbers, and update their checksums, as if they had changed before "
+                         "saving; storage: change "
+                         "the stored bytes of numbers, and leave checksums as they are; metadata: change any "
+                         "other byte of the "
+                         "file (default: value)"))
       ->type_name("PLANE");
   add(command.add_option("--count", model.count, "number of faults (default: 1)"))
       ->check(whole_number())
@@ -356,9 +356,10 @@ void add_inject(CLI::App& app, ExitCode&) {
       text("--replay", options->replay, "apply the faults of a manifest again, bit for bit");
   command->add_flag("--by-name", options->by_name,
                     "with --replay: accept a file with the same tensors, however they are stored");
-  command->add_flag("--force", options->force,
-                    "with --replay: accept any file in which each element to be changed holds the old value "
-                    "in the manifest");
+  command->add_flag(
+      "--force", options->force,
+      "with --replay: accept any file in which each element to be changed still has the old value that the "
+      "manifest lists");
   text("--manifest", options->manifest, "write the faults to this file, for --replay");
   command->add_flag("--compact-manifest", options->compact,
                     "with --manifest: instead of listing every fault, write the fault model, the seed and a "
