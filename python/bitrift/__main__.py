@@ -59,6 +59,22 @@ def convert_config(arguments: argparse.Namespace) -> None:
     _say(f"run: {shlex.join(command)}")
 
 
+def from_pt(arguments: argparse.Namespace) -> None:
+    """Converts a file of torch.save() to HDF5."""
+    try:
+        from bitrift import torch
+    except ImportError as error:
+        raise SystemExit(f"bitrift: error: from-pt needs the package {error.name}: pip install torch h5py") from None
+    try:
+        left_out = torch.from_pt(arguments.source, arguments.output)
+    except (torch.ConversionError, OSError) as error:
+        _say(f"bitrift: error: {error}")
+        raise SystemExit(2) from None
+    for one in left_out:
+        _say(f"left out: {one}")
+    _say(f"next: bitrift ls {shlex.quote(str(arguments.output))}")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Parses a command line and runs it. Exit code 2: usage or input error."""
     parser = argparse.ArgumentParser(prog="python -m bitrift", description=__doc__)
@@ -78,6 +94,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     convert.add_argument("--sequence", type=Path, metavar="SEQ.json", help="saved injection sequence to convert")
     convert.add_argument("--seed", type=int, metavar="N", help="random seed for what a saved sequence leaves open")
     convert.set_defaults(run=convert_config)
+    pt = commands.add_parser(
+        "from-pt",
+        help="convert a file of torch.save() to HDF5",
+        description="Convert a checkpoint of torch.save() to HDF5, with tensors named by parameter. The file is read "
+        "with weights_only=True: no code of it is executed. bitrift.torch.load_into loads the result (docs/python.md).",
+        epilog="Example: python -m bitrift from-pt model.pt -o model.h5. "
+        "Exit codes: 0 success, 2 usage or input error.",
+    )
+    pt.add_argument("source", type=Path, metavar="FILE.pt")
+    pt.add_argument("-o", "--output", type=Path, metavar="FILE.h5", required=True, help="file to write")
+    pt.set_defaults(run=from_pt)
     parsed = parser.parse_args(arguments)
     parsed.run(parsed)
 
