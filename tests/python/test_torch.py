@@ -36,6 +36,10 @@ def make_model(seed: int) -> torch.nn.Sequential:
     return torch.nn.Sequential(*layers)
 
 
+def parameter_of(model: torch.nn.Module, name: str) -> torch.nn.Parameter:
+    return dict(model.named_parameters())[name]
+
+
 def train(model: torch.nn.Module, optimizer: torch.optim.Optimizer, steps: range) -> list[float]:
     losses = []
     for step in steps:
@@ -83,8 +87,8 @@ def test_bitrift_knows_the_roles_and_a_flip_reaches_the_program(tmp_path: Path) 
     other = make_model(2)
     resumed = OPTIMIZERS["adam"](other)
     bitrift.torch.load_into(tmp_path / "hurt.h5", other, resumed)
-    before = optimizer.state[model[3].weight]["exp_avg_sq"].flatten()
-    after = resumed.state[other[3].weight]["exp_avg_sq"].flatten()
+    before = optimizer.state[parameter_of(model, "3.weight")]["exp_avg_sq"].flatten()
+    after = resumed.state[parameter_of(other, "3.weight")]["exp_avg_sq"].flatten()
     assert torch.nonzero(before != after).flatten().tolist() == [element]
 
 
@@ -94,7 +98,7 @@ def test_other_precisions_keep_their_bits(tmp_path: Path, dtype: torch.dtype) ->
     bitrift.torch.save(tmp_path / "c.h5", model)
     with h5py.File(tmp_path / "c.h5") as file:
         values = file["model/3.weight"][()]
-    assert np.array_equal(values.astype(np.float64), model[3].weight.detach().double().numpy())
+    assert np.array_equal(values.astype(np.float64), parameter_of(model, "3.weight").detach().double().numpy())
     found = {tensor.path: tensor.dtype for tensor in bitrift.list_tensors(tmp_path / "c.h5")}
     assert found["model/3.weight"] == str(dtype).removeprefix("torch.")
     other = make_model(4).to(dtype)
@@ -143,6 +147,12 @@ def test_a_pt_file_becomes_what_save_writes(tmp_path: Path, name: str) -> None:
     resumed = OPTIMIZERS[name](other)
     assert bitrift.torch.load_into(tmp_path / "from.h5", other, resumed) == {"epoch": 3}
     assert train(other, resumed, range(3, 5)) == train(model, optimizer, range(3, 5))
+
+
+def test_a_pt_file_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> None:
+    torch.save(make_model(1).state_dict(), tmp_path / "c.pt")
+    with pytest.raises(bitrift.Error, match=r"is not an HDF5 file \(a file of torch\.save\(\): .*from-pt"):
+        bitrift.list_tensors(tmp_path / "c.pt")
 
 
 class Harmful:
