@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "ckpt/reader.h"
+#include "core/digest.h"
 #include "core/error.h"
 
 namespace bitrift::ckpt {
@@ -187,6 +188,11 @@ std::vector<TensorDifference> compare(const std::filesystem::path& first,
   compare_lists(a, a.tensors(), b, b.tensors(), result);
   compare_lists(a, a.attribute_tensors(), b, b.attribute_tensors(), result);
   std::sort(result.begin(), result.end(), [](const auto& x, const auto& y) { return x.path < y.path; });
+  const auto open = [](const TensorDifference& one) { return one.kind == "not_compared"; };
+  // Equal files hold equal tensors of whatever type.
+  if (!result.empty() && std::all_of(result.begin(), result.end(), open) &&
+      digest_file(first) == digest_file(second))
+    result.clear();
   return result;
 }
 

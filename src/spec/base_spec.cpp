@@ -66,6 +66,10 @@ void check_bases_exist(const Document& document, const std::vector<BaseSpec>& ba
     const auto& file = bases[i].checkpoint;
     if (!file || std::filesystem::is_regular_file(*file)) continue;
     const std::string pointer = pointer_of_base(bases, i) + "/checkpoint";
+    if (std::filesystem::is_directory(*file)) {
+      fail(ErrorCode::bad_input, "{}: {} is a folder; name a checkpoint in it", document.where(pointer),
+           file->string());
+    }
     fail(ErrorCode::not_found, "{}: no file {}; the path is relative to the spec's folder",
          document.where(pointer), file->string());
   }

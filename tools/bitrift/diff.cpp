@@ -54,16 +54,23 @@ std::string what_differs(const ckpt::TensorDifference& difference) {
 
 void print_differences(const std::vector<ckpt::TensorDifference>& differences) {
   Table table({"tensor", "elements", "bits", "first difference"});
+  std::uint64_t tensors = 0;
   std::uint64_t elements = 0;
   std::uint64_t bits = 0;
   for (const ckpt::TensorDifference& difference : differences) {
-    elements += difference.elements;
-    bits += difference.bits;
+    // Stored checksums follow the values.
+    if (difference.role != "checksum") {
+      ++tensors;
+      elements += difference.elements;
+      bits += difference.bits;
+    }
     table.add({difference.path, with_commas(difference.elements), with_commas(difference.bits),
                what_differs(difference)});
   }
-  print(table.text() + fmt::format("{} differ: {}, {}\n", counted(differences.size(), "tensor"),
-                                   counted(elements, "element"), counted(bits, "bit")));
+  print(table.text() + fmt::format("{} {}: {}, {}{}\n", counted(tensors, "tensor"),
+                                   tensors == 1 ? "differs" : "differ", counted(elements, "element"),
+                                   counted(bits, "bit"),
+                                   tensors < differences.size() ? "; stored checksums are not counted" : ""));
 }
 
 int compare_files(const DiffOptions& options) {

@@ -56,6 +56,19 @@ def test_diff_counts_what_numpy_counts(model: Path, tmp_path: Path) -> None:
     assert rows["model/conv1.weight"]["elements"] == np.count_nonzero(x)
     assert rows["model/conv1.weight"]["first_element"] == np.flatnonzero(x)[0]
     assert set(rows) == {"model/conv1.weight", "checksum/crc32c"}
+    told = run("diff", model, out, code=1).stdout.splitlines()[-1]
+    elements = rows["model/conv1.weight"]["elements"]
+    assert told == f"1 tensor differs: {elements} elements, 60 bits; stored checksums are not counted"
+
+
+def test_diff_of_a_file_and_itself_finds_nothing_even_in_what_it_cannot_compare(tmp_path: Path) -> None:
+    for name, text in (("a.h5", "one"), ("b.h5", "two")):
+        with h5py.File(tmp_path / name, "w") as file:
+            file["names"] = ["first", text]
+            file["w.weight"] = np.ones(4, np.float32)
+    assert run("diff", tmp_path / "a.h5", tmp_path / "a.h5").stdout == "no tensor differs\n"
+    (row,) = run_json("diff", tmp_path / "a.h5", tmp_path / "b.h5", code=1)["differences"]
+    assert (row["path"], row["kind"]) == ("names", "not_compared")
 
 
 def test_diff_sees_values_not_storage(tmp_path: Path) -> None:
