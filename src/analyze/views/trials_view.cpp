@@ -26,7 +26,7 @@ TrialLine line_of(const record::TrialRecord& row, const ArmControls& controls, c
   line.outcome = classify(row, controls, judging);
   const auto order = static_cast<std::size_t>(row.order);
   line.golden = controls.golden.at(order).evaluations.at(controls.horizon - 1);
-  if (!row.result) return line;
+  if (!row.result || row.result->replicas.empty()) return line;
   const Trajectory evaluations = judged(*row.result, judging.judge);
   if (evaluations.size() >= controls.horizon) line.at = evaluations[controls.horizon - 1];
   return line;

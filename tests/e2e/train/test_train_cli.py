@@ -37,7 +37,7 @@ def test_mistakes_in_the_call(base: Path, tmp_path: Path) -> None:
     spec = base.parent / "spec.json"
     refused("train", spec, words=["--output"])
     refused("train", tmp_path / "no.json", "-o", out, words=["no.json"])
-    campaign = tmp_path / "campaign.json"
+    campaign = base.parent / "campaign.json"
     campaign.write_text(json.dumps({"name": "x", "seed": 1, "base": {}, "arms": []}))
     refused("train", campaign, "-o", out, words=["is a campaign spec", "bitrift campaign run"])
     refused("train", spec, "-o", tmp_path / "no" / "out.h5", words=["no"])
