@@ -68,10 +68,10 @@ std::vector<TrialLine> trials_view(const std::vector<record::TrialRecord>& rows,
         !lets_pass(filter.strata, row.id.stratum)) {
       continue;
     }
-    TrialLine line = line_of(row, trust.controls.at(row.id.arm), trust.judging);
+    const TrialLine line = line_of(row, trust.controls.at(row.id.arm), trust.judging);
     if (lets_pass(filter.outcomes, line.outcome.outcome_class()) &&
         lets_pass(filter.reasons, line.outcome.reason))
-      lines.push_back(std::move(line));
+      lines.push_back(line);
   }
   return lines;
 }
