@@ -98,8 +98,10 @@ class Campaign:
     def worst(self, outcome: str = "SDC", by: str = "p_value", n: int = 10) -> pd.DataFrame:
         """The n trials of an outcome that are harmed most: the smallest p-value, the lowest accuracy, the highest loss.
 
-        by: p_value or a metric. A metric that is NaN or infinite is worse than every number.
+        by: p_value or a metric, else ValueError. A metric that is NaN or infinite is worse than every number.
         """
+        if by not in ("p_value", *METRICS):
+            raise ValueError(f"by={by!r}: give p_value, {', '.join(METRICS)}")
         trials = self.trials()
         trials = trials[trials["outcome"] == outcome]
         rising = by == "p_value" or by.endswith("accuracy")

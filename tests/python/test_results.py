@@ -73,6 +73,8 @@ def test_worst_puts_the_largest_harm_first(campaign: bitrift.Campaign) -> None:
     assert [float(loss) for loss in worst["test_loss"]] == [8.5, 7.5, 7.5]
     assert set(campaign.worst("SDC")["outcome"]) == {"SDC"}
     assert len(campaign.worst("crash", by="test_accuracy", n=3)) == 3
+    with pytest.raises(ValueError, match="by='colour': give p_value, test_accuracy"):
+        campaign.worst("SDC", by="colour")
 
 
 def test_rates_are_those_of_the_summary(campaign: bitrift.Campaign) -> None:
