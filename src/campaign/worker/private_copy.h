@@ -7,6 +7,7 @@
 
 #include "core/file.h"
 #include "inject/write/patch.h"
+#include "record/trial.h"
 
 namespace bitrift::campaign {
 
