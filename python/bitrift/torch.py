@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -45,7 +45,8 @@ def save(
         names = {id(parameter): key for key, parameter in model.named_parameters()}
         for parameter, state in optimizer.state.items():
             for slot, value in state.items():
-                states[f"optimizer/{slot}/{_name_of(names, parameter)}"] = torch.as_tensor(value)
+                if value is not None:  # SGD without momentum has an empty slot
+                    states[f"optimizer/{slot}/{_name_of(names, parameter)}"] = torch.as_tensor(value)
         for group in optimizer.param_groups:
             _numbers_only(group)
             members = [_name_of(names, parameter) for parameter in group["params"]]
@@ -60,7 +61,7 @@ def load_into(
 
     Hyperparameters of the optimizer's groups, such as the learning rate, become those of the file. Raises RuntimeError
     where the names or shapes of the model's tensors differ, as load_state_dict does, and ConversionError where the
-    optimizer's do, or where the file has no optimizer state.
+    optimizer's parameters do, or where the file has no optimizer.
     """
     with h5py.File(path, "r") as file:
         model.load_state_dict({key: _read(value) for key, value in file["model"].items()})
@@ -94,7 +95,8 @@ def from_pt(source: str | PathLike[str], output: str | PathLike[str]) -> list[st
         names = [key for group in groups for key in group["params"]]
         for index, state in optimizer["state"].items():
             for slot, value in state.items():
-                states[f"optimizer/{slot}/{names[index]}"] = torch.as_tensor(value)
+                if value is not None:
+                    states[f"optimizer/{slot}/{names[index]}"] = torch.as_tensor(value)
     _write(Path(output), states, progress, groups)
     return left_out
 
@@ -180,7 +182,9 @@ def _load_optimizer(file: h5py.File, model: torch.nn.Module, optimizer: torch.op
         for key, value in tensors.items():
             if key not in names:
                 raise ConversionError(f"{file.filename}: optimizer/{slot}/{key}: the model has no parameter {key}")
-            optimizer.state[names[key]][slot] = _read(value)
+            tensor = _read(value)
+            # Step counters are numbers, which optimizers keep on the CPU.
+            optimizer.state[names[key]][slot] = tensor.to(names[key].device) if tensor.dim() else tensor
     for group, saved in zip(optimizer.param_groups, stored, strict=True):
         group["params"] = [names[key] for key in saved.pop("params")]
         group.update({key: tuple(value) if isinstance(value, list) else value for key, value in saved.items()})
@@ -197,8 +201,8 @@ def _bfloat16() -> Any:
 def _write(
     path: Path, states: Mapping[str, torch.Tensor], progress: Mapping[str, float], groups: Sequence[Mapping[str, Any]]
 ) -> None:
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.tmp-", dir=path.parent)
-    os.close(handle)
+    name = path.with_name(f".{path.name}.tmp-{secrets.token_hex(3)}")
+    name.open("xb").close()  # mkstemp would hide the file from everybody else
     try:
         with h5py.File(name, "w") as file:
             file.attrs["schema"] = SCHEMA
@@ -210,7 +214,7 @@ def _write(
                 file[f"progress/{key}"] = np.float64(number) if isinstance(number, float) else np.int64(number)
         os.replace(name, path)
     except BaseException:
-        os.unlink(name)
+        name.unlink()
         raise
 
 

@@ -110,11 +110,26 @@ def test_a_failed_save_keeps_the_old_file(tmp_path: Path) -> None:
     model = make_model(1)
     bitrift.torch.save(tmp_path / "c.h5", model, epoch=1)
     before = (tmp_path / "c.h5").read_bytes()
+    umask = os.umask(0)
+    os.umask(umask)
+    assert (tmp_path / "c.h5").stat().st_mode & 0o777 == 0o666 & ~umask
     model.register_buffer("odd", torch.zeros(2, dtype=torch.float8_e4m3fn))
     with pytest.raises(bitrift.torch.ConversionError, match=r"odd: torch\.float8_e4m3fn has no HDF5 type"):
         bitrift.torch.save(tmp_path / "c.h5", model, epoch=2)
     assert (tmp_path / "c.h5").read_bytes() == before
     assert os.listdir(tmp_path) == ["c.h5"]
+
+
+def test_an_optimizer_without_state_is_stored(tmp_path: Path) -> None:
+    model = make_model(1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    train(model, optimizer, range(1))
+    for parameter in model.parameters():
+        optimizer.state[parameter]["momentum_buffer"] = None  # as some versions of PyTorch leave it
+    bitrift.torch.save(tmp_path / "c.h5", model, optimizer)
+    other = make_model(2)
+    bitrift.torch.load_into(tmp_path / "c.h5", other, torch.optim.SGD(other.parameters(), lr=9.0))
+    assert all(torch.equal(value, other.state_dict()[key]) for key, value in model.state_dict().items())
 
 
 def test_an_optimizer_of_other_parameters_is_refused(tmp_path: Path) -> None:
