@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
-#include "one_of.h"
+#include "options/one_of.h"
 
 namespace bitrift::cli {
 namespace {

@@ -13,7 +13,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "launch.h"
-#include "one_of.h"
+#include "options/one_of.h"
 #include "options/whole_number.h"
 #include "record/provenance.h"
 

@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "mpi/environment.h"
-#include "one_of.h"
+#include "options/one_of.h"
 #include "options/whole_number.h"
 
 namespace bitrift::cli {

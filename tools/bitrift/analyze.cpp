@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "options/one_of.h"
 #include "options/whole_number.h"
 #include "output.h"
 #include "report.h"
@@ -97,7 +98,7 @@ void add_analyze(CLI::App& app, ExitCode& exit_code) {
                    "wilson and clopper_pearson are valid for one look, at a number of trials fixed in "
                    "advance (default: "
                    "anytime)")
-      ->check(CLI::IsMember({"anytime", "wilson", "clopper_pearson"}));
+      ->check(one_of<analyze::IntervalKind>());
   command->add_flag("--simultaneous", options->report.rates.simultaneous,
                     "widen the intervals so that all of them hold together, not each by itself");
   command->add_flag(

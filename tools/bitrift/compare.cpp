@@ -9,6 +9,7 @@
 #include "campaign/folder/folder.h"
 #include "commands.h"
 #include "core/error.h"
+#include "options/one_of.h"
 #include "output.h"
 #include "record/provenance.h"
 #include "report.h"
@@ -60,7 +61,7 @@ void add_compare(CLI::App& app, ExitCode& exit_code) {
       ->allow_extra_args(false);
   command
       ->add_option("--outcome", options->outcomes, "outcome to compare; repeatable (default: SDC and crash)")
-      ->check(CLI::IsMember({"masked", "SDC", "crash"}))
+      ->check(one_of<record::OutcomeClass>())
       ->allow_extra_args(false);
   command
       ->add_option(

@@ -9,6 +9,7 @@
 #include "campaign/folder/folder.h"
 #include "commands.h"
 #include "core/error.h"
+#include "options/one_of.h"
 #include "options/whole_number.h"
 #include "output.h"
 #include "report.h"
@@ -34,12 +35,6 @@ std::set<E> parsed(const std::vector<std::string>& names) {
   std::set<E> values;
   for (const std::string& name : names) values.insert(parse_named<E>(name));
   return values;
-}
-
-template <NamedEnum E>
-std::vector<std::string> words() {
-  const auto names = names_of(E{}).words;
-  return {names.begin(), names.end()};
 }
 
 std::vector<TrialLine> chosen(const ShowOptions& options, const std::vector<record::TrialRecord>& rows,
@@ -90,17 +85,17 @@ void add_show(CLI::App& parent, ExitCode& exit_code) {
       "show", "Show single trials: fault, outcome, metrics, and the command that replays it");
   command->add_option("DIR", options->folder, "campaign folder")->required();
   command->add_option("--outcome", options->outcomes, "only trials with this outcome; repeatable")
-      ->check(CLI::IsMember(words<record::OutcomeClass>()))
+      ->check(one_of<record::OutcomeClass>())
       ->allow_extra_args(false);
   command
       ->add_option("--reason", options->reasons, "only trials with this reason, such as bitwise; repeatable")
-      ->check(CLI::IsMember(words<record::Reason>()))
+      ->check(one_of<record::Reason>())
       ->type_name("REASON")
       ->allow_extra_args(false);
   command->add_option("--arm", options->arms, "only trials of this arm; repeatable")->allow_extra_args(false);
   command->add_option("--stratum", options->strata, "only trials of this stratum; repeatable")
       ->allow_extra_args(false);
-  auto keys = words<record::Metric>();
+  auto keys = words_of<record::Metric>();
   keys.emplace_back(by_p_value);
   command
       ->add_option(

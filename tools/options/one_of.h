@@ -10,10 +10,17 @@
 
 namespace bitrift::cli {
 
+/// The names of an enum.
+template <NamedEnum E>
+std::vector<std::string> words_of() {
+  const auto words = names_of(E{}).words;
+  return {words.begin(), words.end()};
+}
+
+/// Refuses everything but them.
 template <NamedEnum E>
 CLI::IsMember one_of() {
-  const auto words = names_of(E{}).words;
-  return CLI::IsMember(std::vector<std::string>(words.begin(), words.end()));
+  return CLI::IsMember(words_of<E>());
 }
 
 }  // namespace bitrift::cli
