@@ -104,7 +104,7 @@ ComparedPair compare_pair(const Pairing& pairing, const Order& order, ComparedPa
   if (paired.sized) {
     pair.paired = paired_difference(order.rounds, paired.strata, confidence);
     pair.paired.interval = stretched_to(pair.difference, pair.paired.interval);
-  } else {  // Of a stratum whose size is not known nothing is.
+  } else {  // Nothing is known of a stratum whose size is not known.
     pair.paired = {count_pairs(paired.strata), {-1, 1}, 1, 1};
   }
   return pair;

@@ -23,7 +23,7 @@ enum class IntervalKind { anytime, wilson, clopper_pearson };
 constexpr EnumNames<3> names_of(IntervalKind) {
   return {"interval", {"anytime", "wilson", "clopper_pearson"}};
 }
-/// By its name. Throws Error(bad_input).
+/// The kind with this name. Throws Error(bad_input) for any other word.
 [[nodiscard]] IntervalKind interval_kind(std::string_view name);
 
 /// Rate of one outcome class over uniformly drawn bits of a line's strata (docs/statistics.md, "Estimates").

@@ -1,4 +1,4 @@
-// A model by its name.
+// The layers of the models that a spec can name.
 #pragma once
 
 #include "nn/layer/model.h"

@@ -19,7 +19,7 @@ constexpr EnumNames<5> names_of(Metric) {
 inline constexpr Metric all_metrics[] = {Metric::test_accuracy, Metric::test_capped_loss, Metric::test_loss,
                                          Metric::train_accuracy, Metric::train_loss};
 
-/// By its name. Throws Error(bad_input) that lists all names.
+/// The metric with this name. Throws Error(bad_input) that lists all names.
 [[nodiscard]] Metric metric_from_name(std::string_view name);
 /// Whether less is better, and a difference is judged by the logarithm.
 [[nodiscard]] bool is_loss(Metric metric) noexcept;

@@ -53,7 +53,8 @@ struct StepDrift {
 [[nodiscard]] StepDrift step_drift_from_json(const Json& value);
 
 /// One list for all replicas, from what each of them found after the same steps: replicas[r][step]. A tensor
-/// that differs alike in all replicas is listed once; else once for each replica in which it differs.
+/// that differs in the same way in all replicas is listed once, any other once for each replica where it
+/// differs.
 [[nodiscard]] std::vector<StepDrift> merged(const std::vector<std::vector<StepDrift>>& replicas);
 
 }  // namespace bitrift::record

@@ -51,8 +51,7 @@ int compare(const CompareOptions& options) {
 
 void add_compare(CLI::App& app, ExitCode& exit_code) {
   const auto options = std::make_shared<CompareOptions>();
-  CLI::App* command =
-      app.add_subcommand("compare", "Compare the outcome rates of arms, whose trials have the same faults");
+  CLI::App* command = app.add_subcommand("compare", "Compare the outcome rates of arms over the same faults");
   command->add_option("DIR", options->folder, "campaign folder")->required();
   command
       ->add_option("--arms", options->arms,
@@ -64,9 +63,9 @@ void add_compare(CLI::App& app, ExitCode& exit_code) {
       ->check(one_of<record::OutcomeClass>())
       ->allow_extra_args(false);
   command
-      ->add_option(
-          "--margin", options->margin_points,
-          "call two rates equal if their difference surely is smaller than this many points (default: 1)")
+      ->add_option("--margin", options->margin_points,
+                   "call two rates equal if the whole interval of their difference lies within this many "
+                   "points (default: 1)")
       ->type_name("POINTS");
   command->add_flag("--json", options->json, "print JSON");
   command->footer(

@@ -39,11 +39,11 @@ void sort_worst_first(std::vector<TrialLine>& lines, record::Metric metric);
 /// The smallest p-value first; trials without one last.
 void sort_worst_first(std::vector<TrialLine>& lines);
 
-/// "weight[12] of model/conv1, bit 30: 0x3dcccccd -> 0x7dcccccd", one a fault, at most `most` of them.
+/// "model/conv1.weight[12] bit 30 0x3dcccccd -> 0x7dcccccd", one for each fault, at most `most` of them.
 [[nodiscard]] std::string fault_text(const record::TrialRecord& row, std::size_t most);
 /// {"id","arm","stratum","draw","kind","faults","tensor","role","element","bits","field","dtype","old","new",
-/// "outcome","reason",...,"steps", a metric each, "golden": {metrics}}. What describes a fault is that of the
-/// first; `faults` is their number.
+/// "outcome","reason",...,"steps", a metric each, "golden": {metrics}}. The keys of a fault are those of the
+/// first one; `faults` is their number.
 [[nodiscard]] record::Json to_json(const TrialLine& line);
 
 }  // namespace bitrift::analyze

@@ -26,7 +26,7 @@ class Rewrite {
   Rewrite(const Source& source, const Superblock& superblock);
 
   /// Writes bytes in place. Throws Error(conflict) when some of them were given before, as when two chunks
-  /// share their bytes; Error(bad_file) when they do not lie in the file.
+  /// share their bytes; Error(bad_file) when some lie outside the file.
   void put(std::uint64_t offset, std::span<const std::uint8_t> bytes);
   /// Writes a little-endian number into a field and its checksum after it. Throws also Error(unsupported)
   /// when the number does not fit.

@@ -50,7 +50,8 @@ struct FaultList {
 /// The inverse of expanded(); keeps the order.
 [[nodiscard]] FaultList compact(const std::vector<AppliedFault>& faults);
 
-/// `sign`, `exponent`, `mantissa`, or `mixed` where the bits lie in several; "" without a bit.
+/// The field that holds the bits: `sign`, `exponent` or `mantissa`; `mixed` for several fields, "" for no
+/// bit.
 [[nodiscard]] std::string common_field(const NumberFormat& format, std::uint64_t bits);
 
 /// Number of faults that change nothing.

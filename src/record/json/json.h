@@ -38,9 +38,8 @@ struct Document {
   [[nodiscard]] std::string where(const std::string& pointer) const;
 };
 
-/// Objects of one array that are handed over one by one, in their order, so that a million of them never
-/// stand in memory together. They are then no part of the document's value, and place() knows no lines
-/// within.
+/// Objects of one array that are handed over one by one, in their order, so that memory never holds a million
+/// of them. The document's value does not contain them, and place() knows no lines inside them.
 struct Elements {
   std::string key;  ///< of the array, in the outermost object
   std::function<void(Json)> take;

@@ -61,9 +61,9 @@ class Trainer {
   Trainer& operator=(Trainer&&) = delete;
 
   /// Overwrites the whole state with a checkpoint of the same spec, then shares what
-  /// parallel.synced_on_resume() says from replica 0. A file that cannot be read, does not fit or has
-  /// nonsense in its progress is refused, and so are replicas that stand at different batches; then load
-  /// again before the next run.
+  /// parallel.synced_on_resume() says from replica 0. Refuses a file that cannot be read,
+  /// does not fit or has impossible progress, and replicas that are at different batches. After a refusal,
+  /// load again before the next run.
   void load(const LoadRequest& request);
   /// Keeps a copy of the state just loaded from `file`, for reset() and changed_tensors(). Local.
   void remember_base(ckpt::Reader file);

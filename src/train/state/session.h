@@ -14,9 +14,9 @@
 
 namespace bitrift::train {
 
-/// Throws Error(bad_file) when a run cannot stand there: a negative or huge counter, a cursor that is not at
-/// a batch of the epoch, more right answers than targets. A learning rate of any value is honoured: it is
-/// state like any other. targets_per_sample: as nn::Dataset has it.
+/// Throws Error(bad_file) for progress that no run can have: a negative or huge counter, a cursor that is
+/// not at the start of one of the epoch's batches, more right answers than targets. Any learning rate is
+/// accepted: it is state like any other. targets_per_sample: as nn::Dataset has it.
 void check_progress(const Progress& progress, std::int64_t samples, std::int64_t batch_size,
                     std::int64_t targets_per_sample);
 
