@@ -1,0 +1,23 @@
+// The Python that runs what bitrift has written in Python.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/process/subprocess.h"
+
+namespace bitrift {
+
+/// The Python interpreter for the package `bitrift`: $BITRIFT_PYTHON (a path, or a name on PATH); else
+/// python3 beside `program`; else, for a program in CHECKOUT/build, CHECKOUT/.venv/bin/python3; else python3
+/// on PATH. Whether it has the package is for the caller to find out. Throws Error(not_found).
+[[nodiscard]] std::filesystem::path find_python(const std::filesystem::path& program);
+/// The same for the program that is running.
+[[nodiscard]] std::filesystem::path find_python();
+
+/// How to start that Python with these arguments. A program that was built with the package in ../python
+/// finds it there: the folder is appended to PYTHONPATH. Throws Error(not_found).
+[[nodiscard]] Command python_command(const std::vector<std::string>& arguments);
+
+}  // namespace bitrift
