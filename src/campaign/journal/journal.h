@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <variant>
 #include <vector>
 
 #include "campaign/journal/line_file.h"
@@ -22,14 +24,21 @@ namespace bitrift::campaign {
 /// `place`.
 [[nodiscard]] record::Json row_of_line(std::string_view line, const std::string& place);
 
+/// What a line of a journal says: a row, or the ids of earlier rows that no longer count.
+using JournalEntry = std::variant<record::TrialRecord, std::vector<std::string>>;
+
+/// Throws as row_of_line() does, and Error(bad_file) that begins with `place` on a line that is no row.
+[[nodiscard]] JournalEntry entry_of_line(std::string_view line, const std::string& place);
+
 /// What a journal says: rows that were not retracted later, each id once, in file order.
 class JournalRows {
  public:
-  /// Takes the next line's row into account. Throws Error(bad_file) that begins with `place`.
-  void add(const record::Json& row, const std::string& place);
-  void add(record::TrialRecord record);
+  /// Takes the next line into account.
+  void add(JournalEntry entry);
 
-  [[nodiscard]] std::vector<record::TrialRecord> effective() const;
+  [[nodiscard]] std::vector<record::TrialRecord> effective() const&;
+  /// The same, moved instead of copied.
+  [[nodiscard]] std::vector<record::TrialRecord> effective() &&;
   /// The effective row of an id; nullptr when there is none.
   [[nodiscard]] const record::TrialRecord* find(const record::TrialId& id) const;
   /// How many rows are effective.
@@ -39,10 +48,11 @@ class JournalRows {
   [[nodiscard]] std::size_t retracted() const noexcept { return retracted_; }
 
  private:
-  void retract(const record::Json& row);
+  void add_row(record::TrialRecord record);
+  void retract(const std::vector<std::string>& ids);
 
-  std::vector<std::optional<record::TrialRecord>> rows_;
-  std::map<std::string, std::size_t> index_;  // id to its effective row
+  std::deque<std::optional<record::TrialRecord>> rows_;  // a deque: growing moves no row
+  std::unordered_map<std::string, std::size_t> index_;   // id to its effective row
   std::vector<std::string> duplicates_;
   std::size_t retracted_ = 0;
 };

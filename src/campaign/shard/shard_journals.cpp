@@ -23,7 +23,7 @@ void JournalTail::refresh() {
   while (std::getline(file, line) && !file.eof()) {
     const std::string place = fmt::format("{}:{}", path_.string(), lines_ + 1);
     try {
-      rows_.add(row_of_line(line, place), place);
+      rows_.add(entry_of_line(line, place));
     } catch (const Error& error) {
       problem_ = error.what();
       return;
