@@ -127,6 +127,25 @@ class Campaign:
         columns = [*order.split(), "p", "adjusted_p", "mcnemar_p", "share_seen", "verdict"]
         return cast("pd.DataFrame", pandas.DataFrame(pairs, columns=columns))
 
+    def propagation(self, *, by_tensor: bool = False) -> pd.DataFrame:
+        """How far faults reached: a line for each arm, stratum, step and tensor that some trial altered.
+
+        Columns: arm, stratum, origin (with by_tensor: the tensor that held the fault), step, tensor, reached (trials
+        that recorded propagation and reached the step), trials (of those, in which the tensor differed from the golden
+        run's), nonfinite, mean_altered, median_norm, max_norm, median_mean (docs/propagation.md). Raises
+        Error(bad_input) when the campaign records no propagation.
+        """
+        pandas = _pandas()
+        lines = []
+        for group in json.loads(_core.propagation(self.folder, by_tensor))["groups"]:
+            where = {name: group[name] for name in ("arm", "stratum", "origin", "step") if name in group}
+            for tensor in group["tensors"]:
+                numbers = {name: _NUMBERS.get(tensor[name], tensor[name]) for name in tensor if name != "tensor"}
+                lines.append(where | {"tensor": tensor["tensor"], "reached": group["trials"]} | numbers)
+        first = ["arm", "stratum", *(["origin"] if by_tensor else []), "step", "tensor", "reached", "trials"]
+        rest = ["nonfinite", "mean_altered", "median_norm", "max_norm", "median_mean"]
+        return cast("pd.DataFrame", pandas.DataFrame(lines, columns=[*first, *rest]))
+
     def replay(self, trial: str, trace: str | PathLike[str] | None = None) -> dict[str, Any]:
         """Runs one trial ("ARM/STRATUM/DRAW") again: its row, the row of this run, and their first difference or None.
 

@@ -13,6 +13,7 @@
 #include "analyze/table.h"
 #include "analyze/verdict/trust.h"
 #include "analyze/views/keys.h"
+#include "analyze/views/propagation_view.h"
 #include "analyze/views/trials_view.h"
 #include "campaign/folder/folder.h"
 #include "campaign/journal/journal.h"
@@ -202,6 +203,13 @@ std::string compare(const Path& folder, const std::vector<std::string>& arms,
       campaign.rows, campaign.spec, trust_of(folder, campaign, {}), campaign.rounds, options)));
 }
 
+std::string propagation(const Path& folder, bool by_tensor) {
+  const Campaign campaign = read_campaign(folder);
+  const auto view = bitrift::analyze::propagation_of(campaign.rows, campaign.spec, by_tensor);
+  (void)trust_of(folder, campaign, {});
+  return text_of(bitrift::analyze::to_json(view));
+}
+
 std::string outcomes(const Path& folder, const std::vector<std::string>& kinds, const Wishes& wishes) {
   const Campaign campaign = read_campaign(folder);
   const auto trust = trust_of(folder, campaign, wishes);
@@ -296,6 +304,7 @@ void add_campaigns(py::module_& module) {
       },
       py::arg("folder"), py::arg("kinds"), py::arg("rule"), py::arg("horizon"), py::arg("metrics"));
   module.def("compare", &compare, py::arg("folder"), py::arg("arms"), py::arg("outcomes"), py::arg("margin"));
+  module.def("propagation", &propagation, py::arg("folder"), py::arg("by_tensor"));
   const auto def_summary = [&](const char* name, auto convert) {
     module.def(
         name,
