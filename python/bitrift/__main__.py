@@ -75,6 +75,16 @@ def from_pt(arguments: argparse.Namespace) -> None:
     _say(f"next: bitrift ls {shlex.quote(str(arguments.output))}")
 
 
+def report(arguments: argparse.Namespace) -> None:
+    """Writes the report of a campaign, or serves it."""
+    try:
+        from bitrift.report import command
+    except ImportError as error:
+        _say(f"bitrift: error: {sys.executable} lacks the package {error.name}: pip install jinja2")
+        raise SystemExit(2) from None
+    command.run(arguments)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Parses a command line and runs it. Exit code 2: usage or input error."""
     parser = argparse.ArgumentParser(prog="python -m bitrift", description=__doc__)
@@ -105,6 +115,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     pt.add_argument("source", type=Path, metavar="FILE.pt")
     pt.add_argument("-o", "--output", type=Path, metavar="FILE.h5", required=True, help="file to write")
     pt.set_defaults(run=from_pt)
+    page = commands.add_parser(
+        "report",
+        help="write the report of a campaign as one HTML file",
+        description="Write the report of a campaign: one HTML file that opens offline, with the verdict in words, the "
+        "checks, the rates, maps, comparisons of arms, and the strangest trials (docs/report.md).",
+        epilog="Example: python -m bitrift report results/quickstart -o report.html. "
+        "Exit codes: 0 success, 1 the page says why no verdict can be given, 2 usage or input error.",
+    )
+    page.add_argument("folder", metavar="DIR", help="campaign folder")
+    page.add_argument("-o", "--output", type=Path, metavar="FILE", help="file to write")
+    page.add_argument("--watch", action="store_true", help="serve the page on 127.0.0.1 and renew it as trials end")
+    page.add_argument("--port", type=int, metavar="N", help="port of --watch (default: a free one)")
+    page.set_defaults(run=report)
     parsed = parser.parse_args(arguments)
     parsed.run(parsed)
 

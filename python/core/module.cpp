@@ -28,6 +28,7 @@
 #include "inject/write/apply.h"
 #include "record/json/schema.h"
 #include "record/provenance.h"
+#include "report.h"
 
 namespace py = pybind11;
 using Path = std::filesystem::path;
@@ -287,6 +288,9 @@ void add_error(py::module_& module) {
 
 void add_campaigns(py::module_& module) {
   module.def("read_journal", &read_journal, py::arg("folder"));
+  module.def(
+      "report", [](const Path& folder) { return text_of(bitrift::python::report(folder)); },
+      py::arg("folder"));
   module.def(
       "outcomes",
       [](const Path& folder, const std::vector<std::string>& kinds, int rule,

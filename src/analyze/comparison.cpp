@@ -225,7 +225,8 @@ record::Json to_json(const ArmComparison& comparison) {
                      {"adjusted_p", pair.adjusted_p},
                      {"mcnemar_p", pair.paired.mcnemar},
                      {"share_seen", pair.share_seen},
-                     {"verdict", name_of(pair.verdict)}});
+                     {"verdict", name_of(pair.verdict)},
+                     {"answer", answer(pair, comparison.margin)}});
   }
   return {{"schema", "bitrift/comparison/1"},
           {"confidence", comparison.confidence},

@@ -31,6 +31,8 @@ void add_list(CLI::App& parent, ExitCode& exit_code);
 void add_merge(CLI::App& parent, ExitCode& exit_code);
 void add_show(CLI::App& parent, ExitCode& exit_code);
 void add_compare(CLI::App& app, ExitCode& exit_code);
+/// report: becomes the Python that writes the page.
+void add_html_report(CLI::App& app);
 void add_analyze(CLI::App& app, ExitCode& exit_code);
 void add_doctor(CLI::App& app, ExitCode& exit_code);
 /// exec-worker and exec-guard: what the driver starts for runner.exec; not shown in the help.

@@ -61,6 +61,7 @@ int run(int count, char** arguments) {
   add_campaign(app, exit_code);
   add_analyze(app, exit_code);
   add_compare(app, exit_code);
+  add_html_report(app);
   add_doctor(app, exit_code);
   add_exec(app, exit_code);
   try {

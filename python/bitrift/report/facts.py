@@ -1,0 +1,75 @@
+"""What is known of a campaign, read once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from bitrift import _core
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A campaign's folder as one reading found it."""
+
+    folder: str
+    """As the user gave it: the commands on the page contain it."""
+    identity: Json
+    """campaign.json."""
+    report: Json = field(repr=False)
+    """Of _core.report: runs, outcomes, rates, comparisons, single trials."""
+
+    @classmethod
+    def read(cls, folder: str | Path) -> Facts:
+        """Raises Error(not_found | bad_file) where the folder holds no campaign or its journal is damaged."""
+        report = json.loads(_core.report(folder))
+        identity = json.loads((Path(folder) / "campaign.json").read_text(encoding="utf-8"))
+        return cls(str(folder), identity, report)
+
+    @property
+    def spec(self) -> Json:
+        """The campaign's spec as stored."""
+        return cast(Json, self.identity.get("spec", {}))
+
+    @property
+    def summary(self) -> Json:
+        """Rates in the lines of `bitrift analyze`. Only where verdicts are given."""
+        return cast(Json, self.report["summary"])
+
+    @property
+    def judged(self) -> bool:
+        """Whether verdicts are given."""
+        return self.report["summary"] is not None
+
+    @property
+    def arms(self) -> list[str]:
+        """In the order of the spec."""
+        stems = [arm.get("name", "") for arm in self.spec.get("arms", [])]
+        order = {stem: position for position, stem in enumerate(stems)}
+        names = sorted(self.report["runs"])
+        return sorted(names, key=lambda name: order.get(name, order.get(name.split("@")[0], len(order))))
+
+    def runs(self, arm: str, kind: str) -> int:
+        """How many rows of a kind count."""
+        return int(self.report["runs"][arm].get(kind, 0))
+
+    @property
+    def trials(self) -> int:
+        """Rows of trials, whether or not they count yet."""
+        return sum(self.runs(arm, "trial") for arm in self.arms)
+
+    def unfinished(self) -> str:
+        """Why the campaign is not finished; empty when it is."""
+        if not self.judged:
+            return "its trials cannot be judged"
+        summary = self.summary
+        if summary["trials"] < summary["planned"] or summary["waiting"]:
+            return f"{summary['trials']:,} of {summary['planned']:,} planned trials count"
+        sampling = summary.get("sampling")
+        if sampling and not sampling.get("stop"):
+            return "further rounds of trials follow"
+        return ""

@@ -1,0 +1,51 @@
+"""The words of the page that a reader may not know; docs/glossary.md and docs/outcomes.md define them at length."""
+
+from __future__ import annotations
+
+TERMS = {
+    "arm": "One configuration that a campaign compares, such as a parallel strategy; every fault runs in every arm.",
+    "base": "The unaltered checkpoint from which the runs of an arm resume.",
+    "canary": "A run with a known fault and therefore a known outcome, which shows that the harness injects faults and "
+    "notices them.",
+    "control": "A run without a fault; all repetitions must be bit-identical.",
+    "crash": "A run that failed visibly: a loss that is not finite, an exception, a signal, a hang, or a refused file.",
+    "draw": "The number of a fault in the random sequence of its stratum, and that fault itself.",
+    "drill": "A fault planted on purpose in the harness itself, to show that the harness notices it.",
+    "envelope run": "A run without a fault in a data order of its own; trials are judged against these runs.",
+    "golden run": "The undisturbed run: what a trial would have been without its fault.",
+    "harmful": "The share of faults that really do harm: the SDC rate after allowing for false alarms and for the "
+    "particular clean runs of the campaign.",
+    "held-out run": "A run without a fault that is judged like a trial; it measures how often a healthy run is called "
+    "SDC.",
+    "horizon": "The evaluation at which a trial is judged, by default the last one of its run.",
+    "interval": "The range that contains the true rate with the stated confidence, however often one looks.",
+    "jitter run": "A run with the lowest bit of 16 weights flipped; it measures how often a harmless fault is called "
+    "SDC.",
+    "masked": "No visible harm: the run finished, and the model is as good as without the fault.",
+    "p-value": "The share of the run and its arm's clean runs that are at least as harmful as the run.",
+    "resolution": "The smallest fall of an accuracy and the smallest relative rise of a loss that would be called SDC.",
+    "SDC": "Silent data corruption: the run finished, nothing reported an error, and the model is worse.",
+    "stratum": "A part of the faults from which draws are made separately: one role combined with one bit field, or "
+    "one fault model.",
+    "trial": "A run that resumes from a file with a drawn fault and whose outcome enters the rates.",
+}
+
+REASONS = {
+    "bitwise": "the final state equals the golden run's, bit for bit",
+    "reconverged": "a metric was worse than healthy runs at an earlier evaluation, but not at the horizon",
+    "within_noise": "the final state differs, but no metric was ever worse than healthy runs",
+    "low_test_accuracy": "test accuracy is worse than healthy runs at the horizon",
+    "high_test_loss": "a test loss is worse than healthy runs at the horizon, but test accuracy is not",
+    "training_only": "only training metrics are worse than healthy runs at the horizon",
+    "nonfinite": "a loss or a metric became NaN or infinite",
+    "exception": "an exception ended a rank",
+    "signal": "a signal killed a rank",
+    "hang": "the run exceeded its deadline",
+    "rejected": "the worker refused the checkpoint, or a guard stopped the run",
+}
+
+CANARIES = {
+    "canary:nan": ("first weight tensor set to NaN", "crash"),
+    "canary:negate": ("last layer negated", "SDC"),
+    "canary:none": ("nothing altered", "masked"),
+}

@@ -1,0 +1,248 @@
+"""The sections of the page about the campaign as a whole: verdict, checks, limits, provenance."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from bitrift.report import words
+from bitrift.report.facts import Facts, Json
+from bitrift.report.glossary import CANARIES
+from bitrift.report.layout import Cell, Head, Table, number, share, text
+
+
+def alarm(facts: Facts) -> Json | None:
+    """Why no verdict is given; None where it is."""
+    if problems := facts.report["problems"]:
+        return {
+            "title": "No verdict can be given.",
+            "text": "Controls or canaries misbehave, so no rate of this campaign can be trusted.",
+            "lines": problems,
+        }
+    if refused := facts.report["refused"]:
+        begun = any(facts.report["runs"].values())
+        return {
+            "title": "No verdict can be given." if begun else "No verdict can be given yet: the campaign has no rows.",
+            "text": f"bitrift analyze refuses this campaign: {refused}",
+            "lines": [],
+        }
+    return None
+
+
+def _subject(facts: Facts, group: Json) -> str:
+    key = group["key"]
+    if "stratum" in key:
+        return f"Under {key['arm']}, a fault of the model {key['stratum']}"
+    return f"Under {key['arm']}, {words.population(facts.spec)},"
+
+
+def _verdict(facts: Facts, group: Json, subject: str) -> Json:
+    rates = group["rates"]
+    return {
+        "subject": subject,
+        "trials": group["trials"],
+        "sdc": words.percent(rates["SDC"]["estimate"]),
+        "sdc_range": words.interval(rates["SDC"]["anytime"]),
+        "crash": words.percent(rates["crash"]["estimate"]),
+        "crash_range": words.interval(rates["crash"]["anytime"]),
+        "basis": f"This rests on {words.counted(group['trials'], 'trial')}"
+        + (f", {words.count(group['waiting'])} more wait for an earlier draw." if group["waiting"] else ".")
+        + (
+            f" Strata with {words.percent(1 - group['share_seen'])} of the faults have no trial yet; the ranges allow for"
+            " that."
+            if group["share_seen"] < 1
+            else ""
+        ),
+    }
+
+
+def _verdicts(facts: Facts) -> list[Json]:
+    groups = facts.report["by_arm"]["groups"]
+    position = {arm: place for place, arm in enumerate(facts.arms)}
+    verdicts = []
+    for group in sorted(groups, key=lambda group: position[group["key"]["arm"]]):
+        long = not verdicts or "stratum" in group["key"]
+        subject = _subject(facts, group) if long else f"Under {group['key']['arm']}, such a fault"
+        verdicts.append(_verdict(facts, group, subject))
+    seen = {group["key"]["arm"] for group in groups}
+    verdicts += [{"subject": f"Under {arm}", "trials": 0} for arm in facts.arms if arm not in seen]
+    return verdicts
+
+
+def _lead(facts: Facts) -> str:
+    arms = facts.arms
+    ran = f"Every fault ran in {'the arm' if len(arms) == 1 else f'each of {len(arms)} arms'}: {words.listed(arms)}."
+    if not facts.judged:
+        return f"{words.counted(facts.trials, 'trial')} are in the journal, but none of them is judged."
+    summary = facts.summary
+    reason = facts.unfinished()
+    state = (
+        f"The campaign is not finished: {reason}. All rates below are preliminary, and their intervals hold already."
+        if reason
+        else f"The campaign is finished: all {words.counted(summary['planned'], 'planned trial')} count."
+    )
+    if not summary["trials"]:
+        return f"{state} No trial has ended yet."
+    return f"{state} {ran}"
+
+
+def _compared(facts: Facts) -> str:
+    pairs = [pair for one in facts.report["comparisons"] for pair in one.get("pairs", [])]
+    if not pairs:
+        return "No arms were compared." if len(facts.arms) > 1 else "There is one arm, so nothing was compared."
+    differ = [pair["answer"] for pair in pairs if pair["verdict"] == "differ"]
+    equal = sum(pair["verdict"] == "equivalent" for pair in pairs)
+    known = f" In {equal} of them, the two rates are equal within the margin." if equal else ""
+    if not differ:
+        return f"None of {words.counted(len(pairs), 'comparison')} between arms shows a difference.{known}"
+    more = f" So do {len(differ) - 3} others." if len(differ) > 3 else ""
+    return " ".join(differ[:3]) + more + known
+
+
+def verdict(facts: Facts) -> Json:
+    """The verdict in words."""
+    page: Json = {"alarm": alarm(facts), "lead": _lead(facts), "judged": facts.judged and facts.summary["trials"] > 0}
+    page["drills"] = ", ".join(str(drill) for drill in facts.identity.get("drills", []))
+    page["verdicts"], page["compared"], page["confidence"] = [], "", ""
+    if page["judged"]:
+        page["verdicts"] = _verdicts(facts)
+        page["compared"] = _compared(facts)
+        page["confidence"] = words.level(facts.summary["confidence"])
+    return page
+
+
+def _clean_runs(facts: Facts) -> Table:
+    rows = []
+    assurance = facts.summary["arms"] if facts.judged else {}
+    for arm in facts.arms:
+        known = assurance.get(arm)
+        row = [text(arm), *(number(facts.runs(arm, kind)) for kind in ("control", "envelope", "held_out", "jitter"))]
+        if known:
+            called = known["false_sdc"]["held_out"]["called"] + known["false_sdc"]["jitter"]["called"]
+            row += [number(called), share(known["false_sdc"]["at_most"]), share(known["level"])]
+        else:
+            row += [Cell("not judged", None, "n")] * 3
+        rows.append(row)
+    counts = ("controls", "envelope runs", "held-out runs", "jitter runs")
+    heads = [
+        Head("arm"),
+        *(Head(name, True) for name in counts),
+        Head("called SDC or crash", True),
+        Head("false alarms at most", True),
+        Head("stated level", True),
+    ]
+    return Table("Runs in which nothing is wrong", heads, rows)
+
+
+def _canaries(facts: Facts) -> Table:
+    rows = []
+    for line in facts.report["checks"]:
+        altered, required = CANARIES.get(line["stratum"], (line["stratum"], ""))
+        right = line["landed"] and (not required or line["outcome"] == required)
+        right = right and (line["stratum"] != "canary:none" or line["reason"] == "bitwise")
+        found = f"{line['outcome']} ({line['reason'].replace('_', ' ')})"
+        rows.append(
+            [
+                text(line["arm"]),
+                text(altered),
+                text("masked (bitwise)" if required == "masked" else required),
+                text(found if line["landed"] else f"{found}; the fault did not reach the model"),
+                Cell("as required" if right else "wrong", None, "right" if right else "wrong"),
+            ]
+        )
+    heads = [Head("arm"), Head("altered"), Head("required outcome"), Head("outcome"), Head("check")]
+    return Table("Canaries", heads, rows)
+
+
+def checks(facts: Facts) -> Json:
+    """Controls, clean runs and canaries."""
+    return {"clean_runs": _clean_runs(facts), "canaries": _canaries(facts)}
+
+
+def _limits(facts: Facts) -> list[str]:
+    summary = facts.summary
+    lines = []
+    spec = facts.spec
+    if "models" not in spec.get("strata", {}):
+        lines.append(
+            "The rates are those of single-bit faults in the targeted tensors of the base. They say nothing about other "
+            "tensors, other bits, several flips at once, or faults that strike later in training."
+        )
+    if summary["judging"]["evaluations"]:
+        lines.append("Harm that shows only after the horizon, or in a metric that is not judged, is not seen.")
+    unseen = sorted({stratum for group in summary["groups"] for stratum in group["unseen"]})
+    if unseen:
+        lines.append(
+            f"No trial counts yet in {words.listed(unseen)}. Estimates leave such strata out; intervals allow them any rate."
+        )
+    else:
+        lines.append("Every stratum has a trial that counts.")
+    lines.append(
+        f"Each interval holds with {words.level(summary['confidence'])} confidence by itself. Among many intervals, "
+        "some miss the true rate."
+    )
+    return lines
+
+
+def _assurance(facts: Facts) -> Table:
+    rows = []
+    arms = facts.summary["arms"]
+    for arm in facts.arms:
+        if known := arms.get(arm):
+            blind = "; ".join(words.resolution(metric, value) for metric, value in known["resolution"].items())
+            rows.append([text(arm), number(known["envelope_runs"]), share(known["level_with_confidence"]), text(blind)])
+    heads = [
+        Head("arm"),
+        Head("envelope runs", True),
+        Head("level with confidence", True),
+        Head("blind to changes of one metric alone"),
+    ]
+    return Table("What each arm can resolve", heads, rows)
+
+
+def limits(facts: Facts) -> Json:
+    """What the campaign can and cannot see."""
+    judging = facts.summary["judging"]
+    metrics = words.listed(words.METRIC_NAMES.get(name, name) for name in judging["metrics"])
+    replica = "the worst replica" if judging["judge"] == "worst" else "replica 0"
+    text_ = (
+        f"Trials are judged {words.counted(judging['step'], 'optimizer step')} after the resume, at evaluation "
+        f"{judging['horizon']} of {judging['evaluations']}, by {metrics} of {replica}. A trial is an SDC if it ranks as "
+        "worse than the envelope runs of its arm and is worse than its own golden run."
+    )
+    return {"judging": text_, "limits": _limits(facts), "assurance": _assurance(facts)}
+
+
+def _machine(provenance: Json) -> str:
+    parts = [provenance.get("processor"), provenance.get("system"), provenance.get("host")]
+    known = [str(part) for part in parts if part]
+    if cores := provenance.get("cores"):
+        known.insert(1, words.counted(cores, "core"))
+    return ", ".join(known) or "not recorded"
+
+
+def _bases(facts: Facts) -> str:
+    bases: dict[str, Any] = facts.identity.get("bases", {})
+    if not bases:
+        return "not recorded"
+    return "; ".join(f"{stem}: {base.get('digest', '?')} ({base.get('source', '?')})" for stem, base in bases.items())
+
+
+def provenance(facts: Facts) -> Json:
+    """Where the numbers come from."""
+    made: Json = facts.identity.get("provenance", {})
+    trainer = {key: value for key, value in facts.identity.get("trainer", {}).items() if key != "command"}
+    times = facts.report["times"]
+    version = " ".join(str(made[key]) for key in ("bitrift", "commit") if key in made)
+    build = ", ".join(str(made[key]) for key in ("compiler", "build_type") if key in made)
+    rows = [
+        ("Command", words.command(made["command"]) if made.get("command") else "not recorded"),
+        ("bitrift", f"{version} ({build})" if version else "not recorded"),
+        ("Training", ", ".join(f"{key} {value}" for key, value in sorted(trainer.items())) or "not recorded"),
+        ("Machine", _machine(made)),
+        ("Base digest", _bases(facts)),
+        ("Seed", str(facts.identity.get("seed", facts.spec.get("seed", "not recorded")))),
+        ("Runs", f"{words.time(times['first'])} to {words.time(times['last'])}" if times["first"] else "none yet"),
+        ("Time of all runs", words.duration(times["seconds"])),
+    ]
+    return {"provenance": rows, "spec": json.dumps(facts.spec, indent=2, ensure_ascii=False)}

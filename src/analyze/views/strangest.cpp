@@ -1,0 +1,92 @@
+#include "analyze/views/strangest.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/number/number_format.h"
+
+namespace bitrift::analyze {
+namespace {
+
+constexpr std::size_t kOfOneReason = 3;
+
+/// The first `most` faults of sorted lines, each once; of one reason at most `of_one_reason`.
+std::vector<StrangeFault> first_faults(const std::vector<TrialLine>& lines, std::size_t most,
+                                       std::size_t of_one_reason) {
+  std::vector<StrangeFault> faults;
+  std::map<std::string, std::size_t> at;
+  std::map<record::Reason, std::size_t> taken;
+  for (const TrialLine& line : lines) {
+    const record::TrialRecord& row = *line.row;
+    const std::string name = fmt::format("{}/{} {}", row.id.stratum, row.id.draw, fault_text(row, 1));
+    if (const auto known = at.find(name); known != at.end()) {
+      faults[known->second].arms.push_back(row.id.arm);
+      continue;
+    }
+    if (faults.size() == most || taken[line.outcome.reason] == of_one_reason) continue;
+    ++taken[line.outcome.reason];
+    at[name] = faults.size();
+    faults.push_back({line, {row.id.arm}});
+  }
+  return faults;
+}
+
+void sort_rarest_first(std::vector<TrialLine>& crashes) {
+  std::map<record::Reason, std::size_t> counts;
+  for (const TrialLine& line : crashes) ++counts[line.outcome.reason];
+  std::stable_sort(crashes.begin(), crashes.end(), [&](const TrialLine& a, const TrialLine& b) {
+    const record::Reason first = a.outcome.reason;
+    const record::Reason second = b.outcome.reason;
+    return std::pair(counts.at(first), first) < std::pair(counts.at(second), second);
+  });
+}
+
+std::vector<TrialLine> largest_first(const std::vector<TrialLine>& masked) {
+  std::vector<std::pair<double, const TrialLine*>> order;
+  for (const TrialLine& line : masked) {
+    if (const double change = largest_change(*line.row); change > 0) order.emplace_back(-change, &line);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<TrialLine> sorted;
+  sorted.reserve(order.size());
+  for (const auto& [change, line] : order) sorted.push_back(*line);
+  return sorted;
+}
+
+}  // namespace
+
+double largest_change(const record::TrialRecord& row) {
+  double largest = 0;
+  for (std::size_t i = 0; i < row.faults.size(); ++i) {
+    const record::AppliedFault fault = row.faults.at(i);
+    const auto format = number_format(fault.dtype);
+    if (!format || record::names_byte(fault.plane, fault.structure)) continue;
+    const double change =
+        decode_number(*format, fault.new_pattern) - decode_number(*format, fault.old_pattern);
+    if (std::isnan(change)) return std::numeric_limits<double>::infinity();
+    largest = std::max(largest, std::abs(change));
+  }
+  return largest;
+}
+
+Strangest strangest(const std::vector<TrialLine>& lines, const Judging& judging, std::size_t most) {
+  std::map<record::OutcomeClass, std::vector<TrialLine>> by_class;
+  for (const TrialLine& line : lines) by_class[line.outcome.outcome_class()].push_back(line);
+  auto& harmed = by_class[record::OutcomeClass::sdc];
+  for (auto metric = judging.metrics.rbegin(); metric != judging.metrics.rend(); ++metric)
+    sort_worst_first(harmed, *metric);
+  sort_worst_first(harmed);
+  auto& crashes = by_class[record::OutcomeClass::crash];
+  sort_rarest_first(crashes);
+  return {first_faults(harmed, most, most), first_faults(crashes, most, kOfOneReason),
+          first_faults(largest_first(by_class[record::OutcomeClass::masked]), most, most)};
+}
+
+}  // namespace bitrift::analyze
