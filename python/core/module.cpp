@@ -8,6 +8,7 @@
 #include <pybind11/stl/filesystem.h>
 
 #include "analyze/comparison.h"
+#include "analyze/map_view.h"
 #include "analyze/rates/interval.h"
 #include "analyze/summary.h"
 #include "analyze/table.h"
@@ -15,6 +16,8 @@
 #include "analyze/views/keys.h"
 #include "analyze/views/propagation_view.h"
 #include "analyze/views/trials_view.h"
+#include "analyze/views/where.h"
+#include "campaign/folder/contents.h"
 #include "campaign/folder/folder.h"
 #include "campaign/journal/journal.h"
 #include "ckpt/compare.h"
@@ -240,6 +243,8 @@ struct Shown {
   std::string interval;
   bool simultaneous = false;
   bool effects = false;
+  std::vector<std::string> where = {};
+  bool untried = false;
 };
 
 /// Without `by`: as `bitrift analyze` groups by default.
@@ -250,10 +255,28 @@ bitrift::analyze::Summary summarized(const Path& folder, const std::optional<std
   options.interval = bitrift::analyze::interval_kind(shown.interval);
   options.simultaneous = shown.simultaneous;
   options.effects = shown.effects;
+  options.where = shown.where;
+  options.untried = shown.untried;
   const auto trust = bitrift::analyze::trust_of(campaign.rows, judging_for(campaign, wishes));
   const auto dimensions = by ? *by : bitrift::analyze::usual_dimensions(campaign.spec);
+  bitrift::analyze::Contents contents;
+  if (bitrift::analyze::needs_contents(dimensions, shown.where)) {
+    const bitrift::campaign::Layout layout{folder};
+    contents = bitrift::campaign::read_contents(layout, bitrift::campaign::read_stored_campaign(layout));
+  }
+  options.contents = &contents;
   return bitrift::analyze::summarize(campaign.rows, campaign.spec, trust, dimensions, campaign.rounds,
                                      options);
+}
+
+std::string map_of(const Path& folder, const std::string& outcome, const Shown& shown) {
+  const auto what = bitrift::find_named<bitrift::analyze::RateOf>(outcome);
+  if (!what) {
+    bitrift::fail(ErrorCode::bad_input, "outcome '{}': give one of {}", outcome,
+                  bitrift::list_names<bitrift::analyze::RateOf>());
+  }
+  const auto summary = summarized(folder, bitrift::analyze::map_dimensions(), shown, {});
+  return text_of(bitrift::analyze::to_json(bitrift::analyze::map_view(summary, *what)));
 }
 
 std::pair<double, double> ends(const bitrift::analyze::Interval& interval) {
@@ -309,17 +332,25 @@ void add_campaigns(py::module_& module) {
       py::arg("folder"), py::arg("kinds"), py::arg("rule"), py::arg("horizon"), py::arg("metrics"));
   module.def("compare", &compare, py::arg("folder"), py::arg("arms"), py::arg("outcomes"), py::arg("margin"));
   module.def("propagation", &propagation, py::arg("folder"), py::arg("by_tensor"));
+  module.def(
+      "vulnerability_map",
+      [](const Path& folder, const std::string& outcome, std::string interval, bool simultaneous,
+         std::vector<std::string> where) {
+        return map_of(folder, outcome, {std::move(interval), simultaneous, false, std::move(where), true});
+      },
+      py::arg("folder"), py::arg("outcome"), py::arg("interval"), py::arg("simultaneous"), py::arg("where"));
   const auto def_summary = [&](const char* name, auto convert) {
     module.def(
         name,
         [convert](const Path& folder, const std::optional<std::vector<std::string>>& by, std::string interval,
                   bool simultaneous, bool effects, int rule, std::optional<std::size_t> horizon,
-                  std::optional<std::vector<std::string>> metrics) {
-          return convert(summarized(folder, by, {std::move(interval), simultaneous, effects},
+                  std::optional<std::vector<std::string>> metrics, std::vector<std::string> where) {
+          return convert(summarized(folder, by,
+                                    {std::move(interval), simultaneous, effects, std::move(where)},
                                     {rule, horizon, std::move(metrics), std::nullopt}));
         },
         py::arg("folder"), py::arg("by"), py::arg("interval"), py::arg("simultaneous"), py::arg("effects"),
-        py::arg("rule"), py::arg("horizon"), py::arg("metrics"));
+        py::arg("rule"), py::arg("horizon"), py::arg("metrics"), py::arg("where"));
   };
   using bitrift::analyze::Summary;
   def_summary("summary", [](const Summary& summary) { return text_of(bitrift::analyze::to_json(summary)); });

@@ -18,8 +18,9 @@ std::vector<double> estimates(const std::vector<Member>& line, const Order& orde
   for (const Member& member : line) {
     if (member.trials() == 0) continue;
     StratumClasses& stratum = strata[member.position];
-    stratum.bits = member.seen->bits;
+    stratum.bits = member.bits(order);
     stratum.counted = true;
+    stratum.whole = member.part == nullptr;
     stratum.classes.reserve(member.trials());
     for (const record::Reason reason : member.seen->outcomes) {
       stratum.classes.push_back(static_cast<std::uint8_t>(record::class_of(reason)));
@@ -47,11 +48,27 @@ const Interval& Rate::interval(IntervalKind kind) const noexcept {
   return anytime;
 }
 
+Rate rate_of(const std::map<OutcomeClass, Rate>& rates, RateOf what) {
+  switch (what) {
+    case RateOf::masked:
+      return rates.at(OutcomeClass::masked);
+    case RateOf::sdc:
+      return rates.at(OutcomeClass::sdc);
+    case RateOf::crash:
+      return rates.at(OutcomeClass::crash);
+    case RateOf::harmed:
+      break;
+  }
+  const auto rest = [](const Interval& interval) { return Interval{1 - interval.high, 1 - interval.low}; };
+  const Rate& masked = rates.at(OutcomeClass::masked);
+  return {1 - masked.estimate, rest(masked.anytime), rest(masked.wilson), rest(masked.clopper_pearson)};
+}
+
 double share_seen(const std::vector<Member>& line, const Order& order) {
   double seen = 0;
   double all = 0;
   for (const Member& member : line) {
-    const std::uint64_t bits = member.trials() > 0 ? member.seen->bits : order.bits[member.position];
+    const std::uint64_t bits = member.bits(order);
     if (bits == 0) return 0;
     all += static_cast<double>(bits);
     seen += member.trials() > 0 ? static_cast<double>(bits) : 0;
@@ -67,8 +84,9 @@ Interval anytime_of(const std::vector<Member>& line, const Order& order, double 
   for (StratumHits& one : strata) one.counted = false;
   for (const Member& member : line) {
     StratumHits& stratum = strata[member.position];
-    stratum.bits = member.trials() == 0 ? order.bits[member.position] : member.seen->bits;
+    stratum.bits = member.bits(order);
     stratum.counted = true;
+    stratum.part = member.part;
     if (member.trials() > 0) stratum.hits = hits(*member.seen);
   }
   return total_interval(order.rounds, strata, confidence, order.aim);
@@ -83,7 +101,7 @@ std::map<OutcomeClass, Rate> group_rates(const std::vector<Member>& line, const 
     std::vector<StratumCount> counts;
     for (const Member& member : line) {
       if (member.trials() == 0) continue;
-      counts.push_back({member.seen->bits, member.seen->count(outcome), member.trials()});
+      counts.push_back({member.bits(order), member.seen->count(outcome), member.trials()});
     }
     const double estimate = estimated[static_cast<std::size_t>(outcome)];
     const StratifiedRate once = stratified_rate(counts, confidence, estimate);

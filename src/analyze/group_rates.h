@@ -12,6 +12,7 @@
 #include "analyze/observations.h"
 #include "analyze/order.h"
 #include "analyze/rates/interval.h"
+#include "analyze/rates/stratum_part.h"
 #include "core/named_enum.h"
 #include "record/outcome.h"
 
@@ -35,10 +36,24 @@ struct Rate {
   [[nodiscard]] const Interval& interval(IntervalKind kind) const noexcept;
 };
 
-/// A stratum of a line.
+/// What a rate is of: an outcome class, or harmed: SDC or crash, whichever.
+enum class RateOf { masked, sdc, crash, harmed };
+constexpr EnumNames<4> names_of(RateOf) { return {"rate", {"masked", "SDC", "crash", "harmed"}}; }
+/// Of a line's rates. harmed is what is not masked.
+[[nodiscard]] Rate rate_of(const std::map<record::OutcomeClass, Rate>& rates, RateOf what);
+
+/// A stratum of a line, or a part of one.
 struct Member {
   const StratumSeen* seen = nullptr;  ///< nullptr: no row
   std::size_t position = 0;           ///< in Order
+  /// Of a part of a stratum, whose `seen` holds only its own draws.
+  const Part* part = nullptr;
+  std::uint64_t part_bits = 0;  ///< its size
+  /// Size of the stratum, or of the part; 0 where it is not known.
+  [[nodiscard]] std::uint64_t bits(const Order& order) const {
+    if (part != nullptr) return part_bits;
+    return trials() > 0 ? seen->bits : order.bits[position];
+  }
   [[nodiscard]] std::uint64_t trials() const noexcept { return seen == nullptr ? 0 : seen->trials(); }
 };
 

@@ -130,6 +130,7 @@ Observations observe(const std::vector<TrialRecord>& rows, const record::Campaig
       } else {
         ++cell.waiting;
       }
+      cell.rows.push_back(&row);
     }
   }
   check_sizes(seen);

@@ -1,9 +1,11 @@
 #include "analyze/summary.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
 #include "analyze/harm.h"
+#include "analyze/lines.h"
 #include "analyze/observations.h"
 #include "analyze/order.h"
 
@@ -12,38 +14,14 @@ namespace {
 
 using record::OutcomeClass;
 
-using Key = std::map<std::string, std::string>;
-using Cell = std::pair<std::string, std::string>;  // arm, stratum
-
-/// What makes a line of the table.
-struct GroupRows {
-  std::string arm;
-  std::vector<Member> members;
-};
-
-// All lines that there can be, whatever was seen so far: their number must not depend on it.
-std::map<Key, GroupRows> lines_of(const record::CampaignSpec& spec, const std::vector<Dimension>& by,
-                                  const Order& order, const Observations& seen) {
-  const Keys keys(spec, by);
-  std::map<Key, GroupRows> lines;
-  for (const record::Arm& arm : spec.arms) {
-    for (std::size_t at = 0; at < order.names.size(); ++at) {
-      GroupRows& line = lines[keys.of(arm.name, order.names[at])];
-      line.arm = arm.name;
-      const auto cell = seen.cells.find({arm.name, order.names[at]});
-      line.members.push_back({cell == seen.cells.end() ? nullptr : &cell->second, at});
-    }
-  }
-  return lines;
-}
-
-Effects effects_of_line(const GroupRows& line, const Order& order, double confidence) {
+Effects effects_of_line(const Line& line, const Order& order, double confidence) {
   std::vector<StratumLosses> strata(order.names.size());
   for (StratumLosses& one : strata) one.counted = false;
   for (const Member& member : line.members) {
     StratumLosses& stratum = strata[member.position];
-    stratum.bits = member.trials() == 0 ? order.bits[member.position] : member.seen->bits;
+    stratum.bits = member.bits(order);
     stratum.counted = true;
+    stratum.part = member.part;
     if (member.trials() == 0) continue;
     for (const auto& loss : member.seen->accuracy_losses)
       stratum.losses.push_back(loss ? std::optional(100 * *loss) : std::nullopt);
@@ -51,15 +29,15 @@ Effects effects_of_line(const GroupRows& line, const Order& order, double confid
   return effects_of(order.rounds, strata, confidence, order.aim);
 }
 
-Group make_group(const Key& key, const GroupRows& line, double confidence, const Order& order) {
+Group make_group(const Line& line, double confidence, const Order& order) {
   Group group;
-  group.key = key;
+  group.key = line.key;
   for (const OutcomeClass outcome : {OutcomeClass::masked, OutcomeClass::sdc, OutcomeClass::crash}) {
     group.counts[outcome] = 0;
   }
   for (const Member& member : line.members) {
     if (member.seen != nullptr) group.waiting += member.seen->waiting;
-    group.bits += member.trials() == 0 ? order.bits[member.position] : member.seen->bits;
+    group.bits += member.bits(order);
     if (member.trials() == 0) {
       group.unseen.push_back(order.names[member.position]);
       continue;
@@ -97,6 +75,16 @@ std::uint64_t planned_by_spec(const record::CampaignSpec& spec, const Order& ord
 
 }  // namespace
 
+void sort_worst_first(Summary& summary, RateOf what) {
+  const auto worth = [&](const Group& group) {
+    if (group.rates.empty()) return std::pair(-1.0, 0.0);
+    const Rate rate = rate_of(group.rates, what);
+    return std::pair(rate.interval(summary.options.interval).low, rate.estimate);
+  };
+  std::stable_sort(summary.groups.begin(), summary.groups.end(),
+                   [&](const Group& a, const Group& b) { return worth(a) > worth(b); });
+}
+
 Summary summarize(const std::vector<record::TrialRecord>& rows, const record::CampaignSpec& spec,
                   const std::vector<std::string>& by, const std::vector<record::Round>& rounds,
                   const SummaryOptions& options) {
@@ -116,7 +104,9 @@ Summary summarize(const std::vector<record::TrialRecord>& rows, const record::Ca
   summary.rounds = rounds;
   summary.sampling = spec.sampling;
   const Observations seen = observe(rows, spec, trust);
-  summary.variations = variations_of(seen, spec);
+  Where where(options.where, spec);
+  // They are of all strata.
+  if (where.empty()) summary.variations = variations_of(seen, spec);
   add_assurance(summary, trust, spec);
   const Order order = order_of(spec, rounds, seen);
   summary.canaries = seen.canaries;
@@ -127,14 +117,16 @@ Summary summarize(const std::vector<record::TrialRecord>& rows, const record::Ca
     summary.trials += cell.trials();
     summary.waiting += cell.waiting;
   }
-  const auto lines = lines_of(spec, summary.by, order, seen);
+  const Lines all_lines(spec, summary.by, where, options.contents, order, seen);
+  const std::vector<Line>& lines = all_lines.all();
   const bool harm = summary.judging.rule == Rule::conformal;
   const auto shown =
       static_cast<double>(lines.size() * (3 + (harm ? 1 : 0) + (options.effects ? effect_points.size() : 0)));
   summary.each_confidence = options.simultaneous ? each_of(shown, spec.confidence) : spec.confidence;
-  for (const auto& [key, line] : lines) {
-    summary.groups.push_back(make_group(key, line, summary.each_confidence, order));
+  for (const Line& line : lines) {
+    summary.groups.push_back(make_group(line, summary.each_confidence, order));
     Group& group = summary.groups.back();
+    summary.wanted += group.trials;
     if (group.trials == 0) continue;
     if (harm) {
       group.harmful = harmful_interval(line.members, order, trust.controls.at(line.arm),
@@ -146,7 +138,7 @@ Summary summarize(const std::vector<record::TrialRecord>& rows, const record::Ca
     group.effects = effects_of_line(line, order, options.simultaneous ? together : spec.confidence);
   }
   // Groups all of whose rows wait have nothing to show.
-  std::erase_if(summary.groups, [](const Group& group) { return group.trials == 0; });
+  if (!options.untried) std::erase_if(summary.groups, [](const Group& group) { return group.trials == 0; });
   return summary;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "analyze/base_contents.h"
 #include "analyze/group_rates.h"
 #include "analyze/rates/effects.h"
 #include "analyze/variation.h"
@@ -42,6 +43,9 @@ struct SummaryOptions {
   IntervalKind interval = IntervalKind::anytime;
   bool simultaneous = false;  ///< the confidence is that of all intervals of the table together (Bonferroni)
   bool effects = false;       ///< losses of accuracy too
+  std::vector<std::string> where = {};  ///< conditions on lines, as Where takes them
+  const Contents* contents = nullptr;   ///< where needs_contents(); lives as long as the call
+  bool untried = false;                 ///< keep groups without a trial, which have no rates
 };
 
 struct Summary {
@@ -56,8 +60,9 @@ struct Summary {
   std::map<std::string, Assurance> assurance;  ///< by arm; empty by Rule::limits
   std::vector<Variation> variations;
   std::vector<Dimension> by;                 ///< in the order of the columns; strategy is always the first
-  std::vector<Group> groups;                 ///< sorted by key
+  std::vector<Group> groups;                 ///< as Lines sorts them
   std::uint64_t trials = 0;                  ///< rows that count
+  std::uint64_t wanted = 0;                  ///< of them, those that options.where asks for
   std::uint64_t waiting = 0;                 ///< and that do not yet
   std::uint64_t planned = 0;                 ///< trials of all rounds so far
   std::uint64_t canaries = 0;                ///< checked, all of which behaved
@@ -65,11 +70,16 @@ struct Summary {
   std::optional<record::Sampling> sampling;  ///< of the spec
 };
 
+/// The worst first: sorts groups by the lower end of the interval shown, then by the estimate, highest
+/// first; a rate from a single trial is no evidence, whatever it is. Equal ones keep their order.
+void sort_worst_first(Summary& summary, RateOf what);
+
 /// Groups the `trial` rows. trust: of the same rows. A line covers all strata of the campaign that fall into
-/// it. by: as dimensions() takes it (analyze/views/keys.h). Canaries, controls and envelope runs never count.
+/// it. by: as dimensions() takes it (analyze/views/keys.h). By layer, tensor or bit a line covers parts of
+/// strata, whose sizes are those of options.contents. Canaries, controls and envelope runs never count.
 /// rounds: as published; a spec with trials_per_stratum has but one and can do without. Throws as observe
-/// does, and Error(conflict) on a row of a stratum that the rounds do not have; Error(bad_input) on an
-/// unknown dimension or missing rounds.
+/// and Lines do, and Error(conflict) on a row of a stratum that the rounds do not have; Error(bad_input) on
+/// an unknown dimension or missing rounds.
 [[nodiscard]] Summary summarize(const std::vector<record::TrialRecord>& rows,
                                 const record::CampaignSpec& spec, const Trust& trust,
                                 const std::vector<std::string>& by,

@@ -184,6 +184,13 @@ std::string guarantee(const Summary& summary) {
       kind, confidence);
 }
 
+// What --where leaves out.
+std::string restriction(const Summary& summary) {
+  if (summary.options.where.empty()) return "";
+  return fmt::format("Only {}: {} of these trials.\n", fmt::join(summary.options.where, " and "),
+                     summary.wanted);
+}
+
 std::string reasons_block(const Summary& summary) {
   std::vector<Cells> lines;
   for (const Group& group : summary.groups) lines.push_back(key_cells(group, summary.by));
@@ -257,7 +264,7 @@ std::string table(const Summary& summary) {
   text += fmt::format(
       "\n{} trials, {} canaries as expected; judge: {}. Rates are over uniform bits of a line's strata.\n",
       summary.trials, summary.canaries, name_of(summary.judging.judge));
-  text += guarantee(summary) + unseen_block(summary);
+  text += restriction(summary) + guarantee(summary) + unseen_block(summary);
   if (summary.trials < summary.planned) {
     text += fmt::format("Unfinished: {} of {} trials.\n", summary.trials, summary.planned);
   }
@@ -283,11 +290,18 @@ record::Json rates_json(const Group& group, const Summary& summary) {
   return rates;
 }
 
+// Bit numbers are numbers.
+record::Json key_json(const Group& group) {
+  record::Json key = group.key;
+  if (const auto bit = group.key.find("bit"); bit != group.key.end()) key["bit"] = std::stoul(bit->second);
+  return key;
+}
+
 record::Json group_json(const Group& group, const Summary& summary) {
   record::Json counts, reasons;
   for (const auto& [outcome, count] : group.counts) counts[name_of(outcome)] = count;
   for (const auto& [reason, count] : group.reasons) reasons[name_of(reason)] = count;
-  record::Json value = {{"key", group.key},
+  record::Json value = {{"key", key_json(group)},
                         {"trials", group.trials},
                         {"waiting", group.waiting},
                         {"bits", group.bits},
@@ -332,6 +346,7 @@ record::Json to_json(const Summary& summary) {
                         {"waiting", summary.waiting},
                         {"canaries", summary.canaries},
                         {"groups", groups}};
+  if (!summary.options.where.empty()) value["where"] = summary.options.where;
   for (const auto& [arm, assurance] : summary.assurance) value["arms"][arm] = to_json(assurance);
   if (!summary.variations.empty()) value["variations"] = to_json(summary.variations);
   if (summary.sampling && !summary.rounds.empty())

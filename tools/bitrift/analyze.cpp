@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "analyze/views/keys.h"
 #include "commands.h"
 #include "core/error.h"
 #include "core/log.h"
@@ -21,12 +22,14 @@ struct AnalyzeOptions {
   ReportOptions report;
   bool propagation = false;
   std::string interval = "anytime";
+  std::string arm, sort;
+  std::string outcome = name_of(analyze::RateOf::harmed);
   int rule = 2;
   std::size_t horizon = 0;
 };
 
-bool has(const std::vector<std::string>& list, const std::string& name) {
-  return std::find(list.begin(), list.end(), name) != list.end();
+bool names_arm(const std::string& word) {
+  return analyze::find_dimension(word) == analyze::Dimension::strategy;
 }
 
 int analyze_propagation(const AnalyzeOptions& options) {
@@ -39,16 +42,60 @@ int analyze_propagation(const AnalyzeOptions& options) {
   return report_propagation(options.folder, !report.by.empty(), report.json, command_line());
 }
 
+// Views that count rows take no conditions.
+void check_views(const ReportOptions& report) {
+  const bool map = report.view == "map";
+  if (map && !report.by.empty())
+    fail(ErrorCode::bad_input, "--by {}: --view map is by layer and bit; leave --by out", report.by.front());
+  if ((report.sort || report.top > 0) && (report.horizons || !report.view.empty()))
+    fail(ErrorCode::bad_input, "--sort and --top: supported for rates only; leave out --view and --horizons");
+  const bool rows_only = report.horizons || (!report.view.empty() && !map);
+  if (rows_only && !report.rates.where.empty()) {
+    fail(ErrorCode::bad_input, "--where {}: supported for rates and --view map only; leave it out",
+         report.rates.where.front());
+  }
+}
+
 int analyze_folder(AnalyzeOptions& options) {
   if (options.propagation) return analyze_propagation(options);
   options.report.rates.interval = analyze::interval_kind(options.interval);
   if (options.rule == 1) options.report.rule = analyze::Rule::limits;
   if (options.horizon > 0) options.report.horizon = options.horizon;
   const auto& by = options.report.by;
-  if (!by.empty() && !has(by, "strategy")) {
-    spdlog::info("added --by strategy: every fault runs in every arm, so arms cannot be pooled");
+  if (!by.empty() && std::none_of(by.begin(), by.end(), names_arm)) {
+    spdlog::info("added --by arm: every fault runs in every arm, so arms cannot be pooled");
   }
+  if (!options.arm.empty()) options.report.rates.where.push_back("arm=" + options.arm);
+  if (!options.sort.empty()) options.report.sort = parse_named<analyze::RateOf>(options.sort);
+  options.report.map_of = parse_named<analyze::RateOf>(options.outcome);
+  check_views(options.report);
   return report_campaign(options.folder, options.report, command_line());
+}
+
+// Which lines, and in which order.
+void add_choice(CLI::App& command, AnalyzeOptions& options) {
+  command
+      .add_option(
+          "--where", options.report.rates.where,
+          "only what meets this condition, KEY=VALUE[,VALUE...], with a KEY of --by, such as "
+          "role=momentum or layer=conv1,conv2 (tensor: patterns); repeatable: all conditions must hold")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  command.add_option("--arm", options.arm, "the same as --where arm=NAME")->type_name("NAME");
+  command
+      .add_option("--sort", options.sort,
+                  "worst line first, by masked, SDC, crash or harmed (SDC or crash): by the lower end of the "
+                  "interval, then by the estimate, because the estimate from a few trials says little "
+                  "(default: in the order of --by)")
+      ->check(one_of<analyze::RateOf>());
+  command.add_option("--top", options.report.top, "print only the first N lines (default: all)")
+      ->check(whole_number(1, 1'000'000'000))
+      ->type_name("N");
+  command
+      .add_option("--outcome", options.outcome,
+                  "with --view map: the rate that it shows, masked, SDC, crash or harmed (SDC or crash) "
+                  "(default: harmed)")
+      ->check(one_of<analyze::RateOf>());
 }
 
 void add_judging(CLI::App& command, AnalyzeOptions& options) {
@@ -88,9 +135,13 @@ void add_analyze(CLI::App& app, ExitCode& exit_code) {
   command
       ->add_option(
           "--by", options->report.by,
-          "group rates by strategy, base, role, field or stratum (with --propagation: by tensor); repeatable "
-          "(default: strategy and field or, if the spec uses fault models, strategy and stratum)")
+          "comma-separated: group rates by arm, base, role, field, stratum, state (model or optimizer), "
+          "layer, "
+          "tensor, bit, scope, plane, precision or guard (with --propagation: by tensor); repeatable "
+          "(default: arm and field or, if the spec uses fault models, arm and stratum)")
+      ->delimiter(',')
       ->allow_extra_args(false);
+  add_choice(*command, *options);
   command
       ->add_option("--interval", options->interval,
                    "confidence interval to show: anytime stays valid however often you look at the results "
@@ -108,8 +159,10 @@ void add_analyze(CLI::App& app, ExitCode& exit_code) {
       ->add_option(
           "--view", options->report.view,
           "print a different table; jpdc2024: the outcome categories of a study published in 2024 (see "
-          "docs/jpdc2024.md); metrics: for each metric, how many trials it alone would classify as SDC")
-      ->check(CLI::IsMember({"jpdc2024", "metrics"}));
+          "docs/jpdc2024.md); metrics: for each metric, how many trials it alone would classify as SDC; map: "
+          "the "
+          "rate of SDC or crash by layer and bit")
+      ->check(CLI::IsMember({"jpdc2024", "metrics", "map"}));
   add_judging(*command, *options);
   command
       ->add_flag("--propagation", options->propagation,
@@ -119,11 +172,18 @@ void add_analyze(CLI::App& app, ExitCode& exit_code) {
                  "into which "
                  "faults were injected")
       ->excludes("--view")
-      ->excludes("--horizons");
+      ->excludes("--horizons")
+      ->excludes("--where")
+      ->excludes("--arm")
+      ->excludes("--sort")
+      ->excludes("--top");
   command->add_flag("--json", options->report.json, "print JSON instead of the table");
   command->footer(
       "Examples:\n"
-      "  bitrift analyze results/quickstart --by strategy --effects\n"
+      "  bitrift analyze results/quickstart --by arm --effects\n"
+      "  bitrift analyze results/quickstart --by layer,bit --sort SDC --top 10\n"
+      "  bitrift analyze results/quickstart --by field --where role=momentum\n"
+      "  bitrift analyze results/quickstart --view map --arm serial\n"
       "  bitrift analyze results/quickstart --horizons\n"
       "  bitrift analyze results/quickstart --view jpdc2024\n\n" +
       std::string(checking_exit_codes));

@@ -17,8 +17,12 @@ namespace bitrift::cli {
 /// What is printed of a campaign.
 struct ReportOptions {
   std::vector<std::string> by = {};  ///< see analyze::dimensions; empty: what is usual
-  std::string view = {};  ///< "": outcomes and intervals; jpdc2024: study_view; metrics: metrics_view
-  bool horizons = false;  ///< instead: analyze::horizons_of
+  /// "": outcomes and intervals; jpdc2024: study_view; metrics: metrics_view; map: map_view
+  std::string view = {};
+  analyze::RateOf map_of = analyze::RateOf::harmed;  ///< of the view map
+  std::optional<analyze::RateOf> sort = {};          ///< worst first; summary.json keeps its order
+  std::size_t top = 0;                               ///< so many lines; 0: all
+  bool horizons = false;                             ///< instead: analyze::horizons_of
   // How outcomes are found, where it is not as the campaign asks.
   analyze::Rule rule = analyze::Rule::conformal;
   std::optional<std::size_t> horizon = {};

@@ -29,7 +29,8 @@ Effects effects_of(const std::vector<PickedRound>& rounds, const std::vector<Str
   std::vector<StratumClasses> classes;
   for (const StratumLosses& stratum : strata) {
     // Strata without a draw have no part in the estimate.
-    classes.push_back({stratum.bits, {}, stratum.counted && !stratum.losses.empty()});
+    classes.push_back(
+        {stratum.bits, {}, stratum.counted && !stratum.losses.empty(), stratum.part == nullptr});
     for (const auto& loss : stratum.losses) classes.back().classes.push_back(class_of_loss(loss));
   }
   const std::vector<double> shares = total_estimate(rounds, classes, kCrash + std::size_t{1});
@@ -41,7 +42,7 @@ Effects effects_of(const std::vector<PickedRound>& rounds, const std::vector<Str
     beyond += shares[k + 1];
     std::vector<StratumHits> hits;
     for (std::size_t h = 0; h < strata.size(); ++h) {
-      hits.push_back({strata[h].bits, {}, strata[h].counted});
+      hits.push_back({strata[h].bits, {}, strata[h].counted, 1, strata[h].part});
       for (const std::uint8_t one : classes[h].classes) {
         hits.back().hits.push_back(one > k && one != kCrash ? 1 : 0);
       }

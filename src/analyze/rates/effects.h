@@ -8,6 +8,7 @@
 
 #include "analyze/rates/interval.h"
 #include "analyze/rates/picks.h"
+#include "analyze/rates/stratum_part.h"
 #include "record/json/json.h"
 
 namespace bitrift::analyze {
@@ -20,7 +21,8 @@ struct StratumLosses {
   std::uint64_t bits = 0;  ///< size of its population; 0: not known, so nothing is known of the total
   /// Of draws 0, 1, ... without a gap: points of test accuracy lost; nullopt: a crash.
   std::vector<std::optional<double>> losses;
-  bool counted = true;  ///< whether it belongs to the total
+  bool counted = true;         ///< whether it belongs to the total
+  const Part* part = nullptr;  ///< as in StratumHits
 };
 
 struct Effect {

@@ -145,15 +145,17 @@ struct Plain {
   std::vector<double> rates;  ///< sum_h w_h k_h / n_h
   std::vector<double> known;  ///< share of the total's bits that were drawn and gave the class
   std::size_t counted = 0;    ///< strata of the total
+  bool parts = false;         ///< some of them are counted in part
 };
 
 Plain plain_of(const std::vector<StratumClasses>& strata, std::size_t classes) {
-  Plain plain{std::vector<double>(classes), std::vector<double>(classes), 0};
+  Plain plain{std::vector<double>(classes), std::vector<double>(classes), 0, false};
   double bits = 0;
   double seen = 0;
   for (const StratumClasses& one : strata) {
     if (!one.counted) continue;
     ++plain.counted;
+    plain.parts = plain.parts || !one.whole;
     bits += static_cast<double>(one.bits);
     if (!one.classes.empty()) seen += static_cast<double>(one.bits);
   }
@@ -196,7 +198,7 @@ std::vector<double> total_estimate(const std::vector<PickedRound>& rounds,
   const Plain plain = plain_of(strata, classes);
   const bool weighed =
       std::any_of(rounds.begin(), rounds.end(), [](const PickedRound& round) { return round.weight > 0; });
-  if (plain.counted == 1 || !weighed) return plain.rates;
+  if (plain.counted == 1 || plain.parts || !weighed) return plain.rates;
   Walk walk(strata, classes);
   for (const PickedRound& round : rounds) {
     if (!walk.pass(round)) break;

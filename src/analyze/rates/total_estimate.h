@@ -14,12 +14,14 @@ struct StratumClasses {
   std::uint64_t bits = 0;             ///< size of its population
   std::vector<std::uint8_t> classes;  ///< of draws 0, 1, ... without a gap: which of the classes
   bool counted = true;                ///< whether it belongs to the total
+  bool whole = true;                  ///< false: only a part of the stratum is counted, see Part
 };
 
 /// Rates of all classes over the counted strata, which add up to 1. Where the rounds have weights
-/// (round_weights()) and several strata are counted, the weighted mean of the picks' own unbiased terms,
-/// which stays unbiased when the numbers of draws, and the end, were chosen by what was seen; otherwise sum_h
-/// w_h k_h / n_h over the strata that have a draw. A class that was never seen has the rate 0.
+/// (round_weights()) and several strata are counted, all of them whole, the weighted mean of the picks' own
+/// unbiased terms, which stays unbiased when the numbers of draws, and the end, were chosen by what was seen;
+/// otherwise sum_h w_h k_h / n_h over the strata that have a draw. A class that was never seen has the rate
+/// 0.
 ///
 /// Source: Horvitz and Thompson 1952, with the rates so far as control variate, as in total_interval().
 /// Throws Error(bad_input) when no counted stratum has a draw.

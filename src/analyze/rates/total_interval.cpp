@@ -57,6 +57,7 @@ class Bettor {
       weight_.push_back(stratum.counted ? static_cast<double>(stratum.bits) / sum : 0);
     }
     drawn_.resize(strata.size());
+    passed_.resize(strata.size());
     hits_.resize(strata.size());
     squares_.resize(strata.size());
     share_.resize(strata.size());
@@ -68,13 +69,15 @@ class Bettor {
       if (!begin(round)) break;
       bool whole = true;
       for (const std::uint32_t h : round.picks) {
-        if (!strata_[h].counted || drawn_[h] == strata_[h].bits) continue;
-        if (drawn_[h] == strata_[h].hits.size()) {
+        if (!strata_[h].counted || passed_[h] == stratum_bits(h)) continue;
+        if (passed_[h] == stratum_draws(h)) {
           whole = false;
           break;
         }
-        if (const auto bet = bet_on(h); bet.scale > 0) bets.push_back(bet);
-        take(h);
+        if (next_is_counted(h)) {
+          if (const auto bet = bet_on(h); bet.scale > 0) bets.push_back(bet);
+        }
+        pass(h);
         if (round.fixed) share_[h] -= 1;
       }
       if (!whole) break;
@@ -83,9 +86,34 @@ class Bettor {
   }
 
  private:
+  [[nodiscard]] std::uint64_t stratum_bits(std::size_t h) const {
+    return strata_[h].part == nullptr ? strata_[h].bits : strata_[h].part->stratum_bits;
+  }
+  [[nodiscard]] std::uint64_t stratum_draws(std::size_t h) const {
+    return strata_[h].part == nullptr ? strata_[h].hits.size() : strata_[h].part->draws;
+  }
+  // Whether the next draw of a stratum falls into what is counted of it.
+  [[nodiscard]] bool next_is_counted(std::size_t h) const {
+    if (strata_[h].part == nullptr) return true;
+    const auto& inside = strata_[h].part->inside;
+    return drawn_[h] < inside.size() && inside[drawn_[h]] == passed_[h];
+  }
+  // The chance that the next counted draw is one of this stratum, times a factor that is the same in all
+  // strata.
+  [[nodiscard]] double chance(std::size_t h) const {
+    if (strata_[h].part == nullptr) return share_[h];
+    return share_[h] * static_cast<double>(strata_[h].bits - drawn_[h]) /
+           static_cast<double>(stratum_bits(h) - passed_[h]);
+  }
+
   [[nodiscard]] double hit(std::size_t h, std::uint64_t draw) const {
     const double value = static_cast<double>(strata_[h].hits[draw]) / strata_[h].most;
     return of_misses_ ? 1 - value : value;
+  }
+
+  void pass(std::size_t h) {
+    if (next_is_counted(h)) take(h);
+    ++passed_[h];
   }
 
   void take(std::size_t h) {
@@ -102,8 +130,8 @@ class Bettor {
     for (std::size_t h = 0; h < strata_.size(); ++h) {
       share_[h] = static_cast<double>(round.share[h]);
       if (!strata_[h].counted) continue;
-      if (strata_[h].hits.size() < round.first[h]) return false;
-      while (drawn_[h] < round.first[h]) take(h);
+      if (stratum_draws(h) < round.first[h]) return false;
+      while (passed_[h] < round.first[h]) pass(h);
     }
     return true;
   }
@@ -111,7 +139,7 @@ class Bettor {
   // Everything but the outcome of the draw itself was known before the pick.
   [[nodiscard]] Bet bet_on(std::size_t pick) const {
     double all = 0;
-    for (std::size_t h = 0; h < strata_.size(); ++h) all += open(h) ? share_[h] : 0;
+    for (std::size_t h = 0; h < strata_.size(); ++h) all += open(h) ? chance(h) : 0;
     const double pooled = (hits_of_all_ + 0.5) / (drawn_of_all_ + 1);
     double centre = 0;
     double reach = 0;
@@ -130,7 +158,7 @@ class Bettor {
         continue;
       }
       const double rate = (hits_[h] + pooled) / (drawn + 1);
-      const double reward = rest * all / share_[h];
+      const double reward = rest * all / chance(h);
       centre += rest * rate;
       reach = std::max(reach, reward * rate);
       variance += rest * reward * spread(h, rate);
@@ -155,7 +183,8 @@ class Bettor {
   const std::vector<StratumHits>& strata_;
   bool of_misses_;
   std::vector<double> weight_;
-  std::vector<std::uint64_t> drawn_;
+  std::vector<std::uint64_t> drawn_;   // of what is counted
+  std::vector<std::uint64_t> passed_;  // of the whole stratum
   std::vector<double> hits_;
   std::vector<double> squares_;
   std::vector<double> share_;

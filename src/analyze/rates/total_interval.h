@@ -6,6 +6,7 @@
 
 #include "analyze/rates/interval.h"
 #include "analyze/rates/picks.h"
+#include "analyze/rates/stratum_part.h"
 
 namespace bitrift::analyze {
 
@@ -16,6 +17,9 @@ struct StratumHits {
   std::vector<std::uint8_t> hits;  ///< of draws 0, 1, ... without a gap: 1 where the outcome was this one
   bool counted = true;             ///< whether it belongs to the total
   std::uint8_t most = 1;           ///< a draw has the value hits/most, at most 1; the same in all strata
+  /// Where only a part of the stratum is counted: `bits` and `hits` are those of the part. nullptr: all of
+  /// it.
+  const Part* part = nullptr;
 };
 
 /// An interval for sum_h w_h theta_h over the counted strata, w_h = bits_h / sum of their bits and theta_h
@@ -28,6 +32,9 @@ struct StratumHits {
 /// aim: the half-width that the campaign asks of its totals; where all strata are counted, most of the wealth
 /// is staked for it. 0: none in particular. It must be fixed before the first draw; it changes the width, not
 /// the coverage.
+///
+/// Of a part of a stratum, the draws of the stratum that fall into the part are bet on, in the order of the
+/// picks; the chance of a pick to fall into it is known before the pick.
 ///
 /// Source: Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", arXiv
 /// 2010.09686, sections 4 and 5; the estimate that is bet on is Horvitz and Thompson's (1952) with the rates

@@ -2,9 +2,99 @@
 
 #include <algorithm>
 
+#include <fmt/ranges.h>
+
 #include "core/error.h"
+#include "record/run.h"
 
 namespace bitrift::analyze {
+namespace {
+
+std::string scope_text(const record::Scope& scope) {
+  if (scope.all()) return "all";
+  if (scope.stage >= 0) return fmt::format("stage {}", scope.stage);
+  if (scope.count > 0) return fmt::format("{} drawn", scope.count);
+  return fmt::format("replica {}", fmt::join(scope.replicas, "+"));
+}
+
+std::string guard_text(const record::GuardSpec& guards) {
+  std::vector<std::string> on;
+  const auto add = [&on](record::Guard guard, bool is_on) {
+    if (is_on) on.emplace_back(name_of(guard));
+  };
+  add(record::Guard::nonfinite, guards.nonfinite);
+  add(record::Guard::loss_spike, guards.loss_spike > 0);
+  add(record::Guard::gradient_norm, guards.gradient_norm > 0);
+  add(record::Guard::moment_bound, guards.moment_bound);
+  add(record::Guard::checksums, guards.checksums);
+  return on.empty() ? "none" : fmt::format("{}", fmt::join(on, "+"));
+}
+
+const record::FaultModel* fault_model_of(const record::CampaignSpec& spec, const std::string& stratum) {
+  for (const record::StratumModel& one : spec.strata.models) {
+    if (one.name == stratum) return &one.model;
+  }
+  return nullptr;
+}
+
+std::string guards_of(const record::CampaignSpec& spec, const record::Arm& arm) {
+  if (arm.guards) return guard_text(*arm.guards);
+  const auto& train = spec.base_of(arm).train;
+  return train ? guard_text(train->guards) : "none";
+}
+
+std::string property_of(Dimension dimension, const record::CampaignSpec& spec, const record::Arm& arm,
+                        const record::Stratum& stratum, bool by_base) {
+  const record::FaultModel* const model = fault_model_of(spec, stratum.name);
+  switch (dimension) {
+    case Dimension::strategy:
+      return by_base && !arm.stem.empty() ? arm.stem : arm.name;
+    case Dimension::base:
+      return spec.base_of(arm).name;
+    case Dimension::role:
+      return stratum.role;
+    case Dimension::field:
+      return stratum.field;
+    case Dimension::stratum:
+      return stratum.name;
+    case Dimension::scope:
+      return scope_text(arm.scope.all() && model != nullptr ? model->scope : arm.scope);
+    case Dimension::plane:
+      return name_of(model == nullptr ? record::Plane::value : model->plane);
+    case Dimension::precision:
+      return arm.precision.empty() ? "base" : arm.precision;
+    case Dimension::guard:
+      return guards_of(spec, arm);
+    case Dimension::state:
+      return name_of(state_of(stratum.role));
+    case Dimension::layer:
+    case Dimension::tensor:
+    case Dimension::bit:
+      break;
+  }
+  fail(ErrorCode::internal, "{} is no property of an arm or a stratum", name_of(dimension));
+}
+
+}  // namespace
+
+std::optional<Dimension> find_dimension(std::string_view word) noexcept {
+  return word == "arm" ? Dimension::strategy : find_named<Dimension>(word);
+}
+
+State state_of(std::string_view role) noexcept {
+  const std::size_t plus = role.find('+');
+  if (plus != std::string_view::npos) {
+    const State first = state_of(role.substr(0, plus));
+    return first == state_of(role.substr(plus + 1)) ? first : State::other;
+  }
+  for (const char* one : {"weight", "bias", "norm", "running_stat"}) {
+    if (role == one) return State::model;
+  }
+  for (const char* one : {"momentum", "exp_avg", "exp_avg_sq", "step"}) {
+    if (role == one) return State::optimizer;
+  }
+  return State::other;
+}
 
 std::vector<std::string> dimension_names(const std::vector<Dimension>& by) {
   std::vector<std::string> names;
@@ -13,8 +103,28 @@ std::vector<std::string> dimension_names(const std::vector<Dimension>& by) {
   return names;
 }
 
+std::string list_dimensions() {
+  std::string list;
+  for (std::size_t i = 0; i < names_of(Dimension{}).words.size(); ++i) {
+    list += (list.empty() ? "" : ", ") + std::string(key_name(static_cast<Dimension>(i)));
+  }
+  return list;
+}
+
 std::vector<std::string> usual_dimensions(const record::CampaignSpec& spec) {
   return {"strategy", spec.strata.models.empty() ? "field" : "stratum"};
+}
+
+Dimension dimension_named(const std::string& word, const record::CampaignSpec& spec, const char* option) {
+  const auto dimension = find_dimension(word);
+  if (!dimension) fail(ErrorCode::bad_input, "{} {}: give one of {}", option, word, list_dimensions());
+  if (cuts_strata(*dimension) && !spec.strata.models.empty()) {
+    fail(ErrorCode::unsupported,
+         "{} {}: the strata of this campaign are fault models, whose draws are sets of faults, so they have "
+         "no rate by {}; group by stratum",
+         option, word, word);
+  }
+  return *dimension;
 }
 
 std::vector<Dimension> dimensions(const std::vector<std::string>& by, const record::CampaignSpec& spec) {
@@ -25,19 +135,21 @@ std::vector<Dimension> dimensions(const std::vector<std::string>& by, const reco
   add(Dimension::strategy);
   // Bases are a factor: no rate is averaged over them.
   if (spec.bases.size() > 1) add(Dimension::base);
-  for (const std::string& name : by) {
-    if (name == "layer") {
-      fail(ErrorCode::bad_input,
-           "--by layer: the strata of this campaign are roles x fields, and how many bits of a stratum a "
-           "layer holds is "
-           "not in its rows; give strategy, role, field or stratum");
-    }
-    const auto dimension = find_named<Dimension>(name);
-    if (!dimension) fail(ErrorCode::bad_input, "--by {}: give strategy, base, role, field or stratum", name);
-    add(*dimension);
-  }
+  for (const std::string& name : by) add(dimension_named(name, spec, "--by"));
   // Fault models are not parts of one population: each has its own line.
   if (spec.strata.models.size() > 1) add(Dimension::stratum);
+  return result;
+}
+
+std::vector<Dimension> whole_dimensions(const std::vector<std::string>& by, const record::CampaignSpec& spec,
+                                        const std::string& table) {
+  std::vector<Dimension> result = dimensions(by, spec);
+  for (const Dimension dimension : result) {
+    if (!cuts_strata(dimension)) continue;
+    fail(ErrorCode::unsupported,
+         "--by {}: {} counts rows, which are not weighted by {}; leave one of them out", name_of(dimension),
+         table, name_of(dimension));
+  }
   return result;
 }
 
@@ -56,11 +168,8 @@ std::map<std::string, std::string> Keys::of(const std::string& arm_name,
   const bool by_base = std::find(by_.begin(), by_.end(), Dimension::base) != by_.end();
   std::map<std::string, std::string> key;
   for (const Dimension dimension : by_) {
-    if (dimension == Dimension::strategy) key["arm"] = by_base && !arm.stem.empty() ? arm.stem : arm.name;
-    if (dimension == Dimension::base) key["base"] = spec_.base_of(arm).name;
-    if (dimension == Dimension::role) key["role"] = stratum->role;
-    if (dimension == Dimension::field) key["field"] = stratum->field;
-    if (dimension == Dimension::stratum) key["stratum"] = stratum->name;
+    if (cuts_strata(dimension)) continue;
+    key[key_name(dimension)] = property_of(dimension, spec_, arm, *stratum, by_base);
   }
   return key;
 }

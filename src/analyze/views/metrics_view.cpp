@@ -38,7 +38,7 @@ void add_metric(std::map<Key, MetricsLine>& lines, const std::vector<TrialRecord
 
 std::vector<MetricsLine> metrics_view(const std::vector<TrialRecord>& rows, const record::CampaignSpec& spec,
                                       const Trust& trust, const std::vector<std::string>& by) {
-  const std::vector<Dimension> lines_by = dimensions(by, spec);
+  const std::vector<Dimension> lines_by = whole_dimensions(by, spec, "--view metrics");
   const Keys keys(spec, lines_by);
   std::map<Key, MetricsLine> lines;
   for (const TrialRecord& row : rows) {

@@ -82,7 +82,7 @@ std::string points(double value) { return std::isnan(value) ? "-" : fmt::format(
 
 std::vector<StudyLine> study_view(const std::vector<TrialRecord>& rows, const record::CampaignSpec& spec,
                                   const Trust& trust, const std::vector<std::string>& by) {
-  const std::vector<Dimension> lines_by = dimensions(by, spec);
+  const std::vector<Dimension> lines_by = whole_dimensions(by, spec, "--view jpdc2024");
   const Keys keys(spec, lines_by);
   const auto counted = draws_without_gap(rows);
   struct Group {

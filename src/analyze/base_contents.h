@@ -1,0 +1,28 @@
+// What the strata of a campaign hold, tensor by tensor, as its base checkpoints say.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace bitrift::analyze {
+
+/// The bits of one tensor that belong to one stratum.
+struct TensorBits {
+  std::string tensor;
+  std::string layer;  ///< "" when it belongs to none; that of a slot is the layer of its parameter
+  std::uint64_t elements = 0;
+  std::vector<unsigned> bits;  ///< of each element, ascending; bit 0 is the least significant
+};
+
+/// Of one base file.
+struct BaseContents {
+  std::vector<std::string> layers;                        ///< in network order
+  std::map<std::string, std::vector<TensorBits>> strata;  ///< by name
+};
+
+/// One for each of CampaignSpec::files.
+using Contents = std::vector<BaseContents>;
+
+}  // namespace bitrift::analyze

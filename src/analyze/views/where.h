@@ -1,0 +1,42 @@
+// Which lines of a table are wanted: --where KEY=VALUE.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "analyze/views/keys.h"
+#include "record/json/json.h"
+#include "spec/campaign_spec.h"
+
+namespace bitrift::analyze {
+
+/// Conditions on dimensions; all must hold, each for one of its values.
+class Where {
+ public:
+  /// conditions: KEY=VALUE[,VALUE...]; values of a repeated key add up. Values of `tensor` are patterns
+  /// (core/glob.h). Throws Error(bad_input) on a text without '=' or value, and as dimension_named() does.
+  Where(const std::vector<std::string>& conditions, const record::CampaignSpec& spec);
+
+  [[nodiscard]] bool empty() const noexcept { return wanted_.empty(); }
+  /// Whether layer, tensor or bit is among the conditions.
+  [[nodiscard]] bool cuts_strata() const noexcept;
+  /// The dimensions with a condition.
+  [[nodiscard]] std::vector<Dimension> dimensions() const;
+  /// Whether this value is wanted, or nothing is asked of the dimension. Remembers the value for check().
+  [[nodiscard]] bool allows(Dimension dimension, const std::string& value);
+  /// Throws Error(bad_input) that lists what there is when a wanted value was not among those that allows()
+  /// was asked for.
+  void check() const;
+
+ private:
+  std::map<Dimension, std::vector<std::string>> wanted_;
+  std::map<Dimension, std::vector<std::string>> offered_;  // each value once, in the order of the calls
+  std::map<Dimension, std::set<std::string>> met_;         // wanted values
+};
+
+/// Whether --by and --where ask for layer, tensor or bit, which needs the campaign's Contents.
+[[nodiscard]] bool needs_contents(const std::vector<std::string>& by, const std::vector<std::string>& where);
+
+}  // namespace bitrift::analyze
