@@ -160,8 +160,8 @@ def _propagation_map(arm: str, stratum: str, groups: Sequence[Json]) -> Map:
     title = f"{arm}, {stratum}"
     return Map(
         title,
-        "Columns: optimizer steps since the resume. The darker a cell, the larger the median norm-wise relative error of "
-        "the tensor; dashed: not altered.",
+        "Columns: optimizer steps since the resume. The darker a cell, the larger the median norm-wise relative error "
+        "of the tensor; dashed: not altered.",
         rows,
         charts.columns([str(step) for step in steps]),
         Table(f"{title}: altered tensors", [*heads, Head("not finite in", True)], table),
@@ -191,8 +191,8 @@ def propagation(facts: Facts) -> Json:
     left = len(by_cell) - len(maps)
     more = f" {left} further maps are left out; {command} prints all." if left else ""
     said = (
-        "How far the faults of a stratum reached: the state of each trial was compared with the golden run's, tensor by "
-        "tensor, after the same number of steps."
+        "How far the faults of a stratum reached: the state of each trial was compared with the golden run's, tensor "
+        "by tensor, after the same number of steps."
     )
     return {"propagation": {"text": said + more, "maps": maps}, "no_propagation": ""}
 
@@ -237,8 +237,8 @@ def _comparison(facts: Facts, one: Json) -> Json:
     )
     said = (
         f"Every fault runs in every arm, so arms are compared trial by trial: {which}. Rates that differ by less than "
-        f"{100 * one['margin']:g} points in the whole interval are called equal. Holm's procedure covers the {len(pairs)} "
-        f"comparisons together.{other}"
+        f"{100 * one['margin']:g} points in the whole interval are called equal. Holm's procedure covers the "
+        f"{len(pairs)} comparisons together.{other}"
     )
     answers = [pair["answer"] for pair in pairs] if len(pairs) <= 12 else []
     answers = answers or [pair["answer"] for pair in pairs if pair["verdict"] != "open"][:12]

@@ -38,6 +38,14 @@ def _subject(facts: Facts, group: Json) -> str:
 
 def _verdict(facts: Facts, group: Json, subject: str) -> Json:
     rates = group["rates"]
+    basis = [f"This rests on {words.counted(group['trials'], 'trial')}."]
+    if group["waiting"]:
+        basis.append(
+            f"{words.counted(group['waiting'], 'more trial')} ended before an earlier draw and will count later."
+        )
+    if group["share_seen"] < 1:
+        unseen = words.percent(1 - group["share_seen"])
+        basis.append(f"Strata with {unseen} of the faults have no trial yet; the ranges allow for that.")
     return {
         "subject": subject,
         "trials": group["trials"],
@@ -45,21 +53,14 @@ def _verdict(facts: Facts, group: Json, subject: str) -> Json:
         "sdc_range": words.interval(rates["SDC"]["anytime"]),
         "crash": words.percent(rates["crash"]["estimate"]),
         "crash_range": words.interval(rates["crash"]["anytime"]),
-        "basis": f"This rests on {words.counted(group['trials'], 'trial')}"
-        + (f", {words.count(group['waiting'])} more wait for an earlier draw." if group["waiting"] else ".")
-        + (
-            f" Strata with {words.percent(1 - group['share_seen'])} of the faults have no trial yet; the ranges allow for"
-            " that."
-            if group["share_seen"] < 1
-            else ""
-        ),
+        "basis": " ".join(basis),
     }
 
 
 def _verdicts(facts: Facts) -> list[Json]:
     groups = facts.report["by_arm"]["groups"]
     position = {arm: place for place, arm in enumerate(facts.arms)}
-    verdicts = []
+    verdicts: list[Json] = []
     for group in sorted(groups, key=lambda group: position[group["key"]["arm"]]):
         long = not verdicts or "stratum" in group["key"]
         subject = _subject(facts, group) if long else f"Under {group['key']['arm']}, such a fault"
@@ -165,15 +166,16 @@ def _limits(facts: Facts) -> list[str]:
     spec = facts.spec
     if "models" not in spec.get("strata", {}):
         lines.append(
-            "The rates are those of single-bit faults in the targeted tensors of the base. They say nothing about other "
-            "tensors, other bits, several flips at once, or faults that strike later in training."
+            "The rates are those of single-bit faults in the targeted tensors of the base. They say nothing about "
+            "other tensors, other bits, several flips at once, or faults that strike later in training."
         )
     if summary["judging"]["evaluations"]:
         lines.append("Harm that shows only after the horizon, or in a metric that is not judged, is not seen.")
     unseen = sorted({stratum for group in summary["groups"] for stratum in group["unseen"]})
     if unseen:
         lines.append(
-            f"No trial counts yet in {words.listed(unseen)}. Estimates leave such strata out; intervals allow them any rate."
+            f"No trial counts yet in {words.listed(unseen)}. Estimates leave such strata out; intervals allow them any "
+            "rate."
         )
     else:
         lines.append("Every stratum has a trial that counts.")
@@ -207,8 +209,8 @@ def limits(facts: Facts) -> Json:
     replica = "the worst replica" if judging["judge"] == "worst" else "replica 0"
     text_ = (
         f"Trials are judged {words.counted(judging['step'], 'optimizer step')} after the resume, at evaluation "
-        f"{judging['horizon']} of {judging['evaluations']}, by {metrics} of {replica}. A trial is an SDC if it ranks as "
-        "worse than the envelope runs of its arm and is worse than its own golden run."
+        f"{judging['horizon']} of {judging['evaluations']}, by {metrics} of {replica}. A trial is an SDC if it ranks "
+        "as worse than the envelope runs of its arm and is worse than its own golden run."
     )
     return {"judging": text_, "limits": _limits(facts), "assurance": _assurance(facts)}
 

@@ -87,7 +87,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def do_GET(self) -> None:
-        """The page, or the state that it shows. Another Host is refused: a foreign name can be bound to loopback."""
+        """The page, or the state that it shows. Another Host is refused: any name can resolve to loopback."""
         if self.headers.get("Host") not in self.server.hosts():
             self._answer(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", b"this server answers only as 127.0.0.1\n")
             return
