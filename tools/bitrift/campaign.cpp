@@ -168,7 +168,7 @@ int replay(const std::string& folder, const std::string& id, const std::string& 
         Json{{"row", to_json(replay.row)}, {"again", to_json(replay.again)}, {"difference", difference}}.dump(
             2));
   } else if (replay.difference) {
-    fmt::print("{} (journal first, replay second)\n", *replay.difference);
+    fmt::print("{} (journal first, replay second){}\n", *replay.difference, replay.hint);
   } else {
     const std::string end =
         replay.row.failure ? name_of(replay.row.failure->reason) : name_of(replay.row.result->status);

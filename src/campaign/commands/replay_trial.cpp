@@ -7,6 +7,7 @@
 #include "campaign/commands/merge.h"
 #include "campaign/driver/driver.h"
 #include "campaign/folder/folder.h"
+#include "campaign/folder/numeric_environment.h"
 #include "campaign/journal/journal.h"
 #include "campaign/plan/ends.h"
 #include "campaign/plan/golden_runs.h"
@@ -74,6 +75,7 @@ Replay replay_run(const std::filesystem::path& folder, const std::string& id,
     fail(ErrorCode::not_found, "{}: the journal has no row of {}; let `bitrift campaign run` finish it",
          layout.journal().string(), id);
   }
+  const std::string hint = environment_hint(stored.environment);
   if (trace) check_traceable(stored.spec, plan.expand(key));
   const std::string name = "replay-" + std::to_string(getpid());
   const auto copy = layout.copy(name);
@@ -100,10 +102,14 @@ Replay replay_run(const std::filesystem::path& folder, const std::string& id,
       return WorkerPlace{copy, layout.log("replay"), scratch_name(layout.root, name)};
     };
     Pool pool(std::move(options), observer, bases);
-    pool.run({Job{arm, {key}, 0, {}}});
-    pool.retire();
+    try {
+      pool.run({Job{arm, {key}, 0, {}}});
+      pool.retire();
+    } catch (const Misbehaviour& problem) {
+      throw Misbehaviour(problem.what() + hint);
+    }
   }
-  Replay replay{*known, observer.row(), journal_difference({*known}, {observer.row()}), ""};
+  Replay replay{*known, observer.row(), journal_difference({*known}, {observer.row()}), "", hint};
   if (trace) {
     const TraceRequest request{launch,
                                stored.spec.arms[arm],

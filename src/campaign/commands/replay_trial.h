@@ -14,6 +14,7 @@ struct Replay {
   record::TrialRecord again;              ///< of this run
   std::optional<std::string> difference;  ///< outside the volatile fields; nullopt when both agree
   std::string no_trace;                   ///< why there is none, when one was asked for; else ""
+  std::string hint;                       ///< for a difference: see environment_hint(); else ""
 };
 
 /// Runs the id ("arm/stratum/draw") in a worker and a private copy of its own; writes nothing into the

@@ -13,6 +13,7 @@
 #include "campaign/folder/disk_use.h"
 #include "campaign/folder/work_place.h"
 #include "campaign/plan/ends.h"
+#include "campaign/worker/arm_fit.h"
 #include "campaign/worker/scratch.h"
 #include "core/error.h"
 #include "core/log.h"
@@ -20,12 +21,17 @@
 namespace bitrift::campaign {
 namespace {
 
+std::filesystem::path trainer_for(const record::CampaignSpec& spec) {
+  const bool trains = std::any_of(spec.bases.begin(), spec.bases.end(),
+                                  [](const record::BaseSpec& base) { return base.train.has_value(); });
+  return spec.exec.empty() || trains ? find_trainer() : std::filesystem::path();
+}
+
 // Everything that can be refused without a folder is refused before one is made.
-record::CampaignSpec checked_spec(const RunOptions& options, const Drills& drills) {
-  record::CampaignSpec spec = record::read_campaign_spec(options.spec, options.overrides);
-  if (options.workers && *options.workers < 1) {
-    fail(ErrorCode::bad_input, "--workers {}: at least one worker is needed", *options.workers);
-  }
+void check_before_folder(const record::CampaignSpec& spec, const RunOptions& options, const Drills& drills,
+                         const std::filesystem::path& trainer) {
+  if (!std::filesystem::exists(Layout{options.folder}.identity()))
+    check_arms_fit(spec, options.spec, trainer);
   const bool ready = std::all_of(spec.files.begin(), spec.files.end(), [&](const record::BaseFile& file) {
     return file.precision.empty() && spec.bases[file.base].checkpoint;
   });
@@ -35,7 +41,6 @@ record::CampaignSpec checked_spec(const RunOptions& options, const Drills& drill
     const Plan plan(spec, bases);
     for (const auto& drill : drills.trials) static_cast<void>(plan.find(trial_id_from_text(drill.first)));
   }
-  return spec;
 }
 
 std::size_t count_done(const std::vector<Job>& missing, std::size_t total) {
@@ -233,10 +238,12 @@ RunReport run_campaign(const RunOptions& options, Progress& progress) {
   const InterruptGuard interrupts;
   const auto end = end_of(options);
   const Drills drills = parse_drills(options.drills);
-  const record::CampaignSpec spec = checked_spec(options, drills);
-  const bool trains = std::any_of(spec.bases.begin(), spec.bases.end(),
-                                  [](const record::BaseSpec& base) { return base.train.has_value(); });
-  const auto trainer = spec.exec.empty() || trains ? find_trainer() : std::filesystem::path();
+  if (options.workers && *options.workers < 1) {
+    fail(ErrorCode::bad_input, "--workers {}: at least one worker is needed", *options.workers);
+  }
+  const record::CampaignSpec spec = record::read_campaign_spec(options.spec, options.overrides);
+  const auto trainer = trainer_for(spec);
+  check_before_folder(spec, options, drills, trainer);
   Folder folder(std::filesystem::absolute(options.folder), spec, drills, options.command,
                 options.shard ? options.shard->count : 0);
   const Layout& layout = folder.layout();

@@ -188,8 +188,8 @@ void Driver::check_golden(std::size_t arm, int order, const record::RunResult& r
     if (shard_ == nullptr || !agreed_.insert({arm, order}).second) return;
     controls_.check(arm, order, shard_->agree(arm, order, result).result, "the golden run of all shards");
   } catch (const Misbehaviour& problem) {
-    if (shard_ == nullptr) throw;
-    throw Misbehaviour(problem.what() + shard_->origins(arm, order));
+    const std::string origins = shard_ == nullptr ? "" : shard_->origins(arm, order);
+    throw Misbehaviour(problem.what() + origins + folder_.environment_hint());
   }
 }
 
@@ -213,7 +213,8 @@ void Driver::on_run(const Ran& ran) {
   const record::TrialRecord row = row_of(ran, plan_.stratum_bits({ran.spec.kind, ran.spec.id}), drills_);
   if (const record::TrialRecord* known = ledger_.find(row.id)) {
     if (const auto difference = journal_difference({*known}, {row})) {
-      throw Misbehaviour("a run that was repeated differs from its row: " + *difference);
+      throw Misbehaviour("a run that was repeated differs from its row: " + *difference +
+                         folder_.environment_hint());
     }
     if (ledger_.find_own(row.id) != nullptr) return;
   }

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 
 #include "campaign/folder/base_watch.h"
+#include "campaign/folder/numeric_environment.h"
 #include "campaign/plan/ends.h"
 #include "campaign/plan/limits.h"
 #include "campaign/worker/launch.h"
@@ -91,6 +92,7 @@ StoredCampaign read_stored_campaign(const Layout& layout) {
     campaign.spec = record::campaign_spec_from_json(stored.at("spec"));
     campaign.drills = parse_drills(stored.at("drills").get<std::vector<std::string>>());
     campaign.shards = stored.value("shards", 0);
+    campaign.environment = stored.value("environment", Json());
     if (stored.contains("bases")) {
       for (const auto& [stem, base] : stored.at("bases").items())
         campaign.base_digests[stem] = base.at("digest").get<std::string>();
@@ -135,11 +137,9 @@ Folder::Folder(const std::filesystem::path& root, const record::CampaignSpec& sp
     remove_unfinished(root);
     remove_unfinished(root / "rounds");
   }
-  identity_ = {{"schema", record::schema_version},
-               {"seed", spec.seed},
-               {"spec", record::to_json(spec)},
-               {"drills", campaign::to_json(drills)},
-               {"provenance", record::provenance(command)}};
+  identity_ = {{"schema", record::schema_version},     {"seed", spec.seed},
+               {"spec", record::to_json(spec)},        {"drills", campaign::to_json(drills)},
+               {"environment", numeric_environment()}, {"provenance", record::provenance(command)}};
   if (shards_ > 0) identity_["shards"] = shards_;
   if (!std::filesystem::exists(layout_.identity()) && publish(layout_.identity(), identity_.dump(2) + "\n")) {
     return;
@@ -313,6 +313,10 @@ void Folder::publish_round(const record::Round& planned) {
          "the file",
          path.string(), difference->key, difference->first, difference->second);
   }
+}
+
+std::string Folder::environment_hint() const {
+  return campaign::environment_hint(identity_.value("environment", Json()));
 }
 
 void Folder::note_trainer(const Json& environment) {

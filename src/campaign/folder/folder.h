@@ -61,6 +61,7 @@ struct StoredCampaign {
   Drills drills;
   int shards = 0;                                   ///< how many drivers share the folder; 0: undivided
   std::map<std::string, std::string> base_digests;  ///< by stem; without those that are not there yet
+  record::Json environment;                         ///< see numeric_environment(), at the first start
   [[nodiscard]] bool has_bases() const { return base_digests.size() == spec.files.size(); }
 };
 
@@ -98,6 +99,8 @@ class Folder {
   [[nodiscard]] std::map<std::string, std::string> base_digests() const;
   /// Publishes the plan of a round, unless it is there; then throws Error(conflict) when it differs.
   void publish_round(const record::Round& planned);
+  /// See environment_hint().
+  [[nodiscard]] std::string environment_hint() const;
   /// Keeps in campaign.json what the first worker said about its libraries and processor.
   void note_trainer(const record::Json& environment);
 

@@ -1,7 +1,10 @@
 #include "campaign/progress/running_rates.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
+
+#include <fmt/ranges.h>
 
 #include "analyze/group_rates.h"
 #include "core/error.h"
@@ -15,6 +18,12 @@ constexpr std::size_t most_lines = 8;
 
 // A line is recomputed when its number of trials has grown by one part in this many.
 constexpr std::uint64_t growth = 50;
+
+std::string listed(const std::vector<std::string>& names) {
+  const auto end = names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), most_lines));
+  const std::string text = fmt::format("{}", fmt::join(names.begin(), end, ", "));
+  return names.size() <= most_lines ? text : fmt::format("{} and {} more", text, names.size() - most_lines);
+}
 
 }  // namespace
 
@@ -91,13 +100,15 @@ std::string RunningRates::text_of(const std::string& arm, const std::string& str
         fmt::format("{} {} {:.1f} % ({:.1f} to {:.1f})", outcome == OutcomeClass::masked ? "" : ",",
                     name_of(outcome), 100 * rate.estimate, 100 * rate.anytime.low, 100 * rate.anytime.high);
   }
+  const auto missing = static_cast<std::size_t>(
+      std::count_if(line.begin(), line.end(), [](const analyze::Member& one) { return one.trials() == 0; }));
+  if (missing > 0) text += fmt::format("; no trial yet in {} of {} strata", missing, line.size());
   return text;
 }
 
 void RunningRates::add_line(const std::string& arm, const std::string& stratum,
                             std::vector<std::string>& lines) {
   const std::uint64_t now = trials(arm, stratum);
-  if (now == 0) return;
   Line& line = lines_[{arm, stratum}];
   if (line.trials == 0 || now > line.trials + line.trials / growth) {
     line.text = text_of(arm, stratum, now);
@@ -108,18 +119,25 @@ void RunningRates::add_line(const std::string& arm, const std::string& stratum,
 
 std::vector<std::string> RunningRates::lines() {
   std::vector<std::string> lines;
+  std::vector<std::string> without;
+  const auto add = [&](const std::string& arm, const std::string& stratum) {
+    if (trials(arm, stratum) > 0) return add_line(arm, stratum, lines);
+    without.push_back(stratum.empty() ? arm : arm + " " + stratum);
+  };
   for (const record::Arm& arm : spec_.arms) {
     if (spec_.strata.models.size() < 2) {
-      add_line(arm.name, "", lines);
+      add(arm.name, "");
     } else {
-      for (const auto& model : spec_.strata.models) add_line(arm.name, model.name, lines);
+      for (const auto& model : spec_.strata.models) add(arm.name, model.name);
     }
   }
+  if (lines.empty()) return lines;
   if (lines.size() > most_lines) {
     const std::size_t more = lines.size() - most_lines;
     lines.resize(most_lines);
     lines.push_back(fmt::format("and {} more", more));
   }
+  if (!without.empty()) lines.push_back("no trial yet: " + listed(without));
   return lines;
 }
 

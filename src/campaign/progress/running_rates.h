@@ -38,7 +38,8 @@ class RunningRates {
   [[nodiscard]] std::size_t trials(const std::string& arm) const;
   /// One line for each arm (of several fault models, which are not parts of one population: each arm and
   /// model) that has trials which count: "serial: 120 trials: masked 71.0 % (59.8 to 80.6), SDC ..., crash
-  /// ..." with the intervals that hold at every look. At most eight, then how many more.
+  /// ..." with the intervals that hold at every look, and how many strata have no trial yet. At most eight,
+  /// then how many more. Last the arms (and models) without a trial. None before the first trial.
   [[nodiscard]] std::vector<std::string> lines();
 
  private:

@@ -118,6 +118,13 @@ Command train_command(const std::filesystem::path& program, int ranks, const std
   return {{program.string(), "train", spec.string(), "-o", out.string()}, launcher_environment(ranks), log};
 }
 
+Command describe_command(const std::filesystem::path& program, const record::Parallel& parallel,
+                         const std::filesystem::path& spec, const std::filesystem::path& log) {
+  std::vector<std::string> arguments = {program.string(), "describe", spec.string()};
+  add_parallel(arguments, parallel);
+  return {arguments, {}, log};
+}
+
 Command convert_command(const std::filesystem::path& program, const std::filesystem::path& base,
                         const std::string& precision, const std::filesystem::path& out,
                         const std::filesystem::path& log) {

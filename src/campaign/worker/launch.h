@@ -40,6 +40,10 @@ struct Launch {
                                     const std::filesystem::path& spec, const std::filesystem::path& out,
                                     const std::filesystem::path& log);
 
+/// `bitrift-train describe SPEC` under a strategy.
+[[nodiscard]] Command describe_command(const std::filesystem::path& program, const record::Parallel& parallel,
+                                       const std::filesystem::path& spec, const std::filesystem::path& log);
+
 /// `bitrift-train resume BASE --precision P --steps 0 -o OUT`, serially.
 [[nodiscard]] Command convert_command(const std::filesystem::path& program, const std::filesystem::path& base,
                                       const std::string& precision, const std::filesystem::path& out,

@@ -18,6 +18,8 @@ import time
 import h5py
 import numpy as np
 
+LAYERS = 3
+
 
 def read_tensors(path):
     tensors = {}
@@ -180,12 +182,25 @@ def train(options):
         spec = json.load(file)
     time.sleep(float(os.environ.get("FAKE_TRAIN_BASE_SECONDS", "0")))
     random = np.random.default_rng(spec.get("seed", 0))
+    spec.pop("parallel", None)
     with h5py.File(options.output, "w") as file:
+        file.attrs["spec"] = json.dumps(spec)
         for layer, shape in (("conv1", (6, 1, 3, 3)), ("fc2", (8, 6)), ("fc10", (10, 8))):
             for kind, dims in (("weight", shape), ("bias", shape[:1])):
                 values = random.uniform(0.25, 0.75, dims).astype("<f4")
                 file[f"model/{layer}.{kind}"] = values
                 file[f"optimizer/momentum_buffer/{layer}.{kind}"] = values * np.float32(0.01)
+
+
+def describe(options):
+    """Refuses as bitrift-train does what cannot be cut from its model."""
+    if options.parallel == "pipeline" and options.ranks > LAYERS:
+        print(
+            f"bitrift-train: error: {options.spec}:1: parallel: a pipeline of {options.ranks} stages cannot be cut "
+            f"from a model of {LAYERS} layers: use 1 to {LAYERS} ranks",
+            file=sys.stderr,
+        )
+        sys.exit(2)
 
 
 def main():
@@ -203,6 +218,12 @@ def main():
     command.add_argument("spec")
     command.add_argument("-o", dest="output", required=True)
     command.set_defaults(run=train)
+    command = commands.add_parser("describe")
+    command.add_argument("spec")
+    command.add_argument("--parallel", required=True)
+    command.add_argument("--ranks", type=int, required=True)
+    command.add_argument("--micro-batches", type=int, required=True)
+    command.set_defaults(run=describe)
     options = parser.parse_args()
     options.run(options)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 
+import h5py
+import numpy as np
 import pytest
 from campaign_support import (
     STUDY_SPEC,
@@ -44,6 +46,52 @@ def test_specs_of_the_other_kind_are_named(study):
     assert done.returncode == 2
     assert "is a training spec, but a campaign spec is needed" in done.stderr
     assert not (study.place / "swapped").exists()
+
+
+def test_an_arm_that_no_model_fits_is_refused_before_anything_is_created(study):
+    spec = study.changed_spec(arms=[{"name": "deep", "parallel": {"kind": "pipeline", "ranks": 4}}])
+    done = study.run("deep", spec=spec)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"bitrift: error: {spec}: arms[0].parallel: a pipeline of 4 stages cannot be cut from a model of 3 layers: "
+        "use 1 to 3 ranks\n"
+    )
+    assert not (study.place / "deep").exists()
+
+
+def test_a_batch_that_a_checkpoint_cannot_split_is_refused_before_anything_is_created(reference, study):
+    shutil.copy(reference.place / "plain" / "base.h5", study.place / "mine.h5")
+    arms = [STUDY_SPEC["arms"][0], {"name": "data-3", "parallel": {"kind": "data", "ranks": 3}}]
+    spec = study.changed_spec(base={"checkpoint": "mine.h5"}, arms=arms)
+    done = study.run("three", spec=spec)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert "arms[1].parallel: a batch of 64 cannot be split evenly over 3 replica(s)" in done.stderr
+    assert not (study.place / "three").exists()
+
+
+def test_a_checkpoint_of_another_framework_needs_a_runner(study):
+    with h5py.File(study.place / "keras.h5", "w") as file:
+        file["model_weights/dense/dense/kernel:0"] = np.ones((4, 4), "<f4")
+        file.attrs["keras_version"] = "2.15.0"
+    done = study.run("foreign", spec=study.changed_spec(base={"checkpoint": "keras.h5"}))
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert "keras.h5" in done.stderr and "docs/exec-runner.md" in done.stderr
+    assert not (study.place / "foreign").exists()
+
+
+def test_another_number_of_threads_is_named_where_results_differ(reference, study):
+    began = shutil.copytree(reference.place / "plain", study.place / "threads")
+    (began / "trials.jsonl").write_bytes(
+        b"".join((reference.place / "plain" / "trials.jsonl").read_bytes().splitlines(keepends=True)[:-3])
+    )
+    changed = {"OMP_NUM_THREADS": "7", "FAKE_TRAIN_KERNELS": "other"}
+    hint = "OMP_NUM_THREADS was unset, is now 7"
+    resumed = study.run("threads", env=changed)
+    assert resumed.returncode == 1 and "not bit-identical" in resumed.stderr and hint in resumed.stderr
+    replayed = campaign("replay", began, "serial/weight.sign/0", env=study.env | changed)
+    assert replayed.returncode == 1 and hint in replayed.stderr
+    same = {"FAKE_TRAIN_KERNELS": "other"}
+    assert "OMP_NUM_THREADS" not in study.run("threads", env=same).stderr
 
 
 def test_torn_tail_is_cut_and_its_run_repeated(reference, study):
@@ -145,6 +193,14 @@ def test_cells_that_make_no_sense_are_named(reference, study, changes, words):
     assert done.returncode == 2 and all(word in done.stderr for word in words), done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (study.place / "cells").exists()
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "two"])
+def test_a_number_of_workers_that_is_none_is_refused_with_its_range(study, count):
+    done = study.run("none", "--workers", count)
+    assert done.returncode == 2
+    assert f"--workers: expected a whole number from 1 to 65536, found '{count}'" in done.stderr
+    assert not (study.place / "none").exists()
 
 
 def test_names_of_runs_of_the_preparation_are_refused_for_fault_models(study):

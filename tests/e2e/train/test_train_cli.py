@@ -43,6 +43,7 @@ def test_mistakes_in_the_call(base: Path, tmp_path: Path) -> None:
     refused("train", spec, "-o", tmp_path / "no" / "out.h5", words=["no"])
     refused("train", spec, "-o", tmp_path, words=[str(tmp_path), "folder"])
     refused("train", spec, "-o", out, "--steps", -1, words=["--steps"])
+    refused("train", spec, "-o", out, "--epochs", -3, words=["--epochs: expected a whole number from 0", "found '-3'"])
     refused("train", spec, "-o", out, "--steps", 1, "--epochs", 1, words=["--steps"])
     refused("train", spec, "-o", out, "--parallel", "data", words=["--ranks"])
     refused("train", spec, "-o", out, "--parallel", "data", "--ranks", 3, words=["64", "3"])

@@ -55,31 +55,33 @@ TEST_F(RunningRatesTest, RowsBehindAGapWait) {
   rates_.add(trial("weight.sign", 0, OutcomeClass::masked));
   rates_.add(trial("weight.sign", 2, OutcomeClass::crash));
   EXPECT_EQ(rates_.trials("serial"), 1U);
-  EXPECT_THAT(rates_.lines(), ElementsAre(HasSubstr("crash 0.0 %")));
+  EXPECT_THAT(rates_.lines(), ElementsAre(HasSubstr("crash 0.0 %"), "no trial yet: data-2"));
   rates_.add(trial("weight.sign", 1, OutcomeClass::sdc));
   EXPECT_EQ(rates_.trials("serial"), 3U);
-  EXPECT_THAT(rates_.lines(), ElementsAre(HasSubstr("crash 33.3 %")));
+  EXPECT_THAT(rates_.lines(), ElementsAre(HasSubstr("crash 33.3 %"), "no trial yet: data-2"));
   EXPECT_EQ(rates_.trials("data-2"), 0U);
 }
 
 TEST_F(RunningRatesTest, ARowThatIsTakenBackMakesAGap) {
   for (std::uint64_t draw = 0; draw < 5; ++draw) rates_.add(trial("weight.sign", draw, OutcomeClass::masked));
-  EXPECT_THAT(rates_.lines(), ElementsAre(HasSubstr("serial: 5 trials: masked 100.0 %")));
+  EXPECT_THAT(rates_.lines(),
+              ElementsAre(HasSubstr("serial: 5 trials: masked 100.0 %"), "no trial yet: data-2"));
   rates_.remove({"serial", "weight.sign", 2});
   rates_.remove({"serial", "weight.sign", 70});
   rates_.remove({"serial", "nowhere", 0});
   rates_.remove({"nobody", "weight.sign", 0});
   EXPECT_EQ(rates_.trials("serial"), 2U);
-  EXPECT_THAT(rates_.lines(), ElementsAre(HasSubstr("serial: 2 trials: masked 100.0 %")));
+  EXPECT_THAT(rates_.lines(),
+              ElementsAre(HasSubstr("serial: 2 trials: masked 100.0 %"), "no trial yet: data-2"));
   rates_.add(trial("weight.sign", 2, OutcomeClass::sdc));
   EXPECT_EQ(rates_.trials("serial"), 5U);
-  EXPECT_THAT(rates_.lines(), ElementsAre(HasSubstr("SDC 20.0 %")));
+  EXPECT_THAT(rates_.lines(), ElementsAre(HasSubstr("SDC 20.0 %"), "no trial yet: data-2"));
 }
 
 TEST_F(RunningRatesTest, StrataWeighByTheirBits) {
   rates_.add(trial("weight.sign", 0, OutcomeClass::crash));
   rates_.add(trial("weight.exponent", 0, OutcomeClass::masked));
-  EXPECT_THAT(rates_.lines(), ElementsAre(HasSubstr("crash 75.0 %")));
+  EXPECT_THAT(rates_.lines(), ElementsAre(HasSubstr("crash 75.0 %"), "no trial yet: data-2"));
 }
 
 TEST_F(RunningRatesTest, AnyOrderOfRowsAndRetractionsEndsAtTheSameRates) {
@@ -107,12 +109,12 @@ TEST_F(RunningRatesTest, AnyOrderOfRowsAndRetractionsEndsAtTheSameRates) {
 TEST_F(RunningRatesTest, ALineIsComputedAnewWhenItsTrialsHaveGrownByAFiftieth) {
   for (std::uint64_t draw = 0; draw < 100; ++draw)
     rates_.add(trial("weight.sign", draw, OutcomeClass::masked));
-  EXPECT_THAT(rates_.lines(), ElementsAre(HasSubstr("serial: 100 trials")));
+  EXPECT_THAT(rates_.lines(), ElementsAre(HasSubstr("serial: 100 trials"), "no trial yet: data-2"));
   rates_.add(trial("weight.sign", 100, OutcomeClass::masked));
   rates_.add(trial("weight.sign", 101, OutcomeClass::masked));
-  EXPECT_THAT(rates_.lines(), ElementsAre(HasSubstr("serial: 100 trials")));
+  EXPECT_THAT(rates_.lines(), ElementsAre(HasSubstr("serial: 100 trials"), "no trial yet: data-2"));
   rates_.add(trial("weight.sign", 102, OutcomeClass::masked));
-  EXPECT_THAT(rates_.lines(), ElementsAre(HasSubstr("serial: 103 trials")));
+  EXPECT_THAT(rates_.lines(), ElementsAre(HasSubstr("serial: 103 trials"), "no trial yet: data-2"));
 }
 
 TEST_F(RunningRatesTest, OnlyTrialsWithAVerdictCount) {
@@ -132,7 +134,7 @@ TEST_F(RunningRatesTest, OneLineForEachArmSaysEveryRateWithItsInterval) {
   // The stratum weight.exponent has no trial and its size is not known before a round says it.
   EXPECT_THAT(lines,
               ElementsAre("serial: 10 trials: masked 50.0 % (0.0 to 100.0), SDC 50.0 % (0.0 to 100.0), "
-                          "crash 0.0 % (0.0 to 100.0)",
+                          "crash 0.0 % (0.0 to 100.0); no trial yet in 3 of 4 strata",
                           HasSubstr("data-2: 1 trial: masked 0.0 %")));
   record::Round round;
   round.strata = {{{"weight.sign", "weight", "sign", 300}, 0, 10, 0}};
@@ -151,7 +153,16 @@ TEST_F(RunningRatesTest, FaultModelsAreNotAveraged) {
   rates_.add(trial("zero", 0, OutcomeClass::crash));
   rates_.add(trial("burst", 0, OutcomeClass::masked));
   EXPECT_THAT(rates_.lines(), ElementsAre(HasSubstr("serial zero: 1 trial: masked 0.0 %"),
-                                          HasSubstr("serial burst: 1 trial: masked 100.0 %")));
+                                          HasSubstr("serial burst: 1 trial: masked 100.0 %"),
+                                          "no trial yet: data-2 zero, data-2 burst"));
+}
+
+TEST_F(RunningRatesTest, ArmsWithoutATrialAreNamedOnceOthersHaveOne) {
+  EXPECT_TRUE(rates_.lines().empty());
+  for (int i = 0; i < 9; ++i) spec_.arms.push_back({"arm" + std::to_string(i), {}});
+  rates_.add(trial("weight.sign", 0, OutcomeClass::masked));
+  EXPECT_EQ(rates_.lines().back(),
+            "no trial yet: data-2, arm0, arm1, arm2, arm3, arm4, arm5, arm6 and 2 more");
 }
 
 TEST_F(RunningRatesTest, ManyArmsAreCutToEightLines) {

@@ -1,0 +1,17 @@
+// Whether the arms of a campaign fit its bases, found before anything is created.
+#pragma once
+
+#include <filesystem>
+
+#include "spec/campaign_spec.h"
+
+namespace bitrift::campaign {
+
+/// Checks every base.checkpoint and every arm against it; of arms with pipeline stages, `bitrift-train
+/// describe` says whether the model can be cut so. Does nothing for campaigns with a command of the user's.
+/// source: of the spec, for messages; trainer: see find_trainer(). Throws Error(bad_input) when a checkpoint
+/// is not one of bitrift-train, a batch cannot be split, or a model has fewer layers than an arm has stages.
+void check_arms_fit(const record::CampaignSpec& spec, const std::filesystem::path& source,
+                    const std::filesystem::path& trainer);
+
+}  // namespace bitrift::campaign
