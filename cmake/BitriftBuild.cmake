@@ -9,8 +9,9 @@ endif()
 
 find_program(BITRIFT_CCACHE ccache)
 if(BITRIFT_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # The sloppiness is what lets ccache serve files that use a precompiled header.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+  # The sloppiness is what lets ccache serve files that use a precompiled header; the folder, what lets pip's build have
+  # what another build of the same sources compiled.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env "CCACHE_BASEDIR=${PROJECT_BINARY_DIR}"
       "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime" ${BITRIFT_CCACHE})
 endif()
 
@@ -43,8 +44,9 @@ endif()
 function(bitrift_room name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${name}/*.cpp")
   add_library(bitrift_${name} STATIC ${sources})
-  target_include_directories(bitrift_${name} PUBLIC "${PROJECT_SOURCE_DIR}/src")
-  target_link_libraries(bitrift_${name} PRIVATE bitrift_options)
+  target_include_directories(bitrift_${name} PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>")
+  target_link_libraries(bitrift_${name} PRIVATE "$<BUILD_INTERFACE:bitrift_options>")
+  target_compile_features(bitrift_${name} INTERFACE cxx_std_20)
   bitrift_unity(bitrift_${name})
 endfunction()
 
@@ -90,6 +92,7 @@ function(bitrift_embed_schemas target folder)
     COMMAND ${CMAKE_COMMAND} "-DOUTPUT=${generated}" "-DINPUTS=${schemas}" -P "${PROJECT_SOURCE_DIR}/cmake/EmbedText.cmake"
     DEPENDS ${schemas} "${PROJECT_SOURCE_DIR}/cmake/EmbedText.cmake" VERBATIM)
   target_sources(${target} PRIVATE "${generated}")
+  set_source_files_properties("${generated}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)  # its path is that of one build
 endfunction()
 
 # Gives TARGET what src/core/build_info.h declares. The commit is that of the last configure.
@@ -105,4 +108,5 @@ function(bitrift_build_info target)
   endif()
   configure_file("${PROJECT_SOURCE_DIR}/cmake/build_info.cpp.in" "${PROJECT_BINARY_DIR}/generated/build_info.cpp" @ONLY)
   target_sources(${target} PRIVATE "${PROJECT_BINARY_DIR}/generated/build_info.cpp")
+  set_source_files_properties("${PROJECT_BINARY_DIR}/generated/build_info.cpp" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()

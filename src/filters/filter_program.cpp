@@ -17,25 +17,27 @@ namespace fs = std::filesystem;
 
 constexpr const char* kProgram = "bitrift-hdf5";
 
-/// Folders of this program and of the shared object that this code is in, where that is another.
-std::vector<fs::path> own_folders() {
+/// Where it may be: where programs are installed together with the shared object that this code is in
+/// (lib/python3.N/site-packages/bitrift, if that is Python's) or with this program.
+std::vector<fs::path> likely_folders() {
   std::vector<fs::path> folders;
+  const auto add_around = [&folders](const fs::path& own) {
+    for (const char* const step : {".", "../bin", "../../bin", "../../../../bin"})
+      folders.push_back(own / step);
+  };
   std::error_code none;
   Dl_info info{};
-  if (::dladdr(reinterpret_cast<const void*>(&own_folders), &info) != 0 && info.dli_fname != nullptr) {
-    folders.push_back(fs::path(info.dli_fname).parent_path());
+  if (::dladdr(reinterpret_cast<const void*>(&likely_folders), &info) != 0 && info.dli_fname != nullptr) {
+    add_around(fs::path(info.dli_fname).parent_path());
   }
   const fs::path program = fs::read_symlink("/proc/self/exe", none);
-  if (!none) folders.push_back(program.parent_path());
+  if (!none) add_around(program.parent_path());
   return folders;
 }
 
 fs::path find_program(const std::string& where) {
-  for (const fs::path& folder : own_folders()) {
-    for (const fs::path& place :
-         {folder / kProgram, folder / ".." / "bin" / kProgram, folder / ".." / ".." / "bin" / kProgram}) {
-      if (::access(place.c_str(), X_OK) == 0) return place;
-    }
+  for (const fs::path& folder : likely_folders()) {
+    if (::access((folder / kProgram).c_str(), X_OK) == 0) return folder / kProgram;
   }
   fail(ErrorCode::unsupported,
        "{}: needs filters of HDF5's library, and the program {} that has them is missing: it belongs beside "
