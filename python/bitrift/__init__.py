@@ -1,23 +1,32 @@
 """bitrift: what happens to a training run when bits of its state flip.
 
 This package reads and alters HDF5 checkpoints, and reads the folders of campaigns. It trains nothing: campaigns are run
-by the programs `bitrift` and `bitrift-train`. Everything that is refused raises `Error`, whose `code` says what kind.
+by the programs `bitrift` and `bitrift-train`. Everything that is refused raises `Error`, or one of its subclasses.
 """
 
-from bitrift._core import Error
 from bitrift._core import version as __version__
 from bitrift.campaign import Outcome, outcomes, read_journal, summary, table
 from bitrift.checkpoint import Difference, Tensor, diff, inject, list_tensors, plan, replay, undo
+from bitrift.errors import BadFile, BadInput, Busy, Conflict, Error, Internal, IoError, NotFound, Unsupported
 from bitrift.intervals import Interval, anytime, clopper_pearson, wilson
+from bitrift.manifests import save_manifest
 from bitrift.results import Campaign
 
 __all__ = [
+    "BadFile",
+    "BadInput",
+    "Busy",
     "Campaign",
+    "Conflict",
     "Difference",
     "Error",
+    "Internal",
     "Interval",
+    "IoError",
+    "NotFound",
     "Outcome",
     "Tensor",
+    "Unsupported",
     "__version__",
     "anytime",
     "clopper_pearson",
@@ -28,6 +37,7 @@ __all__ = [
     "plan",
     "read_journal",
     "replay",
+    "save_manifest",
     "summary",
     "table",
     "undo",

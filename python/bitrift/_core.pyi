@@ -3,9 +3,6 @@ from os import PathLike
 
 version: str
 
-class Error(RuntimeError):
-    code: str
-
 def list_tensors(path: str | PathLike[str]) -> str: ...
 def plan(path: str | PathLike[str], model: str, command: Sequence[str]) -> str: ...
 def inject(
@@ -17,6 +14,9 @@ def replay(
     manifest: str | PathLike[str],
     force: bool,
     by_name: bool,
+) -> str: ...
+def replay_text(
+    path: str | PathLike[str], output: str | PathLike[str] | None, manifest: str, force: bool, by_name: bool
 ) -> str: ...
 def undo(path: str | PathLike[str]) -> int: ...
 def diff(first: str | PathLike[str], second: str | PathLike[str]) -> str: ...

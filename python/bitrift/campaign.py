@@ -9,6 +9,7 @@ from os import PathLike
 from typing import Any, cast
 
 from bitrift import _core
+from bitrift.manifests import fault_of, numbers_of
 
 Path = str | PathLike[str]
 
@@ -38,9 +39,11 @@ class Outcome:
 def read_journal(folder: Path) -> list[dict[str, Any]]:
     """The rows of a campaign's journal that count, in file order, as docs/journal.md describes them.
 
-    Controls, envelope runs and canaries are among them (`kind`). Raises Error(not_found | bad_file).
+    Controls, envelope runs and canaries are among them (`kind`). Patterns of faults are integers, and numbers that are
+    not finite are floats. Raises NotFound and BadFile.
     """
-    return cast(list[dict[str, Any]], json.loads(_core.read_journal(folder)))
+    rows = cast(list[dict[str, Any]], numbers_of(json.loads(_core.read_journal(folder))))
+    return [{**row, "faults": [fault_of(fault) for fault in row.get("faults", [])]} for row in rows]
 
 
 def outcomes(
@@ -55,9 +58,9 @@ def outcomes(
     """The outcome of every trial, in file order.
 
     kinds: of rows: trial, held_out, jitter, canary. rule: 1 is that of earlier versions. horizon: judge at this
-    evaluation, the first being 1. metrics, level: instead of the campaign's own. Raises Error(not_found | bad_file),
-    Error(conflict | bad_input) when the campaign's controls are missing, disagree or calibrate nothing, and
-    Error(conflict) when its canaries misbehave or its clean runs contradict the stated level.
+    evaluation, the first being 1. metrics, level: instead of the campaign's own. Raises NotFound and BadFile, Conflict
+    or BadInput when the campaign's controls are missing, disagree or calibrate nothing, and Conflict when its canaries
+    misbehave or its clean runs contradict the stated level.
     """
     chosen = None if metrics is None else list(metrics)
     text = _core.outcomes(folder, list(kinds), rule, horizon, chosen, level)
@@ -86,7 +89,7 @@ def summary(
     grouped = None if by is None else list(by)
     chosen = None if metrics is None else list(metrics)
     text = _core.summary(folder, grouped, interval, simultaneous, effects, rule, horizon, chosen)
-    return cast(dict[str, Any], json.loads(text))
+    return cast(dict[str, Any], numbers_of(json.loads(text)))
 
 
 def table(

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import operator
 import secrets
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, cast
+from typing import Any, SupportsIndex
 
 from bitrift import _core
+from bitrift.errors import BadInput, NotFound
+from bitrift.manifests import Manifest, manifest_of, stored_text
 
 Path = str | PathLike[str]
+Bits = str | SupportsIndex | Sequence[SupportsIndex]
+Element = SupportsIndex | Sequence[SupportsIndex]
 
 
 @dataclass(frozen=True)
@@ -62,39 +67,60 @@ class Difference:
 def list_tensors(path: Path) -> list[Tensor]:
     """All datasets of an HDF5 file, sorted by path.
 
-    Raises Error(not_found | bad_file | busy | io).
+    Raises NotFound, BadFile, Busy and IoError.
     """
     return [Tensor(**{**entry, "shape": tuple(entry["shape"])}) for entry in json.loads(_core.list_tensors(path))]
 
 
-def _model(
-    *,
-    tensors: Sequence[str],
-    roles: Sequence[str],
-    layers: Sequence[str],
-    count: int | None,
-    fraction: float | None,
-    ber: float | None,
-    seed: int | None,
-    formats: Mapping[str, str] | None,
-    scope: Mapping[str, Any] | None,
-    **others: object,
-) -> str:
-    """A fault model as JSON (docs/faults.md), under the names of `inject`; None leaves a key out."""
-    if any(isinstance(names, str) for names in (tensors, roles, layers)):
-        raise TypeError("tensors, roles and layers are sequences of strings, not one string")
-    amounts = {"count": count, "fraction": fraction, "ber": ber}
-    if all(amount is None for amount in amounts.values()):
-        amounts["count"] = 1
-    model: dict[str, Any] = {
-        "tensors": list(tensors),
-        "roles": list(roles),
-        "layers": list(layers) or None,
-        "seed": secrets.randbits(53) if seed is None else seed,
+def _bits(bits: Bits) -> str:
+    if isinstance(bits, str):
+        return bits
+    numbers = [operator.index(one) for one in bits] if isinstance(bits, Iterable) else [operator.index(bits)]
+    if not numbers:
+        raise BadInput("bits is empty: give a number, numbers, or the name of a field", "bits")
+    return ",".join(map(str, numbers))
+
+
+def _element(path: Path, tensor: str | None, element: Element) -> int:
+    """The row-major index of an element that is given by one index, or by one for each dimension."""
+    if not isinstance(element, Iterable):
+        flat = operator.index(element)
+        if flat < 0:
+            raise BadInput(f"element {flat} is negative: give a row-major index", "element")
+        return flat
+    if tensor is None:
+        raise BadInput("element is an index for each dimension, so it needs tensor=NAME", "element")
+    shape = next((one.shape for one in list_tensors(path) if one.path == tensor.removeprefix("/")), None)
+    if shape is None:
+        raise NotFound(f"{path}: no tensor is called {tensor} (see list_tensors)", "tensor")
+    index = tuple(operator.index(one) for one in element)
+    if len(index) != len(shape) or not all(0 <= i < n for i, n in zip(index, shape, strict=True)):
+        raise BadInput(f"{path}: {tensor} has the shape {shape}, so it has no element {index}", "element")
+    flat = 0
+    for i, n in zip(index, shape, strict=True):
+        flat = flat * n + i
+    return flat
+
+
+def _model(path: Path, given: dict[str, Any]) -> str:
+    """A fault model as JSON (docs/faults.md) of the arguments of `inject`; None leaves a key out."""
+    if any(isinstance(given[names], str) for names in ("tensors", "roles", "layers")):
+        raise TypeError("tensors, roles and layers are sequences, not one string")
+    tensor, element, mask, value = (given.pop(name) for name in ("tensor", "element", "mask", "value"))
+    formats, scope = given.pop("formats"), given["scope"]
+    if tensor is not None and given["tensors"]:
+        raise TypeError("give either tensor or tensors")
+    model = given | {
+        "tensors": list(given["tensors"]) if tensor is None else [tensor],
+        "element": None if element is None else _element(path, tensor, element),
+        "roles": list(given["roles"]),
+        "layers": [str(layer) for layer in given["layers"]] or None,
+        "bits": _bits(given["bits"]),
+        "mask": f"{mask:#x}" if isinstance(mask, int) else mask,
+        "value": None if value is None else str(value),
+        "seed": secrets.randbits(53) if given["seed"] is None else given["seed"],
         "as": dict(formats) if formats else None,
         "scope": dict(scope) if scope else None,
-        **amounts,
-        **others,
     }
     return json.dumps({name: value for name, value in model.items() if value is not None})
 
@@ -107,10 +133,12 @@ def _target(output: Path | None, in_place: bool) -> None:
 def plan(
     path: Path,
     *,
+    tensor: str | None = None,
+    element: Element | None = None,
     tensors: Sequence[str] = (),
     roles: Sequence[str] = (),
-    layers: Sequence[str] = (),
-    bits: str = "any",
+    layers: Sequence[str | int] = (),
+    bits: Bits = "any",
     what: str = "flip",
     measure: str = "bit",
     count: int | None = None,
@@ -120,38 +148,21 @@ def plan(
     allow_nan: bool = True,
     keep_sign: bool = False,
     length: int | None = None,
-    mask: str | None = None,
+    mask: str | int | None = None,
     mask_at: str | None = None,
     factor: float | None = None,
     value: float | str | None = None,
     formats: Mapping[str, str] | None = None,
     scope: Mapping[str, Any] | None = None,
     plane: str = "value",
-) -> dict[str, Any]:
+) -> Manifest:
     """The manifest of what `inject` would do with these arguments (give a seed). Nothing is written."""
-    model = _model(
-        tensors=tensors,
-        roles=roles,
-        layers=layers,
-        bits=bits,
-        what=what,
-        measure=measure,
-        count=count,
-        fraction=fraction,
-        ber=ber,
-        seed=seed,
-        allow_nan=allow_nan,
-        keep_sign=keep_sign,
-        length=length,
-        mask=mask,
-        mask_at=mask_at,
-        factor=factor,
-        value=value,
-        formats=formats,
-        scope=scope,
-        plane=plane,
-    )
-    return cast(dict[str, Any], json.loads(_core.plan(path, model, sys.argv)))
+    where = {"tensor": tensor, "element": element, "tensors": tensors, "roles": roles, "layers": layers, "bits": bits}
+    kind = {"what": what, "length": length, "mask": mask, "mask_at": mask_at, "factor": factor, "value": value}
+    amount = {"measure": measure, "count": count, "fraction": fraction, "ber": ber, "seed": seed}
+    limits = {"allow_nan": allow_nan, "keep_sign": keep_sign, "formats": formats, "scope": scope, "plane": plane}
+    model = _model(path, where | kind | amount | limits)
+    return manifest_of(_core.plan(path, model, sys.argv))
 
 
 def inject(
@@ -159,10 +170,12 @@ def inject(
     output: Path | None = None,
     *,
     in_place: bool = False,
+    tensor: str | None = None,
+    element: Element | None = None,
     tensors: Sequence[str] = (),
     roles: Sequence[str] = (),
-    layers: Sequence[str] = (),
-    bits: str = "any",
+    layers: Sequence[str | int] = (),
+    bits: Bits = "any",
     what: str = "flip",
     measure: str = "bit",
     count: int | None = None,
@@ -172,79 +185,70 @@ def inject(
     allow_nan: bool = True,
     keep_sign: bool = False,
     length: int | None = None,
-    mask: str | None = None,
+    mask: str | int | None = None,
     mask_at: str | None = None,
     factor: float | None = None,
     value: float | str | None = None,
     formats: Mapping[str, str] | None = None,
     scope: Mapping[str, Any] | None = None,
     plane: str = "value",
-) -> dict[str, Any]:
+) -> Manifest:
     """Alters a checkpoint and returns the manifest: every change, and what it was drawn from.
 
     The altered file is `output`, a new copy, or with `in_place=True` the file itself (take it back with `undo`).
-    tensors: globs over tensor paths; `*` stays within one name between dots, `**` crosses. roles: see `Tensor.role`.
-    layers: first, middle, last, or numbers and names of layers (see `Tensor.layer`).
-    bits: any, sign, exponent, mantissa, exponent_msb, a range "23-30" or a list "3,7,30"; bit 0 is the least
-    significant. what: flip, burst (with `length`), xor (with `mask`, and `mask_at` aligned or random), stuck-at-0,
-    stuck-at-1, zero, nan, inf, max, set (with `value`), scale (with `factor`) or random. formats: glob over tensor
-    paths -> number format of the same width that their bytes are read as. scope: {"replicas": 2} or
-    {"replicas": [1, 3]}: only tensors of single replicas. plane: value, storage or metadata (docs/faults.md).
+    tensor: the only one. tensors: globs over tensor paths; `*` stays within one name between dots, `**` crosses. roles:
+    see `Tensor.role`. layers: first, middle, last, or numbers and names of layers (see `Tensor.layer`). element: the
+    only one of the one chosen tensor, as its row-major index or as an index for each dimension, such as (3, 0, 1); all
+    bits that are listed by number are then altered, unless an amount is given.
+    bits: any, sign, exponent, mantissa, exponent_msb, a number, numbers such as [22, 30], or a text such as "23-30";
+    bit 0 is the least significant. what: flip, burst (with `length`), xor (with `mask`, and `mask_at` aligned or
+    random), stuck-at-0, stuck-at-1, zero, nan, inf, max, set (with `value`), scale (with `factor`) or random.
+    formats: glob over tensor paths -> number format of the same width that their bytes are read as.
+    scope: {"replicas": 2} or {"replicas": [1, 3]}: only tensors of single replicas. plane: value, storage or metadata
+    (docs/faults.md).
     measure: bit, element or tensor. At most one of count
     (faults), fraction (of the targeted elements) and ber (bit error rate); count=1 without any. seed: 0..2^53-1;
     without one, a random seed that the manifest holds. Equal arguments and seeds on equal files give equal changes.
 
-    Raises Error(not_found | bad_input | bad_file | unsupported | busy | conflict | io).
+    The manifest has the keys of docs/faults.md, with patterns (`old`, `new`) as integers and values as numbers.
+    `replay` takes it, `save_manifest` writes it to a file.
+
+    Raises NotFound, BadInput, BadFile, Unsupported, Busy, Conflict and IoError, all of them `Error`.
     """
     _target(output, in_place)
-    model = _model(
-        tensors=tensors,
-        roles=roles,
-        layers=layers,
-        bits=bits,
-        what=what,
-        measure=measure,
-        count=count,
-        fraction=fraction,
-        ber=ber,
-        seed=seed,
-        allow_nan=allow_nan,
-        keep_sign=keep_sign,
-        length=length,
-        mask=mask,
-        mask_at=mask_at,
-        factor=factor,
-        value=value,
-        formats=formats,
-        scope=scope,
-        plane=plane,
-    )
-    return cast(dict[str, Any], json.loads(_core.inject(path, output, model, sys.argv)))
+    where = {"tensor": tensor, "element": element, "tensors": tensors, "roles": roles, "layers": layers, "bits": bits}
+    kind = {"what": what, "length": length, "mask": mask, "mask_at": mask_at, "factor": factor, "value": value}
+    amount = {"measure": measure, "count": count, "fraction": fraction, "ber": ber, "seed": seed}
+    limits = {"allow_nan": allow_nan, "keep_sign": keep_sign, "formats": formats, "scope": scope, "plane": plane}
+    model = _model(path, where | kind | amount | limits)
+    return manifest_of(_core.inject(path, output, model, sys.argv))
 
 
 def replay(
     path: Path,
     output: Path | None = None,
     *,
-    manifest: Path,
+    manifest: Path | Mapping[str, Any],
     in_place: bool = False,
     force: bool = False,
     by_name: bool = False,
-) -> dict[str, Any]:
-    """Does again what a manifest file says. Returns that manifest.
+) -> Manifest:
+    """Does again what a manifest says, which `inject` returned or a file holds. Returns that manifest.
 
-    Raises Error(conflict) with the first difference when the checkpoint is not the one that the manifest was drawn
-    from. by_name=True asks that it holds the altered tensors under their names, with shape, number format and every
-    old value, stored in any way; force=True asks for the old values alone. Otherwise as `inject`.
+    Raises Conflict with the first difference when the checkpoint is not the one that the manifest was drawn from.
+    by_name=True asks that it holds the altered tensors under their names, with shape, number format and every old
+    value, stored in any way; force=True asks for the old values alone. Otherwise as `inject`.
     """
     _target(output, in_place)
-    return cast(dict[str, Any], json.loads(_core.replay(path, output, manifest, force, by_name)))
+    if isinstance(manifest, Mapping):
+        return manifest_of(_core.replay_text(path, output, stored_text(manifest), force, by_name))
+    return manifest_of(_core.replay(path, output, manifest, force, by_name))
 
 
 def undo(path: Path) -> int:
     """Takes the last in-place injection back, byte for byte. Returns how many bytes were restored.
 
-    Raises Error(not_found) when there is nothing to undo, Error(conflict) when the file was changed since.
+    Raises NotFound when there is nothing to undo, Conflict when the file was changed since.
     """
     return _core.undo(path)
 

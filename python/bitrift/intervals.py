@@ -17,7 +17,7 @@ class Interval(NamedTuple):
 def wilson(successes: float, n: float, confidence: float = 0.95) -> Interval:
     """Wilson's score interval (1927), for one look at a fixed n. n = 0 gives (0, 1).
 
-    Raises Error(bad_input) unless 0 <= successes <= n and 0 < confidence < 1.
+    Raises BadInput unless 0 <= successes <= n and 0 < confidence < 1.
     """
     return Interval(*_core.wilson(successes, n, confidence))
 
@@ -32,6 +32,6 @@ def anytime(successes: int, n: int, confidence: float = 0.95, *, population: int
 
     With a `population` the n draws are without replacement from that many (Waudby-Smith and Ramdas, arXiv 2006.04347);
     without one they are independent (Robbins 1970; Howard et al., arXiv 1810.08240). Raises as `wilson` does, and
-    Error(bad_input) when n is larger than the population.
+    BadInput when n is larger than the population.
     """
     return Interval(*_core.anytime(successes, n, confidence, population))

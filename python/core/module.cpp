@@ -2,6 +2,7 @@
 // in files; the package `bitrift` gives them types.
 #include <optional>
 #include <set>
+#include <variant>
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -77,6 +78,7 @@ bitrift::inject::Manifest planned(const Path& path, const std::string& model,
   const bitrift::ckpt::Reader reader(path);
   bitrift::inject::Manifest manifest;
   manifest.model = model_of(model);
+  bitrift::inject::set_default_count(reader, manifest.model);
   bitrift::inject::set_base(manifest, path);
   manifest.plan = bitrift::inject::plan(reader, manifest.model);
   manifest.provenance = bitrift::record::provenance(command);
@@ -99,11 +101,17 @@ std::string inject(const Path& path, const std::optional<Path>& output, const st
   return apply(path, output, planned(path, model, command));
 }
 
-std::string replay(const Path& path, const std::optional<Path>& output, const Path& manifest_path, bool force,
-                   bool by_name) {
+/// A manifest, in a file or as text.
+using ManifestSource = std::variant<Path, std::string>;
+
+std::string replay(const Path& path, const std::optional<Path>& output, const ManifestSource& source,
+                   bool force, bool by_name) {
   using bitrift::inject::SameBase;
   if (force && by_name) bitrift::fail(ErrorCode::bad_input, "by_name and force exclude each other");
-  auto manifest = bitrift::inject::read_manifest(manifest_path);
+  const Path* const file = std::get_if<Path>(&source);
+  auto manifest = file != nullptr
+                      ? bitrift::inject::read_manifest(*file)
+                      : bitrift::inject::manifest_of_text(std::get<std::string>(source), "manifest");
   if (!output) bitrift::inject::take_back_unfinished(path);
   {
     const bitrift::ckpt::Reader reader(path);
@@ -283,28 +291,17 @@ std::pair<double, double> ends(const bitrift::analyze::Interval& interval) {
   return {interval.low, interval.high};
 }
 
-constexpr const char* kErrorText =
-    "What bitrift refuses or cannot do, on one line: what, where, what to do. `code` is one of bad_input, "
-    "not_found,\n"
-    "bad_file, unsupported, io, busy, conflict, internal.";
-
-// bitrift.Error carries the closed code as a string.
-void add_error(py::module_& module) {
-  py::dict members;
-  members["code"] = "internal";
-  PyObject* type = PyErr_NewExceptionWithDoc("bitrift.Error", kErrorText, PyExc_RuntimeError, members.ptr());
-  if (type == nullptr) throw py::error_already_set();
-  static PyObject* error_type = nullptr;  // lives as long as the process
-  error_type = type;
-  module.add_object("Error", py::reinterpret_borrow<py::object>(type));
+// The package knows the exception for each code (bitrift/errors.py).
+void translate_errors() {
   // pybind11 asks for this signature. NOLINTNEXTLINE(performance-unnecessary-value-param)
   py::register_exception_translator([](std::exception_ptr pointer) {
     try {
       if (pointer) std::rethrow_exception(pointer);
     } catch (const Error& error) {
-      const py::object value = py::reinterpret_borrow<py::object>(error_type)(error.what());
-      value.attr("code") = bitrift::error_code_name(error.code());
-      PyErr_SetObject(error_type, value.ptr());
+      const py::object value =
+          py::module_::import("bitrift.errors")
+              .attr("error_of")(bitrift::error_code_name(error.code()), error.what(), error.key());
+      PyErr_SetObject(py::type::handle_of(value).ptr(), value.ptr());
     }
   });
 }
@@ -363,7 +360,7 @@ PYBIND11_MODULE(_core, module) {
   bitrift::start_logging("bitrift");
   module.doc() = "The C++ libraries of bitrift; use the package `bitrift`.";
   module.attr("version") = bitrift::record::bitrift_version();
-  add_error(module);
+  translate_errors();
   module.def("list_tensors", &list_tensors, py::arg("path"));
   using Strings = std::vector<std::string>;
   module.def(
@@ -373,8 +370,16 @@ PYBIND11_MODULE(_core, module) {
       },
       py::arg("path"), py::arg("model"), py::arg("command"));
   module.def("inject", &inject, py::arg("path"), py::arg("output"), py::arg("model"), py::arg("command"));
-  module.def("replay", &replay, py::arg("path"), py::arg("output"), py::arg("manifest"), py::arg("force"),
-             py::arg("by_name"));
+  module.def(
+      "replay",
+      [](const Path& path, const std::optional<Path>& output, const Path& manifest, bool force,
+         bool by_name) { return replay(path, output, manifest, force, by_name); },
+      py::arg("path"), py::arg("output"), py::arg("manifest"), py::arg("force"), py::arg("by_name"));
+  module.def(
+      "replay_text",
+      [](const Path& path, const std::optional<Path>& output, const std::string& manifest, bool force,
+         bool by_name) { return replay(path, output, manifest, force, by_name); },
+      py::arg("path"), py::arg("output"), py::arg("manifest"), py::arg("force"), py::arg("by_name"));
   module.def("undo", &bitrift::inject::undo, py::arg("path"));
   module.def("diff", &diff, py::arg("first"), py::arg("second"));
   add_campaigns(module);

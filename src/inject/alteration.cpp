@@ -19,14 +19,15 @@ std::uint64_t mask_of(const std::vector<unsigned>& bits) {
 std::uint64_t low_bits(unsigned count) { return ~std::uint64_t{0} >> (64 - count); }
 
 // A parameter that is given goes with one kind, and that kind needs it.
-void check_parameter(const record::FaultModel& model, const char* option, record::FaultKind kind, bool given,
+void check_parameter(const record::FaultModel& model, const char* key, record::FaultKind kind, bool given,
                      bool needed) {
+  const std::string option = key == std::string_view("mask_at") ? "--mask-at" : fmt::format("--{}", key);
   if (given && model.what != kind) {
-    fail(ErrorCode::bad_input, "{} is valid with --what {}, not with --what {}", option, name_of(kind),
-         name_of(model.what));
+    fail_at(ErrorCode::bad_input, key, "{} is valid with --what {}, not with --what {}", option,
+            name_of(kind), name_of(model.what));
   }
   if (needed && !given && model.what == kind) {
-    fail(ErrorCode::bad_input, "--what {} needs {}", name_of(kind), option);
+    fail_at(ErrorCode::bad_input, key, "--what {} needs {}", name_of(kind), option);
   }
 }
 
@@ -40,45 +41,48 @@ std::uint64_t mask_from_text(const std::string& text) {
   std::uint64_t mask = 0;
   const auto [rest, error] = std::from_chars(begin, end, mask, hexadecimal ? 16 : 2);
   if (error == std::errc{} && rest == end && mask != 0) return mask;
-  fail(ErrorCode::bad_input,
-       "'{}' is not a mask: give 1 to 64 bits, at least one of them 1, in binary (101 or 0b101) or "
-       "hexadecimal (0x5)",
-       text);
+  fail_at(ErrorCode::bad_input, "mask",
+          "'{}' is not a mask: give 1 to 64 bits, at least one of them 1, in binary (101 or 0b101) or "
+          "hexadecimal (0x5)",
+          text);
 }
 
 Alteration::Alteration(const record::FaultModel& model)
     : kind_(model.what), field_(model.bits), allow_nan_(model.allow_nan), keep_sign_(model.keep_sign) {
   read_parameters(model);
   if (whole() && kind_ != Kind::random && model.bits != "any") {
-    fail(ErrorCode::bad_input,
-         "--bits chooses single bits, but --what {} sets whole elements; leave out --bits",
-         name_of(model.what));
+    fail_at(ErrorCode::bad_input, "bits",
+            "--bits chooses single bits, but --what {} sets whole elements; leave out --bits",
+            name_of(model.what));
   }
   if (!allow_nan_ && (kind_ == Kind::nan || kind_ == Kind::infinity)) {
-    fail(ErrorCode::bad_input, "--no-nan contradicts --what {}; leave out one of them", name_of(model.what));
+    fail_at(ErrorCode::bad_input, "allow_nan", "--no-nan contradicts --what {}; leave out one of them",
+            name_of(model.what));
   }
 }
 
 void Alteration::read_parameters(const record::FaultModel& model) {
-  check_parameter(model, "--length", Kind::burst, model.length.has_value(), true);
-  check_parameter(model, "--mask", Kind::mask, !model.mask.empty(), true);
-  check_parameter(model, "--mask-at", Kind::mask, model.mask_at.has_value(), false);
-  check_parameter(model, "--factor", Kind::scale, model.factor.has_value(), true);
-  check_parameter(model, "--value", Kind::set, !model.value.empty(), true);
+  check_parameter(model, "length", Kind::burst, model.length.has_value(), true);
+  check_parameter(model, "mask", Kind::mask, !model.mask.empty(), true);
+  check_parameter(model, "mask_at", Kind::mask, model.mask_at.has_value(), false);
+  check_parameter(model, "factor", Kind::scale, model.factor.has_value(), true);
+  check_parameter(model, "value", Kind::set, !model.value.empty(), true);
   if (model.length) length_ = *model.length;
   if (length_ < 1 || length_ > 64) {
-    fail(ErrorCode::bad_input, "--length {} is not a number of bits from 1 to 64", length_);
+    fail_at(ErrorCode::bad_input, "length", "--length {} is not a number of bits from 1 to 64", length_);
   }
   if (!model.mask.empty()) mask_ = mask_from_text(model.mask);
   mask_aligned_ = model.mask_at != record::MaskPlace::random;
   if (model.factor) factor_ = *model.factor;
-  if (!std::isfinite(factor_)) fail(ErrorCode::bad_input, "--factor {} is not a finite number", factor_);
+  if (!std::isfinite(factor_))
+    fail_at(ErrorCode::bad_input, "factor", "--factor {} is not a finite number", factor_);
   if (keep_sign_) factor_ = std::fabs(factor_);
   value_ = model.value;
   if (kind_ != Kind::set) return;
   const NumberFormat widest = number_format("float64").value();
   if (!is_finite(widest, encode_text(widest, value_).value()) && !allow_nan_) {
-    fail(ErrorCode::bad_input, "--no-nan contradicts --value {}; leave out one of them", value_);
+    fail_at(ErrorCode::bad_input, "allow_nan", "--no-nan contradicts --value {}; leave out one of them",
+            value_);
   }
 }
 

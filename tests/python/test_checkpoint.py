@@ -64,10 +64,10 @@ def test_inject_flips_exactly_what_the_manifest_says(checkpoint: Path, tmp_path:
         for element in np.flatnonzero(patterns(old[name]) != patterns(new[name])):
             changed.add((name, int(element), int(patterns(old[name])[element]), int(patterns(new[name])[element])))
     faults = manifest["faults"]
-    assert changed == {(f["tensor"], f["element"], int(f["old"], 16), int(f["new"], 16)) for f in faults}
+    assert changed == {(f["tensor"], f["element"], f["old"], f["new"]) for f in faults}
     assert sum(len(fault["bits"]) for fault in faults) == 20
     for fault in faults:
-        assert int(fault["old"], 16) ^ int(fault["new"], 16) == sum(1 << bit for bit in fault["bits"])
+        assert fault["old"] ^ fault["new"] == sum(1 << bit for bit in fault["bits"])
 
 
 def test_a_glob_does_not_reach_a_longer_name(checkpoint: Path, tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_layers_and_planes_are_chosen(checkpoint: Path, tmp_path: Path) -> None:
     assert {layers[fault["tensor"]] for fault in drawn["faults"]} == {"conv10"}
     with pytest.raises(bitrift.Error, match="conv7"):
         bitrift.plan(checkpoint, layers=["conv7"])
-    with pytest.raises(TypeError, match="sequences of strings"):
+    with pytest.raises(TypeError, match="sequences, not"):
         bitrift.plan(checkpoint, layers="first")
     before = checkpoint.read_bytes()
     manifest = bitrift.inject(checkpoint, tmp_path / "out.h5", plane="metadata", count=5, seed=1)

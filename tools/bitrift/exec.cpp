@@ -15,7 +15,7 @@ struct ExecArguments {
   std::string base, connect, runner, command;
 };
 
-std::vector<std::string> words_of(const std::string& text) {
+std::vector<std::string> words_in(const std::string& text) {
   try {
     return record::Json::parse(text).at("command").get<std::vector<std::string>>();
   } catch (const record::Json::exception& error) {
@@ -41,7 +41,7 @@ void add_exec(CLI::App& app, ExitCode& exit_code) {
   guard->group("");
   guard->add_option("command", arguments->command, "Words as JSON")->required();
   guard->callback(
-      [arguments, &exit_code] { exit_code.value = campaign::guard_command(words_of(arguments->command)); });
+      [arguments, &exit_code] { exit_code.value = campaign::guard_command(words_in(arguments->command)); });
 }
 
 }  // namespace bitrift::cli

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <sys/random.h>
 
+#include "ckpt/dialect/roles.h"
 #include "commands.h"
 #include "core/error.h"
 #include "inject/manifest/manifest.h"
@@ -17,6 +18,7 @@
 #include "inject/write/apply.h"
 #include "inject/write/undo_journal.h"
 #include "inject_report.h"
+#include "options/one_of.h"
 #include "options/whole_number.h"
 #include "output.h"
 #include "record/json/schema.h"
@@ -163,7 +165,6 @@ record::FaultModel model_of(const InjectOptions& options) {
     model.mask_at = mask_place_of(options.mask_at);
     model.measure = value_of<record::Measure>("--measure", options.measure);
   }
-  if (!model.count && !model.fraction && !model.ber) model.count = 1;
   return model;
 }
 
@@ -180,6 +181,7 @@ inject::Manifest make_manifest(const InjectOptions& options) {
   inject::Manifest manifest;
   manifest.base_path = options.file;
   manifest.model = model_of(options);
+  inject::set_default_count(reader, manifest.model);
   manifest.plan = inject::plan(reader, manifest.model);
   return manifest;
 }
@@ -230,6 +232,7 @@ constexpr const char* kFooter =
     "--in-place writes FILE.undo, for `bitrift undo`.\n"
     "Examples:\n"
     "  bitrift inject model.h5 -o out.h5 --tensor 'model/conv1.*' --bits exponent --count 10 --seed 7\n"
+    "  bitrift inject model.h5 -o out.h5 --tensor model/fc.weight --element 12 --bits 22,30\n"
     "  bitrift inject model.h5 --in-place --role weight --bits 30 --manifest faults.json\n"
     "  bitrift inject other.h5 -o out.h5 --replay faults.json\n\n";
 
@@ -253,14 +256,23 @@ void add_where(CLI::App& command, InjectOptions& options, const OptionGroup& add
   add(command.add_option("--role", model.roles,
                          "weight, bias, norm, momentum, ... (see bitrift ls); repeatable"))
       ->allow_extra_args(false)
+      ->check(suggest(ckpt::role_names()))
       ->type_name("ROLE");
   add(command.add_option("--layer", model.layers,
                          "first, middle, last, or a layer's number or name (see bitrift ls); repeatable"))
       ->allow_extra_args(false)
+      ->check(suggest({"first", "middle", "last"}))
       ->type_name("LAYER");
+  add(command.add_option(
+          "--element", model.element,
+          "only this element of the one chosen tensor (row-major index); with a range or list as "
+          "--bits, all of its bits are altered unless --count is given"))
+      ->check(whole_number())
+      ->type_name("I");
   add(command.add_option("--bits", model.bits,
                          "any, sign, exponent, mantissa, exponent_msb, a range LO-HI or a list such as "
                          "3,7,30 (default: any)"))
+      ->check(suggest({"any", "sign", "exponent", "mantissa", "exponent_msb"}))
       ->type_name("FIELD");
   add(command.add_option("--as", options.as,
                          "interpret matching tensors as another number format of the same width, such as "
@@ -280,6 +292,7 @@ void add_what(CLI::App& command, InjectOptions& options, const OptionGroup& add)
           "--what", options.what,
           "flip, burst, xor, stuck-at-0, stuck-at-1, zero (or nullify), nan, inf, max, set, scale or random "
           "(default: flip)"))
+      ->check(suggest(words_of<record::FaultKind>()))
       ->type_name("KIND");
   add(command.add_option("--length", model.length, "for burst: number of adjacent bits"))
       ->check(whole_number())
@@ -288,6 +301,7 @@ void add_what(CLI::App& command, InjectOptions& options, const OptionGroup& add)
       ->type_name("MASK");
   add(command.add_option("--mask-at", options.mask_at,
                          "for xor: aligned (to bit 0) or random (default: aligned)"))
+      ->check(suggest(words_of<record::MaskPlace>()))
       ->type_name("PLACE");
   add(command.add_option("--factor", model.factor,
                          "for scale: factor; the product is rounded once, to nearest even"))
@@ -297,6 +311,7 @@ void add_what(CLI::App& command, InjectOptions& options, const OptionGroup& add)
       ->type_name("NUMBER");
   add(command.add_option("--measure", options.measure,
                          "what is drawn uniformly: bit, element or tensor (default: bit)"))
+      ->check(suggest(words_of<record::Measure>()))
       ->type_name("UNIT");
   add(command.add_option("--plane", options.plane,
                          "value: change numbers, and update their checksums, as if they had changed before "
@@ -304,8 +319,9 @@ void add_what(CLI::App& command, InjectOptions& options, const OptionGroup& add)
                          "the stored bytes of numbers, and leave checksums as they are; metadata: change any "
                          "other byte of the "
                          "file (default: value)"))
+      ->check(suggest(words_of<record::Plane>()))
       ->type_name("PLANE");
-  add(command.add_option("--count", model.count, "number of faults (default: 1)"))
+  add(command.add_option("--count", model.count, "number of faults (default: 1; see --element)"))
       ->check(whole_number())
       ->type_name("N");
   add(command.add_option("--fraction", model.fraction,

@@ -183,8 +183,8 @@ const std::string& LayerList::resolve_one(const std::string& selector, const std
   if (is_number(selector)) {
     const std::size_t number = selector.size() < 10 ? std::stoul(selector) : layers_.size();
     if (number < layers_.size()) return layers_[number].name;
-    fail(ErrorCode::not_found, "{}: has no layer number {}: they are 0 to {} (see bitrift ls)", file,
-         selector, layers_.size() - 1);
+    fail_at(ErrorCode::not_found, "layers", "{}: has no layer number {}: they are 0 to {} (see bitrift ls)",
+            file, selector, layers_.size() - 1);
   }
   if (selector == "first" || selector == "middle" || selector == "last") {
     std::vector<const Layer*> weighty;
@@ -192,8 +192,9 @@ const std::string& LayerList::resolve_one(const std::string& selector, const std
       if (layer.has_weight) weighty.push_back(&layer);
     }
     if (weighty.empty()) {
-      fail(ErrorCode::not_found, "{}: none of its {} layers holds a weight, so none is the {} one", file,
-           layers_.size(), selector);
+      fail_at(ErrorCode::not_found, "layers",
+              "{}: none of its {} layers holds a weight, so none is the {} one", file, layers_.size(),
+              selector);
     }
     if (selector == "first") return weighty.front()->name;
     return (selector == "last" ? weighty.back() : weighty[weighty.size() / 2])->name;
@@ -201,16 +202,16 @@ const std::string& LayerList::resolve_one(const std::string& selector, const std
   const auto at = std::find_if(layers_.begin(), layers_.end(),
                                [&](const Layer& layer) { return layer.name == selector; });
   if (at != layers_.end()) return at->name;
-  fail(ErrorCode::not_found,
-       "{}: has no layer '{}' (give first, middle, last, a number or a name from bitrift ls)", file,
-       selector);
+  fail_at(ErrorCode::not_found, "layers",
+          "{}: has no layer '{}' (give first, middle, last, a number or a name from bitrift ls)", file,
+          selector);
 }
 
 std::set<std::string, std::less<>> LayerList::resolve(const std::vector<std::string>& selectors,
                                                       const std::string& file) const {
   if (!selectors.empty() && layers_.empty()) {
-    fail(ErrorCode::bad_input,
-         "{}: no layers can be recognised from its names; choose tensors by --tensor or --role", file);
+    fail_at(ErrorCode::bad_input, "layers",
+            "{}: no layers can be recognised from its names; choose tensors by --tensor or --role", file);
   }
   std::set<std::string, std::less<>> names;
   for (const std::string& selector : selectors) names.insert(resolve_one(selector, file));

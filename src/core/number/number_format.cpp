@@ -148,11 +148,12 @@ const std::vector<std::string>& number_format_names() {
 
 void check_bit_field(std::string_view field) {
   if (is_named_field(field) || parse_numbers(field)) return;
-  fail(ErrorCode::bad_input,
-       "'{}' is not a bit field: give any, sign, exponent, mantissa, exponent_msb, a range such as 23-30 or "
-       "a list such "
-       "as 3,7,30 (bit 0 is the least significant)",
-       field);
+  fail_at(
+      ErrorCode::bad_input, "bits",
+      "'{}' is not a bit field: give any, sign, exponent, mantissa, exponent_msb, a range such as 23-30 or "
+      "a list such "
+      "as 3,7,30 (bit 0 is the least significant)",
+      field);
 }
 
 std::vector<unsigned> bit_field(const NumberFormat& format, std::string_view field) {

@@ -51,27 +51,28 @@ void for_values(const ckpt::Reader& reader, const Target& target, std::uint64_t 
   }
 }
 
-/// Runs scan(first, end, out) over the elements of a tensor on two threads where that pays: not where both
+/// Runs scan(first, end, out) over the elements of a target on two threads where that pays: not where both
 /// would decode chunks, which would take each other's place among those that are kept.
 template <typename Result, typename Scan>
-Result scan_values(const ckpt::TensorInfo& tensor, const Result& zero, Scan scan) {
-  const std::uint64_t elements = tensor.elements();
+Result scan_values(const ckpt::TensorInfo& tensor, const Target& target, const Result& zero, Scan scan) {
+  const std::uint64_t elements = target.elements;
+  const std::uint64_t begin = target.first;
   Result first = zero;
   if (!tensor.offset || elements < (std::uint64_t{1} << 20) || std::thread::hardware_concurrency() < 2) {
-    scan(std::uint64_t{0}, elements, first);
+    scan(begin, begin + elements, first);
     return first;
   }
   Result second = zero;
   std::exception_ptr error;
   std::thread other([&] {
     try {
-      scan(elements / 2, elements, second);
+      scan(begin + elements / 2, begin + elements, second);
     } catch (...) {
       error = std::current_exception();
     }
   });
   try {
-    scan(std::uint64_t{0}, elements / 2, first);
+    scan(begin, begin + elements / 2, first);
   } catch (...) {
     other.join();
     throw;
@@ -109,7 +110,8 @@ class Counter {
       const auto scan = [&](std::uint64_t first, std::uint64_t end, Histogram& out) {
         for_values(reader_, target, first, end, [&](std::uint64_t pattern) { ++out[classes.of(pattern)]; });
       };
-      const Histogram values = scan_values(*reader_.find(target.path), Histogram(classes.count(), 0), scan);
+      const Histogram values =
+          scan_values(*reader_.find(target.path), target, Histogram(classes.count(), 0), scan);
       for (std::size_t i = 0; i < values.size(); ++i) add_class(target, classes.pattern(i), values[i], false);
     } else {
       // Scaled numbers: all values with a finite product count alike.
@@ -118,7 +120,7 @@ class Counter {
           out[0] += kind_.accepts(target.format, pattern, 0) ? 1U : 0U;
         });
       };
-      add_class(target, 0, scan_values(*reader_.find(target.path), Histogram(1, 0), scan)[0], true);
+      add_class(target, 0, scan_values(*reader_.find(target.path), target, Histogram(1, 0), scan)[0], true);
     }
     settle(target);
   }

@@ -47,16 +47,17 @@ class Draw {
       count = static_cast<std::uint64_t>(
           std::llround(*model_.fraction * static_cast<double>(population_.elements())));
       if (count == 0) {
-        fail(ErrorCode::bad_input,
-             "--fraction {} of {} elements is less than half an element: give a larger fraction",
-             *model_.fraction, population_.elements());
+        fail_at(ErrorCode::bad_input, "fraction",
+                "--fraction {} of {} elements is less than half an element: give a larger fraction",
+                *model_.fraction, population_.elements());
       }
     }
     if (count > most) {
-      fail(ErrorCode::bad_input, "--count {} is more than the {} {} that are targeted", count, most,
-           most != population_.bits() ? "elements"
-           : kind_.single_bits()      ? "bits"
-                                      : "places");
+      fail_at(ErrorCode::bad_input, "count", "--count {} is more than the {} {} that are targeted", count,
+              most,
+              most != population_.bits() ? "elements"
+              : kind_.single_bits()      ? "bits"
+                                         : "places");
     }
     check_amount(static_cast<double>(count));
     return count;
@@ -64,9 +65,9 @@ class Draw {
 
   static void check_amount(double count) {
     if (count <= static_cast<double>(most_faults)) return;
-    fail(ErrorCode::bad_input,
-         "this would be about {:.3g} faults, but one injection has at most {}; request fewer", count,
-         most_faults);
+    fail_at(ErrorCode::bad_input, "count",
+            "this would be about {:.3g} faults, but one injection has at most {}; request fewer", count,
+            most_faults);
   }
 
   [[noreturn]] void exhausted(std::uint64_t count) const {
@@ -117,7 +118,7 @@ class Draw {
     const auto& targets = population_.targets();
     const auto next = [&](std::uint64_t i) -> Location {
       const Target& target = targets[random_below(tensor_key, i, 0, targets.size())];
-      return {&target, random_below(element_key, i, 0, target.elements),
+      return {&target, target.first + random_below(element_key, i, 0, target.elements),
               target.bits[random_below(bit_key, i, 0, target.bits.size())]};
     };
     if (place_until(count, most, next)) return;
@@ -226,24 +227,26 @@ class Draw {
 void check_model(const record::FaultModel& model) {
   const Alteration kind(model);
   if (int{model.count.has_value()} + int{model.fraction.has_value()} + int{model.ber.has_value()} != 1) {
-    fail(ErrorCode::bad_input, "give the number of faults with exactly one of --count, --fraction and --ber");
+    fail_at(ErrorCode::bad_input, "count",
+            "give the number of faults with exactly one of --count, --fraction and --ber");
   }
   if (model.fraction && !(*model.fraction > 0 && *model.fraction <= 1)) {
-    fail(ErrorCode::bad_input, "--fraction {} is not above 0 and at most 1", *model.fraction);
+    fail_at(ErrorCode::bad_input, "fraction", "--fraction {} is not above 0 and at most 1", *model.fraction);
   }
   if (model.ber && !(*model.ber > 0 && *model.ber <= 1)) {
-    fail(ErrorCode::bad_input, "--ber {} is not above 0 and at most 1", *model.ber);
+    fail_at(ErrorCode::bad_input, "ber", "--ber {} is not above 0 and at most 1", *model.ber);
   }
   if (model.count && *model.count == 0) {
-    fail(ErrorCode::bad_input, "--count is 0: give at least 1");
+    fail_at(ErrorCode::bad_input, "count", "--count is 0: give at least 1");
   }
   if (model.fraction && model.measure == record::Measure::tensor) {
-    fail(ErrorCode::bad_input, "--fraction counts elements, so it cannot be used with --measure tensor");
+    fail_at(ErrorCode::bad_input, "fraction",
+            "--fraction counts elements, so it cannot be used with --measure tensor");
   }
   if (model.ber && (model.measure != record::Measure::bit || !kind.single_bits())) {
-    fail(ErrorCode::bad_input,
-         "--ber hits each bit independently: use it only with --what flip, stuck-at-0 or stuck-at-1 and "
-         "--measure bit");
+    fail_at(ErrorCode::bad_input, "ber",
+            "--ber hits each bit independently: use it only with --what flip, stuck-at-0 or stuck-at-1 and "
+            "--measure bit");
   }
 }
 

@@ -111,6 +111,14 @@ Population population_of(const ckpt::Reader& reader, const record::FaultModel& m
   return {reader, model};
 }
 
+void set_default_count(const ckpt::Reader& reader, record::FaultModel& model) {
+  if (model.count || model.fraction || model.ber) return;
+  const bool listed = !model.bits.empty() && model.bits.front() >= '0' && model.bits.front() <= '9';
+  const bool drawn_by_bit = model.measure == record::Measure::bit && Alteration(model).single_bits();
+  const bool all = model.element && listed && drawn_by_bit && model.plane != record::Plane::metadata;
+  model.count = all ? Population(reader, model).bits() : 1;
+}
+
 Plan plan(const ckpt::Reader& reader, const record::FaultModel& model) {
   if (model.plane == record::Plane::metadata) return plan_metadata(reader, model);
   const Population population = population_of(reader, model);

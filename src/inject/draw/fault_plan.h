@@ -27,6 +27,10 @@ namespace bitrift::inject {
 /// Population does.
 [[nodiscard]] Population population_of(const ckpt::Reader& reader, const record::FaultModel& model);
 
+/// Gives a model that does not say how many faults it means a count: of a chosen element all bits that `bits`
+/// lists by number, else 1. Throws as Population does.
+void set_default_count(const ckpt::Reader& reader, record::FaultModel& model);
+
 /// Draws the faults and counts what they were drawn from. Plane metadata: plan_metadata. The i-th sample is
 /// Permutation(population, derive_key(seed, "inject"))(i) for the measure `bit`; docs/faults.md has the
 /// others. Throws Error(bad_input) when more is asked than there is.

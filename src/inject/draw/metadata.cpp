@@ -23,6 +23,7 @@ void check_metadata_model(const record::FaultModel& model) {
   if (!model.tensors.empty()) refuse("tensors to choose");
   if (!model.roles.empty()) refuse("roles to choose");
   if (!model.layers.empty()) refuse("layers to choose");
+  if (model.element) refuse("elements to choose");
   if (model.bits != "any") refuse("bit fields");
   if (model.what != record::FaultKind::flip) refuse("other kind of fault than flip");
   if (model.measure != record::Measure::bit) refuse("other measure than bit");

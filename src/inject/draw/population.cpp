@@ -52,6 +52,23 @@ void check_packed(const std::string& file, const std::string& path, const record
   if (model.bits != "any") refuse("have no bit fields (--bits " + model.bits + ")");
   if (model.keep_sign) refuse("have no sign to keep");
   if (!model.allow_nan) refuse("have no NaN to forbid");
+  if (model.element) refuse("are no elements to choose (--element)");
+}
+
+/// An element is one of one tensor.
+void check_element(const std::string& file, const record::FaultModel& model,
+                   const std::vector<Chosen>& chosen) {
+  if (!model.element) return;
+  if (chosen.size() > 1) {
+    fail_at(ErrorCode::bad_input, "element",
+            "{}: --element {} needs one tensor, but {} are chosen ({}, {}{}): choose one with --tensor", file,
+            *model.element, chosen.size(), chosen[0].tensor->path, chosen[1].tensor->path,
+            chosen.size() > 2 ? ", ..." : "");
+  }
+  const ckpt::TensorInfo& tensor = *chosen.front().tensor;
+  if (*model.element < tensor.elements()) return;
+  fail_at(ErrorCode::bad_input, "element", "{}: --element {}: {} has {} elements, with numbers from 0 to {}",
+          file, *model.element, tensor.path, tensor.elements(), tensor.elements() - 1);
 }
 
 /// The chunks of a dataset hold all parts of its elements together.
@@ -86,6 +103,7 @@ void Population::fill(const ckpt::Reader& reader, const record::FaultModel& mode
   const std::string file = reader.path().string();
   const std::vector<Chosen> chosen =
       choose(reader, {model.tensors, model.roles, model.layers, model.as, model.scope, model.seed});
+  check_element(file, model, chosen);
   std::set<std::string> packed;  // datasets with filters that are targets already
   for (const auto& [tensor, format] : chosen) {
     if (model.plane == record::Plane::storage && has_filters(*tensor)) {
@@ -103,7 +121,8 @@ void Population::fill(const ckpt::Reader& reader, const record::FaultModel& mode
                  std::move(stored)});
       continue;
     }
-    Target target{tensor->path, tensor->role, format, tensor->elements(), {}, {}};
+    Target target{tensor->path, tensor->role, format, model.element ? 1 : tensor->elements(), {}, {}};
+    target.first = model.element.value_or(0);
     try {
       target.bits = kind.places(format);
     } catch (const Error& error) {
@@ -135,17 +154,19 @@ Population::Location Population::locate(std::uint64_t index) const {
   const std::size_t at = find_start(first_, index);
   const Target& target = targets_[at];
   const std::uint64_t inside = index - first_[at];
-  return {&target, inside / target.bits.size(), target.bits[inside % target.bits.size()]};
+  return {&target, target.first + inside / target.bits.size(), target.bits[inside % target.bits.size()]};
 }
 
 Population::Location Population::locate_element(std::uint64_t index) const {
   if (index >= elements_) fail(ErrorCode::internal, "element {} of a population of {}", index, elements_);
   const std::size_t at = find_start(first_element_, index);
-  return {&targets_[at], index - first_element_[at], targets_[at].bits.front()};
+  const Target& target = targets_[at];
+  return {&target, target.first + index - first_element_[at], target.bits.front()};
 }
 
 std::uint64_t Population::flat_element(const Location& where) const noexcept {
-  return first_element_[static_cast<std::size_t>(where.target - targets_.data())] + where.element;
+  const auto at = static_cast<std::size_t>(where.target - targets_.data());
+  return first_element_[at] + where.element - where.target->first;
 }
 
 }  // namespace bitrift::inject

@@ -28,6 +28,7 @@ struct Target {
   /// Eligible bits per element, ascending; of a burst or a mask the places where it fits (Alteration).
   std::vector<unsigned> bits;
   std::shared_ptr<const StoredBytes> stored = {};  ///< set where elements are stored bytes
+  std::uint64_t first = 0;                         ///< of its elements: another where one was chosen
   [[nodiscard]] std::uint64_t size() const noexcept { return elements * bits.size(); }
 };
 
@@ -41,7 +42,8 @@ class Population {
   Population(const ckpt::Reader& reader, const std::vector<std::string>& tensors,
              const std::vector<std::string>& roles, const std::string& bits, bool keep_sign = false);
   /// What a model draws from, the policy allow_nan left aside. Throws Error(bad_input) when the model
-  /// contradicts itself, or asks on the plane storage for what stored bytes behind filters do not have.
+  /// contradicts itself, names an element that there is not, or asks on the plane storage for what stored
+  /// bytes behind filters do not have.
   Population(const ckpt::Reader& reader, const record::FaultModel& model);
 
   [[nodiscard]] std::uint64_t bits() const noexcept { return total_; }  ///< number of single faults

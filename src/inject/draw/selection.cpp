@@ -30,29 +30,33 @@ std::set<int> replicas_in(const ckpt::Reader& reader, const record::Scope& scope
   if (scope.all()) return {};
   const std::string file = reader.path().string();
   if (scope.stage >= 0) {
-    fail(ErrorCode::unsupported,
-         "{}: a file has no pipeline stages, only a run has; choose the stage's tensors with --tensor", file);
+    fail_at(ErrorCode::unsupported, "scope",
+            "{}: a file has no pipeline stages, only a run has; choose the stage's tensors with --tensor",
+            file);
   }
   std::set<int> own;
   for (const ckpt::TensorInfo& tensor : reader.tensors()) own.insert(replica_of(tensor.path));
   own.erase(-1);
   if (own.empty()) {
-    fail(ErrorCode::unsupported,
-         "{}: holds no tensors of single replicas (replica/<r>/...), so every replica that loads it sees all "
-         "faults; to limit them to some replicas, set the scope of a campaign's arm",
-         file);
+    fail_at(
+        ErrorCode::unsupported, "scope",
+        "{}: holds no tensors of single replicas (replica/<r>/...), so every replica that loads it sees all "
+        "faults; to limit them to some replicas, set the scope of a campaign's arm",
+        file);
   }
   if (scope.count == 0) {
     for (const int replica : scope.replicas) {
       if (own.contains(replica)) continue;
-      fail(ErrorCode::not_found, "{}: holds no tensors of replica {} alone (there are those of {})", file,
-           replica, fmt::join(own, ", "));
+      fail_at(ErrorCode::not_found, "scope",
+              "{}: holds no tensors of replica {} alone (there are those of {})", file, replica,
+              fmt::join(own, ", "));
     }
     return {scope.replicas.begin(), scope.replicas.end()};
   }
   if (static_cast<std::size_t>(scope.count) > own.size()) {
-    fail(ErrorCode::bad_input, "{}: {} replicas cannot be drawn from the {} that have tensors of their own",
-         file, scope.count, own.size());
+    fail_at(ErrorCode::bad_input, "scope",
+            "{}: {} replicas cannot be drawn from the {} that have tensors of their own", file, scope.count,
+            own.size());
   }
   const std::vector<int> list(own.begin(), own.end());
   const Permutation order(list.size(), derive_key(seed, "inject.scope"));
@@ -87,11 +91,12 @@ class Selection {
     const auto& known = ckpt::role_names();
     for (const std::string& role : choice_.roles) {
       if (std::find(known.begin(), known.end(), role) == known.end()) {
-        fail(ErrorCode::bad_input, "'{}' is not a role: give one of {}", role, fmt::join(known, ", "));
+        fail_at(ErrorCode::bad_input, "roles", "'{}' is not a role: give one of {}", role,
+                fmt::join(known, ", "));
       }
       if (role == "checksum") {
-        fail(ErrorCode::unsupported,
-             "role checksum cannot be altered: checksums are computed from the tensors");
+        fail_at(ErrorCode::unsupported, "roles",
+                "role checksum cannot be altered: checksums are computed from the tensors");
       }
     }
   }
@@ -123,8 +128,9 @@ class Selection {
     if (!named && !tensor.holder.empty() && !tensor.format && !view) return;
     if (tensor.elements() == 0 && tensor.format) return;
     if (!tensor.refusal.empty() && !(view && tensor.refused_by_type)) {
-      fail(ErrorCode::unsupported, "{}: {} cannot be altered: {}{}", file_, tensor.path, tensor.refusal,
-           choice_.tensors.empty() ? "; choose other tensors with --tensor or --role" : "");
+      fail_at(ErrorCode::unsupported, "tensors", "{}: {} cannot be altered: {}{}", file_, tensor.path,
+              tensor.refusal,
+              choice_.tensors.empty() ? "; choose other tensors with --tensor or --role" : "");
     }
     chosen.push_back({&tensor, view ? *view : *tensor.format});
   }
@@ -137,16 +143,17 @@ class Selection {
       used_views_.insert(glob);
       const auto format = number_format(name);
       if (!format) {
-        fail(ErrorCode::bad_input, "--as '{}={}': '{}' is not a number format: give one of {}", glob, name,
-             name, fmt::join(number_format_names(), ", "));
+        fail_at(ErrorCode::bad_input, "as", "--as '{}={}': '{}' is not a number format: give one of {}", glob,
+                name, name, fmt::join(number_format_names(), ", "));
       }
       if (format->bytes != tensor.element_bytes || !tensor.plain) {
-        fail(ErrorCode::bad_input, "{}: --as '{}={}': {} takes {} bytes, an element of {} ({}) takes {}",
-             file_, glob, name, name, format->bytes, tensor.path, tensor.dtype, tensor.element_bytes);
+        fail_at(ErrorCode::bad_input, "as",
+                "{}: --as '{}={}': {} takes {} bytes, an element of {} ({}) takes {}", file_, glob, name,
+                name, format->bytes, tensor.path, tensor.dtype, tensor.element_bytes);
       }
       if (view && view->name() != format->name()) {
-        fail(ErrorCode::bad_input, "{}: --as reads {} both as {} and as {}", file_, tensor.path, view->name(),
-             name);
+        fail_at(ErrorCode::bad_input, "as", "{}: --as reads {} both as {} and as {}", file_, tensor.path,
+                view->name(), name);
       }
       view = format;
     }
@@ -157,18 +164,19 @@ class Selection {
   void check_used() const {
     for (const std::string& layer : layers_) {
       if (used_layers_.contains(layer)) continue;
-      fail(ErrorCode::not_found,
-           "{}: layer '{}' has no tensor with the requested names and roles (see bitrift ls)", file_, layer);
+      fail_at(ErrorCode::not_found, "layers",
+              "{}: layer '{}' has no tensor with the requested names and roles (see bitrift ls)", file_,
+              layer);
     }
     for (const std::string& glob : choice_.tensors) {
       if (used_globs_.contains(glob)) continue;
       if (checksum_globs_.contains(glob)) {
-        fail(ErrorCode::unsupported,
-             "{}: '{}' names checksums, which are computed from the tensors; alter a tensor instead", file_,
-             glob);
+        fail_at(ErrorCode::unsupported, "tensors",
+                "{}: '{}' names checksums, which are computed from the tensors; alter a tensor instead",
+                file_, glob);
       }
-      fail(
-          ErrorCode::not_found,
+      fail_at(
+          ErrorCode::not_found, "tensors",
           "{}: no tensor{} matches '{}' (* matches within one name, ** also matches . and /; see bitrift ls)",
           file_, choice_.roles.empty() ? "" : " with the requested roles", glob);
     }
@@ -176,12 +184,13 @@ class Selection {
     for (const auto& tensor : reader_.tensors()) present.insert(tensor.role);
     for (const std::string& role : choice_.roles) {
       if (used_roles_.contains(role)) continue;
-      fail(ErrorCode::not_found, "{}: no tensor{} has the role '{}' (the file has {})", file_,
-           choice_.tensors.empty() ? "" : " with the requested names", role, fmt::join(present, ", "));
+      fail_at(ErrorCode::not_found, "roles", "{}: no tensor{} has the role '{}' (the file has {})", file_,
+              choice_.tensors.empty() ? "" : " with the requested names", role, fmt::join(present, ", "));
     }
     for (const auto& [glob, name] : choice_.as) {
       if (used_views_.contains(glob)) continue;
-      fail(ErrorCode::not_found, "{}: --as '{}={}': none of the chosen tensors matches", file_, glob, name);
+      fail_at(ErrorCode::not_found, "as", "{}: --as '{}={}': none of the chosen tensors matches", file_, glob,
+              name);
     }
   }
 

@@ -158,6 +158,12 @@ Manifest manifest_from(const record::Document& document, FaultSink& faults) {
   return manifest;
 }
 
+Manifest manifest_of(const record::Document& document) {
+  record::check_schema(document, record::shipped_schema("fault-manifest"));
+  FaultSink faults;
+  return manifest_from(document, faults);
+}
+
 /// Reads without holding a document of all faults in memory. Its errors do not name a line.
 Manifest read_in_pieces(const std::filesystem::path& path) {
   constexpr std::size_t piece = 4096;
@@ -189,10 +195,11 @@ Manifest read_manifest(const std::filesystem::path& path) {
   } catch (const Error& error) {
     if (error.code() == ErrorCode::not_found || error.code() == ErrorCode::io) throw;
   }
-  const record::Document document = record::parse_file(path);
-  record::check_schema(document, record::shipped_schema("fault-manifest"));
-  FaultSink faults;
-  return manifest_from(document, faults);
+  return manifest_of(record::parse_file(path));
+}
+
+Manifest manifest_of_text(const std::string& text, const std::string& source) {
+  return manifest_of(record::parse_text(text, source));
 }
 
 }  // namespace bitrift::inject

@@ -39,6 +39,8 @@ void set_base(Manifest& manifest, const std::filesystem::path& file);
 /// "bitrift/fault-manifest/1", which has no strata either. A compact one comes without faults.
 /// Throws Error(not_found | bad_file | bad_input) with file, line and key.
 [[nodiscard]] Manifest read_manifest(const std::filesystem::path& path);
+/// The same of a text; messages name it `source`.
+[[nodiscard]] Manifest manifest_of_text(const std::string& text, const std::string& source);
 /// The fault model at a JSON pointer of a document ("" for the whole of it), which has passed the schema.
 /// Throws Error(bad_input) when its seed is negative, which the schema cannot say of 64-bit numbers.
 [[nodiscard]] record::FaultModel fault_model_from(const record::Document& document,

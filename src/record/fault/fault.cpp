@@ -13,6 +13,9 @@ Json pattern_to_json(std::uint64_t pattern, const std::string& dtype) {
 }
 
 std::uint64_t pattern_from_json(const Json& value) {
+  if (value.is_number_unsigned()) return value.get<std::uint64_t>();  // Python's manifests
+  if (!value.is_string())
+    fail(ErrorCode::bad_file, "{} is not a bit pattern such as 0x3f800000", value.dump());
   const auto& text = value.get_ref<const std::string&>();
   std::uint64_t pattern = 0;
   const char* const end = text.data() + text.size();
@@ -79,6 +82,7 @@ Json to_json(const FaultModel& model) {
   if (model.fraction) value["fraction"] = *model.fraction;
   if (model.ber) value["ber"] = *model.ber;
   if (!model.layers.empty()) value["layers"] = model.layers;
+  if (model.element) value["element"] = *model.element;
   if (model.length) value["length"] = *model.length;
   if (!model.mask.empty()) value["mask"] = model.mask;
   if (model.mask_at) value["mask_at"] = *model.mask_at;
@@ -104,6 +108,7 @@ FaultModel fault_model_from_json(const Json& value) {
   if (value.contains("count")) model.count = value["count"].get<std::uint64_t>();
   if (value.contains("fraction")) model.fraction = value["fraction"].get<double>();
   if (value.contains("ber")) model.ber = value["ber"].get<double>();
+  if (value.contains("element")) model.element = value["element"].get<std::uint64_t>();
   if (value.contains("length")) model.length = value["length"].get<unsigned>();
   model.mask = value.value("mask", model.mask);
   if (value.contains("mask_at")) model.mask_at = value["mask_at"].get<MaskPlace>();

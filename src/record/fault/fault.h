@@ -56,7 +56,9 @@ struct FaultModel {
       tensors;  ///< globs over tensor paths; empty: all numeric tensors with a role other than checksum
   std::vector<std::string> roles;   ///< empty: any
   std::vector<std::string> layers;  ///< first | middle | last, numbers or names of layers; empty: any
-  std::string bits = "any";         ///< bit field (core/number_format.h)
+  std::optional<std::uint64_t>
+      element;               ///< of the one chosen tensor, row-major: no other is hit; absent: any
+  std::string bits = "any";  ///< bit field (core/number_format.h)
   FaultKind what = FaultKind::flip;
   Measure measure = Measure::bit;
   std::optional<std::uint64_t> count;  ///< exactly one of count, fraction and ber is set

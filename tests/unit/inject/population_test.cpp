@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "inject/draw/fault_plan.h"
 #include "unit/inject/written.h"
 #include "unit/scratch.h"
 
@@ -68,6 +69,66 @@ TEST(FlatIndex, HoldsOnlyTheTargetedBitsAscending) {
                "none of the 2 chosen tensors has a bit of '40-50'");
   EXPECT_ERROR(static_cast<void>(Population(reader, {}, {}, "sign", true)), bad_input, "besides the sign");
   EXPECT_ERROR(static_cast<void>(Population(reader, {}, {}, "head")), bad_input, "head");
+}
+
+TEST(ChosenElement, IsTheOnlyOneInEveryOrderOfDrawing) {
+  const Scratch scratch;
+  const ckpt::Reader reader(write_tensors(
+      scratch / "p.h5", {{"model/a.weight", "float32", {1, 2, 3}}, {"model/b.count", "int8", {3}}}));
+  record::FaultModel model;
+  model.tensors = {"model/a.weight"};
+  model.element = 2;
+  model.bits = "22,30";
+  const Population population(reader, model);
+  EXPECT_EQ(population.elements(), 1U);
+  ASSERT_EQ(population.bits(), 2U);
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    const Population::Location where = population.locate(i);
+    EXPECT_EQ(where.element, 2U);
+    EXPECT_EQ(where.bit, i == 0 ? 22U : 30U);
+    EXPECT_EQ(population.flat_element(where), 0U);
+  }
+  EXPECT_EQ(population.locate_element(0).element, 2U);
+  for (const auto measure : {record::Measure::bit, record::Measure::element, record::Measure::tensor}) {
+    record::FaultModel drawn = model;
+    drawn.measure = measure;
+    set_default_count(reader, drawn);
+    EXPECT_EQ(drawn.count, measure == record::Measure::bit ? 2U : 1U);
+    const Plan planned = plan(reader, drawn);
+    ASSERT_EQ(planned.list.changes.size(), 1U);
+    EXPECT_EQ(planned.list.changes[0].element, 2U);
+    EXPECT_EQ(planned.list.changes[0].old_pattern, 0x40400000U);  // 3.0F
+    EXPECT_EQ(planned.census.elements, 1U);
+  }
+}
+
+TEST(ChosenElement, CountsOnlyItsOwnValueWhereValuesDecide) {
+  const Scratch scratch;
+  const ckpt::Reader reader(write_tensors(scratch / "p.h5", {{"model/a.weight", "float32", {1, 0.25, 1}}}));
+  record::FaultModel model;
+  model.bits = "30";
+  model.allow_nan = false;  // bit 30 makes 1.0F infinite, but not 0.25F
+  model.count = 1;
+  model.element = 1;
+  EXPECT_EQ(plan(reader, model).list.changes.at(0).element, 1U);
+  model.element = 2;
+  EXPECT_ERROR(static_cast<void>(plan(reader, model)), bad_input, "forbids");
+}
+
+TEST(ChosenElement, IsOneOfOneTensor) {
+  const Scratch scratch;
+  const ckpt::Reader reader(write_tensors(
+      scratch / "p.h5", {{"model/a.weight", "float32", {1, 2, 3}}, {"model/b.count", "int8", {3}}}));
+  record::FaultModel model;
+  model.element = 3;
+  EXPECT_ERROR(static_cast<void>(Population(reader, model)), bad_input,
+               "needs one tensor, but 2 are chosen (model/a.weight, model/b.count)");
+  model.tensors = {"model/a.weight"};
+  EXPECT_ERROR(static_cast<void>(Population(reader, model)), bad_input, "numbers from 0 to 2");
+  model.plane = record::Plane::metadata;
+  model.tensors.clear();
+  model.count = 1;
+  EXPECT_ERROR(static_cast<void>(plan(reader, model)), bad_input, "no elements to choose");
 }
 
 /// A file in memory that is one large hole; the disk's file systems end at less.
