@@ -17,6 +17,14 @@ function(bitrift_install_programs)
   install(TARGETS ${ARGN} RUNTIME DESTINATION "${BITRIFT_INSTALL_BIN}" COMPONENT programs)
 endfunction()
 
+# bitrift_install_completion(TARGET): what TARGET prints is installed for bash, and belongs to COMPONENT completion.
+function(bitrift_install_completion target)
+  install(CODE "execute_process(COMMAND \"$<TARGET_FILE:${target}>\" completion bash
+  OUTPUT_FILE \"${PROJECT_BINARY_DIR}/generated/${target}\" COMMAND_ERROR_IS_FATAL ANY)" COMPONENT completion)
+  install(FILES "${PROJECT_BINARY_DIR}/generated/${target}" DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions"
+    COMPONENT completion)
+endfunction()
+
 # bitrift_install_libraries(ROOM...): these rooms and what they are linked with, as bitrift::bitrift. Their headers are
 # copied as "bitrift/ROOM/header.h".
 function(bitrift_install_libraries)

@@ -35,6 +35,7 @@ void add_compare(CLI::App& app, ExitCode& exit_code);
 void add_html_report(CLI::App& app);
 void add_analyze(CLI::App& app, ExitCode& exit_code);
 void add_doctor(CLI::App& app, ExitCode& exit_code);
+void add_completion(CLI::App& app, ExitCode& exit_code);
 /// exec-worker and exec-guard: what the driver starts for runner.exec; not shown in the help.
 void add_exec(CLI::App& app, ExitCode& exit_code);
 

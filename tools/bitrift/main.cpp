@@ -63,6 +63,7 @@ int run(int count, char** arguments) {
   add_compare(app, exit_code);
   add_html_report(app);
   add_doctor(app, exit_code);
+  add_completion(app, exit_code);
   add_exec(app, exit_code);
   try {
     app.parse(count, arguments);
