@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 from os import PathLike
+from typing import Any
 
 version: str
 
@@ -32,9 +33,12 @@ def outcomes(
 ) -> str: ...
 def trials(
     folder: str | PathLike[str], kinds: list[str], rule: int, horizon: int | None, metrics: list[str] | None
-) -> str: ...
+) -> list[tuple[str, str, Any, Any]]: ...
 def compare(folder: str | PathLike[str], arms: list[str], outcomes: list[str], margin: float) -> str: ...
 def propagation(folder: str | PathLike[str], by_tensor: bool) -> str: ...
+def vulnerability_map(
+    folder: str | PathLike[str], outcome: str, interval: str, simultaneous: bool, where: list[str]
+) -> str: ...
 def summary(
     folder: str | PathLike[str],
     by: list[str] | None,
@@ -44,6 +48,7 @@ def summary(
     rule: int,
     horizon: int | None,
     metrics: list[str] | None,
+    where: list[str],
 ) -> str: ...
 def table(
     folder: str | PathLike[str],
@@ -54,6 +59,7 @@ def table(
     rule: int,
     horizon: int | None,
     metrics: list[str] | None,
+    where: list[str],
 ) -> str: ...
 def wilson(successes: float, n: float, confidence: float) -> tuple[float, float]: ...
 def clopper_pearson(successes: int, n: int, confidence: float) -> tuple[float, float]: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, cast
@@ -12,6 +12,7 @@ from bitrift import _core
 from bitrift.manifests import fault_of, numbers_of
 
 Path = str | PathLike[str]
+Where = Mapping[str, str | int | Sequence[str | int]]
 
 
 @dataclass(frozen=True)
@@ -77,18 +78,21 @@ def summary(
     rule: int = 2,
     horizon: int | None = None,
     metrics: Sequence[str] | None = None,
+    where: Where | None = None,
 ) -> dict[str, Any]:
     """Rates with intervals, in the form of summary.json (docs/statistics.md). Nothing is written.
 
-    by: any of strategy, base, role, field, stratum; strategy is added when it is missing. None: as `bitrift analyze`,
-    by strategy and field, or by strategy and stratum where the strata are fault models. interval: anytime holds at
-    every look, wilson and clopper_pearson at one. simultaneous: all intervals hold together. effects: also the shares
-    of trials that lose more than 0.1 to 10 points of test accuracy. rule, horizon, metrics and what is raised: as
-    `outcomes`.
+    by: any of arm, base, role, field, stratum, state, layer, tensor, bit, scope, plane, precision, guard; arm is added
+    when it is missing. None: as `bitrift analyze`, by arm and field, or by arm and stratum where the strata are fault
+    models. interval: anytime holds at every look, wilson and clopper_pearson at one. simultaneous: all intervals hold
+    together. effects: also the shares of trials that lose more than 0.1 to 10 points of test accuracy. where: only
+    what has one of these values in each dimension, such as {"role": "momentum", "bit": [30, 31]}; for tensor they are
+    patterns. layer, tensor and bit need the base checkpoint in the folder. rule, horizon, metrics and what is raised:
+    as `outcomes`.
     """
     grouped = None if by is None else list(by)
     chosen = None if metrics is None else list(metrics)
-    text = _core.summary(folder, grouped, interval, simultaneous, effects, rule, horizon, chosen)
+    text = _core.summary(folder, grouped, interval, simultaneous, effects, rule, horizon, chosen, conditions(where))
     return cast(dict[str, Any], numbers_of(json.loads(text)))
 
 
@@ -102,8 +106,18 @@ def table(
     rule: int = 2,
     horizon: int | None = None,
     metrics: Sequence[str] | None = None,
+    where: Where | None = None,
 ) -> str:
     """The same as text, as `bitrift analyze` prints it. Raises as `summary` does."""
     grouped = None if by is None else list(by)
     chosen = None if metrics is None else list(metrics)
-    return _core.table(folder, grouped, interval, simultaneous, effects, rule, horizon, chosen)
+    return _core.table(folder, grouped, interval, simultaneous, effects, rule, horizon, chosen, conditions(where))
+
+
+def conditions(where: Where | None) -> list[str]:
+    """`where` as `bitrift analyze --where` takes it: a text for each value."""
+    texts = []
+    for key, wanted in (where or {}).items():
+        values = [wanted] if isinstance(wanted, str | int) else wanted
+        texts += [f"{key}={value}" for value in values]
+    return texts

@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from bitrift import _core
-from bitrift.campaign import summary
+from bitrift.campaign import Where, conditions, summary
 
 if TYPE_CHECKING:
     import pandas as pd
+    import plotly.graph_objects as go
 
 METRICS = ("test_accuracy", "test_capped_loss", "test_loss", "train_accuracy", "train_loss")
-_NUMBERS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
-_CATEGORIES = ("arm", "stratum", "kind", "tensor", "role", "field", "dtype", "outcome", "reason", "course")
+_STATISTICS = ["outcome", "estimate", "low", "high", "count", "n", "method"]
+_CELLS = ["layer", "bit", "estimate", "low", "high", "count", "n", "bits"]
 
 
 class Campaign:
@@ -56,44 +57,100 @@ class Campaign:
     ) -> pd.DataFrame:
         """One line a trial, in file order: its fault, its outcome, and its metrics where it is judged.
 
-        Columns: id, arm, stratum, draw, kind, order; tensor, role, element, bits, field, dtype, old, new of the first
-        fault and their number `faults` (bits is a tuple, old and new are integers); outcome, reason, course, p_value,
-        bitwise_equal, steps, steps_to_recover, signal; every metric, and as golden_METRIC that of the golden run in
-        the same data order. Metrics are NaN where the run did not reach the evaluation. kinds, rule, horizon, metrics:
-        as for `bitrift.outcomes`.
+        Columns: id, arm, stratum, draw, kind, order; tensor, layer, role, element, bits, field, dtype, old, new of the
+        first fault and their number `faults` (bits is a tuple, old and new are integers; layer is missing where the
+        base checkpoint is); outcome, reason, course, p_value, bitwise_equal, steps, steps_to_recover, signal; every
+        metric, and as golden_METRIC that of the golden run in the same data order. Metrics are NaN where the run did
+        not reach the evaluation. kinds, rule, horizon, metrics: as for `bitrift.outcomes`.
         """
         pandas = _pandas()
         chosen = None if metrics is None else list(metrics)
-        rows = json.loads(_core.trials(self.folder, list(kinds), rule, horizon, chosen))
-        for row in rows:
-            golden = row.pop("golden")
-            row.update({f"golden_{name}": golden[name] for name in METRICS})
-            for name in (*METRICS, *(f"golden_{name}" for name in METRICS)):
-                row[name] = _NUMBERS.get(row[name], row[name])
-            if row["faults"] > 0:
-                row["bits"] = tuple(row["bits"])
-                row["old"], row["new"] = int(row["old"], 16), int(row["new"], 16)
-        columns = {name: [row.get(name) for row in rows] for name in _columns(rows)}
-        frame = pandas.DataFrame({name: _typed(pandas, name, values) for name, values in columns.items()})
+        columns = _core.trials(self.folder, list(kinds), rule, horizon, chosen)
+        frame = pandas.DataFrame({name: _typed(pandas, *column) for name, *column in columns})
         return cast("pd.DataFrame", frame)
 
     def rates(
-        self, by: Sequence[str] | None = None, *, interval: str = "anytime", simultaneous: bool = False
+        self,
+        by: Sequence[str] | None = None,
+        where: Where | None = None,
+        *,
+        interval: str = "anytime",
+        simultaneous: bool = False,
     ) -> pd.DataFrame:
         """Rates in tidy form: a line for each group and outcome.
 
-        Columns: the dimensions of `by` (see `bitrift.summary`), outcome, estimate, low, high, count, n.
+        Columns: the dimensions of `by`, outcome, estimate, low, high, count, n, method (the kind of interval). by,
+        where: as for `bitrift.summary`.
         """
         pandas = _pandas()
-        groups = summary(self.folder, by, interval=interval, simultaneous=simultaneous)["groups"]
+        found = summary(self.folder, by, interval=interval, simultaneous=simultaneous, where=where)
         lines = []
-        for group in groups:
+        for group in found["groups"]:
             for outcome, rate in group["rates"].items():
-                low, high = rate[interval]
-                count = group["counts"][outcome]
-                line = {"outcome": outcome, "estimate": rate["estimate"], "low": low, "high": high}
-                lines.append(group["key"] | line | {"count": count, "n": group["trials"]})
-        return cast("pd.DataFrame", pandas.DataFrame(lines))
+                values = (outcome, rate["estimate"], *rate["interval"], group["counts"][outcome], group["trials"])
+                lines.append(group["key"] | dict(zip(_STATISTICS, (*values, rate["kind"]), strict=True)))
+        return cast("pd.DataFrame", pandas.DataFrame(lines, columns=[*_keys(found), *_STATISTICS]))
+
+    def effects(self, by: Sequence[str] | None = None, where: Where | None = None) -> pd.DataFrame:
+        """Losses of test accuracy in tidy form: a line for each group and number of points.
+
+        Columns: the dimensions of `by`, points, share (of the trials that lose more than so many points of test
+        accuracy), low, high. The intervals of a group hold together. by, where: as for `bitrift.summary`.
+        """
+        pandas = _pandas()
+        found = summary(self.folder, by, effects=True, where=where)
+        lines = []
+        for group in found["groups"]:
+            for one in group["effects"]["beyond"]:
+                low, high = one["band"]
+                lines.append(
+                    group["key"] | {"points": one["points"], "share": one["estimate"], "low": low, "high": high}
+                )
+        return cast("pd.DataFrame", pandas.DataFrame(lines, columns=[*_keys(found), "points", "share", "low", "high"]))
+
+    def map(
+        self,
+        arm: str | None = None,
+        outcome: str = "harmed",
+        where: Where | None = None,
+        *,
+        interval: str = "anytime",
+        simultaneous: bool = False,
+    ) -> pd.DataFrame:
+        """The vulnerability map: the rate of an outcome by layer and bit, a line for each cell.
+
+        arm: only this one. outcome: masked, SDC, crash, or harmed (SDC or crash). Columns: arm, state (model or
+        optimizer), layer, bit, estimate (NaN without a trial), low, high, count, n, bits (how many the cell holds), and
+        base where there are several. Layers are in network order, bits from high to low. where: as for
+        `bitrift.summary`.
+        """
+        pandas = _pandas()
+        texts = conditions(where) + ([] if arm is None else [f"arm={arm}"])
+        found = json.loads(_core.vulnerability_map(self.folder, outcome, interval, simultaneous, texts))["cells"]
+        keys = [name for name in ("arm", "base", "state") if not found or name in found[0]]
+        frame = pandas.DataFrame(found, columns=[*keys, *_CELLS])
+        return cast("pd.DataFrame", frame.astype({"estimate": "float64"}))
+
+    def plot_map(self, arm: str | None = None, outcome: str = "harmed", where: Where | None = None) -> go.Figure:
+        """The vulnerability map as a plotly figure: a heat map for each arm and state. Arguments: as for `map`."""
+        from bitrift import plots
+
+        return plots.map_figure(self.map(arm, outcome, where), outcome)
+
+    def plot_rates(
+        self,
+        by: Sequence[str] | None = None,
+        where: Where | None = None,
+        *,
+        outcomes: Sequence[str] = ("SDC", "crash"),
+        interval: str = "anytime",
+        simultaneous: bool = False,
+    ) -> go.Figure:
+        """Rates with their intervals as a plotly figure: a point for each group. Arguments: as for `rates`."""
+        from bitrift import plots
+
+        rates = self.rates(by, where, interval=interval, simultaneous=simultaneous)
+        return plots.rates_figure(rates[rates["outcome"].isin(list(outcomes))])
 
     def worst(self, outcome: str = "SDC", by: str = "p_value", n: int = 10) -> pd.DataFrame:
         """The n trials of an outcome that are harmed most: the smallest p-value, the lowest accuracy, the highest loss.
@@ -168,23 +225,29 @@ def program() -> str:
     raise FileNotFoundError("the program bitrift is not on the PATH: set BITRIFT_BIN_DIR to its folder")
 
 
-def _columns(rows: list[dict[str, Any]]) -> list[str]:
-    first = "id arm stratum draw kind order faults tensor role element bits field dtype old new outcome reason course"
-    names = [*first.split(), "p_value", "bitwise_equal", "steps", "steps_to_recover", "signal", *METRICS]
-    names += [f"golden_{name}" for name in METRICS]
-    return names + [name for name in ("plane", "structure") if any(name in row for row in rows)]
+def _keys(found: dict[str, Any]) -> list[str]:
+    """The dimensions of a summary, as its groups name them."""
+    return ["arm" if name == "strategy" else name for name in found["by"]]
 
 
-def _typed(pandas: Any, name: str, values: list[Any]) -> Any:
-    if name in _CATEGORIES:
-        return pandas.Categorical(values)
-    if name in ("steps", "steps_to_recover", "signal", "element"):
-        return pandas.array(values, dtype="Int64")
-    if name in ("old", "new"):
-        return pandas.array(values, dtype="UInt64")
-    if name == "p_value" or name in METRICS or name.startswith("golden_"):
-        return pandas.array([float("nan") if value is None else value for value in values], dtype="float64")
-    return values
+def _typed(pandas: Any, kind: str, values: Any, extra: Any) -> Any:
+    """A column of `_core.trials` (python/core/trial_columns.h)."""
+    if kind == "text":
+        return values
+    import numpy as np
+
+    if kind in ("category", "tuple"):
+        codes = np.frombuffer(values, "<i4")
+        if kind == "category":
+            return pandas.Categorical.from_codes(codes, extra)
+        bits = np.empty(len(extra) + 1, object)  # the last is for -1
+        bits[: len(extra)] = extra
+        return bits[codes]
+    types = {"float": "<f8", "bool": "?", "int": "<i8", "uint": "<u8"}
+    numbers = np.frombuffer(values, types[kind]).copy()
+    if extra is None:
+        return numbers
+    return pandas.arrays.IntegerArray(numbers, np.frombuffer(extra, "?").copy())
 
 
 def _pandas() -> Any:

@@ -33,6 +33,7 @@
 #include "record/json/schema.h"
 #include "record/provenance.h"
 #include "report.h"
+#include "trial_columns.h"
 
 namespace py = pybind11;
 using Path = std::filesystem::path;
@@ -190,17 +191,14 @@ bitrift::analyze::Trust trust_of(const Path& folder, const Campaign& campaign, c
                 trust.problems.front());
 }
 
-std::string trials(const Path& folder, const std::vector<std::string>& kinds, const Wishes& wishes) {
+py::list trials(const Path& folder, const std::vector<std::string>& kinds, const Wishes& wishes) {
   const Campaign campaign = read_campaign(folder);
   bitrift::analyze::TrialFilter filter;
   filter.kinds.clear();
   for (const auto& kind : kinds) filter.kinds.insert(bitrift::parse_named<bitrift::record::TrialKind>(kind));
-  Json list = Json::array();
-  for (const auto& line :
-       bitrift::analyze::trials_view(campaign.rows, trust_of(folder, campaign, wishes), filter)) {
-    list.push_back(bitrift::analyze::to_json(line));
-  }
-  return text_of(list);
+  const auto lines = bitrift::analyze::trials_view(campaign.rows, trust_of(folder, campaign, wishes), filter);
+  return bitrift::python::trial_columns(
+      lines, bitrift::campaign::layers_of_tensors(bitrift::campaign::Layout{folder}, campaign.spec));
 }
 
 std::string compare(const Path& folder, const std::vector<std::string>& arms,

@@ -114,16 +114,16 @@ StratumSeen seen_of(const StratumSeen& whole, const LineCell& cell) {
     seen.courses.push_back(whole.courses[draw]);
     seen.ranks.push_back(whole.ranks[draw]);
     seen.accuracy_losses.push_back(whole.accuracy_losses[draw]);
-    seen.rows.push_back(whole.rows[draw]);
   }
   return seen;
 }
 
-void sort_rows(Cut& cut, const StratumSeen& whole) {
-  for (std::uint64_t draw = 0; draw < whole.rows.size(); ++draw) {
-    LineCell* const cell = cut.find(*whole.rows[draw]);
+// The first `trials` rows count, the others wait.
+void sort_rows(Cut& cut, const std::vector<const record::TrialRecord*>& rows, std::uint64_t trials) {
+  for (std::uint64_t draw = 0; draw < rows.size(); ++draw) {
+    LineCell* const cell = cut.find(*rows[draw]);
     if (cell == nullptr) continue;
-    if (draw < whole.trials()) {
+    if (draw < trials) {
       cell->inside.push_back(draw);
     } else {
       ++cell->waiting;
@@ -134,7 +134,8 @@ void sort_rows(Cut& cut, const StratumSeen& whole) {
 }  // namespace
 
 Lines::Lines(const record::CampaignSpec& spec, const std::vector<Dimension>& by, Where& where,
-             const Contents* contents, const Order& order, const Observations& seen)
+             const Contents* contents, const Order& order, const Observations& seen,
+             const std::vector<record::TrialRecord>& rows)
     : spec_(spec), by_(by), where_(where), contents_(contents), order_(order), seen_(seen) {
   const bool cuts = where.cuts_strata() || std::any_of(by.begin(), by.end(), cuts_strata);
   if (cuts && (contents == nullptr || contents->size() != spec.files.size())) {
@@ -142,6 +143,7 @@ Lines::Lines(const record::CampaignSpec& spec, const std::vector<Dimension>& by,
          "a rate by layer, tensor or bit needs the base checkpoint, which says how many bits each of them "
          "has");
   }
+  if (cuts) collect_rows(rows);
   const std::vector<Dimension> asked = where.dimensions();
   const Keys keys(spec, by);
   const Keys conditions(spec, asked);
@@ -176,6 +178,15 @@ Lines::Lines(const record::CampaignSpec& spec, const std::vector<Dimension>& by,
   if (lines_.empty()) fail(ErrorCode::bad_input, "--where: no bit of this campaign meets all conditions");
 }
 
+void Lines::collect_rows(const std::vector<record::TrialRecord>& rows) {
+  for (const record::TrialRecord& row : rows) {
+    if (row.kind == record::TrialKind::trial) rows_[{row.id.arm, row.id.stratum}].push_back(&row);
+  }
+  for (auto& [cell, list] : rows_) {
+    std::sort(list.begin(), list.end(), [](const auto* a, const auto* b) { return a->id.draw < b->id.draw; });
+  }
+}
+
 Line& Lines::line_of(const Key& key, const std::string& arm) {
   const auto [at, fresh] = index_.emplace(key, lines_.size());
   if (fresh) lines_.push_back({key, arm, {}});
@@ -199,7 +210,7 @@ void Lines::add_parts(const record::Arm& arm, std::size_t position, const Key& k
          "stratum '{}' holds {} bits in the base checkpoint and {} in the rows; restore the checkpoint", name,
          cut.bits(), bits);
   }
-  if (whole != nullptr) sort_rows(cut, *whole);
+  if (whole != nullptr) sort_rows(cut, rows_.at({arm.name, name}), whole->trials());
   for (LineCell& cell : cut.cells) {
     const StratumSeen* seen = nullptr;
     if (whole != nullptr) seen = &parts_seen_.emplace_back(seen_of(*whole, cell));

@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "analyze/base_contents.h"
@@ -27,12 +28,13 @@ struct Line {
 /// of their keys or, by layer, tensor or bit, in the order of `by`: layers in network order, high bits first.
 class Lines {
  public:
-  /// contents: needed where `by` or `where` cuts through strata, else nullptr. `order` and `seen` must
-  /// outlive this. Throws Error(bad_input) when contents are missing or `where` asks for what there is not,
-  /// Error(unsupported) on a row whose fault is not one bit of one element, and Error(conflict) on one whose
-  /// fault is not in its stratum.
+  /// rows: those that `seen` was made from. contents: needed where `by` or `where` cuts through strata, else
+  /// nullptr. All must outlive this. Throws Error(bad_input) when contents are missing or `where` asks for
+  /// what there is not, Error(unsupported) on a row whose fault is not one bit of one element, and
+  /// Error(conflict) on one whose fault is not in its stratum.
   Lines(const record::CampaignSpec& spec, const std::vector<Dimension>& by, Where& where,
-        const Contents* contents, const Order& order, const Observations& seen);
+        const Contents* contents, const Order& order, const Observations& seen,
+        const std::vector<record::TrialRecord>& rows);
   Lines(const Lines&) = delete;
   Lines& operator=(const Lines&) = delete;
   ~Lines() = default;
@@ -45,6 +47,7 @@ class Lines {
   void add_parts(const record::Arm& arm, std::size_t position, const Key& key);
   Line& line_of(const Key& key, const std::string& arm);
   void sort_by_position();
+  void collect_rows(const std::vector<record::TrialRecord>& rows);
 
   const record::CampaignSpec& spec_;
   const std::vector<Dimension>& by_;
@@ -52,6 +55,8 @@ class Lines {
   const Contents* contents_;
   const Order& order_;
   const Observations& seen_;
+  std::map<std::pair<std::string, std::string>, std::vector<const record::TrialRecord*>>
+      rows_;  // by arm and stratum, sorted by draw
   std::map<Key, std::size_t> index_;
   std::vector<Line> lines_;
   std::deque<StratumSeen> parts_seen_;  // what members point to

@@ -130,7 +130,6 @@ Observations observe(const std::vector<TrialRecord>& rows, const record::Campaig
       } else {
         ++cell.waiting;
       }
-      cell.rows.push_back(&row);
     }
   }
   check_sizes(seen);

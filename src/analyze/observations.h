@@ -26,8 +26,7 @@ struct StratumSeen {
   /// Of the same draws: test accuracy of the own golden run less that of the trial at the horizon, as a
   /// share; absent for crashes.
   std::vector<std::optional<double>> accuracy_losses;
-  std::uint64_t waiting = 0;                     ///< rows behind that gap: they count once it is filled
-  std::vector<const record::TrialRecord*> rows;  ///< of the same draws, then those that wait
+  std::uint64_t waiting = 0;  ///< rows behind that gap: they count once it is filled
   [[nodiscard]] std::uint64_t trials() const noexcept { return outcomes.size(); }
   /// How many of the first `limit` outcomes are of this class.
   [[nodiscard]] std::uint64_t count(record::OutcomeClass outcome,
@@ -42,11 +41,11 @@ struct Observations {
   std::uint64_t canaries = 0;  ///< rows of canaries, all of which behaved
 };
 
-/// rows: must outlive the result. trust: of the same rows. Only rows without a gap before them count: trials
-/// that end early have other outcomes than trials that take long, so the rows that are there first are no
-/// fair sample. Throws Error(conflict) when controls are missing, canaries misbehave, clean runs are called
-/// SDC more often than the stated level allows, a row occurs twice, a stratum's size is not the same in all
-/// rows, or a draw exceeds it; Error(unsupported) on rows drawn by another measure than bits.
+/// trust: of the same rows. Only rows without a gap before them count: trials that end early have other
+/// outcomes than trials that take long, so the rows that are there first are no fair sample. Throws
+/// Error(conflict) when controls are missing, canaries misbehave, clean runs are called SDC more often than
+/// the stated level allows, a row occurs twice, a stratum's size is not the same in all rows, or a draw
+/// exceeds it; Error(unsupported) on rows drawn by another measure than bits.
 [[nodiscard]] Observations observe(const std::vector<record::TrialRecord>& rows,
                                    const record::CampaignSpec& spec, const Trust& trust);
 /// The same, judged as the campaign asks.

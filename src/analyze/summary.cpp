@@ -117,7 +117,7 @@ Summary summarize(const std::vector<record::TrialRecord>& rows, const record::Ca
     summary.trials += cell.trials();
     summary.waiting += cell.waiting;
   }
-  const Lines all_lines(spec, summary.by, where, options.contents, order, seen);
+  const Lines all_lines(spec, summary.by, where, options.contents, order, seen, rows);
   const std::vector<Line>& lines = all_lines.all();
   const bool harm = summary.judging.rule == Rule::conformal;
   const auto shown =

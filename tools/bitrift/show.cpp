@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "analyze/views/trials_view.h"
+#include "campaign/folder/contents.h"
 #include "campaign/folder/folder.h"
 #include "commands.h"
 #include "core/error.h"
@@ -64,7 +65,12 @@ int show(const ShowOptions& options) {
   if (options.top > 0 && all > options.top) lines.resize(options.top);
   if (options.json) {
     Json list = Json::array();
-    for (const TrialLine& line : lines) list.push_back(analyze::to_json(line));
+    const auto layers = campaign::layers_of_tensors(layout, spec);
+    for (const TrialLine& line : lines) {
+      list.push_back(analyze::to_json(line));
+      const auto layer = layers.find(line.row->faults.empty() ? "" : line.row->faults.at(0).tensor);
+      list.back()["layer"] = layer == layers.end() ? Json() : Json(layer->second);
+    }
     print_json(list);
     return 0;
   }

@@ -1,0 +1,243 @@
+#include "trial_columns.h"
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <pybind11/stl.h>
+
+#include "record/metric.h"
+
+namespace py = pybind11;
+
+namespace bitrift::python {
+namespace {
+
+using analyze::TrialLine;
+
+template <typename T>
+py::bytes bytes_of(const std::vector<T>& items) {
+  return {reinterpret_cast<const char*>(items.data()), items.size() * sizeof(T)};
+}
+
+/// Texts, each stored once.
+class Categories {
+ public:
+  void add(const std::string& text) { codes_.push_back(code_of(text)); }
+  void add_none() { codes_.push_back(-1); }
+  /// Indices and texts, sorted.
+  [[nodiscard]] std::pair<py::bytes, std::vector<std::string>> sorted() const {
+    std::vector<std::string> names;
+    std::vector<std::int32_t> place(index_.size());
+    for (const auto& [text, code] : index_) {
+      place[static_cast<std::size_t>(code)] = static_cast<std::int32_t>(names.size());
+      names.push_back(text);
+    }
+    std::vector<std::int32_t> codes = codes_;
+    for (std::int32_t& code : codes) code = code < 0 ? code : place[static_cast<std::size_t>(code)];
+    return {bytes_of(codes), names};
+  }
+
+ private:
+  std::int32_t code_of(const std::string& text) {
+    // Rows of one stratum follow each other.
+    if (last_ != index_.end() && last_->first == text) return last_->second;
+    last_ = index_.emplace(text, static_cast<std::int32_t>(index_.size())).first;
+    return last_->second;
+  }
+  std::map<std::string, std::int32_t> index_;
+  std::map<std::string, std::int32_t>::const_iterator last_ = index_.end();
+  std::vector<std::int32_t> codes_;
+};
+
+class Columns {
+ public:
+  explicit Columns(const std::vector<TrialLine>& lines) : lines_(lines) {}
+
+  /// text(line): a std::optional of a text.
+  template <typename Text>
+  void category(const char* name, Text text) {
+    Categories categories;
+    for (const TrialLine& line : lines_) {
+      if (const std::optional<std::string> value = text(line)) {
+        categories.add(*value);
+      } else {
+        categories.add_none();
+      }
+    }
+    auto [codes, names] = categories.sorted();
+    columns_.append(py::make_tuple(name, "category", codes, names));
+  }
+
+  /// number(line): a number; `kind` says which.
+  template <typename Item, typename Number>
+  void numbers(const char* name, const char* kind, Number number) {
+    std::vector<Item> items;
+    items.reserve(lines_.size());
+    for (const TrialLine& line : lines_) items.push_back(static_cast<Item>(number(line)));
+    columns_.append(py::make_tuple(name, kind, bytes_of(items), py::none()));
+  }
+
+  /// number(line): a std::optional of a number.
+  template <typename Item, typename Number>
+  void missing_numbers(const char* name, const char* kind, Number number) {
+    std::vector<Item> items;
+    std::vector<std::uint8_t> none;
+    for (const TrialLine& line : lines_) {
+      const auto value = number(line);
+      items.push_back(value ? static_cast<Item>(*value) : Item{0});
+      none.push_back(value ? 0 : 1);
+    }
+    columns_.append(py::make_tuple(name, kind, bytes_of(items), bytes_of(none)));
+  }
+
+  void ids() {
+    py::list texts(lines_.size());
+    for (std::size_t i = 0; i < lines_.size(); ++i) texts[i] = lines_[i].row->id.text();
+    columns_.append(py::make_tuple("id", "text", texts, py::none()));
+  }
+
+  void bits() {
+    std::map<std::uint64_t, std::int32_t> index;
+    std::vector<std::int32_t> codes;
+    py::list tuples;
+    for (const TrialLine& line : lines_) {
+      if (line.row->faults.empty()) {
+        codes.push_back(-1);
+        continue;
+      }
+      const std::uint64_t mask = line.row->faults.changes.front().bits;
+      const auto [at, fresh] = index.emplace(mask, static_cast<std::int32_t>(index.size()));
+      if (fresh) tuples.append(py::tuple(py::cast(line.row->faults.at(0).bits)));
+      codes.push_back(at->second);
+    }
+    columns_.append(py::make_tuple("bits", "tuple", bytes_of(codes), tuples));
+  }
+
+  py::list take() { return std::move(columns_); }
+
+ private:
+  const std::vector<TrialLine>& lines_;
+  py::list columns_;
+};
+
+using Text = std::optional<std::string>;
+
+const record::FaultSite* site_of(const TrialLine& line) {
+  const record::FaultList& faults = line.row->faults;
+  return faults.empty() ? nullptr : &faults.sites[faults.changes.front().site];
+}
+
+const record::ElementChange* change_of(const TrialLine& line) {
+  return line.row->faults.empty() ? nullptr : &line.row->faults.changes.front();
+}
+
+void add_fault(Columns& columns, const std::map<std::string, std::string>& layers) {
+  const auto of_site = [](auto member) {
+    return [member](const TrialLine& line) {
+      const record::FaultSite* const site = site_of(line);
+      return site == nullptr ? Text{} : Text(site->*member);
+    };
+  };
+  columns.numbers<std::int64_t>("faults", "int",
+                                [](const TrialLine& line) { return line.row->faults.size(); });
+  columns.category("tensor", of_site(&record::FaultSite::tensor));
+  columns.category("layer", [&](const TrialLine& line) {
+    const record::FaultSite* const site = site_of(line);
+    const auto at = site == nullptr ? layers.end() : layers.find(site->tensor);
+    return at == layers.end() ? Text{} : Text(at->second);
+  });
+  columns.category("role", of_site(&record::FaultSite::role));
+  columns.missing_numbers<std::int64_t>("element", "int", [](const TrialLine& line) {
+    return change_of(line) == nullptr ? std::nullopt : std::optional(change_of(line)->element);
+  });
+  columns.bits();
+  columns.category("field", [](const TrialLine& line) {
+    return line.row->faults.empty() ? Text{} : Text(line.row->faults.at(0).field);
+  });
+  columns.category("dtype", of_site(&record::FaultSite::dtype));
+  columns.missing_numbers<std::uint64_t>("old", "uint", [](const TrialLine& line) {
+    return change_of(line) == nullptr ? std::nullopt : std::optional(change_of(line)->old_pattern);
+  });
+  columns.missing_numbers<std::uint64_t>("new", "uint", [](const TrialLine& line) {
+    return change_of(line) == nullptr ? std::nullopt : std::optional(change_of(line)->new_pattern);
+  });
+}
+
+void add_outcome(Columns& columns) {
+  columns.category("outcome",
+                   [](const TrialLine& line) { return Text(name_of(line.outcome.outcome_class())); });
+  columns.category("reason", [](const TrialLine& line) { return Text(name_of(line.outcome.reason)); });
+  columns.category("course", [](const TrialLine& line) { return Text(name_of(line.outcome.course)); });
+  columns.numbers<double>("p_value", "float", [](const TrialLine& line) {
+    return line.outcome.p_value.value_or(std::numeric_limits<double>::quiet_NaN());
+  });
+  columns.numbers<std::uint8_t>("bitwise_equal", "bool",
+                                [](const TrialLine& line) { return line.outcome.bitwise_equal ? 1 : 0; });
+  columns.missing_numbers<std::int64_t>("steps", "int", [](const TrialLine& line) {
+    return line.row->result ? std::optional(line.row->result->steps) : std::nullopt;
+  });
+  columns.missing_numbers<std::int64_t>("steps_to_recover", "int",
+                                        [](const TrialLine& line) { return line.outcome.steps_to_recover; });
+  columns.missing_numbers<std::int64_t>("signal", "int", [](const TrialLine& line) {
+    const auto& failure = line.row->failure;
+    return failure && failure->signal != 0 ? std::optional(failure->signal) : std::nullopt;
+  });
+}
+
+void add_metrics(Columns& columns, const std::string& prefix,
+                 const std::optional<record::Evaluation> TrialLine::*evaluation) {
+  for (const record::Metric metric : record::all_metrics) {
+    const std::string name = prefix + name_of(metric);
+    columns.numbers<double>(name.c_str(), "float", [&](const TrialLine& line) {
+      const auto& at = line.*evaluation;
+      const auto value = at ? value_of(*at, metric) : std::nullopt;
+      return value.value_or(std::numeric_limits<double>::quiet_NaN());
+    });
+  }
+}
+
+// Only where some fault is not at a value.
+void add_places(Columns& columns, const std::vector<TrialLine>& lines) {
+  bool planes = false, structures = false;
+  for (const TrialLine& line : lines) {
+    const record::FaultSite* const site = site_of(line);
+    planes = planes || (site != nullptr && site->plane != record::Plane::value);
+    structures = structures || (site != nullptr && !site->structure.empty());
+  }
+  if (planes) {
+    columns.category("plane", [](const TrialLine& line) {
+      const record::FaultSite* const site = site_of(line);
+      return site == nullptr || site->plane == record::Plane::value ? Text{} : Text(name_of(site->plane));
+    });
+  }
+  if (structures) {
+    columns.category("structure", [](const TrialLine& line) {
+      const record::FaultSite* const site = site_of(line);
+      return site == nullptr || site->structure.empty() ? Text{} : Text(site->structure);
+    });
+  }
+}
+
+}  // namespace
+
+py::list trial_columns(const std::vector<TrialLine>& lines,
+                       const std::map<std::string, std::string>& layers) {
+  Columns columns(lines);
+  columns.ids();
+  columns.category("arm", [](const TrialLine& line) { return Text(line.row->id.arm); });
+  columns.category("stratum", [](const TrialLine& line) { return Text(line.row->id.stratum); });
+  columns.numbers<std::int64_t>("draw", "int", [](const TrialLine& line) { return line.row->id.draw; });
+  columns.category("kind", [](const TrialLine& line) { return Text(name_of(line.row->kind)); });
+  columns.numbers<std::int64_t>("order", "int", [](const TrialLine& line) { return line.row->order; });
+  add_fault(columns, layers);
+  add_outcome(columns);
+  add_metrics(columns, "", &TrialLine::at);
+  add_metrics(columns, "golden_", &TrialLine::golden);
+  add_places(columns, lines);
+  return columns.take();
+}
+
+}  // namespace bitrift::python
