@@ -70,6 +70,11 @@ def text(value: str) -> Cell:
     return Cell(value)
 
 
+def prose(value: str) -> Cell:
+    """A cell that may be broken into lines."""
+    return Cell(value, css="prose")
+
+
 def number(value: int) -> Cell:
     """A cell with a count."""
     return Cell(words.count(value), value, "n")

@@ -9,7 +9,7 @@ from bitrift.report import charts, words
 from bitrift.report.charts import Mark
 from bitrift.report.facts import Facts, Json
 from bitrift.report.glossary import REASONS
-from bitrift.report.layout import Cell, Chart, Head, Map, Row, Table, chart, number, rate, text
+from bitrift.report.layout import Cell, Chart, Head, Map, Row, Table, chart, number, prose, rate, text
 
 MOST_CHART_ROWS = 80
 MOST_CELLS = 6000
@@ -72,13 +72,13 @@ def _reasons(facts: Facts, groups: Sequence[Json]) -> Table:
     rows = [
         [
             text(reason.replace("_", " ")),
-            text(REASONS.get(reason, "")),
             *(number(counts[reason].get(arm, 0)) for arm in facts.arms),
+            prose(REASONS.get(reason, "")),
         ]
         for reason in order
         if reason in counts
     ]
-    heads = [Head("reason"), Head("meaning"), *(Head(arm, True) for arm in facts.arms)]
+    heads = [Head("reason"), *(Head(arm, True) for arm in facts.arms), Head("meaning")]
     return Table("How trials ended, counted (not weighted)", heads, rows)
 
 
@@ -236,9 +236,9 @@ def _comparison(facts: Facts, one: Json) -> Json:
         else f" For another arm: bitrift compare {words.command([facts.folder])} --arms FIRST,SECOND."
     )
     said = (
-        f"Every fault runs in every arm, so arms are compared trial by trial: {which}. Rates that differ by less than "
-        f"{100 * one['margin']:g} points in the whole interval are called equal. Holm's procedure covers the "
-        f"{len(pairs)} comparisons together.{other}"
+        f"Every fault runs in every arm, so arms are compared trial by trial: {which}. Two rates are called equal if "
+        f"the whole interval of their difference lies within {words.margin(one['margin'])}. An open answer needs more "
+        f"trials. Holm's procedure covers the {len(pairs)} comparisons together.{other}"
     )
     answers = [pair["answer"] for pair in pairs] if len(pairs) <= 12 else []
     answers = answers or [pair["answer"] for pair in pairs if pair["verdict"] != "open"][:12]
@@ -267,8 +267,8 @@ def _metrics(trial: Json) -> str:
     shown = []
     for name in ("test_accuracy", "test_capped_loss", "test_loss"):
         if trial[name] is not None:
-            golden = words.decimal(trial["golden"][name])
-            shown.append(f"{words.METRIC_NAMES[name]} {words.decimal(trial[name])} (golden run {golden})")
+            golden = words.metric(trial["golden"][name])
+            shown.append(f"{words.METRIC_NAMES[name]} {words.metric(trial[name])} (golden run {golden})")
     return ", ".join(shown) or "no metric at the horizon"
 
 

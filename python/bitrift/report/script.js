@@ -2,15 +2,20 @@
 (() => {
   const root = document.documentElement;
   const button = document.querySelector("button.theme");
+  const preferred = () => matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
   const stored = () => { try { return localStorage.getItem("bitrift-theme"); } catch { return null; } };
-  const dark = () => (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  const dark = () => (root.dataset.theme ?? preferred()) === "dark";
   const label = () => { button.textContent = dark() ? "Light page" : "Dark page"; };
   if (["dark", "light"].includes(stored())) root.dataset.theme = stored();
   button.hidden = false;
   label();
   button.addEventListener("click", () => {
-    root.dataset.theme = dark() ? "light" : "dark";
-    try { localStorage.setItem("bitrift-theme", root.dataset.theme); } catch { /* the page forgets it */ }
+    const chosen = dark() ? "light" : "dark";
+    root.dataset.theme = chosen;
+    try {
+      if (chosen === preferred()) localStorage.removeItem("bitrift-theme");
+      else localStorage.setItem("bitrift-theme", chosen);
+    } catch { /* the page forgets it */ }
     label();
   });
 

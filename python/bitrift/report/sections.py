@@ -8,7 +8,7 @@ from typing import Any
 from bitrift.report import words
 from bitrift.report.facts import Facts, Json
 from bitrift.report.glossary import CANARIES
-from bitrift.report.layout import Cell, Head, Table, number, share, text
+from bitrift.report.layout import Cell, Head, Table, number, prose, share, text
 
 
 def alarm(facts: Facts) -> Json | None:
@@ -32,8 +32,8 @@ def alarm(facts: Facts) -> Json | None:
 def _subject(facts: Facts, group: Json) -> str:
     key = group["key"]
     if "stratum" in key:
-        return f"Under {key['arm']}, a fault of the model {key['stratum']}"
-    return f"Under {key['arm']}, {words.population(facts.spec)},"
+        return f"a fault of the model {key['stratum']}"
+    return f"{words.population(facts.spec)},"
 
 
 def _verdict(facts: Facts, group: Json, subject: str) -> Json:
@@ -47,6 +47,7 @@ def _verdict(facts: Facts, group: Json, subject: str) -> Json:
         unseen = words.percent(1 - group["share_seen"])
         basis.append(f"Strata with {unseen} of the faults have no trial yet; the ranges allow for that.")
     return {
+        "arm": group["key"]["arm"],
         "subject": subject,
         "trials": group["trials"],
         "sdc": words.percent(rates["SDC"]["estimate"]),
@@ -63,16 +64,18 @@ def _verdicts(facts: Facts) -> list[Json]:
     verdicts: list[Json] = []
     for group in sorted(groups, key=lambda group: position[group["key"]["arm"]]):
         long = not verdicts or "stratum" in group["key"]
-        subject = _subject(facts, group) if long else f"Under {group['key']['arm']}, such a fault"
+        subject = _subject(facts, group) if long else "such a fault"
         verdicts.append(_verdict(facts, group, subject))
     seen = {group["key"]["arm"] for group in groups}
-    verdicts += [{"subject": f"Under {arm}", "trials": 0} for arm in facts.arms if arm not in seen]
+    verdicts += [{"arm": arm, "trials": 0} for arm in facts.arms if arm not in seen]
     return verdicts
 
 
 def _lead(facts: Facts) -> str:
     arms = facts.arms
     ran = f"Every fault ran in {'the arm' if len(arms) == 1 else f'each of {len(arms)} arms'}: {words.listed(arms)}."
+    if not facts.trials:
+        return "No trial has run yet."
     if not facts.judged:
         return f"{words.counted(facts.trials, 'trial')} are in the journal, but none of them is judged."
     summary = facts.summary
@@ -120,7 +123,8 @@ def _clean_runs(facts: Facts) -> Table:
         row = [text(arm), *(number(facts.runs(arm, kind)) for kind in ("control", "envelope", "held_out", "jitter"))]
         if known:
             called = known["false_sdc"]["held_out"]["called"] + known["false_sdc"]["jitter"]["called"]
-            row += [number(called), share(known["false_sdc"]["at_most"]), share(known["level"])]
+            row += [number(called), share(known["false_sdc"]["at_most"])]
+            row.append(Cell(words.level(known["level"]), known["level"], "n"))
         else:
             row += [Cell("not judged", None, "n")] * 3
         rows.append(row)
@@ -169,6 +173,8 @@ def _limits(facts: Facts) -> list[str]:
             "The rates are those of single-bit faults in the targeted tensors of the base. They say nothing about "
             "other tensors, other bits, several flips at once, or faults that strike later in training."
         )
+    else:
+        lines.append("The rates are those of the fault models of the spec. They say nothing about other faults.")
     if summary["judging"]["evaluations"]:
         lines.append("Harm that shows only after the horizon, or in a metric that is not judged, is not seen.")
     unseen = sorted({stratum for group in summary["groups"] for stratum in group["unseen"]})
@@ -192,7 +198,8 @@ def _assurance(facts: Facts) -> Table:
     for arm in facts.arms:
         if known := arms.get(arm):
             blind = "; ".join(words.resolution(metric, value) for metric, value in known["resolution"].items())
-            rows.append([text(arm), number(known["envelope_runs"]), share(known["level_with_confidence"]), text(blind)])
+            level = share(known["level_with_confidence"])
+            rows.append([text(arm), number(known["envelope_runs"]), level, prose(blind)])
     heads = [
         Head("arm"),
         Head("envelope runs", True),

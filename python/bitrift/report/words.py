@@ -39,10 +39,11 @@ def points(share: float) -> str:
     percent = 100 * share
     if percent in (0, 100):
         return f"{percent:.0f}"
-    near = min(abs(percent), abs(100 - percent))
-    if near < 0.005:
-        return "<0.01" if percent < 50 else ">99.99"
-    return f"{percent:.1f}" if near >= 10 else f"{percent:.2f}"
+    if percent < 0.005:
+        return "<0.01"
+    if percent >= 99.995:
+        return ">99.99"
+    return f"{percent:.1f}" if 10 <= percent < 99 else f"{percent:.2f}"
 
 
 def percent(share: float) -> str:
@@ -72,6 +73,17 @@ def decimal(value: Any) -> str:
     if known == 0 or 1e-4 <= abs(known) < 1e6:
         return f"{known:.4f}".rstrip("0").rstrip(".") if known != int(known) else f"{known:.0f}"
     return f"{known:.2e}"
+
+
+def metric(value: Any) -> str:
+    """A metric with four decimals: 0.0670."""
+    known = number(value)
+    return f"{known:.4f}" if known is not None and abs(known) < 1e6 else decimal(value)
+
+
+def margin(share: float) -> str:
+    """1 point; 2.5 points."""
+    return f"{100 * share:g} point{'' if share == 0.01 else 's'}"
 
 
 def p_value(value: Any) -> str:
