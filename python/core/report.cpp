@@ -13,6 +13,7 @@
 #include "analyze/views/propagation_view.h"
 #include "analyze/views/strangest.h"
 #include "analyze/views/trials_view.h"
+#include "campaign/commands/merge.h"
 #include "campaign/folder/folder.h"
 #include "campaign/journal/journal.h"
 #include "core/error.h"
@@ -137,6 +138,7 @@ Json report(const std::filesystem::path& folder) {
     campaign.rows = campaign::read_journal(layout.journal()).effective();
   Json report = {{"runs", runs_of(campaign)},
                  {"times", times_of(campaign)},
+                 {"merged", campaign::is_merged(layout)},
                  {"problems", Json::array()},
                  {"checks", Json::array()}};
   constexpr std::array judged = {"refused", "by_arm", "summary", "comparisons", "propagation", "strangest"};

@@ -7,7 +7,7 @@
 
 namespace bitrift::python {
 
-/// {"spec", "runs", "incidents", "refused", "problems", "checks", "by_arm", "summary", "comparisons",
+/// {"runs", "times", "merged", "refused", "problems", "checks", "by_arm", "summary", "comparisons",
 /// "propagation", "strangest"}. Where verdicts cannot be given, "refused" says why (text) or "problems" holds
 /// a line for each control or canary that misbehaves, and what rests on verdicts is null. Throws
 /// Error(not_found | bad_file).

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -187,7 +188,7 @@ def only(rows: list[Row], stratum: str) -> list[Row]:
         (clean_rows("serial")[:2], ["serial"], False, "bitrift analyze refuses this campaign: arm 'serial'"),
         (clean_rows("serial"), ["serial"], True, "No trial has run yet."),
         ([*clean_rows("serial"), *clean_rows("data2"), *CRASHES], ARMS, True, "crash with 100 %"),
-        (only(study_rows(), "weight.sign"), ARMS, True, "Strata with 100 % of the faults have no trial yet"),
+        (only(study_rows(), "weight.sign"), ARMS, True, "Strata without a trial are of unknown size"),
         (ONE_ARM, ["serial"], True, "There is one arm, so nothing was compared."),
         (study_rows()[:-3], ARMS, True, "The campaign is not finished: 77 of 80 planned trials count."),
     ],
@@ -206,6 +207,14 @@ def test_a_campaign_with_little_in_it(
     assert (done.returncode, done.stdout) == (0 if judged else 1, "")
     assert (tmp_path / "c.html").read_text() == text
     assert len(done.stderr.splitlines()) == (0 if judged else 1)
+
+
+def test_a_campaign_whose_journal_does_not_exist_yet(folder: Path) -> None:
+    (folder / "trials.jsonl").unlink()
+    page = page_of(folder)
+    assert "the campaign has no rows" in page.text and "0 workers died or hung" in page.text
+    (folder / "incidents.jsonl").write_text('{"a":1}\n{"a":2}\n')
+    assert "2 workers died or hung" in page_of(folder).text
 
 
 def test_canaries_that_misbehave_leave_no_rate(folder: Path, tmp_path: Path) -> None:
@@ -245,6 +254,16 @@ def test_folders_of_an_earlier_version(name: str) -> None:
         assert "optimizer/momentum_buffer/fc1.weight after 0 steps: altered in 1 of 1 trial" in page.text
     if name == "rounds/finished":
         assert "The campaign is finished" in page.text
+
+
+def test_rows_of_shards_that_are_not_merged_are_missed(tmp_path: Path) -> None:
+    folder = shutil.copytree(SAMPLES / "rounds" / "divided", tmp_path / "divided")
+    missed = f"rows of its shards are not merged yet (bitrift campaign merge {folder})"
+    assert missed not in page_of(folder).text
+    (folder / "shards" / "merged.json").unlink()
+    assert f"The campaign is not finished: {missed}" in page_of(folder).text
+    (folder / "trials.jsonl").unlink()
+    assert f"No trial can be shown: {missed}" in page_of(folder).text
 
 
 def test_twenty_arms_are_compared_with_the_first(tmp_path: Path) -> None:

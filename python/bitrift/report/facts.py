@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -53,6 +54,12 @@ class Facts:
         names = sorted(self.report["runs"])
         return sorted(names, key=lambda name: order.get(name, order.get(name.split("@")[0], len(order))))
 
+    @property
+    def incidents(self) -> int:
+        """Deaths and hangs of workers."""
+        path = Path(self.folder) / "incidents.jsonl"
+        return len(path.read_bytes().splitlines()) if path.exists() else 0
+
     def runs(self, arm: str, kind: str) -> int:
         """How many rows of a kind count."""
         return int(self.report["runs"][arm].get(kind, 0))
@@ -64,6 +71,8 @@ class Facts:
 
     def unfinished(self) -> str:
         """Why the campaign is not finished; empty when it is."""
+        if not self.report["merged"]:
+            return f"rows of its shards are not merged yet (bitrift campaign merge {shlex.quote(self.folder)})"
         if not self.judged:
             return "its trials cannot be judged"
         summary = self.summary

@@ -43,7 +43,9 @@ def _verdict(facts: Facts, group: Json, subject: str) -> Json:
         basis.append(
             f"{words.counted(group['waiting'], 'more trial')} ended before an earlier draw and will count later."
         )
-    if group["share_seen"] < 1:
+    if group["share_seen"] == 0:
+        basis.append("Strata without a trial are of unknown size, so the ranges are as wide as they can be.")
+    elif group["share_seen"] < 1:
         unseen = words.percent(1 - group["share_seen"])
         basis.append(f"Strata with {unseen} of the faults have no trial yet; the ranges allow for that.")
     return {
@@ -75,7 +77,7 @@ def _lead(facts: Facts) -> str:
     arms = facts.arms
     ran = f"Every fault ran in {'the arm' if len(arms) == 1 else f'each of {len(arms)} arms'}: {words.listed(arms)}."
     if not facts.trials:
-        return "No trial has run yet."
+        return "No trial has run yet." if facts.report["merged"] else f"No trial can be shown: {facts.unfinished()}."
     if not facts.judged:
         return f"{words.counted(facts.trials, 'trial')} are in the journal, but none of them is judged."
     summary = facts.summary
@@ -253,5 +255,6 @@ def provenance(facts: Facts) -> Json:
         ("Seed", str(facts.identity.get("seed", facts.spec.get("seed", "not recorded")))),
         ("Runs", f"{words.time(times['first'])} to {words.time(times['last'])}" if times["first"] else "none yet"),
         ("Time of all runs", words.duration(times["seconds"])),
+        ("Incidents", words.counted(facts.incidents, "worker") + " died or hung"),
     ]
     return {"provenance": rows, "spec": json.dumps(facts.spec, indent=2, ensure_ascii=False)}
