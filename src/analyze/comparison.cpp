@@ -110,33 +110,6 @@ ComparedPair compare_pair(const Pairing& pairing, const Order& order, ComparedPa
   return pair;
 }
 
-ComparisonVerdict verdict_of(const ComparedPair& pair, double confidence, double margin) {
-  if (pair.adjusted_p <= 1 - confidence) return ComparisonVerdict::differ;
-  const bool inside = pair.paired.interval.low >= -margin && pair.paired.interval.high <= margin;
-  return inside ? ComparisonVerdict::equivalent : ComparisonVerdict::open;
-}
-
-std::string p_text(double p) { return p < 1e-4 ? "below 0.0001" : fmt::format("{:.4f}", p); }
-
-std::string answer(const ComparedPair& pair, double margin) {
-  const Interval& interval = pair.paired.interval;
-  const std::string range =
-      fmt::format("between {:+.1f} and {:+.1f} points", 100 * interval.low, 100 * interval.high);
-  const std::string what = name_of(pair.outcome);
-  switch (pair.verdict) {
-    case ComparisonVerdict::differ:
-      return fmt::format("The {} rate is {} in {} than in {}: the difference lies {}.", what,
-                         pair.difference > 0 ? "higher" : "lower", pair.second, pair.first, range);
-    case ComparisonVerdict::equivalent:
-      return fmt::format("The {} rates of {} and {} are equal within {:g} points: the difference lies {}.",
-                         what, pair.first, pair.second, 100 * margin, range);
-    case ComparisonVerdict::open:
-      break;
-  }
-  return fmt::format("No difference in the {} rate between {} and {} is shown: it lies {}.", what, pair.first,
-                     pair.second, range);
-}
-
 }  // namespace
 
 ArmComparison compare_arms(const std::vector<record::TrialRecord>& rows, const record::CampaignSpec& spec,
@@ -173,7 +146,7 @@ ArmComparison compare_arms(const std::vector<record::TrialRecord>& rows, const r
   for (std::size_t i = 0; i < adjusted.size(); ++i) {
     ComparedPair& pair = comparison.pairs[i];
     pair.adjusted_p = adjusted[i];
-    pair.verdict = verdict_of(pair, spec.confidence, options.margin);
+    pair.verdict = comparison_verdict(pair.adjusted_p, pair.paired.interval, spec.confidence, options.margin);
   }
   return comparison;
 }
@@ -195,7 +168,10 @@ std::string text(const ArmComparison& comparison) {
       out += fmt::format("  no pair yet  in strata with {:.1f} % of the bits; the interval covers them\n",
                          100 * (1 - pair.share_seen));
     }
-    out += "  " + answer(pair, comparison.margin) + "\n\n";
+    out += "  " +
+           text(ComparisonAnswer{pair.verdict, pair.outcome, pair.first, pair.second, pair.difference,
+                                 pair.paired.interval, comparison.margin}) +
+           "\n\n";
   }
   out += fmt::format(
       "Rates and differences are weighted by the bits of the strata. Each interval holds with {:g} % "
@@ -212,6 +188,7 @@ record::Json to_json(const ArmComparison& comparison) {
     pairs.push_back({{"first", pair.first},
                      {"second", pair.second},
                      {"outcome", name_of(pair.outcome)},
+                     {"kind", "paired"},
                      {"pairs", counts.pairs()},
                      {"both", counts.both},
                      {"first_only", counts.first_only},

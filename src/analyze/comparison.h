@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "analyze/rates/comparison_verdict.h"
 #include "analyze/rates/paired.h"
 #include "analyze/verdict/trust.h"
 #include "record/json/json.h"
@@ -14,12 +15,6 @@
 #include "spec/campaign_spec.h"
 
 namespace bitrift::analyze {
-
-/// What the data say of a difference, with the margin that the reader calls small.
-enum class ComparisonVerdict { differ, equivalent, open };
-constexpr EnumNames<3> names_of(ComparisonVerdict) {
-  return {"verdict of a comparison", {"differ", "equivalent", "open"}};
-}
 
 struct ComparisonOptions {
   std::vector<std::string> arms;  ///< to compare; empty: all. The first one given is compared with the others

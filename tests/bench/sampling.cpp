@@ -31,6 +31,7 @@
 #include "campaign/journal/journal.h"
 #include "campaign/progress/running_rates.h"
 #include "core/error.h"
+#include "sampling_across.h"
 #include "sampling_bias.h"
 #include "sampling_paired.h"
 #include "simulated.h"
@@ -249,6 +250,8 @@ int main(int argc, char** argv) {
       return bitrift::ground_truth(argv[2], argc > 3 ? std::atoi(argv[3]) : 200);
     if (mode == "bias") return bitrift::bias(argc > 2 ? std::atoi(argv[2]) : 10000);
     if (mode == "paired") return bitrift::paired(argc > 2 ? std::atoi(argv[2]) : 2000);
+    if (mode == "unpaired") return bitrift::unpaired(argc > 2 ? std::atoi(argv[2]) : 2000);
+    if (mode == "gate") return bitrift::gate(argc > 2 ? std::atoi(argv[2]) : 2000);
     if (mode == "live")
       return bitrift::live(argc > 2 ? static_cast<std::uint64_t>(std::atoll(argv[2])) : 10000);
     if (mode == "speed")
@@ -259,7 +262,7 @@ int main(int argc, char** argv) {
   }
   fmt::print(stderr,
              "usage: bench_sampling allocation [REPETITIONS] | ground-truth DIR [REPETITIONS] | bias "
-             "[REPETITIONS] | paired [REPETITIONS] | "
+             "[REPETITIONS] | paired [REPETITIONS] | unpaired [REPETITIONS] | gate [REPETITIONS] | "
              "live [ROWS] | speed [ROWS]\n");
   return 2;
 }

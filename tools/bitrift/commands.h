@@ -33,6 +33,7 @@ void add_show(CLI::App& parent, ExitCode& exit_code);
 void add_compare(CLI::App& app, ExitCode& exit_code);
 /// report: becomes the Python that writes the page.
 void add_html_report(CLI::App& app);
+void add_gate(CLI::App& app, ExitCode& exit_code);
 void add_analyze(CLI::App& app, ExitCode& exit_code);
 void add_doctor(CLI::App& app, ExitCode& exit_code);
 void add_completion(CLI::App& app, ExitCode& exit_code);

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "analyze/across/campaign_comparison.h"
 #include "analyze/comparison.h"
 #include "campaign/folder/folder.h"
 #include "commands.h"
@@ -13,49 +14,75 @@
 #include "output.h"
 #include "record/provenance.h"
 #include "report.h"
+#include "samples.h"
 
 namespace bitrift::cli {
 namespace {
 
 struct CompareOptions {
   std::string folder;
+  std::string other;  // "": the arms of `folder` among themselves
   std::vector<std::string> arms;
   std::vector<std::string> outcomes;
   double margin_points = 1;
   bool json = false;
 };
 
-int compare(const CompareOptions& options) {
-  const campaign::Layout layout{options.folder};
-  const record::CampaignSpec spec = campaign::read_stored_campaign(layout).spec;
-  const auto rows = effective_rows(layout);
-  const analyze::Trust trust = analyze::trust_of(rows, analyze::judging_of(spec));
-  if (!trusted(layout.root, trust)) return 1;
+analyze::ComparisonOptions wanted_of(const CompareOptions& options) {
   analyze::ComparisonOptions wanted;
   wanted.arms = options.arms;
   wanted.margin = options.margin_points / 100;
   for (const std::string& name : options.outcomes)
     wanted.outcomes.push_back(parse_named<record::OutcomeClass>(name));
-  const auto comparison = analyze::compare_arms(rows, spec, trust, campaign::read_rounds(layout), wanted);
-  if (!options.json) {
-    print(analyze::text(comparison));
-    return 0;
-  }
+  return wanted;
+}
+
+template <typename Comparison>
+void show(const Comparison& comparison, bool json) {
+  if (!json) return print(analyze::text(comparison));
   record::Json document = analyze::to_json(comparison);
   document["provenance"] = record::provenance(command_line());
   print(document.dump(2) + "\n");
+}
+
+int compare_arms(const CompareOptions& options) {
+  const campaign::Layout layout{options.folder};
+  const record::CampaignSpec spec = campaign::read_stored_campaign(layout).spec;
+  const auto rows = effective_rows(layout);
+  const analyze::Trust trust = analyze::trust_of(rows, analyze::judging_of(spec));
+  if (!trusted(layout.root, trust)) return 1;
+  show(analyze::compare_arms(rows, spec, trust, campaign::read_rounds(layout), wanted_of(options)),
+       options.json);
   return 0;
+}
+
+int compare_campaigns(const CompareOptions& options) {
+  const auto first = read_campaign_sample(options.folder);
+  const auto second = read_campaign_sample(options.other);
+  if (!first || !second) return 1;
+  show(analyze::compare_campaigns(*first, options.folder, *second, options.other, wanted_of(options)),
+       options.json);
+  return 0;
+}
+
+int compare(const CompareOptions& options) {
+  return options.other.empty() ? compare_arms(options) : compare_campaigns(options);
 }
 
 }  // namespace
 
 void add_compare(CLI::App& app, ExitCode& exit_code) {
   const auto options = std::make_shared<CompareOptions>();
-  CLI::App* command = app.add_subcommand("compare", "Compare the outcome rates of arms over the same faults");
+  CLI::App* command = app.add_subcommand(
+      "compare", "Compare the outcome rates of arms over the same faults, or of two campaigns");
   command->add_option("DIR", options->folder, "campaign folder")->required();
+  command->add_option("OTHER", options->other,
+                      "another campaign folder: compare its arms with those of DIR that have the same name");
   command
-      ->add_option("--arms", options->arms,
-                   "comma-separated arms: the first is compared with each of the others (default: all pairs)")
+      ->add_option(
+          "--arms", options->arms,
+          "comma-separated arms: the first is compared with each of the others (default: all pairs); "
+          "with OTHER: an arm of DIR and an arm of OTHER")
       ->delimiter(',')
       ->allow_extra_args(false);
   command
@@ -71,7 +98,8 @@ void add_compare(CLI::App& app, ExitCode& exit_code) {
   command->footer(
       "Examples:\n"
       "  bitrift compare results/quickstart\n"
-      "  bitrift compare results/quickstart --arms serial,data-2 --outcome SDC\n\n" +
+      "  bitrift compare results/quickstart --arms serial,data-2 --outcome SDC\n"
+      "  bitrift compare results/before results/after\n\n" +
       std::string(checking_exit_codes));
   command->callback([options, &exit_code] { exit_code.value = compare(*options); });
 }

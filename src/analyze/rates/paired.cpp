@@ -53,32 +53,43 @@ double exact_mcnemar(std::uint64_t first_only, std::uint64_t second_only) {
   return std::min(1.0, 2 * cdf(tosses, static_cast<double>(std::min(first_only, second_only))));
 }
 
-PairedDifference paired_difference(const std::vector<PickedRound>& rounds,
-                                   const std::vector<StratumPairs>& strata, double confidence) {
+double exact_mcnemar_greater(std::uint64_t first_only, std::uint64_t second_only) {
+  if (second_only == 0) return 1;
+  const boost::math::binomial tosses(static_cast<double>(first_only + second_only), 0.5);
+  return cdf(complement(tosses, static_cast<double>(second_only - 1)));
+}
+
+double smallest_error(const std::function<bool(double)>& refuted) {
+  double in = 1;  // an error probability at which it holds; 1: not known to
+  double out = kLeastP;
+  if (refuted(out)) return 0;
+  for (int i = 0; i < 24; ++i) {
+    const double middle = std::sqrt(in * out);
+    (refuted(middle) ? in : out) = middle;
+  }
+  return in;
+}
+
+Interval paired_interval(const std::vector<PickedRound>& rounds, const std::vector<StratumPairs>& strata,
+                         double confidence) {
   std::vector<StratumHits> values;
   values.reserve(strata.size());
   for (const StratumPairs& stratum : strata) values.push_back(values_of(stratum));
   // theta has half the scale of the difference.
-  const auto at = [&](double level) {
-    const Interval theta = total_interval(rounds, values, level, expected_difference / 2);
-    return Interval{2 * theta.low - 1, 2 * theta.high - 1};
-  };
-  const auto leaves_out_zero = [](const Interval& interval) { return interval.low > 0 || interval.high < 0; };
+  const Interval theta = total_interval(rounds, values, confidence, expected_difference / 2);
+  return {2 * theta.low - 1, 2 * theta.high - 1};
+}
+
+PairedDifference paired_difference(const std::vector<PickedRound>& rounds,
+                                   const std::vector<StratumPairs>& strata, double confidence) {
   PairedDifference result;
   result.counts = count_pairs(strata);
-  result.interval = at(confidence);
+  result.interval = paired_interval(rounds, strata, confidence);
   result.mcnemar = exact_mcnemar(result.counts.first_only, result.counts.second_only);
-  double in = 1;  // an error probability at which 0 is left out; 1: not known to be
-  double out = kLeastP;
-  if (leaves_out_zero(at(1 - out))) {
-    result.p = 0;
-    return result;
-  }
-  for (int i = 0; i < 24; ++i) {
-    const double middle = std::sqrt(in * out);
-    (leaves_out_zero(at(1 - middle)) ? in : out) = middle;
-  }
-  result.p = in;
+  result.p = smallest_error([&](double error) {
+    const Interval interval = paired_interval(rounds, strata, 1 - error);
+    return interval.low > 0 || interval.high < 0;
+  });
   return result;
 }
 

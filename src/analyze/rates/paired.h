@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "analyze/rates/interval.h"
@@ -32,13 +33,23 @@ struct PairedDifference {
 
 [[nodiscard]] PairCounts count_pairs(const std::vector<StratumPairs>& strata);
 
+/// The smallest error probability at which `refuted(error)` holds, found by bisection between 1e-12 and 1; 0
+/// where it holds at 1e-12. refuted must hold at every error probability above one at which it holds.
+[[nodiscard]] double smallest_error(const std::function<bool(double)>& refuted);
+
 /// The p-value of the exact McNemar test, two-sided: twice the smaller tail of Binomial(first_only +
 /// second_only, 1/2), at most 1. Source: McNemar, Psychometrika 12, 1947; exact: Fagerland, Lydersen and
 /// Laake, BMC Medical Research Methodology 13:91, 2013.
 [[nodiscard]] double exact_mcnemar(std::uint64_t first_only, std::uint64_t second_only);
+/// One-sided: the probability of so many pairs, or more, in which only the second has the outcome.
+[[nodiscard]] double exact_mcnemar_greater(std::uint64_t first_only, std::uint64_t second_only);
 
 /// For which difference the bets are sized: 5 points. It changes the width, not the coverage.
 inline constexpr double expected_difference = 0.05;
+
+/// The interval of paired_difference() alone.
+[[nodiscard]] Interval paired_interval(const std::vector<PickedRound>& rounds,
+                                       const std::vector<StratumPairs>& strata, double confidence);
 
 /// sum_h w_h (second_h - first_h) over the counted strata. A pair has the value (1 + second - first) / 2; the
 /// interval is 2 theta - 1 of total_interval() of these values, which a pair with equal outcomes (1/2) hardly

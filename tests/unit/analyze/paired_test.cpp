@@ -46,6 +46,21 @@ TEST(ExactMcNemar, GivesThePublishedValue) {
   EXPECT_DOUBLE_EQ(exact_mcnemar(0, 5), 2.0 / 32);
 }
 
+// scipy.stats.binom.sf(k - 1, n, 0.5)
+TEST(ExactMcNemarGreater, CountsOnlyOneDirection) {
+  EXPECT_DOUBLE_EQ(exact_mcnemar_greater(1, 7), 0.03515625);
+  EXPECT_DOUBLE_EQ(exact_mcnemar_greater(3, 12), 0.017578125);
+  EXPECT_EQ(exact_mcnemar_greater(7, 0), 1);
+  EXPECT_EQ(exact_mcnemar_greater(0, 0), 1);
+  EXPECT_DOUBLE_EQ(exact_mcnemar_greater(12, 3), 0.996307373046875);
+}
+
+TEST(SmallestError, IsFoundBetween1AndTheLeast) {
+  EXPECT_NEAR(smallest_error([](double error) { return error >= 0.03; }), 0.03, 1e-6);
+  EXPECT_EQ(smallest_error([](double) { return true; }), 0);
+  EXPECT_EQ(smallest_error([](double) { return false; }), 1);
+}
+
 // p.adjust(c(0.04, 0.01, 0.03, 0.02), "holm") of R 4.3.
 TEST(Holm, AdjustsAsRDoes) {
   const auto adjusted = holm({0.04, 0.01, 0.03, 0.02});

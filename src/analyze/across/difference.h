@@ -1,0 +1,92 @@
+// One rate in two campaigns.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyze/across/sample.h"
+#include "analyze/rates/interval.h"
+#include "analyze/rates/paired.h"
+#include "analyze/rates/unpaired.h"
+#include "core/named_enum.h"
+#include "record/outcome.h"
+
+namespace bitrift::analyze {
+
+/// How the trials of two campaigns belong together.
+enum class ComparisonKind {
+  paired,     ///< draw d of a stratum is the same fault in both
+  unpaired,   ///< other faults in strata of the same sizes
+  unrelated,  ///< other faults in other populations, or numbers of draws that depended on outcomes
+};
+constexpr EnumNames<3> names_of(ComparisonKind) {
+  return {"kind of comparison", {"paired", "unpaired", "unrelated"}};
+}
+
+/// An arm of a campaign. The sample must outlive it.
+struct Side {
+  const Sample* sample = nullptr;
+  std::string arm;
+};
+
+/// The rate of one outcome over some strata of two arms, and what can be said of their difference, second -
+/// first. Both samples must have the same strata.
+class RateDifference {
+ public:
+  /// strata: names; all of the campaign if empty. Throws Error(conflict) where an arm has no trial in them.
+  RateDifference(Side first, Side second, record::OutcomeClass outcome,
+                 const std::vector<std::string>& strata = {});
+
+  [[nodiscard]] ComparisonKind kind() const noexcept { return kind_; }
+  /// Of the trials that are compared: of paired ones those that both have.
+  [[nodiscard]] std::uint64_t first_trials() const noexcept { return first_trials_; }
+  [[nodiscard]] std::uint64_t second_trials() const noexcept { return second_trials_; }
+  [[nodiscard]] std::uint64_t first_hits() const noexcept { return first_hits_; }
+  [[nodiscard]] std::uint64_t second_hits() const noexcept { return second_hits_; }
+  /// Weighted by the bits of the strata.
+  [[nodiscard]] double first_rate() const noexcept { return first_rate_; }
+  [[nodiscard]] double second_rate() const noexcept { return second_rate_; }
+  [[nodiscard]] double difference() const noexcept { return second_rate_ - first_rate_; }
+  /// Share of the second campaign's bits in strata with trials of both.
+  [[nodiscard]] double share_seen() const noexcept { return share_seen_; }
+  /// Where paired.
+  [[nodiscard]] const PairCounts& counts() const noexcept { return counts_; }
+
+  /// Holds at every look of both campaigns (docs/statistics.md, "Between campaigns").
+  [[nodiscard]] Interval interval(double confidence) const;
+  /// The smallest error probability at which interval() leaves out 0.
+  [[nodiscard]] double p() const;
+  /// At which it lies above `tolerance`.
+  [[nodiscard]] double p_above(double tolerance) const;
+
+  /// Whether the numbers of draws were fixed in advance, which a test for one look needs.
+  [[nodiscard]] bool fixed_draws() const noexcept { return fixed_; }
+  /// For one look: McNemar's test of pairs, else Fisher's over the strata; absent unless fixed_draws().
+  [[nodiscard]] std::optional<double> exact_p() const;
+  /// One-sided: that the second rate is higher in some stratum.
+  [[nodiscard]] std::optional<double> exact_p_above() const;
+
+  /// By stratum, of those that both have trials of; for tests of what could have been seen.
+  [[nodiscard]] const std::vector<TwoCounts>& table() const noexcept { return table_; }
+
+ private:
+  void add(const std::string& stratum, bool counted, record::OutcomeClass outcome);
+  void set_rates();
+
+  Side first_, second_;
+  ComparisonKind kind_ = ComparisonKind::unrelated;
+  const Order* walked_ = nullptr;  // of the picks of both, where their draws are walked side by side
+  bool fixed_ = false;
+  bool sized_ = true;  // the sizes of all strata are known
+  std::uint64_t first_trials_ = 0, second_trials_ = 0, first_hits_ = 0, second_hits_ = 0;
+  double first_rate_ = 0, second_rate_ = 0, share_seen_ = 0;
+  double bits_ = 0, bits_seen_ = 0;
+  PairCounts counts_;
+  std::vector<StratumPairs> pairs_;  // the draws that both have
+  std::vector<StratumPairs> alone_;  // all draws of each
+  std::vector<TwoCounts> table_;
+};
+
+}  // namespace bitrift::analyze

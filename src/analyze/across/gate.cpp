@@ -1,0 +1,221 @@
+#include "analyze/across/gate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/ranges.h>
+
+#include "analyze/across/meaning.h"
+#include "analyze/views/keys.h"
+#include "core/error.h"
+
+namespace bitrift::analyze {
+namespace {
+
+using record::OutcomeClass;
+using Key = std::map<std::string, std::string>;
+
+constexpr const char* kHint = "write a new baseline with --update";
+
+struct Place {
+  std::string arm;
+  std::vector<std::string> strata;
+};
+
+bool matches(const Key& key, const GateFamily& family) {
+  return std::all_of(family.where.begin(), family.where.end(), [&](const auto& wanted) {
+    const auto& values = wanted.second;
+    return std::find(values.begin(), values.end(), key.at(wanted.first)) != values.end();
+  });
+}
+
+// The lines of a family, for every arm that the baseline has.
+std::map<Key, Place> places_of(const GateFamily& family, const Sample& baseline, const Sample& current) {
+  std::vector<std::string> finer = family.by;
+  for (const auto& [name, values] : family.where) {
+    if (name != key_name(Dimension::strategy)) finer.push_back(name);
+  }
+  const auto shown_by = dimensions(family.by, current.spec);
+  const auto known_by = dimensions(finer, current.spec);
+  const Keys shown(current.spec, shown_by);
+  const Keys known(current.spec, known_by);
+  std::map<Key, Place> places;
+  for (const record::Arm& arm : baseline.spec.arms) {
+    for (const std::string& stratum : current.order.names) {
+      if (!matches(known.of(arm.name, stratum), family)) continue;
+      Place& place = places[shown.of(arm.name, stratum)];
+      place.arm = arm.name;
+      place.strata.push_back(stratum);
+    }
+  }
+  if (!places.empty()) return places;
+  std::vector<std::string> wanted;
+  for (const auto& [name, values] : family.where)
+    wanted.push_back(fmt::format("{} {}", name, fmt::join(values, " or ")));
+  fail(ErrorCode::bad_input,
+       "no arm and stratum of this campaign has {}; correct \"where\" of the tolerances",
+       fmt::join(wanted, " and "));
+}
+
+GateTest test_of(const GateLine& line) {
+  if (!line.difference.fixed_draws() || line.tolerance > 0) return GateTest::interval;
+  return line.difference.kind() == ComparisonKind::paired ? GateTest::mcnemar : GateTest::fisher;
+}
+
+// So many more harmful faults, and no other change.
+double visible_by_mcnemar(const RateDifference& difference, double level) {
+  const PairCounts& counts = difference.counts();
+  const std::uint64_t pairs = counts.pairs();
+  for (std::uint64_t worse = counts.first_only + 1; worse + counts.first_only <= pairs; ++worse) {
+    if (exact_mcnemar_greater(counts.first_only, worse) > level) continue;
+    return static_cast<double>(worse - counts.first_only) / static_cast<double>(pairs);
+  }
+  return 1;
+}
+
+// The table with `more` hits above the first sample's rates, spread over the strata by their trials.
+std::vector<TwoCounts> raised(std::vector<TwoCounts> table, std::uint64_t more, double trials) {
+  double owed = 0;  // rounding errors do not add up
+  for (TwoCounts& one : table) {
+    const auto drawn = static_cast<double>(one.second_trials);
+    const double rate = static_cast<double>(one.first_hits) / static_cast<double>(one.first_trials);
+    const double wanted = rate * drawn + static_cast<double>(more) * drawn / trials + owed;
+    const double hits = std::clamp(std::round(wanted), 0.0, drawn);
+    owed = wanted - hits;
+    one.second_hits = static_cast<std::uint64_t>(hits);
+  }
+  return table;
+}
+
+double visible_by_fisher(const RateDifference& difference, double level) {
+  double trials = 0;
+  for (const TwoCounts& one : difference.table()) trials += static_cast<double>(one.second_trials);
+  std::uint64_t unseen = 0;
+  auto seen = static_cast<std::uint64_t>(trials);
+  if (stratified_fisher(raised(difference.table(), seen, trials)).greater > level) return 1;
+  while (seen - unseen > 1) {
+    const std::uint64_t middle = unseen + (seen - unseen) / 2;
+    const bool enough = stratified_fisher(raised(difference.table(), middle, trials)).greater <= level;
+    (enough ? seen : unseen) = middle;
+  }
+  return static_cast<double>(seen) / trials;
+}
+
+double visible(const GateLine& line, double level) {
+  switch (line.test) {
+    case GateTest::mcnemar:
+      return visible_by_mcnemar(line.difference, level);
+    case GateTest::fisher:
+      return visible_by_fisher(line.difference, level);
+    case GateTest::interval:
+      break;
+  }
+  const Interval interval = line.difference.interval(1 - level);
+  return std::min(1.0, line.difference.difference() - interval.low + line.tolerance);
+}
+
+double p_of(const GateLine& line) {
+  if (line.difference.difference() <= line.tolerance) return 1;
+  if (line.test == GateTest::interval) return line.difference.p_above(line.tolerance);
+  return line.difference.exact_p_above().value_or(1);
+}
+
+std::vector<GateLine> lines_of(const Sample& baseline, const Sample& current, const GateRules& rules) {
+  std::vector<GateLine> lines;
+  for (const GateFamily& family : rules.families) {
+    for (const OutcomeClass outcome : family.outcomes) {
+      for (const auto& [key, place] : places_of(family, baseline, current)) {
+        RateDifference difference({&baseline, place.arm}, {&current, place.arm}, outcome, place.strata);
+        const Interval interval = difference.interval(1 - rules.alpha);
+        lines.push_back({key, outcome, family.tolerance, family.must_see, std::move(difference), interval});
+        GateLine& line = lines.back();
+        line.test = test_of(line);
+        line.p = p_of(line);
+      }
+    }
+  }
+  return lines;
+}
+
+void decide(std::vector<GateLine>& lines, double alpha) {
+  std::vector<double> p_values;
+  for (const GateLine& line : lines) p_values.push_back(line.p);
+  const std::vector<double> adjusted = holm(p_values);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    GateLine& line = lines[i];
+    line.adjusted_p = adjusted[i];
+    line.visible = visible(line, alpha / static_cast<double>(lines.size()));
+    if (line.adjusted_p <= alpha) {
+      line.verdict = GateVerdict::worse;
+    } else if (line.must_see && line.visible > *line.must_see) {
+      line.verdict = GateVerdict::undecided;
+    }
+  }
+}
+
+void add_flips(GateReport& report, const Sample& baseline, const Sample& current) {
+  for (const auto& [id, before] : baseline.cells) {
+    const SampledCell* const after = current.cell(id.first, id.second);
+    if (after == nullptr) continue;
+    for (std::size_t draw = 0; draw < std::min(before.faults.size(), after->faults.size()); ++draw) {
+      if (before.faults[draw] != after->faults[draw]) continue;
+      ++report.pairs;
+      if (before.outcomes[draw] != after->outcomes[draw])
+        report.flips.push_back({{id.first, id.second, draw}, before.outcomes[draw], after->outcomes[draw]});
+    }
+  }
+  std::stable_sort(report.flips.begin(), report.flips.end(), [](const Flip& one, const Flip& other) {
+    return std::pair(!one.worse(), one.id) < std::pair(!other.worse(), other.id);
+  });
+}
+
+bool has_arm(const Sample& sample, const std::string& name) {
+  return std::any_of(sample.spec.arms.begin(), sample.spec.arms.end(),
+                     [&](const record::Arm& arm) { return arm.name == name; });
+}
+
+}  // namespace
+
+std::string GateLine::name() const {
+  std::string text = name_of(outcome);
+  for (const auto& [dimension, value] : key) text += fmt::format(", {} {}", dimension, value);
+  return text;
+}
+
+GateVerdict GateReport::verdict() const noexcept {
+  GateVerdict worst = GateVerdict::passed;
+  for (const GateLine& line : lines) worst = std::max(worst, line.verdict);
+  return worst;
+}
+
+void refuse_unfinished(const Sample& sample) {
+  const std::uint64_t planned = sample.draws_per_arm() * sample.spec.arms.size();
+  if (sample.trials() >= planned) return;
+  fail(ErrorCode::bad_input,
+       "campaign '{}' has {} of {} trials; let `bitrift campaign run` finish it, because the trials that are "
+       "there first are no fair sample",
+       sample.spec.name, sample.trials(), planned);
+}
+
+GateReport gate(const Sample& baseline, const Sample& current, const GateRules& rules) {
+  refuse_other_meaning(baseline, current, kHint);
+  refuse_unfinished(current);
+  for (const record::Arm& arm : baseline.spec.arms) {
+    if (has_arm(current, arm.name)) continue;
+    fail(ErrorCode::bad_input, "the campaign lacks arm '{}' of the baseline; run it, or {}", arm.name, kHint);
+  }
+  GateReport report;
+  report.campaign = current.spec.name;
+  report.alpha = rules.alpha;
+  report.differences = differences(baseline, current);
+  for (const record::Arm& arm : current.spec.arms) {
+    if (!has_arm(baseline, arm.name)) report.new_arms.push_back(arm.name);
+  }
+  report.lines = lines_of(baseline, current, rules);
+  decide(report.lines, rules.alpha);
+  add_flips(report, baseline, current);
+  return report;
+}
+
+}  // namespace bitrift::analyze

@@ -1,0 +1,77 @@
+// Whether a campaign shows more harm than a baseline: the test that `bitrift gate` makes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyze/across/difference.h"
+#include "analyze/across/gate_rules.h"
+#include "analyze/across/sample.h"
+#include "core/named_enum.h"
+#include "record/outcome.h"
+
+namespace bitrift::analyze {
+
+/// What a line, or the gate, found.
+enum class GateVerdict {
+  passed,
+  undecided,  ///< no increase is shown, but one of `must_see` could have passed unseen
+  worse,      ///< the rate increased by more than the tolerance
+};
+constexpr EnumNames<3> names_of(GateVerdict) {
+  return {"verdict of a gate", {"passed", "undecided", "worse"}};
+}
+
+/// By which test a line is decided (docs/statistics.md, "The gate").
+enum class GateTest { mcnemar, fisher, interval };
+constexpr EnumNames<3> names_of(GateTest) { return {"test", {"mcnemar", "fisher", "interval"}}; }
+
+/// One outcome over some strata of one arm.
+struct GateLine {
+  std::map<std::string, std::string> key;  ///< e.g. {"arm":"serial","role":"weight"}
+  record::OutcomeClass outcome = record::OutcomeClass::sdc;
+  double tolerance = 0;
+  std::optional<double> must_see = {};
+  RateDifference difference;  ///< current less baseline
+  Interval interval;          ///< at 1 - alpha, by itself
+  GateTest test = GateTest::interval;
+  double p = 1;           ///< one-sided
+  double adjusted_p = 1;  ///< after Holm, over all lines
+  double visible = 1;     ///< the smallest observed increase that would have failed, as a share
+  GateVerdict verdict = GateVerdict::passed;
+  /// "SDC, arm serial, role weight"
+  [[nodiscard]] std::string name() const;
+};
+
+/// A fault that ends otherwise than in the baseline.
+struct Flip {
+  record::TrialId id;
+  record::OutcomeClass before = record::OutcomeClass::masked, after = record::OutcomeClass::masked;
+  std::string fault = {};  ///< in words; for the one who has the rows to fill in
+  [[nodiscard]] bool worse() const noexcept { return after > before; }
+};
+
+struct GateReport {
+  std::string campaign;  ///< name of the spec
+  double alpha = 0;
+  std::vector<std::string> differences;  ///< of the campaigns, in words
+  std::vector<std::string> new_arms;     ///< that the baseline lacks: not tested
+  std::vector<GateLine> lines;
+  std::uint64_t pairs = 0;  ///< trials with the same fault in both
+  std::vector<Flip> flips;  ///< the worse ones first, then by id
+  [[nodiscard]] GateVerdict verdict() const noexcept;
+};
+
+/// If no rate has increased by more than its tolerance, the verdict is `worse` with a probability of at most
+/// rules.alpha (docs/statistics.md, "The gate"). The report refers to both samples. Throws Error(bad_input)
+/// as refuse_other_meaning() does, when `current` lacks trials of its plan or an arm of the baseline, and on
+/// a family without a line.
+[[nodiscard]] GateReport gate(const Sample& baseline, const Sample& current, const GateRules& rules);
+
+/// Throws Error(bad_input) when trials of the plan are missing: what is there first is no fair sample.
+void refuse_unfinished(const Sample& sample);
+
+}  // namespace bitrift::analyze

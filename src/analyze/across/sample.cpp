@@ -1,0 +1,196 @@
+#include "analyze/across/sample.h"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "analyze/observations.h"
+#include "core/crc32c.h"
+#include "core/error.h"
+
+namespace bitrift::analyze {
+namespace {
+
+using record::Json;
+using record::OutcomeClass;
+
+constexpr const char* kSchema = "bitrift/baseline/1";
+constexpr std::string_view kSchemaStem = "bitrift/baseline/";
+// One letter a draw, in the order of OutcomeClass.
+constexpr std::string_view kLetters = "msc";
+constexpr std::size_t kDigits = 8;  // of a CRC
+
+std::uint32_t crc_of(const record::FaultList& faults) {
+  std::uint32_t crc = 0;
+  const auto add_number = [&crc](std::uint64_t number) { crc = crc32c(&number, sizeof number, crc); };
+  const auto add_text = [&](const std::string& text) {
+    add_number(text.size());
+    crc = crc32c(text.data(), text.size(), crc);
+  };
+  for (const record::ElementChange& change : faults.changes) {
+    const record::FaultSite& site = faults.sites.at(change.site);
+    add_text(site.tensor);
+    add_text(site.dtype);
+    add_text(site.structure);
+    for (const std::uint64_t number : {change.element, change.bits, change.old_pattern, change.new_pattern})
+      add_number(number);
+  }
+  return crc;
+}
+
+// Sizes are all that the order takes from what was seen.
+Order order_of_cells(const Sample& sample) {
+  Observations sizes;
+  for (const auto& [id, cell] : sample.cells) sizes.cells[id].bits = cell.bits;
+  return order_of(sample.spec, sample.rounds, sizes);
+}
+
+std::string letters_of(const SampledCell& cell) {
+  std::string text;
+  for (const OutcomeClass outcome : cell.outcomes) text += kLetters[static_cast<std::size_t>(outcome)];
+  return text;
+}
+
+std::string digits_of(const SampledCell& cell) {
+  std::string text;
+  for (const std::uint32_t crc : cell.faults) text += fmt::format("{:08x}", crc);
+  return text;
+}
+
+std::uint32_t number_of(std::string_view digits) {
+  std::uint32_t number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number, 16);
+  if (error == std::errc() && end == digits.data() + digits.size()) return number;
+  fail(ErrorCode::bad_file, "\"faults\" holds '{}', which is not a hexadecimal number", digits);
+}
+
+SampledCell cell_from_json(const Json& value) {
+  SampledCell cell;
+  cell.bits = value.at("bits").get<std::uint64_t>();
+  for (const char letter : value.at("outcomes").get<std::string>()) {
+    const std::size_t at = kLetters.find(letter);
+    if (at == std::string_view::npos)
+      fail(ErrorCode::bad_file, "\"outcomes\" may hold only the letters m, s and c");
+    cell.outcomes.push_back(static_cast<OutcomeClass>(at));
+  }
+  const auto faults = value.at("faults").get<std::string>();
+  if (faults.size() != kDigits * cell.outcomes.size())
+    fail(ErrorCode::bad_file, "\"faults\" needs eight digits for each letter of \"outcomes\"");
+  for (std::size_t at = 0; at < faults.size(); at += kDigits)
+    cell.faults.push_back(number_of(std::string_view(faults).substr(at, kDigits)));
+  if (cell.bits < cell.outcomes.size())
+    fail(ErrorCode::bad_file, "a stratum of {} bits has {} outcomes", cell.bits, cell.outcomes.size());
+  return cell;
+}
+
+void check_schema_name(const Json& value) {
+  const std::string schema = value.is_object() && value.contains("schema") && value["schema"].is_string()
+                                 ? value["schema"].get<std::string>()
+                                 : "";
+  if (schema == kSchema) return;
+  if (schema.starts_with(kSchemaStem)) {
+    fail(ErrorCode::bad_file, "its schema is {}, expected {}: another version of bitrift wrote it", schema,
+         kSchema);
+  }
+  fail(ErrorCode::bad_file, "not a baseline (its schema is {}, expected {})",
+       schema.empty() ? "missing" : "'" + schema + "'", kSchema);
+}
+
+}  // namespace
+
+std::vector<std::uint8_t> SampledCell::hits(OutcomeClass outcome, std::size_t limit) const {
+  std::vector<std::uint8_t> hits(std::min(limit, outcomes.size()));
+  for (std::size_t i = 0; i < hits.size(); ++i) hits[i] = outcomes[i] == outcome ? 1 : 0;
+  return hits;
+}
+
+const SampledCell* Sample::cell(const std::string& arm, const std::string& stratum) const {
+  const auto found = cells.find({arm, stratum});
+  return found == cells.end() || found->second.outcomes.empty() ? nullptr : &found->second;
+}
+
+std::uint64_t Sample::trials() const noexcept {
+  std::uint64_t sum = 0;
+  for (const auto& [id, cell] : cells) sum += cell.outcomes.size();
+  return sum;
+}
+
+std::uint64_t Sample::draws_per_arm() const noexcept {
+  std::uint64_t draws = 0;
+  for (const record::Round& round : rounds) draws += round.draws();
+  if (rounds.empty()) {
+    const auto& share = order.rounds.front().share;
+    draws = std::accumulate(share.begin(), share.end(), std::uint64_t{0});
+  }
+  return draws;
+}
+
+Sample sample_of(const std::vector<record::TrialRecord>& rows, const record::CampaignSpec& spec,
+                 const Trust& trust, const std::vector<record::Round>& rounds,
+                 const std::map<std::string, std::string>& base_digests) {
+  Sample sample;
+  sample.spec = spec;
+  sample.base_digests = base_digests;
+  sample.rounds = rounds;
+  const Observations seen = observe(rows, spec, trust);
+  for (const auto& [id, stratum] : seen.cells) {
+    SampledCell& cell = sample.cells[id];
+    cell.bits = stratum.bits;
+    for (const record::Reason reason : stratum.outcomes) cell.outcomes.push_back(record::class_of(reason));
+    cell.faults.resize(cell.outcomes.size());
+  }
+  for (const record::TrialRecord& row : rows) {
+    if (row.kind != record::TrialKind::trial) continue;
+    SampledCell& cell = sample.cells.at({row.id.arm, row.id.stratum});
+    if (row.id.draw < cell.faults.size()) cell.faults[row.id.draw] = crc_of(row.faults);
+  }
+  const ArmControls& first = trust.controls.at(spec.arms.front().name);
+  sample.horizon = first.horizon;
+  sample.horizon_step = first.golden.front().evaluations.at(first.horizon - 1).step;
+  sample.order = order_of_cells(sample);
+  return sample;
+}
+
+Json to_json(const Sample& sample) {
+  Json arms = Json::object();
+  for (const auto& [id, cell] : sample.cells) {
+    arms[id.first][id.second] = {
+        {"bits", cell.bits}, {"outcomes", letters_of(cell)}, {"faults", digits_of(cell)}};
+  }
+  Json rounds = Json::array();
+  for (const record::Round& round : sample.rounds) rounds.push_back(record::to_json(round));
+  return {{"schema", kSchema},
+          {"spec", record::to_json(sample.spec)},
+          {"base_digests", sample.base_digests},
+          {"horizon", sample.horizon},
+          {"horizon_step", sample.horizon_step},
+          {"rounds", std::move(rounds)},
+          {"arms", std::move(arms)}};
+}
+
+Sample sample_from_json(const Json& value) {
+  check_schema_name(value);
+  try {
+    Sample sample;
+    sample.spec = record::campaign_spec_from_json(value.at("spec"));
+    sample.base_digests = value.at("base_digests").get<std::map<std::string, std::string>>();
+    sample.horizon = value.at("horizon").get<std::size_t>();
+    sample.horizon_step = value.at("horizon_step").get<std::int64_t>();
+    for (const Json& round : value.at("rounds")) sample.rounds.push_back(record::round_from_json(round));
+    for (const auto& [arm, strata] : value.at("arms").items()) {
+      if (std::none_of(sample.spec.arms.begin(), sample.spec.arms.end(),
+                       [&arm = arm](const record::Arm& one) { return one.name == arm; }))
+        fail(ErrorCode::bad_file, "arm '{}' is not in its spec", arm);
+      for (const auto& [stratum, cell] : strata.items()) sample.cells[{arm, stratum}] = cell_from_json(cell);
+    }
+    sample.order = order_of_cells(sample);
+    return sample;
+  } catch (const Json::exception& error) {
+    fail(ErrorCode::bad_file, "not a whole baseline ({})", error.what());
+  }
+}
+
+}  // namespace bitrift::analyze

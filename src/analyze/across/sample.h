@@ -1,0 +1,57 @@
+// What a campaign saw, draw by draw: all that a comparison with another campaign needs.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "analyze/order.h"
+#include "analyze/verdict/trust.h"
+#include "record/json/json.h"
+#include "record/outcome.h"
+#include "record/round.h"
+#include "record/trial.h"
+#include "spec/campaign_spec.h"
+
+namespace bitrift::analyze {
+
+/// One stratum under one arm.
+struct SampledCell {
+  std::uint64_t bits = 0;                      ///< size of the stratum
+  std::vector<record::OutcomeClass> outcomes;  ///< of draws 0, 1, ... without a gap
+  std::vector<std::uint32_t> faults;           ///< of the same draws: CRC-32C of what was altered, and how
+  [[nodiscard]] std::vector<std::uint8_t> hits(record::OutcomeClass outcome, std::size_t limit) const;
+};
+
+struct Sample {
+  record::CampaignSpec spec;
+  std::map<std::string, std::string> base_digests;  ///< by stem of BaseFile; without those that are not known
+  std::vector<record::Round> rounds;
+  std::map<std::pair<std::string, std::string>, SampledCell> cells;  ///< (arm, stratum)
+  std::size_t horizon = 0;        ///< the evaluation at which trials were judged, counted from 1
+  std::int64_t horizon_step = 0;  ///< optimizer steps from the resume to there, of the first arm
+  Order order;                    ///< follows from the rest
+
+  /// nullptr where no row counts.
+  [[nodiscard]] const SampledCell* cell(const std::string& arm, const std::string& stratum) const;
+  /// Trials that count.
+  [[nodiscard]] std::uint64_t trials() const noexcept;
+  /// Of all rounds so far, or of the spec.
+  [[nodiscard]] std::uint64_t draws_per_arm() const noexcept;
+  /// The numbers of draws did not depend on outcomes.
+  [[nodiscard]] bool fixed_draws() const noexcept { return !spec.sampling; }
+};
+
+/// trust: of the same rows. Throws as summarize() does.
+[[nodiscard]] Sample sample_of(const std::vector<record::TrialRecord>& rows, const record::CampaignSpec& spec,
+                               const Trust& trust, const std::vector<record::Round>& rounds,
+                               const std::map<std::string, std::string>& base_digests);
+
+/// Schema "bitrift/baseline/1" (docs/ci.md); the caller adds "provenance".
+[[nodiscard]] record::Json to_json(const Sample& sample);
+/// Throws Error(bad_file) that says what is wrong and names no file.
+[[nodiscard]] Sample sample_from_json(const record::Json& value);
+
+}  // namespace bitrift::analyze
