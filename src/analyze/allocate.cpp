@@ -8,6 +8,8 @@
 #include "analyze/rates/picks.h"
 #include "analyze/rates/total_interval.h"
 #include "core/error.h"
+#include "record/strata.h"
+#include "spec/extension.h"
 
 namespace bitrift::analyze {
 namespace {
@@ -51,8 +53,9 @@ double rounded(double half_width) { return std::round(half_width * 1e6) / 1e6; }
 struct Case {
   const record::CampaignSpec& spec;
   const record::Sampling& sampling;
-  const std::vector<Round>& earlier;
+  const std::vector<Round>& earlier;  // all with the strata of `spec`
   const Observations& seen;
+  double aim = 0;  // of the first spec: bets may not depend on what was asked for later
 
   [[nodiscard]] const std::vector<StratumDraws>& strata() const { return earlier.front().strata; }
   [[nodiscard]] const StratumSeen& cell(const std::string& arm, std::size_t h) const {
@@ -70,7 +73,7 @@ std::vector<Reached> reached_totals(const Case& c) {
         strata.push_back(
             {c.strata()[h].stratum.bits, c.cell(arm.name, h).hits(outcome, drawn(c.earlier, h)), true});
       }
-      const Interval interval = total_interval(rounds, strata, c.spec.confidence, c.sampling.half_width);
+      const Interval interval = total_interval(rounds, strata, c.spec.confidence, c.aim);
       all.push_back({arm.name, outcome, "", rounded((interval.high - interval.low) / 2)});
     }
   }
@@ -238,15 +241,38 @@ void plan_strata(const Case& c, Round& round, std::optional<std::uint64_t> affor
   for (std::size_t h = 0; h < draws.size(); ++h) round.strata[h].draws = draws[h];
 }
 
-Round first_round(const record::CampaignSpec& spec, const std::vector<record::Stratum>& strata) {
-  Round round;
+std::vector<Reached> half_widths(const Case& c) {
+  return c.sampling.target == record::SamplingTarget::totals ? reached_totals(c) : reached_strata(c);
+}
+
+// How many specs of the campaign have been carried out.
+std::size_t stops(const std::vector<Round>& rounds) {
+  return static_cast<std::size_t>(
+      std::count_if(rounds.begin(), rounds.end(), [](const Round& round) { return round.stop.has_value(); }));
+}
+
+// Those of `all` that a spec of the campaign has; the last one has all.
+std::vector<record::Stratum> strata_of_spec(const std::vector<record::Stratum>& all,
+                                            const record::CampaignSpec& campaign, std::size_t number) {
+  if (number >= campaign.earlier.size()) return all;
+  std::vector<record::Stratum> strata;
+  for (const record::Stratum& wanted : record::strata_of(campaign.earlier[number].strata)) {
+    const auto found = std::find_if(all.begin(), all.end(),
+                                    [&](const record::Stratum& one) { return one.name == wanted.name; });
+    if (found != all.end()) strata.push_back(*found);
+  }
+  return strata;
+}
+
+// The first round of a spec: what was not drawn yet of a fixed number, or a pilot where nothing was.
+void open_spec(Round& round, const record::CampaignSpec& all, std::size_t number) {
+  const record::CampaignSpec& spec = record::generation(all, number);
   std::uint64_t faults = 0;
-  for (const record::Stratum& stratum : strata) {
-    std::uint64_t draws = spec.trials_per_stratum;
-    if (spec.sampling) draws = std::min(spec.sampling->pilot, stratum.bits);
-    if (spec.exhaustive) draws = stratum.bits;
-    faults += stratum.bits;
-    round.strata.push_back({stratum, 0, draws, 0});
+  for (StratumDraws& cell : round.strata) {
+    std::uint64_t wanted = spec.exhaustive ? cell.stratum.bits : spec.trials_per_stratum;
+    if (spec.sampling) wanted = cell.first_draw > 0 ? 0 : std::min(spec.sampling->pilot, cell.stratum.bits);
+    cell.draws = wanted - std::min(wanted, cell.first_draw);
+    faults += cell.stratum.bits;
   }
   if (spec.exhaustive && faults > largest_exhaustive) {
     fail(ErrorCode::bad_input,
@@ -254,7 +280,13 @@ Round first_round(const record::CampaignSpec& spec, const std::vector<record::St
          "roles or fields, or ask for `sampling`",
          faults, largest_exhaustive);
   }
-  return round;
+  if (number == 0) return;
+  const auto& known = record::generation(all, number - 1).arms;
+  for (const record::Arm& arm : spec.arms) {
+    const bool joins = std::none_of(known.begin(), known.end(),
+                                    [&](const record::Arm& one) { return one.name == arm.name; });
+    if (joins) round.joining.push_back(arm.name);
+  }
 }
 
 }  // namespace
@@ -298,34 +330,33 @@ std::vector<std::uint64_t> apportion(std::uint64_t total, const std::vector<doub
   return parts;
 }
 
-std::vector<Reached> half_widths(const record::CampaignSpec& spec, const std::vector<Round>& earlier,
-                                 const Observations& seen) {
-  if (!spec.sampling || earlier.empty()) return {};
-  const Case c{spec, *spec.sampling, earlier, seen};
-  return spec.sampling->target == record::SamplingTarget::totals ? reached_totals(c) : reached_strata(c);
-}
-
-Round next_round(const record::CampaignSpec& spec, const std::vector<record::Stratum>& strata,
-                 const std::vector<Round>& earlier, const Observations& seen) {
+Round next_round(const record::CampaignSpec& all, const std::vector<record::Stratum>& strata,
+                 const std::vector<Round>& rounds, const Observations& seen) {
+  const std::size_t number = stops(rounds);
+  const record::CampaignSpec& spec = record::generation(all, number);
+  const std::vector<record::Stratum> own = strata_of_spec(strata, all, number);
+  const std::vector<Round> earlier = record::with_all_strata(rounds, own);
   Round round;
-  if (earlier.empty()) round = first_round(spec, strata);
   round.number = earlier.size();
   round.seed = spec.seed;
   for (const record::Arm& arm : spec.arms) round.arms.push_back(arm.name);
-  if (earlier.empty()) return round;
   bool open = false;
   std::uint64_t before = 0;
-  for (std::size_t h = 0; h < strata.size(); ++h) {
-    round.strata.push_back({strata[h], drawn(earlier, h), 0, 0});
-    open = open || round.strata[h].first_draw < strata[h].bits;
+  for (std::size_t h = 0; h < own.size(); ++h) {
+    round.strata.push_back({own[h], earlier.empty() ? 0 : drawn(earlier, h), 0, 0});
+    open = open || round.strata[h].first_draw < own[h].bits;
     before += round.strata[h].first_draw;
+  }
+  if (earlier.empty() || earlier.back().stop) {
+    open_spec(round, all, number);
+    if (earlier.empty() || round.draws() > 0 || !round.joining.empty()) return round;
   }
   if (!spec.sampling) {
     round.stop = Stop::plan;
     return round;
   }
-  const Case c{spec, *spec.sampling, earlier, seen};
-  round.reached = half_widths(spec, earlier, seen);
+  const Case c{spec, *spec.sampling, earlier, seen, record::generation(all, 0).sampling->half_width};
+  round.reached = half_widths(c);
   std::optional<std::uint64_t> affordable;
   if (c.sampling.max_trials) {
     affordable = (*c.sampling.max_trials - std::min(*c.sampling.max_trials, before * spec.arms.size())) /

@@ -17,7 +17,9 @@ inline constexpr std::uint64_t largest_exhaustive = 1'000'000;
 
 /// The plan of the round after `earlier`, or a round with `stop`: a pure function of the spec, the strata in
 /// their order, and the rows of earlier rounds (rows of later draws change nothing). Throws Error(conflict)
-/// when rows of earlier rounds are missing, Error(bad_input) when exhaustive asks for too much.
+/// when rows of earlier rounds are missing, Error(bad_input) when exhaustive asks for too much. In a campaign
+/// that was extended, rounds are those of its first spec up to their stop, then those of the next spec: the
+/// first of these draws what a new stratum or a larger number still needs, and new arms join in it.
 [[nodiscard]] record::Round next_round(const record::CampaignSpec& spec,
                                        const std::vector<record::Stratum>& strata,
                                        const std::vector<record::Round>& earlier, const Observations& seen);
@@ -29,12 +31,6 @@ struct Imagined {
 };
 /// Of a bit field ("exponent", or a list of bits).
 [[nodiscard]] Imagined imagined(const std::string& field);
-
-/// For every arm and asked outcome the widest interval of the target, over the rows of `earlier`. Throws as
-/// next_round does.
-[[nodiscard]] std::vector<record::Reached> half_widths(const record::CampaignSpec& spec,
-                                                       const std::vector<record::Round>& earlier,
-                                                       const Observations& seen);
 
 /// Splits `total` in proportion to `demand`, at most capacity[h] each, rounded so that the sum is
 /// min(total, sum of capacities over positive demand).

@@ -6,6 +6,7 @@
 #include "analyze/allocate.h"
 #include "core/error.h"
 #include "record/strata.h"
+#include "spec/extension.h"
 
 namespace bitrift::analyze {
 namespace {
@@ -65,6 +66,14 @@ double part_of_rest(const record::Round& round, double before, double half_width
   return std::min(1.0, size / (before * (ratio - 1) + kCaution * size));
 }
 
+// What an extension to this half-width brings, as a multiple of what the rounds before its stop brought:
+// information grows with 1 / (half-width)^2.
+double more_information(const record::Round& stop, double half_width) {
+  const record::Reached* widest = stop.widest();
+  const double ratio = widest == nullptr ? 1 : std::max(1.0, widest->half_width / half_width);
+  return ratio * ratio - 1;
+}
+
 }  // namespace
 
 std::size_t Order::position(const std::string& stratum) const {
@@ -76,15 +85,24 @@ std::size_t Order::position(const std::string& stratum) const {
   return static_cast<std::size_t>(found - names.begin());
 }
 
-std::vector<double> round_weights(const record::CampaignSpec& spec,
+std::vector<double> round_weights(const record::CampaignSpec& campaign,
                                   const std::vector<record::Round>& rounds) {
   std::vector<double> weights;
-  const bool weighed = spec.sampling && spec.sampling->target == record::SamplingTarget::totals;
+  const bool weighed = campaign.sampling && campaign.sampling->target == record::SamplingTarget::totals;
   double before = 0;
   double rest = 1;
+  double given = 0;
+  std::size_t number = 0;
   for (const record::Round& round : rounds) {
+    if (round.stop) {
+      ++number;
+      if (weighed && number < record::generations(campaign))
+        rest = given * more_information(round, record::generation(campaign, number).sampling->half_width);
+      continue;
+    }
     if (round.draws() == 0) continue;
     double part = 0;
+    const record::CampaignSpec& spec = record::generation(campaign, number);
     if (weighed && weights.empty()) {
       part = pilot_weight(round, spec.sampling->half_width);
     } else if (weighed) {
@@ -97,6 +115,7 @@ std::vector<double> round_weights(const record::CampaignSpec& spec,
     }
     weights.push_back(rest * part);
     rest -= weights.back();
+    given += weights.back();
     before += static_cast<double>(round.draws());
   }
   return weights;
@@ -109,15 +128,18 @@ Order order_of(const record::CampaignSpec& spec, const std::vector<record::Round
   }
   if (rounds.empty()) return order_of_spec(spec, seen);
   Order order;
-  for (const record::StratumDraws& cell : rounds.front().strata) {
+  std::vector<record::Stratum> strata;
+  for (const record::StratumDraws& cell : rounds.back().strata) {  // extensions only add
+    strata.push_back(cell.stratum);
     order.names.push_back(cell.stratum.name);
     order.bits.push_back(cell.stratum.bits);
   }
-  order.rounds = picked(rounds);
+  order.rounds = picked(record::with_all_strata(rounds, strata));
   const std::vector<double> weights = round_weights(spec, rounds);
   for (std::size_t i = 0; i < weights.size(); ++i) order.rounds[i].weight = weights[i];
+  // Bets may not depend on what was asked for after the first draw.
   if (spec.sampling && spec.sampling->target == record::SamplingTarget::totals)
-    order.aim = spec.sampling->half_width;
+    order.aim = record::generation(spec, 0).sampling->half_width;
   return order;
 }
 

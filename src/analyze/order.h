@@ -31,7 +31,8 @@ struct Order {
 /// What each round that draws something counts in the estimate of a total (docs/statistics.md, "Estimates").
 /// The weight of a round depends on nothing but what was known when it was planned, and the weights add up to
 /// 1 or, where a campaign stopped earlier than forecast, to a little less: so stopping by the data leaves the
-/// estimate unbiased. All 0 where the draws were not chosen by `sampling.target` totals.
+/// estimate unbiased. The rounds of an extension add to this sum what they bring, in relation to the rounds
+/// before. All 0 where the draws were not chosen by `sampling.target` totals.
 [[nodiscard]] std::vector<double> round_weights(const record::CampaignSpec& spec,
                                                 const std::vector<record::Round>& rounds);
 

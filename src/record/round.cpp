@@ -1,6 +1,7 @@
 #include "record/round.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 #include "record/provenance.h"
@@ -43,12 +44,28 @@ const Reached* Round::widest() const noexcept {
   return found == reached.end() ? nullptr : &*found;
 }
 
+std::vector<Round> with_all_strata(std::vector<Round> rounds, const std::vector<Stratum>& strata) {
+  for (Round& round : rounds) {
+    if (round.strata.size() == strata.size()) continue;
+    std::vector<StratumDraws> cells;
+    for (const Stratum& stratum : strata) {
+      const auto found =
+          std::find_if(round.strata.begin(), round.strata.end(),
+                       [&](const StratumDraws& cell) { return cell.stratum.name == stratum.name; });
+      cells.push_back(found == round.strata.end() ? StratumDraws{stratum, 0, 0, 0} : *found);
+    }
+    round.strata = std::move(cells);
+  }
+  return rounds;
+}
+
 Json to_json(const Round& round) {
   Json strata = Json::array();
   for (const StratumDraws& cell : round.strata) strata.push_back(to_json(cell, round.picks > 0));
   Json value = {{"schema", schema_version}, {"round", round.number}, {"seed", round.seed},
                 {"measure", Measure::bit},  {"plane", Plane::value}, {"arms", round.arms},
                 {"strata", strata}};
+  if (!round.joining.empty()) value["joining"] = round.joining;
   if (round.picks > 0) value["picks"] = round.picks;
   if (!round.reached.empty()) {
     Json reached = Json::array();
@@ -71,6 +88,7 @@ Round round_from_json(const Json& value) {
     value.at("round").get_to(round.number);
     value.at("seed").get_to(round.seed);
     value.at("arms").get_to(round.arms);
+    round.joining = value.value("joining", round.joining);
     for (const auto& cell : value.at("strata")) round.strata.push_back(cell_from_json(cell));
     round.picks = value.value("picks", std::uint64_t{0});
     if (value.contains("reached")) {

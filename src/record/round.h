@@ -42,6 +42,8 @@ struct Round {
   std::uint64_t number = 0;
   std::uint64_t seed = 0;
   std::vector<std::string> arms;
+  /// Arms that an extension added: in this round they also run the draws of all rounds before it.
+  std::vector<std::string> joining;
   std::vector<StratumDraws> strata;
   std::uint64_t picks = 0;       ///< how many times a stratum was picked by share; 0: fixed draws
   std::vector<Reached> reached;  ///< after the rounds before this one; empty in round 0 and without a target
@@ -51,6 +53,11 @@ struct Round {
   /// The largest of `reached`; nullptr when there is none.
   [[nodiscard]] const Reached* widest() const noexcept;
 };
+
+/// The same rounds as if all had the strata of the last: a stratum that was added later has no draws in the
+/// rounds before. Strata are only ever added, so their order stays.
+[[nodiscard]] std::vector<Round> with_all_strata(std::vector<Round> rounds,
+                                                 const std::vector<Stratum>& strata);
 
 [[nodiscard]] Json to_json(const Round& round);
 /// Throws Error(bad_file).

@@ -62,6 +62,8 @@ struct CampaignSpec {
   std::vector<std::string> exec = {};   ///< command of a trainer that is not ours (spec/exec_runner.h)
   std::string launch;  ///< command line template that starts the ranks of a worker; "" = mpirun of the build
   bool network = false;  ///< worker.connect: ranks reach the driver over TCP, so that they may run elsewhere
+  /// Of a campaign that was extended: its specs before, the first one first. Not part of the canonical form.
+  std::vector<CampaignSpec> earlier = {};
 
   /// Where `arms` has the arm of this name. Throws Error(bad_input) that lists all names.
   [[nodiscard]] std::size_t arm_index(std::string_view arm_name) const;

@@ -46,6 +46,7 @@ std::vector<std::string> command_of(const RunArguments& arguments) {
     command.insert(command.end(), {"--wait-hours", fmt::format("{}", arguments.wait_hours)});
   }
   if (!arguments.work_dir.empty()) command.insert(command.end(), {"--work-dir", arguments.work_dir});
+  if (arguments.options.extend) command.emplace_back("--extend");
   if (arguments.options.ignore_space) command.emplace_back("--ignore-space");
   for (const std::string& pair : arguments.options.overrides) command.insert(command.end(), {"--set", pair});
   for (const std::string& drill : arguments.options.drills) command.insert(command.end(), {"--drill", drill});
@@ -234,6 +235,10 @@ void add_run(CLI::App& parent, ExitCode& exit_code) {
   command->add_option("--work-dir", arguments->work_dir,
                       "folder for the workers' copies of the base (default: in memory if they fit, "
                       "else in the campaign folder)");
+  command->add_flag(
+      "--extend", arguments->options.extend,
+      "accept a spec that adds draws, strata or arms to that of the folder; finished trials are "
+      "kept");
   command->add_flag("--ignore-space", arguments->options.ignore_space,
                     "start even if the disk space looks insufficient");
   command
@@ -246,8 +251,12 @@ void add_run(CLI::App& parent, ExitCode& exit_code) {
           "abort, segfault, raise, hang or leak, and TRIAL is ARM/STRATUM/DRAW; repeatable")
       ->allow_extra_args(false);
   command->add_flag("--json", arguments->json, "print the summary as JSON");
-  command->footer("Example:\n  bitrift campaign run campaigns/quickstart.json -o results/quickstart\n\n" +
-                  std::string(checking_exit_codes));
+  command->footer(
+      "Examples:\n"
+      "  bitrift campaign run campaigns/quickstart.json -o results/quickstart\n"
+      "  bitrift campaign run campaigns/quickstart.json -o results/quickstart \\\n"
+      "      --set trials_per_stratum=120 --extend\n\n" +
+      std::string(checking_exit_codes));
   command->callback([arguments, &exit_code] { exit_code.value = run_spec(*arguments); });
 }
 

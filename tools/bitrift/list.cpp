@@ -82,8 +82,7 @@ int list_runs(const std::string& place, const std::vector<std::string>& override
   const auto [spec, bases] = planned_from(place, overrides);
   campaign::Plan plan(spec, bases);
   if (std::filesystem::is_directory(place)) {
-    const auto rounds = campaign::read_rounds(campaign::Layout{place});
-    for (std::size_t i = 1; i < rounds.size(); ++i) plan.add_round(rounds[i]);
+    plan.add_known(campaign::read_rounds(campaign::Layout{place}));
   }
   Json runs = Json::array();
   const auto show = [&](const campaign::RunKey& key) {
@@ -110,7 +109,7 @@ int list_runs(const std::string& place, const std::vector<std::string>& override
     for (const record::Round& round : plan.rounds()) rounds.push_back(to_json(round));
     fmt::print("{}\n",
                Json{{"plan", to_json(plan.rounds().front())}, {"rounds", rounds}, {"runs", runs}}.dump(2));
-  } else if (spec.sampling && !plan.rounds().back().stop) {
+  } else if (!plan.ended() && spec.sampling) {
     fmt::print("rounds after {} are planned from the results of earlier rounds\n",
                plan.rounds().back().number);
   }

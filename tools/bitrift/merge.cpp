@@ -27,8 +27,7 @@ void print_missing(const campaign::Status& status) {
                  shard.shard, shard.state);
     }
   }
-  const bool undecided = status.sampling && (status.rounds.empty() || !status.rounds.back().stop);
-  if (undecided && !status.rounds.empty()) {
+  if (!status.decided && !status.rounds.empty()) {
     fmt::print("missing: the rounds planned from round {}\n", status.rounds.back().number);
   }
 }

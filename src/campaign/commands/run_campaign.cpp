@@ -30,8 +30,9 @@ std::filesystem::path trainer_for(const record::CampaignSpec& spec) {
 // Everything that can be refused without a folder is refused before one is made.
 void check_before_folder(const record::CampaignSpec& spec, const RunOptions& options, const Drills& drills,
                          const std::filesystem::path& trainer) {
-  if (!std::filesystem::exists(Layout{options.folder}.identity()))
-    check_arms_fit(spec, options.spec, trainer);
+  const Layout layout{options.folder};
+  const bool begun = std::filesystem::exists(layout.journal()) || std::filesystem::exists(layout.shards());
+  if (!begun || options.extend) check_arms_fit(spec, options.spec, trainer);
   const bool ready = std::all_of(spec.files.begin(), spec.files.end(), [&](const record::BaseFile& file) {
     return file.precision.empty() && spec.bases[file.base].checkpoint;
   });
@@ -78,6 +79,19 @@ std::string round_name(const record::Round& round, const record::CampaignSpec& s
   return name;
 }
 
+void run_round(const Plan& plan, Driver& driver, Pool& pool, Progress& progress) {
+  const record::CampaignSpec& spec = plan.spec();
+  const record::Round& round = plan.rounds().back();
+  std::vector<Job> jobs = driver.trial_jobs();
+  std::size_t trials = 0;
+  for (const record::Round& one : plan.rounds()) trials += trials_of(driver.shard(), one).size();
+  if (!jobs.empty() || !spec.sampling) {
+    progress.stage(round_name(round, spec), count_done(jobs, trials), trials);
+    pool.run(std::move(jobs));
+  }
+  driver.meet(round_stage(round, driver.shard().count));
+}
+
 // Round after round, each planned from all rows of those before, until one says stop.
 void run_rounds(Plan& plan, Driver& driver, Pool& pool, const Ledger& ledger, Folder& folder,
                 Progress& progress) {
@@ -88,16 +102,10 @@ void run_rounds(Plan& plan, Driver& driver, Pool& pool, const Ledger& ledger, Fo
     if (round.stop) {
       if (spec.sampling)
         progress.note(fmt::format("stopped after round {}: {}", round.number - 1, stop_text(*round.stop)));
-      return;
+      if (plan.ended()) return;
+    } else {
+      run_round(plan, driver, pool, progress);
     }
-    std::vector<Job> jobs = driver.trial_jobs();
-    std::size_t trials = 0;
-    for (const record::Round& one : plan.rounds()) trials += trials_of(driver.shard(), one).size();
-    if (!jobs.empty() || !spec.sampling) {
-      progress.stage(round_name(round, spec), count_done(jobs, trials), trials);
-      pool.run(std::move(jobs));
-    }
-    driver.meet(round_stage(round, driver.shard().count));
     analyze::Observations seen;
     if (spec.sampling) seen = analyze::observe(ledger.effective(), spec);
     plan.add_round(analyze::next_round(spec, plan.strata(), plan.rounds(), seen));
@@ -171,6 +179,13 @@ void prepare_bases(const Work& work) {
   work.shard->prepare_bases(work.folder, make);
 }
 
+// Once everything that can be refused was looked at.
+void store_extension(const Work& work) {
+  if (!work.folder.extends()) return;
+  if (work.shard == nullptr) return work.folder.extend();
+  work.shard->alone([&] { work.folder.extend(); });
+}
+
 void say_what_was_repaired(const Journal& journal, const std::filesystem::path& path, Progress& progress) {
   if (journal.torn_bytes() > 0) {
     progress.note(
@@ -196,6 +211,7 @@ RunReport run_in(const Work& work) {
   const Bases bases = open_bases(layout, work.spec);
   Plan plan(work.spec, bases);
   for (const auto& drill : work.drills.trials) static_cast<void>(plan.find(trial_id_from_text(drill.first)));
+  store_extension(work);
   work.folder.publish_round(plan.rounds().front());
   Journal journal(place.journal());
   say_what_was_repaired(journal, place.journal(), work.progress);
@@ -241,14 +257,17 @@ RunReport run_campaign(const RunOptions& options, Progress& progress) {
   if (options.workers && *options.workers < 1) {
     fail(ErrorCode::bad_input, "--workers {}: at least one worker is needed", *options.workers);
   }
-  const record::CampaignSpec spec = record::read_campaign_spec(options.spec, options.overrides);
-  const auto trainer = trainer_for(spec);
-  check_before_folder(spec, options, drills, trainer);
-  Folder folder(std::filesystem::absolute(options.folder), spec, drills, options.command,
-                options.shard ? options.shard->count : 0);
+  const record::CampaignSpec asked = record::read_campaign_spec(options.spec, options.overrides);
+  const auto trainer = trainer_for(asked);
+  check_before_folder(asked, options, drills, trainer);
+  Folder folder(std::filesystem::absolute(options.folder), asked, drills, options.command,
+                options.shard ? options.shard->count : 0,
+                options.extend ? OtherSpec::extend : OtherSpec::refuse);
+  const record::CampaignSpec& spec = folder.spec();
   const Layout& layout = folder.layout();
   progress.note(fmt::format("campaign '{}', seed {}, in {}{}", spec.name, spec.seed, layout.root.string(),
                             options.shard ? ", shard " + options.shard->text() : ""));
+  if (!folder.note().empty()) progress.note(folder.note());
   std::optional<Shard> shard;
   if (options.shard) shard.emplace(layout, *options.shard, options.wait_hours, progress);
   const Work work{options, spec, drills, trainer, folder, shard ? &*shard : nullptr, end, progress};

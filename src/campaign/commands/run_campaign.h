@@ -20,8 +20,9 @@ struct RunOptions {
   std::optional<int> workers;                     ///< groups side by side; absent: what the cores hold
   std::vector<std::string> command;               ///< for the provenance
   std::optional<std::filesystem::path> work_dir;  ///< for private copies; absent: see WorkPlace
-  bool ignore_space = false;                      ///< starts although the disk looks too small
-  std::optional<double> max_hours;                ///< of this start, from its first moment
+  bool extend = false;               ///< the spec adds draws, strata or arms to that of the folder
+  bool ignore_space = false;         ///< starts although the disk looks too small
+  std::optional<double> max_hours;   ///< of this start, from its first moment
   std::optional<ShardId> shard;      ///< the folder is shared with the drivers of the other shards
   std::optional<double> wait_hours;  ///< bounds every waiting for other shards
 };

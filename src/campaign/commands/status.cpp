@@ -90,7 +90,6 @@ void count_shares(Status& status, const Plan& plan, const ShardJournals& journal
 }  // namespace
 
 bool Status::complete() const noexcept {
-  const bool decided = !sampling || (!rounds.empty() && rounds.back().stop.has_value());
   return has_base && decided && std::all_of(arms.begin(), arms.end(), [](const ArmStatus& arm) {
            return arm.prepared == arm.to_prepare && arm.trials == arm.planned;
          });
@@ -118,7 +117,8 @@ Status read_status(const std::filesystem::path& folder) {
   Plan plan(stored.spec, bases);
   status.sampling = stored.spec.sampling;
   status.rounds = read_rounds(layout);
-  for (std::size_t i = 1; i < status.rounds.size(); ++i) plan.add_round(status.rounds[i]);
+  plan.add_known(status.rounds);
+  status.decided = plan.ended();
   JournalRows rows;
   if (journals) {
     for (const auto& one : journals->starts()) {

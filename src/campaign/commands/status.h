@@ -38,6 +38,7 @@ struct Status {
   std::size_t retracted = 0;
   std::optional<record::Sampling> sampling;  ///< of the spec
   std::vector<record::Round> rounds;         ///< as published
+  bool decided = false;                      ///< no round is still to be planned
   [[nodiscard]] bool complete() const noexcept;
 };
 

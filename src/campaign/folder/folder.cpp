@@ -8,7 +8,9 @@
 #include <fcntl.h>
 
 #include "campaign/folder/base_watch.h"
+#include "campaign/folder/identity.h"
 #include "campaign/folder/numeric_environment.h"
+#include "campaign/journal/journal.h"
 #include "campaign/plan/ends.h"
 #include "campaign/plan/limits.h"
 #include "campaign/worker/launch.h"
@@ -17,7 +19,7 @@
 #include "core/log.h"
 #include "core/process/subprocess.h"
 #include "record/json/json_diff.h"
-#include "record/provenance.h"
+#include "spec/extension.h"
 
 namespace bitrift::campaign {
 namespace {
@@ -43,17 +45,6 @@ void remove_unfinished(const std::filesystem::path& folder, const std::string& w
       std::filesystem::remove(entry.path(), ignored);
     }
   }
-}
-
-// What campaign.json holds, of a schema that this version reads.
-Json read_identity(const std::filesystem::path& path) {
-  Json identity = record::parse_file(path).value;
-  try {
-    record::check_schema(identity);
-  } catch (const Error& error) {
-    fail(ErrorCode::bad_file, "{}: {}", path.string(), error.what());
-  }
-  return identity;
 }
 
 // Waits for the trainer, but not past an interrupt.
@@ -91,6 +82,7 @@ StoredCampaign read_stored_campaign(const Layout& layout) {
     StoredCampaign campaign;
     campaign.spec = record::campaign_spec_from_json(stored.at("spec"));
     campaign.drills = parse_drills(stored.at("drills").get<std::vector<std::string>>());
+    campaign.spec.earlier = earlier_specs(stored);
     campaign.shards = stored.value("shards", 0);
     campaign.environment = stored.value("environment", Json());
     if (stored.contains("bases")) {
@@ -127,9 +119,13 @@ Bases open_bases(const Layout& layout, const record::CampaignSpec& spec) {
 }
 
 Folder::Folder(const std::filesystem::path& root, const record::CampaignSpec& spec, const Drills& drills,
-               const std::vector<std::string>& command, int shards)
-    : layout_{root}, spec_(spec), shards_(shards) {
+               const std::vector<std::string>& command, int shards, OtherSpec other)
+    : layout_{root}, spec_(spec), shards_(shards), command_(command) {
   refuse_foreign();
+  if (other == OtherSpec::extend && !std::filesystem::exists(layout_.identity())) {
+    fail(ErrorCode::bad_input, "{}: there is no campaign to extend; leave out --extend to start one",
+         root.string());
+  }
   make_folder(root);
   if (shards_ == 0) lock();
   for (const auto& folder : {root / "rounds", root / "logs"}) make_folder(folder);
@@ -137,16 +133,18 @@ Folder::Folder(const std::filesystem::path& root, const record::CampaignSpec& sp
     remove_unfinished(root);
     remove_unfinished(root / "rounds");
   }
-  identity_ = {{"schema", record::schema_version},     {"seed", spec.seed},
-               {"spec", record::to_json(spec)},        {"drills", campaign::to_json(drills)},
-               {"environment", numeric_environment()}, {"provenance", record::provenance(command)}};
-  if (shards_ > 0) identity_["shards"] = shards_;
-  if (!std::filesystem::exists(layout_.identity()) && publish(layout_.identity(), identity_.dump(2) + "\n")) {
+  const Json fresh = new_identity(spec, drills, command, shards);
+  identity_ = fresh;
+  if (!std::filesystem::exists(layout_.identity()) && publish(layout_.identity(), fresh.dump(2) + "\n"))
     return;
-  }
   identity_ = read_identity(layout_.identity());
   compare_shards(identity_);
-  compare_stored(drills, identity_);
+  const auto difference = json_difference(identity_.value("spec", Json()), fresh.at("spec"));
+  if (difference && shards_ == 0 && !has_rows()) {
+    replace_spec(fresh, change_text(*difference));
+  } else {
+    compare_stored(drills, other);
+  }
 }
 
 void Folder::lock() {
@@ -201,18 +199,74 @@ void Folder::refuse_foreign() const {
   if (error) fail(ErrorCode::io, "{}: cannot be listed: {}", layout_.root.string(), error.message());
 }
 
-void Folder::compare_stored(const Drills& drills, const Json& stored) const {
-  const auto of = [&](const char* key) { return stored.contains(key) ? stored.at(key) : Json(); };
-  if (const auto difference = json_difference(of("spec"), record::to_json(spec_))) {
-    fail(ErrorCode::conflict,
-         "{}: was started with another spec: {} was {}, is now {}; give another -o, or the old spec",
-         layout_.root.string(), difference->key, difference->first, difference->second);
+void Folder::compare_stored(const Drills& drills, OtherSpec other) {
+  const std::string folder = layout_.root.string();
+  spec_.earlier = earlier_specs(identity_);
+  if (const auto difference = json_difference(identity_.value("drills", Json()), campaign::to_json(drills))) {
+    fail(ErrorCode::conflict, "{}: was started with other drills: {}; give another -o, or the old drills",
+         folder, change_text(*difference));
   }
-  if (const auto difference = json_difference(of("drills"), campaign::to_json(drills))) {
+  const Json stored = identity_.value("spec", Json());
+  const auto difference = json_difference(stored, record::to_json(spec_));
+  if (!difference) return;
+  const record::CampaignSpec before = record::campaign_spec_from_json(stored);
+  const auto problem = record::extension_problem(before, spec_);
+  if (problem && other == OtherSpec::extend) {
     fail(ErrorCode::conflict,
-         "{}: was started with other drills: {} was {}, is now {}; give another -o, or the old drills",
-         layout_.root.string(), difference->key, difference->first, difference->second);
+         "{}: this does not extend it: {}; only draws, strata and arms can be added, lists at their end",
+         folder, *problem);
   }
+  if (other == OtherSpec::refuse) {
+    fail(ErrorCode::conflict, "{}: was started with another spec: {}; give another -o, {}", folder,
+         change_text(*difference),
+         problem ? "or the old spec" : "the old spec, or --extend to add to this campaign");
+  }
+  spec_.earlier.push_back(before);
+  extends_ = true;
+  note_ = "extending the campaign: " + change_text(*difference);
+}
+
+bool Folder::has_rows() const {
+  if (!std::filesystem::exists(layout_.journal())) return false;
+  const JournalRows rows = read_journal(layout_.journal());
+  return !rows.effective().empty() || rows.retracted() > 0;
+}
+
+// In an order in which a kill at any moment leaves a folder that the next start takes.
+void Folder::replace_spec(const Json& fresh, const std::string& difference) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(layout_.root / "rounds", ignored))
+    std::filesystem::remove(entry.path(), ignored);
+  const Json bases = identity_.value("bases", Json::object());
+  const bool same = identity_.value(Json::json_pointer("/spec/base"), Json()) == fresh.at("spec").at("base");
+  identity_ = fresh;
+  std::vector<std::string> dropped;
+  for (const auto& [stem, base] : bases.items()) {
+    const bool wanted =
+        std::any_of(spec_.files.begin(), spec_.files.end(),
+                    [&, &name = stem](const record::BaseFile& file) { return file.stem == name; });
+    if (same && wanted) {
+      identity_["bases"][stem] = base;
+    } else {
+      dropped.push_back(stem);
+    }
+  }
+  store_identity();
+  for (const std::string& stem : dropped) std::filesystem::remove(layout_.base(stem), ignored);
+  note_ = fmt::format("{} holds no row yet, so its spec is replaced: {}", layout_.root.string(), difference);
+}
+
+void Folder::extend() {
+  if (!std::exchange(extends_, false)) return;
+  if (shards_ > 0) identity_ = read_identity(layout_.identity());  // others write to it
+  const Json stored = identity_.at("spec");
+  if (stored == record::to_json(spec_)) return;
+  if (const auto difference = json_difference(stored, record::to_json(spec_.earlier.back()))) {
+    fail(ErrorCode::conflict, "{}: another start extended it meanwhile: {}; run the same command again",
+         layout_.root.string(), change_text(*difference));
+  }
+  add_extension(identity_, spec_, command_);
+  store_identity();
 }
 
 void Folder::store_identity() { replace_text(layout_.identity(), identity_.dump(2) + "\n"); }
@@ -227,7 +281,7 @@ bool Folder::publish(const std::filesystem::path& path, const std::string& text)
 
 bool Folder::has_bases() {
   if (shards_ > 0) identity_ = read_identity(layout_.identity());  // others write to it
-  return identity_.contains("bases") && identity_.at("bases").size() == spec_.files.size();
+  return identity_.contains("bases") && identity_.at("bases").size() >= spec_.files.size();
 }
 
 void Folder::prepare_bases(const std::filesystem::path& trainer,

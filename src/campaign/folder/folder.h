@@ -62,7 +62,7 @@ struct StoredCampaign {
   int shards = 0;                                   ///< how many drivers share the folder; 0: undivided
   std::map<std::string, std::string> base_digests;  ///< by stem; without those that are not there yet
   record::Json environment;                         ///< see numeric_environment(), at the first start
-  [[nodiscard]] bool has_bases() const { return base_digests.size() == spec.files.size(); }
+  [[nodiscard]] bool has_bases() const { return base_digests.size() >= spec.files.size(); }
 };
 
 /// Reads campaign.json. Throws Error(not_found) when the folder holds none, Error(bad_file).
@@ -76,17 +76,31 @@ void check_bases(const Layout& layout, const std::map<std::string, std::string>&
 /// Opens the bases of a campaign. Throws as ckpt::Reader does.
 [[nodiscard]] Bases open_bases(const Layout& layout, const record::CampaignSpec& spec);
 
+/// What a start may do with a folder that was started with another spec.
+enum class OtherSpec { refuse, extend };
+
 /// A campaign's folder: held by its one driver, or shared by the drivers of `shards` shards.
 class Folder {
  public:
   /// Creates or opens the folder and, when it is undivided, locks it. Throws Error(busy) when another driver
   /// runs, Error(conflict) that names the first differing key when it belongs to another spec, other drills
   /// or another number of shards (0: undivided), Error(bad_input) when it holds other things, Error(io).
+  /// An undivided campaign without a row takes another spec. With OtherSpec::extend, a spec that adds to that
+  /// of the folder is accepted; it is stored by extend().
   Folder(const std::filesystem::path& root, const record::CampaignSpec& spec, const Drills& drills,
-         const std::vector<std::string>& command, int shards = 0);
+         const std::vector<std::string>& command, int shards = 0, OtherSpec other = OtherSpec::refuse);
 
   [[nodiscard]] const Layout& layout() const noexcept { return layout_; }
+  /// With the specs before it, if the campaign was or is to be extended.
   [[nodiscard]] const record::CampaignSpec& spec() const noexcept { return spec_; }
+  /// "" or, for people, what was done about another spec.
+  [[nodiscard]] const std::string& note() const noexcept { return note_; }
+  /// Whether extend() is still to be called.
+  [[nodiscard]] bool extends() const noexcept { return extends_; }
+  /// Stores the added spec in campaign.json, beside those before it. Of several shards one may call it at a
+  /// time; the first does it. Throws Error(conflict) when another extended the campaign differently
+  /// meanwhile.
+  void extend();
   /// Whether campaign.json, as it is now, holds the digests of all bases.
   [[nodiscard]] bool has_bases();
   /// Removes what a maker of bases that was killed left behind; for the one who makes them now.
@@ -110,7 +124,9 @@ class Folder {
   /// Whether this text is now what the name holds, because nothing was there.
   [[nodiscard]] bool publish(const std::filesystem::path& path, const std::string& text);
   void compare_shards(const record::Json& stored) const;
-  void compare_stored(const Drills& drills, const record::Json& stored) const;
+  void compare_stored(const Drills& drills, OtherSpec other);
+  [[nodiscard]] bool has_rows() const;
+  void replace_spec(const record::Json& fresh, const std::string& difference);
   void make_base(const record::BaseFile& file, const std::filesystem::path& trainer);
   void run_trainer(const Command& command, const std::filesystem::path& out, const std::string& what,
                    const std::filesystem::path& log);
@@ -121,6 +137,9 @@ class Folder {
   int shards_;
   FileDescriptor lock_;
   record::Json identity_;
+  std::vector<std::string> command_;
+  std::string note_;
+  bool extends_ = false;
 };
 
 }  // namespace bitrift::campaign

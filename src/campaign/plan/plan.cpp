@@ -11,6 +11,7 @@
 #include "core/permutation.h"
 #include "core/philox.h"
 #include "record/stratum_name.h"
+#include "spec/extension.h"
 
 namespace bitrift::campaign {
 namespace {
@@ -201,7 +202,22 @@ std::vector<record::Stratum> Plan::strata() const {
 
 void Plan::add_round(const record::Round& round) {
   rounds_.push_back(round);
-  for (std::size_t i = 0; i < cells_.size(); ++i) cells_[i].draws += round.strata.at(i).draws;
+  for (Cell& cell : cells_) {
+    const auto drawn = std::find_if(round.strata.begin(), round.strata.end(),
+                                    [&](const auto& one) { return one.stratum.name == cell.stratum.name; });
+    if (drawn != round.strata.end()) cell.draws += drawn->draws;  // else an extension added it later
+  }
+}
+
+void Plan::add_known(const std::vector<record::Round>& published) {
+  for (std::size_t i = rounds_.size(); i < published.size(); ++i) add_round(published[i]);
+  while (!spec_.sampling && !ended()) add_round(analyze::next_round(spec_, strata(), rounds_, {}));
+}
+
+bool Plan::ended() const {
+  const auto stops = std::count_if(rounds_.begin(), rounds_.end(),
+                                   [](const record::Round& round) { return round.stop.has_value(); });
+  return static_cast<std::size_t>(stops) == record::generations(spec_);
 }
 
 std::vector<std::vector<RunKey>> Plan::preparation(const std::string& arm) const {
@@ -342,7 +358,8 @@ RunKey Plan::find(const TrialId& id) const {
          fmt::join(names, ", "));
   }
   // Later rounds may draw any fault of the stratum.
-  const std::uint64_t draws = spec_.sampling ? found->stratum.bits : found->draws;
+  const bool any = spec_.sampling || spec_.exhaustive;
+  const std::uint64_t draws = any ? found->stratum.bits : spec_.trials_per_stratum;
   if (id.draw >= draws) {
     fail(ErrorCode::bad_input, "{}: stratum {} has draws 0 to {}", id.text(), id.stratum, draws - 1);
   }

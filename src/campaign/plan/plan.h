@@ -69,6 +69,10 @@ class Plan {
   [[nodiscard]] const std::vector<record::Round>& rounds() const noexcept { return rounds_; }
   /// Adds the round after them: its draws are then part of the plan.
   void add_round(const record::Round& round);
+  /// Adds the published rounds, then those that follow from the spec alone (all, without `sampling`).
+  void add_known(const std::vector<record::Round>& published);
+  /// Whether the last round is the stop of the campaign's last spec.
+  [[nodiscard]] bool ended() const;
 
   /// The runs of an arm that come before its trials: no-flip controls of every golden order and one of zero
   /// steps, envelope, held-out and jitter runs, and one chain of canaries with a control behind them (which

@@ -1,5 +1,6 @@
 #include "campaign/shard/shard_id.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <optional>
@@ -104,10 +105,11 @@ std::vector<RunKey> trials_of(const ShardId& shard, const record::Round& round) 
   std::uint64_t position = 0;
   const auto count = static_cast<std::uint64_t>(shard.count);
   for (const std::string& arm : round.arms) {
+    const bool joins = std::find(round.joining.begin(), round.joining.end(), arm) != round.joining.end();
     for (const record::StratumDraws& cell : round.strata) {
-      for (std::uint64_t i = 0; i < cell.draws; ++i) {
+      for (std::uint64_t draw = joins ? 0 : cell.first_draw; draw < cell.first_draw + cell.draws; ++draw) {
         if (position++ % count != static_cast<std::uint64_t>(shard.index - 1)) continue;
-        keys.push_back({record::TrialKind::trial, {arm, cell.stratum.name, cell.first_draw + i}});
+        keys.push_back({record::TrialKind::trial, {arm, cell.stratum.name, draw}});
       }
     }
   }

@@ -29,6 +29,7 @@ struct ShardId {
 /// The runs of the preparation that are this shard's, of all arms.
 [[nodiscard]] std::vector<RunKey> preparation_of(const ShardId& shard, const Plan& plan);
 /// The trials of a round that are this shard's: each count-th of the round's list of arms, strata and draws.
+/// Arms that join in the round also run all draws before it.
 [[nodiscard]] std::vector<RunKey> trials_of(const ShardId& shard, const record::Round& round);
 
 }  // namespace bitrift::campaign

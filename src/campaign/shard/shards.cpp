@@ -81,7 +81,10 @@ struct Shard::Watch {
 };
 
 Stage preparation_stage(const Plan& plan, int shards) {
-  return stage_of("preparation", "the preparation", shards,
+  // An extended campaign has arms that no marker of an earlier start promised.
+  const std::size_t extensions = plan.spec().earlier.size();
+  const std::string name = extensions == 0 ? "preparation" : fmt::format("preparation-{:04d}", extensions);
+  return stage_of(name, "the preparation", shards,
                   [&](const ShardId& shard) { return preparation_of(shard, plan); });
 }
 
@@ -172,6 +175,17 @@ void Shard::prepare_bases(Folder& folder, const std::function<void()>& make) {
     pause([] { InterruptGuard::check(); });
   }
   make();  // looks whether they are what they were
+}
+
+void Shard::alone(const std::function<void()>& act) {
+  LeaseTaker taker(layout_.shards() / "base");
+  Words words;
+  Pause pause;
+  while (true) {
+    if (const auto lease = taker.try_take()) return act();
+    if (words.due()) progress_.note("waiting for " + taker.holder().text());
+    pause([] { InterruptGuard::check(); });
+  }
 }
 
 std::string Shard::own_origin() const {

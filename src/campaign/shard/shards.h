@@ -56,6 +56,8 @@ class Shard {
 
   /// Calls `make` (Folder::prepare_bases) when no other shard is at it; returns once the bases are there.
   void prepare_bases(Folder& folder, const std::function<void()>& make);
+  /// Calls `act` while no other shard makes bases or calls this.
+  void alone(const std::function<void()>& act);
   /// Keeps what the first worker said about its libraries and processor.
   void note_trainer(const record::Json& environment);
   /// Makes this the campaign's golden run of the arm and order unless there is one; returns the campaign's.
