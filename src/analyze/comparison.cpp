@@ -110,6 +110,11 @@ ComparedPair compare_pair(const Pairing& pairing, const Order& order, ComparedPa
   return pair;
 }
 
+std::string answer(const ComparedPair& pair, double margin) {
+  return text(ComparisonAnswer{pair.verdict, pair.outcome, pair.first, pair.second, pair.difference,
+                               pair.paired.interval, margin});
+}
+
 }  // namespace
 
 ArmComparison compare_arms(const std::vector<record::TrialRecord>& rows, const record::CampaignSpec& spec,
@@ -168,10 +173,7 @@ std::string text(const ArmComparison& comparison) {
       out += fmt::format("  no pair yet  in strata with {:.1f} % of the bits; the interval covers them\n",
                          100 * (1 - pair.share_seen));
     }
-    out += "  " +
-           text(ComparisonAnswer{pair.verdict, pair.outcome, pair.first, pair.second, pair.difference,
-                                 pair.paired.interval, comparison.margin}) +
-           "\n\n";
+    out += "  " + answer(pair, comparison.margin) + "\n\n";
   }
   out += fmt::format(
       "Rates and differences are weighted by the bits of the strata. Each interval holds with {:g} % "

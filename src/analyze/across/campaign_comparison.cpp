@@ -165,7 +165,10 @@ std::string text(const CampaignComparison& comparison) {
 
 Json to_json(const CampaignComparison& comparison) {
   Json lines = Json::array();
-  for (const ComparedCampaigns& line : comparison.lines) lines.push_back(line_json(line));
+  for (const ComparedCampaigns& line : comparison.lines) {
+    lines.push_back(line_json(line));
+    lines.back()["answer"] = answer(comparison, line);
+  }
   return {{"schema", "bitrift/comparison/1"}, {"first", comparison.first},
           {"second", comparison.second},      {"confidence", comparison.confidence},
           {"margin", comparison.margin},      {"differences", comparison.differences},
