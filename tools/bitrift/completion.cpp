@@ -68,40 +68,42 @@ class Script {
       } else if (option->get_expected_max() > 0) {
         std::vector<std::string> patterns;
         for (const std::string& name : names) patterns.push_back(fmt::format("'{} {}'", path, name));
-        fmt::format_to(std::back_inserter(of_options), "    {}) words='{}' files={} ;;\n",
+        fmt::format_to(std::back_inserter(of_options), "    {}) offered='{}' files={} ;;\n",
                        fmt::join(patterns, " | "), fmt::join(values.words, " "), values.files ? 1 : 0);
       }
     }
-    fmt::format_to(std::back_inserter(of_commands), "    '{}') words='{}' options='{}' files={} ;;\n", path,
-                   fmt::join(words, " "), fmt::join(options, " "), files ? 1 : 0);
+    fmt::format_to(std::back_inserter(of_commands), "    '{}') offered='{}' switches='{}' files={} ;;\n",
+                   path, fmt::join(words, " "), fmt::join(options, " "), files ? 1 : 0);
   }
   std::string paths, of_options, of_commands;
 };
 
+// For zsh too, to which path, words and options mean something.
 constexpr const char* kBash = R"(# Completion of {2}, printed by `bitrift completion`.
 {3}_bitrift() {{
   local IFS=$' \t\n' current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD - 1]}}
-  local path=bitrift words='' options='' files=0 i
+  local level=bitrift offered='' switches='' files=0 i
   if [[ $current == '=' ]]; then
     current=''
   elif [[ $previous == '=' ]]; then
     previous=${{COMP_WORDS[COMP_CWORD - 2]}}
   fi
   for ((i = 1; i < COMP_CWORD; ++i)); do
-    case "$path ${{COMP_WORDS[i]}}" in
-    {0}) path+=" ${{COMP_WORDS[i]}}" ;;
+    case "$level ${{COMP_WORDS[i]}}" in
+    {0}) level+=" ${{COMP_WORDS[i]}}" ;;
     esac
   done
-  case "$path $previous" in
+  case "$level $previous" in
 {1}    *)
-    case "$path" in
+    case "$level" in
 )";
 
+// For zsh too, to which path, words and options mean something.
 constexpr const char* kBashEnd = R"(    esac
-    if [[ $current == -* ]]; then words=$options files=0; fi
+    if [[ $current == -* ]]; then offered=$switches files=0; fi
     ;;
   esac
-  COMPREPLY=($(compgen -W "$words" -- "$current"))
+  COMPREPLY=($(compgen -W "$offered" -- "$current"))
   if ((files)); then
     IFS=$'\n'
     COMPREPLY+=($(compgen -f -- "$current"))

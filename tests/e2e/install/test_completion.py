@@ -100,6 +100,13 @@ def test_zsh_takes_the_script(tmp_path: Path) -> None:
     if shutil.which("zsh") is None:
         pytest.skip("zsh is not installed")
     (tmp_path / "s.zsh").write_text(output("completion", "zsh"))
-    code = "source s.zsh; words=(bitrift inject f.h5 --what stuck); print -l ${(k)_comps[bitrift]} ${_comps[bitrift]}"
-    done = subprocess.run(["zsh", "-f", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "_bash_complete -F _bitrift" in done.stdout
+    code = """source s.zsh
+    run() { emulate -L ksh; COMP_WORDS=(bitrift inject f.h5 --what stuck); COMP_CWORD=4; _bitrift; }
+    run; print -l ${_comps[bitrift]} $COMPREPLY"""
+    environment = os.environ | {"HOME": str(tmp_path)}  # where zsh writes what it knows
+    done = subprocess.run(
+        ["zsh", "-f", "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True, timeout=60
+    )
+    registered, *words = done.stdout.splitlines()
+    assert registered == "_bash_complete -F _bitrift"
+    assert {"stuck-at-0", "scale"} <= set(words) and "--what" not in words, words  # zsh itself picks those that fit

@@ -63,10 +63,18 @@ def environment() -> dict[str, str]:
 
 
 def call(*words: object, code: int = 0, **options: object) -> str:
+    """What a command prints, errors and all."""
     done = subprocess.run(
-        [*map(str, words)], capture_output=True, text=True, check=False, env=environment(), timeout=550, **options
+        [*map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        env=environment(),
+        timeout=550,
+        **options,
     )
-    assert done.returncode == code, done.stdout[-4000:] + done.stderr[-4000:]
+    assert done.returncode == code, done.stdout[-8000:]
     return done.stdout
 
 
