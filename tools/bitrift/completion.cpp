@@ -1,7 +1,6 @@
 // `bitrift completion`: a script for the shell, made of what the command line declares, so that it never lags
 // behind.
-#include <algorithm>
-#include <cstdio>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>

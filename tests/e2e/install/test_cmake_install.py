@@ -81,6 +81,8 @@ def test_programs_and_package_run_from_the_prefix(prefix: Path, checkpoint: Path
     environment = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
     arguments = ["inject", checkpoint, "-o", tmp_path / "o.h5", "--tensor", "model/packed", "--bits", "0"]
     call(prefix / "bin/bitrift", *arguments, env=environment)
+    if (BUILD / "bin/bitrift-train").exists():
+        assert call(prefix / "bin/bitrift-train", "--version", env=environment).startswith("bitrift-train ")
     site = prefix / f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
     code = (
         "import bitrift, sys; print(bitrift.inject(*sys.argv[1:], tensor='model/packed', bits=0)['faults'][0]['bits'])"
