@@ -16,6 +16,8 @@ import h5py
 import numpy as np
 import yaml
 
+from bitrift.errors import BadInput
+
 FLOAT_WIDTHS = {"16": 16, "32": 32, "64": 64}
 SEQUENCE_KEYS = ("injection_sequence_path", "load_injection_sequence")
 KNOWN = {
@@ -39,7 +41,7 @@ KNOWN = {
 }
 
 
-class ConversionError(ValueError):
+class ConversionError(BadInput):
     """A configuration or a sequence that has no equal here; one line that says what, where and what to do."""
 
 

@@ -19,13 +19,15 @@ import h5py
 import numpy as np
 import torch
 
+from bitrift.errors import BadInput
+
 SCHEMA = "bitrift/torch/1"
 _BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 _MODELS = ("model", "state_dict", "model_state_dict", "net", "network", "module")
 _OPTIMIZERS = ("optimizer", "optimizer_state_dict", "optimizer_state", "optim")
 
 
-class ConversionError(ValueError):
+class ConversionError(BadInput):
     """A file or a state that has no place in a checkpoint, on one line."""
 
 

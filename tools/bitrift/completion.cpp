@@ -66,6 +66,7 @@ class Script {
         files = files || values.files;
       } else if (option->get_expected_max() > 0) {
         std::vector<std::string> patterns;
+        patterns.reserve(names.size());
         for (const std::string& name : names) patterns.push_back(fmt::format("'{} {}'", path, name));
         fmt::format_to(std::back_inserter(of_options), "    {}) offered='{}' files={} ;;\n",
                        fmt::join(patterns, " | "), fmt::join(values.words, " "), values.files ? 1 : 0);

@@ -58,8 +58,9 @@ bitrift.list_tensors("c.h5")[0].paht
 
 def environment() -> dict[str, str]:
     """Without what the tests set. The compiler is called as the build calls it, so that ccache knows its results."""
+    set_here = {"CC": "cc", "CXX": "c++", "CMAKE_BUILD_PARALLEL_LEVEL": "2"}
     left_out = ("PYTHONPATH", "BITRIFT_BIN_DIR", "CMAKE_PREFIX_PATH", "VIRTUAL_ENV")
-    return {name: value for name, value in os.environ.items() if name not in left_out} | {"CC": "cc", "CXX": "c++"}
+    return {name: value for name, value in os.environ.items() if name not in left_out} | set_here
 
 
 def call(*words: object, code: int = 0, **options: object) -> str:
