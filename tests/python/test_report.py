@@ -288,6 +288,8 @@ def test_a_map_of_layers_and_bits_where_rates_by_layer_and_bit_exist(
 ) -> None:
     frame = pd.DataFrame(
         {
+            "arm": "serial",
+            "state": ["model", "model", "model"],
             "layer": ["conv1", "conv1", "fc"],
             "bit": [30, 0, 30],
             "estimate": [0.25, 0.0, 1.0],
@@ -302,6 +304,13 @@ def test_a_map_of_layers_and_bits_where_rates_by_layer_and_bit_exist(
 
     monkeypatch.setattr(bitrift.Campaign, "map", rates, raising=False)
     page = page_of(folder)
-    assert "SDC by layer and bit" in page.text and "crash by layer and bit" not in page.text
+    assert "SDC by layer and bit: serial, model" in page.text and "crash by layer and bit" not in page.text
     assert "conv1, bit 30: 25.0 %, 10.0 to 50.0 %, 12 trials" in page.text
     assert "fc, bit 0: no trial" in page.text
+
+    def refused(self: bitrift.Campaign, arm: str | None = None, outcome: str = "SDC") -> pd.DataFrame:
+        bitrift.summary(folder / "nowhere")
+        raise AssertionError
+
+    monkeypatch.setattr(bitrift.Campaign, "map", refused, raising=False)
+    assert "Rates by layer and bit are not shown: " in page_of(folder).text

@@ -41,6 +41,7 @@ bitrift.__main__.main(sys.argv[1:])
   ::setenv("PYTHONSAFEPATH", "1", 1);  // a folder `bitrift` that is here by chance is not the package
   std::vector<std::string> words = command.arguments;
   std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   ::execv(pointers.front(), pointers.data());

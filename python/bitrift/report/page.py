@@ -66,8 +66,7 @@ def render(folder: str | os.PathLike[str], *, state: str = "") -> tuple[str, boo
     page: dict[str, Any] = sections.verdict(facts) | sections.checks(facts) | sections.provenance(facts)
     if page["judged"]:
         page |= sections.limits(facts) | results.rates(facts) | results.propagation(facts)
-        page |= results.comparisons(facts) | results.strangest(facts)
-        page["vulnerability"] = vulnerability.maps(facts.folder)
+        page |= results.comparisons(facts) | results.strangest(facts) | vulnerability.maps(facts)
     scripts = [(HERE / name).read_text(encoding="utf-8") for name in ("script.js", *(["watch.js"] if state else []))]
     page |= {
         "name": str(facts.spec.get("name") or "campaign"),

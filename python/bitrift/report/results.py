@@ -12,7 +12,7 @@ from bitrift.report.glossary import REASONS
 from bitrift.report.layout import Cell, Chart, Head, Map, Row, Table, chart, number, prose, rate, text
 
 MOST_CHART_ROWS = 80
-MOST_CELLS = 6000
+MOST_CELLS = 4000
 OUTCOMES = ("masked", "SDC", "crash")
 
 

@@ -80,8 +80,8 @@ Strangest strangest(const std::vector<TrialLine>& lines, const Judging& judging,
   std::map<record::OutcomeClass, std::vector<TrialLine>> by_class;
   for (const TrialLine& line : lines) by_class[line.outcome.outcome_class()].push_back(line);
   auto& harmed = by_class[record::OutcomeClass::sdc];
-  for (auto metric = judging.metrics.rbegin(); metric != judging.metrics.rend(); ++metric)
-    sort_worst_first(harmed, *metric);
+  const std::vector<record::Metric> last_first(judging.metrics.rbegin(), judging.metrics.rend());
+  for (const record::Metric metric : last_first) sort_worst_first(harmed, metric);
   sort_worst_first(harmed);
   auto& crashes = by_class[record::OutcomeClass::crash];
   sort_rarest_first(crashes);

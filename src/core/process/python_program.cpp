@@ -34,7 +34,7 @@ fs::path on_path(const std::string& name) {
 /// The Python of tools/setup, for a program below CHECKOUT/build; empty when there is none.
 fs::path of_checkout(const fs::path& program) {
   for (fs::path folder = program.parent_path(); folder.has_relative_path(); folder = folder.parent_path()) {
-    const fs::path candidate = folder.parent_path() / ".venv" / "bin" / kPython;
+    fs::path candidate = folder.parent_path() / ".venv" / "bin" / kPython;
     if (folder.filename() == "build" && runs(candidate)) return candidate;
   }
   return {};
@@ -50,7 +50,7 @@ fs::path this_program() {
 fs::path find_python(const fs::path& program) {
   if (const char* const named = std::getenv(kVariable); named != nullptr && *named != '\0') {
     const std::string text = named;
-    const fs::path found = text.find('/') == std::string::npos ? on_path(text) : fs::absolute(text);
+    fs::path found = text.find('/') == std::string::npos ? on_path(text) : fs::absolute(text);
     if (!found.empty() && runs(found)) return found;
     fail(ErrorCode::not_found, "{}={}: no such program; name a Python interpreter", kVariable, text);
   }
