@@ -56,14 +56,13 @@ double rate_of(const Side& side, const Order& order, const std::vector<StratumPa
   return total_estimate(order.rounds, classes, 2).at(1);
 }
 
-Interval interval_of(const Side& side, const std::vector<StratumPairs>& strata, Draws draws,
-                     double confidence) {
+std::vector<StratumHits> hits_of(const Side& side, const std::vector<StratumPairs>& strata, Draws draws) {
   std::vector<StratumHits> hits;
   for (const StratumPairs& one : strata) {
     const std::string& name = side.sample->order.names[hits.size()];
     hits.push_back({bits_of(side, name), one.*draws, one.counted, 1});
   }
-  return total_interval(side.sample->order.rounds, hits, confidence, side.sample->order.aim);
+  return hits;
 }
 
 }  // namespace
@@ -133,9 +132,10 @@ Interval RateDifference::interval(double confidence) const {
   if (!sized_) return {-1, 1};
   Interval interval;
   if (kind_ == ComparisonKind::unrelated) {
-    const double each = each_of(2, confidence);
-    interval = difference_of(interval_of(first_, alone_, &StratumPairs::first, each),
-                             interval_of(second_, alone_, &StratumPairs::second, each));
+    const auto one = hits_of(first_, alone_, &StratumPairs::first);
+    const auto other = hits_of(second_, alone_, &StratumPairs::second);
+    interval = total_difference({&first_.sample->order.rounds, &one}, {&second_.sample->order.rounds, &other},
+                                confidence, expected_difference);
   } else {
     interval = paired_interval(walked_->rounds, pairs_, confidence);
   }

@@ -64,7 +64,7 @@ std::string seen_text(const GateReport& report) {
     most = std::max(most, line.visible);
   }
   if (least == most) return fmt::format("{:.2f} points", 100 * most);
-  return fmt::format("{:.2f} to {:.2f} points, depending on the line", 100 * least, 100 * most);
+  return fmt::format("{:.2f} to {:.2f} points, depending on the line,", 100 * least, 100 * most);
 }
 
 std::string sentence(const GateReport& report) {

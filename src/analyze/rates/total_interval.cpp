@@ -45,6 +45,7 @@ struct Bet {
   double above = 0;
   double least = 0;
   double scale = 0;  ///< times a deviation: the share of the wealth to bet
+  double reach = 0;  ///< over `scale`: the variance of the estimate
 };
 
 /// Walks through the picks and forms an unbiased estimate of the total from each.
@@ -165,7 +166,7 @@ class Bettor {
       if (h == pick) change = reward * (hit(h, drawn_[h]) - rate);
     }
     if (out > kTolerated || variance <= 0) return {};
-    return {std::max(0.0, change + reach), centre - reach, reach / variance};
+    return {std::max(0.0, change + reach), centre - reach, reach / variance, reach};
   }
 
   // Of a draw of a stratum; it sizes the bet, and any size keeps the bound. Differences are mostly 0, the
@@ -269,7 +270,58 @@ Sums sums_of(const std::vector<StratumHits>& strata, double bits, double number,
   return sums;
 }
 
+double counted_bits(const std::vector<StratumHits>& strata) {
+  double bits = 0;
+  for (const StratumHits& stratum : strata) bits += stratum.counted ? static_cast<double>(stratum.bits) : 0;
+  return bits;
+}
+
+double counted_strata(const std::vector<StratumHits>& strata) {
+  return static_cast<double>(std::count_if(strata.begin(), strata.end(),
+                                           [](const StratumHits& stratum) { return stratum.counted; }));
+}
+
+// Bets on (1 + one - other) / 2, one of each: the misses of `other` are 1 - its total.
+std::vector<Bet> joint_bets(const TotalSample& one, const TotalSample& other) {
+  const auto hits = Bettor(*one.strata, false).bets(*one.rounds);
+  const auto misses = Bettor(*other.strata, true).bets(*other.rounds);
+  std::vector<Bet> joint;
+  for (std::size_t i = 0; i < std::min(hits.size(), misses.size()); ++i) {
+    const double reach = (hits[i].reach + misses[i].reach) / 2;
+    const double variance = (hits[i].reach / hits[i].scale + misses[i].reach / misses[i].scale) / 4;
+    joint.push_back({(hits[i].above + misses[i].above) / 2, (hits[i].least + misses[i].least) / 2,
+                     reach / variance, reach});
+  }
+  return joint;
+}
+
 }  // namespace
+
+Interval total_difference(const TotalSample& first, const TotalSample& second, double confidence,
+                          double aim) {
+  const double alpha = 1 - confidence;
+  const auto sums = [&](const TotalSample& sample) {
+    const double bits = counted_bits(*sample.strata);
+    if (bits <= 0) fail(ErrorCode::bad_input, "the interval of a total needs at least one stratum");
+    return sums_of(*sample.strata, bits, counted_strata(*sample.strata), (1 - kBetShare) * alpha / 2);
+  };
+  const Sums one = sums(first);
+  const Sums other = sums(second);
+  const double log_limit = std::log(2 / (kBetShare * alpha));
+  const PerStake shares = first_shares(aim / 2);
+  // The difference is at least `least` and at most `most`, by what was drawn.
+  const double least = other.known - (1 - one.known_misses);
+  const double most = 1 - other.known_misses - one.known;
+  const double low =
+      2 * lower_end(joint_bets(second, first), shares, (1 + least) / 2, (1 + most) / 2, log_limit) - 1;
+  const double high =
+      1 - 2 * lower_end(joint_bets(first, second), shares, (1 - most) / 2, (1 - least) / 2, log_limit);
+  const Interval summed{other.low - one.high, other.high - one.low};
+  Interval interval{std::max(low, summed.low), std::min(high, summed.high)};
+  if (interval.low > interval.high) interval = summed;
+  const double estimate = other.estimate - one.estimate;
+  return {std::min(interval.low, estimate), std::max(interval.high, estimate)};
+}
 
 Interval total_interval(const std::vector<PickedRound>& rounds, const std::vector<StratumHits>& strata,
                         double confidence, double aim) {

@@ -45,4 +45,17 @@ struct StratumHits {
                                       const std::vector<StratumHits>& strata, double confidence,
                                       double aim = 0);
 
+/// One of two independent samples. Both must outlive it.
+struct TotalSample {
+  const std::vector<PickedRound>* rounds = nullptr;
+  const std::vector<StratumHits>* strata = nullptr;
+};
+
+/// An interval for the total of `second` less that of `first`, in -1..1, that holds at every look of both. Of
+/// every pick of one and the pick of the other with the same number, the estimates are bet on together, with
+/// 0.9 of the error probability; the Bonferroni intervals of both have 0.05 each. aim: the difference for
+/// which the bets are sized; 0: none in particular. Values must be 0 and 1. Throws as total_interval() does.
+[[nodiscard]] Interval total_difference(const TotalSample& first, const TotalSample& second,
+                                        double confidence, double aim = 0);
+
 }  // namespace bitrift::analyze

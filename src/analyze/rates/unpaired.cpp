@@ -93,8 +93,4 @@ FisherTest stratified_fisher(const std::vector<TwoCounts>& strata) {
   return test;
 }
 
-Interval difference_of(const Interval& first, const Interval& second) {
-  return {second.low - first.high, second.high - first.low};
-}
-
 }  // namespace bitrift::analyze

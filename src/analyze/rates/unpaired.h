@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "analyze/rates/interval.h"
-
 namespace bitrift::analyze {
 
 /// How often an outcome occurred in one stratum, in two independent samples.
@@ -28,8 +26,5 @@ struct FisherTest {
 /// Source: Fisher, Statistical Methods for Research Workers, 1934; over strata: Birch, JRSS B 26, 1964 (what
 /// mantelhaen.test(exact = TRUE) of R computes). Throws Error(bad_input) on more hits than trials.
 [[nodiscard]] FisherTest stratified_fisher(const std::vector<TwoCounts>& strata);
-
-/// Of second - first, when both intervals hold.
-[[nodiscard]] Interval difference_of(const Interval& first, const Interval& second);
 
 }  // namespace bitrift::analyze

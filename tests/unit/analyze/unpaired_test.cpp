@@ -58,11 +58,5 @@ TEST(StratifiedFisher, RefusesMoreHitsThanTrials) {
   EXPECT_THROW((void)stratified_fisher({{0, 2, 6, 5}}), Error);
 }
 
-TEST(DifferenceOf, AddsTheWidths) {
-  const Interval difference = difference_of({0.1, 0.3}, {0.2, 0.6});
-  EXPECT_DOUBLE_EQ(difference.low, -0.1);
-  EXPECT_DOUBLE_EQ(difference.high, 0.5);
-}
-
 }  // namespace
 }  // namespace bitrift::analyze::unpaired_test
