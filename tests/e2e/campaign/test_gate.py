@@ -288,3 +288,14 @@ def test_comparisons_that_make_no_sense_are_refused(campaigns):
     assert done.returncode == 2 and "no campaign here" in done.stderr
     done = bitrift("compare", campaigns / "plain", campaigns / "other", "--arms", "serial,nothing")
     assert done.returncode == 2 and "no arm 'nothing'" in done.stderr
+
+
+def test_the_example_workflow_names_files_and_options_that_exist():
+    root = Path(__file__).parents[3]
+    text = (root / "examples" / "ci" / "bitrift-gate.yml").read_text()
+    named = set(re.findall(r"(?:tools|campaigns|examples)/[\w./-]*\w", text))
+    assert {"tools/setup", "campaigns/ci.json", "examples/ci/gate.json"} <= named
+    assert [name for name in named if not (root / name).exists()] == []
+    options = set(re.findall(r"--[a-z]+", text[text.index("bitrift gate results") :]))
+    assert options == {"--baseline", "--tolerance", "--junit", "--markdown"}
+    assert all(option in bitrift("gate", "--help").stdout for option in options)
