@@ -140,6 +140,7 @@ std::vector<GateLine> lines_of(const Sample& baseline, const Sample& current, co
 
 void decide(std::vector<GateLine>& lines, double alpha) {
   std::vector<double> p_values;
+  p_values.reserve(lines.size());
   for (const GateLine& line : lines) p_values.push_back(line.p);
   const std::vector<double> adjusted = holm(p_values);
   for (std::size_t i = 0; i < lines.size(); ++i) {
