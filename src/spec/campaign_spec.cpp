@@ -9,7 +9,6 @@
 #include "core/byte_size.h"
 #include "core/error.h"
 #include "record/json/schema.h"
-#include "spec/exec_runner.h"
 #include "spec/training_parts.h"
 
 namespace bitrift::record {
@@ -88,7 +87,7 @@ Json to_json(const Arm& arm) {
   if (!arm.precision.empty()) value["precision"] = arm.precision;
   if (!arm.scope.all()) value["scope"] = to_json(arm.scope);
   if (arm.guards) value["guards"] = to_json(*arm.guards);
-  if (!arm.exec.empty()) value["exec"] = arm.exec;
+  if (!arm.words.empty()) value["exec"] = arm.words;
   return value;
 }
 
@@ -142,44 +141,6 @@ void cross_arms_with_bases(CampaignSpec& spec) {
     }
   }
   spec.arms = std::move(arms);
-}
-
-// runner.exec, what the arms add to it, and what makes no sense beside it.
-void read_runner(const Document& document, CampaignSpec& spec) {
-  const Json& value = document.value;
-  const bool exec = value.contains("runner");
-  if (exec) spec.exec = exec_words_from(document, "/runner/exec/command");
-  for (std::size_t i = 0; i < spec.arms.size(); ++i) {
-    const std::string arm = "/arms/" + std::to_string(i);
-    for (const char* key : {"/scope", "/guards", "/precision"}) {
-      if (!exec || !value.contains(Json::json_pointer(arm + key))) continue;
-      fail(ErrorCode::bad_input,
-           "{}: is only for bitrift-train; a command of runner.exec loads one file and has its own guards",
-           document.where(arm + key));
-    }
-    const std::string pointer = arm + "/exec";
-    if (!value.contains(Json::json_pointer(pointer))) continue;
-    if (!exec) {
-      fail(ErrorCode::bad_input, "{}: is for a command, but there is no runner.exec.command",
-           document.where(pointer));
-    }
-    spec.arms[i].exec = exec_words_from(document, pointer);
-  }
-  if (exec && !spec.launch.empty()) {
-    fail(ErrorCode::bad_input,
-         "{}: worker.launch: starts the ranks of bitrift-train; with runner.exec the command starts its own",
-         document.place("/worker/launch"));
-  }
-  if (spec.network && (exec || spec.memory)) {
-    fail(ErrorCode::bad_input, "{}: worker.connect: network: {}", document.place("/worker/connect"),
-         exec ? "is for the ranks of bitrift-train; with runner.exec the command runs beside the driver"
-              : "the memory of ranks on other machines cannot be watched: leave out worker.memory");
-  }
-  if (exec && spec.propagation) {
-    fail(ErrorCode::bad_input,
-         "{}: propagation: compares states within bitrift-train; a command of runner.exec keeps its own",
-         document.place("/propagation"));
-  }
 }
 
 // The fewest clean runs whose largest score has this level: 1/(n + 1) <= level.
@@ -243,6 +204,8 @@ void read_judgement(const Document& document, bool stored, CampaignSpec& spec) {
   spec.envelope_runs = controls.value("envelope", clean_runs_for(spec.level));
   spec.held_out_runs = controls.value("held_out", stored ? 0 : spec.held_out_runs);
   spec.jitter_runs = controls.value("jitter", stored ? 0 : spec.jitter_runs);
+  if (stored) spec.reader_canaries.reset();
+  if (controls.contains("readers")) spec.reader_canaries = controls["readers"].get<bool>();
 }
 
 CampaignSpec from_document(const Document& document, bool stored) {
@@ -280,7 +243,8 @@ CampaignSpec from_document(const Document& document, bool stored) {
   spec.launch = section("worker").value("launch", "");
   spec.network = section("worker").value("connect", "local") == "network";
   if (value.contains("propagation")) spec.propagation = propagation_from(document);
-  read_runner(document, spec);
+  spec.runner = runner_from(document);
+  for (std::size_t i = 0; i < spec.arms.size(); ++i) spec.arms[i].words = runner_words_of(document, i);
   check_arms(document, spec);
   cross_arms_with_bases(spec);
   read_amount(document, spec);
@@ -315,6 +279,7 @@ CampaignSpec read_campaign_spec(const std::filesystem::path& path,
   check_schema(document, shipped_schema("campaign"));
   CampaignSpec spec = from_document(document, false);
   check_bases_exist(document, spec.bases);
+  check_script_exists(document, spec.runner);
   return spec;
 }
 
@@ -345,7 +310,8 @@ Json to_json(const CampaignSpec& spec) {
                   {"level", spec.level},
                   {"metrics", spec.metrics}}},
                 {"worker", worker}};
-  if (!spec.exec.empty()) value["runner"] = {{"exec", {{"command", spec.exec}}}};
+  if (spec.reader_canaries) value["controls"]["readers"] = *spec.reader_canaries;
+  if (spec.runner.kind != RunnerKind::train) value["runner"] = to_json(spec.runner);
   if (spec.sampling) value["sampling"] = to_json(*spec.sampling);
   if (spec.exhaustive) value["exhaustive"] = true;
   if (spec.propagation) value["propagation"] = to_json(*spec.propagation);

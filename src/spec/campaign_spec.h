@@ -14,6 +14,7 @@
 #include "record/sampling.h"
 #include "record/strata.h"
 #include "spec/base_spec.h"
+#include "spec/runner_spec.h"
 
 namespace bitrift::record {
 
@@ -27,7 +28,7 @@ struct Arm {
   Parallel parallel;
   Scope scope = {};                      ///< which replicas load the altered file; the others load the base
   std::optional<GuardSpec> guards = {};  ///< instead of those of the base's spec
-  std::vector<std::string> exec = {};    ///< CampaignSpec::exec: words added to the command in this arm
+  std::vector<std::string> words = {};   ///< added to the command or the script of CampaignSpec::runner
   std::string precision = {};            ///< the base is converted to it; "": as it was trained
   std::string stem = {};                 ///< the name in the spec; "" means `name`
   std::size_t file = 0;                  ///< index into CampaignSpec::files
@@ -51,6 +52,9 @@ struct CampaignSpec {
   int envelope_runs = 99;  ///< clean runs with other data orders per arm that calibrate, at least 20
   int held_out_runs = 30;  ///< more of them, judged like trials
   int jitter_runs = 30;    ///< golden orders with lowest bits of weights flipped, judged like trials
+  /// Whether a run with all tensors of a role NaN must not end like the golden run, for each targeted role.
+  /// Absent in campaigns of versions that did not check this.
+  std::optional<bool> reader_canaries = true;
   double confidence = 0.95;
   std::optional<PropagationSpec> propagation;  ///< which states of trials are compared with the golden run's
   Judge judge = Judge::worst;
@@ -59,7 +63,7 @@ struct CampaignSpec {
   std::optional<double> deadline_s;     ///< per trial; absent: 10 s + 20 x the arm's control
   std::optional<std::uint64_t> memory;  ///< bytes that all processes of a worker may hold; absent: no limit
   bool early_end = true;                ///< a trial that is back at the golden run's state ends there
-  std::vector<std::string> exec = {};   ///< command of a trainer that is not ours (spec/exec_runner.h)
+  RunnerSpec runner = {};               ///< what trains
   std::string launch;  ///< command line template that starts the ranks of a worker; "" = mpirun of the build
   bool network = false;  ///< worker.connect: ranks reach the driver over TCP, so that they may run elsewhere
   /// Of a campaign that was extended: its specs before, the first one first. Not part of the canonical form.

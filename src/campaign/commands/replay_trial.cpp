@@ -81,11 +81,10 @@ Replay replay_run(const std::filesystem::path& folder, const std::string& id,
   const auto copy = layout.copy(name);
   std::filesystem::create_directories(copy.parent_path());
   ReplayObserver observer(stored, plan, rows);
-  const bool exec = !stored.spec.exec.empty();
   const std::size_t arm = stored.spec.arm_index(key.id.arm);
   const ckpt::Reader& base = bases.at(stored.spec.arms[arm].file);
-  const Launch launch = {exec ? std::filesystem::path() : find_trainer(), base.path(), stored.spec.launch,
-                         stored.drills.ignore_file, stored.spec.exec};
+  Launch launch = launch_of(stored.spec, false, stored.drills.ignore_file);
+  launch.base = base.path();
   {
     PoolOptions options;
     options.launch = launch;

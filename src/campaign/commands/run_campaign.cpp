@@ -21,12 +21,6 @@
 namespace bitrift::campaign {
 namespace {
 
-std::filesystem::path trainer_for(const record::CampaignSpec& spec) {
-  const bool trains = std::any_of(spec.bases.begin(), spec.bases.end(),
-                                  [](const record::BaseSpec& base) { return base.train.has_value(); });
-  return spec.exec.empty() || trains ? find_trainer() : std::filesystem::path();
-}
-
 // Everything that can be refused without a folder is refused before one is made.
 void check_before_folder(const record::CampaignSpec& spec, const RunOptions& options, const Drills& drills,
                          const std::filesystem::path& trainer) {
@@ -123,9 +117,9 @@ std::optional<std::chrono::steady_clock::time_point> end_of(const RunOptions& op
 
 PoolOptions pool_options(const RunOptions& options, const record::CampaignSpec& spec, const Drills& drills,
                          const DriverPlace& place, const WorkPlace& copies,
-                         const std::filesystem::path& scratch, const std::filesystem::path& trainer) {
+                         const std::filesystem::path& scratch, const Launch& launch) {
   PoolOptions pool;
-  pool.launch = {trainer, {}, spec.launch, drills.ignore_file, spec.exec};
+  pool.launch = launch;
   pool.arms = spec.arms;
   pool.workers = options.workers;
   pool.check_every = spec.check_every;
@@ -148,7 +142,7 @@ struct Work {
   const RunOptions& options;
   const record::CampaignSpec& spec;
   const Drills& drills;
-  const std::filesystem::path& trainer;
+  const Launch& launch;
   Folder& folder;
   Shard* shard;  // nullptr: undivided
   std::optional<std::chrono::steady_clock::time_point> end;
@@ -163,7 +157,8 @@ std::unique_ptr<WorkPlace> find_place(const Work& work, const Plan& plan, const 
   const DiskUse use =
       disk_use(plan, layout, rows, most_workers(work.spec, static_cast<std::size_t>(side_by_side)));
   // A launcher may start ranks on other machines, and a command of the user's anything anywhere.
-  const bool local = work.spec.launch.empty() && work.spec.exec.empty() && !work.spec.network;
+  const bool local =
+      work.spec.launch.empty() && work.spec.runner.kind != record::RunnerKind::exec && !work.spec.network;
   auto found = std::make_unique<WorkPlace>(
       WorkQuestion{owner, place.work(), work.options.work_dir, use.copy_bytes(), local});
   work.progress.note(describe(use, found->folder(), free_space(layout.root)));
@@ -173,7 +168,8 @@ std::unique_ptr<WorkPlace> find_place(const Work& work, const Plan& plan, const 
 
 void prepare_bases(const Work& work) {
   const auto make = [&] {
-    work.folder.prepare_bases(work.trainer, [&](const std::string& what) { work.progress.note(what); });
+    work.folder.prepare_bases(work.launch.program,
+                              [&](const std::string& what) { work.progress.note(what); });
   };
   if (work.shard == nullptr) return make();
   work.shard->prepare_bases(work.folder, make);
@@ -222,7 +218,7 @@ RunReport run_in(const Work& work) {
   RunReport report;
   try {
     Driver driver(work.folder, work.drills, plan, ledger, work.shard, work.progress);
-    Pool pool(pool_options(work.options, work.spec, work.drills, place, *copies, scratch, work.trainer),
+    Pool pool(pool_options(work.options, work.spec, work.drills, place, *copies, scratch, work.launch),
               driver, bases);
     if (work.end) driver.end_at(*work.end);
     try {
@@ -257,9 +253,12 @@ RunReport run_campaign(const RunOptions& options, Progress& progress) {
   if (options.workers && *options.workers < 1) {
     fail(ErrorCode::bad_input, "--workers {}: at least one worker is needed", *options.workers);
   }
-  const record::CampaignSpec asked = record::read_campaign_spec(options.spec, options.overrides);
-  const auto trainer = trainer_for(asked);
-  check_before_folder(asked, options, drills, trainer);
+  record::CampaignSpec asked = record::read_campaign_spec(options.spec, options.overrides);
+  if (began_without_reader_canaries(options.folder)) asked.reader_canaries.reset();
+  const bool trains = std::any_of(asked.bases.begin(), asked.bases.end(),
+                                  [](const record::BaseSpec& base) { return base.train.has_value(); });
+  const Launch launch = launch_of(asked, trains, drills.ignore_file);
+  check_before_folder(asked, options, drills, launch.program);
   Folder folder(std::filesystem::absolute(options.folder), asked, drills, options.command,
                 options.shard ? options.shard->count : 0,
                 options.extend ? OtherSpec::extend : OtherSpec::refuse);
@@ -270,7 +269,7 @@ RunReport run_campaign(const RunOptions& options, Progress& progress) {
   if (!folder.note().empty()) progress.note(folder.note());
   std::optional<Shard> shard;
   if (options.shard) shard.emplace(layout, *options.shard, options.wait_hours, progress);
-  const Work work{options, spec, drills, trainer, folder, shard ? &*shard : nullptr, end, progress};
+  const Work work{options, spec, drills, launch, folder, shard ? &*shard : nullptr, end, progress};
   try {
     RunReport report = run_in(work);
     if (shard) shard->set_end(report.problems.empty() ? report.unfinished : report.problems.front());

@@ -95,6 +95,14 @@ StoredCampaign read_stored_campaign(const Layout& layout) {
   }
 }
 
+bool began_without_reader_canaries(const std::filesystem::path& root) {
+  try {
+    return !read_stored_campaign({root}).spec.reader_canaries.has_value();
+  } catch (const Error&) {
+    return false;  // there is no campaign, or the driver's own look at it says what is wrong
+  }
+}
+
 std::vector<record::Round> read_rounds(const Layout& layout) {
   std::vector<record::Round> rounds;
   for (auto path = layout.round(0); std::filesystem::exists(path); path = layout.round(rounds.size())) {

@@ -68,6 +68,9 @@ struct StoredCampaign {
 /// Reads campaign.json. Throws Error(not_found) when the folder holds none, Error(bad_file).
 [[nodiscard]] StoredCampaign read_stored_campaign(const Layout& layout);
 
+/// Whether a campaign began in this folder with a version that had no reader canaries.
+[[nodiscard]] bool began_without_reader_canaries(const std::filesystem::path& root);
+
 /// The published rounds from the first on. Throws Error(bad_file) that names the file.
 [[nodiscard]] std::vector<record::Round> read_rounds(const Layout& layout);
 

@@ -63,7 +63,7 @@ std::string refusal(const record::TrainingSpec& training, const record::Parallel
 
 void check_arms_fit(const record::CampaignSpec& spec, const std::filesystem::path& source,
                     const std::filesystem::path& trainer) {
-  if (!spec.exec.empty()) return;
+  if (spec.runner.kind != record::RunnerKind::train) return;
   for (std::size_t base = 0; base < spec.bases.size(); ++base) {
     const record::TrainingSpec training = training_of(spec.bases[base], source);
     std::set<std::string> checked;

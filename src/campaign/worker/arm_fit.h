@@ -8,7 +8,7 @@
 namespace bitrift::campaign {
 
 /// Checks every base.checkpoint and every arm against it; of arms with pipeline stages, `bitrift-train
-/// describe` says whether the model can be cut so. Does nothing for campaigns with a command of the user's.
+/// describe` says whether the model can be cut so. Does nothing for campaigns with another runner.
 /// source: of the spec, for messages; trainer: see find_trainer(). Throws Error(bad_input) when a checkpoint
 /// is not one of bitrift-train, a batch cannot be split, or a model has fewer layers than an arm has stages.
 void check_arms_fit(const record::CampaignSpec& spec, const std::filesystem::path& source,

@@ -9,6 +9,7 @@
 
 #include <unistd.h>
 
+#include "campaign/worker/script_python.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
@@ -136,8 +137,8 @@ Command convert_command(const std::filesystem::path& program, const std::filesys
 
 Command exec_command(const Launch& launch, const record::Arm& arm, const std::string& socket_name,
                      const std::filesystem::path& log, const std::filesystem::path& scratch) {
-  std::vector<std::string> words = launch.exec;
-  words.insert(words.end(), arm.exec.begin(), arm.exec.end());
+  std::vector<std::string> words = launch.runner.command;
+  words.insert(words.end(), arm.words.begin(), arm.words.end());
   const record::Json runner = {{"command", words},
                                {"arm", arm.name},
                                {"ranks", arm.parallel.ranks},
@@ -148,6 +149,51 @@ Command exec_command(const Launch& launch, const record::Arm& arm, const std::st
            runner.dump()},
           environment,
           log};
+}
+
+Command script_command(const Launch& launch, const record::Arm& arm, const std::string& socket_name,
+                       const std::filesystem::path& log, const std::filesystem::path& scratch) {
+  const record::RunnerSpec& runner = launch.runner;
+  const std::string script = runner.script.string() + (runner.function.empty() ? "" : ":" + runner.function);
+  std::vector<std::string> words = launch.python.arguments;
+  words.insert(words.end(), {"-m", "bitrift.runner", script, "--connect", socket_name, "--base",
+                             launch.base.string(), "--ranks", std::to_string(arm.parallel.ranks)});
+  if (launch.ignore_file) words.insert(words.end(), {"--drill", "ignore-file"});
+  words.emplace_back("--");
+  words.insert(words.end(), arm.words.begin(), arm.words.end());
+  auto environment = launch.python.environment;
+  environment["BITRIFT_ARM"] = arm.name;
+  if (!scratch.empty()) environment["TMPDIR"] = scratch.string();
+  // The driver kills what it started, the outer guard; the inner one outlives that and kills all that
+  // descends from the script.
+  const auto guarded = [](const std::vector<std::string>& command) {
+    return std::vector<std::string>{"/proc/self/exe", "exec-guard",
+                                    record::Json{{"command", command}}.dump()};
+  };
+  return {guarded(guarded(words)), environment, log};
+}
+
+Command worker_command(const Launch& launch, const record::Arm& arm, const std::string& socket_name,
+                       const std::filesystem::path& log, const std::filesystem::path& scratch) {
+  switch (launch.runner.kind) {
+    case record::RunnerKind::exec:
+      return exec_command(launch, arm, socket_name, log, scratch);
+    case record::RunnerKind::python:
+      return script_command(launch, arm, socket_name, log, scratch);
+    case record::RunnerKind::train:
+      break;
+  }
+  return serve_command(launch, arm, socket_name, log, scratch);
+}
+
+Launch launch_of(const record::CampaignSpec& spec, bool trains, bool ignore_file) {
+  Launch launch;
+  launch.wrapper = spec.launch;
+  launch.ignore_file = ignore_file;
+  launch.runner = spec.runner;
+  if (trains || spec.runner.kind == record::RunnerKind::train) launch.program = find_trainer();
+  if (spec.runner.kind == record::RunnerKind::python) launch.python = script_python(spec.runner);
+  return launch;
 }
 
 Command resume_command(const Launch& launch, const record::Arm& arm, const std::filesystem::path& copy,

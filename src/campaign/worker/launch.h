@@ -17,7 +17,8 @@ struct Launch {
   std::filesystem::path base;     ///< of the worker's arm: what "changed" is measured against
   std::string wrapper;            ///< CampaignSpec::launch: "{ranks}" and "{command}" are replaced; "" = none
   bool ignore_file = false;       ///< drill: the worker resumes from the base, whatever file it is given
-  std::vector<std::string> exec = {};  ///< CampaignSpec::exec; empty: `program` trains
+  record::RunnerSpec runner = {};  ///< CampaignSpec::runner; kind train: `program` trains
+  Command python = {};             ///< runner.python: what runs the script, see script_python()
 };
 
 /// bitrift-train: $BITRIFT_TRAIN_PROGRAM, else beside this executable, else on PATH. Throws Error(not_found).
@@ -29,11 +30,27 @@ struct Launch {
                                     const std::string& socket_name, const std::filesystem::path& log,
                                     const std::filesystem::path& scratch);
 
-/// `bitrift exec-worker` of this executable, for an arm of a campaign with launch.exec; otherwise as
+/// `bitrift exec-worker` of this executable, for an arm of a campaign with runner.exec; otherwise as
 /// serve_command.
 [[nodiscard]] Command exec_command(const Launch& launch, const record::Arm& arm,
                                    const std::string& socket_name, const std::filesystem::path& log,
                                    const std::filesystem::path& scratch);
+
+/// `python -m bitrift.runner`, for an arm of a campaign with runner.python, so that its descendants end with
+/// it; otherwise as serve_command.
+[[nodiscard]] Command script_command(const Launch& launch, const record::Arm& arm,
+                                     const std::string& socket_name, const std::filesystem::path& log,
+                                     const std::filesystem::path& scratch);
+
+/// The one of these commands that starts a worker of the launch's runner.
+[[nodiscard]] Command worker_command(const Launch& launch, const record::Arm& arm,
+                                     const std::string& socket_name, const std::filesystem::path& log,
+                                     const std::filesystem::path& scratch);
+
+/// What the campaign's runner needs on this machine: finds bitrift-train, or the Python of a script. trains:
+/// bitrift-train is needed in any case, to make a base. The base of the launch is left empty. Throws
+/// Error(not_found).
+[[nodiscard]] Launch launch_of(const record::CampaignSpec& spec, bool trains, bool ignore_file);
 
 /// `bitrift-train train SPEC -o OUT`; ranks as the spec says.
 [[nodiscard]] Command train_command(const std::filesystem::path& program, int ranks,

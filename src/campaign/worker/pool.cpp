@@ -165,11 +165,9 @@ Crew& Pool::start_crew(std::size_t arm) {
   Listener listener = options_.network
                           ? Listener(place.copy.parent_path() / "meeting-point", options_.listen_at)
                           : Listener();
-  const bool exec = !launch.exec.empty();
   const auto scratch = crew->scratch ? crew->scratch->path() : std::filesystem::path();
-  const Command command = exec ? exec_command(launch, of, listener.name(), crew->log, scratch)
-                               : serve_command(launch, of, listener.name(), crew->log, scratch);
-  const int connections = exec ? 1 : of.parallel.ranks;
+  const Command command = worker_command(launch, of, listener.name(), crew->log, scratch);
+  const int connections = launch.runner.kind == record::RunnerKind::exec ? 1 : of.parallel.ranks;
   crew->worker = std::make_unique<Worker>(std::move(listener), command, connections, startup_deadline_s);
   crews_.push_back(std::move(crew));
   return *crews_.back();
@@ -362,7 +360,11 @@ void Pool::could_not_start(Crew& crew, const WorkerLost& loss) {
   const std::string tail = log_tail(crew.log);
   // Exit code 2 means that the worker reports a usage or input error; a program that does not exist is a
   // usage error too.
-  const bool users_fault = loss.status && (loss.status->code == 2 || loss.status->code == 127);
+  // What a user's own program reports is its part, even if its process has not ended yet.
+  const bool own_program = options_.launch.runner.kind != record::RunnerKind::train &&
+                           loss.failure.reason == record::FailureReason::exception;
+  const bool users_fault =
+      own_program || (loss.status && (loss.status->code == 2 || loss.status->code == 127));
   fail(users_fault ? ErrorCode::bad_input : ErrorCode::internal,
        "arm '{}': workers cannot be started: {}; {} says: {}", options_.arms[crew.arm].name, why,
        crew.log.string(), tail.empty() ? "nothing" : tail);

@@ -39,9 +39,9 @@ Json header_of(const Json& line, const std::filesystem::path& trace) {
 }  // namespace
 
 void check_traceable(const record::CampaignSpec& spec, const record::TrialSpec& run) {
-  if (!spec.exec.empty()) {
+  if (spec.runner.kind != record::RunnerKind::train) {
     fail(ErrorCode::unsupported,
-         "--trace: the runs of this campaign are those of a command (runner.exec), which writes no trace");
+         "--trace: the runs of this campaign are those of your own program (runner), which writes no trace");
   }
   if (run.order_seed) {
     fail(ErrorCode::unsupported,

@@ -130,7 +130,7 @@ def test_mistakes_in_the_spec_name_the_key(tmp_path: Path) -> None:
         assert done.returncode == 2 and text in done.stderr, done.stderr
     study.spec = without
     done = study.start("out").finish()
-    assert done.returncode == 2 and "arms[0].exec: is for a command, but there is no" in done.stderr
+    assert done.returncode == 2 and "arms[0].exec: is for a command or a script, but there is" in done.stderr
 
 
 def test_command_that_is_not_there_stops_the_campaign_by_name(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "spec/campaign_spec.h"
+#include "unit/scratch.h"
 
 namespace bitrift::record::exec_runner_test {
 namespace {
@@ -35,15 +36,58 @@ TEST(ExecSpec, StoredFormKeepsTheCommandWithItsFolder) {
     "arms": [{"name": "a", "parallel": {"kind": "serial"}, "exec": ["--in={folder}", "{result}"]}],
     "strata": {"roles": ["weight"], "fields": ["sign"]}})");
   const CampaignSpec spec = read_campaign_spec(folder.path() / "spec.json");
-  EXPECT_EQ(spec.exec, (Words{folder.path() / "run", "{checkpoint}"}));
-  EXPECT_EQ(spec.arms[0].exec, (Words{"--in=" + folder.path().string(), "{result}"}));
+  EXPECT_EQ(spec.runner.command, (Words{folder.path() / "run", "{checkpoint}"}));
+  EXPECT_EQ(spec.arms[0].words, (Words{"--in=" + folder.path().string(), "{result}"}));
   const CampaignSpec again = campaign_spec_from_json(to_json(spec));
-  EXPECT_EQ(again.exec, spec.exec);
-  EXPECT_EQ(again.arms[0].exec, spec.arms[0].exec);
+  EXPECT_EQ(again.runner.command, spec.runner.command);
+  EXPECT_EQ(again.arms[0].words, spec.arms[0].words);
   EXPECT_EQ(to_json(again), to_json(spec));
 }
 
-class ExecResult : public testing::Test {
+TEST(PythonSpec, StoredFormKeepsScriptAndInterpreterWithTheirFolder) {
+  const TemporaryFolder folder("python-spec");
+  replace_text(folder.path() / "base.h5", "");
+  replace_text(folder.path() / "train.py", "");
+  const auto read = [&](const std::string& runner) {
+    replace_text(folder.path() / "spec.json", R"({"name": "x", "seed": 1, "base": {"checkpoint": "base.h5"},
+      "runner": )" + runner + R"(, "trials_per_stratum": 1,
+      "arms": [{"name": "a", "parallel": {"kind": "serial"}, "exec": ["{not a placeholder}"]}],
+      "strata": {"roles": ["weight"], "fields": ["sign"]}})");
+    return read_campaign_spec(folder.path() / "spec.json");
+  };
+  const CampaignSpec spec = read(R"({"python": "./train.py:main", "interpreter": "bin/python"})");
+  EXPECT_EQ(spec.runner.kind, RunnerKind::python);
+  EXPECT_EQ(spec.runner.script, folder.path() / "train.py");
+  EXPECT_EQ(spec.runner.function, "main");
+  EXPECT_EQ(spec.runner.interpreter, folder.path() / "bin/python");
+  EXPECT_EQ(spec.arms[0].words, Words{"{not a placeholder}"});
+  EXPECT_EQ(to_json(campaign_spec_from_json(to_json(spec))), to_json(spec));
+  const CampaignSpec plain = read(R"({"python": "train.py", "interpreter": "python3.12"})");
+  EXPECT_EQ(plain.runner.script, folder.path() / "train.py");
+  EXPECT_EQ(plain.runner.function + plain.runner.interpreter, "python3.12");
+  EXPECT_ERROR(static_cast<void>(read(R"({"python": "train.py:9"})")), not_found, "train.py:9");
+}
+
+TEST(ReaderCanaries, OfAStoredSpecAreThoseOfItsVersion) {
+  const TemporaryFolder folder("readers-spec");
+  replace_text(folder.path() / "base.h5", "");
+  const auto read = [&](const std::string& controls) {
+    replace_text(folder.path() / "spec.json", R"({"name": "x", "seed": 1, "base": {"checkpoint": "base.h5"},
+      "trials_per_stratum": 1, "arms": [{"name": "a", "parallel": {"kind": "serial"}}],
+      "strata": {"roles": ["weight"], "fields": ["sign"]}, "controls": )" +
+                                                  controls + "}");
+    return read_campaign_spec(folder.path() / "spec.json");
+  };
+  EXPECT_EQ(read("{}").reader_canaries, true);
+  EXPECT_EQ(read(R"({"readers": false})").reader_canaries, false);
+  Json stored = to_json(read("{}"));
+  EXPECT_EQ(campaign_spec_from_json(stored).reader_canaries, true);
+  stored["controls"].erase("readers");
+  EXPECT_FALSE(campaign_spec_from_json(stored).reader_canaries.has_value());
+  EXPECT_EQ(to_json(campaign_spec_from_json(stored)), stored);
+}
+
+class ExecResult : public ::testing::Test {
  protected:
   RunResult read(const std::string& text) {
     replace_text(file_, text);

@@ -1,0 +1,283 @@
+"""Starts a script and answers runs with it: `python -m bitrift.runner train.py --checkpoint FILE.h5`.
+
+The driver of a campaign starts it with --connect; then it makes run after run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import importlib.util
+import json
+import os
+import platform
+import random
+import runpy
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any, NoReturn, cast
+
+FAILED = 2  # the script's part, as for any worker
+HUNG_UP = 3
+# A rank whose peer died gets an exception. It waits with it until the driver knows of the death.
+PEERS_END_S = 0.5
+EXAMPLE = """example:
+  python -m bitrift.runner train.py --checkpoint digits.h5 --epochs 1
+
+prints the result of one run as JSON (docs/exec-runner.md). What the script prints goes to stderr.
+Exit codes: 0 success, 2 the script failed, usage or input error."""
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """The command line; what follows `--` belongs to the script."""
+    words, own = (list(words), []) if "--" not in words else _split(list(words))
+    parser = argparse.ArgumentParser(
+        prog="python -m bitrift.runner",
+        description="Resume training once from a checkpoint with your own script (docs/own-trainer.md).",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("script", metavar="SCRIPT[:FUNCTION]", help="a file that calls bitrift.runner.serve()")
+    parser.add_argument("--checkpoint", type=Path, metavar="FILE", help="checkpoint to resume from")
+    parser.add_argument("--epochs", type=int, default=1, metavar="N", help="epochs to train; 0: evaluate (default: 1)")
+    parser.add_argument("--order-seed", type=int, default=0, metavar="N", help="another order of the batches")
+    parser.add_argument("--ranks", type=int, default=1, metavar="N", help="processes to start (default: 1)")
+    for hidden in ("--connect", "--drill"):
+        parser.add_argument(hidden, default="", help=argparse.SUPPRESS)
+    parser.add_argument("--base", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args(words)
+    options.script, _, options.function = options.script.partition(":")
+    options.arguments = own
+    if not options.connect and options.checkpoint is None:
+        parser.error("give --checkpoint FILE: the file to resume from")
+    if options.epochs < 0 or options.ranks < 1:
+        parser.error("--epochs must be at least 0, and --ranks at least 1")
+    for path in (Path(options.script), options.checkpoint):
+        if path is not None and not path.is_file():
+            parser.error(f"{path}: no such file")
+    return options
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    end = words.index("--")
+    return words[:end], words[end + 1 :]
+
+
+def start_ranks(options: argparse.Namespace, words: Sequence[str]) -> int:
+    """Starts the ranks and waits for them; when one fails, the others are killed. Its exit code, or 128 + signal."""
+    environment = os.environ | {
+        "WORLD_SIZE": str(options.ranks),
+        "LOCAL_WORLD_SIZE": str(options.ranks),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(_free_port()),
+    }
+    environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    ranks = []
+    for number in map(str, range(options.ranks)):
+        own = {"RANK": number, "LOCAL_RANK": number}
+        command = [sys.executable, "-m", "bitrift.runner", "--rank", number, *words]
+        ranks.append(subprocess.Popen(command, env=environment | own))
+    while any(rank.poll() is None for rank in ranks) and not any(rank.returncode for rank in ranks):
+        time.sleep(0.01)
+    failed = next((rank.returncode for rank in ranks if rank.returncode), 0)
+    for rank in ranks:
+        rank.kill()
+        rank.wait()
+    return failed if failed >= 0 else 128 - failed
+
+
+def _free_port() -> int:
+    """One below those that the kernel gives to connections, so that nobody takes it in the meantime."""
+    import socket
+
+    chance = random.Random(os.urandom(8))
+    while True:
+        port = chance.randrange(20000, 32000)
+        with socket.socket() as candidate, contextlib.suppress(OSError):
+            candidate.bind(("127.0.0.1", port))
+            return port
+
+
+class OneRun:
+    """The session of `python -m bitrift.runner SCRIPT --checkpoint FILE`."""
+
+    def __init__(self, options: argparse.Namespace, out: IO[str]) -> None:
+        self._options, self._out = options, out
+
+    def serve(self, script: Any) -> NoReturn:
+        """Makes the run, prints its result and ends the process."""
+        from bitrift.runner.serving import Request, Trainer
+
+        options = self._options
+        _check_ranks(options.ranks)
+        result = Trainer(script).run(Request(str(options.checkpoint), options.epochs, options.order_seed))
+        if not options.rank:
+            print(json.dumps(result, indent=2), file=self._out)
+        _end(0, self._out)
+
+
+class Worker:
+    """The session of a campaign: run after run for its driver."""
+
+    def __init__(self, options: argparse.Namespace, driver: Any) -> None:
+        self._options, self._driver = options, driver
+        self._leaked = False
+
+    def serve(self, script: Any) -> NoReturn:
+        """Answers every request, then ends the process."""
+        from bitrift.runner.serving import Trainer
+
+        _check_ranks(self._options.ranks)
+        trainer = Trainer(script)
+        if self._driver.rank == 0:
+            with self._options.base.open("rb") as file:
+                base_digest = hashlib.file_digest(file, "sha256").hexdigest()
+            self._driver.ready(base_digest, _environment(script))
+        try:
+            for request in self._driver.requests():
+                self._answer(trainer, request)
+        except EOFError:
+            _end(HUNG_UP)
+        _end(0)
+
+    def _answer(self, trainer: Any, run: dict[str, Any]) -> None:
+        from bitrift.runner.serving import Request
+
+        base = self._options.base
+        file = str(base) if self._options.drill == "ignore-file" else run["checkpoint"]
+        changed = changed_in_file(base, file) if self._driver.rank == 0 else []
+        seed = 1 if self._leaked else run.get("order_seed", 0)
+        drill = run.get("drill", "")
+        result = trainer.run(Request(file, run["epochs"], seed, run.get("golden", False)), lambda: self._drill(drill))
+        self._leaked = self._leaked or drill == "leak"
+        if self._driver.rank == 0:
+            self._driver.answer({"id": run["id"], "changed_tensors": changed} | result)
+
+    def _drill(self, kind: str) -> None:
+        """What a drill does on the last rank in place of the first step."""
+        if self._driver.rank != self._options.ranks - 1:
+            return
+        number = {"abort": signal.SIGABRT, "segfault": signal.SIGSEGV}.get(kind)
+        if number is not None:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        if kind == "raise":
+            raise RuntimeError("drill: raise")
+        while kind == "hang":
+            time.sleep(3600)
+
+
+def changed_in_file(base: Path, file: str) -> list[str]:
+    """The tensors in which a file differs from the base; checksums follow their tensors and do not count."""
+    import bitrift
+
+    found = (one for one in bitrift.diff(base, file) if one.kind != "not_compared")
+    return [one.path for one in found if not one.path.startswith("checksum/")]
+
+
+def _check_ranks(wanted: int) -> None:
+    from bitrift.runner import ranks
+
+    found = ranks.count()
+    if found != wanted:
+        raise RuntimeError(
+            f"{wanted} ranks were started, but torch.distributed has {found}: call "
+            'torch.distributed.init_process_group("gloo") before bitrift.runner.serve()'
+        )
+
+
+def _environment(script: Any) -> dict[str, Any]:
+    import numpy
+    import torch
+
+    return {
+        "runner": "python",
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "threads": script.threads,
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+    }
+
+
+def _end(code: int, *streams: IO[str]) -> NoReturn:
+    """Ends without the interpreter's own end, where threads of PyTorch may outlive what they use."""
+    for stream in (sys.stdout, sys.stderr, *streams):
+        stream.flush()
+    os._exit(code)
+
+
+def run_script(options: argparse.Namespace) -> NoReturn:
+    """Runs the script as Python would, or calls its function; both must call serve(), which does not return."""
+    path = Path(options.script).resolve()
+    sys.argv = [str(path), *options.arguments]
+    sys.path[0] = str(path.parent)
+    if not options.function:
+        runpy.run_path(str(path), run_name="__main__")
+    else:
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{path}: not a Python file")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module
+        spec.loader.exec_module(module)
+        if not callable(getattr(module, options.function, None)):
+            raise AttributeError(f"{path.name} has no function {options.function}()")
+        getattr(module, options.function)()
+    raise RuntimeError(f"{path.name} ended without a call of bitrift.runner.serve()")
+
+
+def _session(options: argparse.Namespace) -> tuple[Any, Any]:
+    """Who asks for runs, and the connection to it if it is a driver."""
+    if options.connect:
+        from bitrift.runner.protocol import Driver
+
+        driver = Driver(options.connect, options.rank or 0, options.ranks)
+        return Worker(options, driver), driver
+    out = cast(IO[str], os.fdopen(os.dup(1), "w"))
+    os.dup2(2, 1)
+    return OneRun(options, out), None
+
+
+def main(words: Sequence[str] | None = None) -> NoReturn:
+    """Parses a command line and runs it."""
+    words = sys.argv[1:] if words is None else words
+    options = parse(words)
+    if options.ranks > 1 and options.rank is None:
+        sys.exit(start_ranks(options, words))
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    session, driver = _session(options)
+    with _reported(driver, options.ranks):
+        from bitrift.runner import serving
+
+        serving.begin(session)
+        serving.seed_all("start")
+        run_script(options)
+
+
+@contextlib.contextmanager
+def _reported(driver: Any, ranks: int) -> Iterator[None]:
+    """Tells the driver of what escapes, and ends the process with it."""
+    try:
+        yield
+    except BaseException as error:
+        traceback.print_exc()
+        if driver is not None:
+            from bitrift.runner.protocol import last_line
+
+            if ranks > 1:
+                time.sleep(PEERS_END_S)
+            driver.broke(last_line(error))
+        _end(FAILED)
+
+
+if __name__ == "__main__":
+    main()

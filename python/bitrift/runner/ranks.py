@@ -1,0 +1,37 @@
+"""The ranks of a data-parallel run: torch.distributed's default group, or this process alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+def count() -> int:
+    """How many processes train together."""
+    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return torch.distributed.get_world_size() if distributed else 1
+
+
+def gather(value: Any) -> list[Any]:
+    """The values of all ranks, by rank."""
+    if count() == 1:
+        return [value]
+    values: list[Any] = [None] * count()
+    torch.distributed.all_gather_object(values, value)
+    return values
+
+
+def mean(value: float) -> float:
+    """The mean over all ranks; not finite if one value is not."""
+    if count() == 1:
+        return value
+    device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
+    total = torch.tensor(value, dtype=torch.float64, device=device)
+    torch.distributed.all_reduce(total)
+    return total.item() / count()
+
+
+def unwrapped(model: torch.nn.Module) -> torch.nn.Module:
+    """The model inside DistributedDataParallel, whose tensors have the names of the checkpoint."""
+    return model.module if isinstance(model, torch.nn.parallel.DistributedDataParallel) else model

@@ -1,0 +1,314 @@
+"""serve(): what a script hands over, and how one run of it goes."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import math
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+import bitrift.torch
+from bitrift.runner import ranks
+from bitrift.runner.protocol import last_line, number
+from bitrift.runner.state import Snapshot, digest
+
+TEST_METRICS = ("test_loss", "test_accuracy", "test_capped_loss")
+TRAIN_METRICS = ("train_loss", "train_accuracy")
+
+
+@dataclass(frozen=True)
+class Script:
+    """The callables of a script, as serve() describes them."""
+
+    load: Callable[[str], Any]
+    train_epoch: Callable[..., Any]
+    evaluate: Callable[[], Any]
+    state: Callable[[], Any]
+    shuffle: tuple[Any, ...] = ()
+    threads: int = 1
+
+
+class Session(Protocol):
+    """Who asks for runs: a campaign's driver, or a call of `python -m bitrift.runner`."""
+
+    def serve(self, script: Script) -> None:
+        """Answers every request, then ends the process."""
+
+
+_session: Session | None = None
+
+
+def begin(session: Session) -> None:
+    """Makes serve() answer this session instead of returning."""
+    global _session
+    _session = session
+
+
+def serve(
+    *,
+    train_epoch: Callable[..., Any],
+    evaluate: Callable[[], Any],
+    model: torch.nn.Module | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+    load: Callable[[str], Any] | None = None,
+    state: Callable[[], Any] | None = None,
+    shuffle: Iterable[Any] = (),
+    threads: int = 1,
+) -> None:
+    """Answers the runs of a campaign; returns at once where there is none.
+
+    train_epoch: trains one epoch. Called with the number of completed epochs if it takes an argument. It may return
+        the mean loss, or a dict with train_loss, train_accuracy, or steps (if no torch.optim.Optimizer counts them).
+        If it is a generator of step losses, a run ends at the first one that is NaN or infinite.
+    evaluate: returns (test_loss, test_accuracy), or a dict with these and optionally test_capped_loss and
+        test_targets (docs/exec-runner.md).
+    load: loads a file. By default bitrift.torch.load_into(path, model, optimizer). May return a dict of which `epoch`
+        counts: the completed epochs. What it raises means that it refuses the file.
+    state: everything that training changes, and that decides whether two runs ended equally: models, optimizers,
+        schedulers, tensors, arrays, or dicts and lists of them. By default model and optimizer. Return the objects
+        themselves: before each run they are brought back to what they are when serve() is called.
+    shuffle: what orders the batches by a seed of its own: DataLoaders, samplers or generators. What draws from
+        PyTorch's, NumPy's or Python's default generator needs no mention.
+    threads: of PyTorch in each process; fixed, because it affects the arithmetic.
+
+    Raises TypeError if neither model nor both load and state are given.
+    """
+    if load is None or state is None:
+        if model is None:
+            raise TypeError("serve(): give model (and optimizer), or both load and state")
+        load = load or _loader(model, optimizer)
+        state = state or (lambda: {"model": model, "optimizer": optimizer})
+    if _session is not None:
+        _session.serve(Script(load, train_epoch, evaluate, state, tuple(shuffle), threads))
+
+
+def _loader(model: torch.nn.Module, optimizer: torch.optim.Optimizer | None) -> Callable[[str], Any]:
+    def load(path: str | PathLike[str]) -> Any:
+        return bitrift.torch.load_into(path, ranks.unwrapped(model), optimizer)
+
+    return load
+
+
+def seed_all(*words: object) -> int:
+    """Seeds Python, NumPy and PyTorch on all devices with a number that follows from these words, and returns it."""
+    text = "/".join(map(str, words)).encode()
+    seed = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1
+    random.seed(seed)
+    np.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002 (scripts draw from this generator)
+    torch.manual_seed(seed)
+    return seed
+
+
+def make_deterministic(threads: int) -> None:
+    """Switches on everything that makes equal runs give equal bits."""
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.benchmark = False
+
+
+@dataclass(frozen=True)
+class Request:
+    """One run, as the driver asks for it (docs/campaign.md, "Worker protocol")."""
+
+    checkpoint: str
+    epochs: int
+    order_seed: int = 0
+    golden: bool = False
+
+
+class NonFinite(Exception):
+    """The first loss or metric that is NaN or infinite ends a run."""
+
+
+@dataclass
+class Progress:
+    """What a run has done so far, on this rank."""
+
+    epoch: int = 0
+    steps: int = 0
+    last_loss: float | None = None
+    test_targets: int | None = None
+    evaluations: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Trainer:
+    """Makes runs of a script, each as if its process were new."""
+
+    def __init__(self, script: Script) -> None:
+        make_deterministic(script.threads)
+        self._script = script
+        self._clean = Snapshot(script.state())
+        self._takes_epoch = _takes_argument(script.train_epoch)
+        self._optimizer_steps = 0
+        register_optimizer_step_post_hook(self._count_step)
+
+    def run(self, request: Request, before_steps: Callable[[], None] = lambda: None) -> dict[str, Any]:
+        """The result of a run, without its id and what changed in the file; equal on all ranks.
+
+        before_steps is called when the file is loaded. Raises what train_epoch, evaluate and state raise.
+        """
+        began = time.perf_counter()
+        self._clean.restore()
+        seed_all("load", request.order_seed)
+        progress, problem = Progress(), ""
+        refusal = self._load(request, progress)
+        if refusal:
+            return self._result(progress, "rejected", refusal, began)
+        before_steps()
+        try:
+            if request.epochs == 0:
+                self._evaluate(request, progress, {})
+            for _ in range(request.epochs):
+                self._train_epoch(request, progress)
+        except NonFinite as found:
+            problem = str(found)
+        return self._result(progress, "nonfinite" if problem else "done", problem, began)
+
+    def _load(self, request: Request, progress: Progress) -> str:
+        refusal = ""
+        try:
+            loaded = self._script.load(request.checkpoint)
+        except Exception as error:
+            refusal = last_line(error)
+        else:
+            progress.epoch = _epoch_of(loaded)
+        return next((one for one in ranks.gather(refusal) if one), "")
+
+    def _train_epoch(self, request: Request, progress: Progress) -> None:
+        seed = seed_all("epoch", request.order_seed, progress.epoch)
+        for one in self._script.shuffle:
+            _seed_order(one, seed)
+        self._optimizer_steps = 0
+        before = progress.steps
+        outcome = self._script.train_epoch(*([progress.epoch] if self._takes_epoch else []))
+        metrics = self._follow(outcome, progress) if inspect.isgenerator(outcome) else _train_metrics(outcome)
+        progress.steps = before + int(metrics.pop("steps", self._optimizer_steps))
+        if request.golden and progress.steps == before:
+            raise ValueError(
+                "train_epoch took no step of a torch.optim.Optimizer; if it trains by other means, let it return "
+                "{'steps': N}"
+            )
+        progress.epoch += 1
+        self._evaluate(request, progress, metrics)
+
+    def _follow(self, losses: Iterable[Any], progress: Progress) -> dict[str, float]:
+        """Takes the steps of a generator; their mean loss."""
+        total, count, before = 0.0, 0, progress.steps
+        for loss in losses:
+            progress.last_loss = ranks.mean(float(loss))
+            count += 1
+            progress.steps = before + (self._optimizer_steps or count)
+            if not math.isfinite(progress.last_loss):
+                raise NonFinite(f"loss of step {before + count} is {number(progress.last_loss)}")
+            total += progress.last_loss
+        steps = {} if self._optimizer_steps else {"steps": count}
+        return ({"train_loss": total / count} if count else {}) | steps
+
+    def _evaluate(self, request: Request, progress: Progress, training: dict[str, float]) -> None:
+        seed_all("evaluate", request.order_seed, progress.epoch)
+        found = self._script.evaluate()
+        if not isinstance(found, Mapping):
+            found = dict(zip(TEST_METRICS, found, strict=False))
+        for name in ("test_loss", "test_accuracy"):
+            if name not in found:
+                raise ValueError(f"evaluate() returned no {name}; give (test_loss, test_accuracy) or a dict with both")
+        unknown = sorted(set(found) - {*TEST_METRICS, "test_targets"})
+        if unknown:
+            raise ValueError(f"evaluate() returned {', '.join(unknown)}; it may return {', '.join(TEST_METRICS)}")
+        if "test_targets" in found:
+            progress.test_targets = int(found["test_targets"])
+        metrics = training | {name: float(found[name]) for name in TEST_METRICS if name in found}
+        progress.evaluations.append({"epoch": progress.epoch, "step": progress.steps} | metrics)
+        bad = [name for name, value in metrics.items() if not math.isfinite(value)]
+        everywhere = [name for one in ranks.gather(bad) for name in one]
+        if everywhere:
+            raise NonFinite(f"{everywhere[0]} after step {progress.steps} is not finite")
+
+    def _result(self, progress: Progress, status: str, detail: str, began: float) -> dict[str, Any]:
+        if status == "rejected":
+            seconds = time.perf_counter() - began
+            return _REJECTED | {"status": status, "detail": detail, "seconds": seconds}
+        final, finite = digest(self._script.state())
+        found = ranks.gather((progress.evaluations, final, finite))
+        result: dict[str, Any] = {
+            "status": status,
+            "detail": detail,
+            "replicas": [[_numbers(one) for one in evaluations] for evaluations, _, _ in found],
+            "steps": progress.steps,
+            "nonfinite_state": not all(one for _, _, one in found),
+            "final_digest": found[0][1],
+            "replica_digests": [one for _, one, _ in found],
+            "last_loss": "" if progress.last_loss is None else progress.last_loss.hex(),
+            "seconds": time.perf_counter() - began,
+        }
+        if progress.test_targets is not None:
+            result["test_targets"] = progress.test_targets
+        if status == "nonfinite":
+            result["nonfinite_step"] = progress.steps
+        return result
+
+    def _count_step(self, *_: object) -> None:
+        self._optimizer_steps += 1
+
+
+# What a run has to say whose file was refused.
+_REJECTED: dict[str, Any] = {
+    "replicas": [],
+    "steps": 0,
+    "nonfinite_state": False,
+    "final_digest": "",
+    "replica_digests": [],
+    "last_loss": "",
+}
+
+
+def _numbers(evaluation: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: number(value) if isinstance(value, float) else value for key, value in evaluation.items()}
+
+
+def _takes_argument(function: Callable[..., Any]) -> bool:
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return any(one.kind in kinds for one in inspect.signature(function).parameters.values())
+
+
+def _epoch_of(loaded: Any) -> int:
+    epoch = loaded.get("epoch", 0) if isinstance(loaded, Mapping) else 0
+    # What a fault made of it may be too large for the journal.
+    return max(-(2**53), min(2**53, int(epoch))) if math.isfinite(epoch) else 0
+
+
+def _train_metrics(outcome: Any) -> dict[str, Any]:
+    if outcome is None:
+        return {}
+    if not isinstance(outcome, Mapping):
+        return {"train_loss": float(outcome)}
+    unknown = sorted(set(outcome) - {*TRAIN_METRICS, "steps"})
+    if unknown:
+        raise ValueError(
+            f"train_epoch() returned {', '.join(unknown)}; it may return train_loss, train_accuracy, steps"
+        )
+    return {name: int(value) if name == "steps" else float(value) for name, value in outcome.items()}
+
+
+def _seed_order(one: Any, seed: int) -> None:
+    """Seeds what orders the batches: a generator, a sampler with a seed, or the parts of a DataLoader."""
+    if isinstance(one, torch.Generator):
+        one.manual_seed(seed)
+    elif isinstance(one, torch.utils.data.DataLoader):
+        for part in (one.generator, one.sampler, one.batch_sampler):
+            if part is not None:
+                _seed_order(part, seed)
+    elif isinstance(getattr(one, "seed", None), int):
+        one.seed = seed  # as DistributedSampler keeps it
+    elif isinstance(getattr(one, "generator", None), torch.Generator):
+        one.generator.manual_seed(seed)

@@ -1,0 +1,152 @@
+"""What a training run changes: its digest, and how to bring it back to what it was when the script called serve()."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+Restore = Callable[[], None]
+
+
+class Snapshot:
+    """The state of models, optimizers, schedulers, tensors and arrays, in dicts and lists as deep as you like.
+
+    All other modules, optimizers and schedulers of the process are part of it: what a script forgets to name, and to
+    load, must not come from the run before.
+    """
+
+    def __init__(self, value: Any) -> None:
+        named = list(_objects(value))
+        self._restores = [_restore_of(one) for one in (*named, *_others(named))]
+
+    def restore(self) -> None:
+        """Brings everything back in place: parameters stay the tensors that the optimizer knows."""
+        for restore in self._restores:
+            restore()
+
+
+def digest(value: Any) -> tuple[str, bool]:
+    """128 bits over names, types, shapes and bytes of a state, and whether all its numbers are finite."""
+    total, finite = hashlib.blake2b(digest_size=16), True
+    for name, leaf in _leaves("", value):
+        total.update(name.encode() + b"\0")
+        if isinstance(leaf, torch.Tensor):
+            total.update(f"{leaf.dtype}{tuple(leaf.shape)}".encode())
+            flat = leaf.detach().reshape(-1).contiguous().cpu()
+            total.update(flat.view(torch.uint8).numpy().data)
+            finite = finite and _is_finite(flat)
+        elif isinstance(leaf, np.ndarray):
+            total.update(f"{leaf.dtype}{leaf.shape}".encode() + np.ascontiguousarray(leaf).tobytes())
+            finite = finite and (leaf.dtype.kind not in "fc" or bool(np.isfinite(leaf).all()))
+        else:
+            total.update(repr(leaf).encode())
+            finite = finite and (not isinstance(leaf, float) or bool(np.isfinite(leaf)))
+    return total.hexdigest(), finite
+
+
+def _is_finite(values: torch.Tensor) -> bool:
+    if not values.is_floating_point():
+        return True
+    # PyTorch has no such test for numbers of 8 bits.
+    return bool(torch.isfinite(values.float() if values.element_size() == 1 else values).all())
+
+
+def _objects(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        for one in value.values():
+            yield from _objects(one)
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _objects(one)
+    else:
+        yield value
+
+
+def _others(named: list[Any]) -> Iterator[Any]:
+    """The modules outside of all others, the optimizers and the schedulers of this process that are not named."""
+    kinds = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
+    # By type(), because some objects compute what isinstance() asks for.
+    found = [one for one in gc.get_objects() if issubclass(type(one), kinds)]
+    modules = [one for one in (*found, *named) if isinstance(one, torch.nn.Module)]
+    parts = {id(part) for module in modules for part in module.modules() if part is not module}
+    known = parts | {id(one) for one in named}
+    yield from (one for one in found if id(one) not in known)
+
+
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from _leaves(f"{name}/{key}", one)
+    elif isinstance(value, (list, tuple)):
+        for index, one in enumerate(value):
+            yield from _leaves(f"{name}/{index}", one)
+    elif _keeps_state(value):
+        yield from _leaves(name, value.state_dict())
+    else:
+        yield name, value
+
+
+def _keeps_state(value: Any) -> bool:
+    return hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
+
+
+def _restore_of(value: Any) -> Restore:
+    if isinstance(value, torch.nn.Module):
+        return _restore_module(value)
+    if isinstance(value, torch.Tensor):
+        return _restore_tensor(value)
+    if isinstance(value, np.ndarray):
+        content = value.copy()
+        return lambda: np.copyto(value, content)
+    if isinstance(value, torch.optim.Optimizer):
+        return _restore_optimizer(value)
+    if _keeps_state(value):
+        state = copy.deepcopy(value.state_dict())
+        return lambda: value.load_state_dict(copy.deepcopy(state))
+    return lambda: None
+
+
+def _restore_tensor(tensor: torch.Tensor) -> Restore:
+    content = tensor.detach().clone()
+
+    def restore() -> None:
+        with torch.no_grad():
+            tensor.copy_(content)
+            tensor.grad = None
+
+    return restore
+
+
+def _restore_module(module: torch.nn.Module) -> Restore:
+    tensors = dict(module.named_parameters()) | dict(module.named_buffers())
+    contents = {name: value.detach().clone() for name, value in tensors.items()}
+    trained = {name: value.requires_grad for name, value in module.named_parameters()}
+    modes = {name: part.training for name, part in module.named_modules()}
+
+    def restore() -> None:
+        with torch.no_grad():
+            for name, value in (*module.named_parameters(), *module.named_buffers()):
+                value.copy_(contents[name])
+        for name, value in module.named_parameters():
+            value.grad = None
+            value.requires_grad_(trained[name])
+        for name, part in module.named_modules():
+            part.training = modes[name]
+
+    return restore
+
+
+def _restore_optimizer(optimizer: torch.optim.Optimizer) -> Restore:
+    state = copy.deepcopy(optimizer.state_dict())
+
+    def restore() -> None:
+        optimizer.load_state_dict(copy.deepcopy(state))
+        optimizer.zero_grad(set_to_none=True)
+
+    return restore

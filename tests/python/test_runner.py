@@ -1,0 +1,253 @@
+"""`bitrift.runner`: runs of a script are equal bit for bit, whatever its process did before."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import bitrift
+import bitrift.runner
+import bitrift.torch
+import h5py
+import numpy as np
+import pytest
+import torch
+from bitrift.runner.serving import Request, Script, Trainer
+from bitrift.runner.state import Snapshot, digest
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "own-trainer"
+
+
+class Study:
+    """A small training with everything that a process could keep: dropout, BatchNorm, Adam, a scheduler, an order."""
+
+    def __init__(self, place: Path, **changes: Any) -> None:
+        torch.manual_seed(3)
+        x = torch.randn(48, 6)
+        data = TensorDataset(x, (x.sum(1) > 0).long())
+        layers = [torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.Dropout(0.2), torch.nn.Linear(8, 2)]
+        self.model = torch.nn.Sequential(*layers)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.01)
+        self.schedule = torch.optim.lr_scheduler.ExponentialLR(self.optimizer, 0.5)
+        self.loader = DataLoader(data, batch_size=16, shuffle=True)
+        self.data, self.order = data, list[float]()
+        self.base = place / "base.h5"
+        for _ in self.train_epoch():
+            pass
+        bitrift.torch.save(self.base, self.model, self.optimizer, epoch=1)
+        parts = [self.model, self.optimizer, self.schedule]
+        script: dict[str, Any] = {"train_epoch": self.train_epoch, "evaluate": self.evaluate, "state": lambda: parts}
+        script["load"] = lambda path: bitrift.torch.load_into(path, self.model, self.optimizer)
+        self.trainer = Trainer(Script(**(script | changes)))
+
+    def train_epoch(self) -> Iterator[float]:
+        self.model.train()
+        for x, y in self.loader:
+            self.order.append(x.sum().item())
+            loss = torch.nn.functional.cross_entropy(self.model(x), y)
+            loss.backward()
+            self.optimizer.step()
+            yield loss.item()
+            self.optimizer.zero_grad()  # so late that a run that ends before it leaves gradients behind
+        self.schedule.step()
+
+    def evaluate(self) -> tuple[float, float]:
+        self.model.eval()
+        with torch.no_grad():
+            logits = self.model(self.data.tensors[0])
+        right = (logits.argmax(1) == self.data.tensors[1]).float().mean()
+        return torch.nn.functional.cross_entropy(logits, self.data.tensors[1]).item(), right.item()
+
+    def run(self, file: Path | None = None, epochs: int = 1, seed: int = 0) -> dict[str, Any]:
+        result = self.trainer.run(Request(str(file or self.base), epochs, seed))
+        result.pop("seconds")
+        return result
+
+
+def altered(base: Path, tensor: str, value: float) -> Path:
+    """A copy in which every element of a tensor has this value."""
+    copy = base.with_name(tensor.replace("/", "-") + ".h5")
+    copy.write_bytes(base.read_bytes())
+    with h5py.File(copy, "r+") as file:
+        file[tensor][...] = np.full(file[tensor].shape, value)
+    return copy
+
+
+def test_runs_are_equal_whatever_ran_before(tmp_path: Path) -> None:
+    study = Study(tmp_path)
+    first = study.run(epochs=2)
+    assert first["status"] == "done" and first["steps"] == 6 and first["nonfinite_state"] is False
+    assert [one["epoch"] for one in first["replicas"][0]] == [2, 3]
+    assert study.run(epochs=2) == first
+    other = study.run(epochs=2, seed=9)
+    assert other["final_digest"] != first["final_digest"]
+    nan = study.run(altered(study.base, "model/0.weight", np.nan))
+    assert nan["status"] == "nonfinite" and nan["nonfinite_step"] == 1 and nan["nonfinite_state"] is True
+    huge = study.run(altered(study.base, "optimizer/exp_avg/0.weight", 1e30), epochs=0)
+    assert huge["status"] == "done" and [one["step"] for one in huge["replicas"][0]] == [0]
+    assert study.run(epochs=2) == first and study.run(epochs=2, seed=9) == other
+
+
+def test_state_that_the_loader_forgets_is_that_of_a_fresh_process(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    fresh = Study(tmp_path, load=lambda path: None)
+    study = Study(tmp_path / "other", load=lambda path: None, state=list)  # and what it forgets to name
+    expected = [fresh.run(seed=seed) for seed in (1, 2)]
+    assert expected[0] != expected[1] and [fresh.run(seed=seed) for seed in (1, 2)] == expected
+    again = [study.run(seed=seed) for seed in (1, 2)]
+    assert [one["replicas"] for one in again] == [one["replicas"] for one in expected]
+    assert [study.run(seed=seed) for seed in (1, 2)] == again
+
+
+def test_file_that_cannot_be_loaded_is_rejected(tmp_path: Path) -> None:
+    study = Study(tmp_path)
+    first = study.run()
+    (tmp_path / "damaged.h5").write_bytes(study.base.read_bytes()[:2000])
+    refused = study.run(tmp_path / "damaged.h5")
+    assert refused["status"] == "rejected" and refused["detail"].startswith("OSError: "), refused
+    assert study.run() == first
+
+
+def test_order_follows_from_the_seed_even_with_a_generator_of_its_own(tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(77)
+    study = Study(tmp_path, shuffle=(generator,))
+    study.loader = DataLoader(study.data, batch_size=16, shuffle=True, generator=generator)
+
+    def order(seed: int) -> list[float]:
+        study.order.clear()
+        study.run(seed=seed)
+        return list(study.order)
+
+    assert order(1) == order(1) and order(1) != order(2)
+    sampler: DistributedSampler[Any] = DistributedSampler(study.data, num_replicas=2, rank=0)
+    plain = DataLoader(study.data, batch_size=16, sampler=sampler)
+    (tmp_path / "sampler").mkdir()
+    study = Study(tmp_path / "sampler", shuffle=(plain,))
+    study.loader = plain
+    assert order(1) == order(1) and order(1) != order(2)
+
+
+def test_without_a_generator_steps_are_those_of_the_optimizer(tmp_path: Path) -> None:
+    study = Study(tmp_path)
+
+    def train_epoch(epoch: int) -> dict[str, float]:
+        assert epoch == 1  # one is completed in the base
+        losses = list(study.train_epoch())
+        return {"train_loss": sum(losses) / len(losses), "train_accuracy": 0.5}
+
+    plain = Study(tmp_path, train_epoch=train_epoch, evaluate=lambda: {"test_loss": 1, "test_accuracy": 0.5})
+    study = plain
+    result = plain.run()
+    assert result["steps"] == 3 and result["replicas"][0][0]["train_accuracy"] == 0.5
+    idle = Study(tmp_path, train_epoch=lambda: None)
+    with pytest.raises(ValueError, match=r"took no step of a torch\.optim\.Optimizer"):
+        idle.trainer.run(Request(str(idle.base), 1, 0, True))
+    assert Study(tmp_path, train_epoch=lambda: {"steps": 5}).run()["steps"] == 5
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [((1.0,), "returned no test_accuracy"), ({"loss": 1, "test_loss": 1, "test_accuracy": 1}, "returned loss")],
+)
+def test_metrics_that_are_missing_or_unknown_are_named(tmp_path: Path, found: Any, says: str) -> None:
+    with pytest.raises(ValueError) as refusal:
+        Study(tmp_path, evaluate=lambda: found).run()
+    assert says in str(refusal.value)
+
+
+def test_digest_covers_values_names_and_types_and_knows_what_is_not_finite() -> None:
+    ones = torch.ones(3)
+    seen = {digest({"a": ones})[0], digest({"b": ones})[0], digest({"a": ones.double()})[0], digest({"a": -ones})[0]}
+    assert len(seen | {digest([ones, 1.0])[0], digest([ones, 2.0])[0]}) == 6
+    large = torch.full((2,), 1e300, dtype=torch.float64)
+    assert digest({"a": large})[1] and digest(torch.tensor([True]))[1]
+    for bad in (torch.tensor(float("nan")), torch.tensor([1, float("inf")], dtype=torch.bfloat16), np.array([np.nan])):
+        assert not digest([bad])[1]
+
+
+def test_snapshot_brings_back_modes_buffers_gradients_and_arrays() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+    hidden = torch.zeros(1)
+    model.register_buffer("hidden", hidden, persistent=False)
+    array, tensor = np.arange(3.0), torch.zeros(2)
+    model[1].eval()
+    model[0].bias.requires_grad_(False)
+    snapshot = Snapshot({"model": model, "more": [array, (tensor,)]})
+    before = digest([model, array, tensor])
+    model.train()
+    model(torch.randn(4, 2)).sum().backward()
+    model[0].bias.requires_grad_(True)
+    hidden += 1
+    array += 1
+    tensor += 1
+    snapshot.restore()
+    assert digest([model, array, tensor]) == before and hidden == 0
+    assert model[0].weight.grad is None and model[0].training and not model[1].training
+    assert not model[0].bias.requires_grad
+
+
+def test_serve_returns_outside_of_a_campaign_and_wants_a_model() -> None:
+    bitrift.runner.serve(model=torch.nn.Linear(1, 1), train_epoch=lambda: None, evaluate=lambda: (0, 0))
+    with pytest.raises(TypeError, match="give model"):
+        bitrift.runner.serve(load=lambda path: None, train_epoch=lambda: None, evaluate=lambda: (0, 0))
+
+
+# --- the command line ---
+
+
+def python(*words: object, place: Path) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"BITRIFT_DATA_DIR": str(ROOT / "data")}
+    return subprocess.run(
+        [sys.executable, *map(str, words)], cwd=place, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def changed_lines() -> list[str]:
+    before, after = ((EXAMPLE / name).read_text().splitlines() for name in ("cnn_before.py", "cnn.py"))
+    lines = difflib.unified_diff(before, after, n=0, lineterm="")
+    return [line for line in lines if line[0] in "+-" and line[:3] not in ("+++", "---")]
+
+
+def test_script_of_40_lines_becomes_a_campaign_by_at_most_10_lines() -> None:
+    changed = changed_lines()
+    assert 0 < len(changed) <= 10
+    page = (ROOT / "docs" / "own-trainer.md").read_text()
+    assert all(line in page for line in changed), "docs/own-trainer.md shows another diff"
+
+
+def test_script_trains_as_before_and_answers_a_single_run(tmp_path: Path) -> None:
+    for name in ("cnn_before", "cnn"):
+        done = python(EXAMPLE / f"{name}.py", place=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[-1].startswith("4 0.")
+    words = ("-m", "bitrift.runner", EXAMPLE / "cnn.py", "--checkpoint", "digits.h5")
+    runs = [python(*words, place=tmp_path) for _ in "12"]
+    first, second = (json.loads(run.stdout) for run in runs)
+    assert first.pop("seconds") > 0 < second.pop("seconds")
+    assert first == second and first["steps"] == 23 and first["replicas"][0][0]["epoch"] == 6
+
+
+def test_mistakes_are_named(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import sys\nprint('own', sys.argv[1:])\ndef main(): pass\n")
+    (tmp_path / "digits.h5").touch()
+    run, file = ("-m", "bitrift.runner"), ("--checkpoint", "digits.h5")
+    whole = (*run, "train.py", *file)
+    cases = [
+        ((*run, "train.py"), "give --checkpoint FILE"),
+        ((*run, "none.py", *file), "none.py: no such file"),
+        ((*whole, "--", "-x"), "train.py ended without a call of bitrift.runner.serve"),
+        ((*run, "train.py:other", *file), "train.py has no function other()"),
+        ((*whole, "--epochs", "-1"), "--epochs must be at least 0"),
+    ]
+    for words, says in cases:
+        done = python(*words, place=tmp_path)
+        assert done.returncode == 2 and says in done.stderr and done.stdout == "", done.stderr
+        assert "'-x'" not in done.stderr or "own ['-x']" in done.stderr
