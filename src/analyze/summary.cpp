@@ -1,6 +1,7 @@
 #include "analyze/summary.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -68,6 +69,18 @@ void add_assurance(Summary& summary, const Trust& trust, const record::CampaignS
     summary.assurance[arm] = assurance_of(controls, trust.false_sdc.at(arm), spec.confidence);
 }
 
+void count_trials(Summary& summary, const Observations& seen) {
+  for (const auto& [id, cell] : seen.cells) {
+    summary.trials += cell.trials();
+    summary.waiting += cell.waiting;
+    if (cell.trials() >= least_all_bitwise &&
+        std::count(cell.outcomes.begin(), cell.outcomes.end(), record::Reason::bitwise) ==
+            std::ssize(cell.outcomes)) {
+      summary.all_bitwise.push_back({id.first, id.second, cell.trials()});
+    }
+  }
+}
+
 std::uint64_t planned_by_spec(const record::CampaignSpec& spec, const Order& order) {
   const auto& draws = order.rounds.front().share;
   return spec.arms.size() * std::accumulate(draws.begin(), draws.end(), std::uint64_t{0});
@@ -113,10 +126,7 @@ Summary summarize(const std::vector<record::TrialRecord>& rows, const record::Ca
   for (const record::Round& round : rounds) summary.planned += spec.arms.size() * round.draws();
   if (rounds.empty()) summary.planned = planned_by_spec(spec, order);
 
-  for (const auto& [id, cell] : seen.cells) {
-    summary.trials += cell.trials();
-    summary.waiting += cell.waiting;
-  }
+  count_trials(summary, seen);
   const Lines all_lines(spec, summary.by, where, options.contents, order, seen, rows);
   const std::vector<Line>& lines = all_lines.all();
   const bool harm = summary.judging.rule == Rule::conformal;

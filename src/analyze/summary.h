@@ -48,6 +48,15 @@ struct SummaryOptions {
   bool untried = false;                 ///< keep groups without a trial, which have no rates
 };
 
+/// A stratum under an arm of which every trial is bitwise.
+struct AllBitwise {
+  std::string arm, stratum;
+  std::uint64_t trials = 0;
+};
+
+/// Fewer trials that are all bitwise say nothing.
+inline constexpr std::uint64_t least_all_bitwise = 5;
+
 struct Summary {
   std::string campaign;  ///< name of the spec
   std::uint64_t seed = 0;
@@ -66,6 +75,7 @@ struct Summary {
   std::uint64_t waiting = 0;                 ///< and that do not yet
   std::uint64_t planned = 0;                 ///< trials of all rounds so far
   std::uint64_t canaries = 0;                ///< checked, all of which behaved
+  std::vector<AllBitwise> all_bitwise;       ///< of least_all_bitwise trials or more; sorted
   std::vector<record::Round> rounds;         ///< as given
   std::optional<record::Sampling> sampling;  ///< of the spec
 };

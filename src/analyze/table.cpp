@@ -158,6 +158,16 @@ std::string unseen_block(const Summary& summary) {
   return text;
 }
 
+// Strata in which no fault left a trace: harmless bits, or bits that nothing reads.
+std::string all_bitwise_block(const Summary& summary) {
+  if (summary.all_bitwise.empty()) return "";
+  std::vector<std::string> entries;
+  for (const AllBitwise& one : summary.all_bitwise)
+    entries.push_back(fmt::format("{} {} ({})", one.arm, one.stratum, one.trials));
+  return wrapped("All trials bitwise: ", entries) +
+         "  These faults left no trace: either the bits do not matter, or the trainer does not read them.\n";
+}
+
 std::string interval_words(IntervalKind kind) {
   switch (kind) {
     case IntervalKind::wilson:
@@ -264,7 +274,7 @@ std::string table(const Summary& summary) {
   text += fmt::format(
       "\n{} trials, {} canaries as expected; judge: {}. Rates are over uniform bits of a line's strata.\n",
       summary.trials, summary.canaries, name_of(summary.judging.judge));
-  text += restriction(summary) + guarantee(summary) + unseen_block(summary);
+  text += restriction(summary) + guarantee(summary) + unseen_block(summary) + all_bitwise_block(summary);
   if (summary.trials < summary.planned) {
     text += fmt::format("Unfinished: {} of {} trials.\n", summary.trials, summary.planned);
   }
@@ -347,6 +357,8 @@ record::Json to_json(const Summary& summary) {
                         {"canaries", summary.canaries},
                         {"groups", groups}};
   if (!summary.options.where.empty()) value["where"] = summary.options.where;
+  for (const AllBitwise& one : summary.all_bitwise)
+    value["all_bitwise"].push_back({{"arm", one.arm}, {"stratum", one.stratum}, {"trials", one.trials}});
   for (const auto& [arm, assurance] : summary.assurance) value["arms"][arm] = to_json(assurance);
   if (!summary.variations.empty()) value["variations"] = to_json(summary.variations);
   if (summary.sampling && !summary.rounds.empty())

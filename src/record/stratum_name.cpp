@@ -9,10 +9,19 @@ namespace {
 
 constexpr std::string_view order_prefix = "control:order-";
 
+constexpr std::string_view reader_prefix = "canary:reads-";
+
 }  // namespace
 
 std::string control_stratum(int order) {
   return order == 0 ? name_of(TrialKind::control) : fmt::format("{}{}", order_prefix, order);
+}
+
+std::string reader_canary(std::string_view role) { return fmt::format("{}{}", reader_prefix, role); }
+
+std::optional<std::string> role_of_reader_canary(std::string_view stratum) {
+  if (!stratum.starts_with(reader_prefix)) return std::nullopt;
+  return std::string(stratum.substr(reader_prefix.size()));
 }
 
 int order_of_control(std::string_view stratum) noexcept {

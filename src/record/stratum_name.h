@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,6 +23,10 @@ inline constexpr std::string_view zero_step_stratum = "control:zero";
 /// What is done to the base of a canary, in the order in which canaries run. The names are those of strata.
 enum class Canary { nan, negate, none };
 constexpr EnumNames<3> names_of(Canary) { return {"canary", {"canary:nan", "canary:negate", "canary:none"}}; }
+/// Stratum of the canary in which all tensors of a role are NaN: "canary:reads-ROLE".
+[[nodiscard]] std::string reader_canary(std::string_view role);
+/// The role of such a stratum; nullopt for all other names.
+[[nodiscard]] std::optional<std::string> role_of_reader_canary(std::string_view stratum);
 inline constexpr std::array canaries = {Canary::nan, Canary::negate, Canary::none};
 
 }  // namespace bitrift::record

@@ -49,6 +49,7 @@ enum class WholeChange { negate, nan };
 struct WholeTensor {
   std::string tensor;
   WholeChange change = WholeChange::negate;
+  std::uint64_t elements = 0;  ///< how many, from the first on; 0: all
   bool operator==(const WholeTensor&) const = default;
 };
 

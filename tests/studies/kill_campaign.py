@@ -41,7 +41,7 @@ from campaign_support import (
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STAND_IN_SECONDS = "0.03"
-OWN_PREPARATION = 7  # runs of an arm that every shard makes: controls and canaries
+OWN_PREPARATION = 9  # runs of an arm that every shard makes: controls and canaries
 CLEAN_RUNS = sum(CONTROLS.values())  # of an arm, which shards divide
 
 

@@ -43,6 +43,22 @@ std::string canary_problem(Canary canary, const TrialRecord& row, const ArmContr
   }
 }
 
+// The same of a canary in which all tensors of a role are NaN.
+std::string reader_problem(const std::string& role, const TrialRecord& row, const ArmControls& controls,
+                           const Judging& judging) {
+  const bool refused = row.result && row.result->status == record::RunStatus::rejected;
+  if (!row.landed && !refused) return "what it should change was not changed when loaded";
+  try {
+    if (!classify(row, controls, judging).bitwise_equal) return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return fmt::format(
+      "the trainer does not read role {}: a run with all its tensors NaN ended bitwise equal to the golden "
+      "run; make the trainer load them, or take the role out of strata",
+      role);
+}
+
 }  // namespace
 
 std::vector<std::string> canary_problems(const std::vector<TrialRecord>& rows,
@@ -60,6 +76,12 @@ std::vector<std::string> canary_problems(const std::vector<TrialRecord>& rows,
         if (!problem.empty()) problems.push_back(fmt::format("arm '{}': {}: {}", arm, stratum, problem));
       }
       if (!seen) problems.push_back(fmt::format("arm '{}': {}: missing", arm, stratum));
+    }
+    for (const TrialRecord& row : rows) {
+      const auto role = record::role_of_reader_canary(row.id.stratum);
+      if (row.kind != TrialKind::canary || row.id.arm != arm || !role) continue;
+      const std::string problem = reader_problem(*role, row, of_arm, judging);
+      if (!problem.empty()) problems.push_back(fmt::format("arm '{}': {}: {}", arm, row.id.stratum, problem));
     }
   }
   return problems;

@@ -10,7 +10,8 @@
 namespace bitrift::analyze {
 
 /// Checks the canaries of every arm (NaN first weight: crash; negated last layer after zero steps: SDC; no
-/// flip: bitwise; all landed). Returns one line per problem, missing ones included; empty when all behave.
+/// flip: bitwise; all tensors of a role NaN: not bitwise, because the trainer must read them; all landed).
+/// Returns one line per problem, missing ones included; empty when all behave.
 [[nodiscard]] std::vector<std::string> canary_problems(const std::vector<record::TrialRecord>& rows,
                                                        const std::map<std::string, ArmControls>& controls,
                                                        const Judging& judging);

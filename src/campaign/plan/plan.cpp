@@ -157,6 +157,7 @@ void Plan::add_cell(const record::Stratum& stratum) {
     cell.populations.emplace_back(base, spec_.strata.tensors, std::vector{stratum.role}, stratum.field);
     refuse_other_bits(cell.populations.front(), bases_.front(), cell.populations.back(), base);
   }
+  add_read(cell.populations.front(), true);
   cell.stratum.bits = cell.populations.front().bits();
   if (spec_.trials_per_stratum > cell.stratum.bits) {
     fail(ErrorCode::bad_input, "it holds {} bits, but trials_per_stratum needs {} draws without replacement",
@@ -178,7 +179,18 @@ void Plan::add_model(const record::Stratum& stratum, const record::FaultModel& m
                       inject::Alteration(model).whole());
     static_cast<void>(inject::draw(base, model));  // more than there is, and what else cannot be drawn
   }
+  if (model.plane == record::Plane::value) add_read(first, !model.roles.empty());
   cells_.push_back({stratum, {}, &model, 0});
+}
+
+// named: the spec names the roles. If it does not, a trainer need not read what does not belong to its state.
+void Plan::add_read(const inject::Population& population, bool named) {
+  for (const inject::Target& target : population.targets()) {
+    const ckpt::TensorInfo* const tensor = bases_.front().find(target.path);
+    if (tensor == nullptr || !tensor->format || tensor->format->kind != NumberKind::floating) continue;
+    const bool state = target.role != "unknown" && target.role != "progress" && target.role != "checksum";
+    if (named || state) read_[target.role].insert(target.path);
+  }
 }
 
 void Plan::refuse_overlap() const {
@@ -232,9 +244,15 @@ std::vector<std::vector<RunKey>> Plan::preparation(const std::string& arm) const
   add(TrialKind::held_out, name_of(TrialKind::held_out), spec_.held_out_runs);
   add(TrialKind::jitter, name_of(TrialKind::jitter), spec_.jitter_runs);
   std::vector<RunKey> chain;
-  chain.reserve(std::size(record::canaries) + 1);
-  for (const Canary canary : record::canaries)
+  chain.reserve(std::size(record::canaries) + read_.size() + 1);
+  for (const Canary canary : record::canaries) {
+    // Last comes the run that alters nothing: it also shows that the others left nothing behind.
+    for (const auto& [role, tensors] : read_) {
+      if (canary != Canary::none || !spec_.reader_canaries.value_or(false)) break;
+      chain.push_back({TrialKind::canary, {arm, record::reader_canary(role), 0}});
+    }
     chain.push_back({TrialKind::canary, {arm, name_of(canary), 0}});
+  }
   chain.push_back({TrialKind::control,
                    {arm, record::control_stratum(0), static_cast<std::uint64_t>(spec_.control_repeats)}});
   chains.push_back(std::move(chain));
@@ -330,6 +348,17 @@ std::vector<int> Plan::replicas_of(const TrialId& id) const {
 
 std::vector<record::WholeTensor> Plan::whole_tensors(const TrialId& id) const {
   if (id.stratum == name_of(Canary::nan)) return {{weights_.front(), record::WholeChange::nan}};
+  if (const auto role = record::role_of_reader_canary(id.stratum)) {
+    const std::set<std::string>& tensors = read_.at(*role);
+    std::vector<record::WholeTensor> whole;
+    std::uint64_t all = 0;
+    for (const std::string& path : tensors) all += bases_.front().find(path)->elements();
+    // Faults take ten times the memory of the weights that they hit; a few NaN spread as well as many.
+    const std::uint64_t most =
+        all <= most_read_elements ? 0 : std::max<std::uint64_t>(1, most_read_elements / tensors.size());
+    for (const std::string& path : tensors) whole.push_back({path, record::WholeChange::nan, most});
+    return whole;
+  }
   if (id.stratum != name_of(Canary::negate)) return {};
   std::vector<record::WholeTensor> layer;
   std::string bias = weights_.back();

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +35,9 @@ struct RunKey {
 
 /// Weights whose lowest bit a jitter run flips, where a base has so many.
 inline constexpr std::uint64_t jittered_weights = 16;
+
+/// A reader canary sets all elements of its role to NaN, or the first of each tensor, so many in all.
+inline constexpr std::uint64_t most_read_elements = std::uint64_t{1} << 22;
 
 /// Whether a run alters nothing and takes the steps of a golden data order.
 [[nodiscard]] bool is_golden_run(const RunKey& key);
@@ -100,6 +105,7 @@ class Plan {
   void add_model(const record::Stratum& stratum, const record::FaultModel& model);
   void refuse_overlap() const;
   void find_weights();
+  void add_read(const inject::Population& population, bool named);
   void check_jitter() const;
 
   const record::CampaignSpec& spec_;
@@ -107,6 +113,8 @@ class Plan {
   std::vector<Cell> cells_;
   std::vector<record::Round> rounds_;
   std::vector<std::string> weights_;  // paths of role weight under model/, in natural order
+  /// Floating-point tensors whose values faults are drawn from, by role.
+  std::map<std::string, std::set<std::string>> read_;
 };
 
 }  // namespace bitrift::campaign

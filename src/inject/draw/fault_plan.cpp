@@ -72,14 +72,16 @@ void add_whole(record::FaultList& list, const ckpt::Reader& reader, const record
   }
   const bool nan = whole.change == record::WholeChange::nan;
   const std::uint64_t mask = nan ? format.mask() : sign_mask(format);
-  std::vector<std::uint8_t> stored(tensor.elements() * format.bytes);
-  reader.read(tensor, stored.data(), stored.size());
   NumberFormat in_memory = format;
   in_memory.order = ByteOrder::little;
   const auto site = static_cast<std::uint32_t>(list.sites.size());
   list.sites.push_back({whole.tensor, tensor.role, format.name()});
-  list.changes.reserve(list.changes.size() + tensor.elements());
-  for (std::uint64_t element = 0; element < tensor.elements(); ++element) {
+  const std::uint64_t count =
+      whole.elements == 0 ? tensor.elements() : std::min(whole.elements, tensor.elements());
+  std::vector<std::uint8_t> stored(count * format.bytes);
+  reader.read_elements(tensor, 0, count, stored.data());
+  list.changes.reserve(list.changes.size() + count);
+  for (std::uint64_t element = 0; element < count; ++element) {
     const std::uint64_t old_pattern = load_pattern(in_memory, stored.data() + element * format.bytes);
     const std::uint64_t value = nan ? nan_pattern(format) : ~old_pattern;
     list.changes.push_back({site, element, mask, old_pattern, blend(old_pattern, value, mask)});

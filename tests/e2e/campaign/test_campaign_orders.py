@@ -26,7 +26,7 @@ ORDERS = 3
 SEED = 11
 ORDERED = STUDY_SPEC | {"controls": CONTROLS | {"orders": ORDERS}}
 # The no-flip runs of each further order.
-ROWS = 2 * (2 + 1 + sum(CONTROLS.values()) + 3 + 1 + 2 * (ORDERS - 1) + 4 * 6)
+ROWS = 2 * (2 + 1 + sum(CONTROLS.values()) + 3 + 2 + 1 + 2 * (ORDERS - 1) + 4 * 6)
 EPOCHS = 2
 
 
@@ -244,6 +244,6 @@ def test_status_counts_the_runs_of_every_order(study):
     driver.kill_everything()
     (serial, data) = json.loads(campaign("status", study.place / "half", "--json").stdout)["arms"]
     for arm in (serial, data):
-        assert arm["to_prepare"] == 2 * ORDERS + 1 + sum(CONTROLS.values()) + 3 + 1
+        assert arm["to_prepare"] == 2 * ORDERS + 1 + sum(CONTROLS.values()) + 3 + 2 + 1
         assert arm["planned"] == 4 * 6
     assert serial["prepared"] + data["prepared"] == journal_lines(study.place / "half")

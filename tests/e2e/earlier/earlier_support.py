@@ -132,7 +132,13 @@ def summary_of(path: Path) -> dict[str, Any]:
     """A summary without what says who computed it."""
     value = json.loads(path.read_text())
     assert value.pop("provenance")["bitrift"]
+    value.pop("all_bitwise", None)  # earlier versions did not point these strata out
     return value
+
+
+def table_of_then(text: str) -> str:
+    """A table without the strata of which all trials are bitwise, which earlier versions did not point out."""
+    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("All trials bitwise: "))
 
 
 def processor() -> list[str]:

@@ -255,6 +255,36 @@ TEST(Canaries, ThatBehaveGiveNoProblem) {
   EXPECT_THAT(problems_after([](Rows&) {}), IsEmpty());
 }
 
+// A canary in which all tensors of role momentum are NaN, as a campaign's row.
+TrialRecord reader_canary(const std::string& digest) {
+  Rows rows = two_arms();
+  TrialRecord row = find(rows, "serial", "control");
+  row.kind = TrialKind::canary;
+  row.id.stratum = "canary:reads-momentum";
+  row.result->final_digest = digest;
+  row.result->replica_digests = {digest};
+  return row;
+}
+
+TEST(Canaries, OfARoleThatIsNotReadNameTheRole) {
+  const auto problems = problems_after([](Rows& rows) { rows.push_back(reader_canary("golden")); });
+  EXPECT_THAT(problems, ElementsAre(AllOf(HasSubstr("arm 'serial': canary:reads-momentum"),
+                                          HasSubstr("does not read role momentum"))));
+  EXPECT_THAT(problems_after([](Rows& rows) { rows.push_back(reader_canary("other")); }), IsEmpty());
+}
+
+TEST(Canaries, OfARoleCountAsReadIfTheFileIsRefusedAndNotIfTheyDidNotLand) {
+  const auto with = [](record::RunStatus status) {
+    return problems_after([status](Rows& rows) {
+      rows.push_back(reader_canary("other"));
+      rows.back().landed = false;
+      rows.back().result->status = status;
+    });
+  };
+  EXPECT_THAT(with(record::RunStatus::rejected), IsEmpty());
+  EXPECT_THAT(with(record::RunStatus::done), ElementsAre(HasSubstr("was not changed when loaded")));
+}
+
 TEST(Canaries, OfAnyCrashReasonSatisfyTheNanCanary) {
   EXPECT_THAT(problems_after([](Rows& rows) {
                 TrialRecord& canary = find(rows, "serial", "canary:nan");

@@ -91,6 +91,21 @@ TEST(SummaryJson, HoldsEveryNumberOfTheTable) {
   EXPECT_FALSE(sign.contains("effects"));
 }
 
+TEST(Summary, StrataWhoseTrialsAreAllBitwiseArePointedOut) {
+  const Summary summary = summarize(one_arm(), spec_of({"serial"}), {"strategy"});
+  const std::string text = table(summary);
+  EXPECT_THAT(text, HasSubstr("All trials bitwise: serial bias.sign (10)\n"));
+  EXPECT_THAT(text, HasSubstr("the bits do not matter, or the trainer does not read them"));
+  const record::Json expected = {{{"arm", "serial"}, {"stratum", "bias.sign"}, {"trials", 10}}};
+  EXPECT_EQ(to_json(summary).at("all_bitwise"), expected);
+  Rows rows = clean_arm("serial");
+  add_trials(rows, "serial", "weight.sign", 1000, 4, 0, 0);
+  add_trials(rows, "serial", "weight.exponent", 1000, 9, 1, 0);
+  const Summary few = summarize(rows, spec_of({"serial"}), {"strategy"});
+  EXPECT_THAT(table(few), Not(HasSubstr("All trials bitwise")));
+  EXPECT_FALSE(to_json(few).contains("all_bitwise"));
+}
+
 TEST(SummaryOptions, TheOldRuleHasNoLevelAndNoHarmfulRate) {
   Judging judging;
   judging.rule = Rule::limits;

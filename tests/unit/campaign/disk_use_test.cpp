@@ -28,9 +28,9 @@ class DiskUseTest : public ::testing::Test {
 
 TEST_F(DiskUseTest, CountsEveryPlannedRowAndCopy) {
   const DiskUse all = use();
-  // Two arms of 2 + 1 controls, 20 envelope, 4 held-out and 4 jitter runs, 3 canaries, 1 control behind them
-  // and 4 strata x 9 draws.
-  EXPECT_EQ(all.rows, 2U * (35 + 36));
+  // Two arms of 2 + 1 controls, 20 envelope, 4 held-out and 4 jitter runs, 3 + 2 canaries, 1 control behind
+  // them and 4 strata x 9 draws.
+  EXPECT_EQ(all.rows, 2U * (37 + 36));
   EXPECT_EQ(all.bases, std::filesystem::file_size(layout_.base("base")));
   EXPECT_EQ(all.copy_bytes(), 3 * all.bases);
   EXPECT_FALSE(all.more_rounds);
@@ -74,19 +74,19 @@ TEST_F(DiskUseTest, NoFlipRunsOfFurtherOrdersAndFaultsOfJitterRunsAreCounted) {
 
 TEST_F(DiskUseTest, RowsThatAreThereAreMeasuredAndNotCountedAgain) {
   Journal journal(layout_.journal());
-  for (std::uint64_t draw = 0; draw < 36; ++draw) journal.append(testing::row("serial", "weight.sign", draw));
+  for (std::uint64_t draw = 0; draw < 38; ++draw) journal.append(testing::row("serial", "weight.sign", draw));
   const DiskUse rest = use(journal.rows());
-  EXPECT_EQ(rest.rows, 2U * 71 - 36);
-  EXPECT_EQ(rest.row_bytes, std::filesystem::file_size(layout_.journal()) / 36 + 1);
+  EXPECT_EQ(rest.rows, 2U * 73 - 38);
+  EXPECT_EQ(rest.row_bytes, std::filesystem::file_size(layout_.journal()) / 38 + 1);
 }
 
 TEST_F(DiskUseTest, SamplingIsBoundedByItsBudgetOrByWhatIsPlanned) {
   spec_.trials_per_stratum = 0;
   spec_.sampling = record::Sampling{};
-  EXPECT_EQ(use().rows, 2U * (35 + 4 * spec_.sampling->pilot));
+  EXPECT_EQ(use().rows, 2U * (37 + 4 * spec_.sampling->pilot));
   EXPECT_TRUE(use().more_rounds);
   spec_.sampling->max_trials = 500;
-  EXPECT_EQ(use().rows, 2U * 35 + 500);
+  EXPECT_EQ(use().rows, 2U * 37 + 500);
   EXPECT_FALSE(use().more_rounds);
 }
 

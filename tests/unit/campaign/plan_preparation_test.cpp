@@ -62,8 +62,37 @@ TEST_F(PreparationTest, PreparationEndsWithAControlBehindTheCanaries) {
   std::vector<std::string> last;
   for (const RunKey& key : chains.back()) last.push_back(key.id.text());
   EXPECT_THAT(last, ::testing::ElementsAre("data-2/canary:nan/0", "data-2/canary:negate/0",
+                                           "data-2/canary:reads-momentum/0", "data-2/canary:reads-weight/0",
                                            "data-2/canary:none/0", "data-2/control/2"));
   EXPECT_EQ(plan.expand(plan.find({"data-2", "control:zero", 0})).epochs, 0);
+}
+
+TEST_F(PreparationTest, ReaderCanarySetsAllTargetedTensorsOfItsRoleToNan) {
+  record::CampaignSpec spec = small_spec();
+  spec.strata.tensors = {"**/conv1.*"};
+  const auto whole = [&](const Plan& plan, const std::string& stratum) {
+    return plan.expand(plan.find({"serial", stratum, 0})).whole;
+  };
+  const record::WholeTensor weight{"model/conv1.weight", record::WholeChange::nan};
+  {
+    const Plan plan(spec, base());
+    EXPECT_THAT(whole(plan, "canary:reads-weight"), ::testing::ElementsAre(weight));
+    EXPECT_THAT(
+        whole(plan, "canary:reads-momentum"),
+        ::testing::Each(::testing::Field(&record::WholeTensor::tensor, HasSubstr("momentum_buffer/conv1"))));
+    EXPECT_EQ(plan.expand(plan.find({"serial", "canary:reads-weight", 0})).epochs, spec.resume_epochs);
+  }
+  spec.strata = {};
+  record::FaultModel model;
+  model.roles = {"bias"};
+  model.count = 1;
+  spec.strata.models = {{"biases", model}};
+  const Plan models(spec, base());
+  EXPECT_THAT(whole(models, "canary:reads-bias"),
+              ::testing::Each(::testing::Field(&record::WholeTensor::tensor, HasSubstr(".bias"))));
+  spec.reader_canaries.reset();
+  const Plan before(spec, base());
+  EXPECT_EQ(before.preparation("serial").back().size(), 4U);
 }
 
 TEST_F(PreparationTest, EnvelopeRunsHaveTheSameOrderSeedsInEveryArm) {

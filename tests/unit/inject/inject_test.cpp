@@ -207,6 +207,7 @@ with h5py.File(path) as f:
 )"));
   }
   const ckpt::Reader reader(path);
+  EXPECT_EQ(whole_tensors(reader, {{"model/b.bias", nan, 2}}).changes.size(), 2U);
   EXPECT_ERROR(static_cast<void>(whole_tensors(reader, {{"model/c.count", nan}})), unsupported, "int64");
   EXPECT_ERROR(static_cast<void>(whole_tensors(reader, {{"model/none", nan}})), not_found, "model/none");
   EXPECT_ERROR(static_cast<void>(whole_tensors(reader, {{"checksum/crc32c", nan}})), unsupported, "checksum");
