@@ -203,6 +203,32 @@ class Campaign:
         rest = ["nonfinite", "mean_altered", "median_norm", "max_norm", "median_mean"]
         return cast("pd.DataFrame", pandas.DataFrame(lines, columns=[*first, *rest]))
 
+    def detectors(self) -> pd.DataFrame:
+        """What each guard noticed, as `bitrift analyze --view detectors` prints it (docs/detectors.md).
+
+        One row for each arm with guards, bit field ("all": every field) and outcome that the same fault has without
+        guards. Columns: arm, beside (the arm without guards), field, outcome, runs, alarms, share, low, high; of the
+        arm: clean_runs, false_alarms, false_low, false_high, median_steps, most_steps, step_seconds, cost.
+        """
+        pandas = _pandas()
+        rows = []
+        for one in json.loads(_core.detectors(self.folder))["detectors"]:
+            clean = one["clean"]
+            low, high = clean["interval"] or (None, None)
+            of_arm = {
+                "clean_runs": clean["runs"],
+                "false_alarms": clean["alarms"],
+                "false_low": low,
+                "false_high": high,
+            }
+            of_arm |= {key: one[key] for key in ("median_steps", "most_steps", "step_seconds", "cost")}
+            for field, outcomes in {"all": one["outcomes"], **one["fields"]}.items():
+                for outcome, share in outcomes.items():
+                    low, high = share.pop("interval") or (None, None)
+                    key = {"arm": one["arm"], "beside": one["beside"], "field": field, "outcome": outcome}
+                    rows.append(key | share | {"low": low, "high": high} | of_arm)
+        return cast("pd.DataFrame", pandas.DataFrame(rows))
+
     def replay(self, trial: str, trace: str | PathLike[str] | None = None) -> dict[str, Any]:
         """Runs one trial ("ARM/STRATUM/DRAW") again: its row, the row of this run, and their first difference or None.
 

@@ -14,12 +14,14 @@
 #include "analyze/summary.h"
 #include "analyze/table.h"
 #include "analyze/verdict/trust.h"
+#include "analyze/views/detectors_view.h"
 #include "analyze/views/keys.h"
 #include "analyze/views/propagation_view.h"
 #include "analyze/views/trials_view.h"
 #include "analyze/views/where.h"
 #include "campaign/folder/contents.h"
 #include "campaign/folder/folder.h"
+#include "campaign/folder/resumed_steps.h"
 #include "campaign/journal/journal.h"
 #include "ckpt/compare.h"
 #include "ckpt/reader.h"
@@ -220,6 +222,13 @@ std::string propagation(const Path& folder, bool by_tensor) {
   return text_of(bitrift::analyze::to_json(view));
 }
 
+std::string detectors(const Path& folder) {
+  const Campaign campaign = read_campaign(folder);
+  const auto resumed = bitrift::campaign::resumed_steps(bitrift::campaign::Layout{folder}, campaign.spec);
+  return text_of(bitrift::analyze::to_json(bitrift::analyze::scoreboard_of(
+      campaign.rows, campaign.spec, trust_of(folder, campaign, {}), resumed)));
+}
+
 std::string outcomes(const Path& folder, const std::vector<std::string>& kinds, const Wishes& wishes) {
   const Campaign campaign = read_campaign(folder);
   const auto trust = trust_of(folder, campaign, wishes);
@@ -334,6 +343,7 @@ void add_campaigns(py::module_& module) {
         return map_of(folder, outcome, {std::move(interval), simultaneous, false, std::move(where), true});
       },
       py::arg("folder"), py::arg("outcome"), py::arg("interval"), py::arg("simultaneous"), py::arg("where"));
+  module.def("detectors", &detectors, py::arg("folder"));
   const auto def_summary = [&](const char* name, auto convert) {
     module.def(
         name,

@@ -106,6 +106,33 @@ def test_compare_is_what_the_program_prints(campaign: bitrift.Campaign) -> None:
         campaign.compare("serial", "pipeline")
 
 
+def test_detectors_are_those_of_the_program(tmp_path: Path) -> None:
+    rows = rows_with_details()
+    for row in rows:
+        if row["id"]["arm"] == "data2" and row["kind"] == "trial" and row["id"]["draw"] == 6 and "result" in row:
+            alarm = {"guard": "loss_spike", "step": 21, "rank": 0, "tensor": "", "value": 9.0, "limit": 3.0}
+            row["result"] |= {"alarm_count": 1, "alarms": [alarm]}
+    folder = tmp_path / "study"
+    write_campaign(folder, rows, ["serial", "data2"])
+    identity = json.loads((folder / "campaign.json").read_text())
+    identity["spec"]["arms"][1]["guards"] = {"loss_spike": 3}
+    (folder / "campaign.json").write_text(json.dumps(identity))
+    table = bitrift.Campaign(folder).detectors()
+    assert set(table["arm"]) == {"data2"} and set(table["beside"]) == {"serial"}
+    # Draw 6 is an SDC of weight.sign, a crash of weight.exponent (without a result) and masked in the two of bias.
+    sdc = table[(table["field"] == "all") & (table["outcome"] == "SDC")].iloc[0]
+    assert (sdc["alarms"], sdc["runs"], sdc["share"]) == (1, 8, 0.125)
+    masked = table[(table["field"] == "sign") & (table["outcome"] == "masked")].iloc[0]
+    assert (masked["alarms"], masked["runs"]) == (1, 15)
+    assert (sdc["clean_runs"], sdc["false_alarms"], sdc["cost"]) == (21, 0, 1.0)
+    command = [program(), "analyze", str(folder), "--view", "detectors"]
+    shown = json.loads(subprocess.run([*command, "--json"], check=True, capture_output=True, text=True).stdout)
+    assert shown["detectors"][0]["outcomes"]["SDC"]["interval"] == [sdc["low"], sdc["high"]]
+    assert "1/8 12.5" in subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    with pytest.raises(subprocess.CalledProcessError):
+        subprocess.run([*command, "--horizon", "1"], check=True, capture_output=True)
+
+
 def test_show_prints_trials_with_the_command_that_replays_them(campaign: bitrift.Campaign) -> None:
     command = [program(), "campaign", "show", str(campaign.folder), "--outcome", "SDC", "--sort", "test_loss"]
     done = subprocess.run([*command, "--top", "2"], check=True, capture_output=True, text=True)

@@ -56,8 +56,19 @@ void check_views(const ReportOptions& report) {
   }
 }
 
+int analyze_detectors(const AnalyzeOptions& options) {
+  const ReportOptions& report = options.report;
+  if (!report.by.empty() || options.horizon > 0 || !report.metrics.empty() || options.rule != 2) {
+    fail(ErrorCode::bad_input,
+         "--view detectors: judges as the campaign asks and groups by outcome and field; leave out --by, "
+         "--horizon, --metrics and --rule");
+  }
+  return report_detectors(options.folder, report.json, command_line());
+}
+
 int analyze_folder(AnalyzeOptions& options) {
   if (options.propagation) return analyze_propagation(options);
+  if (options.report.view == "detectors") return analyze_detectors(options);
   options.report.rates.interval = analyze::interval_kind(options.interval);
   if (options.rule == 1) options.report.rule = analyze::Rule::limits;
   if (options.horizon > 0) options.report.horizon = options.horizon;
@@ -160,9 +171,9 @@ void add_analyze(CLI::App& app, ExitCode& exit_code) {
           "--view", options->report.view,
           "print a different table; jpdc2024: the outcome categories of a study published in 2024 (see "
           "docs/jpdc2024.md); metrics: for each metric, how many trials it alone would classify as SDC; map: "
-          "the "
-          "rate of SDC or crash by layer and bit")
-      ->check(CLI::IsMember({"jpdc2024", "metrics", "map"}));
+          "the rate of SDC or crash by layer and bit; detectors: what each guard noticed (see "
+          "docs/detectors.md)")
+      ->check(CLI::IsMember({"jpdc2024", "metrics", "map", "detectors"}));
   add_judging(*command, *options);
   command
       ->add_flag("--propagation", options->propagation,

@@ -53,4 +53,9 @@ struct ReportOptions {
 [[nodiscard]] int report_propagation(const std::filesystem::path& folder, bool by_origin, bool json,
                                      const std::vector<std::string>& command);
 
+/// Prints what the guards of a campaign noticed (docs/detectors.md); writes no file. Returns and throws as
+/// report_campaign(), and as analyze::scoreboard_of.
+[[nodiscard]] int report_detectors(const std::filesystem::path& folder, bool json,
+                                   const std::vector<std::string>& command);
+
 }  // namespace bitrift::cli

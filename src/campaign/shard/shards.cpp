@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "campaign/folder/numeric_environment.h"
 #include "campaign/folder/work_place.h"
 #include "campaign/plan/ends.h"
 #include "campaign/plan/plan.h"
@@ -190,8 +191,13 @@ void Shard::alone(const std::function<void()>& act) {
 
 std::string Shard::own_origin() const {
   const Json own = record::provenance({});
-  return fmt::format("shard {} on host {} ({}{}{})", id_.text(), own.at("host").get<std::string>(),
-                     own.at("processor").get<std::string>(), processor_.empty() ? "" : ", ", processor_);
+  const Json environment = numeric_environment();
+  std::string variables;
+  for (const auto& [name, value] : environment.items())
+    variables += fmt::format(", {}={}", name, value.get<std::string>());
+  return fmt::format("shard {} on host {} ({}{}{}{})", id_.text(), own.at("host").get<std::string>(),
+                     own.at("processor").get<std::string>(), processor_.empty() ? "" : ", ", processor_,
+                     variables);
 }
 
 void Shard::note_trainer(const Json& environment) {

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
+import subprocess
 from pathlib import Path
 
 import h5py
 import numpy as np
-from campaign_support import CONTROLS, SMALL_BASE, campaign, read_rows
+from campaign_support import BIN, CONTROLS, SMALL_BASE, campaign, read_rows
 
 SPEC: dict = {
     "name": "bases",
@@ -139,6 +140,14 @@ def test_planes(tmp_path: Path) -> None:
     rows = [row for row in read_rows(tmp_path / "out").values() if row["kind"] == "trial"]
     assert len(rows) == 2 * 3 * 8
     size = (tmp_path / "out/base.h5").stat().st_size
+    command = [BIN / "bitrift", "analyze", tmp_path / "out", "--view", "detectors", "--json"]
+    (guard,) = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["detectors"]
+    assert (guard["arm"], guard["beside"]) == ("checksums", "plain")
+    assert sum(share["runs"] for share in guard["outcomes"].values()) == 3 * 8
+    # Faults of the plane "storage" leave the checksum behind; those of values do not.
+    assert sum(share["alarms"] for share in guard["outcomes"].values()) >= 8
+    assert guard["clean"]["alarms"] == 0 and guard["clean"]["runs"] == 1 + 20 + 4
+    assert guard["median_steps"] in (None, 0) and guard["cost"] > 0
     with h5py.File(tmp_path / "out/base.h5") as base:
         values = [
             (one.id.get_offset(), one.id.get_storage_size())

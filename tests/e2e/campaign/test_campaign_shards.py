@@ -267,8 +267,10 @@ def test_shard_on_another_kind_of_processor_refuses_and_adds_no_row(reference, s
         wait_until(lambda: (folder / "shards" / "1-of-3" / "done" / "preparation.json").exists())
     else:
         wait_until(lambda: (folder / "shards" / "golden-0001.json").exists())
-    foreign = start(study, "kinds", 2, env={"FAKE_TRAIN_KERNELS": "other"}).finish()
+    other = {"FAKE_TRAIN_KERNELS": "other", "OMP_NUM_THREADS": "7"}
+    foreign = start(study, "kinds", 2, env=other).finish()
     assert foreign.returncode == 1
+    assert "OMP_NUM_THREADS=7)" in foreign.stderr and "OMP_NUM_THREADS was unset, is now 7" in foreign.stderr
     assert "no-flip runs are not bit-identical" in foreign.stderr
     assert "the golden run is that of shard 1/3 on host" in foreign.stderr
     assert "this is shard 2/3 on host" in foreign.stderr

@@ -1,0 +1,287 @@
+#include "analyze/views/detectors_view.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/ranges.h>
+
+#include "analyze/verdict/classify.h"
+#include "core/error.h"
+#include "record/strata.h"
+#include "record/stratum_name.h"
+
+namespace bitrift::analyze {
+namespace {
+
+using record::Json;
+using record::OutcomeClass;
+using record::TrialKind;
+using record::TrialRecord;
+
+record::GuardSpec guards_of(const record::CampaignSpec& spec, const record::Arm& arm) {
+  if (arm.guards) return *arm.guards;
+  const auto& train = spec.base_of(arm).train;
+  return train ? train->guards : record::GuardSpec{};
+}
+
+bool any_guard(const record::GuardSpec& guards) {
+  return guards != record::GuardSpec{.on_alarm = guards.on_alarm};
+}
+
+// The arm without guards that runs the same faults in the same way.
+const record::Arm* beside(const record::CampaignSpec& spec, const record::Arm& arm) {
+  const auto found = std::find_if(spec.arms.begin(), spec.arms.end(), [&](const record::Arm& other) {
+    return !any_guard(guards_of(spec, other)) && other.file == arm.file && other.parallel == arm.parallel &&
+           record::to_json(other.scope) == record::to_json(arm.scope);
+  });
+  return found == spec.arms.end() ? nullptr : &*found;
+}
+
+double middle_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+}
+
+bool alarmed(const TrialRecord& row) { return row.result && row.result->alarm_count > 0; }
+
+bool rejected(const TrialRecord& row) {
+  return row.result && row.result->status == record::RunStatus::rejected;
+}
+
+// Guards change nothing but this: one that stops a run while it loads its file leaves no alarm in the row.
+bool noticed(const TrialRecord& with, const TrialRecord& without) {
+  return alarmed(with) || (rejected(with) && !rejected(without));
+}
+
+// Clean runs of an arm: no-flip runs of one data order are the same run, so the first stands for all.
+std::vector<const TrialRecord*> clean_rows(const std::vector<TrialRecord>& rows, const std::string& arm) {
+  std::vector<const TrialRecord*> clean;
+  for (const TrialRecord& row : rows) {
+    if (row.id.arm != arm || !row.result) continue;
+    const bool golden =
+        row.kind == TrialKind::control && row.id.draw == 0 && row.id.stratum != record::zero_step_stratum;
+    if (golden || row.kind == TrialKind::envelope || row.kind == TrialKind::held_out) clean.push_back(&row);
+  }
+  return clean;
+}
+
+std::optional<double> step_seconds(const std::vector<const TrialRecord*>& clean) {
+  std::vector<double> seconds;
+  for (const TrialRecord* row : clean) {
+    if (row->result->steps > 0)
+      seconds.push_back(row->result->seconds / static_cast<double>(row->result->steps));
+  }
+  if (seconds.empty()) return std::nullopt;
+  return middle_of(std::move(seconds));
+}
+
+void count_run(AlarmShare& share, bool alarm) {
+  ++share.runs;
+  share.alarms += alarm ? 1 : 0;
+}
+
+void add_intervals(AlarmsByOutcome& outcomes, double confidence) {
+  for (auto& [outcome, share] : outcomes)
+    share.interval = clopper_pearson(share.alarms, share.runs, confidence);
+}
+
+using Draws = std::vector<const TrialRecord*>;
+
+// The trials of an arm by stratum, each up to the first draw without a row.
+std::map<std::string, Draws> draws_of(const std::vector<TrialRecord>& rows, const std::string& arm) {
+  std::map<std::string, std::map<std::uint64_t, const TrialRecord*>> sorted;
+  for (const TrialRecord& row : rows) {
+    if (row.kind == TrialKind::trial && row.id.arm == arm) sorted[row.id.stratum][row.id.draw] = &row;
+  }
+  std::map<std::string, Draws> draws;
+  for (const auto& [stratum, trials] : sorted) {
+    Draws& all = draws[stratum];
+    for (const auto& [draw, row] : trials) {
+      if (draw != all.size()) break;
+      all.push_back(row);
+    }
+  }
+  return draws;
+}
+
+// Draw by draw: the outcome without the guard, and whether the guard noticed.
+void add_trials(Detector& detector, const std::vector<TrialRecord>& rows, const record::CampaignSpec& spec,
+                const Trust& trust, std::optional<std::int64_t> resumed) {
+  const ArmControls& controls = trust.controls.at(detector.beside);
+  auto plain = draws_of(rows, detector.beside);
+  auto guarded = draws_of(rows, detector.arm);
+  std::vector<double> steps;
+  for (const record::Stratum& stratum : record::strata_of(spec.strata)) {
+    const Draws& without = plain[stratum.name];
+    const Draws& with = guarded[stratum.name];
+    for (std::size_t draw = 0; draw < std::min(without.size(), with.size()); ++draw) {
+      const OutcomeClass outcome = classify(*without[draw], controls, trust.judging).outcome_class();
+      const bool alarm = noticed(*with[draw], *without[draw]);
+      count_run(detector.all[outcome], alarm);
+      count_run(detector.fields[stratum.field][outcome], alarm);
+      if (!alarm || outcome == OutcomeClass::masked || !resumed) continue;
+      const auto& alarms = with[draw]->result->alarms;
+      const std::int64_t at = alarms.empty() ? 0 : alarms.front().step;  // 0: the load
+      steps.push_back(static_cast<double>(std::max<std::int64_t>(0, at - *resumed)));
+    }
+  }
+  if (steps.empty()) return;
+  detector.most_steps = *std::max_element(steps.begin(), steps.end());
+  detector.median_steps = middle_of(std::move(steps));
+}
+
+Detector detector_of(const std::vector<TrialRecord>& rows, const record::CampaignSpec& spec,
+                     const Trust& trust, const record::Arm& arm, const record::Arm& plain,
+                     const std::map<std::string, std::int64_t>& resumed) {
+  Detector detector;
+  detector.arm = arm.name;
+  detector.beside = plain.name;
+  detector.guards = guards_of(spec, arm);
+  for (const OutcomeClass outcome : record::outcome_classes) detector.all[outcome];
+  const auto from = resumed.find(arm.name);
+  add_trials(detector, rows, spec, trust, from == resumed.end() ? std::nullopt : std::optional(from->second));
+  add_intervals(detector.all, spec.confidence);
+  for (auto& [field, outcomes] : detector.fields) add_intervals(outcomes, spec.confidence);
+  const auto clean = clean_rows(rows, arm.name);
+  for (const TrialRecord* row : clean) count_run(detector.clean, alarmed(*row));
+  detector.clean.interval = clopper_pearson(detector.clean.alarms, detector.clean.runs, spec.confidence);
+  detector.step_seconds = step_seconds(clean);
+  const auto unguarded = step_seconds(clean_rows(rows, plain.name));
+  if (detector.step_seconds && unguarded && *unguarded > 0)
+    detector.cost = *detector.step_seconds / *unguarded;
+  return detector;
+}
+
+std::string share_text(const AlarmShare& share) {
+  if (share.runs == 0) return "none";
+  return fmt::format("{}/{} {:.1f} [{:.1f}, {:.1f}]", share.alarms, share.runs,
+                     100 * static_cast<double>(share.alarms) / static_cast<double>(share.runs),
+                     100 * share.interval.low, 100 * share.interval.high);
+}
+
+std::string number_or_dash(const std::optional<double>& value, const char* unit = "") {
+  return value ? fmt::format("{:.3g}{}", *value, unit) : "-";
+}
+
+using Lines = std::vector<std::vector<std::string>>;
+
+std::string in_columns(const Lines& lines) {
+  std::vector<std::size_t> widths(lines.front().size(), 0);
+  for (const auto& line : lines) {
+    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
+  }
+  std::string text;
+  for (const auto& line : lines) {
+    std::string row;
+    for (std::size_t i = 0; i < line.size(); ++i) row += fmt::format("{:<{}}  ", line[i], widths[i]);
+    text += row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
+}
+
+std::vector<std::string> outcome_cells(const AlarmsByOutcome& outcomes) {
+  std::vector<std::string> cells;
+  for (const OutcomeClass outcome : {OutcomeClass::sdc, OutcomeClass::crash, OutcomeClass::masked}) {
+    const auto found = outcomes.find(outcome);
+    cells.push_back(found == outcomes.end() ? "none" : share_text(found->second));
+  }
+  return cells;
+}
+
+Json to_json(const AlarmShare& share) {
+  Json value = {{"runs", share.runs}, {"alarms", share.alarms}, {"share", nullptr}, {"interval", nullptr}};
+  if (share.runs == 0) return value;
+  value["share"] = static_cast<double>(share.alarms) / static_cast<double>(share.runs);
+  value["interval"] = {share.interval.low, share.interval.high};
+  return value;
+}
+
+Json to_json(const AlarmsByOutcome& outcomes) {
+  Json value = Json::object();
+  for (const auto& [outcome, share] : outcomes) value[name_of(outcome)] = to_json(share);
+  return value;
+}
+
+Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
+}  // namespace
+
+Scoreboard scoreboard_of(const std::vector<TrialRecord>& rows, const record::CampaignSpec& spec,
+                         const Trust& trust, const std::map<std::string, std::int64_t>& resumed) {
+  Scoreboard board{spec.name, spec.confidence, {}, {}};
+  for (const record::Arm& arm : spec.arms) {
+    if (!any_guard(guards_of(spec, arm))) continue;
+    const record::Arm* plain = beside(spec, arm);
+    if (plain == nullptr || !trust.controls.contains(plain->name)) {
+      board.unpaired.push_back(arm.name);
+    } else {
+      board.detectors.push_back(detector_of(rows, spec, trust, arm, *plain, resumed));
+    }
+  }
+  if (board.detectors.empty()) {
+    fail(ErrorCode::bad_input, "campaign '{}' has no arm with guards beside one without: {}", spec.name,
+         board.unpaired.empty() ? "add arms with `guards` (docs/detectors.md)"
+                                : "add an arm without guards that has the strategy, scope and precision of " +
+                                      board.unpaired.front());
+  }
+  return board;
+}
+
+std::string table(const Scoreboard& board) {
+  const std::vector<std::string> outcomes = {"recall SDC %", "recall crash %", "alarms on masked %"};
+  Lines lines = {{"detector"}};
+  Lines fields = {{"detector", "field"}};
+  for (Lines* header : {&lines, &fields})
+    header->front().insert(header->front().end(), outcomes.begin(), outcomes.end());
+  for (const char* name : {"false alarms %", "steps", "most", "cost"}) lines.front().emplace_back(name);
+  for (const Detector& one : board.detectors) {
+    lines.push_back({one.arm});
+    for (std::string& cell : outcome_cells(one.all)) lines.back().push_back(std::move(cell));
+    for (const std::string& cell : {share_text(one.clean), number_or_dash(one.median_steps),
+                                    number_or_dash(one.most_steps), number_or_dash(one.cost, "x")})
+      lines.back().push_back(cell);
+    for (const auto& [field, of_field] : one.fields) {
+      fields.push_back({one.arm, field});
+      for (std::string& cell : outcome_cells(of_field)) fields.back().push_back(std::move(cell));
+    }
+  }
+  std::set<std::string> plain;
+  for (const Detector& one : board.detectors) plain.insert(one.beside);
+  std::string text = in_columns(lines) + "\n" + in_columns(fields);
+  text += fmt::format(
+      "\nrecall: trials with an alarm, of the faults that end so without a guard (arm {}); counts of this "
+      "fault\n"
+      "list. false alarms: clean runs with an alarm. Intervals: Clopper-Pearson, {:g} %, for one "
+      "look.\n"
+      "steps, most: median and maximum of the steps from the resume to the first alarm on an SDC or crash.\n"
+      "cost: seconds a step over those of the arm without guards, medians of clean runs, on this machine.\n",
+      fmt::join(plain, ", "), 100 * board.confidence);
+  for (const std::string& arm : board.unpaired)
+    text += fmt::format("{}: left out: no arm without guards has its strategy, scope and precision\n", arm);
+  return text;
+}
+
+Json to_json(const Scoreboard& board) {
+  Json detectors = Json::array();
+  for (const Detector& one : board.detectors) {
+    Json fields = Json::object();
+    for (const auto& [field, outcomes] : one.fields) fields[field] = to_json(outcomes);
+    detectors.push_back({{"arm", one.arm},
+                         {"beside", one.beside},
+                         {"guards", record::to_json(one.guards)},
+                         {"outcomes", to_json(one.all)},
+                         {"fields", fields},
+                         {"clean", to_json(one.clean)},
+                         {"median_steps", number_or_null(one.median_steps)},
+                         {"most_steps", number_or_null(one.most_steps)},
+                         {"step_seconds", number_or_null(one.step_seconds)},
+                         {"cost", number_or_null(one.cost)}});
+  }
+  return {{"schema", "bitrift/detectors/1"},
+          {"campaign", board.campaign},
+          {"confidence", board.confidence},
+          {"detectors", detectors},
+          {"unpaired", board.unpaired}};
+}
+
+}  // namespace bitrift::analyze

@@ -1,0 +1,60 @@
+// The scoreboard of guards: what each of them noticed of one list of faults (docs/detectors.md).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyze/rates/interval.h"
+#include "analyze/verdict/trust.h"
+#include "record/json/json.h"
+#include "record/outcome.h"
+#include "record/trial.h"
+#include "spec/campaign_spec.h"
+
+namespace bitrift::analyze {
+
+/// In how many of some runs a guard raised an alarm.
+struct AlarmShare {
+  std::uint64_t runs = 0;
+  std::uint64_t alarms = 0;
+  Interval interval;  ///< of alarms / runs: Clopper and Pearson, with the campaign's confidence
+};
+
+/// By the outcome that the same fault has in the arm without guards.
+using AlarmsByOutcome = std::map<record::OutcomeClass, AlarmShare>;
+
+/// One arm with guards, beside the arm without that is like it in everything else.
+struct Detector {
+  std::string arm, beside;
+  record::GuardSpec guards;
+  AlarmsByOutcome all;                            ///< over all draws that both arms have
+  std::map<std::string, AlarmsByOutcome> fields;  ///< the same by bit field (of a fault model: its bits)
+  AlarmShare clean;  ///< one golden run of each data order, envelope and held-out runs
+  /// Of the alarms on SDCs and crashes: steps after the resume until the first. Absent: none, or not known.
+  std::optional<double> median_steps, most_steps;
+  /// Median over the clean runs of (duration of steps and evaluations) / steps; absent: without a clean run.
+  std::optional<double> step_seconds;
+  std::optional<double> cost;  ///< step_seconds over that of `beside`
+};
+
+struct Scoreboard {
+  std::string campaign;
+  double confidence = 0.95;
+  std::vector<Detector> detectors;    ///< in the order of the arms
+  std::vector<std::string> unpaired;  ///< arms with guards that have no such arm beside them
+};
+
+/// rows: all of the journal; draws count up to the first without a row. resumed: by arm, the steps that the
+/// base had taken; alarms count steps from the beginning of the training. Throws as observe(), and
+/// Error(bad_input) when no arm has a guard.
+[[nodiscard]] Scoreboard scoreboard_of(const std::vector<record::TrialRecord>& rows,
+                                       const record::CampaignSpec& spec, const Trust& trust,
+                                       const std::map<std::string, std::int64_t>& resumed);
+[[nodiscard]] std::string table(const Scoreboard& board);
+/// Schema "bitrift/detectors/1" (docs/detectors.md); the caller adds "provenance".
+[[nodiscard]] record::Json to_json(const Scoreboard& board);
+
+}  // namespace bitrift::analyze

@@ -1,0 +1,17 @@
+// How far the trainings had come from which the arms of a campaign resume.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "campaign/folder/folder.h"
+
+namespace bitrift::campaign {
+
+/// Optimizer steps behind the base of each arm, by arm. Without the arms whose base is not in the folder or
+/// does not say it (progress/step). Throws as ckpt::Reader does.
+[[nodiscard]] std::map<std::string, std::int64_t> resumed_steps(const Layout& layout,
+                                                                const record::CampaignSpec& spec);
+
+}  // namespace bitrift::campaign

@@ -1,0 +1,153 @@
+#include "analyze/views/detectors_view.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+
+#include "core/error.h"
+#include "tests_support.h"
+#include "unit/analyze/study.h"
+
+namespace bitrift::analyze::detectors_view_test {
+namespace {
+
+using record::OutcomeClass;
+using record::TrialKind;
+using record::TrialRecord;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+record::CampaignSpec spec_of() {
+  record::CampaignSpec spec = testing::spec_of({"plain", "guarded"});
+  spec.arms[1].guards = record::GuardSpec{.nonfinite = true};
+  return spec;
+}
+
+TrialRecord& alarm(TrialRecord& row, std::int64_t step) {
+  if (!row.result) row.result = record::RunResult{};
+  row.result->alarms = {{record::Guard::nonfinite, step, 0, "", 0, 0}};
+  row.result->alarm_count = 1;
+  return row;
+}
+
+// Both arms: 4 masked, 3 SDCs and 3 crashes in weight.sign, then 2 masked in bias.exponent. The guard notices
+// a masked trial, one SDC, and all crashes.
+std::vector<TrialRecord> rows() {
+  std::vector<TrialRecord> all;
+  for (const char* arm : {"plain", "guarded"}) {
+    for (TrialRecord& row : testing::clean_arm(arm)) all.push_back(std::move(row));
+    testing::add_trials(all, arm, "weight.sign", 1000, 4, 3, 3);
+    testing::add_trials(all, arm, "bias.exponent", 800, 2, 0, 0);
+  }
+  for (TrialRecord& row : all) {
+    if (row.result) row.result->seconds = row.id.arm == "plain" ? 2 : 3;
+    if (row.id.arm != "guarded" || row.id.stratum != "weight.sign") continue;
+    if (row.id.draw == 0 || row.id.draw == 4) alarm(row, 110);
+    if (row.id.draw >= 7) alarm(row, 101);
+  }
+  return all;
+}
+
+Scoreboard board_of(const std::vector<TrialRecord>& all, const record::CampaignSpec& spec = spec_of()) {
+  return scoreboard_of(all, spec, trust_of(all, judging_of(spec)), {{"plain", 100}, {"guarded", 100}});
+}
+
+TEST(Scoreboard, CountsAlarmsByTheOutcomeOfTheSameFaultWithoutTheGuard) {
+  auto all = rows();
+  // With on_alarm: stop the guarded trial ends as a crash; what counts is the SDC that it would have been.
+  for (TrialRecord& row : all) {
+    if (row.id.arm == "guarded" && row.id.stratum == "weight.sign" && row.id.draw == 4)
+      row.result->status = record::RunStatus::rejected;
+  }
+  const Scoreboard board = board_of(all);
+  ASSERT_EQ(board.detectors.size(), 1U);
+  const Detector& guard = board.detectors[0];
+  EXPECT_EQ(guard.arm, "guarded");
+  EXPECT_EQ(guard.beside, "plain");
+  const auto share = [](const AlarmShare& one) { return std::vector<std::uint64_t>{one.alarms, one.runs}; };
+  EXPECT_THAT(share(guard.all.at(OutcomeClass::masked)), ElementsAre(1, 6));
+  EXPECT_THAT(share(guard.all.at(OutcomeClass::sdc)), ElementsAre(1, 3));
+  EXPECT_THAT(share(guard.all.at(OutcomeClass::crash)), ElementsAre(3, 3));
+  EXPECT_THAT(share(guard.fields.at("sign").at(OutcomeClass::masked)), ElementsAre(1, 4));
+  EXPECT_THAT(share(guard.fields.at("exponent").at(OutcomeClass::masked)), ElementsAre(0, 2));
+  // SciPy: beta.ppf(0.025, 1, 3), beta.ppf(0.975, 2, 2)
+  EXPECT_NEAR(guard.all.at(OutcomeClass::sdc).interval.low, 0.008403759, 1e-8);
+  EXPECT_NEAR(guard.all.at(OutcomeClass::sdc).interval.high, 0.9057007, 1e-6);
+}
+
+TEST(Scoreboard, MeasuresFalseAlarmsOnCleanRunsOfDifferentOrders) {
+  auto all = rows();
+  const Detector quiet = board_of(all).detectors[0];
+  // One golden run, whose repetition is the same run, and 20 envelope runs.
+  EXPECT_EQ(quiet.clean.runs, 21U);
+  EXPECT_EQ(quiet.clean.alarms, 0U);
+  // 1 - 0.025^(1/21), Clopper and Pearson's limit for no success.
+  EXPECT_NEAR(quiet.clean.interval.high, 1 - std::pow(0.025, 1.0 / 21), 1e-12);
+  for (TrialRecord& row : all) {
+    if (row.id.arm == "guarded" && row.kind == TrialKind::envelope && row.id.draw == 3) alarm(row, 102);
+    if (row.id.arm == "guarded" && row.kind == TrialKind::canary) alarm(row, 102);
+  }
+  EXPECT_EQ(board_of(all).detectors[0].clean.alarms, 1U);
+}
+
+TEST(Scoreboard, MeasuresStepsFromTheResumeAndTheCostOfAStep) {
+  const Detector guard = board_of(rows()).detectors[0];
+  // Crashes after 1 step, the SDC after 10; the masked trial does not count.
+  EXPECT_EQ(guard.median_steps, 1);
+  EXPECT_EQ(guard.most_steps, 10);
+  EXPECT_DOUBLE_EQ(guard.step_seconds.value(), 3.0 / 20);
+  EXPECT_DOUBLE_EQ(guard.cost.value(), 1.5);
+  const auto all = rows();
+  const Scoreboard unknown = scoreboard_of(all, spec_of(), trust_of(all, judging_of(spec_of())), {});
+  EXPECT_FALSE(unknown.detectors[0].median_steps);
+}
+
+TEST(Scoreboard, ARunThatOnlyTheGuardRejectsIsNoticed) {
+  auto all = rows();
+  for (TrialRecord& row : all) {
+    const bool both = row.kind == TrialKind::trial && row.id.draw == 9;
+    const bool guarded = row.id.arm == "guarded" && row.kind == TrialKind::trial && row.id.draw == 5;
+    if (!both && !guarded) continue;
+    row.result = record::RunResult{};
+    row.result->status = record::RunStatus::rejected;
+  }
+  const Detector guard = board_of(all).detectors[0];
+  EXPECT_EQ(guard.all.at(OutcomeClass::sdc).alarms, 2U);
+  // A file that no arm can read says nothing about the guard.
+  EXPECT_EQ(guard.all.at(OutcomeClass::crash).alarms, 2U);
+  EXPECT_EQ(guard.all.at(OutcomeClass::crash).runs, 3U);
+  EXPECT_EQ(guard.median_steps, 1);  // of 0, 1, 1, 10
+}
+
+TEST(Scoreboard, OnlyDrawsThatBothArmsHaveCount) {
+  auto all = rows();
+  std::erase_if(all, [](const TrialRecord& row) {
+    return row.kind == TrialKind::trial && row.id.arm == "plain" && row.id.stratum == "weight.sign" &&
+           row.id.draw == 5;
+  });
+  const Detector guard = board_of(all).detectors[0];
+  EXPECT_EQ(guard.all.at(OutcomeClass::sdc).runs, 1U);
+  EXPECT_EQ(guard.all.at(OutcomeClass::crash).runs, 0U);
+  EXPECT_TRUE(to_json(board_of(all))["detectors"][0]["outcomes"]["crash"]["share"].is_null());
+}
+
+TEST(Scoreboard, AnArmIsComparedWithOneThatIsLikeItInEverythingElse) {
+  record::CampaignSpec spec = spec_of();
+  spec.arms[1].parallel = {.kind = record::ParallelKind::data, .ranks = 2};
+  const auto all = rows();
+  EXPECT_THAT(tests::error_of([&] { (void)board_of(all, spec); }),
+              HasSubstr("add an arm without guards that has the strategy, scope and precision of guarded"));
+  spec.arms[1].guards.reset();
+  EXPECT_THAT(tests::error_of([&] { (void)board_of(all, spec); }), HasSubstr("docs/detectors.md"));
+}
+
+TEST(Scoreboard, TheTableGivesCountsSharesAndIntervals) {
+  const std::string text = table(board_of(rows()));
+  EXPECT_THAT(text, HasSubstr("guarded   1/3 33.3 [0.8, 90.6]"));
+  EXPECT_THAT(text, HasSubstr("3/3 100.0 [29.2, 100.0]"));
+  EXPECT_THAT(text, HasSubstr("0/21 0.0 [0.0, 16.1]"));
+  EXPECT_THAT(text, HasSubstr("1.5x"));
+}
+
+}  // namespace
+}  // namespace bitrift::analyze::detectors_view_test
