@@ -225,7 +225,7 @@ class Simulated {
       // The second stratum is drawn more when it harmed, as an adaptive allocation does.
       picked.share = {100, 20 + 400 * static_cast<std::uint64_t>(harmed_[1]) / (drawn[1] + 1)};
       picked.fixed = round % 3 == 0;
-      if (picked.fixed) picked.share = {30, 10};
+      if (picked.fixed) picked.share = {20, 20};
       picked.picks = picked.fixed ? picks_shuffled(key_, round, picked.share)
                                   : picks_by_share(key_, round, picked.share, 40);
       for (const std::uint32_t h : picked.picks) {
@@ -240,10 +240,11 @@ class Simulated {
 
  private:
   static constexpr std::array<std::uint64_t, 2> sizes = {3000, 600};
-  // The first 40 % of a stratum are the part; in it the first 3 % or 30 % are harmed, outside every other.
-  static std::uint64_t part_of(std::size_t h) { return sizes[h] * 2 / 5; }
+  // The part is the first 10 % of one stratum and 90 % of the other; in it 90 % or 2 % are harmed, outside
+  // every other bit. With shares of the strata instead of those of the parts, a third of the campaigns miss.
+  static std::uint64_t part_of(std::size_t h) { return h == 0 ? sizes[h] / 10 : sizes[h] * 9 / 10; }
   static double hits_in(std::size_t h) {
-    return std::floor(static_cast<double>(part_of(h)) * (h == 0 ? 0.03 : 0.3));
+    return std::floor(static_cast<double>(part_of(h)) * (h == 0 ? 0.9 : 0.02));
   }
   void draw(std::size_t h, std::uint64_t number) {
     const std::uint64_t bit = order_[h](number);
