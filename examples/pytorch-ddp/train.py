@@ -51,7 +51,7 @@ def start_ranks(count: int) -> int:
         ranks = [
             subprocess.Popen([sys.executable, *sys.argv, *own, str(rank)], env=environment) for rank in range(count)
         ]
-        while any(rank.poll() is None for rank in ranks) and not any(rank.returncode for rank in ranks):
+        while None in (codes := [rank.poll() for rank in ranks]) and not any(codes):
             time.sleep(0.005)
         for rank in ranks:
             rank.kill()

@@ -84,9 +84,9 @@ def start_ranks(options: argparse.Namespace, words: Sequence[str]) -> int:
         own = {"RANK": number, "LOCAL_RANK": number}
         command = [sys.executable, "-m", "bitrift.runner", "--rank", number, *words]
         ranks.append(subprocess.Popen(command, env=environment | own))
-    while any(rank.poll() is None for rank in ranks) and not any(rank.returncode for rank in ranks):
+    while None in (codes := [rank.poll() for rank in ranks]) and not any(codes):
         time.sleep(0.01)
-    failed = next((rank.returncode for rank in ranks if rank.returncode), 0)
+    failed = next(filter(None, codes), 0)
     for rank in ranks:
         rank.kill()
         rank.wait()

@@ -37,7 +37,7 @@ const record::FaultModel* fault_model_of(const record::CampaignSpec& spec, const
   return nullptr;
 }
 
-std::string guards_of(const record::CampaignSpec& spec, const record::Arm& arm) {
+std::string guard_names(const record::CampaignSpec& spec, const record::Arm& arm) {
   if (arm.guards) return guard_text(*arm.guards);
   const auto& train = spec.base_of(arm).train;
   return train ? guard_text(train->guards) : "none";
@@ -64,7 +64,7 @@ std::string property_of(Dimension dimension, const record::CampaignSpec& spec, c
     case Dimension::precision:
       return arm.precision.empty() ? "base" : arm.precision;
     case Dimension::guard:
-      return guards_of(spec, arm);
+      return guard_names(spec, arm);
     case Dimension::state:
       return name_of(state_of(stratum.role));
     case Dimension::layer:

@@ -180,13 +180,13 @@ def test_missing_shard_is_named_while_the_others_wait(reference, study):
     assert before_merge.returncode == 2 and f"`bitrift campaign merge {folder}`" in before_merge.stderr
     merged = campaign("merge", folder)
     assert merged.returncode == 0
-    assert "missing: 46 of the 46 runs of shard 3/3 (never started)" in merged.stdout
+    assert "missing: 50 of the 50 runs of shard 3/3 (never started)" in merged.stdout
     wait_until(lambda: all("waiting for" in driver.said() for driver in early))
     ends = [driver.finish() for driver in (start(study, "missing", 3), *early)]
     assert [end.returncode for end in ends] == [0, 0, 0], [end.stderr for end in ends]
     said = [line for line in ends[1].stderr.splitlines() if line.startswith("waiting for")]
     assert len(said) == 1
-    assert "shard 3/3: 30 of its 30 rows of the preparation are missing" in said[0]
+    assert "shard 3/3: 34 of its 34 rows of the preparation are missing" in said[0]
     assert "it was never started: run it with --shard 3/3" in said[0]
     assert read_rows(folder) == reference.rows
 
@@ -315,7 +315,7 @@ def test_torn_and_damaged_journals_of_shards(reference, divided, study):
     torn.write_bytes(torn.read_bytes()[:-20])
     merged = campaign("merge", folder)
     assert merged.returncode == 0 and f"{STUDY_ROWS - 1} rows" in merged.stdout
-    assert "missing: 1 of the 52 runs of shard 1/3" in merged.stdout
+    assert "missing: 1 of the 56 runs of shard 1/3" in merged.stdout
     assert start(study, "damaged", 1).finish().returncode == 0
     assert read_rows(folder) == reference.rows
     assert len(journals(folder, "1")) == 2 and torn.read_bytes()[-1:] != b"\n"

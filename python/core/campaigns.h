@@ -1,0 +1,12 @@
+// Folders of campaigns: their rows, outcomes and rates.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace bitrift::python {
+
+/// Adds read_journal, outcomes, trials, compare, propagation, detectors, vulnerability_map, summary and
+/// table. Structured values are JSON text, but for the columns of `trials`.
+void add_campaigns(pybind11::module_& module);
+
+}  // namespace bitrift::python
