@@ -104,7 +104,8 @@ TEST(ChosenElement, IsTheOnlyOneInEveryOrderOfDrawing) {
 
 TEST(ChosenElement, CountsOnlyItsOwnValueWhereValuesDecide) {
   const Scratch scratch;
-  const ckpt::Reader reader(write_tensors(scratch / "p.h5", {{"model/a.weight", "float32", {1, 0.25, 1}}}));
+  const ckpt::Reader reader(
+      write_tensors(scratch / "p.h5", {{"model/a.weight", "float32", {0x3f800000, 0x3e800000, 0x3f800000}}}));
   record::FaultModel model;
   model.bits = "30";
   model.allow_nan = false;  // bit 30 makes 1.0F infinite, but not 0.25F
