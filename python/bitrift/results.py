@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -14,6 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from bitrift import _core
 from bitrift.campaign import Where, conditions, summary
+from bitrift.manifests import numbers_of
+from bitrift.program import run_program
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,6 +19,10 @@ if TYPE_CHECKING:
 
 METRICS = ("test_accuracy", "test_capped_loss", "test_loss", "train_accuracy", "train_loss")
 _STATISTICS = ["outcome", "estimate", "low", "high", "count", "n", "method"]
+_COMPARED = [
+    *("first", "second", "outcome", "kind", "pairs", "both", "first_only", "second_only", "neither"),
+    *("first_rate", "second_rate", "difference", "low", "high", "p", "adjusted_p"),
+]
 _CELLS = ["layer", "bit", "estimate", "low", "high", "count", "n", "bits"]
 
 
@@ -38,13 +40,16 @@ class Campaign:
         return f"Campaign({str(self.folder)!r})"
 
     @classmethod
-    def run(cls, spec: str | PathLike[str], folder: str | PathLike[str], *options: str) -> Campaign:
-        """Runs the campaign of a spec, or resumes it, with the progress on stderr.
+    def run(
+        cls, spec: str | PathLike[str], folder: str | PathLike[str], *options: str, progress: bool = True
+    ) -> Campaign:
+        """Runs the campaign of a spec, or resumes it.
 
-        options: as `bitrift campaign run` takes them, such as "--workers", "2". Raises subprocess.CalledProcessError
-        when it fails or is interrupted; the same call resumes it.
+        options: as `bitrift campaign run` takes them, such as "--workers", "2". progress: shows the program's progress
+        on stderr. Raises Conflict when a control or canary does not end as required, BadInput when the spec or an
+        option is refused, and Error when the program ends otherwise; the same call resumes the campaign.
         """
-        subprocess.run([program(), "campaign", "run", str(spec), "-o", str(folder), *options], check=True, stdout=2)
+        run_program(["campaign", "run", str(spec), "-o", str(folder), *options], progress=progress)
         return cls(folder)
 
     def trials(
@@ -167,21 +172,34 @@ class Campaign:
             values = values.where(values.notna() & ~values.isin([float("inf")]), float("-inf" if rising else "inf"))
         return trials.loc[values.sort_values(ascending=rising, kind="stable").index[:n]]
 
-    def compare(self, *arms: str, outcomes: Sequence[str] = ("SDC", "crash"), margin: float = 0.01) -> pd.DataFrame:
-        """Whether arms differ under the same faults, as `bitrift compare` decides.
+    def compare(
+        self,
+        *arms: str,
+        other: Campaign | str | PathLike[str] | None = None,
+        outcomes: Sequence[str] = ("SDC", "crash"),
+        margin: float = 0.01,
+    ) -> pd.DataFrame:
+        """Whether arms differ under the same faults, or from those of another campaign, as `bitrift compare` decides.
 
-        arms: the first is compared with each of the others; none: all pairs. margin: of the difference of two rates,
-        as a share. Columns: first, second, outcome, pairs, both, first_only, second_only, neither, first_rate,
-        second_rate, difference, low, high, p, adjusted_p, mcnemar_p, share_seen, verdict (differ, equivalent or open).
+        arms: the first is compared with each of the others; none: all pairs. With `other`: an arm of this campaign and
+        one of the other; none: all that both have. margin: of the difference of two rates, as a share. Columns: first,
+        second, outcome, kind (paired, or unpaired or unrelated with `other`), first_rate, second_rate, difference, low,
+        high, p, adjusted_p, share_seen, verdict (differ, equivalent or open), answer (a sentence); of pairs also pairs,
+        both, first_only, second_only, neither; mcnemar_p, or exact_p with `other` (docs/statistics.md).
         """
         pandas = _pandas()
-        pairs = json.loads(_core.compare(self.folder, list(arms), list(outcomes), margin))["pairs"]
+        if other is None:
+            pairs = json.loads(_core.compare(self.folder, list(arms), list(outcomes), margin))["pairs"]
+        else:
+            folder = other.folder if isinstance(other, Campaign) else other
+            command = ["compare", str(self.folder), str(folder), "--json", "--margin", repr(100 * margin)]
+            command += ["--arms", ",".join(arms)] if arms else []
+            command += [word for outcome in outcomes for word in ("--outcome", outcome)]
+            pairs = json.loads(run_program(command))["pairs"]
         for pair in pairs:
             pair["low"], pair["high"] = pair.pop("interval")
-        order = (
-            "first second outcome pairs both first_only second_only neither first_rate second_rate difference low high"
-        )
-        columns = [*order.split(), "p", "adjusted_p", "mcnemar_p", "share_seen", "verdict"]
+        tests = ["mcnemar_p"] if other is None else ["exact_p"]
+        columns = [*_COMPARED, *tests, "share_seen", "verdict", "answer"]
         return cast("pd.DataFrame", pandas.DataFrame(pairs, columns=columns))
 
     def propagation(self, *, by_tensor: bool = False) -> pd.DataFrame:
@@ -194,11 +212,10 @@ class Campaign:
         """
         pandas = _pandas()
         lines = []
-        for group in json.loads(_core.propagation(self.folder, by_tensor))["groups"]:
+        for group in numbers_of(json.loads(_core.propagation(self.folder, by_tensor)))["groups"]:
             where = {name: group[name] for name in ("arm", "stratum", "origin", "step") if name in group}
             for tensor in group["tensors"]:
-                numbers = {name: _NUMBERS.get(tensor[name], tensor[name]) for name in tensor if name != "tensor"}
-                lines.append(where | {"tensor": tensor["tensor"], "reached": group["trials"]} | numbers)
+                lines.append(where | {"reached": group["trials"]} | tensor)
         first = ["arm", "stratum", *(["origin"] if by_tensor else []), "step", "tensor", "reached", "trials"]
         rest = ["nonfinite", "mean_altered", "median_norm", "max_norm", "median_mean"]
         return cast("pd.DataFrame", pandas.DataFrame(lines, columns=[*first, *rest]))
@@ -232,23 +249,12 @@ class Campaign:
     def replay(self, trial: str, trace: str | PathLike[str] | None = None) -> dict[str, Any]:
         """Runs one trial ("ARM/STRATUM/DRAW") again: its row, the row of this run, and their first difference or None.
 
-        trace: write every step to this file (JSON Lines). Raises subprocess.CalledProcessError when the program fails.
+        trace: write every step to this file (JSON Lines). Raises Error when there is no such trial, or when it cannot
+        be run.
         """
         traced = [] if trace is None else ["--trace", str(trace)]
-        command = [program(), "campaign", "replay", str(self.folder), trial, "--json", *traced]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-        if done.returncode not in (0, 1) or not done.stdout:
-            raise subprocess.CalledProcessError(done.returncode, command)
-        return cast(dict[str, Any], json.loads(done.stdout))
-
-
-def program() -> str:
-    """The program `bitrift`: in $BITRIFT_BIN_DIR, beside this Python, on the PATH, or of the same build."""
-    build = Path(__file__).resolve().parents[2] / "bin"
-    for folder in (os.environ.get("BITRIFT_BIN_DIR"), Path(sys.executable).parent, *os.get_exec_path(), build):
-        if folder and (found := shutil.which("bitrift", path=str(folder))):
-            return found
-    raise FileNotFoundError("the program bitrift is not on the PATH: set BITRIFT_BIN_DIR to its folder")
+        command = ["campaign", "replay", str(self.folder), trial, "--json", *traced]
+        return cast(dict[str, Any], json.loads(run_program(command, accept=(0, 1))))
 
 
 def _keys(found: dict[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import bitrift.report
-from bitrift.results import program
+from bitrift.program import program
 
 ARMS = ["serial", "data2"]
 FAULT = {

@@ -14,7 +14,7 @@ import bitrift
 import h5py
 import numpy as np
 import pytest
-from bitrift.results import program
+from bitrift.program import program
 from synthetic import GOLDEN, Row, clean_rows, result, row, write_campaign
 
 ROLES = ("weight", "bias", "momentum")

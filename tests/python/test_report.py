@@ -15,8 +15,8 @@ import bitrift
 import bitrift.report
 import pandas as pd
 import pytest
+from bitrift.program import program
 from bitrift.report.glossary import REASONS, TERMS
-from bitrift.results import program
 from report_page import ARMS, FAULT, Page, page_of, report, respec
 from synthetic import GOLDEN, Row, clean_rows, journal_line, result, study_rows, trial_rows, write_campaign
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import bitrift.report
 import pytest
-from bitrift.results import program
+from bitrift.program import program
 from browser import PROGRAM, Browser
 from synthetic import study_rows, write_campaign
 

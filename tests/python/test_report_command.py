@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bitrift.results import program
+from bitrift.program import program
 from report_page import ARMS, FAULT, Page, report, respec
 from synthetic import clean_rows, study_rows, trial_rows, write_campaign
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import bitrift
 import pytest
-from bitrift.results import program
+from bitrift.program import program
 from synthetic import GOLDEN, Row, study_rows, write_campaign
 
 FAULT = {
@@ -150,3 +150,28 @@ def test_a_folder_without_a_campaign_is_refused(tmp_path: Path) -> None:
     with pytest.raises(bitrift.Error) as raised:
         bitrift.Campaign(tmp_path).trials()
     assert raised.value.code == "not_found"
+
+
+def test_two_campaigns_are_compared_as_the_program_does(tmp_path: Path, campaign: bitrift.Campaign) -> None:
+    write_campaign(tmp_path / "other", rows_with_details(), ["serial", "data2"])
+    table = campaign.compare(other=tmp_path / "other")
+    assert list(table["outcome"]) == ["SDC", "SDC", "crash", "crash"]
+    assert (table["difference"] == 0).all() and (table["verdict"] != "differ").all()
+    command = [program(), "compare", str(campaign.folder), str(tmp_path / "other"), "--json"]
+    shown = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["pairs"]
+    assert list(table["p"]) == [pair["p"] for pair in shown]
+    assert list(table["answer"]) == [pair["answer"] for pair in shown]
+    one = campaign.compare("serial", "data2", other=bitrift.Campaign(tmp_path / "other"), outcomes=["crash"])
+    assert one[["first", "second", "outcome"]].values.tolist() == [["serial", "data2", "crash"]]
+
+
+def test_what_the_program_refuses_is_raised_in_its_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "spec.json").write_text('{"name": "x", "seeds": 1}')
+    with pytest.raises(bitrift.BadInput, match=r"seeds.*did you mean 'seed'"):
+        bitrift.Campaign.run(tmp_path / "spec.json", tmp_path / "out", progress=False)
+    assert capsys.readouterr().err == ""
+    with pytest.raises(bitrift.BadInput):
+        bitrift.Campaign.run(tmp_path / "spec.json", tmp_path / "out")
+    assert "did you mean" in capsys.readouterr().err
+    with pytest.raises(bitrift.Error, match="nowhere"):
+        bitrift.Campaign(tmp_path / "nowhere").replay("serial/weight.sign/0")
