@@ -1,0 +1,82 @@
+"""The tutorial: every command runs, every line of output that it shows comes (numbers aside), and so does the Python."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+BLOCK = re.compile(r"^```(bash|text|python)\n(.*?)^```$", re.M | re.S)
+
+
+def blocks() -> list[tuple[str, str]]:
+    return BLOCK.findall((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8"))
+
+
+def without_numbers(line: str) -> str:
+    """Other processors give other numbers, and so other widths."""
+    return re.sub(r"0x[0-9a-f]+|\b[0-9a-f]{32}\b|[\d.]+", "#", line).replace(" ", "")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As a checkout is after tools/quickstart, whose campaign is run here."""
+    folder = tmp_path_factory.mktemp("tutorial")
+    for name in ("campaigns", "data", "examples"):
+        (folder / name).symlink_to(ROOT / name)
+    (folder / "results").mkdir()
+    assert blocks()[0] == ("bash", "tools/quickstart\n")
+    assert blocks()[1][1].startswith("export PATH=")
+    command = [Path(os.environ["BITRIFT_BIN_DIR"]) / "bitrift", "campaign", "run", "campaigns/quickstart.json"]
+    subprocess.run([*command, "-o", "results/quickstart"], cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def outputs(folder: Path) -> list[tuple[str, str, str]]:
+    """Command, what it printed, and what the page shows of it."""
+    bin_path = os.pathsep.join([os.environ["BITRIFT_BIN_DIR"], str(Path(sys.executable).parent), os.environ["PATH"]])
+    found: list[tuple[str, str, str]] = []
+    for kind, text in blocks()[2:]:
+        if kind == "bash":
+            done = subprocess.run(
+                ["bash", "-c", text],
+                cwd=folder,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+                env=os.environ | {"PATH": bin_path},
+            )
+            assert done.returncode == (1 if "forgetful" in text else 0), text + done.stdout
+            found.append((text, done.stdout, ""))
+        elif kind == "text":
+            found[-1] = (*found[-1][:2], text)
+    return found
+
+
+def test_every_line_that_is_shown_comes(outputs: list[tuple[str, str, str]]) -> None:
+    assert len(outputs) >= 7
+    for command, printed, shown in outputs:
+        there = [without_numbers(line) for line in printed.splitlines()]
+        for line in filter(None, shown.splitlines()):
+            assert without_numbers(line) in there, f"{command}does not print\n{line}\nbut\n{printed}"
+
+
+@pytest.mark.usefixtures("outputs")
+def test_every_line_of_python_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, object] = {}
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        for kind, text in blocks():
+            if kind == "python":
+                exec(compile(text, "docs/tutorial.md", "exec"), names)
+    finally:
+        os.chdir(before)
+    assert "does not read role exp_avg" in capsys.readouterr().out
