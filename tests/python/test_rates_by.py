@@ -189,7 +189,6 @@ def test_effects_are_tidy(study: Any) -> None:
 
 
 def test_figures_show_the_tables(study: Any) -> None:
-    pytest.importorskip("plotly")
     campaign, _, _ = study
     figure = campaign.plot_map(outcome="SDC")
     assert [trace.type for trace in figure.data] == ["heatmap", "heatmap"]
