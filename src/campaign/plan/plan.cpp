@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <iterator>
 #include <utility>
 
 #include "analyze/allocate.h"
+#include "campaign/plan/shared_faults.h"
 #include "core/error.h"
 #include "core/natural_order.h"
 #include "core/permutation.h"
@@ -19,41 +19,6 @@ namespace {
 using record::Canary;
 using record::TrialId;
 using record::TrialKind;
-
-// A fault runs in every arm, so it must exist in every base: same tensors, same number of bits an element.
-// whole: the fault sets elements, whatever their width.
-void refuse_other_bits(const inject::Population& first, const ckpt::Reader& first_base,
-                       const inject::Population& other, const ckpt::Reader& other_base, bool whole = false) {
-  const auto& ours = first.targets();
-  const auto& theirs = other.targets();
-  const auto same = [whole](const inject::Target& a, const inject::Target& b) {
-    return a.path == b.path && a.elements == b.elements && (whole || a.bits.size() == b.bits.size());
-  };
-  const auto [one, two] = std::mismatch(ours.begin(), ours.end(), theirs.begin(), theirs.end(), same);
-  if (one == ours.end() && two == theirs.end()) return;
-  const auto text = [](const inject::Target& target) {
-    return fmt::format("{} with {} x {} bits ({})", target.path, target.elements, target.bits.size(),
-                       target.format.name());
-  };
-  fail(ErrorCode::bad_input,
-       "a fault must exist in every base, but {} has {} where {} has {}; choose fields that are as wide in "
-       "all of them, such as sign and exponent_msb",
-       first_base.path().filename().string(), one == ours.end() ? "nothing" : text(*one),
-       other_base.path().filename().string(), two == theirs.end() ? "nothing" : text(*two));
-}
-
-std::string shared_bit(const inject::Population& first, const inject::Population& second) {
-  for (const inject::Target& one : first.targets()) {
-    for (const inject::Target& other : second.targets()) {
-      if (one.path != other.path) continue;
-      std::vector<unsigned> common;
-      std::set_intersection(one.bits.begin(), one.bits.end(), other.bits.begin(), other.bits.end(),
-                            std::back_inserter(common));
-      if (!common.empty()) return fmt::format("bit {} of {}", common.front(), one.path);
-    }
-  }
-  return "";
-}
 
 // So small a change of so few weights that a training must not suffer from it.
 record::FaultModel jitter_model(const ckpt::Reader& base) {
@@ -356,6 +321,7 @@ std::vector<record::WholeTensor> Plan::whole_tensors(const TrialId& id) const {
     // Faults take ten times the memory of the weights that they hit; a few NaN spread as well as many.
     const std::uint64_t most =
         all <= most_read_elements ? 0 : std::max<std::uint64_t>(1, most_read_elements / tensors.size());
+    whole.reserve(tensors.size());
     for (const std::string& path : tensors) whole.push_back({path, record::WholeChange::nan, most});
     return whole;
   }
