@@ -33,7 +33,6 @@ std::map<std::string, const TrialRecord*> by_id(const std::vector<TrialRecord>& 
 struct Lines {
   std::uint64_t first = 1;  ///< number of the first one
   std::vector<std::string> texts;
-  [[nodiscard]] std::uint64_t end() const noexcept { return first + texts.size(); }
 };
 
 /// The next whole lines of a file, without a torn last one; none at its end.
@@ -163,7 +162,9 @@ JournalRows read_journal(const std::filesystem::path& path) {
     parsing.pop_front();
   };
   const std::size_t at_once = std::max(1U, std::thread::hardware_concurrency()) + 1;
-  for (Lines block = next_lines(file, 1); !block.texts.empty(); block = next_lines(file, block.end())) {
+  std::uint64_t next = 1;
+  for (Lines block = next_lines(file, next); !block.texts.empty(); block = next_lines(file, next)) {
+    next += block.texts.size();
     if (parsing.size() == at_once) take_first();
     parsing.push_back(std::async(std::launch::async, entries_of, path.string(), std::move(block)));
   }

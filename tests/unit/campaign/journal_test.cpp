@@ -55,6 +55,17 @@ TEST(JournalLine, EverySingleBitFlipIsFound) {
   }
 }
 
+TEST(Journal, ADamagedLineIsNamedByItsNumberWhereverItIs) {
+  const TemporaryFolder folder;
+  std::string text;
+  for (std::uint64_t draw = 0; draw < 4500; ++draw) {  // blocks of 2000 lines are read side by side
+    const std::string line = journal_line(record::to_json(row("a", "s", draw)));
+    text += (draw + 1 == 4321 ? "x" : "") + line + "\n";
+  }
+  write(folder / "j", text);
+  EXPECT_THAT(error_of([&] { static_cast<void>(read_journal(folder / "j")); }), HasSubstr("j:4321: "));
+}
+
 TEST(Journal, RowsComeBackWithTheirVolatileParts) {
   const TemporaryFolder folder;
   TrialRecord written = row("a", "s", 0);
