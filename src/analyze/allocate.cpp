@@ -330,11 +330,11 @@ std::vector<std::uint64_t> apportion(std::uint64_t total, const std::vector<doub
   return parts;
 }
 
-Round next_round(const record::CampaignSpec& all, const std::vector<record::Stratum>& strata,
+Round next_round(const record::CampaignSpec& campaign, const std::vector<record::Stratum>& strata,
                  const std::vector<Round>& rounds, const Observations& seen) {
   const std::size_t number = stops(rounds);
-  const record::CampaignSpec& spec = record::generation(all, number);
-  const std::vector<record::Stratum> own = strata_of_spec(strata, all, number);
+  const record::CampaignSpec& spec = record::generation(campaign, number);
+  const std::vector<record::Stratum> own = strata_of_spec(strata, campaign, number);
   const std::vector<Round> earlier = record::with_all_strata(rounds, own);
   Round round;
   round.number = earlier.size();
@@ -348,14 +348,14 @@ Round next_round(const record::CampaignSpec& all, const std::vector<record::Stra
     before += round.strata[h].first_draw;
   }
   if (earlier.empty() || earlier.back().stop) {
-    open_spec(round, all, number);
+    open_spec(round, campaign, number);
     if (earlier.empty() || round.draws() > 0 || !round.joining.empty()) return round;
   }
   if (!spec.sampling) {
     round.stop = Stop::plan;
     return round;
   }
-  const Case c{spec, *spec.sampling, earlier, seen, record::generation(all, 0).sampling->half_width};
+  const Case c{spec, *spec.sampling, earlier, seen, record::generation(campaign, 0).sampling->half_width};
   round.reached = half_widths(c);
   std::optional<std::uint64_t> affordable;
   if (c.sampling.max_trials) {

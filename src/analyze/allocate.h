@@ -15,14 +15,14 @@ namespace bitrift::analyze {
 /// `exhaustive: true` is refused above so many faults.
 inline constexpr std::uint64_t largest_exhaustive = 1'000'000;
 
-/// The plan of the round after `earlier`, or a round with `stop`: a pure function of the spec, the strata in
+/// The plan of the round after `rounds`, or a round with `stop`: a pure function of the spec, the strata in
 /// their order, and the rows of earlier rounds (rows of later draws change nothing). Throws Error(conflict)
 /// when rows of earlier rounds are missing, Error(bad_input) when exhaustive asks for too much. In a campaign
 /// that was extended, rounds are those of its first spec up to their stop, then those of the next spec: the
 /// first of these draws what a new stratum or a larger number still needs, and new arms join in it.
-[[nodiscard]] record::Round next_round(const record::CampaignSpec& spec,
+[[nodiscard]] record::Round next_round(const record::CampaignSpec& campaign,
                                        const std::vector<record::Stratum>& strata,
-                                       const std::vector<record::Round>& earlier, const Observations& seen);
+                                       const std::vector<record::Round>& rounds, const Observations& seen);
 
 /// What is believed of a stratum before much was seen: so many draws with so many rare outcomes are imagined.
 struct Imagined {

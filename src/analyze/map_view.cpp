@@ -62,6 +62,7 @@ std::string short_name(const std::string& name) {
 
 std::string map_title(const std::map<std::string, std::string>& map) {
   std::vector<std::string> words;
+  words.reserve(map.size());
   for (const auto& [key, value] : map) words.push_back(value);
   return fmt::format("{}", fmt::join(words, ", "));
 }

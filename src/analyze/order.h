@@ -33,7 +33,7 @@ struct Order {
 /// 1 or, where a campaign stopped earlier than forecast, to a little less: so stopping by the data leaves the
 /// estimate unbiased. The rounds of an extension add to this sum what they bring, in relation to the rounds
 /// before. All 0 where the draws were not chosen by `sampling.target` totals.
-[[nodiscard]] std::vector<double> round_weights(const record::CampaignSpec& spec,
+[[nodiscard]] std::vector<double> round_weights(const record::CampaignSpec& campaign,
                                                 const std::vector<record::Round>& rounds);
 
 }  // namespace bitrift::analyze

@@ -85,17 +85,17 @@ void add_intervals(AlarmsByOutcome& outcomes, double confidence) {
     share.interval = clopper_pearson(share.alarms, share.runs, confidence);
 }
 
-using Draws = std::vector<const TrialRecord*>;
+using Trials = std::vector<const TrialRecord*>;
 
 // The trials of an arm by stratum, each up to the first draw without a row.
-std::map<std::string, Draws> draws_of(const std::vector<TrialRecord>& rows, const std::string& arm) {
+std::map<std::string, Trials> draws_of(const std::vector<TrialRecord>& rows, const std::string& arm) {
   std::map<std::string, std::map<std::uint64_t, const TrialRecord*>> sorted;
   for (const TrialRecord& row : rows) {
     if (row.kind == TrialKind::trial && row.id.arm == arm) sorted[row.id.stratum][row.id.draw] = &row;
   }
-  std::map<std::string, Draws> draws;
+  std::map<std::string, Trials> draws;
   for (const auto& [stratum, trials] : sorted) {
-    Draws& all = draws[stratum];
+    Trials& all = draws[stratum];
     for (const auto& [draw, row] : trials) {
       if (draw != all.size()) break;
       all.push_back(row);
@@ -112,8 +112,8 @@ void add_trials(Detector& detector, const std::vector<TrialRecord>& rows, const 
   auto guarded = draws_of(rows, detector.arm);
   std::vector<double> steps;
   for (const record::Stratum& stratum : record::strata_of(spec.strata)) {
-    const Draws& without = plain[stratum.name];
-    const Draws& with = guarded[stratum.name];
+    const Trials& without = plain[stratum.name];
+    const Trials& with = guarded[stratum.name];
     for (std::size_t draw = 0; draw < std::min(without.size(), with.size()); ++draw) {
       const OutcomeClass outcome = classify(*without[draw], controls, trust.judging).outcome_class();
       const bool alarm = noticed(*with[draw], *without[draw]);
