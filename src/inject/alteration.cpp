@@ -88,8 +88,6 @@ void Alteration::read_parameters(const record::FaultModel& model) {
 
 bool Alteration::whole() const noexcept { return kind_ >= Kind::zero; }
 
-bool Alteration::may_change_nothing() const noexcept { return kind_ >= Kind::stuck_at_0; }
-
 bool Alteration::single_bits() const noexcept {
   return kind_ == Kind::flip || kind_ == Kind::stuck_at_0 || kind_ == Kind::stuck_at_1;
 }

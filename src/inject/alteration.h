@@ -24,8 +24,6 @@ class Alteration {
 
   /// True for kinds that alter whole elements: zero, nan, inf, max, set, scale, random.
   [[nodiscard]] bool whole() const noexcept;
-  /// True for kinds that may leave a value as it was (all but flip, burst and xor).
-  [[nodiscard]] bool may_change_nothing() const noexcept;
   /// True when --ber has a meaning: each bit is struck by itself.
   [[nodiscard]] bool single_bits() const noexcept;
 
