@@ -87,29 +87,20 @@ std::string block(const CampaignComparison& comparison, const ComparedCampaigns&
 Json line_json(const ComparedCampaigns& line) {
   const RateDifference& rates = line.difference;
   const auto exact = rates.exact_p();
-  Json value = {{"first", line.first},
+  Json value = to_json(rates);
+  value.update({{"first", line.first},
                 {"second", line.second},
                 {"outcome", line.outcome},
-                {"kind", name_of(rates.kind())},
-                {"first_trials", rates.first_trials()},
-                {"second_trials", rates.second_trials()},
-                {"first_hits", rates.first_hits()},
-                {"second_hits", rates.second_hits()},
-                {"first_rate", rates.first_rate()},
-                {"second_rate", rates.second_rate()},
-                {"difference", rates.difference()},
                 {"interval", {line.interval.low, line.interval.high}},
                 {"p", line.p},
                 {"adjusted_p", line.adjusted_p},
                 {"exact_p", exact ? Json(*exact) : Json()},
                 {"share_seen", rates.share_seen()},
-                {"verdict", name_of(line.verdict)}};
+                {"verdict", name_of(line.verdict)}});
   if (rates.kind() == ComparisonKind::paired) {
     const PairCounts& counts = rates.counts();
     value["pairs"] = counts.pairs();
     value["both"] = counts.both;
-    value["first_only"] = counts.first_only;
-    value["second_only"] = counts.second_only;
     value["neither"] = counts.neither;
   }
   return value;

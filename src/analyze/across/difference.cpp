@@ -166,4 +166,16 @@ std::optional<double> RateDifference::exact_p_above() const {
   return stratified_fisher(table_).greater;
 }
 
+record::Json to_json(const RateDifference& rates) {
+  record::Json value = {{"kind", name_of(rates.kind())},          {"first_trials", rates.first_trials()},
+                        {"second_trials", rates.second_trials()}, {"first_hits", rates.first_hits()},
+                        {"second_hits", rates.second_hits()},     {"first_rate", rates.first_rate()},
+                        {"second_rate", rates.second_rate()},     {"difference", rates.difference()}};
+  if (rates.kind() == ComparisonKind::paired) {
+    value["first_only"] = rates.counts().first_only;
+    value["second_only"] = rates.counts().second_only;
+  }
+  return value;
+}
+
 }  // namespace bitrift::analyze

@@ -89,4 +89,8 @@ class RateDifference {
   std::vector<TwoCounts> table_;
 };
 
+/// The keys that the JSON of a comparison and of a gate share: kind, trials, hits, rates, difference and,
+/// where paired, the pairs that only one side has.
+[[nodiscard]] record::Json to_json(const RateDifference& rates);
+
 }  // namespace bitrift::analyze

@@ -197,29 +197,18 @@ std::string test_case(const GateReport& report, const GateLine& line) {
 
 Json line_json(const GateLine& line) {
   const RateDifference& rates = line.difference;
-  Json value = {{"name", line.name()},
+  Json value = to_json(rates);
+  value.update({{"name", line.name()},
                 {"key", line.key},
                 {"outcome", line.outcome},
-                {"kind", name_of(rates.kind())},
-                {"first_trials", rates.first_trials()},
-                {"second_trials", rates.second_trials()},
-                {"first_hits", rates.first_hits()},
-                {"second_hits", rates.second_hits()},
-                {"first_rate", rates.first_rate()},
-                {"second_rate", rates.second_rate()},
-                {"difference", rates.difference()},
                 {"interval", {line.interval.low, line.interval.high}},
                 {"test", name_of(line.test)},
                 {"p", line.p},
                 {"adjusted_p", line.adjusted_p},
                 {"tolerance_points", 100 * line.tolerance},
                 {"visible_points", 100 * line.visible},
-                {"verdict", name_of(line.verdict)}};
+                {"verdict", name_of(line.verdict)}});
   if (line.must_see) value["must_see_points"] = 100 * *line.must_see;
-  if (rates.kind() == ComparisonKind::paired) {
-    value["first_only"] = rates.counts().first_only;
-    value["second_only"] = rates.counts().second_only;
-  }
   return value;
 }
 
