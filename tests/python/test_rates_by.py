@@ -227,6 +227,8 @@ def test_the_worst_lines_come_first(study: Any) -> None:
         ("--view metrics --by layer", "--view metrics counts rows"),
         ("--horizons --where role=bias", "--where role=bias: supported for rates and --view map only"),
         ("--view metrics --top 3", "--sort and --top: supported for rates only"),
+        ("--view detectors --where role=bias", "--where role=bias: supported for rates and --view map only"),
+        ("--view detectors --sort SDC", "--sort and --top: supported for rates only"),
         ("--propagation --where role=bias", "--where excludes --propagation"),
     ],
 )

@@ -68,7 +68,6 @@ int analyze_detectors(const AnalyzeOptions& options) {
 
 int analyze_folder(AnalyzeOptions& options) {
   if (options.propagation) return analyze_propagation(options);
-  if (options.report.view == "detectors") return analyze_detectors(options);
   options.report.rates.interval = analyze::interval_kind(options.interval);
   if (options.rule == 1) options.report.rule = analyze::Rule::limits;
   if (options.horizon > 0) options.report.horizon = options.horizon;
@@ -80,6 +79,7 @@ int analyze_folder(AnalyzeOptions& options) {
   if (!options.sort.empty()) options.report.sort = parse_named<analyze::RateOf>(options.sort);
   options.report.map_of = parse_named<analyze::RateOf>(options.outcome);
   check_views(options.report);
+  if (options.report.view == "detectors") return analyze_detectors(options);
   return report_campaign(options.folder, options.report, command_line());
 }
 

@@ -46,12 +46,10 @@ void show(const Comparison& comparison, bool json) {
 }
 
 int compare_arms(const CompareOptions& options) {
-  const campaign::Layout layout{options.folder};
-  const record::CampaignSpec spec = campaign::read_stored_campaign(layout).spec;
-  const auto rows = effective_rows(layout);
-  const analyze::Trust trust = analyze::trust_of(rows, analyze::judging_of(spec));
-  if (!trusted(layout.root, trust)) return 1;
-  show(analyze::compare_arms(rows, spec, trust, campaign::read_rounds(layout), wanted_of(options)),
+  const auto campaign = read_trusted(options.folder);
+  if (!campaign) return 1;
+  const auto& [layout, stored, rows, trust] = *campaign;
+  show(analyze::compare_arms(rows, stored.spec, trust, campaign::read_rounds(layout), wanted_of(options)),
        options.json);
   return 0;
 }

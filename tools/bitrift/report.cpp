@@ -91,13 +91,20 @@ std::vector<record::TrialRecord> effective_rows(const campaign::Layout& layout) 
   return rows;
 }
 
-bool trusted(const std::filesystem::path& folder, const analyze::Trust& trust) {
-  if (trust.problems.empty()) return true;
-  for (const std::string& problem : trust.problems) fmt::print(stderr, "bitrift: {}\n", problem);
+std::optional<TrustedCampaign> read_trusted(const std::filesystem::path& folder,
+                                            const ReportOptions& options) {
+  TrustedCampaign campaign;
+  campaign.layout = {folder};
+  campaign.stored = campaign::read_stored_campaign(campaign.layout);
+  campaign.rows = effective_rows(campaign.layout);
+  campaign.trust = analyze::trust_of(campaign.rows, judging_for(campaign.stored.spec, options));
+  const auto& problems = campaign.trust.problems;
+  if (problems.empty()) return campaign;
+  for (const std::string& problem : problems) fmt::print(stderr, "bitrift: {}\n", problem);
   fmt::print(stderr,
              "bitrift: {}: controls or canaries misbehave, so no rate of this campaign can be trusted\n",
              folder.string());
-  return false;
+  return std::nullopt;
 }
 
 std::string trial_text(const analyze::TrialLine& line) {
@@ -120,12 +127,10 @@ std::string trial_text(const analyze::TrialLine& line) {
 
 int report_campaign(const std::filesystem::path& folder, const ReportOptions& options,
                     const std::vector<std::string>& command) {
-  const campaign::Layout layout{folder};
-  const campaign::StoredCampaign stored = campaign::read_stored_campaign(layout);
+  const auto campaign = read_trusted(folder, options);
+  if (!campaign) return 1;
+  const auto& [layout, stored, rows, trust] = *campaign;
   const record::CampaignSpec& spec = stored.spec;
-  const auto rows = effective_rows(layout);
-  const analyze::Trust trust = analyze::trust_of(rows, judging_for(spec, options));
-  if (!trusted(folder, trust)) return 1;
   if (options.horizons) {
     print_horizons(rows, trust.judging, options.json);
     return 0;
@@ -158,11 +163,10 @@ int report_campaign(const std::filesystem::path& folder, const ReportOptions& op
 
 int report_propagation(const std::filesystem::path& folder, bool by_origin, bool json,
                        const std::vector<std::string>& command) {
-  const campaign::Layout layout{folder};
-  const record::CampaignSpec spec = campaign::read_stored_campaign(layout).spec;
-  const auto rows = effective_rows(layout);
-  const analyze::Propagation propagation = analyze::propagation_of(rows, spec, by_origin);
-  if (!trusted(folder, analyze::trust_of(rows, analyze::judging_of(spec)))) return 1;
+  const auto campaign = read_trusted(folder);
+  if (!campaign) return 1;
+  const analyze::Propagation propagation =
+      analyze::propagation_of(campaign->rows, campaign->stored.spec, by_origin);
   record::Json document = analyze::to_json(propagation);
   document["provenance"] = record::provenance(command);
   print(json ? document.dump(2) + "\n" : analyze::table(propagation));

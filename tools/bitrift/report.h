@@ -31,10 +31,20 @@ struct ReportOptions {
   analyze::SummaryOptions rates = {};
 };
 
+/// A campaign whose controls, clean runs and canaries behave.
+struct TrustedCampaign {
+  campaign::Layout layout;
+  campaign::StoredCampaign stored;
+  std::vector<record::TrialRecord> rows;  ///< see effective_rows()
+  analyze::Trust trust;
+};
+
 /// The rows of a folder that count. Warns on stderr about shards that are not merged yet.
 [[nodiscard]] std::vector<record::TrialRecord> effective_rows(const campaign::Layout& layout);
-/// Whether verdicts may be believed; prints on stderr why not.
-[[nodiscard]] bool trusted(const std::filesystem::path& folder, const analyze::Trust& trust);
+/// A campaign to be judged as `options` says. nullopt when its verdicts cannot be believed: stderr then says
+/// why. Throws as campaign::read_stored_campaign, campaign::read_journal and analyze::trust_of do.
+[[nodiscard]] std::optional<TrustedCampaign> read_trusted(const std::filesystem::path& folder,
+                                                          const ReportOptions& options = {});
 
 /// What was altered in a trial, how it ended and what was measured, in three lines.
 [[nodiscard]] std::string trial_text(const analyze::TrialLine& line);

@@ -8,11 +8,9 @@
 namespace bitrift::cli {
 
 std::optional<analyze::Sample> read_campaign_sample(const std::filesystem::path& folder) {
-  const campaign::Layout layout{folder};
-  const campaign::StoredCampaign stored = campaign::read_stored_campaign(layout);
-  const auto rows = effective_rows(layout);
-  const analyze::Trust trust = analyze::trust_of(rows, analyze::judging_of(stored.spec));
-  if (!trusted(folder, trust)) return std::nullopt;
+  const auto campaign = read_trusted(folder);
+  if (!campaign) return std::nullopt;
+  const auto& [layout, stored, rows, trust] = *campaign;
   return analyze::sample_of(rows, stored.spec, trust, campaign::read_rounds(layout), stored.base_digests);
 }
 

@@ -55,17 +55,15 @@ std::vector<TrialLine> chosen(const ShowOptions& options, const std::vector<reco
 }
 
 int show(const ShowOptions& options) {
-  const campaign::Layout layout{options.folder};
-  const record::CampaignSpec spec = campaign::read_stored_campaign(layout).spec;
-  const auto rows = effective_rows(layout);
-  const analyze::Trust trust = analyze::trust_of(rows, analyze::judging_of(spec));
-  if (!trusted(layout.root, trust)) return 1;
+  const auto campaign = read_trusted(options.folder);
+  if (!campaign) return 1;
+  const auto& [layout, stored, rows, trust] = *campaign;
   auto lines = chosen(options, rows, trust);
   const std::size_t all = lines.size();
   if (options.top > 0 && all > options.top) lines.resize(options.top);
   if (options.json) {
     Json list = Json::array();
-    const auto layers = campaign::layers_of_tensors(layout, spec);
+    const auto layers = campaign::layers_of_tensors(layout, stored.spec);
     for (const TrialLine& line : lines) {
       list.push_back(analyze::to_json(line));
       const auto layer = layers.find(line.row->faults.empty() ? "" : line.row->faults.at(0).tensor);
