@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from notebook_support import execute
 
 ROOT = Path(__file__).resolve().parents[3]
 BLOCK = re.compile(r"^```(bash|text|python)\n(.*?)^```$", re.M | re.S)
@@ -80,3 +81,7 @@ def test_every_line_of_python_runs(folder: Path, capsys: pytest.CaptureFixture[s
     finally:
         os.chdir(before)
     assert "does not read role exp_avg" in capsys.readouterr().out
+
+
+def test_the_notebook_of_the_quickstart_reaches_its_conclusion(folder: Path) -> None:
+    assert "Conclusion" in execute("quickstart", folder / "results" / "quickstart")
