@@ -88,8 +88,8 @@ void add_choice(CLI::App& command, AnalyzeOptions& options) {
   command
       .add_option(
           "--where", options.report.rates.where,
-          "only what meets this condition, KEY=VALUE[,VALUE...], with a KEY of --by, such as "
-          "role=momentum or layer=conv1,conv2 (tensor: patterns); repeatable: all conditions must hold")
+          "use only trials that meet this condition: KEY=VALUE[,VALUE...], with a KEY of --by, such as "
+          "role=momentum or layer=conv1,conv2 (tensor: globs); repeatable: all conditions must hold")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   command.add_option("--arm", options.arm, "the same as --where arm=NAME")->type_name("NAME");

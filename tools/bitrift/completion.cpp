@@ -130,9 +130,10 @@ void add_completion(CLI::App& app, ExitCode&) {
   CLI::App* command = app.add_subcommand("completion", "Print the completion script of a shell");
   command->add_option("SHELL", *shell, "bash or zsh")->required()->check(one_of<Shell>())->type_name("");
   command->footer(
-      std::string("Examples:\n  source <(bitrift completion bash)   # in this shell; put it into ~/.bashrc "
-                  "for every one\n"
-                  "  bitrift completion bash > ~/.local/share/bash-completion/completions/bitrift\n\n") +
+      std::string(
+          "Examples:\n  source <(bitrift completion bash)   # for this shell; add it to ~/.bashrc for every "
+          "shell\n  source <(bitrift completion zsh)    # the same for zsh, in ~/.zshrc\n"
+          "  bitrift completion bash > ~/.local/share/bash-completion/completions/bitrift\n\n") +
       exit_codes);
   command->callback([shell, &app] { print_script(app, parse_named<Shell>(*shell)); });
 }

@@ -118,12 +118,12 @@ void add_gate(CLI::App& app, ExitCode& exit_code) {
       ->required();
   command->add_option(
       "--tolerance", options->tolerance,
-      "JSON file: the rates to test, the increase to accept, the probability of a false alarm "
+      "JSON file: which rates to test, the increase to accept, and the probability of a false alarm "
       "(default: SDC and crash of every arm, no increase, 5 %)");
   CLI::Option* junit =
       command->add_option("--junit", options->junit, "write a JUnit XML file: a test case for each rate");
-  CLI::Option* markdown =
-      command->add_option("--markdown", options->markdown, "write a Markdown file, as for a pull request");
+  CLI::Option* markdown = command->add_option("--markdown", options->markdown,
+                                              "write a Markdown file, such as for a pull request");
   CLI::Option* json = command->add_flag("--json", options->json, "print JSON");
   command
       ->add_flag("--update", options->update,
@@ -138,7 +138,8 @@ void add_gate(CLI::App& app, ExitCode& exit_code) {
       "  bitrift gate results/ci --baseline baseline.json --tolerance examples/ci/gate.json\n\n"
       "Exit codes: 0 passed; 1 a rate has increased by more than its tolerance, an increase of "
       "must_see_points "
-      "could pass unseen, or a control or canary run did not end as required; 2 usage or input error, 3 "
+      "could pass unseen, or a control, canary or clean run did not end as required; 2 usage or input error, "
+      "3 "
       "internal error in bitrift");
   command->callback([options, &exit_code] { exit_code.value = gate(*options); });
 }

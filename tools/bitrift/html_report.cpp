@@ -62,11 +62,12 @@ bitrift.__main__.main(sys.argv[1:])
 void add_html_report(CLI::App& app) {
   const auto options = std::make_shared<HtmlReportOptions>();
   CLI::App* command = app.add_subcommand(
-      "report", "Write the report of a campaign: one HTML file that opens offline, or a page to watch");
+      "report", "Write the report of a campaign as one HTML file, or serve it while the campaign runs");
   command->add_option("DIR", options->folder, "campaign folder")->required();
   command->add_option("-o,--output", options->output, "file to write")->type_name("FILE");
-  command->add_flag("--watch", options->watch,
-                    "serve the page on 127.0.0.1 and renew it while the campaign runs; Ctrl-C stops it");
+  command->add_flag(
+      "--watch", options->watch,
+      "serve the page on 127.0.0.1 and update it while the campaign runs; Ctrl-C stops the server");
   command->add_option("--port", options->port, "port of --watch (default: a free one)")
       ->check(whole_number(0, 65535))
       ->type_name("N");
@@ -75,7 +76,7 @@ void add_html_report(CLI::App& app) {
       "Examples:\n"
       "  bitrift report results/quickstart -o report.html\n"
       "  bitrift report results/quickstart --watch\n\n"
-      "Exit codes: 0 success, 1 the page says why no verdict can be given, 2 usage or input error, 3 "
+      "Exit codes: 0 success, 1 no verdict can be given (the page says why), 2 usage or input error, 3 "
       "internal "
       "error in bitrift");
   command->callback([options] { write_report(*options); });
