@@ -1,4 +1,4 @@
-"""The tutorial: every command runs, every line of output that it shows comes (numbers aside), and so does the Python."""
+"""The tutorial: all commands run and print the lines that it shows (numbers aside), and all of its Python runs."""
 
 from __future__ import annotations
 
