@@ -121,7 +121,9 @@ def test_a_damaged_manifest_is_refused_with_its_line(model: Path, tmp_path: Path
         line = refused("inject", model, "-o", tmp_path / "2.h5", "--replay", manifest, says=says)
         assert "m.json:" in line
 
-    refuse({"old": 5}, "faults")
+    refuse({"old": []}, "faults")
+    refuse({"old": -5}, "-5 is not a bit pattern")
+    refuse({"old": 5}, "do not differ in the bits")
     refuse({"unknown": 5}, "unknown")
     refuse({"new": good["faults"][0]["old"]}, "do not differ in the bits")
     refuse({"bits": [99]}, "99")

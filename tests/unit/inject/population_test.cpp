@@ -97,7 +97,7 @@ TEST(ChosenElement, IsTheOnlyOneInEveryOrderOfDrawing) {
     const Plan planned = plan(reader, drawn);
     ASSERT_EQ(planned.list.changes.size(), 1U);
     EXPECT_EQ(planned.list.changes[0].element, 2U);
-    EXPECT_EQ(planned.list.changes[0].old_pattern, 0x40400000U);  // 3.0F
+    EXPECT_EQ(planned.list.changes[0].old_pattern, 3U);
     EXPECT_EQ(planned.census.elements, 1U);
   }
 }
