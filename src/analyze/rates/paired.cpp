@@ -14,11 +14,14 @@ namespace {
 
 constexpr double kLeastP = 1e-12;
 
+void check_draws(const StratumPairs& pairs) {
+  if (pairs.first.size() == pairs.second.size()) return;
+  fail(ErrorCode::bad_input, "pairs of {} and {} draws: give the draws that both arms have",
+       pairs.first.size(), pairs.second.size());
+}
+
 StratumHits values_of(const StratumPairs& pairs) {
-  if (pairs.first.size() != pairs.second.size()) {
-    fail(ErrorCode::bad_input, "pairs of {} and {} draws: give the draws that both arms have",
-         pairs.first.size(), pairs.second.size());
-  }
+  check_draws(pairs);
   StratumHits values;
   values.bits = pairs.bits;
   values.counted = pairs.counted;
@@ -38,6 +41,7 @@ PairCounts count_pairs(const std::vector<StratumPairs>& strata) {
   PairCounts counts;
   for (const StratumPairs& stratum : strata) {
     if (!stratum.counted) continue;
+    check_draws(stratum);
     for (std::size_t draw = 0; draw < stratum.first.size(); ++draw) {
       const bool first = stratum.first[draw] != 0;
       const bool second = stratum.second[draw] != 0;

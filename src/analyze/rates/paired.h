@@ -31,6 +31,7 @@ struct PairedDifference {
   double mcnemar = 1;  ///< exact p-value of the unweighted counts, for one look
 };
 
+/// Of the counted strata. Throws Error(bad_input) where the arms of one have other numbers of draws.
 [[nodiscard]] PairCounts count_pairs(const std::vector<StratumPairs>& strata);
 
 /// The smallest error probability at which `refuted(error)` holds, found by bisection between 1e-12 and 1; 0
