@@ -14,14 +14,11 @@ METRIC_NAMES = {
     "train_accuracy": "training accuracy",
     "train_loss": "training loss",
 }
-_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def number(value: Any) -> float | None:
     """A number of JSON, where those that are not finite are strings."""
-    if value is None:
-        return None
-    return _NUMBERS[value] if isinstance(value, str) else float(value)
+    return None if value is None else float(value)
 
 
 def count(value: int) -> str:

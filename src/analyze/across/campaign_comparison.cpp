@@ -150,8 +150,8 @@ std::string text(const CampaignComparison& comparison) {
   return out +
          fmt::format(
              "Rates are weighted by the bits of the strata. Each interval holds with {:g} % confidence at\n"
-             "every look. Holm's procedure covers the {} comparisons above together.\n",
-             100 * comparison.confidence, comparison.lines.size());
+             "every look. Holm's procedure covers all comparisons above together.\n",
+             100 * comparison.confidence);
 }
 
 Json to_json(const CampaignComparison& comparison) {

@@ -135,6 +135,8 @@ Command convert_command(const std::filesystem::path& program, const std::filesys
           log};
 }
 
+namespace {
+
 Command exec_command(const Launch& launch, const record::Arm& arm, const std::string& socket_name,
                      const std::filesystem::path& log, const std::filesystem::path& scratch) {
   std::vector<std::string> words = launch.runner.command;
@@ -172,6 +174,8 @@ Command script_command(const Launch& launch, const record::Arm& arm, const std::
   };
   return {guarded(guarded(words)), environment, log};
 }
+
+}  // namespace
 
 Command worker_command(const Launch& launch, const record::Arm& arm, const std::string& socket_name,
                        const std::filesystem::path& log, const std::filesystem::path& scratch) {

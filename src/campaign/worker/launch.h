@@ -30,19 +30,8 @@ struct Launch {
                                     const std::string& socket_name, const std::filesystem::path& log,
                                     const std::filesystem::path& scratch);
 
-/// `bitrift exec-worker` of this executable, for an arm of a campaign with runner.exec; otherwise as
-/// serve_command.
-[[nodiscard]] Command exec_command(const Launch& launch, const record::Arm& arm,
-                                   const std::string& socket_name, const std::filesystem::path& log,
-                                   const std::filesystem::path& scratch);
-
-/// `python -m bitrift.runner`, for an arm of a campaign with runner.python, so that its descendants end with
-/// it; otherwise as serve_command.
-[[nodiscard]] Command script_command(const Launch& launch, const record::Arm& arm,
-                                     const std::string& socket_name, const std::filesystem::path& log,
-                                     const std::filesystem::path& scratch);
-
-/// The one of these commands that starts a worker of the launch's runner.
+/// What starts a worker of the launch's runner: serve_command; `bitrift exec-worker` of this executable for
+/// runner.exec; for runner.python `python -m bitrift.runner`, so that its descendants end with it.
 [[nodiscard]] Command worker_command(const Launch& launch, const record::Arm& arm,
                                      const std::string& socket_name, const std::filesystem::path& log,
                                      const std::filesystem::path& scratch);
