@@ -16,6 +16,11 @@ std::optional<analyze::Sample> read_campaign_sample(const std::filesystem::path&
 
 std::optional<analyze::Sample> read_baseline(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path)) return read_campaign_sample(path);
+  if (!std::filesystem::exists(path)) {
+    fail(ErrorCode::not_found,
+         "{}: there is no baseline yet; write it with: bitrift gate DIR --baseline {} --update",
+         path.string(), path.string());
+  }
   const record::Json document = record::parse_file(path).value;
   const std::string schema = document.is_object() ? document.value("schema", record::Json()).dump() : "";
   if (schema.starts_with("\"bitrift/summary/")) {

@@ -249,12 +249,12 @@ std::string table(const Scoreboard& board) {
   for (const Detector& one : board.detectors) plain.insert(one.beside);
   std::string text = in_columns(lines) + "\n" + in_columns(fields);
   text += fmt::format(
-      "\nrecall: trials with an alarm, of the faults that end so without a guard (arm {}); counts of this "
-      "fault\n"
-      "list. false alarms: clean runs with an alarm. Intervals: Clopper-Pearson, {:g} %, for one "
-      "look.\n"
+      "\nrecall: of the faults with this outcome in the arm without guards ({}), how many raise an alarm;\n"
+      "counts of this fault list. false alarms: clean runs with an alarm. Intervals: Clopper-Pearson,\n"
+      "{:g} %, for one look.\n"
       "steps, most: median and maximum of the steps from the resume to the first alarm on an SDC or crash.\n"
-      "cost: seconds a step over those of the arm without guards, medians of clean runs, on this machine.\n",
+      "cost: seconds per step over those of the arm without guards, medians of clean runs, on this "
+      "machine.\n",
       fmt::join(plain, ", "), 100 * board.confidence);
   for (const std::string& arm : board.unpaired)
     text += fmt::format("{}: left out: no arm without guards has its strategy, scope and precision\n", arm);
