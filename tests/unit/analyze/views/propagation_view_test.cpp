@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "rows.h"
 #include "tests_support.h"
+#include "unit/analyze/rows.h"
 
 namespace bitrift::analyze::propagation_view_test {
 namespace {
