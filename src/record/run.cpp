@@ -67,6 +67,7 @@ Json to_json(const RunRequest& request) {
   if (request.golden) value["golden"] = true;
   if (request.early_end) value["early_end"] = true;
   if (request.propagation) value["propagation"] = to_json(*request.propagation);
+  for (const ProcessFault& fault : request.process_faults) value["process_faults"].push_back(to_json(fault));
   return value;
 }
 
@@ -82,6 +83,10 @@ RunRequest run_request_from_json(const Json& value) {
   request.golden = value.value("golden", false);
   request.early_end = value.value("early_end", false);
   if (value.contains("propagation")) request.propagation = propagation_spec_from_json(value["propagation"]);
+  if (value.contains("process_faults")) {
+    for (const Json& fault : value["process_faults"])
+      request.process_faults.push_back(process_fault_from_json(fault));
+  }
   return request;
 }
 
@@ -115,6 +120,7 @@ Json to_json(const RunResult& result) {
     value["propagation"] = Json::array();
     for (const StepDrift& drift : *result.propagation) value["propagation"].push_back(to_json(drift));
   }
+  for (const Recovery& recovery : result.recoveries) value["recoveries"].push_back(to_json(recovery));
   return value;
 }
 
@@ -144,6 +150,10 @@ RunResult run_result_from_json(const Json& value) {
   if (value.contains("propagation")) {
     result.propagation.emplace();
     for (const Json& drift : value["propagation"]) result.propagation->push_back(step_drift_from_json(drift));
+  }
+  if (value.contains("recoveries")) {
+    for (const Json& recovery : value["recoveries"])
+      result.recoveries.push_back(recovery_from_json(recovery));
   }
   return result;
 }

@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "core/named_enum.h"
+#include "record/fault/process_fault.h"
 #include "record/json/json.h"
 #include "record/propagation_report.h"
+#include "record/recovery.h"
 
 namespace bitrift::record {
 
@@ -68,21 +70,25 @@ struct RunRequest {
   bool early_end = false;  ///< may end where its state equals the golden run's: the rest would repeat it
   /// With golden: states to keep; else: steps after which to compare with them.
   std::optional<PropagationSpec> propagation = {};
+  std::vector<ProcessFault> process_faults = {};  ///< ranks that fail on the way
 };
 
 /// How a run ended that has a result.
 enum class RunStatus {
   done,
-  rejected,   ///< the file was refused
-  nonfinite,  ///< stopped at the first non-finite loss or metric
+  rejected,     ///< the file was refused
+  nonfinite,    ///< stopped at the first non-finite loss or metric
+  unrecovered,  ///< a rank failed, and the run could not go on without it
 };
-constexpr EnumNames<3> names_of(RunStatus) { return {"status of a run", {"done", "rejected", "nonfinite"}}; }
+constexpr EnumNames<4> names_of(RunStatus) {
+  return {"status of a run", {"done", "rejected", "nonfinite", "unrecovered"}};
+}
 
 /// A worker's answer: one JSON object on one line.
 struct RunResult {
   std::string id;
   RunStatus status = RunStatus::done;
-  std::string detail;  ///< why rejected; where non-finite
+  std::string detail;  ///< why rejected; where non-finite; why unrecovered
   std::vector<std::vector<Evaluation>>
       replicas;            ///< [replica][evaluation]; one replica for serial and pipeline
   std::int64_t steps = 0;  ///< steps taken
@@ -100,6 +106,7 @@ struct RunResult {
   std::string last_loss;                     ///< hex float of the last step's loss, "" when no step was taken
   /// Where asked for: the steps that this run reached, ascending, and what differed then.
   std::optional<std::vector<StepDrift>> propagation;
+  std::vector<Recovery> recoveries = {};  ///< of ranks that failed, in order
   double seconds = 0;  ///< volatile: of steps and evaluations on rank 0; of an exec runner, the whole command
 };
 

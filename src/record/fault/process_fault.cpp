@@ -1,0 +1,78 @@
+#include "record/fault/process_fault.h"
+
+#include <charconv>
+#include <limits>
+
+#include "core/error.h"
+
+namespace bitrift::record {
+namespace {
+
+[[noreturn]] void refuse(std::string_view text, const std::string& why) {
+  fail(ErrorCode::bad_input, "'{}': {}; expected RANK@STEP:PHASE[.POINT][=HOW], such as 2@5:backward.1=kill",
+       text, why);
+}
+
+template <typename Number>
+Number number_of(std::string_view text, std::string_view digits, const char* what, Number least) {
+  Number value = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto parsed = std::from_chars(digits.data(), end, value);
+  if (digits.empty() || parsed.ec != std::errc() || parsed.ptr != end || value < least)
+    refuse(text, fmt::format("'{}' is no {} from {}", digits, what, least));
+  return value;
+}
+
+// What stands behind the first `mark`, which is taken away with it; "" without a mark.
+std::string_view cut_behind(std::string_view& text, char mark) {
+  const auto at = text.find(mark);
+  if (at == std::string_view::npos) return {};
+  const std::string_view behind = text.substr(at + 1);
+  text = text.substr(0, at);
+  return behind;
+}
+
+template <NamedEnum E>
+E named(std::string_view text, std::string_view name) {
+  if (const auto value = find_named<E>(name)) return *value;
+  refuse(text, fmt::format("'{}' is no {} ({})", name, names_of(E{}).noun, list_names<E>()));
+}
+
+}  // namespace
+
+Json to_json(const ProcessFault& fault) {
+  return {{"rank", fault.rank},
+          {"step", fault.step},
+          {"phase", fault.phase},
+          {"point", fault.point},
+          {"how", fault.how}};
+}
+
+ProcessFault process_fault_from_json(const Json& value) {
+  return {value.at("rank"), value.at("step"), value.at("phase").get<TrainingPhase>(), value.at("point"),
+          value.at("how").get<Ending>()};
+}
+
+ProcessFault process_fault_from_text(std::string_view text) {
+  std::string_view rest = text;
+  const bool says_how = rest.find('=') != std::string_view::npos;
+  const std::string_view how = cut_behind(rest, '=');
+  std::string_view phase = cut_behind(rest, ':');
+  const bool says_point = phase.find('.') != std::string_view::npos;
+  const std::string_view point = cut_behind(phase, '.');
+  const std::string_view step = cut_behind(rest, '@');
+  ProcessFault fault;
+  fault.rank = number_of<int>(text, rest, "rank", 0);
+  fault.step = number_of<std::int64_t>(text, step, "step", 0);
+  fault.phase = named<TrainingPhase>(text, phase);
+  if (says_point) fault.point = number_of<std::int64_t>(text, point, "point", 0);
+  if (says_how) fault.how = named<Ending>(text, how);
+  return fault;
+}
+
+std::string to_text(const ProcessFault& fault) {
+  return fmt::format("{}@{}:{}.{}={}", fault.rank, fault.step, name_of(fault.phase), fault.point,
+                     name_of(fault.how));
+}
+
+}  // namespace bitrift::record

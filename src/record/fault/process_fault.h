@@ -1,0 +1,65 @@
+// A process that fails: which rank, where in the training, and how.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/named_enum.h"
+#include "record/json/json.h"
+
+namespace bitrift::record {
+
+/// What a rank is doing when it fails (docs/rank-failure.md, "Where a rank can fail"). Its points are counted
+/// from 0.
+enum class TrainingPhase {
+  forward,   ///< points: micro-batches
+  backward,  ///< points: micro-batches
+  reduce,    ///< points: buckets of gradients; one where nothing is reduced
+  update,    ///< points: trained tensors of the rank's stage
+  save,      ///< points: tensors of the rank's stage
+  evaluate,  ///< points: batches of an evaluation
+  recovery,  ///< points: the parts of handling another rank's failure, see RecoveryPoint
+};
+constexpr EnumNames<7> names_of(TrainingPhase) {
+  return {"phase of training", {"forward", "backward", "reduce", "update", "save", "evaluate", "recovery"}};
+}
+
+/// Points of TrainingPhase::recovery, in the order in which a recovery reaches them.
+enum class RecoveryPoint {
+  noticed,  ///< the failure is known, nothing is revoked yet
+  shrunk,   ///< the survivors are a group, and do not know each other's positions
+  state,    ///< state is being moved
+  resumed,  ///< the state is there, and not all ranks have said so
+};
+constexpr EnumNames<4> names_of(RecoveryPoint) {
+  return {"point of a recovery", {"noticed", "shrunk", "state", "resumed"}};
+}
+
+/// How a process ends.
+enum class Ending {
+  kill,  ///< SIGKILL
+  stop,  ///< SIGSTOP: it hangs
+  exit,  ///< _exit(0)
+};
+constexpr EnumNames<3> names_of(Ending) { return {"ending of a process", {"kill", "stop", "exit"}}; }
+
+struct ProcessFault {
+  int rank = 0;           ///< as the run began: replica x stages + stage
+  std::int64_t step = 1;  ///< of this run, 1-based: fails in it; save and evaluate: after so many steps
+  TrainingPhase phase = TrainingPhase::forward;
+  std::int64_t point = 0;  ///< within the phase; a rank that has fewer points fails at its last one
+  Ending how = Ending::kill;
+  bool operator==(const ProcessFault&) const = default;
+};
+
+/// {"rank", "step", "phase", "point", "how"}
+[[nodiscard]] Json to_json(const ProcessFault& fault);
+[[nodiscard]] ProcessFault process_fault_from_json(const Json& value);
+/// "RANK@STEP:PHASE", "RANK@STEP:PHASE.POINT" or either with "=HOW" behind: "2@5:backward.1=stop". Throws
+/// Error(bad_input) that says what was expected.
+[[nodiscard]] ProcessFault process_fault_from_text(std::string_view text);
+/// The inverse: "2@5:backward.1=stop".
+[[nodiscard]] std::string to_text(const ProcessFault& fault);
+
+}  // namespace bitrift::record

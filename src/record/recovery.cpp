@@ -1,0 +1,78 @@
+#include "record/recovery.h"
+
+#include <array>
+#include <utility>
+
+namespace bitrift::record {
+namespace {
+
+constexpr std::array<std::pair<const char*, double RecoveryTimes::*>, 6> times_of = {
+    {{"revoke", &RecoveryTimes::revoke},
+     {"agree", &RecoveryTimes::agree},
+     {"shrink", &RecoveryTimes::shrink},
+     {"respawn", &RecoveryTimes::respawn},
+     {"state", &RecoveryTimes::state},
+     {"redo", &RecoveryTimes::redo}}};
+
+}  // namespace
+
+Json to_json(const RecoverySpec& spec) {
+  Json value = {{"kind", spec.kind}};
+  if (spec.state) value["state"] = *spec.state;
+  if (spec.spares > 0) value["spares"] = spec.spares;
+  if (spec.snapshot_every > 0) value["snapshot_every"] = spec.snapshot_every;
+  if (spec.checkpoint_every > 0) value["checkpoint_every"] = spec.checkpoint_every;
+  if (spec.batch != BatchRule::same) value["batch"] = spec.batch;
+  for (const Structure structure : spec.forget) value["forget"].push_back(structure);
+  return value;
+}
+
+RecoverySpec recovery_spec_from_json(const Json& value) {
+  RecoverySpec spec;
+  spec.kind = value.at("kind").get<RecoveryKind>();
+  if (value.contains("state")) spec.state = value["state"].get<StateSource>();
+  spec.spares = value.value("spares", spec.spares);
+  spec.snapshot_every = value.value("snapshot_every", spec.snapshot_every);
+  spec.checkpoint_every = value.value("checkpoint_every", spec.checkpoint_every);
+  if (value.contains("batch")) spec.batch = value["batch"].get<BatchRule>();
+  if (value.contains("forget")) {
+    for (const Json& structure : value["forget"]) spec.forget.push_back(structure.get<Structure>());
+  }
+  return spec;
+}
+
+Json to_json(const Recovery& recovery) {
+  Json value = {{"kind", recovery.kind},
+                {"failed", recovery.failed},
+                {"ranks_before", recovery.ranks_before},
+                {"ranks_after", recovery.ranks_after},
+                {"step", recovery.step},
+                {"steps_lost", recovery.steps_lost},
+                {"steps_redone", recovery.steps_redone},
+                {"bytes_moved", recovery.bytes_moved}};
+  if (recovery.state) value["state"] = *recovery.state;
+  Json& times = value["volatile"];
+  if (recovery.times.detect) times["detect"] = *recovery.times.detect;
+  for (const auto& [name, member] : times_of) times[name] = recovery.times.*member;
+  return value;
+}
+
+Recovery recovery_from_json(const Json& value) {
+  Recovery recovery{.kind = value.at("kind").get<RecoveryKind>(),
+                    .state = {},
+                    .failed = value.at("failed"),
+                    .ranks_before = value.at("ranks_before"),
+                    .ranks_after = value.at("ranks_after"),
+                    .step = value.at("step"),
+                    .steps_lost = value.at("steps_lost"),
+                    .steps_redone = value.at("steps_redone"),
+                    .bytes_moved = value.at("bytes_moved")};
+  if (value.contains("state")) recovery.state = value["state"].get<StateSource>();
+  if (!value.contains("volatile")) return recovery;
+  const Json& times = value["volatile"];
+  if (times.contains("detect")) recovery.times.detect = times["detect"].get<double>();
+  for (const auto& [name, member] : times_of) recovery.times.*member = times.value(name, 0.0);
+  return recovery;
+}
+
+}  // namespace bitrift::record

@@ -1,0 +1,107 @@
+// How a run goes on after a rank failed: what was asked for, and what happened (docs/rank-failure.md).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/named_enum.h"
+#include "record/json/json.h"
+
+namespace bitrift::record {
+
+enum class RecoveryKind {
+  none,      ///< the run ends
+  shrink,    ///< the survivors take over the dead rank's work
+  spare,     ///< an idle rank takes the dead rank's place
+  respawn,   ///< a new process does
+  restart,   ///< every survivor unwinds to its starting point and reloads a snapshot, as Reinit does
+  relaunch,  ///< the job ends and starts again from the last checkpoint file
+};
+constexpr EnumNames<6> names_of(RecoveryKind) {
+  return {"recovery", {"none", "shrink", "spare", "respawn", "restart", "relaunch"}};
+}
+
+/// Where the state of a dead rank comes from.
+enum class StateSource {
+  replica,  ///< a live rank that holds the same stage
+  buddy,    ///< a live rank that keeps a copy of the last snapshot
+  file,     ///< the last checkpoint file
+};
+constexpr EnumNames<3> names_of(StateSource) { return {"source of state", {"replica", "buddy", "file"}}; }
+
+/// What becomes of the batch when a data-parallel run goes on with fewer ranks.
+enum class BatchRule {
+  same,     ///< survivors also compute the dead replica's part: the result does not change
+  smaller,  ///< the dead replica's part is dropped, and the mean is taken over the rest
+};
+constexpr EnumNames<2> names_of(BatchRule) { return {"batch after a failure", {"same", "smaller"}}; }
+
+/// A part of a run's state that a recovery may leave out, to show whether it is needed.
+enum class Structure {
+  parameters,
+  optimizer,   ///< momentum, moments, step counts
+  buffers,     ///< running statistics of batch norm
+  loss_scale,  ///< scale and growth tracker
+  schedule,    ///< learning rate and what the schedule remembers
+  rng,         ///< the data-order seed, from which dropout and augmentation follow too
+  cursor,      ///< epoch, step and position in the epoch
+};
+constexpr EnumNames<7> names_of(Structure) {
+  return {"structure of the state",
+          {"parameters", "optimizer", "buffers", "loss_scale", "schedule", "rng", "cursor"}};
+}
+
+/// What a run is to do when a rank fails.
+struct RecoverySpec {
+  RecoveryKind kind = RecoveryKind::none;
+  std::optional<StateSource> state = {};  ///< absent: a replica where one lives, else buddy, else file
+  int spares = 0;                         ///< idle ranks beside those that work; spare and restart
+  std::int64_t snapshot_every = 0;        ///< steps between two snapshots for buddy and restart; 0: none
+  std::int64_t checkpoint_every = 0;      ///< steps between two checkpoint files; 0: none
+  BatchRule batch = BatchRule::same;      ///< shrink
+  std::vector<Structure> forget = {};     ///< what a replacement or a rolled-back rank does not get back
+  bool operator==(const RecoverySpec&) const = default;
+  /// Whether ranks stay in the job after a failure, so that MPI must be able to go on without the dead one.
+  [[nodiscard]] bool in_place() const noexcept {
+    return kind != RecoveryKind::none && kind != RecoveryKind::relaunch;
+  }
+};
+
+/// Seconds. Of rank 0 of the group that goes on, unless said otherwise.
+struct RecoveryTimes {
+  std::optional<double> detect;  ///< from the failure until the first rank noticed; absent when unknown
+  double revoke = 0;             ///< until no call of the old group is under way
+  double agree = 0;              ///< until all survivors know who is left and how far each is
+  double shrink = 0;             ///< until the new groups exist
+  double respawn = 0;            ///< until replacements have started and joined
+  double state = 0;              ///< until every rank holds the state to go on from
+  double redo = 0;               ///< until the next step that is further than any before the failure is done
+  [[nodiscard]] double total() const noexcept {
+    return detect.value_or(0) + revoke + agree + shrink + respawn + state + redo;
+  }
+};
+
+/// One recovery of a run.
+struct Recovery {
+  RecoveryKind kind = RecoveryKind::none;
+  std::optional<StateSource> state;       ///< absent: no state was lost (a spare died, or nothing but a step)
+  std::vector<int> failed;                ///< ranks that were lost, as the run began, ascending
+  int ranks_before = 0, ranks_after = 0;  ///< that worked
+  std::int64_t step = 0;                  ///< steps of this run behind the state from which it went on
+  std::int64_t steps_lost = 0;            ///< updates that were undone
+  std::int64_t steps_redone = 0;          ///< steps that were computed again, the interrupted one included
+  std::uint64_t bytes_moved = 0;          ///< of state, between ranks and from files
+  RecoveryTimes times = {};               ///< volatile
+};
+
+/// Keys of RecoverySpec: kind, state, spares, snapshot_every, checkpoint_every, batch, forget; those with
+/// their default are left out.
+[[nodiscard]] Json to_json(const RecoverySpec& spec);
+[[nodiscard]] RecoverySpec recovery_spec_from_json(const Json& value);
+/// Times stand under "volatile", in seconds.
+[[nodiscard]] Json to_json(const Recovery& recovery);
+[[nodiscard]] Recovery recovery_from_json(const Json& value);
+
+}  // namespace bitrift::record
