@@ -23,6 +23,16 @@ int int_count(std::size_t count) {
 
 }  // namespace
 
+bool is_rank_failure([[maybe_unused]] int code) noexcept {
+#ifdef MPIX_ERR_PROC_FAILED
+  int kind = 0;
+  return MPI_Error_class(code, &kind) == MPI_SUCCESS &&
+         (kind == MPIX_ERR_PROC_FAILED || kind == MPIX_ERR_PROC_FAILED_PENDING || kind == MPIX_ERR_REVOKED);
+#else
+  return false;
+#endif
+}
+
 void check_code(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
   std::array<char, MPI_MAX_ERROR_STRING> text{};
@@ -32,14 +42,18 @@ void check_code(int code, const char* call) {
       fmt::format("{}: {}", call,
                   length > 0 ? std::string(text.data(), static_cast<std::size_t>(length))
                              : fmt::format("error code {}", code));
-#ifdef MPIX_ERR_PROC_FAILED
-  int kind = 0;
-  if (MPI_Error_class(code, &kind) == MPI_SUCCESS &&
-      (kind == MPIX_ERR_PROC_FAILED || kind == MPIX_ERR_PROC_FAILED_PENDING || kind == MPIX_ERR_REVOKED)) {
-    throw RankFailed(message);
-  }
-#endif
+  if (is_rank_failure(code)) throw RankFailed(message);
   throw Error(ErrorCode::internal, message);
+}
+
+void check_codes(int code, const std::vector<MPI_Status>& statuses, const char* call) {
+  int worst = code;
+  for (const MPI_Status& status : statuses) {
+    const int error = code == MPI_ERR_IN_STATUS ? status.MPI_ERROR : MPI_SUCCESS;
+    if (error == MPI_SUCCESS || error == MPI_ERR_PENDING) continue;
+    if (worst == code || is_rank_failure(error)) worst = error;
+  }
+  check_code(worst, call);
 }
 
 Request::Request(std::unique_ptr<RequestHandle> state) noexcept : state_(std::move(state)) {}
@@ -62,6 +76,15 @@ void Request::wait() {
   if (!state_) return;
   const std::unique_ptr<RequestHandle> state = std::move(state_);
   check_code(MPI_Wait(&state->handle, MPI_STATUS_IGNORE), "MPI_Wait");
+}
+
+bool Request::test() {
+  if (!state_) return true;
+  int done = 0;
+  const int code = MPI_Test(&state_->handle, &done, MPI_STATUS_IGNORE);
+  if (code != MPI_SUCCESS || done != 0) state_.reset();
+  check_code(code, "MPI_Test");
+  return !state_;
 }
 
 Communicator::Communicator() = default;
@@ -170,6 +193,14 @@ Request Communicator::start_receive(void* data, std::size_t size, int from, int 
   check_code(MPI_Irecv(data, int_count(size), MPI_BYTE, from, tag, state_->handle, &request->handle),
              "MPI_Irecv");
   return Request(std::move(request));
+}
+
+Communicator Communicator::duplicate() const {
+  if (size_ == 1) return *this;
+  auto state = std::make_shared<CommunicatorHandle>();
+  check_code(MPI_Comm_dup(state_->handle, &state->handle), "MPI_Comm_dup");
+  check_code(MPI_Comm_set_errhandler(state->handle, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  return Communicator(std::move(state));
 }
 
 Communicator Communicator::split(int color, int key) const {

@@ -29,6 +29,9 @@ class Request {
   ~Request();  ///< waits for what is still under way; an error there is logged
   /// Throws RankFailed, or Error(internal) with MPI's own text.
   void wait();
+  /// Whether it is complete; wait() and test() do nothing after that. Throws as wait() does. For a rank that
+  /// sleeps between two looks: a blocking call keeps a core busy.
+  [[nodiscard]] bool test();
 
  private:
   std::unique_ptr<RequestHandle> state_;
@@ -66,7 +69,12 @@ class Communicator {
   /// The ranks that pass the same color, numbered by (key, rank here). Collective.
   [[nodiscard]] Communicator split(int color, int key) const;
 
-  /// For the inside of mpi/. Needs more than one rank.
+  /// The same ranks; what is said here and there never mixes. Collective.
+  [[nodiscard]] Communicator duplicate() const;
+
+  /// Whether there is an MPI communicator behind this: not for one rank that no launcher started.
+  [[nodiscard]] bool has_state() const noexcept { return state_ != nullptr; }
+  /// For the inside of mpi/. Needs has_state(), which more than one rank always has.
   [[nodiscard]] const CommunicatorHandle& state() const noexcept { return *state_; }
 
  private:

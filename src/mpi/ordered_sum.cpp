@@ -2,12 +2,23 @@
 
 #include <algorithm>
 #include <climits>
+#include <list>
+#include <numeric>
 #include <vector>
 
 #include "mpi/checked.h"
 #include "mpi/handles.h"
 
 namespace bitrift::mpi {
+namespace {
+
+std::vector<int> one_each(int ranks) {
+  std::vector<int> holders(static_cast<std::size_t>(ranks));
+  std::iota(holders.begin(), holders.end(), 0);
+  return holders;
+}
+
+}  // namespace
 
 template <typename T>
 struct OrderedSum<T>::State {
@@ -16,87 +27,124 @@ struct OrderedSum<T>::State {
   enum class Phase { idle, to_owners, to_all };
 
   Communicator communicator;
-  T* data;
+  std::vector<T*> terms;  // of this rank
   std::size_t count;
+  std::vector<int> holders;  // [term]
   int tag;
   std::shared_ptr<const void> owner;
   Phase phase = Phase::idle;
-  std::vector<T> slices = {};  // [rank][my slice]
+  std::vector<T> slices = {};  // [term][my slice]; the places of this rank's terms stay unused
   std::vector<MPI_Request> requests = {};
-  State* next = nullptr;  // of those that were given up
+  std::vector<MPI_Status> statuses = {};
 
   [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(communicator.size()); }
   [[nodiscard]] std::size_t me() const { return static_cast<std::size_t>(communicator.rank()); }
+  [[nodiscard]] bool mine(std::size_t term) const { return holders[term] == communicator.rank(); }
+  [[nodiscard]] bool holds(std::size_t rank) const {
+    return std::find(holders.begin(), holders.end(), static_cast<int>(rank)) != holders.end();
+  }
   [[nodiscard]] std::size_t begin(std::size_t rank) const { return count * rank / ranks(); }
   [[nodiscard]] std::size_t size(std::size_t rank) const { return begin(rank + 1) - begin(rank); }
   [[nodiscard]] static MPI_Datatype type() { return std::is_same_v<T, float> ? MPI_FLOAT : MPI_DOUBLE; }
 
+  void check() const {
+    if (count > static_cast<std::size_t>(INT_MAX)) {
+      fail(ErrorCode::unsupported, "a sum over {} elements is beyond what one MPI call carries ({})", count,
+           INT_MAX);
+    }
+    if (holders.empty()) fail(ErrorCode::internal, "a sum without terms");
+    for (std::size_t v = 0; v < holders.size(); ++v) {
+      if (holders[v] < 0 || holders[v] >= communicator.size()) {
+        fail(ErrorCode::internal, "term {} of a sum is on rank {}, and there are {} ranks", v, holders[v],
+             communicator.size());
+      }
+    }
+    const auto here = std::count(holders.begin(), holders.end(), communicator.rank());
+    if (terms.size() != static_cast<std::size_t>(here)) {
+      fail(ErrorCode::internal, "rank {} holds {} terms of a sum and passes {}", communicator.rank(), here,
+           terms.size());
+    }
+    if (count > 0 && std::find(terms.begin(), terms.end(), nullptr) != terms.end())
+      fail(ErrorCode::internal, "a term of a sum has no array");
+  }
+
   void send(const T* from, std::size_t length, std::size_t to) {
+    if (length == 0) return;
     requests.push_back(MPI_REQUEST_NULL);
     check_code(MPI_Isend(from, static_cast<int>(length), type(), static_cast<int>(to), first_tag + tag,
                          communicator.state().handle, &requests.back()),
                "MPI_Isend");
   }
   void receive(T* into, std::size_t length, std::size_t from) {
+    if (length == 0) return;
     requests.push_back(MPI_REQUEST_NULL);
     check_code(MPI_Irecv(into, static_cast<int>(length), type(), static_cast<int>(from), first_tag + tag,
                          communicator.state().handle, &requests.back()),
                "MPI_Irecv");
   }
 
+  // Several terms of one rank travel to an owner by ascending term, and MPI keeps their order.
   void send_to_owners() {
-    const std::size_t mine = size(me());
-    slices.resize(mine * ranks());
-    for (std::size_t r = 0; r < ranks(); ++r) {
-      if (r != me()) receive(slices.data() + mine * r, mine, r);
-    }
-    for (std::size_t r = 0; r < ranks(); ++r) {
-      if (r != me()) send(data + begin(r), size(r), r);
-    }
+    const std::size_t length = size(me());
+    slices.resize(length * holders.size());
     phase = Phase::to_owners;
+    for (std::size_t v = 0; v < holders.size(); ++v) {
+      if (!mine(v)) receive(slices.data() + length * v, length, static_cast<std::size_t>(holders[v]));
+    }
+    for (std::size_t r = 0; r < ranks(); ++r) {
+      for (std::size_t t = 0; r != me() && t < terms.size(); ++t) send(terms[t] + begin(r), size(r), r);
+    }
+  }
+
+  // The sum of my slice, in the first of my terms where I have one.
+  T* add() {
+    const std::size_t length = size(me()), start = begin(me());
+    T* sum = mine(0) ? terms[0] + start : slices.data();
+    std::size_t used = mine(0) ? 1 : 0;  // of my terms
+    for (std::size_t v = 1; v < holders.size(); ++v) {
+      const T* next = mine(v) ? terms[used++] + start : slices.data() + length * v;
+      for (std::size_t i = 0; i < length; ++i) sum[i] += next[i];
+    }
+    if (terms.empty() || mine(0)) return sum;
+    return std::copy_n(sum, length, terms[0] + start) - length;
   }
 
   void add_and_send_back() {
-    const std::size_t mine = size(me());
-    T* sum = data + begin(me());
-    std::copy_n(sum, mine, slices.data() + mine * me());
-    std::copy_n(slices.data(), mine, sum);
-    for (std::size_t r = 1; r < ranks(); ++r) {
-      const T* next = slices.data() + mine * r;
-      for (std::size_t i = 0; i < mine; ++i) sum[i] += next[i];
-    }
-    for (std::size_t r = 0; r < ranks(); ++r) {
-      if (r != me()) receive(data + begin(r), size(r), r);
-    }
-    for (std::size_t r = 0; r < ranks(); ++r) {
-      if (r != me()) send(sum, mine, r);
-    }
+    const T* sum = add();
     phase = Phase::to_all;
+    for (std::size_t r = 0; r < ranks() && !terms.empty(); ++r) {
+      if (r != me()) receive(terms[0] + begin(r), size(r), r);
+    }
+    for (std::size_t r = 0; r < ranks(); ++r) {
+      if (r != me() && holds(r)) send(sum, size(me()), r);
+    }
   }
 
   // True when all messages of this phase have completed.
   bool messages_done(bool block) {
+    if (requests.empty()) return true;
     int done = 1;
     const int length = static_cast<int>(requests.size());
-    if (block) {
-      check_code(MPI_Waitall(length, requests.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
-    } else {
-      check_code(MPI_Testall(length, requests.data(), &done, MPI_STATUSES_IGNORE), "MPI_Testall");
-    }
+    statuses.resize(requests.size());
+    const int code = block ? MPI_Waitall(length, requests.data(), statuses.data())
+                           : MPI_Testall(length, requests.data(), &done, statuses.data());
+    if (code != MPI_SUCCESS) check_codes(code, statuses, block ? "MPI_Waitall" : "MPI_Testall");
     if (done != 0) requests.clear();
     return done != 0;
   }
 
   // Whether MPI may still read or write the memory. Waits for nothing and throws nothing: another rank may be
-  // gone for good.
+  // gone for good. A request that ended in an error may leave others under way: each is asked.
   bool in_use() noexcept {
     if (requests.empty()) return false;
     int finalized = 0;
     if (MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0) return false;
-    int done = 0;
-    const int code =
-        MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
-    return code != MPI_SUCCESS || done == 0;
+    std::erase_if(requests, [](MPI_Request& request) {
+      int done = 0;
+      if (request != MPI_REQUEST_NULL) MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+      return request == MPI_REQUEST_NULL;
+    });
+    return !requests.empty();
   }
 
   bool advance(bool block) {
@@ -111,27 +159,30 @@ struct OrderedSum<T>::State {
   }
 };
 
-// A send cannot be cancelled in every library, and waiting for it could take for ever.
+// A send cannot be cancelled in every library, and waiting for it could take for ever: what MPI may still use
+// is kept, and looked at again whenever another sum ends.
 template <typename T>
 void OrderedSum<T>::Release::operator()(State* state) const noexcept {
-  static State* given_up = nullptr;
-  if (state->in_use()) {
-    state->next = given_up;
-    given_up = state;
-  } else {
-    delete state;
-  }
+  // Never destroyed: MPI may use the memory until the process ends.
+  static auto& given_up = *new std::list<std::unique_ptr<State>>;
+  given_up.remove_if([](const std::unique_ptr<State>& old) { return !old->in_use(); });
+  std::unique_ptr<State> last(state);
+  if (last->in_use()) given_up.push_back(std::move(last));
+}
+
+template <typename T>
+OrderedSum<T>::OrderedSum(Communicator communicator, std::vector<T*> terms, std::size_t count,
+                          std::vector<int> holders, int tag, std::shared_ptr<const void> owner)
+    : state_(new State{std::move(communicator), std::move(terms), count, std::move(holders), tag,
+                       std::move(owner)}) {
+  state_->check();
 }
 
 template <typename T>
 OrderedSum<T>::OrderedSum(Communicator communicator, T* data, std::size_t count, int tag,
                           std::shared_ptr<const void> owner)
-    : state_(new State{std::move(communicator), data, count, tag, std::move(owner)}) {
-  if (count > static_cast<std::size_t>(INT_MAX)) {
-    fail(ErrorCode::unsupported, "a sum over {} elements is beyond what one MPI call carries ({})", count,
-         INT_MAX);
-  }
-}
+    : OrderedSum(communicator, std::vector<T*>{data}, count, one_each(communicator.size()), tag,
+                 std::move(owner)) {}
 
 template <typename T>
 OrderedSum<T>::OrderedSum(OrderedSum&&) noexcept = default;
@@ -142,7 +193,7 @@ OrderedSum<T>::~OrderedSum() = default;
 
 template <typename T>
 void OrderedSum<T>::start() {
-  if (state_->ranks() > 1 && state_->count > 0) state_->send_to_owners();
+  if (state_->count > 0 && (state_->ranks() > 1 || state_->terms.size() > 1)) state_->send_to_owners();
 }
 
 template <typename T>

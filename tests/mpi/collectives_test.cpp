@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <numeric>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -80,6 +82,117 @@ TEST(OrderedSum, AddsByAscendingRankToTheBit) {
   }
 }
 
+// Exponents far apart, and every second term takes most of the one before it away.
+template <typename T>
+std::vector<std::vector<T>> cancelling_terms(std::size_t terms, std::size_t count) {
+  std::mt19937_64 random(terms * 1'000'003 + count);
+  std::uniform_int_distribution<int> exponent(-20, 20);
+  std::uniform_real_distribution<double> mantissa(-2, 2);
+  std::vector<std::vector<T>> all(terms, std::vector<T>(count));
+  for (std::size_t v = 0; v < terms; ++v) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto value = static_cast<T>(std::ldexp(mantissa(random), exponent(random)));
+      all[v][i] = v % 2 == 1 && random() % 4 != 0 ? value - all[v - 1][i] : value;
+    }
+  }
+  return all;
+}
+
+std::vector<int> places_on(const std::vector<int>& holders, int rank) {
+  std::vector<int> places;
+  for (std::size_t v = 0; v < holders.size(); ++v) {
+    if (holders[v] == rank) places.push_back(static_cast<int>(v));
+  }
+  return places;
+}
+
+// The holders of V replicas on this world: in turn, in blocks, all on one, the last rank empty, at random.
+std::vector<std::vector<int>> mappings(int replicas) {
+  const int ranks = world().size();
+  std::vector<std::vector<int>> all(6);
+  std::mt19937 random(static_cast<unsigned>(replicas * 100 + ranks));
+  for (int v = 0; v < replicas; ++v) {
+    all[0].push_back(v % ranks);
+    all[1].push_back(v * ranks / replicas);
+    all[2].push_back(ranks - 1);
+    all[3].push_back(std::min(v, ranks - 1));                  // 1 + 1 + ... + rest
+    all[4].push_back(ranks == 1 ? 0 : 1 + (v % (ranks - 1)));  // nothing on rank 0
+    all[5].push_back(static_cast<int>(random() % static_cast<unsigned>(ranks)));
+  }
+  all.push_back({0});
+  if (replicas == 4 && ranks == 3)
+    all.insert(all.end(), {{0, 0, 1, 2}, {0, 1, 2, 0}, {1, 1, 2, 2}, {2, 0, 0, 0}});
+  if (replicas == 4 && ranks == 2) all.insert(all.end(), {{0, 1, 1, 1}, {0, 0, 0, 1}, {1, 0, 0, 1}});
+  return all;
+}
+
+template <typename T>
+void add_terms_and_compare(const std::vector<int>& holders, std::size_t count) {
+  const auto all = cancelling_terms<T>(holders.size(), count);
+  std::vector<std::vector<T>> mine;
+  for (const int v : places_on(holders, world().rank())) mine.push_back(all[static_cast<std::size_t>(v)]);
+  std::vector<T*> terms;
+  for (std::vector<T>& term : mine) terms.push_back(term.data());
+  OrderedSum<T> sum(world(), terms, count, holders, 3);
+  for (int round = 0; round < 2; ++round) {
+    if (round == 1 && !mine.empty()) {
+      mine[0] = all[static_cast<std::size_t>(places_on(holders, world().rank())[0])];
+    }
+    sum.start();
+    if (round == 1) {
+      while (!sum.advance()) continue;
+    }
+    sum.wait();
+    std::vector<T> serial = all[0];
+    for (std::size_t v = 1; v < all.size(); ++v) {
+      for (std::size_t i = 0; i < count; ++i) serial[i] += all[v][i];
+    }
+    if (!mine.empty()) {
+      ASSERT_TRUE(count == 0 || std::memcmp(mine[0].data(), serial.data(), count * sizeof(T)) == 0)
+          << testing::PrintToString(holders) << " count " << count << " round " << round;
+    }
+  }
+}
+
+TEST(OrderedSum, AddsUnevenlyHeldTermsByAscendingTermToTheBit) {
+  for (const int replicas : {1, 2, 3, 4, 5, 8}) {
+    for (const std::vector<int>& holders : mappings(replicas)) {
+      for (const std::size_t count : {0UL, 1UL, 3UL, 7UL, 1000UL, 20'011UL}) {
+        add_terms_and_compare<float>(holders, count);
+        add_terms_and_compare<double>(holders, count);
+      }
+    }
+  }
+}
+
+TEST(OrderedSum, TheComparedTermsTellOrdersApart) {
+  const auto all = cancelling_terms<float>(4, 1000);
+  int differ = 0;
+  for (std::size_t i = 0; i < 1000; ++i) {
+    const float in_order = ((all[0][i] + all[1][i]) + all[2][i]) + all[3][i];
+    const float by_rank = (all[0][i] + all[1][i]) + (all[2][i] + all[3][i]);  // 2 + 2, each added at home
+    differ += in_order == by_rank ? 0 : 1;
+  }
+  EXPECT_GT(differ, 100);
+}
+
+TEST(OrderedSum, RefusesTermsThatDoNotFitTheirHolders) {
+  std::vector<float> values(4);
+  const int me = world().rank();
+  using Terms = std::vector<float*>;
+  const auto make = [&](Terms terms, std::vector<int> holders) {
+    OrderedSum<float>(world(), std::move(terms), values.size(), std::move(holders), 0);
+  };
+  make({values.data()}, {me});
+  EXPECT_THROW(make({}, {}), Error);
+  EXPECT_THROW(make({values.data()}, {me, me}), Error);
+  EXPECT_THROW(make({values.data(), values.data()}, {me}), Error);
+  EXPECT_THROW(make({}, {me}), Error);
+  EXPECT_THROW(make({values.data()}, {me, world().size()}), Error);
+  EXPECT_THROW(make({values.data()}, {me, -1}), Error);
+  EXPECT_THROW(make({nullptr}, {me}), Error);
+}
+
 TEST(OrderedSum, LetsGoOfTheArrayWhenItIsDone) {
   auto values = std::make_shared<std::vector<float>>(1000, 1.0F);
   const std::weak_ptr<std::vector<float>> watched = values;
@@ -117,6 +230,42 @@ TEST(PointToPoint, LargeMessagesGoBothWaysAtOnce) {
   receiving.wait();
   sending.wait();
   EXPECT_EQ(in, std::vector<int>(in.size(), previous));
+}
+
+TEST(PointToPoint, ARequestIsTestedWithoutWaiting) {
+  if (world().rank() == 0) {
+    int answer = 0;
+    Request receiving = world().start_receive(&answer, sizeof answer, 1, 6);
+    EXPECT_FALSE(receiving.test());
+    const char go = 1;
+    world().send(&go, 1, 1, 7);
+    while (!receiving.test()) continue;
+    EXPECT_EQ(answer, 42);
+    EXPECT_TRUE(receiving.test());
+    receiving.wait();
+  } else if (world().rank() == 1) {
+    char go = 0;
+    world().receive(&go, 1, 0, 7);
+    const int answer = 42;
+    world().send(&answer, sizeof answer, 0, 6);
+  }
+}
+
+TEST(PointToPoint, ADuplicateKeepsItsMessagesApart) {
+  const Communicator other = world().duplicate();
+  EXPECT_EQ(other.rank(), world().rank());
+  EXPECT_EQ(other.size(), world().size());
+  if (world().rank() == 0) {
+    const int here = 1, there = 2;
+    world().send(&here, sizeof here, 1, 8);
+    other.send(&there, sizeof there, 1, 8);
+  } else if (world().rank() == 1) {
+    int here = 0, there = 0;
+    other.receive(&there, sizeof there, 0, 8);
+    world().receive(&here, sizeof here, 0, 8);
+    EXPECT_EQ(here, 1);
+    EXPECT_EQ(there, 2);
+  }
 }
 
 TEST(PointToPoint, TagsKeepMessagesApart) {

@@ -35,6 +35,22 @@ TEST(SoloCommunicator, SumOfOneRankKeepsEveryBit) {
   EXPECT_EQ(values[1], 1e-45F);
 }
 
+TEST(SoloCommunicator, SeveralTermsOfOneRankAreAddedInOrder) {
+  // (1 + 1e8) - 1e8 is 0 in single precision; any other order gives 1.
+  std::vector<float> first = {1.0F, 2.0F}, second = {1e8F, 0.0F}, third = {-1e8F, 3.0F};
+  OrderedSum<float> sum(Communicator(), {first.data(), second.data(), third.data()}, 2, {0, 0, 0}, 0);
+  sum.start();
+  sum.wait();
+  EXPECT_EQ(first, (std::vector<float>{0.0F, 5.0F}));
+  EXPECT_EQ(second, (std::vector<float>{1e8F, 0.0F}));
+}
+
+TEST(SoloCommunicator, DuplicatesToItself) {
+  const Communicator solo = Communicator().duplicate();
+  EXPECT_EQ(solo.size(), 1);
+  EXPECT_FALSE(solo.has_state());
+}
+
 TEST(Agreed, PassesErrorsOnAsAgreed) {
   const Communicator solo;
   agreed(solo, [] {});
