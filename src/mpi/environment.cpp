@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <string_view>
+
+#include <unistd.h>
 
 #include "core/log.h"
 #include "mpi/checked.h"
@@ -89,6 +92,17 @@ void Environment::finalize() {
 void Environment::abort(int code) {
   if (active_) MPI_Abort(MPI_COMM_WORLD, code);
   std::exit(code);
+}
+
+void Environment::leave(int code, const Communicator& survivors) noexcept {
+  try {
+    survivors.barrier();
+  } catch (const std::exception& error) {
+    spdlog::debug("{}", error.what());  // another one died; nobody needs this rank any more
+  }
+  spdlog::default_logger()->flush();
+  std::fflush(nullptr);
+  ::_exit(code);
 }
 
 std::string Environment::library() const {

@@ -43,6 +43,9 @@ class Environment {
   void finalize();
   /// Ends all ranks: MPI_Abort, or exit(code) when there is no MPI. For a `main` only.
   [[noreturn]] void abort(int code);
+  /// Ends this process of a world that lost ranks, in which MPI_Finalize may hang: waits for the survivors,
+  /// writes out what is buffered, and exits without finalizing. For a `main` only.
+  [[noreturn]] void leave(int code, const Communicator& survivors) noexcept;
   /// "Open MPI v5.0.11, ..." on one line; "none" without MPI.
   [[nodiscard]] std::string library() const;
 

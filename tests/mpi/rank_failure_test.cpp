@@ -1,29 +1,130 @@
-// One rank of several dies: the others get RankFailed instead of waiting for ever. Needs ULFM (mpirun
-// --with-ft ulfm).
-#include <csignal>
-#include <cstdio>
+// One rank dies in the midst of some work: every other gets RankFailed, at the latest when somebody revoked
+// the communicator, and no other error. Needs ULFM.
+//
+//   mpirun --with-ft ulfm -n N mpi_rank_failure WORK VICTIM
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
 #include <string>
-
-#include <unistd.h>
+#include <vector>
 
 #include "mpi/communicator.h"
-#include "mpi/environment.h"
+#include "mpi/ordered_sum.h"
+#include "survivor_verdict.h"
 
-int main() {
-  bitrift::mpi::Environment environment;
-  const bitrift::mpi::Communicator& world = environment.world();
-  world.barrier();
-  if (world.rank() == world.size() - 1) ::raise(SIGKILL);
-  int code = 1;
-  try {
-    for (int i = 0; i < 1000; ++i) {
-      world.barrier();
-      ::usleep(1000);
-    }
-  } catch (const bitrift::mpi::RankFailed& failed) {
-    code = 0;
-    std::printf("rank %d: %s\n", world.rank(), failed.what());
+namespace bitrift::mpi {
+namespace {
+
+void barrier(const Communicator& world) { world.barrier(); }
+
+// Replicas are held unevenly: the first rank that holds any has two.
+void add(const Communicator& world, std::size_t count, bool wait) {
+  std::vector<int> holders = {world.size() - 1};
+  for (int r = world.size() - 1; r >= 0; --r) holders.push_back(r);
+  const auto values = std::make_shared<std::vector<std::vector<float>>>(2, std::vector<float>(count, 1.0F));
+  std::vector<float*> terms = {(*values)[0].data()};
+  if (world.rank() == world.size() - 1) terms.push_back((*values)[1].data());
+  OrderedSum<float> sum(world, terms, count, holders, 0, values);
+  sum.start();
+  while (!wait && !sum.advance()) continue;
+  sum.wait();
+  if ((*values)[0][count / 2] != static_cast<float>(world.size() + 1))
+    fail(ErrorCode::internal, "a wrong sum");
+}
+
+void broadcast(const Communicator& world) {
+  std::string text(world.rank() == 0 ? 1 << 18 : 0, 'a');
+  world.broadcast(text, 0);
+}
+
+void allgather(const Communicator& world) {
+  (void)world.allgather(std::string(static_cast<std::size_t>(1000 * world.rank()), 'b'));
+  (void)world.gather("c", 0);
+}
+
+// Along the chain and back: a rank speaks to its neighbours only.
+void chain(const Communicator& world, std::size_t size) {
+  std::vector<char> bytes(size);
+  const int me = world.rank(), last = world.size() - 1;
+  if (me > 0) world.receive(bytes.data(), size, me - 1, 1);
+  if (me < last) {
+    world.send(bytes.data(), size, me + 1, 1);
+    world.receive(bytes.data(), size, me + 1, 2);
   }
-  std::fflush(stdout);
-  ::_exit(code);
+  if (me > 0) world.send(bytes.data(), size, me - 1, 2);
+}
+
+// Requests that nobody answers: the first is waited for, the second left to its destructor.
+void requests(const Communicator& world) {
+  static const auto room = std::make_unique<std::vector<char>>(1 << 20);
+  const int next = (world.rank() + 1) % world.size();
+  const Request dropped = world.start_send(room->data(), room->size(), next, 4);
+  Request waited = world.start_receive(room->data(), 1, next, 3);
+  // Only the ranks next to the dead one learn of it by themselves.
+  for (int i = 0; i < 20 && failed_ranks(world).empty(); ++i) {
+    if (waited.test()) fail(ErrorCode::internal, "a message that nobody sent");
+    ::usleep(1000);
+  }
+  waited.wait();
+}
+
+void split(const Communicator& world) { (void)world.split(world.rank() % 2, 0); }
+void duplicate(const Communicator& world) { (void)world.duplicate(); }
+
+using Work = std::function<void(const Communicator&)>;
+
+const std::map<std::string, Work>& works() {
+  static const std::map<std::string, Work> all = {
+      {"barrier", barrier},
+      {"sum", [](const Communicator& world) { add(world, 100'000, true); }},
+      {"small-sum", [](const Communicator& world) { add(world, 10, true); }},
+      {"polled-sum", [](const Communicator& world) { add(world, 100'000, false); }},
+      {"broadcast", broadcast},
+      {"allgather", allgather},
+      {"chain", [](const Communicator& world) { chain(world, 100'000); }},
+      {"small-chain", [](const Communicator& world) { chain(world, 8); }},
+      {"requests", requests},
+      {"split", split},
+      {"duplicate", duplicate}};
+  return all;
+}
+
+// Whether the work ended as it should.
+bool work_until_a_rank_fails(const Communicator& world, const Work& work) {
+  const auto start = Clock::now();
+  try {
+    while (milliseconds_since(start) < 10'000) work(world);
+    fmt::print("rank {}: nothing failed\n", world.rank());
+  } catch (const RankFailed& failed) {
+    const auto before = Clock::now();
+    revoke(world);
+    fmt::print("rank {}: {} after {:.1f} ms, revoked in {:.2f} ms\n", world.rank(), failed.what(),
+               milliseconds_since(start), milliseconds_since(before));
+    return true;
+  } catch (const std::exception& error) {
+    fmt::print("rank {}: not RankFailed: {}\n", world.rank(), error.what());
+    revoke(world);
+  }
+  return false;
+}
+
+}  // namespace
+}  // namespace bitrift::mpi
+
+int main(int count, char** words) {
+  using namespace bitrift::mpi;
+  if (count != 3 || works().count(words[1]) == 0) {
+    std::fprintf(stderr, "usage: mpirun --with-ft ulfm -n N %s WORK VICTIM\n", words[0]);
+    return 2;
+  }
+  Environment environment;
+  limit_seconds(20);
+  const Communicator& world = environment.world();
+  if (world.rank() == std::atoi(words[2])) {
+    die_in(std::chrono::microseconds(10'000 + std::random_device()() % 20'000));
+  }
+  const bool right = work_until_a_rank_fails(world, works().at(words[1]));
+  const Communicator survivors = shrink(world);
+  give_verdict(environment, survivors, right && survivors.size() == world.size() - 1);
 }

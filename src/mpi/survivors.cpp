@@ -1,0 +1,153 @@
+#include "mpi/survivors.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+#include <string_view>
+
+#include "core/log.h"
+#include "mpi/checked.h"
+#include "mpi/handles.h"
+
+namespace bitrift::mpi {
+namespace {
+
+void return_errors(MPI_Comm handle) {
+  check_code(MPI_Comm_set_errhandler(handle, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+}
+
+Communicator communicator_of(MPI_Comm handle) {
+  return_errors(handle);
+  auto state = std::make_shared<CommunicatorHandle>();
+  state->handle = handle;
+  return Communicator(std::move(state));
+}
+
+// Spawning ranks come first, spawned ones last.
+Communicator merged(MPI_Comm between, bool spawned) {
+  return_errors(between);
+  MPI_Comm all = MPI_COMM_NULL;
+  check_code(MPI_Intercomm_merge(between, spawned ? 1 : 0, &all), "MPI_Intercomm_merge");
+  return communicator_of(all);
+}
+
+}  // namespace
+
+#ifdef MPIX_ERR_PROC_FAILED
+
+bool survives_failures() noexcept {
+  const char* enabled = std::getenv("OMPI_MCA_mpi_ft_enable");  // set by mpirun --with-ft ulfm
+  return enabled != nullptr && (std::string_view(enabled) == "1" || std::string_view(enabled) == "true");
+}
+
+std::vector<std::string> survival_options(bool detector) {
+  std::vector<std::string> options = {"--with-ft", "ulfm"};
+  if (detector) {
+    // Without a thread of its own a rank that computes for long gives no heartbeat, and is declared dead.
+    for (const auto& [name, value] : {std::pair{"mpi_ft_detector", "1"},
+                                      {"mpi_ft_detector_thread", "1"},
+                                      {"mpi_ft_detector_period", "0.1"},
+                                      {"mpi_ft_detector_timeout", "0.5"}}) {
+      options.insert(options.end(), {"--mca", name, value});
+    }
+  }
+  return options;
+}
+
+void revoke(const Communicator& communicator) noexcept {
+  if (communicator.size() == 1 || !survives_failures()) return;
+  const int code = MPIX_Comm_revoke(communicator.state().handle);
+  if (code != MPI_SUCCESS) spdlog::warn("MPIX_Comm_revoke: error code {}", code);
+}
+
+std::vector<int> failed_ranks(const Communicator& communicator) {
+  if (communicator.size() == 1 || !survives_failures()) return {};
+  MPI_Comm handle = communicator.state().handle;
+  MPI_Group failed = MPI_GROUP_NULL, all = MPI_GROUP_NULL;
+  check_code(MPIX_Comm_get_failed(handle, &failed), "MPIX_Comm_get_failed");
+  check_code(MPI_Comm_group(handle, &all), "MPI_Comm_group");
+  int count = 0;
+  check_code(MPI_Group_size(failed, &count), "MPI_Group_size");
+  std::vector<int> places(static_cast<std::size_t>(count)), ranks(places.size());
+  std::iota(places.begin(), places.end(), 0);
+  check_code(MPI_Group_translate_ranks(failed, count, places.data(), all, ranks.data()),
+             "MPI_Group_translate_ranks");
+  MPI_Group_free(&failed);
+  MPI_Group_free(&all);
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+bool all_agree(const Communicator& communicator, bool mine) {
+  if (communicator.size() == 1) return mine;
+  MPI_Comm handle = communicator.state().handle;
+  int yes = mine ? 1 : 0;
+  if (!survives_failures()) {
+    check_code(MPI_Allreduce(MPI_IN_PLACE, &yes, 1, MPI_INT, MPI_MIN, handle), "MPI_Allreduce");
+    return yes != 0;
+  }
+  int acknowledged = 0;
+  check_code(MPIX_Comm_ack_failed(handle, communicator.size(), &acknowledged), "MPIX_Comm_ack_failed");
+  const int code = MPIX_Comm_agree(handle, &yes);
+  // A death that not everybody has acknowledged is an error, and yet all have the same answer.
+  if (!is_rank_failure(code)) check_code(code, "MPIX_Comm_agree");
+  return yes != 0;
+}
+
+Communicator shrink(const Communicator& communicator) {
+  if (communicator.size() == 1) return communicator;
+  if (!survives_failures())
+    fail(ErrorCode::unsupported, "the other ranks cannot go on: mpirun was started without --with-ft ulfm");
+  MPI_Comm living = MPI_COMM_NULL;
+  check_code(MPIX_Comm_shrink(communicator.state().handle, &living), "MPIX_Comm_shrink");
+  return communicator_of(living);
+}
+
+#else
+
+bool survives_failures() noexcept { return false; }
+std::vector<std::string> survival_options(bool) { return {}; }
+void revoke(const Communicator&) noexcept {}
+std::vector<int> failed_ranks(const Communicator&) { return {}; }
+
+bool all_agree(const Communicator& communicator, bool mine) {
+  if (communicator.size() == 1) return mine;
+  int yes = mine ? 1 : 0;
+  check_code(MPI_Allreduce(MPI_IN_PLACE, &yes, 1, MPI_INT, MPI_MIN, communicator.state().handle),
+             "MPI_Allreduce");
+  return yes != 0;
+}
+
+Communicator shrink(const Communicator& communicator) {
+  if (communicator.size() == 1) return communicator;
+  fail(ErrorCode::unsupported, "the other ranks cannot go on: this MPI library has no ULFM");
+}
+
+#endif
+
+Communicator spawn(const Communicator& communicator, int count, const std::vector<std::string>& command) {
+  if (!communicator.has_state())
+    fail(ErrorCode::unsupported, "processes can be added only to ranks that mpirun started");
+  if (command.empty() || count < 1) fail(ErrorCode::internal, "spawning {} processes of no program", count);
+  std::vector<std::string> arguments(command.begin() + 1, command.end());
+  std::vector<char*> words;
+  for (std::string& argument : arguments) words.push_back(argument.data());
+  words.push_back(nullptr);
+  MPI_Comm between = MPI_COMM_NULL;
+  check_code(MPI_Comm_spawn(command[0].c_str(), words.data(), count, MPI_INFO_NULL, 0,
+                            communicator.state().handle, &between, MPI_ERRCODES_IGNORE),
+             "MPI_Comm_spawn");
+  return merged(between, false);
+}
+
+std::optional<Communicator> spawned_into() {
+  int started = 0;
+  check_code(MPI_Initialized(&started), "MPI_Initialized");
+  if (started == 0) return std::nullopt;
+  MPI_Comm parent = MPI_COMM_NULL;
+  check_code(MPI_Comm_get_parent(&parent), "MPI_Comm_get_parent");
+  if (parent == MPI_COMM_NULL) return std::nullopt;
+  return merged(parent, true);
+}
+
+}  // namespace bitrift::mpi

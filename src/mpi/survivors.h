@@ -1,0 +1,47 @@
+// What the ranks that are left do after one died (ULFM), and how more are started.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mpi/communicator.h"
+
+namespace bitrift::mpi {
+
+// A death is noticed by calls that need the dead rank: those throw RankFailed. Others may wait for ever until
+// somebody revokes the communicator that they wait on. So the one who notices revokes every communicator of
+// the failed group, and everyone who then gets RankFailed calls shrink() on a communicator of all.
+//
+// With one rank, or where survives_failures() is false, nobody is left after a death: revoke() does nothing,
+// and shrink() of several ranks throws Error(unsupported).
+
+/// Whether this process can go on without a dead rank: MPI has ULFM, and mpirun was told survival_options().
+[[nodiscard]] bool survives_failures() noexcept;
+/// mpirun's options for it; empty where this MPI has no ULFM. detector: ranks watch each other's heartbeats,
+/// so that a stopped process is declared dead too (after 0.5 s). Without it only the end of a process is
+/// noticed. Needs no MPI at run time.
+[[nodiscard]] std::vector<std::string> survival_options(bool detector);
+
+/// Every call on this communicator that is under way or comes later throws RankFailed, on every rank, but for
+/// those below. Local, returns at once, may be called again.
+void revoke(const Communicator& communicator) noexcept;
+/// Ranks of this communicator that this process knows to be dead, ascending. Local.
+[[nodiscard]] std::vector<int> failed_ranks(const Communicator& communicator);
+/// Whether all living ranks say yes: the same answer on all, even when ranks have died or die meanwhile.
+/// Collective over the living; works on a revoked communicator.
+[[nodiscard]] bool all_agree(const Communicator& communicator, bool mine);
+/// The living ranks in their order. Collective over them; works on a revoked communicator. A rank that dies
+/// meanwhile may still be among them: the next call that needs it throws RankFailed.
+[[nodiscard]] Communicator shrink(const Communicator& communicator);
+
+/// Starts `count` more processes of `command` (a program and its arguments; the same on all ranks) and
+/// returns the group of these ranks, in their order, then the new ones. Collective. Throws RankFailed,
+/// Error(internal) with MPI's text, or Error(unsupported) without a launcher.
+[[nodiscard]] Communicator spawn(const Communicator& communicator, int count,
+                                 const std::vector<std::string>& command);
+/// In a process that spawn() started: that same group; nothing in any other. Call it once, after Environment
+/// began. Collective with spawn().
+[[nodiscard]] std::optional<Communicator> spawned_into();
+
+}  // namespace bitrift::mpi
