@@ -46,16 +46,6 @@ void check_code(int code, const char* call) {
   throw Error(ErrorCode::internal, message);
 }
 
-void check_codes(int code, const std::vector<MPI_Status>& statuses, const char* call) {
-  int worst = code;
-  for (const MPI_Status& status : statuses) {
-    const int error = code == MPI_ERR_IN_STATUS ? status.MPI_ERROR : MPI_SUCCESS;
-    if (error == MPI_SUCCESS || error == MPI_ERR_PENDING) continue;
-    if (worst == code || is_rank_failure(error)) worst = error;
-  }
-  check_code(worst, call);
-}
-
 Request::Request(std::unique_ptr<RequestHandle> state) noexcept : state_(std::move(state)) {}
 Request::Request(Request&&) noexcept = default;
 
