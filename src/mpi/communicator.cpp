@@ -46,6 +46,13 @@ void check_code(int code, const char* call) {
   throw Error(ErrorCode::internal, message);
 }
 
+Communicator communicator_of(MPI_Comm handle) {
+  check_code(MPI_Comm_set_errhandler(handle, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  auto state = std::make_shared<CommunicatorHandle>();
+  state->handle = handle;
+  return Communicator(std::move(state));
+}
+
 Request::Request(std::unique_ptr<RequestHandle> state) noexcept : state_(std::move(state)) {}
 Request::Request(Request&&) noexcept = default;
 
@@ -187,19 +194,20 @@ Request Communicator::start_receive(void* data, std::size_t size, int from, int 
 
 Communicator Communicator::duplicate() const {
   if (size_ == 1) return *this;
-  auto state = std::make_shared<CommunicatorHandle>();
-  check_code(MPI_Comm_dup(state_->handle, &state->handle), "MPI_Comm_dup");
-  check_code(MPI_Comm_set_errhandler(state->handle, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  return Communicator(std::move(state));
+  MPI_Comm handle = MPI_COMM_NULL;
+  check_code(MPI_Comm_dup(state_->handle, &handle), "MPI_Comm_dup");
+  const Communicator made = communicator_of(handle);
+  made.barrier();
+  return made;
 }
 
 Communicator Communicator::split(int color, int key) const {
   if (size_ == 1) return *this;
-  // Never freed: freeing is collective, and a rank that leaves by an exception cannot take part.
-  auto state = std::make_shared<CommunicatorHandle>();
-  check_code(MPI_Comm_split(state_->handle, color, key, &state->handle), "MPI_Comm_split");
-  check_code(MPI_Comm_set_errhandler(state->handle, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  return Communicator(std::move(state));
+  MPI_Comm handle = MPI_COMM_NULL;
+  check_code(MPI_Comm_split(state_->handle, color, key, &handle), "MPI_Comm_split");
+  const Communicator made = communicator_of(handle);
+  made.barrier();
+  return made;
 }
 
 void agree(const Communicator& communicator, const Error* error) {

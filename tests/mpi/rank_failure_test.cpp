@@ -69,6 +69,7 @@ void requests(const Communicator& world) {
   waited.wait();
 }
 
+// In these the rank dies between two calls (see checked.h).
 void split(const Communicator& world) { (void)world.split(world.rank() % 2, 0); }
 void duplicate(const Communicator& world) { (void)world.duplicate(); }
 
@@ -90,11 +91,14 @@ const std::map<std::string, Work>& works() {
   return all;
 }
 
-// Whether the work ended as it should.
-bool work_until_a_rank_fails(const Communicator& world, const Work& work) {
+// Whether the work ended as it should. dies_after: where this rank dies by itself between two rounds of it.
+bool work_until_a_rank_fails(const Communicator& world, const Work& work, double dies_after) {
   const auto start = Clock::now();
   try {
-    while (milliseconds_since(start) < 10'000) work(world);
+    while (milliseconds_since(start) < 10'000) {
+      if (milliseconds_since(start) > dies_after) ::kill(::getpid(), SIGKILL);
+      work(world);
+    }
     fmt::print("rank {}: nothing failed\n", world.rank());
   } catch (const RankFailed& failed) {
     const auto before = Clock::now();
@@ -121,10 +125,17 @@ int main(int count, char** words) {
   Environment environment;
   limit_seconds(20);
   const Communicator& world = environment.world();
+  const std::string work = words[1];
+  double dies_after = 1e9;
   if (world.rank() == std::atoi(words[2])) {
-    die_in(std::chrono::microseconds(10'000 + std::random_device()() % 20'000));
+    const unsigned delay = 10'000 + std::random_device()() % 20'000;
+    if (work == "split" || work == "duplicate") {
+      dies_after = delay / 1000.0;
+    } else {
+      die_in(std::chrono::microseconds(delay));
+    }
   }
-  const bool right = work_until_a_rank_fails(world, works().at(words[1]));
+  const bool right = work_until_a_rank_fails(world, works().at(work), dies_after);
   const Communicator survivors = shrink(world);
   give_verdict(environment, survivors, right && survivors.size() == world.size() - 1);
 }
