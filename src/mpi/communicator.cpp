@@ -46,11 +46,11 @@ void check_code(int code, const char* call) {
   throw Error(ErrorCode::internal, message);
 }
 
-Communicator communicator_of(MPI_Comm handle) {
+std::shared_ptr<CommunicatorHandle> adopt(MPI_Comm handle) {
   check_code(MPI_Comm_set_errhandler(handle, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   auto state = std::make_shared<CommunicatorHandle>();
   state->handle = handle;
-  return Communicator(std::move(state));
+  return state;
 }
 
 Request::Request(std::unique_ptr<RequestHandle> state) noexcept : state_(std::move(state)) {}
@@ -196,7 +196,7 @@ Communicator Communicator::duplicate() const {
   if (size_ == 1) return *this;
   MPI_Comm handle = MPI_COMM_NULL;
   check_code(MPI_Comm_dup(state_->handle, &handle), "MPI_Comm_dup");
-  const Communicator made = communicator_of(handle);
+  Communicator made(adopt(handle));
   made.barrier();
   return made;
 }
@@ -205,7 +205,7 @@ Communicator Communicator::split(int color, int key) const {
   if (size_ == 1) return *this;
   MPI_Comm handle = MPI_COMM_NULL;
   check_code(MPI_Comm_split(state_->handle, color, key, &handle), "MPI_Comm_split");
-  const Communicator made = communicator_of(handle);
+  Communicator made(adopt(handle));
   made.barrier();
   return made;
 }

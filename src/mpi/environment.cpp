@@ -63,15 +63,12 @@ Environment::Environment() {
   int provided = MPI_THREAD_SINGLE;
   check_code(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   active_ = true;
-  check_code(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check_code(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   if (provided < MPI_THREAD_FUNNELED) {
     fail(ErrorCode::unsupported,
          "this MPI library does not support MPI_THREAD_FUNNELED; install one built with thread support");
   }
-  auto state = std::make_shared<CommunicatorHandle>();
-  state->handle = MPI_COMM_WORLD;
-  world_ = Communicator(std::move(state));
+  world_ = Communicator(adopt(MPI_COMM_WORLD));
 }
 
 Environment::~Environment() {

@@ -17,7 +17,7 @@ Communicator merged(MPI_Comm between, bool spawned) {
   check_code(MPI_Comm_set_errhandler(between, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   MPI_Comm handle = MPI_COMM_NULL;
   check_code(MPI_Intercomm_merge(between, spawned ? 1 : 0, &handle), "MPI_Intercomm_merge");
-  const Communicator all = communicator_of(handle);
+  Communicator all(adopt(handle));
   all.barrier();
   return all;
 }
@@ -88,10 +88,11 @@ bool all_agree(const Communicator& communicator, bool mine) {
 Communicator shrink(const Communicator& communicator) {
   if (communicator.size() == 1) return communicator;
   if (!survives_failures())
-    fail(ErrorCode::unsupported, "the other ranks cannot go on: mpirun was started without --with-ft ulfm");
+    fail(ErrorCode::unsupported,
+         "the other ranks cannot continue: mpirun was started without --with-ft ulfm");
   MPI_Comm handle = MPI_COMM_NULL;
   check_code(MPIX_Comm_shrink(communicator.state().handle, &handle), "MPIX_Comm_shrink");
-  const Communicator living = communicator_of(handle);
+  Communicator living(adopt(handle));
   try {
     living.barrier();
   } catch (const RankFailed& failed) {
@@ -117,7 +118,7 @@ bool all_agree(const Communicator& communicator, bool mine) {
 
 Communicator shrink(const Communicator& communicator) {
   if (communicator.size() == 1) return communicator;
-  fail(ErrorCode::unsupported, "the other ranks cannot go on: this MPI library has no ULFM");
+  fail(ErrorCode::unsupported, "the other ranks cannot continue: this MPI library has no ULFM");
 }
 
 #endif

@@ -16,15 +16,16 @@ namespace bitrift::mpi {
 // With one rank, or where survives_failures() is false, nobody is left after a death: revoke() does nothing,
 // and shrink() of several ranks throws Error(unsupported).
 
-/// Whether this process can go on without a dead rank: MPI has ULFM, and mpirun was told survival_options().
+/// Whether this process can continue without a dead rank: MPI has ULFM, and mpirun was told
+/// survival_options().
 [[nodiscard]] bool survives_failures() noexcept;
 /// mpirun's options for it; empty where this MPI has no ULFM. detector: ranks watch each other's heartbeats,
 /// so that a stopped process is declared dead too (after 0.5 s). Without it only the end of a process is
 /// noticed. Needs no MPI at run time.
 [[nodiscard]] std::vector<std::string> survival_options(bool detector);
 
-/// Every call on this communicator that is under way or comes later throws RankFailed, on every rank, but for
-/// those below. Local, returns at once, may be called again.
+/// Every call on this communicator that is under way or comes later throws RankFailed, on every rank, except
+/// the ones below. Local, returns at once, may be called again.
 void revoke(const Communicator& communicator) noexcept;
 /// Ranks of this communicator that this process knows to be dead, ascending. Local.
 [[nodiscard]] std::vector<int> failed_ranks(const Communicator& communicator);
