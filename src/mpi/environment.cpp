@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -12,6 +13,7 @@
 #include "core/log.h"
 #include "mpi/checked.h"
 #include "mpi/handles.h"
+#include "mpi/survivors.h"
 
 namespace bitrift::mpi {
 namespace {
@@ -63,6 +65,8 @@ Environment::Environment() {
   int provided = MPI_THREAD_SINGLE;
   check_code(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   active_ = true;
+  // A spawned rank that dies leaves a socket, and a write to it must be an error code, not the end.
+  if (survives_failures()) std::signal(SIGPIPE, SIG_IGN);
   check_code(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   if (provided < MPI_THREAD_FUNNELED) {
     fail(ErrorCode::unsupported,

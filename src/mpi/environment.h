@@ -26,8 +26,8 @@ namespace bitrift::mpi {
 [[nodiscard]] bool reads_device_memory() noexcept;
 
 /// MPI_Init_thread(FUNNELED) and MPI_Finalize around a scope. Errors return (MPI_ERRORS_RETURN) and are
-/// thrown. A process that no launcher started gets no MPI: its world is one rank, and it starts 50 ms or more
-/// sooner.
+/// thrown. SIGPIPE is ignored where survives_failures() (survivors.h). A process that no launcher started
+/// gets no MPI: its world is one rank, and it starts 50 ms or more sooner.
 class Environment {
  public:
   /// Throws Error(internal) with MPI's text.
