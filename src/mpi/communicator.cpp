@@ -46,13 +46,6 @@ void check_code(int code, const char* call) {
   throw Error(ErrorCode::internal, message);
 }
 
-std::shared_ptr<CommunicatorHandle> adopt(MPI_Comm handle) {
-  check_code(MPI_Comm_set_errhandler(handle, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  auto state = std::make_shared<CommunicatorHandle>();
-  state->handle = handle;
-  return state;
-}
-
 Request::Request(std::unique_ptr<RequestHandle> state) noexcept : state_(std::move(state)) {}
 Request::Request(Request&&) noexcept = default;
 
@@ -197,7 +190,7 @@ Communicator Communicator::duplicate() const {
   MPI_Comm handle = MPI_COMM_NULL;
   check_code(MPI_Comm_dup(state_->handle, &handle), "MPI_Comm_dup");
   Communicator made(adopt(handle));
-  made.barrier();
+  settle(handle);
   return made;
 }
 
@@ -206,7 +199,7 @@ Communicator Communicator::split(int color, int key) const {
   MPI_Comm handle = MPI_COMM_NULL;
   check_code(MPI_Comm_split(state_->handle, color, key, &handle), "MPI_Comm_split");
   Communicator made(adopt(handle));
-  made.barrier();
+  settle(handle);
   return made;
 }
 

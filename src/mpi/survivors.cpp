@@ -18,7 +18,7 @@ Communicator merged(MPI_Comm between, bool spawned) {
   MPI_Comm handle = MPI_COMM_NULL;
   check_code(MPI_Intercomm_merge(between, spawned ? 1 : 0, &handle), "MPI_Intercomm_merge");
   Communicator all(adopt(handle));
-  all.barrier();
+  settle(handle);
   return all;
 }
 
@@ -94,7 +94,7 @@ Communicator shrink(const Communicator& communicator) {
   check_code(MPIX_Comm_shrink(communicator.state().handle, &handle), "MPIX_Comm_shrink");
   Communicator living(adopt(handle));
   try {
-    living.barrier();
+    settle(handle);
   } catch (const RankFailed& failed) {
     spdlog::debug("after MPIX_Comm_shrink: {}", failed.what());  // as the next call does
   }

@@ -69,7 +69,7 @@ void requests(const Communicator& world) {
   waited.wait();
 }
 
-// In these the rank dies between two calls (see adopt() in mpi/handles.h).
+// In these the rank dies between two calls (see settle() in mpi/handles.h).
 void split(const Communicator& world) { (void)world.split(world.rank() % 2, 0); }
 void duplicate(const Communicator& world) { (void)world.duplicate(); }
 
