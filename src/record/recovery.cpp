@@ -51,10 +51,22 @@ Json to_json(const Recovery& recovery) {
                 {"steps_redone", recovery.steps_redone},
                 {"bytes_moved", recovery.bytes_moved}};
   if (recovery.state) value["state"] = *recovery.state;
-  Json& times = value["volatile"];
-  if (recovery.times.detect) times["detect"] = *recovery.times.detect;
-  for (const auto& [name, member] : times_of) times[name] = recovery.times.*member;
+  value["volatile"] = to_json(recovery.times);
   return value;
+}
+
+Json to_json(const RecoveryTimes& times) {
+  Json value = Json::object();
+  if (times.detect) value["detect"] = *times.detect;
+  for (const auto& [name, member] : times_of) value[name] = times.*member;
+  return value;
+}
+
+RecoveryTimes recovery_times_from_json(const Json& value) {
+  RecoveryTimes times;
+  if (value.contains("detect")) times.detect = value["detect"].get<double>();
+  for (const auto& [name, member] : times_of) times.*member = value.value(name, 0.0);
+  return times;
 }
 
 Recovery recovery_from_json(const Json& value) {
@@ -68,10 +80,7 @@ Recovery recovery_from_json(const Json& value) {
                     .steps_redone = value.at("steps_redone"),
                     .bytes_moved = value.at("bytes_moved")};
   if (value.contains("state")) recovery.state = value["state"].get<StateSource>();
-  if (!value.contains("volatile")) return recovery;
-  const Json& times = value["volatile"];
-  if (times.contains("detect")) recovery.times.detect = times["detect"].get<double>();
-  for (const auto& [name, member] : times_of) recovery.times.*member = times.value(name, 0.0);
+  if (value.contains("volatile")) recovery.times = recovery_times_from_json(value["volatile"]);
   return recovery;
 }
 

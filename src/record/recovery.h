@@ -103,5 +103,8 @@ struct Recovery {
 /// Times stand under "volatile", in seconds.
 [[nodiscard]] Json to_json(const Recovery& recovery);
 [[nodiscard]] Recovery recovery_from_json(const Json& value);
+/// What stands under "volatile".
+[[nodiscard]] Json to_json(const RecoveryTimes& times);
+[[nodiscard]] RecoveryTimes recovery_times_from_json(const Json& value);
 
 }  // namespace bitrift::record

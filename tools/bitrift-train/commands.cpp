@@ -16,6 +16,7 @@
 #include "core/log.h"
 #include "launch.h"
 #include "mpi/environment.h"
+#include "mpi/survivors.h"
 #include "record/provenance.h"
 #include "train/run/trainer.h"
 #include "train/serve/serve.h"
@@ -38,7 +39,9 @@ struct Plan {
   record::Parallel parallel = {};
   std::shared_ptr<const nn::Dataset> data = {};
   std::optional<ckpt::Reader> checkpoint = {};  // resume
-  double opening_seconds = 0;                   // of it
+  record::RecoverySpec recovery = {};
+  std::vector<record::ProcessFault> kills = {};
+  double opening_seconds = 0;  // of it
 };
 
 void check_outputs(const Arguments& arguments) {
@@ -63,9 +66,31 @@ int in_world(const std::function<int(mpi::Environment&)>& work) {
     const int code = known != nullptr ? known->exit_code() : 3;
     const int rank = environment.world().rank();
     complain(environment.world().size() > 1 ? fmt::format("rank {}: {}", rank, error.what()) : error.what());
-    leave_exit_code(code);
+    if (rank == 0) leave_exit_code(code);
     environment.abort(code);
   }
+}
+
+// What mpirun must be told so that the run survives a failure.
+std::vector<std::string> launcher_options(const Plan& plan) {
+  if (!plan.recovery.in_place()) return {};
+  const bool stops = std::any_of(plan.kills.begin(), plan.kills.end(),
+                                 [](const auto& kill) { return kill.how == record::Ending::stop; });
+  return mpi::survival_options(stops);
+}
+
+// Who works, who waits and who joins.
+train::Team team_of(const mpi::Environment& environment, const Plan& plan) {
+  if (!plan.recovery.in_place()) return train::Team(environment.world());
+  if (!mpi::survives_failures()) {
+    fail(ErrorCode::bad_input,
+         "--on-failure {}: this MPI cannot go on without a rank; start it with mpirun --with-ft ulfm, or "
+         "choose "
+         "relaunch",
+         name_of(plan.recovery.kind));
+  }
+  const auto joined = mpi::spawned_into();
+  return joined ? train::Team::newcomer(*joined) : train::Team(environment.world(), plan.parallel.ranks);
 }
 
 // Makes a plan, before MPI starts unless a launcher did that already, and runs work with it on this rank.
@@ -76,9 +101,11 @@ int in_planned_world(const Arguments& arguments, const std::function<Plan()>& ma
   if (!mpi::started_by_launcher()) {
     plan = make_plan();
     check_outputs(arguments);
-    if (const int ranks = plan->parallel.ranks; ranks > 1) {
+    if (plan->parallel.ranks > 1) {
+      const int ranks = plan->parallel.ranks + plan->recovery.spares;
+      const std::vector<std::string> options = launcher_options(*plan);
       plan.reset();
-      return run_mpirun(ranks, arguments.words);
+      return run_mpirun(ranks, options, arguments.words);
     }
   }
   return in_world([&](mpi::Environment& environment) {
@@ -145,7 +172,7 @@ record::Json provenance_of(const Arguments& arguments, const record::Parallel& p
   return provenance;
 }
 
-train::RunOptions run_options(const Arguments& arguments, bool tracing) {
+train::RunOptions run_options(const Arguments& arguments, const Plan& plan, bool tracing) {
   train::RunOptions options;
   options.steps = arguments.steps;
   options.check_replicas = arguments.check_replicas;
@@ -154,33 +181,53 @@ train::RunOptions run_options(const Arguments& arguments, bool tracing) {
     spdlog::info("epoch {}, step {}: test loss {:.6f}, test accuracy {:.4f}", evaluation.epoch,
                  evaluation.step, evaluation.test_loss, evaluation.test_accuracy);
   };
+  options.process_faults = plan.kills;
+  const char* folder = std::getenv("TMPDIR");
+  options.death_note = std::filesystem::path(folder == nullptr ? "/tmp" : folder) / "bitrift-death-note";
+  options.command = {std::filesystem::read_symlink("/proc/self/exe").string()};
+  options.command.insert(options.command.end(), arguments.words.begin(), arguments.words.end());
   return options;
 }
 
 // Trains from where the trainer stands; writes trace, checkpoint and report.
-int run_and_report(const Arguments& arguments, const record::Parallel& parallel, std::int64_t epochs,
+int run_and_report(const Arguments& arguments, const Plan& plan, std::int64_t epochs,
                    mpi::Environment& environment, train::Trainer& trainer, Durations durations = {}) {
   const bool first = environment.world().rank() == 0;
-  train::RunOptions options = run_options(arguments, !arguments.trace.empty());
+  train::RunOptions options = run_options(arguments, plan, !arguments.trace.empty());
   options.epochs = epochs;
   std::unique_ptr<train::Trace> trace;
-  mpi::agreed(environment.world(), [&] {
-    if (first && options.tracing) trace = std::make_unique<train::Trace>(arguments.trace);
-  });
-  options.trace = trace.get();
-  const record::RunResult result = trainer.run(options);
-  mpi::agreed(environment.world(), [&] {
-    if (trace) trace->finish();
-  });
-  const bool done = result.status == record::RunStatus::done;
-  if (done && !arguments.output.empty()) {
-    const record::Json provenance = provenance_of(arguments, parallel, environment);
-    durations.save = seconds_of([&] { trainer.save(arguments.output, provenance); });
+  if (options.tracing) {
+    mpi::agreed(environment.world(), [&] {
+      if (first) trace = std::make_unique<train::Trace>(arguments.trace);
+    });
   }
-  if (first) warn_of_alarms(result);
-  if (first) report(arguments, parallel, result, durations);
-  if (first && !done) complain(fmt::format("training stopped: {}; nothing was saved", result.detail));
-  return done ? 0 : 1;
+  options.trace = trace.get();
+  const record::Json provenance = provenance_of(arguments, plan.parallel, environment);
+  options.checkpoint_file = arguments.output;
+  options.checkpoint = [&] { trainer.save(arguments.output, provenance); };
+  if (!arguments.output.empty()) {
+    options.save = [&] {
+      // The trace is complete before the checkpoint is.
+      mpi::agreed(trainer.group(), [&] {
+        if (trace) trace->finish();
+      });
+      durations.save = seconds_of([&] { trainer.save(arguments.output, provenance); });
+    };
+  }
+  const record::RunResult result = trainer.run(options);
+  if (arguments.output.empty() || result.status != record::RunStatus::done) {
+    if (trace) trace->finish();
+  }
+  const bool done = result.status == record::RunStatus::done;
+  const int code = done ? 0 : 1;
+  if (trainer.leads()) {
+    warn_of_alarms(result);
+    report(arguments, plan.parallel, result, durations);
+    if (!done) complain(fmt::format("training stopped: {}; nothing was saved", result.detail));
+  }
+  if (!plan.recovery.in_place()) return code;
+  if (trainer.leads()) leave_exit_code(code);
+  environment.leave(code, trainer.everyone());
 }
 
 train::LoadRequest load_request(const Arguments& arguments) {
@@ -197,6 +244,17 @@ train::LoadRequest load_request(const Arguments& arguments) {
       fail(ErrorCode::bad_input, "--replica-file {}: replica {} already has a file", text, replica);
   }
   return request;
+}
+
+void choose_recovery(const Arguments& arguments, Plan& plan) {
+  plan.recovery = chosen_recovery(arguments.recovery, plan.parallel);
+  plan.kills = chosen_kills(arguments.recovery, plan.parallel);
+  const bool armed = plan.recovery.in_place();
+  if (armed && !arguments.trace.empty())
+    fail(ErrorCode::bad_input, "--trace cannot be combined with --on-failure {}",
+         name_of(plan.recovery.kind));
+  if (plan.recovery.checkpoint_every > 0 && arguments.output.empty())
+    fail(ErrorCode::bad_input, "--checkpoint-every needs -o, the file that is written");
 }
 
 // A loss scale belongs to the precision that it was chosen for.
@@ -217,13 +275,14 @@ int train(const Arguments& arguments) {
   const auto make_plan = [&] {
     Plan plan{.spec = record::read_training_spec(arguments.input)};
     plan.parallel = chosen_parallel(arguments.parallel, plan.spec.parallel);
+    choose_recovery(arguments, plan);
     plan.data = train::load_runnable(plan.spec, plan.parallel);
     return plan;
   };
   return in_planned_world(arguments, make_plan, [&](mpi::Environment& environment, Plan& plan) {
-    train::Trainer trainer(plan.spec, plan.parallel, environment.world(), true, std::move(plan.data));
-    return run_and_report(arguments, plan.parallel, arguments.epochs.value_or(plan.spec.epochs), environment,
-                          trainer);
+    train::Trainer trainer(plan.spec, plan.parallel, team_of(environment, plan), plan.recovery, true,
+                           std::move(plan.data));
+    return run_and_report(arguments, plan, arguments.epochs.value_or(plan.spec.epochs), environment, trainer);
   });
 }
 
@@ -237,21 +296,24 @@ int resume(const Arguments& arguments) {
       convert_precision(plan.spec, parse_named<record::Precision>(*arguments.precision));
     choose_guards(arguments.guards, plan.spec);
     plan.parallel = chosen_parallel(arguments.parallel, {});
+    choose_recovery(arguments, plan);
     plan.data = train::load_runnable(plan.spec, plan.parallel);
     return plan;
   };
   return in_planned_world(arguments, make_plan, [&](mpi::Environment& environment, Plan& plan) {
-    train::Trainer trainer(plan.spec, plan.parallel, environment.world(), false, std::move(plan.data));
+    train::Trainer trainer(plan.spec, plan.parallel, team_of(environment, plan), plan.recovery, false,
+                           std::move(plan.data));
     request.opened = &*plan.checkpoint;
     const double load_seconds = plan.opening_seconds + seconds_of([&] { trainer.load(request); });
     plan.checkpoint.reset();
     const std::int64_t left = std::max<std::int64_t>(0, plan.spec.epochs - trainer.epoch());
-    if (left == 0 && !arguments.epochs && !arguments.steps && environment.world().rank() == 0) {
+    if (left == 0 && !arguments.epochs && !arguments.steps && trainer.working() &&
+        trainer.group().rank() == 0) {
       spdlog::warn(
           "{}: the {} epochs of its spec are done; only evaluating (use --epochs or --steps to continue)",
           arguments.input.string(), plan.spec.epochs);
     }
-    return run_and_report(arguments, plan.parallel, arguments.epochs.value_or(left), environment, trainer,
+    return run_and_report(arguments, plan, arguments.epochs.value_or(left), environment, trainer,
                           {.load = load_seconds});
   });
 }
@@ -264,7 +326,7 @@ int serve(const Arguments& arguments) {
   };
   if (parallel.ranks > 1 && !mpi::started_by_launcher()) {
     (void)train::load_runnable(with_guards(train::checkpoint_spec(ckpt::Reader(arguments.input))), parallel);
-    become_mpirun(parallel.ranks, arguments.words);
+    become_mpirun(parallel.ranks, {}, arguments.words);
   }
   return in_world([&](mpi::Environment& environment) {
     const train::WorkerEnd end = train::serve({.connect = arguments.connect,

@@ -9,6 +9,7 @@
 
 #include "guard_options.h"
 #include "parallel_options.h"
+#include "recovery_options.h"
 #include "spec/training_spec.h"
 
 namespace bitrift::cli {
@@ -23,6 +24,7 @@ struct Arguments {
   std::vector<std::string> replica_files;  ///< resume: "R=FILE", what replica R loads instead
   std::optional<std::string> precision;    ///< resume: numbers are converted to it
   GuardArguments guards;                   ///< resume
+  RecoveryArguments recovery;              ///< train, resume, serve
   bool json = false;
   bool check_replicas = false;
   std::string connect;             ///< serve

@@ -30,9 +30,11 @@ std::string mpirun_program() {
   return named != nullptr && *named != '\0' ? named : BITRIFT_MPIEXEC;
 }
 
-Command mpirun_command(int ranks, const std::vector<std::string>& arguments, bool exit_codes_are_mine) {
+Command mpirun_command(int ranks, const std::vector<std::string>& more,
+                       const std::vector<std::string>& arguments, bool exit_codes_are_mine) {
   Command command;
   command.arguments = {mpirun_program()};
+  command.arguments.insert(command.arguments.end(), more.begin(), more.end());
   for (std::string& option : mpi::launcher_options(exit_codes_are_mine))
     command.arguments.push_back(std::move(option));
   command.arguments.insert(
@@ -60,8 +62,9 @@ Command mpirun_command(int ranks, const std::vector<std::string>& arguments, boo
 
 }  // namespace
 
-void become_mpirun(int ranks, const std::vector<std::string>& arguments) {
-  Command command = mpirun_command(ranks, arguments, false);
+void become_mpirun(int ranks, const std::vector<std::string>& options,
+                   const std::vector<std::string>& arguments) {
+  Command command = mpirun_command(ranks, options, arguments, false);
   for (const auto& [name, value] : command.environment) ::setenv(name.c_str(), value.c_str(), 1);
   std::vector<char*> pointers;
   for (std::string& argument : command.arguments) pointers.push_back(argument.data());
@@ -71,8 +74,9 @@ void become_mpirun(int ranks, const std::vector<std::string>& arguments) {
        command.arguments[0], errno_text(errno));
 }
 
-int run_mpirun(int ranks, const std::vector<std::string>& arguments) {
-  Command command = mpirun_command(ranks, arguments, true);
+int run_mpirun(int ranks, const std::vector<std::string>& options,
+               const std::vector<std::string>& arguments) {
+  Command command = mpirun_command(ranks, options, arguments, true);
   // A file without a name, so that nothing is left behind, whichever process is killed; rank 0 runs on this
   // machine and opens it by our pid.
   const FileDescriptor code_file(::memfd_create("bitrift-exit-code", MFD_CLOEXEC));
@@ -85,6 +89,7 @@ int run_mpirun(int ranks, const std::vector<std::string>& arguments) {
   for (const int signal : {SIGINT, SIGTERM}) {
     std::signal(signal, [](int) { interrupted = true; });
   }
+  const bool survives = !options.empty();
   ExitStatus status;
   try {
     Subprocess child(command);
@@ -99,13 +104,15 @@ int run_mpirun(int ranks, const std::vector<std::string>& arguments) {
   }
   char code = 0;
   const bool left = ::pread(code_file.get(), &code, 1, 0) == 1;
+  // Of a job that survived a failure, the code that a rank left says how it ended.
+  if (left && survives) return code;
   if (!status.ok()) return left && status.signal == 0 ? std::max<int>(code, 1) : 3;
   return left ? code : 3;
 }
 
 void leave_exit_code(int code) noexcept {
   const char* name = std::getenv(exit_code_variable);
-  if (name == nullptr || mpi::launched_rank() != 0) return;
+  if (name == nullptr) return;
   const char byte = static_cast<char>(code);
   const int file = ::open(name, O_WRONLY);
   if (file < 0) return;

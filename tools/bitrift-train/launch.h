@@ -8,13 +8,17 @@ namespace bitrift::cli {
 
 /// Replaces this process by mpirun with `ranks` ranks of this program. Throws Error(not_found) when there is
 /// no mpirun.
-[[noreturn]] void become_mpirun(int ranks, const std::vector<std::string>& arguments);
+[[noreturn]] void become_mpirun(int ranks, const std::vector<std::string>& options,
+                                const std::vector<std::string>& arguments);
 
 /// The same as a child: returns the exit code that rank 0 left with (see leave_exit_code), or mpirun's own
 /// when the ranks ended otherwise. SIGINT and SIGTERM end the child.
-[[nodiscard]] int run_mpirun(int ranks, const std::vector<std::string>& arguments);
+/// options: of mpirun, beside the usual ones.
+[[nodiscard]] int run_mpirun(int ranks, const std::vector<std::string>& options,
+                             const std::vector<std::string>& arguments);
 
-/// Rank 0's word to run_mpirun: mpirun would report any exit code but 0 with six lines of its own.
+/// The word of one rank to run_mpirun: mpirun would report any exit code but 0 with six lines of its own, and
+/// reports 0 when ranks were lost.
 void leave_exit_code(int code) noexcept;
 
 }  // namespace bitrift::cli

@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "launch.h"
+#include "mpi/environment.h"
 #include "options/one_of.h"
 #include "options/whole_number.h"
 #include "record/provenance.h"
@@ -37,6 +38,7 @@ void add_run_options(CLI::App* command, Arguments& arguments, const char* usual)
   command->add_flag("--check-replicas", arguments.check_replicas,
                     "Compare the states of all replicas after every step");
   add_parallel_options(command, arguments.parallel, usual);
+  add_recovery_options(command, arguments.recovery);
 }
 
 constexpr const char* footer =
@@ -150,6 +152,6 @@ int main(int count, char** words) {
   bitrift::cli::keep_memory();
   bitrift::start_logging("bitrift-train");
   const int code = bitrift::cli::guarded(count, words);
-  bitrift::cli::leave_exit_code(code);
+  if (bitrift::mpi::launched_rank() == 0) bitrift::cli::leave_exit_code(code);
   return code;
 }

@@ -60,19 +60,25 @@ std::vector<std::pair<std::size_t, std::size_t>> cut_layers(const record::Traini
   return at_key(spec, "parallel", [&] { return nn::cut_layers(costs, stages); });
 }
 
-nn::Stage build_stage(const record::TrainingSpec& spec, const nn::Dataset& data,
-                      const record::Parallel& parallel, const Layout& layout, const nn::Placement& placement,
-                      bool fresh) {
+std::vector<double> layer_costs(const record::TrainingSpec& spec, const nn::Dataset& data,
+                                const record::Parallel& parallel, const Layout& layout,
+                                const nn::Placement& placement) {
   auto layers = make_layers(spec, data);
-  std::vector<double> costs = nn::estimated_costs(layers);
-  if (parallel.balance == record::Balance::measured && layout.stages() > 1) {
-    const std::int64_t rows = spec.batch_size / parallel.replicas() / parallel.micro_batches;
-    if (layout.world.rank() == 0) costs = nn::measured_costs(layers, rows, placement);
-    layout.world.broadcast(costs.data(), costs.size() * sizeof(double), 0);
-  }
+  if (parallel.balance == record::Balance::estimated || layout.stages() == 1)
+    return nn::estimated_costs(layers);
+  std::vector<double> costs(layers.size());
+  const std::int64_t rows = spec.batch_size / parallel.replicas() / parallel.micro_batches;
+  if (layout.world.rank() == 0) costs = nn::measured_costs(layers, rows, placement);
+  layout.world.broadcast(costs.data(), costs.size() * sizeof(double), 0);
+  return costs;
+}
+
+nn::Stage build_stage(const record::TrainingSpec& spec, const nn::Dataset& data,
+                      const std::vector<double>& costs, const Layout& layout, const nn::Placement& placement,
+                      bool fresh) {
   const auto [first, last] =
       cut_layers(spec, costs, layout.stages())[static_cast<std::size_t>(layout.stage())];
-  return {std::move(layers), first, last, fresh ? std::optional(spec.seed) : std::nullopt, placement};
+  return {make_layers(spec, data), first, last, fresh ? std::optional(spec.seed) : std::nullopt, placement};
 }
 
 torch::Device choose_device(const record::Parallel& parallel, int rank) {

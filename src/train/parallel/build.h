@@ -26,9 +26,15 @@ namespace bitrift::train {
                                                                           const std::vector<double>& costs,
                                                                           int stages);
 
-/// This rank's stage. Collective when costs are measured.
+/// What the cut into stages balances, by layer: estimated costs, or rank 0's measured ones. Collective when
+/// they are measured.
+[[nodiscard]] std::vector<double> layer_costs(const record::TrainingSpec& spec, const nn::Dataset& data,
+                                              const record::Parallel& parallel, const Layout& layout,
+                                              const nn::Placement& placement);
+
+/// This rank's stage. fresh: with initial values.
 [[nodiscard]] nn::Stage build_stage(const record::TrainingSpec& spec, const nn::Dataset& data,
-                                    const record::Parallel& parallel, const Layout& layout,
+                                    const std::vector<double>& costs, const Layout& layout,
                                     const nn::Placement& placement, bool fresh);
 
 /// The device of a rank: cpu, or cards in turn by rank. Throws Error(unsupported) when this LibTorch or this

@@ -25,6 +25,8 @@ struct Tally {
 /// Samples in one forward pass of an evaluation, under every strategy, so that the same kernels see the same
 /// shapes: 256, or fewer so that at most 2^22 input elements are taken at once, but at least one.
 [[nodiscard]] std::int64_t evaluation_batch(const std::vector<std::int64_t>& input_shape);
+/// How many forward passes an evaluation takes.
+[[nodiscard]] std::int64_t evaluation_batches(const nn::Dataset& data);
 
 /// A batch's inputs as the first layer takes them: on the device, floating ones in the parameters' type.
 [[nodiscard]] torch::Tensor stage_input(const torch::Tensor& inputs, const nn::Placement& placement);
@@ -37,10 +39,10 @@ class Executor {
   /// micro-batches, add up in each parameter in ascending micro-batch order. `before_last_backward` is called
   /// before the backward pass after which every gradient is whole. Only the last stage returns a tally.
   /// micro[i].batch may be undefined where needs_batches() says no.
-  [[nodiscard]] virtual Tally run(const StepInput& step, const std::vector<MicroBatch>& micro,
+  [[nodiscard]] virtual Tally run(const StepInput& step, int replica, const std::vector<MicroBatch>& micro,
                                   const std::function<void()>& before_last_backward) = 0;
   /// The whole test set in evaluation mode. Only the last stage returns a tally.
-  [[nodiscard]] virtual Tally evaluate(const nn::Dataset& data) = 0;
+  [[nodiscard]] virtual Tally evaluate(int replica, const nn::Dataset& data) = 0;
   /// Whether run() looks at inputs or targets here: a stage in the middle does so only for auxiliary heads.
   [[nodiscard]] virtual bool needs_batches() const = 0;
 };

@@ -26,21 +26,23 @@ struct InFlight {
 
 class Pipeline : public Executor {
  public:
-  Pipeline(nn::Stage& stage, const mpi::Communicator& communicator, const Precision& precision,
-           record::PipelineSchedule schedule, int micro_batches)
+  Pipeline(nn::Stage& stage, const Layout& layout, const Precision& precision,
+           record::PipelineSchedule schedule, int micro_batches, KillPoint& kill_point)
       : stage_(stage),
-        communicator_(communicator),
-        transfer_(communicator),
+        layout_(layout),
+        transfer_(layout.world),
         precision_(precision),
         one_forward_one_backward_(schedule == record::PipelineSchedule::one_forward_one_backward),
-        micro_batches_(micro_batches) {}
+        micro_batches_(micro_batches),
+        kill_point_(kill_point) {}
 
-  Tally run(const StepInput& step, const std::vector<MicroBatch>& micro,
+  Tally run(const StepInput& step, int replica, const std::vector<MicroBatch>& micro,
             const std::function<void()>& before_last_backward) override {
+    replica_ = replica;
     tally_ = {};
     in_flight_.clear();
     // With one forward, one backward a stage runs ahead by as many micro-batches as stages follow it.
-    const int following = communicator_.size() - 1 - rank();
+    const int following = layout_.stages() - 1 - layout_.stage();
     const int ahead =
         one_forward_one_backward_ ? std::min(following, micro_batches_ - 1) : micro_batches_ - 1;
     for (int m = 0; m < micro_batches_ + ahead; ++m) {
@@ -53,13 +55,15 @@ class Pipeline : public Executor {
     return std::move(tally_);
   }
 
-  Tally evaluate(const nn::Dataset& data) override {
+  Tally evaluate(int replica, const nn::Dataset& data) override {
     const torch::NoGradGuard no_grad;
+    replica_ = replica;
     Tally tally;
     if (last()) tally.losses.assign(1, 0);
     const std::int64_t rows = evaluation_batch(data.input_shape());
     for (std::int64_t begin = 0; begin < data.test_size(); begin += rows) {
       const std::int64_t end = std::min(begin + rows, data.test_size());
+      kill_point_.reach(record::TrainingPhase::evaluate, begin / rows, evaluation_batches(data));
       nn::Batch batch;
       if (first() || last()) batch = data.test_batch(begin, end);
       Header header;
@@ -84,9 +88,10 @@ class Pipeline : public Executor {
 
  private:
   static constexpr int evaluation_tag = 0;
-  [[nodiscard]] int rank() const { return communicator_.rank(); }
-  [[nodiscard]] bool first() const { return rank() == 0; }
-  [[nodiscard]] bool last() const { return rank() == communicator_.size() - 1; }
+  [[nodiscard]] bool first() const { return layout_.stage() == 0; }
+  [[nodiscard]] bool last() const { return layout_.stage() == layout_.stages() - 1; }
+  [[nodiscard]] int previous() const { return layout_.map.host(replica_, layout_.stage() - 1); }
+  [[nodiscard]] int next() const { return layout_.map.host(replica_, layout_.stage() + 1); }
   // Activations and gradients of micro-batch m.
   [[nodiscard]] int forward_tag(int m) const { return m % 4096; }
   [[nodiscard]] int backward_tag(int m) const { return 4096 + m % 4096; }
@@ -107,6 +112,7 @@ class Pipeline : public Executor {
     const auto rows = static_cast<std::int64_t>(part.samples.size());
     InFlight flight;
     Header header;
+    kill_point_.reach(record::TrainingPhase::forward, m, micro_batches_);
     if (first()) {
       flight.input = stage_input(part.batch.inputs, stage_.placement());
     } else {
@@ -147,6 +153,7 @@ class Pipeline : public Executor {
   }
 
   void backward(int m) {
+    kill_point_.reach(record::TrainingPhase::backward, m, micro_batches_);
     const InFlight flight = std::move(in_flight_.front());
     in_flight_.pop_front();
     std::vector<torch::Tensor> roots = {flight.output}, gradients;
@@ -154,14 +161,14 @@ class Pipeline : public Executor {
       gradients.emplace_back();
     } else {
       gradients.push_back(transfer_.receive(flight.output.sizes().vec(), flight.output.scalar_type(),
-                                            stage_.placement().device, rank() + 1, backward_tag(m)));
+                                            stage_.placement().device, next(), backward_tag(m)));
     }
     for (const torch::Tensor& root : flight.roots) {
       roots.push_back(root);
       gradients.emplace_back();
     }
     torch::autograd::backward(roots, gradients);
-    if (!first()) transfer_.send(flight.input.grad(), rank() - 1, backward_tag(m));
+    if (!first()) transfer_.send(flight.input.grad(), previous(), backward_tag(m));
   }
 
   static torch::Tensor scaled(const torch::Tensor& loss, const StepInput& step) {
@@ -169,35 +176,37 @@ class Pipeline : public Executor {
   }
 
   torch::Tensor receive_activation(std::int64_t rows, int tag, Header& header) {
-    communicator_.receive(&header, sizeof header, rank() - 1, tag);
+    layout_.world.receive(&header, sizeof header, previous(), tag);
     std::vector<std::int64_t> shape = stage_.input_shape();
     shape.insert(shape.begin(), rows);
     return transfer_.receive(shape, static_cast<torch::ScalarType>(header.dtype), stage_.placement().device,
-                             rank() - 1, tag);
+                             previous(), tag);
   }
 
   void send_activation(const torch::Tensor& y, int tag, Header header) {
     header.dtype = static_cast<std::int32_t>(y.scalar_type());
-    transfer_.send_bytes(&header, sizeof header, rank() + 1, tag);
-    transfer_.send(y, rank() + 1, tag);
+    transfer_.send_bytes(&header, sizeof header, next(), tag);
+    transfer_.send(y, next(), tag);
   }
 
   nn::Stage& stage_;
-  mpi::Communicator communicator_;
+  const Layout& layout_;
   Transfer transfer_;
   Precision precision_;
   bool one_forward_one_backward_;
   int micro_batches_;
+  KillPoint& kill_point_;
+  int replica_ = 0;
   std::deque<InFlight> in_flight_;
   Tally tally_;
 };
 
 }  // namespace
 
-std::unique_ptr<Executor> make_pipeline(nn::Stage& stage, const mpi::Communicator& pipeline,
-                                        const Precision& precision, record::PipelineSchedule schedule,
-                                        int micro_batches) {
-  return std::make_unique<Pipeline>(stage, pipeline, precision, schedule, micro_batches);
+std::unique_ptr<Executor> make_pipeline(nn::Stage& stage, const Layout& layout, const Precision& precision,
+                                        record::PipelineSchedule schedule, int micro_batches,
+                                        KillPoint& kill_point) {
+  return std::make_unique<Pipeline>(stage, layout, precision, schedule, micro_batches, kill_point);
 }
 
 }  // namespace bitrift::train

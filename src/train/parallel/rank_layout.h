@@ -1,24 +1,31 @@
 // The place of a rank among replicas and stages. Inside train/ only.
 #pragma once
 
+#include <cstddef>
+#include <vector>
+
 #include "mpi/communicator.h"
-#include "spec/parallel.h"
+#include "train/parallel/replica_map.h"
 
 namespace bitrift::train {
 
-/// Rank = replica x stages + stage, so that the stages of a replica are neighbours.
+/// Collective over `world`, of which every rank has work. With one rank for each (replica, stage), rank =
+/// replica x stages + stage, so that the stages of a replica are neighbours.
 struct Layout {
-  /// Collective over `world`, which has parallel.ranks ranks.
-  Layout(const record::Parallel& parallel, const mpi::Communicator& world_);
+  Layout(ReplicaMap map_, const mpi::Communicator& world_);
 
+  ReplicaMap map;
   mpi::Communicator world;
-  mpi::Communicator pipeline;  ///< the stages of this rank's replica, by stage
-  mpi::Communicator replicas;  ///< the ranks that hold this rank's stage, by replica
-  [[nodiscard]] int stage() const noexcept { return pipeline.rank(); }
-  [[nodiscard]] int stages() const noexcept { return pipeline.size(); }
-  [[nodiscard]] int replica() const noexcept { return replicas.rank(); }
-  [[nodiscard]] int replica_count() const noexcept { return replicas.size(); }
-  [[nodiscard]] bool last_stage() const noexcept { return stage() == stages() - 1; }
+  mpi::Communicator peers;    ///< the ranks that hold this rank's stage, as in the world
+  std::vector<int> replicas;  ///< that this rank computes its stage for, ascending
+  std::vector<int> holders;   ///< [replica]: rank in `peers` that computes this stage for it
+  [[nodiscard]] int stage() const { return map.stage_on(world.rank()); }
+  [[nodiscard]] int stages() const noexcept { return map.stages(); }
+  [[nodiscard]] int replica() const { return replicas.front(); }  ///< the first of `replicas`
+  [[nodiscard]] int replica_count() const noexcept { return map.replicas(); }
+  /// Of everything that each rank sends once for each replica that it computes, in the order of `replicas`,
+  /// padded to map.most_on_a_rank() of them: where that of (replica, stage) is in what all sent.
+  [[nodiscard]] std::size_t slot(int replica, int stage) const;
 };
 
 }  // namespace bitrift::train

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "core/error.h"
 #include "mpi/ordered_sum.h"
@@ -15,33 +17,40 @@ namespace {
 // pass, large enough that a message costs more than its start.
 constexpr std::int64_t bucket_bytes = std::int64_t{1} << 18;
 
-struct Member {
+struct BucketMember {
   torch::Tensor parameter;
-  std::int64_t start = 0;    // element in the bucket
-  torch::Tensor place = {};  // its part of the bucket
+  std::int64_t start = 0;                  // element in the bucket
+  std::vector<torch::Tensor> places = {};  // its part of each flat array
 };
 
-// Neighbouring gradients in one flat array on the host.
+// Neighbouring gradients in one flat array on the host for each replica that this rank computes. The means
+// come into the first.
 template <typename T>
 struct Bucket {
-  std::vector<Member> members = {};
-  torch::Tensor flat = {};
+  std::vector<BucketMember> members = {};
+  std::vector<torch::Tensor> flats = {};
   std::optional<mpi::OrderedSum<T>> sum = {};
-  std::size_t taken = 0;
+  std::size_t taken = 0;  // gradients of the replica under way
   bool under_way = false;
 };
 
 template <typename T>
 class BucketReducer : public Reducer {
  public:
-  BucketReducer(const std::vector<nn::Slot>& slots, const mpi::Communicator& replicas, bool scale_first)
-      : scale_first_(scale_first), share_(1.0 / replicas.size()) {
+  BucketReducer(const std::vector<nn::Slot>& slots, const Layout& layout, bool scale_first,
+                KillPoint& kill_point)
+      : scale_first_(scale_first),
+        share_(1.0 / layout.replica_count()),
+        mine_(layout.replicas.size()),
+        kill_point_(kill_point) {
     fill_buckets(slots);
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
       Bucket<T>& bucket = buckets_[b];
-      bucket.sum.emplace(replicas, bucket.flat.template data_ptr<T>(),
-                         static_cast<std::size_t>(bucket.flat.numel()), static_cast<int>(b),
-                         std::make_shared<torch::Tensor>(bucket.flat));
+      std::vector<T*> terms;
+      for (const torch::Tensor& flat : bucket.flats) terms.push_back(flat.template data_ptr<T>());
+      bucket.sum.emplace(layout.peers, terms, static_cast<std::size_t>(bucket.flats[0].numel()),
+                         layout.holders, static_cast<int>(b),
+                         std::make_shared<std::vector<torch::Tensor>>(bucket.flats));
       for (std::size_t m = 0; m < bucket.members.size(); ++m) {
         if (!bucket.members[m].parameter.is_cpu()) continue;
         torch::autograd::impl::set_post_acc_grad_hooks(bucket.members[m].parameter,
@@ -52,7 +61,7 @@ class BucketReducer : public Reducer {
 
   ~BucketReducer() override {
     for (const Bucket<T>& bucket : buckets_) {
-      for (const Member& member : bucket.members) {
+      for (const BucketMember& member : bucket.members) {
         if (member.parameter.is_cpu())
           torch::autograd::impl::set_post_acc_grad_hooks(member.parameter, nullptr);
       }
@@ -61,22 +70,32 @@ class BucketReducer : public Reducer {
   BucketReducer(BucketReducer&&) = delete;
   BucketReducer& operator=(BucketReducer&&) = delete;
 
-  void arm() override { armed_ = true; }
+  void arm(std::size_t index) override {
+    armed_ = true;
+    index_ = index;
+    for (Bucket<T>& bucket : buckets_) bucket.taken = 0;
+  }
 
-  void finish() override {
+  // A card's gradients: MPI wants the thread that initialised it (MPI_THREAD_FUNNELED), and hooks of a card's
+  // parameters run on a thread that autograd keeps for the device.
+  void taken() override {
     armed_ = false;
-    // A card's gradients: MPI wants the thread that initialised it (MPI_THREAD_FUNNELED), and hooks of a
-    // card's parameters run on a thread that autograd keeps for the device.
     for (Bucket<T>& bucket : buckets_) {
-      for (Member& member : bucket.members) {
+      for (BucketMember& member : bucket.members) {
         if (!member.parameter.is_cpu() && member.parameter.grad().defined()) take(bucket, member);
       }
     }
+    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+  }
+
+  void finish() override {
+    std::int64_t number = 0;
     for (Bucket<T>& bucket : buckets_) {
+      kill_point_.reach(record::TrainingPhase::reduce, number++, static_cast<std::int64_t>(buckets_.size()));
       if (!bucket.under_way) fail(ErrorCode::internal, "a backward pass left a parameter without gradient");
       bucket.sum->wait();
-      if (!scale_first_) bucket.flat.mul_(share_);
-      for (Member& member : bucket.members) put_back(member);
+      if (!scale_first_) bucket.flats[0].mul_(share_);
+      for (BucketMember& member : bucket.members) put_back(member);
       bucket.taken = 0;
       bucket.under_way = false;
     }
@@ -101,11 +120,14 @@ class BucketReducer : public Reducer {
       if (size == 0) return;
       Bucket<T>& bucket = buckets_.back();
       const bool pinned = !bucket.members.front().parameter.is_cpu();
-      bucket.flat = torch::empty(
-          {size}, torch::TensorOptions(torch::CppTypeToScalarType<T>::value).pinned_memory(pinned));
-      for (Member& member : bucket.members) {
-        const std::int64_t end = member.start + member.parameter.numel();
-        member.place = bucket.flat.slice(0, member.start, end).view(member.parameter.sizes());
+      for (std::size_t i = 0; i < mine_; ++i) {
+        const torch::Tensor flat = torch::empty(
+            {size}, torch::TensorOptions(torch::CppTypeToScalarType<T>::value).pinned_memory(pinned));
+        bucket.flats.push_back(flat);
+        for (BucketMember& member : bucket.members) {
+          const std::int64_t end = member.start + member.parameter.numel();
+          member.places.push_back(flat.slice(0, member.start, end).view(member.parameter.sizes()));
+        }
       }
       size = 0;
     };
@@ -121,52 +143,81 @@ class BucketReducer : public Reducer {
 
   // A gradient comes out of autograd on its own rather than adds up in the bucket, because 0 + (-0) would
   // lose a sign that plain PyTorch keeps.
-  void take(Bucket<T>& bucket, Member& member) {
+  void take(Bucket<T>& bucket, BucketMember& member) {
     const torch::NoGradGuard no_grad;
-    member.place.copy_(member.parameter.grad());
-    if (scale_first_) member.place.mul_(share_);
-    if (++bucket.taken == bucket.members.size()) {
-      bucket.sum->start();
-      bucket.under_way = true;
-    }
-    for (Bucket<T>& other : buckets_) {
-      if (other.under_way) other.sum->advance();
+    torch::Tensor& place = member.places[index_];
+    place.copy_(member.parameter.grad());
+    if (scale_first_) place.mul_(share_);
+    ++bucket.taken;
+    if (index_ + 1 < mine_ || failure_) return;
+    // Autograd is on the stack: a dead peer is told when the pass is over.
+    try {
+      if (bucket.taken == bucket.members.size()) {
+        bucket.sum->start();
+        bucket.under_way = true;
+      }
+      for (Bucket<T>& other : buckets_) {
+        if (other.under_way) other.sum->advance();
+      }
+    } catch (const mpi::RankFailed&) {
+      failure_ = std::current_exception();
     }
   }
 
-  static void put_back(Member& member) {
+  static void put_back(BucketMember& member) {
     torch::Tensor& gradient = member.parameter.mutable_grad();
-    if (gradient.is_cpu() && gradient.scalar_type() == member.place.scalar_type()) {
-      gradient = member.place;
+    const torch::Tensor& mean = member.places[0];
+    if (gradient.is_cpu() && gradient.scalar_type() == mean.scalar_type()) {
+      gradient = mean;
     } else {
-      gradient.copy_(member.place);
+      gradient.copy_(mean);
     }
   }
 
   bool scale_first_;
   double share_;
+  std::size_t mine_;  // replicas that this rank computes
+  KillPoint& kill_point_;
   bool armed_ = false;
+  std::size_t index_ = 0;            // of the replica under way
+  std::exception_ptr failure_ = {};  // of a sum that was started or advanced within a pass
   std::deque<Bucket<T>> buckets_;
 };
 
 class NoReducer : public Reducer {
  public:
-  void arm() override {}
-  void finish() override {}
+  explicit NoReducer(KillPoint& kill_point) : kill_point_(kill_point) {}
+  void arm(std::size_t /*index*/) override {}
+  void taken() override {}
+  void finish() override { kill_point_.reach(record::TrainingPhase::reduce, 0, 1); }
+
+ private:
+  KillPoint& kill_point_;
 };
 
 }  // namespace
 
-std::unique_ptr<Reducer> make_bucket_reducer(const std::vector<nn::Slot>& slots,
-                                             const mpi::Communicator& replicas, record::Semantics semantics) {
-  if (replicas.size() == 1) return std::make_unique<NoReducer>();
+std::unique_ptr<Reducer> make_bucket_reducer(const std::vector<nn::Slot>& slots, const Layout& layout,
+                                             record::Semantics semantics, KillPoint& kill_point) {
+  if (layout.replica_count() == 1) return std::make_unique<NoReducer>(kill_point);
   const bool scale_first = semantics == record::Semantics::ddp;
   const auto trained =
       std::find_if(slots.begin(), slots.end(), [](const auto& slot) { return slot.trained; });
   if (trained != slots.end() && trained->value.scalar_type() == torch::kFloat64) {
-    return std::make_unique<BucketReducer<double>>(slots, replicas, scale_first);
+    return std::make_unique<BucketReducer<double>>(slots, layout, scale_first, kill_point);
   }
-  return std::make_unique<BucketReducer<float>>(slots, replicas, scale_first);
+  return std::make_unique<BucketReducer<float>>(slots, layout, scale_first, kill_point);
+}
+
+std::int64_t bucket_count(const std::vector<std::int64_t>& elements, std::int64_t element_bytes) {
+  std::int64_t count = 0, bytes = 0;
+  for (auto size = elements.rbegin(); size != elements.rend(); ++size) {
+    bytes += *size * element_bytes;
+    if (bytes < bucket_bytes) continue;
+    ++count;
+    bytes = 0;
+  }
+  return std::max<std::int64_t>(1, count + (bytes > 0 ? 1 : 0));
 }
 
 }  // namespace bitrift::train

@@ -1,12 +1,15 @@
 // How gradients of replicas become one. Inside train/ only.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
-#include "mpi/communicator.h"
 #include "nn/layer/layer.h"
 #include "spec/parallel.h"
+#include "train/parallel/rank_layout.h"
+#include "train/step/kill_point.h"
 
 namespace bitrift::train {
 
@@ -14,20 +17,28 @@ namespace bitrift::train {
 class Reducer {
  public:
   virtual ~Reducer() = default;
-  /// The gradients that the next backward pass leaves are whole: each is taken as soon as it is there.
-  virtual void arm() = 0;
+  /// The gradients that the next backward pass leaves are whole, those of the index-th replica that this rank
+  /// computes: each is taken as soon as it is there.
+  virtual void arm(std::size_t index) = 0;
+  /// The pass is over: takes what is left. Gradients may be dropped.
+  virtual void taken() = 0;
   /// Waits for the means and puts them in the gradients' place. Collective.
   virtual void finish() = 0;
 };
 
 /// Gradients in buckets, in the order in which a backward pass produces them, each summed while the pass
-/// continues. Sums are taken by ascending replica (mpi::OrderedSum), so bits do not depend on buckets.
-/// semantics: ddp: every gradient is multiplied by 1/N before the sum, as PyTorch's DistributedDataParallel
-/// does; horovod: the sum is multiplied by 1/N. Float64 gradients are summed in float64, all others in
-/// float32 and rounded once to their type. One replica: nothing is touched. The slots' tensors must outlive
-/// it.
+/// continues. Sums are taken by ascending replica (mpi::OrderedSum), so bits depend neither on buckets nor on
+/// which rank computes which replica. semantics: ddp: every gradient is multiplied by 1/N before the sum, as
+/// PyTorch's DistributedDataParallel does; horovod: the sum is multiplied by 1/N. Float64 gradients are
+/// summed in float64, all others in float32 and rounded once to their type. One replica: nothing is touched.
+/// The slots' tensors must outlive it.
 [[nodiscard]] std::unique_ptr<Reducer> make_bucket_reducer(const std::vector<nn::Slot>& slots,
-                                                           const mpi::Communicator& replicas,
-                                                           record::Semantics semantics);
+                                                           const Layout& layout, record::Semantics semantics,
+                                                           KillPoint& kill_point);
+
+/// How many buckets the gradients of tensors of so many elements fill, in the order of a model; one where
+/// there is nothing to reduce.
+[[nodiscard]] std::int64_t bucket_count(const std::vector<std::int64_t>& elements,
+                                        std::int64_t element_bytes);
 
 }  // namespace bitrift::train

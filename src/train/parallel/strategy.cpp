@@ -1,5 +1,6 @@
 #include "train/parallel/strategy.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "train/parallel/pipeline.h"
@@ -10,9 +11,10 @@ namespace bitrift::train {
 namespace {
 
 std::unique_ptr<Executor> make_executor(nn::Stage& stage, const Layout& layout,
-                                        const record::Parallel& parallel, const Precision& precision) {
-  if (layout.stages() == 1) return make_whole(stage, precision);
-  return make_pipeline(stage, layout.pipeline, precision, parallel.schedule, parallel.micro_batches);
+                                        const record::Parallel& parallel, const Precision& precision,
+                                        KillPoint& kill_point) {
+  if (layout.stages() == 1) return make_whole(stage, precision, kill_point);
+  return make_pipeline(stage, layout, precision, parallel.schedule, parallel.micro_batches, kill_point);
 }
 
 void broadcast_group(const std::vector<torch::Tensor>& tensors, const mpi::Communicator& communicator,
@@ -54,71 +56,167 @@ void broadcast_tensors(const std::vector<torch::Tensor>& tensors, const mpi::Com
 }
 
 Strategy::Strategy(nn::Stage& stage, const Layout& layout, const record::Parallel& parallel,
-                   const nn::Dataset& data, const Precision& precision, int ahead)
+                   const nn::Dataset& data, const Precision& precision, const StrategyOptions& options,
+                   KillPoint& kill_point)
     : stage_(stage),
       layout_(layout),
       data_(data),
       micro_batches_(parallel.micro_batches),
       shared_buffers_(parallel.semantics == record::Semantics::ddp),
-      executor_(make_executor(stage, layout, parallel, precision)),
-      reducer_(make_bucket_reducer(stage.slots(), layout.replicas, parallel.semantics)),
-      feed_(data, layout.replica(), layout.replica_count(), parallel.micro_batches,
-            executor_->needs_batches(), ahead) {}
+      executor_(make_executor(stage, layout, parallel, precision, kill_point)),
+      reducer_(make_bucket_reducer(stage.slots(), layout, parallel.semantics, kill_point)) {
+  for (const int replica : layout.replicas) {
+    feeds_.push_back(std::make_unique<Feed>(data, replica, layout.replica_count(), parallel.micro_batches,
+                                            executor_->needs_batches(), options.ahead));
+  }
+  std::uint64_t trained = 0;
+  for (const nn::Slot& slot : stage_.slots()) {
+    if (slot.trained) {
+      ++trained;
+    } else {
+      buffers_.push_back(slot.value);
+    }
+  }
+  if (layout.replicas.size() > 1 && !buffers_.empty()) {
+    own_buffers_.resize(layout.replicas.size());
+    for (std::size_t i = 0; i < own_buffers_.size(); ++i) save_buffers(i);
+  }
+  if (!options.exchange_norms) return;
+  std::vector<std::uint64_t> counts(static_cast<std::size_t>(layout.world.size()));
+  layout.world.allgather_equal(&trained, sizeof trained, counts.data());
+  norm_counts_.assign(counts.begin(), counts.end());
+}
 
-BatchResult Strategy::gradients(const StepInput& step) {
-  const Tally tally = executor_->run(step, feed_.take(step), [this] { reducer_->arm(); });
+void Strategy::save_buffers(std::size_t index) {
+  const torch::NoGradGuard no_grad;
+  if (own_buffers_.empty()) return;
+  own_buffers_[index].clear();
+  for (const torch::Tensor& buffer : buffers_) own_buffers_[index].push_back(buffer.detach().clone());
+}
+
+void Strategy::load_buffers(std::size_t index) {
+  const torch::NoGradGuard no_grad;
+  if (own_buffers_.empty()) return;
+  for (std::size_t i = 0; i < buffers_.size(); ++i) buffers_[i].copy_(own_buffers_[index][i]);
+}
+
+void Strategy::for_each_replica(const std::function<void(int replica)>& work) {
+  if (own_buffers_.empty()) {
+    for (const int replica : layout_.replicas) work(replica);
+    return;
+  }
+  save_buffers(0);  // a load or a broadcast may have changed them
+  for (std::size_t i = 0; i < layout_.replicas.size(); ++i) {
+    load_buffers(shared_buffers_ ? 0 : i);
+    work(layout_.replicas[i]);
+  }
+  load_buffers(0);
+}
+
+void Strategy::drop_gradients() {
+  for (const nn::Slot& slot : stage_.slots()) {
+    torch::Tensor value = slot.value;
+    if (slot.trained) value.mutable_grad() = torch::Tensor();
+  }
+}
+
+void Strategy::expect(const StepInput& step) {
+  for (const auto& feed : feeds_) feed->expect(step);
+}
+
+std::vector<Tally> Strategy::gradients(const StepInput& step) {
+  std::vector<Tally> tallies;
+  // Under ddp every replica begins with the same buffers, and replica 0's are kept.
+  if (!own_buffers_.empty()) save_buffers(0);
+  const std::size_t count = layout_.replicas.size();
+  std::vector<torch::Tensor> first_buffers;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i > 0) drop_gradients();
+    if (i > 0) load_buffers(shared_buffers_ ? 0 : i);
+    tallies.push_back(
+        executor_->run(step, layout_.replicas[i], feeds_[i]->take(step), [this, i] { reducer_->arm(i); }));
+    reducer_->taken();
+    if (own_buffers_.empty()) continue;
+    if (shared_buffers_) {
+      if (i > 0) continue;
+      for (const torch::Tensor& buffer : buffers_) first_buffers.push_back(buffer.detach().clone());
+    } else {
+      save_buffers(i);
+    }
+  }
   reducer_->finish();
+  if (!own_buffers_.empty()) {
+    if (shared_buffers_) own_buffers_[0] = std::move(first_buffers);
+    load_buffers(0);
+  }
   if (shared_buffers_) send_buffers();
-  return combine(tally);
+  return tallies;
 }
 
 // Running statistics of replica 0 go to all, as in PyTorch's DistributedDataParallel; there before the next
 // forward, here after this one, so that replicas are alike after every step. Must come after backward, which
 // still looks at them.
-void Strategy::send_buffers() {
-  std::vector<torch::Tensor> buffers;
-  for (const nn::Slot& slot : stage_.slots()) {
-    if (!slot.trained) buffers.push_back(slot.value);
-  }
-  broadcast_tensors(buffers, layout_.replicas, 0);
-}
+void Strategy::send_buffers() { broadcast_tensors(buffers_, layout_.peers, layout_.holders[0]); }
 
-// Every rank sends right answers, targets and losses; those of last stages count. A double holds all exactly.
-BatchResult Strategy::combine(const Tally& tally) const {
-  const std::size_t losses = static_cast<std::size_t>(micro_batches_), width = losses + 2;
-  std::vector<double> mine(width);
-  mine[0] = static_cast<double>(tally.asked);
-  mine[1] = static_cast<double>(tally.correct);
-  std::copy(tally.losses.begin(), tally.losses.end(), mine.begin() + 2);
-  const auto ranks = static_cast<std::size_t>(layout_.world.size());
-  const auto stages = static_cast<std::size_t>(layout_.stages());
-  std::vector<double> all(width * ranks);
-  layout_.world.allgather_equal(mine.data(), width * sizeof(double), all.data());
-  BatchResult result;
-  for (std::size_t rank = stages - 1; rank < ranks; rank += stages) {
-    const double* row = all.data() + rank * width;
-    result.asked += static_cast<std::int64_t>(row[0]);
-    result.correct += static_cast<std::int64_t>(row[1]);
-    for (std::size_t m = 0; m < losses; ++m) result.loss += row[2 + m];
+// Every rank sends right answers, targets and losses of each replica that it computes, those of last stages
+// count; whether its gradients are bad; their norms. A double holds all exactly.
+Decision Strategy::decide(const std::vector<Tally>& tallies, bool bad_gradient,
+                          const std::vector<double>& mine) {
+  const auto losses = static_cast<std::size_t>(micro_batches_);
+  const std::size_t block = losses + 2, most = static_cast<std::size_t>(layout_.map.most_on_a_rank());
+  const std::size_t norms =
+      norm_counts_.empty() ? 0 : *std::max_element(norm_counts_.begin(), norm_counts_.end());
+  const std::size_t width = most * block + 1 + norms;
+  std::vector<double> row(width);
+  for (std::size_t i = 0; i < tallies.size(); ++i) {
+    row[i * block] = static_cast<double>(tallies[i].asked);
+    row[i * block + 1] = static_cast<double>(tallies[i].correct);
+    std::copy(tallies[i].losses.begin(), tallies[i].losses.end(),
+              row.begin() + static_cast<std::ptrdiff_t>(i * block + 2));
   }
-  result.loss /= static_cast<double>(losses * ranks / stages);
-  return result;
+  row[most * block] = bad_gradient ? 1 : 0;
+  if (norms > 0)
+    std::copy(mine.begin(), mine.end(), row.begin() + static_cast<std::ptrdiff_t>(width - norms));
+  const auto ranks = static_cast<std::size_t>(layout_.world.size());
+  std::vector<double> all(width * ranks);
+  layout_.world.allgather_equal(row.data(), width * sizeof(double), all.data());
+
+  Decision decision;
+  BatchResult& batch = decision.batch;
+  for (int replica = 0; replica < layout_.replica_count(); ++replica) {
+    const std::size_t slot = layout_.slot(replica, layout_.stages() - 1);
+    const double* at = all.data() + slot / most * width + slot % most * block;
+    batch.asked += static_cast<std::int64_t>(at[0]);
+    batch.correct += static_cast<std::int64_t>(at[1]);
+    for (std::size_t m = 0; m < losses; ++m) batch.loss += at[2 + m];
+  }
+  batch.loss /= static_cast<double>(losses * static_cast<std::size_t>(layout_.replica_count()));
+  for (std::size_t rank = 0; rank < ranks; ++rank)
+    decision.bad_gradient = decision.bad_gradient || all[rank * width + most * block] != 0;
+  for (int stage = 0; norms > 0 && stage < layout_.stages(); ++stage) {
+    const auto rank = static_cast<std::size_t>(layout_.map.host(layout_.replica(), stage));
+    const double* at = all.data() + (rank + 1) * width - norms;
+    decision.norms.insert(decision.norms.end(), at, at + norm_counts_[rank]);
+  }
+  return decision;
 }
 
 std::vector<TestResult> Strategy::evaluate() {
-  const Tally tally = executor_->evaluate(data_);
   struct Row {
     double loss, capped, asked, correct;
   };
-  const Row mine{tally.losses.empty() ? 0 : tally.losses[0], tally.capped, static_cast<double>(tally.asked),
-                 static_cast<double>(tally.correct)};
-  const auto ranks = static_cast<std::size_t>(layout_.world.size());
-  const auto stages = static_cast<std::size_t>(layout_.stages());
-  std::vector<Row> all(ranks);
-  layout_.world.allgather_equal(&mine, sizeof mine, all.data());
+  const auto most = static_cast<std::size_t>(layout_.map.most_on_a_rank());
+  std::vector<Row> mine(most), all(most * static_cast<std::size_t>(layout_.world.size()));
+  std::size_t next = 0;
+  for_each_replica([&](int replica) {
+    const Tally tally = executor_->evaluate(replica, data_);
+    mine[next++] = {tally.losses.empty() ? 0 : tally.losses[0], tally.capped,
+                    static_cast<double>(tally.asked), static_cast<double>(tally.correct)};
+  });
+  layout_.world.allgather_equal(mine.data(), most * sizeof(Row), all.data());
   std::vector<TestResult> results;
-  for (std::size_t rank = stages - 1; rank < ranks; rank += stages) {
-    const Row& row = all[rank];
+  for (int replica = 0; replica < layout_.replica_count(); ++replica) {
+    const Row& row = all[layout_.slot(replica, layout_.stages() - 1)];
     results.push_back({row.loss / row.asked, row.capped / row.asked, row.correct / row.asked,
                        static_cast<std::int64_t>(row.asked)});
   }

@@ -1,7 +1,9 @@
 // A parallel strategy: how the work of a step is spread over ranks. Inside train/ only.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "train/parallel/rank_layout.h"
 #include "train/parallel/reducer.h"
 #include "train/step/feed.h"
+#include "train/step/kill_point.h"
 
 namespace bitrift::train {
 
@@ -30,25 +33,52 @@ struct TestResult {
   std::int64_t targets = 0;
 };
 
+/// All that ranks must know of each other before the update, which is local from then on.
+struct Decision {
+  BatchResult batch;
+  bool bad_gradient = false;  ///< on some rank, see LossScaler
+  std::vector<double> norms;  ///< of this replica's gradients by stage, then tensor; empty unless exchanged
+};
+
+/// What a strategy is made for.
+struct StrategyOptions {
+  int ahead = 0;                ///< batches that a thread prepares
+  bool exchange_norms = false;  ///< decide() gathers the norms of gradients
+};
+
 /// An executor for each replica (the whole model, or the stages of a pipeline) and a reducer over replicas.
 /// Serial is one replica of one stage. Stage, layout and data outlive it.
 class Strategy {
  public:
-  /// ahead: batches that a thread prepares.
+  /// Collective where norms are exchanged.
   Strategy(nn::Stage& stage, const Layout& layout, const record::Parallel& parallel, const nn::Dataset& data,
-           const Precision& precision, int ahead);
+           const Precision& precision, const StrategyOptions& options, KillPoint& kill_point);
 
   /// Forward and backward of one global batch. Leaves in each parameter the gradient of the mean loss over
   /// the batch (times step.loss_scale), the same on all replicas; buffers are replica 0's under ddp, each
-  /// replica's own under horovod. Gradients must be undefined before the call. Collective.
-  [[nodiscard]] BatchResult gradients(const StepInput& step);
+  /// replica's own under horovod. Gradients must be undefined before the call. Collective. The tallies are of
+  /// the replicas that this rank computes, for decide().
+  [[nodiscard]] std::vector<Tally> gradients(const StepInput& step);
+  /// One collective. mine: norms of this rank's gradients by tensor. When it returns on one rank, every rank
+  /// has called it.
+  [[nodiscard]] Decision decide(const std::vector<Tally>& tallies, bool bad_gradient,
+                                const std::vector<double>& mine);
   /// The whole test set in evaluation mode, by replica, the same on all ranks. Collective.
   [[nodiscard]] std::vector<TestResult> evaluate();
-  [[nodiscard]] Feed& feed() noexcept { return feed_; }
+
+  /// Calls `work` with each replica that this rank computes, ascending; the stage's buffers are that
+  /// replica's own meanwhile. Afterwards they are those of the first.
+  void for_each_replica(const std::function<void(int replica)>& work);
+  /// What the thread that prepares batches is to do next; see Feed.
+  void expect(const StepInput& step);
+  [[nodiscard]] bool wants_more() const { return feeds_.front()->wants_more(); }
+  [[nodiscard]] std::size_t waiting() const { return feeds_.front()->waiting(); }
 
  private:
+  void drop_gradients();
   void send_buffers();
-  [[nodiscard]] BatchResult combine(const Tally& tally) const;
+  void save_buffers(std::size_t index);
+  void load_buffers(std::size_t index);
 
   nn::Stage& stage_;
   const Layout& layout_;
@@ -57,7 +87,10 @@ class Strategy {
   bool shared_buffers_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<Reducer> reducer_;
-  Feed feed_;
+  std::vector<std::unique_ptr<Feed>> feeds_;             // of layout_.replicas
+  std::vector<torch::Tensor> buffers_;                   // of the stage
+  std::vector<std::vector<torch::Tensor>> own_buffers_;  // where a rank computes several: [replica][buffer]
+  std::vector<std::size_t> norm_counts_;                 // by rank; empty unless exchanged
 };
 
 /// Bytes of these tensors from rank `root` to all others, as one message for each 64 MiB. Collective.

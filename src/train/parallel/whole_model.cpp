@@ -9,15 +9,17 @@ namespace {
 
 class Whole : public Executor {
  public:
-  Whole(nn::Stage& stage, const Precision& precision) : stage_(stage), precision_(precision) {}
+  Whole(nn::Stage& stage, const Precision& precision, KillPoint& kill_point)
+      : stage_(stage), precision_(precision), kill_point_(kill_point) {}
 
-  Tally run(const StepInput& step, const std::vector<MicroBatch>& micro,
+  Tally run(const StepInput& step, int /*replica*/, const std::vector<MicroBatch>& micro,
             const std::function<void()>& before_last_backward) override {
     Tally tally;
     const auto count = static_cast<int>(micro.size());
     for (int m = 0; m < count; ++m) {
       const MicroBatch& part = micro[static_cast<std::size_t>(m)];
       const torch::Tensor targets = part.batch.targets.to(device());
+      kill_point_.reach(record::TrainingPhase::forward, m, count);
       const nn::StageOutput output =
           forward(part.batch.inputs,
                   {.training = true, .seed = step.seed, .step = step.step, .samples = part.samples});
@@ -27,6 +29,7 @@ class Whole : public Executor {
       if (m + 1 == count) before_last_backward();
       torch::Tensor root = share_of(loss, count);
       if (step.scaled) root = root * step.loss_scale;
+      kill_point_.reach(record::TrainingPhase::backward, m, count);
       root.backward();
       tally.losses.push_back(loss.item<double>());
       const Answers answers = count_answers(output.y, targets);
@@ -36,12 +39,13 @@ class Whole : public Executor {
     return tally;
   }
 
-  Tally evaluate(const nn::Dataset& data) override {
+  Tally evaluate(int /*replica*/, const nn::Dataset& data) override {
     const torch::NoGradGuard no_grad;
     Tally tally;
     tally.losses.assign(1, 0);
     const std::int64_t rows = evaluation_batch(stage_.input_shape());
     for (std::int64_t first = 0; first < data.test_size(); first += rows) {
+      kill_point_.reach(record::TrainingPhase::evaluate, first / rows, evaluation_batches(data));
       const nn::Batch batch = data.test_batch(first, std::min(first + rows, data.test_size()));
       const torch::Tensor targets = batch.targets.to(device());
       const torch::Tensor logits = forward(batch.inputs, {}).y;
@@ -67,12 +71,13 @@ class Whole : public Executor {
 
   nn::Stage& stage_;
   Precision precision_;
+  KillPoint& kill_point_;
 };
 
 }  // namespace
 
-std::unique_ptr<Executor> make_whole(nn::Stage& stage, const Precision& precision) {
-  return std::make_unique<Whole>(stage, precision);
+std::unique_ptr<Executor> make_whole(nn::Stage& stage, const Precision& precision, KillPoint& kill_point) {
+  return std::make_unique<Whole>(stage, precision, kill_point);
 }
 
 }  // namespace bitrift::train

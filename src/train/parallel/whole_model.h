@@ -4,10 +4,12 @@
 #include <memory>
 
 #include "train/parallel/executor.h"
+#include "train/step/kill_point.h"
 
 namespace bitrift::train {
 
 /// The whole model on this rank.
-[[nodiscard]] std::unique_ptr<Executor> make_whole(nn::Stage& stage, const Precision& precision);
+[[nodiscard]] std::unique_ptr<Executor> make_whole(nn::Stage& stage, const Precision& precision,
+                                                   KillPoint& kill_point);
 
 }  // namespace bitrift::train

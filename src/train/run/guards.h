@@ -18,6 +18,9 @@ class Guards {
   /// finite is no alarm.
   Guards(const record::TrainingSpec& spec, int rank, bool overflow_is_usual);
 
+  /// The process is this rank from here on.
+  void work_as(int rank) noexcept { rank_ = rank; }
+
   [[nodiscard]] bool any() const noexcept { return any_; }
   [[nodiscard]] bool stops() const noexcept { return any_ && spec_.on_alarm == record::OnAlarm::stop; }
   [[nodiscard]] bool wants_gradient_norm() const noexcept { return spec_.gradient_norm > 0; }

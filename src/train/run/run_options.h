@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "record/fault/process_fault.h"
 #include "record/run.h"
 #include "train/run/trace.h"
 
@@ -36,6 +39,16 @@ struct RunOptions {
   /// `steps`.
   bool early_end = false;
   std::optional<ChosenStates> states = {};  ///< what is compared must have been kept
+  /// Of a team that may lose members: ranks that fail on the way, the file in which they leave the time of
+  /// that, and the command that starts another process of this program.
+  std::vector<record::ProcessFault> process_faults = {};
+  std::filesystem::path death_note = {};
+  std::vector<std::string> command = {};
+  std::filesystem::path start_file = {};  ///< checkpoint that holds the state at the start; "": none does
+  std::filesystem::path checkpoint_file =
+      {};                                   ///< that `checkpoint` writes, see RecoverySpec::checkpoint_every
+  std::function<void()> checkpoint = {};    ///< collective over those who work
+  std::function<void()> save = {};          ///< at the end of a run that is done; collective over the same
   std::function<void()> before_first_step;  ///< or before the evaluation when no step is asked for
   std::function<void(const record::Evaluation&)> on_evaluation = {};  ///< replica 0's, on rank 0
 };

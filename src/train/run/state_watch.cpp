@@ -46,9 +46,9 @@ bool StateWatch::wants(std::int64_t step) const {
 void StateWatch::after(std::int64_t steps) {
   if (!wants(steps)) return;
   if (chosen_->keep) {
-    state_.golden_states.keep(steps, state_.session);
+    state_.golden_states.keep(steps, state_.session());
   } else {
-    found_.push_back(state_.golden_states.compare(steps, state_.session));
+    found_.push_back(state_.golden_states.compare(steps, state_.session()));
   }
 }
 
@@ -61,7 +61,7 @@ void StateWatch::same_after(std::int64_t steps) {
 
 std::optional<std::vector<record::StepDrift>> StateWatch::gather() {
   if (!chosen_ || chosen_->keep) return std::nullopt;
-  const Layout& layout = state_.layout;
+  const Layout& layout = state_.layout();
   const std::vector<std::string> parts = layout.world.gather(dumped(found_), 0);
   if (layout.world.rank() != 0) return std::nullopt;
   std::vector<std::vector<record::StepDrift>> replicas(static_cast<std::size_t>(layout.replica_count()));
@@ -81,15 +81,15 @@ std::optional<std::vector<record::StepDrift>> StateWatch::gather() {
 std::vector<std::vector<std::int64_t>> state_groups(TrainerState& state,
                                                     const record::PropagationSpec& wanted,
                                                     std::int64_t epochs) {
-  const std::int64_t done = state.session.progress.cursor / state.spec.batch_size;
+  const std::int64_t done = state.session().progress.cursor / state.spec.batch_size;
   const std::int64_t last = epochs * state.steps_per_epoch() - done;
   std::vector<std::int64_t> steps = wanted.steps;
   std::erase_if(steps, [&](std::int64_t step) { return step > last; });
   if (wanted.at_end && (steps.empty() || steps.back() != last)) steps.push_back(last);
 
-  const std::uint64_t mine = state_bytes(state.session, state.spec.optimizer, wanted.optimizer);
-  std::vector<std::uint64_t> all(static_cast<std::size_t>(state.layout.world.size()));
-  state.layout.world.allgather_equal(&mine, sizeof mine, all.data());
+  const std::uint64_t mine = state_bytes(state.session(), state.spec.optimizer, wanted.optimizer);
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(state.layout().world.size()));
+  state.layout().world.allgather_equal(&mine, sizeof mine, all.data());
   const std::uint64_t largest = std::max<std::uint64_t>(1, *std::max_element(all.begin(), all.end()));
   const auto memory = static_cast<std::uint64_t>(wanted.memory_mib) << 20U;
   const auto room = static_cast<std::size_t>(std::max<std::uint64_t>(1, memory / largest));

@@ -107,14 +107,58 @@ Trainer::Trainer(const record::TrainingSpec& spec, const record::Parallel& paral
     check_world(spec, parallel, communicator.size());
     if (!data) data = load_runnable(spec, parallel);
   });
-  state_ = std::make_unique<TrainerState>(spec, parallel, communicator, std::move(data), fresh);
+  state_ = std::make_unique<TrainerState>(spec, parallel, Team(communicator), record::RecoverySpec(),
+                                          std::move(data), fresh);
+}
+
+Trainer::Trainer(const record::TrainingSpec& spec, const record::Parallel& parallel, Team team,
+                 const record::RecoverySpec& recovery, bool fresh, std::shared_ptr<const nn::Dataset> data) {
+  const auto prepare = [&] {
+    if (team.working()) check_world(spec, parallel, team.active().size());
+    if (!data) data = load_runnable(spec, parallel);
+  };
+  // Who joins does so in the middle of a recovery: no collective of its own comes first.
+  if (team.is_newcomer()) {
+    prepare();
+  } else {
+    mpi::agreed(team.everyone(), prepare);
+  }
+  state_ = std::make_unique<TrainerState>(spec, parallel, std::move(team), recovery, std::move(data), fresh);
+}
+
+mpi::Communicator Trainer::group() const { return working() ? state_->team.active() : mpi::Communicator(); }
+
+bool Trainer::working() const noexcept { return state_->team.working(); }
+
+const mpi::Communicator& Trainer::everyone() const noexcept { return state_->team.everyone(); }
+
+bool Trainer::leads() const noexcept {
+  const Team& team = state_->team;
+  if (team.workers().empty()) return team.everyone().rank() == 0;
+  return team.working() && team.active().rank() == 0;
+}
+
+bool Trainer::regroup() {
+  Team& team = state_->team;
+  const int wanted = state_->parallel.ranks;
+  if (static_cast<int>(team.workers().size()) == wanted) return true;
+  std::vector<int> ranks = team.workers();
+  for (const int rank : team.idle()) ranks.push_back(rank);
+  if (static_cast<int>(ranks.size()) < wanted) return false;
+  ranks.resize(static_cast<std::size_t>(wanted));
+  state_->stop_work();
+  team.set_workers(ranks);
+  state_->map = ReplicaMap(state_->parallel.replicas(), state_->parallel.stages);
+  if (team.working()) state_->spread(state_->map);
+  return true;
 }
 
 Trainer::~Trainer() = default;
 
 void Trainer::load(const LoadRequest& request) {
+  if (!working()) return;
   TrainerState& state = *state_;
-  const Layout& layout = state.layout;
+  const Layout& layout = state.layout();
   const auto own = request.replica_files.find(layout.replica());
   const bool usual = own == request.replica_files.end();
   const std::filesystem::path& path = usual ? request.path : own->second;
@@ -135,7 +179,7 @@ void Trainer::load(const LoadRequest& request) {
     if (comparable_text(theirs, request.convert) != comparable_text(state.spec, request.convert)) {
       fail(ErrorCode::conflict, "{}: belongs to another training: its spec attribute differs", path.string());
     }
-    loaded = load_session(reader, state.session,
+    loaded = load_session(reader, state.session(),
                           {.replica = layout.replica(),
                            .replicas = layout.replica_count(),
                            .convert = request.convert,
@@ -147,13 +191,13 @@ void Trainer::load(const LoadRequest& request) {
   });
   if (layout.world.rank() == 0 && !loaded.remark.empty()) spdlog::warn("{}", loaded.remark);
   note_changes();
-  check_same_place(layout, state.session.progress);
+  check_same_place(layout, state.session().progress);
   share_after_load();
 }
 
 void Trainer::check_loaded_progress(const std::filesystem::path& path) const {
   try {
-    check_progress(state_->session.progress, state_->data->train_size(), state_->spec.batch_size,
+    check_progress(state_->session().progress, state_->data->train_size(), state_->spec.batch_size,
                    state_->data->targets_per_sample());
   } catch (const Error& error) {
     fail(error.code(), "{}: {}", path.string(), error.what());
@@ -163,11 +207,11 @@ void Trainer::check_loaded_progress(const std::filesystem::path& path) const {
 void Trainer::share_after_load() {
   TrainerState& state = *state_;
   const record::ResumeSync what = state.parallel.synced_on_resume();
-  if (state.layout.replica_count() == 1) return;
+  if (state.layout().replica_count() == 1) return;
   const bool with_optimizer = what == record::ResumeSync::model_and_optimizer;
-  const auto filled = static_cast<char>(!state.session.optimizer().state().empty());
-  std::vector<char> all(static_cast<std::size_t>(state.layout.world.size()));
-  state.layout.world.allgather_equal(&filled, 1, all.data());
+  const auto filled = static_cast<char>(!state.session().optimizer().state().empty());
+  std::vector<char> all(static_cast<std::size_t>(state.layout().world.size()));
+  state.layout().world.allgather_equal(&filled, 1, all.data());
   for (const char other : all) {
     if (other != all[0]) {
       throw mpi::AgreedError(
@@ -179,14 +223,9 @@ void Trainer::share_after_load() {
 }
 
 void Trainer::remember_base(ckpt::Reader file) {
+  if (!working()) return;
   state_->base_file = std::move(file);
-  state_->base.clear();
-  for (const StateTensor& tensor : state_->session.tensors()) {
-    tensor.read([&](const void* bytes) {
-      state_->base.emplace(tensor.meta.path,
-                           std::string(static_cast<const char*>(bytes), tensor.meta.bytes()));
-    });
-  }
+  state_->base = copy_state(state_->session());
 }
 
 void Trainer::reset(const std::filesystem::path& path, const std::vector<std::string>& altered,
@@ -194,16 +233,16 @@ void Trainer::reset(const std::filesystem::path& path, const std::vector<std::st
   TrainerState& state = *state_;
   state.guards.clear();
   state.altered = altered;
-  mpi::agreed(state.layout.world, [&] {
-    restore_session(state.session, state.base);
-    const bool reads = replicas.empty() ||
-                       std::find(replicas.begin(), replicas.end(), state.layout.replica()) != replicas.end();
+  mpi::agreed(state.layout().world, [&] {
+    restore_session(state.session(), state.base);
+    const bool reads = replicas.empty() || std::find(replicas.begin(), replicas.end(),
+                                                     state.layout().replica()) != replicas.end();
     if (altered.empty() || !reads) return;
-    read_tensors(*state.base_file, path, state.session, altered);
+    read_tensors(*state.base_file, path, state.session(), altered);
     check_loaded_progress(path);
   });
   note_changes();
-  check_same_place(state.layout, state.session.progress);
+  check_same_place(state.layout(), state.session().progress);
   share_after_load();
 }
 
@@ -219,7 +258,7 @@ void Trainer::note_changes() {
   for (const auto& [path, bytes] : state.base) {
     if (looked_at(path)) untouched.insert(path);
   }
-  for (const StateTensor& tensor : state.session.tensors()) {
+  for (const StateTensor& tensor : state.session().tensors()) {
     if (!looked_at(tensor.meta.path)) continue;
     const auto at = state.base.find(tensor.meta.path);
     untouched.erase(tensor.meta.path);
@@ -232,27 +271,32 @@ void Trainer::note_changes() {
 }
 
 std::vector<std::string> Trainer::changed_tensors() {
+  if (!working()) return {};
   std::set<std::string> all;
   const std::string mine = fmt::format("{}", fmt::join(state_->changed, "\n"));
-  for (const std::string& part : state_->layout.world.allgather(mine)) {
+  for (const std::string& part : state_->layout().world.allgather(mine)) {
     std::istringstream lines(part);
     for (std::string path; std::getline(lines, path);) all.insert(path);
   }
   return {all.begin(), all.end()};
 }
 
-std::uint64_t Trainer::seed() const { return state_->session.seed; }
+std::uint64_t Trainer::seed() const { return working() ? state_->session().seed : 0; }
 
-void Trainer::set_seed(std::uint64_t seed) { state_->session.seed = seed; }
+void Trainer::set_seed(std::uint64_t seed) {
+  if (working()) state_->session().seed = seed;
+}
 
-std::int64_t Trainer::epoch() const { return state_->session.progress.epoch; }
+std::int64_t Trainer::epoch() const { return working() ? state_->session().progress.epoch : 0; }
 
-std::vector<std::string> Trainer::replica_digests() { return state_->digests(); }
+std::vector<std::string> Trainer::replica_digests() {
+  return working() ? state_->digests() : std::vector<std::string>();
+}
 
 void Trainer::save(const std::filesystem::path& path, const record::Json& provenance) {
-  save_session(path, state_->session, state_->spec, state_->layout);
-  mpi::agreed(state_->layout.world, [&] {
-    if (state_->layout.world.rank() != 0) return;
+  save_session(path, state_->session(), state_->spec, state_->layout(), state_->kill_point);
+  mpi::agreed(state_->layout().world, [&] {
+    if (state_->layout().world.rank() != 0) return;
     record::Json sidecar = provenance;
     sidecar["parallel"] = record::to_json(state_->parallel);
     std::filesystem::path beside = path;

@@ -13,8 +13,10 @@
 
 #include "ckpt/reader.h"
 #include "mpi/communicator.h"
+#include "record/recovery.h"
 #include "record/run.h"
 #include "spec/training_spec.h"
+#include "train/recover/team.h"
 #include "train/run/run_options.h"
 #include "train/run/trace.h"
 
@@ -56,9 +58,25 @@ class Trainer {
   Trainer(const record::TrainingSpec& spec, const record::Parallel& parallel,
           const mpi::Communicator& communicator, bool fresh,
           std::shared_ptr<const nn::Dataset> data = nullptr);
+  /// A team of which some may wait, some have joined, and any may fail while run() works. Of the calls below
+  /// only run() does anything in a process that has no work.
+  Trainer(const record::TrainingSpec& spec, const record::Parallel& parallel, Team team,
+          const record::RecoverySpec& recovery, bool fresh,
+          std::shared_ptr<const nn::Dataset> data = nullptr);
   ~Trainer();
   Trainer(Trainer&&) = delete;
   Trainer& operator=(Trainer&&) = delete;
+
+  /// Those who work; a group of this rank alone where it has no work. Local.
+  [[nodiscard]] mpi::Communicator group() const;
+  [[nodiscard]] bool working() const noexcept;
+  /// All who live, with those who wait. Local.
+  [[nodiscard]] const mpi::Communicator& everyone() const noexcept;
+  /// Whether this process speaks for the run: rank 0 of those who work, or of all where nobody does. Local.
+  [[nodiscard]] bool leads() const noexcept;
+  /// Before another run of a team that lost members: as many work again as at first. Collective over all who
+  /// live. False: too few do.
+  [[nodiscard]] bool regroup();
 
   /// Overwrites the whole state with a checkpoint of the same spec, then shares what
   /// parallel.synced_on_resume() says from replica 0. Refuses a file that cannot be read,

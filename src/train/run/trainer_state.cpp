@@ -5,6 +5,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "mpi/survivors.h"
 #include "train/parallel/build.h"
 #include "train/step/data_order.h"
 #include "train/step/gradient_norm.h"
@@ -19,133 +20,243 @@ int batches_ahead(const record::DataSpec& spec, const nn::Dataset& data) {
 
 }  // namespace
 
-TrainerState::TrainerState(record::TrainingSpec spec_, record::Parallel parallel_,
-                           const mpi::Communicator& world, std::shared_ptr<const nn::Dataset> data_,
+TrainerState::TrainerState(record::TrainingSpec spec_, record::Parallel parallel_, Team team_,
+                           record::RecoverySpec recovery_, std::shared_ptr<const nn::Dataset> data_,
                            bool fresh)
     : spec(std::move(spec_)),
       parallel(std::move(parallel_)),
-      layout(parallel, world),
+      team(std::move(team_)),
+      recovery(std::move(recovery_)),
+      map(parallel.replicas(), parallel.stages),
       data(std::move(data_)),
       precision(spec.precision),
       scaler(spec),
-      guards(spec, world.rank(), scaler.dynamic()),
-      session(build_stage(spec, *data, parallel, layout,
-                          {precision.parameters, choose_device(parallel, world.rank())}, fresh),
-              spec),
-      strategy(session.stage(), layout, parallel, *data, precision, batches_ahead(spec.data, *data)) {}
+      guards(spec, 0, scaler.dynamic()) {
+  if (team.working()) start_work(fresh);
+}
+
+void TrainerState::spread(const ReplicaMap& map_) {
+  stop_work();
+  map = map_;
+  start_work(false);
+}
+
+void TrainerState::revoke_work() const noexcept {
+  team.revoke();
+  if (layout_) mpi::revoke(layout_->peers);
+}
+
+void TrainerState::start_work(bool fresh) {
+  const int rank = team.active().rank();
+  layout_ = std::make_unique<Layout>(map, team.active());
+  const nn::Placement placement{precision.parameters, choose_device(parallel, rank)};
+  if (costs.empty()) costs = layer_costs(spec, *data, parallel, *layout_, placement);
+  const std::pair cut(layout_->stage(), layout_->stages());
+  if (!session_ || cut_ != cut) {
+    session_ = std::make_unique<Session>(build_stage(spec, *data, costs, *layout_, placement, fresh), spec);
+    cut_ = cut;
+    buffers_.clear();
+    buffers_before_.clear();
+    for (const nn::Slot& slot : session_->stage().slots()) {
+      if (!slot.trained) buffers_.push_back(slot.value);
+    }
+  }
+  guards.work_as(rank);
+  kill_point.work_as(map.seats(rank));
+  strategy_ = std::make_unique<Strategy>(session_->stage(), *layout_, parallel, *data, precision,
+                                         StrategyOptions{batches_ahead(spec.data, *data), exchanges_norms()},
+                                         kill_point);
+}
 
 std::span<const std::int64_t> TrainerState::next_batch() {
-  const std::pair wanted(session.seed, session.progress.epoch);
+  const std::pair wanted(session().seed, session().progress.epoch);
   if (order_of_ != wanted) {
-    order_ = epoch_order(session.seed, session.progress.epoch, data->train_size());
+    order_ = epoch_order(session().seed, session().progress.epoch, data->train_size());
     order_of_ = wanted;
   }
-  return std::span<const std::int64_t>(order_).subspan(static_cast<std::size_t>(session.progress.cursor),
+  return std::span<const std::int64_t>(order_).subspan(static_cast<std::size_t>(session().progress.cursor),
                                                        static_cast<std::size_t>(spec.batch_size));
 }
 
 // This batch and what is left of the epoch after it: the next epoch's order is computed when it begins.
 void TrainerState::expect_batches(std::span<const std::int64_t> batch) {
-  Feed& feed = strategy.feed();
+  Strategy& work = strategy();
   const auto left = static_cast<std::size_t>(order_.data() + order_.size() - batch.data());
-  while (feed.wants_more() && (feed.waiting() + 1) * batch.size() <= left) {
-    feed.expect({.batch = {batch.data() + feed.waiting() * batch.size(), batch.size()},
-                 .seed = session.seed,
-                 .epoch = session.progress.epoch});
+  while (work.wants_more() && (work.waiting() + 1) * batch.size() <= left) {
+    work.expect({.batch = {batch.data() + work.waiting() * batch.size(), batch.size()},
+                 .seed = session().seed,
+                 .epoch = session().progress.epoch});
   }
 }
 
+// The forward pass changes the buffers of batch norm; all else changes behind the decision.
+void TrainerState::begin_step() {
+  begun_ = true;
+  prepared_ = false;
+  if (!team.may_lose()) return;
+  const torch::NoGradGuard no_grad;
+  buffers_before_.resize(buffers_.size());
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    if (buffers_before_[i].defined()) {
+      buffers_before_[i].copy_(buffers_[i]);
+    } else {
+      buffers_before_[i] = buffers_[i].detach().clone();
+    }
+  }
+}
+
+void TrainerState::undo_step() {
+  if (!begun_) return;
+  const torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < buffers_before_.size(); ++i) buffers_[i].copy_(buffers_before_[i]);
+  begun_ = prepared_ = false;
+}
+
 StepResult TrainerState::step(std::span<const std::int64_t> batch) {
-  session.drop_gradients();
-  Progress& progress = session.progress;
+  begin_step();
+  session().drop_gradients();
+  const Progress& progress = session().progress;
   const StepInput input{.batch = batch,
-                        .seed = session.seed,
+                        .seed = session().seed,
                         .epoch = progress.epoch,
                         .step = progress.step,
                         .loss_scale = static_cast<double>(static_cast<float>(progress.loss_scale)),
                         .scaled = scaler.active()};
   expect_batches(batch);
-  StepResult result;
-  result.batch = strategy.gradients(input);
-  guards.see_loss(result.batch.loss, progress);
-  if (!std::isfinite(result.batch.loss) && !scaler.dynamic()) {
+  const std::vector<Tally> tallies = strategy().gradients(input);
+  const auto& parameters = session().optimizer().parameters();
+  const bool bad = scaler.active() && !scaler.unscale(parameters, progress);
+  const std::vector<double> norms = exchanges_norms() ? tensor_norms(parameters) : std::vector<double>();
+  prepared_ = true;
+  return apply(strategy().decide(tallies, bad, norms));
+}
+
+StepResult TrainerState::apply(const Decision& decision) {
+  begun_ = prepared_ = false;
+  settled_ = -1;
+  last_decision_ = decision;
+  Progress& progress = session().progress;
+  StepResult result{.batch = decision.batch};
+  guards.see_loss(decision.batch.loss, progress);
+  if (!std::isfinite(decision.batch.loss) && !scaler.dynamic()) {
     result.stopped = true;
-    guards.see_state(session, progress.step + 1);  // which tensor it comes from
-    if (guards.stops()) result.alarm = first_alarm();
+    guards.see_state(session(), progress.step + 1);  // which tensor it comes from
+    settled_ = progress.step;
     return result;
   }
-  if (update()) session.optimizer().step(progress.learning_rate);
+  if (update(decision)) session().optimizer().step(progress.learning_rate, &kill_point);
   progress.step += 1;
   progress.cursor += spec.batch_size;
-  progress.epoch_loss_sum += result.batch.loss;
-  progress.epoch_correct += result.batch.correct;
+  progress.epoch_loss_sum += decision.batch.loss;
+  progress.epoch_correct += decision.batch.correct;
   after_step(spec.schedule, total_steps(), progress);
-  if (parallel.resync_every > 0 && progress.step % parallel.resync_every == 0) share_state(false);
-  guards.see_state(session, progress.step);
-  if (guards.stops()) result.alarm = first_alarm();
   return result;
 }
 
-// Of all ranks, by rank. Collective.
-std::string TrainerState::first_alarm() const {
+// Makes the gradients ready for the optimizer; false when loss scaling found some that are not finite.
+bool TrainerState::update(const Decision& decision) {
+  if (scaler.active()) {
+    scaler.update(decision.bad_gradient, session().progress);
+    if (decision.bad_gradient) return false;
+  }
+  if (!exchanges_norms()) return true;
+  const double total = total_norm(decision.norms, precision.parameters);
+  guards.see_gradient_norm(total, session().progress.step + 1);
+  if (spec.optimizer.clip_norm > 0)
+    scale_gradients(session().optimizer().parameters(), spec.optimizer.clip_norm, total);
+  return true;
+}
+
+std::string TrainerState::settle(bool stopped) {
+  const std::int64_t step = session().progress.step;
+  if (!stopped && parallel.resync_every > 0 && step % parallel.resync_every == 0) share_state(false);
+  if (settled_ != step) guards.see_state(session(), step);
+  settled_ = step;
+  if (!guards.stops()) return "";
   const std::string mine = guards.alarms().empty() ? "" : record::describe(guards.alarms().front());
-  for (const std::string& text : layout.world.allgather(mine)) {
+  for (const std::string& text : layout().world.allgather(mine)) {
     if (!text.empty()) return text;
   }
   return "";
 }
 
-// Makes the gradients ready for the optimizer; false when loss scaling found some that are not finite.
-bool TrainerState::update() {
-  if (scaler.active()) {
-    const auto bad = static_cast<char>(!scaler.unscale(session.optimizer().parameters(), session.progress));
-    std::vector<char> all(static_cast<std::size_t>(layout.world.size()));
-    layout.world.allgather_equal(&bad, 1, all.data());
-    const bool any = std::any_of(all.begin(), all.end(), [](char one) { return one != 0; });
-    scaler.update(any, session.progress);
-    if (any) return false;
+void TrainerState::forget(const std::vector<record::Structure>& structures) {
+  using record::Structure;
+  const torch::NoGradGuard no_grad;
+  Progress& progress = session().progress;
+  Session begun(build_stage(spec, *data, costs, layout(), session().stage().placement(), true), spec);
+  for (const Structure structure : structures) {
+    if (structure == Structure::optimizer) session().optimizer().clear();
+    if (structure == Structure::rng) session().seed = begun.seed;
+    if (structure == Structure::loss_scale) {
+      progress.loss_scale = begun.progress.loss_scale;
+      progress.growth_tracker = begun.progress.growth_tracker;
+    }
+    if (structure == Structure::schedule) {
+      progress.learning_rate = begun.progress.learning_rate;
+      progress.base_learning_rate = begun.progress.base_learning_rate;
+      progress.plateau_best = begun.progress.plateau_best;
+      progress.plateau_bad = begun.progress.plateau_bad;
+      progress.plateau_cooldown = begun.progress.plateau_cooldown;
+    }
+    if (structure == Structure::cursor) {
+      progress.epoch = progress.step = progress.cursor = progress.epoch_correct = 0;
+      progress.epoch_loss_sum = 0;
+    }
+    if (structure != Structure::parameters && structure != Structure::buffers) continue;
+    const std::vector<nn::Slot> slots = session().stage().slots(), fresh = begun.stage().slots();
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      torch::Tensor value = slots[i].value;
+      if (slots[i].trained == (structure == Structure::parameters)) value.copy_(fresh[i].value);
+    }
   }
-  limit_gradients();
-  return true;
-}
-
-void TrainerState::limit_gradients() {
-  if (spec.optimizer.clip_norm == 0 && !guards.wants_gradient_norm()) return;
-  const auto& parameters = session.optimizer().parameters();
-  const std::vector<double> mine = tensor_norms(parameters);
-  std::string bytes(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(double));
-  std::string joined;
-  for (const std::string& part : layout.pipeline.allgather(bytes)) joined += part;
-  std::vector<double> norms(joined.size() / sizeof(double));
-  std::memcpy(norms.data(), joined.data(), joined.size());
-  const double total = total_norm(norms, precision.parameters);
-  guards.see_gradient_norm(total, session.progress.step + 1);
-  if (spec.optimizer.clip_norm > 0) scale_gradients(parameters, spec.optimizer.clip_norm, total);
 }
 
 void TrainerState::share_state(bool with_optimizer) {
   std::vector<torch::Tensor> tensors;
   // Under horovod buffers are each replica's own.
   const bool buffers = parallel.semantics == record::Semantics::ddp;
-  for (const nn::Slot& slot : session.stage().slots()) {
+  for (const nn::Slot& slot : session().stage().slots()) {
     if (slot.trained || buffers) tensors.push_back(slot.value);
   }
-  for (const OptimizerSlot& slot : session.optimizer().state()) {
+  for (const OptimizerSlot& slot : session().optimizer().state()) {
     if (with_optimizer) tensors.push_back(slot.value);
   }
-  broadcast_tensors(tensors, layout.replicas, 0);
+  broadcast_tensors(tensors, layout().peers, layout().holders[0]);
 }
 
+// Of each replica the lines of all stages; where a stage is the whole model, its digest says it all.
 std::vector<std::string> TrainerState::digests() {
-  std::vector<std::string> lines = session.digest_lines(layout.stage() == 0);
-  std::string text;
-  for (const std::string& line : lines) text += line;
-  lines.clear();
-  for (const std::string& part : layout.pipeline.allgather(text)) {
-    std::istringstream stream(part);
-    for (std::string line; std::getline(stream, line);) lines.push_back(line + "\n");
+  const bool whole = layout().stages() == 1;
+  record::Json mine = record::Json::array();
+  strategy().for_each_replica([&](int /*replica*/) {
+    std::vector<std::string> lines = session().digest_lines(layout().stage() == 0);
+    std::string text;
+    for (const std::string& line : lines) text += line;
+    mine.push_back(whole ? state_digest(std::move(lines)) : text);
+  });
+  std::vector<record::Json> all;
+  for (const std::string& text : layout().world.allgather(mine.dump()))
+    all.push_back(record::Json::parse(text));
+  const auto said = [&](int replica, int stage) {
+    const std::size_t slot = layout().slot(replica, stage);
+    const auto most = static_cast<std::size_t>(layout().map.most_on_a_rank());
+    return all[slot / most][slot % most].get<std::string>();
+  };
+  std::vector<std::string> digests;
+  for (int replica = 0; replica < layout().replica_count(); ++replica) {
+    if (whole) {
+      digests.push_back(said(replica, 0));
+      continue;
+    }
+    std::vector<std::string> lines;
+    for (int stage = 0; stage < layout().stages(); ++stage) {
+      std::istringstream stream(said(replica, stage));
+      for (std::string line; std::getline(stream, line);) lines.push_back(line + "\n");
+    }
+    digests.push_back(state_digest(std::move(lines)));
   }
-  return layout.replicas.allgather(state_digest(std::move(lines)));
+  return digests;
 }
 
 }  // namespace bitrift::train

@@ -11,15 +11,19 @@
 
 #include "ckpt/reader.h"
 #include "dataset/dataset.h"
+#include "record/recovery.h"
 #include "record/run.h"
 #include "spec/training_spec.h"
 #include "train/parallel/rank_layout.h"
 #include "train/parallel/strategy.h"
+#include "train/recover/team.h"
 #include "train/run/golden_states.h"
 #include "train/run/guards.h"
 #include "train/run/trajectory.h"
 #include "train/state/session.h"
+#include "train/state/state_copy.h"
 #include "train/step/autocast.h"
+#include "train/step/kill_point.h"
 #include "train/step/loss_scaler.h"
 
 namespace bitrift::train {
@@ -28,39 +32,71 @@ namespace bitrift::train {
 struct StepResult {
   BatchResult batch;
   bool stopped = false;  ///< the loss is not finite and no loss scaling excuses it: nothing was updated
-  std::string alarm;     ///< what a guard that stops says; "" when the run goes on
 };
 
-/// The session, and what works on it. Everything but `session` is fixed for the life of the process, or
-/// derived from it.
+/// The session, and what works on it. Everything but the session is fixed for the life of the process,
+/// derived from it, or made anew when the team has lost a member. A process without work has no layout, no
+/// session and no strategy.
 struct TrainerState {
-  /// fresh: with initial values; else for a load to fill. Collective.
-  TrainerState(record::TrainingSpec spec_, record::Parallel parallel_, const mpi::Communicator& world,
-               std::shared_ptr<const nn::Dataset> data_, bool fresh);
+  /// fresh: with initial values; else for a load to fill. Collective over those who work.
+  TrainerState(record::TrainingSpec spec_, record::Parallel parallel_, Team team_,
+               record::RecoverySpec recovery_, std::shared_ptr<const nn::Dataset> data_, bool fresh);
+
+  /// Work as the team's active group is to share it. Drops what worked before, and the session too where this
+  /// rank gets other layers. Collective over that group.
+  void spread(const ReplicaMap& map);
+  /// Drops what sends and receives; the session stays. Local; nothing of it may be under way any more on a
+  /// group that was not revoked.
+  void stop_work() { strategy_.reset(), layout_.reset(); }
+  /// Every call of the team's groups that is under way fails, on every rank. Local.
+  void revoke_work() const noexcept;
+
+  [[nodiscard]] const Layout& layout() const noexcept { return *layout_; }
+  [[nodiscard]] Session& session() noexcept { return *session_; }
+  [[nodiscard]] Strategy& strategy() noexcept { return *strategy_; }
+  [[nodiscard]] bool has_session() const noexcept { return session_ != nullptr; }
 
   [[nodiscard]] std::int64_t steps_per_epoch() const { return data->train_size() / spec.batch_size; }
   [[nodiscard]] std::int64_t total_steps() const { return steps_per_epoch() * spec.epochs; }
   /// Samples of the batch that is next. Valid until the next call.
   [[nodiscard]] std::span<const std::int64_t> next_batch();
-  /// Forward, backward and, when the loss is finite, the update; counts the step. Collective.
+  /// Forward, backward and, when the loss is finite, the update; counts the step. Collective up to the
+  /// decision, local behind it.
   StepResult step(std::span<const std::int64_t> batch);
+  /// What is collective behind a step, which may have stopped the run; may be called again for the same step.
+  /// What the first guard of all
+  /// ranks that stops says, by rank; "" when the run goes on.
+  [[nodiscard]] std::string settle(bool stopped);
   /// State digest of each replica. Collective.
   [[nodiscard]] std::vector<std::string> digests();
   /// Replica 0's parameters, under ddp its buffers, and its optimizer state when `with_optimizer`, to all
   /// replicas. Collective.
   void share_state(bool with_optimizer);
 
+  /// A step was begun and not decided upon: gives back what its forward pass changed. Local.
+  void undo_step();
+  /// Whether such a step lacks nothing but the decision.
+  [[nodiscard]] bool prepared() const noexcept { return prepared_; }
+  /// The decision that other ranks took: what step() would have done with it. Local.
+  StepResult apply(const Decision& decision);
+  [[nodiscard]] const Decision& last_decision() const noexcept { return last_decision_; }
+  /// The given structures get the values of a run that begins. Local.
+  void forget(const std::vector<record::Structure>& structures);
+  /// Balances the stages of a rank that joins later.
+  std::vector<double> costs;
+
   record::TrainingSpec spec;
   record::Parallel parallel;
-  Layout layout;
+  Team team;
+  record::RecoverySpec recovery;
+  ReplicaMap map;  ///< of the active group
   std::shared_ptr<const nn::Dataset> data;
   Precision precision;
   LossScaler scaler;
   Guards guards;
-  Session session;
-  Strategy strategy;
+  KillPoint kill_point;
   std::optional<ckpt::Reader> base_file;
-  std::map<std::string, std::string> base;  ///< path to bytes, see Trainer::remember_base()
+  StateCopy base;  ///< see Trainer::remember_base()
   /// Tensors that the last reset() read from a file; absent after a load() of everything.
   std::optional<std::vector<std::string>> altered;
   std::vector<std::string> changed;  ///< tensors that were other than in `base` when loaded
@@ -69,10 +105,23 @@ struct TrainerState {
   GoldenStates golden_states;  ///< see RunOptions::states
 
  private:
-  [[nodiscard]] bool update();
-  void limit_gradients();
-  [[nodiscard]] std::string first_alarm() const;
+  void start_work(bool fresh);
+  void begin_step();
+  [[nodiscard]] bool exchanges_norms() const {
+    return spec.optimizer.clip_norm > 0 || guards.wants_gradient_norm();
+  }
+  [[nodiscard]] bool update(const Decision& decision);
   void expect_batches(std::span<const std::int64_t> batch);
+
+  std::unique_ptr<Layout> layout_;
+  std::unique_ptr<Session> session_;
+  std::pair<int, int> cut_ = {0, 0};  // stage and stages of the session
+  std::unique_ptr<Strategy> strategy_;
+
+  bool begun_ = false, prepared_ = false;
+  std::vector<torch::Tensor> buffers_, buffers_before_;  // of the session; copies from before the step
+  Decision last_decision_;
+  std::int64_t settled_ = -1;  // step whose state the guards saw
 
   // Derived from the session's seed and epoch; sorting an epoch takes longer than comparing two numbers.
   std::vector<std::int64_t> order_;

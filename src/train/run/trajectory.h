@@ -17,7 +17,9 @@ struct Trajectory {
   struct Mark {
     double loss = 0;           ///< of the step's batch
     std::int64_t correct = 0;  ///< right answers in it
-    std::string digest;        ///< mark_digest() of this rank
+    /// mark_digest() by seat (replica x stages + stage): of this rank's alone, or of all where the team may
+    /// lose members; "" where it is not known.
+    std::vector<std::string> digests = {};
   };
   std::vector<Mark> marks;
   record::RunResult result;

@@ -177,21 +177,6 @@ void read_tensors(const ckpt::Reader& base, const std::filesystem::path& copy, S
   }
 }
 
-void restore_session(Session& session, const std::map<std::string, std::string>& kept) {
-  session.drop_gradients();
-  const bool with_optimizer = std::any_of(
-      kept.begin(), kept.end(), [](const auto& one) { return one.first.starts_with("optimizer/"); });
-  if (with_optimizer) {
-    session.optimizer().allocate();
-  } else {
-    session.optimizer().clear();
-  }
-  for (StateTensor& tensor : session.tensors()) {
-    const std::string& bytes = kept.at(tensor.meta.path);
-    tensor.write([&](void* into) { std::memcpy(into, bytes.data(), bytes.size()); });
-  }
-}
-
 Loaded load_session(const ckpt::Reader& reader, Session& session, const LoadOptions& options) {
   return Load(reader, session, options).run();
 }

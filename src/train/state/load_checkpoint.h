@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -34,9 +33,5 @@ Loaded load_session(const ckpt::Reader& reader, Session& session, const LoadOpti
 /// values were altered. Not collective. Throws as Reader does.
 void read_tensors(const ckpt::Reader& base, const std::filesystem::path& copy, Session& session,
                   const std::vector<std::string>& paths);
-
-/// Overwrites everything in the session with a state that was kept in memory: path to bytes of every one of
-/// its tensors.
-void restore_session(Session& session, const std::map<std::string, std::string>& kept);
 
 }  // namespace bitrift::train

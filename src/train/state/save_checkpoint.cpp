@@ -65,11 +65,11 @@ std::vector<StateTensor> contribution(Session& session, const Layout& layout) {
   const std::vector<std::string> lines = session.digest_lines(layout.stage() == 0);
   std::string text;
   for (const std::string& line : lines) text += line;
-  const std::vector<std::string> digests = layout.replicas.allgather(state_digest(lines));
+  const std::vector<std::string> digests = layout.peers.allgather(state_digest(lines));
   const bool alike = std::all_of(digests.begin(), digests.end(),
                                  [&](const std::string& digest) { return digest == digests[0]; });
   std::string reference = text;
-  if (!alike) layout.replicas.broadcast(reference, 0);
+  if (!alike) layout.peers.broadcast(reference, layout.holders[0]);
   if (layout.replica() == 0) return mine;
   const std::vector<std::string> theirs = lines_of(reference);
   const std::set<std::string> known(theirs.begin(), theirs.end());
@@ -115,14 +115,16 @@ Plan plan_file(const std::vector<StateTensor>& mine, Session& session, const Lay
 
 std::optional<Error> write_file(const std::filesystem::path& path, const Plan& plan,
                                 const std::vector<StateTensor>& mine, const record::TrainingSpec& spec,
-                                const Layout& layout) {
+                                const Layout& layout, KillPoint& kill_point) {
   std::map<std::string, std::string> attributes = {
       {"schema", checkpoint_schema}, {"spec", record::to_text(spec)}, {"versions", versions()}};
   if (plan.replicas_differ) attributes[replicas_attribute] = std::to_string(layout.replica_count());
   Sink sink(path, plan.metas, attributes);
   auto next = mine.begin();
   std::vector<char> received;
+  std::int64_t point = 0;
   for (const ckpt::TensorMeta& meta : plan.metas) {
+    kill_point.reach(record::TrainingPhase::save, point++, static_cast<std::int64_t>(plan.metas.size()));
     const int from = plan.owners.at(meta.path);
     if (from == 0) {
       (next++)->read([&](const void* bytes) { sink.tensor(meta, bytes); });
@@ -139,14 +141,18 @@ std::optional<Error> write_file(const std::filesystem::path& path, const Plan& p
 }  // namespace
 
 void save_session(const std::filesystem::path& path, Session& session, const record::TrainingSpec& spec,
-                  const Layout& layout) {
+                  const Layout& layout, KillPoint& kill_point) {
   const std::vector<StateTensor> mine = contribution(session, layout);
+  // A rank that has nothing to write fails before the others do it.
+  if (layout.world.rank() != 0 && mine.empty()) kill_point.reach(record::TrainingPhase::save, 0, 1);
   const Plan plan = plan_file(mine, session, layout);
   std::optional<Error> error;
   if (layout.world.rank() == 0) {
-    error = write_file(path, plan, mine, spec, layout);
+    error = write_file(path, plan, mine, spec, layout, kill_point);
   } else {
+    std::int64_t point = 0;
     for (const StateTensor& tensor : mine) {
+      kill_point.reach(record::TrainingPhase::save, point++, static_cast<std::int64_t>(mine.size()));
       tensor.read([&](const void* bytes) { layout.world.send(bytes, tensor.meta.bytes(), 0, tensor_tag); });
     }
   }

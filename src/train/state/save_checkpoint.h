@@ -6,6 +6,7 @@
 #include "spec/training_spec.h"
 #include "train/parallel/rank_layout.h"
 #include "train/state/session.h"
+#include "train/step/kill_point.h"
 
 namespace bitrift::train {
 
@@ -14,6 +15,6 @@ namespace bitrift::train {
 /// what differs from it. The same state gives the same bytes under every strategy. Collective; throws
 /// mpi::AgreedError on all ranks.
 void save_session(const std::filesystem::path& path, Session& session, const record::TrainingSpec& spec,
-                  const Layout& layout);
+                  const Layout& layout, KillPoint& kill_point);
 
 }  // namespace bitrift::train

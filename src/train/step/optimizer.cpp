@@ -33,7 +33,7 @@ void Optimizer::allocate() {
   }
 }
 
-void Optimizer::step(double learning_rate) {
+void Optimizer::step(double learning_rate, KillPoint* kill_point) {
   for (const Parameter& parameter : parameters_) {
     if (parameter.value.grad().defined()) continue;
     fail(ErrorCode::internal, "optimizer step: parameter {} has no gradient", parameter.key);
@@ -42,17 +42,24 @@ void Optimizer::step(double learning_rate) {
   // the layers of the dispatcher that autograd needs.
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
   if (spec_.is_adam()) {
-    step_adam(learning_rate);
+    step_adam(learning_rate, kill_point);
   } else {
-    step_sgd(learning_rate);
+    step_sgd(learning_rate, kill_point);
   }
 }
 
-void Optimizer::step_sgd(double learning_rate) {
+void Optimizer::reach(KillPoint* kill_point, std::size_t parameter) const {
+  if (kill_point == nullptr) return;
+  kill_point->reach(record::TrainingPhase::update, static_cast<std::int64_t>(parameter),
+                    static_cast<std::int64_t>(parameters_.size()));
+}
+
+void Optimizer::step_sgd(double learning_rate, KillPoint* kill_point) {
   const bool first = spec_.momentum != 0 && state_.empty();
   if (first) allocate();
   const torch::Tensor momentum = number(spec_.momentum);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    reach(kill_point, i);
     torch::Tensor& parameter = parameters_[i].value;
     torch::Tensor gradient = parameter.grad();
     if (spec_.weight_decay != 0) gradient = gradient.add(parameter, spec_.weight_decay);
@@ -69,13 +76,14 @@ void Optimizer::step_sgd(double learning_rate) {
   }
 }
 
-void Optimizer::step_adam(double learning_rate) {
+void Optimizer::step_adam(double learning_rate, KillPoint* kill_point) {
   allocate();
   const bool decoupled = spec_.name == record::OptimizerName::adamw;
   const torch::Tensor kept = number(1 - learning_rate * spec_.weight_decay);
   const torch::Tensor beta2 = number(spec_.beta2);
   const torch::Tensor epsilon = number(spec_.epsilon);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    reach(kill_point, i);
     torch::Tensor& parameter = parameters_[i].value;
     torch::Tensor gradient = parameter.grad();
     torch::Tensor& average = state_[3 * i].value;

@@ -7,6 +7,7 @@
 
 #include "dataset/torch.h"
 #include "spec/training_spec.h"
+#include "train/step/kill_point.h"
 
 namespace bitrift::train {
 
@@ -35,7 +36,7 @@ class Optimizer {
   Optimizer(record::OptimizerSpec spec, std::vector<Parameter> parameters);
 
   /// Throws Error(internal) when a parameter has no gradient; then nothing has changed.
-  void step(double learning_rate);
+  void step(double learning_rate, KillPoint* kill_point = nullptr);
   /// State tensors by parameter, then by name; empty before the first step.
   [[nodiscard]] const std::vector<OptimizerSlot>& state() const noexcept { return state_; }
   [[nodiscard]] const std::vector<Parameter>& parameters() const noexcept { return parameters_; }
@@ -45,8 +46,9 @@ class Optimizer {
   void clear() noexcept { state_.clear(); }
 
  private:
-  void step_sgd(double learning_rate);
-  void step_adam(double learning_rate);
+  void step_sgd(double learning_rate, KillPoint* kill_point);
+  void step_adam(double learning_rate, KillPoint* kill_point);
+  void reach(KillPoint* kill_point, std::size_t parameter) const;
 
   record::OptimizerSpec spec_;
   std::vector<Parameter> parameters_;

@@ -56,7 +56,8 @@ std::vector<std::string> paths(Session& session) {
 std::string temporary(const char* name) { return testing::TempDir() + name; }
 
 void save(const std::string& path, Session& session, const record::TrainingSpec& spec) {
-  save_session(path, session, spec, Layout({}, mpi::Communicator()));
+  KillPoint none;
+  save_session(path, session, spec, Layout(ReplicaMap(1, 1), mpi::Communicator()), none);
 }
 
 char* memory(const StateTensor& tensor) {

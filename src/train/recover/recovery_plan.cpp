@@ -1,0 +1,317 @@
+#include "train/recover/recovery_plan.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include <fmt/ranges.h>
+
+#include "core/error.h"
+
+namespace bitrift::train {
+namespace {
+
+using record::Json;
+using record::RecoveryKind;
+using record::StateSource;
+
+Json to_json(const Position& position) {
+  return {{"commits", position.commits}, {"next", name_of(position.next)}};
+}
+
+Position position_from_json(const Json& value) {
+  return {value.at("commits"), parse_named<Next>(value.at("next").get<std::string>())};
+}
+
+Json to_json(const HeldState& held) {
+  return {
+      {"at", to_json(held.at)}, {"stage", held.stage}, {"stages", held.stages}, {"replica", held.replica}};
+}
+
+HeldState held_from_json(const Json& value) {
+  return {position_from_json(value.at("at")), value.at("stage"), value.at("stages"), value.at("replica")};
+}
+
+class Planner {
+ public:
+  Planner(const record::RecoverySpec& spec, const ReplicaMap& before, const std::vector<Report>& reports)
+      : spec_(spec), before_(before), reports_(reports) {}
+
+  RecoveryPlan run() {
+    find_lost();
+    if (!seat_everyone() || plan_.missing > 0) return std::move(plan_);
+    find_target();
+    const bool live = !wants_rollback() && has_live_state();
+    if (live) {
+      use_live_state();
+    } else if (!use_snapshots() && !use_file()) {
+      refuse();
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  [[nodiscard]] int count() const { return static_cast<int>(reports_.size()); }
+  [[nodiscard]] const Report& report(int who) const { return reports_[static_cast<std::size_t>(who)]; }
+  [[nodiscard]] bool recut() const { return plan_.map.stages() != before_.stages(); }
+
+  void find_lost() {
+    std::set<int> alive;
+    for (const Report& one : reports_) {
+      if (one.rank >= 0) alive.insert(one.rank);
+    }
+    for (int rank = 0; rank < before_.ranks(); ++rank) {
+      if (alive.contains(rank)) continue;
+      plan_.failed.push_back(rank);
+      for (const int seat : before_.seats(rank)) plan_.failed_seats.push_back(seat);
+    }
+    std::sort(plan_.failed_seats.begin(), plan_.failed_seats.end());
+  }
+
+  // Who works on what; false when nobody can. Newcomers and those who waited are taken in order.
+  bool seat_everyone() {
+    std::vector<int> by_rank(static_cast<std::size_t>(before_.ranks()), -1), waiting;
+    for (int who = 0; who < count(); ++who) {
+      if (report(who).rank >= 0) {
+        by_rank[static_cast<std::size_t>(report(who).rank)] = who;
+      } else {
+        waiting.push_back(who);
+      }
+    }
+    if (spec_.kind == RecoveryKind::none || spec_.kind == RecoveryKind::relaunch) {
+      plan_.refusal =
+          spec_.kind == RecoveryKind::none ? "recovery is off" : "the job has to be launched again";
+      return false;
+    }
+    if (spec_.kind == RecoveryKind::shrink) return seat_survivors(by_rank);
+    plan_.missing = std::max(0, static_cast<int>(plan_.failed.size()) - static_cast<int>(waiting.size()));
+    if (plan_.missing > 0 &&
+        (spec_.kind == RecoveryKind::spare || (spec_.kind == RecoveryKind::restart && spec_.spares > 0))) {
+      plan_.refusal = fmt::format("no spare is left: {} ranks failed and {} waited; give more spares",
+                                  plan_.failed.size(), waiting.size());
+      return false;
+    }
+    auto next = waiting.begin();
+    plan_.workers = by_rank;
+    for (int& who : plan_.workers) {
+      if (who < 0 && next != waiting.end()) who = *next++;
+    }
+    plan_.map = before_;
+    return true;
+  }
+
+  bool seat_survivors(const std::vector<int>& by_rank) {
+    std::vector<int> old_ranks;
+    for (int rank = 0; rank < before_.ranks(); ++rank) {
+      if (by_rank[static_cast<std::size_t>(rank)] < 0) continue;
+      old_ranks.push_back(rank);
+      plan_.workers.push_back(by_rank[static_cast<std::size_t>(rank)]);
+    }
+    if (old_ranks.empty()) {
+      plan_.refusal = "no rank is left";
+      return false;
+    }
+    if (spec_.batch == record::BatchRule::smaller) return drop_replicas(by_rank);
+    const auto left = static_cast<int>(old_ranks.size());
+    if (left >= before_.stages()) {
+      plan_.map = shrunken(before_, old_ranks);
+      return true;
+    }
+    // Fewer ranks than stages: the model is cut anew, and every rank computes its stage for all replicas.
+    std::vector<int> hosts;
+    for (int replica = 0; replica < before_.replicas(); ++replica) {
+      for (int stage = 0; stage < left; ++stage) hosts.push_back(stage);
+    }
+    plan_.map = ReplicaMap(before_.replicas(), left, hosts);
+    return true;
+  }
+
+  // Replicas that lost a rank are dropped whole; the others move together.
+  bool drop_replicas(const std::vector<int>& by_rank) {
+    std::vector<int> workers;
+    int replicas = 0;
+    for (int replica = 0; replica < before_.replicas(); ++replica) {
+      std::vector<int> whole;
+      for (int stage = 0; stage < before_.stages(); ++stage) {
+        const int who = by_rank[static_cast<std::size_t>(before_.host(replica, stage))];
+        if (who >= 0) whole.push_back(who);
+      }
+      if (static_cast<int>(whole.size()) != before_.stages()) continue;
+      ++replicas;
+      workers.insert(workers.end(), whole.begin(), whole.end());
+    }
+    if (replicas == 0) {
+      plan_.refusal = "no replica is whole";
+      return false;
+    }
+    plan_.workers = workers;
+    plan_.map = ReplicaMap(replicas, before_.stages());
+    return true;
+  }
+
+  // The furthest position of a survivor.
+  void find_target() {
+    for (int who = 0; who < count(); ++who) {
+      const Report& one = report(who);
+      if (!one.live || one.live->at < plan_.target) continue;
+      if (plan_.target < one.live->at) plan_.leader = who;
+      plan_.target = one.live->at;
+    }
+  }
+
+  // Whether it is at the target, or gets there by the decision that it missed.
+  [[nodiscard]] bool ready(const Report& one) const {
+    if (!one.live || one.live->stages != before_.stages()) return false;
+    return one.live->at.commits == plan_.target.commits ||
+           (one.prepared && one.live->at.commits + 1 == plan_.target.commits);
+  }
+
+  [[nodiscard]] bool wants_rollback() const {
+    return spec_.kind == RecoveryKind::restart || recut() ||
+           (!plan_.failed.empty() && spec_.state && *spec_.state != StateSource::replica);
+  }
+
+  [[nodiscard]] int live_donor(int stage) const {
+    for (int who = 0; who < count(); ++who) {
+      if (ready(report(who)) && report(who).live->stage == stage) return who;
+    }
+    return -1;
+  }
+
+  [[nodiscard]] bool has_live_state() const {
+    if (plan_.target.commits < 0) return false;
+    for (int stage = 0; stage < before_.stages(); ++stage) {
+      if (live_donor(stage) < 0) return false;
+    }
+    return true;
+  }
+
+  void use_live_state() {
+    for (int stage = 0; stage < before_.stages(); ++stage) plan_.donors.push_back(live_donor(stage));
+    for (std::size_t rank = 0; rank < plan_.workers.size(); ++rank) {
+      const int who = plan_.workers[rank], stage = plan_.map.stage_on(static_cast<int>(rank));
+      const bool has = ready(report(who)) && report(who).live->stage == stage;
+      plan_.givers.push_back(has ? who : plan_.donors[static_cast<std::size_t>(stage)]);
+    }
+    if (!plan_.failed.empty()) plan_.state = StateSource::replica;
+  }
+
+  [[nodiscard]] std::vector<int> snapshot_donors(const Position& at) const {
+    std::vector<int> donors;
+    for (int stage = 0; stage < before_.stages(); ++stage) {
+      donors.push_back(snapshot_holder(at, stage, -1, -1));
+      if (donors.back() < 0) return {};
+    }
+    return donors;
+  }
+
+  // Who keeps a stage's state of that position: the preferred one if it does, else one who keeps the
+  // preferred replica's, else anyone; -1: nobody.
+  [[nodiscard]] int snapshot_holder(const Position& at, int stage, int preferred, int replica) const {
+    int same_replica = -1, any = -1;
+    for (int who = count() - 1; who >= 0; --who) {
+      for (const HeldState& held : report(who).snapshots) {
+        if (held.at != at || held.stage != stage || held.stages != before_.stages()) continue;
+        if (who == preferred && held.replica == replica) return who;
+        if (held.replica == replica) same_replica = who;
+        any = who;
+      }
+    }
+    return same_replica >= 0 ? same_replica : any;
+  }
+
+  bool use_snapshots() {
+    if (spec_.state && *spec_.state == StateSource::file) return false;
+    if (spec_.state && *spec_.state == StateSource::replica && spec_.kind != RecoveryKind::restart)
+      return false;
+    std::set<Position, std::greater<>> positions;
+    for (const Report& one : reports_) {
+      for (const HeldState& held : one.snapshots) {
+        if (held.stages == before_.stages()) positions.insert(held.at);
+      }
+    }
+    for (const Position& at : positions) {
+      plan_.donors = snapshot_donors(at);
+      if (plan_.donors.empty()) continue;
+      plan_.target = at;
+      plan_.leader = plan_.donors.front();
+      plan_.rolls_back = true;
+      plan_.state = StateSource::buddy;
+      for (std::size_t rank = 0; !recut() && rank < plan_.workers.size(); ++rank) {
+        const int stage = plan_.map.stage_on(static_cast<int>(rank));
+        const std::vector<int> replicas = plan_.map.replicas_on(static_cast<int>(rank));
+        plan_.givers.push_back(snapshot_holder(at, stage, plan_.workers[rank], replicas.front()));
+      }
+      return true;
+    }
+    return false;
+  }
+
+  bool use_file() {
+    if (spec_.state && *spec_.state != StateSource::file) return false;
+    std::optional<Position> newest;
+    for (int who = 0; who < count(); ++who) {
+      const std::optional<Position>& file = report(who).file;
+      if (!file || (newest && *file <= *newest)) continue;
+      newest = file;
+      plan_.leader = who;
+    }
+    if (!newest) return false;
+    plan_.target = *newest;
+    plan_.rolls_back = true;
+    plan_.state = StateSource::file;
+    return true;
+  }
+
+  void refuse() {
+    std::vector<int> lost;
+    for (int stage = 0; stage < before_.stages(); ++stage) {
+      if (live_donor(stage) < 0) lost.push_back(stage);
+    }
+    if (lost.empty()) {
+      plan_.refusal = fmt::format("no {} holds all of the state; take snapshots or write checkpoints",
+                                  spec_.state ? name_of(*spec_.state) : "snapshot");
+    } else {
+      plan_.refusal = fmt::format(
+          "no live rank holds stage {}{}; take snapshots (snapshot_every) or write checkpoints "
+          "(checkpoint_every)",
+          fmt::join(lost, " or "), spec_.snapshot_every > 0 ? ", nor a copy of its snapshot" : "");
+    }
+  }
+
+  const record::RecoverySpec& spec_;
+  const ReplicaMap& before_;
+  const std::vector<Report>& reports_;
+  RecoveryPlan plan_;
+};
+
+}  // namespace
+
+Json to_json(const Report& report) {
+  Json value = {{"rank", report.rank},
+                {"prepared", report.prepared},
+                {"noticed", report.noticed},
+                {"snapshots", Json::array()}};
+  if (report.live) value["live"] = to_json(*report.live);
+  if (report.file) value["file"] = to_json(*report.file);
+  for (const HeldState& held : report.snapshots) value["snapshots"].push_back(to_json(held));
+  return value;
+}
+
+Report report_from_json(const Json& value) {
+  Report report;
+  report.rank = value.at("rank");
+  report.prepared = value.at("prepared");
+  report.noticed = value.at("noticed");
+  if (value.contains("live")) report.live = held_from_json(value["live"]);
+  if (value.contains("file")) report.file = position_from_json(value["file"]);
+  for (const Json& held : value.at("snapshots")) report.snapshots.push_back(held_from_json(held));
+  return report;
+}
+
+RecoveryPlan plan_recovery(const record::RecoverySpec& spec, const ReplicaMap& before,
+                           const std::vector<Report>& reports) {
+  return Planner(spec, before, reports).run();
+}
+
+}  // namespace bitrift::train

@@ -1,0 +1,50 @@
+// States that this rank keeps in memory for a rollback: its own, and those of the rank that it is the buddy
+// of. Inside train/ only.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/parallel/rank_layout.h"
+#include "train/recover/recovery_plan.h"
+#include "train/state/state_copy.h"
+
+namespace bitrift::train {
+
+struct Snapshot {
+  HeldState held;
+  std::string ledger;  ///< of the run at that moment
+  StateCopy state;
+};
+
+class Snapshots {
+ public:
+  /// Keeps this state, and exchanges it with the buddy: rank r sends to rank r + 1, the last one to rank 0.
+  /// Keeps two generations, because a rank may die before all have the new one. Collective.
+  void take(Snapshot mine, const Layout& layout);
+  void clear() noexcept { kept_.clear(); }
+  [[nodiscard]] std::vector<HeldState> held() const;
+  /// nullptr: it is not kept.
+  [[nodiscard]] const Snapshot* find(const HeldState& wanted) const;
+  /// The state of a stage at some position, of this replica where it is kept.
+  [[nodiscard]] const Snapshot* find(const Position& at, int stage, int stages, int replica) const;
+  /// Bytes received so far.
+  [[nodiscard]] std::uint64_t received() const noexcept { return received_; }
+
+ private:
+  std::deque<Snapshot> kept_;  // the newest first
+  std::uint64_t received_ = 0;
+};
+
+/// A snapshot as one string, and back.
+[[nodiscard]] std::string packed(const Snapshot& snapshot);
+[[nodiscard]] Snapshot snapshot_from(const std::string& text);
+
+/// A text of any length. Not collective; both ranks call it.
+void send_text(const mpi::Communicator& communicator, const std::string& text, int to);
+[[nodiscard]] std::string receive_text(const mpi::Communicator& communicator, int from);
+
+}  // namespace bitrift::train

@@ -1,0 +1,112 @@
+#include "train/run/ledger.h"
+
+#include "core/error.h"
+
+namespace bitrift::train {
+namespace {
+
+using record::Json;
+
+Json binary(const std::string& bytes) {
+  return Json::binary(Json::binary_t::container_type(bytes.begin(), bytes.end()));
+}
+
+std::string bytes_of(const Json& value) {
+  const auto& bytes = value.get_binary();
+  return {bytes.begin(), bytes.end()};
+}
+
+Json to_json(const Trajectory& golden) {
+  Json marks = Json::array();
+  for (const Trajectory::Mark& mark : golden.marks) marks.push_back({mark.loss, mark.correct, mark.digests});
+  return {{"marks", marks}, {"result", record::to_json(golden.result)}};
+}
+
+Trajectory trajectory_from_json(const Json& value) {
+  Trajectory golden;
+  for (const Json& mark : value.at("marks")) golden.marks.push_back({mark.at(0), mark.at(1), mark.at(2)});
+  golden.result = record::run_result_from_json(value.at("result"));
+  return golden;
+}
+
+Json to_json(const StepMade& step) {
+  return {{"epoch", step.epoch},
+          {"learning_rate", step.learning_rate},
+          {"loss", step.loss},
+          {"correct", step.correct},
+          {"stopped", step.stopped},
+          {"epoch_ended", step.epoch_ended},
+          {"training", record::to_json(step.training)}};
+}
+
+StepMade step_from_json(const Json& value) {
+  return {value.at("epoch"),
+          value.at("learning_rate"),
+          value.at("loss"),
+          value.at("correct"),
+          value.at("stopped"),
+          value.at("epoch_ended"),
+          record::evaluation_from_json(value.at("training"))};
+}
+
+Json to_json(const Decision& decision) {
+  return {{"loss", decision.batch.loss},
+          {"asked", decision.batch.asked},
+          {"correct", decision.batch.correct},
+          {"bad_gradient", decision.bad_gradient},
+          {"norms", decision.norms}};
+}
+
+Decision decision_from_json(const Json& value) {
+  return {{value.at("loss"), value.at("asked"), value.at("correct")},
+          value.at("bad_gradient"),
+          value.at("norms")};
+}
+
+}  // namespace
+
+std::string to_text(const Ledger& ledger) {
+  Json value = {{"commits", ledger.at.commits},
+                {"next", name_of(ledger.at.next)},
+                {"result", record::to_json(ledger.result)},
+                {"first_epoch", ledger.first_epoch},
+                {"last", to_json(ledger.last)},
+                {"decision", to_json(ledger.decision)},
+                {"next_look", ledger.next_look},
+                {"gap", ledger.gap},
+                {"faults", Json::array()},
+                {"batch_size", ledger.batch_size},
+                {"costs", ledger.costs},
+                {"shared", binary(packed(ledger.shared))}};
+  for (const record::ProcessFault& fault : ledger.faults) value["faults"].push_back(record::to_json(fault));
+  if (ledger.file) value["file"] = ledger.file->string();
+  if (ledger.golden) value["golden"] = to_json(*ledger.golden);
+  const std::vector<std::uint8_t> bytes = Json::to_cbor(value);
+  return {bytes.begin(), bytes.end()};
+}
+
+Ledger ledger_from_text(const std::string& text) {
+  try {
+    const Json value = Json::from_cbor(text);
+    Ledger ledger;
+    ledger.at = {value.at("commits"), parse_named<Next>(value.at("next").get<std::string>())};
+    ledger.result = record::run_result_from_json(value.at("result"));
+    ledger.first_epoch = value.at("first_epoch");
+    ledger.last = step_from_json(value.at("last"));
+    ledger.decision = decision_from_json(value.at("decision"));
+    ledger.next_look = value.at("next_look");
+    ledger.gap = value.at("gap");
+    for (const Json& fault : value.at("faults"))
+      ledger.faults.push_back(record::process_fault_from_json(fault));
+    ledger.batch_size = value.at("batch_size");
+    ledger.costs = value.at("costs").get<std::vector<double>>();
+    ledger.shared = unpacked(bytes_of(value.at("shared")));
+    if (value.contains("file")) ledger.file = value["file"].get<std::string>();
+    if (value.contains("golden")) ledger.golden = trajectory_from_json(value["golden"]);
+    return ledger;
+  } catch (const Json::exception& error) {
+    fail(ErrorCode::internal, "a ledger cannot be read: {}", error.what());
+  }
+}
+
+}  // namespace bitrift::train

@@ -1,0 +1,48 @@
+// All of a run under way that is not in a rank's tensors, the same on all ranks: what a rank that joins needs
+// to know. Inside train/ only.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "record/fault/process_fault.h"
+#include "record/run.h"
+#include "train/parallel/strategy.h"
+#include "train/recover/position.h"
+#include "train/run/trajectory.h"
+#include "train/state/state_copy.h"
+
+namespace bitrift::train {
+
+/// What the last step was, until the run has looked at it.
+struct StepMade {
+  std::int64_t epoch = 0;
+  double learning_rate = 0, loss = 0;
+  std::int64_t correct = 0;
+  bool stopped = false, epoch_ended = false;
+  record::Evaluation training = {};  ///< metrics of the epoch so far
+};
+
+struct Ledger {
+  Position at;
+  record::RunResult result;
+  std::int64_t first_epoch = 0;  ///< completed when the run began
+  StepMade last = {};
+  Decision decision = {};  ///< of the last step
+  std::int64_t next_look = 0, gap = 1;
+  std::vector<record::ProcessFault> faults = {};        ///< that have not struck
+  std::optional<std::filesystem::path> file = {};  ///< last checkpoint
+  int batch_size = 0;
+  std::vector<double> costs = {};         ///< of the layers
+  StateCopy shared = {};                  ///< rng/ and progress/
+  std::optional<Trajectory> golden = {};  ///< that the run may meet, for those who do not have it
+};
+
+[[nodiscard]] std::string to_text(const Ledger& ledger);
+/// Throws Error(internal).
+[[nodiscard]] Ledger ledger_from_text(const std::string& text);
+
+}  // namespace bitrift::train

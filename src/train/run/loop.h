@@ -1,0 +1,90 @@
+// One call of Trainer::run. Inside train/run only.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "record/run.h"
+#include "train/recover/snapshots.h"
+#include "train/run/ledger.h"
+#include "train/run/recovery_run.h"
+#include "train/run/run_options.h"
+#include "train/run/state_watch.h"
+#include "train/run/trainer_state.h"
+
+namespace bitrift::train {
+
+/// A run as a row of parts (see Next). Each part is collective first and then local: where a collective
+/// fails, nothing of the part has happened yet on this rank, so that it can be done again, or adopted from a
+/// rank that came through it.
+class Loop {
+ public:
+  Loop(TrainerState& state, const RunOptions& options);
+  record::RunResult run();
+
+ private:
+  void advance();
+  [[nodiscard]] bool done() const;
+  [[nodiscard]] Next next_part() const;
+
+  void step();
+  void commit(const StepResult& outcome);
+  void look();
+  void evaluate();
+  void finish();
+  void leave();
+  void keep_states();
+
+  void watch();
+  void mark_golden();
+  [[nodiscard]] bool returned();
+  void follow_golden();
+  void keep_golden();
+  void stop(const std::string& why);
+  void reject(const std::string& why);
+  [[nodiscard]] record::Evaluation training_metrics() const;
+  void begin_trace();
+  template <typename Work>
+  auto timed(const Work& work) {
+    const auto began = std::chrono::steady_clock::now();
+    auto result = work();
+    result_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    return result;
+  }
+
+  // loop_recovery.cpp
+  void begin_team();
+  void recover_from_loss();
+  void adopt(Recovered recovered);
+  [[nodiscard]] Ledger ledger();
+  void take_snapshot();
+  void write_checkpoint();
+  void note_redone();
+
+  [[nodiscard]] Progress& progress() { return state_.session().progress; }
+  [[nodiscard]] const Progress& progress() const { return state_.session().progress; }
+
+  TrainerState& state_;
+  const RunOptions& options_;
+  std::optional<StateWatch> states_;
+  record::RunResult result_;
+  Position at_{0, Next::step};
+  StepMade last_;
+  double learning_rate_ = 0;         // of the step under way
+  std::vector<std::int64_t> batch_;  // of the last step, for the trace
+  std::int64_t first_epoch_ = 0;
+  std::vector<Trajectory::Mark> marks_;  // when keep_golden
+  std::int64_t next_look_ = 0, gap_ = 1;
+
+  Snapshots snapshots_;
+  std::optional<Position> file_position_;
+  std::string file_ledger_;
+  std::int64_t kept_ = -1;           // commits when states were last kept
+  std::int64_t furthest_ = 0;        // commits before the last failure
+  std::optional<double> redo_from_;  // when the last recovery ended
+};
+
+}  // namespace bitrift::train

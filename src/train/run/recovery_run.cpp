@@ -1,0 +1,388 @@
+#include "train/run/recovery_run.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include <fmt/ranges.h>
+
+#include "ckpt/reader.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "mpi/survivors.h"
+#include "train/state/load_checkpoint.h"
+
+namespace bitrift::train {
+namespace {
+
+using record::Json;
+using record::RecoveryPoint;
+using record::StateSource;
+
+// Adds the time since the last lap to a part of the whole.
+class Laps {
+ public:
+  void add_to(double& part) {
+    const double now = monotonic_seconds();
+    part += now - last_;
+    last_ = now;
+  }
+  [[nodiscard]] double last() const noexcept { return last_; }
+
+ private:
+  double last_ = monotonic_seconds();
+};
+
+// What all know of each other after a roll call.
+struct Roll {
+  std::vector<Report> reports;
+  ReplicaMap before{1, 1};
+  std::vector<Member> lost;
+  bool wants_golden = false;
+};
+
+class RecoveryRun {
+ public:
+  RecoveryRun(TrainerState& state, Snapshots& snapshots, const Interrupted& interrupted)
+      : state_(state),
+        snapshots_(snapshots),
+        interrupted_(interrupted),
+        ledger_(interrupted.ledger),
+        before_(state.map),
+        joins_(state.team.is_newcomer()) {
+    if (state.team.working()) {
+      old_rank_ = state.team.active().rank();
+      live_ = HeldState{interrupted.ledger->at, state.layout().stage(), state.layout().stages(),
+                        state.layout().replica()};
+    }
+    knows_before_ = !state.team.is_newcomer();
+    members_before_ = state.team.members();
+  }
+
+  Recovered run() {
+    state_.kill_point.reach(RecoveryPoint::noticed);
+    while (true) {
+      try {
+        attempt();
+        return std::move(result_);
+      } catch (const mpi::RankFailed& failed) {
+        spdlog::debug("recovery begins again: {}", failed.what());
+      }
+    }
+  }
+
+ private:
+  record::RecoveryTimes& times() { return result_.record.times; }
+  Team& team() { return state_.team; }
+
+  void attempt() {
+    // Whoever joins comes into the middle of an attempt.
+    if (!std::exchange(joins_, false)) {
+      state_.revoke_work();
+      state_.stop_work();
+      laps_.add_to(times().revoke);
+      team().replace(mpi::shrink(team().everyone()));
+      laps_.add_to(times().shrink);
+      state_.kill_point.reach(RecoveryPoint::shrunk);
+    }
+    Roll roll = call_roll();
+    RecoveryPlan plan = plan_recovery(state_.recovery, roll.before, roll.reports);
+    laps_.add_to(times().agree);
+    if (plan.refusal.empty() && plan.missing > 0) {
+      team().replace(mpi::spawn(team().everyone(), plan.missing, interrupted_.command));
+      laps_.add_to(times().respawn);
+      roll = call_roll();
+      plan = plan_recovery(state_.recovery, roll.before, roll.reports);
+      laps_.add_to(times().agree);
+    }
+    before_ = roll.before;
+    knows_before_ = true;
+    fence(roll.lost);
+    if (!plan.refusal.empty()) return give_up(plan, roll);
+    go_on(plan, roll);
+  }
+
+  void give_up(const RecoveryPlan& plan, const Roll& roll) {
+    if (!mpi::all_agree(team().everyone(), true)) throw mpi::RankFailed("a rank died while others gave up");
+    std::int64_t furthest = 0;
+    for (const Report& report : roll.reports)
+      furthest = std::max(furthest, report.live ? report.live->at.commits : 0);
+    result_.refusal = fmt::format("rank {} failed in step {}, and the run cannot go on: {}",
+                                  fmt::join(plan.failed_seats, " and "), furthest + 1, plan.refusal);
+    result_.record.failed = plan.failed_seats;
+  }
+
+  Roll call_roll() {
+    Report mine{.rank = old_rank_, .live = live_, .prepared = state_.prepared(), .noticed = noticed_};
+    mine.snapshots = snapshots_.held();
+    mine.file = interrupted_.file_position;
+    Json says = {{"report", to_json(mine)}, {"golden", state_.golden.contains(interrupted_.order)}};
+    if (knows_before_) {
+      says["before"] = {before_.replicas(), before_.stages(), before_.hosts()};
+      for (const Member& member : members_before_)
+        says["members"].push_back({member.id, member.host, member.pid});
+    }
+    Roll roll;
+    std::vector<Member> known;
+    for (const Json& said : team().roll_call(says)) {
+      roll.reports.push_back(report_from_json(said.at("report")));
+      roll.wants_golden = roll.wants_golden || !said.at("golden").get<bool>();
+      if (!said.contains("before") || !known.empty()) continue;
+      const Json& before = said["before"];
+      roll.before = ReplicaMap(before.at(0), before.at(1), before.at(2).get<std::vector<int>>());
+      for (const Json& member : said.at("members"))
+        known.push_back({member.at(0), member.at(1), member.at(2)});
+    }
+    if (known.empty()) throw Error(ErrorCode::internal, "no process is left that knows the run");
+    std::set<int> alive;
+    for (const Member& member : team().members()) alive.insert(member.id);
+    for (const Member& member : known) {
+      if (!alive.contains(member.id)) roll.lost.push_back(member);
+    }
+    members_before_ = known;
+    return roll;
+  }
+
+  void go_on(const RecoveryPlan& plan, const Roll& roll) {
+    team().set_workers(plan.workers);
+    const int me = team().everyone().rank();
+    Ledger ledger = ledger_from_text(shared_ledger(plan, roll));
+    state_.costs = ledger.costs;
+    // Before the session is given other layers: who is behind by a decision follows, who is ahead goes back.
+    if (!plan.rolls_back) catch_up(plan, ledger);
+    // What is live is no more than a part of a state from here on, until it is all there.
+    const bool was_live = live_.has_value();
+    live_.reset();
+    if (state_.recovery.batch == record::BatchRule::smaller)
+      state_.spec.batch_size = ledger.batch_size / roll.before.replicas() * plan.map.replicas();
+    state_.kill_point.reach(RecoveryPoint::state);
+    laps_.add_to(times().shrink);
+    std::vector<std::pair<int, std::string>> outgoing = states_to_give(plan, me);
+    if (team().working()) state_.spread(plan.map);
+    laps_.add_to(times().shrink);
+    move_state(plan, roll, ledger, me, outgoing);
+    if (team().working()) {
+      bytes_moved_ = total_bytes();
+      check_same_place();
+    }
+    if (!plan.rolls_back && (was_live || team().working())) {
+      ledger_ = ledger;
+      if (team().working())
+        live_ = HeldState{plan.target, state_.layout().stage(), state_.layout().stages(),
+                          state_.layout().replica()};
+    }
+    laps_.add_to(times().state);
+    state_.kill_point.reach(RecoveryPoint::resumed);
+    share_times(plan);
+    if (!mpi::all_agree(team().everyone(), true)) throw mpi::RankFailed("a rank died during the recovery");
+    laps_.add_to(times().agree);
+    conclude(plan, roll, std::move(ledger));
+  }
+
+  // Of the plan's leader, to all. A rollback goes back to the ledger of the snapshot.
+  std::string shared_ledger(const RecoveryPlan& plan, const Roll& roll) {
+    std::string text;
+    if (team().everyone().rank() == plan.leader) {
+      Ledger mine;
+      if (plan.rolls_back && plan.state == StateSource::buddy) {
+        mine = ledger_from_text(snapshots_.find(plan.target, 0, roll.before.stages(), 0)->ledger);
+        mine.faults = state_.kill_point.faults();
+      } else if (plan.rolls_back) {
+        mine = ledger_from_text(interrupted_.file_ledger);
+        mine.faults = state_.kill_point.faults();
+      } else {
+        mine = *ledger_;
+        mine.shared = shared_of(state_.session());
+      }
+      const auto golden = state_.golden.find(interrupted_.order);
+      if (roll.wants_golden && golden != state_.golden.end()) mine.golden = golden->second;
+      text = to_text(mine);
+    }
+    team().everyone().broadcast(text, plan.leader);
+    return text;
+  }
+
+  static StateCopy shared_of(Session& session) {
+    StateCopy all = copy_state(session), shared;
+    for (auto& [path, bytes] : all) {
+      if (path.starts_with("progress/") || path.starts_with("rng/")) shared.emplace(path, std::move(bytes));
+    }
+    return shared;
+  }
+
+  // The times are those of a rank that was there from the first moment on.
+  void share_times(const RecoveryPlan& plan) {
+    if (const auto died = death_note(interrupted_.death_note))
+      times().detect = std::max(0.0, noticed_ - *died);
+    Json mine = record::to_json(times());
+    std::string text = mine.dump();
+    team().everyone().broadcast(text, plan.leader);
+    result_.record.times = record::recovery_times_from_json(Json::parse(text));
+  }
+
+  void catch_up(const RecoveryPlan& plan, const Ledger& ledger) {
+    if (!live_) return;
+    if (live_->at.commits == plan.target.commits) {
+      state_.undo_step();
+    } else if (state_.prepared()) {
+      state_.apply(ledger.decision);
+      live_->at = plan.target;
+      ledger_ = ledger;
+    }
+  }
+
+  // What this rank gives to others, by rank in everyone(): taken before its own session changes.
+  std::vector<std::pair<int, std::string>> states_to_give(const RecoveryPlan& plan, int me) {
+    std::vector<std::pair<int, std::string>> outgoing;
+    if (plan.state == StateSource::file || plan.givers.empty()) return outgoing;
+    for (std::size_t rank = 0; rank < plan.workers.size(); ++rank) {
+      const int taker = plan.workers[rank];
+      if (plan.givers[rank] != me || taker == me) continue;
+      outgoing.emplace_back(
+          taker, packed(plan.rolls_back ? kept(plan, static_cast<int>(rank)) : copy_state(state_.session())));
+    }
+    return outgoing;
+  }
+
+  // The kept state for a rank of the new group.
+  [[nodiscard]] const StateCopy& kept(const RecoveryPlan& plan, int rank) const {
+    const Snapshot* const found = snapshots_.find(plan.target, plan.map.stage_on(rank), before_.stages(),
+                                                  plan.map.replicas_on(rank).front());
+    if (found == nullptr) fail(ErrorCode::internal, "a snapshot that was reported is not kept");
+    return found->state;
+  }
+
+  void move_state(const RecoveryPlan& plan, const Roll& roll, const Ledger& ledger, int me,
+                  const std::vector<std::pair<int, std::string>>& outgoing) {
+    const mpi::Communicator& everyone = team().everyone();
+    for (const auto& [taker, text] : outgoing) send_text(everyone, text, taker);
+    StateCopy whole;
+    if (plan.rolls_back && plan.state == StateSource::buddy && plan.givers.empty()) {
+      for (int stage = 0; stage < roll.before.stages(); ++stage)
+        whole.merge(stage_from_all(plan, roll, stage, me));
+    }
+    if (!team().working()) return;
+    const int rank = team().active().rank();
+    if (plan.state == StateSource::file) {
+      load_file(*ledger.file);
+    } else if (plan.givers.empty()) {
+      restore_session(state_.session(), whole);
+      forget();
+    } else if (plan.givers[static_cast<std::size_t>(rank)] != me) {
+      const std::string text = receive_text(everyone, plan.givers[static_cast<std::size_t>(rank)]);
+      bytes_moved_ += text.size();
+      restore_session(state_.session(), unpacked(text));
+      if (!plan.rolls_back) write_shared(ledger.shared);
+      forget();
+    } else if (plan.rolls_back) {
+      restore_session(state_.session(), kept(plan, rank));
+      forget();
+    } else {
+      write_shared(ledger.shared);
+    }
+  }
+
+  // What was left out of the recovery on purpose.
+  void forget() {
+    if (!state_.recovery.forget.empty()) state_.forget(state_.recovery.forget);
+  }
+
+  StateCopy stage_from_all(const RecoveryPlan& plan, const Roll& roll, int stage, int me) {
+    const int donor = plan.donors[static_cast<std::size_t>(stage)];
+    std::string text;
+    if (me == donor) text = packed(snapshots_.find(plan.target, stage, roll.before.stages(), 0)->state);
+    team().everyone().broadcast(text, donor);
+    bytes_moved_ += me == donor ? 0 : text.size();
+    return unpacked(text);
+  }
+
+  void load_file(const std::filesystem::path& path) {
+    const ckpt::Reader reader(path);
+    (void)load_session(reader, state_.session(),
+                       {.replica = state_.layout().replica(), .replicas = state_.layout().replica_count()});
+    for (const StateTensor& tensor : state_.session().tensors()) bytes_moved_ += tensor.meta.bytes();
+    forget();
+  }
+
+  void write_shared(const StateCopy& shared) {
+    for (StateTensor& tensor : state_.session().tensors()) {
+      const auto found = shared.find(tensor.meta.path);
+      if (found == shared.end()) continue;
+      tensor.write([&](void* into) { std::memcpy(into, found->second.data(), found->second.size()); });
+    }
+  }
+
+  // A rank at another batch would wait for the others for ever.
+  void check_same_place() {
+    const Progress& mine = state_.session().progress;
+    const std::array<std::int64_t, 3> place = {mine.epoch, mine.step, mine.cursor};
+    const auto size = static_cast<std::size_t>(team().active().size());
+    std::vector<std::array<std::int64_t, 3>> all(size);
+    team().active().allgather_equal(place.data(), sizeof place, all.data());
+    for (std::size_t rank = 0; rank < size; ++rank) {
+      if (all[rank] == all[0]) continue;
+      result_.refusal =
+          fmt::format("rank {} is at epoch {}, step {}, sample {} after the recovery, rank 0 at {}, {}, {}",
+                      rank, all[rank][0], all[rank][1], all[rank][2], all[0][0], all[0][1], all[0][2]);
+      return;
+    }
+  }
+
+  void conclude(const RecoveryPlan& plan, const Roll& roll, Ledger ledger) {
+    std::int64_t furthest = 0;
+    for (const Report& report : roll.reports) {
+      if (report.live) furthest = std::max(furthest, report.live->at.commits);
+    }
+    state_.map = plan.map;
+    record::Recovery& record = result_.record;
+    record.kind = state_.recovery.kind;
+    record.state = plan.state;
+    record.failed = plan.failed_seats;
+    record.ranks_before = roll.before.ranks();
+    record.ranks_after = plan.map.ranks();
+    record.step = plan.target.commits;
+    record.steps_lost = furthest - plan.target.commits;
+    const bool in_step = plan.target.next != Next::save && plan.target.next != Next::evaluate;
+    record.steps_redone = record.steps_lost + (in_step || plan.rolls_back ? 1 : 0);
+    result_.works = team().working();
+    record.bytes_moved = bytes_moved_;
+    state_.kill_point.arm(ledger.faults, interrupted_.death_note);
+    state_.kill_point.spend(plan.failed_seats, furthest + 1);
+    ledger.faults = state_.kill_point.faults();
+    if (ledger.golden) state_.golden.insert_or_assign(interrupted_.order, *ledger.golden);
+    result_.ledger = std::move(ledger);
+  }
+
+  std::uint64_t total_bytes() {
+    std::vector<std::uint64_t> all(static_cast<std::size_t>(team().active().size()));
+    team().active().allgather_equal(&bytes_moved_, sizeof bytes_moved_, all.data());
+    std::uint64_t sum = 0;
+    for (const std::uint64_t one : all) sum += one;
+    return sum;
+  }
+
+  TrainerState& state_;
+  Snapshots& snapshots_;
+  const Interrupted& interrupted_;
+  std::optional<Ledger> ledger_;
+  ReplicaMap before_;
+  bool joins_;  // this process was spawned, and has not been in any attempt
+  bool knows_before_ = false;
+  int old_rank_ = -1;
+  std::optional<HeldState> live_;
+  std::vector<Member> members_before_;
+  double noticed_ = monotonic_seconds();
+  std::uint64_t bytes_moved_ = 0;
+  Laps laps_;
+  Recovered result_;
+};
+
+}  // namespace
+
+Recovered recover(TrainerState& state, Snapshots& snapshots, const Interrupted& interrupted) {
+  return RecoveryRun(state, snapshots, interrupted).run();
+}
+
+}  // namespace bitrift::train

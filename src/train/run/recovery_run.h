@@ -1,0 +1,41 @@
+// The handling of a failure: from the first error to a group that works again. Inside train/ only.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "record/recovery.h"
+#include "train/recover/position.h"
+#include "train/recover/recovery_plan.h"
+#include "train/recover/snapshots.h"
+#include "train/run/ledger.h"
+#include "train/run/trainer_state.h"
+
+namespace bitrift::train {
+
+/// What this rank was at when it noticed.
+struct Interrupted {
+  std::optional<Ledger> ledger = {};                ///< of a rank that worked
+  std::optional<Position> file_position = {};  ///< of the last checkpoint file, and the ledger of that moment
+  std::string file_ledger = {};
+  std::uint64_t order = 0;  ///< of the golden run that the run may meet
+  std::filesystem::path death_note;
+  std::vector<std::string> command = {};  ///< that starts another process of this program
+};
+
+/// What came of it.
+struct Recovered {
+  std::string refusal = {};  ///< why the run cannot go on; then nothing below counts
+  bool works = false;        ///< this rank works from here on
+  Ledger ledger = {};        ///< of the run from here on
+  record::Recovery record = {};
+};
+
+/// Revokes, counts those who live, decides, moves state, until all have what they need. Collective over all
+/// who live, whether they worked, waited or just joined. A rank that dies meanwhile makes it begin again. The
+/// session then is at the ledger's position. Throws only what is no rank's death.
+[[nodiscard]] Recovered recover(TrainerState& state, Snapshots& snapshots, const Interrupted& interrupted);
+
+}  // namespace bitrift::train

@@ -1,0 +1,96 @@
+#include "train/step/kill_point.h"
+
+#include <algorithm>
+#include <charconv>
+#include <csignal>
+#include <ctime>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/file.h"
+
+namespace bitrift::train {
+
+using record::TrainingPhase;
+
+double monotonic_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+void KillPoint::arm(std::vector<record::ProcessFault> faults, std::filesystem::path note) {
+  faults_ = std::move(faults);
+  note_ = std::move(note);
+  look();
+}
+
+void KillPoint::work_as(std::vector<int> ranks) {
+  ranks_ = std::move(ranks);
+  look();
+}
+
+void KillPoint::spend(const std::vector<int>& ranks, std::int64_t step) {
+  std::erase_if(faults_, [&](const record::ProcessFault& fault) {
+    return fault.step <= step && std::find(ranks.begin(), ranks.end(), fault.rank) != ranks.end();
+  });
+  look();
+}
+
+void KillPoint::at_step(std::int64_t step) {
+  step_ = step;
+  look();
+}
+
+void KillPoint::look() {
+  near_ = std::any_of(faults_.begin(), faults_.end(), [&](const record::ProcessFault& fault) {
+    return fault.step == step_ && std::find(ranks_.begin(), ranks_.end(), fault.rank) != ranks_.end();
+  });
+}
+
+void KillPoint::reach(record::RecoveryPoint point) {
+  reach(TrainingPhase::recovery, static_cast<std::int64_t>(point),
+        static_cast<std::int64_t>(names_of(point).words.size()));
+}
+
+void KillPoint::strike(TrainingPhase phase, std::int64_t point, std::int64_t count) {
+  for (const record::ProcessFault& fault : faults_) {
+    const bool here = fault.step == step_ && fault.phase == phase &&
+                      (fault.point == point || (point + 1 == count && fault.point > point)) &&
+                      std::find(ranks_.begin(), ranks_.end(), fault.rank) != ranks_.end();
+    if (!here) continue;
+    const std::string line = fmt::format("{:.9f}\n", monotonic_seconds());
+    const int file =
+        note_.empty() ? -1 : ::open(note_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (file >= 0) {
+      [[maybe_unused]] const ssize_t written = ::write(file, line.data(), line.size());
+      ::close(file);
+    }
+    if (fault.how == record::Ending::exit) ::_exit(0);
+    ::raise(fault.how == record::Ending::stop ? SIGSTOP : SIGKILL);
+  }
+}
+
+std::optional<double> death_note(const std::filesystem::path& note) {
+  std::string text;
+  try {
+    text = read_text(note);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  std::optional<double> latest;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at < end) {
+    double value = 0;
+    const auto parsed = std::from_chars(at, end, value);
+    if (parsed.ec != std::errc()) break;
+    latest = std::max(latest.value_or(value), value);
+    at = parsed.ptr + 1;
+  }
+  return latest;
+}
+
+}  // namespace bitrift::train

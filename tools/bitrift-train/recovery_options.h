@@ -1,0 +1,33 @@
+// The options that say what a run does when a rank fails, and which ranks are to fail.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "record/fault/process_fault.h"
+#include "record/recovery.h"
+#include "spec/parallel.h"
+
+namespace bitrift::cli {
+
+struct RecoveryArguments {
+  std::optional<std::string> on_failure, state, batch;
+  std::optional<int> spares;
+  std::optional<std::int64_t> snapshot_every, checkpoint_every;
+  std::vector<std::string> forget, kills;
+};
+
+void add_recovery_options(CLI::App* command, RecoveryArguments& arguments);
+
+/// Throws Error(bad_input) for what does not fit the kind of recovery or the ranks.
+[[nodiscard]] record::RecoverySpec chosen_recovery(const RecoveryArguments& arguments,
+                                                   const record::Parallel& parallel);
+/// Throws Error(bad_input) for texts that are no faults, and ranks that the run does not have.
+[[nodiscard]] std::vector<record::ProcessFault> chosen_kills(const RecoveryArguments& arguments,
+                                                             const record::Parallel& parallel);
+
+}  // namespace bitrift::cli
