@@ -14,6 +14,7 @@
 #include "mpi/communicator.h"
 #include "mpi/environment.h"
 #include "mpi/ordered_sum.h"
+#include "mpi/survivors.h"
 
 namespace bitrift::mpi {
 namespace {
@@ -218,6 +219,24 @@ TEST(OrderedSum, DroppedUnderWayItLeavesMpiTheMemory) {
   world().barrier();
   if (world().rank() > 0) start_and_drop();
   world().barrier();
+}
+
+TEST(Survivors, AgreeWithoutFailuresToo) {
+  EXPECT_TRUE(all_agree(world(), true));
+  EXPECT_FALSE(all_agree(world(), world().rank() != 0));
+  EXPECT_TRUE(failed_ranks(world()).empty());
+}
+
+TEST(Survivors, AreRefusedWhereMpirunWouldEndThem) {
+  if (survives_failures() || world().size() == 1) return;
+  revoke(world());
+  world().barrier();
+  try {
+    (void)shrink(world());
+    ADD_FAILURE() << "a group without failures was shrunk";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+  }
 }
 
 TEST(PointToPoint, LargeMessagesGoBothWaysAtOnce) {

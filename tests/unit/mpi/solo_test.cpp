@@ -1,9 +1,14 @@
 // A world of one rank, without MPI.
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "mpi/communicator.h"
 #include "mpi/environment.h"
 #include "mpi/ordered_sum.h"
+#include "mpi/survivors.h"
 
 namespace bitrift::mpi::solo_test {
 namespace {
@@ -49,6 +54,31 @@ TEST(SoloCommunicator, DuplicatesToItself) {
   const Communicator solo = Communicator().duplicate();
   EXPECT_EQ(solo.size(), 1);
   EXPECT_FALSE(solo.has_state());
+}
+
+TEST(SoloCommunicator, SurvivesByItself) {
+  const Communicator solo;
+  EXPECT_FALSE(survives_failures());
+  revoke(solo);
+  EXPECT_TRUE(failed_ranks(solo).empty());
+  EXPECT_TRUE(all_agree(solo, true));
+  EXPECT_FALSE(all_agree(solo, false));
+  EXPECT_EQ(shrink(solo).size(), 1);
+  EXPECT_FALSE(spawned_into().has_value());
+  try {
+    (void)spawn(solo, 1, {"/bin/true"});
+    FAIL() << "a process without mpirun";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+  }
+}
+
+TEST(Launcher, WatchesHeartbeatsOnlyOnDemand) {
+  const std::vector<std::string> plain = survival_options(false), watched = survival_options(true);
+  if (plain.empty() && watched.empty()) return;  // this MPI has no ULFM
+  EXPECT_EQ(plain, (std::vector<std::string>{"--with-ft", "ulfm"}));
+  EXPECT_EQ(watched.size(), plain.size() + 12);
+  EXPECT_NE(std::find(watched.begin(), watched.end(), "mpi_ft_detector_thread"), watched.end());
 }
 
 TEST(Agreed, PassesErrorsOnAsAgreed) {
