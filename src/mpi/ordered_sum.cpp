@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <climits>
-#include <list>
 #include <numeric>
 #include <vector>
 
@@ -35,6 +34,7 @@ struct OrderedSum<T>::State {
   Phase phase = Phase::idle;
   std::vector<T> slices = {};  // [term][my slice]; the places of this rank's terms stay unused
   std::vector<MPI_Request> requests = {};
+  State* next = nullptr;  // of those that were given up
 
   [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(communicator.size()); }
   [[nodiscard]] std::size_t me() const { return static_cast<std::size_t>(communicator.rank()); }
@@ -172,11 +172,18 @@ struct OrderedSum<T>::State {
 // is kept, and looked at again whenever another sum ends.
 template <typename T>
 void OrderedSum<T>::Release::operator()(State* state) const noexcept {
-  // Never destroyed: MPI may use the memory until the process ends.
-  static auto& given_up = *new std::list<std::unique_ptr<State>>;
-  given_up.remove_if([](const std::unique_ptr<State>& old) { return !old->in_use(); });
-  std::unique_ptr<State> last(state);
-  if (last->in_use()) given_up.push_back(std::move(last));
+  static State* given_up = nullptr;
+  state->next = given_up;
+  given_up = state;
+  for (State** place = &given_up; *place != nullptr;) {
+    State* looked_at = *place;
+    if (looked_at->in_use()) {
+      place = &looked_at->next;
+    } else {
+      *place = looked_at->next;
+      delete looked_at;
+    }
+  }
 }
 
 template <typename T>
@@ -188,7 +195,7 @@ OrderedSum<T>::OrderedSum(Communicator communicator, std::vector<T*> terms, std:
 }
 
 template <typename T>
-OrderedSum<T>::OrderedSum(Communicator communicator, T* data, std::size_t count, int tag,
+OrderedSum<T>::OrderedSum(const Communicator& communicator, T* data, std::size_t count, int tag,
                           std::shared_ptr<const void> owner)
     : OrderedSum(communicator, std::vector<T*>{data}, count, one_each(communicator.size()), tag,
                  std::move(owner)) {}

@@ -23,7 +23,7 @@ class OrderedSum {
   /// different for sums that are under way together. owner: keeps the array alive. With one, a sum that is
   /// under way may be destroyed, as when an exception unwinds: array and buffers then stay until MPI is done
   /// with them. The tag must not be used on this communicator after that.
-  OrderedSum(Communicator communicator, T* data, std::size_t count, int tag,
+  OrderedSum(const Communicator& communicator, T* data, std::size_t count, int tag,
              std::shared_ptr<const void> owner = {});
   /// Any number of terms per rank, and at least one in all. holders: by term, the rank that holds it; the
   /// same on all ranks. terms: this rank's, ascending; the sum replaces the first, and a rank without terms

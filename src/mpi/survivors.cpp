@@ -129,6 +129,7 @@ Communicator spawn(const Communicator& communicator, int count, const std::vecto
   if (command.empty() || count < 1) fail(ErrorCode::internal, "spawning {} processes of no program", count);
   std::vector<std::string> arguments(command.begin() + 1, command.end());
   std::vector<char*> words;
+  words.reserve(command.size());
   for (std::string& argument : arguments) words.push_back(argument.data());
   words.push_back(nullptr);
   MPI_Comm between = MPI_COMM_NULL;

@@ -127,7 +127,7 @@ int main(int count, char** words) {
   const Communicator& world = environment.world();
   const std::string work = words[1];
   double dies_after = 1e9;
-  if (world.rank() == std::atoi(words[2])) {
+  if (world.rank() == std::strtol(words[2], nullptr, 10)) {
     const unsigned delay = 10'000 + std::random_device()() % 20'000;
     if (work == "split" || work == "duplicate") {
       dies_after = delay / 1000.0;

@@ -84,7 +84,7 @@ std::vector<std::string> names_without(const Communicator& group, const std::vec
 Communicator lose(const Communicator& group, const std::vector<int>& dead) {
   check_sum(group);
   if (std::find(dead.begin(), dead.end(), group.rank()) != dead.end()) die();
-  const Communicator living = recover(group, dead.size());
+  Communicator living = recover(group, dead.size());
   check_group(living, std::to_string(group.rank()), names_without(group, dead));
   return living;
 }
@@ -131,7 +131,7 @@ Communicator replace(const Communicator& group, const std::string& scenario) {
     fmt::print("{} -> {} ranks: spawn {:.1f} ms\n", group.size(), all.size(), milliseconds_since(start));
   expect(all.size() == group.size() + 1, "another number of ranks after a spawn");
   std::vector<std::string> names = names_without(group, {});
-  names.push_back("new");
+  names.emplace_back("new");
   check_group(all, std::to_string(group.rank()), names);
   return all;
 }
@@ -141,7 +141,7 @@ Communicator join(const Communicator& all) {
   expect(started_by_launcher(), "a spawned process does not know its launcher");
   expect(survives_failures(), "a spawned process does not survive failures");
   std::vector<std::string> names = names_without(all, {all.size() - 1});
-  names.push_back("new");
+  names.emplace_back("new");
   check_group(all, "new", names);
   return all;
 }
