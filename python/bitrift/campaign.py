@@ -35,13 +35,15 @@ class Outcome:
     bitwise_equal: bool
     steps_to_recover: int | None
     """For the reason reconverged; None otherwise."""
+    recovered: bool = False
+    """Ranks failed, and the run continued to its end."""
 
 
 def read_journal(folder: Path) -> list[dict[str, Any]]:
     """The rows of a campaign's journal that count, in file order, as docs/journal.md describes them.
 
     Controls, envelope runs and canaries are among them (`kind`). Patterns of faults are integers, and numbers that are
-    not finite are floats. Raises NotFound and BadFile.
+    not finite are floats. A rank that was to fail is a fault {"process": {...}}. Raises NotFound and BadFile.
     """
     rows = cast(list[dict[str, Any]], numbers_of(json.loads(_core.read_journal(folder))))
     return [{**row, "faults": [fault_of(fault) for fault in row.get("faults", [])]} for row in rows]

@@ -31,6 +31,8 @@ def numbers_of(value: Any) -> Any:
 def fault_of(stored: Mapping[str, Any]) -> dict[str, Any]:
     """A fault of a manifest or a journal, with numbers."""
     fault = dict(stored)
+    if "process" in fault:
+        return fault
     for key in _PATTERNS:
         fault[key] = int(fault[key], 16)
     for key in _VALUES:

@@ -132,17 +132,17 @@ std::string outcomes(const Path& folder, const std::vector<std::string>& kinds, 
   for (const auto& row : campaign.rows) {
     if (!wanted.contains(row.kind)) continue;
     const auto outcome = bitrift::analyze::classify(row, trust.controls.at(row.id.arm), trust.judging);
-    list.push_back(
-        {{"arm", row.id.arm},
-         {"stratum", row.id.stratum},
-         {"draw", row.id.draw},
-         {"kind", bitrift::name_of(row.kind)},
-         {"outcome", bitrift::name_of(outcome.outcome_class())},
-         {"reason", bitrift::name_of(outcome.reason)},
-         {"course", bitrift::name_of(outcome.course)},
-         {"p_value", outcome.p_value ? Json(*outcome.p_value) : Json()},
-         {"bitwise_equal", outcome.bitwise_equal},
-         {"steps_to_recover", outcome.steps_to_recover ? Json(*outcome.steps_to_recover) : Json()}});
+    list.push_back({{"arm", row.id.arm},
+                    {"stratum", row.id.stratum},
+                    {"draw", row.id.draw},
+                    {"kind", bitrift::name_of(row.kind)},
+                    {"outcome", bitrift::name_of(outcome.outcome_class())},
+                    {"reason", bitrift::name_of(outcome.reason)},
+                    {"course", bitrift::name_of(outcome.course)},
+                    {"p_value", outcome.p_value ? Json(*outcome.p_value) : Json()},
+                    {"bitwise_equal", outcome.bitwise_equal},
+                    {"steps_to_recover", outcome.steps_to_recover ? Json(*outcome.steps_to_recover) : Json()},
+                    {"recovered", outcome.recovered}});
   }
   return text_of(list);
 }

@@ -1,5 +1,6 @@
 #include "trial_columns.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -99,21 +100,23 @@ class Columns {
     columns_.append(py::make_tuple("id", "text", texts, py::none()));
   }
 
-  void bits() {
-    std::map<std::uint64_t, std::int32_t> index;
+  /// items(line): a list of numbers; where it is empty, there is none.
+  template <typename Items>
+  void tuples(const char* name, Items items) {
+    std::map<decltype(items(lines_.front())), std::int32_t> index;
     std::vector<std::int32_t> codes;
     py::list tuples;
     for (const TrialLine& line : lines_) {
-      if (line.row->faults.empty()) {
+      const auto list = items(line);
+      if (list.empty()) {
         codes.push_back(-1);
         continue;
       }
-      const std::uint64_t mask = line.row->faults.changes.front().bits;
-      const auto [at, fresh] = index.emplace(mask, static_cast<std::int32_t>(index.size()));
-      if (fresh) tuples.append(py::tuple(py::cast(line.row->faults.at(0).bits)));
+      const auto [at, fresh] = index.emplace(list, static_cast<std::int32_t>(index.size()));
+      if (fresh) tuples.append(py::tuple(py::cast(list)));
       codes.push_back(at->second);
     }
-    columns_.append(py::make_tuple("bits", "tuple", bytes_of(codes), tuples));
+    columns_.append(py::make_tuple(name, "tuple", bytes_of(codes), tuples));
   }
 
   py::list take() { return std::move(columns_); }
@@ -126,12 +129,13 @@ class Columns {
 using Text = std::optional<std::string>;
 
 const record::FaultSite* site_of(const TrialLine& line) {
-  const record::FaultList& faults = line.row->faults;
+  const record::FaultList& faults = line.row->faults.bits();
   return faults.empty() ? nullptr : &faults.sites[faults.changes.front().site];
 }
 
 const record::ElementChange* change_of(const TrialLine& line) {
-  return line.row->faults.empty() ? nullptr : &line.row->faults.changes.front();
+  const record::FaultList& faults = line.row->faults.bits();
+  return faults.empty() ? nullptr : &faults.changes.front();
 }
 
 void add_fault(Columns& columns, const std::map<std::string, std::string>& layers) {
@@ -153,9 +157,13 @@ void add_fault(Columns& columns, const std::map<std::string, std::string>& layer
   columns.missing_numbers<std::int64_t>("element", "int", [](const TrialLine& line) {
     return change_of(line) == nullptr ? std::nullopt : std::optional(change_of(line)->element);
   });
-  columns.bits();
+  columns.tuples("bits", [](const TrialLine& line) {
+    const record::FaultList& faults = line.row->faults.bits();
+    return faults.empty() ? std::vector<unsigned>{} : faults.at(0).bits;
+  });
   columns.category("field", [](const TrialLine& line) {
-    return line.row->faults.empty() ? Text{} : Text(line.row->faults.at(0).field);
+    const record::FaultList& faults = line.row->faults.bits();
+    return faults.empty() ? Text{} : Text(faults.at(0).field);
   });
   columns.category("dtype", of_site(&record::FaultSite::dtype));
   columns.missing_numbers<std::uint64_t>("old", "uint", [](const TrialLine& line) {
@@ -221,6 +229,94 @@ void add_places(Columns& columns, const std::vector<TrialLine>& lines) {
   }
 }
 
+// The last of the ranks that were to fail; nullptr where bits were altered.
+const record::ProcessFault* process_of(const TrialLine& line) {
+  const auto& faults = line.row->faults.processes();
+  return faults.empty() ? nullptr : &faults.back();
+}
+
+const record::Recovery* recovery_of(const TrialLine& line) {
+  const auto& result = line.row->result;
+  return !result || result->recoveries.empty() ? nullptr : &result->recoveries.back();
+}
+
+/// number(recovery): a number, which is added up over all recoveries of a run.
+template <typename Item, typename Number>
+auto sum_of(Number number) {
+  return [number](const TrialLine& line) -> std::optional<Item> {
+    if (recovery_of(line) == nullptr) return std::nullopt;
+    Item sum{0};
+    for (const record::Recovery& recovery : line.row->result->recoveries)
+      sum += static_cast<Item>(number(recovery));
+    return sum;
+  };
+}
+
+void add_recoveries(Columns& columns) {
+  columns.category("recovery", [](const TrialLine& line) {
+    const auto* const recovery = recovery_of(line);
+    return recovery == nullptr ? Text{} : Text(name_of(recovery->kind));
+  });
+  columns.category("state", [](const TrialLine& line) {
+    const auto* const recovery = recovery_of(line);
+    return recovery == nullptr || !recovery->state ? Text{} : Text(name_of(*recovery->state));
+  });
+  columns.missing_numbers<std::int64_t>("ranks_after", "int", [](const TrialLine& line) {
+    return recovery_of(line) == nullptr ? std::nullopt : std::optional(recovery_of(line)->ranks_after);
+  });
+  const auto count = [&](const char* name, auto member) {
+    columns.missing_numbers<std::int64_t>(
+        name, "int",
+        sum_of<std::int64_t>([member](const record::Recovery& recovery) { return recovery.*member; }));
+  };
+  count("steps_lost", &record::Recovery::steps_lost);
+  count("steps_redone", &record::Recovery::steps_redone);
+  count("bytes_moved", &record::Recovery::bytes_moved);
+  const auto seconds = [&](const char* name, auto part) {
+    const auto sum = sum_of<double>([part](const record::Recovery& one) { return part(one.times); });
+    columns.numbers<double>(name, "float", [sum](const TrialLine& line) {
+      return sum(line).value_or(std::numeric_limits<double>::quiet_NaN());
+    });
+  };
+  using Times = record::RecoveryTimes;
+  seconds("detect_s",
+          [](const Times& times) { return times.detect.value_or(std::numeric_limits<double>::quiet_NaN()); });
+  seconds("revoke_s", [](const Times& times) { return times.revoke; });
+  seconds("agree_s", [](const Times& times) { return times.agree; });
+  seconds("shrink_s", [](const Times& times) { return times.shrink; });
+  seconds("respawn_s", [](const Times& times) { return times.respawn; });
+  seconds("state_s", [](const Times& times) { return times.state; });
+  seconds("redo_s", [](const Times& times) { return times.redo; });
+  seconds("recovery_s", [](const Times& times) { return times.total(); });
+}
+
+// Only where ranks were to fail.
+void add_processes(Columns& columns, const std::vector<TrialLine>& lines) {
+  if (std::none_of(lines.begin(), lines.end(),
+                   [](const TrialLine& line) { return process_of(line) != nullptr; }))
+    return;
+  columns.tuples("victims", [](const TrialLine& line) {
+    std::vector<int> victims;
+    for (const record::ProcessFault& fault : line.row->faults.processes()) victims.push_back(fault.rank);
+    return victims;
+  });
+  columns.category("phase", [](const TrialLine& line) {
+    return process_of(line) == nullptr ? Text{} : Text(name_of(process_of(line)->phase));
+  });
+  columns.missing_numbers<std::int64_t>("step", "int", [](const TrialLine& line) {
+    return process_of(line) == nullptr ? std::nullopt : std::optional(process_of(line)->step);
+  });
+  columns.missing_numbers<std::int64_t>("point", "int", [](const TrialLine& line) {
+    return process_of(line) == nullptr ? std::nullopt : std::optional(process_of(line)->point);
+  });
+  columns.category("how", [](const TrialLine& line) {
+    return process_of(line) == nullptr ? Text{} : Text(name_of(process_of(line)->how));
+  });
+  columns.numbers<std::uint8_t>("recovered", "bool",
+                                [](const TrialLine& line) { return line.outcome.recovered ? 1 : 0; });
+  add_recoveries(columns);
+}
+
 }  // namespace
 
 py::list trial_columns(const std::vector<TrialLine>& lines,
@@ -237,6 +333,7 @@ py::list trial_columns(const std::vector<TrialLine>& lines,
   add_metrics(columns, "", &TrialLine::at);
   add_metrics(columns, "golden_", &TrialLine::golden);
   add_places(columns, lines);
+  add_processes(columns, lines);
   return columns.take();
 }
 

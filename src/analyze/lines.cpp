@@ -60,14 +60,14 @@ class Cut {
 
   /// The cell that a row's fault is in; nullptr when no line wants it.
   LineCell* find(const record::TrialRecord& row) {
-    const auto& changes = row.faults.changes;
+    const auto& [sites, changes] = row.faults.bits();
     if (changes.size() != 1 || std::popcount(changes.front().bits) != 1 ||
         row.plane != record::Plane::value) {
       fail(ErrorCode::unsupported,
            "row {}: its fault is not one bit of one element, so it has no layer, tensor or bit to group by",
            row.id.text());
     }
-    const std::string& tensor = row.faults.sites[changes.front().site].tensor;
+    const std::string& tensor = sites[changes.front().site].tensor;
     const auto bit = static_cast<unsigned>(std::countr_zero(changes.front().bits));
     const auto places = places_.find(tensor);
     if (places == places_.end() || places->second.at[bit] == unknown) {

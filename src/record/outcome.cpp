@@ -20,6 +20,7 @@ OutcomeClass class_of(Reason reason) noexcept {
     case Reason::signal:
     case Reason::hang:
     case Reason::nonfinite:
+    case Reason::unrecovered:
       return OutcomeClass::crash;
   }
   return OutcomeClass::crash;

@@ -28,13 +28,14 @@ enum class Reason {
   exception,
   signal,
   hang,
-  nonfinite,  // crash
+  nonfinite,
+  unrecovered,  // crash
 };
-constexpr EnumNames<14> names_of(Reason) {
-  return {
-      "reason of an outcome",
-      {"bitwise", "reconverged", "within_noise", "low_test_accuracy", "high_test_loss", "training_only",
-       "sharp_degrade", "slow_degrade", "degraded", "rejected", "exception", "signal", "hang", "nonfinite"}};
+constexpr EnumNames<15> names_of(Reason) {
+  return {"reason of an outcome",
+          {"bitwise", "reconverged", "within_noise", "low_test_accuracy", "high_test_loss", "training_only",
+           "sharp_degrade", "slow_degrade", "degraded", "rejected", "exception", "signal", "hang",
+           "nonfinite", "unrecovered"}};
 }
 [[nodiscard]] OutcomeClass class_of(Reason reason) noexcept;
 
@@ -55,6 +56,7 @@ struct Outcome {
   std::optional<double> p_value = {};
   bool bitwise_equal = false;                    ///< final state equals the golden run's, whatever the reason
   std::optional<std::int64_t> steps_to_recover;  ///< reconverged: steps until back inside for good
+  bool recovered = false;                        ///< ranks failed, and the run continued to its end
   [[nodiscard]] OutcomeClass outcome_class() const noexcept { return class_of(reason); }
 };
 

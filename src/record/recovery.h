@@ -1,4 +1,4 @@
-// How a run goes on after a rank failed: what was asked for, and what happened (docs/rank-failure.md).
+// How a run recovers from a rank that failed: what was asked for, and what happened (docs/rank-failure.md).
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ enum class StateSource {
 };
 constexpr EnumNames<3> names_of(StateSource) { return {"source of state", {"replica", "buddy", "file"}}; }
 
-/// What becomes of the batch when a data-parallel run goes on with fewer ranks.
+/// What becomes of the batch when a data-parallel run continues with fewer ranks.
 enum class BatchRule {
   same,     ///< survivors also compute the dead replica's part: the result does not change
   smaller,  ///< the dead replica's part is dropped, and the mean is taken over the rest
@@ -63,20 +63,25 @@ struct RecoverySpec {
   BatchRule batch = BatchRule::same;      ///< shrink
   std::vector<Structure> forget = {};     ///< what a replacement or a rolled-back rank does not get back
   bool operator==(const RecoverySpec&) const = default;
-  /// Whether ranks stay in the job after a failure, so that MPI must be able to go on without the dead one.
+  /// Whether a run that recovered must end in the state of one in which no rank failed, bit for bit.
+  [[nodiscard]] bool promises_golden() const noexcept {
+    return kind != RecoveryKind::none && batch == BatchRule::same && forget.empty();
+  }
+  /// Whether ranks stay in the job after a failure, so that MPI must be able to continue without the dead
+  /// one.
   [[nodiscard]] bool in_place() const noexcept {
     return kind != RecoveryKind::none && kind != RecoveryKind::relaunch;
   }
 };
 
-/// Seconds. Of rank 0 of the group that goes on, unless said otherwise.
+/// Seconds. Of rank 0 of the group that continues, unless said otherwise.
 struct RecoveryTimes {
   std::optional<double> detect;  ///< from the failure until the first rank noticed; absent when unknown
   double revoke = 0;             ///< until no call of the old group is under way
   double agree = 0;              ///< until all survivors know who is left and how far each is
   double shrink = 0;             ///< until the new groups exist
   double respawn = 0;            ///< until replacements have started and joined
-  double state = 0;              ///< until every rank holds the state to go on from
+  double state = 0;              ///< until every rank holds the state to continue from
   double redo = 0;               ///< until the next step that is further than any before the failure is done
   [[nodiscard]] double total() const noexcept {
     return detect.value_or(0) + revoke + agree + shrink + respawn + state + redo;
@@ -89,7 +94,7 @@ struct Recovery {
   std::optional<StateSource> state;       ///< absent: no state was lost (a spare died, or nothing but a step)
   std::vector<int> failed;                ///< ranks that were lost, as the run began, ascending
   int ranks_before = 0, ranks_after = 0;  ///< that worked
-  std::int64_t step = 0;                  ///< steps of this run behind the state from which it went on
+  std::int64_t step = 0;                  ///< steps of this run behind the state from which it continued
   std::int64_t steps_lost = 0;            ///< updates that were undone
   std::int64_t steps_redone = 0;          ///< steps that were computed again, the interrupted one included
   std::uint64_t bytes_moved = 0;          ///< of state, between ranks and from files

@@ -68,6 +68,7 @@ Json to_json(const RunRequest& request) {
   if (request.early_end) value["early_end"] = true;
   if (request.propagation) value["propagation"] = to_json(*request.propagation);
   for (const ProcessFault& fault : request.process_faults) value["process_faults"].push_back(to_json(fault));
+  if (request.recovery) value["recovery"] = to_json(*request.recovery);
   return value;
 }
 
@@ -87,6 +88,7 @@ RunRequest run_request_from_json(const Json& value) {
     for (const Json& fault : value["process_faults"])
       request.process_faults.push_back(process_fault_from_json(fault));
   }
+  if (value.contains("recovery")) request.recovery = recovery_spec_from_json(value["recovery"]);
   return request;
 }
 

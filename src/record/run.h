@@ -71,6 +71,7 @@ struct RunRequest {
   /// With golden: states to keep; else: steps after which to compare with them.
   std::optional<PropagationSpec> propagation = {};
   std::vector<ProcessFault> process_faults = {};  ///< ranks that fail on the way
+  std::optional<RecoverySpec> recovery = {};      ///< for this run instead of the worker's own
 };
 
 /// How a run ended that has a result.
@@ -78,7 +79,7 @@ enum class RunStatus {
   done,
   rejected,     ///< the file was refused
   nonfinite,    ///< stopped at the first non-finite loss or metric
-  unrecovered,  ///< a rank failed, and the run could not go on without it
+  unrecovered,  ///< a rank failed, and the run could not continue without it
 };
 constexpr EnumNames<4> names_of(RunStatus) {
   return {"status of a run", {"done", "rejected", "nonfinite", "unrecovered"}};

@@ -86,6 +86,9 @@ std::vector<Stratum> strata_of(const StrataSpec& spec) {
     strata.push_back({one.name, roles.empty() ? "any" : fmt::format("{}", fmt::join(roles, "+")),
                       one.model.bits, unbounded_stratum});
   }
+  if (!spec.process) return strata;
+  for (const TrainingPhase phase : spec.process->phases)
+    strata.push_back({fmt::format("process.{}", name_of(phase)), "process", name_of(phase), 0});
   return strata;
 }
 
@@ -93,15 +96,23 @@ StrataSpec strata_from(const Document& document) {
   const Json& value = document.value.at("strata");
   StrataSpec strata;
   const bool cells = value.contains("roles") || value.contains("fields");
-  if (cells == value.contains("models")) {
-    fail(ErrorCode::bad_input, "{}: strata: expected either 'roles' and 'fields', or 'models'",
+  const bool models = value.contains("models");
+  const bool process = value.contains("process");
+  if ((cells ? 1 : 0) + (models ? 1 : 0) + (process ? 1 : 0) != 1) {
+    fail(ErrorCode::bad_input, "{}: strata: expected either 'roles' and 'fields', or 'models', or 'process'",
          document.place("/strata"));
   }
-  if (value.contains("models")) {
+  if (process || models) {
     if (value.contains("tensors")) {
-      fail(ErrorCode::bad_input, "{}: strata.tensors: with models each of them names its own tensors",
-           document.place("/strata/tensors"));
+      fail(ErrorCode::bad_input, "{}: strata.tensors: {}; remove the key", document.place("/strata/tensors"),
+           models ? "with models each of them names its own tensors" : "ranks that fail alter no tensor");
     }
+  }
+  if (process) {
+    strata.process = process_strata_from(document);
+    return strata;
+  }
+  if (models) {
     strata.models = models_from(document);
     return strata;
   }
@@ -118,6 +129,7 @@ StrataSpec strata_from(const Document& document) {
 }
 
 Json to_json(const StrataSpec& strata) {
+  if (strata.process) return {{"process", to_json(*strata.process)}};
   if (strata.models.empty())
     return {{"tensors", strata.tensors}, {"roles", strata.roles}, {"fields", strata.fields}};
   Json models = Json::array();

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "record/fault/fault.h"
+#include "record/fault/process_strata.h"
 #include "record/trial.h"
 
 namespace bitrift::record {
@@ -16,13 +18,17 @@ struct StratumModel {
   FaultModel model;  ///< its seed is redrawn for every trial
 };
 
-/// The targeted bits, cut into (role) x (bit field) cells, or a list of fault models. Exactly one of the two.
+/// The targeted bits, cut into (role) x (bit field) cells, or a list of fault models, or ranks that fail.
+/// Exactly one of the three.
 struct StrataSpec {
   std::vector<std::string> tensors;  ///< globs; empty: all
   std::vector<std::string> roles;
   std::vector<std::string>
       fields;  ///< sign | exponent | mantissa | exponent_msb | range | list; must not overlap
   std::vector<StratumModel> models;
+  std::optional<ProcessStrata> process = {};
+  /// Whether each draw is one bit of one element, so that strata have layers, tensors and bits.
+  [[nodiscard]] bool of_bits() const noexcept { return models.empty() && !process; }
 };
 
 /// Size of a stratum whose faults are no list that could be used up: sets of faults are drawn independently
@@ -31,11 +37,11 @@ struct StrataSpec {
 inline constexpr std::uint64_t unbounded_stratum = std::uint64_t{1} << 52;
 
 /// The strata in their order, sizes not filled in. A model's role lists its roles with '+' ("any" without),
-/// its field is its bits.
+/// its field is its bits. A phase in which ranks fail has the role process and itself as field.
 [[nodiscard]] std::vector<Stratum> strata_of(const StrataSpec& spec);
 
 /// Reads the value at /strata of a document that obeys the schema. Throws Error(bad_input) with file, line
-/// and key: fields that are none or overlap, doubled names, neither or both of cells and models.
+/// and key: fields that are none or overlap, doubled names, none or several of the three forms.
 [[nodiscard]] StrataSpec strata_from(const Document& document);
 [[nodiscard]] Json to_json(const StrataSpec& strata);
 

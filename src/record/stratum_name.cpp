@@ -17,6 +17,12 @@ std::string control_stratum(int order) {
   return order == 0 ? name_of(TrialKind::control) : fmt::format("{}{}", order_prefix, order);
 }
 
+std::vector<ProcessCanary> process_canaries(const RecoverySpec& recovery) {
+  if (recovery.promises_golden())
+    return {ProcessCanary::unreached, ProcessCanary::recovers, ProcessCanary::no_recovery};
+  return {ProcessCanary::unreached, ProcessCanary::no_recovery};
+}
+
 std::string reader_canary(std::string_view role) { return fmt::format("{}{}", reader_prefix, role); }
 
 std::optional<std::string> role_of_reader_canary(std::string_view stratum) {

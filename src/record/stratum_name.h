@@ -5,8 +5,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/named_enum.h"
+#include "record/recovery.h"
 #include "record/trial.h"
 
 namespace bitrift::record {
@@ -23,6 +25,18 @@ inline constexpr std::string_view zero_step_stratum = "control:zero";
 /// What is done to the base of a canary, in the order in which canaries run. The names are those of strata.
 enum class Canary { nan, negate, none };
 constexpr EnumNames<3> names_of(Canary) { return {"canary", {"canary:nan", "canary:negate", "canary:none"}}; }
+/// Canaries of a campaign in which ranks fail.
+enum class ProcessCanary {
+  unreached,    ///< a rank is to fail after the end of the run
+  recovers,     ///< a rank fails in an arm that promises the golden run's result all the same
+  no_recovery,  ///< a rank fails, and the run may not continue without it
+};
+constexpr EnumNames<3> names_of(ProcessCanary) {
+  return {"canary", {"canary:unreached", "canary:recovers", "canary:no-recovery"}};
+}
+/// Those that an arm with this recovery has, in the order in which they run.
+[[nodiscard]] std::vector<ProcessCanary> process_canaries(const RecoverySpec& recovery);
+
 /// Stratum of the canary in which all tensors of a role are NaN: "canary:reads-ROLE".
 [[nodiscard]] std::string reader_canary(std::string_view role);
 /// The role of such a stratum; nullopt for all other names.

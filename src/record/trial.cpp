@@ -16,24 +16,44 @@ Failure failure_from_json(const Json& value) {
   return failure;
 }
 
+namespace {
+
+// Of the recoveries of a row, whose times stand beside its result.
+void take_times(const Json& result, const Json& times, TrialRecord& record) {
+  Json recoveries = result.value("recoveries", Json::array());
+  if (recoveries.size() != times.size()) {
+    fail(ErrorCode::bad_file, "row {}: times of {} recoveries, but {} recoveries", record.id.text(),
+         times.size(), recoveries.size());
+  }
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    recoveries[i]["volatile"] = times[i];
+    record.result->recoveries[i] = recovery_from_json(recoveries[i]);
+  }
+}
+
+}  // namespace
+
 std::string TrialId::text() const { return fmt::format("{}/{}/{}", arm, stratum, draw); }
 
 Json stable_json(const TrialRecord& record) {
-  Json faults = Json::array();
-  for (std::size_t i = 0; i < record.faults.size(); ++i) faults.push_back(to_json(record.faults.at(i)));
   Json value = {{"kind", name_of(record.kind)},
                 {"id", {{"arm", record.id.arm}, {"stratum", record.id.stratum}, {"draw", record.id.draw}}},
                 {"stratum_bits", record.stratum_bits},
-                {"measure", record.measure},
-                {"plane", record.plane},
-                {"faults", std::move(faults)},
+                {"faults", to_json(record.faults)},
                 {"landed", record.landed},
                 {"no_change", record.no_change}};
+  if (!record.faults.of_processes()) {
+    value["measure"] = record.measure;
+    value["plane"] = record.plane;
+  }
   if (!record.replicas.empty()) value["replicas"] = record.replicas;
   if (record.order != 0) value["order"] = record.order;
   if (record.result) {
     value["result"] = to_json(*record.result);
     value["result"].erase("seconds");
+    if (!record.result->recoveries.empty()) {
+      for (Json& recovery : value["result"]["recoveries"]) recovery.erase("volatile");
+    }
   }
   if (record.failure) value["failure"] = to_json(*record.failure);
   return value;
@@ -46,6 +66,9 @@ Json to_json(const TrialRecord& record) {
                        {"seconds", record.seconds},
                        {"run_seconds", record.result ? record.result->seconds : 0.0},
                        {"attempts", record.attempts}};
+  if (!record.result) return value;
+  for (const Recovery& recovery : record.result->recoveries)
+    value["volatile"]["recoveries"].push_back(to_json(recovery).at("volatile"));
   return value;
 }
 
@@ -56,9 +79,11 @@ TrialRecord trial_record_from_json(const Json& value) {
   record.id = {id.at("arm").get<std::string>(), id.at("stratum").get<std::string>(),
                id.at("draw").get<std::uint64_t>()};
   value.at("stratum_bits").get_to(record.stratum_bits);
-  value.at("measure").get_to(record.measure);
-  value.at("plane").get_to(record.plane);
-  for (const auto& fault : value.at("faults")) record.faults.append(applied_fault_from_json(fault));
+  record.faults = faults_from_json(value.at("faults"));
+  if (!record.faults.of_processes()) {
+    value.at("measure").get_to(record.measure);
+    value.at("plane").get_to(record.plane);
+  }
   if (value.contains("replicas")) value["replicas"].get_to(record.replicas);
   record.order = value.value("order", 0);
   value.at("landed").get_to(record.landed);
@@ -74,6 +99,7 @@ TrialRecord trial_record_from_json(const Json& value) {
   extra.at("seconds").get_to(record.seconds);
   extra.at("attempts").get_to(record.attempts);
   if (record.result) extra.at("run_seconds").get_to(record.result->seconds);
+  if (extra.contains("recoveries")) take_times(value.at("result"), extra["recoveries"], record);
   return record;
 }
 

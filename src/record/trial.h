@@ -9,7 +9,7 @@
 
 #include "core/named_enum.h"
 #include "record/fault/fault.h"
-#include "record/fault/fault_list.h"
+#include "record/fault/faults.h"
 #include "record/run.h"
 
 namespace bitrift::record {
@@ -57,15 +57,16 @@ struct WholeTensor {
 struct TrialSpec {
   TrialKind kind = TrialKind::trial;
   TrialId id;
-  FaultList faults;                ///< what to change; new_pattern is what must be read back
-  std::vector<WholeTensor> whole;  ///< of a canary, which has no faults: the tensors that it changes
+  Faults faults;  ///< bits to change, whose new_pattern must be read back, or ranks that fail
+  std::vector<WholeTensor> whole;  ///< of a canary without faults: the tensors that it changes
   std::int64_t epochs = 0;
   std::optional<std::uint64_t> order_seed;
   int order = 0;  ///< golden data order that it shares; order_seed follows from it
   std::optional<Drill> drill;
-  std::vector<int> replicas;       ///< that load the altered file; empty: all
-  Measure measure = Measure::bit;  ///< by which the faults were drawn
-  Plane plane = Plane::value;      ///< of all its faults
+  std::vector<int> replicas;                  ///< that load the altered file; empty: all
+  Measure measure = Measure::bit;             ///< by which the faults were drawn
+  Plane plane = Plane::value;                 ///< of all its faults
+  std::optional<RecoverySpec> recovery = {};  ///< where ranks fail: how the run is to recover
 };
 
 enum class FailureReason { exception, signal, hang };
@@ -89,10 +90,11 @@ struct TrialRecord {
                                    ///< sets of faults; 0 for controls, envelope and canaries
   Measure measure = Measure::bit;
   Plane plane = Plane::value;
-  FaultList faults;           ///< of a canary none
+  Faults faults;              ///< of a canary that alters the file none
   std::vector<int> replicas;  ///< that loaded the altered file; empty: all
   int order = 0;              ///< golden data order that it ran in, see CampaignSpec::orders
-  bool landed = false;        ///< the loaded state differed from the base exactly in the altered tensors
+  bool landed = false;        ///< the loaded state differed from the base exactly in the altered tensors, or
+                              ///< the ranks that were to fail did
   bool no_change = false;     ///< the fault changed no bit (set or stuck-at)
   std::optional<RunResult> result;
   std::optional<Failure> failure;

@@ -9,6 +9,7 @@
 #include "core/byte_size.h"
 #include "core/error.h"
 #include "record/json/schema.h"
+#include "spec/process_campaign.h"
 #include "spec/training_parts.h"
 
 namespace bitrift::record {
@@ -88,6 +89,7 @@ Json to_json(const Arm& arm) {
   if (!arm.scope.all()) value["scope"] = to_json(arm.scope);
   if (arm.guards) value["guards"] = to_json(*arm.guards);
   if (!arm.words.empty()) value["exec"] = arm.words;
+  if (arm.recovery != RecoverySpec{}) value["recovery"] = to_json(arm.recovery);
   return value;
 }
 
@@ -230,6 +232,7 @@ CampaignSpec from_document(const Document& document, bool stored) {
                                 train ? train->optimizer : OptimizerSpec{.name = OptimizerName::adam});
     }
   }
+  if (!stored) refuse_points(document);
   spec.strata = strata_from(document);
   const Json none = Json::object();
   const auto section = [&](const char* key) -> const Json& {
@@ -245,6 +248,10 @@ CampaignSpec from_document(const Document& document, bool stored) {
   if (value.contains("propagation")) spec.propagation = propagation_from(document);
   spec.runner = runner_from(document);
   for (std::size_t i = 0; i < spec.arms.size(); ++i) spec.arms[i].words = runner_words_of(document, i);
+  std::vector<Parallel> parallels;
+  for (const Arm& arm : spec.arms) parallels.push_back(arm.parallel);
+  const auto recoveries = recoveries_from(document, spec.strata.process, parallels);
+  for (std::size_t i = 0; i < spec.arms.size(); ++i) spec.arms[i].recovery = recoveries[i];
   check_arms(document, spec);
   cross_arms_with_bases(spec);
   read_amount(document, spec);

@@ -11,6 +11,7 @@
 #include "record/fault/scope.h"
 #include "record/metric.h"
 #include "record/propagation_report.h"
+#include "record/recovery.h"
 #include "record/sampling.h"
 #include "record/strata.h"
 #include "spec/base_spec.h"
@@ -32,6 +33,7 @@ struct Arm {
   std::string precision = {};            ///< the base is converted to it; "": as it was trained
   std::string stem = {};                 ///< the name in the spec; "" means `name`
   std::size_t file = 0;                  ///< index into CampaignSpec::files
+  RecoverySpec recovery = {};            ///< what it does when a rank fails
 };
 
 struct CampaignSpec {

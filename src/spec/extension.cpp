@@ -9,7 +9,8 @@ namespace bitrift::record {
 namespace {
 
 // Lists that may grow at their end.
-constexpr const char* growing_lists[] = {"/arms", "/strata/roles", "/strata/fields", "/strata/models"};
+constexpr const char* growing_lists[] = {"/arms", "/strata/roles", "/strata/fields", "/strata/models",
+                                         "/strata/process/phases"};
 
 bool begins_with(const Json& list, const Json& first) {
   return list.size() >= first.size() && std::equal(first.begin(), first.end(), list.begin());

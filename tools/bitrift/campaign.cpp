@@ -245,10 +245,10 @@ void add_run(CLI::App& parent, ExitCode& exit_code) {
       ->add_option("--set", arguments->options.overrides, "KEY=VALUE: override a key of the spec; repeatable")
       ->allow_extra_args(false);
   command
-      ->add_option(
-          "--drill", arguments->options.drills,
-          "break the harness on purpose, to test it: flip-nothing, ignore-file, or KIND@TRIAL, where KIND is "
-          "abort, segfault, raise, hang or leak, and TRIAL is ARM/STRATUM/DRAW; repeatable")
+      ->add_option("--drill", arguments->options.drills,
+                   "break the harness on purpose, to test it: flip-nothing, ignore-file, forget-state, or "
+                   "KIND@TRIAL, where KIND is "
+                   "abort, segfault, raise, hang or leak, and TRIAL is ARM/STRATUM/DRAW; repeatable")
       ->allow_extra_args(false);
   command->add_flag("--json", arguments->json, "print the summary as JSON");
   command->footer(

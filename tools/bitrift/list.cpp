@@ -41,6 +41,13 @@ std::pair<record::CampaignSpec, campaign::Bases> planned_from(const std::string&
     }
     bases.emplace_back(*checkpoint);
   }
+  if (spec.strata.process) {
+    fail(ErrorCode::bad_input,
+         "{}: bitrift-train has not counted the points yet at which ranks can fail, so the faults are "
+         "unknown; "
+         "start the campaign and list its folder",
+         place);
+  }
   return {std::move(spec), std::move(bases)};
 }
 
@@ -59,21 +66,23 @@ std::string ranges(const std::vector<unsigned>& bits) {
 
 // A canary alters whole tensors: its faults are too many to be shown.
 bool shows_faults(const record::TrialSpec& run) {
-  return run.kind == record::TrialKind::trial || run.kind == record::TrialKind::jitter;
+  return run.kind == record::TrialKind::trial || run.kind == record::TrialKind::jitter ||
+         run.faults.of_processes();
 }
 
 void print_run(const record::TrialSpec& run) {
   std::string line = fmt::format("{:<44} {}", run.id.text(), name_of(run.kind));
   if (run.order > 0) line += fmt::format(" in data order {}", run.order);
   if (shows_faults(run)) {
-    for (std::size_t i = 0; i < std::min(run.faults.size(), most_printed); ++i) {
-      const record::AppliedFault fault = run.faults.at(i);
+    const record::FaultList& bits = run.faults.bits();
+    for (std::size_t i = 0; i < std::min(bits.size(), most_printed); ++i) {
+      const record::AppliedFault fault = bits.at(i);
       line += fmt::format("{} {} [{}] bit {} {:#x} -> {:#x}", i == 0 ? "" : ",", fault.tensor, fault.element,
                           ranges(fault.bits), fault.old_pattern, fault.new_pattern);
     }
+    for (const record::ProcessFault& fault : run.faults.processes()) line += " rank " + to_text(fault);
     if (run.faults.empty()) line += " no fault";
-    if (run.faults.size() > most_printed)
-      line += fmt::format(", and {} more", run.faults.size() - most_printed);
+    if (bits.size() > most_printed) line += fmt::format(", and {} more", bits.size() - most_printed);
   }
   fmt::print("{}\n", line);
 }
@@ -88,13 +97,11 @@ int list_runs(const std::string& place, const std::vector<std::string>& override
   const auto show = [&](const campaign::RunKey& key) {
     const record::TrialSpec run = plan.expand(key);
     if (!json) return print_run(run);
-    Json faults = Json::array();
-    for (std::size_t i = 0; i < run.faults.size(); ++i) faults.push_back(record::to_json(run.faults.at(i)));
     Json line = {{"id", run.id.text()},
                  {"kind", name_of(run.kind)},
                  {"epochs", run.epochs},
                  {"order", run.order},
-                 {"faults", faults}};
+                 {"faults", record::to_json(run.faults)}};
     if (run.order_seed) line["order_seed"] = *run.order_seed;
     runs.push_back(std::move(line));
   };

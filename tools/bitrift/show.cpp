@@ -66,7 +66,8 @@ int show(const ShowOptions& options) {
     const auto layers = campaign::layers_of_tensors(layout, stored.spec);
     for (const TrialLine& line : lines) {
       list.push_back(analyze::to_json(line));
-      const auto layer = layers.find(line.row->faults.empty() ? "" : line.row->faults.at(0).tensor);
+      const record::FaultList& bits = line.row->faults.bits();
+      const auto layer = layers.find(bits.empty() ? "" : bits.at(0).tensor);
       list.back()["layer"] = layer == layers.end() ? Json() : Json(layer->second);
     }
     print_json(list);

@@ -25,8 +25,8 @@ TERMS = {
     "p-value": "The share of the run and its arm's clean runs that are at least as harmful as the run.",
     "resolution": "The smallest fall of an accuracy and the smallest relative rise of a loss that would be called SDC.",
     "SDC": "Silent data corruption: the run finished, nothing reported an error, and the model is worse.",
-    "stratum": "A part of the faults from which draws are made separately: one role combined with one bit field, or "
-    "one fault model.",
+    "stratum": "A part of the faults from which draws are made separately: one role combined with one bit field, "
+    "one fault model, or one phase of training in which ranks fail.",
     "trial": "A run that resumes from a file with a drawn fault and whose outcome enters the rates.",
 }
 
@@ -42,10 +42,14 @@ REASONS = {
     "signal": "a signal killed a rank",
     "hang": "the run exceeded its deadline",
     "rejected": "the worker refused the checkpoint, or a guard stopped the run",
+    "unrecovered": "a rank failed, and the run could not continue without it",
 }
 
 CANARIES = {
     "canary:nan": ("first weight tensor set to NaN", "crash"),
     "canary:negate": ("last layer negated", "SDC"),
     "canary:none": ("nothing altered", "masked"),
+    "canary:unreached": ("a rank to fail after the end of the run", "masked"),
+    "canary:recovers": ("a rank failed, and the arm recovers", "masked"),
+    "canary:no-recovery": ("a rank failed, recovery switched off", "crash"),
 }

@@ -145,15 +145,17 @@ def _canaries(facts: Facts) -> Table:
     rows = []
     for line in facts.report["checks"]:
         altered, required = CANARIES.get(line["stratum"], (line["stratum"], ""))
-        right = line["landed"] and (not required or line["outcome"] == required)
-        right = right and (line["stratum"] != "canary:none" or line["reason"] == "bitwise")
+        # The fault of this one must not be reached.
+        landed = line["landed"] or line["stratum"] == "canary:unreached"
+        right = landed and (not required or line["outcome"] == required)
+        right = right and (required != "masked" or line["reason"] == "bitwise")
         found = f"{line['outcome']} ({line['reason'].replace('_', ' ')})"
         rows.append(
             [
                 text(line["arm"]),
                 text(altered),
                 text("masked (bitwise)" if required == "masked" else required),
-                text(found if line["landed"] else f"{found}; the fault did not reach the model"),
+                text(found if landed else f"{found}; the fault did not reach the model"),
                 Cell("as required" if right else "wrong", None, "right" if right else "wrong"),
             ]
         )
@@ -170,7 +172,12 @@ def _limits(facts: Facts) -> list[str]:
     summary = facts.summary
     lines = []
     spec = facts.spec
-    if "models" not in spec.get("strata", {}):
+    if "process" in spec.get("strata", {}):
+        lines.append(
+            "The rates are those of ranks that fail at the points of training that the spec names. They say nothing "
+            "about other failures, such as those of a network or of several nodes at once."
+        )
+    elif "models" not in spec.get("strata", {}):
         lines.append(
             "The rates are those of single-bit faults in the targeted tensors of the base. They say nothing about "
             "other tensors, other bits, several flips at once, or faults that strike later in training."

@@ -135,6 +135,9 @@ def population(spec: dict[str, Any]) -> str:
     strata = spec.get("strata", {})
     if models := strata.get("models"):
         return f"a fault of the model{'' if len(models) == 1 else 's'} {listed(one.get('name', '?') for one in models)}"
+    if process := strata.get("process"):
+        victims = "a rank" if process["together"] == 1 else f"{process['together']} ranks"
+        return f"the failure of {victims} in phase {listed(process['phases'])}"
     where = f"{listed(strata.get('fields', []))} bits of {listed(strata.get('roles', []))} tensors"
     if tensors := strata.get("tensors"):
         where += f" named {listed(tensors)}"

@@ -23,21 +23,22 @@ constexpr std::string_view kSchemaStem = "bitrift/baseline/";
 constexpr std::string_view kLetters = "msc";
 constexpr std::size_t kDigits = 8;  // of a CRC
 
-std::uint32_t crc_of(const record::FaultList& faults) {
+std::uint32_t crc_of(const record::Faults& faults) {
   std::uint32_t crc = 0;
   const auto add_number = [&crc](std::uint64_t number) { crc = crc32c(&number, sizeof number, crc); };
   const auto add_text = [&](const std::string& text) {
     add_number(text.size());
     crc = crc32c(text.data(), text.size(), crc);
   };
-  for (const record::ElementChange& change : faults.changes) {
-    const record::FaultSite& site = faults.sites.at(change.site);
+  for (const record::ElementChange& change : faults.bits().changes) {
+    const record::FaultSite& site = faults.bits().sites.at(change.site);
     add_text(site.tensor);
     add_text(site.dtype);
     add_text(site.structure);
     for (const std::uint64_t number : {change.element, change.bits, change.old_pattern, change.new_pattern})
       add_number(number);
   }
+  for (const record::ProcessFault& fault : faults.processes()) add_text(to_text(fault));
   return crc;
 }
 

@@ -1,5 +1,6 @@
 #include "analyze/verdict/canaries.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -59,6 +60,43 @@ std::string reader_problem(const std::string& role, const TrialRecord& row, cons
       role);
 }
 
+// The same of a canary in which a rank is to fail.
+std::string process_problem(record::ProcessCanary canary, const TrialRecord& row, const ArmControls& controls,
+                            const Judging& judging) {
+  const bool reaches = canary != record::ProcessCanary::unreached;
+  if (row.landed != reaches)
+    return reaches ? "the rank that was to fail did not" : "a rank failed that was not to";
+  try {
+    const record::Outcome outcome = classify(row, controls, judging);
+    const bool bitwise = outcome.reason == record::Reason::bitwise;
+    switch (canary) {
+      case record::ProcessCanary::unreached:
+        if (bitwise && !outcome.recovered) return "";
+        break;
+      case record::ProcessCanary::recovers:
+        if (bitwise && outcome.recovered) return "";
+        break;
+      case record::ProcessCanary::no_recovery:
+        if (outcome.reason == record::Reason::unrecovered) return "";
+        break;
+    }
+    const record::Reason wanted =
+        canary == record::ProcessCanary::no_recovery ? record::Reason::unrecovered : record::Reason::bitwise;
+    return fmt::format("must be {}, is {} ({}){}", name_of(wanted), name_of(outcome.outcome_class()),
+                       name_of(outcome.reason), outcome.recovered ? " after a recovery" : "");
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+const TrialRecord* find_canary(const std::vector<TrialRecord>& rows, const std::string& arm,
+                               std::string_view stratum) {
+  const auto found = std::find_if(rows.begin(), rows.end(), [&](const TrialRecord& row) {
+    return row.kind == TrialKind::canary && row.id.arm == arm && row.id.stratum == stratum;
+  });
+  return found == rows.end() ? nullptr : &*found;
+}
+
 }  // namespace
 
 std::vector<std::string> canary_problems(const std::vector<TrialRecord>& rows,
@@ -76,6 +114,16 @@ std::vector<std::string> canary_problems(const std::vector<TrialRecord>& rows,
         if (!problem.empty()) problems.push_back(fmt::format("arm '{}': {}: {}", arm, stratum, problem));
       }
       if (!seen) problems.push_back(fmt::format("arm '{}': {}: missing", arm, stratum));
+    }
+    const auto recovery = judging.recoveries.find(arm);
+    if (recovery != judging.recoveries.end()) {
+      for (const record::ProcessCanary canary : record::process_canaries(recovery->second)) {
+        const TrialRecord* const row = find_canary(rows, arm, name_of(canary));
+        const std::string problem =
+            row == nullptr ? "missing" : process_problem(canary, *row, of_arm, judging);
+        if (!problem.empty())
+          problems.push_back(fmt::format("arm '{}': {}: {}", arm, name_of(canary), problem));
+      }
     }
     for (const TrialRecord& row : rows) {
       const auto role = record::role_of_reader_canary(row.id.stratum);

@@ -5,6 +5,7 @@
 
 #include "analyze/verdict/limits_rule.h"
 #include "core/error.h"
+#include "record/stratum_name.h"
 
 namespace bitrift::analyze {
 namespace {
@@ -57,6 +58,15 @@ Reason reason_of(const record::Failure& failure) {
       break;
   }
   return Reason::hang;
+}
+
+// Whether ranks were to fail and nothing was to replace them. A hang is one: nobody noticed the
+// failure.
+bool without_recovery(const record::TrialRecord& row, const Judging& judging) {
+  if (!row.faults.of_processes() || row.failure->reason == record::FailureReason::hang) return false;
+  if (row.id.stratum == name_of(record::ProcessCanary::no_recovery)) return true;
+  const auto arm = judging.recoveries.find(row.id.arm);
+  return arm != judging.recoveries.end() && arm->second.kind == record::RecoveryKind::none;
 }
 
 const CleanRun& golden_of(const record::TrialRecord& row, const ArmControls& controls) {
@@ -127,15 +137,20 @@ record::Outcome classify(const record::TrialRecord& row, const ArmControls& cont
   check_form(row);
   record::Outcome outcome;
   if (row.failure) {
-    outcome.reason = reason_of(*row.failure);
+    outcome.reason = without_recovery(row, judging) ? Reason::unrecovered : reason_of(*row.failure);
     return outcome;
   }
   const record::RunResult& result = *row.result;
+  outcome.recovered = result.status == record::RunStatus::done && !result.recoveries.empty();
   const CleanRun& golden = golden_of(row, controls);
   // Whether the run ended after the horizon.
   const bool later = controls.horizon < golden.evaluations.size() && reached(result, controls.horizon);
   if (result.status == record::RunStatus::rejected && !later) {
     outcome.reason = Reason::rejected;
+    return outcome;
+  }
+  if (result.status == record::RunStatus::unrecovered && !later) {
+    outcome.reason = Reason::unrecovered;
     return outcome;
   }
   const bool equal = equals(result, golden);
@@ -165,8 +180,11 @@ record::Outcome classify(const record::TrialRecord& row, const ArmControls& cont
     outcome.reason = Reason::bitwise;
     return outcome;
   }
-  return judging.rule == Rule::conformal ? judge_by_rank(run, controls, golden)
-                                         : judge_by_limits(run, controls.envelope);
+  const bool recovered = outcome.recovered;
+  outcome = judging.rule == Rule::conformal ? judge_by_rank(run, controls, golden)
+                                            : judge_by_limits(run, controls.envelope);
+  outcome.recovered = recovered;
+  return outcome;
 }
 
 }  // namespace bitrift::analyze

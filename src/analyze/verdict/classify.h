@@ -8,7 +8,7 @@
 
 namespace bitrift::analyze {
 
-/// First that holds: rejected; exception or signal; hang; nonfinite; bitwise; low_test_accuracy,
+/// First that holds: unrecovered; rejected; exception or signal; hang; nonfinite; bitwise; low_test_accuracy,
 /// high_test_loss, training_only (that metric is outside at the horizon: Calibration); reconverged (outside
 /// at an earlier evaluation only); within_noise. A run that fails after the horizon is judged by its
 /// evaluations up to it; no row says when an exception, a signal or a hang happened, so those always count.

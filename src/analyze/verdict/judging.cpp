@@ -7,6 +7,8 @@ Judging judging_of(const record::CampaignSpec& spec) {
   judging.judge = spec.judge;
   judging.metrics = spec.metrics;
   judging.level = spec.level;
+  if (!spec.strata.process) return judging;
+  for (const record::Arm& arm : spec.arms) judging.recoveries.emplace(arm.name, arm.recovery);
   return judging;
 }
 

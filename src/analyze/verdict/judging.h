@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@ struct Judging {
   double level = 0.01;                 ///< how often a clean run may be called SDC
   std::optional<std::size_t> horizon;  ///< judged at this evaluation, the first being 1; absent: the last
   Rule rule = Rule::conformal;
+  /// By arm, where ranks fail; empty in other campaigns.
+  std::map<std::string, record::RecoverySpec> recoveries = {};
 };
 
 /// As the campaign asks.

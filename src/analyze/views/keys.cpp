@@ -118,6 +118,12 @@ std::vector<std::string> usual_dimensions(const record::CampaignSpec& spec) {
 Dimension dimension_named(const std::string& word, const record::CampaignSpec& spec, const char* option) {
   const auto dimension = find_dimension(word);
   if (!dimension) fail(ErrorCode::bad_input, "{} {}: give one of {}", option, word, list_dimensions());
+  if (cuts_strata(*dimension) && spec.strata.process) {
+    fail(ErrorCode::unsupported,
+         "{} {}: in this campaign ranks fail and no tensor is altered; group by field, "
+         "which is the phase",
+         option, word);
+  }
   if (cuts_strata(*dimension) && !spec.strata.models.empty()) {
     fail(ErrorCode::unsupported,
          "{} {}: the strata of this campaign are fault models, whose draws are sets of faults, so they have "

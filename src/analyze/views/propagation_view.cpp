@@ -94,7 +94,7 @@ ReachGroup group_of(const std::vector<const TrialRecord*>& rows, std::int64_t st
 
 std::string origin_of(const TrialRecord& row) {
   std::set<std::string> tensors;
-  for (const record::FaultSite& site : row.faults.sites) tensors.insert(site.tensor);
+  for (const record::FaultSite& site : row.faults.bits().sites) tensors.insert(site.tensor);
   return tensors.size() == 1 ? *tensors.begin() : fmt::format("{} tensors", tensors.size());
 }
 

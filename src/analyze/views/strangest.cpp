@@ -64,8 +64,9 @@ std::vector<TrialLine> largest_first(const std::vector<TrialLine>& masked) {
 
 double largest_change(const record::TrialRecord& row) {
   double largest = 0;
-  for (std::size_t i = 0; i < row.faults.size(); ++i) {
-    const record::AppliedFault fault = row.faults.at(i);
+  const record::FaultList& bits = row.faults.bits();
+  for (std::size_t i = 0; i < bits.size(); ++i) {
+    const record::AppliedFault fault = bits.at(i);
     const auto format = number_format(fault.dtype);
     if (!format || record::names_byte(fault.plane, fault.structure)) continue;
     const double change =

@@ -52,6 +52,21 @@ Json metrics_of(const std::optional<record::Evaluation>& evaluation) {
   return metrics;
 }
 
+// Which ranks were to fail and where, and what became of that.
+void add_processes(const record::TrialRecord& row, Json& value) {
+  value["victims"] = Json::array();
+  for (const record::ProcessFault& fault : row.faults.processes()) value["victims"].push_back(fault.rank);
+  const record::ProcessFault& last = row.faults.processes().back();
+  value["phase"] = last.phase;
+  value["step"] = last.step;
+  value["point"] = last.point;
+  value["how"] = last.how;
+  value["recoveries"] = Json::array();
+  if (!row.result) return;
+  for (const record::Recovery& recovery : row.result->recoveries)
+    value["recoveries"].push_back(record::to_json(recovery));
+}
+
 }  // namespace
 
 std::vector<TrialLine> trials_view(const std::vector<record::TrialRecord>& rows, const Trust& trust,
@@ -90,10 +105,14 @@ void sort_worst_first(std::vector<TrialLine>& lines) {
 
 std::string fault_text(const record::TrialRecord& row, std::size_t most) {
   std::vector<std::string> texts;
-  for (std::size_t i = 0; i < std::min(row.faults.size(), most); ++i) {
-    const record::AppliedFault fault = row.faults.at(i);
+  const record::FaultList& bits = row.faults.bits();
+  for (std::size_t i = 0; i < std::min(bits.size(), most); ++i) {
+    const record::AppliedFault fault = bits.at(i);
     texts.push_back(fmt::format("{}[{}] bit {} {:#x} -> {:#x}", fault.tensor, fault.element,
                                 fmt::join(fault.bits, ","), fault.old_pattern, fault.new_pattern));
+  }
+  for (const record::ProcessFault& fault : row.faults.processes()) {
+    if (texts.size() < most) texts.push_back("rank " + to_text(fault));
   }
   if (texts.empty()) return "none";
   std::string text = fmt::format("{}", fmt::join(texts, "; "));
@@ -104,7 +123,8 @@ std::string fault_text(const record::TrialRecord& row, std::size_t most) {
 Json to_json(const TrialLine& line) {
   const record::TrialRecord& row = *line.row;
   const record::Outcome& outcome = line.outcome;
-  Json value = row.faults.empty() ? Json::object() : record::to_json(row.faults.at(0));
+  const record::FaultList& bits = row.faults.bits();
+  Json value = bits.empty() ? Json::object() : record::to_json(bits.at(0));
   value["faults"] = row.faults.size();
   value["id"] = row.id.text();
   value["arm"] = row.id.arm;
@@ -112,12 +132,14 @@ Json to_json(const TrialLine& line) {
   value["draw"] = row.id.draw;
   value["kind"] = row.kind;
   value["order"] = row.order;
+  if (row.faults.of_processes()) add_processes(row, value);
   value["outcome"] = outcome.outcome_class();
   value["reason"] = outcome.reason;
   value["course"] = outcome.course;
   value["p_value"] = outcome.p_value ? Json(*outcome.p_value) : Json();
   value["bitwise_equal"] = outcome.bitwise_equal;
   value["steps_to_recover"] = outcome.steps_to_recover ? Json(*outcome.steps_to_recover) : Json();
+  if (row.faults.of_processes()) value["recovered"] = outcome.recovered;
   value["steps"] = row.result ? Json(row.result->steps) : Json();
   value["signal"] = row.failure && row.failure->signal != 0 ? Json(row.failure->signal) : Json();
   value.update(metrics_of(line.at));

@@ -28,7 +28,7 @@ class ReplayObserver : public PoolObserver {
 
   record::TrialSpec expand(const RunKey& key) override {
     record::TrialSpec spec = plan_.expand(key);
-    spec.drill = stored_.drills.of(key.id.text());
+    stored_.drills.plant(spec);
     if (spec.drill == record::Drill::leak) spec.drill.reset();  // it is about the runs that follow
     return spec;
   }

@@ -11,6 +11,7 @@
 #include "campaign/commands/merge.h"
 #include "campaign/driver/driver.h"
 #include "campaign/folder/disk_use.h"
+#include "campaign/folder/kill_points.h"
 #include "campaign/folder/work_place.h"
 #include "campaign/plan/ends.h"
 #include "campaign/worker/arm_fit.h"
@@ -22,11 +23,13 @@ namespace bitrift::campaign {
 namespace {
 
 // Everything that can be refused without a folder is refused before one is made.
-void check_before_folder(const record::CampaignSpec& spec, const RunOptions& options, const Drills& drills,
+void check_before_folder(record::CampaignSpec& spec, const RunOptions& options, const Drills& drills,
                          const std::filesystem::path& trainer) {
   const Layout layout{options.folder};
   const bool begun = std::filesystem::exists(layout.journal()) || std::filesystem::exists(layout.shards());
   if (!begun || options.extend) check_arms_fit(spec, options.spec, trainer);
+  find_kill_points(spec, layout, options.spec, trainer);
+  drills.check(spec);
   const bool ready = std::all_of(spec.files.begin(), spec.files.end(), [&](const record::BaseFile& file) {
     return file.precision.empty() && spec.bases[file.base].checkpoint;
   });

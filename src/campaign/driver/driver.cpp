@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include "campaign/driver/process_landing.h"
 #include "campaign/plan/ends.h"
 #include "campaign/worker/private_copy.h"
 #include "core/error.h"
@@ -21,6 +22,23 @@ using record::TrialKind;
 
 std::string list_of(const std::vector<std::string>& names) {
   return names.empty() ? "nothing" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+// The rest of a row of a run in which ranks were to fail, and no tensor was altered.
+record::TrialRecord process_row(const Ran& ran, record::TrialRecord row) {
+  const std::string id = row.id.text();
+  if (ran.result && !ran.result->changed_tensors.empty()) {
+    throw Misbehaviour(fmt::format("{}: nothing was altered, but {} differs from the base when loaded", id,
+                                   list_of(ran.result->changed_tensors)));
+  }
+  row.landed = processes_failed(ran);
+  if (row.landed || !ran.result || row.kind == TrialKind::canary) return row;
+  std::vector<std::string> asked, lost;
+  for (const record::ProcessFault& fault : row.faults.processes()) asked.push_back(to_text(fault));
+  for (const record::Recovery& recovery : ran.result->recoveries)
+    lost.push_back(fmt::format("{}", fmt::join(recovery.failed, ", ")));
+  throw Misbehaviour(fmt::format("{}: the fault was not reached: asked for {}, ranks that were lost: {}", id,
+                                 list_of(asked), list_of(lost)));
 }
 
 }  // namespace
@@ -41,10 +59,12 @@ record::TrialRecord row_of(const Ran& ran, std::uint64_t stratum_bits, const Dri
   row.attempts = ran.attempts;
   row.measure = ran.spec.measure;
   row.plane = ran.spec.plane;
+  if (row.faults.of_processes()) return process_row(ran, std::move(row));
   const std::vector<std::string>& altered = ran.altered;
   const auto is_byte = [](const auto& site) { return record::names_byte(site.plane, site.structure); };
-  const bool values = row.plane != record::Plane::metadata &&
-                      std::none_of(row.faults.sites.begin(), row.faults.sites.end(), is_byte);
+  const auto& sites = row.faults.bits().sites;
+  const bool values =
+      row.plane != record::Plane::metadata && std::none_of(sites.begin(), sites.end(), is_byte);
   row.no_change = row.kind == TrialKind::trial && altered.empty() && values;
   // Of a run without a result only this is known: that the file was altered, and read back.
   // What bytes of a file's structures and behind filters do to tensors nobody can say: that they were altered
@@ -115,7 +135,7 @@ std::vector<Job> Driver::trial_jobs() const {
 record::TrialSpec Driver::expand(const RunKey& key) {
   check_bases();
   record::TrialSpec spec = plan_.expand(key);
-  spec.drill = drills_.of(key.id.text());
+  drills_.plant(spec);
   // A leak that came back with the repetition would never end.
   if (spec.drill == record::Drill::leak && !leaked_.insert(key.id.text()).second) spec.drill.reset();
   return spec;

@@ -25,8 +25,9 @@
 
 namespace bitrift::campaign {
 
-/// The row of a run that is over. Throws Misbehaviour when a run that must land (a trial's flip, or a run
-/// without faults) did not. A canary that did not land is kept: judging canaries is the analysis' part.
+/// The row of a run that is over. Throws Misbehaviour when a run that must land (a trial's flip, a rank that
+/// must fail, or a run without faults) did not. A canary that did not land is kept: judging canaries is the
+/// analysis' part.
 [[nodiscard]] record::TrialRecord row_of(const Ran& ran, std::uint64_t stratum_bits, const Drills& drills);
 
 /// Watches over the runs of a campaign and writes them down.

@@ -8,7 +8,7 @@ namespace bitrift::campaign {
 
 analyze::Contents read_contents(const Layout& layout, const StoredCampaign& campaign) {
   const record::CampaignSpec& spec = campaign.spec;
-  if (!spec.strata.models.empty()) return {};
+  if (!spec.strata.of_bits()) return {};
   for (const record::BaseFile& file : spec.files) {
     const auto path = layout.base(file.stem);
     if (std::filesystem::exists(path)) continue;

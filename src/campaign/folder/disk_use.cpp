@@ -40,7 +40,7 @@ std::uint64_t made_up_row(const record::CampaignSpec& spec, std::uint64_t faults
   fault.role = "running_stat";
   fault.dtype = "float32";
   fault.bits = {30};
-  for (std::uint64_t i = 0; i < faults; ++i) row.faults.append(fault);
+  for (std::uint64_t i = 0; i < faults; ++i) row.faults.bits().append(fault);
   if (spec.orders > 1) row.order = spec.orders - 1;
   record::RunResult result;
   std::size_t replicas = 1;

@@ -9,22 +9,28 @@
 
 #include "record/json/json.h"
 #include "record/run.h"
+#include "spec/campaign_spec.h"
 
 namespace bitrift::campaign {
 
 struct Drills {
   bool flip_nothing = false;  ///< the injector writes nothing
   bool ignore_file = false;   ///< workers resume from the base, whatever file they are given
+  bool forget_state = false;  ///< replacements of failed ranks start from fresh optimizer state
   std::map<std::string, record::Drill> trials;  ///< by trial id
 
   /// Whether what workers load is not what was asked for, so that only the canaries can tell.
   [[nodiscard]] bool blind() const noexcept { return flip_nothing || ignore_file; }
+  /// Throws Error(bad_input) when a drill cannot be noticed in this campaign.
+  void check(const record::CampaignSpec& spec) const;
+  /// Plants the drills of a run in it.
+  void plant(record::TrialSpec& run) const;
   /// The drill of a run, if it has one.
   [[nodiscard]] std::optional<record::Drill> of(const std::string& id) const;
 };
 
-/// "flip-nothing", "ignore-file", "abort@ARM/STRATUM/DRAW" (or segfault, raise, hang, leak). Throws
-/// Error(bad_input).
+/// "flip-nothing", "ignore-file", "forget-state", "abort@ARM/STRATUM/DRAW" (or segfault, raise, hang, leak).
+/// Throws Error(bad_input).
 [[nodiscard]] Drills parse_drills(const std::vector<std::string>& texts);
 /// The texts again, sorted: what campaign.json keeps.
 [[nodiscard]] record::Json to_json(const Drills& drills);

@@ -4,6 +4,7 @@
 
 #include "campaign/plan/ends.h"
 #include "campaign/plan/plan.h"
+#include "campaign/plan/process_population.h"
 #include "core/error.h"
 #include "record/json/json_diff.h"
 
@@ -58,6 +59,7 @@ void Controls::check(std::size_t arm, int order, const record::RunResult& result
   const auto [golden, first] = golden_.emplace(std::pair(arm, order), result);
   if (first) {
     check_propagation(arm, result);
+    check_length(arm, result);
     return check_accuracy(arm, order, result);
   }
   if (const auto difference = run_difference(golden->second, result)) {
@@ -87,6 +89,18 @@ void Controls::check_propagation(std::size_t arm, const record::RunResult& resul
        "arm '{}': propagation.steps names step {}, but a run takes {} steps: name steps of 0 to {}, or raise "
        "resume.epochs",
        spec_.arms[arm].name, last, result.steps, result.steps);
+}
+
+// Where a rank fails was drawn from so many steps.
+void Controls::check_length(std::size_t arm, const record::RunResult& result) const {
+  if (!spec_.strata.process) return;
+  const std::int64_t planned = steps_of_run(*spec_.strata.process, spec_.resume_epochs);
+  if (planned == result.steps) return;
+  fail(
+      ErrorCode::bad_input,
+      "arm '{}': a run takes {} steps, but resume.epochs x steps an epoch is {}: resume from a checkpoint at "
+      "the end of an epoch",
+      spec_.arms[arm].name, result.steps, planned);
 }
 
 void Controls::took(std::size_t arm, double seconds) {

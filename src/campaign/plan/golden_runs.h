@@ -31,7 +31,7 @@ class Controls {
   /// Compares a no-flip run with the golden run of its order, or makes it that. `what` begins the message.
   /// Throws Misbehaviour when they differ, when the run did not end as "done", or when it loaded altered
   /// tensors; Error(bad_input) when the golden run misses min_test_accuracy of its base or ends before a step
-  /// that spec.propagation names.
+  /// that spec.propagation names, or takes other steps than strata.process.points says.
   void check(std::size_t arm, int order, const record::RunResult& result, const std::string& what);
   /// Takes the duration of a control into account (seconds).
   void took(std::size_t arm, double seconds);
@@ -41,6 +41,7 @@ class Controls {
  private:
   void check_accuracy(std::size_t arm, int order, const record::RunResult& result) const;
   void check_propagation(std::size_t arm, const record::RunResult& result) const;
+  void check_length(std::size_t arm, const record::RunResult& result) const;
 
   const record::CampaignSpec& spec_;
   std::map<std::pair<std::size_t, int>, record::RunResult> golden_;  // by arm and order

@@ -1,7 +1,6 @@
 #include "campaign/plan/plan.h"
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "analyze/allocate.h"
@@ -40,39 +39,13 @@ std::vector<RunKey> run_each(const std::string& arm, TrialKind kind, const std::
 
 }  // namespace
 
-bool is_golden_run(const RunKey& key) {
-  return key.kind == TrialKind::control && key.id.stratum != record::zero_step_stratum;
-}
-
-int order_of(const RunKey& key, int orders) {
-  if (key.kind == TrialKind::trial || key.kind == TrialKind::jitter)
-    return static_cast<int>(key.id.draw % static_cast<std::uint64_t>(orders));
-  return key.kind == TrialKind::control ? record::order_of_control(key.id.stratum) : 0;
-}
-
-TrialId trial_id_from_text(const std::string& text) {
-  const auto last = text.rfind('/');
-  const auto middle = last == std::string::npos || last == 0 ? std::string::npos : text.rfind('/', last - 1);
-  TrialId id;
-  if (middle != std::string::npos && middle > 0 && middle + 1 < last) {
-    const char* const begin = text.data() + last + 1;
-    const char* const end = text.data() + text.size();
-    const auto parsed = std::from_chars(begin, end, id.draw);
-    if (begin != end && parsed.ec == std::errc() && parsed.ptr == end) {
-      id.arm = text.substr(0, middle);
-      id.stratum = text.substr(middle + 1, last - middle - 1);
-      return id;
-    }
-  }
-  fail(ErrorCode::bad_input,
-       "'{}' is not a trial: expected ARM/STRATUM/DRAW, as printed by `bitrift campaign list`", text);
-}
-
 Plan::Plan(const record::CampaignSpec& spec, const Bases& bases) : spec_(spec), bases_(bases) {
   const std::vector<record::Stratum> strata = record::strata_of(spec.strata);
   for (std::size_t i = 0; i < strata.size(); ++i) {
     try {
-      if (spec.strata.models.empty()) {
+      if (spec.strata.process) {
+        add_processes(strata[i], spec.strata.process->phases[i]);
+      } else if (spec.strata.models.empty()) {
         add_cell(strata[i]);
       } else {
         add_model(strata[i], spec.strata.models[i].model);
@@ -89,32 +62,6 @@ Plan::Plan(const record::CampaignSpec& spec, const Bases& bases) : spec_(spec), 
   check_jitter();
 }
 
-void Plan::check_jitter() const {
-  if (spec_.jitter_runs == 0) return;
-  for (const ckpt::Reader& base : bases_) {
-    try {
-      static_cast<void>(inject::draw(base, jitter_model(base)));
-    } catch (const Error& error) {
-      fail(error.code(), "controls.jitter: the lowest bits of weights cannot be flipped in {}: {}",
-           base.path().string(), error.what());
-    }
-  }
-}
-
-void Plan::find_weights() {
-  const ckpt::Reader& base = bases_.front();
-  for (const ckpt::TensorInfo& tensor : base.tensors()) {
-    if (tensor.role == "weight" && tensor.path.starts_with("model/")) weights_.push_back(tensor.path);
-  }
-  std::sort(weights_.begin(), weights_.end(), natural_less);
-  if (weights_.empty()) {
-    fail(ErrorCode::bad_input,
-         "{}: holds no weight under model/, so the canaries (NaN first weight, negated last layer) cannot be "
-         "planted",
-         base.path().string());
-  }
-}
-
 void Plan::add_cell(const record::Stratum& stratum) {
   Cell cell;
   cell.stratum = stratum;
@@ -124,9 +71,21 @@ void Plan::add_cell(const record::Stratum& stratum) {
   }
   add_read(cell.populations.front(), true);
   cell.stratum.bits = cell.populations.front().bits();
+  add_counted(std::move(cell));
+}
+
+void Plan::add_processes(const record::Stratum& stratum, record::TrainingPhase phase) {
+  Cell cell;
+  cell.stratum = stratum;
+  cell.processes.emplace(phase, *spec_.strata.process, spec_.arms.front().parallel, spec_.resume_epochs);
+  cell.stratum.bits = cell.processes->size();
+  add_counted(std::move(cell));
+}
+
+void Plan::add_counted(Cell cell) {
   if (spec_.trials_per_stratum > cell.stratum.bits) {
-    fail(ErrorCode::bad_input, "it holds {} bits, but trials_per_stratum needs {} draws without replacement",
-         cell.stratum.bits, spec_.trials_per_stratum);
+    fail(ErrorCode::bad_input, "it holds {} {}, but trials_per_stratum needs {} draws without replacement",
+         cell.stratum.bits, cell.processes ? "faults" : "bits", spec_.trials_per_stratum);
   }
   cells_.push_back(std::move(cell));
 }
@@ -135,7 +94,7 @@ void Plan::add_model(const record::Stratum& stratum, const record::FaultModel& m
   if (model.plane == record::Plane::metadata) {
     // Files of other tensors have other structures: each base is drawn from by itself.
     for (const ckpt::Reader& base : bases_) static_cast<void>(inject::draw(base, model));
-    cells_.push_back({stratum, {}, &model, 0});
+    cells_.push_back({stratum, {}, &model, {}, 0});
     return;
   }
   const inject::Population first = inject::population_of(bases_.front(), model);
@@ -145,7 +104,7 @@ void Plan::add_model(const record::Stratum& stratum, const record::FaultModel& m
     static_cast<void>(inject::draw(base, model));  // more than there is, and what else cannot be drawn
   }
   if (model.plane == record::Plane::value) add_read(first, !model.roles.empty());
-  cells_.push_back({stratum, {}, &model, 0});
+  cells_.push_back({stratum, {}, &model, {}, 0});
 }
 
 // named: the spec names the roles. If it does not, a trainer need not read what does not belong to its state.
@@ -162,7 +121,7 @@ void Plan::refuse_overlap() const {
   for (std::size_t i = 0; i < cells_.size(); ++i) {
     for (std::size_t j = i + 1; j < cells_.size(); ++j) {
       // Models are studied one by one: they may hit the same bits.
-      if (cells_[i].model != nullptr || cells_[j].model != nullptr) continue;
+      if (cells_[i].populations.empty() || cells_[j].populations.empty()) continue;
       const std::string bit = shared_bit(cells_[i].populations.front(), cells_[j].populations.front());
       if (bit.empty()) continue;
       fail(ErrorCode::bad_input, "strata: cells {} and {} share {}; strata must not overlap",
@@ -195,33 +154,6 @@ bool Plan::ended() const {
   const auto stops = std::count_if(rounds_.begin(), rounds_.end(),
                                    [](const record::Round& round) { return round.stop.has_value(); });
   return static_cast<std::size_t>(stops) == record::generations(spec_);
-}
-
-std::vector<std::vector<RunKey>> Plan::preparation(const std::string& arm) const {
-  std::vector<std::vector<RunKey>> chains;
-  const auto add = [&](TrialKind kind, const std::string& stratum, int count) {
-    for (RunKey& key : run_each(arm, kind, stratum, count)) chains.push_back({std::move(key)});
-  };
-  for (int order = 0; order < spec_.orders; ++order)
-    add(TrialKind::control, record::control_stratum(order), spec_.control_repeats);
-  add(TrialKind::control, std::string(record::zero_step_stratum), 1);
-  add(TrialKind::envelope, name_of(TrialKind::envelope), spec_.envelope_runs);
-  add(TrialKind::held_out, name_of(TrialKind::held_out), spec_.held_out_runs);
-  add(TrialKind::jitter, name_of(TrialKind::jitter), spec_.jitter_runs);
-  std::vector<RunKey> chain;
-  chain.reserve(std::size(record::canaries) + read_.size() + 1);
-  for (const Canary canary : record::canaries) {
-    // Last comes the run that alters nothing: it also shows that the others left nothing behind.
-    for (const auto& [role, tensors] : read_) {
-      if (canary != Canary::none || !spec_.reader_canaries.value_or(false)) break;
-      chain.push_back({TrialKind::canary, {arm, record::reader_canary(role), 0}});
-    }
-    chain.push_back({TrialKind::canary, {arm, name_of(canary), 0}});
-  }
-  chain.push_back({TrialKind::control,
-                   {arm, record::control_stratum(0), static_cast<std::uint64_t>(spec_.control_repeats)}});
-  chains.push_back(std::move(chain));
-  return chains;
 }
 
 std::vector<RunKey> Plan::trials(const std::string& arm) const {
@@ -263,10 +195,18 @@ record::TrialSpec Plan::expand(const RunKey& key) const {
       run.replicas = replicas_of(key.id);
       break;
     case TrialKind::canary:
+      if (find_named<record::ProcessCanary>(key.id.stratum)) {
+        expand_processes(key, run);
+        break;
+      }
       run.whole = whole_tensors(key.id);
       if (key.id.stratum == name_of(Canary::negate)) run.epochs = 0;
       break;
     case TrialKind::trial:
+      if (spec_.strata.process) {
+        expand_processes(find(key.id), run);
+        break;
+      }
       run.faults = drawn_faults(find(key.id).id);
       run.replicas = replicas_of(key.id);
       if (const Cell* found = cell(key.id.stratum); found->model != nullptr) {
@@ -276,6 +216,19 @@ record::TrialSpec Plan::expand(const RunKey& key) const {
       break;
   }
   return run;
+}
+
+void Plan::expand_processes(const RunKey& key, record::TrialSpec& run) const {
+  const record::Arm& of = arm(key.id.arm);
+  run.recovery = of.recovery;
+  if (const auto canary = find_named<record::ProcessCanary>(key.id.stratum)) {
+    run.faults = canary_faults(*canary, spec_, of);
+    if (*canary == record::ProcessCanary::no_recovery) run.recovery = record::RecoverySpec{};
+    return;
+  }
+  const Cell& found = *cell(key.id.stratum);
+  const Permutation order(found.stratum.bits, derive_key(spec_.seed, "stratum/" + found.stratum.name));
+  run.faults = found.processes->at(order(key.id.draw));
 }
 
 record::FaultList Plan::drawn_faults(const TrialId& id) const {
@@ -291,13 +244,6 @@ record::FaultList Plan::drawn_faults(const TrialId& id) const {
   return inject::draw(bases_[file], model);
 }
 
-record::FaultList Plan::jitter_faults(const TrialId& id) const {
-  const ckpt::Reader& base = bases_[arm(id.arm).file];
-  record::FaultModel model = jitter_model(base);
-  model.seed = random_u64(derive_key(spec_.seed, "jitter"), id.draw, 0);
-  return inject::draw(base, model);
-}
-
 std::vector<int> Plan::replicas_of(const TrialId& id) const {
   const record::Scope& scope = arm(id.arm).scope;
   if (scope.count == 0) return scope.replicas;
@@ -309,6 +255,50 @@ std::vector<int> Plan::replicas_of(const TrialId& id) const {
     chosen.push_back(static_cast<int>(order(static_cast<std::uint64_t>(i))));
   std::sort(chosen.begin(), chosen.end());
   return chosen;
+}
+
+std::vector<std::vector<RunKey>> Plan::preparation(const std::string& arm) const {
+  std::vector<std::vector<RunKey>> chains;
+  const auto add = [&](TrialKind kind, const std::string& stratum, int count) {
+    for (RunKey& key : run_each(arm, kind, stratum, count)) chains.push_back({std::move(key)});
+  };
+  for (int order = 0; order < spec_.orders; ++order)
+    add(TrialKind::control, record::control_stratum(order), spec_.control_repeats);
+  add(TrialKind::control, std::string(record::zero_step_stratum), 1);
+  add(TrialKind::envelope, name_of(TrialKind::envelope), spec_.envelope_runs);
+  add(TrialKind::held_out, name_of(TrialKind::held_out), spec_.held_out_runs);
+  add(TrialKind::jitter, name_of(TrialKind::jitter), spec_.jitter_runs);
+  std::vector<RunKey> chain;
+  chain.reserve(std::size(record::canaries) + read_.size() + 1);
+  for (const Canary canary : record::canaries) {
+    // Last comes the run that alters nothing: it also shows that the others left nothing behind.
+    for (const auto& [role, tensors] : read_) {
+      if (canary != Canary::none || !spec_.reader_canaries.value_or(false)) break;
+      chain.push_back({TrialKind::canary, {arm, record::reader_canary(role), 0}});
+    }
+    chain.push_back({TrialKind::canary, {arm, name_of(canary), 0}});
+  }
+  chain.push_back({TrialKind::control,
+                   {arm, record::control_stratum(0), static_cast<std::uint64_t>(spec_.control_repeats)}});
+  chains.push_back(std::move(chain));
+  if (spec_.strata.process) add_process_canaries(arm, chains);
+  return chains;
+}
+
+void Plan::add_process_canaries(const std::string& arm, std::vector<std::vector<RunKey>>& chains) const {
+  std::vector<RunKey> survived;
+  for (const record::ProcessCanary canary : record::process_canaries(this->arm(arm).recovery)) {
+    const RunKey key{TrialKind::canary, {arm, name_of(canary), 0}};
+    if (canary == record::ProcessCanary::no_recovery) {
+      chains.push_back({key});
+    } else {
+      survived.push_back(key);
+    }
+  }
+  survived.push_back(
+      {TrialKind::control,
+       {arm, record::control_stratum(0), static_cast<std::uint64_t>(spec_.control_repeats) + 1}});
+  chains.push_back(std::move(survived));
 }
 
 std::vector<record::WholeTensor> Plan::whole_tensors(const TrialId& id) const {
@@ -332,6 +322,39 @@ std::vector<record::WholeTensor> Plan::whole_tensors(const TrialId& id) const {
   if (bases_[arm(id.arm).file].find(bias) != nullptr) layer.push_back({bias, record::WholeChange::negate});
   layer.push_back({weights_.back(), record::WholeChange::negate});
   return layer;
+}
+
+record::FaultList Plan::jitter_faults(const TrialId& id) const {
+  const ckpt::Reader& base = bases_[arm(id.arm).file];
+  record::FaultModel model = jitter_model(base);
+  model.seed = random_u64(derive_key(spec_.seed, "jitter"), id.draw, 0);
+  return inject::draw(base, model);
+}
+
+void Plan::check_jitter() const {
+  if (spec_.jitter_runs == 0) return;
+  for (const ckpt::Reader& base : bases_) {
+    try {
+      static_cast<void>(inject::draw(base, jitter_model(base)));
+    } catch (const Error& error) {
+      fail(error.code(), "controls.jitter: the lowest bits of weights cannot be flipped in {}: {}",
+           base.path().string(), error.what());
+    }
+  }
+}
+
+void Plan::find_weights() {
+  const ckpt::Reader& base = bases_.front();
+  for (const ckpt::TensorInfo& tensor : base.tensors()) {
+    if (tensor.role == "weight" && tensor.path.starts_with("model/")) weights_.push_back(tensor.path);
+  }
+  std::sort(weights_.begin(), weights_.end(), natural_less);
+  if (weights_.empty()) {
+    fail(ErrorCode::bad_input,
+         "{}: holds no weight under model/, so the canaries (NaN first weight, negated last layer) cannot be "
+         "planted",
+         base.path().string());
+  }
 }
 
 RunKey Plan::find(const TrialId& id) const {

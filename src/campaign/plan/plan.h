@@ -4,11 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "campaign/plan/process_population.h"
+#include "campaign/plan/run_key.h"
 #include "inject/draw/fault_plan.h"
 #include "record/round.h"
 #include "record/trial.h"
@@ -22,15 +25,10 @@ using Bases = std::vector<ckpt::Reader>;
 /// A stratum with the faults it holds and how many of them are drawn in the rounds so far.
 struct Cell {
   record::Stratum stratum;
-  std::vector<inject::Population> populations;  ///< one per base file, equally large; of a model: empty
-  const record::FaultModel* model = nullptr;    ///< of the spec; nullptr: single bits of the population
+  std::vector<inject::Population> populations;      ///< of single bits, one per base file, equally large
+  const record::FaultModel* model = nullptr;        ///< of the spec; nullptr: none
+  std::optional<ProcessPopulation> processes = {};  ///< of ranks that fail
   std::uint64_t draws = 0;
-};
-
-/// Identity of a planned run, before its faults are looked up.
-struct RunKey {
-  record::TrialKind kind = record::TrialKind::trial;
-  record::TrialId id;
 };
 
 /// Weights whose lowest bit a jitter run flips, where a base has so many.
@@ -39,22 +37,14 @@ inline constexpr std::uint64_t jittered_weights = 16;
 /// A reader canary sets all elements of its role to NaN, or the first of each tensor, so many in all.
 inline constexpr std::uint64_t most_read_elements = std::uint64_t{1} << 22;
 
-/// Whether a run alters nothing and takes the steps of a golden data order.
-[[nodiscard]] bool is_golden_run(const RunKey& key);
-/// The golden data order, one of 0 .. orders - 1, that a run takes its batches in or is compared with: of a
-/// trial or a jitter run draw mod orders, of a no-flip run the one its stratum names, of all others 0.
-[[nodiscard]] int order_of(const RunKey& key, int orders);
-
-/// "arm/stratum/draw" taken apart from the right. Throws Error(bad_input) for anything else.
-[[nodiscard]] record::TrialId trial_id_from_text(const std::string& text);
-
 /// Expands a spec over its base checkpoints. `spec` and `bases` must outlive the plan.
 ///
-/// The cells are roles x fields, or the fault models, in the order of the spec. Draw d of a model is what
+/// The cells are roles x fields, or the fault models, or the phases in which ranks fail, in the order of the
+/// spec. Draw d of a model is what
 /// inject::draw draws with the seed random_u64(derive_key(seed, "stratum/" + name), d, 0). Draw d of a
-/// stratum of N bits is bit Permutation(N, derive_key(seed, "stratum/" + name))(d) of its population: it
-/// depends on no arm, no other stratum and no order. Envelope run i has the order seed
-/// random_u64(derive_key(seed, "envelope"), i, 0) in every arm, held-out run i
+/// stratum of N bits, or N processes that may fail, is member Permutation(N, derive_key(seed, "stratum/" +
+/// name))(d) of its population: it depends on no arm, no other stratum and no order. Envelope run i has the
+/// order seed random_u64(derive_key(seed, "envelope"), i, 0) in every arm, held-out run i
 /// random_u64(derive_key(seed, "held_out"), i, 0), and golden order K > 0
 /// random_u64(derive_key(seed, "order"), K, 0); golden order 0 is the base's own. Jitter run i flips the
 /// lowest bit of 16 weights (of all, where there are fewer), as inject::draw draws them with the seed
@@ -81,7 +71,8 @@ class Plan {
 
   /// The runs of an arm that come before its trials: no-flip controls of every golden order and one of zero
   /// steps, envelope, held-out and jitter runs, and one chain of canaries with a control behind them (which
-  /// shows that nothing of a canary stays in the worker). Runs of one chain share a worker.
+  /// shows that nothing of a canary stays in the worker). Where ranks fail, one more such chain of the
+  /// canaries that survive it, and the one that does not. Runs of one chain share a worker.
   [[nodiscard]] std::vector<std::vector<RunKey>> preparation(const std::string& arm) const;
   /// The trials of an arm in the rounds so far, in stratum and draw order.
   [[nodiscard]] std::vector<RunKey> trials(const std::string& arm) const;
@@ -102,7 +93,11 @@ class Plan {
   [[nodiscard]] record::FaultList jitter_faults(const record::TrialId& id) const;
   [[nodiscard]] std::vector<record::WholeTensor> whole_tensors(const record::TrialId& id) const;
   void add_cell(const record::Stratum& stratum);
+  void add_counted(Cell cell);
   void add_model(const record::Stratum& stratum, const record::FaultModel& model);
+  void add_processes(const record::Stratum& stratum, record::TrainingPhase phase);
+  void add_process_canaries(const std::string& arm, std::vector<std::vector<RunKey>>& chains) const;
+  void expand_processes(const RunKey& key, record::TrialSpec& run) const;
   void refuse_overlap() const;
   void find_weights();
   void add_read(const inject::Population& population, bool named);

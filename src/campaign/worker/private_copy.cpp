@@ -23,7 +23,7 @@ PrivateCopy::~PrivateCopy() {
 
 std::vector<std::string> PrivateCopy::alter(const record::TrialSpec& run) {
   const record::FaultList whole = inject::whole_tensors(base_, run.whole);
-  const record::FaultList& faults = run.whole.empty() ? run.faults : whole;
+  const record::FaultList& faults = run.whole.empty() ? run.faults.bits() : whole;
   inject::Patch patch = inject::make_patch(base_, faults);
   inject::write_patch(fd_, path_, patch, false);
   if (shared_) sync_file(fd_, path_);

@@ -43,6 +43,12 @@ void check_traceable(const record::CampaignSpec& spec, const record::TrialSpec& 
     fail(ErrorCode::unsupported,
          "--trace: the runs of this campaign are those of your own program (runner), which writes no trace");
   }
+  if (run.faults.of_processes()) {
+    fail(ErrorCode::unsupported,
+         "--trace: {}: a rank fails in it, and a trace ends with its rank; name a run "
+         "in which none does",
+         run.id.text());
+  }
   if (run.order_seed) {
     fail(ErrorCode::unsupported,
          "--trace: {} runs in the data order of seed {}, which no checkpoint holds; name a run in the base's "

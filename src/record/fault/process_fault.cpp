@@ -23,7 +23,7 @@ Number number_of(std::string_view text, std::string_view digits, const char* wha
   return value;
 }
 
-// What stands behind the first `mark`, which is taken away with it; "" without a mark.
+// The text after the first `mark`; it is removed with the mark. "" without a mark.
 std::string_view cut_behind(std::string_view& text, char mark) {
   const auto at = text.find(mark);
   if (at == std::string_view::npos) return {};

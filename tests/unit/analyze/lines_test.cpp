@@ -50,7 +50,7 @@ void add(Rows& rows, const std::string& stratum, std::uint64_t bits, const std::
     fault.bits = {draws[i].bit};
     fault.old_pattern = 0;
     fault.new_pattern = std::uint64_t{1} << draws[i].bit;
-    rows.back().faults.append(fault);
+    rows.back().faults.bits().append(fault);
   }
 }
 
@@ -177,7 +177,7 @@ TEST(Lines, WhatCannotBeGroupedIsRefused) {
   EXPECT_THAT(refusal({"arm"}, {"role"}), HasSubstr("give KEY=VALUE"));
   EXPECT_THAT(refusal({"arm"}, {"role=weight", "tensor=conv.bias"}), HasSubstr("tensor=conv.bias"));
   Rows several = rows();
-  several.back().faults.append(several.back().faults.at(0));
+  several.back().faults.bits().append(several.back().faults.bits().at(0));
   EXPECT_THAT(refusal({"layer"}, {}, several), HasSubstr("not one bit of one element"));
   Rows foreign = clean_arm("serial");
   add(foreign, "weight.29,30", 800, {{"conv.weight", 28, false}});

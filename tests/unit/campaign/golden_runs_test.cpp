@@ -158,8 +158,9 @@ class RowOf : public ::testing::Test {
   static Ran ran(std::vector<std::string> altered, std::vector<std::string> loaded) {
     Ran ran;
     ran.spec.id = {"serial", "weight.sign", 0};
-    for (auto& tensor : altered) ran.spec.faults.append({tensor, "weight", 0, "float32", {31}, "sign", 0, 1});
-    ran.altered = altered_tensors(ran.spec.faults);
+    for (auto& tensor : altered)
+      ran.spec.faults.bits().append({tensor, "weight", 0, "float32", {31}, "sign", 0, 1});
+    ran.altered = altered_tensors(ran.spec.faults.bits());
     ran.result = result("serial/weight.sign/0");
     ran.result->changed_tensors = std::move(loaded);
     return ran;
@@ -182,17 +183,17 @@ TEST_F(RowOf, WhatStoredBytesBehindFiltersBecomeNobodyCanSay) {
   for (const std::vector<std::string>& loaded : {std::vector<std::string>{}, {"a"}, {"a", "b"}}) {
     Ran packed = ran({"a"}, loaded);
     packed.spec.plane = record::Plane::storage;
-    packed.spec.faults.sites[0].plane = record::Plane::storage;
-    packed.spec.faults.sites[0].structure = "raw chunk 0 of /a";
-    packed.altered = altered_tensors(packed.spec.faults);
+    packed.spec.faults.bits().sites[0].plane = record::Plane::storage;
+    packed.spec.faults.bits().sites[0].structure = "raw chunk 0 of /a";
+    packed.altered = altered_tensors(packed.spec.faults.bits());
     const record::TrialRecord row = row_of(packed, 42, {});
     EXPECT_TRUE(row.landed);
     EXPECT_FALSE(row.no_change);
     EXPECT_TRUE(packed.altered.empty());
   }
   Ran plain = ran({"a"}, {});
-  plain.spec.plane = plain.spec.faults.sites[0].plane = record::Plane::storage;
-  plain.spec.faults.sites[0].structure = "raw data, contiguous";
+  plain.spec.plane = plain.spec.faults.bits().sites[0].plane = record::Plane::storage;
+  plain.spec.faults.bits().sites[0].structure = "raw data, contiguous";
   EXPECT_NE(misbehaviour_of([&] { static_cast<void>(row_of(plain, 42, {})); }), "");
 }
 

@@ -144,7 +144,7 @@ TEST_F(PreparationTest, JitterRunFlipsTheLowestBitsOfSixteenWeightsAlikeInEveryA
     EXPECT_FALSE(run.order_seed);
     EXPECT_EQ(plan.stratum_bits(key), 0U);
     std::vector<std::pair<std::string, std::uint64_t>> places;
-    for (const record::AppliedFault& fault : run.faults.expanded()) {
+    for (const record::AppliedFault& fault : run.faults.bits().expanded()) {
       EXPECT_TRUE(fault.tensor.starts_with("model/") && fault.tensor.ends_with(".weight")) << fault.tensor;
       EXPECT_EQ(fault.bits, std::vector<unsigned>{0});
       EXPECT_EQ(fault.new_pattern, fault.old_pattern ^ 1U);
@@ -173,8 +173,8 @@ TEST_F(PreparationTest, BaseWithFewerWeightsIsJitteredInAllOfThem) {
   spec.trials_per_stratum = 1;
   const Plan plan(spec, bases);
   std::vector<std::uint64_t> elements;
-  for (const auto& fault : plan.expand(plan.find({"serial", "jitter", 0})).faults.changes)
-    elements.push_back(fault.element);
+  const record::TrialSpec run = plan.expand(plan.find({"serial", "jitter", 0}));
+  for (const auto& fault : run.faults.bits().changes) elements.push_back(fault.element);
   EXPECT_THAT(elements, ::testing::ElementsAre(0, 1, 2, 3, 4));
 }
 

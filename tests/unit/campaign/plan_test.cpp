@@ -36,7 +36,7 @@ class PlanTest : public ::testing::Test {
 
 std::vector<record::AppliedFault> faults_of(const Plan& plan, const std::string& arm) {
   std::vector<record::AppliedFault> faults;
-  for (const RunKey& key : plan.trials(arm)) faults.push_back(plan.expand(key).faults.at(0));
+  for (const RunKey& key : plan.trials(arm)) faults.push_back(plan.expand(key).faults.bits().at(0));
   return faults;
 }
 
@@ -198,7 +198,7 @@ TEST_F(PlanTest, ModelsMayBeOfEveryKind) {
   const auto patterns = [&](const char* kind) {
     std::set<std::uint64_t> all;
     for (std::uint64_t draw = 0; draw < 9; ++draw) {
-      const auto faults = plan.expand({TrialKind::trial, {"serial", kind, draw}}).faults.expanded();
+      const auto faults = plan.expand({TrialKind::trial, {"serial", kind, draw}}).faults.bits().expanded();
       EXPECT_EQ(faults.size(), 2U) << kind;
       for (const auto& fault : faults) {
         EXPECT_EQ(fault.old_pattern, 0x3f000000U);
@@ -237,7 +237,7 @@ TEST_F(PlanTest, EveryDrawOfAModelIsASetOfFaultsOfItsOwn) {
     const auto run = plan.expand({TrialKind::trial, {"serial", "ten", draw}});
     std::size_t bits = 0;
     std::vector<std::uint64_t> elements;
-    for (const auto& fault : run.faults.expanded()) {
+    for (const auto& fault : run.faults.bits().expanded()) {
       bits += fault.bits.size();
       elements.push_back(fault.element);
       EXPECT_EQ(fault.role, "weight");
@@ -248,7 +248,7 @@ TEST_F(PlanTest, EveryDrawOfAModelIsASetOfFaultsOfItsOwn) {
     EXPECT_TRUE(plan.expand({TrialKind::trial, {"serial", "rare", draw}}).faults.empty());
   }
   EXPECT_EQ(sets.size(), 9U);
-  for (const auto& fault : plan.expand({TrialKind::trial, {"serial", "zeros", 0}}).faults.expanded()) {
+  for (const auto& fault : plan.expand({TrialKind::trial, {"serial", "zeros", 0}}).faults.bits().expanded()) {
     EXPECT_EQ(fault.new_pattern, 0U);
   }
 }

@@ -18,7 +18,8 @@ TrialRecord example() {
   TrialRecord row;
   row.id = {"data-2", "weight.exponent", 7};
   row.stratum_bits = 158'000;
-  row.faults.append({"model/conv1.weight", "weight", 3, "float32", {30}, "exponent", 0x3f800000, 0x7f800000});
+  row.faults.bits().append(
+      {"model/conv1.weight", "weight", 3, "float32", {30}, "exponent", 0x3f800000, 0x7f800000});
   row.landed = true;
   RunResult result;
   result.id = row.id.text();
@@ -71,6 +72,67 @@ TEST(TrialRecord, ARowWithNeitherResultNorFailureIsRefused) {
   EXPECT_THROW((void)trial_record_from_json(value), Error);
   value["failure"]["reason"] = "hang";
   EXPECT_EQ(trial_record_from_json(value).failure->reason, FailureReason::hang);
+}
+
+// What ranks were to do, and how long the recovery took.
+TrialRecord process_example() {
+  TrialRecord row = example();
+  row.id.stratum = "process.backward";
+  row.faults = std::vector<ProcessFault>{{2, 5, TrainingPhase::backward, 1, Ending::kill},
+                                         {0, 5, TrainingPhase::recovery, 3, Ending::stop}};
+  row.result->recoveries = {{.kind = RecoveryKind::shrink,
+                             .state = StateSource::replica,
+                             .failed = {0, 2},
+                             .ranks_before = 4,
+                             .ranks_after = 2,
+                             .step = 4,
+                             .steps_redone = 1,
+                             .bytes_moved = 10,
+                             .times = {.detect = 0.5, .shrink = 0.25}}};
+  return row;
+}
+
+TEST(TrialRecord, ProcessesThatFailSurviveJsonWithTheirRecoveries) {
+  const TrialRecord row = process_example();
+  const Json value = to_json(row);
+  EXPECT_EQ(value["faults"][1]["process"]["phase"], "recovery");
+  EXPECT_FALSE(value.contains("plane") || value.contains("measure"));
+  const TrialRecord back = trial_record_from_json(Json::parse(value.dump()));
+  EXPECT_EQ(to_json(back), value);
+  EXPECT_EQ(back.faults, row.faults);
+  EXPECT_TRUE(back.faults.of_processes());
+  EXPECT_EQ(back.result->recoveries.at(0).times.detect, 0.5);
+  EXPECT_EQ(back.result->recoveries.at(0).times.shrink, 0.25);
+}
+
+TEST(TrialRecord, StableFormIgnoresHowLongARecoveryTookAndNothingElseOfIt) {
+  TrialRecord other = process_example();
+  other.result->recoveries[0].times = {.detect = 1, .revoke = 9};
+  EXPECT_EQ(stable_json(other), stable_json(process_example()));
+  EXPECT_NE(to_json(other), to_json(process_example()));
+  other.result->recoveries[0].bytes_moved = 11;
+  EXPECT_NE(stable_json(other), stable_json(process_example()));
+}
+
+TEST(TrialRecord, FaultsOfTwoKindsAndTimesOfNoRecoveryAreRefused) {
+  Json mixed = to_json(process_example());
+  mixed["faults"].push_back(to_json(example())["faults"][0]);
+  EXPECT_THROW((void)trial_record_from_json(mixed), Error);
+  Json more = to_json(process_example());
+  more["volatile"]["recoveries"].push_back(more["volatile"]["recoveries"][0]);
+  EXPECT_THROW((void)trial_record_from_json(more), Error);
+}
+
+TEST(Faults, KeepOneKindAtATime) {
+  Faults faults;
+  EXPECT_TRUE(faults.empty() && !faults.of_processes());
+  faults = std::vector<ProcessFault>{{1, 2, TrainingPhase::reduce, 0, Ending::exit}};
+  EXPECT_EQ(faults.size(), 1U);
+  EXPECT_TRUE(faults.bits().empty() || !faults.of_processes());
+  faults.bits().append(example().faults.bits().at(0));
+  EXPECT_FALSE(faults.of_processes());
+  EXPECT_TRUE(faults.processes().empty());
+  EXPECT_EQ(faults.size(), 1U);
 }
 
 TEST(AppliedFault, PatternsBeyondFiftyThreeBitsStayExact) {

@@ -47,6 +47,24 @@ TEST(RunResult, GivesAlarmsBackWithValuesThatAreNotFinite) {
   EXPECT_EQ(back.alarms[2].limit, 1e-300);
 }
 
+TEST(RunRequest, GivesBackWhichRanksFailAndHowTheRunGoesOn) {
+  RunRequest request;
+  request.process_faults = {{1, 7, TrainingPhase::reduce, 2, Ending::stop}};
+  request.recovery = RecoverySpec{.kind = RecoveryKind::spare, .spares = 1, .forget = {Structure::optimizer}};
+  const RunRequest back = run_request_from_json(Json::parse(to_json(request).dump()));
+  EXPECT_EQ(back.process_faults, request.process_faults);
+  EXPECT_EQ(back.recovery, request.recovery);
+  EXPECT_FALSE(to_json(RunRequest{}).contains("recovery"));
+}
+
+TEST(RecoverySpec, PromisesTheGoldenResultUnlessItDropsSomething) {
+  EXPECT_FALSE(RecoverySpec{}.promises_golden());
+  EXPECT_TRUE(RecoverySpec{.kind = RecoveryKind::shrink}.promises_golden());
+  EXPECT_TRUE(RecoverySpec{.kind = RecoveryKind::relaunch}.promises_golden());
+  EXPECT_FALSE((RecoverySpec{.kind = RecoveryKind::shrink, .batch = BatchRule::smaller}.promises_golden()));
+  EXPECT_FALSE((RecoverySpec{.kind = RecoveryKind::spare, .forget = {Structure::rng}}.promises_golden()));
+}
+
 TEST(Alarm, OfAnUnknownGuardIsRefused) {
   Json value = to_json(Alarm{});
   value["guard"] = "watchdog";

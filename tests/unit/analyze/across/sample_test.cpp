@@ -73,7 +73,8 @@ TEST(Sample, HoldsTheOutcomesOfDrawsWithoutAGap) {
 TEST(Sample, TellsFaultsApart) {
   Rows rows = rows_of(3, 0, 0);
   for (record::TrialRecord& row : rows) {
-    if (row.kind == record::TrialKind::trial) row.faults.append(fault(row.id.draw == 2 ? 0 : row.id.draw));
+    if (row.kind == record::TrialKind::trial)
+      row.faults.bits().append(fault(row.id.draw == 2 ? 0 : row.id.draw));
   }
   const auto faults = sampled(rows).cell("serial", "weight.sign")->faults;
   ASSERT_EQ(faults.size(), 3U);

@@ -101,7 +101,7 @@ TEST(PropagationTable, IsMadeForEachTensorThatHeldTheFault) {
   }
   rows.push_back(trial(3, {}));
   rows.back().faults =
-      record::compact({rows[rows.size() - 2].faults.at(0), rows[rows.size() - 3].faults.at(0)});
+      record::compact({rows[rows.size() - 2].faults.bits().at(0), rows[rows.size() - 3].faults.bits().at(0)});
   const Propagation found = propagation_of(rows, spec(), true);
   ASSERT_EQ(found.groups.size(), 6U);
   EXPECT_EQ(found.groups[0].origin, "2 tensors");

@@ -61,7 +61,7 @@ TEST_F(StrangestTrials, TheMostHarmedSdcComesFirstAndNamesEveryArm) {
 }
 
 TEST_F(StrangestTrials, AnotherFaultUnderTheSameNumberIsAnotherEntry) {
-  row("serial", 4).faults.append(fault(0, 1));
+  row("serial", 4).faults.bits().append(fault(0, 1));
   EXPECT_EQ(found().worst.size(), 4U);
 }
 
@@ -75,9 +75,9 @@ TEST_F(StrangestTrials, TheRarestReasonComesFirstAndNoneFillsTheList) {
 
 TEST_F(StrangestTrials, MaskedTrialsAreSortedByTheirLargestChange) {
   EXPECT_THAT(found().unharmed, IsEmpty());
-  row("serial", 1).faults.append(fault(0x3f800000, 0x40000000));  // 1 becomes 2
-  row("serial", 3).faults.append(fault(0x3f800000, 0x41200000));  // 1 becomes 10
-  row("serial", 2).faults.append(fault(0x3f800000, 0x7f800000));  // 1 becomes infinite
+  row("serial", 1).faults.bits().append(fault(0x3f800000, 0x40000000));  // 1 becomes 2
+  row("serial", 3).faults.bits().append(fault(0x3f800000, 0x41200000));  // 1 becomes 10
+  row("serial", 2).faults.bits().append(fault(0x3f800000, 0x7f800000));  // 1 becomes infinite
   EXPECT_THAT(draws(found().unharmed), ElementsAre(2, 3, 1));
   EXPECT_THAT(draws(found(1).unharmed), ElementsAre(2));
 }
@@ -85,11 +85,11 @@ TEST_F(StrangestTrials, MaskedTrialsAreSortedByTheirLargestChange) {
 TEST_F(StrangestTrials, TheLargestChangeIsThatOfTheNumbers) {
   record::TrialRecord& one = row("serial", 0);
   EXPECT_EQ(largest_change(one), 0);
-  one.faults.append(fault(0x3f800000, 0xc0000000));  // 1 becomes -2
+  one.faults.bits().append(fault(0x3f800000, 0xc0000000));  // 1 becomes -2
   EXPECT_EQ(largest_change(one), 3);
-  one.faults.append(fault(5, 250, "uint8"));
+  one.faults.bits().append(fault(5, 250, "uint8"));
   EXPECT_EQ(largest_change(one), 245);
-  one.faults.append(fault(0x7fc00000, 0x3f800000));  // NaN becomes 1
+  one.faults.bits().append(fault(0x7fc00000, 0x3f800000));  // NaN becomes 1
   EXPECT_EQ(largest_change(one), std::numeric_limits<double>::infinity());
 }
 

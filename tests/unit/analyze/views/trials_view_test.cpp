@@ -84,8 +84,8 @@ TEST_F(TrialsView, SortsTheWorstFirst) {
 
 TEST_F(TrialsView, NamesTheFaultAndEveryMetric) {
   record::TrialRecord& row = rows_[rows_.size() - 2];
-  row.faults.append({"model/w", "weight", 12, "float32", {0, 30}, "mixed", 0x3dcccccd, 0x7dcccccc});
-  row.faults.append({"model/w", "weight", 13, "float32", {31}, "sign", 0, 0x80000000});
+  row.faults.bits().append({"model/w", "weight", 12, "float32", {0, 30}, "mixed", 0x3dcccccd, 0x7dcccccc});
+  row.faults.bits().append({"model/w", "weight", 13, "float32", {31}, "sign", 0, 0x80000000});
   EXPECT_EQ(fault_text(row, 1), "model/w[12] bit 0,30 0x3dcccccd -> 0x7dcccccc; and 1 more");
   EXPECT_EQ(fault_text(rows_.back(), 1), "none");
   const auto json = to_json(lines({.outcomes = {OutcomeClass::crash}}).at(0));

@@ -1,0 +1,29 @@
+// What bitrift-train says about a training before anything runs.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "core/process/subprocess.h"
+#include "spec/campaign_spec.h"
+
+namespace bitrift::campaign {
+
+/// The training that a base resumes. source: of the campaign's spec, for messages. Throws Error(bad_input)
+/// when its checkpoint carries none, and as ckpt::Reader does.
+[[nodiscard]] record::TrainingSpec training_of(const record::BaseSpec& base,
+                                               const std::filesystem::path& source);
+
+/// How `bitrift-train describe` ended, and all that it printed.
+struct Description {
+  std::optional<ExitStatus> status;  ///< nullopt: it took more than five minutes
+  std::string said;                  ///< the end of it, as log_tail() gives it
+  std::string text;
+  std::string spec;  ///< name of the training's file, which messages begin with
+};
+/// Describes a training under a strategy; trainer: see find_trainer(). json: asks for a JSON document.
+[[nodiscard]] Description describe(const record::TrainingSpec& training, const record::Parallel& parallel,
+                                   const std::filesystem::path& trainer, bool json);
+
+}  // namespace bitrift::campaign

@@ -1,0 +1,47 @@
+#include "record/fault/faults.h"
+
+#include "core/error.h"
+
+namespace bitrift::record {
+
+const FaultList& Faults::bits() const noexcept {
+  static const FaultList none;
+  const auto* const list = std::get_if<FaultList>(&faults_);
+  return list == nullptr ? none : *list;
+}
+
+FaultList& Faults::bits() {
+  if (of_processes()) faults_ = FaultList{};
+  return std::get<FaultList>(faults_);
+}
+
+const std::vector<ProcessFault>& Faults::processes() const noexcept {
+  static const std::vector<ProcessFault> none;
+  const auto* const list = std::get_if<std::vector<ProcessFault>>(&faults_);
+  return list == nullptr ? none : *list;
+}
+
+Json to_json(const Faults& faults) {
+  Json value = Json::array();
+  const FaultList& bits = faults.bits();
+  for (std::size_t i = 0; i < bits.size(); ++i) value.push_back(to_json(bits.at(i)));
+  for (const ProcessFault& fault : faults.processes()) value.push_back({{"process", to_json(fault)}});
+  return value;
+}
+
+Faults faults_from_json(const Json& value) {
+  FaultList bits;
+  std::vector<ProcessFault> processes;
+  for (const Json& fault : value) {
+    if (fault.contains("process")) {
+      processes.push_back(process_fault_from_json(fault.at("process")));
+    } else {
+      bits.append(applied_fault_from_json(fault));
+    }
+  }
+  if (processes.empty()) return bits;
+  if (!bits.empty()) fail(ErrorCode::bad_file, "'faults' mixes altered bits and processes that fail");
+  return processes;
+}
+
+}  // namespace bitrift::record

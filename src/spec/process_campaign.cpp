@@ -1,0 +1,207 @@
+#include "spec/process_campaign.h"
+
+#include <algorithm>
+#include <string>
+
+#include "core/error.h"
+
+namespace bitrift::record {
+namespace {
+
+constexpr std::int64_t usual_interval = 10;  // steps between two snapshots or checkpoints
+
+std::string pointer_of_arm(std::size_t arm) { return "/arms/" + std::to_string(arm); }
+
+std::string name_of_arm(const Document& document, std::size_t arm) {
+  return document.value.at("arms").at(arm).at("name").get<std::string>();
+}
+
+bool has(const Document& document, const std::string& pointer) {
+  return document.value.contains(Json::json_pointer(pointer));
+}
+
+/// The value at /arms/K/recovery.
+class RecoveryReader {
+ public:
+  RecoveryReader(const Document& document, std::string pointer, const Parallel& parallel)
+      : document_(document), pointer_(std::move(pointer)), parallel_(parallel) {
+    const Json& value = document.value.at(Json::json_pointer(pointer_));
+    value_ = value;
+    if (value.is_string()) {
+      if (!find_named<RecoveryKind>(value.get<std::string>())) {
+        refuse("", fmt::format("expected one of: {}; found {}", list_names<RecoveryKind>(), value.dump()));
+      }
+      value_ = {{"kind", value}};
+    }
+    spec_ = recovery_spec_from_json(value_);
+  }
+
+  /// failing: ranks that fail in one trial.
+  RecoverySpec read(int failing) {
+    check_kind();
+    if (spec_.kind == RecoveryKind::none) return spec_;
+    read_state();
+    read_spares(failing);
+    read_intervals();
+    read_batch();
+    return spec_;
+  }
+
+ private:
+  [[nodiscard]] bool given(const char* key) const { return value_.contains(key); }
+  [[nodiscard]] const char* kind() const { return name_of(spec_.kind); }
+  [[noreturn]] void refuse(const std::string& key, const std::string& why) const {
+    fail(ErrorCode::bad_input, "{}: {}", document_.where(pointer_ + (key.empty() ? "" : "/" + key)), why);
+  }
+
+  void check_kind() const {
+    if (spec_.kind == RecoveryKind::none) {
+      for (const auto& [key, ignored] : value_.items()) {
+        if (key != "kind") refuse(key, "nothing is recovered with kind none; remove the key");
+      }
+    }
+    if (spec_.in_place() && parallel_.ranks == 1) {
+      refuse("",
+             fmt::format("{}: the run has one rank, and nobody is left when it fails; give relaunch or none",
+                         kind()));
+    }
+  }
+
+  void read_state() {
+    if (spec_.kind == RecoveryKind::relaunch) {
+      if (spec_.state.value_or(StateSource::file) != StateSource::file)
+        refuse("state", "relaunch starts from a checkpoint file; give file, or remove the key");
+      spec_.state = StateSource::file;
+    }
+    if (spec_.state == StateSource::replica && parallel_.replicas() == 1) {
+      refuse("state",
+             fmt::format("a {} run has one copy of each stage, so no replica holds a dead rank's state; "
+                         "give buddy or file",
+                         name_of(parallel_.kind)));
+    }
+  }
+
+  void read_spares(int failing) {
+    const bool useful = spec_.kind == RecoveryKind::spare || spec_.kind == RecoveryKind::restart;
+    if (given("spares") && !useful)
+      refuse("spares", fmt::format("{} has no use for idle ranks; remove the key", kind()));
+    if (spec_.kind != RecoveryKind::spare) return;
+    if (!given("spares")) spec_.spares = failing;
+    if (spec_.spares < 1) refuse("spares", "spare needs at least 1 idle rank");
+  }
+
+  void read_intervals() {
+    const bool from_file = spec_.state == StateSource::file;
+    const bool rolls_back = spec_.kind == RecoveryKind::restart && !from_file;
+    const bool from_buddy = spec_.state == StateSource::buddy;
+    if (given("snapshot_every") && spec_.state && !from_buddy && !rolls_back) {
+      refuse("snapshot_every", fmt::format("{} with state {} takes no snapshots; remove the key", kind(),
+                                           name_of(*spec_.state)));
+    }
+    if (given("checkpoint_every") && spec_.state && !from_file) {
+      refuse("checkpoint_every", fmt::format("{} with state {} reads no checkpoint; remove the key", kind(),
+                                             name_of(*spec_.state)));
+    }
+    // Without a replica something must hold the state.
+    const bool alone = !spec_.state && parallel_.replicas() == 1 && spec_.checkpoint_every == 0;
+    if ((from_buddy || rolls_back || alone) && !given("snapshot_every"))
+      spec_.snapshot_every = usual_interval;
+    if (from_file && !given("checkpoint_every")) spec_.checkpoint_every = usual_interval;
+  }
+
+  void read_batch() const {
+    if (given("batch") && spec_.kind != RecoveryKind::shrink)
+      refuse("batch", fmt::format("{} continues with as many ranks, so the batch is the same; remove the key",
+                                  kind()));
+    if (spec_.batch == BatchRule::smaller && parallel_.replicas() == 1) {
+      refuse("batch", fmt::format("a {} run has one replica, which computes the whole batch; give same",
+                                  name_of(parallel_.kind)));
+    }
+  }
+
+  const Document& document_;
+  std::string pointer_;
+  const Parallel& parallel_;
+  Json value_;
+  RecoverySpec spec_;
+};
+
+// What only altered bits have, and programs that cannot lose ranks.
+void refuse_other_keys(const Document& document) {
+  const auto refuse = [&](const std::string& pointer, const char* why) {
+    if (has(document, pointer)) fail(ErrorCode::bad_input, "{}: {}", document.where(pointer), why);
+  };
+  refuse("/runner", "only bitrift-train can lose ranks; remove the key, or strata.process");
+  refuse("/propagation", "follows altered bits, and ranks that fail alter none; remove the key");
+  for (std::size_t i = 0; i < document.value.at("arms").size(); ++i) {
+    refuse(pointer_of_arm(i) + "/scope",
+           "says who loads an altered file, and ranks that fail alter none; "
+           "remove the key");
+  }
+}
+
+// The population is one for all arms.
+void check_one_parallel(const Document& document, const std::vector<Parallel>& arms) {
+  for (std::size_t i = 1; i < arms.size(); ++i) {
+    if (arms[i] == arms.front()) continue;
+    fail(ErrorCode::bad_input,
+         "{}: differs from that of arm '{}': every rank that fails must exist in every arm; use one campaign "
+         "for each strategy",
+         document.where(pointer_of_arm(i) + "/parallel"), name_of_arm(document, 0));
+  }
+}
+
+void check_victims(const Document& document, const ProcessStrata& strata, int ranks,
+                   const std::vector<RecoverySpec>& recoveries) {
+  if (strata.together > ranks) {
+    fail(ErrorCode::bad_input, "{}: the arms have {} rank(s), so {} cannot fail",
+         document.where("/strata/process/together"), ranks, strata.together);
+  }
+  const auto phase = std::find(strata.phases.begin(), strata.phases.end(), TrainingPhase::recovery);
+  if (phase == strata.phases.end()) return;
+  const std::string place =
+      document.where("/strata/process/phases/" + std::to_string(phase - strata.phases.begin()));
+  if (strata.together > 1) {
+    fail(ErrorCode::bad_input,
+         "{}: in phase recovery two ranks fail, one after the other; remove 'together', or the phase", place);
+  }
+  if (ranks < 2) fail(ErrorCode::bad_input, "{}: two ranks fail in it, but the arms have one", place);
+  for (std::size_t i = 0; i < recoveries.size(); ++i) {
+    if (recoveries[i].in_place()) continue;
+    fail(ErrorCode::bad_input,
+         "{}: arm '{}' (recovery {}) ends with its first failure, and never reaches it; remove the arm, or "
+         "the phase",
+         place, name_of_arm(document, i), name_of(recoveries[i].kind));
+  }
+}
+
+}  // namespace
+
+void refuse_points(const Document& document) {
+  const std::string pointer = "/strata/process/points";
+  if (!has(document, pointer)) return;
+  fail(ErrorCode::bad_input, "{}: bitrift-train says how many points there are; remove the key",
+       document.where(pointer));
+}
+
+std::vector<RecoverySpec> recoveries_from(const Document& document,
+                                          const std::optional<ProcessStrata>& strata,
+                                          const std::vector<Parallel>& arms) {
+  if (strata) refuse_other_keys(document);
+  std::vector<RecoverySpec> recoveries(arms.size());
+  for (std::size_t i = 0; i < arms.size(); ++i) {
+    const std::string pointer = pointer_of_arm(i) + "/recovery";
+    if (!has(document, pointer)) continue;
+    if (!strata) {
+      fail(ErrorCode::bad_input, "{}: is for campaigns in which ranks fail (strata.process); remove the key",
+           document.where(pointer));
+    }
+    recoveries[i] = RecoveryReader(document, pointer, arms[i]).read(strata->failing());
+  }
+  if (!strata) return recoveries;
+  check_one_parallel(document, arms);
+  check_victims(document, *strata, arms.front().ranks, recoveries);
+  return recoveries;
+}
+
+}  // namespace bitrift::record
