@@ -79,7 +79,27 @@ std::vector<std::string> launcher_options(const Plan& plan) {
   return mpi::survival_options(stops);
 }
 
+// Of all processes of this job on this machine.
+std::filesystem::path death_note_file() {
+  const char* folder = std::getenv("TMPDIR");
+  const char* job = std::getenv("PMIX_NAMESPACE");
+  std::string name = job == nullptr ? "" : std::filesystem::path(job).filename().string();
+  name.resize(std::min(name.size(), name.find('@')));  // spawned processes are another part of the same job
+  return std::filesystem::path(folder == nullptr ? "/tmp" : folder) / ("bitrift-death-note-" + name);
+}
+
+std::vector<std::string> own_command(const Arguments& arguments) {
+  std::vector<std::string> command = {std::filesystem::read_symlink("/proc/self/exe").string()};
+  command.insert(command.end(), arguments.words.begin(), arguments.words.end());
+  return command;
+}
+
 // Who works, who waits and who joins.
+train::Team surviving_team(const mpi::Environment& environment, int ranks) {
+  const auto joined = mpi::spawned_into();
+  return joined ? train::Team::newcomer(*joined) : train::Team(environment.world(), ranks);
+}
+
 train::Team team_of(const mpi::Environment& environment, const Plan& plan) {
   if (!plan.recovery.in_place()) return train::Team(environment.world());
   if (!mpi::survives_failures()) {
@@ -89,8 +109,7 @@ train::Team team_of(const mpi::Environment& environment, const Plan& plan) {
          "relaunch",
          name_of(plan.recovery.kind));
   }
-  const auto joined = mpi::spawned_into();
-  return joined ? train::Team::newcomer(*joined) : train::Team(environment.world(), plan.parallel.ranks);
+  return surviving_team(environment, plan.parallel.ranks);
 }
 
 // Makes a plan, before MPI starts unless a launcher did that already, and runs work with it on this rank.
@@ -182,10 +201,8 @@ train::RunOptions run_options(const Arguments& arguments, const Plan& plan, bool
                  evaluation.step, evaluation.test_loss, evaluation.test_accuracy);
   };
   options.process_faults = plan.kills;
-  const char* folder = std::getenv("TMPDIR");
-  options.death_note = std::filesystem::path(folder == nullptr ? "/tmp" : folder) / "bitrift-death-note";
-  options.command = {std::filesystem::read_symlink("/proc/self/exe").string()};
-  options.command.insert(options.command.end(), arguments.words.begin(), arguments.words.end());
+  options.death_note = death_note_file();
+  options.command = own_command(arguments);
   return options;
 }
 
@@ -320,22 +337,33 @@ int resume(const Arguments& arguments) {
 
 int serve(const Arguments& arguments) {
   const record::Parallel parallel = chosen_parallel(arguments.parallel, {});
+  const bool survives = arguments.serve_recovery.has_value();
+  record::RecoverySpec recovery;
+  if (survives) recovery = record::recovery_spec_from_json(record::Json::parse(*arguments.serve_recovery));
   const auto with_guards = [&](record::TrainingSpec spec) {
     choose_guards(arguments.guards, spec);
     return spec;
   };
   if (parallel.ranks > 1 && !mpi::started_by_launcher()) {
     (void)train::load_runnable(with_guards(train::checkpoint_spec(ckpt::Reader(arguments.input))), parallel);
-    become_mpirun(parallel.ranks, {}, arguments.words);
+    const auto options = survives ? mpi::survival_options(arguments.detector) : std::vector<std::string>();
+    become_mpirun(parallel.ranks + recovery.spares + arguments.reserve, options, arguments.words);
   }
   return in_world([&](mpi::Environment& environment) {
-    const train::WorkerEnd end = train::serve({.connect = arguments.connect,
-                                               .base = arguments.input,
-                                               .parallel = parallel,
-                                               .choose_guards = with_guards,
-                                               .mpi_library = environment.library(),
-                                               .ignore_file = arguments.drill == "ignore-file"},
-                                              environment.world());
+    const train::WorkerEnd end = train::serve(
+        {.connect = arguments.connect,
+         .base = arguments.input,
+         .parallel = parallel,
+         .choose_guards = with_guards,
+         .mpi_library = environment.library(),
+         .team = survives ? surviving_team(environment, parallel.ranks) : train::Team(environment.world()),
+         .recovery = recovery,
+         .death_note = death_note_file(),
+         .command = own_command(arguments),
+         .ignore_file = arguments.drill == "ignore-file"},
+        environment.world());
+    // MPI_Finalize would wait for ranks that are gone.
+    if (survives) environment.leave(end == train::WorkerEnd::at_once ? 3 : 0, mpi::Communicator());
     if (end == train::WorkerEnd::at_once) ::_exit(3);  // MPI_Finalize would wait for the other ranks
     return 0;
   });

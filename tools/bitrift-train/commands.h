@@ -27,8 +27,12 @@ struct Arguments {
   RecoveryArguments recovery;              ///< train, resume, serve
   bool json = false;
   bool check_replicas = false;
-  std::string connect;             ///< serve
-  std::string drill;               ///< serve
+  std::string connect;  ///< serve
+  std::string drill;    ///< serve
+  std::optional<std::string>
+      serve_recovery;              ///< serve: record::RecoverySpec as JSON; absent: no rank may fail
+  int reserve = 0;                 ///< serve: idle processes that replace lost ones between two runs
+  bool detector = false;           ///< serve: stopped processes are noticed too
   std::vector<std::string> words;  ///< everything behind the program's name, to start it again under mpirun
 };
 

@@ -105,6 +105,14 @@ int run(int count, char** words) {
       ->add_option("--drill", arguments.drill,
                    "ignore-file: always load BASE, to show that the canaries catch it")
       ->check(CLI::IsMember({"ignore-file"}));
+  serve_command->add_option("--recovery", arguments.serve_recovery,
+                            "What runs do when a rank fails (JSON; see docs/spec.md, \"arms[].recovery\")");
+  serve_command
+      ->add_option("--reserve", arguments.reserve,
+                   "Idle processes that replace lost ones between two runs (default: 0)")
+      ->check(whole_number(0, 65536))
+      ->type_name("N");
+  serve_command->add_flag("--detector", arguments.detector, "Notice stopped processes, not only ended ones");
   add_parallel_options(serve_command, arguments.parallel, "serial");
   add_guard_options(serve_command, arguments.guards);
 

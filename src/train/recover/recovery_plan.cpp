@@ -71,11 +71,12 @@ class Planner {
   // Who works on what; false when nobody can. Newcomers and those who waited are taken in order.
   bool seat_everyone() {
     std::vector<int> by_rank(static_cast<std::size_t>(before_.ranks()), -1), waiting;
+    int spares = 0;
     for (int who = 0; who < count(); ++who) {
       if (report(who).rank >= 0) {
         by_rank[static_cast<std::size_t>(report(who).rank)] = who;
-      } else {
-        waiting.push_back(who);
+      } else if (report(who).joined || spares++ < spec_.spares) {
+        waiting.push_back(who);  // others wait for another run, and are none of this one's spares
       }
     }
     if (spec_.kind == RecoveryKind::none || spec_.kind == RecoveryKind::relaunch) {
@@ -289,6 +290,7 @@ class Planner {
 
 Json to_json(const Report& report) {
   Json value = {{"rank", report.rank},
+                {"joined", report.joined},
                 {"prepared", report.prepared},
                 {"noticed", report.noticed},
                 {"snapshots", Json::array()}};
@@ -301,6 +303,7 @@ Json to_json(const Report& report) {
 Report report_from_json(const Json& value) {
   Report report;
   report.rank = value.at("rank");
+  report.joined = value.at("joined");
   report.prepared = value.at("prepared");
   report.noticed = value.at("noticed");
   if (value.contains("live")) report.live = held_from_json(value["live"]);

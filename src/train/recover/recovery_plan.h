@@ -25,6 +25,7 @@ struct HeldState {
 struct Report {
   int rank = -1;                  ///< in the group that worked before; -1: it waited, or is new
   std::optional<HeldState> live;  ///< of a rank that worked
+  bool joined = false;            ///< it was spawned for this recovery
   bool prepared = false;          ///< it has the gradients of the next step, and lacks only the decision
   std::vector<HeldState> snapshots = {};
   std::optional<Position> file = {};  ///< of the last checkpoint file, where it knows the rest of that state

@@ -68,6 +68,9 @@ Decision decision_from_json(const Json& value) {
 std::string to_text(const Ledger& ledger) {
   Json value = {{"commits", ledger.at.commits},
                 {"next", name_of(ledger.at.next)},
+                {"epochs", ledger.terms.epochs},
+                {"order", ledger.terms.order},
+                {"early_end", ledger.terms.early_end},
                 {"result", record::to_json(ledger.result)},
                 {"first_epoch", ledger.first_epoch},
                 {"last", to_json(ledger.last)},
@@ -79,6 +82,7 @@ std::string to_text(const Ledger& ledger) {
                 {"costs", ledger.costs},
                 {"shared", binary(packed(ledger.shared))}};
   for (const record::ProcessFault& fault : ledger.faults) value["faults"].push_back(record::to_json(fault));
+  if (ledger.terms.steps) value["steps"] = *ledger.terms.steps;
   if (ledger.file) value["file"] = ledger.file->string();
   if (ledger.golden) value["golden"] = to_json(*ledger.golden);
   const std::vector<std::uint8_t> bytes = Json::to_cbor(value);
@@ -90,6 +94,8 @@ Ledger ledger_from_text(const std::string& text) {
     const Json value = Json::from_cbor(text);
     Ledger ledger;
     ledger.at = {value.at("commits"), parse_named<Next>(value.at("next").get<std::string>())};
+    ledger.terms = {{}, value.at("epochs"), value.at("order"), value.at("early_end")};
+    if (value.contains("steps")) ledger.terms.steps = value["steps"].get<std::int64_t>();
     ledger.result = record::run_result_from_json(value.at("result"));
     ledger.first_epoch = value.at("first_epoch");
     ledger.last = step_from_json(value.at("last"));

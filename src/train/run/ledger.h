@@ -26,14 +26,23 @@ struct StepMade {
   record::Evaluation training = {};  ///< metrics of the epoch so far
 };
 
+/// What was asked of the run.
+struct Terms {
+  std::optional<std::int64_t> steps = {};
+  std::int64_t epochs = 0;
+  std::uint64_t order = 0;
+  bool early_end = false;
+};
+
 struct Ledger {
   Position at;
+  Terms terms;
   record::RunResult result;
   std::int64_t first_epoch = 0;  ///< completed when the run began
   StepMade last = {};
   Decision decision = {};  ///< of the last step
   std::int64_t next_look = 0, gap = 1;
-  std::vector<record::ProcessFault> faults = {};        ///< that have not struck
+  std::vector<record::ProcessFault> faults = {};   ///< that have not struck
   std::optional<std::filesystem::path> file = {};  ///< last checkpoint
   int batch_size = 0;
   std::vector<double> costs = {};         ///< of the layers

@@ -68,7 +68,7 @@ class Loop {
   [[nodiscard]] const Progress& progress() const { return state_.session().progress; }
 
   TrainerState& state_;
-  const RunOptions& options_;
+  RunOptions options_;
   std::optional<StateWatch> states_;
   record::RunResult result_;
   Position at_{0, Next::step};

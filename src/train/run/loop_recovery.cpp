@@ -57,7 +57,11 @@ void Loop::recover_from_loss() {
 }
 
 Ledger Loop::ledger() {
-  Ledger now{.at = at_, .result = result_, .first_epoch = first_epoch_, .last = last_};
+  Ledger now{.at = at_,
+             .terms = {options_.steps, options_.epochs, options_.order, options_.early_end},
+             .result = result_,
+             .first_epoch = first_epoch_,
+             .last = last_};
   now.decision = state_.last_decision();
   now.next_look = next_look_;
   now.gap = gap_;
@@ -74,6 +78,10 @@ void Loop::adopt(Recovered recovered) {
   at_ = run.at;
   result_ = run.result;
   first_epoch_ = run.first_epoch;
+  options_.steps = run.terms.steps;
+  options_.epochs = run.terms.epochs;
+  options_.order = run.terms.order;
+  options_.early_end = run.terms.early_end;
   last_ = run.last;
   next_look_ = run.next_look;
   gap_ = run.gap;

@@ -51,7 +51,8 @@ class RecoveryRun {
         interrupted_(interrupted),
         ledger_(interrupted.ledger),
         before_(state.map),
-        joins_(state.team.is_newcomer()) {
+        joined_(state.team.is_newcomer()),
+        joins_(joined_) {
     if (state.team.working()) {
       old_rank_ = state.team.active().rank();
       live_ = HeldState{interrupted.ledger->at, state.layout().stage(), state.layout().stages(),
@@ -115,7 +116,11 @@ class RecoveryRun {
   }
 
   Roll call_roll() {
-    Report mine{.rank = old_rank_, .live = live_, .prepared = state_.prepared(), .noticed = noticed_};
+    Report mine{.rank = old_rank_,
+                .live = live_,
+                .joined = joined_,
+                .prepared = state_.prepared(),
+                .noticed = noticed_};
     mine.snapshots = snapshots_.held();
     mine.file = interrupted_.file_position;
     Json says = {{"report", to_json(mine)}, {"golden", state_.golden.contains(interrupted_.order)}};
@@ -351,7 +356,8 @@ class RecoveryRun {
     state_.kill_point.arm(ledger.faults, interrupted_.death_note);
     state_.kill_point.spend(plan.failed_seats, furthest + 1);
     ledger.faults = state_.kill_point.faults();
-    if (ledger.golden) state_.golden.insert_or_assign(interrupted_.order, *ledger.golden);
+    if (ledger.golden) state_.golden.insert_or_assign(ledger.terms.order, *ledger.golden);
+    state_.regrouped = true;
     result_.ledger = std::move(ledger);
   }
 
@@ -368,7 +374,8 @@ class RecoveryRun {
   const Interrupted& interrupted_;
   std::optional<Ledger> ledger_;
   ReplicaMap before_;
-  bool joins_;  // this process was spawned, and has not been in any attempt
+  const bool joined_;  // this process was spawned for this recovery
+  bool joins_;         // the same, and it has not been in any attempt
   bool knows_before_ = false;
   int old_rank_ = -1;
   std::optional<HeldState> live_;

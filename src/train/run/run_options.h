@@ -23,6 +23,7 @@ struct ChosenStates {
 
 /// How far to run, and who watches.
 struct RunOptions {
+  std::string id = {};                ///< echoed in the result
   std::optional<std::int64_t> steps;  ///< optimizer steps to take; else
   std::int64_t epochs = 0;            ///< epochs to complete; the one under way counts
   bool check_replicas = false;        ///< compare all replicas' state digests after every step

@@ -138,6 +138,14 @@ bool Trainer::leads() const noexcept {
   return team.working() && team.active().rank() == 0;
 }
 
+bool Trainer::base_is_due() const noexcept { return state_->regrouped; }
+
+void Trainer::set_recovery(const record::RecoverySpec& recovery) { state_->recovery = recovery; }
+
+void Trainer::dismiss() noexcept {
+  if (leads()) state_->team.release();
+}
+
 bool Trainer::regroup() {
   Team& team = state_->team;
   const int wanted = state_->parallel.ranks;
@@ -146,6 +154,7 @@ bool Trainer::regroup() {
   for (const int rank : team.idle()) ranks.push_back(rank);
   if (static_cast<int>(ranks.size()) < wanted) return false;
   ranks.resize(static_cast<std::size_t>(wanted));
+  state_->regrouped = true;
   state_->stop_work();
   team.set_workers(ranks);
   state_->map = ReplicaMap(state_->parallel.replicas(), state_->parallel.stages);
@@ -223,6 +232,7 @@ void Trainer::share_after_load() {
 }
 
 void Trainer::remember_base(ckpt::Reader file) {
+  state_->regrouped = false;
   if (!working()) return;
   state_->base_file = std::move(file);
   state_->base = copy_state(state_->session());

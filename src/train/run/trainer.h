@@ -77,6 +77,12 @@ class Trainer {
   /// Before another run of a team that lost members: as many work again as at first. Collective over all who
   /// live. False: too few do.
   [[nodiscard]] bool regroup();
+  /// Whether ranks work that did not remember the base: load it and call remember_base() again. Local.
+  [[nodiscard]] bool base_is_due() const noexcept;
+  /// Lets those who wait go, where no run() comes that does. Local.
+  void dismiss() noexcept;
+  /// What the next run does when a rank fails. Local; the same on all ranks.
+  void set_recovery(const record::RecoverySpec& recovery);
 
   /// Overwrites the whole state with a checkpoint of the same spec, then shares what
   /// parallel.synced_on_resume() says from replica 0. Refuses a file that cannot be read,

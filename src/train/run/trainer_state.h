@@ -96,7 +96,8 @@ struct TrainerState {
   Guards guards;
   KillPoint kill_point;
   std::optional<ckpt::Reader> base_file;
-  StateCopy base;  ///< see Trainer::remember_base()
+  StateCopy base;          ///< see Trainer::remember_base()
+  bool regrouped = false;  ///< other ranks work than those that remembered the base
   /// Tensors that the last reset() read from a file; absent after a load() of everything.
   std::optional<std::vector<std::string>> altered;
   std::vector<std::string> changed;  ///< tensors that were other than in `base` when loaded

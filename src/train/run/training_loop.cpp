@@ -24,6 +24,7 @@ std::string nonfinite_metric(const std::vector<record::Evaluation>& replicas, bo
 }  // namespace
 
 Loop::Loop(TrainerState& state, const RunOptions& options) : state_(state), options_(options) {
+  result_.id = options.id;
   result_.replicas.resize(static_cast<std::size_t>(state.parallel.replicas()));
   if (state.team.working()) states_.emplace(state, options.states);
 }

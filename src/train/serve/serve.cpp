@@ -1,5 +1,6 @@
 #include "train/serve/serve.h"
 
+#include <algorithm>
 #include <csignal>
 #include <optional>
 #include <stdexcept>
@@ -39,46 +40,84 @@ class Worker {
   WorkerEnd run() {
     std::optional<ckpt::Reader> base;
     record::TrainingSpec spec;
-    mpi::agreed(communicator_, [&] {
+    mpi::agreed(options_.team.is_newcomer() ? mpi::Communicator() : communicator_, [&] {
       base.emplace(options_.base);
       spec = options_.choose_guards(checkpoint_spec(*base));
     });
     prepare_libtorch(spec.threads);
-    // Of a file with several replicas each rank reads its own part: too much to know here.
-    full_load_ = spec.guards.checksums || base->attribute(replicas_attribute).has_value();
-    Trainer trainer(spec, options_.parallel, communicator_, false);
-    trainer.load({.path = options_.base, .opened = &*base});
-    trainer.remember_base(std::move(*base));
-    base_seed_ = trainer.seed();
-    PropagationRuns propagation(trainer);
-    const std::string digest = trainer.replica_digests()[0];
-    if (communicator_.rank() == 0) {
-      record::Json environment = libtorch_environment(options_.parallel.device);
-      environment["mpi"] = options_.mpi_library;
-      channel_.send(record::to_line(record::Ready{digest, environment}));
+    base_seed_ = seed_in(*base, spec);
+    // Of a file with several replicas each rank reads its own part: too much to know here. Of a team that
+    // loses members not all have the base in memory.
+    full_load_ =
+        spec.guards.checksums || base->attribute(replicas_attribute).has_value() || options_.team.may_lose();
+    Trainer trainer(spec, options_.parallel, options_.team, options_.recovery, false);
+    if (options_.team.is_newcomer()) {
+      base.reset();
+      if (!tell(trainer, trainer.run(run_options()))) return WorkerEnd::at_once;
+    } else {
+      trainer.load({.path = options_.base, .opened = &*base});
+      trainer.remember_base(std::move(*base));
+      say_ready(trainer);
     }
+    PropagationRuns propagation(trainer);
     while (true) {
       const std::optional<std::string> line = channel_.wait_for_line();
       if (!line) return WorkerEnd::at_once;
       const std::optional<record::RunRequest> request = record::run_request_from_line(*line);
       if (!request) return WorkerEnd::in_order;
-      const record::RunResult result = answer(trainer, propagation, *request);
-      if (communicator_.rank() == 0) channel_.send(record::to_line(record::Finished{result}));
+      if (!trainer.regroup()) fail(ErrorCode::internal, "too few ranks are left for another run");
+      if (!tell(trainer, answer(trainer, propagation, *request))) return WorkerEnd::at_once;
     }
   }
 
  private:
+  void say_ready(Trainer& trainer) {
+    const std::vector<std::string> digests = trainer.replica_digests();
+    if (!trainer.leads()) return;
+    record::Json environment = libtorch_environment(options_.parallel.device);
+    environment["mpi"] = options_.mpi_library;
+    channel_.send(record::to_line(record::Ready{digests[0], environment}));
+  }
+
+  // False when there is nobody left to make another run with.
+  bool tell(const Trainer& trainer, const record::RunResult& result) {
+    if (trainer.leads()) channel_.send(record::to_line(record::Finished{result}));
+    return result.status != record::RunStatus::unrecovered;
+  }
+
+  [[nodiscard]] RunOptions run_options() const {
+    RunOptions run;
+    run.death_note = options_.death_note;
+    run.command = options_.command;
+    return run;
+  }
+
   record::RunResult answer(Trainer& trainer, PropagationRuns& propagation,
                            const record::RunRequest& request) {
     record::RunResult result;
-    RunOptions run;
+    RunOptions run = run_options();
     run.order = order_of(request);
+    run.id = request.id;
+    run.process_faults = request.process_faults;
+    run.start_file = options_.base;
+    run.checkpoint_file = request.checkpoint + ".saved";
+    run.checkpoint = [&trainer, file = run.checkpoint_file] { trainer.save(file, record::Json::object()); };
+    const auto saves = [](const record::ProcessFault& fault) {
+      return fault.phase == record::TrainingPhase::save;
+    };
+    if (std::any_of(run.process_faults.begin(), run.process_faults.end(), saves)) run.save = run.checkpoint;
+    trainer.set_recovery(request.recovery.value_or(options_.recovery));
+    if (trainer.base_is_due()) {
+      trainer.load({options_.base});
+      trainer.remember_base(ckpt::Reader(options_.base));
+    }
     try {
       prepare(trainer, request);
       if (request.golden && request.propagation)
         run.states = propagation.golden(*request.propagation, request.epochs, run.order);
     } catch (const mpi::AgreedError& error) {
       if (error.code() == ErrorCode::internal) throw;
+      trainer.dismiss();
       result.id = request.id;
       result.status = record::RunStatus::rejected;
       result.detail = error.what();
@@ -88,7 +127,7 @@ class Worker {
     run.epochs = request.epochs;
     run.keep_golden = request.golden;
     run.early_end = request.early_end;
-    if (communicator_.rank() == communicator_.size() - 1)
+    if (trainer.working() && trainer.group().rank() == trainer.group().size() - 1)
       run.before_first_step = [&] { drill(request.drill); };
     if (request.propagation && !request.golden) {
       const auto load_base = [&] {
@@ -105,6 +144,14 @@ class Worker {
     return result;
   }
 
+  // Also known to a process that has loaded nothing.
+  static std::uint64_t seed_in(const ckpt::Reader& base, const record::TrainingSpec& spec) {
+    const ckpt::TensorInfo* const found = base.find("rng/seed");
+    std::uint64_t seed = spec.seed;
+    if (found != nullptr) base.read(*found, &seed, sizeof seed);
+    return seed;
+  }
+
   // The data-order seed of a request's golden run.
   [[nodiscard]] std::uint64_t order_of(const record::RunRequest& request) const {
     return leaked_ ? 0 : request.order_seed.value_or(base_seed_);
@@ -113,7 +160,7 @@ class Worker {
   // What a run starts from. A seed that the file alone has is a fault, and stays.
   void prepare(Trainer& trainer, const record::RunRequest& request) const {
     load(trainer, request);
-    if (leaked_ || trainer.seed() == base_seed_) trainer.set_seed(order_of(request));
+    if (leaked_ || (trainer.working() && trainer.seed() == base_seed_)) trainer.set_seed(order_of(request));
   }
 
   void load(Trainer& trainer, const record::RunRequest& request) const {

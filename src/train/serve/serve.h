@@ -4,9 +4,11 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "mpi/communicator.h"
 #include "spec/training_spec.h"
+#include "train/recover/team.h"
 
 namespace bitrift::train {
 
@@ -16,7 +18,11 @@ struct WorkerOptions {
   record::Parallel parallel;
   /// The base's spec with the guards that are to watch. May throw Error(bad_input).
   std::function<record::TrainingSpec(record::TrainingSpec)> choose_guards;
-  std::string mpi_library;   ///< for the Ready message
+  std::string mpi_library;                ///< for the Ready message
+  Team team;                              ///< who works, waits, or has just joined
+  record::RecoverySpec recovery;          ///< of runs that do not say otherwise
+  std::filesystem::path death_note = {};  ///< see RunOptions
+  std::vector<std::string> command = {};  ///< the same
   bool ignore_file = false;  ///< a drill: every run loads the base, whatever it was asked to load
 };
 
