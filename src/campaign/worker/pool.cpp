@@ -260,10 +260,13 @@ record::RunRequest Pool::run_request(Crew& crew) const {
   run.order_seed = spec.order_seed;
   run.drill = spec.drill;
   run.replicas = spec.replicas;
+  run.process_faults = spec.faults.processes();
+  run.recovery = spec.recovery;
   if (spec.kind == record::TrialKind::trial) {
     const bool audit = crew.trials++ % full_read_every == 0;
     if (!audit && spec.plane == record::Plane::value) run.altered = crew.current.altered;
-    run.early_end = options_.early_end;
+    // Until a rank fails, the state is the golden run's.
+    run.early_end = options_.early_end && !spec.faults.of_processes();
     if (options_.propagation && options_.propagation->wants_draw(spec.id.draw))
       run.propagation = options_.propagation;
   }

@@ -98,6 +98,34 @@ def simulate(request, base, tensors, replicas):
     return result
 
 
+def recovered(request, result):
+    """The answer to a request in which ranks fail, if the run goes that far: all of them come back."""
+    victims = [fault for fault in request["process_faults"] if fault["step"] <= result["steps"]]
+    if not victims or os.environ.get("FAKE_TRAIN_IMMORTAL"):
+        return result
+    recovery = request["recovery"]
+    ranks = sorted({fault["rank"] for fault in victims})
+    if len(ranks) > 1 and recovery["kind"] == "shrink":
+        detail = f"rank {ranks[0]} failed, and nobody holds its stage"
+        return result | {"status": "unrecovered", "detail": detail, "replicas": [[] for _ in result["replicas"]]}
+    one = {
+        "kind": recovery["kind"],
+        "state": "replica",
+        "failed": ranks,
+        "ranks_before": 4,
+        "ranks_after": 4 - len(ranks) if recovery["kind"] == "shrink" else 4,
+        "step": victims[0]["step"] - 1,
+        "steps_lost": 0,
+        "steps_redone": 1,
+        "bytes_moved": 100,
+        "volatile": {"detect": time.time() % 1, "revoke": 0.001, "redo": 0.002},
+    }
+    if recovery.get("forget"):
+        final = hashlib.sha256(json.dumps(recovery["forget"]).encode()).hexdigest()[:32]
+        result |= {"final_digest": final, "replica_digests": [final] * len(result["replicas"])}
+    return result | {"recoveries": [one]}
+
+
 def drill(kind, say, rank):
     if kind in ("abort", "segfault"):
         number_of = signal.SIGABRT if kind == "abort" else signal.SIGSEGV
@@ -140,6 +168,12 @@ def rank_main(options, rank):
                 drill(request["drill"], say, rank)
             connection.recv(1)  # as in a collective: a rank cannot finish without the others
             return
+        alone = request.get("recovery", {}).get("kind") == "none"
+        if alone and any(fault["rank"] == rank for fault in request["process_faults"]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if alone:
+            connection.recv(1)
+            return
         tensors = base if options.drill == "ignore-file" else read_tensors(request["checkpoint"])
         if note := os.environ.get("FAKE_TRAIN_NOTE"):
             open(note, "a").close()
@@ -147,6 +181,8 @@ def rank_main(options, rank):
         runs += 1
         if rank == 0:
             result = simulate(request, base, tensors, replicas)
+            if "process_faults" in request:
+                result = recovered(request, result)
             if os.environ.get("FAKE_TRAIN_DRIFT") and runs > 3:
                 result["replicas"][0][0]["test_loss"] += 1e-9
             say({"result": result})
@@ -201,6 +237,9 @@ def describe(options):
             file=sys.stderr,
         )
         sys.exit(2)
+    if options.json:
+        points = {"forward": 1, "backward": 1, "reduce": 2, "update": 3, "save": 4, "evaluate": 2}
+        print(json.dumps({"kill_points": {"steps_per_epoch": 20, "stages": [points]}}))
 
 
 def main():
@@ -223,6 +262,7 @@ def main():
     command.add_argument("--parallel", required=True)
     command.add_argument("--ranks", type=int, required=True)
     command.add_argument("--micro-batches", type=int, required=True)
+    command.add_argument("--json", action="store_true")
     command.set_defaults(run=describe)
     options = parser.parse_args()
     options.run(options)
