@@ -9,8 +9,9 @@ from pathlib import Path
 
 import bitrift
 import pytest
+import synthetic
 from bitrift.program import program
-from synthetic import GOLDEN, Row, study_rows, write_campaign
+from synthetic import GOLDEN, Row, clean_rows, result, study_rows, write_campaign
 
 FAULT = {
     "tensor": "model/fc.weight",
@@ -56,6 +57,58 @@ def test_trials_have_fault_outcome_and_metrics(campaign: bitrift.Campaign) -> No
     assert serial.loc[9, "signal"] == 11
     assert math.isnan(float(serial.loc[9, "test_loss"])) and math.isnan(float(serial.loc[9, "p_value"]))
     assert trials["element"].isna().sum() == 60  # rows without a fault
+
+
+def process_campaign(folder: Path) -> bitrift.Campaign:
+    """Rank 1 fails in two trials: one recovers, the other does not."""
+    unreached = synthetic.row("canary", "spare", "canary:unreached", 0, result=result(GOLDEN, "golden"))
+    recovery = {"kind": "spare", "state": "replica", "failed": [1], "ranks_before": 2, "ranks_after": 2, "step": 4}
+    recovery |= {"steps_lost": 1, "steps_redone": 2, "bytes_moved": 30}
+    parts = ("revoke", "agree", "shrink", "respawn", "state", "redo")
+    times = {"detect": 0.5, **dict.fromkeys(parts, 0.25)}
+    recovered = {"result": result(GOLDEN, "golden") | {"recoveries": [recovery]}}
+    lost = {"failure": {"reason": "signal", "detail": "Killed", "signal": 9}}
+    alone = synthetic.row("canary", "spare", "canary:no-recovery", 0, **lost)
+    rows = [unreached | {"landed": False}, synthetic.row("canary", "spare", "canary:recovers", 0, **recovered), alone]
+    rows += [
+        synthetic.row("trial", "spare", "process.update", draw, **end) for draw, end in enumerate((recovered, lost))
+    ]
+    for one in rows:
+        fault = {"rank": 1, "step": 5, "phase": "update", "point": 2, "how": "kill"}
+        one |= {"faults": [{"process": fault}], "stratum_bits": 8}
+        if "result" in one and "recoveries" in one["result"]:
+            one["volatile"]["recoveries"] = [times]
+    write_campaign(folder, clean_rows("spare") + rows, ["spare"])
+    stored = json.loads((folder / "campaign.json").read_text())
+    stored["spec"] |= {
+        "arms": [{"name": "spare", "parallel": {"kind": "data", "ranks": 2}, "recovery": "spare"}],
+        "strata": {"process": {"phases": ["update"], "points": {"steps_per_epoch": 1, "stages": [{"update": 4}]}}},
+        "trials_per_stratum": 2,
+    }
+    (folder / "campaign.json").write_text(json.dumps(stored))
+    return bitrift.Campaign(folder)
+
+
+def test_trials_say_which_ranks_failed_and_what_the_recovery_took(tmp_path: Path) -> None:
+    campaign = process_campaign(tmp_path / "process")
+    pytest.importorskip("pandas")
+    trials = campaign.trials()
+    assert list(trials.reason) == ["bitwise", "signal"] and list(trials.recovered) == [True, False]
+    assert list(trials.victims) == [(1,), (1,)] and list(trials.phase) == ["update", "update"]
+    assert list(trials.step) == [5, 5] and list(trials.point) == [2, 2] and list(trials.faults) == [1, 1]
+    first, second = trials.iloc[0], trials.iloc[1]
+    assert (first.recovery, first.state, first.ranks_after, first.bytes_moved) == ("spare", "replica", 2, 30)
+    assert (first.steps_lost, first.steps_redone, first.detect_s, first.recovery_s) == (1, 2, 0.5, 2.0)
+    assert math.isnan(second.recovery_s) and trials.steps_lost.isna().tolist() == [False, True]
+    assert [one.recovered for one in bitrift.outcomes(tmp_path / "process")] == [True, False]
+    (fault,) = bitrift.read_journal(tmp_path / "process")[-1]["faults"]
+    assert fault["process"]["rank"] == 1
+    assert "victims" not in bitrift.Campaign(study(tmp_path)).trials()
+
+
+def study(place: Path) -> Path:
+    write_campaign(place / "bits", study_rows(), ["serial", "data2"])
+    return place / "bits"
 
 
 def test_trials_agree_with_outcomes_and_other_rules(campaign: bitrift.Campaign) -> None:

@@ -265,8 +265,7 @@ record::RunRequest Pool::run_request(Crew& crew) const {
   if (spec.kind == record::TrialKind::trial) {
     const bool audit = crew.trials++ % full_read_every == 0;
     if (!audit && spec.plane == record::Plane::value) run.altered = crew.current.altered;
-    // Until a rank fails, the state is the golden run's.
-    run.early_end = options_.early_end && !spec.faults.of_processes();
+    run.early_end = options_.early_end && !spec.faults.of_processes();  // which begin as the golden run
     if (options_.propagation && options_.propagation->wants_draw(spec.id.draw))
       run.propagation = options_.propagation;
   }
@@ -361,9 +360,8 @@ void Pool::could_not_start(Crew& crew, const WorkerLost& loss) {
                               ? fmt::format("it was not ready after {} s", startup_deadline_s)
                               : name_of(loss.failure.reason);
   const std::string tail = log_tail(crew.log);
-  // Exit code 2 means that the worker reports a usage or input error; a program that does not exist is a
-  // usage error too.
-  // What a user's own program reports is its part, even if its process has not ended yet.
+  // Exit code 2 is a usage or input error, 127 a program that does not exist. What a user's own program
+  // reports is its part, even if its process has not ended yet.
   const bool own_program = options_.launch.runner.kind != record::RunnerKind::train &&
                            loss.failure.reason == record::FailureReason::exception;
   const bool users_fault =

@@ -92,6 +92,21 @@ def test_outcomes_say_who_recovered(reference):
     assert refused.returncode == 2 and "no tensor is altered" in refused.stderr
 
 
+def test_the_verdict_of_the_document_is_the_same(reference, study):
+    """With an arm that has no recovery, whose workers are lost."""
+    verdict_compare = pytest.importorskip("verdict_compare")
+    spec = study.changed_spec(
+        arms=[*SPEC["arms"][:2], {"name": "none", "parallel": PARALLEL}],
+        strata={"process": {"phases": ["forward"]}},
+    )
+    done = study.run("none", spec=spec)
+    assert done.returncode == 0, done.stderr
+    reasons = verdict_compare.judged(study.place / "none")
+    trials_of = {arm: {one.reason for one in reasons["trial"] if one.arm == arm} for arm in ("none", "spare")}
+    assert trials_of == {"none": {"unrecovered"}, "spare": {"bitwise"}}
+    verdict_compare.judged(reference.place / "plain")
+
+
 def test_the_folder_says_what_runs(reference):
     folder = reference.place / "plain"
     listed = json.loads(campaign("list", folder, "--json").stdout)

@@ -45,6 +45,7 @@ CLASSES = {
     "hang": "crash",
     "rejected": "crash",
     "nonfinite": "crash",
+    "unrecovered": "crash",
     "bitwise": "masked",
     "within_noise": "masked",
     "reconverged": "masked",
@@ -66,6 +67,7 @@ class Rule:
     level: float = 0.01
     judge: str = "worst"
     confidence: float = 0.95
+    alone: frozenset[str] = frozenset()  # arms in which ranks fail and nothing recovers
     horizon: int | None = None  # evaluation after the resume, the first being 1; None: the last
 
 
@@ -120,7 +122,11 @@ def rule_of(spec: Row, **changes: Any) -> Rule:
     """As the stored spec says, or as asked."""
     stored = {key: value for key, value in spec.get("analysis", {}).items() if key in Rule.__dataclass_fields__}
     asked = stored | {key: value for key, value in changes.items() if value is not None}
-    return Rule(**asked | {"metrics": tuple(asked.get("metrics", Rule.metrics))})
+    processes = "process" in spec.get("strata", {})
+    alone = frozenset(
+        arm["name"] for arm in spec.get("arms", []) if processes and arm.get("recovery", "none") == "none"
+    )
+    return Rule(**asked | {"metrics": tuple(asked.get("metrics", Rule.metrics)), "alone": alone})
 
 
 class Arm:
@@ -211,7 +217,10 @@ class Arm:
 
     def ending(self, row: Row) -> str | None:
         if "failure" in row:
-            return row["failure"]["reason"]
+            processes = any("process" in fault for fault in row["faults"])
+            alone = self.name in self.rule.alone or row["id"]["stratum"] == "canary:no-recovery"
+            reason = row["failure"]["reason"]
+            return "unrecovered" if processes and alone and reason != "hang" else reason
         result, golden = row["result"], self.golden_of(row)
         zero_step = self.is_zero_step(row)
         horizon = 1 if zero_step else self.horizon
@@ -220,6 +229,8 @@ class Arm:
         stopped = evaluations < horizon or self.horizon == self.length  # the last horizon is the whole run
         if result["status"] == "rejected" and stopped:
             return "rejected"
+        if result["status"] == "unrecovered" and stopped:
+            return "unrecovered"
         values = [float(v) for one in result["replicas"] for step in one[:horizon] for v in step.values()]
         broken = not np.isfinite(values).all() or result.get("nonfinite_step", math.inf) < final_step
         if broken or (result["status"] == "nonfinite" and stopped):
