@@ -104,7 +104,7 @@ train::Team team_of(const mpi::Environment& environment, const Plan& plan) {
   if (!plan.recovery.in_place()) return train::Team(environment.world());
   if (!mpi::survives_failures()) {
     fail(ErrorCode::bad_input,
-         "--on-failure {}: this MPI cannot go on without a rank; start it with mpirun --with-ft ulfm, or "
+         "--on-failure {}: this MPI cannot continue without a rank; start it with mpirun --with-ft ulfm, or "
          "choose "
          "relaunch",
          name_of(plan.recovery.kind));

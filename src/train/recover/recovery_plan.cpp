@@ -264,19 +264,26 @@ class Planner {
     return true;
   }
 
+  [[nodiscard]] bool is_kept(int stage) const {
+    return std::any_of(reports_.begin(), reports_.end(), [&](const Report& one) {
+      return std::any_of(one.snapshots.begin(), one.snapshots.end(), [&](const HeldState& held) {
+        return held.stage == stage && held.stages == before_.stages();
+      });
+    });
+  }
+
   void refuse() {
     std::vector<int> lost;
     for (int stage = 0; stage < before_.stages(); ++stage) {
-      if (live_donor(stage) < 0) lost.push_back(stage);
+      if (live_donor(stage) < 0 && !is_kept(stage)) lost.push_back(stage);
     }
+    const std::string advice = "take snapshots (snapshot_every) or write checkpoints (checkpoint_every)";
     if (lost.empty()) {
-      plan_.refusal = fmt::format("no {} holds all of the state; take snapshots or write checkpoints",
-                                  spec_.state ? name_of(*spec_.state) : "snapshot");
+      plan_.refusal = fmt::format("no {} holds all of the state; {}",
+                                  spec_.state ? name_of(*spec_.state) : "snapshot", advice);
     } else {
-      plan_.refusal = fmt::format(
-          "no live rank holds stage {}{}; take snapshots (snapshot_every) or write checkpoints "
-          "(checkpoint_every)",
-          fmt::join(lost, " or "), spec_.snapshot_every > 0 ? ", nor a copy of its snapshot" : "");
+      plan_.refusal = fmt::format("no live rank holds stage {}{}; {}", fmt::join(lost, " or "),
+                                  spec_.snapshot_every > 0 ? ", nor a copy of its snapshot" : "", advice);
     }
   }
 
@@ -289,11 +296,8 @@ class Planner {
 }  // namespace
 
 Json to_json(const Report& report) {
-  Json value = {{"rank", report.rank},
-                {"joined", report.joined},
-                {"prepared", report.prepared},
-                {"noticed", report.noticed},
-                {"snapshots", Json::array()}};
+  Json value = {{"rank", report.rank},         {"joined", report.joined},   {"reached", report.reached},
+                {"prepared", report.prepared}, {"noticed", report.noticed}, {"snapshots", Json::array()}};
   if (report.live) value["live"] = to_json(*report.live);
   if (report.file) value["file"] = to_json(*report.file);
   for (const HeldState& held : report.snapshots) value["snapshots"].push_back(to_json(held));
@@ -304,6 +308,7 @@ Report report_from_json(const Json& value) {
   Report report;
   report.rank = value.at("rank");
   report.joined = value.at("joined");
+  report.reached = value.at("reached");
   report.prepared = value.at("prepared");
   report.noticed = value.at("noticed");
   if (value.contains("live")) report.live = held_from_json(value["live"]);

@@ -29,6 +29,7 @@ struct Report {
   bool prepared = false;          ///< it has the gradients of the next step, and lacks only the decision
   std::vector<HeldState> snapshots = {};
   std::optional<Position> file = {};  ///< of the last checkpoint file, where it knows the rest of that state
+  std::int64_t reached = 0;           ///< steps behind it when it noticed
   double noticed = 0;                 ///< when it noticed, seconds of its machine's monotonic clock
 };
 [[nodiscard]] record::Json to_json(const Report& report);
@@ -36,13 +37,13 @@ struct Report {
 
 /// What was decided, the same on all survivors.
 struct RecoveryPlan {
-  std::string refusal = {};                       ///< why the run cannot go on; then nothing else counts
+  std::string refusal = {};                       ///< why the run cannot continue; then nothing else counts
   int missing = 0;                                ///< processes that must be spawned before there is a plan
   std::vector<int> workers = {};                  ///< reports of those who work, in their new order
   ReplicaMap map = ReplicaMap(1, 1);              ///< of their work
   std::optional<record::StateSource> state = {};  ///< absent: nothing was lost
   bool rolls_back = false;                        ///< all ranks go back to a snapshot or a file
-  Position target = {};                           ///< from which all go on
+  Position target = {};                           ///< from which all continue
   int leader = 0;                                 ///< report of one who knows all of the run but the tensors
   std::vector<int> donors = {};                   ///< by stage of the old cut: report of who has its state
   std::vector<int> givers = {};        ///< by new rank: report of who gives its state, itself where it has

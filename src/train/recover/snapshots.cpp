@@ -80,10 +80,7 @@ void Snapshots::take(Snapshot mine, const Layout& layout) {
     fresh.push_back(snapshot_from(theirs));
   }
   fresh.push_back(std::move(mine));
-  for (Snapshot& one : fresh) {
-    std::erase_if(kept_, [&](const Snapshot& old) { return old.held == one.held; });
-    kept_.push_front(std::move(one));
-  }
+  for (Snapshot& one : fresh) keep(std::move(one));
   std::vector<Position> positions;
   for (const Snapshot& one : kept_) {
     if (std::find(positions.begin(), positions.end(), one.held.at) == positions.end())
@@ -92,6 +89,11 @@ void Snapshots::take(Snapshot mine, const Layout& layout) {
   std::sort(positions.begin(), positions.end(), std::greater<>());
   if (positions.size() <= generations) return;
   std::erase_if(kept_, [&](const Snapshot& old) { return old.held.at < positions[generations - 1]; });
+}
+
+void Snapshots::keep(Snapshot one) {
+  std::erase_if(kept_, [&](const Snapshot& old) { return old.held == one.held; });
+  kept_.push_front(std::move(one));
 }
 
 std::vector<HeldState> Snapshots::held() const {

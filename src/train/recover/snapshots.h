@@ -25,6 +25,8 @@ class Snapshots {
   /// Keeps this state, and exchanges it with the buddy: rank r sends to rank r + 1, the last one to rank 0.
   /// Keeps two generations, because a rank may die before all have the new one. Collective.
   void take(Snapshot mine, const Layout& layout);
+  /// Keeps one that somebody else gave. Local.
+  void keep(Snapshot one);
   void clear() noexcept { kept_.clear(); }
   [[nodiscard]] std::vector<HeldState> held() const;
   /// nullptr: it is not kept.

@@ -32,7 +32,7 @@ class Team {
   [[nodiscard]] const mpi::Communicator& active() const noexcept { return *active_; }
   [[nodiscard]] bool working() const noexcept { return active_.has_value(); }
   [[nodiscard]] bool is_newcomer() const noexcept { return newcomer_; }
-  /// Whether the team goes on without a dead member.
+  /// Whether the team continues without a dead member.
   [[nodiscard]] bool may_lose() const noexcept { return may_lose_; }
   /// By rank in everyone().
   [[nodiscard]] const std::vector<Member>& members() const noexcept { return members_; }

@@ -63,6 +63,7 @@ class Loop {
   void take_snapshot();
   void write_checkpoint();
   void note_redone();
+  void note_start_file();
 
   [[nodiscard]] Progress& progress() { return state_.session().progress; }
   [[nodiscard]] const Progress& progress() const { return state_.session().progress; }

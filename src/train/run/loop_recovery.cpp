@@ -17,15 +17,19 @@ void Loop::begin_team() {
     std::filesystem::remove(options_.death_note, ignored);
   state_.kill_point.arm(options_.process_faults, options_.death_note);
   if (state_.team.is_newcomer()) return recover_from_loss();
-  if (state_.team.working()) {
-    file_position_ = options_.start_file.empty() ? std::nullopt : std::optional(Position{0, Next::step});
-    return;
-  }
+  if (state_.team.working()) return;
   if (state_.team.stand_by()) {
     at_.next = Next::over;
   } else {
     recover_from_loss();
   }
+}
+
+// The file that the run began with is its first checkpoint.
+void Loop::note_start_file() {
+  if (!state_.team.may_lose() || options_.start_file.empty()) return;
+  file_position_ = at_;
+  file_ledger_ = to_text(ledger());
 }
 
 void Loop::recover_from_loss() {

@@ -2,17 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <set>
 #include <utility>
 
 #include <fmt/ranges.h>
 
-#include "ckpt/reader.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "mpi/survivors.h"
-#include "train/state/load_checkpoint.h"
+#include "train/run/state_moves.h"
 
 namespace bitrift::train {
 namespace {
@@ -108,9 +106,8 @@ class RecoveryRun {
   void give_up(const RecoveryPlan& plan, const Roll& roll) {
     if (!mpi::all_agree(team().everyone(), true)) throw mpi::RankFailed("a rank died while others gave up");
     std::int64_t furthest = 0;
-    for (const Report& report : roll.reports)
-      furthest = std::max(furthest, report.live ? report.live->at.commits : 0);
-    result_.refusal = fmt::format("rank {} failed in step {}, and the run cannot go on: {}",
+    for (const Report& report : roll.reports) furthest = std::max(furthest, report.reached);
+    result_.refusal = fmt::format("rank {} failed in step {}, and the run cannot continue: {}",
                                   fmt::join(plan.failed_seats, " and "), furthest + 1, plan.refusal);
     result_.record.failed = plan.failed_seats;
   }
@@ -121,6 +118,7 @@ class RecoveryRun {
                 .joined = joined_,
                 .prepared = state_.prepared(),
                 .noticed = noticed_};
+    mine.reached = interrupted_.ledger ? interrupted_.ledger->at.commits : 0;
     mine.snapshots = snapshots_.held();
     mine.file = interrupted_.file_position;
     Json says = {{"report", to_json(mine)}, {"golden", state_.golden.contains(interrupted_.order)}};
@@ -157,26 +155,26 @@ class RecoveryRun {
     state_.costs = ledger.costs;
     // Before the session is given other layers: who is behind by a decision follows, who is ahead goes back.
     if (!plan.rolls_back) catch_up(plan, ledger);
-    // What is live is no more than a part of a state from here on, until it is all there.
-    const bool was_live = live_.has_value();
-    live_.reset();
     if (state_.recovery.batch == record::BatchRule::smaller)
       state_.spec.batch_size = ledger.batch_size / roll.before.replicas() * plan.map.replicas();
     state_.kill_point.reach(RecoveryPoint::state);
     laps_.add_to(times().shrink);
-    std::vector<std::pair<int, std::string>> outgoing = states_to_give(plan, me);
+    StateMoves moves(state_, snapshots_, plan, roll.before.stages());
+    // A state that is replaced is none any more until all of the new one is there.
+    const int rank = team().working() ? team().active().rank() : -1;
+    const bool keeps = !plan.rolls_back && rank >= 0 && plan.givers[static_cast<std::size_t>(rank)] == me;
+    if (rank >= 0 && !keeps) live_.reset();
     if (team().working()) state_.spread(plan.map);
     laps_.add_to(times().shrink);
-    move_state(plan, roll, ledger, me, outgoing);
+    moves.run(ledger);
     if (team().working()) {
-      bytes_moved_ = total_bytes();
+      bytes_moved_ = total_bytes(moves.bytes());
       check_same_place();
     }
-    if (!plan.rolls_back && (was_live || team().working())) {
+    if (!plan.rolls_back && team().working()) {
       ledger_ = ledger;
-      if (team().working())
-        live_ = HeldState{plan.target, state_.layout().stage(), state_.layout().stages(),
-                          state_.layout().replica()};
+      live_ = HeldState{plan.target, state_.layout().stage(), state_.layout().stages(),
+                        state_.layout().replica()};
     }
     laps_.add_to(times().state);
     state_.kill_point.reach(RecoveryPoint::resumed);
@@ -199,7 +197,7 @@ class RecoveryRun {
         mine.faults = state_.kill_point.faults();
       } else {
         mine = *ledger_;
-        mine.shared = shared_of(state_.session());
+        mine.shared = shared_state(state_.session());
       }
       const auto golden = state_.golden.find(interrupted_.order);
       if (roll.wants_golden && golden != state_.golden.end()) mine.golden = golden->second;
@@ -207,14 +205,6 @@ class RecoveryRun {
     }
     team().everyone().broadcast(text, plan.leader);
     return text;
-  }
-
-  static StateCopy shared_of(Session& session) {
-    StateCopy all = copy_state(session), shared;
-    for (auto& [path, bytes] : all) {
-      if (path.starts_with("progress/") || path.starts_with("rng/")) shared.emplace(path, std::move(bytes));
-    }
-    return shared;
   }
 
   // The times are those of a rank that was there from the first moment on.
@@ -238,87 +228,6 @@ class RecoveryRun {
     }
   }
 
-  // What this rank gives to others, by rank in everyone(): taken before its own session changes.
-  std::vector<std::pair<int, std::string>> states_to_give(const RecoveryPlan& plan, int me) {
-    std::vector<std::pair<int, std::string>> outgoing;
-    if (plan.state == StateSource::file || plan.givers.empty()) return outgoing;
-    for (std::size_t rank = 0; rank < plan.workers.size(); ++rank) {
-      const int taker = plan.workers[rank];
-      if (plan.givers[rank] != me || taker == me) continue;
-      outgoing.emplace_back(
-          taker, packed(plan.rolls_back ? kept(plan, static_cast<int>(rank)) : copy_state(state_.session())));
-    }
-    return outgoing;
-  }
-
-  // The kept state for a rank of the new group.
-  [[nodiscard]] const StateCopy& kept(const RecoveryPlan& plan, int rank) const {
-    const Snapshot* const found = snapshots_.find(plan.target, plan.map.stage_on(rank), before_.stages(),
-                                                  plan.map.replicas_on(rank).front());
-    if (found == nullptr) fail(ErrorCode::internal, "a snapshot that was reported is not kept");
-    return found->state;
-  }
-
-  void move_state(const RecoveryPlan& plan, const Roll& roll, const Ledger& ledger, int me,
-                  const std::vector<std::pair<int, std::string>>& outgoing) {
-    const mpi::Communicator& everyone = team().everyone();
-    for (const auto& [taker, text] : outgoing) send_text(everyone, text, taker);
-    StateCopy whole;
-    if (plan.rolls_back && plan.state == StateSource::buddy && plan.givers.empty()) {
-      for (int stage = 0; stage < roll.before.stages(); ++stage)
-        whole.merge(stage_from_all(plan, roll, stage, me));
-    }
-    if (!team().working()) return;
-    const int rank = team().active().rank();
-    if (plan.state == StateSource::file) {
-      load_file(*ledger.file);
-    } else if (plan.givers.empty()) {
-      restore_session(state_.session(), whole);
-      forget();
-    } else if (plan.givers[static_cast<std::size_t>(rank)] != me) {
-      const std::string text = receive_text(everyone, plan.givers[static_cast<std::size_t>(rank)]);
-      bytes_moved_ += text.size();
-      restore_session(state_.session(), unpacked(text));
-      if (!plan.rolls_back) write_shared(ledger.shared);
-      forget();
-    } else if (plan.rolls_back) {
-      restore_session(state_.session(), kept(plan, rank));
-      forget();
-    } else {
-      write_shared(ledger.shared);
-    }
-  }
-
-  // What was left out of the recovery on purpose.
-  void forget() {
-    if (!state_.recovery.forget.empty()) state_.forget(state_.recovery.forget);
-  }
-
-  StateCopy stage_from_all(const RecoveryPlan& plan, const Roll& roll, int stage, int me) {
-    const int donor = plan.donors[static_cast<std::size_t>(stage)];
-    std::string text;
-    if (me == donor) text = packed(snapshots_.find(plan.target, stage, roll.before.stages(), 0)->state);
-    team().everyone().broadcast(text, donor);
-    bytes_moved_ += me == donor ? 0 : text.size();
-    return unpacked(text);
-  }
-
-  void load_file(const std::filesystem::path& path) {
-    const ckpt::Reader reader(path);
-    (void)load_session(reader, state_.session(),
-                       {.replica = state_.layout().replica(), .replicas = state_.layout().replica_count()});
-    for (const StateTensor& tensor : state_.session().tensors()) bytes_moved_ += tensor.meta.bytes();
-    forget();
-  }
-
-  void write_shared(const StateCopy& shared) {
-    for (StateTensor& tensor : state_.session().tensors()) {
-      const auto found = shared.find(tensor.meta.path);
-      if (found == shared.end()) continue;
-      tensor.write([&](void* into) { std::memcpy(into, found->second.data(), found->second.size()); });
-    }
-  }
-
   // A rank at another batch would wait for the others for ever.
   void check_same_place() {
     const Progress& mine = state_.session().progress;
@@ -338,7 +247,7 @@ class RecoveryRun {
   void conclude(const RecoveryPlan& plan, const Roll& roll, Ledger ledger) {
     std::int64_t furthest = 0;
     for (const Report& report : roll.reports) {
-      if (report.live) furthest = std::max(furthest, report.live->at.commits);
+      furthest = std::max(furthest, report.reached);
     }
     state_.map = plan.map;
     record::Recovery& record = result_.record;
@@ -361,9 +270,9 @@ class RecoveryRun {
     result_.ledger = std::move(ledger);
   }
 
-  std::uint64_t total_bytes() {
+  std::uint64_t total_bytes(std::uint64_t mine) {
     std::vector<std::uint64_t> all(static_cast<std::size_t>(team().active().size()));
-    team().active().allgather_equal(&bytes_moved_, sizeof bytes_moved_, all.data());
+    team().active().allgather_equal(&mine, sizeof mine, all.data());
     std::uint64_t sum = 0;
     for (const std::uint64_t one : all) sum += one;
     return sum;

@@ -17,7 +17,7 @@ namespace bitrift::train {
 
 /// What this rank was at when it noticed.
 struct Interrupted {
-  std::optional<Ledger> ledger = {};                ///< of a rank that worked
+  std::optional<Ledger> ledger = {};           ///< of a rank that worked
   std::optional<Position> file_position = {};  ///< of the last checkpoint file, and the ledger of that moment
   std::string file_ledger = {};
   std::uint64_t order = 0;  ///< of the golden run that the run may meet
@@ -27,7 +27,7 @@ struct Interrupted {
 
 /// What came of it.
 struct Recovered {
-  std::string refusal = {};  ///< why the run cannot go on; then nothing below counts
+  std::string refusal = {};  ///< why the run cannot continue; then nothing below counts
   bool works = false;        ///< this rank works from here on
   Ledger ledger = {};        ///< of the run from here on
   record::Recovery record = {};

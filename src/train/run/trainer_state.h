@@ -65,7 +65,7 @@ struct TrainerState {
   StepResult step(std::span<const std::int64_t> batch);
   /// What is collective behind a step, which may have stopped the run; may be called again for the same step.
   /// What the first guard of all
-  /// ranks that stops says, by rank; "" when the run goes on.
+  /// ranks that stops says, by rank; "" when the run continues.
   [[nodiscard]] std::string settle(bool stopped);
   /// State digest of each replica. Collective.
   [[nodiscard]] std::vector<std::string> digests();

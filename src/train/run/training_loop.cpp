@@ -36,6 +36,7 @@ record::RunResult Loop::run() {
     begin_trace();
     states_->after(0);
     at_.next = done() ? Next::evaluate : Next::step;
+    note_start_file();
     if (options_.before_first_step) options_.before_first_step();
   }
   while (at_.next != Next::over) {
