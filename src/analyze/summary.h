@@ -68,15 +68,16 @@ struct Summary {
   std::int64_t horizon_step = 0;  ///< optimizer steps from the resume to the horizon, of the first arm
   std::map<std::string, Assurance> assurance;  ///< by arm; empty by Rule::limits
   std::vector<Variation> variations;
-  std::vector<Dimension> by;                 ///< in the order of the columns; strategy is always the first
-  std::vector<Group> groups;                 ///< as Lines sorts them
-  std::uint64_t trials = 0;                  ///< rows that count
-  std::uint64_t wanted = 0;                  ///< of them, those that options.where asks for
-  std::uint64_t waiting = 0;                 ///< and that do not yet
-  std::uint64_t planned = 0;                 ///< trials of all rounds so far
-  std::uint64_t canaries = 0;                ///< checked, all of which behaved
-  std::vector<AllBitwise> all_bitwise;       ///< of least_all_bitwise trials or more; sorted
-  std::vector<record::Round> rounds;         ///< as given
+  std::vector<Dimension> by;   ///< in the order of the columns; strategy is always the first
+  std::vector<Group> groups;   ///< as Lines sorts them
+  std::uint64_t trials = 0;    ///< rows that count
+  std::uint64_t wanted = 0;    ///< of them, those that options.where asks for
+  std::uint64_t waiting = 0;   ///< and that do not yet
+  std::uint64_t planned = 0;   ///< trials of all rounds so far
+  std::uint64_t canaries = 0;  ///< checked, all of which behaved
+  std::vector<AllBitwise>
+      all_bitwise;                    ///< of least_all_bitwise trials or more; sorted. None where ranks fail
+  std::vector<record::Round> rounds;  ///< as given
   std::optional<record::Sampling> sampling;  ///< of the spec
 };
 

@@ -272,8 +272,9 @@ std::string table(const Summary& summary) {
   std::string text =
       rates_block(summary) + effects_block(summary) + reasons_block(summary) + courses_block(summary);
   text += fmt::format(
-      "\n{} trials, {} canaries as expected; judge: {}. Rates are over uniform bits of a line's strata.\n",
-      summary.trials, summary.canaries, name_of(summary.judging.judge));
+      "\n{} trials, {} canaries as expected; judge: {}. Rates are over uniform {} of a line's strata.\n",
+      summary.trials, summary.canaries, name_of(summary.judging.judge),
+      summary.judging.ranks_fail() ? "ranks, steps and points" : "bits");
   text += restriction(summary) + guarantee(summary) + unseen_block(summary) + all_bitwise_block(summary);
   if (summary.trials < summary.planned) {
     text += fmt::format("Unfinished: {} of {} trials.\n", summary.trials, summary.planned);

@@ -88,6 +88,8 @@ def test_outcomes_say_who_recovered(reference):
     (line,) = json.loads(shown.stdout)
     assert line["recovered"] is True and line["outcome"] == "masked"
     assert line["victims"] == line["recoveries"][0]["failed"] and "detect" in line["recoveries"][0]["volatile"]
+    table = analyze(reference.place / "plain").stdout
+    assert "over uniform ranks, steps and points" in table and "left no trace" not in table
     refused = analyze(reference.place / "plain", "--by", "layer")
     assert refused.returncode == 2 and "no tensor is altered" in refused.stderr
 
