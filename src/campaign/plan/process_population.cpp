@@ -117,6 +117,7 @@ std::vector<ProcessFault> ProcessPopulation::at(std::uint64_t index) const {
       subset_at(rest / victims_[last].points, static_cast<std::uint64_t>(together_ - 1), last);
   set.push_back(last);
   std::vector<ProcessFault> faults;
+  faults.reserve(set.size());
   for (const std::uint64_t victim : set) faults.push_back({victims_[victim].rank, step, phase_, point, how_});
   std::sort(faults.begin(), faults.end(),
             [](const ProcessFault& a, const ProcessFault& b) { return a.rank < b.rank; });
