@@ -18,6 +18,7 @@
 #include "mpi/environment.h"
 #include "mpi/survivors.h"
 #include "record/provenance.h"
+#include "relaunch.h"
 #include "train/run/trainer.h"
 #include "train/serve/serve.h"
 #include "train/state/checkpoint_spec.h"
@@ -79,15 +80,6 @@ std::vector<std::string> launcher_options(const Plan& plan) {
   return mpi::survival_options(stops);
 }
 
-// Of all processes of this job on this machine.
-std::filesystem::path death_note_file() {
-  const char* folder = std::getenv("TMPDIR");
-  const char* job = std::getenv("PMIX_NAMESPACE");
-  std::string name = job == nullptr ? "" : std::filesystem::path(job).filename().string();
-  name.resize(std::min(name.size(), name.find('@')));  // spawned processes are another part of the same job
-  return std::filesystem::path(folder == nullptr ? "/tmp" : folder) / ("bitrift-death-note-" + name);
-}
-
 std::vector<std::string> own_command(const Arguments& arguments) {
   std::vector<std::string> command = {std::filesystem::read_symlink("/proc/self/exe").string()};
   command.insert(command.end(), arguments.words.begin(), arguments.words.end());
@@ -123,8 +115,12 @@ int in_planned_world(const Arguments& arguments, const std::function<Plan()>& ma
     if (plan->parallel.ranks > 1) {
       const int ranks = plan->parallel.ranks + plan->recovery.spares;
       const std::vector<std::string> options = launcher_options(*plan);
+      const bool relaunches = plan->recovery.kind == record::RecoveryKind::relaunch;
       plan.reset();
-      return run_mpirun(ranks, options, arguments.words);
+      if (relaunches) return run_with_relaunches(ranks, arguments.words, arguments.output);
+      const JobEnd end = run_mpirun(ranks, options, arguments.words);
+      if (end.lost) complain("a rank was lost, and with it the run; see --on-failure");
+      return end.lost && !arguments.recovery.kills.empty() ? 1 : end.code;
     }
   }
   return in_world([&](mpi::Environment& environment) {
@@ -208,10 +204,15 @@ train::RunOptions run_options(const Arguments& arguments, const Plan& plan, bool
 
 // Trains from where the trainer stands; writes trace, checkpoint and report.
 int run_and_report(const Arguments& arguments, const Plan& plan, std::int64_t epochs,
-                   mpi::Environment& environment, train::Trainer& trainer, Durations durations = {}) {
+                   mpi::Environment& environment, train::Trainer& trainer, Durations durations = {},
+                   const std::optional<record::Recovery>& relaunched = {}) {
   const bool first = environment.world().rank() == 0;
   train::RunOptions options = run_options(arguments, plan, !arguments.trace.empty());
   options.epochs = epochs;
+  options.relaunched = relaunched;
+  if (relaunched && options.steps) *options.steps -= relaunched->step;
+  if (arguments.replica_files.empty() && !arguments.precision && !arguments.fresh)
+    options.start_file = arguments.input;
   std::unique_ptr<train::Trace> trace;
   if (options.tracing) {
     mpi::agreed(environment.world(), [&] {
@@ -232,8 +233,10 @@ int run_and_report(const Arguments& arguments, const Plan& plan, std::int64_t ep
     };
   }
   const record::RunResult result = trainer.run(options);
-  if (arguments.output.empty() || result.status != record::RunStatus::done) {
-    if (trace) trace->finish();
+  if (options.tracing && (arguments.output.empty() || result.status != record::RunStatus::done)) {
+    mpi::agreed(trainer.group(), [&] {
+      if (trace) trace->finish();
+    });
   }
   const bool done = result.status == record::RunStatus::done;
   const int code = done ? 0 : 1;
@@ -245,6 +248,24 @@ int run_and_report(const Arguments& arguments, const Plan& plan, std::int64_t ep
   if (!plan.recovery.in_place()) return code;
   if (trainer.leads()) leave_exit_code(code);
   environment.leave(code, trainer.everyone());
+}
+
+std::int64_t number_in(const ckpt::Reader& reader, const std::string& path) {
+  const ckpt::TensorInfo* const found = reader.find(path);
+  std::int64_t value = 0;
+  if (found != nullptr) reader.read(*found, &value, sizeof value);
+  return value;
+}
+
+// Seconds. The job was launched again: the state comes from its last checkpoint. base_step: of the run's
+// beginning.
+double load_again(const Arguments& arguments, const Plan& plan, train::Trainer& trainer,
+                  std::int64_t base_step, record::Recovery& record) {
+  const ckpt::Reader reader(arguments.relaunched);
+  record = relaunch_record(plan.parallel.ranks, number_in(reader, "progress/step") - base_step,
+                           arguments.relaunched);
+  record.times.state = seconds_of([&] { trainer.load({.path = arguments.relaunched, .opened = &reader}); });
+  return record.times.state;
 }
 
 train::LoadRequest load_request(const Arguments& arguments) {
@@ -297,9 +318,15 @@ int train(const Arguments& arguments) {
     return plan;
   };
   return in_planned_world(arguments, make_plan, [&](mpi::Environment& environment, Plan& plan) {
-    train::Trainer trainer(plan.spec, plan.parallel, team_of(environment, plan), plan.recovery, true,
+    const bool again = !arguments.relaunched.empty();
+    train::Trainer trainer(plan.spec, plan.parallel, team_of(environment, plan), plan.recovery, !again,
                            std::move(plan.data));
-    return run_and_report(arguments, plan, arguments.epochs.value_or(plan.spec.epochs), environment, trainer);
+    const std::int64_t epochs = arguments.epochs.value_or(plan.spec.epochs);
+    if (!again) return run_and_report(arguments, plan, epochs, environment, trainer);
+    record::Recovery relaunched;
+    const double load_seconds = load_again(arguments, plan, trainer, 0, relaunched);
+    return run_and_report(arguments, plan, std::max<std::int64_t>(0, epochs - trainer.epoch()), environment,
+                          trainer, {.load = load_seconds}, relaunched);
   });
 }
 
@@ -320,6 +347,15 @@ int resume(const Arguments& arguments) {
   return in_planned_world(arguments, make_plan, [&](mpi::Environment& environment, Plan& plan) {
     train::Trainer trainer(plan.spec, plan.parallel, team_of(environment, plan), plan.recovery, false,
                            std::move(plan.data));
+    if (!arguments.relaunched.empty()) {
+      record::Recovery relaunched;
+      const std::int64_t base_step = number_in(*plan.checkpoint, "progress/step");
+      const std::int64_t base_epoch = number_in(*plan.checkpoint, "progress/epoch");
+      const std::int64_t end = arguments.epochs ? base_epoch + *arguments.epochs : plan.spec.epochs;
+      const double load_seconds = load_again(arguments, plan, trainer, base_step, relaunched);
+      return run_and_report(arguments, plan, std::max<std::int64_t>(0, end - trainer.epoch()), environment,
+                            trainer, {.load = load_seconds}, relaunched);
+    }
     request.opened = &*plan.checkpoint;
     const double load_seconds = plan.opening_seconds + seconds_of([&] { trainer.load(request); });
     plan.checkpoint.reset();

@@ -27,6 +27,9 @@ struct Arguments {
   RecoveryArguments recovery;              ///< train, resume, serve
   bool json = false;
   bool check_replicas = false;
+  std::filesystem::path
+      relaunched;       ///< train, resume: checkpoint from which a job that lost a rank continues
+  bool fresh = false;   ///< train
   std::string connect;  ///< serve
   std::string drill;    ///< serve
   std::optional<std::string>

@@ -74,8 +74,8 @@ void become_mpirun(int ranks, const std::vector<std::string>& options,
        command.arguments[0], errno_text(errno));
 }
 
-int run_mpirun(int ranks, const std::vector<std::string>& options,
-               const std::vector<std::string>& arguments) {
+JobEnd run_mpirun(int ranks, const std::vector<std::string>& options,
+                  const std::vector<std::string>& arguments) {
   Command command = mpirun_command(ranks, options, arguments, true);
   // A file without a name, so that nothing is left behind, whichever process is killed; rank 0 runs on this
   // machine and opens it by our pid.
@@ -105,9 +105,10 @@ int run_mpirun(int ranks, const std::vector<std::string>& options,
   char code = 0;
   const bool left = ::pread(code_file.get(), &code, 1, 0) == 1;
   // Of a job that survived a failure, the code that a rank left says how it ended.
-  if (left && survives) return code;
-  if (!status.ok()) return left && status.signal == 0 ? std::max<int>(code, 1) : 3;
-  return left ? code : 3;
+  if (left && survives) return {code, false};
+  if (!left) return {3, !interrupted};
+  if (!status.ok()) return {status.signal == 0 ? std::max<int>(code, 1) : 3, false};
+  return {code, false};
 }
 
 void leave_exit_code(int code) noexcept {

@@ -6,6 +6,12 @@
 
 namespace bitrift::cli {
 
+/// How a job ended.
+struct JobEnd {
+  int code = 0;
+  bool lost = false;  ///< no rank said how it ended: one of them was lost
+};
+
 /// Replaces this process by mpirun with `ranks` ranks of this program. Throws Error(not_found) when there is
 /// no mpirun.
 [[noreturn]] void become_mpirun(int ranks, const std::vector<std::string>& options,
@@ -14,8 +20,8 @@ namespace bitrift::cli {
 /// The same as a child: returns the exit code that rank 0 left with (see leave_exit_code), or mpirun's own
 /// when the ranks ended otherwise. SIGINT and SIGTERM end the child.
 /// options: of mpirun, beside the usual ones.
-[[nodiscard]] int run_mpirun(int ranks, const std::vector<std::string>& options,
-                             const std::vector<std::string>& arguments);
+[[nodiscard]] JobEnd run_mpirun(int ranks, const std::vector<std::string>& options,
+                                const std::vector<std::string>& arguments);
 
 /// The word of one rank to run_mpirun: mpirun would report any exit code but 0 with six lines of its own, and
 /// reports 0 when ranks were lost.

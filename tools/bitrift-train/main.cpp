@@ -39,6 +39,7 @@ void add_run_options(CLI::App* command, Arguments& arguments, const char* usual)
                     "Compare the states of all replicas after every step");
   add_parallel_options(command, arguments.parallel, usual);
   add_recovery_options(command, arguments.recovery);
+  command->add_option("--relaunched", arguments.relaunched)->group("");  // for run_with_relaunches()
 }
 
 constexpr const char* footer =
@@ -124,7 +125,8 @@ int run(int count, char** words) {
     complain(fmt::format("{} (see bitrift-train --help)", error.what()));
     return 2;
   }
-  if (train_command->parsed()) return train(arguments);
+  arguments.fresh = train_command->parsed();
+  if (arguments.fresh) return train(arguments);
   if (describe_command->parsed()) return describe(arguments);
   return resume_command->parsed() ? resume(arguments) : serve(arguments);
 }

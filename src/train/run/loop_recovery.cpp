@@ -11,11 +11,16 @@ namespace bitrift::train {
 // Those who wait do so until they are needed or the run is over; who joined comes into the middle of a
 // recovery.
 void Loop::begin_team() {
-  if (!state_.team.may_lose()) return;
   std::error_code ignored;
-  if (state_.team.working() && state_.team.active().rank() == 0)
-    std::filesystem::remove(options_.death_note, ignored);
+  const bool first = state_.team.working() && state_.team.active().rank() == 0;
+  if (first && !options_.process_faults.empty()) std::filesystem::remove(options_.death_note, ignored);
   state_.kill_point.arm(options_.process_faults, options_.death_note);
+  if (options_.relaunched) {
+    result_.recoveries.push_back(*options_.relaunched);
+    furthest_ = options_.relaunched->steps_lost;
+    redo_from_ = monotonic_seconds();
+  }
+  if (!state_.team.may_lose()) return;
   if (state_.team.is_newcomer()) return recover_from_loss();
   if (state_.team.working()) return;
   if (state_.team.stand_by()) {
@@ -103,11 +108,11 @@ void Loop::note_redone() {
 }
 
 void Loop::keep_states() {
-  if (!state_.team.may_lose() || kept_ == at_.commits) return;
+  if (kept_ == at_.commits) return;
   const auto due = [&](std::int64_t every) { return every > 0 && at_.commits % every == 0; };
   if (due(state_.recovery.checkpoint_every) && at_.commits > 0) write_checkpoint();
-  if (due(state_.recovery.snapshot_every) || (kept_ < 0 && state_.recovery.snapshot_every > 0))
-    take_snapshot();
+  const bool first = kept_ < 0 && state_.recovery.snapshot_every > 0;
+  if (state_.team.may_lose() && (first || due(state_.recovery.snapshot_every))) take_snapshot();
   kept_ = at_.commits;
 }
 

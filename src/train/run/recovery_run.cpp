@@ -210,7 +210,7 @@ class RecoveryRun {
   // The times are those of a rank that was there from the first moment on.
   void share_times(const RecoveryPlan& plan) {
     if (const auto died = death_note(interrupted_.death_note))
-      times().detect = std::max(0.0, noticed_ - *died);
+      times().detect = std::max(0.0, noticed_ - died->time);
     Json mine = record::to_json(times());
     std::string text = mine.dump();
     team().everyone().broadcast(text, plan.leader);

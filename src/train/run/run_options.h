@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "record/fault/process_fault.h"
+#include "record/recovery.h"
 #include "record/run.h"
 #include "train/run/trace.h"
 
@@ -45,6 +46,7 @@ struct RunOptions {
   std::vector<record::ProcessFault> process_faults = {};
   std::filesystem::path death_note = {};
   std::vector<std::string> command = {};
+  std::optional<record::Recovery> relaunched = {};  ///< the loss after which the job was launched again
   std::filesystem::path start_file = {};  ///< checkpoint that holds the state at the start; "": none does
   std::filesystem::path checkpoint_file =
       {};                                   ///< that `checkpoint` writes, see RecoverySpec::checkpoint_every

@@ -1,15 +1,14 @@
 #include "train/step/kill_point.h"
 
 #include <algorithm>
-#include <charconv>
 #include <csignal>
 #include <ctime>
+#include <fstream>
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "core/error.h"
-#include "core/file.h"
 
 namespace bitrift::train {
 
@@ -61,7 +60,7 @@ void KillPoint::strike(TrainingPhase phase, std::int64_t point, std::int64_t cou
                       (fault.point == point || (point + 1 == count && fault.point > point)) &&
                       std::find(ranks_.begin(), ranks_.end(), fault.rank) != ranks_.end();
     if (!here) continue;
-    const std::string line = fmt::format("{:.9f}\n", monotonic_seconds());
+    const std::string line = fmt::format("{:.9f} {} {}\n", monotonic_seconds(), fault.rank, fault.step);
     const int file =
         note_.empty() ? -1 : ::open(note_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (file >= 0) {
@@ -73,22 +72,11 @@ void KillPoint::strike(TrainingPhase phase, std::int64_t point, std::int64_t cou
   }
 }
 
-std::optional<double> death_note(const std::filesystem::path& note) {
-  std::string text;
-  try {
-    text = read_text(note);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-  std::optional<double> latest;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  while (at < end) {
-    double value = 0;
-    const auto parsed = std::from_chars(at, end, value);
-    if (parsed.ec != std::errc()) break;
-    latest = std::max(latest.value_or(value), value);
-    at = parsed.ptr + 1;
+std::optional<DeathNote> death_note(const std::filesystem::path& note) {
+  std::optional<DeathNote> latest;
+  std::ifstream lines(note);
+  for (DeathNote one; lines >> one.time >> one.rank >> one.step;) {
+    if (!latest || one.time > latest->time) latest = one;
   }
   return latest;
 }

@@ -45,9 +45,14 @@ class KillPoint {
   bool near_ = false;  // some fault of these ranks is of this step
 };
 
-/// The latest time, in seconds of the machine's monotonic clock, that a rank left in `note` before it failed;
-/// nullopt where no rank of this machine did.
-[[nodiscard]] std::optional<double> death_note(const std::filesystem::path& note);
+/// What a rank leaves behind before it fails.
+struct DeathNote {
+  double time = 0;  ///< seconds of the machine's monotonic clock
+  int rank = 0;     ///< see ProcessFault
+  std::int64_t step = 0;
+};
+/// The latest in this file; nullopt where no rank of this machine left one.
+[[nodiscard]] std::optional<DeathNote> death_note(const std::filesystem::path& note);
 /// Seconds of the machine's monotonic clock, which all processes of a machine share.
 [[nodiscard]] double monotonic_seconds();
 

@@ -1,0 +1,108 @@
+#include "relaunch.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <system_error>
+
+#include "ckpt/reader.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "launch.h"
+#include "train/step/kill_point.h"
+
+namespace bitrift::cli {
+namespace {
+
+constexpr const char* note_variable = "BITRIFT_DEATH_NOTE";
+constexpr const char* noticed_variable = "BITRIFT_LOSS_NOTICED";
+
+std::vector<std::string> without_kills(const std::vector<std::string>& words) {
+  std::vector<std::string> kept;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--kill" || words[i] == "--relaunched") {
+      ++i;
+    } else if (!words[i].starts_with("--kill=")) {
+      kept.push_back(words[i]);
+    }
+  }
+  return kept;
+}
+
+// What tells one version of a file from another.
+std::optional<std::filesystem::file_time_type> written(const std::filesystem::path& file) {
+  std::error_code error;
+  const auto time = std::filesystem::last_write_time(file, error);
+  return error ? std::nullopt : std::optional(time);
+}
+
+std::int64_t steps_in(const std::filesystem::path& file) {
+  const ckpt::Reader reader(file);
+  const ckpt::TensorInfo* const found = reader.find("progress/step");
+  std::int64_t step = 0;
+  if (found != nullptr) reader.read(*found, &step, sizeof step);
+  return step;
+}
+
+}  // namespace
+
+std::filesystem::path death_note_file() {
+  if (const char* named = std::getenv(note_variable)) return named;
+  const char* folder = std::getenv("TMPDIR");
+  const char* job = std::getenv("PMIX_NAMESPACE");
+  std::string name = job == nullptr ? "" : std::filesystem::path(job).filename().string();
+  name.resize(std::min(name.size(), name.find('@')));  // spawned processes are another part of the same job
+  return std::filesystem::path(folder == nullptr ? "/tmp" : folder) / ("bitrift-death-note-" + name);
+}
+
+int run_with_relaunches(int ranks, const std::vector<std::string>& words,
+                        const std::filesystem::path& output) {
+  const TemporaryFolder folder("bitrift-relaunch");
+  ::setenv(note_variable, (folder.path() / "note").c_str(), 1);
+  std::vector<std::string> next = words;
+  auto known = written(output);
+  std::int64_t reached = -1;
+  while (true) {
+    const JobEnd end = run_mpirun(ranks, {}, next);
+    if (!end.lost) return end.code;
+    ::setenv(noticed_variable, fmt::format("{:.9f}", train::monotonic_seconds()).c_str(), 1);
+    next = without_kills(words);
+    const auto now = written(output);
+    const bool has_file = now && (now != known || reached > 0);
+    const std::int64_t step = has_file ? steps_in(output) : 0;
+    if (step <= reached) {
+      fail(ErrorCode::internal,
+           "the job lost a rank again before it came beyond step {}; it was not launched again", reached);
+    }
+    reached = step;
+    known = now;
+    if (has_file) next.insert(next.end(), {"--relaunched", output.string()});
+    spdlog::warn("a rank was lost; launching the job again from {}",
+                 has_file ? fmt::format("step {} in {}", step, output.string()) : "the start");
+  }
+}
+
+record::Recovery relaunch_record(int ranks, std::int64_t step, const std::filesystem::path& file) {
+  record::Recovery record{.kind = record::RecoveryKind::relaunch,
+                          .state = record::StateSource::file,
+                          .failed = {},
+                          .ranks_before = ranks,
+                          .ranks_after = ranks,
+                          .step = step};
+  const auto note = train::death_note(death_note_file());
+  if (!note) return record;
+  record.failed = {note->rank};
+  record.steps_lost = std::max<std::int64_t>(0, note->step - 1 - step);
+  record.steps_redone = record.steps_lost + 1;
+  std::error_code ignored;
+  if (!file.empty())
+    record.bytes_moved = std::filesystem::file_size(file, ignored) * static_cast<std::uint64_t>(ranks);
+  const char* noticed = std::getenv(noticed_variable);
+  if (noticed == nullptr) return record;
+  const double at = std::strtod(noticed, nullptr);
+  record.times.detect = std::max(0.0, at - note->time);
+  record.times.respawn = train::monotonic_seconds() - at;
+  return record;
+}
+
+}  // namespace bitrift::cli

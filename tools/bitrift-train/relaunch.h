@@ -1,0 +1,29 @@
+// The baseline of all recoveries: the job ends, and starts again from its last checkpoint file.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "record/recovery.h"
+
+namespace bitrift::cli {
+
+/// Runs the job, and again for as long as it loses a rank and then comes further than the time before. words:
+/// of the command line; each new start gets `--relaunched output` where the job wrote that file, and none of
+/// the kills. Returns the exit code.
+[[nodiscard]] int run_with_relaunches(int ranks, const std::vector<std::string>& words,
+                                      const std::filesystem::path& output);
+
+/// In a process of a job that was launched again: what is known of the loss. step: behind the file's state,
+/// since the run began.
+[[nodiscard]] record::Recovery relaunch_record(int ranks, std::int64_t step,
+                                               const std::filesystem::path& file);
+
+/// Where ranks leave word before they fail: the file that the launching process names, or one of the job's
+/// own.
+[[nodiscard]] std::filesystem::path death_note_file();
+
+}  // namespace bitrift::cli
