@@ -48,6 +48,10 @@ TrainingSpec training_spec_from(const Document& document, const std::string& poi
   spec.loss_scale = read_loss_scale(part);
   part.take("batch_size", spec.batch_size);
   part.take("epochs", spec.epochs);
+  if (part.has("resized")) {
+    for (const Json& one : part.value()["resized"])
+      spec.resized.push_back({one.at("before"), one.at("epoch"), one.at("cursor")});
+  }
   part.take("seed", spec.seed);
   part.take("threads", spec.threads);
   const std::string place = part.where("parallel");
@@ -74,6 +78,22 @@ TrainingSpec read_training_spec(const std::filesystem::path& path) {
   return training_spec_from(document, "");
 }
 
+std::optional<std::int64_t> steps_in_epoch(const TrainingSpec& spec, std::int64_t epoch,
+                                           std::int64_t cursor) {
+  std::int64_t steps = 0, at = 0;
+  for (const Resize& change : spec.resized) {
+    if (change.epoch < epoch) continue;
+    if (change.epoch > epoch || cursor <= change.cursor) {
+      if ((cursor - at) % change.before != 0) return std::nullopt;
+      return steps + (cursor - at) / change.before;
+    }
+    steps += (change.cursor - at) / change.before;
+    at = change.cursor;
+  }
+  if (cursor < at || (cursor - at) % spec.batch_size != 0) return std::nullopt;
+  return steps + (cursor - at) / spec.batch_size;
+}
+
 std::string to_text(const TrainingSpec& spec) {
   Json value = {
       {"model", to_json(spec.model)},  {"data", to_json(spec.data)}, {"optimizer", to_json(spec.optimizer)},
@@ -81,6 +101,8 @@ std::string to_text(const TrainingSpec& spec) {
       {"threads", spec.threads}};
   if (spec.schedule != ScheduleSpec{}) value["schedule"] = to_json(spec.schedule);
   if (spec.guards != GuardSpec{}) value["guards"] = to_json(spec.guards);
+  for (const Resize& one : spec.resized)
+    value["resized"].push_back({{"before", one.before}, {"epoch", one.epoch}, {"cursor", one.cursor}});
   if (spec.precision != Precision::fp32) value["precision"] = spec.precision;
   if (spec.loss_scale) value["loss_scale"] = *spec.loss_scale == 0 ? Json("dynamic") : Json(*spec.loss_scale);
   return value.dump();

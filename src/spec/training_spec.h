@@ -21,6 +21,14 @@ constexpr EnumNames<6> names_of(Precision) {
   return {"precision", {"fp32", "fp64", "bf16", "fp16", "autocast-bf16", "autocast-fp16"}};
 }
 
+/// A batch became smaller on the way, because a rank was lost (docs/rank-failure.md, "A smaller batch").
+struct Resize {
+  int before = 0;           ///< batch size until then
+  std::int64_t epoch = 0;   ///< completed when it changed
+  std::int64_t cursor = 0;  ///< samples of the epoch that were consumed by then
+  bool operator==(const Resize&) const = default;
+};
+
 /// The part of a training that a checkpoint carries.
 struct TrainingSpec {
   ModelSpec model;
@@ -34,6 +42,7 @@ struct TrainingSpec {
   int epochs = 0;                    ///< of the whole training
   std::uint64_t seed = 0;            ///< data order and initialisation
   int threads = 1;                   ///< LibTorch threads per rank
+  std::vector<Resize> resized;       ///< in order; written by bitrift-train
   Parallel parallel;                 ///< as written in the spec file; left out of checkpoints
 
   /// Begins a message about a key ("model.name"): "spec.json:3: model.name". Of a spec that was not read from
@@ -47,6 +56,10 @@ struct TrainingSpec {
  private:
   [[nodiscard]] std::string pointer_to(std::string key) const;
 };
+
+/// Steps of an epoch behind its first `cursor` samples; nullopt where no step ends there.
+[[nodiscard]] std::optional<std::int64_t> steps_in_epoch(const TrainingSpec& spec, std::int64_t epoch,
+                                                         std::int64_t cursor);
 
 /// Reads and checks a spec (schema "train", then the rules that a schema cannot say: batch divisible, ...).
 /// Errors name file, line and key.

@@ -211,7 +211,7 @@ int run_and_report(const Arguments& arguments, const Plan& plan, std::int64_t ep
   options.epochs = epochs;
   options.relaunched = relaunched;
   if (relaunched && options.steps) *options.steps -= relaunched->step;
-  if (arguments.replica_files.empty() && !arguments.precision && !arguments.fresh)
+  if (arguments.replica_files.empty() && !arguments.precision && !arguments.batch_size && !arguments.fresh)
     options.start_file = arguments.input;
   std::unique_ptr<train::Trace> trace;
   if (options.tracing) {
@@ -269,7 +269,9 @@ double load_again(const Arguments& arguments, const Plan& plan, train::Trainer& 
 }
 
 train::LoadRequest load_request(const Arguments& arguments) {
-  train::LoadRequest request{.path = arguments.input, .convert = arguments.precision.has_value()};
+  train::LoadRequest request{.path = arguments.input,
+                             .convert = arguments.precision.has_value(),
+                             .resize = arguments.batch_size.has_value()};
   for (const std::string& text : arguments.replica_files) {
     const std::size_t cut = text.find('=');
     int replica = -1;
@@ -339,6 +341,11 @@ int resume(const Arguments& arguments) {
     if (arguments.precision)
       convert_precision(plan.spec, parse_named<record::Precision>(*arguments.precision));
     choose_guards(arguments.guards, plan.spec);
+    if (arguments.batch_size && *arguments.batch_size != plan.spec.batch_size) {
+      plan.spec.resized.push_back({plan.spec.batch_size, number_in(*plan.checkpoint, "progress/epoch"),
+                                   number_in(*plan.checkpoint, "progress/cursor")});
+      plan.spec.batch_size = *arguments.batch_size;
+    }
     plan.parallel = chosen_parallel(arguments.parallel, {});
     choose_recovery(arguments, plan);
     plan.data = train::load_runnable(plan.spec, plan.parallel);

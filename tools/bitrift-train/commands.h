@@ -29,6 +29,7 @@ struct Arguments {
   bool check_replicas = false;
   std::filesystem::path
       relaunched;       ///< train, resume: checkpoint from which a job that lost a rank continues
+  std::optional<int> batch_size;     ///< resume: instead of the spec's
   bool fresh = false;   ///< train
   std::string connect;  ///< serve
   std::string drill;    ///< serve

@@ -84,6 +84,11 @@ int run(int count, char** words) {
       ->add_option("--precision", arguments.precision,
                    "Convert the state and continue in this precision (default: as saved)")
       ->check(one_of<record::Precision>());
+  resume_command
+      ->add_option("--batch-size", arguments.batch_size,
+                   "Continue with batches of this size, over all replicas (default: as saved)")
+      ->check(whole_number(1, 1'000'000'000))
+      ->type_name("N");
   add_guard_options(resume_command, arguments.guards);
   add_run_options(resume_command, arguments, "serial");
   resume_command->footer(with_example("resume ckpt.h5 -o final.h5 --epochs 1"));

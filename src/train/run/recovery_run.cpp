@@ -155,8 +155,6 @@ class RecoveryRun {
     state_.costs = ledger.costs;
     // Before the session is given other layers: who is behind by a decision follows, who is ahead goes back.
     if (!plan.rolls_back) catch_up(plan, ledger);
-    if (state_.recovery.batch == record::BatchRule::smaller)
-      state_.spec.batch_size = ledger.batch_size / roll.before.replicas() * plan.map.replicas();
     state_.kill_point.reach(RecoveryPoint::state);
     laps_.add_to(times().shrink);
     StateMoves moves(state_, snapshots_, plan, roll.before.stages());
@@ -250,6 +248,8 @@ class RecoveryRun {
       furthest = std::max(furthest, report.reached);
     }
     state_.map = plan.map;
+    if (state_.recovery.batch == record::BatchRule::smaller)
+      resize(ledger.batch_size / roll.before.replicas() * plan.map.replicas());
     record::Recovery& record = result_.record;
     record.kind = state_.recovery.kind;
     record.state = plan.state;
@@ -268,6 +268,14 @@ class RecoveryRun {
     if (ledger.golden) state_.golden.insert_or_assign(ledger.terms.order, *ledger.golden);
     state_.regrouped = true;
     result_.ledger = std::move(ledger);
+  }
+
+  // The batch goes without the part of the replicas that were dropped.
+  void resize(int batch_size) {
+    if (!team().working() || batch_size == state_.spec.batch_size) return;
+    const Progress& progress = state_.session().progress;
+    state_.spec.resized.push_back({state_.spec.batch_size, progress.epoch, progress.cursor});
+    state_.spec.batch_size = batch_size;
   }
 
   std::uint64_t total_bytes(std::uint64_t mine) {

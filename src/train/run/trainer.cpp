@@ -64,8 +64,12 @@ void check_device(const record::TrainingSpec& spec, const record::Parallel& para
 }
 
 // Guards look and do not touch: a file belongs to the same training with others or none.
-std::string comparable_text(record::TrainingSpec spec, bool convert) {
+std::string comparable_text(record::TrainingSpec spec, bool convert, bool resize) {
   spec.guards = {};
+  if (resize) {
+    spec.batch_size = 0;
+    spec.resized.clear();
+  }
   if (convert) {
     spec.precision = record::Precision::fp32;
     spec.loss_scale.reset();
@@ -185,7 +189,8 @@ void Trainer::load(const LoadRequest& request) {
     if (!usual || request.opened == nullptr) here.emplace(path);
     const ckpt::Reader& reader = here ? *here : *request.opened;
     const record::TrainingSpec theirs = checkpoint_spec(reader);
-    if (comparable_text(theirs, request.convert) != comparable_text(state.spec, request.convert)) {
+    if (comparable_text(theirs, request.convert, request.resize) !=
+        comparable_text(state.spec, request.convert, request.resize)) {
       fail(ErrorCode::conflict, "{}: belongs to another training: its spec attribute differs", path.string());
     }
     loaded = load_session(reader, state.session(),
@@ -206,7 +211,7 @@ void Trainer::load(const LoadRequest& request) {
 
 void Trainer::check_loaded_progress(const std::filesystem::path& path) const {
   try {
-    check_progress(state_->session().progress, state_->data->train_size(), state_->spec.batch_size,
+    check_progress(state_->session().progress, state_->data->train_size(), state_->spec,
                    state_->data->targets_per_sample());
   } catch (const Error& error) {
     fail(error.code(), "{}: {}", path.string(), error.what());

@@ -46,6 +46,7 @@ struct LoadRequest {
   std::map<int, std::filesystem::path> replica_files =
       {};                ///< instead of `path`, for replicas of that number
   bool convert = false;  ///< numbers of another precision are rounded to the spec's instead of refused
+  bool resize = false;   ///< the file's training had another batch size
   const ckpt::Reader* opened = nullptr;  ///< `path`, where it is open already
 };
 

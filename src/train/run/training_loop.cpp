@@ -254,7 +254,9 @@ record::Evaluation Loop::training_metrics() const {
   record::Evaluation evaluation;
   if (result_.steps > 0 && progress().cursor > 0) {
     const auto samples = static_cast<double>(progress().cursor);
-    evaluation.train_loss = progress().epoch_loss_sum / (samples / state_.spec.batch_size);
+    const std::int64_t steps =
+        record::steps_in_epoch(state_.spec, progress().epoch, progress().cursor).value_or(1);
+    evaluation.train_loss = progress().epoch_loss_sum / static_cast<double>(steps);
     evaluation.train_accuracy = static_cast<double>(progress().epoch_correct) /
                                 (samples * static_cast<double>(state_.data->targets_per_sample()));
   }

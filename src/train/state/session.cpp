@@ -83,14 +83,15 @@ bool any_nonfinite(const float* values, std::int64_t count) {
 
 }  // namespace
 
-void check_progress(const Progress& progress, std::int64_t samples, std::int64_t batch_size,
+void check_progress(const Progress& progress, std::int64_t samples, const record::TrainingSpec& spec,
                     std::int64_t targets_per_sample) {
   check_counter("epoch", progress.epoch);
   check_counter("step", progress.step);
-  const std::int64_t end = samples / batch_size * batch_size;
-  if (progress.cursor < 0 || progress.cursor >= end || progress.cursor % batch_size != 0) {
+  const std::int64_t last = samples - spec.batch_size;  // at which a batch can begin
+  if (progress.cursor < 0 || progress.cursor > last ||
+      !record::steps_in_epoch(spec, progress.epoch, progress.cursor)) {
     fail(ErrorCode::bad_file, "progress/cursor is {}: expected a multiple of the batch size {} from 0 to {}",
-         progress.cursor, batch_size, end - batch_size);
+         progress.cursor, spec.batch_size, last / spec.batch_size * spec.batch_size);
   }
   if (progress.epoch_correct < 0 || progress.epoch_correct > progress.cursor * targets_per_sample) {
     fail(ErrorCode::bad_file,

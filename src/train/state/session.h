@@ -17,7 +17,7 @@ namespace bitrift::train {
 /// Throws Error(bad_file) for progress that no run can have: a negative or huge counter, a cursor that is
 /// not at the start of one of the epoch's batches, more right answers than targets. Any learning rate is
 /// accepted: it is state like any other. targets_per_sample: as nn::Dataset has it.
-void check_progress(const Progress& progress, std::int64_t samples, std::int64_t batch_size,
+void check_progress(const Progress& progress, std::int64_t samples, const record::TrainingSpec& spec,
                     std::int64_t targets_per_sample);
 
 /// One state tensor where it lives.

@@ -180,7 +180,9 @@ TEST(Save, AnErrorIsThrownAndNothingIsLeft) {
 
 TEST(Progress, NonsenseIsRefusedByName) {
   const auto refusal = [](const Progress& progress) {
-    return tests::error_of([&] { check_progress(progress, 1437, 64, 1); });
+    record::TrainingSpec spec;
+    spec.batch_size = 64;
+    return tests::error_of([&] { check_progress(progress, 1437, spec, 1); });
   };
   EXPECT_EQ(refusal({}), "");
   EXPECT_EQ(refusal({.epoch = 5, .step = 9, .cursor = 1344, .epoch_correct = 1344}), "");
