@@ -76,13 +76,13 @@ struct RecoverySpec {
 
 /// Seconds. Of rank 0 of the group that continues, unless said otherwise.
 struct RecoveryTimes {
-  std::optional<double> detect;  ///< from the failure until the first rank noticed; absent when unknown
-  double revoke = 0;             ///< until no call of the old group is under way
-  double agree = 0;              ///< until all survivors know who is left and how far each is
-  double shrink = 0;             ///< until the new groups exist
-  double respawn = 0;            ///< until replacements have started and joined
-  double state = 0;              ///< until every rank holds the state to continue from
-  double redo = 0;               ///< until the next step that is further than any before the failure is done
+  std::optional<double> detect = {};  ///< from the failure until the first rank noticed; absent when unknown
+  double revoke = 0;                  ///< until no call of the old group is under way
+  double agree = 0;                   ///< until all survivors know who is left and how far each is
+  double shrink = 0;                  ///< until the new groups exist
+  double respawn = 0;                 ///< until replacements have started and joined
+  double state = 0;                   ///< until every rank holds the state to continue from
+  double redo = 0;  ///< until the next step that is further than any before the failure is done
   [[nodiscard]] double total() const noexcept {
     return detect.value_or(0) + revoke + agree + shrink + respawn + state + redo;
   }
@@ -91,7 +91,7 @@ struct RecoveryTimes {
 /// One recovery of a run.
 struct Recovery {
   RecoveryKind kind = RecoveryKind::none;
-  std::optional<StateSource> state;       ///< absent: no state was lost (a spare died, or nothing but a step)
+  std::optional<StateSource> state = {};  ///< absent: no state was lost (a spare died, or nothing but a step)
   std::vector<int> failed;                ///< ranks that were lost, as the run began, ascending
   int ranks_before = 0, ranks_after = 0;  ///< that worked
   std::int64_t step = 0;                  ///< steps of this run behind the state from which it continued
@@ -108,7 +108,7 @@ struct Recovery {
 /// Times stand under "volatile", in seconds.
 [[nodiscard]] Json to_json(const Recovery& recovery);
 [[nodiscard]] Recovery recovery_from_json(const Json& value);
-/// What stands under "volatile".
+/// Only the object under "volatile".
 [[nodiscard]] Json to_json(const RecoveryTimes& times);
 [[nodiscard]] RecoveryTimes recovery_times_from_json(const Json& value);
 

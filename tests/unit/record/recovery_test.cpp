@@ -1,0 +1,108 @@
+#include "record/recovery.h"
+
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
+namespace bitrift::record::recovery_test {
+namespace {
+
+template <typename Value>
+Json through_text(const Value& value) {
+  return Json::parse(to_json(value).dump());
+}
+
+TEST(RecoverySpec, SurvivesJsonWithEveryKey) {
+  const RecoverySpec spec = {.kind = RecoveryKind::restart,
+                             .state = StateSource::buddy,
+                             .spares = 2,
+                             .snapshot_every = 10,
+                             .checkpoint_every = std::numeric_limits<std::int64_t>::max(),
+                             .batch = BatchRule::smaller,
+                             .forget = {Structure::optimizer, Structure::cursor}};
+  EXPECT_EQ(recovery_spec_from_json(through_text(spec)), spec);
+  for (std::size_t kind = 0; kind < names_of(RecoveryKind{}).words.size(); ++kind) {
+    const RecoverySpec plain = {.kind = static_cast<RecoveryKind>(kind)};
+    EXPECT_EQ(recovery_spec_from_json(through_text(plain)), plain);
+    EXPECT_EQ(to_json(plain).size(), 1U);  // defaults leave no key
+  }
+}
+
+TEST(RecoverySpec, WithoutAKindOrWithAnUnknownWordIsRefused) {
+  EXPECT_ANY_THROW((void)recovery_spec_from_json(Json::object()));
+  EXPECT_THROW((void)recovery_spec_from_json({{"kind", "pray"}}), Error);
+  EXPECT_THROW((void)recovery_spec_from_json({{"kind", "spare"}, {"state", "cloud"}}), Error);
+  EXPECT_THROW((void)recovery_spec_from_json({{"kind", "spare"}, {"batch", "larger"}}), Error);
+  EXPECT_THROW((void)recovery_spec_from_json({{"kind", "spare"}, {"forget", {"everything"}}}), Error);
+}
+
+Recovery recovery() {
+  return {.kind = RecoveryKind::spare,
+          .state = StateSource::file,
+          .failed = {0, 3},
+          .ranks_before = 4,
+          .ranks_after = 3,
+          .step = 40,
+          .steps_lost = 7,
+          .steps_redone = 8,
+          .bytes_moved = std::numeric_limits<std::uint64_t>::max(),
+          .times = {.detect = 0.013,
+                    .revoke = 1e-5,
+                    .agree = 2e-4,
+                    .shrink = 3e-4,
+                    .respawn = 0.1,
+                    .state = 0.25,
+                    .redo = 1.0 / 3}};
+}
+
+TEST(Recovery, SurvivesJsonWithEveryKey) {
+  const Recovery one = recovery();
+  const Recovery back = recovery_from_json(through_text(one));
+  EXPECT_EQ(to_json(back), to_json(one));
+  EXPECT_EQ(back.kind, one.kind);
+  EXPECT_EQ(back.state, one.state);
+  EXPECT_EQ(back.failed, one.failed);
+  EXPECT_EQ(back.ranks_before, 4);
+  EXPECT_EQ(back.ranks_after, 3);
+  EXPECT_EQ(back.step, 40);
+  EXPECT_EQ(back.steps_lost, 7);
+  EXPECT_EQ(back.steps_redone, 8);
+  EXPECT_EQ(back.bytes_moved, one.bytes_moved);
+  EXPECT_EQ(back.times.detect, one.times.detect);
+  for (const auto member : {&RecoveryTimes::revoke, &RecoveryTimes::agree, &RecoveryTimes::shrink,
+                            &RecoveryTimes::respawn, &RecoveryTimes::state, &RecoveryTimes::redo})
+    EXPECT_EQ(back.times.*member, one.times.*member);
+}
+
+TEST(Recovery, KeepsWhatIsUnknownUnknown) {
+  Recovery one = recovery();
+  one.state.reset();
+  one.times.detect.reset();
+  const Json value = to_json(one);
+  EXPECT_FALSE(value.contains("state"));
+  EXPECT_FALSE(value["volatile"].contains("detect"));
+  const Recovery back = recovery_from_json(value);
+  EXPECT_EQ(back.state, std::nullopt);
+  EXPECT_EQ(back.times.detect, std::nullopt);
+}
+
+TEST(Recovery, TakesItsTimesFromTheVolatilePartOnly) {
+  Json value = to_json(recovery());
+  value.erase("volatile");
+  EXPECT_EQ(recovery_from_json(value).times.total(), 0);
+  EXPECT_EQ(value["kind"], "spare");
+  value.erase("failed");
+  EXPECT_ANY_THROW((void)recovery_from_json(value));
+}
+
+TEST(RecoveryTimes, AddUpToTheirTotal) {
+  const RecoveryTimes times = {
+      .detect = 1, .revoke = 2, .agree = 4, .shrink = 8, .respawn = 16, .state = 32, .redo = 64};
+  EXPECT_EQ(times.total(), 127);
+  EXPECT_EQ(RecoveryTimes{.redo = 3}.total(), 3);
+}
+
+}  // namespace
+}  // namespace bitrift::record::recovery_test
