@@ -12,7 +12,8 @@ namespace {
 
 using record::OutcomeClass;
 
-std::vector<double> estimates(const std::vector<Member>& line, const Order& order) {
+std::vector<double> estimates(const std::vector<Member>& line, const Order& order, std::size_t classes,
+                              const Sorting& class_of) {
   std::vector<StratumClasses> strata(order.names.size());
   for (StratumClasses& one : strata) one.counted = false;
   for (const Member& member : line) {
@@ -23,10 +24,10 @@ std::vector<double> estimates(const std::vector<Member>& line, const Order& orde
     stratum.whole = member.part == nullptr;
     stratum.classes.reserve(member.trials());
     for (const record::Reason reason : member.seen->outcomes) {
-      stratum.classes.push_back(static_cast<std::uint8_t>(record::class_of(reason)));
+      stratum.classes.push_back(static_cast<std::uint8_t>(class_of(reason)));
     }
   }
-  return total_estimate(order.rounds, strata, record::outcome_classes.size());
+  return total_estimate(order.rounds, strata, classes);
 }
 
 }  // namespace
@@ -92,25 +93,42 @@ Interval anytime_of(const std::vector<Member>& line, const Order& order, double 
   return total_interval(order.rounds, strata, confidence, order.aim);
 }
 
-std::map<OutcomeClass, Rate> group_rates(const std::vector<Member>& line, const Order& order,
-                                         double confidence) {
-  const std::vector<double> estimated = estimates(line, order);
+std::vector<Rate> rates_by(const std::vector<Member>& line, const Order& order, double confidence,
+                           std::size_t classes, const Sorting& class_of) {
+  const std::vector<double> estimated = estimates(line, order, classes, class_of);
   const double seen = share_seen(line, order);
-  std::map<OutcomeClass, Rate> rates;
-  for (const OutcomeClass outcome : record::outcome_classes) {
+  std::vector<Rate> rates;
+  for (std::size_t one = 0; one < classes; ++one) {
+    const auto hits = [&](const StratumSeen& cell) {
+      std::vector<std::uint8_t> hits;
+      hits.reserve(cell.outcomes.size());
+      for (const record::Reason reason : cell.outcomes) hits.push_back(class_of(reason) == one ? 1 : 0);
+      return hits;
+    };
     std::vector<StratumCount> counts;
     for (const Member& member : line) {
       if (member.trials() == 0) continue;
-      counts.push_back({member.bits(order), member.seen->count(outcome), member.trials()});
+      const std::vector<std::uint8_t> of = hits(*member.seen);
+      const auto count = static_cast<std::uint64_t>(std::count(of.begin(), of.end(), 1));
+      counts.push_back({member.bits(order), count, member.trials()});
     }
-    const double estimate = estimated[static_cast<std::size_t>(outcome)];
-    const StratifiedRate once = stratified_rate(counts, confidence, estimate);
-    const Interval anytime = anytime_of(line, order, confidence,
-                                        [outcome](const StratumSeen& cell) { return cell.hits(outcome); });
-    rates[outcome] = {estimate, stretched_to(estimate, anytime),
-                      stretched_to(estimate, with_unknown_rest(seen, once.wilson)),
-                      stretched_to(estimate, with_unknown_rest(seen, once.clopper_pearson))};
+    const StratifiedRate once = stratified_rate(counts, confidence, estimated[one]);
+    const Interval anytime = anytime_of(line, order, confidence, hits);
+    rates.push_back({estimated[one], stretched_to(estimated[one], anytime),
+                     stretched_to(estimated[one], with_unknown_rest(seen, once.wilson)),
+                     stretched_to(estimated[one], with_unknown_rest(seen, once.clopper_pearson))});
   }
+  return rates;
+}
+
+std::map<OutcomeClass, Rate> group_rates(const std::vector<Member>& line, const Order& order,
+                                         double confidence) {
+  const std::vector<Rate> found =
+      rates_by(line, order, confidence, record::outcome_classes.size(),
+               [](record::Reason reason) { return static_cast<std::size_t>(record::class_of(reason)); });
+  std::map<OutcomeClass, Rate> rates;
+  for (const OutcomeClass outcome : record::outcome_classes)
+    rates[outcome] = found[static_cast<std::size_t>(outcome)];
   return rates;
 }
 

@@ -65,8 +65,14 @@ struct Member {
 [[nodiscard]] Interval anytime_of(const std::vector<Member>& line, const Order& order, double confidence,
                                   const std::function<std::vector<std::uint8_t>(const StratumSeen&)>& hits);
 
-/// Of all classes. The estimates are over the strata that have a trial, of which there must be one; in the
+/// Puts every reason into one of a number of classes, which count from 0.
+using Sorting = std::function<std::size_t(record::Reason)>;
+
+/// Of each class. The estimates are over the strata that have a trial, of which there must be one; in the
 /// intervals those that have none count as anything from 0 to 1.
+[[nodiscard]] std::vector<Rate> rates_by(const std::vector<Member>& line, const Order& order,
+                                         double confidence, std::size_t classes, const Sorting& class_of);
+/// The same of masked, SDC and crash.
 [[nodiscard]] std::map<record::OutcomeClass, Rate> group_rates(const std::vector<Member>& line,
                                                                const Order& order, double confidence);
 

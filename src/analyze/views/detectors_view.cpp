@@ -6,6 +6,8 @@
 #include <fmt/ranges.h>
 
 #include "analyze/verdict/classify.h"
+#include "analyze/views/columns.h"
+#include "analyze/views/counted_rows.h"
 #include "core/error.h"
 #include "record/strata.h"
 #include "record/stratum_name.h"
@@ -87,29 +89,12 @@ void add_intervals(AlarmsByOutcome& outcomes, double confidence) {
 
 using Trials = std::vector<const TrialRecord*>;
 
-// The trials of an arm by stratum, each up to the first draw without a row.
-std::map<std::string, Trials> draws_of(const std::vector<TrialRecord>& rows, const std::string& arm) {
-  std::map<std::string, std::map<std::uint64_t, const TrialRecord*>> sorted;
-  for (const TrialRecord& row : rows) {
-    if (row.kind == TrialKind::trial && row.id.arm == arm) sorted[row.id.stratum][row.id.draw] = &row;
-  }
-  std::map<std::string, Trials> draws;
-  for (const auto& [stratum, trials] : sorted) {
-    Trials& all = draws[stratum];
-    for (const auto& [draw, row] : trials) {
-      if (draw != all.size()) break;
-      all.push_back(row);
-    }
-  }
-  return draws;
-}
-
 // Draw by draw: the outcome without the guard, and whether the guard noticed.
 void add_trials(Detector& detector, const std::vector<TrialRecord>& rows, const record::CampaignSpec& spec,
                 const Trust& trust, std::optional<std::int64_t> resumed) {
   const ArmControls& controls = trust.controls.at(detector.beside);
-  auto plain = draws_of(rows, detector.beside);
-  auto guarded = draws_of(rows, detector.arm);
+  auto plain = counted_rows(rows, detector.beside);
+  auto guarded = counted_rows(rows, detector.arm);
   std::vector<double> steps;
   for (const record::Stratum& stratum : record::strata_of(spec.strata)) {
     const Trials& without = plain[stratum.name];
@@ -164,20 +149,6 @@ std::string number_or_dash(const std::optional<double>& value, const char* unit 
 }
 
 using Lines = std::vector<std::vector<std::string>>;
-
-std::string in_columns(const Lines& lines) {
-  std::vector<std::size_t> widths(lines.front().size(), 0);
-  for (const auto& line : lines) {
-    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
-  }
-  std::string text;
-  for (const auto& line : lines) {
-    std::string row;
-    for (std::size_t i = 0; i < line.size(); ++i) row += fmt::format("{:<{}}  ", line[i], widths[i]);
-    text += row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
-  }
-  return text;
-}
 
 std::vector<std::string> outcome_cells(const AlarmsByOutcome& outcomes) {
   std::vector<std::string> cells;
