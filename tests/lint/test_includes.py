@@ -37,7 +37,7 @@ ORDER: dict[str, list[str]] = {
     "inject": [".", "draw", "write", "manifest"],
     "nn": ["layer", "vision", "text", "."],
     "train": ["step", "parallel", "state", "recover", "run", "serve"],
-    "analyze": ["rates", "verdict", "views", ".", "across"],
+    "analyze": ["rates", "verdict", "views", ".", "process", "across"],
     "campaign": ["journal", "plan", "worker", "progress", "folder", "shard", "driver", "commands"],
 }
 MOST_FILES = 25  # in one folder

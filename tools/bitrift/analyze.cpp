@@ -45,13 +45,18 @@ int analyze_propagation(const AnalyzeOptions& options) {
 // Views that count rows take no conditions.
 void check_views(const ReportOptions& report) {
   const bool map = report.view == "map";
+  const bool process = report.view == "process";
   if (map && !report.by.empty())
     fail(ErrorCode::bad_input, "--by {}: --view map is by layer and bit; leave --by out", report.by.front());
+  if (process && !report.by.empty()) {
+    fail(ErrorCode::bad_input, "--by {}: --view process is by arm and phase; leave --by out",
+         report.by.front());
+  }
   if ((report.sort || report.top > 0) && (report.horizons || !report.view.empty()))
     fail(ErrorCode::bad_input, "--sort and --top: supported for rates only; leave out --view and --horizons");
-  const bool rows_only = report.horizons || (!report.view.empty() && !map);
+  const bool rows_only = report.horizons || (!report.view.empty() && !map && !process);
   if (rows_only && !report.rates.where.empty()) {
-    fail(ErrorCode::bad_input, "--where {}: supported for rates and --view map only; leave it out",
+    fail(ErrorCode::bad_input, "--where {}: supported for rates and --view map or process only; leave it out",
          report.rates.where.front());
   }
 }
@@ -71,14 +76,14 @@ int analyze_folder(AnalyzeOptions& options) {
   options.report.rates.interval = analyze::interval_kind(options.interval);
   if (options.rule == 1) options.report.rule = analyze::Rule::limits;
   if (options.horizon > 0) options.report.horizon = options.horizon;
-  const auto& by = options.report.by;
-  if (!by.empty() && std::none_of(by.begin(), by.end(), names_arm)) {
-    spdlog::info("added --by arm: every fault runs in every arm, so arms cannot be pooled");
-  }
   if (!options.arm.empty()) options.report.rates.where.push_back("arm=" + options.arm);
   if (!options.sort.empty()) options.report.sort = parse_named<analyze::RateOf>(options.sort);
   options.report.map_of = parse_named<analyze::RateOf>(options.outcome);
   check_views(options.report);
+  const auto& by = options.report.by;
+  if (!by.empty() && std::none_of(by.begin(), by.end(), names_arm)) {
+    spdlog::info("added --by arm: every fault runs in every arm, so arms cannot be pooled");
+  }
   if (options.report.view == "detectors") return analyze_detectors(options);
   return report_campaign(options.folder, options.report, command_line());
 }
@@ -172,8 +177,9 @@ void add_analyze(CLI::App& app, ExitCode& exit_code) {
           "print a different table; jpdc2024: the outcome categories of a study published in 2024 (see "
           "docs/jpdc2024.md); metrics: for each metric, how many trials it alone would classify as SDC; map: "
           "the rate of SDC or crash by layer and bit; detectors: what each guard noticed (see "
-          "docs/detectors.md)")
-      ->check(CLI::IsMember({"jpdc2024", "metrics", "map", "detectors"}));
+          "docs/detectors.md); process: what became of runs in which ranks failed, and how long the "
+          "recoveries took (see docs/rank-failure.md)")
+      ->check(CLI::IsMember({"jpdc2024", "metrics", "map", "detectors", "process"}));
   add_judging(*command, *options);
   command
       ->add_flag("--propagation", options->propagation,
@@ -196,7 +202,8 @@ void add_analyze(CLI::App& app, ExitCode& exit_code) {
       "  bitrift analyze results/quickstart --by field --where role=momentum\n"
       "  bitrift analyze results/quickstart --view map --arm serial\n"
       "  bitrift analyze results/quickstart --horizons\n"
-      "  bitrift analyze results/quickstart --view jpdc2024\n\n" +
+      "  bitrift analyze results/quickstart --view jpdc2024\n"
+      "  bitrift analyze results/process --view process --where field=recovery\n\n" +
       std::string(checking_exit_codes));
   command->callback([options, &exit_code] { exit_code.value = analyze_folder(*options); });
 }

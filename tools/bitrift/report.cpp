@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "analyze/map_view.h"
+#include "analyze/process/process_view.h"
 #include "analyze/table.h"
 #include "analyze/verdict/trust.h"
 #include "analyze/views/horizons.h"
@@ -77,6 +78,16 @@ int report_map(const std::vector<record::TrialRecord>& rows, const record::Campa
   return 0;
 }
 
+int report_process(const TrustedCampaign& campaign, const ReportOptions& options,
+                   const std::vector<std::string>& command) {
+  const auto view = analyze::process_view(campaign.rows, campaign.stored.spec, campaign.trust,
+                                          campaign::read_rounds(campaign.layout), options.rates);
+  record::Json document = analyze::to_json(view);
+  document["provenance"] = record::provenance(command);
+  print(options.json ? document.dump(2) + "\n" : analyze::table(view));
+  return 0;
+}
+
 void print_horizons(const std::vector<record::TrialRecord>& rows, const analyze::Judging& judging,
                     bool json) {
   const auto lines = analyze::horizons_of(rows, judging);
@@ -135,6 +146,7 @@ int report_campaign(const std::filesystem::path& folder, const ReportOptions& op
     print_horizons(rows, trust.judging, options.json);
     return 0;
   }
+  if (options.view == "process") return report_process(*campaign, options, command);
   const auto by = options.by.empty() ? analyze::usual_dimensions(spec) : options.by;
   const bool map = options.view == "map";
   analyze::Contents contents;

@@ -17,7 +17,8 @@ namespace bitrift::cli {
 /// What is printed of a campaign.
 struct ReportOptions {
   std::vector<std::string> by = {};  ///< see analyze::dimensions; empty: what is usual
-  /// "": outcomes and intervals; jpdc2024: study_view; metrics: metrics_view; map: map_view
+  /// "": outcomes and intervals; jpdc2024: study_view; metrics: metrics_view; map: map_view; process:
+  /// process_view
   std::string view = {};
   analyze::RateOf map_of = analyze::RateOf::harmed;  ///< of the view map
   std::optional<analyze::RateOf> sort = {};          ///< worst first; summary.json keeps its order

@@ -1,0 +1,67 @@
+// How long recoveries took and what they cost, by who failed (docs/rank-failure.md).
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/named_enum.h"
+#include "record/fault/process_fault.h"
+#include "record/json/json.h"
+#include "record/trial.h"
+#include "spec/campaign_spec.h"
+
+namespace bitrift::analyze {
+
+/// The parts of record::RecoveryTimes, in the order in which they pass, and their sum.
+enum class RecoveryPart { detect, revoke, agree, shrink, respawn, state, redo, total };
+constexpr EnumNames<8> names_of(RecoveryPart) {
+  return {"part of a recovery", {"detect", "revoke", "agree", "shrink", "respawn", "state", "redo", "total"}};
+}
+inline constexpr std::size_t recovery_parts = names_of(RecoveryPart{}).words.size();
+
+/// Who failed. Of several ranks that fail in a trial, rank 0 counts.
+enum class Victim { rank_0, another };
+constexpr EnumNames<2> names_of(Victim) { return {"victim", {"rank 0", "another rank"}}; }
+
+struct VictimClass {
+  Victim victim = Victim::another;
+  /// That the victims hold. Absent where the arm has one stage, and where victims hold different ones.
+  std::optional<int> stage = {};
+  auto operator<=>(const VictimClass&) const = default;
+};
+
+/// Over trials, each the sum over its recoveries.
+struct Spread {
+  std::uint64_t n = 0;                   ///< trials for which the value is known; 0: the others mean nothing
+  double median = 0, p95 = 0, most = 0;  ///< quantile()
+};
+
+/// The trials of one arm, phase and class of victims that recovered.
+struct RecoveryLine {
+  std::string arm;
+  record::TrainingPhase phase = record::TrainingPhase::forward;
+  VictimClass victims;
+  std::uint64_t trials = 0;
+  std::array<Spread, recovery_parts> milliseconds;  ///< detect and total: of trials that know when it began
+  Spread steps_lost, steps_redone, bytes_moved;
+  [[nodiscard]] const Spread& part(RecoveryPart one) const {
+    return milliseconds[static_cast<std::size_t>(one)];
+  }
+};
+
+/// Sorted by victims; classes without a trial that recovered are left out. rows: trials of this arm and
+/// phase.
+[[nodiscard]] std::vector<RecoveryLine> recovery_lines(const std::vector<const record::TrialRecord*>& rows,
+                                                       const record::Arm& arm, record::TrainingPhase phase);
+
+/// Two tables: times, then steps and bytes. Empty without a line.
+[[nodiscard]] std::string recovery_tables(const std::vector<RecoveryLine>& lines);
+/// [{"arm", "phase", "victim", "stage", "trials", "detect": {"n", "median_ms", "p95_ms"}, ...,
+/// "steps_lost": {"median", "max"}, "steps_redone", "bytes_moved": {"median"}}]
+[[nodiscard]] record::Json to_json(const std::vector<RecoveryLine>& lines);
+
+}  // namespace bitrift::analyze
