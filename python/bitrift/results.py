@@ -23,6 +23,15 @@ _COMPARED = [
     *("first", "second", "outcome", "kind", "pairs", "both", "first_only", "second_only", "neither"),
     *("first_rate", "second_rate", "difference", "low", "high", "p", "adjusted_p"),
 ]
+_RECOVERY_OUTCOMES = ("recovered_bitwise", "recovered_within_noise", "recovered_degraded", "lost")
+_RECOVERED = ["arm", "phase", "victim", "stage", "trials"]
+_PARTS = ("detect", "revoke", "agree", "shrink", "respawn", "state", "redo", "total")
+_RECOVERY = {
+    **dict.fromkeys(_PARTS, ("n", "median_ms", "p95_ms")),
+    "steps_lost": ("median", "max"),
+    "steps_redone": ("median", "max"),
+    "bytes_moved": ("median",),
+}
 _CELLS = ["layer", "bit", "estimate", "low", "high", "count", "n", "bits"]
 
 
@@ -248,6 +257,57 @@ class Campaign:
                     key = {"arm": one["arm"], "beside": one["beside"], "field": field, "outcome": outcome}
                     rows.append(key | share | {"low": low, "high": high} | of_arm)
         return cast("pd.DataFrame", pandas.DataFrame(rows))
+
+    def process(
+        self, where: Where | None = None, *, interval: str = "anytime", simultaneous: bool = False
+    ) -> pd.DataFrame:
+        """What became of runs in which ranks failed, as `bitrift analyze --view process` prints it.
+
+        One row for each arm, phase ("all": the phases together, weighted by their sizes) and outcome. Columns: arm,
+        phase, outcome (recovered_bitwise, recovered_within_noise, recovered_degraded or lost), estimate (NaN without a
+        trial), low, high, count, n, method (the kind of interval); docs/rank-failure.md. where: as for
+        `bitrift.summary`; a phase is a field. Raises Error(bad_input) when no rank fails in this campaign.
+        """
+        pandas = _pandas()
+        found = json.loads(_core.process(self.folder, interval, simultaneous, conditions(where)))
+        lines = []
+        for line in found["lines"]:
+            for outcome in _RECOVERY_OUTCOMES:
+                rate = line["rates"].get(outcome, {"estimate": None, "interval": (0.0, 1.0), "kind": interval})
+                values = (
+                    outcome,
+                    rate["estimate"],
+                    *rate["interval"],
+                    line["counts"][outcome],
+                    line["trials"],
+                    rate["kind"],
+                )
+                key = {"arm": line["arm"], "phase": line["phase"]}
+                lines.append(key | dict(zip(_STATISTICS, values, strict=True)))
+        frame = pandas.DataFrame(lines, columns=["arm", "phase", *_STATISTICS])
+        return cast("pd.DataFrame", frame.astype({"estimate": "float64"}))
+
+    def recovery_times(self, where: Where | None = None) -> pd.DataFrame:
+        """How long recoveries took, a row for each arm, phase and class of victims (docs/rank-failure.md).
+
+        Columns: arm, phase, victim ("rank 0" or "another rank"), stage (missing where the arm has one, or victims hold
+        different ones), trials (that recovered); of each part, PART_n, PART_median_ms and PART_p95_ms, PART being
+        detect, revoke, agree, shrink, respawn, state, redo or total; steps_lost_median, steps_lost_max,
+        steps_redone_median, steps_redone_max, bytes_moved_median. A trial with several recoveries counts with their
+        sum. where and what is raised: as for `process`.
+        """
+        pandas = _pandas()
+        found = json.loads(_core.process(self.folder, "anytime", False, conditions(where)))["recoveries"]
+        lines = []
+        for one in found:
+            line = {key: one[key] for key in _RECOVERED}
+            for key in _RECOVERY:
+                line |= {f"{key}_{name}": value for name, value in one[key].items()}
+            lines.append(line)
+        columns = [*_RECOVERED, *(f"{key}_{name}" for key, names in _RECOVERY.items() for name in names)]
+        frame = pandas.DataFrame(lines, columns=columns)
+        times = {name: "float64" for name in columns if name.endswith("_ms")}
+        return cast("pd.DataFrame", frame.astype({"stage": "Int64"} | times))
 
     def replay(self, trial: str, trace: str | PathLike[str] | None = None) -> dict[str, Any]:
         """Runs one trial ("ARM/STRATUM/DRAW") again: its row, the row of this run, and their first difference or None.

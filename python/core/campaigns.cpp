@@ -11,6 +11,7 @@
 
 #include "analyze/comparison.h"
 #include "analyze/map_view.h"
+#include "analyze/process/process_view.h"
 #include "analyze/summary.h"
 #include "analyze/table.h"
 #include "analyze/verdict/trust.h"
@@ -178,6 +179,16 @@ bitrift::analyze::Summary summarized(const Path& folder, const std::optional<std
                                      options);
 }
 
+std::string process(const Path& folder, const Shown& shown) {
+  const Campaign campaign = read_campaign(folder);
+  bitrift::analyze::SummaryOptions options;
+  options.interval = bitrift::analyze::interval_kind(shown.interval);
+  options.simultaneous = shown.simultaneous;
+  options.where = shown.where;
+  return text_of(bitrift::analyze::to_json(bitrift::analyze::process_view(
+      campaign.rows, campaign.spec, trust_of(folder, campaign, {}), campaign.rounds, options)));
+}
+
 std::string map_of(const Path& folder, const std::string& outcome, const Shown& shown) {
   const auto what = bitrift::find_named<bitrift::analyze::RateOf>(outcome);
   if (!what) {
@@ -223,6 +234,12 @@ void add_campaigns(py::module_& module) {
       },
       py::arg("folder"), py::arg("outcome"), py::arg("interval"), py::arg("simultaneous"), py::arg("where"));
   module.def("detectors", &detectors, py::arg("folder"));
+  module.def(
+      "process",
+      [](const Path& folder, std::string interval, bool simultaneous, std::vector<std::string> where) {
+        return process(folder, {std::move(interval), simultaneous, false, std::move(where)});
+      },
+      py::arg("folder"), py::arg("interval"), py::arg("simultaneous"), py::arg("where"));
   const auto def_summary = [&](const char* name, auto convert) {
     module.def(
         name,

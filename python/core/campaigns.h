@@ -5,8 +5,8 @@
 
 namespace bitrift::python {
 
-/// Adds read_journal, report, outcomes, trials, compare, propagation, detectors, vulnerability_map, summary
-/// and table. Structured values are JSON text, except the columns of `trials`.
+/// Adds read_journal, report, outcomes, trials, compare, propagation, detectors, process, vulnerability_map,
+/// summary and table. Structured values are JSON text, except the columns of `trials`.
 void add_campaigns(pybind11::module_& module);
 
 }  // namespace bitrift::python

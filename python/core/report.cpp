@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "analyze/comparison.h"
+#include "analyze/process/process_view.h"
 #include "analyze/summary.h"
 #include "analyze/table.h"
 #include "analyze/verdict/trust.h"
@@ -121,6 +122,10 @@ void add_judged(Json& report, const Rows& campaign, const analyze::Trust& trust)
     report["propagation"] = or_refusal(
         [&] { return analyze::to_json(analyze::propagation_of(campaign.rows, campaign.spec, false)); });
   }
+  if (campaign.spec.strata.process) {
+    report["process"] =
+        analyze::to_json(analyze::process_view(campaign.rows, campaign.spec, trust, campaign.rounds));
+  }
   const auto chosen =
       analyze::strangest(analyze::trials_view(campaign.rows, trust), trust.judging, kStrangest);
   report["strangest"] = {{"worst", faults_json(chosen.worst)},
@@ -141,7 +146,8 @@ Json report(const std::filesystem::path& folder) {
                  {"merged", campaign::is_merged(layout)},
                  {"problems", Json::array()},
                  {"checks", Json::array()}};
-  constexpr std::array judged = {"refused", "by_arm", "summary", "comparisons", "propagation", "strangest"};
+  constexpr std::array judged = {"refused",     "by_arm",  "summary",  "comparisons",
+                                 "propagation", "process", "strangest"};
   for (const char* key : judged) report[key] = nullptr;
   const Json refusal = or_refusal([&]() -> Json {
     const analyze::Trust trust = analyze::trust_of(campaign.rows, analyze::judging_of(campaign.spec));

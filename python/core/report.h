@@ -8,9 +8,9 @@
 namespace bitrift::python {
 
 /// {"runs", "times", "merged", "refused", "problems", "checks", "by_arm", "summary", "comparisons",
-/// "propagation", "strangest"}. Where verdicts cannot be given, "refused" says why (text) or "problems" holds
-/// a line for each control or canary that misbehaves, and what rests on verdicts is null. Throws
-/// Error(not_found | bad_file).
+/// "propagation", "process", "strangest"}. Where verdicts cannot be given, "refused" says why (text) or
+/// "problems" holds a line for each control or canary that misbehaves, and what rests on verdicts is null.
+/// Throws Error(not_found | bad_file).
 [[nodiscard]] record::Json report(const std::filesystem::path& folder);
 
 }  // namespace bitrift::python

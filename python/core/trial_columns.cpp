@@ -287,7 +287,9 @@ void add_recoveries(Columns& columns) {
   seconds("respawn_s", [](const Times& times) { return times.respawn; });
   seconds("state_s", [](const Times& times) { return times.state; });
   seconds("redo_s", [](const Times& times) { return times.redo; });
-  seconds("recovery_s", [](const Times& times) { return times.total(); });
+  seconds("recovery_s", [](const Times& times) {
+    return times.detect ? times.total() : std::numeric_limits<double>::quiet_NaN();
+  });
 }
 
 // Only where ranks were to fail.

@@ -13,7 +13,7 @@ import jinja2
 from markupsafe import Markup
 
 import bitrift
-from bitrift.report import results, sections, vulnerability, words
+from bitrift.report import recovery, results, sections, vulnerability, words
 from bitrift.report.facts import Facts
 from bitrift.report.glossary import TERMS
 
@@ -25,11 +25,19 @@ SECTIONS = (
     ("rates", "Rates"),
     ("maps", "Maps"),
     ("comparisons", "Comparisons"),
+    ("recovery", "Recovery"),
     ("trials", "Strangest trials"),
     ("provenance", "Provenance"),
     ("glossary", "Words"),
 )
 _RESULTS = ("limits", "rates", "maps", "comparisons", "trials")
+
+
+def _shown(page: dict[str, Any], section: str) -> bool:
+    """Whether the page has this section."""
+    if section == "recovery":
+        return bool(page["judged"] and page["recovery"])
+    return page["judged"] or section not in _RESULTS
 
 
 def _environment() -> jinja2.Environment:
@@ -67,6 +75,7 @@ def render(folder: str | os.PathLike[str], *, state: str = "") -> tuple[str, boo
     if page["judged"]:
         page |= sections.limits(facts) | results.rates(facts) | results.propagation(facts)
         page |= results.comparisons(facts) | results.strangest(facts) | vulnerability.maps(facts)
+        page |= recovery.recovery(facts)
     scripts = [(HERE / name).read_text(encoding="utf-8") for name in ("script.js", *(["watch.js"] if state else []))]
     page |= {
         "name": str(facts.spec.get("name") or "campaign"),
@@ -75,7 +84,7 @@ def render(folder: str | os.PathLike[str], *, state: str = "") -> tuple[str, boo
         "version": bitrift.__version__,
         "state": state,
         "watched": bool(state),
-        "sections": [one for one in SECTIONS if page["judged"] or one[0] not in _RESULTS],
+        "sections": [one for one in SECTIONS if _shown(page, one[0])],
         "style": Markup((HERE / "style.css").read_text(encoding="utf-8")),
         "scripts": [Markup(script) for script in scripts],
         "script_sources": Markup(" ".join(_source(script) for script in scripts)),
