@@ -43,4 +43,9 @@ struct Crew {
   [[nodiscard]] bool active() const { return job.has_value() || checking; }
 };
 
+/// What the worker is asked for; crew.current says for which run, and its tensors are altered. early_end,
+/// propagation: of the campaign.
+[[nodiscard]] record::RunRequest run_request(Crew& crew, bool early_end,
+                                             const std::optional<record::PropagationSpec>& propagation);
+
 }  // namespace bitrift::campaign

@@ -54,10 +54,18 @@ struct Incident {
 };
 
 /// Whether two failures of a run count as the same: equal reason and signal.
-[[nodiscard]] bool same_failure(const record::Failure& first, const record::Failure& second);
+[[nodiscard]] inline bool same_failure(const record::Failure& first, const record::Failure& second) {
+  return first.reason == second.reason && first.signal == second.signal;
+}
 
 /// A text without the place of a private copy, which says nothing about the run and would make equal rows
 /// differ.
-[[nodiscard]] std::string without_place(std::string text, const std::filesystem::path& copy);
+[[nodiscard]] inline std::string without_place(std::string text, const std::filesystem::path& copy) {
+  const std::string place = copy.string();
+  for (auto at = text.find(place); at != std::string::npos; at = text.find(place)) {
+    text.replace(at, place.size(), "the altered copy");
+  }
+  return text;
+}
 
 }  // namespace bitrift::campaign

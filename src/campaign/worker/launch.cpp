@@ -18,6 +18,7 @@ namespace bitrift::campaign {
 namespace {
 
 constexpr const char* trainer_name = "bitrift-train";
+constexpr const char* own_program = "/proc/self/exe";
 
 std::string replaced(std::string text, const std::string& what, const std::string& with) {
   for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + with.size())) {
@@ -73,7 +74,40 @@ void add_guards(std::vector<std::string>& arguments, const record::GuardSpec& gu
   arguments.insert(arguments.end(), {"--on-alarm", name_of(guards.on_alarm)});
 }
 
+// Every failure uses up a process; where nothing replaces it, a worker ends after so many. A waiting process
+// costs memory and no time, a start of a worker one to two seconds.
+constexpr int usual_reserve = 8;
+
+// Starts a command under two guards: the driver kills what it started, the outer one; the inner one outlives
+// that and kills all that descends from the command.
+std::vector<std::string> guarded(const std::string& bitrift, std::vector<std::string> command) {
+  for (int i = 0; i < 2; ++i) command = {bitrift, "exec-guard", record::Json{{"command", command}}.dump()};
+  return command;
+}
+
+void add_recovery(std::vector<std::string>& arguments, const record::Arm& arm, int reserve, bool detector) {
+  arguments.insert(arguments.end(), {"--recovery", record::to_json(arm.recovery).dump(), "--reserve",
+                                     std::to_string(reserve)});
+  if (detector) arguments.emplace_back("--detector");
+}
+
 }  // namespace
+
+int Processes::needed_for_trial(int failing) const noexcept {
+  return working + (reserve > 0 ? std::max(spare, failing) : spare);
+}
+
+Processes processes_of(const record::Arm& arm, int failing) {
+  Processes processes{arm.parallel.ranks};
+  if (failing == 0) return processes;
+  using record::RecoveryKind;
+  const record::RecoverySpec& recovery = arm.recovery;
+  processes.spare = recovery.spares;
+  const bool used_up = recovery.kind == RecoveryKind::shrink || recovery.kind == RecoveryKind::spare ||
+                       (recovery.kind == RecoveryKind::restart && recovery.spares > 0);
+  if (used_up) processes.reserve = std::max(usual_reserve, failing);
+  return processes;
+}
 
 std::filesystem::path find_trainer() {
   if (const char* named = std::getenv("BITRIFT_TRAIN_PROGRAM"); named != nullptr && *named != '\0') {
@@ -106,12 +140,16 @@ Command serve_command(const Launch& launch, const record::Arm& arm, const std::s
     arguments.emplace_back("--drill");
     arguments.emplace_back("ignore-file");
   }
-  auto environment = launcher_environment(parallel.ranks);
+  const Processes processes = processes_of(arm, launch.failing);
+  if (launch.failing > 0) add_recovery(arguments, arm, processes.reserve, launch.detector);
+  auto environment = launcher_environment(processes.all());
   if (!scratch.empty()) {
     environment["TMPDIR"] = scratch.string();
     environment["OMPI_MCA_btl_sm_backing_directory"] = scratch.string();
   }
-  return {wrapped(launch.wrapper, parallel.ranks, arguments), environment, log};
+  std::vector<std::string> command = wrapped(launch.wrapper, processes.all(), arguments);
+  if (!launch.guard.empty()) command = guarded(launch.guard.string(), std::move(command));
+  return {command, environment, log};
 }
 
 Command train_command(const std::filesystem::path& program, int ranks, const std::filesystem::path& spec,
@@ -147,10 +185,10 @@ Command exec_command(const Launch& launch, const record::Arm& arm, const std::st
                                {"ignore_file", launch.ignore_file}};
   auto environment = launcher_environment(arm.parallel.ranks);
   if (!scratch.empty()) environment["TMPDIR"] = scratch.string();
-  return {{"/proc/self/exe", "exec-worker", launch.base.string(), "--connect", socket_name, "--runner",
-           runner.dump()},
-          environment,
-          log};
+  return {
+      {own_program, "exec-worker", launch.base.string(), "--connect", socket_name, "--runner", runner.dump()},
+      environment,
+      log};
 }
 
 Command script_command(const Launch& launch, const record::Arm& arm, const std::string& socket_name,
@@ -166,13 +204,7 @@ Command script_command(const Launch& launch, const record::Arm& arm, const std::
   auto environment = launch.python.environment;
   environment["BITRIFT_ARM"] = arm.name;
   if (!scratch.empty()) environment["TMPDIR"] = scratch.string();
-  // The driver kills what it started, the outer guard; the inner one outlives that and kills all that
-  // descends from the script.
-  const auto guarded = [](const std::vector<std::string>& command) {
-    return std::vector<std::string>{"/proc/self/exe", "exec-guard",
-                                    record::Json{{"command", command}}.dump()};
-  };
-  return {guarded(guarded(words)), environment, log};
+  return {guarded(own_program, words), environment, log};
 }
 
 }  // namespace
@@ -195,6 +227,11 @@ Launch launch_of(const record::CampaignSpec& spec, bool trains, bool ignore_file
   launch.wrapper = spec.launch;
   launch.ignore_file = ignore_file;
   launch.runner = spec.runner;
+  if (spec.strata.process) {
+    launch.failing = spec.strata.process->failing();
+    launch.detector = spec.strata.process->how == record::Ending::stop;
+    launch.guard = own_program;
+  }
   if (trains || spec.runner.kind == record::RunnerKind::train) launch.program = find_trainer();
   if (spec.runner.kind == record::RunnerKind::python) launch.python = script_python(spec.runner);
   return launch;

@@ -19,7 +19,26 @@ struct Launch {
   bool ignore_file = false;       ///< drill: the worker resumes from the base, whatever file it is given
   record::RunnerSpec runner = {};  ///< CampaignSpec::runner; kind train: `program` trains
   Command python = {};             ///< runner.python: what runs the script, see script_python()
+  int failing = 0;                 ///< ranks that fail in a trial; 0: bits are altered, and no rank fails
+  bool detector = false;           ///< failing: stopped processes are to be noticed too
+  /// failing: the bitrift whose exec-guard starts the worker, so that processes which were spawned and have
+  /// not connected end with it too; "": none.
+  std::filesystem::path guard = {};
 };
+
+/// How many processes a worker has.
+struct Processes {
+  int working = 1;  ///< ranks of the strategy
+  int spare = 0;    ///< wait in every run
+  int reserve = 0;  ///< take the places of those that failed, between two runs
+  [[nodiscard]] int all() const noexcept { return working + spare + reserve; }
+  /// That must live before a trial in which so many fail: as many as in every other trial, and, where no new
+  /// ones come, enough for a no-flip run behind it.
+  [[nodiscard]] int needed_for_trial(int failing) const noexcept;
+};
+
+/// Of a worker of an arm when it starts. failing: see Launch.
+[[nodiscard]] Processes processes_of(const record::Arm& arm, int failing);
 
 /// bitrift-train: $BITRIFT_TRAIN_PROGRAM, else beside this executable, else on PATH. Throws Error(not_found).
 [[nodiscard]] std::filesystem::path find_trainer();

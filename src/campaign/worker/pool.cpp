@@ -18,9 +18,6 @@ namespace bitrift::campaign {
 namespace {
 
 constexpr double alone_factor = 3;
-// A trial reads only what was altered, the rest is in memory; every so often one reads the whole file, and
-// always when more than values was altered.
-constexpr std::size_t full_read_every = 32;
 constexpr std::size_t most_attempts = 3;
 constexpr int most_doubts = 3;
 
@@ -167,7 +164,8 @@ Crew& Pool::start_crew(std::size_t arm) {
                           : Listener();
   const auto scratch = crew->scratch ? crew->scratch->path() : std::filesystem::path();
   const Command command = worker_command(launch, of, listener.name(), crew->log, scratch);
-  const int connections = launch.runner.kind == record::RunnerKind::exec ? 1 : of.parallel.ranks;
+  const int connections =
+      launch.runner.kind == record::RunnerKind::exec ? 1 : processes_of(of, launch.failing).all();
   crew->worker = std::make_unique<Worker>(std::move(listener), command, connections, startup_deadline_s);
   crews_.push_back(std::move(crew));
   return *crews_.back();
@@ -175,9 +173,11 @@ Crew& Pool::start_crew(std::size_t arm) {
 
 // False when a worker that has to go has rows that no no-flip run has confirmed yet: that run was sent.
 bool Pool::limit_parked() {
-  const auto ranks = [&](const Crew& crew) { return options_.arms[crew.arm].parallel.ranks; };
+  const auto processes = [&](const Crew& crew) {
+    return options_.launch.failing > 0 ? crew.worker->strength() : options_.arms[crew.arm].parallel.ranks;
+  };
   int parked = 0;
-  for (const auto& crew : crews_) parked += crew->idle() ? ranks(*crew) : 0;
+  for (const auto& crew : crews_) parked += crew->idle() ? processes(*crew) : 0;
   for (const auto& crew : crews_) {  // the oldest first
     if (parked <= most_parked_ranks) return true;
     if (!crew->idle()) continue;
@@ -185,7 +185,7 @@ bool Pool::limit_parked() {
       check(*crew, order_of(crew->unchecked.back(), options_.orders));
       return false;
     }
-    parked -= ranks(*crew);
+    parked -= processes(*crew);
     crew->worker->quit();
   }
   return true;
@@ -210,6 +210,7 @@ void Pool::feed(Crew& crew) {
   // It may have died right behind its answer: its loss is the next thing that it is asked about.
   if (crew.worker->state() != Worker::State::ready) return;
   const RunKey& key = crew.job->runs[crew.job->next];
+  if (too_weak(crew, key.kind)) return dismiss(crew);
   const int order = order_of(key, options_.orders);
   // The first run of all is the golden run itself.
   if (!crew.checked && (observer_.golden_known(crew.arm, order) || !is_golden_run(key)))
@@ -219,6 +220,27 @@ void Pool::feed(Crew& crew) {
   if (key.kind == record::TrialKind::trial && !crew.orders.contains(order)) return check(crew, order);
   if (crew.unchecked_in(order, options_.orders) >= options_.check_every) return check(crew, order);
   request(crew, key);
+}
+
+// Whether ranks that failed have left a worker too few processes for a run of this kind.
+bool Pool::too_weak(const Crew& crew, record::TrialKind kind) const {
+  const int failing = options_.launch.failing;
+  if (failing == 0) return false;
+  const Processes all = processes_of(options_.arms[crew.arm], failing);
+  const bool loses = kind == record::TrialKind::trial || kind == record::TrialKind::canary;
+  return crew.worker->strength() < (loses ? all.needed_for_trial(failing) : all.working);
+}
+
+// The worker has served its time: its other runs go to another one. It confirms its rows first if it still
+// can.
+void Pool::dismiss(Crew& crew) {
+  if (crew.job) queues_[crew.arm].push_front(std::move(*crew.job));
+  crew.job.reset();
+  const bool can_run =
+      crew.worker->state() == Worker::State::ready && !too_weak(crew, record::TrialKind::control);
+  if (can_run && !crew.unchecked.empty())
+    return check(crew, order_of(crew.unchecked.back(), options_.orders));
+  crew.worker->quit();
 }
 
 void Pool::check(Crew& crew, int order) {
@@ -248,30 +270,7 @@ void Pool::request(Crew& crew, const RunKey& key) {
   crew.current.started = record::utc_now();
   crew.sent = Clock::now();
   crew.on_its_way = true;
-  crew.worker->run(run_request(crew), deadline);
-}
-
-record::RunRequest Pool::run_request(Crew& crew) const {
-  const record::TrialSpec& spec = crew.current.spec;
-  record::RunRequest run;
-  run.id = spec.id.text();
-  run.checkpoint = crew.copy->path().string();
-  run.epochs = spec.epochs;
-  run.order_seed = spec.order_seed;
-  run.drill = spec.drill;
-  run.replicas = spec.replicas;
-  run.process_faults = spec.faults.processes();
-  run.recovery = spec.recovery;
-  if (spec.kind == record::TrialKind::trial) {
-    const bool audit = crew.trials++ % full_read_every == 0;
-    if (!audit && spec.plane == record::Plane::value) run.altered = crew.current.altered;
-    run.early_end = options_.early_end && !spec.faults.of_processes();  // which begin as the golden run
-    if (options_.propagation && options_.propagation->wants_draw(spec.id.draw))
-      run.propagation = options_.propagation;
-  }
-  run.golden = is_golden_run({spec.kind, spec.id});
-  if (run.golden) run.propagation = options_.propagation;
-  return run;
+  crew.worker->run(run_request(crew, options_.early_end, options_.propagation), deadline);
 }
 
 void Pool::handle(Crew& crew, const WorkerEvent& event) {
@@ -306,11 +305,12 @@ void Pool::finished(Crew& crew, const record::RunResult& result) {
   if (key.kind == record::TrialKind::trial || key.kind == record::TrialKind::jitter)
     crew.unchecked.push_back(key);
   job.failures.clear();
-  if (++job.next == job.runs.size()) {
-    crew.job.reset();
-  } else {
-    feed(crew);
-  }
+  if (++job.next == job.runs.size()) crew.job.reset();
+  // Behind a run that nobody could continue the worker ends.
+  const bool over = crew.worker->state() == Worker::State::quitting;
+  if (over || (crew.worker->state() == Worker::State::ready && too_weak(crew, record::TrialKind::control)))
+    return dismiss(crew);
+  if (crew.job) feed(crew);
 }
 
 void Pool::lost(Crew& crew, const WorkerLost& loss) {

@@ -68,7 +68,8 @@ struct PoolOptions {
   std::function<WorkerPlace(int)> place_of;  ///< of a worker slot (0, 1, ...)
 };
 
-/// An idle worker blocks on its socket: it costs memory (about 330 MB a rank), no time.
+/// An idle worker blocks on its socket: it costs memory (about 330 MB a rank, waiting ranks included), no
+/// time.
 constexpr int most_parked_ranks = 6;
 
 struct Crew;
@@ -100,12 +101,13 @@ class Pool {
   bool limit_parked();
   void watch_limits();
   void feed(Crew& crew);
+  [[nodiscard]] bool too_weak(const Crew& crew, record::TrialKind kind) const;
+  void dismiss(Crew& crew);
   void check(Crew& crew, int order);
   void judge_check(Crew& crew, const record::RunResult& result);
   bool check_the_rest();
   void doubt(Crew& crew, const std::string& why);
   void request(Crew& crew, const RunKey& key);
-  [[nodiscard]] record::RunRequest run_request(Crew& crew) const;
   void handle(Crew& crew, const WorkerEvent& event);
   void finished(Crew& crew, const record::RunResult& result);
   void lost(Crew& crew, const WorkerLost& loss);

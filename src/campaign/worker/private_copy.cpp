@@ -19,6 +19,7 @@ PrivateCopy::PrivateCopy(const ckpt::Reader& base, std::filesystem::path path, b
 PrivateCopy::~PrivateCopy() {
   std::error_code ignored;
   std::filesystem::remove(path_, ignored);
+  std::filesystem::remove(path_.string() + ".saved", ignored);
 }
 
 std::vector<std::string> PrivateCopy::alter(const record::TrialSpec& run) {

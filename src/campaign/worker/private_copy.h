@@ -17,7 +17,7 @@ class PrivateCopy {
   /// Copies the base to `path`, over whatever a killed driver left there. `base` must outlive the copy.
   /// shared: readers on other machines, so every change is synced before it counts as made. Throws Error(io).
   PrivateCopy(const ckpt::Reader& base, std::filesystem::path path, bool shared = false);
-  ~PrivateCopy();  ///< removes the file
+  ~PrivateCopy();  ///< removes the file, and the checkpoint that runs write beside it (".saved")
   PrivateCopy(PrivateCopy&&) = delete;
   PrivateCopy& operator=(PrivateCopy&&) = delete;
 

@@ -61,7 +61,14 @@ void Worker::run(const record::RunRequest& request, double deadline_s) {
   const std::string line = record::to_line(std::optional<record::RunRequest>(request));
   for (Connection& connection : connections_) connection.send(line, read_grace_ms);
   state_ = State::running;
+  allowed_ = known_ + request.process_faults.size();
   deadline_ = in(deadline_s);
+}
+
+int Worker::strength() const {
+  const std::size_t open = connections_.size() - closed();
+  const std::size_t ending = known_ > buried_ ? known_ - buried_ : 0;
+  return static_cast<int>(open > ending ? open - ending : 0);
 }
 
 void Worker::quit() {
@@ -128,13 +135,26 @@ std::optional<WorkerEvent> Worker::next_event() {
 }
 
 void Worker::receive() {
+  read_connections();
+  // What another rank said before an end may have arrived after its connection was looked at.
+  if (closed() != mourned_) read_connections();
+  // Who joined in a run connected before its answer was sent.
   for (Connection& connection : listener_.accept()) connections_.push_back(std::move(connection));
-  read_connections();
+  bury();
   if (closed() == mourned_) return;
-  // What another rank said before this end may have arrived after its connection was looked at.
-  read_connections();
   for (; mourned_ < closed(); ++mourned_) accounts_.push_back(signal_failure(0));
   lose(grace_after_silence_s);
+}
+
+// Takes away the connections of ranks that were to fail. Those processes must not come back.
+void Worker::bury() {
+  if (state_ != State::running && state_ != State::ready) return;
+  std::erase_if(connections_, [this](const Connection& connection) {
+    if (connection.open() || buried_ == allowed_) return false;
+    ++buried_;
+    connection.kill_peer();
+    return true;
+  });
 }
 
 void Worker::read_connections() {
@@ -151,16 +171,15 @@ void Worker::read_connections() {
 void Worker::handle(const std::string& line) {
   const record::WorkerMessage message = record::worker_message_from_line(line);
   if (const auto* hello = std::get_if<record::Hello>(&message)) {
-    if (hello->ranks != ranks_) {
+    // Who joins later was started by the ranks, and knows other numbers.
+    if (state_ == State::starting && hello->ranks != ranks_) {
       fail(ErrorCode::bad_file, "a rank says that it is one of {}, expected {}", hello->ranks, ranks_);
     }
     ++greeted_;
   } else if (const auto* ready = std::get_if<record::Ready>(&message)) {
     ready_ = *ready;
   } else if (const auto* finished = std::get_if<record::Finished>(&message)) {
-    if (state_ != State::running) return;  // the deadline was faster, or a peer broke meanwhile
-    state_ = State::ready;
-    events_.emplace_back(WorkerFinished{finished->result});
+    answered(finished->result);
   } else if (const auto* broken = std::get_if<record::Broken>(&message)) {
     broke(broken->failure);
   }
@@ -168,6 +187,22 @@ void Worker::handle(const std::string& line) {
     state_ = State::ready;
     events_.emplace_back(WorkerReady{*ready_});
   }
+}
+
+void Worker::answered(const record::RunResult& result) {
+  const bool last = result.status == record::RunStatus::unrecovered;
+  // Of a run that nobody continues the ranks end in any order, some before one has answered.
+  const auto silent = [](const auto& account) { return account == signal_failure(0); };
+  const bool late = last && state_ == State::ending && allowed_ > known_ &&
+                    std::all_of(accounts_.begin(), accounts_.end(), silent);
+  if (state_ != State::running && !late) return;  // the deadline was faster, or a peer broke meanwhile
+  std::size_t failed = 0;
+  for (const record::Recovery& recovery : result.recoveries) failed += recovery.failed.size();
+  known_ = std::max(buried_, std::min(allowed_, known_ + failed));
+  allowed_ = known_;
+  state_ = last ? State::quitting : State::ready;
+  if (last) deadline_ = in(quit_grace_s);
+  events_.emplace_back(WorkerFinished{result});
 }
 
 void Worker::broke(const record::Failure& failure) {

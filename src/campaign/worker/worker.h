@@ -38,6 +38,10 @@ using WorkerEvent = std::variant<WorkerReady, WorkerFinished, WorkerLost>;
 
 /// A worker runs one request at a time. It never blocks its caller for longer than it takes to kill a process
 /// group.
+///
+/// Where ranks are to fail (RunRequest::process_faults), so many connections may close, before the answer or
+/// behind it, and processes that replace the dead ones may connect at any time. An answer `unrecovered` is
+/// the worker's last.
 class Worker {
  public:
   enum class State {
@@ -45,7 +49,7 @@ class Worker {
     ready,     ///< waits for a request
     running,   ///< has one
     ending,    ///< something broke; waits shortly for a better account of it
-    quitting,  ///< was asked to finish
+    quitting,  ///< was asked to finish, or gave the answer behind which it ends
     ended,     ///< gone
   };
 
@@ -58,6 +62,8 @@ class Worker {
 
   [[nodiscard]] State state() const noexcept { return state_; }
   [[nodiscard]] pid_t pid() const noexcept { return process_.pid(); }
+  /// Processes that can take part in the next run.
+  [[nodiscard]] int strength() const;
   /// Sends a request to every rank; state must be ready.
   void run(const record::RunRequest& request, double deadline_s);
   /// Asks every rank to finish; what has not after five seconds is killed.
@@ -84,6 +90,8 @@ class Worker {
   void receive();
   void read_connections();
   void handle(const std::string& line);
+  void answered(const record::RunResult& result);
+  void bury();
   void lose(double grace_s);
   void broke(const record::Failure& failure);
   void check_process();
@@ -98,6 +106,9 @@ class Worker {
   State state_ = State::starting;
   int greeted_ = 0;
   std::size_t mourned_ = 0;  // ended connections that stand in accounts_
+  // Ranks that failed because they were to, since the start: how many may have, how many answers tell of, and
+  // whose connection has ended.
+  std::size_t allowed_ = 0, known_ = 0, buried_ = 0;
   std::optional<record::Ready> ready_;
   Clock::time_point deadline_;
   std::vector<record::Failure> accounts_;  // what ranks said before they went, in order

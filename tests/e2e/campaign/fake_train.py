@@ -17,6 +17,7 @@ import time
 
 import h5py
 import numpy as np
+from fake_team import launch, team_of
 
 LAYERS = 3
 
@@ -98,30 +99,20 @@ def simulate(request, base, tensors, replicas):
     return result
 
 
-def recovered(request, result):
-    """The answer to a request in which ranks fail, if the run goes that far: all of them come back."""
-    victims = [fault for fault in request["process_faults"] if fault["step"] <= result["steps"]]
-    if not victims or os.environ.get("FAKE_TRAIN_IMMORTAL"):
-        return result
-    recovery = request["recovery"]
-    ranks = sorted({fault["rank"] for fault in victims})
-    if len(ranks) > 1 and recovery["kind"] == "shrink":
+def strikes(request):
+    """Whether ranks fail in this run: it goes as far as the fault, and they are mortal or nobody would recover."""
+    reached = any(fault["step"] <= 20 * request["epochs"] for fault in request.get("process_faults", []))
+    return reached and (not os.environ.get("FAKE_TRAIN_IMMORTAL") or request["recovery"]["kind"] == "none")
+
+
+def recovered(request, result, one):
+    """The answer to a request in which ranks failed. one: the recovery, None where there was none."""
+    if one is None:
+        ranks = sorted({fault["rank"] for fault in request["process_faults"]})
         detail = f"rank {ranks[0]} failed, and nobody holds its stage"
         return result | {"status": "unrecovered", "detail": detail, "replicas": [[] for _ in result["replicas"]]}
-    one = {
-        "kind": recovery["kind"],
-        "state": "replica",
-        "failed": ranks,
-        "ranks_before": 4,
-        "ranks_after": 4 - len(ranks) if recovery["kind"] == "shrink" else 4,
-        "step": victims[0]["step"] - 1,
-        "steps_lost": 0,
-        "steps_redone": 1,
-        "bytes_moved": 100,
-        "volatile": {"detect": time.time() % 1, "revoke": 0.001, "redo": 0.002},
-    }
-    if recovery.get("forget"):
-        final = hashlib.sha256(json.dumps(recovery["forget"]).encode()).hexdigest()[:32]
+    if forgotten := request["recovery"].get("forget"):
+        final = hashlib.sha256(json.dumps(forgotten).encode()).hexdigest()[:32]
         result |= {"final_digest": final, "replica_digests": [final] * len(result["replicas"])}
     return result | {"recoveries": [one]}
 
@@ -139,19 +130,28 @@ def drill(kind, say, rank):
         time.sleep(3600)
 
 
-def rank_main(options, rank):
+def rank_main(options, team, joined=None):
+    """joined: where a newcomer says that it has connected."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.connect("\0" + options.connect)
 
     def say(message):
         connection.sendall((json.dumps(message) + "\n").encode())
 
-    say({"hello": {"rank": rank, "ranks": options.ranks, "pid": os.getpid()}})
+    def join(index, told):
+        os.close(connection.fileno())  # also that of the lines that are read from it
+        team.enter(index)
+        rank_main(options, team, told)
+
+    say({"hello": {"rank": team.rank, "ranks": team.total, "pid": os.getpid()}})
+    if joined is not None:
+        os.write(joined, b"!")
+        os.close(joined)
     if os.environ.get("FAKE_TRAIN_REFUSE"):
         print("fake_train: refuses to start", file=sys.stderr, flush=True)
         os._exit(int(os.environ["FAKE_TRAIN_REFUSE"]))
-    base = read_tensors(options.base)
-    if rank == 0:
+    base = options.tensors
+    if joined is None and team.rank == 0:
         say({"ready": {"base_digest": digest(base), "environment": {"trainer": "fake"}}})
     replicas = options.ranks if options.parallel == "data" else 1
     runs = 0
@@ -160,58 +160,40 @@ def rank_main(options, rank):
         if message.get("quit"):
             return
         request = message["run"]
-        if rank == 0 and "FAKE_TRAIN_REQUESTS" in os.environ:
+        if team.rank == 0 and "FAKE_TRAIN_REQUESTS" in os.environ:
             with open(os.path.join(os.environ["FAKE_TRAIN_REQUESTS"], str(os.getpid())), "a") as file:
                 file.write(request["id"] + "\n")
         if request.get("drill"):
-            if rank == options.ranks - 1:
-                drill(request["drill"], say, rank)
+            if team.rank == options.ranks - 1:
+                drill(request["drill"], say, team.rank)
             connection.recv(1)  # as in a collective: a rank cannot finish without the others
             return
-        reached = [one["rank"] for one in request.get("process_faults", []) if one["step"] <= 20 * request["epochs"]]
-        alone = reached and request["recovery"]["kind"] == "none"
-        if alone and rank in reached:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if alone:
-            connection.recv(1)
-            return
-        tensors = base if options.drill == "ignore-file" else read_tensors(request["checkpoint"])
-        if note := os.environ.get("FAKE_TRAIN_NOTE"):
-            open(note, "a").close()
-        time.sleep(float(os.environ.get("FAKE_TRAIN_SECONDS", "0")))
-        runs += 1
-        if rank == 0:
+        result = None
+        if team.rank < options.ranks:
+            tensors = base if options.drill == "ignore-file" else read_tensors(request["checkpoint"])
+            if note := os.environ.get("FAKE_TRAIN_NOTE"):
+                open(note, "a").close()
+            time.sleep(float(os.environ.get("FAKE_TRAIN_SECONDS", "0")))
             result = simulate(request, base, tensors, replicas)
-            if "process_faults" in request:
-                result = recovered(request, result)
+        runs += 1
+        recovery = None
+        struck = strikes(request)
+        if struck:
+            recovery = team.meet(request, join)
+        if team.leads():
+            result = result or simulate(request, base, read_tensors(request["checkpoint"]), replicas)
+            if struck:
+                result = recovered(request, result, recovery)
             if os.environ.get("FAKE_TRAIN_DRIFT") and runs > 3:
                 result["replicas"][0][0]["test_loss"] += 1e-9
             say({"result": result})
+        if struck and recovery is None:
+            os._exit(3)
 
 
 def serve(options):
-    children = []
-    for rank in range(options.ranks):
-        pid = os.fork()
-        if pid == 0:
-            if options.ranks > 1:
-                os.setpgid(0, 0)  # as launchers do
-            try:
-                rank_main(options, rank)
-            finally:
-                sys.stderr.flush()
-                os._exit(0 if sys.exc_info()[0] is None else 1)
-        children.append(pid)
-    code = 0
-    while children:
-        pid, status = os.wait()
-        children.remove(pid)
-        ended = os.waitstatus_to_exitcode(status)
-        if ended != 0 and code == 0:
-            code = 128 - ended if ended < 0 else ended
-            for other in children:
-                os.kill(other, signal.SIGTERM)
-    sys.exit(code)
+    options.tensors = read_tensors(options.base)
+    sys.exit(launch(team_of(options.ranks, sys.argv), lambda team: rank_main(options, team)))
 
 
 def train(options):
@@ -253,6 +235,9 @@ def main():
     command.add_argument("--ranks", type=int, required=True)
     command.add_argument("--micro-batches", type=int, required=True)
     command.add_argument("--drill", default="")
+    command.add_argument("--recovery")
+    command.add_argument("--reserve", type=int, default=0)
+    command.add_argument("--detector", action="store_true")
     command.set_defaults(run=serve)
     command = commands.add_parser("train")
     command.add_argument("spec")

@@ -95,7 +95,7 @@ def test_outcomes_say_who_recovered(reference):
 
 
 def test_the_verdict_of_the_document_is_the_same(reference, study):
-    """With an arm that has no recovery, whose workers are lost."""
+    """With an arm that has no recovery, whose workers end."""
     verdict_compare = pytest.importorskip("verdict_compare")
     spec = study.changed_spec(
         arms=[*SPEC["arms"][:2], {"name": "none", "parallel": PARALLEL}],

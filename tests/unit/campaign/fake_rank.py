@@ -8,10 +8,15 @@ launcher.
 
 import json
 import os
+import pathlib
 import signal
 import socket
 import sys
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "e2e" / "campaign"))
+
+from fake_team import launch, team_of
 
 RANKS = int(sys.argv[sys.argv.index("--ranks") + 1])
 NAME = sys.argv[sys.argv.index("--connect") + 1]
@@ -84,17 +89,49 @@ def connect():
     return connection
 
 
-def rank_main(rank):
+def lose_ranks(team, run, kind, say, join):
+    """A run in which ranks fail. kind: see Team.meet; also
+
+    vanish: all end without an answer; last-words: the others end before one answers that nobody can go on.
+    """
+    recovery = team.meet(run, join, kind)
+    if kind == "vanish":
+        os._exit(0)
+    if kind == "last-words" and not team.leads():
+        os._exit(0)
+    if team.leads():
+        if kind == "last-words":
+            time.sleep(0.3)
+        answer = result(run, team.rank)
+        if recovery is None:
+            answer["result"]["status"] = "unrecovered"
+        else:
+            answer["result"]["recoveries"] = [recovery]
+        say(answer)
+    if recovery is None:
+        os._exit(3)
+
+
+def rank_main(team, joined=None):
     connection = connect()
+    rank = team.rank
 
     def say(message):
         connection.sendall((json.dumps(message) + "\n").encode())
 
+    def join(index, told):
+        os.close(connection.fileno())  # also that of the lines that are read from it
+        team.enter(index)
+        rank_main(team, told)
+
     start = os.environ.get("FAKE_RANK", "")
-    say({"hello": {"rank": rank, "ranks": RANKS + (start == "miscount"), "pid": os.getpid()}})
-    act(start, say, rank)
-    if rank == 0:
-        say({"ready": {"base_digest": "b", "environment": {}}})
+    say({"hello": {"rank": rank, "ranks": team.total + (start == "miscount"), "pid": os.getpid()}})
+    if joined is not None:
+        os.write(joined, b"!")
+    else:
+        act(start, say, rank)
+        if rank == 0:
+            say({"ready": {"base_digest": "b", "environment": {}}})
     for line in connection.makefile():
         message = json.loads(line)
         if "quit" in message:
@@ -103,6 +140,10 @@ def rank_main(rank):
             return
         run = message["run"]
         kind = RUNS.get(run["id"], run.get("drill", run["id"]))
+        if "process_faults" in run:
+            lose_ranks(team, run, kind, say, join)
+            continue
+        rank = team.rank
         if rank == RANKS - 1:
             act(kind, say, rank, run["checkpoint"])
         if RANKS > 1 and kind.startswith("first:"):
@@ -119,24 +160,11 @@ def main():
     if os.environ.get("FAKE_RANK") == "refuse":
         print("no such data set: digitz", flush=True)
         sys.exit(2)
-    if RANKS == 1:
-        return rank_main(0)
-    children = {}
-    for rank in range(RANKS):
-        pid = os.fork()
-        if pid == 0:
-            os.setpgid(0, 0)  # as launchers do: killing the launcher's group does not reach a rank
-            rank_main(rank)
-            os._exit(0)
-        children[pid] = rank
-    while children:
-        pid, status = os.wait()
-        children.pop(pid)
-        code = os.waitstatus_to_exitcode(status)
-        if code != 0:
-            for other in children:
-                os.kill(other, signal.SIGTERM)
-            sys.exit(128 - code if code < 0 else code)
+    team = team_of(RANKS, sys.argv)
+    if team.total == 1:
+        team.enter(0)
+        return rank_main(team)
+    sys.exit(launch(team, rank_main))
 
 
 main()

@@ -1,0 +1,95 @@
+"""Ranks that fail under the real trainer: workers outlive them, and nothing outlives the driver."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from campaign_support import (
+    CONTROLS,
+    SMALL_BASE,
+    Driver,
+    campaign,
+    journal_lines,
+    read_incidents,
+    read_rows,
+    scratch_folders,
+    wait_until,
+)
+
+PARALLEL = {"kind": "data", "ranks": 3}
+RECOVERING = ["shrink", "spare", "respawn"]
+PHASES = ["forward", "backward", "reduce", "update", "evaluate"]
+SPEC = {
+    "name": "processes",
+    "seed": 16,
+    "base": {"train": SMALL_BASE["train"] | {"batch_size": 60, "epochs": 5}},
+    "resume": {"epochs": 2},
+    "arms": [{"name": name, "parallel": PARALLEL, "recovery": name} for name in [*RECOVERING, "none"]],
+    "strata": {"process": {"phases": PHASES}},
+    "trials_per_stratum": 2,
+    "controls": CONTROLS,
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("processes")
+
+
+@pytest.fixture(scope="module")
+def rows(place: Path) -> dict:
+    (place / "spec.json").write_text(json.dumps(SPEC))
+    done = campaign("run", place / "spec.json", "-o", place / "plain", "--workers", "1")
+    assert done.returncode == 0, done.stderr
+    return read_rows(place / "plain", check_crc=True)
+
+
+def trials(rows: dict, arm: str) -> list:
+    return [row for row in rows.values() if row["kind"] == "trial" and row["id"]["arm"] == arm]
+
+
+@pytest.mark.parametrize("arm", RECOVERING)
+def test_runs_that_recover_end_as_if_no_rank_had_failed(rows: dict, arm: str) -> None:
+    golden = rows[f"{arm}/control/0"]["result"]["final_digest"]
+    assert len(trials(rows, arm)) == 2 * len(PHASES)
+    for row in trials(rows, arm):
+        result = row["result"]
+        (recovery,) = result["recoveries"]
+        assert result["status"] == "done" and result["final_digest"] == golden
+        assert recovery["kind"] == arm
+        assert recovery["failed"] == [fault["process"]["rank"] for fault in row["faults"]]
+        assert recovery["ranks_after"] == (2 if arm == "shrink" else 3)
+
+
+def test_without_a_recovery_the_run_ends_and_no_worker_counts_as_lost(rows: dict, place: Path) -> None:
+    assert [row["result"]["status"] for row in trials(rows, "none")] == ["unrecovered"] * 2 * len(PHASES)
+    assert rows["spare/canary:no-recovery/0"]["result"]["status"] == "unrecovered"
+    assert read_incidents(place / "plain") == []
+
+
+def test_replay_gives_the_same_row(rows: dict, place: Path) -> None:
+    again = campaign("replay", place / "plain", "respawn/process.update/1")
+    assert again.returncode == 0, again.stdout + again.stderr
+
+
+def test_killed_driver_leaves_no_process_and_the_next_one_ends_with_the_same_rows(rows: dict, place: Path) -> None:
+    arms = ["spare", "respawn"]
+    expected = {key: row for key, row in rows.items() if row["id"]["arm"] in arms}
+    last_trials = {arm: len(expected) - 2 * len(PHASES) * (len(arms) - i) for i, arm in enumerate(arms)}
+    spec, folder = place / "some.json", place / "killed"
+    spec.write_text(json.dumps(SPEC | {"arms": [arm for arm in SPEC["arms"] if arm["name"] in arms]}))
+    for arm in arms:  # while its trials run
+        driver = Driver("run", spec, "-o", folder, "--workers", "1")
+        wait_until(lambda arm=arm: journal_lines(folder) > last_trials[arm] + 2, 200)
+        assert len(driver.ranks()) >= 3
+        driver.process.kill()
+        driver.process.communicate()
+        driver.assert_no_process_left(10)
+        for left in scratch_folders(folder):
+            shutil.rmtree(left)
+    done = campaign("run", spec, "-o", folder, "--workers", "1")
+    assert done.returncode == 0, done.stderr
+    assert read_rows(folder, check_crc=True) == expected
