@@ -60,19 +60,19 @@ class RecoveryReader {
         if (key != "kind") refuse(key, "nothing is recovered with kind none; remove the key");
       }
     }
+    if (spec_.kind == RecoveryKind::relaunch) {
+      refuse(
+          "",
+          "the workers of a campaign do not start a run again from its checkpoint file; relaunch is measured "
+          "by bitrift-train resume --on-failure relaunch");
+    }
     if (spec_.in_place() && parallel_.ranks == 1) {
       refuse("",
-             fmt::format("{}: the run has one rank, and nobody is left when it fails; give relaunch or none",
-                         kind()));
+             fmt::format("{}: the run has one rank, and nobody is left when it fails; give none", kind()));
     }
   }
 
   void read_state() {
-    if (spec_.kind == RecoveryKind::relaunch) {
-      if (spec_.state.value_or(StateSource::file) != StateSource::file)
-        refuse("state", "relaunch starts from a checkpoint file; give file, or remove the key");
-      spec_.state = StateSource::file;
-    }
     if (spec_.state == StateSource::replica && parallel_.replicas() == 1) {
       refuse("state",
              fmt::format("a {} run has one copy of each stage, so no replica holds a dead rank's state; "

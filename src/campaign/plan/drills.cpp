@@ -20,8 +20,7 @@ void Drills::check(const record::CampaignSpec& spec) const {
   if (any) return;
   fail(ErrorCode::bad_input,
        "--drill forget-state: no arm replaces a rank that failed and promises the golden run's result; add "
-       "one "
-       "whose recovery is spare, respawn, restart or relaunch");
+       "one whose recovery is spare, respawn or restart");
 }
 
 void Drills::plant(record::TrialSpec& run) const {

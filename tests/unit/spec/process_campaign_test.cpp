@@ -64,9 +64,6 @@ TEST(ProcessCampaign, RecoveriesHaveTheDefaultsOfTheirKind) {
   EXPECT_EQ(recovery("{\"kind\": \"respawn\", \"checkpoint_every\": 4}", "process/pipeline.json"),
             (RecoverySpec{.kind = RecoveryKind::respawn, .checkpoint_every = 4}));
   const std::string phases = "strata.process.phases=[\"forward\"]";
-  EXPECT_EQ(
-      data({phases, "arms.0.recovery=relaunch"}).arms[0].recovery,
-      (RecoverySpec{.kind = RecoveryKind::relaunch, .state = StateSource::file, .checkpoint_every = 10}));
   EXPECT_EQ(data({phases, "arms.0.recovery=none"}).arms[0].recovery, RecoverySpec{});
   EXPECT_EQ(data({phases, "arms.0.recovery=spare", "strata.process.together=3"}).arms[0].recovery.spares, 3);
 }
@@ -94,8 +91,7 @@ TEST(ProcessCampaign, RefusesRecoveriesThatMakeNoSense) {
               HasSubstr("shrink has no use for idle ranks"));
   EXPECT_THAT(refused("{\"kind\": \"spare\", \"spares\": 0}"), HasSubstr("at least 1 idle rank"));
   EXPECT_THAT(refused("{\"kind\": \"spare\", \"batch\": \"smaller\"}"), HasSubstr("remove the key"));
-  EXPECT_THAT(refused("{\"kind\": \"relaunch\", \"state\": \"buddy\"}"),
-              HasSubstr("relaunch starts from a checkpoint file"));
+  EXPECT_THAT(refused("relaunch"), HasSubstr("bitrift-train resume --on-failure relaunch"));
   EXPECT_THAT(refused("{\"kind\": \"spare\", \"state\": \"file\", \"snapshot_every\": 3}"),
               HasSubstr("takes no snapshots"));
   EXPECT_THAT(refused("{\"kind\": \"spare\", \"state\": \"buddy\", \"checkpoint_every\": 3}"),
@@ -109,7 +105,7 @@ TEST(ProcessCampaign, RefusesRecoveriesThatMakeNoSense) {
               HasSubstr("computes the whole batch"));
   EXPECT_THAT(problem({"arms=[{\"name\": \"one\", \"parallel\": {\"kind\": \"serial\"}, \"recovery\": "
                        "\"shrink\"}]"}),
-              HasSubstr("nobody is left when it fails; give relaunch or none"));
+              HasSubstr("nobody is left when it fails; give none"));
 }
 
 TEST(ProcessCampaign, RefusesWhatOnlyAlteredBitsHave) {
