@@ -1,0 +1,232 @@
+"""Ranks fail anywhere in training: the run ends in the file of the undisturbed one, or says why it cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import pytest
+from failure_support import LAYOUTS, PHASES, RANKS, RECOVERIES, RECOVERY_POINTS, STEPS, Bases, Ended, digest, step_of
+from train_support import call
+
+DATA4 = LAYOUTS["data"]
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory: pytest.TempPathFactory) -> Bases:
+    return Bases(tmp_path_factory.mktemp("bases"))
+
+
+def kills(*faults: str) -> list[str]:
+    return [word for fault in faults for word in ("--kill", fault)]
+
+
+def recovered(bases: Bases, task: str, layout: str, out: Path, *options: object) -> list[dict]:
+    """The recoveries of a run that must end in the undisturbed run's file."""
+    ended = bases.fail(task, layout, out, *options)
+    check_end(ended)
+    recoveries = ended.json().get("recoveries", [])
+    assert digest(out) == bases.golden(task, layout), ended.command
+    return recoveries
+
+
+def check_end(ended: Ended) -> None:
+    assert not ended.hangs, f"{ended.command}: hangs\n{ended.err}"
+    assert ended.left == 0, f"{ended.command}: processes are left"
+
+
+def refused(ended: Ended, *words: str) -> None:
+    """The run ended with one line that says why it cannot continue."""
+    check_end(ended)
+    assert ended.code == 1, (ended.command, ended.code, ended.err)
+    (line,) = ended.errors
+    for word in ("cannot continue", *words):
+        assert word in line, (word, line)
+
+
+# Every phase and every recovery under every layout; victims and optimizers take turns.
+CASES = [
+    (
+        layout,
+        list(RECOVERIES)[(number + shift) % len(RECOVERIES)],
+        phase,
+        (number + shift) % RANKS[layout],
+        ("sgd", "adamw")[(number + shift) % 2],
+    )
+    for shift, layout in enumerate(LAYOUTS)
+    for number, phase in enumerate(PHASES)
+]
+
+
+@pytest.mark.parametrize(("layout", "recovery", "phase", "victim", "task"), CASES)
+def test_every_phase(
+    bases: Bases, tmp_path: Path, layout: str, recovery: str, phase: str, victim: int, task: str
+) -> None:
+    fault = f"{victim}@{step_of(phase, 5)}:{phase}.1"
+    (one,) = recovered(bases, task, layout, tmp_path / "out.h5", *RECOVERIES[recovery], *kills(fault))
+    assert one["kind"] == recovery.split(",")[0]
+    assert one["failed"] == [victim]
+    assert one["ranks_before"] == RANKS[layout]
+    assert one["ranks_after"] == RANKS[layout] - (recovery == "shrink")
+    assert all(value >= 0 for value in one["volatile"].values())
+
+
+@pytest.mark.parametrize("point", range(len(RECOVERY_POINTS)), ids=RECOVERY_POINTS)
+@pytest.mark.parametrize(
+    ("layout", "recovery", "first", "second"),
+    [("data", "shrink", 0, 2), ("data", "respawn", 1, 0), ("hybrid", "shrink", 1, 2), ("hybrid", "spare", 3, 0)],
+)
+def test_a_second_rank_fails_during_the_recovery(
+    bases: Bases, tmp_path: Path, layout: str, recovery: str, first: int, second: int, point: int
+) -> None:
+    faults = kills(f"{first}@4:backward", f"{second}@4:recovery.{point}")
+    recoveries = recovered(bases, "sgd", layout, tmp_path / "out.h5", *RECOVERIES[recovery], *faults)
+    assert {rank for one in recoveries for rank in one["failed"]} == {first, second}
+
+
+@pytest.mark.parametrize(
+    ("layout", "recovery", "victims"),
+    [
+        ("data", "shrink", (0, 1)),
+        ("data", "respawn", (0, 3)),
+        ("hybrid", "shrink", (0, 3)),
+        ("hybrid", "restart", (0, 2)),
+    ],
+)
+def test_two_ranks_at_once(bases: Bases, tmp_path: Path, layout: str, recovery: str, victims: tuple[int, int]) -> None:
+    faults = kills(*(f"{victim}@6:backward" for victim in victims))
+    recoveries = recovered(bases, "adamw", layout, tmp_path / "out.h5", *RECOVERIES[recovery], *faults)
+    assert sorted(rank for one in recoveries for rank in one["failed"]) == list(victims)
+
+
+def test_one_rank_after_the_other(bases: Bases, tmp_path: Path) -> None:
+    faults = kills("0@2:update", "3@5:forward", "1@8:reduce")
+    recoveries = recovered(bases, "adamw", "data", tmp_path / "out.h5", *RECOVERIES["shrink"], *faults)
+    assert [one["ranks_after"] for one in recoveries] == [3, 2, 1]
+    assert all(victim in one["failed"] for victim, one in zip((0, 3, 1), recoveries, strict=True))
+
+
+@pytest.mark.parametrize("how", ["stop", "exit"])
+def test_other_endings(bases: Bases, tmp_path: Path, how: str) -> None:
+    (one,) = recovered(bases, "sgd", "data", tmp_path / "out.h5", *RECOVERIES["shrink"], *kills(f"1@3:forward={how}"))
+    assert one["failed"] == [1]
+
+
+def test_a_moment_that_is_never_reached(bases: Bases, tmp_path: Path) -> None:
+    faults = kills(f"2@{STEPS + 1}:forward")
+    assert recovered(bases, "sgd", "data", tmp_path / "out.h5", *RECOVERIES["shrink"], *faults) == []
+
+
+def test_armed_and_undisturbed(bases: Bases, tmp_path: Path) -> None:
+    options = [*RECOVERIES["restart"], "--snapshot-every", 2, "--checkpoint-every", 3]
+    assert recovered(bases, "adamw", "hybrid", tmp_path / "out.h5", *options) == []
+
+
+def test_without_recovery_the_run_ends(bases: Bases, tmp_path: Path) -> None:
+    for options in ([], ["--on-failure", "none"]):
+        ended = bases.fail("sgd", "data", tmp_path / "out.h5", *options, *kills("2@5:backward"))
+        check_end(ended)
+        assert ended.code == 3, (ended.code, ended.err)
+        assert not (tmp_path / "out.h5").exists()
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("point", [0, 7, 1000])
+def test_a_kill_during_a_save_leaves_the_old_file_or_the_new_one(
+    bases: Bases, tmp_path: Path, victim: int, point: int
+) -> None:
+    out = tmp_path / "out.h5"
+    out.write_bytes(bases.file("adamw").read_bytes())
+    # One spare less than needed: the run notices, and cannot go on.
+    options = ("--on-failure", "spare", "--spares", 0, *kills(f"{victim}@{STEPS}:save.{point}"))
+    ended = bases.fail("adamw", "data", out, *options)
+    refused(ended, "no spare is left")
+    with h5py.File(out) as file:
+        assert len(file) > 0
+    assert digest(out) in (digest(bases.file("adamw")), bases.golden("adamw", "data"))
+
+
+@pytest.mark.parametrize(
+    ("layout", "victims", "stage"),
+    [("pipeline", (0, 1), 0), ("pipeline", (1, 2), 1), ("hybrid", (0, 2), 0), ("hybrid", (1, 3), 1)],
+)
+def test_the_last_copy_of_a_stage_is_gone(
+    bases: Bases, tmp_path: Path, layout: str, victims: tuple[int, int], stage: int
+) -> None:
+    faults = kills(*(f"{victim}@5:update" for victim in victims))
+    ended = bases.fail("sgd", layout, tmp_path / "out.h5", *RECOVERIES["shrink"], *faults)
+    refused(ended, f"stage {stage}", "rank {} and {}".format(*victims))
+    assert not (tmp_path / "out.h5").exists()
+
+
+def test_a_checkpoint_replaces_the_last_copy(bases: Bases, tmp_path: Path) -> None:
+    options = (*RECOVERIES["shrink"], "--checkpoint-every", 3, *kills("0@5:backward", "2@5:backward"))
+    (one,) = recovered(bases, "sgd", "hybrid", tmp_path / "out.h5", *options)
+    assert (one["state"], one["step"], one["steps_redone"]) == ("file", 3, 2)
+
+
+def test_too_few_spares(bases: Bases, tmp_path: Path) -> None:
+    faults = kills("1@3:forward", "2@6:forward")
+    ended = bases.fail("sgd", "data", tmp_path / "out.h5", "--on-failure", "spare", *faults)
+    refused(ended, "no spare is left")
+
+
+# What a replacement needs: each rank derives the order of samples from the seed of the spec, and so the rest of `rng`.
+@pytest.mark.parametrize(
+    ("structure", "needed"),
+    [("optimizer", True), ("parameters", True), ("buffers", True), ("rng", False), ("loss_scale", False)],
+)
+def test_what_a_replacement_forgets(bases: Bases, tmp_path: Path, structure: str, needed: bool) -> None:
+    out = tmp_path / "out.h5"
+    options = ("--on-failure", "spare", "--forget", structure, *kills("0@5:backward"))
+    ended = bases.fail("norm", "data", out, *options)
+    check_end(ended)
+    assert ended.json()["recoveries"][0]["failed"] == [0]
+    assert (digest(out) != bases.golden("norm", "data")) == needed
+
+
+def test_a_replacement_that_forgets_its_place_is_noticed(bases: Bases, tmp_path: Path) -> None:
+    options = ("--on-failure", "spare", "--forget", "cursor", *kills("2@5:backward"))
+    ended = bases.fail("norm", "data", tmp_path / "out.h5", *options)
+    check_end(ended)
+    assert ended.code == 1
+    assert len(ended.errors) == 1 and "sample 0" in ended.errors[0], ended.err
+    assert not (tmp_path / "out.h5").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--kill", "2"], ["RANK@STEP:PHASE"]),
+        (["--kill", "2@x:forward"], ["'x' is no step"]),
+        (["--kill", "2@5:sleep"], ["'sleep' is no phase of training"]),
+        (["--kill", "2@5:forward.-1"], ["'-1' is no point"]),
+        (["--kill", "2@5:forward=explode"], ["'explode' is no ending"]),
+        (["--kill", "4@5:forward"], ["there is no rank 4", "0 to 3"]),
+        (["--kill", "-1@5:forward"], ["rank"]),
+        (["--kill", "99999999999999999999@5:forward"], ["rank"]),
+        (["--trace", "trace.jsonl"], ["--trace", "--on-failure shrink"]),
+        (["--batch-on-failure", "smaller", "--on-failure", "spare"], ["--on-failure shrink"]),
+        (["--on-failure", "hope"], ["--on-failure", "shrink"]),
+        (["--state-from", "memory"], ["--state-from", "buddy"]),
+        (["--forget", "everything"], ["--forget", "optimizer"]),
+        (["--spares", "-1"], ["--spares"]),
+    ],
+)
+def test_refusals(bases: Bases, tmp_path: Path, options: list[str], words: list[str]) -> None:
+    out = tmp_path / "out.h5"
+    given = [] if "--on-failure" in options else ["--on-failure", "shrink"]
+    done = call("resume", bases.file("sgd"), "-o", out, *DATA4, *given, *options, cwd=tmp_path)
+    assert done.returncode == 2, (done.returncode, done.stderr)
+    (line,) = done.stderr.splitlines()
+    for word in words:
+        assert word in line, (word, line)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("recovery", ["shrink", "spare", "respawn", "restart"])
+def test_a_run_of_one_rank_has_nobody_left(bases: Bases, tmp_path: Path, recovery: str) -> None:
+    done = call("resume", bases.file("sgd"), "-o", tmp_path / "out.h5", "--on-failure", recovery)
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert "relaunch" in line
