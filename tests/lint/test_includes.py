@@ -36,7 +36,7 @@ ORDER: dict[str, list[str]] = {
     "ckpt": ["format", "dialect", "."],
     "inject": [".", "draw", "write", "manifest"],
     "nn": ["layer", "vision", "text", "."],
-    "train": ["step", "parallel", "state", "recover", "run", "serve"],
+    "train": ["step", "parallel", "state", "golden", "recover", "run", "serve"],
     "analyze": ["rates", "verdict", "views", ".", "process", "across"],
     "campaign": ["journal", "plan", "worker", "progress", "folder", "shard", "driver", "commands"],
 }

@@ -19,6 +19,7 @@
 #include "mpi/survivors.h"
 #include "record/provenance.h"
 #include "relaunch.h"
+#include "run_report.h"
 #include "train/run/trainer.h"
 #include "train/serve/serve.h"
 #include "train/state/checkpoint_spec.h"
@@ -134,47 +135,10 @@ int in_planned_world(const Arguments& arguments, const std::function<Plan()>& ma
   });
 }
 
-void print_table(const record::RunResult& result) {
-  fmt::print("{:>7} {:>7} {:>9} {:>11} {:>10} {:>10} {:>9}\n", "replica", "epoch", "step", "train loss",
-             "train acc", "test loss", "test acc");
-  for (std::size_t r = 0; r < result.replicas.size(); ++r) {
-    for (const record::Evaluation& e : result.replicas[r]) {
-      const auto cell = [](const std::optional<double>& value, int digits) {
-        return value ? fmt::format("{:.{}f}", *value, digits) : std::string("-");
-      };
-      fmt::print("{:>7} {:>7} {:>9} {:>11} {:>10} {:>10} {:>9}\n", r, e.epoch, e.step, cell(e.train_loss, 6),
-                 cell(e.train_accuracy, 4), cell(e.test_loss, 6), cell(e.test_accuracy, 4));
-    }
-  }
-  fmt::print("state digest {}\n", result.final_digest);
-}
-
-// Seconds of load and save, where there was one.
-struct Durations {
-  std::optional<double> load = {}, save = {};
-};
-
 double seconds_of(const std::function<void()>& work) {
   const auto began = std::chrono::steady_clock::now();
   work();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-}
-
-void report(const Arguments& arguments, const record::Parallel& parallel, const record::RunResult& result,
-            const Durations& durations) {
-  if (!arguments.json) {
-    print_table(result);
-    if (result.status == record::RunStatus::done && !arguments.output.empty())
-      fmt::print("saved {}\n", arguments.output.string());
-    return;
-  }
-  record::Json value = record::to_json(result);
-  value["parallel"] = record::to_json(parallel);
-  if (durations.load) value["load_seconds"] = *durations.load;
-  if (durations.save) value["save_seconds"] = *durations.save;
-  if (result.status == record::RunStatus::done && !arguments.output.empty())
-    value["checkpoint"] = arguments.output.string();
-  fmt::print("{}\n", value.dump(2));
 }
 
 record::Json provenance_of(const Arguments& arguments, const record::Parallel& parallel,

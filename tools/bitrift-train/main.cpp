@@ -53,23 +53,7 @@ std::string with_example(const std::string& command) {
   return "Example:\n  bitrift-train " + command + "\n\n" + footer;
 }
 
-int run(int count, char** words) {
-  CLI::App app(
-      "Train models with LibTorch and MPI, resume training from checkpoints, and run the trials of a "
-      "campaign.",
-      "bitrift-train");
-  app.set_version_flag("--version", std::string("bitrift-train ") + record::bitrift_version());
-  app.require_subcommand(1);
-  app.footer(footer);
-  Arguments arguments;
-  arguments.words.assign(words + 1, words + count);
-
-  CLI::App* train_command = app.add_subcommand("train", "Train a model from a spec and save a checkpoint");
-  train_command->add_option("SPEC", arguments.input, "Training spec (JSON; see docs/spec.md)")->required();
-  train_command->add_option("-o,--output", arguments.output, "Checkpoint to write")->required();
-  add_run_options(train_command, arguments, "as in the spec");
-  train_command->footer(with_example("train campaigns/train-fashion-resnet20.json -o ckpt.h5"));
-
+CLI::App* add_resume(CLI::App& app, Arguments& arguments) {
   CLI::App* resume_command = app.add_subcommand(
       "resume",
       "Resume training from a checkpoint (default: serially, until the epochs of its spec are done)");
@@ -92,14 +76,10 @@ int run(int count, char** words) {
   add_guard_options(resume_command, arguments.guards);
   add_run_options(resume_command, arguments, "serial");
   resume_command->footer(with_example("resume ckpt.h5 -o final.h5 --epochs 1"));
+  return resume_command;
+}
 
-  CLI::App* describe_command = app.add_subcommand(
-      "describe", "Show the model of a spec: layers, parameters, costs and pipeline stages");
-  describe_command->add_option("SPEC", arguments.input, "Training spec (JSON; see docs/spec.md)")->required();
-  describe_command->add_flag("--json", arguments.json, "Print JSON instead of a table");
-  add_parallel_options(describe_command, arguments.parallel, "as in the spec");
-  describe_command->footer(with_example("describe campaigns/train-fashion-resnet20.json"));
-
+void add_serve(CLI::App& app, Arguments& arguments) {
   CLI::App* serve_command =
       app.add_subcommand("serve", "Run the trials that a campaign driver sends (started by the driver)");
   serve_command
@@ -121,6 +101,35 @@ int run(int count, char** words) {
   serve_command->add_flag("--detector", arguments.detector, "Notice stopped processes, not only ended ones");
   add_parallel_options(serve_command, arguments.parallel, "serial");
   add_guard_options(serve_command, arguments.guards);
+}
+
+int run(int count, char** words) {
+  CLI::App app(
+      "Train models with LibTorch and MPI, resume training from checkpoints, and run the trials of a "
+      "campaign.",
+      "bitrift-train");
+  app.set_version_flag("--version", std::string("bitrift-train ") + record::bitrift_version());
+  app.require_subcommand(1);
+  app.footer(footer);
+  Arguments arguments;
+  arguments.words.assign(words + 1, words + count);
+
+  CLI::App* train_command = app.add_subcommand("train", "Train a model from a spec and save a checkpoint");
+  train_command->add_option("SPEC", arguments.input, "Training spec (JSON; see docs/spec.md)")->required();
+  train_command->add_option("-o,--output", arguments.output, "Checkpoint to write")->required();
+  add_run_options(train_command, arguments, "as in the spec");
+  train_command->footer(with_example("train campaigns/train-fashion-resnet20.json -o ckpt.h5"));
+
+  const CLI::App* resume_command = add_resume(app, arguments);
+
+  CLI::App* describe_command = app.add_subcommand(
+      "describe", "Show the model of a spec: layers, parameters, costs and pipeline stages");
+  describe_command->add_option("SPEC", arguments.input, "Training spec (JSON; see docs/spec.md)")->required();
+  describe_command->add_flag("--json", arguments.json, "Print JSON instead of a table");
+  add_parallel_options(describe_command, arguments.parallel, "as in the spec");
+  describe_command->footer(with_example("describe campaigns/train-fashion-resnet20.json"));
+
+  add_serve(app, arguments);
 
   try {
     app.parse(count, words);

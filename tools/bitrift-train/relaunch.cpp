@@ -89,7 +89,7 @@ record::Recovery relaunch_record(int ranks, std::int64_t step, const std::filesy
                           .ranks_before = ranks,
                           .ranks_after = ranks,
                           .step = step};
-  const auto note = train::death_note(death_note_file());
+  const auto note = train::death_note(death_note_file(), train::monotonic_seconds());
   if (!note) return record;
   record.failed = {note->rank};
   record.steps_lost = std::max<std::int64_t>(0, note->step - 1 - step);

@@ -118,7 +118,7 @@ class Planner {
       plan_.map = shrunken(before_, old_ranks);
       return true;
     }
-    // Fewer ranks than stages: the model is cut anew, and every rank computes its stage for all replicas.
+    // Fewer ranks than stages: the model is cut again, and every rank computes its stage for all replicas.
     std::vector<int> hosts;
     for (int replica = 0; replica < before_.replicas(); ++replica) {
       for (int stage = 0; stage < left; ++stage) hosts.push_back(stage);

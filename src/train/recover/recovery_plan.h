@@ -47,7 +47,7 @@ struct RecoveryPlan {
   int leader = 0;                                 ///< report of one who knows all of the run but the tensors
   std::vector<int> donors = {};                   ///< by stage of the old cut: report of who has its state
   std::vector<int> givers = {};        ///< by new rank: report of who gives its state, itself where it has
-                                       ///< that; empty where the model is cut anew, or with a file
+                                       ///< that; empty where the model is cut again, or with a file
   std::vector<int> failed = {};        ///< ranks that were lost, ascending
   std::vector<int> failed_seats = {};  ///< the work that they did: ranks as the run began
 };

@@ -9,8 +9,9 @@
 
 #include "record/run.h"
 #include "train/recover/snapshots.h"
-#include "train/run/ledger.h"
+#include "train/run/golden_path.h"
 #include "train/run/recovery_run.h"
+#include "train/run/run_ledger.h"
 #include "train/run/run_options.h"
 #include "train/run/state_watch.h"
 #include "train/run/trainer_state.h"
@@ -39,13 +40,8 @@ class Loop {
   void keep_states();
 
   void watch();
-  void mark_golden();
-  [[nodiscard]] bool returned();
-  void follow_golden();
-  void keep_golden();
   void stop(const std::string& why);
   void reject(const std::string& why);
-  [[nodiscard]] record::Evaluation training_metrics() const;
   void begin_trace();
   template <typename Work>
   auto timed(const Work& work) {
@@ -55,7 +51,7 @@ class Loop {
     return result;
   }
 
-  // loop_recovery.cpp
+  // Ranks that fail.
   void begin_team();
   void recover_from_loss();
   void adopt(Recovered recovered);
@@ -77,8 +73,7 @@ class Loop {
   double learning_rate_ = 0;         // of the step under way
   std::vector<std::int64_t> batch_;  // of the last step, for the trace
   std::int64_t first_epoch_ = 0;
-  std::vector<Trajectory::Mark> marks_;  // when keep_golden
-  std::int64_t next_look_ = 0, gap_ = 1;
+  GoldenPath golden_;
 
   Snapshots snapshots_;
   std::optional<Position> file_position_;

@@ -77,7 +77,7 @@ class RecoveryRun {
   Team& team() { return state_.team; }
 
   void attempt() {
-    // Whoever joins comes into the middle of an attempt.
+    // A process that joins comes into the middle of an attempt.
     if (!std::exchange(joins_, false)) {
       state_.revoke_work();
       state_.stop_work();
@@ -207,7 +207,7 @@ class RecoveryRun {
 
   // The times are those of a rank that was there from the first moment on.
   void share_times(const RecoveryPlan& plan) {
-    if (const auto died = death_note(interrupted_.death_note))
+    if (const auto died = death_note(interrupted_.death_note, noticed_))
       times().detect = std::max(0.0, noticed_ - died->time);
     Json mine = record::to_json(times());
     std::string text = mine.dump();

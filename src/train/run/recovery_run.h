@@ -10,7 +10,7 @@
 #include "train/recover/position.h"
 #include "train/recover/recovery_plan.h"
 #include "train/recover/snapshots.h"
-#include "train/run/ledger.h"
+#include "train/run/run_ledger.h"
 #include "train/run/trainer_state.h"
 
 namespace bitrift::train {

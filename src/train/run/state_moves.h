@@ -9,7 +9,7 @@
 
 #include "train/recover/recovery_plan.h"
 #include "train/recover/snapshots.h"
-#include "train/run/ledger.h"
+#include "train/run/run_ledger.h"
 #include "train/run/trainer_state.h"
 
 namespace bitrift::train {
@@ -23,7 +23,7 @@ class StateMoves {
  public:
   /// stages: of the cut before. Local.
   StateMoves(TrainerState& state, Snapshots& snapshots, const RecoveryPlan& plan, int stages);
-  /// The session then is at the plan's target, but for what the recovery is to forget. Collective over the
+  /// The session then is at the plan's target, except what the recovery is to forget. Collective over the
   /// team. Throws RankFailed; and as ckpt::Reader and load_session() do where state comes from a file.
   void run(const Ledger& ledger);
   /// That came to this rank.

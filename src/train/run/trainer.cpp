@@ -12,9 +12,9 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "train/parallel/build.h"
+#include "train/run/loop.h"
 #include "train/run/state_watch.h"
 #include "train/run/trainer_state.h"
-#include "train/run/training_loop.h"
 #include "train/state/checkpoint_spec.h"
 #include "train/state/load_checkpoint.h"
 #include "train/state/save_checkpoint.h"
@@ -320,7 +320,7 @@ void Trainer::save(const std::filesystem::path& path, const record::Json& proven
   });
 }
 
-record::RunResult Trainer::run(const RunOptions& options) { return run_loop(*state_, options); }
+record::RunResult Trainer::run(const RunOptions& options) { return Loop(*state_, options).run(); }
 
 std::vector<std::vector<std::int64_t>> Trainer::state_groups(const record::PropagationSpec& wanted,
                                                              std::int64_t epochs) {

@@ -14,12 +14,12 @@
 #include "record/recovery.h"
 #include "record/run.h"
 #include "spec/training_spec.h"
+#include "train/golden/golden_states.h"
+#include "train/golden/trajectory.h"
 #include "train/parallel/rank_layout.h"
 #include "train/parallel/strategy.h"
 #include "train/recover/team.h"
-#include "train/run/golden_states.h"
 #include "train/run/guards.h"
-#include "train/run/trajectory.h"
 #include "train/state/session.h"
 #include "train/state/state_copy.h"
 #include "train/step/autocast.h"
@@ -35,7 +35,7 @@ struct StepResult {
 };
 
 /// The session, and what works on it. Everything but the session is fixed for the life of the process,
-/// derived from it, or made anew when the team has lost a member. A process without work has no layout, no
+/// derived from it, or made again when the team has lost a member. A process without work has no layout, no
 /// session and no strategy.
 struct TrainerState {
   /// fresh: with initial values; else for a load to fill. Collective over those who work.

@@ -72,11 +72,11 @@ void KillPoint::strike(TrainingPhase phase, std::int64_t point, std::int64_t cou
   }
 }
 
-std::optional<DeathNote> death_note(const std::filesystem::path& note) {
+std::optional<DeathNote> death_note(const std::filesystem::path& note, double until) {
   std::optional<DeathNote> latest;
   std::ifstream lines(note);
   for (DeathNote one; lines >> one.time >> one.rank >> one.step;) {
-    if (!latest || one.time > latest->time) latest = one;
+    if (one.time <= until && (!latest || one.time > latest->time)) latest = one;
   }
   return latest;
 }

@@ -51,8 +51,8 @@ struct DeathNote {
   int rank = 0;     ///< see ProcessFault
   std::int64_t step = 0;
 };
-/// The latest in this file; nullopt where no rank of this machine left one.
-[[nodiscard]] std::optional<DeathNote> death_note(const std::filesystem::path& note);
+/// The latest in this file that is not later than `until`; nullopt where no rank of this machine left one.
+[[nodiscard]] std::optional<DeathNote> death_note(const std::filesystem::path& note, double until);
 /// Seconds of the machine's monotonic clock, which all processes of a machine share.
 [[nodiscard]] double monotonic_seconds();
 

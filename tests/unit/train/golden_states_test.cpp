@@ -1,4 +1,4 @@
-#include "train/run/golden_states.h"
+#include "train/golden/golden_states.h"
 
 #include <limits>
 

@@ -1,4 +1,4 @@
-#include "train/run/ledger.h"
+#include "train/run/run_ledger.h"
 
 #include "core/error.h"
 

@@ -1,11 +1,11 @@
-#include "train/run/golden_states.h"
+#include "train/golden/golden_states.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "core/error.h"
-#include "train/run/drift.h"
+#include "train/golden/drift.h"
 
 namespace bitrift::train {
 

@@ -1,4 +1,4 @@
-#include "train/run/drift.h"
+#include "train/golden/drift.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,11 +1,11 @@
-#include "train/run/training_loop.h"
+#include "train/run/loop.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
+#include <filesystem>
 
+#include "core/log.h"
 #include "mpi/survivors.h"
-#include "train/run/loop.h"
 #include "train/step/schedule.h"
 
 namespace bitrift::train {
@@ -23,7 +23,8 @@ std::string nonfinite_metric(const std::vector<record::Evaluation>& replicas, bo
 
 }  // namespace
 
-Loop::Loop(TrainerState& state, const RunOptions& options) : state_(state), options_(options) {
+Loop::Loop(TrainerState& state, const RunOptions& options)
+    : state_(state), options_(options), golden_(state, options.keep_golden) {
   result_.id = options.id;
   result_.replicas.resize(static_cast<std::size_t>(state.parallel.replicas()));
   if (state.team.working()) states_.emplace(state, options.states);
@@ -117,7 +118,7 @@ void Loop::commit(const StepResult& outcome) {
   if (outcome.stopped) return;
   result_.steps += 1;
   states_->after(result_.steps);
-  last_.training = training_metrics();
+  last_.training = training_metrics(state_, result_.steps);
   last_.epoch_ended = progress().cursor + state_.spec.batch_size > state_.data->train_size();
   if (!last_.epoch_ended) return;
   progress().epoch += 1;
@@ -136,104 +137,14 @@ void Loop::look() {
   watch();
   if (!alarm.empty()) return reject(alarm);
   keep_states();
-  mark_golden();
-  if (returned()) return follow_golden();
+  golden_.mark(last_, result_.steps);
+  if (golden_.meets(last_, result_.steps, options_)) {
+    states_->same_after(result_.steps);
+    golden_.follow(last_, result_);
+    at_.next = Next::finish;
+    return;
+  }
   at_.next = last_.epoch_ended ? Next::evaluate : next_part();
-}
-
-void Loop::mark_golden() {
-  if (!options_.keep_golden || marks_.size() >= static_cast<std::size_t>(result_.steps)) return;
-  std::vector<std::string> digests(state_.map.hosts().size());
-  state_.strategy().for_each_replica([&](int replica) {
-    digests[static_cast<std::size_t>(replica * state_.map.stages() + state_.layout().stage())] =
-        mark_digest(state_.session(), state_.spec.schedule);
-  });
-  marks_.push_back({last_.loss, last_.correct, std::move(digests)});
-}
-
-// Whether all ranks stand where the golden run stood after as many steps. The loss is the same on all ranks
-// and cheap to compare; a state that differs although the losses agree is looked at ever more rarely.
-bool Loop::returned() {
-  const auto kept = state_.golden.find(options_.order);
-  const bool follows = options_.early_end && !options_.keep_golden && !options_.steps;
-  if (!follows || kept == state_.golden.end()) return false;
-  const Trajectory& golden = kept->second;
-  const auto at = static_cast<std::size_t>(result_.steps);
-  if (at > golden.marks.size() || result_.steps < next_look_) return false;
-  // A run that still has to lose a rank has not returned for good.
-  for (const record::ProcessFault& fault : state_.kill_point.faults()) {
-    if (fault.step >= result_.steps) return false;
-  }
-  const Trajectory::Mark& mark = golden.marks[at - 1];
-  if (std::bit_cast<std::uint64_t>(mark.loss) != std::bit_cast<std::uint64_t>(last_.loss)) return false;
-  bool equal = mark.digests.size() == state_.map.hosts().size();
-  state_.strategy().for_each_replica([&](int replica) {
-    const auto seat = static_cast<std::size_t>(replica * state_.map.stages() + state_.layout().stage());
-    equal = equal && mark_digest(state_.session(), state_.spec.schedule) == mark.digests[seat];
-  });
-  const auto same = static_cast<char>(equal);
-  std::vector<char> all(static_cast<std::size_t>(state_.layout().world.size()));
-  state_.layout().world.allgather_equal(&same, 1, all.data());
-  if (std::all_of(all.begin(), all.end(), [](char one) { return one != 0; })) return true;
-  next_look_ = result_.steps + (gap_ *= 2);
-  return false;
-}
-
-// From here on the golden run would be repeated; only the training metrics of the epoch under way have
-// addends of this run's own. Nothing is left to run.
-void Loop::follow_golden() {
-  const Trajectory& golden = state_.golden.at(options_.order);
-  record::Evaluation training = last_.training;
-  result_.returned_step = result_.steps;
-  states_->same_after(result_.steps);
-  while (true) {
-    const std::size_t next = result_.replicas[0].size();
-    if (next < golden.result.replicas[0].size() && golden.result.replicas[0][next].step == result_.steps) {
-      for (std::size_t r = 0; r < result_.replicas.size(); ++r) {
-        record::Evaluation evaluation = golden.result.replicas[r][next];
-        evaluation.train_loss = training.train_loss;
-        evaluation.train_accuracy = training.train_accuracy;
-        result_.replicas[r].push_back(evaluation);
-      }
-      progress().cursor = progress().epoch_correct = 0;
-      progress().epoch_loss_sum = 0;
-    }
-    if (static_cast<std::size_t>(result_.steps) == golden.marks.size()) break;
-    const Trajectory::Mark& mark = golden.marks[static_cast<std::size_t>(result_.steps++)];
-    progress().cursor += state_.spec.batch_size;
-    progress().epoch_loss_sum += mark.loss;
-    progress().epoch_correct += mark.correct;
-    training = training_metrics();
-  }
-  result_.test_targets = golden.result.test_targets;
-  result_.last_loss = golden.result.last_loss;
-  result_.replica_digests = golden.result.replica_digests;
-  result_.final_digest = golden.result.final_digest;
-  result_.nonfinite_state = golden.result.nonfinite_state;
-  at_.next = Next::finish;
-}
-
-// A run with alarms is none to follow: those after the return would be missing. Where the team may lose
-// members, each must know the marks of all seats.
-void Loop::keep_golden() {
-  state_.golden.erase(options_.order);
-  const bool usable = result_.status == record::RunStatus::done && result_.alarm_count == 0 &&
-                      result_.steps > 0 && progress().cursor == 0;
-  if (!usable) return;
-  if (state_.team.may_lose()) {
-    record::Json mine = record::Json::array();
-    for (const Trajectory::Mark& mark : marks_) mine.push_back(mark.digests);
-    for (const std::string& text : state_.layout().world.allgather(mine.dump())) {
-      const record::Json theirs = record::Json::parse(text);
-      for (std::size_t i = 0; i < marks_.size(); ++i) {
-        for (std::size_t seat = 0; seat < marks_[i].digests.size(); ++seat) {
-          const auto digest = theirs.at(i).at(seat).get<std::string>();
-          if (!digest.empty()) marks_[i].digests[seat] = digest;
-        }
-      }
-    }
-  }
-  state_.golden.emplace(options_.order, Trajectory{std::move(marks_), result_});
 }
 
 void Loop::stop(const std::string& why) {
@@ -247,20 +158,6 @@ void Loop::reject(const std::string& why) {
   result_.status = record::RunStatus::rejected;
   result_.detail = why;
   at_.next = Next::finish;
-}
-
-// Training metrics of the epoch under way; none when this run took no step.
-record::Evaluation Loop::training_metrics() const {
-  record::Evaluation evaluation;
-  if (result_.steps > 0 && progress().cursor > 0) {
-    const auto samples = static_cast<double>(progress().cursor);
-    const std::int64_t steps =
-        record::steps_in_epoch(state_.spec, progress().epoch, progress().cursor).value_or(1);
-    evaluation.train_loss = progress().epoch_loss_sum / static_cast<double>(steps);
-    evaluation.train_accuracy = static_cast<double>(progress().epoch_correct) /
-                                (samples * static_cast<double>(state_.data->targets_per_sample()));
-  }
-  return evaluation;
 }
 
 void Loop::watch() {
@@ -283,7 +180,7 @@ void Loop::watch() {
 void Loop::evaluate() {
   state_.kill_point.at_step(result_.steps);
   const bool epoch_ended = at_.commits > 0 && last_.epoch_ended && progress().cursor == 0;
-  record::Evaluation training = epoch_ended ? last_.training : training_metrics();
+  record::Evaluation training = epoch_ended ? last_.training : training_metrics(state_, result_.steps);
   training.epoch = progress().epoch;
   training.step = result_.steps;
   std::vector<record::Evaluation> replicas;
@@ -331,12 +228,139 @@ void Loop::finish() {
   whole.propagation = states_->gather();
   result_ = std::move(whole);
   state_.guards.clear();
-  if (options_.keep_golden) keep_golden();
+  if (options_.keep_golden) golden_.keep(result_, options_.order);
   at_.next = Next::save;
 }
 
-record::RunResult run_loop(TrainerState& state, const RunOptions& options) {
-  return Loop(state, options).run();
+// Those who wait do so until they are needed or the run is over; who joined comes into the middle of a
+// recovery.
+void Loop::begin_team() {
+  std::error_code ignored;
+  const bool first = state_.team.working() && state_.team.active().rank() == 0;
+  if (first && !options_.process_faults.empty()) std::filesystem::remove(options_.death_note, ignored);
+  state_.kill_point.arm(options_.process_faults, options_.death_note);
+  if (options_.relaunched) {
+    result_.recoveries.push_back(*options_.relaunched);
+    furthest_ = options_.relaunched->steps_lost;
+    redo_from_ = monotonic_seconds();
+  }
+  if (!state_.team.may_lose()) return;
+  if (state_.team.is_newcomer()) return recover_from_loss();
+  if (state_.team.working()) return;
+  if (state_.team.stand_by()) {
+    at_.next = Next::over;
+  } else {
+    recover_from_loss();
+  }
+}
+
+// The file that the run began with is its first checkpoint.
+void Loop::note_start_file() {
+  if (!state_.team.may_lose() || options_.start_file.empty()) return;
+  file_position_ = at_;
+  file_ledger_ = to_text(ledger());
+}
+
+void Loop::recover_from_loss() {
+  while (true) {
+    Interrupted interrupted{.file_position = file_position_,
+                            .file_ledger = file_ledger_,
+                            .order = options_.order,
+                            .death_note = options_.death_note,
+                            .command = options_.command};
+    if (state_.team.working()) {
+      interrupted.ledger = ledger();
+      furthest_ = std::max(furthest_, at_.commits);
+    }
+    Recovered recovered = recover(state_, snapshots_, interrupted);
+    if (!recovered.refusal.empty()) {
+      result_.status = record::RunStatus::unrecovered;
+      result_.detail = recovered.refusal;
+      result_.recoveries.push_back(recovered.record);
+      if (state_.team.working() && state_.team.active().rank() == 0) state_.team.release();
+      at_.next = Next::over;
+      return;
+    }
+    if (recovered.works) return adopt(std::move(recovered));
+    if (state_.team.stand_by()) {
+      at_.next = Next::over;
+      return;
+    }
+  }
+}
+
+Ledger Loop::ledger() {
+  Ledger now{.at = at_,
+             .terms = {options_.steps, options_.epochs, options_.order, options_.early_end},
+             .result = result_,
+             .first_epoch = first_epoch_,
+             .last = last_};
+  now.decision = state_.last_decision();
+  now.next_look = golden_.next_look;
+  now.gap = golden_.gap;
+  now.faults = state_.kill_point.faults();
+  now.batch_size = state_.spec.batch_size;
+  now.costs = state_.costs;
+  if (file_position_) now.file = options_.checkpoint_file;
+  if (file_position_ && file_position_->commits == 0) now.file = options_.start_file;
+  return now;
+}
+
+void Loop::adopt(Recovered recovered) {
+  const Ledger& run = recovered.ledger;
+  at_ = run.at;
+  result_ = run.result;
+  first_epoch_ = run.first_epoch;
+  options_.steps = run.terms.steps;
+  options_.epochs = run.terms.epochs;
+  options_.order = run.terms.order;
+  options_.early_end = run.terms.early_end;
+  last_ = run.last;
+  golden_.next_look = run.next_look;
+  golden_.gap = run.gap;
+  result_.recoveries.push_back(recovered.record);
+  kept_ = -1;
+  furthest_ = std::max(furthest_, recovered.record.step + recovered.record.steps_lost);
+  redo_from_ = monotonic_seconds();
+  if (!states_) states_.emplace(state_, options_.states);
+}
+
+void Loop::note_redone() {
+  if (!redo_from_ || at_.commits <= furthest_ || result_.recoveries.empty()) return;
+  result_.recoveries.back().times.redo = monotonic_seconds() - *redo_from_;
+  redo_from_.reset();
+}
+
+void Loop::keep_states() {
+  if (kept_ == at_.commits) return;
+  const auto due = [&](std::int64_t every) { return every > 0 && at_.commits % every == 0; };
+  if (due(state_.recovery.checkpoint_every) && at_.commits > 0) write_checkpoint();
+  const bool first = kept_ < 0 && state_.recovery.snapshot_every > 0;
+  if (state_.team.may_lose() && (first || due(state_.recovery.snapshot_every))) take_snapshot();
+  kept_ = at_.commits;
+}
+
+void Loop::take_snapshot() {
+  Snapshot mine;
+  mine.held = {at_, state_.layout().stage(), state_.layout().stages(), state_.layout().replica()};
+  mine.state = copy_state(state_.session());
+  mine.ledger = to_text(ledger());
+  snapshots_.take(std::move(mine), state_.layout());
+}
+
+void Loop::write_checkpoint() {
+  options_.checkpoint();
+  file_position_ = at_;
+  file_ledger_ = to_text(ledger());
+}
+
+void Loop::leave() {
+  if (state_.team.may_lose()) {
+    if (!mpi::all_agree(state_.team.active(), true))
+      throw mpi::RankFailed("a rank died at the end of the run");
+    if (state_.team.active().rank() == 0) state_.team.release();
+  }
+  at_.next = Next::over;
 }
 
 }  // namespace bitrift::train

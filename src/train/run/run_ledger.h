@@ -10,9 +10,9 @@
 
 #include "record/fault/process_fault.h"
 #include "record/run.h"
+#include "train/golden/trajectory.h"
 #include "train/parallel/strategy.h"
 #include "train/recover/position.h"
-#include "train/run/trajectory.h"
 #include "train/state/state_copy.h"
 
 namespace bitrift::train {

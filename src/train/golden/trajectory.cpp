@@ -1,4 +1,4 @@
-#include "train/run/trajectory.h"
+#include "train/golden/trajectory.h"
 
 namespace bitrift::train {
 

@@ -1,0 +1,41 @@
+// The golden run beside a run: kept step by step, or met and followed. Inside train/ only.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "record/run.h"
+#include "train/golden/trajectory.h"
+#include "train/run/run_ledger.h"
+#include "train/run/run_options.h"
+#include "train/run/trainer_state.h"
+
+namespace bitrift::train {
+
+/// Training metrics of the epoch under way; none when this run took no step.
+[[nodiscard]] record::Evaluation training_metrics(TrainerState& state, std::int64_t steps);
+
+class GoldenPath {
+ public:
+  /// keeps: this run is the golden one.
+  GoldenPath(TrainerState& state, bool keeps) : state_(state), keeps_(keeps) {}
+
+  /// Behind a step, the `steps`-th of the run; may be called again for the same. Local.
+  void mark(const StepMade& last, std::int64_t steps);
+  /// Whether all ranks stand where the golden run stood after as many steps. Collective.
+  [[nodiscard]] bool meets(const StepMade& last, std::int64_t steps, const RunOptions& options);
+  /// From here on the golden run would be repeated: its rest becomes the result's. Local.
+  void follow(const StepMade& last, record::RunResult& result);
+  /// At the end of a golden run. Collective where the team may lose members.
+  void keep(const record::RunResult& result, std::uint64_t order);
+
+  std::int64_t next_look = 0, gap = 1;  ///< how often meets() compares states while losses agree
+
+ private:
+  TrainerState& state_;
+  bool keeps_;
+  std::uint64_t order_ = 0;  // of the run that was met
+  std::vector<Trajectory::Mark> marks_;
+};
+
+}  // namespace bitrift::train

@@ -1,0 +1,56 @@
+#include "run_report.h"
+
+#include <string>
+
+#include <fmt/ranges.h>
+
+#include "core/log.h"
+
+namespace bitrift::cli {
+namespace {
+
+void print_table(const record::RunResult& result) {
+  fmt::print("{:>7} {:>7} {:>9} {:>11} {:>10} {:>10} {:>9}\n", "replica", "epoch", "step", "train loss",
+             "train acc", "test loss", "test acc");
+  for (std::size_t r = 0; r < result.replicas.size(); ++r) {
+    for (const record::Evaluation& e : result.replicas[r]) {
+      const auto cell = [](const std::optional<double>& value, int digits) {
+        return value ? fmt::format("{:.{}f}", *value, digits) : std::string("-");
+      };
+      fmt::print("{:>7} {:>7} {:>9} {:>11} {:>10} {:>10} {:>9}\n", r, e.epoch, e.step, cell(e.train_loss, 6),
+                 cell(e.train_accuracy, 4), cell(e.test_loss, 6), cell(e.test_accuracy, 4));
+    }
+  }
+  fmt::print("state digest {}\n", result.final_digest);
+}
+
+void print_recovery(const record::Recovery& recovery) {
+  fmt::print(
+      "recovered by {} from the loss of rank {}: {} -> {} ranks, state from {}, {} steps lost, {} redone, "
+      "{:.0f} ms\n",
+      name_of(recovery.kind), fmt::join(recovery.failed, " and "), recovery.ranks_before,
+      recovery.ranks_after, recovery.state ? name_of(*recovery.state) : "nowhere", recovery.steps_lost,
+      recovery.steps_redone, recovery.times.total() * 1000);
+}
+
+}  // namespace
+
+void report(const Arguments& arguments, const record::Parallel& parallel, const record::RunResult& result,
+            const Durations& durations) {
+  if (!arguments.json) {
+    print_table(result);
+    for (const record::Recovery& recovery : result.recoveries) print_recovery(recovery);
+    if (result.status == record::RunStatus::done && !arguments.output.empty())
+      fmt::print("saved {}\n", arguments.output.string());
+    return;
+  }
+  record::Json value = record::to_json(result);
+  value["parallel"] = record::to_json(parallel);
+  if (durations.load) value["load_seconds"] = *durations.load;
+  if (durations.save) value["save_seconds"] = *durations.save;
+  if (result.status == record::RunStatus::done && !arguments.output.empty())
+    value["checkpoint"] = arguments.output.string();
+  fmt::print("{}\n", value.dump(2));
+}
+
+}  // namespace bitrift::cli
