@@ -49,17 +49,22 @@ class Trial:
     situation: str
     kills: tuple[tuple[int, str], ...]  # rank, "STEP:PHASE.POINT=HOW"
     snapshot_every: int | None
+    state: str | None  # not from the file that the run began with
 
     def options(self) -> list[str]:
         words = list(RECOVERIES[self.recovery])
         if self.snapshot_every is not None:
             words += ["--snapshot-every", str(self.snapshot_every)]
+        if self.state is not None:
+            words += ["--state-from", self.state]
         for rank, moment in self.kills:
             words += ["--kill", f"{rank}@{moment}"]
         return words
 
     def may_lose_a_stage(self) -> bool:
-        """Whether these deaths can take the last copy of a stage: live, or of its snapshot."""
+        """Whether these deaths can take the last copy of a stage: live, of its snapshot, and in a file."""
+        if self.state is None:
+            return False
         dead = {rank for rank, _ in self.kills}
         snapshots = self.snapshot_every is not None or "restart" in self.recovery or self.layout == "pipeline"
         if self.layout == "pipeline":
@@ -93,7 +98,9 @@ def random_trial(chance: random.Random, layout: str, recovery: str, situation: s
             for victim, each in zip(victims, sorted(steps), strict=True)
         ]
     snapshot_every = chance.choice((None, None, 1, 3))
-    return Trial(chance.choice(OPTIMIZERS), layout, recovery, situation, tuple(kills), snapshot_every)
+    no_file = "buddy" if snapshot_every is not None or layout == "pipeline" or "restart" in recovery else "replica"
+    state = chance.choice((None, no_file))
+    return Trial(chance.choice(OPTIMIZERS), layout, recovery, situation, tuple(kills), snapshot_every, state)
 
 
 def judge(trial: Trial, ended: Ended, same: bool) -> tuple[Outcome, str]:

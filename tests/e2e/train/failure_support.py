@@ -105,14 +105,14 @@ def end_processes(mark: str) -> None:
 
 
 def _times_of_death(folder: Path) -> tuple[float, ...]:
-    """Whole lines of the note that each rank adds to before it fails; () while there is none."""
-    for note in folder.glob("*/bitrift-death-note-*"):
+    """Of the notes that ranks add a line to before they fail; a relaunched job keeps its own."""
+    lines: list[str] = []
+    for note in (folder / "note", *folder.glob("*/note")):
         try:
-            text = note.read_text()
+            lines += [line for line in note.read_text().splitlines(keepends=True) if line.endswith("\n")]
         except OSError:
             continue
-        return tuple(float(line) for line in text.splitlines(keepends=True) if line.endswith("\n"))
-    return ()
+    return tuple(float(line.split()[0]) for line in lines)
 
 
 def fail_ranks(*arguments: object, patience: float = 30, limit: float = 120, poll: float = 0.01) -> Ended:
@@ -123,6 +123,7 @@ def fail_ranks(*arguments: object, patience: float = 30, limit: float = 120, pol
     with tempfile.TemporaryDirectory(prefix="bt-", ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
         environment = os.environ | {name: mark.partition("=")[2], "TMPDIR": scratch}
+        environment["BITRIFT_DEATH_NOTE"] = str(folder / "note")
         deaths: tuple[float, ...] = ()
         with (folder / "out").open("w+") as out, (folder / "err").open("w+") as err:
             began = time.monotonic()
@@ -138,6 +139,7 @@ def fail_ranks(*arguments: object, patience: float = 30, limit: float = 120, pol
                 if time.monotonic() > (max(deaths) + patience if deaths else began + limit):
                     break
             ended = time.monotonic()
+            deaths = max(deaths, _times_of_death(folder), key=len)
             while code is not None and marked_processes(mark) and time.monotonic() < ended + 2:
                 time.sleep(0.02)
             left = len(marked_processes(mark)) if code is not None else 0

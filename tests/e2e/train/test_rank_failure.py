@@ -126,8 +126,15 @@ def test_without_recovery_the_run_ends(bases: Bases, tmp_path: Path) -> None:
     for options in ([], ["--on-failure", "none"]):
         ended = bases.fail("sgd", "data", tmp_path / "out.h5", *options, *kills("2@5:backward"))
         check_end(ended)
-        assert ended.code == 3, (ended.code, ended.err)
+        assert ended.code == 1, (ended.code, ended.err)
+        assert "a rank was lost" in ended.errors[-1], ended.err
         assert not (tmp_path / "out.h5").exists()
+
+
+def test_a_job_is_launched_again(bases: Bases, tmp_path: Path) -> None:
+    options = ("--on-failure", "relaunch", "--checkpoint-every", 3, *kills("2@8:reduce"))
+    (one,) = recovered(bases, "adamw", "hybrid", tmp_path / "out.h5", *options)
+    assert (one["failed"], one["state"], one["step"], one["steps_redone"]) == ([2], "file", 6, 2)
 
 
 @pytest.mark.parametrize("victim", [0, 1])
@@ -154,15 +161,18 @@ def test_the_last_copy_of_a_stage_is_gone(
     bases: Bases, tmp_path: Path, layout: str, victims: tuple[int, int], stage: int
 ) -> None:
     faults = kills(*(f"{victim}@5:update" for victim in victims))
-    ended = bases.fail("sgd", layout, tmp_path / "out.h5", *RECOVERIES["shrink"], *faults)
+    source = {"pipeline": "buddy", "hybrid": "replica"}[layout]  # not the file that the run began with
+    options = (*RECOVERIES["shrink"], "--state-from", source, *faults)
+    ended = bases.fail("sgd", layout, tmp_path / "out.h5", *options)
     refused(ended, f"stage {stage}", "rank {} and {}".format(*victims))
     assert not (tmp_path / "out.h5").exists()
 
 
-def test_a_checkpoint_replaces_the_last_copy(bases: Bases, tmp_path: Path) -> None:
-    options = (*RECOVERIES["shrink"], "--checkpoint-every", 3, *kills("0@5:backward", "2@5:backward"))
-    (one,) = recovered(bases, "sgd", "hybrid", tmp_path / "out.h5", *options)
-    assert (one["state"], one["step"], one["steps_redone"]) == ("file", 3, 2)
+@pytest.mark.parametrize(("options", "step"), [([], 0), (["--checkpoint-every", 3], 3)], ids=["base", "checkpoint"])
+def test_a_file_replaces_the_last_copy(bases: Bases, tmp_path: Path, options: list, step: int) -> None:
+    faults = kills("0@5:backward", "2@5:backward")
+    (one,) = recovered(bases, "sgd", "hybrid", tmp_path / "out.h5", *RECOVERIES["shrink"], *options, *faults)
+    assert (one["state"], one["step"], one["steps_redone"]) == ("file", step, 5 - step)
 
 
 def test_too_few_spares(bases: Bases, tmp_path: Path) -> None:
