@@ -92,7 +92,7 @@ struct RecoveryTimes {
 struct Recovery {
   RecoveryKind kind = RecoveryKind::none;
   std::optional<StateSource> state = {};  ///< absent: no state was lost (a spare died, or nothing but a step)
-  std::vector<int> failed;                ///< ranks that were lost, as the run began, ascending
+  std::vector<int> failed;                ///< ranks, as the run began, whose work was lost, ascending
   int ranks_before = 0, ranks_after = 0;  ///< that worked
   std::int64_t step = 0;                  ///< steps of this run behind the state from which it continued
   std::int64_t steps_lost = 0;            ///< updates that were undone

@@ -39,6 +39,7 @@ void report(const Arguments& arguments, const record::Parallel& parallel, const 
             const Durations& durations) {
   if (!arguments.json) {
     print_table(result);
+    if (result.status != record::RunStatus::done) return;
     for (const record::Recovery& recovery : result.recoveries) print_recovery(recovery);
     if (result.status == record::RunStatus::done && !arguments.output.empty())
       fmt::print("saved {}\n", arguments.output.string());

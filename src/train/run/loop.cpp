@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <utility>
 
 #include "core/log.h"
 #include "mpi/survivors.h"
@@ -266,6 +267,7 @@ void Loop::recover_from_loss() {
     Interrupted interrupted{.file_position = file_position_,
                             .file_ledger = file_ledger_,
                             .order = options_.order,
+                            .said_goodbye = std::exchange(said_goodbye_, false),
                             .death_note = options_.death_note,
                             .command = options_.command};
     if (state_.team.working()) {
@@ -356,6 +358,7 @@ void Loop::write_checkpoint() {
 
 void Loop::leave() {
   if (state_.team.may_lose()) {
+    said_goodbye_ = true;
     if (!mpi::all_agree(state_.team.active(), true))
       throw mpi::RankFailed("a rank died at the end of the run");
     if (state_.team.active().rank() == 0) state_.team.release();

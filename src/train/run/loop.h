@@ -78,6 +78,7 @@ class Loop {
   Snapshots snapshots_;
   std::optional<Position> file_position_;
   std::string file_ledger_;
+  bool said_goodbye_ = false;        // see Interrupted
   std::int64_t kept_ = -1;           // commits when states were last kept
   std::int64_t furthest_ = 0;        // commits before the last failure
   std::optional<double> redo_from_;  // when the last recovery ended

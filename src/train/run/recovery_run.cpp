@@ -53,6 +53,7 @@ class RecoveryRun {
         joins_(joined_) {
     if (state.team.working()) {
       old_rank_ = state.team.active().rank();
+      worked_ = state.team.active();
       live_ = HeldState{interrupted.ledger->at, state.layout().stage(), state.layout().stages(),
                         state.layout().replica()};
     }
@@ -62,54 +63,96 @@ class RecoveryRun {
 
   Recovered run() {
     state_.kill_point.reach(RecoveryPoint::noticed);
-    while (true) {
-      try {
-        attempt();
-        return std::move(result_);
-      } catch (const mpi::RankFailed& failed) {
-        spdlog::debug("recovery begins again: {}", failed.what());
-      }
+    while (!attempt()) {
     }
+    return std::move(result_);
   }
 
  private:
   record::RecoveryTimes& times() { return result_.record.times; }
   Team& team() { return state_.team; }
 
-  void attempt() {
+  // Whether all living ranks of the group came through the work. Every rank asks this behind the same parts
+  // of an attempt, whatever it met in them: a rank that began again by itself would leave the others waiting,
+  // or take their agreement for another one.
+  template <typename Work>
+  bool together(const Work& work) {
+    const mpi::Communicator group = team().everyone();
+    bool well = true;
+    try {
+      work();
+    } catch (const mpi::RankFailed& failed) {
+      spdlog::debug("recovery: {}", failed.what());
+      well = false;
+      mpi::revoke(group);
+      state_.revoke_work();
+    }
+    return mpi::all_agree(group, well);
+  }
+
+  // False: a rank died meanwhile, and all begin again.
+  bool attempt() {
     // A process that joins comes into the middle of an attempt.
     if (!std::exchange(joins_, false)) {
       state_.revoke_work();
+      // A rank may be at the end of the run, where all who work agree that nobody is needed: it must hear of
+      // this.
+      if (worked_ && !interrupted_.said_goodbye) (void)mpi::all_agree(*worked_, false);
+      worked_.reset();
       state_.stop_work();
       laps_.add_to(times().revoke);
       team().replace(mpi::shrink(team().everyone()));
       laps_.add_to(times().shrink);
-      state_.kill_point.reach(RecoveryPoint::shrunk);
+      if (!together([&] {
+            state_.kill_point.reach(RecoveryPoint::shrunk);
+            make_plan();
+          }))
+        return false;
+      if (plan_.refusal.empty() && plan_.missing > 0 && !add_processes()) return false;
+    } else if (!together([&] { make_plan(); })) {
+      return false;
     }
-    Roll roll = call_roll();
-    RecoveryPlan plan = plan_recovery(state_.recovery, roll.before, roll.reports);
-    laps_.add_to(times().agree);
-    if (plan.refusal.empty() && plan.missing > 0) {
-      team().replace(mpi::spawn(team().everyone(), plan.missing, interrupted_.command));
-      laps_.add_to(times().respawn);
-      roll = call_roll();
-      plan = plan_recovery(state_.recovery, roll.before, roll.reports);
-      laps_.add_to(times().agree);
-    }
-    before_ = roll.before;
+    before_ = roll_.before;
     knows_before_ = true;
-    fence(roll.lost);
-    if (!plan.refusal.empty()) return give_up(plan, roll);
-    go_on(plan, roll);
+    // A rank that takes over a dead rank's work must not meet its end.
+    state_.kill_point.spend(plan_.failed_seats, furthest(roll_) + 1);
+    fence(roll_.lost);
+    if (!plan_.refusal.empty()) {
+      give_up();
+      return true;
+    }
+    if (!together([&] { carry_out(plan_, roll_); })) return false;
+    laps_.add_to(times().agree);
+    conclude(plan_, roll_, std::move(agreed_ledger_));
+    return true;
   }
 
-  void give_up(const RecoveryPlan& plan, const Roll& roll) {
-    if (!mpi::all_agree(team().everyone(), true)) throw mpi::RankFailed("a rank died while others gave up");
-    std::int64_t furthest = 0;
-    for (const Report& report : roll.reports) furthest = std::max(furthest, report.reached);
-    result_.refusal = fmt::format("rank {} failed in step {}, and the run cannot continue: {}",
-                                  fmt::join(plan.failed_seats, " and "), furthest + 1, plan.refusal);
-    result_.record.failed = plan.failed_seats;
+  void make_plan() {
+    roll_ = call_roll();
+    plan_ = plan_recovery(state_.recovery, roll_.before, roll_.reports);
+    laps_.add_to(times().agree);
+  }
+
+  // Those who spawn agree before they use the larger group: a process that failed to join it could not
+  // follow.
+  bool add_processes() {
+    std::optional<mpi::Communicator> larger;
+    const bool spawned =
+        together([&] { larger = mpi::spawn(team().everyone(), plan_.missing, interrupted_.command); });
+    laps_.add_to(times().respawn);
+    if (!spawned) {
+      if (larger) mpi::revoke(*larger);
+      return false;
+    }
+    team().replace(*larger);
+    return together([&] { make_plan(); });
+  }
+
+  void give_up() {
+    result_.refusal = fmt::format("rank {} failed, and the run cannot continue: {}",
+                                  fmt::join(plan_.failed_seats, " and "), plan_.refusal);
+    result_.record.kind = state_.recovery.kind;
+    result_.record.failed = plan_.failed_seats;
   }
 
   Roll call_roll() {
@@ -148,7 +191,7 @@ class RecoveryRun {
     return roll;
   }
 
-  void go_on(const RecoveryPlan& plan, const Roll& roll) {
+  void carry_out(const RecoveryPlan& plan, const Roll& roll) {
     team().set_workers(plan.workers);
     const int me = team().everyone().rank();
     Ledger ledger = ledger_from_text(shared_ledger(plan, roll));
@@ -177,9 +220,7 @@ class RecoveryRun {
     laps_.add_to(times().state);
     state_.kill_point.reach(RecoveryPoint::resumed);
     share_times(plan);
-    if (!mpi::all_agree(team().everyone(), true)) throw mpi::RankFailed("a rank died during the recovery");
-    laps_.add_to(times().agree);
-    conclude(plan, roll, std::move(ledger));
+    agreed_ledger_ = std::move(ledger);
   }
 
   // Of the plan's leader, to all. A rollback goes back to the ledger of the snapshot.
@@ -189,10 +230,10 @@ class RecoveryRun {
       Ledger mine;
       if (plan.rolls_back && plan.state == StateSource::buddy) {
         mine = ledger_from_text(snapshots_.find(plan.target, 0, roll.before.stages(), 0)->ledger);
-        mine.faults = state_.kill_point.faults();
+        keep_what_happened(mine);
       } else if (plan.rolls_back) {
         mine = ledger_from_text(interrupted_.file_ledger);
-        mine.faults = state_.kill_point.faults();
+        keep_what_happened(mine);
       } else {
         mine = *ledger_;
         mine.shared = shared_state(state_.session());
@@ -203,6 +244,18 @@ class RecoveryRun {
     }
     team().everyone().broadcast(text, plan.leader);
     return text;
+  }
+
+  // A rollback takes back steps, and neither failures nor recoveries.
+  void keep_what_happened(Ledger& ledger) const {
+    ledger.faults = state_.kill_point.faults();
+    if (interrupted_.ledger) ledger.result.recoveries = interrupted_.ledger->result.recoveries;
+  }
+
+  static std::int64_t furthest(const Roll& roll) {
+    std::int64_t steps = 0;
+    for (const Report& report : roll.reports) steps = std::max(steps, report.reached);
+    return steps;
   }
 
   // The times are those of a rank that was there from the first moment on.
@@ -243,10 +296,7 @@ class RecoveryRun {
   }
 
   void conclude(const RecoveryPlan& plan, const Roll& roll, Ledger ledger) {
-    std::int64_t furthest = 0;
-    for (const Report& report : roll.reports) {
-      furthest = std::max(furthest, report.reached);
-    }
+    const std::int64_t reached = furthest(roll);
     state_.map = plan.map;
     if (state_.recovery.batch == record::BatchRule::smaller)
       resize(ledger.batch_size / roll.before.replicas() * plan.map.replicas());
@@ -257,13 +307,13 @@ class RecoveryRun {
     record.ranks_before = roll.before.ranks();
     record.ranks_after = plan.map.ranks();
     record.step = plan.target.commits;
-    record.steps_lost = furthest - plan.target.commits;
+    record.steps_lost = reached - plan.target.commits;
     const bool in_step = plan.target.next != Next::save && plan.target.next != Next::evaluate;
     record.steps_redone = record.steps_lost + (in_step || plan.rolls_back ? 1 : 0);
     result_.works = team().working();
     record.bytes_moved = bytes_moved_;
     state_.kill_point.arm(ledger.faults, interrupted_.death_note);
-    state_.kill_point.spend(plan.failed_seats, furthest + 1);
+    state_.kill_point.spend(plan.failed_seats, reached + 1);
     ledger.faults = state_.kill_point.faults();
     if (ledger.golden) state_.golden.insert_or_assign(ledger.terms.order, *ledger.golden);
     state_.regrouped = true;
@@ -299,7 +349,11 @@ class RecoveryRun {
   std::vector<Member> members_before_;
   double noticed_ = monotonic_seconds();
   std::uint64_t bytes_moved_ = 0;
+  std::optional<mpi::Communicator> worked_;  // the group that worked until now
   Laps laps_;
+  Roll roll_;
+  RecoveryPlan plan_;
+  Ledger agreed_ledger_;
   Recovered result_;
 };
 
