@@ -68,7 +68,7 @@ int in_world(const std::function<int(mpi::Environment&)>& work) {
     const int code = known != nullptr ? known->exit_code() : 3;
     const int rank = environment.world().rank();
     complain(environment.world().size() > 1 ? fmt::format("rank {}: {}", rank, error.what()) : error.what());
-    if (rank == 0) leave_exit_code(code);
+    leave_exit_code(code);
     environment.abort(code);
   }
 }
@@ -96,11 +96,12 @@ train::Team surviving_team(const mpi::Environment& environment, int ranks) {
 train::Team team_of(const mpi::Environment& environment, const Plan& plan) {
   if (!plan.recovery.in_place()) return train::Team(environment.world());
   if (!mpi::survives_failures()) {
-    fail(ErrorCode::bad_input,
-         "--on-failure {}: this MPI cannot continue without a rank; start it with mpirun --with-ft ulfm, or "
-         "choose "
-         "relaunch",
-         name_of(plan.recovery.kind));
+    const std::string text = fmt::format(
+        "--on-failure {}: this MPI cannot continue without a rank; start it with mpirun --with-ft ulfm, or "
+        "choose "
+        "relaunch",
+        name_of(plan.recovery.kind));
+    throw mpi::AgreedError(ErrorCode::bad_input, text);
   }
   return surviving_team(environment, plan.parallel.ranks);
 }

@@ -49,6 +49,11 @@ record::RunResult Loop::run() {
       recover_from_loss();
     }
   }
+  if (state_.team.working() && state_.team.active().rank() == 0) {
+    for (const record::ProcessFault& fault : state_.kill_point.faults())
+      spdlog::warn("rank {} was to fail at {}, which the run never reached", fault.rank,
+                   record::to_text(fault));
+  }
   state_.kill_point.disarm();
   return std::move(result_);
 }

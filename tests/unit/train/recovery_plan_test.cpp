@@ -1,0 +1,141 @@
+#include "train/recover/recovery_plan.h"
+
+#include <gtest/gtest.h>
+
+namespace bitrift::train {
+namespace {
+
+using record::RecoveryKind;
+using record::StateSource;
+using Ranks = std::vector<int>;
+
+// A survivor that had completed so many steps and was in the next one.
+Report survivor(int rank, std::int64_t steps, int stage = 0, int stages = 1) {
+  Report report{.rank = rank, .live = HeldState{{steps, Next::step}, stage, stages, 0}};
+  report.reached = steps;
+  return report;
+}
+
+Report waiting() { return {}; }
+
+record::RecoverySpec spec(RecoveryKind kind, int spares = 0) {
+  record::RecoverySpec spec;
+  spec.kind = kind;
+  spec.spares = spares;
+  return spec;
+}
+
+TEST(RecoveryPlan, ShrinksOntoTheSurvivors) {
+  const RecoveryPlan plan = plan_recovery(spec(RecoveryKind::shrink), ReplicaMap(4, 1),
+                                          {survivor(0, 7), survivor(1, 7), survivor(3, 7)});
+  EXPECT_EQ(plan.refusal, "");
+  EXPECT_EQ(plan.failed, (Ranks{2}));
+  EXPECT_EQ(plan.failed_seats, (Ranks{2}));
+  EXPECT_EQ(plan.workers, (Ranks{0, 1, 2}));
+  EXPECT_EQ(plan.givers, (Ranks{0, 1, 2}));  // nothing moves
+  EXPECT_EQ(plan.state, StateSource::replica);
+  EXPECT_FALSE(plan.rolls_back);
+  EXPECT_EQ(plan.target, (Position{7, Next::step}));
+}
+
+TEST(RecoveryPlan, AdoptsTheHighestCompletedStep) {
+  Report behind = survivor(0, 7);
+  behind.prepared = true;
+  const RecoveryPlan plan =
+      plan_recovery(spec(RecoveryKind::shrink), ReplicaMap(3, 1), {behind, survivor(1, 8)});
+  EXPECT_EQ(plan.target, (Position{8, Next::step}));
+  EXPECT_EQ(plan.leader, 1);
+  EXPECT_EQ(plan.givers, (Ranks{0, 1}));  // it lacks only the decision
+}
+
+TEST(RecoveryPlan, SeatsSparesInTheDeadRanksPlace) {
+  const RecoveryPlan plan = plan_recovery(spec(RecoveryKind::spare, 1), ReplicaMap(3, 1),
+                                          {survivor(1, 4), survivor(2, 4), waiting(), waiting()});
+  EXPECT_EQ(plan.refusal, "");
+  EXPECT_EQ(plan.workers, (Ranks{2, 0, 1}));
+  EXPECT_EQ(plan.givers, (Ranks{0, 0, 1}));
+  EXPECT_EQ(plan.map, ReplicaMap(3, 1));
+}
+
+TEST(RecoveryPlan, TakesNoMoreSparesThanTheRunHas) {
+  const RecoveryPlan plan =
+      plan_recovery(spec(RecoveryKind::spare, 1), ReplicaMap(3, 1), {survivor(1, 4), waiting(), waiting()});
+  EXPECT_NE(plan.refusal.find("no spare is left"), std::string::npos) << plan.refusal;
+}
+
+TEST(RecoveryPlan, AsksForProcessesBeforeThereIsAPlan) {
+  EXPECT_EQ(plan_recovery(spec(RecoveryKind::respawn), ReplicaMap(3, 1), {survivor(1, 4)}).missing, 2);
+  Report joined;
+  joined.joined = true;
+  const RecoveryPlan plan =
+      plan_recovery(spec(RecoveryKind::respawn), ReplicaMap(3, 1), {survivor(1, 4), joined, joined});
+  EXPECT_EQ(plan.missing, 0);
+  EXPECT_EQ(plan.workers, (Ranks{1, 0, 2}));
+}
+
+TEST(RecoveryPlan, NamesTheStageThatIsLost) {
+  const RecoveryPlan plan = plan_recovery(spec(RecoveryKind::spare, 1), ReplicaMap(1, 3),
+                                          {survivor(0, 4, 0, 3), survivor(2, 4, 2, 3), waiting()});
+  EXPECT_NE(plan.refusal.find("stage 1"), std::string::npos) << plan.refusal;
+}
+
+TEST(RecoveryPlan, RollsAPipelineBackToTheNewestWholeSnapshot) {
+  Report first = survivor(0, 14, 0, 3), last = survivor(2, 14, 2, 3);
+  const auto held = [](std::int64_t steps, int stage) { return HeldState{{steps, Next::look}, stage, 3, 0}; };
+  // The snapshot of step 10 lacks stage 1: its holder died before the copy was complete.
+  first.snapshots = {held(10, 0), held(5, 0), held(10, 2), held(5, 2)};
+  last.snapshots = {held(10, 2), held(5, 2), held(5, 1)};
+  const RecoveryPlan plan =
+      plan_recovery(spec(RecoveryKind::spare, 1), ReplicaMap(1, 3), {first, last, waiting()});
+  EXPECT_EQ(plan.refusal, "");
+  EXPECT_TRUE(plan.rolls_back);
+  EXPECT_EQ(plan.state, StateSource::buddy);
+  EXPECT_EQ(plan.target, (Position{5, Next::look}));
+  EXPECT_EQ(plan.workers, (Ranks{0, 2, 1}));
+  EXPECT_EQ(plan.givers, (Ranks{0, 1, 1}));
+}
+
+TEST(RecoveryPlan, CutsAPipelineAgainWhenItShrinks) {
+  Report first = survivor(0, 14, 0, 2);
+  first.snapshots = {{{10, Next::look}, 0, 2, 0}, {{10, Next::look}, 1, 2, 0}};
+  const RecoveryPlan plan = plan_recovery(spec(RecoveryKind::shrink), ReplicaMap(1, 2), {first});
+  EXPECT_EQ(plan.refusal, "");
+  EXPECT_EQ(plan.map, ReplicaMap(1, 1));
+  EXPECT_TRUE(plan.rolls_back);
+  EXPECT_TRUE(plan.givers.empty());
+  EXPECT_EQ(plan.donors, (Ranks{0, 0}));
+}
+
+TEST(RecoveryPlan, DropsAReplicaThatLostARank) {
+  record::RecoverySpec smaller = spec(RecoveryKind::shrink);
+  smaller.batch = record::BatchRule::smaller;
+  const RecoveryPlan plan = plan_recovery(smaller, ReplicaMap(2, 2),
+                                          {survivor(0, 3, 0, 2), survivor(2, 3, 0, 2), survivor(3, 3, 1, 2)});
+  EXPECT_EQ(plan.workers, (Ranks{1, 2}));
+  EXPECT_EQ(plan.map, ReplicaMap(1, 2));
+}
+
+TEST(RecoveryPlan, TakesTheFileWhereNothingElseIsLeft) {
+  Report one = survivor(0, 9, 0, 2);
+  one.file = Position{6, Next::look};
+  const RecoveryPlan plan = plan_recovery(spec(RecoveryKind::spare, 1), ReplicaMap(1, 2), {one, waiting()});
+  EXPECT_EQ(plan.state, StateSource::file);
+  EXPECT_EQ(plan.target, (Position{6, Next::look}));
+}
+
+TEST(RecoveryPlan, RepeatsWhatAReportSays) {
+  Report one = survivor(2, 9, 1, 3);
+  one.prepared = true;
+  one.snapshots = {{{5, Next::look}, 1, 3, 2}};
+  one.file = Position{3, Next::step};
+  const Report again = report_from_json(to_json(one));
+  EXPECT_EQ(again.rank, 2);
+  EXPECT_TRUE(again.prepared);
+  EXPECT_EQ(again.live, one.live);
+  EXPECT_EQ(again.snapshots, one.snapshots);
+  EXPECT_EQ(again.file, one.file);
+  EXPECT_EQ(again.reached, 9);
+}
+
+}  // namespace
+}  // namespace bitrift::train
