@@ -84,7 +84,7 @@ def test_killed_driver_leaves_no_process_and_the_next_one_ends_with_the_same_row
     for arm in arms:  # while its trials run
         driver = Driver("run", spec, "-o", folder, "--workers", "1")
         wait_until(lambda arm=arm: journal_lines(folder) > last_trials[arm] + 2, 200)
-        assert len(driver.ranks()) >= 3
+        assert driver.ranks()  # one may be dead at this moment, and its replacement not there
         driver.process.kill()
         driver.process.communicate()
         driver.assert_no_process_left(10)
