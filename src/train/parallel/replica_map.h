@@ -6,9 +6,9 @@
 namespace bitrift::train {
 
 /// Logical replicas, each of some stages, on ranks. A rank holds one stage, and computes it for one replica
-/// or for several: so a run can continue with fewer ranks and add up the same terms in the same order. The work
-/// of (replica r, stage s) is seat r x stages + s, the number of the rank that does it in a run that lost
-/// none.
+/// or for several: so a run can continue with fewer ranks and add up the same terms in the same order. The
+/// work of (replica r, stage s) is seat r x stages + s, the number of the rank that does it in a run that
+/// lost none.
 class ReplicaMap {
  public:
   /// Rank = seat.
