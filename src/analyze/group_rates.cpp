@@ -100,10 +100,10 @@ std::vector<Rate> rates_by(const std::vector<Member>& line, const Order& order, 
   std::vector<Rate> rates;
   for (std::size_t one = 0; one < classes; ++one) {
     const auto hits = [&](const StratumSeen& cell) {
-      std::vector<std::uint8_t> hits;
-      hits.reserve(cell.outcomes.size());
-      for (const record::Reason reason : cell.outcomes) hits.push_back(class_of(reason) == one ? 1 : 0);
-      return hits;
+      std::vector<std::uint8_t> marks;
+      marks.reserve(cell.outcomes.size());
+      for (const record::Reason reason : cell.outcomes) marks.push_back(class_of(reason) == one ? 1 : 0);
+      return marks;
     };
     std::vector<StratumCount> counts;
     for (const Member& member : line) {
