@@ -9,12 +9,12 @@
 
 namespace bitrift::mpi {
 
-// A death is noticed by calls that need the dead rank: those throw RankFailed. Others may wait for ever until
-// somebody revokes the communicator that they wait on. So the one who notices revokes every communicator of
-// the failed group, and everyone who then gets RankFailed calls shrink() on a communicator of all.
+// Calls that need the dead rank notice its death and throw RankFailed. Other calls may wait for ever, until a
+// rank revokes the communicator that they wait on. So a rank that notices a death revokes every communicator
+// of the failed group, and every rank that then gets RankFailed calls shrink() on a communicator of all ranks.
 //
-// With one rank, or where survives_failures() is false, nobody is left after a death: revoke() does nothing,
-// and shrink() of several ranks throws Error(unsupported).
+// With one rank, or where survives_failures() is false, no rank can continue after a death: revoke() does
+// nothing, and shrink() of several ranks throws Error(unsupported).
 
 /// Whether this process can continue without a dead rank: MPI has ULFM, and mpirun was told
 /// survival_options().

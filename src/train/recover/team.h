@@ -41,7 +41,7 @@ class Team {
   /// Ranks in everyone() of those that work, by rank in active().
   [[nodiscard]] const std::vector<int>& workers() const noexcept { return workers_; }
 
-  /// After a loss: the group of those who live. Nobody works until set_workers().
+  /// After a loss: `everyone` is the group of the living members. No member works until set_workers().
   void replace(const mpi::Communicator& everyone);
   /// One text of each, by rank; also takes note of who they are. Collective over everyone().
   [[nodiscard]] std::vector<record::Json> roll_call(const record::Json& mine);

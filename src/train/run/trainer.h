@@ -71,9 +71,10 @@ class Trainer {
   /// Those who work; a group of this rank alone where it has no work. Local.
   [[nodiscard]] mpi::Communicator group() const;
   [[nodiscard]] bool working() const noexcept;
-  /// All who live, with those who wait. Local.
+  /// All living processes, including those that wait. Local.
   [[nodiscard]] const mpi::Communicator& everyone() const noexcept;
-  /// Whether this process speaks for the run: rank 0 of those who work, or of all where nobody does. Local.
+  /// Whether this process reports for the run: it is rank 0 of the working processes or, when none works, of
+  /// all. Local.
   [[nodiscard]] bool leads() const noexcept;
   /// Before another run of a team that lost members: as many work again as at first. Collective over all who
   /// live. False: too few do.
