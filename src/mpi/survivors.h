@@ -11,7 +11,8 @@ namespace bitrift::mpi {
 
 // Calls that need the dead rank notice its death and throw RankFailed. Other calls may wait for ever, until a
 // rank revokes the communicator that they wait on. So a rank that notices a death revokes every communicator
-// of the failed group, and every rank that then gets RankFailed calls shrink() on a communicator of all ranks.
+// of the failed group, and every rank that then gets RankFailed calls shrink() on a communicator of all
+// ranks.
 //
 // With one rank, or where survives_failures() is false, no rank can continue after a death: revoke() does
 // nothing, and shrink() of several ranks throws Error(unsupported).
