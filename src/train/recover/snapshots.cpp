@@ -76,7 +76,6 @@ void Snapshots::take(Snapshot mine, const Layout& layout) {
   std::vector<Snapshot> fresh;
   if (layout.world.size() > 1) {
     const std::string theirs = exchange_in_ring(layout, packed(mine));
-    received_ += theirs.size();
     fresh.push_back(snapshot_from(theirs));
   }
   fresh.push_back(std::move(mine));
@@ -100,12 +99,6 @@ std::vector<HeldState> Snapshots::held() const {
   std::vector<HeldState> all;
   for (const Snapshot& one : kept_) all.push_back(one.held);
   return all;
-}
-
-const Snapshot* Snapshots::find(const HeldState& wanted) const {
-  const auto found =
-      std::find_if(kept_.begin(), kept_.end(), [&](const Snapshot& one) { return one.held == wanted; });
-  return found == kept_.end() ? nullptr : &*found;
 }
 
 const Snapshot* Snapshots::find(const Position& at, int stage, int stages, int replica) const {

@@ -25,20 +25,14 @@ class Snapshots {
   /// Keeps this state, and exchanges it with the buddy: rank r sends to rank r + 1, the last one to rank 0.
   /// Keeps two generations, because a rank may die before all have the new one. Collective.
   void take(Snapshot mine, const Layout& layout);
-  /// Keeps one that somebody else gave. Local.
+  /// Keeps one that another rank gave. Local.
   void keep(Snapshot one);
-  void clear() noexcept { kept_.clear(); }
   [[nodiscard]] std::vector<HeldState> held() const;
-  /// nullptr: it is not kept.
-  [[nodiscard]] const Snapshot* find(const HeldState& wanted) const;
-  /// The state of a stage at some position, of this replica where it is kept.
+  /// The state of a stage at some position, of this replica where it is kept; nullptr: it is not kept.
   [[nodiscard]] const Snapshot* find(const Position& at, int stage, int stages, int replica) const;
-  /// Bytes received so far.
-  [[nodiscard]] std::uint64_t received() const noexcept { return received_; }
 
  private:
   std::deque<Snapshot> kept_;  // the newest first
-  std::uint64_t received_ = 0;
 };
 
 /// A snapshot as one string, and back.

@@ -121,9 +121,9 @@ class RecoveryRun {
       give_up();
       return true;
     }
-    if (!together([&] { carry_out(plan_, roll_); })) return false;
+    if (!together([&] { carry_out(); })) return false;
     laps_.add_to(times().agree);
-    conclude(plan_, roll_, std::move(agreed_ledger_));
+    conclude(std::move(agreed_ledger_));
     return true;
   }
 
@@ -191,7 +191,9 @@ class RecoveryRun {
     return roll;
   }
 
-  void carry_out(const RecoveryPlan& plan, const Roll& roll) {
+  void carry_out() {
+    const RecoveryPlan& plan = plan_;
+    const Roll& roll = roll_;
     team().set_workers(plan.workers);
     const int me = team().everyone().rank();
     Ledger ledger = ledger_from_text(shared_ledger(plan, roll));
@@ -295,7 +297,9 @@ class RecoveryRun {
     }
   }
 
-  void conclude(const RecoveryPlan& plan, const Roll& roll, Ledger ledger) {
+  void conclude(Ledger ledger) {
+    const RecoveryPlan& plan = plan_;
+    const Roll& roll = roll_;
     const std::int64_t reached = furthest(roll);
     state_.map = plan.map;
     if (state_.recovery.batch == record::BatchRule::smaller)

@@ -54,7 +54,6 @@ struct TrainerState {
   [[nodiscard]] const Layout& layout() const noexcept { return *layout_; }
   [[nodiscard]] Session& session() noexcept { return *session_; }
   [[nodiscard]] Strategy& strategy() noexcept { return *strategy_; }
-  [[nodiscard]] bool has_session() const noexcept { return session_ != nullptr; }
 
   [[nodiscard]] std::int64_t steps_per_epoch() const { return data->train_size() / spec.batch_size; }
   [[nodiscard]] std::int64_t total_steps() const { return steps_per_epoch() * spec.epochs; }
