@@ -1,40 +1,61 @@
 #include "train/recover/snapshots.h"
 
 #include <algorithm>
-#include <climits>
+#include <array>
 
 #include "core/error.h"
 
 namespace bitrift::train {
 namespace {
 
-constexpr int size_tag = 3, text_tag = 4;
+constexpr int size_tag = 3, head_tag = 4, text_tag = 5;
 constexpr std::size_t part_bytes = std::size_t{1} << 28;  // one MPI call carries less than 2 GiB
 constexpr std::size_t generations = 2;
 
-// Ranks in a ring: all send and receive at once.
-std::string exchange_in_ring(const Layout& layout, const std::string& mine) {
-  const mpi::Communicator& world = layout.world;
-  const int next = (world.rank() + 1) % world.size();
-  const int previous = (world.rank() + world.size() - 1) % world.size();
-  const std::uint64_t size = mine.size();
-  std::uint64_t theirs = 0;
-  mpi::Request sent = world.start_send(&size, sizeof size, next, size_tag);
-  world.receive(&theirs, sizeof theirs, previous, size_tag);
-  sent.wait();
-  std::string text(theirs, '\0');
-  for (std::size_t at = 0; at < std::max(mine.size(), text.size()); at += part_bytes) {
-    std::optional<mpi::Request> out, in;
-    if (at < text.size())
-      in.emplace(
-          world.start_receive(text.data() + at, std::min(part_bytes, text.size() - at), previous, text_tag));
-    if (at < mine.size())
-      out.emplace(world.start_send(mine.data() + at, std::min(part_bytes, mine.size() - at), next, text_tag));
-    if (in) in->wait();
-    if (out) out->wait();
-  }
-  return text;
+// All of a snapshot but its state.
+std::string head_of(const Snapshot& snapshot) {
+  const HeldState& held = snapshot.held;
+  const record::Json place = {held.at.commits, name_of(held.at.next), held.stage, held.stages, held.replica};
+  return packed(StateCopy{{"held", place.dump()}, {"ledger", snapshot.ledger}});
 }
+
+Snapshot snapshot_from(const std::string& head, std::string state) {
+  const StateCopy parts = unpacked(head);
+  const record::Json place = record::Json::parse(parts.at("held"));
+  return {{{place.at(0), parse_named<Next>(place.at(1).get<std::string>())},
+           place.at(2),
+           place.at(3),
+           place.at(4)},
+          parts.at("ledger"),
+          std::move(state)};
+}
+
+// What a rank sends to the next one and receives from the previous one.
+class Ring {
+ public:
+  explicit Ring(const mpi::Communicator& world)
+      : world_(world),
+        next_((world.rank() + 1) % world.size()),
+        previous_((world.rank() + world.size() - 1) % world.size()) {}
+
+  void exchange(const void* out, std::size_t out_size, void* in, std::size_t in_size, int tag) const {
+    for (std::size_t at = 0; at < std::max(out_size, in_size); at += part_bytes) {
+      std::optional<mpi::Request> sent, received;
+      if (at < in_size)
+        received.emplace(world_.start_receive(static_cast<char*>(in) + at, std::min(part_bytes, in_size - at),
+                                              previous_, tag));
+      if (at < out_size)
+        sent.emplace(world_.start_send(static_cast<const char*>(out) + at,
+                                       std::min(part_bytes, out_size - at), next_, tag));
+      if (received) received->wait();
+      if (sent) sent->wait();
+    }
+  }
+
+ private:
+  const mpi::Communicator& world_;
+  int next_, previous_;
+};
 
 }  // namespace
 
@@ -54,32 +75,29 @@ std::string receive_text(const mpi::Communicator& communicator, int from) {
   return text;
 }
 
-std::string packed(const Snapshot& snapshot) {
-  const HeldState& held = snapshot.held;
-  const record::Json place = {held.at.commits, name_of(held.at.next), held.stage, held.stages, held.replica};
-  return packed(
-      StateCopy{{"held", place.dump()}, {"ledger", snapshot.ledger}, {"state", packed(snapshot.state)}});
+std::string Snapshots::buffer() {
+  if (buffers_.empty()) return {};
+  std::string one = std::move(buffers_.back());
+  buffers_.pop_back();
+  return one;
 }
 
-Snapshot snapshot_from(const std::string& text) {
-  const StateCopy parts = unpacked(text);
-  const record::Json place = record::Json::parse(parts.at("held"));
-  return {{{place.at(0), parse_named<Next>(place.at(1).get<std::string>())},
-           place.at(2),
-           place.at(3),
-           place.at(4)},
-          parts.at("ledger"),
-          unpacked(parts.at("state"))};
+Snapshot Snapshots::exchange_in_ring(const Snapshot& mine, const mpi::Communicator& world) {
+  const Ring ring(world);
+  const std::string head = head_of(mine);
+  const std::array<std::uint64_t, 2> sizes = {head.size(), mine.state.size()};
+  std::array<std::uint64_t, 2> their_sizes = {};
+  ring.exchange(sizes.data(), sizeof sizes, their_sizes.data(), sizeof their_sizes, size_tag);
+  std::string their_head(their_sizes[0], '\0'), state = buffer();
+  state.resize(their_sizes[1]);
+  ring.exchange(head.data(), head.size(), their_head.data(), their_head.size(), head_tag);
+  ring.exchange(mine.state.data(), mine.state.size(), state.data(), state.size(), text_tag);
+  return snapshot_from(their_head, std::move(state));
 }
 
 void Snapshots::take(Snapshot mine, const Layout& layout) {
-  std::vector<Snapshot> fresh;
-  if (layout.world.size() > 1) {
-    const std::string theirs = exchange_in_ring(layout, packed(mine));
-    fresh.push_back(snapshot_from(theirs));
-  }
-  fresh.push_back(std::move(mine));
-  for (Snapshot& one : fresh) keep(std::move(one));
+  if (layout.world.size() > 1) keep(exchange_in_ring(mine, layout.world));
+  keep(std::move(mine));
   std::vector<Position> positions;
   for (const Snapshot& one : kept_) {
     if (std::find(positions.begin(), positions.end(), one.held.at) == positions.end())
@@ -87,7 +105,11 @@ void Snapshots::take(Snapshot mine, const Layout& layout) {
   }
   std::sort(positions.begin(), positions.end(), std::greater<>());
   if (positions.size() <= generations) return;
-  std::erase_if(kept_, [&](const Snapshot& old) { return old.held.at < positions[generations - 1]; });
+  std::erase_if(kept_, [&](Snapshot& old) {
+    const bool outdated = old.held.at < positions[generations - 1];
+    if (outdated) buffers_.push_back(std::move(old.state));
+    return outdated;
+  });
 }
 
 void Snapshots::keep(Snapshot one) {

@@ -17,11 +17,13 @@ namespace bitrift::train {
 struct Snapshot {
   HeldState held;
   std::string ledger;  ///< of the run at that moment
-  StateCopy state;
+  std::string state;   ///< as pack_state() gives it
 };
 
 class Snapshots {
  public:
+  /// A buffer for the next state: that of a snapshot which is out of date, if there is one. Local.
+  [[nodiscard]] std::string buffer();
   /// Keeps this state, and exchanges it with the buddy: rank r sends to rank r + 1, the last one to rank 0.
   /// Keeps two generations, because a rank may die before all have the new one. Collective.
   void take(Snapshot mine, const Layout& layout);
@@ -32,12 +34,11 @@ class Snapshots {
   [[nodiscard]] const Snapshot* find(const Position& at, int stage, int stages, int replica) const;
 
  private:
-  std::deque<Snapshot> kept_;  // the newest first
-};
+  Snapshot exchange_in_ring(const Snapshot& mine, const mpi::Communicator& world);
 
-/// A snapshot as one string, and back.
-[[nodiscard]] std::string packed(const Snapshot& snapshot);
-[[nodiscard]] Snapshot snapshot_from(const std::string& text);
+  std::deque<Snapshot> kept_;  // the newest first
+  std::vector<std::string> buffers_;
+};
 
 /// A text of any length. Not collective; both ranks call it.
 void send_text(const mpi::Communicator& communicator, const std::string& text, int to);

@@ -350,7 +350,8 @@ void Loop::keep_states() {
 void Loop::take_snapshot() {
   Snapshot mine;
   mine.held = {at_, state_.layout().stage(), state_.layout().stages(), state_.layout().replica()};
-  mine.state = copy_state(state_.session());
+  mine.state = snapshots_.buffer();
+  pack_state(state_.session(), mine.state);
   mine.ledger = to_text(ledger());
   snapshots_.take(std::move(mine), state_.layout());
 }

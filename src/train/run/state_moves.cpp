@@ -24,13 +24,18 @@ StateMoves::StateMoves(TrainerState& state, Snapshots& snapshots, const Recovery
   for (std::size_t rank = 0; rank < plan.workers.size(); ++rank) {
     const int taker = plan.workers[rank];
     if (plan.givers[rank] != me_ || taker == me_) continue;
-    outgoing_.emplace_back(
-        taker, packed(plan.rolls_back ? kept(static_cast<int>(rank)) : copy_state(state_.session())));
+    std::string text;
+    if (plan.rolls_back) {
+      text = kept(static_cast<int>(rank));
+    } else {
+      pack_state(state_.session(), text);
+    }
+    outgoing_.emplace_back(taker, std::move(text));
   }
 }
 
 // The kept state for a rank of the new group.
-const StateCopy& StateMoves::kept(int rank) const {
+const std::string& StateMoves::kept(int rank) const {
   const Snapshot* const found =
       snapshots_.find(plan_.target, plan_.map.stage_on(rank), stages_, plan_.map.replicas_on(rank).front());
   if (found == nullptr) fail(ErrorCode::internal, "a snapshot that was reported is not kept");
@@ -54,7 +59,7 @@ void StateMoves::run(const Ledger& ledger) {
     receive(ledger, rank);
     forget();
   } else if (plan_.rolls_back) {
-    restore_session(state_.session(), kept(rank));
+    restore_session(state_.session(), unpacked(kept(rank)));
     forget();
   } else {
     write_shared(ledger.shared);
@@ -62,15 +67,14 @@ void StateMoves::run(const Ledger& ledger) {
 }
 
 void StateMoves::receive(const Ledger& ledger, int rank) {
-  const std::string text = receive_text(state_.team.everyone(), plan_.givers[static_cast<std::size_t>(rank)]);
+  std::string text = receive_text(state_.team.everyone(), plan_.givers[static_cast<std::size_t>(rank)]);
   bytes_ += text.size();
-  StateCopy received = unpacked(text);
-  restore_session(state_.session(), received);
+  restore_session(state_.session(), unpacked(text));
   if (!plan_.rolls_back) return write_shared(ledger.shared);
   const ReplicaMap& map = plan_.map;
   snapshots_.keep({{plan_.target, map.stage_on(rank), map.stages(), map.replicas_on(rank).front()},
                    to_text(ledger),
-                   std::move(received)});
+                   std::move(text)});
 }
 
 // What is left out of the recovery on purpose.
@@ -81,7 +85,7 @@ void StateMoves::forget() {
 StateCopy StateMoves::stage_from_all(int stage) {
   const int donor = plan_.donors[static_cast<std::size_t>(stage)];
   std::string text;
-  if (me_ == donor) text = packed(snapshots_.find(plan_.target, stage, stages_, 0)->state);
+  if (me_ == donor) text = snapshots_.find(plan_.target, stage, stages_, 0)->state;
   state_.team.everyone().broadcast(text, donor);
   bytes_ += me_ == donor ? 0 : text.size();
   return unpacked(text);

@@ -30,7 +30,7 @@ class StateMoves {
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:
-  [[nodiscard]] const StateCopy& kept(int rank) const;
+  [[nodiscard]] const std::string& kept(int rank) const;
   [[nodiscard]] StateCopy stage_from_all(int stage);
   void receive(const Ledger& ledger, int rank);
   void load_file(const std::filesystem::path& path);

@@ -55,6 +55,24 @@ void restore_session(Session& session, const StateCopy& kept) {
   }
 }
 
+void pack_state(Session& session, std::string& into) {
+  std::vector<StateTensor> tensors = session.tensors();
+  std::size_t size = 0;
+  for (const StateTensor& tensor : tensors)
+    size += 2 * sizeof(std::uint64_t) + tensor.meta.path.size() + tensor.meta.bytes();
+  into.resize(size);
+  char* at = into.data();
+  const auto put_next = [&](const void* bytes, std::uint64_t count) {
+    std::memcpy(at, &count, sizeof count);
+    std::memcpy(at + sizeof count, bytes, count);
+    at += sizeof count + count;
+  };
+  for (StateTensor& tensor : tensors) {
+    put_next(tensor.meta.path.data(), tensor.meta.path.size());
+    tensor.read([&](const void* bytes) { put_next(bytes, tensor.meta.bytes()); });
+  }
+}
+
 std::string packed(const StateCopy& copy) {
   std::string text;
   for (const auto& [path, bytes] : copy) {
