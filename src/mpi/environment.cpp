@@ -63,7 +63,9 @@ bool reads_device_memory() noexcept {
 Environment::Environment() {
   if (!started_by_launcher()) return;
   int provided = MPI_THREAD_SINGLE;
-  check_code(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+  // Open MPI's thread for heartbeats needs its locks, and does not ask for them itself.
+  const int wanted = watches_heartbeats() ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED;
+  check_code(MPI_Init_thread(nullptr, nullptr, wanted, &provided), "MPI_Init_thread");
   active_ = true;
   // A spawned rank that dies leaves a socket, and a write to it must be an error code, not the end.
   if (survives_failures()) std::signal(SIGPIPE, SIG_IGN);

@@ -26,10 +26,18 @@ Communicator merged(MPI_Comm between, bool spawned) {
 
 #ifdef MPIX_ERR_PROC_FAILED
 
-bool survives_failures() noexcept {
-  const char* enabled = std::getenv("OMPI_MCA_mpi_ft_enable");  // set by mpirun --with-ft ulfm
-  return enabled != nullptr && (std::string_view(enabled) == "1" || std::string_view(enabled) == "true");
+namespace {
+
+bool is_switched_on(const char* variable) noexcept {
+  const char* value = std::getenv(variable);
+  return value != nullptr && (std::string_view(value) == "1" || std::string_view(value) == "true");
 }
+
+}  // namespace
+
+// The variables are set by mpirun.
+bool survives_failures() noexcept { return is_switched_on("OMPI_MCA_mpi_ft_enable"); }
+bool watches_heartbeats() noexcept { return is_switched_on("OMPI_MCA_mpi_ft_detector_thread"); }
 
 std::vector<std::string> survival_options(bool detector) {
   std::vector<std::string> options = {"--with-ft", "ulfm"};
@@ -104,6 +112,7 @@ Communicator shrink(const Communicator& communicator) {
 #else
 
 bool survives_failures() noexcept { return false; }
+bool watches_heartbeats() noexcept { return false; }
 std::vector<std::string> survival_options(bool) { return {}; }
 void revoke(const Communicator&) noexcept {}
 std::vector<int> failed_ranks(const Communicator&) { return {}; }

@@ -20,6 +20,8 @@ namespace bitrift::mpi {
 /// Whether this process can continue without a dead rank: MPI has ULFM, and mpirun was told
 /// survival_options().
 [[nodiscard]] bool survives_failures() noexcept;
+/// Whether a thread of MPI's own sends and awaits heartbeats: survival_options(true) were given.
+[[nodiscard]] bool watches_heartbeats() noexcept;
 /// mpirun's options for it; empty where this MPI has no ULFM. detector: ranks watch each other's heartbeats,
 /// so that a stopped process is declared dead too (after 0.5 s). Without it only the end of a process is
 /// noticed. Needs no MPI at run time.

@@ -89,8 +89,10 @@ std::vector<std::string> own_command(const Arguments& arguments) {
 
 // Who works, who waits and who joins.
 train::Team surviving_team(const mpi::Environment& environment, int ranks) {
-  const auto joined = mpi::spawned_into();
-  return joined ? train::Team::newcomer(*joined) : train::Team(environment.world(), ranks);
+  if (const auto joined = mpi::spawned_into()) return train::Team::newcomer(*joined);
+  train::Team team(environment.world(), ranks);
+  if (environment.world().rank() == 0) say_begun();
+  return team;
 }
 
 train::Team team_of(const mpi::Environment& environment, const Plan& plan) {
@@ -120,7 +122,8 @@ int in_planned_world(const Arguments& arguments, const std::function<Plan()>& ma
       const bool relaunches = plan->recovery.kind == record::RecoveryKind::relaunch;
       plan.reset();
       if (relaunches) return run_with_relaunches(ranks, arguments.words, arguments.output);
-      const JobEnd end = run_mpirun(ranks, options, arguments.words);
+      const JobEnd end = options.empty() ? run_mpirun(ranks, options, arguments.words)
+                                         : run_once_begun(ranks, options, arguments.words);
       if (end.lost) complain("a rank was lost, and with it the run; see --on-failure");
       return end.lost && !arguments.recovery.kills.empty() ? 1 : end.code;
     }

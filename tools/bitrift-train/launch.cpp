@@ -60,6 +60,24 @@ Command mpirun_command(int ranks, const std::vector<std::string>& more,
   return command;
 }
 
+// Places in the file that ranks leave their words in. A byte that nobody wrote is 0; a file that ends before
+// it has no word there.
+enum class Word : off_t { begun, exit_code };
+
+std::optional<char> read_word(int file, Word word) {
+  char byte = 0;
+  return ::pread(file, &byte, 1, static_cast<off_t>(word)) == 1 ? std::optional(byte) : std::nullopt;
+}
+
+void leave_word(Word word, char byte) noexcept {
+  const char* name = std::getenv(exit_code_variable);
+  if (name == nullptr) return;
+  const int file = ::open(name, O_WRONLY);
+  if (file < 0) return;
+  [[maybe_unused]] const ssize_t written = ::pwrite(file, &byte, 1, static_cast<off_t>(word));
+  ::close(file);
+}
+
 }  // namespace
 
 void become_mpirun(int ranks, const std::vector<std::string>& options,
@@ -102,23 +120,27 @@ JobEnd run_mpirun(int ranks, const std::vector<std::string>& options,
   } catch (const Error& error) {
     fail(error.code(), "{}; set BITRIFT_MPIRUN to your MPI's mpirun", error.what());
   }
-  char code = 0;
-  const bool left = ::pread(code_file.get(), &code, 1, 0) == 1;
+  const std::optional<char> code = read_word(code_file.get(), Word::exit_code);
+  const bool began = read_word(code_file.get(), Word::begun).value_or(0) != 0;
   // Of a job that survived a failure, the code that a rank left says how it ended.
-  if (left && survives) return {code, false};
-  if (!left) return {3, !interrupted};
-  if (!status.ok()) return {status.signal == 0 ? std::max<int>(code, 1) : 3, false};
-  return {code, false};
+  if (code && survives) return {*code, false, began};
+  if (!code) return {3, !interrupted, began};
+  if (!status.ok()) return {status.signal == 0 ? std::max<int>(*code, 1) : 3, false, began};
+  return {*code, false, began};
 }
 
-void leave_exit_code(int code) noexcept {
-  const char* name = std::getenv(exit_code_variable);
-  if (name == nullptr) return;
-  const char byte = static_cast<char>(code);
-  const int file = ::open(name, O_WRONLY);
-  if (file < 0) return;
-  [[maybe_unused]] const ssize_t written = ::write(file, &byte, 1);
-  ::close(file);
+JobEnd run_once_begun(int ranks, const std::vector<std::string>& options,
+                      const std::vector<std::string>& arguments) {
+  constexpr int tries = 5;
+  for (int left = tries - 1;; --left) {
+    const JobEnd end = run_mpirun(ranks, options, arguments);
+    if (end.began || end.code != 3 || left == 0 || interrupted) return end;
+    spdlog::warn("the ranks ended before they had met, perhaps by a fault of MPI; starting them again");
+  }
 }
+
+void leave_exit_code(int code) noexcept { leave_word(Word::exit_code, static_cast<char>(code)); }
+
+void say_begun() noexcept { leave_word(Word::begun, 1); }
 
 }  // namespace bitrift::cli
