@@ -132,17 +132,17 @@ Communicator shrink(const Communicator& communicator) {
 
 #endif
 
-Communicator spawn(const Communicator& communicator, int count, const std::vector<std::string>& command) {
+Communicator spawn(const Communicator& communicator, const std::vector<std::string>& command) {
   if (!communicator.has_state())
     fail(ErrorCode::unsupported, "processes can be added only to ranks that mpirun started");
-  if (command.empty() || count < 1) fail(ErrorCode::internal, "spawning {} processes of no program", count);
+  if (command.empty()) fail(ErrorCode::internal, "spawning a process of no program");
   std::vector<std::string> arguments(command.begin() + 1, command.end());
   std::vector<char*> words;
   words.reserve(command.size());
   for (std::string& argument : arguments) words.push_back(argument.data());
   words.push_back(nullptr);
   MPI_Comm between = MPI_COMM_NULL;
-  check_code(MPI_Comm_spawn(command[0].c_str(), words.data(), count, MPI_INFO_NULL, 0,
+  check_code(MPI_Comm_spawn(command[0].c_str(), words.data(), 1, MPI_INFO_NULL, 0,
                             communicator.state().handle, &between, MPI_ERRCODES_IGNORE),
              "MPI_Comm_spawn");
   return merged(between, false);

@@ -39,11 +39,10 @@ void revoke(const Communicator& communicator) noexcept;
 /// meanwhile may still be among them: the next call that needs it throws RankFailed.
 [[nodiscard]] Communicator shrink(const Communicator& communicator);
 
-/// Starts `count` more processes of `command` (a program and its arguments; the same on all ranks) and
-/// returns the group of these ranks, in their order, then the new ones. Collective. Throws RankFailed,
-/// Error(internal) with MPI's text, or Error(unsupported) without a launcher.
-[[nodiscard]] Communicator spawn(const Communicator& communicator, int count,
-                                 const std::vector<std::string>& command);
+/// Starts one more process of `command` (a program and its arguments; the same on all ranks) and returns the
+/// group of these ranks, in their order, then the new one. Collective. Throws RankFailed, Error(internal)
+/// with MPI's text, or Error(unsupported) without a launcher.
+[[nodiscard]] Communicator spawn(const Communicator& communicator, const std::vector<std::string>& command);
 /// In a process that spawn() started: that same group; nothing in any other. Call it once, after Environment
 /// began. Collective with spawn().
 [[nodiscard]] std::optional<Communicator> spawned_into();

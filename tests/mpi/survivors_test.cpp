@@ -126,7 +126,7 @@ Communicator lose_in_recovery(const Communicator& group, int point) {
 
 Communicator replace(const Communicator& group, const std::string& scenario) {
   const auto start = Clock::now();
-  Communicator all = spawn(group, 1, {program, scenario});
+  Communicator all = spawn(group, {program, scenario});
   if (all.rank() == 0)
     fmt::print("{} -> {} ranks: spawn {:.1f} ms\n", group.size(), all.size(), milliseconds_since(start));
   expect(all.size() == group.size() + 1, "another number of ranks after a spawn");

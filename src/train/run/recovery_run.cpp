@@ -108,9 +108,11 @@ class RecoveryRun {
             make_plan();
           }))
         return false;
-      if (plan_.refusal.empty() && plan_.missing > 0 && !add_processes()) return false;
     } else if (!together([&] { make_plan(); })) {
       return false;
+    }
+    while (plan_.refusal.empty() && plan_.missing > 0) {
+      if (!add_process()) return false;
     }
     before_ = roll_.before;
     knows_before_ = true;
@@ -134,11 +136,11 @@ class RecoveryRun {
   }
 
   // Those who spawn agree before they use the larger group: a process that failed to join it could not
-  // follow.
-  bool add_processes() {
+  // follow. One at a time: where one of two processes that were spawned together has died, Open MPI 5.0.11
+  // hangs in the next MPI_Comm_spawn.
+  bool add_process() {
     std::optional<mpi::Communicator> larger;
-    const bool spawned =
-        together([&] { larger = mpi::spawn(team().everyone(), plan_.missing, interrupted_.command); });
+    const bool spawned = together([&] { larger = mpi::spawn(team().everyone(), interrupted_.command); });
     laps_.add_to(times().respawn);
     if (!spawned) {
       if (larger) mpi::revoke(*larger);

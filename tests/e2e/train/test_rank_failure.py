@@ -7,7 +7,7 @@ from pathlib import Path
 import h5py
 import pytest
 from failure_support import LAYOUTS, PHASES, RANKS, RECOVERIES, RECOVERY_POINTS, STEPS, Bases, Ended, digest, step_of
-from train_support import call
+from train_support import call, run
 
 DATA4 = LAYOUTS["data"]
 
@@ -104,6 +104,36 @@ def test_one_rank_after_the_other(bases: Bases, tmp_path: Path) -> None:
     recoveries = recovered(bases, "adamw", "data", tmp_path / "out.h5", *RECOVERIES["shrink"], *faults)
     assert [one["ranks_after"] for one in recoveries] == [3, 2, 1]
     assert all(victim in one["failed"] for victim, one in zip((0, 3, 1), recoveries, strict=True))
+
+
+def test_one_of_two_that_replaced_two_fails(bases: Bases, tmp_path: Path) -> None:
+    """Open MPI hangs in a third start of processes when two were started by one call and one of them is dead."""
+    faults = kills("0@2:backward", "2@2:backward", "0@5:reduce", "2@7:backward")
+    recoveries = recovered(bases, "sgd", "data", tmp_path / "out.h5", *RECOVERIES["respawn"], *faults)
+    assert [rank for one in recoveries for rank in one["failed"]] == [0, 2, 0, 2]
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+@pytest.mark.parametrize(
+    ("layout", "fewer"), [("data", ["data", "--ranks", 3]), ("hybrid", ["pipeline", "--ranks", 2])]
+)
+def test_a_smaller_batch_is_that_of_a_run_of_fewer_replicas(
+    bases: Bases, tmp_path: Path, layout: str, fewer: list, victim: int
+) -> None:
+    ended = bases.fail(
+        "adamw",
+        layout,
+        tmp_path / "shrunk.h5",
+        *(*RECOVERIES["shrink"], "--batch-on-failure", "smaller", *kills(f"{victim}@6:backward")),
+    )
+    check_end(ended)
+    assert ended.json()["recoveries"][0]["step"] == 5
+    step5, fresh = tmp_path / "step5.h5", tmp_path / "fresh.h5"
+    run("resume", bases.file("adamw"), "-o", step5, "--steps", 5, *LAYOUTS[layout])
+    batch = 48 if layout == "data" else 32
+    options = ["--micro-batches", 2] if layout == "hybrid" else []
+    run("resume", step5, "-o", fresh, "--epochs", 1, "--parallel", *fewer, *options, "--batch-size", batch)
+    assert digest(tmp_path / "shrunk.h5") == digest(fresh)
 
 
 @pytest.mark.parametrize("how", ["stop", "exit"])
