@@ -2,7 +2,7 @@
 """SIGKILL for the driver, for worker ranks and for both, at arbitrary moments: is the journal an undisturbed run's?
 
     python tests/studies/kill_campaign.py [--driver 50] [--worker 50] [--both 20] [--workers 1] [--shards 1]
-                                           [--stand-in]
+                                           [--stand-in | --processes]
 
 BITRIFT_BIN_DIR names the folder that holds bitrift and bitrift-train. A campaign that ends before its kills are spent
 is compared, and the rest falls on a new one. A worker is hit only while a run ended since the last hit and while other
@@ -100,6 +100,17 @@ def quickstart_campaign(place: pathlib.Path) -> Campaign:
     (place / "spec.json").write_text(json.dumps(spec))
     cells = len(spec["strata"]["roles"]) * len(spec["strata"]["fields"])
     return Campaign(place, 2, 2 * cells * spec["trials_per_stratum"], {}, 8)
+
+
+def process_campaign(place: pathlib.Path) -> Campaign:
+    """Ranks that fail and are replaced: what the driver's death must not leave behind are their replacements too."""
+    spec = json.loads((ROOT / "campaigns" / "process" / "data.json").read_text())
+    spec["arms"] = [arm for arm in spec["arms"] if arm["name"] in ("spare", "respawn")]
+    spec["controls"] = CONTROLS
+    spec["trials_per_stratum"] = 4
+    (place / "spec.json").write_text(json.dumps(spec))
+    phases = len(spec["strata"]["process"]["phases"])
+    return Campaign(place, 2, 2 * phases * spec["trials_per_stratum"], {}, 8)
 
 
 def kill(pid: int) -> bool:
@@ -236,12 +247,16 @@ def main() -> None:
     parser.add_argument("--shards", type=int, default=1, help="drivers that share the campaign's folder")
     parser.add_argument("--seed", type=int, default=1, help="of the moments")
     parser.add_argument("--stand-in", action="store_true", help="a formula in the place of training")
+    parser.add_argument("--processes", action="store_true", help="trials in which ranks fail, for --driver alone")
     options = parser.parse_args()
+    if options.processes and options.worker + options.both > 0:
+        parser.error("--processes: the trials kill workers themselves; give --worker 0 --both 0")
     left = {"driver": options.driver, "worker": options.worker, "both": options.both}
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         place = pathlib.Path(folder)
-        campaign = stand_in_campaign(place) if options.stand_in else quickstart_campaign(place)
+        make = process_campaign if options.processes else stand_in_campaign if options.stand_in else quickstart_campaign
+        campaign = make(place)
         counts = run_study(campaign, left, options.workers, options.seed, options.shards)
     hits = ", ".join(f"{kind} {counts.get(kind, 0)}" for kind in left)
     drivers = f"{options.shards} driver(s) with {options.workers} worker(s)"
