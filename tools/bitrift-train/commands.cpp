@@ -218,19 +218,12 @@ int run_and_report(const Arguments& arguments, const Plan& plan, std::int64_t ep
   environment.leave(code, trainer.everyone());
 }
 
-std::int64_t number_in(const ckpt::Reader& reader, const std::string& path) {
-  const ckpt::TensorInfo* const found = reader.find(path);
-  std::int64_t value = 0;
-  if (found != nullptr) reader.read(*found, &value, sizeof value);
-  return value;
-}
-
 // Seconds. The job was launched again: the state comes from its last checkpoint. base_step: of the run's
 // beginning.
 double load_again(const Arguments& arguments, const Plan& plan, train::Trainer& trainer,
                   std::int64_t base_step, record::Recovery& record) {
   const ckpt::Reader reader(arguments.relaunched);
-  record = relaunch_record(plan.parallel.ranks, number_in(reader, "progress/step") - base_step,
+  record = relaunch_record(plan.parallel.ranks, train::integer_in(reader, "progress/step", 0) - base_step,
                            arguments.relaunched);
   record.times.state = seconds_of([&] { trainer.load({.path = arguments.relaunched, .opened = &reader}); });
   return record.times.state;
@@ -310,8 +303,9 @@ int resume(const Arguments& arguments) {
       convert_precision(plan.spec, parse_named<record::Precision>(*arguments.precision));
     choose_guards(arguments.guards, plan.spec);
     if (arguments.batch_size && *arguments.batch_size != plan.spec.batch_size) {
-      plan.spec.resized.push_back({plan.spec.batch_size, number_in(*plan.checkpoint, "progress/epoch"),
-                                   number_in(*plan.checkpoint, "progress/cursor")});
+      plan.spec.resized.push_back({plan.spec.batch_size,
+                                   train::integer_in(*plan.checkpoint, "progress/epoch", 0),
+                                   train::integer_in(*plan.checkpoint, "progress/cursor", 0)});
       plan.spec.batch_size = *arguments.batch_size;
     }
     plan.parallel = chosen_parallel(arguments.parallel, {});
@@ -324,8 +318,8 @@ int resume(const Arguments& arguments) {
                            std::move(plan.data));
     if (!arguments.relaunched.empty()) {
       record::Recovery relaunched;
-      const std::int64_t base_step = number_in(*plan.checkpoint, "progress/step");
-      const std::int64_t base_epoch = number_in(*plan.checkpoint, "progress/epoch");
+      const std::int64_t base_step = train::integer_in(*plan.checkpoint, "progress/step", 0);
+      const std::int64_t base_epoch = train::integer_in(*plan.checkpoint, "progress/epoch", 0);
       const std::int64_t end = arguments.epochs ? base_epoch + *arguments.epochs : plan.spec.epochs;
       const double load_seconds = load_again(arguments, plan, trainer, base_step, relaunched);
       return run_and_report(arguments, plan, std::max<std::int64_t>(0, end - trainer.epoch()), environment,

@@ -9,6 +9,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "launch.h"
+#include "train/state/checkpoint_spec.h"
 #include "train/step/kill_point.h"
 
 namespace bitrift::cli {
@@ -36,14 +37,6 @@ std::optional<std::filesystem::file_time_type> written(const std::filesystem::pa
   return error ? std::nullopt : std::optional(time);
 }
 
-std::int64_t steps_in(const std::filesystem::path& file) {
-  const ckpt::Reader reader(file);
-  const ckpt::TensorInfo* const found = reader.find("progress/step");
-  std::int64_t step = 0;
-  if (found != nullptr) reader.read(*found, &step, sizeof step);
-  return step;
-}
-
 }  // namespace
 
 std::filesystem::path death_note_file() {
@@ -69,7 +62,7 @@ int run_with_relaunches(int ranks, const std::vector<std::string>& words,
     next = without_kills(words);
     const auto now = written(output);
     const bool has_file = now && (now != known || reached > 0);
-    const std::int64_t step = has_file ? steps_in(output) : 0;
+    const std::int64_t step = has_file ? train::integer_in(ckpt::Reader(output), "progress/step", 0) : 0;
     if (step <= reached) {
       fail(ErrorCode::internal,
            "the job lost a rank again before it came beyond step {}; it was not launched again", reached);

@@ -24,6 +24,10 @@ struct Launch {
   /// failing: the bitrift whose exec-guard starts the worker, so that processes which were spawned and have
   /// not connected end with it too; "": none.
   std::filesystem::path guard = {};
+
+  /// Starts of a worker that may fail in a row before none is tried any more. Open MPI's failure detector
+  /// crashes in about one start in ten (docs/rank-failure.md).
+  [[nodiscard]] int failing_starts() const noexcept { return detector ? 5 : 2; }
 };
 
 /// How many processes a worker has.

@@ -328,7 +328,7 @@ void Pool::lost(Crew& crew, const WorkerLost& loss) {
       doubt(crew, std::string("its check ended: ") + name_of(loss.failure.reason));
     if (crew.job) queues_[crew.arm].push_front(std::move(*crew.job));
     crew.job.reset();
-    if (!crew.checked && ++failed_starts_ >= 2) could_not_start(crew, loss);
+    if (!crew.checked && ++failed_starts_ >= options_.launch.failing_starts()) could_not_start(crew, loss);
     return;
   }
   crew.current.seconds = std::chrono::duration<double>(Clock::now() - crew.sent).count();

@@ -45,7 +45,9 @@ class Worker {
       spec = options_.choose_guards(checkpoint_spec(*base));
     });
     prepare_libtorch(spec.threads);
-    base_seed_ = seed_in(*base, spec);
+    // Also known to a process that has loaded nothing.
+    base_seed_ =
+        static_cast<std::uint64_t>(integer_in(*base, "rng/seed", static_cast<std::int64_t>(spec.seed)));
     // Of a file with several replicas each rank reads its own part: too much to know here. Of a team that
     // loses members not all have the base in memory.
     full_load_ =
@@ -142,14 +144,6 @@ class Worker {
     result.changed_tensors = changed;
     leaked_ = leaked_ || request.drill == Drill::leak;
     return result;
-  }
-
-  // Also known to a process that has loaded nothing.
-  static std::uint64_t seed_in(const ckpt::Reader& base, const record::TrainingSpec& spec) {
-    const ckpt::TensorInfo* const found = base.find("rng/seed");
-    std::uint64_t seed = spec.seed;
-    if (found != nullptr) base.read(*found, &seed, sizeof seed);
-    return seed;
   }
 
   // The data-order seed of a request's golden run.

@@ -16,4 +16,16 @@ record::TrainingSpec checkpoint_spec(const ckpt::Reader& reader) {
   return record::training_spec_from_text(*spec, reader.path().string() + ", attribute 'spec'");
 }
 
+std::int64_t integer_in(const ckpt::Reader& reader, const std::string& path, std::int64_t otherwise) {
+  const ckpt::TensorInfo* const found = reader.find(path);
+  if (found == nullptr) return otherwise;
+  std::int64_t value = 0;
+  if (found->elements() != 1 || found->element_bytes != sizeof value) {
+    fail(ErrorCode::bad_file, "{}: {} is {} x {}, not one integer of 64 bits", reader.path().string(), path,
+         found->elements(), found->dtype);
+  }
+  reader.read(*found, &value, sizeof value);
+  return value;
+}
+
 }  // namespace bitrift::train

@@ -1,4 +1,4 @@
-// The spec that a checkpoint carries.
+// What a checkpoint says of its run, read without a session.
 #pragma once
 
 #include "ckpt/reader.h"
@@ -8,5 +8,9 @@ namespace bitrift::train {
 
 /// Throws Error(bad_file): not one of bitrift's, or of another schema version.
 [[nodiscard]] record::TrainingSpec checkpoint_spec(const ckpt::Reader& reader);
+/// A single integer of 64 bits, such as progress/step; `otherwise` where the checkpoint has no such tensor.
+/// Throws Error(bad_file): it is something else.
+[[nodiscard]] std::int64_t integer_in(const ckpt::Reader& reader, const std::string& path,
+                                      std::int64_t otherwise);
 
 }  // namespace bitrift::train
