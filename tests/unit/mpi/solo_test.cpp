@@ -66,7 +66,7 @@ TEST(SoloCommunicator, SurvivesByItself) {
   EXPECT_EQ(shrink(solo).size(), 1);
   EXPECT_FALSE(spawned_into().has_value());
   try {
-    (void)spawn(solo, 1, {"/bin/true"});
+    (void)spawn(solo, {"/bin/true"});
     FAIL() << "a process without mpirun";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::unsupported);
