@@ -178,7 +178,7 @@ int run_and_report(const Arguments& arguments, const Plan& plan, std::int64_t ep
   train::RunOptions options = run_options(arguments, plan, !arguments.trace.empty());
   options.epochs = epochs;
   options.relaunched = relaunched;
-  if (relaunched && options.steps) *options.steps -= relaunched->step;
+  options.ledger_folder = ledger_folder();
   if (arguments.replica_files.empty() && !arguments.precision && !arguments.batch_size && !arguments.fresh)
     options.start_file = arguments.input;
   std::unique_ptr<train::Trace> trace;
@@ -227,6 +227,12 @@ double load_again(const Arguments& arguments, const Plan& plan, train::Trainer& 
                            arguments.relaunched);
   record.times.state = seconds_of([&] { trainer.load({.path = arguments.relaunched, .opened = &reader}); });
   return record.times.state;
+}
+
+// The loss after which the job was launched again from where the run began.
+std::optional<record::Recovery> lost_at_start(const Arguments& arguments, const Plan& plan) {
+  if (!arguments.relaunched_from_start) return std::nullopt;
+  return relaunch_record(plan.parallel.ranks, 0, {});
 }
 
 train::LoadRequest load_request(const Arguments& arguments) {
@@ -285,7 +291,9 @@ int train(const Arguments& arguments) {
     train::Trainer trainer(plan.spec, plan.parallel, team_of(environment, plan), plan.recovery, !again,
                            std::move(plan.data));
     const std::int64_t epochs = arguments.epochs.value_or(plan.spec.epochs);
-    if (!again) return run_and_report(arguments, plan, epochs, environment, trainer);
+    if (!again)
+      return run_and_report(arguments, plan, epochs, environment, trainer, {},
+                            lost_at_start(arguments, plan));
     record::Recovery relaunched;
     const double load_seconds = load_again(arguments, plan, trainer, 0, relaunched);
     return run_and_report(arguments, plan, std::max<std::int64_t>(0, epochs - trainer.epoch()), environment,
@@ -336,7 +344,7 @@ int resume(const Arguments& arguments) {
           arguments.input.string(), plan.spec.epochs);
     }
     return run_and_report(arguments, plan, arguments.epochs.value_or(left), environment, trainer,
-                          {.load = load_seconds});
+                          {.load = load_seconds}, lost_at_start(arguments, plan));
   });
 }
 

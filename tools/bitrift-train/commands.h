@@ -28,11 +28,12 @@ struct Arguments {
   bool json = false;
   bool check_replicas = false;
   std::filesystem::path
-      relaunched;                 ///< train, resume: checkpoint from which a job that lost a rank continues
-  std::optional<int> batch_size;  ///< resume: instead of the spec's
-  bool fresh = false;             ///< train
-  std::string connect;            ///< serve
-  std::string drill;              ///< serve
+      relaunched;  ///< train, resume: checkpoint from which a job that lost a rank continues
+  bool relaunched_from_start = false;  ///< train, resume: it wrote none before that
+  std::optional<int> batch_size;       ///< resume: instead of the spec's
+  bool fresh = false;                  ///< train
+  std::string connect;                 ///< serve
+  std::string drill;                   ///< serve
   std::optional<std::string>
       serve_recovery;              ///< serve: record::RecoverySpec as JSON; absent: no rank may fail
   int reserve = 0;                 ///< serve: idle processes that replace lost ones between two runs

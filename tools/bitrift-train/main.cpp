@@ -39,7 +39,9 @@ void add_run_options(CLI::App* command, Arguments& arguments, const char* usual)
                     "Compare the states of all replicas after every step");
   add_parallel_options(command, arguments.parallel, usual);
   add_recovery_options(command, arguments.recovery);
-  command->add_option("--relaunched", arguments.relaunched)->group("");  // for run_with_relaunches()
+  // Both for run_with_relaunches().
+  command->add_option("--relaunched", arguments.relaunched)->group("");
+  command->add_flag("--relaunched-from-start", arguments.relaunched_from_start)->group("");
 }
 
 constexpr const char* footer =

@@ -16,6 +16,7 @@ namespace bitrift::cli {
 namespace {
 
 constexpr const char* note_variable = "BITRIFT_DEATH_NOTE";
+constexpr const char* ledger_variable = "BITRIFT_LEDGER_FOLDER";
 constexpr const char* noticed_variable = "BITRIFT_LOSS_NOTICED";
 
 std::vector<std::string> without_kills(const std::vector<std::string>& words) {
@@ -48,10 +49,16 @@ std::filesystem::path death_note_file() {
   return std::filesystem::path(folder == nullptr ? "/tmp" : folder) / ("bitrift-death-note-" + name);
 }
 
+std::filesystem::path ledger_folder() {
+  const char* named = std::getenv(ledger_variable);
+  return named == nullptr ? "" : named;
+}
+
 int run_with_relaunches(int ranks, const std::vector<std::string>& words,
                         const std::filesystem::path& output) {
   const TemporaryFolder folder("bitrift-relaunch");
   ::setenv(note_variable, (folder.path() / "note").c_str(), 1);
+  ::setenv(ledger_variable, folder.path().c_str(), 1);
   std::vector<std::string> next = words;
   auto known = written(output);
   std::int64_t reached = -1;
@@ -69,7 +76,11 @@ int run_with_relaunches(int ranks, const std::vector<std::string>& words,
     }
     reached = step;
     known = now;
-    if (has_file) next.insert(next.end(), {"--relaunched", output.string()});
+    if (has_file) {
+      next.insert(next.end(), {"--relaunched", output.string()});
+    } else {
+      next.emplace_back("--relaunched-from-start");
+    }
     spdlog::warn("a rank was lost; launching the job again from {}",
                  has_file ? fmt::format("step {} in {}", step, output.string()) : "the start");
   }

@@ -12,8 +12,8 @@
 namespace bitrift::cli {
 
 /// Runs the job, and again for as long as it loses a rank and then comes further than the time before. words:
-/// of the command line; each new start gets `--relaunched output` where the job wrote that file, and none of
-/// the kills. Returns the exit code.
+/// of the command line; each new start gets `--relaunched output` where the job wrote that file, else
+/// `--relaunched-from-start`, and none of the kills. Returns the exit code.
 [[nodiscard]] int run_with_relaunches(int ranks, const std::vector<std::string>& words,
                                       const std::filesystem::path& output);
 
@@ -22,6 +22,8 @@ namespace bitrift::cli {
 [[nodiscard]] record::Recovery relaunch_record(int ranks, std::int64_t step,
                                                const std::filesystem::path& file);
 
+/// Where a job that may be launched again keeps its ledgers; "": this is no such job.
+[[nodiscard]] std::filesystem::path ledger_folder();
 /// Where ranks leave word before they fail: the file that the launching process names, or one of the job's
 /// own.
 [[nodiscard]] std::filesystem::path death_note_file();

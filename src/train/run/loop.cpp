@@ -25,7 +25,10 @@ std::string nonfinite_metric(const std::vector<record::Evaluation>& replicas, bo
 }  // namespace
 
 Loop::Loop(TrainerState& state, const RunOptions& options)
-    : state_(state), options_(options), golden_(state, options.keep_golden) {
+    : state_(state),
+      options_(options),
+      golden_(state, options.keep_golden),
+      ledger_files_(options.ledger_folder) {
   result_.id = options.id;
   result_.replicas.resize(static_cast<std::size_t>(state.parallel.replicas()));
   if (state.team.working()) states_.emplace(state, options.states);
@@ -245,11 +248,7 @@ void Loop::begin_team() {
   const bool first = state_.team.working() && state_.team.active().rank() == 0;
   if (first && !options_.process_faults.empty()) std::filesystem::remove(options_.death_note, ignored);
   state_.kill_point.arm(options_.process_faults, options_.death_note);
-  if (options_.relaunched) {
-    result_.recoveries.push_back(*options_.relaunched);
-    furthest_ = options_.relaunched->steps_lost;
-    redo_from_ = monotonic_seconds();
-  }
+  if (options_.relaunched) begin_again();
   if (!state_.team.may_lose()) return;
   if (state_.team.is_newcomer()) return recover_from_loss();
   if (state_.team.working()) return;
@@ -258,6 +257,20 @@ void Loop::begin_team() {
   } else {
     recover_from_loss();
   }
+}
+
+// The state is that of the last checkpoint, and so is the ledger.
+void Loop::begin_again() {
+  if (std::optional<Ledger> known = ledger_files_.read(state_.team.active(), progress().step)) {
+    adopt({.works = true, .ledger = std::move(*known), .record = *options_.relaunched});
+    kept_ = at_.commits;
+    begin_trace();
+    return;
+  }
+  if (options_.steps) *options_.steps -= options_.relaunched->step;
+  result_.recoveries.push_back(*options_.relaunched);
+  furthest_ = options_.relaunched->steps_lost;
+  redo_from_ = monotonic_seconds();
 }
 
 // The file that the run began with is its first checkpoint.
@@ -357,7 +370,9 @@ void Loop::take_snapshot() {
 }
 
 void Loop::write_checkpoint() {
+  ledger_files_.write(state_.team.active(), progress().step, ledger());
   options_.checkpoint();
+  ledger_files_.remove_earlier();
   file_position_ = at_;
   file_ledger_ = to_text(ledger());
 }

@@ -58,6 +58,7 @@ class Loop {
   [[nodiscard]] Ledger ledger();
   void take_snapshot();
   void write_checkpoint();
+  void begin_again();
   void note_redone();
   void note_start_file();
 
@@ -78,6 +79,7 @@ class Loop {
   Snapshots snapshots_;
   std::optional<Position> file_position_;
   std::string file_ledger_;
+  LedgerFiles ledger_files_;
   bool said_goodbye_ = false;        // see Interrupted
   std::int64_t kept_ = -1;           // commits when states were last kept
   std::int64_t furthest_ = 0;        // commits before the last failure

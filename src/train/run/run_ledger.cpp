@@ -1,6 +1,10 @@
 #include "train/run/run_ledger.h"
 
+#include <system_error>
+#include <utility>
+
 #include "core/error.h"
+#include "core/file.h"
 
 namespace bitrift::train {
 namespace {
@@ -113,6 +117,34 @@ Ledger ledger_from_text(const std::string& text) {
   } catch (const Json::exception& error) {
     fail(ErrorCode::internal, "a ledger cannot be read: {}", error.what());
   }
+}
+
+std::filesystem::path LedgerFiles::file(std::int64_t step) const {
+  return folder_ / fmt::format("ledger-{}", step);
+}
+
+void LedgerFiles::write(const mpi::Communicator& ranks, std::int64_t step, const Ledger& ledger) {
+  mpi::agreed(ranks, [&] {
+    if (ranks.rank() != 0 || folder_.empty()) return;
+    earlier_ = std::exchange(written_, file(step));
+    replace_text(written_, to_text(ledger));
+  });
+}
+
+void LedgerFiles::remove_earlier() noexcept {
+  std::error_code ignored;
+  if (!earlier_.empty() && earlier_ != written_) std::filesystem::remove(earlier_, ignored);
+}
+
+std::optional<Ledger> LedgerFiles::read(const mpi::Communicator& ranks, std::int64_t step) const {
+  std::string text;
+  std::error_code ignored;
+  mpi::agreed(ranks, [&] {
+    if (ranks.rank() != 0 || folder_.empty() || !std::filesystem::exists(file(step), ignored)) return;
+    text = read_text(file(step));
+  });
+  ranks.broadcast(text, 0);
+  return text.empty() ? std::nullopt : std::optional(ledger_from_text(text));
 }
 
 }  // namespace bitrift::train

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "mpi/communicator.h"
 #include "record/fault/process_fault.h"
 #include "record/run.h"
 #include "train/golden/trajectory.h"
@@ -53,5 +54,24 @@ struct Ledger {
 [[nodiscard]] std::string to_text(const Ledger& ledger);
 /// Throws Error(internal).
 [[nodiscard]] Ledger ledger_from_text(const std::string& text);
+
+/// Ledgers of a run at its checkpoints, for a job that is launched again from the last of them. They are
+/// named by the step (progress/step), because a job may end between the two files. The folder of rank 0
+/// counts; without one nothing is written, and nothing is found. write() and read() are collective, and throw
+/// mpi::AgreedError(io).
+class LedgerFiles {
+ public:
+  explicit LedgerFiles(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  void write(const mpi::Communicator& ranks, std::int64_t step, const Ledger& ledger);
+  /// The checkpoint of the last write() is complete: no earlier ledger is needed. Local.
+  void remove_earlier() noexcept;
+  [[nodiscard]] std::optional<Ledger> read(const mpi::Communicator& ranks, std::int64_t step) const;
+
+ private:
+  [[nodiscard]] std::filesystem::path file(std::int64_t step) const;
+
+  std::filesystem::path folder_;
+  std::filesystem::path written_, earlier_;  // by this rank
+};
 
 }  // namespace bitrift::train

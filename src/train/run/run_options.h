@@ -47,6 +47,9 @@ struct RunOptions {
   std::filesystem::path death_note = {};
   std::vector<std::string> command = {};
   std::optional<record::Recovery> relaunched = {};  ///< the loss after which the job was launched again
+  /// Where rank 0 keeps what is in no checkpoint of the run so far, for a job that is launched again from the
+  /// last one; "": nowhere, and such a job's result covers its own part only.
+  std::filesystem::path ledger_folder = {};
   std::filesystem::path start_file = {};  ///< checkpoint that holds the state at the start; "": none does
   std::filesystem::path checkpoint_file =
       {};                                   ///< that `checkpoint` writes, see RecoverySpec::checkpoint_every

@@ -6,7 +6,19 @@ from pathlib import Path
 
 import h5py
 import pytest
-from failure_support import LAYOUTS, PHASES, RANKS, RECOVERIES, RECOVERY_POINTS, STEPS, Bases, Ended, digest, step_of
+from failure_support import (
+    LAYOUTS,
+    PHASES,
+    RANKS,
+    RECOVERIES,
+    RECOVERY_POINTS,
+    STEPS,
+    Bases,
+    Ended,
+    digest,
+    fail_ranks,
+    step_of,
+)
 from train_support import call, run
 
 DATA4 = LAYOUTS["data"]
@@ -165,6 +177,22 @@ def test_a_job_is_launched_again(bases: Bases, tmp_path: Path) -> None:
     options = ("--on-failure", "relaunch", "--checkpoint-every", 3, *kills("2@8:reduce"))
     (one,) = recovered(bases, "adamw", "hybrid", tmp_path / "out.h5", *options)
     assert (one["failed"], one["state"], one["step"], one["steps_redone"]) == ([2], "file", 6, 2)
+
+
+@pytest.mark.parametrize(("struck", "step"), [(STEPS + 4, STEPS + 2), (3, 0)], ids=["second epoch", "no checkpoint"])
+def test_the_result_of_a_job_that_was_launched_again_is_that_of_the_whole_run(
+    bases: Bases, tmp_path: Path, struck: int, step: int
+) -> None:
+    words = ("resume", bases.file("sgd"), "--epochs", 2, *LAYOUTS["data"], "--json")
+    relaunch = ("--on-failure", "relaunch", "--checkpoint-every", 4, *kills(f"1@{struck}:update"))
+    plain = fail_ranks(*words, "-o", tmp_path / "plain.h5").json()
+    ended = fail_ranks(*words, "-o", tmp_path / "again.h5", *relaunch)
+    check_end(ended)
+    again = ended.json()
+    assert [one["step"] for one in again["recoveries"]] == [step]
+    for key in ("status", "steps", "replicas", "last_loss", "replica_digests"):
+        assert again[key] == plain[key], key
+    assert digest(tmp_path / "again.h5") == digest(tmp_path / "plain.h5")
 
 
 @pytest.mark.parametrize("victim", [0, 1])
