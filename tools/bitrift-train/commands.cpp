@@ -122,8 +122,9 @@ int in_planned_world(const Arguments& arguments, const std::function<Plan()>& ma
       const bool relaunches = plan->recovery.kind == record::RecoveryKind::relaunch;
       plan.reset();
       if (relaunches) return run_with_relaunches(ranks, arguments.words, arguments.output);
-      const JobEnd end = options.empty() ? run_mpirun(ranks, options, arguments.words)
-                                         : run_once_begun(ranks, options, arguments.words);
+      const bool watched = !options.empty() && options == mpi::survival_options(true);
+      const JobEnd end = watched ? run_once_begun(ranks, options, arguments.words)
+                                 : run_mpirun(ranks, options, arguments.words);
       if (end.lost) complain("a rank was lost, and with it the run; see --on-failure");
       return end.lost && !arguments.recovery.kills.empty() ? 1 : end.code;
     }

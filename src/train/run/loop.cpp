@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "mpi/survivors.h"
+#include "train/run/state_moves.h"
 #include "train/step/schedule.h"
 
 namespace bitrift::train {
@@ -74,7 +75,10 @@ void Loop::advance() {
       return finish();
     case Next::save:
       state_.kill_point.at_step(result_.steps);
-      if (options_.save && result_.status == record::RunStatus::done) options_.save();
+      if (options_.save && result_.status == record::RunStatus::done) {
+        keep_ledger();
+        options_.save();
+      }
       at_.next = Next::leave;
       return;
     case Next::leave:
@@ -89,8 +93,7 @@ bool Loop::done() const {
                         : progress().epoch - first_epoch_ >= options_.epochs;
 }
 
-// Behind a step, or behind the evaluation at the end of an epoch. A run that ends within an epoch is
-// evaluated once more.
+// Behind a step or an epoch's evaluation. A run that ends within an epoch is evaluated once more.
 Next Loop::next_part() const {
   if (!done()) return Next::step;
   return progress().cursor != 0 ? Next::evaluate : Next::finish;
@@ -259,9 +262,10 @@ void Loop::begin_team() {
   }
 }
 
-// The state is that of the last checkpoint, and so is the ledger.
+// The state is that of the last checkpoint, and so is the ledger, unless the job ended between the two.
 void Loop::begin_again() {
-  if (std::optional<Ledger> known = ledger_files_.read(state_.team.active(), progress().step)) {
+  std::optional<Ledger> known = ledger_files_.read(state_.team.active(), progress().step);
+  if (known && known->shared == shared_state(state_.session())) {
     adopt({.works = true, .ledger = std::move(*known), .record = *options_.relaunched});
     kept_ = at_.commits;
     begin_trace();
@@ -369,8 +373,14 @@ void Loop::take_snapshot() {
   snapshots_.take(std::move(mine), state_.layout());
 }
 
+void Loop::keep_ledger() {
+  Ledger now = ledger();
+  if (!options_.ledger_folder.empty()) now.shared = shared_state(state_.session());
+  ledger_files_.write(state_.team.active(), progress().step, now);
+}
+
 void Loop::write_checkpoint() {
-  ledger_files_.write(state_.team.active(), progress().step, ledger());
+  keep_ledger();
   options_.checkpoint();
   ledger_files_.remove_earlier();
   file_position_ = at_;

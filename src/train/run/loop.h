@@ -59,6 +59,7 @@ class Loop {
   void take_snapshot();
   void write_checkpoint();
   void begin_again();
+  void keep_ledger();
   void note_redone();
   void note_start_file();
 

@@ -179,12 +179,16 @@ def test_a_job_is_launched_again(bases: Bases, tmp_path: Path) -> None:
     assert (one["failed"], one["state"], one["step"], one["steps_redone"]) == ([2], "file", 6, 2)
 
 
-@pytest.mark.parametrize(("struck", "step"), [(STEPS + 4, STEPS + 2), (3, 0)], ids=["second epoch", "no checkpoint"])
+@pytest.mark.parametrize(
+    ("moment", "step"),
+    [(f"{STEPS + 4}:update", STEPS + 2), (f"{2 * STEPS}:save.1", 2 * STEPS - 4), ("3:update", 0)],
+    ids=["second epoch", "save", "no checkpoint"],
+)
 def test_the_result_of_a_job_that_was_launched_again_is_that_of_the_whole_run(
-    bases: Bases, tmp_path: Path, struck: int, step: int
+    bases: Bases, tmp_path: Path, moment: str, step: int
 ) -> None:
     words = ("resume", bases.file("sgd"), "--epochs", 2, *LAYOUTS["data"], "--json")
-    relaunch = ("--on-failure", "relaunch", "--checkpoint-every", 4, *kills(f"1@{struck}:update"))
+    relaunch = ("--on-failure", "relaunch", "--checkpoint-every", 4, *kills(f"1@{moment}"))
     plain = fail_ranks(*words, "-o", tmp_path / "plain.h5").json()
     ended = fail_ranks(*words, "-o", tmp_path / "again.h5", *relaunch)
     check_end(ended)
