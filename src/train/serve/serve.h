@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mpi/communicator.h"
+#include "record/recovery.h"
 #include "spec/training_spec.h"
 #include "train/recover/team.h"
 
