@@ -26,7 +26,7 @@ struct JobEnd {
 
 /// The same for ranks that say_begun(): a job that ends before that, with exit code 3, is started again up to
 /// four times. Open MPI 5.0.11 can crash in MPI_Init when its failure detector is on: a rank that is done
-/// sends a heartbeat to one that cannot read it yet (about one start in twenty of 4 ranks on 2 cores).
+/// sends a heartbeat to one that cannot read it yet (about one start in ten of 4 ranks on 2 cores).
 [[nodiscard]] JobEnd run_once_begun(int ranks, const std::vector<std::string>& options,
                                     const std::vector<std::string>& arguments);
 
