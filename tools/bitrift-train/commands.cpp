@@ -123,7 +123,7 @@ int in_planned_world(const Arguments& arguments, const std::function<Plan()>& ma
       plan.reset();
       if (relaunches) return run_with_relaunches(ranks, arguments.words, arguments.output);
       const bool watched = !options.empty() && options == mpi::survival_options(true);
-      const JobEnd end = watched ? run_once_begun(ranks, options, arguments.words)
+      const JobEnd end = watched ? run_until_begun(ranks, options, arguments.words)
                                  : run_mpirun(ranks, options, arguments.words);
       if (end.lost) complain("a rank was lost, and with it the run; see --on-failure");
       return end.lost && !arguments.recovery.kills.empty() ? 1 : end.code;

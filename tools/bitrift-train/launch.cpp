@@ -129,8 +129,8 @@ JobEnd run_mpirun(int ranks, const std::vector<std::string>& options,
   return {*code, false, began};
 }
 
-JobEnd run_once_begun(int ranks, const std::vector<std::string>& options,
-                      const std::vector<std::string>& arguments) {
+JobEnd run_until_begun(int ranks, const std::vector<std::string>& options,
+                       const std::vector<std::string>& arguments) {
   constexpr int tries = 5;
   for (int left = tries - 1;; --left) {
     const JobEnd end = run_mpirun(ranks, options, arguments);

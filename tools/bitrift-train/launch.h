@@ -27,8 +27,8 @@ struct JobEnd {
 /// The same for ranks that say_begun(): a job that ends before that, with exit code 3, is started again up to
 /// four times. Open MPI 5.0.11 can crash in MPI_Init when its failure detector is on: a rank that is done
 /// sends a heartbeat to one that cannot read it yet (about one start in ten of 4 ranks on 2 cores).
-[[nodiscard]] JobEnd run_once_begun(int ranks, const std::vector<std::string>& options,
-                                    const std::vector<std::string>& arguments);
+[[nodiscard]] JobEnd run_until_begun(int ranks, const std::vector<std::string>& options,
+                                     const std::vector<std::string>& arguments);
 
 /// The word of one rank to run_mpirun: mpirun would report any exit code but 0 with six lines of its own, and
 /// reports 0 when ranks were lost.

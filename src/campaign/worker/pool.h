@@ -84,7 +84,8 @@ class Pool {
   ~Pool();  ///< kills every worker
 
   /// Runs all jobs; returns when each of their runs was given to on_run. Workers stay for the next call.
-  /// Throws Error when workers cannot be started (twice in a row), and whatever the observer throws.
+  /// Throws Error when workers cannot be started (see Launch::failing_starts), and whatever the observer
+  /// throws.
   void run(std::vector<Job> jobs);
   /// Asks all workers to finish and waits for them (at most about five seconds).
   void retire();

@@ -2,21 +2,12 @@
 
 #include <gmock/gmock.h>
 
-#include "core/error.h"
+#include "unit/train/small_session.h"
 
 namespace bitrift::train::run_ledger_test {
 namespace {
 
-// The message of the internal error that work throws; empty: it throws none.
-template <typename Work>
-std::string fault_in(const Work& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.code() == ErrorCode::internal ? error.what() : "";
-  }
-  return "";
-}
+using small_session::fault_in;
 
 Ledger full() {
   Ledger ledger;

@@ -12,10 +12,13 @@
 #include "train/state/save_checkpoint.h"
 #include "train/step/feed.h"
 #include "train/step/loss.h"
+#include "unit/train/small_session.h"
 
 namespace bitrift::train::session_test {
 namespace {
 
+using small_session::make_session;
+using small_session::take_step;
 using testing::AllOf;
 using testing::HasSubstr;
 
@@ -29,22 +32,6 @@ record::TrainingSpec spec_of(const std::string& optimizer) {
   spec.epochs = 1;
   spec.seed = 3;
   return spec;
-}
-
-Session make_session(const record::TrainingSpec& spec) {
-  auto layers = nn::make_layers({.hidden = {8}, .batch_norm = true, .input = {1, 2, 2}, .classes = 2});
-  const std::size_t count = layers.size();
-  return {nn::Stage(std::move(layers), 0, count, spec.seed), spec};
-}
-
-void take_step(Session& session) {
-  session.drop_gradients();
-  const torch::Tensor x = torch::arange(16, torch::kFloat32).view({4, 1, 2, 2});
-  torch::cross_entropy_loss(session.stage().forward(x, {.training = true}).y,
-                            torch::tensor({0, 1, 1, 0}, torch::kInt64))
-      .backward();
-  session.optimizer().step(0.1);
-  session.progress.step += 1;
 }
 
 std::vector<std::string> paths(Session& session) {

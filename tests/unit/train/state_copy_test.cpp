@@ -2,41 +2,20 @@
 
 #include <gmock/gmock.h>
 
-#include "core/error.h"
-#include "nn/make_layers.h"
+#include "unit/train/small_session.h"
 
 namespace bitrift::train::state_copy_test {
 namespace {
 
-// The message of the internal error that work throws; empty: it throws none.
-template <typename Work>
-std::string fault_in(const Work& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.code() == ErrorCode::internal ? error.what() : "";
-  }
-  return "";
-}
+using small_session::fault_in;
+using small_session::take_step;
 
 Session make_session(std::uint64_t seed) {
   record::TrainingSpec spec;
   spec.model = {.hidden = {8}, .norm = record::Norm::batch};
   spec.optimizer.momentum = 0.9;
   spec.seed = seed;
-  auto layers = nn::make_layers({.hidden = {8}, .batch_norm = true, .input = {1, 2, 2}, .classes = 2});
-  const std::size_t count = layers.size();
-  return {nn::Stage(std::move(layers), 0, count, seed), spec};
-}
-
-void take_step(Session& session) {
-  session.drop_gradients();
-  const torch::Tensor x = torch::arange(16, torch::kFloat32).view({4, 1, 2, 2});
-  torch::cross_entropy_loss(session.stage().forward(x, {.training = true}).y,
-                            torch::tensor({0, 1, 1, 0}, torch::kInt64))
-      .backward();
-  session.optimizer().step(0.1);
-  session.progress.step += 1;
+  return small_session::make_session(spec);
 }
 
 TEST(StateCopy, IsTheSameInOneBufferAndTensorByTensor) {
