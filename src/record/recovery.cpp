@@ -1,5 +1,6 @@
 #include "record/recovery.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -82,6 +83,53 @@ Recovery recovery_from_json(const Json& value) {
   if (value.contains("state")) recovery.state = value["state"].get<StateSource>();
   if (value.contains("volatile")) recovery.times = recovery_times_from_json(value["volatile"]);
   return recovery;
+}
+
+Recovery Relaunch::continued_behind(std::int64_t steps) const {
+  Recovery recovery = recoveries.back();
+  recovery.step = steps;
+  if (step == 0) return recovery;
+  const bool within_step = phase == TrainingPhase::forward || phase == TrainingPhase::backward ||
+                           phase == TrainingPhase::reduce || phase == TrainingPhase::update;
+  recovery.steps_lost = std::max<std::int64_t>(0, step - (within_step ? 1 : 0) - steps);
+  recovery.steps_redone = recovery.steps_lost + (within_step ? 1 : 0);
+  return recovery;
+}
+
+Relaunch relaunch_after(const std::vector<DeathNote>& deaths, int ranks, double noticed) {
+  Relaunch relaunch;
+  Recovery& recovery = relaunch.recoveries.emplace_back();
+  recovery.kind = RecoveryKind::relaunch;
+  recovery.state = StateSource::file;
+  recovery.ranks_before = recovery.ranks_after = ranks;
+  if (deaths.empty()) return relaunch;
+  double last = 0;
+  for (const DeathNote& death : deaths) {
+    recovery.failed.push_back(death.rank);
+    last = std::max(last, death.time);
+  }
+  std::sort(recovery.failed.begin(), recovery.failed.end());
+  relaunch.step = deaths.front().step;
+  relaunch.phase = deaths.front().phase;
+  recovery.times.detect = std::max(0.0, noticed - last);
+  return relaunch;
+}
+
+Json to_json(const Relaunch& relaunch) {
+  Json value = {{"checkpoint", relaunch.checkpoint},
+                {"ledgers", relaunch.ledgers},
+                {"step", relaunch.step},
+                {"phase", relaunch.phase}};
+  for (const Recovery& recovery : relaunch.recoveries) value["recoveries"].push_back(to_json(recovery));
+  return value;
+}
+
+Relaunch relaunch_from_json(const Json& value) {
+  Relaunch relaunch{value.at("checkpoint"), value.at("ledgers"), value.at("step"),
+                    value.at("phase").get<TrainingPhase>()};
+  for (const Json& recovery : value.at("recoveries"))
+    relaunch.recoveries.push_back(recovery_from_json(recovery));
+  return relaunch;
 }
 
 }  // namespace bitrift::record

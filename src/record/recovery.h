@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/named_enum.h"
+#include "record/fault/death_note.h"
 #include "record/json/json.h"
 
 namespace bitrift::record {
@@ -101,6 +102,23 @@ struct Recovery {
   RecoveryTimes times = {};               ///< volatile
 };
 
+/// A job that lost ranks, ended, and was started again: what the one who started it knows.
+struct Relaunch {
+  std::string checkpoint = {};  ///< file, the last that the job wrote; "": none, and the run starts again
+  std::string ledgers = {};     ///< folder, what the job knew beside its checkpoints; "": not kept
+  std::int64_t step = 0;        ///< of the run, at which the ranks failed (see ProcessFault); 0: unknown
+  TrainingPhase phase = TrainingPhase::forward;  ///< in which they did
+  /// That are not in the ledger of the checkpoint. The last one has neither steps nor the times of state and
+  /// redo.
+  std::vector<Recovery> recoveries = {};
+
+  /// The last recovery, where the run continues from a state behind so many of its steps.
+  [[nodiscard]] Recovery continued_behind(std::int64_t steps) const;
+};
+/// What a job of so many ranks, which ended after these deaths (none: nobody left word), is launched again
+/// with. noticed: monotonic_seconds() when its end was seen.
+[[nodiscard]] Relaunch relaunch_after(const std::vector<DeathNote>& deaths, int ranks, double noticed);
+
 /// Keys of RecoverySpec: kind, state, spares, snapshot_every, checkpoint_every, batch, forget; those with
 /// their default are left out.
 [[nodiscard]] Json to_json(const RecoverySpec& spec);
@@ -108,6 +126,8 @@ struct Recovery {
 /// Times stand under "volatile", in seconds.
 [[nodiscard]] Json to_json(const Recovery& recovery);
 [[nodiscard]] Recovery recovery_from_json(const Json& value);
+[[nodiscard]] Json to_json(const Relaunch& relaunch);
+[[nodiscard]] Relaunch relaunch_from_json(const Json& value);
 /// Only the object under "volatile".
 [[nodiscard]] Json to_json(const RecoveryTimes& times);
 [[nodiscard]] RecoveryTimes recovery_times_from_json(const Json& value);

@@ -69,6 +69,7 @@ Json to_json(const RunRequest& request) {
   if (request.propagation) value["propagation"] = to_json(*request.propagation);
   for (const ProcessFault& fault : request.process_faults) value["process_faults"].push_back(to_json(fault));
   if (request.recovery) value["recovery"] = to_json(*request.recovery);
+  if (request.relaunched) value["relaunched"] = to_json(*request.relaunched);
   return value;
 }
 
@@ -89,6 +90,7 @@ RunRequest run_request_from_json(const Json& value) {
       request.process_faults.push_back(process_fault_from_json(fault));
   }
   if (value.contains("recovery")) request.recovery = recovery_spec_from_json(value["recovery"]);
+  if (value.contains("relaunched")) request.relaunched = relaunch_from_json(value["relaunched"]);
   return request;
 }
 

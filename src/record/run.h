@@ -72,6 +72,7 @@ struct RunRequest {
   std::optional<PropagationSpec> propagation = {};
   std::vector<ProcessFault> process_faults = {};  ///< ranks that fail on the way
   std::optional<RecoverySpec> recovery = {};      ///< for this run instead of the worker's own
+  std::optional<Relaunch> relaunched = {};        ///< the run continues from there, in another job
 };
 
 /// How a run ended that has a result.

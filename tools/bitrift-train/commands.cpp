@@ -174,11 +174,11 @@ train::RunOptions run_options(const Arguments& arguments, const Plan& plan, bool
 // Trains from where the trainer stands; writes trace, checkpoint and report.
 int run_and_report(const Arguments& arguments, const Plan& plan, std::int64_t epochs,
                    mpi::Environment& environment, train::Trainer& trainer, Durations durations = {},
-                   const std::optional<record::Recovery>& relaunched = {}) {
+                   std::optional<record::Relaunch> relaunched = {}) {
   const bool first = environment.world().rank() == 0;
   train::RunOptions options = run_options(arguments, plan, !arguments.trace.empty());
   options.epochs = epochs;
-  options.relaunched = relaunched;
+  options.relaunched = std::move(relaunched);
   options.ledger_folder = ledger_folder();
   if (arguments.replica_files.empty() && !arguments.precision && !arguments.batch_size && !arguments.fresh)
     options.start_file = arguments.input;
@@ -219,21 +219,17 @@ int run_and_report(const Arguments& arguments, const Plan& plan, std::int64_t ep
   environment.leave(code, trainer.everyone());
 }
 
-// Seconds. The job was launched again: the state comes from its last checkpoint. base_step: of the run's
-// beginning.
-double load_again(const Arguments& arguments, const Plan& plan, train::Trainer& trainer,
-                  std::int64_t base_step, record::Recovery& record) {
-  const ckpt::Reader reader(arguments.relaunched);
-  record = relaunch_record(plan.parallel.ranks, train::integer_in(reader, "progress/step", 0) - base_step,
-                           arguments.relaunched);
-  record.times.state = seconds_of([&] { trainer.load({.path = arguments.relaunched, .opened = &reader}); });
-  return record.times.state;
+// The job was launched again: the state comes from its last checkpoint.
+record::Relaunch load_again(const Arguments& arguments, const Plan& plan, train::Trainer& trainer) {
+  record::Relaunch relaunch = this_relaunch(plan.parallel.ranks, arguments.relaunched);
+  relaunch.recoveries.back().times.state = seconds_of([&] { trainer.load({.path = arguments.relaunched}); });
+  return relaunch;
 }
 
 // The loss after which the job was launched again from where the run began.
-std::optional<record::Recovery> lost_at_start(const Arguments& arguments, const Plan& plan) {
+std::optional<record::Relaunch> lost_at_start(const Arguments& arguments, const Plan& plan) {
   if (!arguments.relaunched_from_start) return std::nullopt;
-  return relaunch_record(plan.parallel.ranks, 0, {});
+  return this_relaunch(plan.parallel.ranks, {});
 }
 
 train::LoadRequest load_request(const Arguments& arguments) {
@@ -295,10 +291,10 @@ int train(const Arguments& arguments) {
     if (!again)
       return run_and_report(arguments, plan, epochs, environment, trainer, {},
                             lost_at_start(arguments, plan));
-    record::Recovery relaunched;
-    const double load_seconds = load_again(arguments, plan, trainer, 0, relaunched);
-    return run_and_report(arguments, plan, std::max<std::int64_t>(0, epochs - trainer.epoch()), environment,
-                          trainer, {.load = load_seconds}, relaunched);
+    record::Relaunch from = load_again(arguments, plan, trainer);
+    const double load_seconds = from.recoveries.back().times.state;
+    return run_and_report(arguments, plan, epochs, environment, trainer, {.load = load_seconds},
+                          std::move(from));
   });
 }
 
@@ -326,13 +322,10 @@ int resume(const Arguments& arguments) {
     train::Trainer trainer(plan.spec, plan.parallel, team_of(environment, plan), plan.recovery, false,
                            std::move(plan.data));
     if (!arguments.relaunched.empty()) {
-      record::Recovery relaunched;
-      const std::int64_t base_step = train::integer_in(*plan.checkpoint, "progress/step", 0);
-      const std::int64_t base_epoch = train::integer_in(*plan.checkpoint, "progress/epoch", 0);
-      const std::int64_t end = arguments.epochs ? base_epoch + *arguments.epochs : plan.spec.epochs;
-      const double load_seconds = load_again(arguments, plan, trainer, base_step, relaunched);
-      return run_and_report(arguments, plan, std::max<std::int64_t>(0, end - trainer.epoch()), environment,
-                            trainer, {.load = load_seconds}, relaunched);
+      record::Relaunch from = load_again(arguments, plan, trainer);
+      const double load_seconds = from.recoveries.back().times.state;
+      return run_and_report(arguments, plan, 0, environment, trainer, {.load = load_seconds},
+                            std::move(from));
     }
     request.opened = &*plan.checkpoint;
     const double load_seconds = plan.opening_seconds + seconds_of([&] { trainer.load(request); });
@@ -351,9 +344,11 @@ int resume(const Arguments& arguments) {
 
 int serve(const Arguments& arguments) {
   const record::Parallel parallel = chosen_parallel(arguments.parallel, {});
-  const bool survives = arguments.serve_recovery.has_value();
   record::RecoverySpec recovery;
-  if (survives) recovery = record::recovery_spec_from_json(record::Json::parse(*arguments.serve_recovery));
+  if (arguments.serve_recovery)
+    recovery = record::recovery_spec_from_json(record::Json::parse(*arguments.serve_recovery));
+  // A job that is launched again ends with the first rank that fails.
+  const bool survives = arguments.serve_recovery && recovery.kind != record::RecoveryKind::relaunch;
   const auto with_guards = [&](record::TrainingSpec spec) {
     choose_guards(arguments.guards, spec);
     return spec;

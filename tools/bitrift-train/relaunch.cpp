@@ -9,8 +9,8 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "launch.h"
+#include "record/fault/death_note.h"
 #include "train/state/checkpoint_spec.h"
-#include "train/step/kill_point.h"
 
 namespace bitrift::cli {
 namespace {
@@ -65,7 +65,7 @@ int run_with_relaunches(int ranks, const std::vector<std::string>& words,
   while (true) {
     const JobEnd end = run_mpirun(ranks, {}, next);
     if (!end.lost) return end.code;
-    ::setenv(noticed_variable, fmt::format("{:.9f}", train::monotonic_seconds()).c_str(), 1);
+    ::setenv(noticed_variable, fmt::format("{:.9f}", record::monotonic_seconds()).c_str(), 1);
     next = without_kills(words);
     const auto now = written(output);
     const bool has_file = now && (now != known || reached > 0);
@@ -86,27 +86,19 @@ int run_with_relaunches(int ranks, const std::vector<std::string>& words,
   }
 }
 
-record::Recovery relaunch_record(int ranks, std::int64_t step, const std::filesystem::path& file) {
-  record::Recovery record{.kind = record::RecoveryKind::relaunch,
-                          .state = record::StateSource::file,
-                          .failed = {},
-                          .ranks_before = ranks,
-                          .ranks_after = ranks,
-                          .step = step};
-  const auto note = train::death_note(death_note_file(), train::monotonic_seconds());
-  if (!note) return record;
-  record.failed = {note->rank};
-  record.steps_lost = std::max<std::int64_t>(0, note->step - 1 - step);
-  record.steps_redone = record.steps_lost + 1;
-  std::error_code ignored;
-  if (!file.empty())
-    record.bytes_moved = std::filesystem::file_size(file, ignored) * static_cast<std::uint64_t>(ranks);
+record::Relaunch this_relaunch(int ranks, const std::filesystem::path& checkpoint) {
   const char* noticed = std::getenv(noticed_variable);
-  if (noticed == nullptr) return record;
-  const double at = std::strtod(noticed, nullptr);
-  record.times.detect = std::max(0.0, at - note->time);
-  record.times.respawn = train::monotonic_seconds() - at;
-  return record;
+  const double at = noticed == nullptr ? record::monotonic_seconds() : std::strtod(noticed, nullptr);
+  record::Relaunch relaunch = record::relaunch_after(record::death_notes(death_note_file()), ranks, at);
+  relaunch.checkpoint = checkpoint;
+  relaunch.ledgers = ledger_folder();
+  record::Recovery& recovery = relaunch.recoveries.back();
+  std::error_code ignored;
+  if (!checkpoint.empty())
+    recovery.bytes_moved =
+        std::filesystem::file_size(checkpoint, ignored) * static_cast<std::uint64_t>(ranks);
+  recovery.times.respawn = record::monotonic_seconds() - at;
+  return relaunch;
 }
 
 }  // namespace bitrift::cli

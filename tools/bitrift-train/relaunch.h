@@ -17,10 +17,9 @@ namespace bitrift::cli {
 [[nodiscard]] int run_with_relaunches(int ranks, const std::vector<std::string>& words,
                                       const std::filesystem::path& output);
 
-/// In a process of a job that was launched again: what is known of the loss. step: behind the file's state,
-/// since the run began.
-[[nodiscard]] record::Recovery relaunch_record(int ranks, std::int64_t step,
-                                               const std::filesystem::path& file);
+/// In a process of a job that was launched again: from what. checkpoint: "" where it starts from where the
+/// run began.
+[[nodiscard]] record::Relaunch this_relaunch(int ranks, const std::filesystem::path& checkpoint);
 
 /// Where a job that may be launched again keeps its ledgers; "": this is no such job.
 [[nodiscard]] std::filesystem::path ledger_folder();

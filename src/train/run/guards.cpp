@@ -1,6 +1,8 @@
 #include "train/run/guards.h"
 
+#include <algorithm>
 #include <cmath>
+#include <string>
 
 namespace bitrift::train {
 namespace {
@@ -74,6 +76,19 @@ void Guards::raise(Guard guard, std::int64_t step, const std::string& tensor, do
 void Guards::clear() {
   alarms_.clear();
   count_ = 0;
+}
+
+void gather_alarms(const Guards& guards, const mpi::Communicator& ranks, record::RunResult& result) {
+  record::Json mine = {{"count", guards.count()}, {"alarms", record::Json::array()}};
+  for (const record::Alarm& alarm : guards.alarms()) mine["alarms"].push_back(record::to_json(alarm));
+  for (const std::string& text : ranks.allgather(mine.dump())) {
+    const record::Json theirs = record::Json::parse(text);
+    result.alarm_count += theirs["count"].get<std::int64_t>();
+    for (const record::Json& alarm : theirs["alarms"])
+      result.alarms.push_back(record::alarm_from_json(alarm));
+  }
+  std::stable_sort(result.alarms.begin(), result.alarms.end(),
+                   [](const auto& a, const auto& b) { return a.step < b.step; });
 }
 
 }  // namespace bitrift::train

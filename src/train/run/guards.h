@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "mpi/communicator.h"
 #include "record/run.h"
 #include "spec/training_spec.h"
 #include "train/state/session.h"
@@ -52,5 +53,8 @@ class Guards {
   std::vector<record::Alarm> alarms_;
   std::int64_t count_ = 0;
 };
+
+/// Sets the alarms of all ranks in the result, by step, then rank. Collective.
+void gather_alarms(const Guards& guards, const mpi::Communicator& ranks, record::RunResult& result);
 
 }  // namespace bitrift::train

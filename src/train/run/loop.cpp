@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "mpi/survivors.h"
+#include "record/fault/death_note.h"
 #include "train/run/state_moves.h"
 #include "train/step/schedule.h"
 
@@ -213,22 +214,9 @@ void Loop::evaluate() {
   at_.next = epoch_ended ? next_part() : Next::finish;
 }
 
-// Alarms by step, then rank.
 void Loop::finish() {
   record::RunResult whole = result_;
-  if (state_.guards.any()) {
-    record::Json mine = {{"count", state_.guards.count()}, {"alarms", record::Json::array()}};
-    for (const record::Alarm& alarm : state_.guards.alarms())
-      mine["alarms"].push_back(record::to_json(alarm));
-    for (const std::string& text : state_.layout().world.allgather(mine.dump())) {
-      const record::Json theirs = record::Json::parse(text);
-      whole.alarm_count += theirs["count"].get<std::int64_t>();
-      for (const record::Json& alarm : theirs["alarms"])
-        whole.alarms.push_back(record::alarm_from_json(alarm));
-    }
-    std::stable_sort(whole.alarms.begin(), whole.alarms.end(),
-                     [](const auto& a, const auto& b) { return a.step < b.step; });
-  }
+  if (state_.guards.any()) gather_alarms(state_.guards, state_.layout().world, whole);
   if (!whole.returned_step) {
     whole.replica_digests = state_.digests();
     whole.final_digest = whole.replica_digests[0];
@@ -247,9 +235,6 @@ void Loop::finish() {
 // Those who wait do so until they are needed or the run is over; who joined comes into the middle of a
 // recovery.
 void Loop::begin_team() {
-  std::error_code ignored;
-  const bool first = state_.team.working() && state_.team.active().rank() == 0;
-  if (first && !options_.process_faults.empty()) std::filesystem::remove(options_.death_note, ignored);
   state_.kill_point.arm(options_.process_faults, options_.death_note);
   if (options_.relaunched) begin_again();
   if (!state_.team.may_lose()) return;
@@ -262,19 +247,34 @@ void Loop::begin_team() {
   }
 }
 
-// The state is that of the last checkpoint, and so is the ledger, unless the job ended between the two.
+// The state is that of the last checkpoint, and so is the ledger. A second rank may fail meanwhile.
 void Loop::begin_again() {
-  std::optional<Ledger> known = ledger_files_.read(state_.team.active(), progress().step);
-  if (known && known->shared == shared_state(state_.session())) {
-    adopt({.works = true, .ledger = std::move(*known), .record = *options_.relaunched});
+  const record::Relaunch& from = *options_.relaunched;
+  state_.kill_point.at_step(from.step);
+  state_.kill_point.reach(record::RecoveryPoint::noticed);
+  state_.kill_point.reach(record::RecoveryPoint::shrunk);
+  std::optional<Ledger> known = LedgerFiles::read(state_.team.active(), from.ledgers, progress().step);
+  if (known && known->shared != shared_state(state_.session())) known.reset();
+  if (!known && !from.checkpoint.empty()) {
+    throw mpi::AgreedError(
+        ErrorCode::internal,
+        fmt::format("{}: what the run knew at this checkpoint is not in {}", from.checkpoint, from.ledgers));
+  }
+  state_.kill_point.reach(record::RecoveryPoint::state);
+  std::vector<record::Recovery> all = from.recoveries;
+  all.back() = from.continued_behind(known ? known->result.steps : 0);
+  if (known) {
+    known->result.recoveries.insert(known->result.recoveries.end(), all.begin(), all.end() - 1);
+    adopt({.works = true, .ledger = std::move(*known), .record = all.back()});
     kept_ = at_.commits;
     begin_trace();
-    return;
+  } else {
+    furthest_ = all.back().steps_lost;
+    redo_from_ = record::monotonic_seconds();
+    result_.recoveries = std::move(all);
   }
-  if (options_.steps) *options_.steps -= options_.relaunched->step;
-  result_.recoveries.push_back(*options_.relaunched);
-  furthest_ = options_.relaunched->steps_lost;
-  redo_from_ = monotonic_seconds();
+  state_.forget(state_.recovery.forget);
+  state_.kill_point.reach(record::RecoveryPoint::resumed);
 }
 
 // The file that the run began with is its first checkpoint.
@@ -345,13 +345,13 @@ void Loop::adopt(Recovered recovered) {
   result_.recoveries.push_back(recovered.record);
   kept_ = -1;
   furthest_ = std::max(furthest_, recovered.record.step + recovered.record.steps_lost);
-  redo_from_ = monotonic_seconds();
+  redo_from_ = record::monotonic_seconds();
   if (!states_) states_.emplace(state_, options_.states);
 }
 
 void Loop::note_redone() {
   if (!redo_from_ || at_.commits <= furthest_ || result_.recoveries.empty()) return;
-  result_.recoveries.back().times.redo = monotonic_seconds() - *redo_from_;
+  result_.recoveries.back().times.redo = record::monotonic_seconds() - *redo_from_;
   redo_from_.reset();
 }
 

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "mpi/survivors.h"
+#include "record/fault/death_note.h"
 #include "train/run/state_moves.h"
 
 namespace bitrift::train {
@@ -23,14 +24,14 @@ using record::StateSource;
 class Laps {
  public:
   void add_to(double& part) {
-    const double now = monotonic_seconds();
+    const double now = record::monotonic_seconds();
     part += now - last_;
     last_ = now;
   }
   [[nodiscard]] double last() const noexcept { return last_; }
 
  private:
-  double last_ = monotonic_seconds();
+  double last_ = record::monotonic_seconds();
 };
 
 // What all know of each other after a roll call.
@@ -264,7 +265,7 @@ class RecoveryRun {
 
   // The times are those of a rank that was there from the first moment on.
   void share_times(const RecoveryPlan& plan) {
-    if (const auto died = death_note(interrupted_.death_note, noticed_))
+    if (const auto died = record::last_death_note(interrupted_.death_note, noticed_))
       times().detect = std::max(0.0, noticed_ - died->time);
     Json mine = record::to_json(times());
     std::string text = mine.dump();
@@ -353,7 +354,7 @@ class RecoveryRun {
   int old_rank_ = -1;
   std::optional<HeldState> live_;
   std::vector<Member> members_before_;
-  double noticed_ = monotonic_seconds();
+  double noticed_ = record::monotonic_seconds();
   std::uint64_t bytes_moved_ = 0;
   std::optional<mpi::Communicator> worked_;  // the group that worked until now
   Laps laps_;

@@ -67,6 +67,10 @@ Decision decision_from_json(const Json& value) {
           value.at("norms")};
 }
 
+std::filesystem::path ledger_file(const std::filesystem::path& folder, std::int64_t step) {
+  return folder / fmt::format("ledger-{}", step);
+}
+
 }  // namespace
 
 std::string to_text(const Ledger& ledger) {
@@ -119,14 +123,11 @@ Ledger ledger_from_text(const std::string& text) {
   }
 }
 
-std::filesystem::path LedgerFiles::file(std::int64_t step) const {
-  return folder_ / fmt::format("ledger-{}", step);
-}
-
 void LedgerFiles::write(const mpi::Communicator& ranks, std::int64_t step, const Ledger& ledger) {
   mpi::agreed(ranks, [&] {
     if (ranks.rank() != 0 || folder_.empty()) return;
-    earlier_ = std::exchange(written_, file(step));
+    std::filesystem::create_directories(folder_);
+    earlier_ = std::exchange(written_, ledger_file(folder_, step));
     replace_text(written_, to_text(ledger));
   });
 }
@@ -136,12 +137,14 @@ void LedgerFiles::remove_earlier() noexcept {
   if (!earlier_.empty() && earlier_ != written_) std::filesystem::remove(earlier_, ignored);
 }
 
-std::optional<Ledger> LedgerFiles::read(const mpi::Communicator& ranks, std::int64_t step) const {
+std::optional<Ledger> LedgerFiles::read(const mpi::Communicator& ranks, const std::filesystem::path& folder,
+                                        std::int64_t step) {
   std::string text;
   std::error_code ignored;
   mpi::agreed(ranks, [&] {
-    if (ranks.rank() != 0 || folder_.empty() || !std::filesystem::exists(file(step), ignored)) return;
-    text = read_text(file(step));
+    if (ranks.rank() != 0 || folder.empty()) return;
+    const std::filesystem::path file = ledger_file(folder, step);
+    if (std::filesystem::exists(file, ignored)) text = read_text(file);
   });
   ranks.broadcast(text, 0);
   return text.empty() ? std::nullopt : std::optional(ledger_from_text(text));

@@ -65,11 +65,11 @@ class LedgerFiles {
   void write(const mpi::Communicator& ranks, std::int64_t step, const Ledger& ledger);
   /// The checkpoint of the last write() is complete: no earlier ledger is needed. Local.
   void remove_earlier() noexcept;
-  [[nodiscard]] std::optional<Ledger> read(const mpi::Communicator& ranks, std::int64_t step) const;
+  /// Of a folder that an earlier job wrote to.
+  [[nodiscard]] static std::optional<Ledger> read(const mpi::Communicator& ranks,
+                                                  const std::filesystem::path& folder, std::int64_t step);
 
  private:
-  [[nodiscard]] std::filesystem::path file(std::int64_t step) const;
-
   std::filesystem::path folder_;
   std::filesystem::path written_, earlier_;  // by this rank
 };

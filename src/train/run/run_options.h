@@ -46,7 +46,7 @@ struct RunOptions {
   std::vector<record::ProcessFault> process_faults = {};
   std::filesystem::path death_note = {};
   std::vector<std::string> command = {};
-  std::optional<record::Recovery> relaunched = {};  ///< the loss after which the job was launched again
+  std::optional<record::Relaunch> relaunched = {};  ///< the loss after which the job was launched again
   /// Where rank 0 keeps what is in no checkpoint of the run so far, for a job that is launched again from the
   /// last one; "": nowhere, and such a job's result covers its own part only.
   std::filesystem::path ledger_folder = {};

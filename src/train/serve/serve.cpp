@@ -10,6 +10,7 @@
 
 #include "ckpt/reader.h"
 #include "core/log.h"
+#include "record/fault/death_note.h"
 #include "record/worker_message.h"
 #include "train/run/propagation_runs.h"
 #include "train/run/trainer.h"
@@ -98,6 +99,11 @@ class Worker {
                            const record::RunRequest& request) {
     record::RunResult result;
     RunOptions run = run_options();
+    std::error_code ignored;
+    // The driver reads what a job leaves that it launches again.
+    const bool ends_at_once = options_.recovery.kind == record::RecoveryKind::relaunch;
+    if (ends_at_once) run.death_note = request.checkpoint + ".deaths";
+    if (trainer.leads()) std::filesystem::remove(run.death_note, ignored);
     run.order = order_of(request);
     run.id = request.id;
     run.process_faults = request.process_faults;
@@ -108,13 +114,19 @@ class Worker {
       return fault.phase == record::TrainingPhase::save;
     };
     if (std::any_of(run.process_faults.begin(), run.process_faults.end(), saves)) run.save = run.checkpoint;
-    trainer.set_recovery(request.recovery.value_or(options_.recovery));
     if (trainer.base_is_due()) {
       trainer.load({options_.base});
       trainer.remember_base(ckpt::Reader(options_.base));
     }
+    const record::RecoverySpec recovery = request.recovery.value_or(options_.recovery);
+    trainer.set_recovery(recovery);
+    if (ends_at_once) run.ledger_folder = request.checkpoint + ".ledgers";
     try {
-      prepare(trainer, request);
+      if (request.relaunched) {
+        run.relaunched = continue_from(trainer, request);
+      } else {
+        prepare(trainer, request);
+      }
       if (request.golden && request.propagation)
         run.states = propagation.golden(*request.propagation, request.epochs, run.order);
     } catch (const mpi::AgreedError& error) {
@@ -125,7 +137,8 @@ class Worker {
       result.detail = error.what();
       return result;
     }
-    const std::vector<std::string> changed = trainer.changed_tensors();
+    // Of a run under way, all differ from the base.
+    const auto changed = request.relaunched ? std::vector<std::string>() : trainer.changed_tensors();
     run.epochs = request.epochs;
     run.keep_golden = request.golden;
     run.early_end = request.early_end;
@@ -144,6 +157,19 @@ class Worker {
     result.changed_tensors = changed;
     leaked_ = leaked_ || request.drill == Drill::leak;
     return result;
+  }
+
+  // The state of the last checkpoint, or of the beginning.
+  record::Relaunch continue_from(Trainer& trainer, const record::RunRequest& request) const {
+    record::Relaunch from = *request.relaunched;
+    const double began = record::monotonic_seconds();
+    if (from.checkpoint.empty()) {
+      prepare(trainer, request);
+    } else {
+      trainer.load({from.checkpoint});
+    }
+    from.recoveries.back().times.state = record::monotonic_seconds() - began;
+    return from;
   }
 
   // The data-order seed of a request's golden run.

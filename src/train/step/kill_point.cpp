@@ -2,23 +2,14 @@
 
 #include <algorithm>
 #include <csignal>
-#include <ctime>
-#include <fstream>
 
-#include <fcntl.h>
 #include <unistd.h>
 
-#include "core/error.h"
+#include "record/fault/death_note.h"
 
 namespace bitrift::train {
 
 using record::TrainingPhase;
-
-double monotonic_seconds() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 void KillPoint::arm(std::vector<record::ProcessFault> faults, std::filesystem::path note) {
   faults_ = std::move(faults);
@@ -60,25 +51,11 @@ void KillPoint::strike(TrainingPhase phase, std::int64_t point, std::int64_t cou
                       (fault.point == point || (point + 1 == count && fault.point > point)) &&
                       std::find(ranks_.begin(), ranks_.end(), fault.rank) != ranks_.end();
     if (!here) continue;
-    const std::string line = fmt::format("{:.9f} {} {}\n", monotonic_seconds(), fault.rank, fault.step);
-    const int file =
-        note_.empty() ? -1 : ::open(note_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    if (file >= 0) {
-      [[maybe_unused]] const ssize_t written = ::write(file, line.data(), line.size());
-      ::close(file);
-    }
+    if (!note_.empty())
+      record::leave_death_note(note_, {record::monotonic_seconds(), fault.rank, fault.step, phase});
     if (fault.how == record::Ending::exit) ::_exit(0);
     ::raise(fault.how == record::Ending::stop ? SIGSTOP : SIGKILL);
   }
-}
-
-std::optional<DeathNote> death_note(const std::filesystem::path& note, double until) {
-  std::optional<DeathNote> latest;
-  std::ifstream lines(note);
-  for (DeathNote one; lines >> one.time >> one.rank >> one.step;) {
-    if (one.time <= until && (!latest || one.time > latest->time)) latest = one;
-  }
-  return latest;
 }
 
 }  // namespace bitrift::train

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <optional>
 #include <vector>
 
 #include "record/fault/process_fault.h"
@@ -16,7 +15,7 @@ namespace bitrift::train {
 class KillPoint {
  public:
   /// The faults of this run, of all ranks, and the ranks as the run began whose work this process does.
-  /// note: file in which the time of death is left, see death_note().
+  /// note: file in which the time of death is left, see record::DeathNote.
   void arm(std::vector<record::ProcessFault> faults, std::filesystem::path note);
   void work_as(std::vector<int> ranks);
   /// Forgets faults of these ranks up to this step: they have struck.
@@ -44,16 +43,5 @@ class KillPoint {
   std::int64_t step_ = 0;
   bool near_ = false;  // some fault of these ranks is of this step
 };
-
-/// What a rank leaves behind before it fails.
-struct DeathNote {
-  double time = 0;  ///< seconds of the machine's monotonic clock
-  int rank = 0;     ///< see ProcessFault
-  std::int64_t step = 0;
-};
-/// The latest in this file that is not later than `until`; nullopt where no rank of this machine left one.
-[[nodiscard]] std::optional<DeathNote> death_note(const std::filesystem::path& note, double until);
-/// Seconds of the machine's monotonic clock, which all processes of a machine share.
-[[nodiscard]] double monotonic_seconds();
 
 }  // namespace bitrift::train

@@ -1,6 +1,7 @@
 #include "record/recovery.h"
 
 #include <limits>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -102,6 +103,38 @@ TEST(RecoveryTimes, AddUpToTheirTotal) {
       .detect = 1, .revoke = 2, .agree = 4, .shrink = 8, .respawn = 16, .state = 32, .redo = 64};
   EXPECT_EQ(times.total(), 127);
   EXPECT_EQ(RecoveryTimes{.redo = 3}.total(), 3);
+}
+
+TEST(Relaunch, NamesAllRanksThatLeftWordAndTheLastMoment) {
+  const Relaunch relaunch = relaunch_after(
+      {{.time = 5, .rank = 3, .step = 7, .phase = TrainingPhase::reduce}, {6, 1, 7, TrainingPhase::reduce}},
+      4, 6.5);
+  ASSERT_EQ(relaunch.recoveries.size(), 1U);
+  EXPECT_EQ(relaunch.recoveries[0].failed, (std::vector<int>{1, 3}));
+  EXPECT_EQ(relaunch.recoveries[0].times.detect, 0.5);
+  const Relaunch back = relaunch_from_json(through_text(relaunch));
+  EXPECT_EQ(back.step, 7);
+  EXPECT_EQ(back.phase, TrainingPhase::reduce);
+  EXPECT_EQ(back.recoveries[0].failed, relaunch.recoveries[0].failed);
+}
+
+TEST(Relaunch, LosesWhatCameBehindTheCheckpoint) {
+  Relaunch relaunch = relaunch_after({{1, 0, 7, TrainingPhase::update}}, 2, 1);
+  EXPECT_EQ(relaunch.continued_behind(4).step, 4);
+  EXPECT_EQ(relaunch.continued_behind(4).steps_lost, 2);  // 5 and 6; 7 was under way
+  EXPECT_EQ(relaunch.continued_behind(4).steps_redone, 3);
+  EXPECT_EQ(relaunch.continued_behind(6).steps_lost, 0);
+  relaunch.phase = TrainingPhase::evaluate;  // behind step 7
+  EXPECT_EQ(relaunch.continued_behind(4).steps_lost, 3);
+  EXPECT_EQ(relaunch.continued_behind(4).steps_redone, 3);
+  EXPECT_EQ(relaunch.continued_behind(7).steps_redone, 0);
+}
+
+TEST(Relaunch, OfAJobThatLeftNoWordKnowsNoRank) {
+  const Relaunch relaunch = relaunch_after({}, 2, 1);
+  EXPECT_TRUE(relaunch.recoveries[0].failed.empty());
+  EXPECT_FALSE(relaunch.recoveries[0].times.detect);
+  EXPECT_EQ(relaunch.continued_behind(4).steps_redone, 0);
 }
 
 }  // namespace

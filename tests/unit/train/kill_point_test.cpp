@@ -1,4 +1,5 @@
 #include "train/step/kill_point.h"
+#include "record/fault/death_note.h"
 
 #include <csignal>
 #include <filesystem>
@@ -49,8 +50,8 @@ TEST(KillPoint, SparesOtherRanksAndThoseThatFailedAlready) {
 TEST(KillPoint, LeavesANoteOfItsDeath) {
   const std::filesystem::path note = testing::TempDir() + "death-note";
   std::filesystem::remove(note);
-  EXPECT_FALSE(death_note(note, monotonic_seconds()));
-  const double before = monotonic_seconds();
+  EXPECT_FALSE(record::last_death_note(note, record::monotonic_seconds()));
+  const double before = record::monotonic_seconds();
   EXPECT_EXIT(
       {
         KillPoint point = armed({1, 3, TrainingPhase::forward, 0, Ending::kill}, note);
@@ -58,12 +59,12 @@ TEST(KillPoint, LeavesANoteOfItsDeath) {
         point.reach(TrainingPhase::forward, 0, 1);
       },
       testing::KilledBySignal(SIGKILL), "");
-  const auto left = death_note(note, monotonic_seconds());
+  const auto left = record::last_death_note(note, record::monotonic_seconds());
   ASSERT_TRUE(left);
   EXPECT_EQ(left->rank, 1);
   EXPECT_EQ(left->step, 3);
   EXPECT_GE(left->time, before);
-  EXPECT_FALSE(death_note(note, before));
+  EXPECT_FALSE(record::last_death_note(note, before));
 }
 
 }  // namespace
