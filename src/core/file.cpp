@@ -308,10 +308,20 @@ bool PendingFile::publish() {
   return true;
 }
 
-TemporaryFolder::TemporaryFolder(std::string_view name) {
+namespace {
+
+std::filesystem::path temporary_files() {
   std::error_code error;
-  const auto parent = std::filesystem::temp_directory_path(error);
+  const auto folder = std::filesystem::temp_directory_path(error);
   if (error) fail(ErrorCode::io, "no folder for temporary files (TMPDIR): {}", error.message());
+  return folder;
+}
+
+}  // namespace
+
+TemporaryFolder::TemporaryFolder(std::string_view name) : TemporaryFolder(name, temporary_files()) {}
+
+TemporaryFolder::TemporaryFolder(std::string_view name, const std::filesystem::path& parent) {
   std::string pattern = (parent / (std::string(name) + "-XXXXXX")).string();
   if (::mkdtemp(pattern.data()) == nullptr) fail_errno("make a folder in", parent, errno);
   path_ = pattern;

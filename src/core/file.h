@@ -79,11 +79,12 @@ class PendingFile {
   bool committed_ = false;
 };
 
-/// A new folder "<name>-XXXXXX" among the system's temporary files ($TMPDIR, /tmp), private to this user and
-/// removed with all that is in it at the end of the scope. Throws Error(io).
+/// A new folder "<name>-XXXXXX" in `parent` (without: among the system's temporary files: $TMPDIR, /tmp),
+/// private to this user and removed with all that is in it at the end of the scope. Throws Error(io).
 class TemporaryFolder {
  public:
   explicit TemporaryFolder(std::string_view name);
+  TemporaryFolder(std::string_view name, const std::filesystem::path& parent);
   ~TemporaryFolder();
   TemporaryFolder(TemporaryFolder&&) = delete;
   TemporaryFolder& operator=(TemporaryFolder&&) = delete;

@@ -60,12 +60,6 @@ class RecoveryReader {
         if (key != "kind") refuse(key, "nothing is recovered with kind none; remove the key");
       }
     }
-    if (spec_.kind == RecoveryKind::relaunch) {
-      refuse(
-          "",
-          "the workers of a campaign do not start a run again from its checkpoint file; relaunch is measured "
-          "by bitrift-train resume --on-failure relaunch");
-    }
     if (spec_.in_place() && parallel_.ranks == 1) {
       refuse("",
              fmt::format("{}: the run has one rank, and nobody is left when it fails; give none", kind()));
@@ -73,6 +67,10 @@ class RecoveryReader {
   }
 
   void read_state() {
+    if (spec_.kind == RecoveryKind::relaunch && spec_.state && spec_.state != StateSource::file) {
+      refuse("state",
+             "a job that ends keeps nothing in memory, so relaunch reads a checkpoint file; remove the key");
+    }
     if (spec_.state == StateSource::replica && parallel_.replicas() == 1) {
       refuse("state",
              fmt::format("a {} run has one copy of each stage, so no replica holds a dead rank's state; "
@@ -91,7 +89,10 @@ class RecoveryReader {
   }
 
   void read_intervals() {
-    const bool from_file = spec_.state == StateSource::file;
+    const bool relaunches = spec_.kind == RecoveryKind::relaunch;
+    const bool from_file = relaunches || spec_.state == StateSource::file;
+    if (given("snapshot_every") && relaunches)
+      refuse("snapshot_every", "a job that ends keeps no snapshot; give checkpoint_every");
     const bool rolls_back = spec_.kind == RecoveryKind::restart && !from_file;
     const bool from_buddy = spec_.state == StateSource::buddy;
     if (given("snapshot_every") && spec_.state && !from_buddy && !rolls_back) {
@@ -103,7 +104,8 @@ class RecoveryReader {
                                              name_of(*spec_.state)));
     }
     // Without a replica something must hold the state.
-    const bool alone = !spec_.state && parallel_.replicas() == 1 && spec_.checkpoint_every == 0;
+    const bool alone =
+        !relaunches && !spec_.state && parallel_.replicas() == 1 && spec_.checkpoint_every == 0;
     if ((from_buddy || rolls_back || alone) && !given("snapshot_every"))
       spec_.snapshot_every = usual_interval;
     if (from_file && !given("checkpoint_every")) spec_.checkpoint_every = usual_interval;
@@ -167,11 +169,11 @@ void check_victims(const Document& document, const ProcessStrata& strata, int ra
   }
   if (ranks < 2) fail(ErrorCode::bad_input, "{}: two ranks fail in it, but the arms have one", place);
   for (std::size_t i = 0; i < recoveries.size(); ++i) {
-    if (recoveries[i].in_place()) continue;
+    if (recoveries[i].kind != RecoveryKind::none) continue;
     fail(ErrorCode::bad_input,
          "{}: arm '{}' (recovery {}) ends with its first failure, and never reaches it; remove the arm, or "
          "the phase",
-         place, name_of_arm(document, i), name_of(recoveries[i].kind));
+         place, name_of_arm(document, i), name_of(RecoveryKind::none));
   }
 }
 

@@ -38,7 +38,7 @@ ORDER: dict[str, list[str]] = {
     "nn": ["layer", "vision", "text", "."],
     "train": ["step", "parallel", "state", "golden", "recover", "run", "serve"],
     "analyze": ["rates", "verdict", "views", ".", "process", "across"],
-    "campaign": ["journal", "plan", "worker", "progress", "folder", "shard", "driver", "commands"],
+    "campaign": ["journal", "plan", "launch", "worker", "progress", "folder", "shard", "driver", "commands"],
 }
 MOST_FILES = 25  # in one folder
 # Foreign header (the first part of its path, or its name) to the folders of src/ that may include it.

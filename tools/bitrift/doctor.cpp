@@ -7,7 +7,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "campaign/worker/launch.h"
+#include "campaign/launch/launch.h"
 #include "commands.h"
 #include "core/error.h"
 #include "core/file.h"

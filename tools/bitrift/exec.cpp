@@ -2,8 +2,8 @@
 #include <string>
 #include <vector>
 
-#include "campaign/worker/exec_guard.h"
-#include "campaign/worker/exec_worker.h"
+#include "campaign/launch/exec_guard.h"
+#include "campaign/launch/exec_worker.h"
 #include "commands.h"
 #include "core/error.h"
 #include "record/json/json.h"

@@ -14,6 +14,7 @@
 #include "campaign/folder/kill_points.h"
 #include "campaign/folder/work_place.h"
 #include "campaign/plan/ends.h"
+#include "campaign/plan/limits.h"
 #include "campaign/worker/arm_fit.h"
 #include "campaign/worker/scratch.h"
 #include "core/error.h"

@@ -77,6 +77,23 @@ bool same_file_system(const std::filesystem::path& first, const std::filesystem:
        place.string(), what, byte_size_text(needed), byte_size_text(free));
 }
 
+// Of files as large as the base, in the place of a worker's private copy.
+std::size_t copies_of_worker(const record::CampaignSpec& spec) {
+  using record::TrainingPhase;
+  if (!spec.strata.process) return 1;
+  const auto& phases = spec.strata.process->phases;
+  std::size_t most = 1;
+  for (const record::Arm& arm : spec.arms) {
+    const bool relaunches = arm.recovery.kind == record::RecoveryKind::relaunch;
+    const bool saves = arm.recovery.checkpoint_every > 0 ||
+                       std::find(phases.begin(), phases.end(), TrainingPhase::save) != phases.end();
+    // The copy, a checkpoint, and one that is being written; in a job that was launched again, what it came
+    // from.
+    most = std::max<std::size_t>(most, 1 + (saves ? 2 : 0) + (relaunches ? 1 : 0));
+  }
+  return most;
+}
+
 }  // namespace
 
 std::size_t most_workers(const record::CampaignSpec& spec, std::size_t side_by_side) {
@@ -93,7 +110,7 @@ DiskUse disk_use(const Plan& plan, const Layout& layout, const JournalRows& rows
     use.bases += size;
     use.copy = std::max(use.copy, size);
   }
-  use.copies = workers;
+  use.copies = workers * copies_of_worker(spec);
   use.logs = workers;
   std::uint64_t preparation = 0;
   for (const auto& chain : plan.preparation(spec.arms.front().name)) preparation += chain.size();

@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include <fcntl.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include "core/byte_size.h"
@@ -107,6 +108,13 @@ void cut_log(const std::filesystem::path& log, std::uint64_t most) noexcept {
   } catch (const std::exception& error) {
     spdlog::debug("{}: cannot be cut: {}", log.string(), error.what());
   }
+}
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
 }
 
 }  // namespace bitrift::campaign

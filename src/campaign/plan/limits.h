@@ -1,4 +1,4 @@
-// What a worker may take: memory while it lives, and disk by its log.
+// What workers may take: processors, memory while they live, and disk by their logs.
 #pragma once
 
 #include <cstdint>
@@ -29,5 +29,8 @@ constexpr std::uint64_t most_log_bytes = std::uint64_t{16} << 20U;
 /// most / 16 bytes. Writers must append (O_APPEND); what they write in the same moment may be lost. A file
 /// that is not there is left alone; errors are too, since a log is no result.
 void cut_log(const std::filesystem::path& log, std::uint64_t most = most_log_bytes) noexcept;
+
+/// Processors that this process may use.
+[[nodiscard]] int usable_cores();
 
 }  // namespace bitrift::campaign

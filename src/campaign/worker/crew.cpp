@@ -1,6 +1,9 @@
 #include "campaign/worker/crew.h"
 
+#include <utility>
+
 #include "campaign/plan/ends.h"
+#include "core/error.h"
 
 namespace bitrift::campaign {
 namespace {
@@ -10,6 +13,46 @@ namespace {
 constexpr std::size_t full_read_every = 32;
 
 }  // namespace
+
+std::unique_ptr<Crew> start_crew(const PoolOptions& options, const Bases& bases, std::size_t arm, int slot) {
+  auto crew = std::make_unique<Crew>();
+  crew->arm = arm;
+  crew->slot = slot;
+  const WorkerPlace place = options.place_of(slot);
+  crew->log = place.log;
+  const record::Arm& of = options.arms[arm];
+  const ckpt::Reader& base = bases.at(of.file);
+  crew->copy = std::make_unique<PrivateCopy>(base, place.copy, options.network);
+  // A folder of this machine's memory means nothing to ranks elsewhere.
+  if (!options.network) crew->scratch = std::make_unique<Scratch>(place.scratch);
+  Launch launch = options.launch;
+  launch.base = base.path();
+  Listener listener =
+      options.network ? Listener(place.copy.parent_path() / "meeting-point", options.listen_at) : Listener();
+  const auto scratch = crew->scratch ? crew->scratch->path() : std::filesystem::path();
+  const Command command = worker_command(launch, of, listener.name(), crew->log, scratch);
+  const int connections =
+      launch.runner.kind == record::RunnerKind::exec ? 1 : processes_of(of, launch.failing).all();
+  crew->worker = std::make_unique<Worker>(std::move(listener), command, connections, startup_deadline_s);
+  return crew;
+}
+
+void could_not_start(const Crew& crew, const WorkerLost& loss, const PoolOptions& options) {
+  const std::string why = !loss.failure.detail.empty() ? loss.failure.detail
+                          : loss.failure.reason == record::FailureReason::hang
+                              ? fmt::format("it was not ready after {} s", startup_deadline_s)
+                              : name_of(loss.failure.reason);
+  const std::string tail = log_tail(crew.log);
+  // Exit code 2 is a usage or input error, 127 a program that does not exist. What a user's own program
+  // reports is its part, even if its process has not ended yet.
+  const bool own_program = options.launch.runner.kind != record::RunnerKind::train &&
+                           loss.failure.reason == record::FailureReason::exception;
+  const bool users_fault =
+      own_program || (loss.status && (loss.status->code == 2 || loss.status->code == 127));
+  fail(users_fault ? ErrorCode::bad_input : ErrorCode::internal,
+       "arm '{}': workers cannot be started: {}; {} says: {}", options.arms[crew.arm].name, why,
+       crew.log.string(), tail.empty() ? "nothing" : tail);
+}
 
 record::RunRequest run_request(Crew& crew, bool early_end,
                                const std::optional<record::PropagationSpec>& propagation) {
@@ -23,6 +66,10 @@ record::RunRequest run_request(Crew& crew, bool early_end,
   run.replicas = spec.replicas;
   run.process_faults = spec.faults.processes();
   run.recovery = spec.recovery;
+  if (!crew.checking && crew.job && crew.job->relaunched) {
+    run.relaunched = crew.job->relaunched->from;
+    run.process_faults = crew.job->relaunched->faults;
+  }
   if (spec.kind == record::TrialKind::trial) {
     const bool audit = crew.trials++ % full_read_every == 0;
     if (!audit && spec.plane == record::Plane::value) run.altered = crew.current.altered;

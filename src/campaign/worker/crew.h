@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "campaign/worker/job.h"
+#include "campaign/worker/pool_options.h"
 #include "campaign/worker/private_copy.h"
 #include "campaign/worker/scratch.h"
 #include "campaign/worker/worker.h"
@@ -18,6 +19,7 @@ namespace bitrift::campaign {
 constexpr double startup_deadline_s = 120;
 
 struct Crew {
+  Clock::time_point begun = Clock::now();
   std::size_t arm = 0;
   int slot = 0;
   std::filesystem::path log;
@@ -42,6 +44,13 @@ struct Crew {
   }
   [[nodiscard]] bool active() const { return job.has_value() || checking; }
 };
+
+/// Starts a worker of this arm. slot: no other crew's.
+[[nodiscard]] std::unique_ptr<Crew> start_crew(const PoolOptions& options, const Bases& bases,
+                                               std::size_t arm, int slot);
+/// After too many starts that failed in a row. Throws Error(bad_input | internal) with what is known of the
+/// last one.
+[[noreturn]] void could_not_start(const Crew& crew, const WorkerLost& loss, const PoolOptions& options);
 
 /// What the worker is asked for; crew.current says for which run, and its tensors are altered. early_end,
 /// propagation: of the campaign.

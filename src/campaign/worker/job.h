@@ -3,23 +3,35 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "campaign/plan/plan.h"
+#include "core/file.h"
 #include "core/named_enum.h"
 #include "record/run.h"
 #include "record/trial.h"
 
 namespace bitrift::campaign {
 
+/// A run whose worker lost ranks, as it was to, and which continues in a new worker.
+struct RelaunchedRun {
+  record::Relaunch from;
+  std::vector<record::ProcessFault> faults = {};      ///< that have not struck
+  std::shared_ptr<const TemporaryFolder> files = {};  ///< holds those that `from` names
+  std::string started = {};                           ///< UTC, of the run
+  double seconds = 0;                                 ///< that earlier workers spent on it
+};
+
 /// Runs of one arm that go to one worker, one after the other.
 struct Job {
   std::size_t arm = 0;
   std::vector<RunKey> runs;
-  std::size_t next = 0;                   ///< first run that is not over
-  std::vector<record::Failure> failures;  ///< of runs[next] so far
+  std::size_t next = 0;                          ///< first run that is not over
+  std::vector<record::Failure> failures = {};    ///< of runs[next] so far
+  std::optional<RelaunchedRun> relaunched = {};  ///< runs[next] is under way
 };
 
 /// A run that is over. Exactly one of result and failure is set.

@@ -4,11 +4,10 @@
 #include <chrono>
 #include <utility>
 
-#include <sched.h>
-
 #include "campaign/plan/ends.h"
 #include "campaign/plan/limits.h"
 #include "campaign/worker/crew.h"
+#include "campaign/worker/relaunch.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "record/provenance.h"
@@ -21,14 +20,11 @@ constexpr double alone_factor = 3;
 constexpr std::size_t most_attempts = 3;
 constexpr int most_doubts = 3;
 
-}  // namespace
-
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
+double seconds_from(Clock::time_point moment) {
+  return std::chrono::duration<double>(Clock::now() - moment).count();
 }
+
+}  // namespace
 
 Pool::Pool(PoolOptions options, PoolObserver& observer, const Bases& bases)
     : options_(std::move(options)),
@@ -112,8 +108,10 @@ bool Pool::assign_one() {
   for (const bool new_worker : {false, true}) {
     for (std::size_t arm = 0; arm < queues_.size(); ++arm) {
       if (queues_[arm].empty() || !fits(options_.arms[arm].parallel.ranks)) continue;
+      // A job that is launched again has processes of its own, and a start that counts.
+      if (!new_worker && queues_[arm].front().relaunched) continue;
       if (new_worker && !limit_parked()) return true;
-      Crew* crew = new_worker ? &start_crew(arm) : idle_crew(arm);
+      Crew* crew = new_worker ? &add_crew(arm) : idle_crew(arm);
       if (crew == nullptr) continue;
       crew->job = std::move(queues_[arm].front());
       queues_[arm].pop_front();
@@ -143,32 +141,13 @@ Crew* Pool::idle_crew(std::size_t arm) {
   return found == crews_.end() ? nullptr : found->get();
 }
 
-Crew& Pool::start_crew(std::size_t arm) {
+Crew& Pool::add_crew(std::size_t arm) {
   const auto taken = [&](int slot) {
     return std::any_of(crews_.begin(), crews_.end(), [&](const auto& crew) { return crew->slot == slot; });
   };
-  auto crew = std::make_unique<Crew>();
-  while (taken(crew->slot)) ++crew->slot;
-  crew->arm = arm;
-  const WorkerPlace place = options_.place_of(crew->slot);
-  crew->log = place.log;
-  const record::Arm& of = options_.arms[arm];
-  const ckpt::Reader& base = bases_.at(of.file);
-  crew->copy = std::make_unique<PrivateCopy>(base, place.copy, options_.network);
-  // A folder of this machine's memory means nothing to ranks elsewhere.
-  if (!options_.network) crew->scratch = std::make_unique<Scratch>(place.scratch);
-  Launch launch = options_.launch;
-  launch.base = base.path();
-  Listener listener = options_.network
-                          ? Listener(place.copy.parent_path() / "meeting-point", options_.listen_at)
-                          : Listener();
-  const auto scratch = crew->scratch ? crew->scratch->path() : std::filesystem::path();
-  const Command command = worker_command(launch, of, listener.name(), crew->log, scratch);
-  const int connections =
-      launch.runner.kind == record::RunnerKind::exec ? 1 : processes_of(of, launch.failing).all();
-  crew->worker = std::make_unique<Worker>(std::move(listener), command, connections, startup_deadline_s);
-  crews_.push_back(std::move(crew));
-  return *crews_.back();
+  int slot = 0;
+  while (taken(slot)) ++slot;
+  return *crews_.emplace_back(start_crew(options_, bases_, arm, slot));
 }
 
 // False when a worker that has to go has rows that no no-flip run has confirmed yet: that run was sent.
@@ -266,16 +245,20 @@ void Pool::request(Crew& crew, const RunKey& key) {
   const record::TrialSpec& spec = crew.current.spec;
   crew.current.altered = crew.copy->alter(spec);
   if (options_.flip_nothing) crew.copy->restore();
+  if (ends_with_a_rank(crew)) crew.copy->forget_runs();
   const double deadline = observer_.deadline_s(crew.arm) * (alone_ ? alone_factor : 1);
   crew.current.started = record::utc_now();
   crew.sent = Clock::now();
   crew.on_its_way = true;
-  crew.worker->run(run_request(crew, options_.early_end, options_.propagation), deadline);
+  crew.worker->run(run_request(crew, options_.early_end, options_.propagation), deadline,
+                   !ends_with_a_rank(crew));
 }
 
 void Pool::handle(Crew& crew, const WorkerEvent& event) {
   if (const auto* ready = std::get_if<WorkerReady>(&event)) {
     observer_.on_ready(crew.arm, ready->ready);
+    if (crew.job && crew.job->relaunched)
+      crew.job->relaunched->from.recoveries.back().times.respawn = seconds_from(crew.begun);
     if (crew.job) feed(crew);
   } else if (const auto* done = std::get_if<WorkerFinished>(&event)) {
     finished(crew, done->result);
@@ -285,7 +268,7 @@ void Pool::handle(Crew& crew, const WorkerEvent& event) {
 }
 
 void Pool::finished(Crew& crew, const record::RunResult& result) {
-  crew.current.seconds = std::chrono::duration<double>(Clock::now() - crew.sent).count();
+  crew.current.seconds = seconds_from(crew.sent);
   crew.on_its_way = false;
   if (result.id != crew.current.spec.id.text()) {
     fail(ErrorCode::internal, "a worker answered {} when it was asked for {}", result.id,
@@ -299,22 +282,55 @@ void Pool::finished(Crew& crew, const record::RunResult& result) {
   Job& job = *crew.job;
   crew.current.result = result;
   crew.current.result->detail = without_place(result.detail, crew.copy->path());
-  crew.current.attempts = static_cast<int>(job.failures.size()) + 1;
-  observer_.on_run(crew.current);
+  over(job, crew.current);
   if (is_golden_run(key)) crew.orders.insert(order_of(key, options_.orders));
   if (key.kind == record::TrialKind::trial || key.kind == record::TrialKind::jitter)
     crew.unchecked.push_back(key);
-  job.failures.clear();
-  if (++job.next == job.runs.size()) crew.job.reset();
+  if (job.next == job.runs.size()) crew.job.reset();
   // Behind a run that nobody could continue the worker ends.
-  const bool over = crew.worker->state() == Worker::State::quitting;
-  if (over || (crew.worker->state() == Worker::State::ready && too_weak(crew, record::TrialKind::control)))
+  const bool ends = crew.worker->state() == Worker::State::quitting;
+  if (ends || (crew.worker->state() == Worker::State::ready && too_weak(crew, record::TrialKind::control)))
     return dismiss(crew);
   if (crew.job) feed(crew);
 }
 
+// The job's run has a result.
+void Pool::over(Job& job, Ran& ran) {
+  if (job.relaunched) {
+    ran.started = job.relaunched->started;
+    ran.seconds += job.relaunched->seconds;
+  }
+  ran.attempts = static_cast<int>(job.failures.size()) + 1;
+  observer_.on_run(ran);
+  job.failures.clear();
+  job.relaunched.reset();
+  ++job.next;
+}
+
+// Whether ranks were lost that were to fail, and the run can be launched again, or be over.
+bool Pool::launch_again(Crew& crew) {
+  if (!ends_with_a_rank(crew) || !crew.current.spec.faults.of_processes()) return false;
+  auto loss = loss_of_run(crew, options_.arms[crew.arm].parallel.ranks, !options_.network);
+  if (!loss) return false;
+  Job job = std::exchange(crew.job, std::nullopt).value();
+  if (crew.current.spec.recovery.value().kind == record::RecoveryKind::relaunch) {
+    job.relaunched = std::move(loss->next);
+  } else {
+    crew.current.result = std::move(loss->ended);
+    over(job, crew.current);
+  }
+  if (job.next < job.runs.size()) queues_[crew.arm].push_front(std::move(job));
+  return true;
+}
+
+bool Pool::ends_with_a_rank(const Crew& crew) const {
+  return options_.arms[crew.arm].recovery.kind == record::RecoveryKind::relaunch;
+}
+
 void Pool::lost(Crew& crew, const WorkerLost& loss) {
   const bool in_run = crew.on_its_way && !crew.checking;
+  crew.current.seconds = seconds_from(crew.sent);
+  if (in_run && launch_again(crew)) return;
   Incident incident{Phase::run,   "", options_.arms[crew.arm].name, crew.slot, crew.worker->pid(),
                     loss.failure, 0};
   if (!in_run) incident.phase = crew.checking ? Phase::check : crew.checked ? Phase::idle : Phase::start;
@@ -328,14 +344,13 @@ void Pool::lost(Crew& crew, const WorkerLost& loss) {
       doubt(crew, std::string("its check ended: ") + name_of(loss.failure.reason));
     if (crew.job) queues_[crew.arm].push_front(std::move(*crew.job));
     crew.job.reset();
-    if (!crew.checked && ++failed_starts_ >= options_.launch.failing_starts()) could_not_start(crew, loss);
+    if (!crew.checked && ++failed_starts_ >= options_.launch.failing_starts())
+      could_not_start(crew, loss, options_);
     return;
   }
-  crew.current.seconds = std::chrono::duration<double>(Clock::now() - crew.sent).count();
   crew.current.failure = loss.failure;
   crew.current.failure->detail = without_place(loss.failure.detail, crew.copy->path());
-  Job job = std::move(*crew.job);
-  crew.job.reset();
+  Job job = std::exchange(crew.job, std::nullopt).value();
   run_failed(std::move(job), crew.current);
 }
 
@@ -344,6 +359,7 @@ void Pool::run_failed(Job job, const Ran& attempt) {
   const bool again = std::any_of(job.failures.begin(), job.failures.end(),
                                  [&](const auto& earlier) { return same_failure(earlier, failure); });
   job.failures.push_back(failure);
+  job.relaunched.reset();
   if (again || job.failures.size() >= most_attempts) {
     Ran ran = attempt;
     ran.attempts = static_cast<int>(job.failures.size());
@@ -352,23 +368,6 @@ void Pool::run_failed(Job job, const Ran& attempt) {
     ++job.next;
   }
   if (job.next < job.runs.size()) failed_.push_back(std::move(job));
-}
-
-void Pool::could_not_start(Crew& crew, const WorkerLost& loss) {
-  const std::string why = !loss.failure.detail.empty() ? loss.failure.detail
-                          : loss.failure.reason == record::FailureReason::hang
-                              ? fmt::format("it was not ready after {} s", startup_deadline_s)
-                              : name_of(loss.failure.reason);
-  const std::string tail = log_tail(crew.log);
-  // Exit code 2 is a usage or input error, 127 a program that does not exist. What a user's own program
-  // reports is its part, even if its process has not ended yet.
-  const bool own_program = options_.launch.runner.kind != record::RunnerKind::train &&
-                           loss.failure.reason == record::FailureReason::exception;
-  const bool users_fault =
-      own_program || (loss.status && (loss.status->code == 2 || loss.status->code == 127));
-  fail(users_fault ? ErrorCode::bad_input : ErrorCode::internal,
-       "arm '{}': workers cannot be started: {}; {} says: {}", options_.arms[crew.arm].name, why,
-       crew.log.string(), tail.empty() ? "nothing" : tail);
 }
 
 void Pool::judge_check(Crew& crew, const record::RunResult& result) {
@@ -393,7 +392,7 @@ void Pool::judge_check(Crew& crew, const record::RunResult& result) {
 
 void Pool::doubt(Crew& crew, const std::string& why) {
   observer_.on_doubt(crew.arm, crew.unchecked, why);
-  for (RunKey& key : crew.unchecked) queues_.at(crew.arm).push_back({crew.arm, {std::move(key)}, 0, {}});
+  for (RunKey& key : crew.unchecked) queues_.at(crew.arm).push_back({crew.arm, {std::move(key)}});
   crew.unchecked.clear();
 }
 

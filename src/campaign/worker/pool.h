@@ -5,8 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,11 +12,9 @@
 
 #include "campaign/plan/plan.h"
 #include "campaign/worker/job.h"
-#include "campaign/worker/launch.h"
-#include "campaign/worker/private_copy.h"
+#include "campaign/worker/pool_options.h"
 #include "campaign/worker/worker.h"
 #include "record/trial.h"
-#include "spec/campaign_spec.h"
 
 namespace bitrift::campaign {
 
@@ -46,28 +42,6 @@ class PoolObserver {
   virtual void on_tick() = 0;
 };
 
-/// Where a worker's things lie.
-struct WorkerPlace {
-  std::filesystem::path copy;  ///< its private checkpoint
-  std::filesystem::path log;
-  std::string scratch;  ///< see Scratch
-};
-
-struct PoolOptions {
-  Launch launch;  ///< except the base, which is the arm's
-  std::vector<record::Arm> arms;
-  std::optional<int> workers;  ///< groups side by side; absent: as many as the cores hold, at least one
-  int check_every = 100;       ///< trials (jitter runs count) of a worker in a data order between two checks
-  int orders = 1;              ///< golden data orders, see CampaignSpec::orders
-  bool early_end = true;       ///< see RunRequest
-  std::optional<record::PropagationSpec> propagation = {};  ///< of the campaign
-  std::optional<std::uint64_t> memory = {};  ///< bytes that a worker may hold, see resident_memory()
-  bool network = false;       ///< ranks may run on other machines, which see the folders of the copies
-  std::string listen_at;      ///< network: see Listener
-  bool flip_nothing = false;  ///< drill: the injector writes nothing
-  std::function<WorkerPlace(int)> place_of;  ///< of a worker slot (0, 1, ...)
-};
-
 /// An idle worker blocks on its socket: it costs memory (about 330 MB a rank, waiting ranks included), no
 /// time.
 constexpr int most_parked_ranks = 6;
@@ -76,7 +50,9 @@ struct Crew;
 
 /// Rule for a run whose worker is lost: an incident, then once more alone (no other worker alive, a fresh
 /// worker, three times the deadline). The same failure (reason and signal) twice makes it the run's outcome;
-/// a result makes it that result; three different failures end with the last.
+/// a result makes it that result; three different failures end with the last. No incident, and no failure: a
+/// worker that ends with a rank which was to fail, in an arm whose recovery is relaunch; another continues
+/// the run.
 class Pool {
  public:
   /// observer and bases must outlive the pool.
@@ -98,7 +74,7 @@ class Pool {
   bool assign_one();
   [[nodiscard]] bool fits(int ranks) const;
   Crew* idle_crew(std::size_t arm);
-  Crew& start_crew(std::size_t arm);
+  Crew& add_crew(std::size_t arm);
   bool limit_parked();
   void watch_limits();
   void feed(Crew& crew);
@@ -111,8 +87,10 @@ class Pool {
   void request(Crew& crew, const RunKey& key);
   void handle(Crew& crew, const WorkerEvent& event);
   void finished(Crew& crew, const record::RunResult& result);
+  void over(Job& job, Ran& ran);
+  [[nodiscard]] bool ends_with_a_rank(const Crew& crew) const;
+  bool launch_again(Crew& crew);
   void lost(Crew& crew, const WorkerLost& loss);
-  void could_not_start(Crew& crew, const WorkerLost& loss);
   void run_failed(Job job, const Ran& attempt);
 
   PoolOptions options_;
@@ -127,8 +105,5 @@ class Pool {
   int doubts_ = 0;
   int cores_;
 };
-
-/// Processors that this process may use.
-[[nodiscard]] int usable_cores();
 
 }  // namespace bitrift::campaign

@@ -19,7 +19,16 @@ PrivateCopy::PrivateCopy(const ckpt::Reader& base, std::filesystem::path path, b
 PrivateCopy::~PrivateCopy() {
   std::error_code ignored;
   std::filesystem::remove(path_, ignored);
-  std::filesystem::remove(path_.string() + ".saved", ignored);
+  forget_runs();
+}
+
+std::filesystem::path PrivateCopy::beside(std::string_view what) const {
+  return fmt::format("{}.{}", path_.string(), what);
+}
+
+void PrivateCopy::forget_runs() const noexcept {
+  std::error_code ignored;
+  for (const char* what : {"saved", "ledgers", "deaths"}) std::filesystem::remove_all(beside(what), ignored);
 }
 
 std::vector<std::string> PrivateCopy::alter(const record::TrialSpec& run) {

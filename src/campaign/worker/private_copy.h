@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/file.h"
@@ -17,7 +18,7 @@ class PrivateCopy {
   /// Copies the base to `path`, over whatever a killed driver left there. `base` must outlive the copy.
   /// shared: readers on other machines, so every change is synced before it counts as made. Throws Error(io).
   PrivateCopy(const ckpt::Reader& base, std::filesystem::path path, bool shared = false);
-  ~PrivateCopy();  ///< removes the file, and the checkpoint that runs write beside it (".saved")
+  ~PrivateCopy();  ///< removes the file, and what runs left beside it
   PrivateCopy(PrivateCopy&&) = delete;
   PrivateCopy& operator=(PrivateCopy&&) = delete;
 
@@ -29,6 +30,11 @@ class PrivateCopy {
   /// A fresh copy of the base: a worker that died may have changed the file.
   void renew();
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  /// What a run writes beside the copy: "saved" (its last checkpoint), "ledgers" (a folder), "deaths"
+  /// (see record::DeathNote).
+  [[nodiscard]] std::filesystem::path beside(std::string_view what) const;
+  /// Removes all of these.
+  void forget_runs() const noexcept;
 
  private:
   const ckpt::Reader& base_;

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "campaign/worker/launch.h"
+#include "campaign/launch/launch.h"
 #include "ckpt/reader.h"
 #include "record/trial.h"
 

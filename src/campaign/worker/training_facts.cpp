@@ -2,8 +2,8 @@
 
 #include <chrono>
 
+#include "campaign/launch/launch.h"
 #include "campaign/plan/ends.h"
-#include "campaign/worker/launch.h"
 #include "ckpt/reader.h"
 #include "core/error.h"
 #include "core/file.h"

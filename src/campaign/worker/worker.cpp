@@ -55,13 +55,13 @@ Worker::~Worker() {
   if (state_ != State::ended) kill();
 }
 
-void Worker::run(const record::RunRequest& request, double deadline_s) {
+void Worker::run(const record::RunRequest& request, double deadline_s, bool survives) {
   if (state_ != State::ready)
     fail(ErrorCode::internal, "a worker was sent {} while it was not ready", request.id);
   const std::string line = record::to_line(std::optional<record::RunRequest>(request));
   for (Connection& connection : connections_) connection.send(line, read_grace_ms);
   state_ = State::running;
-  allowed_ = known_ + request.process_faults.size();
+  allowed_ = known_ + (survives ? request.process_faults.size() : 0);
   deadline_ = in(deadline_s);
 }
 

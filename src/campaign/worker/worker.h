@@ -64,8 +64,9 @@ class Worker {
   [[nodiscard]] pid_t pid() const noexcept { return process_.pid(); }
   /// Processes that can take part in the next run.
   [[nodiscard]] int strength() const;
-  /// Sends a request to every rank; state must be ready.
-  void run(const record::RunRequest& request, double deadline_s);
+  /// Sends a request to every rank; state must be ready. survives: the other ranks live on when one fails
+  /// that was to.
+  void run(const record::RunRequest& request, double deadline_s, bool survives = true);
   /// Asks every rank to finish; what has not after five seconds is killed.
   void quit();
   /// SIGKILL to the group and to every rank (a launcher may have put ranks into groups of their own), then

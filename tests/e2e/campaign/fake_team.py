@@ -14,6 +14,7 @@ import sys
 import time
 
 MOST = 4096
+CHECKPOINT = 5  # the step of a checkpoint
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -52,6 +53,8 @@ class Team:
         join(): the life of a newcomer. mode: `late`, victims die when the answer was given; `extra`, one more dies.
         """
         faults = request["process_faults"]
+        if self.ends_with_a_rank():
+            self.end_job(request)
         recovery = request.get("recovery", self.recovery)
         ranks = sorted({fault["rank"] for fault in faults})
         victims = {self.group[fault["rank"]]: fault.get("how", "kill") for fault in faults}
@@ -83,6 +86,26 @@ class Team:
             "bytes_moved": 100,
             "volatile": {"detect": time.time() % 1, "revoke": 0.001, "redo": 0.002},
         }
+
+    def ends_with_a_rank(self):
+        return self.recovery is not None and self.recovery["kind"] == "relaunch"
+
+    def end_job(self, request):
+        """Who fails leaves a checkpoint of step 5 if it came so far, and word; the launcher ends the others."""
+        again = request.get("relaunched")
+        for fault in request["process_faults"]:
+            if fault["rank"] != self.rank or (fault["phase"] == "recovery" and not again):
+                continue
+            beside = request["checkpoint"]
+            if fault["step"] > CHECKPOINT and not again:
+                os.mkdir(f"{beside}.ledgers")
+                for name in (f"{beside}.saved", f"{beside}.ledgers/ledger-{CHECKPOINT}"):
+                    with open(name, "w") as file:
+                        file.write(str(CHECKPOINT))
+            with open(f"{beside}.deaths", "a") as file:
+                file.write(f"{time.monotonic():.9f} {fault['rank']} {fault['step']} {fault['phase']}\n")
+            self.die(fault["how"], "")
+        signal.pause()
 
     def leads(self):
         return self.group[0] == self.me
@@ -121,6 +144,18 @@ class Team:
             os.close(there)
             os.read(here, 1)
             os.close(here)
+
+
+def continued(relaunched):
+    """The recoveries of a job that was launched again from the checkpoint that end_job() leaves."""
+    step = 0
+    if relaunched["checkpoint"]:
+        with open(relaunched["checkpoint"]) as file:
+            step = int(file.read())
+        assert os.listdir(relaunched["ledgers"]) == [f"ledger-{step}"]
+    *earlier, last = relaunched["recoveries"]
+    lost = relaunched["step"] - 1 - step
+    return [*earlier, last | {"step": step, "steps_lost": lost, "steps_redone": lost + 1}]
 
 
 def team_of(ranks, words):
@@ -162,7 +197,7 @@ def launch(team, rank_main):
         if pid in children:
             children.remove(pid)
         ended = os.waitstatus_to_exitcode(status)
-        if ended != 0 and code == 0 and team.recovery is None:
+        if ended != 0 and code == 0 and (team.recovery is None or team.ends_with_a_rank()):
             code = 128 - ended if ended < 0 else ended
             for other in children:
                 os.kill(other, signal.SIGTERM)

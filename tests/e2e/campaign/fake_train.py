@@ -17,7 +17,7 @@ import time
 
 import h5py
 import numpy as np
-from fake_team import launch, team_of
+from fake_team import continued, launch, team_of
 
 LAYERS = 3
 
@@ -105,16 +105,16 @@ def strikes(request):
     return reached and (not os.environ.get("FAKE_TRAIN_IMMORTAL") or request["recovery"]["kind"] == "none")
 
 
-def recovered(request, result, one):
-    """The answer to a request in which ranks failed. one: the recovery, None where there was none."""
-    if one is None:
+def recovered(request, result, recoveries):
+    """The answer to a request in which ranks failed. recoveries: None where there was none."""
+    if recoveries is None:
         ranks = sorted({fault["rank"] for fault in request["process_faults"]})
         detail = f"rank {ranks[0]} failed, and nobody holds its stage"
         return result | {"status": "unrecovered", "detail": detail, "replicas": [[] for _ in result["replicas"]]}
     if forgotten := request["recovery"].get("forget"):
         final = hashlib.sha256(json.dumps(forgotten).encode()).hexdigest()[:32]
         result |= {"final_digest": final, "replica_digests": [final] * len(result["replicas"])}
-    return result | {"recoveries": [one]}
+    return result | {"recoveries": recoveries}
 
 
 def drill(kind, say, rank):
@@ -183,7 +183,9 @@ def rank_main(options, team, joined=None):
         if team.leads():
             result = result or simulate(request, base, read_tensors(request["checkpoint"]), replicas)
             if struck:
-                result = recovered(request, result, recovery)
+                result = recovered(request, result, recovery and [recovery])
+            elif "relaunched" in request:
+                result = recovered(request, result, continued(request["relaunched"]))
             if os.environ.get("FAKE_TRAIN_DRIFT") and runs > 3:
                 result["replicas"][0][0]["test_loss"] += 1e-9
             say({"result": result})

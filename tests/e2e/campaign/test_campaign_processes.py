@@ -8,7 +8,17 @@ import shutil
 import subprocess
 
 import pytest
-from campaign_support import BIN, CONTROLS, STUDY_SPEC, Study, campaign, journal_lines, read_rows
+from campaign_support import (
+    BIN,
+    CONTROLS,
+    STUDY_SPEC,
+    Study,
+    campaign,
+    journal_lines,
+    read_incidents,
+    read_rows,
+    wait_until,
+)
 
 PARALLEL = {"kind": "data", "ranks": 4}
 SPEC = STUDY_SPEC | {
@@ -92,6 +102,38 @@ def test_outcomes_say_who_recovered(reference):
     assert "over uniform ranks, steps and points" in table and "left no trace" not in table
     refused = analyze(reference.place / "plain", "--by", "layer")
     assert refused.returncode == 2 and "no tensor is altered" in refused.stderr
+
+
+RELAUNCH = {
+    "arms": [{"name": "relaunch", "parallel": PARALLEL, "recovery": {"kind": "relaunch", "checkpoint_every": 5}}],
+    "trials_per_stratum": 2,
+}
+
+
+def test_a_job_that_is_launched_again_is_no_incident(study):
+    """Twice where a second rank fails while the first failure is handled. The driver is killed on the way."""
+    spec, folder = study.changed_spec(**RELAUNCH), study.place / "again"
+    driver = study.start("again", spec=spec)
+    wait_until(lambda: journal_lines(folder) and "process.update" in (folder / "trials.jsonl").read_text(), 60)
+    driver.kill_everything()
+    done = study.run("again", spec=spec)
+    assert done.returncode == 0, done.stderr
+    assert read_incidents(folder) == [] and not list(folder.glob("work/**/*.h5"))
+    rows = read_rows(folder, check_crc=True)
+    assert rows["relaunch/canary:no-recovery/0"]["result"]["status"] == "unrecovered"
+    base = (folder / "base.h5").stat().st_size
+    assert len(trials(rows)) == 6
+    for row in trials(rows):
+        recoveries = row["result"]["recoveries"]
+        assert [one["failed"] for one in recoveries] == [[fault["process"]["rank"]] for fault in row["faults"]]
+        last, step = recoveries[-1], row["faults"][0]["process"]["step"]
+        assert last["step"] == (5 if step > 5 else 0) and last["steps_redone"] == step - last["step"]
+        assert last["kind"] == "relaunch" and last["state"] == "file"
+        assert last["bytes_moved"] == 4 * (1 if step > 5 else base)
+    shown = json.loads(campaign("show", folder, "--arm", "relaunch", "--json").stdout)
+    assert all(one["volatile"]["respawn"] > 0 for line in shown for one in line["recoveries"])
+    again = campaign("replay", folder, "relaunch/process.recovery/1", env=study.env)
+    assert again.returncode == 0, again.stdout + again.stderr
 
 
 def test_the_verdict_of_the_document_is_the_same(reference, study):

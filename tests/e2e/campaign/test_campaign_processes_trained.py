@@ -20,14 +20,21 @@ from campaign_support import (
 )
 
 PARALLEL = {"kind": "data", "ranks": 3}
-RECOVERING = ["shrink", "spare", "respawn"]
+RECOVERIES: dict[str, object] = {
+    "shrink": "shrink",
+    "spare": "spare",
+    "respawn": "respawn",
+    "relaunch": {"kind": "relaunch", "checkpoint_every": 4},
+    "none": "none",
+}
+RECOVERING = [name for name in RECOVERIES if name != "none"]
 PHASES = ["forward", "backward", "reduce", "update", "evaluate"]
 SPEC = {
     "name": "processes",
     "seed": 16,
     "base": {"train": SMALL_BASE["train"] | {"batch_size": 60, "epochs": 5}},
     "resume": {"epochs": 2},
-    "arms": [{"name": name, "parallel": PARALLEL, "recovery": name} for name in [*RECOVERING, "none"]],
+    "arms": [{"name": name, "parallel": PARALLEL, "recovery": recovery} for name, recovery in RECOVERIES.items()],
     "strata": {"process": {"phases": PHASES}},
     "trials_per_stratum": 2,
     "controls": CONTROLS,

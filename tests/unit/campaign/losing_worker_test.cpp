@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
+#include "campaign/launch/launch.h"
 #include "campaign/plan/ends.h"
-#include "campaign/worker/launch.h"
 #include "campaign/worker/pool.h"
 #include "campaign/worker/scratch.h"
 #include "campaign/worker/worker.h"

@@ -4,8 +4,8 @@
 
 #include <gmock/gmock.h>
 
+#include "campaign/launch/launch.h"
 #include "campaign/plan/ends.h"
-#include "campaign/worker/launch.h"
 #include "campaign/worker/scratch.h"
 #include "record/stratum_name.h"
 #include "support.h"

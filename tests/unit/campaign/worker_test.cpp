@@ -6,8 +6,8 @@
 #include <signal.h>
 #include <sys/socket.h>
 
+#include "campaign/launch/launch.h"
 #include "campaign/plan/ends.h"
-#include "campaign/worker/launch.h"
 #include "campaign/worker/pool.h"
 #include "campaign/worker/scratch.h"
 #include "core/error.h"

@@ -63,6 +63,11 @@ TEST(ProcessCampaign, RecoveriesHaveTheDefaultsOfTheirKind) {
             (RecoverySpec{.kind = RecoveryKind::respawn, .snapshot_every = 10}));
   EXPECT_EQ(recovery("{\"kind\": \"respawn\", \"checkpoint_every\": 4}", "process/pipeline.json"),
             (RecoverySpec{.kind = RecoveryKind::respawn, .checkpoint_every = 4}));
+  EXPECT_EQ(recovery("relaunch"), (RecoverySpec{.kind = RecoveryKind::relaunch, .checkpoint_every = 10}));
+  EXPECT_EQ(
+      recovery("{\"kind\": \"relaunch\", \"state\": \"file\", \"checkpoint_every\": 4}",
+               "process/pipeline.json"),
+      (RecoverySpec{.kind = RecoveryKind::relaunch, .state = StateSource::file, .checkpoint_every = 4}));
   const std::string phases = "strata.process.phases=[\"forward\"]";
   EXPECT_EQ(data({phases, "arms.0.recovery=none"}).arms[0].recovery, RecoverySpec{});
   EXPECT_EQ(data({phases, "arms.0.recovery=spare", "strata.process.together=3"}).arms[0].recovery.spares, 3);
@@ -91,7 +96,6 @@ TEST(ProcessCampaign, RefusesRecoveriesThatMakeNoSense) {
               HasSubstr("shrink has no use for idle ranks"));
   EXPECT_THAT(refused("{\"kind\": \"spare\", \"spares\": 0}"), HasSubstr("at least 1 idle rank"));
   EXPECT_THAT(refused("{\"kind\": \"spare\", \"batch\": \"smaller\"}"), HasSubstr("remove the key"));
-  EXPECT_THAT(refused("relaunch"), HasSubstr("bitrift-train resume --on-failure relaunch"));
   EXPECT_THAT(refused("{\"kind\": \"spare\", \"state\": \"file\", \"snapshot_every\": 3}"),
               HasSubstr("takes no snapshots"));
   EXPECT_THAT(refused("{\"kind\": \"spare\", \"state\": \"buddy\", \"checkpoint_every\": 3}"),
@@ -103,6 +107,10 @@ TEST(ProcessCampaign, RefusesRecoveriesThatMakeNoSense) {
               HasSubstr("give buddy or file"));
   EXPECT_THAT(refused("{\"kind\": \"shrink\", \"batch\": \"smaller\"}", "process/pipeline.json"),
               HasSubstr("computes the whole batch"));
+  EXPECT_THAT(refused("{\"kind\": \"relaunch\", \"state\": \"buddy\"}"),
+              HasSubstr("keeps nothing in memory"));
+  EXPECT_THAT(refused("{\"kind\": \"relaunch\", \"snapshot_every\": 2}"), HasSubstr("give checkpoint_every"));
+  EXPECT_THAT(refused("{\"kind\": \"relaunch\", \"spares\": 1}"), HasSubstr("no use for idle ranks"));
   EXPECT_THAT(problem({"arms=[{\"name\": \"one\", \"parallel\": {\"kind\": \"serial\"}, \"recovery\": "
                        "\"shrink\"}]"}),
               HasSubstr("nobody is left when it fails; give none"));

@@ -1,4 +1,4 @@
-#include "campaign/worker/script_python.h"
+#include "campaign/launch/script_python.h"
 
 #include <array>
 #include <cstddef>

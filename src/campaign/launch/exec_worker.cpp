@@ -1,4 +1,4 @@
-#include "campaign/worker/exec_worker.h"
+#include "campaign/launch/exec_worker.h"
 
 #include <algorithm>
 #include <cctype>
@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "campaign/worker/launch.h"
+#include "campaign/launch/launch.h"
 #include "ckpt/compare.h"
 #include "core/digest.h"
 #include "core/error.h"

@@ -1,4 +1,4 @@
-#include "campaign/worker/exec_guard.h"
+#include "campaign/launch/exec_guard.h"
 
 #include <cerrno>
 #include <csignal>

@@ -21,7 +21,7 @@ struct ExecWorkerOptions {
   bool ignore_file = false;  ///< drill: every run gets the base
 };
 
-/// From what worker_command() (campaign/worker/launch.h) writes. Throws Error(bad_input).
+/// From what worker_command() (campaign/launch/launch.h) writes. Throws Error(bad_input).
 [[nodiscard]] ExecWorkerOptions exec_worker_options(const std::filesystem::path& base,
                                                     const std::string& connect, const std::string& runner);
 

@@ -1,4 +1,4 @@
-#include "campaign/worker/launch.h"
+#include "campaign/launch/launch.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -9,7 +9,7 @@
 
 #include <unistd.h>
 
-#include "campaign/worker/script_python.h"
+#include "campaign/launch/script_python.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
