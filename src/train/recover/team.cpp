@@ -49,6 +49,12 @@ std::vector<int> Team::idle() const {
   return ranks;
 }
 
+bool Team::waits_among_first(int count) const {
+  const std::vector<int> ranks = idle();
+  const auto me = std::find(ranks.begin(), ranks.end(), everyone_.rank());
+  return me != ranks.end() && me - ranks.begin() < count;
+}
+
 void Team::replace(const mpi::Communicator& everyone) {
   everyone_ = everyone;
   active_.reset();

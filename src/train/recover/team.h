@@ -38,6 +38,8 @@ class Team {
   [[nodiscard]] const std::vector<Member>& members() const noexcept { return members_; }
   /// Ranks in everyone() that wait.
   [[nodiscard]] std::vector<int> idle() const;
+  /// Whether this process is one of the first `count` of those. Local.
+  [[nodiscard]] bool waits_among_first(int count) const;
   /// Ranks in everyone() of those that work, by rank in active().
   [[nodiscard]] const std::vector<int>& workers() const noexcept { return workers_; }
 

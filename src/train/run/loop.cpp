@@ -240,6 +240,7 @@ void Loop::begin_team() {
   if (!state_.team.may_lose()) return;
   if (state_.team.is_newcomer()) return recover_from_loss();
   if (state_.team.working()) return;
+  if (state_.team.waits_among_first(state_.recovery.spares)) state_.warm_up();
   if (state_.team.stand_by()) {
     at_.next = Next::over;
   } else {
@@ -255,11 +256,8 @@ void Loop::begin_again() {
   state_.kill_point.reach(record::RecoveryPoint::shrunk);
   std::optional<Ledger> known = LedgerFiles::read(state_.team.active(), from.ledgers, progress().step);
   if (known && known->shared != shared_state(state_.session())) known.reset();
-  if (!known && !from.checkpoint.empty()) {
-    throw mpi::AgreedError(
-        ErrorCode::internal,
-        fmt::format("{}: what the run knew at this checkpoint is not in {}", from.checkpoint, from.ledgers));
-  }
+  if (!known && !from.checkpoint.empty())
+    throw mpi::AgreedError(ErrorCode::internal, from.checkpoint + ": its ledger is not in " + from.ledgers);
   state_.kill_point.reach(record::RecoveryPoint::state);
   std::vector<record::Recovery> all = from.recoveries;
   all.back() = from.continued_behind(known ? known->result.steps : 0);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <sstream>
 
 #include "mpi/survivors.h"
@@ -51,21 +52,40 @@ void TrainerState::start_work(bool fresh) {
   layout_ = std::make_unique<Layout>(map, team.active());
   const nn::Placement placement{precision.parameters, choose_device(parallel, rank)};
   if (costs.empty()) costs = layer_costs(spec, *data, parallel, *layout_, placement);
-  const std::pair cut(layout_->stage(), layout_->stages());
-  if (!session_ || cut_ != cut) {
-    session_ = std::make_unique<Session>(build_stage(spec, *data, costs, *layout_, placement, fresh), spec);
-    cut_ = cut;
-    buffers_.clear();
-    buffers_before_.clear();
-    for (const nn::Slot& slot : session_->stage().slots()) {
-      if (!slot.trained) buffers_.push_back(slot.value);
-    }
-  }
+  if (!session_ || cut_ != std::pair(layout_->stage(), layout_->stages()))
+    make_session(*layout_, placement, fresh);
   guards.work_as(rank);
   kill_point.work_as(map.seats(rank));
   strategy_ = std::make_unique<Strategy>(session_->stage(), *layout_, parallel, *data, precision,
                                          StrategyOptions{batches_ahead(spec.data, *data), exchanges_norms()},
                                          kill_point);
+}
+
+void TrainerState::make_session(const Layout& layout, const nn::Placement& placement, bool fresh) {
+  session_ = std::make_unique<Session>(build_stage(spec, *data, costs, layout, placement, fresh), spec);
+  cut_ = {layout.stage(), layout.stages()};
+  buffers_.clear();
+  buffers_before_.clear();
+  for (const nn::Slot& slot : session_->stage().slots()) {
+    if (!slot.trained) buffers_.push_back(slot.value);
+  }
+}
+
+// Gradients only: what the forward pass changes is part of every state that is moved, and the optimizer has
+// nothing yet.
+void TrainerState::warm_up() {
+  if (session_ || parallel.stages > 1 || parallel.device != record::DeviceKind::cpu) return;
+  const record::Parallel serial;
+  const Layout alone(ReplicaMap(1, 1), mpi::Communicator());
+  const nn::Placement placement{precision.parameters, choose_device(serial, 0)};
+  costs = layer_costs(spec, *data, serial, alone, placement);
+  make_session(alone, placement, true);
+  std::vector<std::int64_t> batch(static_cast<std::size_t>(spec.batch_size / parallel.replicas()));
+  std::iota(batch.begin(), batch.end(), 0);
+  KillPoint none;
+  Strategy work(session_->stage(), alone, serial, *data, precision, {}, none);
+  (void)work.gradients({.batch = batch, .seed = spec.seed});
+  session_->drop_gradients();
 }
 
 std::span<const std::int64_t> TrainerState::next_batch() {

@@ -42,6 +42,10 @@ struct TrainerState {
   TrainerState(record::TrainingSpec spec_, record::Parallel parallel_, Team team_,
                record::RecoverySpec recovery_, std::shared_ptr<const nn::Dataset> data_, bool fresh);
 
+  /// A process that waits has its layers before it is needed, and LibTorch what it makes in a first step.
+  /// Does nothing where a run has several stages, or runs on cards: nobody knows which of them it will get.
+  /// Local.
+  void warm_up();
   /// Work as the team's active group is to share it. Drops what worked before, and the session too where this
   /// rank gets other layers. Collective over that group.
   void spread(const ReplicaMap& map);
@@ -106,6 +110,7 @@ struct TrainerState {
 
  private:
   void start_work(bool fresh);
+  void make_session(const Layout& layout, const nn::Placement& placement, bool fresh);
   void begin_step();
   [[nodiscard]] bool exchanges_norms() const {
     return spec.optimizer.clip_norm > 0 || guards.wants_gradient_norm();
