@@ -55,6 +55,19 @@ def test_mistakes_in_the_call(base: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_progress_that_is_no_integer(base: Path, tmp_path: Path) -> None:
+    """Also where it is read before the whole file is: with another batch size."""
+    for values in (np.zeros(2, np.int64), np.zeros((), np.int32)):
+        copy = tmp_path / "copy.h5"
+        shutil.copy(base, copy)
+        with h5py.File(copy, "r+") as file:
+            del file["progress/epoch"]
+            file["progress/epoch"] = values
+        for options in ((), ("--batch-size", 32)):
+            refused("resume", copy, "-o", tmp_path / "out.h5", *options, words=["copy.h5", "progress/epoch"])
+    assert [path.name for path in tmp_path.iterdir()] == ["copy.h5"]
+
+
 def test_mistakes_in_the_spec(tmp_path: Path) -> None:
     out = tmp_path / "out.h5"
     for name, changes, words in [
