@@ -47,6 +47,15 @@ project_files() {
   fi
 }
 
+# Where tools that read sources one by one mark the clean ones, each mark named by a key of tools/include_graph.py. Like
+# ccache's results they outlive the clone.
+clean_marks() {  # clean_marks TOOL: the folder
+  local folder=${XDG_CACHE_HOME:-${HOME:-$BITRIFT_ROOT/build}/.cache}/bitrift/$1
+  mkdir -p "$folder"
+  find "$folder" -type f -mtime +30 -delete
+  echo "$folder"
+}
+
 # plain_configure FOLDER: configures a build of its own for tools that read sources one by one: a command for each, and no
 # precompiled header, which only the compiler can read. Without LibTorch in .venv, leaves out what needs it.
 plain_configure() {

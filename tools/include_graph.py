@@ -5,8 +5,9 @@
     include_graph.py batches --build DIR --folder OUT SOURCE...
 
 prints "KEY SOURCE" for each source, where KEY is a digest of all that a reader of it could notice: the source, every
-project header that it reaches, its compile command in DIR/compile_commands.json, the .clang-tidy files above it and
-TEXT. tests/lint checks the direction of includes with the same functions.
+project header that it reaches, its compile command in DIR/compile_commands.json, the .clang-tidy files above it, TEXT,
+and names and sizes of all other headers that the command could find. Two clones have the same keys. tests/lint checks
+the direction of includes with the same functions.
 
 "batches" makes OUT/N.cpp, each of which includes sources of one compile command, with a compile_commands.json, and
 prints "OUT/N.cpp SOURCE..." for each: the headers, which take most of a reader's time, are then read once for all.
@@ -15,8 +16,10 @@ prints "OUT/N.cpp SOURCE..." for each: the headers, which take most of a reader'
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -74,6 +77,28 @@ def compile_commands(build: Path) -> dict[Path, str]:
     return {Path(entry["file"]).resolve(): entry["command"] for entry in entries}
 
 
+@functools.cache
+def foreign_headers(folder: Path) -> str:
+    """Digest of the names and sizes of all files in a folder of headers."""
+    digest = hashlib.sha256()
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(place, name)
+            size = path.stat().st_size if path.exists() else 0
+            digest.update(f"{path.relative_to(folder)} {size}\0".encode())
+    return digest.hexdigest()
+
+
+def foreign_folders(root: Path, command: str) -> list[Path]:
+    """Where a command finds headers that are not the project's."""
+    named = {Path(name) for name in re.findall(r"(?:-I|-isystem) ?(\S+)", command)}
+    own = {root / name for name in ("src", "tests", "tools")}
+    return sorted(
+        {Path("/usr/include"), Path("/usr/local/include")} | {path for path in named if not own & {path, *path.parents}}
+    )
+
+
 def key(root: Path, source: Path, command: str, tool: str) -> str:
     """Digest of all that decides what a tool finds in a source."""
     digest = hashlib.sha256()
@@ -81,7 +106,9 @@ def key(root: Path, source: Path, command: str, tool: str) -> str:
     for path in [*closure(root, source), *(setting for setting in settings if setting.is_file())]:
         digest.update(f"{path.relative_to(root)}\0".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
-    digest.update(f"{command}\0{tool}".encode())
+    for folder in foreign_folders(root, command):
+        digest.update(foreign_headers(folder).encode())
+    digest.update(f"{command.replace(str(root), '.')}\0{tool}".encode())
     return digest.hexdigest()[:32]
 
 
