@@ -97,7 +97,7 @@ def read_rows_with_retractions(folder: Path) -> dict[str, dict]:
 
 @pytest.mark.parametrize("drill", ["ignore-file", "flip-nothing"])
 def test_harness_that_does_not_reach_the_script_is_noticed(study: OwnStudy, drill: str) -> None:
-    done = study.start("out", "--drill", drill, "--workers", 2).finish()
+    done = study.start("out", "--drill", drill, "--workers", 1).finish()
     assert done.returncode == 1 and "canary:nan" in done.stderr
 
 
@@ -170,7 +170,7 @@ def test_script_that_does_not_load_the_optimizer_ends_with_the_name_of_the_role(
             "load=lambda path: bitrift.torch.load_into(path, model), state=lambda: [model, optimizer], train_epoch"
         )
         study.replace("model=model, optimizer=optimizer, train_epoch", forgets)
-    done = study.start("out", "--workers", 2).finish()
+    done = study.start("out", "--workers", 1).finish()
     assert done.returncode == 1, done.stderr
     assert "arm 'own': canary:reads-exp_avg: the trainer does not read role exp_avg: a run with all" in done.stderr
     assert "reads-weight" not in done.stderr and not (study.place / "out" / "summary.json").exists()
@@ -179,7 +179,7 @@ def test_script_that_does_not_load_the_optimizer_ends_with_the_name_of_the_role(
 def test_stratum_that_nothing_reads_is_pointed_out(study: OwnStudy) -> None:
     study.replace("optimizer=optimizer, train_epoch", "train_epoch")
     done = study.start(
-        "out", "--workers", 2, controls=study.spec["controls"] | {"readers": False}, trials_per_stratum=5
+        "out", "--workers", 1, controls=study.spec["controls"] | {"readers": False}, trials_per_stratum=5
     )
     done = done.finish()
     assert done.returncode == 0 and "All trials bitwise: own exp_avg.exponent_msb (5)" in done.stdout, done.stdout
@@ -191,7 +191,7 @@ def test_loop_in_the_style_of_hugging_face_is_a_campaign(tmp_path: Path) -> None
     study = OwnStudy(tmp_path, "language_model.py", "language-model.h5")
     study.replace("read_text(0, 640)", "read_text(0, 96)")  # three steps an epoch
     study.train_base()
-    done = study.start("out", "--workers", 2, trials_per_stratum=2).finish()
+    done = study.start("out", "--workers", 1, trials_per_stratum=2).finish()
     assert done.returncode == 0, done.stderr
     rows = read_rows(study.place / "out")
     golden = rows["own/control/0"]["result"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import h5py
@@ -33,14 +35,23 @@ STRATEGIES = {
 }
 
 
-def start(folder: Path, name: str, strategy: str, **changes: object) -> Path:
-    """A checkpoint within the first epoch."""
-    part = MODELS[name]
-    spec = write_spec(
-        folder / f"{name}-{strategy}.json", part["model"], ADAMW, data=part["data"], batch_size=16, **changes
-    )
-    saved = folder / f"{name}-{strategy}.h5"
-    run("train", spec, "-o", saved, "--steps", 3, *STRATEGIES[strategy])
+Start = Callable[[str, str], Path]
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
+    """A checkpoint within the first epoch of a model under a strategy, trained once: all tests only read it."""
+    folder = tmp_path_factory.mktemp("start")
+
+    @functools.cache
+    def saved(name: str, strategy: str) -> Path:
+        part = MODELS[name]
+        spec = write_spec(folder / f"{name}-{strategy}.json", part["model"], ADAMW, data=part["data"], batch_size=16)
+        path = folder / f"{name}-{strategy}.h5"
+        run("train", spec, "-o", path, "--steps", 3, *STRATEGIES[strategy])
+        path.chmod(0o444)
+        return path
+
     return saved
 
 
@@ -56,8 +67,8 @@ def replica_paths(path: Path) -> set[str]:
 @pytest.mark.parametrize(
     ("name", "saver"), [("resnet20", saver) for saver in STRATEGIES] + [("gpt", "serial"), ("gpt", "hybrid")]
 )
-def test_any_strategy_resumes_what_any_other_saved(tmp_path: Path, name: str, saver: str) -> None:
-    saved = start(tmp_path, name, saver)
+def test_any_strategy_resumes_what_any_other_saved(start: Start, tmp_path: Path, name: str, saver: str) -> None:
+    saved = start(name, saver)
     apart = name == "resnet20" and saver == "horovod"
     assert bool(replica_paths(saved)) == apart
     first = {key: value for key, value in tensors(saved).items() if not key.startswith("replica/")}
@@ -82,8 +93,8 @@ def test_any_strategy_resumes_what_any_other_saved(tmp_path: Path, name: str, sa
     assert ends[0].read_bytes() == ends[1].read_bytes()
 
 
-def test_other_rank_counts_take_replica_0_and_say_so(tmp_path: Path) -> None:
-    saved = start(tmp_path, "resnet20", "horovod")
+def test_other_rank_counts_take_replica_0_and_say_so(start: Start, tmp_path: Path) -> None:
+    saved = start("resnet20", "horovod")
     options = ["--parallel", "data", "--ranks", "4", "--semantics", "horovod"]
     done = call("resume", saved, "--steps", 0, "-o", tmp_path / "four.h5", *options)
     remarks = [line for line in done.stderr.splitlines() if "replica 0 is loaded into all 4" in line]
@@ -101,8 +112,8 @@ def as_torch(path: Path, name: str) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_change_of_precision_is_refused_or_rounded_as_torch_rounds(tmp_path: Path, name: str) -> None:
-    saved = start(tmp_path, name, "serial")
+def test_a_change_of_precision_is_refused_or_rounded_as_torch_rounds(start: Start, tmp_path: Path, name: str) -> None:
+    saved = start(name, "serial")
     converted = [key for key in tensors(saved) if key.startswith(("model/", "optimizer/exp"))]
     for precision, dtype in TORCH_TYPES.items():
         out = tmp_path / f"{precision}.h5"
@@ -132,8 +143,8 @@ def test_a_change_of_precision_is_refused_or_rounded_as_torch_rounds(tmp_path: P
     assert same_bits(tensors(tmp_path / "cast.h5"), tensors(saved))
 
 
-def test_conversion_under_a_strategy_is_the_serial_one(tmp_path: Path) -> None:
-    saved = start(tmp_path, "gpt", "pipeline")
+def test_conversion_under_a_strategy_is_the_serial_one(start: Start, tmp_path: Path) -> None:
+    saved = start("gpt", "pipeline")
     run("resume", saved, "--steps", 0, "-o", tmp_path / "one.h5", "--precision", "bf16")
     for resumer in ("ddp", "hybrid"):
         out = tmp_path / f"{resumer}.h5"
@@ -141,8 +152,8 @@ def test_conversion_under_a_strategy_is_the_serial_one(tmp_path: Path) -> None:
         assert out.read_bytes() == (tmp_path / "one.h5").read_bytes()
 
 
-def test_a_file_of_another_precision_is_no_replica_file(tmp_path: Path) -> None:
-    saved = start(tmp_path, "gpt", "serial")
+def test_a_file_of_another_precision_is_no_replica_file(start: Start, tmp_path: Path) -> None:
+    saved = start("gpt", "serial")
     run("resume", saved, "--steps", 0, "-o", tmp_path / "wide.h5", "--precision", "fp64")
     more = ["--replica-file", f"1={tmp_path / 'wide.h5'}", *STRATEGIES["ddp"]]
     done = call("resume", saved, "--steps", 0, "-o", tmp_path / "out.h5", *more)
@@ -152,7 +163,7 @@ def test_a_file_of_another_precision_is_no_replica_file(tmp_path: Path) -> None:
 
 def alter(saved: Path, out: Path) -> Path:
     """One parameter, one buffer and one optimizer slot of another value."""
-    shutil.copy(saved, out)
+    shutil.copyfile(saved, out)
     with h5py.File(out, "r+") as file:
         for name in ("model/fc.weight", "model/bn1.running_mean", "optimizer/exp_avg/fc.weight"):
             file[name][...] = file[name][()] + np.float32(1)
@@ -175,8 +186,10 @@ PARAMETER, BUFFER, MOMENT = "model/fc.weight", "model/bn1.running_mean", "optimi
         ("horovod", "", {BUFFER}),
     ],
 )
-def test_what_of_an_altered_replica_stays_apart(tmp_path: Path, semantics: str, sync: str, apart: set[str]) -> None:
-    saved = start(tmp_path, "resnet20", "serial")
+def test_what_of_an_altered_replica_stays_apart(
+    start: Start, tmp_path: Path, semantics: str, sync: str, apart: set[str]
+) -> None:
+    saved = start("resnet20", "serial")
     altered = alter(saved, tmp_path / "altered.h5")
     options = ["--parallel", "data", "--ranks", "2", "--semantics", semantics]
     options += ["--sync-on-resume", sync] if sync else []
@@ -190,8 +203,8 @@ def test_what_of_an_altered_replica_stays_apart(tmp_path: Path, semantics: str, 
         assert file.attrs.get("replicas") == ("2" if apart else None)
 
 
-def test_parameters_part_for_good_unless_they_are_sent_again(tmp_path: Path) -> None:
-    saved = start(tmp_path, "resnet20", "serial")
+def test_parameters_part_for_good_unless_they_are_sent_again(start: Start, tmp_path: Path) -> None:
+    saved = start("resnet20", "serial")
     altered = alter(saved, tmp_path / "altered.h5")
     common = ["resume", saved, "--replica-file", f"1={altered}", *STRATEGIES["ddp"], "--sync-on-resume", "none"]
     parted = tmp_path / "parted.h5"
@@ -204,8 +217,8 @@ def test_parameters_part_for_good_unless_they_are_sent_again(tmp_path: Path) -> 
     assert left and all(path.startswith("optimizer/") for path in left), left
 
 
-def test_tools_know_the_tensors_of_another_replica(tmp_path: Path) -> None:
-    saved = start(tmp_path, "resnet20", "serial")
+def test_tools_know_the_tensors_of_another_replica(start: Start, tmp_path: Path) -> None:
+    saved = start("resnet20", "serial")
     altered = alter(saved, tmp_path / "altered.h5")
     out = tmp_path / "out.h5"
     options = [*STRATEGIES["ddp"], "--sync-on-resume", "none"]
