@@ -312,7 +312,7 @@ namespace {
 
 std::filesystem::path temporary_files() {
   std::error_code error;
-  const auto folder = std::filesystem::temp_directory_path(error);
+  auto folder = std::filesystem::temp_directory_path(error);
   if (error) fail(ErrorCode::io, "no folder for temporary files (TMPDIR): {}", error.message());
   return folder;
 }
