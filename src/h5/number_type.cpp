@@ -34,7 +34,7 @@ Handle make_type(const NumberFormat& format) {
   Handle type;
   if (format.kind == NumberKind::floating) {
     type = made(H5Tcopy(format.bytes == 8 ? H5T_IEEE_F64LE : H5T_IEEE_F32LE));
-    if (format.bytes == 2) {
+    if (format.bytes < 4) {
       // Fields first: the precision may not shrink below them.
       const FloatLayout layout = layout_of(format);
       done(H5Tset_fields(type.get(), layout.sign, layout.exponent_at, layout.exponent_bits,
@@ -48,6 +48,7 @@ Handle make_type(const NumberFormat& format) {
     type = made(H5Tcopy(is_signed ? H5T_STD_I64LE : H5T_STD_U64LE));
     done(H5Tset_precision(type.get(), format.bits()));
     done(H5Tset_size(type.get(), format.bytes));
+    if (format.bit_offset != 0) done(H5Tset_offset(type.get(), format.bit_offset));
   }
   done(H5Tset_order(type.get(), format.order == ByteOrder::little ? H5T_ORDER_LE : H5T_ORDER_BE));
   return type;

@@ -1,0 +1,115 @@
+// Random checkpoints, and their files by another path than images and sinks.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ckpt/tensor.h"
+#include "core/crc32c.h"
+#include "core/philox.h"
+#include "h5/create.h"
+#include "sink/image_writer.h"
+
+namespace bitrift::ckpt::sink_test {
+
+struct Checkpoint {
+  std::vector<TensorMeta> metas;
+  std::map<std::string, std::string> attributes;
+};
+
+/// Of a tensor: bytes that its path decides.
+inline std::vector<std::uint8_t> content(const TensorMeta& meta) {
+  std::vector<std::uint8_t> bytes(meta.bytes());
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<std::uint8_t>(7 * i + i / 256 + meta.path.size());
+  return bytes;
+}
+
+/// Numbers below a bound, one after the other.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : key_(derive_key(seed, "sink_test")) {}
+  std::uint64_t below(std::uint64_t bound) { return random_below(key_, 0, count_++, bound); }
+
+ private:
+  std::uint64_t key_, count_ = 0;
+};
+
+/// 1 to `most` tensors of all formats that HDF5 has, 0 to 5 dimensions (some of them 0), nested and odd
+/// names; attributes of 0 to 100,000 bytes.
+inline Checkpoint random_checkpoint(std::uint64_t seed, std::uint64_t most) {
+  Random random(seed);
+  std::vector<std::string> formats = number_format_names();
+  std::erase(formats, "float8_e4m3fn");  // HDF5 cannot describe it
+  formats.insert(formats.end(), {"uint12_in_16", "int17_in_32", "uint10_in_16_at_4"});
+  const std::vector<std::string> groups = {"",          "a/", "checksums/", "model/", "optimizer/exp_avg/",
+                                           "z z/é.ö/0/"};
+  Checkpoint made;
+  const std::uint64_t count = 1 + random.below(random.below(2) == 0 ? 5 : most);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    TensorMeta meta;
+    // A leaf begins with 't', which no group does.
+    meta.path = groups[random.below(groups.size())] + "t" + std::to_string(i) +
+                std::string(random.below(20) == 0 ? 200 : random.below(9), 'x') + ".weight";
+    meta.format = number_format(formats[random.below(formats.size())]).value();
+    const std::uint64_t rank = random.below(6);
+    for (std::uint64_t d = 0; d < rank; ++d) meta.shape.push_back(random.below(rank < 3 ? 60 : 6));
+    made.metas.push_back(std::move(meta));
+  }
+  const std::vector<std::size_t> lengths = {0, 1, 100, 5000, 70'000, 100'000};
+  for (std::uint64_t i = random.below(5); i > 0; --i)
+    made.attributes["attribute" + std::to_string(i)] =
+        std::string(lengths[random.below(lengths.size())], 'y');
+  return made;
+}
+
+/// The bytes of a checkpoint's file, assembled in memory from HDF5's structures (docs/checkpoint-format.md).
+inline std::string expected_bytes(Checkpoint of) {
+  const auto by_path = [](const auto& a, const auto& b) { return a.path < b.path; };
+  std::sort(of.metas.begin(), of.metas.end(), by_path);
+  std::size_t width = 0;
+  std::vector<h5::NewDataset> all;
+  for (const TensorMeta& meta : of.metas) {
+    width = std::max(width, meta.path.size());
+    all.push_back({meta.path, meta.format, 0, meta.shape});
+  }
+  all.push_back({"checksum/path", std::nullopt, width, {of.metas.size()}});
+  all.push_back({"checksum/crc32c", number_format("uint32"), 0, {of.metas.size()}});
+  std::sort(all.begin(), all.end(), by_path);
+  const h5::Blueprint blueprint = h5::lay_out(all, of.attributes);
+  std::string file(blueprint.file_bytes, '\0');
+  std::memcpy(file.data(), blueprint.head.data(), blueprint.head.size());
+  std::map<std::string, std::uint64_t> offsets;
+  for (std::size_t i = 0; i < all.size(); ++i) offsets[all[i].path] = blueprint.offsets[i];
+  for (std::size_t i = 0; i < of.metas.size(); ++i) {
+    const std::vector<std::uint8_t> bytes = content(of.metas[i]);
+    const std::uint32_t sum = crc32c(bytes.data(), bytes.size());
+    if (!bytes.empty()) std::memcpy(file.data() + offsets[of.metas[i].path], bytes.data(), bytes.size());
+    file.replace(offsets["checksum/path"] + i * width, of.metas[i].path.size(), of.metas[i].path);
+    for (unsigned byte = 0; byte < 4; ++byte)
+      file[offsets["checksum/crc32c"] + 4 * i + byte] = static_cast<char>(sum >> (8 * byte));
+  }
+  return file;
+}
+
+/// Tensors `part`, `part` + `parts`, ... of a checkpoint.
+inline void give(ImageWriter& writer, const Checkpoint& of, std::size_t part = 0, std::size_t parts = 1) {
+  for (std::size_t i = part; i < of.metas.size(); i += parts) {
+    const std::vector<std::uint8_t> bytes = content(of.metas[i]);
+    writer.tensor(of.metas[i].path, bytes.data(), bytes.size());
+  }
+}
+
+/// A whole file through one sink.
+inline void save(const Checkpoint& of, const Image& image, Sink& sink) {
+  ImageWriter writer(image, sink);
+  writer.fixed();
+  give(writer, of);
+  writer.commit();
+}
+
+}  // namespace bitrift::ckpt::sink_test
