@@ -52,7 +52,7 @@ def helper(name: str) -> Path:
     """A program beside bitrift that only benchmarks need."""
     path = Path(bitrift()).parent / name
     if not path.is_file():
-        raise SystemExit(f"{path} is not there: build it (cmake --build --preset release --target bench_inject)")
+        raise SystemExit(f"{path} is not there: build it (cmake --build --preset release --target {name})")
     return path
 
 
