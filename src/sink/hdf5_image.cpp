@@ -103,8 +103,8 @@ std::vector<Image::Piece> structures(const h5::Blueprint& blueprint,
 
 }  // namespace
 
-Image hdf5_image(std::vector<TensorMeta> given, const std::map<std::string, std::string>& attributes) {
-  const std::vector<TensorMeta> metas = checked(std::move(given));
+Image hdf5_image(std::vector<TensorMeta> metas, const std::map<std::string, std::string>& attributes) {
+  metas = checked(std::move(metas));
   const std::vector<h5::NewDataset> datasets = datasets_of(metas);
   const h5::Blueprint blueprint = h5::lay_out(datasets, attributes);
   Image image;

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -24,9 +26,11 @@ TEST(Image, FilesOfRandomCheckpointsAreThoseAssembledInMemory) {
   for (std::uint64_t seed = 0; seed < 150; ++seed) {
     const Checkpoint made = random_checkpoint(seed, kMost);
     Writer writer(scratch / "c.h5", made.metas, made.attributes);
-    for (auto meta = made.metas.rbegin(); meta != made.metas.rend(); ++meta) {
-      const std::vector<std::uint8_t> bytes = content(*meta);
-      writer.tensor(meta->path, bytes.data(), bytes.size());
+    std::vector<TensorMeta> reversed = made.metas;
+    std::reverse(reversed.begin(), reversed.end());
+    for (const TensorMeta& meta : reversed) {
+      const std::vector<std::uint8_t> bytes = content(meta);
+      writer.tensor(meta.path, bytes.data(), bytes.size());
     }
     writer.commit();
     ASSERT_EQ(bytes_of(scratch / "c.h5"), expected_bytes(made)) << seed;

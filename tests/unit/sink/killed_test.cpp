@@ -123,17 +123,17 @@ TEST(KilledSave, LeavesThePreviousFileOrTheNewOneWhole) {
                                                 DirectSink sink(path);
                                                 save(example().made, example().image, sink);
                                               }}};
-  for (const auto& [name, one] : saves) {
+  for (const auto& named : saves) {
     const Found found = at_every_call([&](const Scratch& scratch, long at, bool half, std::string& said) {
       const int status = run_child(
           [&] {
             interruption() = {.at = at, .half = half};
-            one(scratch / "c.h5");
+            named.second(scratch / "c.h5");
           },
           said);
       return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     });
-    expect_both(found, name.c_str());
+    expect_both(found, named.first.c_str());
   }
 }
 
