@@ -16,6 +16,7 @@
 #include "sink/hdf5_image.h"
 #include "sink/plain_sink.h"
 #include "sink/shared_sink.h"
+#include "sink/writer.h"
 #include "support.h"
 #include "unit/scratch.h"
 
@@ -112,17 +113,25 @@ void expect_both(const Found& found, const char* what) {
   EXPECT_GT(found.leftovers, 10U) << what;
 }
 
+void save_by_writer(const std::filesystem::path& path) {
+  Writer writer(path, example().made.metas, example().made.attributes);
+  for (const TensorMeta& meta : example().made.metas) {
+    const std::vector<std::uint8_t> bytes = content(meta);
+    writer.tensor(meta.path, bytes.data(), bytes.size());
+  }
+  writer.commit();
+}
+
+template <typename Kind>
+void save_by(const std::filesystem::path& path) {
+  Kind sink(path);
+  save(example().made, example().image, sink);
+}
+
 TEST(KilledSave, LeavesThePreviousFileOrTheNewOneWhole) {
   static_cast<void>(example());
-  const std::map<std::string, Save> saves = {{"plain",
-                                              [](const auto& path) {
-                                                PlainSink sink(path);
-                                                save(example().made, example().image, sink);
-                                              }},
-                                             {"direct", [](const auto& path) {
-                                                DirectSink sink(path);
-                                                save(example().made, example().image, sink);
-                                              }}};
+  const std::map<std::string, Save> saves = {
+      {"Writer", save_by_writer}, {"plain", save_by<PlainSink>}, {"direct", save_by<DirectSink>}};
   for (const auto& named : saves) {
     const Found found = at_every_call([&](const Scratch& scratch, long at, bool half, std::string& said) {
       const int status = run_child(
