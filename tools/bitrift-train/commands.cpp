@@ -191,7 +191,9 @@ int run_and_report(const Arguments& arguments, const Plan& plan, std::int64_t ep
   options.trace = trace.get();
   const record::Json provenance = provenance_of(arguments, plan.parallel, environment);
   options.checkpoint_file = arguments.output;
-  options.checkpoint = [&] { trainer.save(arguments.output, provenance); };
+  const auto mode = parse_named<train::SaveMode>(arguments.recovery.checkpoint_mode);
+  options.checkpoint = [&, mode] { trainer.save(arguments.output, provenance, mode); };
+  options.checkpoint_behind = mode == train::SaveMode::async;
   if (!arguments.output.empty()) {
     options.save = [&] {
       // The trace is complete before the checkpoint is.
@@ -259,6 +261,17 @@ void choose_recovery(const Arguments& arguments, Plan& plan) {
          name_of(plan.recovery.kind));
   if (plan.recovery.checkpoint_every > 0 && arguments.output.empty())
     fail(ErrorCode::bad_input, "--checkpoint-every needs -o, the file that is written");
+  if (arguments.recovery.checkpoint_mode == name_of(train::SaveMode::sync)) return;
+  if (plan.recovery.checkpoint_every == 0)
+    fail(ErrorCode::bad_input,
+         "--checkpoint-mode async needs --checkpoint-every; the last save is always sync");
+  if (armed) {
+    fail(
+        ErrorCode::bad_input,
+        "--checkpoint-mode async cannot be combined with --on-failure {}, which may need the last checkpoint "
+        "before the disk has it; choose sync",
+        name_of(plan.recovery.kind));
+  }
 }
 
 // A loss scale belongs to the precision that it was chosen for.

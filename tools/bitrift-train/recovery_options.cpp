@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "options/one_of.h"
 #include "options/whole_number.h"
+#include "train/state/background_save.h"
 
 namespace bitrift::cli {
 
@@ -35,6 +36,12 @@ void add_recovery_options(CLI::App* command, RecoveryArguments& arguments) {
                    "Write the checkpoint (-o) every N steps too (default: 0, only at the end)")
       ->check(whole_number(0, most))
       ->type_name("N");
+  command
+      ->add_option(
+          "--checkpoint-mode", arguments.checkpoint_mode,
+          "When training continues: sync, when the disk has the checkpoint; async, when its state is "
+          "copied in memory (default: sync)")
+      ->check(one_of<train::SaveMode>());
   command
       ->add_option("--batch-on-failure", arguments.batch,
                    "shrink: compute the same batch with fewer ranks, or a smaller one (default: same)")

@@ -30,7 +30,7 @@ Loop::Loop(TrainerState& state, const RunOptions& options)
     : state_(state),
       options_(options),
       golden_(state, options.keep_golden),
-      ledger_files_(options.ledger_folder) {
+      ledger_files_(options.ledger_folder, options.checkpoint_behind) {
   result_.id = options.id;
   result_.replicas.resize(static_cast<std::size_t>(state.parallel.replicas()));
   if (state.team.working()) states_.emplace(state, options.states);

@@ -127,14 +127,15 @@ void LedgerFiles::write(const mpi::Communicator& ranks, std::int64_t step, const
   mpi::agreed(ranks, [&] {
     if (ranks.rank() != 0 || folder_.empty()) return;
     std::filesystem::create_directories(folder_);
-    earlier_ = std::exchange(written_, ledger_file(folder_, step));
-    replace_text(written_, to_text(ledger));
+    const std::filesystem::path file = ledger_file(folder_, step);
+    replace_text(file, to_text(ledger));
+    if (written_.empty() || written_.back() != file) written_.push_back(file);
   });
 }
 
 void LedgerFiles::remove_earlier() noexcept {
   std::error_code ignored;
-  if (!earlier_.empty() && earlier_ != written_) std::filesystem::remove(earlier_, ignored);
+  for (; written_.size() > keep_; written_.pop_front()) std::filesystem::remove(written_.front(), ignored);
 }
 
 std::optional<Ledger> LedgerFiles::read(const mpi::Communicator& ranks, const std::filesystem::path& folder,

@@ -2,7 +2,9 @@
 // to know. Inside train/ only.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -61,9 +63,12 @@ struct Ledger {
 /// mpi::AgreedError(io).
 class LedgerFiles {
  public:
-  explicit LedgerFiles(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  /// behind: a checkpoint may be under way until the next one's ledger is written.
+  LedgerFiles(std::filesystem::path folder, bool behind)
+      : folder_(std::move(folder)), keep_(behind ? 2 : 1) {}
   void write(const mpi::Communicator& ranks, std::int64_t step, const Ledger& ledger);
-  /// The checkpoint of the last write() is complete: no earlier ledger is needed. Local.
+  /// The checkpoint of the last write() is complete, or `behind` the one before it: no earlier ledger is
+  /// needed. Local.
   void remove_earlier() noexcept;
   /// Of a folder that an earlier job wrote to.
   [[nodiscard]] static std::optional<Ledger> read(const mpi::Communicator& ranks,
@@ -71,7 +76,8 @@ class LedgerFiles {
 
  private:
   std::filesystem::path folder_;
-  std::filesystem::path written_, earlier_;  // by this rank
+  std::size_t keep_;
+  std::deque<std::filesystem::path> written_;  // by this rank, the last one at the end
 };
 
 }  // namespace bitrift::train

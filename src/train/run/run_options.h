@@ -54,6 +54,7 @@ struct RunOptions {
   std::filesystem::path checkpoint_file =
       {};                                   ///< that `checkpoint` writes, see RecoverySpec::checkpoint_every
   std::function<void()> checkpoint = {};    ///< collective over those who work
+  bool checkpoint_behind = false;           ///< one may still be under way when `checkpoint` returns
   std::function<void()> save = {};          ///< at the end of a run that is done; collective over the same
   std::function<void()> before_first_step;  ///< or before the evaluation when no step is asked for
   std::function<void(const record::Evaluation&)> on_evaluation = {};  ///< replica 0's, on rank 0

@@ -308,16 +308,18 @@ std::vector<std::string> Trainer::replica_digests() {
   return working() ? state_->digests() : std::vector<std::string>();
 }
 
-void Trainer::save(const std::filesystem::path& path, const record::Json& provenance) {
-  save_session(path, state_->session(), state_->spec, state_->layout(), state_->kill_point);
-  mpi::agreed(state_->layout().world, [&] {
-    if (state_->layout().world.rank() != 0) return;
-    record::Json sidecar = provenance;
-    sidecar["parallel"] = record::to_json(state_->parallel);
-    std::filesystem::path beside = path;
-    beside += ".json";
-    replace_text(beside, sidecar.dump(2) + "\n");
-  });
+void Trainer::save(const std::filesystem::path& path, const record::Json& provenance, SaveMode mode) {
+  record::Json sidecar = provenance;
+  sidecar["parallel"] = record::to_json(state_->parallel);
+  const auto saved = [beside = path.string() + ".json", text = sidecar.dump(2) + "\n"] {
+    replace_text(beside, text);
+  };
+  save_session({path, mode, saved}, state_->saves, state_->session(), state_->spec, state_->layout(),
+               state_->kill_point);
+}
+
+void Trainer::finish_saves() {
+  mpi::agreed(group(), [&] { state_->saves.wait(); });
 }
 
 record::RunResult Trainer::run(const RunOptions& options) { return Loop(*state_, options).run(); }

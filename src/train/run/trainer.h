@@ -19,6 +19,7 @@
 #include "train/recover/team.h"
 #include "train/run/run_options.h"
 #include "train/run/trace.h"
+#include "train/state/background_save.h"
 
 namespace bitrift::nn {
 class Dataset;
@@ -122,7 +123,11 @@ class Trainer {
   /// Digest of the whole state: one per replica.
   [[nodiscard]] std::vector<std::string> replica_digests();
   /// Writes a checkpoint and beside it FILE.json with `provenance`, and the parallel layout that wrote it.
-  void save(const std::filesystem::path& path, const record::Json& provenance);
+  /// mode async: the next save, or finish_saves(), throws what becomes of it.
+  void save(const std::filesystem::path& path, const record::Json& provenance,
+            SaveMode mode = SaveMode::sync);
+  /// Returns when the disk has all checkpoints.
+  void finish_saves();
 
  private:
   void note_changes();

@@ -20,6 +20,7 @@
 #include "train/parallel/strategy.h"
 #include "train/recover/team.h"
 #include "train/run/guards.h"
+#include "train/state/background_save.h"
 #include "train/state/session.h"
 #include "train/state/state_copy.h"
 #include "train/step/autocast.h"
@@ -98,6 +99,7 @@ struct TrainerState {
   LossScaler scaler;
   Guards guards;
   KillPoint kill_point;
+  BackgroundSave saves;
   std::optional<ckpt::Reader> base_file;
   StateCopy base;          ///< see Trainer::remember_base()
   bool regrouped = false;  ///< other ranks work than those that remembered the base

@@ -1,15 +1,20 @@
 #include "train/state/save_checkpoint.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include <torch/version.h>
 
 #include "core/error.h"
 #include "record/json/json.h"
+#include "sink/image_writer.h"
+#include "sink/plain_sink.h"
 #include "sink/writer.h"
 #include "train/state/checkpoint_names.h"
 
@@ -27,18 +32,85 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// Writes what arrives, and remembers the first error instead of leaving senders waiting.
-class Sink {
+// Where the tensors of a file go.
+class Destination {
  public:
-  Sink(const std::filesystem::path& path, const std::vector<ckpt::TensorMeta>& metas,
-       const std::map<std::string, std::string>& attributes) {
-    keep([&] { writer_.emplace(path, metas, attributes); });
+  virtual ~Destination() = default;
+  virtual void tensor(const ckpt::TensorMeta& meta, const void* data) = 0;
+  virtual void commit() = 0;
+};
+
+class File : public Destination {
+ public:
+  File(const std::filesystem::path& path, const std::vector<ckpt::TensorMeta>& metas,
+       const std::map<std::string, std::string>& attributes, std::function<void()> saved)
+      : writer_(path, metas, attributes), saved_(std::move(saved)) {}
+  void tensor(const ckpt::TensorMeta& meta, const void* data) override {
+    writer_.tensor(meta.path, data, meta.bytes());
+  }
+  void commit() override {
+    writer_.commit();
+    saved_();
+  }
+
+ private:
+  ckpt::Writer writer_;
+  std::function<void()> saved_;
+};
+
+// A copy in memory, laid out like the file, of which it becomes one behind the training.
+class Copy : public Destination {
+ public:
+  Copy(std::filesystem::path path, const std::vector<ckpt::TensorMeta>& metas,
+       const std::map<std::string, std::string>& attributes, std::function<void()> saved,
+       BackgroundSave& behind)
+      : path_(std::move(path)),
+        saved_(std::move(saved)),
+        behind_(behind),
+        image_(behind.image(metas, attributes)),
+        memory_(behind.memory(image_->file_bytes)) {}
+  void tensor(const ckpt::TensorMeta& meta, const void* data) override {
+    std::memcpy(memory_ + image_->find(meta.path)->offset, data, meta.bytes());
+  }
+  void commit() override {
+    behind_.start([path = path_, image = image_, memory = memory_, saved = saved_] {
+      ckpt::PlainSink sink(path);
+      ckpt::ImageWriter writer(*image, sink);
+      writer.fixed();
+      for (const ckpt::Image::Tensor& tensor : image->tensors)
+        writer.tensor(tensor.path, memory + tensor.offset, tensor.bytes);
+      writer.commit();
+      saved();
+    });
+  }
+
+ private:
+  std::filesystem::path path_;
+  std::function<void()> saved_;
+  BackgroundSave& behind_;
+  std::shared_ptr<const ckpt::Image> image_;
+  std::uint8_t* memory_;
+};
+
+// Gives on what arrives, and remembers the first error instead of leaving senders waiting.
+class Collector {
+ public:
+  Collector(const SaveRequest& request, BackgroundSave& behind, const std::vector<ckpt::TensorMeta>& metas,
+            const std::map<std::string, std::string>& attributes) {
+    keep([&] {
+      if (request.mode == SaveMode::async) {
+        to_ = std::make_unique<Copy>(request.path, metas, attributes, request.saved, behind);
+        return;
+      }
+      behind.finish();  // of an earlier state, which this one replaces
+      to_ = std::make_unique<File>(request.path, metas, attributes, request.saved);
+    });
   }
   void tensor(const ckpt::TensorMeta& meta, const void* data) {
-    keep([&] { writer_->tensor(meta.path, data, meta.bytes()); });
+    keep([&] { to_->tensor(meta, data); });
   }
   void commit() {
-    keep([&] { writer_->commit(); });
+    keep([&] { to_->commit(); });
   }
   [[nodiscard]] const std::optional<Error>& error() const { return error_; }
 
@@ -53,7 +125,7 @@ class Sink {
     }
   }
 
-  std::optional<ckpt::Writer> writer_;
+  std::unique_ptr<Destination> to_;
   std::optional<Error> error_;
 };
 
@@ -113,13 +185,13 @@ Plan plan_file(const std::vector<StateTensor>& mine, Session& session, const Lay
   return plan;
 }
 
-std::optional<Error> write_file(const std::filesystem::path& path, const Plan& plan,
-                                const std::vector<StateTensor>& mine, const record::TrainingSpec& spec,
-                                const Layout& layout, KillPoint& kill_point) {
+std::optional<Error> collect(const SaveRequest& request, BackgroundSave& behind, const Plan& plan,
+                             const std::vector<StateTensor>& mine, const record::TrainingSpec& spec,
+                             const Layout& layout, KillPoint& kill_point) {
   std::map<std::string, std::string> attributes = {
       {"schema", checkpoint_schema}, {"spec", record::to_text(spec)}, {"versions", versions()}};
   if (plan.replicas_differ) attributes[replicas_attribute] = std::to_string(layout.replica_count());
-  Sink sink(path, plan.metas, attributes);
+  Collector file(request, behind, plan.metas, attributes);
   auto next = mine.begin();
   std::vector<char> received;
   std::int64_t point = 0;
@@ -127,28 +199,28 @@ std::optional<Error> write_file(const std::filesystem::path& path, const Plan& p
     kill_point.reach(record::TrainingPhase::save, point++, static_cast<std::int64_t>(plan.metas.size()));
     const int from = plan.owners.at(meta.path);
     if (from == 0) {
-      (next++)->read([&](const void* bytes) { sink.tensor(meta, bytes); });
+      (next++)->read([&](const void* bytes) { file.tensor(meta, bytes); });
       continue;
     }
     received.resize(meta.bytes());
     layout.world.receive(received.data(), received.size(), from, tensor_tag);
-    sink.tensor(meta, received.data());
+    file.tensor(meta, received.data());
   }
-  sink.commit();
-  return sink.error();
+  file.commit();
+  return file.error();
 }
 
 }  // namespace
 
-void save_session(const std::filesystem::path& path, Session& session, const record::TrainingSpec& spec,
-                  const Layout& layout, KillPoint& kill_point) {
+void save_session(const SaveRequest& request, BackgroundSave& behind, Session& session,
+                  const record::TrainingSpec& spec, const Layout& layout, KillPoint& kill_point) {
   const std::vector<StateTensor> mine = contribution(session, layout);
   // A rank that has nothing to write fails before the others do it.
   if (layout.world.rank() != 0 && mine.empty()) kill_point.reach(record::TrainingPhase::save, 0, 1);
   const Plan plan = plan_file(mine, session, layout);
   std::optional<Error> error;
   if (layout.world.rank() == 0) {
-    error = write_file(path, plan, mine, spec, layout, kill_point);
+    error = collect(request, behind, plan, mine, spec, layout, kill_point);
   } else {
     std::int64_t point = 0;
     for (const StateTensor& tensor : mine) {

@@ -1,10 +1,11 @@
 #include "train/step/kill_point.h"
-#include "record/fault/death_note.h"
 
 #include <csignal>
 #include <filesystem>
 
 #include <gtest/gtest.h>
+
+#include "record/fault/death_note.h"
 
 namespace bitrift::train {
 namespace {
@@ -20,7 +21,7 @@ KillPoint armed(const ProcessFault& fault, const std::filesystem::path& note = {
   return point;
 }
 
-TEST(KillPoint, StrikesAtItsStepPhaseAndPointOnly) {
+TEST(KillPointDeathTest, StrikesAtItsStepPhaseAndPointOnly) {
   KillPoint point = armed({1, 3, TrainingPhase::reduce, 2, Ending::exit});
   point.at_step(2);
   point.reach(TrainingPhase::reduce, 2, 5);
@@ -30,7 +31,7 @@ TEST(KillPoint, StrikesAtItsStepPhaseAndPointOnly) {
   EXPECT_EXIT(point.reach(TrainingPhase::reduce, 2, 5), testing::ExitedWithCode(0), "");
 }
 
-TEST(KillPoint, StrikesAtTheLastPointOfARankThatHasFewer) {
+TEST(KillPointDeathTest, StrikesAtTheLastPointOfARankThatHasFewer) {
   KillPoint point = armed({1, 3, TrainingPhase::update, 20, Ending::kill});
   point.at_step(3);
   point.reach(TrainingPhase::update, 0, 2);
@@ -47,7 +48,7 @@ TEST(KillPoint, SparesOtherRanksAndThoseThatFailedAlready) {
   EXPECT_TRUE(point.faults().empty());
 }
 
-TEST(KillPoint, LeavesANoteOfItsDeath) {
+TEST(KillPointDeathTest, LeavesANoteOfItsDeath) {
   const std::filesystem::path note = testing::TempDir() + "death-note";
   std::filesystem::remove(note);
   EXPECT_FALSE(record::last_death_note(note, record::monotonic_seconds()));

@@ -44,7 +44,8 @@ std::string temporary(const char* name) { return testing::TempDir() + name; }
 
 void save(const std::string& path, Session& session, const record::TrainingSpec& spec) {
   KillPoint none;
-  save_session(path, session, spec, Layout(ReplicaMap(1, 1), mpi::Communicator()), none);
+  BackgroundSave behind;
+  save_session({path}, behind, session, spec, Layout(ReplicaMap(1, 1), mpi::Communicator()), none);
 }
 
 char* memory(const StateTensor& tensor) {

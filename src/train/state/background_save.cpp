@@ -1,0 +1,45 @@
+#include "train/state/background_save.h"
+
+#include <exception>
+#include <utility>
+
+#include "core/log.h"
+#include "sink/hdf5_image.h"
+
+namespace bitrift::train {
+
+void BackgroundSave::finish() noexcept {
+  try {
+    wait();
+  } catch (const std::exception& error) {
+    spdlog::error("a checkpoint was not saved: {}", error.what());
+  }
+}
+
+std::shared_ptr<const ckpt::Image> BackgroundSave::image(
+    const std::vector<ckpt::TensorMeta>& metas, const std::map<std::string, std::string>& attributes) {
+  if (!image_ || metas != metas_ || attributes != attributes_) {
+    image_ = std::make_shared<const ckpt::Image>(ckpt::hdf5_image(metas, attributes));
+    metas_ = metas;
+    attributes_ = attributes;
+  }
+  return image_;
+}
+
+std::uint8_t* BackgroundSave::memory(std::size_t bytes) {
+  std::vector<std::uint8_t>& piece = memory_[next_];
+  if (piece.size() < bytes) piece.resize(bytes);
+  return piece.data();
+}
+
+void BackgroundSave::start(std::function<void()> write) {
+  wait();
+  next_ = 1 - next_;
+  under_way_ = std::async(std::launch::async, std::move(write));
+}
+
+void BackgroundSave::wait() {
+  if (under_way_.valid()) std::exchange(under_way_, {}).get();
+}
+
+}  // namespace bitrift::train

@@ -1,0 +1,86 @@
+"""Checkpoints on the way that are written behind the training: the same run, the same files."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import time
+from pathlib import Path
+
+import h5py
+import pytest
+from failure_support import digest, fail_ranks
+from train_support import LENET, PROGRAM, SGD, STRATEGIES, call, run, write_spec
+
+ASYNC = ("--checkpoint-every", "1", "--checkpoint-mode", "async")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("base")
+    run("train", write_spec(folder / "spec.json", LENET, SGD), "-o", folder / "base.h5", "--steps", 3)
+    return folder / "base.h5"
+
+
+@pytest.mark.parametrize("strategy", ["serial", "data2", "pipeline2"])
+def test_the_run_is_the_one_without_checkpoints(base: Path, tmp_path: Path, strategy: str) -> None:
+    results = []
+    for name, options in (("plain", ()), ("async", ASYNC)):
+        out = tmp_path / f"{name}.h5"
+        result = run("resume", base, "-o", out, "--epochs", 1, *STRATEGIES[strategy], *options)
+        volatile = ("seconds", "checkpoint", "durations", "saved")
+        results.append({key: value for key, value in result.items() if key not in volatile and "seconds" not in key})
+    assert results[0] == results[1]
+    assert digest(tmp_path / "plain.h5") == digest(tmp_path / "async.h5")
+    names = {"plain.h5", "plain.h5.json", "async.h5", "async.h5.json"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+
+
+def test_a_job_is_launched_again_from_what_the_disk_has(base: Path, tmp_path: Path) -> None:
+    words = ("resume", base, "--epochs", 1, *STRATEGIES["data2"], "--json")
+    plain = fail_ranks(*words, "-o", tmp_path / "plain.h5").json()
+    options = ("--on-failure", "relaunch", "--checkpoint-every", 3, "--checkpoint-mode", "async")
+    ended = fail_ranks(*words, "-o", tmp_path / "again.h5", *options, "--kill", "1@14:update")
+    (recovery,) = ended.json()["recoveries"]
+    # Between the last two checkpoints before the failure: one may be under way.
+    assert recovery["step"] in (9, 12) and recovery["steps_lost"] == 13 - recovery["step"]
+    assert ended.json()["final_digest"] == plain["final_digest"]
+    assert digest(tmp_path / "plain.h5") == digest(tmp_path / "again.h5")
+
+
+def test_a_killed_run_leaves_a_whole_file(base: Path, tmp_path: Path) -> None:
+    chance, out, seen = random.Random(17), tmp_path / "out.h5", 0
+    began = time.monotonic()
+    run("resume", base, "-o", out, "--epochs", 2, *ASYNC)
+    whole = time.monotonic() - began
+    out.unlink()
+    for _ in range(8):
+        process = subprocess.Popen(
+            [PROGRAM, "resume", base, "-o", out, "--epochs", "2", *ASYNC],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        time.sleep(chance.uniform(0.3, 1) * whole)
+        process.kill()
+        process.wait()
+        if not out.exists():
+            continue
+        seen += 1
+        with h5py.File(out) as file:
+            step = int(file["progress/step"][()])
+        left = run("resume", out, "-o", tmp_path / "next.h5", "--steps", 1)
+        assert step >= 4 and left["steps"] == 1
+    assert seen > 0
+
+
+def test_what_makes_no_sense_is_refused(base: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.h5"
+    for options, words in (
+        (("--checkpoint-mode", "async"), "needs --checkpoint-every"),
+        (("--checkpoint-mode", "later"), "{sync,async}"),
+        ((*ASYNC, *STRATEGIES["data2"], "--on-failure", "shrink"), "choose sync"),
+    ):
+        done = call("resume", base, "-o", out, *options)
+        assert done.returncode == 2 and words in done.stderr, done.stderr
+        assert len(done.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
