@@ -6,7 +6,7 @@ python tests/bench/checkpoint.py [REPETITIONS] [FOLDER]     FOLDER: on the disk 
 All write the same tensors from memory that was touched before, to a new file, and end with an fsync; "raw" also
 renames, as the sinks do. `bitrift-train` is the save that it reports itself. The reads find the file in the page
 cache. Disks of virtual machines write the first gigabyte of a burst faster than the next: so every write comes after
-a pause, and the order changes from turn to turn. A ratio is that of two times of one turn. What it is compared with
+a pause, and the order is random in each turn. A ratio is that of two times of one turn. What it is compared with
 is *unstable* if its slowest time is more than twice its fastest.
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -141,8 +142,7 @@ def main() -> None:
         times: Times = {who: [] for who in turns}
         reads = []
         for repetition in range(repetitions + 1):  # the first one warms up
-            order = list(turns.items())[:: 1 if repetition % 2 == 0 else -1]
-            for who, save in order[repetition % len(order) :] + order[: repetition % len(order)]:
+            for who, save in random.Random(repetition).sample(list(turns.items()), len(turns)):
                 os.sync()
                 time.sleep(PAUSE_S)
                 path = folder / f"{who}.out"
