@@ -1,52 +1,20 @@
 #include "core/crc32c.h"
 
-#include <array>
 #include <cstring>
 
 #if defined(__x86_64__)
 #include <nmmintrin.h>
 #endif
 
+#include "core/crc_algebra.h"
+
 namespace bitrift {
 namespace {
 
-constexpr std::uint32_t polynomial = 0x82F63B78;  // Castagnoli, reflected
+using Algebra = CrcAlgebra<0x82F63B78>;  // Castagnoli, reflected
 
-constexpr std::array<std::uint32_t, 256> make_table() {
-  std::array<std::uint32_t, 256> table{};
-  for (std::uint32_t i = 0; i < 256; ++i) {
-    std::uint32_t value = i;
-    for (int bit = 0; bit < 8; ++bit) value = (value >> 1) ^ ((value & 1) != 0 ? polynomial : 0);
-    table[i] = value;
-  }
-  return table;
-}
-constexpr auto table = make_table();
-
-std::uint32_t update_by_table(std::uint32_t state, const std::uint8_t* data, std::size_t size) noexcept {
-  for (std::size_t i = 0; i < size; ++i) state = (state >> 8) ^ table[(state ^ data[i]) & 0xFF];
-  return state;
-}
-
-// Product of two polynomials over GF(2) modulo the CRC's, both in reflected order (bit 31 is x^0).
-std::uint32_t multiply(std::uint32_t a, std::uint32_t b) noexcept {
-  std::uint32_t product = 0;
-  for (std::uint32_t bit = 0x80000000; bit != 0; bit >>= 1) {
-    if ((a & bit) != 0) product ^= b;
-    b = (b >> 1) ^ ((b & 1) != 0 ? polynomial : 0);
-  }
-  return product;
-}
-
-// What a state becomes when `bytes` zero bytes follow, as a factor for multiply(): x^(8 bytes).
-std::uint32_t power_of_zeros(std::uint64_t bytes) noexcept {
-  std::uint32_t result = 0x80000000, power = 0x00800000;  // 1 and x^8
-  for (; bytes != 0; bytes >>= 1) {
-    if ((bytes & 1) != 0) result = multiply(result, power);
-    power = multiply(power, power);
-  }
-  return result;
-}
+std::uint32_t multiply(std::uint32_t a, std::uint32_t b) noexcept { return Algebra::multiply(a, b); }
+std::uint32_t power_of_zeros(std::uint64_t bytes) noexcept { return Algebra::power_of_zeros(bytes); }
 
 #if defined(__x86_64__)
 __attribute__((target("sse4.2"))) std::uint64_t next_word(std::uint64_t state,
@@ -92,7 +60,7 @@ std::uint32_t update(std::uint32_t state, const std::uint8_t* data, std::size_t 
   static const bool has_instruction = __builtin_cpu_supports("sse4.2");
   if (has_instruction) return update_by_instruction(state, data, size);
 #endif
-  return update_by_table(state, data, size);
+  return Algebra::update(state, data, size);
 }
 
 }  // namespace

@@ -1,0 +1,47 @@
+#include "archive/bounded_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "core/error.h"
+
+namespace bitrift::archive {
+
+BoundedFile::BoundedFile(const std::filesystem::path& path)
+    : name_(path.string()), fd_(open_file(path, O_RDONLY | O_NONBLOCK)) {
+  struct stat status {};
+  if (::fstat(fd_.get(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    fail(ErrorCode::bad_file, "{}: is not a regular file", name_);
+  }
+  size_ = size_of(fd_, path);
+}
+
+void BoundedFile::check(std::uint64_t offset, std::uint64_t bytes, std::string_view what) const {
+  if (offset <= size_ && bytes <= size_ - offset) return;
+  fail(ErrorCode::bad_file, "{}: {} ({} bytes at byte {}) lies outside of the file of {} bytes", name_, what,
+       bytes, offset, size_);
+}
+
+void BoundedFile::read(std::uint64_t offset, std::span<std::uint8_t> out, std::string_view what) const {
+  check(offset, out.size(), what);
+  read_at(fd_, out.data(), out.size(), offset, name_);
+}
+
+std::vector<std::uint8_t> BoundedFile::read(std::uint64_t offset, std::uint64_t bytes,
+                                            std::string_view what) const {
+  check(offset, bytes, what);  // before the memory is taken
+  std::vector<std::uint8_t> out(bytes);
+  read(offset, out, what);
+  return out;
+}
+
+std::string printable(std::string_view name) {
+  constexpr std::size_t most = 80;
+  std::string text(name.substr(0, most));
+  for (char& one : text) {
+    if (one < ' ' || one > '~') one = '?';
+  }
+  return name.size() > most ? text + "..." : text;
+}
+
+}  // namespace bitrift::archive

@@ -1,0 +1,39 @@
+// A file whose contents are not trusted: every read is checked against its size.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/file.h"
+
+namespace bitrift::archive {
+
+/// An open file and its size. Any number of threads.
+class BoundedFile {
+ public:
+  /// Throws Error(not_found | io), Error(bad_file) for what is no regular file.
+  explicit BoundedFile(const std::filesystem::path& path);
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+  /// Throws Error(bad_file), "<name>: <what> (N bytes at byte M) lies outside of the file of K bytes".
+  void check(std::uint64_t offset, std::uint64_t bytes, std::string_view what) const;
+  /// Throws also Error(io).
+  void read(std::uint64_t offset, std::span<std::uint8_t> out, std::string_view what) const;
+  [[nodiscard]] std::vector<std::uint8_t> read(std::uint64_t offset, std::uint64_t bytes,
+                                               std::string_view what) const;
+
+ private:
+  std::string name_;
+  FileDescriptor fd_;
+  std::uint64_t size_ = 0;
+};
+
+/// A name out of a file for a message: what is not printable ASCII as "?", at most 80 characters.
+[[nodiscard]] std::string printable(std::string_view name);
+
+}  // namespace bitrift::archive

@@ -1,0 +1,21 @@
+#include "archive/crc32.h"
+
+#include <libdeflate.h>
+
+#include "core/crc_algebra.h"
+
+namespace bitrift::archive {
+
+using Algebra = CrcAlgebra<0xEDB88320>;
+
+std::uint32_t crc32(std::span<const std::uint8_t> bytes) noexcept {
+  return libdeflate_crc32(0, bytes.data(), bytes.size());
+}
+
+std::uint32_t crc32_xor(std::uint32_t crc, std::span<const std::uint8_t> difference,
+                        std::uint64_t bytes_after) noexcept {
+  const std::uint32_t delta = Algebra::update(0, difference.data(), difference.size());
+  return crc ^ Algebra::multiply(delta, Algebra::power_of_zeros(bytes_after));
+}
+
+}  // namespace bitrift::archive

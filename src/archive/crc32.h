@@ -1,0 +1,18 @@
+// The CRC-32 of zip archives, and its update in O(log n) when a few bytes change.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace bitrift::archive {
+
+/// CRC-32 as zip archives have it (APPNOTE.TXT 4.4.7: polynomial 0xdebb20e3, reflected, initial and final
+/// XOR of all ones).
+[[nodiscard]] std::uint32_t crc32(std::span<const std::uint8_t> bytes) noexcept;
+
+/// The CRC of a message after XOR-ing `difference` into it at a place that `bytes_after` bytes follow; see
+/// crc32c_xor().
+[[nodiscard]] std::uint32_t crc32_xor(std::uint32_t crc, std::span<const std::uint8_t> difference,
+                                      std::uint64_t bytes_after) noexcept;
+
+}  // namespace bitrift::archive

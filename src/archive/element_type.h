@@ -1,0 +1,31 @@
+// What an element of an array is, as the formats of archives name it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace bitrift::archive {
+
+struct ElementType {
+  /// A number format (core/number), "complex of float32", or a type without a number format: "string",
+  /// "opaque", "object", "compound", "float8_e8m0", ...
+  std::string name;
+  std::uint64_t bytes = 0;  ///< of one element
+  bool big_endian = false;
+  bool complex = false;  ///< two floating numbers, the real part first
+  bool plain = true;     ///< its bytes are its value
+};
+
+/// The type code of a .npy header, such as "<f4", "|b1" or "|S12" (numpy.dtype.str). nullopt for texts that
+/// are none.
+[[nodiscard]] std::optional<ElementType> npy_type(std::string_view code);
+/// The dtype of a safetensors header, such as "F32" or "BF16". nullopt for unknown ones, and for those of
+/// which an element is no whole number of bytes.
+[[nodiscard]] std::optional<ElementType> safetensors_type(std::string_view code);
+/// A dtype of PyTorch by the name that a pickle has for it: "float32", or "FloatStorage" for a class of
+/// storages. nullopt for unknown ones.
+[[nodiscard]] std::optional<ElementType> torch_type(std::string_view name);
+
+}  // namespace bitrift::archive

@@ -1,0 +1,321 @@
+#include "archive/pickle.h"
+
+#include <unordered_map>
+#include <utility>
+
+#include "core/byte_cursor.h"
+#include "core/error.h"
+
+namespace bitrift::archive {
+namespace {
+
+constexpr std::uint64_t most_pickle = std::uint64_t{64} << 20U;
+constexpr std::size_t most_values = std::size_t{4} << 20U;
+constexpr PickleId mark = ~PickleId{0};  // on the stack
+
+}  // namespace
+
+/// Opcodes as in Python's pickletools.
+class PickleMachine {
+ public:
+  PickleMachine(std::span<const std::uint8_t> bytes, const std::string& where, Pickle& pickle)
+      : where_(where), cursor_(bytes, where, "the pickle"), pickle_(pickle) {}
+
+  void run() {
+    for (;;) {
+      const std::uint8_t opcode = cursor_.u8();
+      if (opcode == '.') break;
+      if (!constant(opcode) && !container(opcode) && !memory(opcode) && !call(opcode)) {
+        fail(ErrorCode::unsupported, "{}: opcode {:#04x} at byte {} of the pickle is none that bitrift reads",
+             where_, opcode, cursor_.position() - 1);
+      }
+    }
+    pickle_.root_ = pop();
+  }
+
+ private:
+  [[noreturn]] void damaged(const char* what) const {
+    fail(ErrorCode::bad_file, "{}: the pickle is damaged at byte {}: {}", where_, cursor_.position(), what);
+  }
+
+  PickleValue& make(PickleKind kind) {
+    if (pickle_.values_.size() == most_values) {
+      fail(ErrorCode::unsupported, "{}: the pickle has more than {} values", where_, most_values);
+    }
+    stack_.push_back(static_cast<PickleId>(pickle_.values_.size()));
+    pickle_.values_.emplace_back();
+    pickle_.values_.back().kind = kind;
+    return pickle_.values_.back();
+  }
+  PickleId pop() {
+    if (stack_.empty() || stack_.back() == mark) damaged("a value is missing");
+    const PickleId id = stack_.back();
+    stack_.pop_back();
+    return id;
+  }
+  /// The values above the last mark, which goes too.
+  std::vector<PickleId> pop_to_mark() {
+    std::size_t first = stack_.size();
+    while (first > 0 && stack_[first - 1] != mark) --first;
+    if (first == 0) damaged("a mark is missing");
+    std::vector<PickleId> items(stack_.begin() + static_cast<std::ptrdiff_t>(first), stack_.end());
+    stack_.resize(first - 1);
+    return items;
+  }
+  std::string_view chars(std::uint64_t count) {
+    const auto piece = cursor_.take(count);
+    return {reinterpret_cast<const char*>(piece.data()), piece.size()};
+  }
+
+  void integer(std::int64_t value) { make(PickleKind::integer).integer = value; }
+  /// Little-endian, two's complement.
+  void long_integer(std::uint64_t bytes) {
+    const auto digits = cursor_.take(bytes);
+    if (bytes > 8) {
+      make(PickleKind::long_integer);
+      return;
+    }
+    std::uint64_t value = bytes > 0 && (digits.back() & 0x80U) != 0 ? ~std::uint64_t{0} : 0;
+    for (std::size_t i = digits.size(); i-- > 0;) value = value << 8U | digits[i];
+    integer(static_cast<std::int64_t>(value));
+  }
+  void piece(PickleKind kind, std::uint64_t bytes) {
+    const std::string_view text = chars(bytes);
+    make(kind).text = text;
+  }
+  void truth(bool value) { make(PickleKind::truth).integer = value ? 1 : 0; }
+
+  bool constant(std::uint8_t opcode) {
+    switch (opcode) {
+      case 0x80:  // PROTO
+        if (const std::uint8_t version = cursor_.u8(); version < 2 || version > 5) {
+          fail(ErrorCode::unsupported, "{}: is a pickle of protocol {}; 2 to 5 are read", where_, version);
+        }
+        return true;
+      case 0x95:  // FRAME
+        return cursor_.skip(8), true;
+      case 'N':
+        return make(PickleKind::none), true;
+      case 0x88:  // NEWTRUE
+      case 0x89:  // NEWFALSE
+        return truth(opcode == 0x88), true;
+      case 'J':  // BININT
+        return integer(static_cast<std::int32_t>(cursor_.u32())), true;
+      case 'K':  // BININT1
+        return integer(cursor_.u8()), true;
+      case 'M':  // BININT2
+        return integer(cursor_.u16()), true;
+      case 0x8a:  // LONG1
+        return long_integer(cursor_.u8()), true;
+      case 0x8b:  // LONG4
+        return long_integer(cursor_.u32()), true;
+      case 'G':  // BINFLOAT
+        return cursor_.skip(8), make(PickleKind::number), true;
+      default:
+        return texts(opcode);
+    }
+  }
+
+  bool texts(std::uint8_t opcode) {
+    switch (opcode) {
+      case 0x8c:  // SHORT_BINUNICODE
+      case 'U':   // SHORT_BINSTRING
+        return piece(PickleKind::text, cursor_.u8()), true;
+      case 'X':  // BINUNICODE
+      case 'T':  // BINSTRING
+        return piece(PickleKind::text, cursor_.u32()), true;
+      case 0x8d:  // BINUNICODE8
+        return piece(PickleKind::text, cursor_.u64()), true;
+      case 'C':  // SHORT_BINBYTES
+        return piece(PickleKind::bytes, cursor_.u8()), true;
+      case 'B':  // BINBYTES
+        return piece(PickleKind::bytes, cursor_.u32()), true;
+      case 0x8e:  // BINBYTES8
+      case 0x96:  // BYTEARRAY8
+        return piece(PickleKind::bytes, cursor_.u64()), true;
+      default:
+        return false;
+    }
+  }
+
+  void pack(PickleKind kind, std::vector<PickleId> items) { make(kind).items = std::move(items); }
+  void tuple(unsigned count) {
+    std::vector<PickleId> items(count);
+    for (unsigned i = count; i-- > 0;) items[i] = pop();
+    pack(PickleKind::tuple, std::move(items));
+  }
+  void add(const std::vector<PickleId>& items, std::initializer_list<PickleKind> takers) {
+    const PickleId id = pop();
+    stack_.push_back(id);
+    PickleValue& value = pickle_.values_[id];
+    for (const PickleKind kind : takers) {
+      if (value.kind != kind) continue;
+      value.items.insert(value.items.end(), items.begin(), items.end());
+      return;
+    }
+    damaged("a container is missing");
+  }
+  void add_pairs(const std::vector<PickleId>& items) {
+    if (items.size() % 2 != 0) damaged("a value is missing");
+    add(items, {PickleKind::dict, PickleKind::object});
+  }
+
+  bool container(std::uint8_t opcode) {
+    switch (opcode) {
+      case '(':
+        return stack_.push_back(mark), true;
+      case '0': {  // POP
+        if (stack_.empty()) damaged("a value is missing");
+        return stack_.pop_back(), true;
+      }
+      case '1':  // POP_MARK
+        return pop_to_mark(), true;
+      case '2': {  // DUP
+        const PickleId id = pop();
+        return stack_.push_back(id), stack_.push_back(id), true;
+      }
+      case ')':
+        return make(PickleKind::tuple), true;
+      case 't':
+        return pack(PickleKind::tuple, pop_to_mark()), true;
+      case 0x85:
+      case 0x86:
+      case 0x87:
+        return tuple(opcode - 0x84U), true;
+      case ']':
+        return make(PickleKind::list), true;
+      case 'l':
+        return pack(PickleKind::list, pop_to_mark()), true;
+      case 0x8f:
+        return make(PickleKind::set), true;
+      case 0x91:  // FROZENSET
+        return pack(PickleKind::set, pop_to_mark()), true;
+      case '}':
+        return make(PickleKind::dict), true;
+      default:
+        return filling(opcode);
+    }
+  }
+
+  bool filling(std::uint8_t opcode) {
+    switch (opcode) {
+      case 'a': {
+        const PickleId item = pop();
+        return add({item}, {PickleKind::list}), true;
+      }
+      case 'e':
+        return add(pop_to_mark(), {PickleKind::list}), true;
+      case 0x90:  // ADDITEMS
+        return add(pop_to_mark(), {PickleKind::set}), true;
+      case 's': {
+        const PickleId value = pop();
+        const PickleId key = pop();
+        return add_pairs({key, value}), true;
+      }
+      case 'u':
+        return add_pairs(pop_to_mark()), true;
+      case 'd': {
+        std::vector<PickleId> items = pop_to_mark();
+        if (items.size() % 2 != 0) damaged("a value is missing");
+        return pack(PickleKind::dict, std::move(items)), true;
+      }
+      default:
+        return false;
+    }
+  }
+
+  void keep(std::uint32_t place) {
+    if (stack_.empty() || stack_.back() == mark) damaged("a value is missing");
+    memo_[place] = stack_.back();
+  }
+  void recall(std::uint32_t place) {
+    const auto found = memo_.find(place);
+    if (found == memo_.end()) damaged("a value was never kept");
+    stack_.push_back(found->second);
+  }
+
+  bool memory(std::uint8_t opcode) {
+    switch (opcode) {
+      case 'q':
+        return keep(cursor_.u8()), true;
+      case 'r':
+        return keep(cursor_.u32()), true;
+      case 0x94:  // MEMOIZE
+        return keep(static_cast<std::uint32_t>(memo_.size())), true;
+      case 'h':
+        return recall(cursor_.u8()), true;
+      case 'j':
+        return recall(cursor_.u32()), true;
+      default:
+        return false;
+    }
+  }
+
+  std::string_view line() {
+    std::string_view text;
+    std::uint64_t length = 0;
+    const char* begin = nullptr;
+    for (;; ++length) {
+      const std::string_view one = chars(1);
+      if (length == 0) begin = one.data();
+      if (one[0] == '\n') break;
+    }
+    text = {begin, length};
+    return text;
+  }
+  void name_global(std::string_view module, std::string_view name) {
+    pickle_.names_.push_back(fmt::format("{}.{}", module, name));
+    make(PickleKind::global).text = pickle_.names_.back();
+  }
+
+  bool call(std::uint8_t opcode) {
+    switch (opcode) {
+      case 'c': {  // GLOBAL
+        const std::string_view module = line();
+        return name_global(module, line()), true;
+      }
+      case 0x93: {  // STACK_GLOBAL
+        const PickleValue& name = pickle_.values_[pop()];
+        const PickleValue& module = pickle_.values_[pop()];
+        if (name.kind != PickleKind::text || module.kind != PickleKind::text) damaged("a name is missing");
+        return name_global(module.text, name.text), true;
+      }
+      case 'R':     // REDUCE
+      case 0x81: {  // NEWOBJ
+        const PickleId arguments = pop();
+        const PickleId callable = pop();
+        PickleValue& object = make(PickleKind::object);
+        object.callable = callable;
+        object.arguments = arguments;
+        return true;
+      }
+      case 'b':  // BUILD: the state of an object, which holds no values of tensors
+        (void)pop();
+        if (stack_.empty() || stack_.back() == mark) damaged("an object is missing");
+        return true;
+      case 'Q': {  // BINPERSID
+        const PickleId identifier = pop();
+        make(PickleKind::persistent).arguments = identifier;
+        return true;
+      }
+      default:
+        return false;
+    }
+  }
+
+  const std::string& where_;
+  ByteCursor cursor_;
+  Pickle& pickle_;
+  std::vector<PickleId> stack_;
+  std::unordered_map<std::uint32_t, PickleId> memo_;
+};
+
+Pickle::Pickle(std::span<const std::uint8_t> bytes, const std::string& where) {
+  if (bytes.size() > most_pickle) {
+    fail(ErrorCode::unsupported, "{}: the pickle has {} bytes; at most {} are read", where, bytes.size(),
+         most_pickle);
+  }
+  PickleMachine(bytes, where, *this).run();
+}
+
+}  // namespace bitrift::archive

@@ -1,0 +1,61 @@
+// A pickle of Python as a tree of values. Nothing in it is executed.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bitrift::archive {
+
+enum class PickleKind : std::uint8_t {
+  none,
+  truth,
+  integer,
+  long_integer,  ///< of more than 64 bits; its value is not kept
+  number,
+  text,
+  bytes,
+  tuple,
+  list,
+  dict,
+  set,
+  global,     ///< a name of Python, "collections.OrderedDict"
+  object,     ///< what a global would make of its arguments, were it called
+  persistent  ///< what the program that loads the pickle keeps elsewhere
+};
+
+/// Numbers of values, in the order in which the pickle makes them.
+using PickleId = std::uint32_t;
+
+struct PickleValue {
+  PickleKind kind = PickleKind::none;
+  PickleId callable = 0;        ///< object
+  PickleId arguments = 0;       ///< object; persistent: its identifier
+  std::int64_t integer = 0;     ///< integer, truth
+  std::string_view text;        ///< text, bytes, global
+  std::vector<PickleId> items;  ///< of a tuple, list or set; of a dict or object key, value, key, value, ...
+};
+
+/// A pickle of the protocols 2 to 5, by a machine of those opcodes that containers, numbers, texts and calls
+/// need. A call becomes a value of the kind `object`. Values may hold each other in circles.
+class Pickle {
+ public:
+  /// The bytes must outlive it. `where` names file and pickle in messages. Throws Error(bad_file) for damage,
+  /// Error(unsupported) for other opcodes and for pickles of more than 64 MiB or 4 million values.
+  Pickle(std::span<const std::uint8_t> bytes, const std::string& where);
+
+  [[nodiscard]] const PickleValue& operator[](PickleId id) const { return values_.at(id); }
+  [[nodiscard]] PickleId root() const noexcept { return root_; }
+  [[nodiscard]] const std::vector<PickleValue>& values() const noexcept { return values_; }
+
+ private:
+  friend class PickleMachine;
+  std::vector<PickleValue> values_;
+  std::deque<std::string> names_;  // of globals
+  PickleId root_ = 0;
+};
+
+}  // namespace bitrift::archive

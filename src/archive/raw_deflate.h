@@ -1,0 +1,27 @@
+// Deflated data without a wrapper (RFC 1951), as zip archives hold it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace bitrift::archive {
+
+/// Whether so many deflated bytes can hold so many: deflate makes at most 1032 bytes of one.
+[[nodiscard]] bool can_inflate_to(std::uint64_t packed_bytes, std::uint64_t bytes) noexcept;
+
+/// The `bytes` bytes that `packed` holds. Throws Error(bad_file) for damage, and where they are more or
+/// fewer.
+[[nodiscard]] std::vector<std::uint8_t> inflate_raw(std::span<const std::uint8_t> packed,
+                                                    std::uint64_t bytes);
+
+/// The first bytes of what `packed`, the beginning of deflated data, holds: at most `most`, fewer where
+/// either ends. Throws Error(bad_file) for damage before them.
+[[nodiscard]] std::vector<std::uint8_t> inflate_beginning(std::span<const std::uint8_t> packed,
+                                                          std::uint64_t most);
+
+/// Deflated data that inflates to `bytes`. Where it comes to more than `room` bytes, and `bytes` are at most
+/// 16 MiB, it is packed harder.
+[[nodiscard]] std::vector<std::uint8_t> deflate_raw(std::span<const std::uint8_t> bytes, std::uint64_t room);
+
+}  // namespace bitrift::archive

@@ -1,0 +1,33 @@
+// The tensors that a pickle of torch.save names.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "archive/element_type.h"
+
+namespace bitrift::archive {
+
+/// A tensor over a storage, which other tensors may share.
+struct TorchTensor {
+  std::string path;  ///< keys and indexes on the way to it, joined by '/'; "tensor" where it is all there is
+  std::string storage;  ///< its key: the member "data/<key>" of the archive holds it
+  std::uint64_t storage_bytes = 0;
+  ElementType type;
+  std::uint64_t first = 0;  ///< byte of the storage where element 0 begins
+  std::vector<std::uint64_t> shape;
+  std::vector<std::uint64_t> strides;  ///< bytes from one element to the next, for each dimension
+  std::uint64_t end =
+      0;  ///< behind the last byte of the storage that belongs to it; `first` when it is empty
+};
+
+/// The tensors of a pickle in its order, a tensor that is named twice twice. Only what PyTorch itself makes
+/// of state dicts is known: ordered dicts, tensors, parameters, storages, sizes, devices and number types.
+/// `where` names file and pickle in messages. Throws Error(unsupported) that names any other Python object
+/// (so none is ever called), Error(bad_file) for damage and for tensors outside of their storage.
+[[nodiscard]] std::vector<TorchTensor> tensors_of_pickle(std::span<const std::uint8_t> pickle,
+                                                         const std::string& where);
+
+}  // namespace bitrift::archive

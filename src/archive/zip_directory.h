@@ -1,0 +1,71 @@
+// The directory of a zip archive: its members, and where all that says something of them lies.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "archive/bounded_file.h"
+
+namespace bitrift::archive {
+
+/// Little-endian field of a file; 0 bytes: there is none.
+struct ZipField {
+  std::uint64_t offset = 0;
+  unsigned bytes = 0;
+};
+
+/// What one header says of a member, and where.
+struct ZipFields {
+  ZipField crc32, stored_bytes;
+};
+
+/// One member. All its bytes, [header, end), lie in the file and before the central directory.
+struct ZipMember {
+  std::string name;
+  std::uint64_t header = 0;        ///< of its local header
+  std::uint64_t data = 0;          ///< of its stored bytes
+  std::uint64_t stored_bytes = 0;  ///< as stored
+  std::uint64_t bytes = 0;         ///< decoded
+  std::uint64_t end = 0;           ///< behind the data descriptor, or where there is none behind the data
+  std::uint32_t crc32 = 0;         ///< of the decoded bytes, as the central directory has it
+  bool deflated = false;
+  std::string problem;          ///< one line: why its bytes cannot be read; "" where they can
+  std::vector<ZipFields> said;  ///< in the local header or the data descriptor, and the central directory
+  ZipField header_field;        ///< of the central directory: where the local header is
+
+  [[nodiscard]] std::uint64_t descriptor_bytes() const noexcept { return end - data - stored_bytes; }
+};
+
+/// The parts behind the last member.
+struct ZipTail {
+  std::uint64_t central = 0;      ///< where the central directory begins
+  std::uint64_t central_end = 0;  ///< and ends, which is where the records of the archive's end begin
+  /// Where the archive's end says `central`: 4 bytes, and 8 in archives with ZIP64 records.
+  std::vector<ZipField> central_fields;
+  ZipField end64_field;  ///< of the ZIP64 locator: where the ZIP64 record is
+};
+
+/// Reads the directory of a zip archive (APPNOTE.TXT 6.3.10, ZIP64 and data descriptors included), and trusts
+/// nothing in it: central directory and local headers must agree, members must not overlap, and the directory
+/// must end where the archive's end begins.
+class ZipDirectory {
+ public:
+  /// Throws Error(bad_file) for what is damaged or contradicts itself, two members of one name included;
+  /// Error(unsupported) for archives of several disks and encrypted members.
+  explicit ZipDirectory(const BoundedFile& file);
+
+  /// In the order of the file.
+  [[nodiscard]] const std::vector<ZipMember>& members() const noexcept { return members_; }
+  [[nodiscard]] const ZipTail& tail() const noexcept { return tail_; }
+  /// nullptr when there is none of that name.
+  [[nodiscard]] const ZipMember* find(std::string_view name) const;
+
+ private:
+  std::vector<ZipMember> members_;
+  std::vector<std::size_t> by_name_;
+  ZipTail tail_;
+};
+
+}  // namespace bitrift::archive

@@ -1,0 +1,59 @@
+#include "archive/raw_deflate.h"
+
+#include "archive/crc32.h"
+#include "unit/scratch.h"
+
+namespace bitrift::archive {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+// zlib.compressobj(wbits=-15) of b"bitrift bitrift bitrift"
+const Bytes packed = {0x4b, 0xca, 0x2c, 0x29, 0xca, 0x4c, 0x2b, 0x51, 0x48, 0x42, 0xa5, 0x01};
+const std::string hello = "bitrift bitrift bitrift";
+
+TEST(RawDeflate, WhatZlibPackedIsUnpacked) {
+  EXPECT_EQ(inflate_raw(packed, hello.size()), Bytes(hello.begin(), hello.end()));
+  EXPECT_ERROR(static_cast<void>(inflate_raw(packed, hello.size() - 1)), bad_file, "does not give");
+  EXPECT_ERROR(static_cast<void>(inflate_raw(packed, hello.size() + 1)), bad_file, "does not give");
+  EXPECT_ERROR(static_cast<void>(inflate_raw(std::span(packed).first(5), hello.size())), bad_file,
+               "ends too early");
+}
+
+TEST(RawDeflate, WhatIsPackedIsUnpackedAgain) {
+  Bytes bytes(100'000);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i * i / 7);
+  EXPECT_EQ(inflate_raw(deflate_raw(bytes, 0), bytes.size()), bytes);
+}
+
+TEST(RawDeflate, TheBeginningNeedsNoWholeStream) {
+  EXPECT_EQ(inflate_beginning(packed, 4), Bytes({'b', 'i', 't', 'r'}));
+  EXPECT_EQ(inflate_beginning(std::span(packed).first(8), 4), Bytes({'b', 'i', 't', 'r'}));
+  EXPECT_EQ(inflate_beginning(packed, 100).size(), hello.size());
+  EXPECT_ERROR(static_cast<void>(inflate_beginning(Bytes{0xff, 0xff}, 4)), bad_file, "damaged");
+}
+
+TEST(RawDeflate, MoreThanDeflateCanMakeIsNoClaim) {
+  EXPECT_TRUE(can_inflate_to(10, 10'320));
+  EXPECT_FALSE(can_inflate_to(10, 12'000));
+}
+
+TEST(Crc32, HasTheCheckValueOfItsDefinition) {
+  const std::string digits = "123456789";
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(digits.data());
+  EXPECT_EQ(crc32({bytes, digits.size()}), 0xcbf43926U);  // "check" in the catalogue of CRCs, CRC-32/ISO-HDLC
+}
+
+TEST(Crc32, FollowsAChangeAnywhere) {
+  Bytes bytes(1000, 7);
+  const std::uint32_t before = crc32(bytes);
+  for (const std::size_t at : {std::size_t{0}, std::size_t{500}, std::size_t{997}}) {
+    Bytes altered = bytes;
+    const Bytes difference = {1, 0, 0x80};
+    for (std::size_t i = 0; i < difference.size(); ++i) altered[at + i] ^= difference[i];
+    EXPECT_EQ(crc32_xor(before, difference, bytes.size() - at - difference.size()), crc32(altered));
+  }
+}
+
+}  // namespace
+}  // namespace bitrift::archive
