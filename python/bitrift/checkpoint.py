@@ -22,7 +22,7 @@ Element = SupportsIndex | Sequence[SupportsIndex]
 
 @dataclass(frozen=True)
 class Tensor:
-    """One dataset of a file."""
+    """One dataset or array of a file."""
 
     path: str
     """Without a leading '/': "model/conv1.weight"."""
@@ -35,12 +35,15 @@ class Tensor:
     shape: tuple[int, ...]
     """Empty for a scalar."""
     storage: str
-    """contiguous, compact, chunked, virtual or external, with "+filters" when filtered."""
+    """contiguous, compact, chunked, virtual or external, with "+filters" when filtered; outside of HDF5 stored or
+    deflated."""
     stored_bytes: int
     offset: int | None
     """Of its first byte in the file; None when the bytes do not lie in one piece."""
     refusal: str
     """Why it cannot be altered; "" when it can."""
+    alias_of: str = ""
+    """The tensor whose elements these are (docs/other-formats.md); "" when they are its own."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Difference:
 
 
 def list_tensors(path: Path) -> list[Tensor]:
-    """All datasets of an HDF5 file, sorted by path.
+    """All tensors of an HDF5, safetensors, npz or PyTorch zip file, sorted by path.
 
     Raises NotFound, BadFile, Busy and IoError.
     """

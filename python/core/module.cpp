@@ -53,7 +53,8 @@ std::string list_tensors(const Path& path) {
                     {"storage", tensor.storage},
                     {"stored_bytes", tensor.stored_bytes},
                     {"offset", tensor.offset ? Json(*tensor.offset) : Json()},
-                    {"refusal", tensor.refusal}});
+                    {"refusal", tensor.refusal},
+                    {"alias_of", tensor.alias_of}});
   }
   return text_of(list);
 }

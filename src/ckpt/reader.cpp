@@ -1,23 +1,18 @@
 #include "ckpt/reader.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <deque>
 #include <mutex>
 #include <numeric>
 #include <utility>
 
 #include <fcntl.h>
-#include <sys/file.h>
 
+#include "ckpt/container/open_container.h"
 #include "ckpt/dialect/outline.h"
-#include "ckpt/format/shared_bytes.h"
-#include "ckpt/tensors_of_dataset.h"
-#include "ckpt/units.h"
+#include "ckpt/format/units.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "h5map/h5_file.h"
 
 namespace bitrift::ckpt {
 namespace {
@@ -31,15 +26,6 @@ void to_little_endian(const TensorInfo& tensor, std::uint8_t* data, std::size_t 
   for (std::size_t at = 0; at + width <= bytes; at += width) std::reverse(data + at, data + at + width);
 }
 
-FileDescriptor open_shared(const std::filesystem::path& path) {
-  FileDescriptor fd = open_file(path, O_RDONLY | O_NONBLOCK);
-  if (::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    fail(ErrorCode::busy, "{}: another program has it open for writing; close it there and try again",
-         path.string());
-  }
-  return fd;  // a file system without locks keeps nobody out, as for HDF5
-}
-
 const TensorInfo* among(const std::vector<TensorInfo>& sorted, std::string_view path) {
   const auto at =
       std::lower_bound(sorted.begin(), sorted.end(), path,
@@ -47,96 +33,36 @@ const TensorInfo* among(const std::vector<TensorInfo>& sorted, std::string_view 
   return at != sorted.end() && at->path == path ? &*at : nullptr;
 }
 
-// A dataset or attribute with its tensors.
-struct Block {
-  Values values;
-  std::string path;
-};
-
 }  // namespace
 
 struct Reader::State {
   explicit State(std::filesystem::path file_path)
-      : path(std::move(file_path)),
-        file(path),
-        fd(open_shared(path)),
-        room(room_beside(file.source().size())),
-        attributes(file.root_texts()) {
+      : path(std::move(file_path)), container(open_container(path)), attributes(container->root_texts()) {
+    std::vector<Block> found = container->blocks();
     std::vector<ckpt::Dataset> names;
-    for (const h5map::Dataset& dataset : file.datasets())
-      names.push_back({dataset.path, dataset.space.shape});
+    for (const Block& block : found) names.push_back({block.path, block.shape});
     outline = outline_of(names, [this](const std::string& group, const std::string& attribute) {
-      return file.texts(group, attribute);
+      return container->texts(group, attribute);
     });
-    std::vector<OwnedRun> runs;
-    for (const h5map::Dataset& dataset : file.datasets()) {
-      const std::size_t i = blocks.size();
-      blocks.push_back({Values({file, fd, lock, kept}, dataset), dataset.path});
-      add_dataset(dataset, outline.roles[i], outline.layers[i], runs);
-    }
-    const auto shared = owners_that_share(std::move(runs));
-    for (std::size_t i = 0; i < tensors.size() && !shared.empty(); ++i) {
-      const auto found = shared.find(block_of[i]);
-      if (found == shared.end() || (!tensors[i].refusal.empty() && !tensors[i].refused_by_type)) continue;
-      tensors[i].refusal = "it shares stored bytes with " + blocks[found->second].path;
-      tensors[i].refused_by_type = false;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      for (TensorInfo& tensor : found[i].tensors) {
+        tensor.role = outline.roles[i];
+        tensor.layer = outline.layers[i];
+        if (tensor.role != "checksum") continue;
+        tensor.refusal = "checksums follow from the tensors; alter a tensor instead";
+        tensor.refused_by_type = false;
+      }
+      take(std::move(found[i]), tensors, block_of);
     }
     sort(tensors, block_of, {});
   }
 
-  void add_dataset(const h5map::Dataset& dataset, const std::string& role, const std::string& layer,
-                   std::vector<OwnedRun>& runs) {
-    const Values& values = blocks.back().values;
-    std::uint64_t stored = 0;
-    std::string problem;
-    try {
-      problem = values.unalterable();
-      for (const Values::StoredRun& run : values.stored_runs()) {
-        runs.push_back({run.offset, run.offset + run.bytes, blocks.size() - 1});
-        stored += run.bytes;
-      }
-    } catch (const Error& error) {
-      if (error.code() == ErrorCode::io) throw;
-      problem = error.what();
+  void take(Block block, std::vector<TensorInfo>& list, std::vector<std::size_t>& blocks_of_list) {
+    for (TensorInfo& tensor : block.tensors) {
+      list.push_back(std::move(tensor));
+      blocks_of_list.push_back(blocks.size());
     }
-    if (role == "checksum") problem = "checksums follow from the tensors; alter a tensor instead";
-    for (TensorInfo& tensor : describe(dataset.type, dataset.path, dataset.space.shape, problem, room)) {
-      tensor.role = role;
-      tensor.layer = layer;
-      tensor.storage = dataset.type ? storage_name(dataset.layout) : "unknown";
-      tensor.stored_bytes = stored;
-      const bool placed = dataset.problem.empty() && dataset.layout.storage == h5map::Storage::contiguous &&
-                          dataset.layout.offset != h5map::undefined && tensor.whole() && stored > 0;
-      if (placed) tensor.offset = dataset.layout.offset;
-      tensors.push_back(std::move(tensor));
-      block_of.push_back(blocks.size() - 1);
-    }
-  }
-
-  /// Shared attributes and heaps let many names share the same text: a text with no room is shown as bytes.
-  void keep_text(const std::string& name, const h5map::Attribute& attribute) {
-    if (attribute.bytes > room) return;
-    auto text = h5map::attribute_text(file.source(), file.frame(), attribute);
-    if (!text) return;
-    room -= std::min<std::uint64_t>(room, std::max<std::uint64_t>(text->size(), attribute.bytes));
-    texts[name] = std::move(*text);
-  }
-
-  void add_attributes(const std::string& object, std::uint64_t header) {
-    for (const h5map::Attribute& attribute : file.attributes(header)) {
-      const std::string name = object + "@" + attribute.name;
-      blocks.push_back({Values({file, fd, lock, kept}, name, attribute), name});
-      keep_text(name, attribute);
-      for (TensorInfo& tensor :
-           describe(attribute.type, name, attribute.space.shape, blocks.back().values.unalterable(), room)) {
-        tensor.attribute = true;
-        tensor.role = "attribute";
-        tensor.storage = "attribute";
-        tensor.stored_bytes = attribute.bytes;
-        attribute_tensors.push_back(std::move(tensor));
-        attribute_block_of.push_back(blocks.size() - 1);
-      }
-    }
+    blocks.push_back(std::move(block.values));
   }
 
   static void sort(std::vector<TensorInfo>& list, std::vector<std::size_t>& blocks_of_list,
@@ -157,23 +83,16 @@ struct Reader::State {
   }
 
   std::filesystem::path path;
-  h5map::File file;
-  FileDescriptor fd;
-  std::mutex lock;  // see ValueSource
-  ChunkCache kept;
-  std::uint64_t room;  // see room_beside
+  std::unique_ptr<Container> container;
   std::map<std::string, std::string> attributes;
-  std::deque<Block> blocks;  // attributes come later and must not move the others
+  std::vector<std::unique_ptr<Values>> blocks;
   std::vector<TensorInfo> tensors;
   std::vector<std::size_t> block_of;  // of each tensor
   std::vector<TensorInfo> attribute_tensors;
   std::vector<std::size_t> attribute_block_of;
-  std::map<std::string, std::string, std::less<>> texts;  // of attributes
   Outline outline;
   std::once_flag layers_once;
   LayerList layers;
-  std::once_flag clashes_once;
-  std::vector<h5map::Clash> clashes;
   std::once_flag attributes_once;
   std::once_flag checksums_once;
   std::map<std::string, StoredChecksum, std::less<>> checksums;
@@ -193,26 +112,14 @@ const LayerList& Reader::layers() const {
 }
 const std::map<std::string, std::string>& Reader::attributes() const noexcept { return state_->attributes; }
 
-std::optional<std::string> Reader::clash(std::uint64_t first, std::uint64_t end) const {
-  State& state = *state_;
-  std::call_once(state.clashes_once, [&] {
-    const std::lock_guard guard(state.lock);
-    state.clashes = state.file.clashes();
-  });
-  const auto found = std::partition_point(state.clashes.begin(), state.clashes.end(),
-                                          [&](const h5map::Clash& one) { return one.end <= first; });
-  if (found == state.clashes.end() || found->first >= end) return std::nullopt;
-  return found->what;
-}
-
-const h5map::File& Reader::file() const noexcept { return state_->file; }
+FileFormat Reader::format() const noexcept { return state_->container->format(); }
+Container& Reader::container() const noexcept { return *state_->container; }
 
 const std::vector<TensorInfo>& Reader::attribute_tensors() const {
   State& state = *state_;
   std::call_once(state.attributes_once, [&] {
-    for (const h5map::Group& group : state.file.groups()) state.add_attributes(group.path, group.header);
-    for (const h5map::Dataset& dataset : state.file.datasets()) {
-      if (dataset.type) state.add_attributes(dataset.path, dataset.header);
+    for (Block& block : state.container->attribute_blocks()) {
+      state.take(std::move(block), state.attribute_tensors, state.attribute_block_of);
     }
     // An attribute may be spelled like a dataset's path, which keeps it.
     State::sort(state.attribute_tensors, state.attribute_block_of, state.tensors);
@@ -227,20 +134,20 @@ const TensorInfo* Reader::find(std::string_view path) const {
 }
 
 std::optional<std::string> Reader::text_of(const TensorInfo& attribute) const {
-  const auto found = state_->texts.find(attribute.path);
-  if (found == state_->texts.end()) return std::nullopt;
-  return found->second;
+  return state_->container->text_of(attribute.path);
 }
 
-const Values& Reader::values(const TensorInfo& tensor) const {
+std::size_t Reader::block(const TensorInfo& tensor) const {
   const TensorInfo* const known = find(tensor.path);
   if (known == nullptr) {
     fail(ErrorCode::internal, "{}: {}: is no tensor of this file", state_->path.string(), tensor.path);
   }
   const auto& all = known->attribute ? state_->attribute_tensors : state_->tensors;
   const auto& blocks = known->attribute ? state_->attribute_block_of : state_->block_of;
-  return state_->blocks[blocks[static_cast<std::size_t>(known - all.data())]].values;
+  return blocks[static_cast<std::size_t>(known - all.data())];
 }
+
+const Values& Reader::values(const TensorInfo& tensor) const { return *state_->blocks[block(tensor)]; }
 
 void Reader::read(const TensorInfo& tensor, void* out, std::size_t bytes) const {
   const TensorInfo* const known = find(tensor.path);
@@ -263,10 +170,10 @@ void Reader::read_elements(const TensorInfo& tensor, std::uint64_t first, std::u
   }
   auto* const bytes = static_cast<std::uint8_t*>(out);
   const std::size_t size = count * known->element_bytes;
-  if (known->offset) {
-    read_at(state_->fd, out, size, *known->offset + first * known->element_bytes, state_->path);
-  } else if (known->whole()) {
+  if (known->whole()) {
     values(*known).read(first * known->element_bytes, {bytes, size});
+  } else if (known->row_bytes == 0) {
+    read_steps(*known, first, count, bytes);
   } else {
     read_members(*known, first, count, bytes);
   }
@@ -291,6 +198,31 @@ void Reader::read_members(const TensorInfo& tensor, std::uint64_t first, std::ui
       all.read(held_first * tensor.row_bytes, rows);
     }
     std::memcpy(out, rows.data() + (tensor.byte_of(i) - held_first * tensor.row_bytes), tensor.element_bytes);
+  }
+}
+
+/// Elements that lie close together are read at once with what is between them, others one by one.
+void Reader::read_steps(const TensorInfo& tensor, std::uint64_t first, std::uint64_t count,
+                        std::uint8_t* out) const {
+  constexpr std::uint64_t most_span = std::uint64_t{64} << 20U;
+  constexpr std::uint64_t most_between = 64;  // bytes for each one that is wanted
+  const Values& all = values(tensor);
+  const std::uint64_t width = tensor.element_bytes;
+  std::uint64_t low = ~std::uint64_t{0}, high = 0;
+  for (std::uint64_t i = first; i < first + count; ++i) {
+    low = std::min(low, tensor.byte_of(i));
+    high = std::max(high, tensor.byte_of(i) + width);
+  }
+  const bool close = count > 0 && high - low <= most_span && (high - low) / most_between <= count * width;
+  std::vector<std::uint8_t> span(close ? high - low : 0);
+  if (close) all.read(low, span);
+  for (std::uint64_t i = first; i < first + count; ++i, out += width) {
+    const std::uint64_t at = tensor.byte_of(i);
+    if (close) {
+      std::memcpy(out, span.data() + (at - low), width);
+    } else {
+      all.read(at, {out, width});
+    }
   }
 }
 

@@ -10,27 +10,30 @@
 #include <string_view>
 #include <vector>
 
+#include "ckpt/container/container.h"
 #include "ckpt/dialect/layers.h"
+#include "ckpt/format/tensor_info.h"
 #include "ckpt/format/values.h"
 #include "ckpt/tensor.h"
-#include "ckpt/tensor_info.h"
 
 namespace bitrift::ckpt {
 
-/// Any HDF5 file, read-only, without HDF5: what is wrong in it is an error in one line. A shared lock, as
-/// HDF5 takes it, keeps writers out meanwhile. Several threads may read values at once; attributes are for
-/// one.
+/// Any HDF5 file, safetensors file, npz file or zip file of torch.save, read-only and without their
+/// libraries: what is wrong in it is an error in one line. A shared lock, as HDF5 takes it, keeps writers out
+/// meanwhile. Several threads may read values at once; attributes are for one.
 class Reader {
  public:
-  /// Throws Error(not_found | bad_file | busy | unsupported | io): missing, not HDF5, truncated, damaged,
-  /// open for writing elsewhere, unreadable.
+  /// Throws Error(not_found | bad_file | busy | unsupported | io): missing, of no known format, truncated,
+  /// damaged, open for writing elsewhere, unreadable.
   explicit Reader(std::filesystem::path path);
   ~Reader();
   Reader(Reader&&) noexcept;
   Reader& operator=(Reader&&) noexcept;
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept;
-  /// All datasets, or the members of their elements (ckpt/units.h), sorted by path (bytewise).
+  [[nodiscard]] FileFormat format() const noexcept;
+  /// All datasets or arrays, or the members of their elements (ckpt/format/units.h), sorted by path
+  /// (bytewise).
   [[nodiscard]] const std::vector<TensorInfo>& tensors() const noexcept;
   /// Which program's names these are: one of layout_names().
   [[nodiscard]] const std::string& layout() const noexcept;
@@ -52,9 +55,9 @@ class Reader {
   /// bad_file).
   void read_from_copy(const std::filesystem::path& copy, const TensorInfo& tensor, void* out,
                       std::size_t bytes) const;
-  /// A string attribute of the root group; nullopt when absent.
+  /// A string attribute of the root group, or a text of a safetensors header; nullopt when absent.
   [[nodiscard]] std::optional<std::string> attribute(const std::string& name) const;
-  /// All string attributes of the root group.
+  /// All of these.
   [[nodiscard]] const std::map<std::string, std::string>& attributes() const noexcept;
   /// The stored CRC-32C of a tensor and its place; nullopt when the file has none for it. Throws
   /// Error(bad_file) when the checksums of the file are damaged.
@@ -66,17 +69,19 @@ class Reader {
 
   /// The text of an attribute tensor that is one string; nullopt for every other.
   [[nodiscard]] std::optional<std::string> text_of(const TensorInfo& attribute) const;
-  /// The bytes of the dataset or attribute that a tensor of this file is or belongs to.
+  /// The number of the dataset or attribute that a tensor of this file is or belongs to: datasets in path
+  /// order, then attributes.
+  [[nodiscard]] std::size_t block(const TensorInfo& tensor) const;
+  /// Its bytes.
   [[nodiscard]] const Values& values(const TensorInfo& tensor) const;
-  /// A structure of the file that bytes [first, end) belong to, although they are values too: to alter them
-  /// would damage it. nullopt in a sound file. The whole file is looked at, at the first call.
-  [[nodiscard]] std::optional<std::string> clash(std::uint64_t first, std::uint64_t end) const;
-  /// The file as structures and values.
-  [[nodiscard]] const h5map::File& file() const noexcept;
+  /// The file as its format describes it.
+  [[nodiscard]] Container& container() const noexcept;
 
  private:
   void read_members(const TensorInfo& tensor, std::uint64_t first, std::uint64_t count,
                     std::uint8_t* out) const;
+  void read_steps(const TensorInfo& tensor, std::uint64_t first, std::uint64_t count,
+                  std::uint8_t* out) const;
 
   struct State;
   std::unique_ptr<State> state_;

@@ -18,7 +18,9 @@ const ckpt::TensorInfo* part_of(const ckpt::Reader& reader, const std::string& d
 
 }  // namespace
 
-bool has_filters(const ckpt::TensorInfo& tensor) { return tensor.storage == "chunked+filters"; }
+bool has_filters(const ckpt::TensorInfo& tensor) {
+  return tensor.storage == "chunked+filters" || tensor.storage == "deflated";
+}
 
 const std::string& dataset_of(const ckpt::TensorInfo& tensor) noexcept {
   return tensor.holder.empty() ? tensor.path : tensor.holder;

@@ -1,9 +1,11 @@
-// Opens an HDF5 file and asks for all that can be asked: tensors, layers, attributes, structures, values.
+// Opens a file of any format and asks for all that can be asked: tensors, layers, attributes, structures,
+// values.
 #include <algorithm>
 
 #include "ckpt/reader.h"
 #include "fuzz/harness.h"
 #include "h5map/filter/codec.h"
+#include "h5map/h5_file.h"
 
 namespace bitrift::fuzz {
 namespace {
@@ -13,7 +15,8 @@ constexpr std::size_t most_tensors = 64;
 
 /// Filters that libhdf5 applies need a process for every dataset, and what is wrong there is not ours.
 bool needs_library(const ckpt::Reader& reader, const ckpt::TensorInfo& tensor) {
-  for (const h5map::Dataset& dataset : reader.file().datasets()) {
+  if (reader.container().hdf5() == nullptr) return false;
+  for (const h5map::Dataset& dataset : reader.container().hdf5()->datasets()) {
     const bool same = tensor.path == dataset.path || tensor.path.starts_with(dataset.path + ":");
     if (same && !h5map::codec_knows(dataset.layout.filters, 0)) return true;
   }
@@ -50,6 +53,15 @@ void look_at_structures(const h5map::File& file) {
   expect(end == file.source().size(), "extents end before the file");
 }
 
+void look_at_extents(const ckpt::Container& container) {
+  std::uint64_t end = 0;
+  for (const ckpt::ByteExtent& extent : container.metadata()) {
+    expect(extent.first >= end && extent.end > extent.first, "an extent that is empty, or over another");
+    end = extent.end;
+  }
+  expect(end <= container.bytes(), "extents end behind the file");
+}
+
 void look_at(const ckpt::Reader& reader, const std::vector<ckpt::TensorInfo>& tensors) {
   std::size_t read = 0;
   for (const ckpt::TensorInfo& tensor : tensors) {
@@ -66,8 +78,12 @@ void look_at_everything(const std::filesystem::path& path) {
   const ckpt::Reader reader(path);
   answered([&] { (void)reader.layers(); });
   look_at(reader, reader.tensors());
-  answered([&] { look_at_structures(reader.file()); });
-  answered([&] { (void)reader.clash(0, reader.file().source().size()); });
+  if (const h5map::File* const file = reader.container().hdf5()) {
+    answered([&] { look_at_structures(*file); });
+  } else {
+    look_at_extents(reader.container());
+  }
+  answered([&] { (void)reader.container().clash(0, reader.container().bytes()); });
   answered([&] { (void)reader.checksum("model/w"); });
   answered([&] { look_at(reader, reader.attribute_tensors()); });
 }

@@ -6,6 +6,9 @@
 
 namespace bitrift::cli {
 
+/// The files that ls, inject, undo and diff take.
+inline constexpr const char* checkpoint_file = "HDF5, safetensors, npz, or PyTorch zip (.pt) file";
+
 /// Last line of the help of a command that has no negative result.
 inline constexpr const char* exit_codes =
     "Exit codes: 0 success, 2 usage or input error, 3 internal error in bitrift";

@@ -92,8 +92,12 @@ int compare_files(const DiffOptions& options) {
 void add_diff(CLI::App& app, ExitCode& exit_code) {
   const auto options = std::make_shared<DiffOptions>();
   CLI::App* command = app.add_subcommand("diff", "Compare two checkpoints tensor by tensor, bit by bit");
-  command->add_option("A", options->first, "first HDF5 file")->required()->type_name("");
-  command->add_option("B", options->second, "second HDF5 file")->required()->type_name("");
+  command->add_option("A", options->first, std::string("first file: ") + checkpoint_file)
+      ->required()
+      ->type_name("");
+  command->add_option("B", options->second, "second file, of any of these formats")
+      ->required()
+      ->type_name("");
   command->add_flag("--json", options->json, "print JSON instead of a table");
   command->footer(
       "Compares values, not how they are stored.\n"

@@ -234,7 +234,8 @@ constexpr const char* kFooter =
     "  bitrift inject model.h5 -o out.h5 --tensor 'model/conv1.*' --bits exponent --count 10 --seed 7\n"
     "  bitrift inject model.h5 -o out.h5 --tensor model/fc.weight --element 12 --bits 22,30\n"
     "  bitrift inject model.h5 --in-place --role weight --bits 30 --manifest faults.json\n"
-    "  bitrift inject other.h5 -o out.h5 --replay faults.json\n\n";
+    "  bitrift inject other.h5 -o out.h5 --replay faults.json\n"
+    "  bitrift inject model.pt -o out.pt --role weight --bits exponent --count 3\n\n";
 
 /// Puts options into a group of the help, and keeps them.
 struct OptionGroup {
@@ -353,7 +354,9 @@ void refuse_together(const CLI::Option* file_option, const std::vector<CLI::Opti
 void add_inject(CLI::App& app, ExitCode&) {
   const auto options = std::make_shared<InjectOptions>();
   CLI::App* command = app.add_subcommand("inject", "Inject faults into a checkpoint, in a copy or in place");
-  command->add_option("FILE", options->file, "HDF5 file; never written to without --in-place")
+  command
+      ->add_option("FILE", options->file,
+                   std::string(checkpoint_file) + "; never written to without --in-place")
       ->required()
       ->type_name("");
   const auto text = [&](const char* name, std::string& variable, const char* description) {

@@ -28,6 +28,7 @@ record::Json tensor_json(const ckpt::TensorInfo& tensor) {
   if (tensor.format) value["byte_order"] = is_big_endian(tensor) ? "big" : "little";
   if (!tensor.layer.empty()) value["layer"] = tensor.layer;
   if (tensor.offset) value["offset"] = *tensor.offset;
+  if (!tensor.alias_of.empty()) value["alias_of"] = tensor.alias_of;
   if (!tensor.refusal.empty()) value["refusal"] = tensor.refusal;
   return value;
 }
@@ -43,7 +44,9 @@ record::Json layers_to_json(const ckpt::LayerList& list) {
 /// "layout keras, 12 layers in the file's order, conv2d to dense_1"
 std::string layout_line(const ckpt::Reader& reader) {
   const auto& layers = reader.layers().layers();
-  std::string text = "layout " + reader.layout();
+  const bool hdf5 = reader.format() == ckpt::FileFormat::hdf5;
+  std::string text = (hdf5 ? std::string() : fmt::format("format {}, ", name_of(reader.format()))) +
+                     "layout " + reader.layout();
   if (layers.empty()) return text + '\n';
   const bool stated = reader.layers().order() == "stated";
   return fmt::format("{}, {} in {} order, {} to {}\n", text, counted(layers.size(), "layer"),
@@ -62,11 +65,12 @@ void print_tensors(const ckpt::Reader& reader) {
   const auto numbers = layer_numbers(reader);
   std::uint64_t bytes = 0;
   for (const ckpt::TensorInfo& tensor : reader.tensors()) {
-    bytes += tensor.stored_bytes;
+    if (tensor.alias_of.empty()) bytes += tensor.stored_bytes;
     const auto layer = numbers.find(tensor.layer);
     table.add({tensor.path, tensor.role, layer == numbers.end() ? "" : std::to_string(layer->second),
                tensor.dtype + (is_big_endian(tensor) ? " big-endian" : ""),
-               fmt::format("[{}]", fmt::join(tensor.shape, ", ")), tensor.storage,
+               fmt::format("[{}]", fmt::join(tensor.shape, ", ")),
+               tensor.storage + (tensor.alias_of.empty() ? "" : ", alias of " + tensor.alias_of),
                with_commas(tensor.stored_bytes), tensor.refusal});
   }
   print(table.text() +
@@ -80,6 +84,7 @@ void list_tensors(const ListingOptions& options) {
   record::Json tensors = record::Json::array();
   for (const ckpt::TensorInfo& tensor : reader.tensors()) tensors.push_back(tensor_json(tensor));
   print_json({{"file", options.file},
+              {"format", name_of(reader.format())},
               {"attributes", reader.attributes()},
               {"layout", reader.layout()},
               {"layers", layers_to_json(reader.layers())},
@@ -91,9 +96,10 @@ void list_tensors(const ListingOptions& options) {
 void add_ls(CLI::App& app, ExitCode&) {
   const auto options = std::make_shared<ListingOptions>();
   CLI::App* command = app.add_subcommand("ls", "List the tensors of a checkpoint");
-  command->add_option("FILE", options->file, "HDF5 file")->required()->type_name("");
+  command->add_option("FILE", options->file, checkpoint_file)->required()->type_name("");
   command->add_flag("--json", options->json, "print JSON instead of a table");
-  command->footer("Example:\n  bitrift ls checkpoint.h5\n\n" + std::string(exit_codes));
+  command->footer("Examples:\n  bitrift ls checkpoint.h5\n  bitrift ls model.safetensors\n\n" +
+                  std::string(exit_codes));
   command->callback([options] { list_tensors(*options); });
 }
 

@@ -12,7 +12,9 @@ namespace bitrift::cli {
 void add_undo(CLI::App& app, ExitCode&) {
   const auto file = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("undo", "Undo the last in-place injection, byte for byte");
-  command->add_option("FILE", *file, "HDF5 file altered by `inject --in-place`")->required()->type_name("");
+  command->add_option("FILE", *file, "file altered by `inject --in-place`, of any format that it takes")
+      ->required()
+      ->type_name("");
   command->footer(
       "Reads FILE.undo, which the injection wrote, and removes it after restoring FILE. Also works after an\n"
       "interrupted injection. Refused if FILE has changed since the injection.\n"

@@ -17,15 +17,30 @@
 #include "campaign/plan/limits.h"
 #include "campaign/worker/arm_fit.h"
 #include "campaign/worker/scratch.h"
+#include "ckpt/container/open_container.h"
 #include "core/error.h"
 #include "core/log.h"
 
 namespace bitrift::campaign {
 namespace {
 
+/// Trainers of a campaign load HDF5.
+void refuse_other_formats(const record::CampaignSpec& spec) {
+  for (const record::BaseSpec& base : spec.bases) {
+    const std::string other = base.checkpoint ? ckpt::other_than_hdf5(*base.checkpoint) : "";
+    if (other.empty()) continue;
+    fail(ErrorCode::unsupported,
+         "{}: is {}, but the base of a campaign must be an HDF5 checkpoint; convert it (`python -m bitrift "
+         "from-pt` "
+         "does so for files of torch.save)",
+         base.checkpoint->string(), other);
+  }
+}
+
 // Everything that can be refused without a folder is refused before one is made.
 void check_before_folder(record::CampaignSpec& spec, const RunOptions& options, const Drills& drills,
                          const std::filesystem::path& trainer) {
+  refuse_other_formats(spec);
   const Layout layout{options.folder};
   const bool begun = std::filesystem::exists(layout.journal()) || std::filesystem::exists(layout.shards());
   if (!begun || options.extend) check_arms_fit(spec, options.spec, trainer);

@@ -2,56 +2,45 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "ckpt/format/chunk_cache.h"
-#include "core/file.h"
-#include "filters/pipeline_spec.h"
 #include "h5map/chunk/chunk_table.h"
-#include "h5map/h5_file.h"
 #include "h5map/structure/seal.h"
 
 namespace bitrift::ckpt {
 
-/// An open file as values are read from it. Indexes of chunks and what is kept of them are used under the
-/// lock, values are read beside it.
-struct ValueSource {
-  const h5map::File& file;
-  const FileDescriptor& fd;
-  std::mutex& lock;
-  ChunkCache& kept;
+/// The stored form of a chunk's values, and what the file says of it besides its size.
+struct EncodedChunk {
+  std::vector<std::uint8_t> bytes;
+  std::uint32_t mask = 0;   ///< HDF5: bit i: filter i was left out
+  std::uint32_t crc32 = 0;  ///< zip: of the values
 };
 
-/// Bytes of a dataset or attribute are counted row-major, as a program reads them that asks for all. Any
-/// number of threads may use it and others of the same file at once. All members throw Error(bad_file) for
-/// damage, Error(unsupported) for filters that cannot be applied, Error(io), also if memory is short. Beside
-/// what is read, a chunk takes its decoded size four times at most, and few are decoded at once when they
-/// are large; chunks that HDF5 itself must decode take more, in a child process.
+/// Bytes of a dataset or attribute are counted row-major, as a program reads them that asks for all; those of
+/// an array whose elements lie otherwise, as they lie in the file. Any number of threads may use it and
+/// others of the same file at once. All members throw Error(bad_file) for damage, Error(unsupported) for
+/// filters that cannot be applied, Error(io), also if memory is short. A deflated member of an archive is one
+/// chunk, of cell 0.
 class Values {
  public:
-  /// What the source refers to must outlive it; `fd` reads what `file` describes.
-  Values(const ValueSource& source, const h5map::Dataset& dataset);
-  Values(const ValueSource& source, const std::string& path, const h5map::Attribute& attribute);
-  ~Values();
-  Values(Values&&) noexcept;
-  Values& operator=(Values&&) noexcept;
+  Values() = default;
+  virtual ~Values() = default;
+  Values(Values&&) = delete;
+  Values& operator=(Values&&) = delete;
 
-  [[nodiscard]] std::uint64_t bytes() const noexcept;
+  [[nodiscard]] virtual std::uint64_t bytes() const noexcept = 0;
   /// Why no byte can be read; "" when they can.
-  [[nodiscard]] const std::string& unreadable() const noexcept;
+  [[nodiscard]] virtual const std::string& unreadable() const noexcept = 0;
   /// Why no byte can be altered; "" when each can. Looks at the index of chunked storage.
-  [[nodiscard]] std::string unalterable() const;
+  [[nodiscard]] virtual std::string unalterable() const = 0;
   /// Bytes [first, first + out.size()). Elements that are not stored have the fill value.
-  void read(std::uint64_t first, std::span<std::uint8_t> out) const;
+  virtual void read(std::uint64_t first, std::span<std::uint8_t> out) const = 0;
   /// Who reads the values one after the other and not at once, reads a multiple of so many bytes: then no
   /// chunk is decoded twice, and they are decoded on all cores. 1 where it does not matter.
-  [[nodiscard]] std::uint64_t stride() const noexcept;
+  [[nodiscard]] virtual std::uint64_t stride() const noexcept = 0;
 
   /// Where a byte is.
   struct Spot {
@@ -61,26 +50,23 @@ class Values {
     std::optional<h5map::Seal> seal;    ///< that covers it
   };
   /// Throws also Error(unsupported) when it is not stored.
-  [[nodiscard]] Spot locate(std::uint64_t byte) const;
+  [[nodiscard]] virtual Spot locate(std::uint64_t byte) const = 0;
 
-  /// Index of the chunks; nullptr when storage is not chunked.
-  [[nodiscard]] const h5map::ChunkTable* chunks() const noexcept;
+  /// Size of a decoded chunk; 0 where storage has none.
+  [[nodiscard]] virtual std::uint64_t chunk_bytes() const noexcept = 0;
   /// A chunk's values.
-  [[nodiscard]] std::vector<std::uint8_t> decode(const h5map::Chunk& chunk) const;
+  [[nodiscard]] virtual std::vector<std::uint8_t> decode(const h5map::Chunk& chunk) const = 0;
   /// The stored form of altered values, which decodes to them again. Throws also Error(unsupported) when the
   /// filters do not keep every value.
-  [[nodiscard]] h5::StoredChunk encode(const h5map::Chunk& chunk, std::span<const std::uint8_t> values) const;
+  [[nodiscard]] virtual EncodedChunk encode(const h5map::Chunk& chunk,
+                                            std::span<const std::uint8_t> values) const = 0;
 
   /// Runs of stored bytes, filtered or not, in the order of the values.
   struct StoredRun {
     std::uint64_t offset = 0;
     std::uint64_t bytes = 0;
   };
-  [[nodiscard]] std::vector<StoredRun> stored_runs() const;
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
+  [[nodiscard]] virtual std::vector<StoredRun> stored_runs() const = 0;
 };
 
 }  // namespace bitrift::ckpt

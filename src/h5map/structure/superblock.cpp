@@ -24,12 +24,8 @@ std::uint64_t find_signature(const Source& source) {
     source.read(at, found, superblock_what);
     if (found == kSignature) return at;
   }
-  constexpr std::array<std::uint8_t, 4> zip = {'P', 'K', 3, 4};
-  std::array<std::uint8_t, 4> first{};
-  if (source.size() >= first.size()) source.read(0, first, superblock_what);
-  fail(ErrorCode::bad_file, "{}: is not an HDF5 file ({})", source.name(),
-       first == zip ? "a file of torch.save(): convert it with `python -m bitrift from-pt`"
-                    : fmt::format("no HDF5 signature in its {} bytes", source.size()));
+  fail(ErrorCode::bad_file, "{}: is not an HDF5 file (no HDF5 signature in its {} bytes)", source.name(),
+       source.size());
 }
 
 unsigned width(const Source& source, unsigned bytes, const char* of) {

@@ -9,9 +9,6 @@
 #include "core/file.h"
 #include "core/permutation.h"
 #include "core/philox.h"
-#include "h5map/h5_file.h"
-
-// Faults in HDF5's own structures.
 
 namespace bitrift::inject {
 namespace {
@@ -34,22 +31,11 @@ void check_metadata_model(const record::FaultModel& model) {
 
 }  // namespace
 
-std::vector<ByteExtent> metadata_extents(const ckpt::Reader& reader) {
-  const h5map::StructureMap map = reader.file().structures();
-  std::vector<ByteExtent> extents;
-  for (const h5map::Extent& extent : map.extents()) {
-    if (extent.kind.starts_with("raw data")) continue;
-    const std::string owner = extent.owner.empty() ? "" : fmt::format(" of {}", extent.owner);
-    extents.push_back({extent.first, extent.end, std::string(extent.kind) + owner});
-  }
-  return extents;
-}
-
 Plan plan_metadata(const ckpt::Reader& reader, const record::FaultModel& model) {
   check_metadata_model(model);
-  const std::vector<ByteExtent> extents = metadata_extents(reader);
+  const std::vector<ckpt::ByteExtent> extents = reader.container().metadata();
   Plan plan;
-  for (const ByteExtent& extent : extents) plan.census.elements += extent.end - extent.first;
+  for (const ckpt::ByteExtent& extent : extents) plan.census.elements += extent.end - extent.first;
   plan.census.bits = 8 * plan.census.elements;
   if (*model.count > plan.census.bits) {
     fail(ErrorCode::bad_input, "--count {} is more than the {} bits that are targeted", *model.count,
@@ -57,7 +43,7 @@ Plan plan_metadata(const ckpt::Reader& reader, const record::FaultModel& model) 
   }
   std::vector<std::uint64_t> before;  // bytes of the extents up to each one's end
   before.reserve(extents.size());
-  for (const ByteExtent& extent : extents) {
+  for (const ckpt::ByteExtent& extent : extents) {
     before.push_back((before.empty() ? 0 : before.back()) + extent.end - extent.first);
   }
   // By structure, so that each is named once; then by byte, as a mask.
@@ -66,7 +52,7 @@ Plan plan_metadata(const ckpt::Reader& reader, const record::FaultModel& model) 
   for (std::uint64_t i = 0; i < *model.count; ++i) {
     const std::uint64_t bit = order(i);
     const auto at = std::upper_bound(before.begin(), before.end(), bit / 8) - before.begin();
-    const ByteExtent& extent = extents[static_cast<std::size_t>(at)];
+    const ckpt::ByteExtent& extent = extents[static_cast<std::size_t>(at)];
     const std::uint64_t byte = extent.end - (before[static_cast<std::size_t>(at)] - bit / 8);
     flips[extent.structure][byte] |= std::uint64_t{1} << bit % 8;
   }

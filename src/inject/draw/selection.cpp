@@ -82,6 +82,7 @@ class Selection {
       for (const ckpt::TensorInfo& tensor : reader.attribute_tensors()) consider(tensor);
     }
     check_used();
+    check_shared();
     if (chosen.empty()) fail(ErrorCode::bad_input, "{}: holds no tensor that could be altered", file_);
   }
   std::vector<Chosen> chosen;
@@ -132,7 +133,37 @@ class Selection {
               tensor.refusal,
               choice_.tensors.empty() ? "; choose other tensors with --tensor or --role" : "");
     }
+    // Its elements are a target already.
+    if (!tensor.alias_of.empty() && is_chosen(tensor.alias_of)) return;
     chosen.push_back({&tensor, view ? *view : *tensor.format});
+  }
+
+  /// Tensors are looked at in path order.
+  [[nodiscard]] bool is_chosen(const std::string& path) const {
+    const auto at =
+        std::lower_bound(chosen.begin(), chosen.end(), path,
+                         [](const Chosen& one, const std::string& name) { return one.tensor->path < name; });
+    return at != chosen.end() && at->tensor->path == path;
+  }
+
+  /// A fault must not count for two tensors.
+  void check_shared() const {
+    std::vector<const ckpt::TensorInfo*> sharing;
+    for (const Chosen& one : chosen) {
+      if (one.tensor->shared_end > 0) sharing.push_back(one.tensor);
+    }
+    std::sort(sharing.begin(), sharing.end(),
+              [](const auto* a, const auto* b) { return a->shared_first < b->shared_first; });
+    const ckpt::TensorInfo* furthest = nullptr;
+    for (const ckpt::TensorInfo* const tensor : sharing) {
+      const bool parts = furthest != nullptr && !tensor->holder.empty() && tensor->holder == furthest->holder;
+      if (furthest != nullptr && tensor->shared_first < furthest->shared_end && !parts) {
+        fail_at(ErrorCode::unsupported, "tensors",
+                "{}: {} and {} lie over the same stored bytes; choose one of them with --tensor", file_,
+                std::min(furthest->path, tensor->path), std::max(furthest->path, tensor->path));
+      }
+      if (furthest == nullptr || tensor->shared_end > furthest->shared_end) furthest = tensor;
+    }
   }
 
   /// The format that --as gives a tensor.

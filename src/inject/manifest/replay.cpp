@@ -93,7 +93,7 @@ std::string against_base(const ckpt::Reader& reader, const Manifest& manifest) {
 
 /// How the file differs from the base; "" when it is the base, byte for byte.
 std::string file_difference(const ckpt::Reader& reader, const Manifest& manifest) {
-  const std::uint64_t size = reader.file().source().size();
+  const std::uint64_t size = reader.container().bytes();
   std::string text;
   if (manifest.base_bytes > 0 && size != manifest.base_bytes) {
     text = fmt::format("it has {} bytes, not {}", size, manifest.base_bytes);

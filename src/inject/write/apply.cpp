@@ -51,7 +51,7 @@ bool has_journal(const std::filesystem::path& file) {
 /// HDF5 gives its lock back while a program writes and lets others read (SWMR), and then only a mark in the
 /// file tells of it.
 void refuse_open_elsewhere(const ckpt::Reader& reader) {
-  if (!reader.file().superblock().marked_open) return;
+  if (!reader.container().marked_open()) return;
   fail(ErrorCode::busy,
        "{}: is marked as open for writing; close it there, or, when no program has it open, clear the mark "
        "with "

@@ -4,6 +4,7 @@
 #include <array>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -12,7 +13,6 @@
 #include "core/crc32c.h"
 #include "core/error.h"
 #include "core/process/parallel_for.h"
-#include "h5map/chunk/rewrite.h"
 #include "inject/stored_bytes.h"
 
 namespace bitrift::inject {
@@ -36,6 +36,7 @@ struct Site {
   const ckpt::Values* values = nullptr;
   NumberFormat format;                 ///< as it is stored
   ChecksumChange* checksum = nullptr;  ///< that follows; none on planes where nothing does
+  std::size_t block = 0;               ///< of the values; says in which order chunks grow
 };
 
 void check_tensor(const ckpt::Reader& reader, const record::FaultSite& site) {
@@ -64,7 +65,7 @@ struct ChunkEdits {
   const ckpt::Values* values = nullptr;
   h5map::Chunk chunk;
   std::vector<Edit> edits;
-  h5::StoredChunk encoded;
+  ckpt::EncodedChunk encoded;
 };
 
 /// Turns changes into bytes, one after the other; filtered chunks wait until all of theirs are known.
@@ -74,7 +75,7 @@ class Patcher {
       : reader_(reader),
         file_(reader.path().string()),
         fd_(open_file(reader.path(), O_RDONLY)),
-        rewrite_(reader.file().source(), reader.file().superblock()) {}
+        rewriter_(reader.container().rewriter()) {}
 
   /// Changes of one site.
   void add(const record::FaultSite& shared, std::span<const record::ElementChange> changes) {
@@ -100,8 +101,8 @@ class Patcher {
       if (change.before != change.after) put_checksum(change);
     }
     encode_chunks();
-    for (const auto& [offset, bytes] : rewrite_.finish()) take(offset, bytes);
-    patch_.file_bytes = reader_.file().source().size();
+    for (const auto& [offset, bytes] : rewriter_->finish()) take(offset, bytes);
+    patch_.file_bytes = reader_.container().bytes();
     join();
     if (!metadata_) refuse_clashes();
     return std::move(patch_);
@@ -111,6 +112,7 @@ class Patcher {
   Site& site_of(const record::FaultSite& shared, bool sealed) {
     Site site{shared, reader_.find(shared.tensor), nullptr, number_format(shared.dtype).value(), nullptr};
     site.values = &reader_.values(*site.tensor);
+    site.block = reader_.block(*site.tensor);
     if (site.tensor->format) site.format.order = site.tensor->format->order;
     if (sealed && site.tensor->whole()) {
       if (const auto stored = reader_.checksum(site.tensor->path)) {
@@ -171,10 +173,17 @@ class Patcher {
         const std::span<const std::uint8_t> before{block.data() + (at - first), width};
         std::copy(before.begin(), before.end(), after.begin());
         alter(site, changes[i], after.data());
-        if (!std::equal(before.begin(), before.end(), after.begin())) patch_.add(at, before, after);
+        if (!std::equal(before.begin(), before.end(), after.begin())) put(site, at, before, after);
         follow_checksum(site, changes[i]);
       }
     }
+  }
+
+  /// Values that lie in the file as they are; on the plane value the file's own checksums follow.
+  void put(const Site& site, std::uint64_t at, std::span<const std::uint8_t> before,
+           std::span<const std::uint8_t> after) {
+    patch_.add(at, before, after);
+    if (site.shared.plane == record::Plane::value) rewriter_->change(at, before, after);
   }
 
   void add_anywhere(Site& site, const record::ElementChange& change) {
@@ -186,7 +195,7 @@ class Patcher {
            site.shared.tensor, site.tensor->storage);
     }
     if (spot.chunk) {
-      ChunkEdits& edits = chunks_[{site.values, spot.chunk->cell}];
+      ChunkEdits& edits = chunks_[{site.block, spot.chunk->cell}];
       edits.values = site.values;
       edits.chunk = *spot.chunk;
       edits.edits.push_back({spot.at, &site, change});
@@ -197,10 +206,9 @@ class Patcher {
       alter(site, change, after.data());
       if (before == after) return;
       if (spot.seal && !storage) {
-        rewrite_.put(spot.at, after);
-        rewrite_.touch(*spot.seal);
+        rewriter_->put(spot.at, after, *spot.seal);
       } else {
-        patch_.add(spot.at, before, after);
+        put(site, spot.at, before, after);
       }
     }
     follow_checksum(site, change);
@@ -240,7 +248,7 @@ class Patcher {
     std::uint64_t largest = 0;
     for (auto& [key, edits] : chunks_) {
       all.push_back(&edits);
-      largest = std::max(largest, edits.values->chunks()->grid().chunk_bytes());
+      largest = std::max(largest, edits.values->chunk_bytes());
     }
     const auto encode = [&](std::size_t i) {
       ChunkEdits& one = *all[i];
@@ -250,14 +258,11 @@ class Patcher {
     };
     ckpt::parallel_for(all.size(), encode, largest);
     // Their order decides where those go that grew.
-    for (ChunkEdits* one : all) {
-      rewrite_.put_chunk(*one->values->chunks(), one->chunk, std::move(one->encoded.bytes),
-                         one->encoded.mask);
-    }
+    for (ChunkEdits* one : all) rewriter_->put_chunk(*one->values, one->chunk, std::move(one->encoded));
   }
 
   void take(std::uint64_t offset, const Bytes& bytes) {
-    const std::uint64_t end = reader_.file().source().size();
+    const std::uint64_t end = reader_.container().bytes();
     if (offset >= end) {
       patch_.tail.resize(offset - end);
       patch_.tail.insert(patch_.tail.end(), bytes.begin(), bytes.end());
@@ -270,7 +275,7 @@ class Patcher {
 
   void refuse_clashes() const {
     for (const Patch::Range& range : patch_.ranges) {
-      const auto clash = reader_.clash(range.offset, range.offset + range.bytes);
+      const auto clash = reader_.container().clash(range.offset, range.offset + range.bytes);
       if (!clash) continue;
       fail(ErrorCode::unsupported, "{}: byte {} holds values, but belongs to the {} too: the file is damaged",
            file_, range.offset, *clash);
@@ -304,10 +309,10 @@ class Patcher {
   const ckpt::Reader& reader_;
   std::string file_;
   FileDescriptor fd_;
-  h5map::Rewrite rewrite_;
+  std::unique_ptr<ckpt::Rewriter> rewriter_;
   Patch patch_;
-  std::deque<Site> sites_;  // edits point at them
-  std::map<std::pair<const ckpt::Values*, std::uint64_t>, ChunkEdits> chunks_;
+  std::deque<Site> sites_;                                              // edits point at them
+  std::map<std::pair<std::size_t, std::uint64_t>, ChunkEdits> chunks_;  // by dataset and cell
   std::map<std::string, ChecksumChange> checksums_;
   std::optional<StoredBytes> packed_;  // of the dataset packed_name_
   std::string packed_name_;

@@ -259,3 +259,20 @@ def forged(folder, id_):
             line = b'{"crc32c":"%08x","row":%s}' % (crc32c(text), text)
         lines.append(line + b"\n")
     return b"".join(lines)
+
+
+@pytest.mark.parametrize("name", ["base.npz", "base.safetensors"])
+def test_a_base_that_is_not_hdf5_is_refused(study, name):
+    checkpoint = study.place / name
+    if name.endswith(".npz"):
+        np.savez(checkpoint, w=np.ones(3))
+    else:
+        checkpoint.write_bytes((2).to_bytes(8, "little") + b"{}")
+    done = study.run("other", spec=study.changed_spec(base={"checkpoint": name}))
+    assert done.returncode == 2
+    kind = {"base.npz": "a zip archive", "base.safetensors": "a safetensors file"}[name]
+    assert done.stderr.startswith(
+        f"bitrift: error: {checkpoint}: is {kind}, but the base of a campaign must be an HDF5 checkpoint; convert it"
+    )
+    assert done.stderr.count("\n") == 1
+    assert not (study.place / "other").exists()

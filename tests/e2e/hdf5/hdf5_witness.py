@@ -152,7 +152,7 @@ Part = tuple[str, h5t.TypeID, tuple[int, ...], np.ndarray]
 
 
 def parts_of(kind: h5t.TypeID, member: str = "", at: int = 0) -> Iterator[Part]:
-    """Member, type, dimensions and starts of each part, as src/ckpt/units.h divides types."""
+    """Member, type, dimensions and starts of each part, as src/ckpt/format/units.h divides types."""
 
     def joined(name: str) -> str:
         return f"{member}.{name}" if member else name

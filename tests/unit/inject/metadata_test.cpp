@@ -61,13 +61,13 @@ TEST(MetadataExtents, AreAllBytesBesideTheValuesOnceAndAscending) {
   const Scratch scratch;
   const ckpt::Reader reader(mixed(scratch));
   std::vector<std::uint64_t> bytes;
-  for (const ByteExtent& extent : metadata_extents(reader)) {
+  for (const ckpt::ByteExtent& extent : reader.container().metadata()) {
     EXPECT_LT(extent.first, extent.end);
     EXPECT_FALSE(extent.structure.empty());
     for (std::uint64_t at = extent.first; at < extent.end; ++at) bytes.push_back(at);
   }
   EXPECT_EQ(bytes, other_bytes(reader.path()));
-  EXPECT_EQ(metadata_extents(reader).front().structure, "superblock");
+  EXPECT_EQ(reader.container().metadata().front().structure, "superblock");
 }
 
 TEST(MetadataPlan, DrawsTheDocumentedPermutationOfTheirBits) {
@@ -96,9 +96,9 @@ TEST(MetadataPlan, NamesTheStructureOfEachByte) {
   const Scratch scratch;
   const ckpt::Reader reader(mixed(scratch));
   const Plan drawn = plan_metadata(reader, metadata_model(8 * other_bytes(reader.path()).size()));
-  const auto extents = metadata_extents(reader);
+  const auto extents = reader.container().metadata();
   for (const record::AppliedFault& fault : drawn.faults()) {
-    const auto at = std::find_if(extents.begin(), extents.end(), [&](const ByteExtent& extent) {
+    const auto at = std::find_if(extents.begin(), extents.end(), [&](const ckpt::ByteExtent& extent) {
       return extent.first <= fault.element && fault.element < extent.end;
     });
     ASSERT_NE(at, extents.end());

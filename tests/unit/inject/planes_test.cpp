@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ckpt/format/hdf5_values.h"
 #include "core/error.h"
 #include "inject/draw/fault_plan.h"
 #include "inject/stored_bytes.h"
@@ -92,7 +93,7 @@ TEST(Planes, StoredBytesAreCountedChunkByChunk) {
   const ckpt::Reader reader(packed(scratch));
   const StoredBytes stored(reader, "w");
   EXPECT_EQ(stored.bytes(), reader.find("w")->stored_bytes);
-  const auto chunks = reader.values(*reader.find("w")).chunks()->all();
+  const auto chunks = dynamic_cast<const ckpt::Hdf5Values&>(reader.values(*reader.find("w"))).chunks()->all();
   ASSERT_EQ(chunks.size(), 5U);
   std::uint64_t i = 0;
   for (const h5map::Chunk& chunk : chunks) {

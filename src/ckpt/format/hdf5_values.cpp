@@ -1,8 +1,7 @@
-#include "ckpt/format/values.h"
+#include "ckpt/format/hdf5_values.h"
 
 #include <algorithm>
 #include <cstring>
-#include <mutex>
 #include <utility>
 
 #include "ckpt/format/external.h"
@@ -40,7 +39,7 @@ std::string sources_text(const std::vector<h5map::VirtualSource>& sources) {
 
 }  // namespace
 
-struct Values::State {
+struct Hdf5Values::State {
   const h5map::File* file = nullptr;
   const FileDescriptor* fd = nullptr;
   std::mutex* lock = nullptr;
@@ -91,7 +90,7 @@ struct Values::State {
     }
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = fill[(first + i) % fill.size()];
   }
-  const std::vector<std::uint8_t>& decoded(const Values& values, const h5map::Chunk& chunk) {
+  const std::vector<std::uint8_t>& decoded(const Hdf5Values& values, const h5map::Chunk& chunk) {
     return kept->get(this, chunk.cell, table->grid().chunk_bytes(), [&] { return values.decode(chunk); });
   }
 
@@ -169,7 +168,7 @@ struct Values::State {
   }
 
   // Whole rows of the grid, from byte `first` of the dataset on.
-  void read_rows(const Values& values, std::uint64_t first, std::span<std::uint8_t> out) {
+  void read_rows(const Hdf5Values& values, std::uint64_t first, std::span<std::uint8_t> out) {
     fill_in(first, out);
     const std::uint64_t row = row_bytes();
     const auto chunks = chunks_of_rows(first / row, (first + out.size() + row - 1) / row);
@@ -183,7 +182,8 @@ struct Values::State {
   }
 };
 
-Values::Values(const ValueSource& source, const h5map::Dataset& dataset) : state_(std::make_unique<State>()) {
+Hdf5Values::Hdf5Values(const ValueSource& source, const h5map::Dataset& dataset)
+    : state_(std::make_unique<State>()) {
   State& state = *state_;
   const h5map::File& file = source.file;
   state.file = &file;
@@ -209,7 +209,7 @@ Values::Values(const ValueSource& source, const h5map::Dataset& dataset) : state
   }
 }
 
-Values::Values(const ValueSource& source, const std::string& path, const h5map::Attribute& attribute)
+Hdf5Values::Hdf5Values(const ValueSource& source, const std::string& path, const h5map::Attribute& attribute)
     : state_(std::make_unique<State>()) {
   State& state = *state_;
   const h5map::File& file = source.file;
@@ -231,16 +231,20 @@ Values::Values(const ValueSource& source, const std::string& path, const h5map::
   if (attribute.bytes < state.bytes) state.problem = "its value is cut short";
 }
 
-Values::~Values() = default;
-Values::Values(Values&&) noexcept = default;
-Values& Values::operator=(Values&&) noexcept = default;
+Hdf5Values::~Hdf5Values() = default;
 
-std::uint64_t Values::bytes() const noexcept { return state_->bytes; }
-const h5map::ChunkTable* Values::chunks() const noexcept { return state_->table ? &*state_->table : nullptr; }
+std::uint64_t Hdf5Values::bytes() const noexcept { return state_->bytes; }
+const h5map::ChunkTable* Hdf5Values::chunks() const noexcept {
+  return state_->table ? &*state_->table : nullptr;
+}
 
-const std::string& Values::unreadable() const noexcept { return state_->problem; }
+std::uint64_t Hdf5Values::chunk_bytes() const noexcept {
+  return state_->table ? state_->table->grid().chunk_bytes() : 0;
+}
 
-std::string Values::unalterable() const {
+const std::string& Hdf5Values::unreadable() const noexcept { return state_->problem; }
+
+std::string Hdf5Values::unalterable() const {
   const State& state = *state_;
   if (!state.problem.empty()) return state.problem;
   if (state.shared) return "it is a shared message in a heap of the file: other objects may have it too";
@@ -269,7 +273,7 @@ std::string Values::unalterable() const {
   return "no bytes are stored for it, only a fill value";
 }
 
-void Values::read(std::uint64_t first, std::span<std::uint8_t> out) const {
+void Hdf5Values::read(std::uint64_t first, std::span<std::uint8_t> out) const {
   State& state = *state_;
   if (!state.problem.empty()) fail(ErrorCode::bad_file, "{}: {}", state.where, state.problem);
   if (first > state.bytes || out.size() > state.bytes - first) {
@@ -312,7 +316,7 @@ void Values::read(std::uint64_t first, std::span<std::uint8_t> out) const {
   }
 }
 
-std::uint64_t Values::stride() const noexcept {
+std::uint64_t Hdf5Values::stride() const noexcept {
   if (!state_->table || state_->bytes == 0) return 1;
   const h5map::ChunkGrid& grid = state_->table->grid();
   // Then the chunk that is kept serves all reads of it, and no second copy is made.
@@ -320,7 +324,7 @@ std::uint64_t Values::stride() const noexcept {
   return one_a_row && grid.chunk_bytes() > ChunkCache::most_bytes ? 1 : state_->row_bytes();
 }
 
-Values::Spot Values::locate(std::uint64_t byte) const {
+Hdf5Values::Spot Hdf5Values::locate(std::uint64_t byte) const {
   State& state = *state_;
   if (const Storage storage = state.layout.storage; storage != Storage::chunked) {
     if (storage == Storage::virtual_source || storage == Storage::external ||
@@ -339,7 +343,7 @@ Values::Spot Values::locate(std::uint64_t byte) const {
   return {at.within, at.run, chunk, std::nullopt};
 }
 
-std::vector<std::uint8_t> Values::decode(const h5map::Chunk& chunk) const {
+std::vector<std::uint8_t> Hdf5Values::decode(const h5map::Chunk& chunk) const {
   State& state = *state_;
   const std::uint64_t size = state.table->grid().chunk_bytes();
   const bool unfiltered = state.unfiltered(chunk);
@@ -349,25 +353,22 @@ std::vector<std::uint8_t> Values::decode(const h5map::Chunk& chunk) const {
   if (known && !unfiltered) {
     h5map::check_claim(state.layout.filters, chunk.mask, chunk.bytes, size, name);
   }
-  return with_memory(times(size, unfiltered ? 1
-                                 : known    ? copies
-                                            : pipeline_copies),
-                     name, [&] {
-                       std::vector<std::uint8_t> raw = state.stored(chunk);
-                       if (unfiltered) return raw;
-                       if (known)
-                         return h5map::decode_chunk(state.layout.filters, chunk.mask, raw, size, name);
-                       return state.coder().decode(raw, chunk.mask);
-                     });
+  const auto values = [&] {
+    std::vector<std::uint8_t> raw = state.stored(chunk);
+    if (unfiltered) return raw;
+    if (known) return h5map::decode_chunk(state.layout.filters, chunk.mask, raw, size, name);
+    return state.coder().decode(raw, chunk.mask);
+  };
+  return with_memory(times(size, unfiltered ? 1 : (known ? copies : pipeline_copies)), name, values);
 }
 
-h5::StoredChunk Values::encode(const h5map::Chunk& chunk, std::span<const std::uint8_t> values) const {
+EncodedChunk Hdf5Values::encode(const h5map::Chunk& chunk, std::span<const std::uint8_t> values) const {
   State& state = *state_;
   const std::string name = state.chunk_name(chunk);
   if (h5map::codec_knows(state.layout.filters, chunk.mask)) {
     return with_memory(times(values.size(), copies), name, [&] {
-      return h5::StoredChunk{h5map::encode_chunk(state.layout.filters, chunk.mask, values, chunk.bytes, name),
-                             chunk.mask};
+      return EncodedChunk{h5map::encode_chunk(state.layout.filters, chunk.mask, values, chunk.bytes, name),
+                          chunk.mask};
     });
   }
   h5::Recoded coded =
@@ -379,10 +380,10 @@ h5::StoredChunk Values::encode(const h5map::Chunk& chunk, std::span<const std::u
          "at place {} in it",
          name, coded.differing.size(), coded.differing.front());
   }
-  return std::move(coded.stored);
+  return {std::move(coded.stored.bytes), coded.stored.mask};
 }
 
-std::vector<Values::StoredRun> Values::stored_runs() const {
+std::vector<Hdf5Values::StoredRun> Hdf5Values::stored_runs() const {
   const State& state = *state_;
   if (!state.problem.empty() || state.bytes == 0) return {};
   if (state.table) {

@@ -1,4 +1,4 @@
-#include "ckpt/units.h"
+#include "ckpt/format/units.h"
 
 #include <algorithm>
 #include <unordered_map>

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ckpt/tensor_info.h"
+#include "ckpt/format/tensor_info.h"
 #include "h5map/message/datatype.h"
 #include "h5map/structure/storage_layout.h"
 

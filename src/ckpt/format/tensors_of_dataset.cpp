@@ -1,6 +1,6 @@
-#include "ckpt/tensors_of_dataset.h"
+#include "ckpt/format/tensors_of_dataset.h"
 
-#include "ckpt/units.h"
+#include "ckpt/format/units.h"
 
 namespace bitrift::ckpt {
 

@@ -20,11 +20,12 @@ struct TensorInfo {
   std::uint64_t element_bytes = 0;     ///< stored size of one element
   bool plain = false;                  ///< its bytes are its value: no variable-length part, no reference
   std::vector<std::uint64_t> shape;
-  std::string
-      storage;  ///< contiguous | compact | chunked | virtual | external | attribute, "+filters" when filtered
+  /// Of HDF5: contiguous | compact | chunked | virtual | external | attribute, "+filters" when filtered. Of
+  /// other formats: stored | deflated.
+  std::string storage;
   std::uint64_t stored_bytes = 0;  ///< of all that its dataset or attribute stores
-  /// Of the first byte in the file, when the elements follow each other there and nothing covers them with a
-  /// checksum.
+  /// Of the first byte in the file, when the elements follow each other there and no checksum of HDF5 covers
+  /// them.
   std::optional<std::uint64_t> offset;
   std::string refusal;  ///< why it cannot be altered; "" when it can
   /// Refused only because it has no number format: interpreted as one of the same width, it can be altered.
@@ -32,6 +33,11 @@ struct TensorInfo {
   std::string holder;  ///< of a compound member, an array element or a part of a complex number: the path of
                        ///< the dataset or attribute that it belongs to; "" for all others
   bool attribute = false;  ///< an attribute ("<object>@NAME"), or a part of one
+  std::string
+      alias_of;  ///< the first tensor, in path order, whose elements these are; "" where they are its own
+  /// Bytes [first, end) of the file between its first and its last byte, where other tensors may lie too; 0
+  /// and 0 where none can.
+  std::uint64_t shared_first = 0, shared_end = 0;
 
   /// An array in the element: how many, and how many bytes from one to the next.
   struct Step {

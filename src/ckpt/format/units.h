@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ckpt/tensor_info.h"
+#include "ckpt/format/tensor_info.h"
 #include "h5map/message/datatype.h"
 
 namespace bitrift::ckpt {

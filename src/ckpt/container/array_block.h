@@ -1,0 +1,34 @@
+// An array of an archive as a block of tensors.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "archive/element_type.h"
+#include "ckpt/container/container.h"
+#include "ckpt/format/member_values.h"
+
+namespace bitrift::ckpt {
+
+/// Where the elements of an array lie in its member, decoded.
+struct ArrayPlace {
+  std::shared_ptr<const Member> member;
+  std::uint64_t first = 0;  ///< of element 0
+  std::uint64_t end = 0;    ///< behind the last byte of any
+  /// Bytes from one element to the next, for each dimension; empty: row-major without gaps.
+  std::vector<std::uint64_t> strides = {};
+};
+
+/// One tensor, or for a complex number its parts, "<path>:real" and "<path>:imag". `problem`: why none of it
+/// can be altered.
+[[nodiscard]] Block array_block(const std::string& path, const archive::ElementType& type,
+                                const std::vector<std::uint64_t>& shape, const ArrayPlace& place,
+                                const std::string& problem = "");
+
+/// Bytes from one element to the next when the last dimension is the fastest, or the first.
+[[nodiscard]] std::vector<std::uint64_t> dense_strides(const std::vector<std::uint64_t>& shape,
+                                                       std::uint64_t element_bytes, bool first_fastest);
+
+}  // namespace bitrift::ckpt

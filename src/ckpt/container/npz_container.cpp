@@ -1,0 +1,70 @@
+#include "ckpt/container/npz_container.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "archive/npy_header.h"
+#include "ckpt/container/array_block.h"
+#include "core/error.h"
+
+namespace bitrift::ckpt {
+namespace {
+
+constexpr std::string_view suffix = ".npy";
+
+std::string path_of(const archive::ZipMember& member) {
+  return member.name.substr(0, member.name.size() - suffix.size());
+}
+
+/// A message that begins with the file's name, without it.
+std::string without_name(std::string text, const std::string& name) {
+  if (text.starts_with(name + ": ")) text.erase(0, name.size() + 2);
+  return text;
+}
+
+}  // namespace
+
+Block NpzContainer::describe_member(const archive::ZipMember& member) {
+  const auto bytes = member_of(member);
+  const bool array = member.name.ends_with(suffix) && member.problem.empty();
+  if (!array) {
+    const archive::ElementType opaque{"opaque", 1, false, false, member.problem.empty()};
+    return array_block(member.name, opaque, {member.bytes}, {bytes, 0, member.bytes});
+  }
+  try {
+    return describe_array(member, bytes);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::io) throw;
+    // The others can be read all the same.
+    return array_block(path_of(member), {"unreadable", 1, false, false, false}, {member.bytes},
+                       {bytes, 0, member.bytes}, without_name(error.what(), file().name()));
+  }
+}
+
+Block NpzContainer::describe_array(const archive::ZipMember& member,
+                                   const std::shared_ptr<const Member>& bytes) {
+  const std::string path = path_of(member);
+  const archive::NpyHeader header =
+      archive::read_npy_header(beginning(member, archive::most_npy_header), member.bytes,
+                               file().name() + ": " + archive::printable(member.name));
+  ArrayPlace place{bytes, header.bytes, member.bytes};
+  if (header.fortran_order && header.type.plain) {
+    place.strides = dense_strides(header.shape, header.type.bytes, true);
+  }
+  name_rest(member, ".npy header of /" + path);
+  if (member.deflated) {
+    note_values(member.data, member.data + member.stored_bytes);
+  } else if (header.bytes < member.bytes) {
+    note_values(member.data + header.bytes, member.data + member.stored_bytes);
+  }
+  return array_block(path, header.type, header.shape, place);
+}
+
+std::vector<Block> NpzContainer::blocks() {
+  std::vector<Block> blocks;
+  for (const archive::ZipMember& member : directory().members()) blocks.push_back(describe_member(member));
+  std::sort(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) { return a.path < b.path; });
+  return blocks;
+}
+
+}  // namespace bitrift::ckpt

@@ -1,0 +1,84 @@
+#include "ckpt/container/open_container.h"
+
+#include <array>
+#include <cerrno>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "archive/safetensors_header.h"
+#include "archive/zip_directory.h"
+#include "ckpt/container/hdf5_container.h"
+#include "ckpt/container/npz_container.h"
+#include "ckpt/container/safetensors_container.h"
+#include "ckpt/container/torch_container.h"
+#include "core/error.h"
+
+namespace bitrift::ckpt {
+namespace {
+
+FileDescriptor open_shared(const std::filesystem::path& path) {
+  FileDescriptor fd = open_file(path, O_RDONLY | O_NONBLOCK);
+  if (::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    fail(ErrorCode::busy, "{}: another program has it open for writing; close it there and try again",
+         path.string());
+  }
+  return fd;  // a file system without locks keeps nobody out, as for HDF5
+}
+
+/// The first bytes; fewer of a short file, none of one that cannot be read, which is said later.
+std::string first_bytes(const std::filesystem::path& path) {
+  std::array<char, 16> bytes{};
+  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const ssize_t count = fd ? ::pread(fd.get(), bytes.data(), bytes.size(), 0) : -1;
+  return count < 0 ? std::string() : std::string(bytes.data(), static_cast<std::size_t>(count));
+}
+
+std::unique_ptr<Container> open_zip(const std::filesystem::path& path, FileDescriptor fd) {
+  auto file = std::make_unique<const archive::BoundedFile>(path);
+  archive::ZipDirectory directory(*file);
+  if (!TorchContainer::root_of(directory).empty()) {
+    return std::make_unique<TorchContainer>(std::move(file), std::move(directory), std::move(fd));
+  }
+  bool array = directory.members().empty();  // numpy.savez() of nothing
+  for (const archive::ZipMember& member : directory.members()) array = array || member.name.ends_with(".npy");
+  if (!array) {
+    fail(ErrorCode::unsupported,
+         "{}: is a zip archive, but neither of torch.save (it has no data.pkl) nor of numpy.savez (it has no "
+         ".npy arrays)",
+         path.string());
+  }
+  return std::make_unique<NpzContainer>(std::move(file), std::move(directory), std::move(fd));
+}
+
+}  // namespace
+
+std::string other_than_hdf5(const std::filesystem::path& path) {
+  using namespace std::string_view_literals;
+  const std::string first = first_bytes(path);
+  if (first.starts_with("PK\3\4"sv) || first.starts_with("PK\5\6"sv)) return "a zip archive";
+  const bool safetensors =
+      archive::looks_like_safetensors({reinterpret_cast<const std::uint8_t*>(first.data()), first.size()});
+  return safetensors ? "a safetensors file" : "";
+}
+
+std::unique_ptr<Container> open_container(const std::filesystem::path& path) {
+  using namespace std::string_view_literals;
+  const std::string other = other_than_hdf5(path);
+  if (other == "a zip archive") return open_zip(path, open_shared(path));
+  if (!other.empty()) return std::make_unique<SafetensorsContainer>(path, open_shared(path));
+  // What torch.save wrote before version 1.6: a pickle of its magic number.
+  if (first_bytes(path).starts_with("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv)) {
+    fail(ErrorCode::unsupported,
+         "{}: was written by torch.save without a zip archive; load it and save it again with torch.save",
+         path.string());
+  }
+  h5map::File file(path);
+  return std::make_unique<Hdf5Container>(std::move(file), open_shared(path));
+}
+
+}  // namespace bitrift::ckpt

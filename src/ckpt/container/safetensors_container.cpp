@@ -1,0 +1,59 @@
+#include "ckpt/container/safetensors_container.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ckpt/container/array_block.h"
+#include "core/error.h"
+
+namespace bitrift::ckpt {
+namespace {
+
+/// Nothing in a safetensors file depends on its values.
+class NothingFollows final : public Rewriter {
+ public:
+  void change(std::uint64_t, std::span<const std::uint8_t>, std::span<const std::uint8_t>) override {}
+  void put(std::uint64_t, std::span<const std::uint8_t>, const h5map::Seal&) override { absent(); }
+  void put_chunk(const Values&, const h5map::Chunk&, EncodedChunk) override { absent(); }
+  NewBytes finish() override { return {}; }
+
+ private:
+  [[noreturn]] static void absent() {
+    fail(ErrorCode::internal, "safetensors files have neither checksums nor chunks");
+  }
+};
+
+}  // namespace
+
+SafetensorsContainer::SafetensorsContainer(const std::filesystem::path& path, FileDescriptor fd)
+    : fd_(std::move(fd)), file_(path), header_(archive::read_safetensors_header(file_)) {}
+
+std::vector<Block> SafetensorsContainer::blocks() {
+  std::vector<Block> blocks;
+  for (const archive::SafeTensor& tensor : header_.tensors) {
+    auto member =
+        std::make_shared<Member>(Member{file_, lock_, kept_, file_.name() + ": " + tensor.name, tensor.first,
+                                        tensor.end - tensor.first, tensor.end - tensor.first, false, 0, ""});
+    const std::uint64_t bytes = member->bytes;
+    blocks.push_back(array_block(tensor.name, tensor.type, tensor.shape, {std::move(member), 0, bytes}));
+  }
+  std::sort(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) { return a.path < b.path; });
+  return blocks;
+}
+
+std::vector<std::string> SafetensorsContainer::texts(const std::string& group,
+                                                     const std::string& attribute) const {
+  const auto found = header_.metadata.find(attribute);
+  if (!group.empty() || found == header_.metadata.end()) return {};
+  return {found->second};
+}
+
+std::vector<ByteExtent> SafetensorsContainer::metadata() const {
+  return {{0, 8, "length of the header"}, {8, header_.bytes, "header"}};
+}
+
+std::unique_ptr<Rewriter> SafetensorsContainer::rewriter() const {
+  return std::make_unique<NothingFollows>();
+}
+
+}  // namespace bitrift::ckpt

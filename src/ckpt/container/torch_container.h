@@ -1,0 +1,31 @@
+// A zip file of torch.save as a container of tensors.
+#pragma once
+
+#include <string>
+
+#include "archive/torch_pickle.h"
+#include "ckpt/container/zip_container.h"
+
+namespace bitrift::ckpt {
+
+/// Tensors have the keys of the dictionaries that hold them, joined by '/'. Of several tensors over the same
+/// elements all but the first in path order are aliases of it. Numbers in the pickle are none of its tensors.
+class TorchContainer final : public ZipContainer {
+ public:
+  using ZipContainer::ZipContainer;
+
+  [[nodiscard]] FileFormat format() const noexcept override { return FileFormat::pytorch; }
+  [[nodiscard]] std::vector<Block> blocks() override;
+
+  /// "<root>" of the member "<root>/data.pkl"; "" when the archive is none of torch.save.
+  [[nodiscard]] static std::string root_of(const archive::ZipDirectory& directory);
+
+ private:
+  [[nodiscard]] std::vector<archive::TorchTensor> read_pickle() const;
+  [[nodiscard]] bool is_big_endian() const;
+  [[nodiscard]] Block describe_tensor(const archive::TorchTensor& tensor);
+
+  std::string root_;  // see root_of()
+};
+
+}  // namespace bitrift::ckpt

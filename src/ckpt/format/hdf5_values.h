@@ -1,0 +1,57 @@
+// The values of a dataset or attribute of an HDF5 file.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ckpt/format/chunk_cache.h"
+#include "ckpt/format/values.h"
+#include "core/file.h"
+#include "filters/pipeline_spec.h"
+#include "h5map/h5_file.h"
+
+namespace bitrift::ckpt {
+
+/// An open file as values are read from it. Indexes of chunks and what is kept of them are used under the
+/// lock, values are read beside it.
+struct ValueSource {
+  const h5map::File& file;
+  const FileDescriptor& fd;
+  std::mutex& lock;
+  ChunkCache& kept;
+};
+
+/// Beside what is read, a chunk takes its decoded size four times at most, and few are decoded at once when
+/// they are large; chunks that HDF5 itself must decode take more, in a child process.
+class Hdf5Values final : public Values {
+ public:
+  /// What the source refers to must outlive it; `fd` reads what `file` describes.
+  Hdf5Values(const ValueSource& source, const h5map::Dataset& dataset);
+  Hdf5Values(const ValueSource& source, const std::string& path, const h5map::Attribute& attribute);
+  ~Hdf5Values() override;
+
+  [[nodiscard]] std::uint64_t bytes() const noexcept override;
+  [[nodiscard]] const std::string& unreadable() const noexcept override;
+  [[nodiscard]] std::string unalterable() const override;
+  void read(std::uint64_t first, std::span<std::uint8_t> out) const override;
+  [[nodiscard]] std::uint64_t stride() const noexcept override;
+  [[nodiscard]] Spot locate(std::uint64_t byte) const override;
+  [[nodiscard]] std::uint64_t chunk_bytes() const noexcept override;
+  [[nodiscard]] std::vector<std::uint8_t> decode(const h5map::Chunk& chunk) const override;
+  [[nodiscard]] EncodedChunk encode(const h5map::Chunk& chunk,
+                                    std::span<const std::uint8_t> values) const override;
+  [[nodiscard]] std::vector<StoredRun> stored_runs() const override;
+
+  /// Index of the chunks; nullptr when storage is not chunked.
+  [[nodiscard]] const h5map::ChunkTable* chunks() const noexcept;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace bitrift::ckpt

@@ -1,0 +1,38 @@
+// What else of a file must change when some of its values do.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ckpt/format/values.h"
+
+namespace bitrift::ckpt {
+
+/// What is to be written to a file: bytes by their offset, none overlapping, none on both sides of its end.
+using NewBytes = std::map<std::uint64_t, std::vector<std::uint8_t>>;
+
+/// Collects the alterations of one file and says which bytes they come to, so that the file stays sound for
+/// every reader. The file itself is only read, and must outlive it.
+class Rewriter {
+ public:
+  Rewriter() = default;
+  virtual ~Rewriter() = default;
+  Rewriter(Rewriter&&) = delete;
+  Rewriter& operator=(Rewriter&&) = delete;
+
+  /// Bytes of values that are stored as they are change in place, which the caller sees to: checksums that
+  /// cover them follow. Both spans have the same size.
+  virtual void change(std::uint64_t offset, std::span<const std::uint8_t> before,
+                      std::span<const std::uint8_t> after) = 0;
+  /// Writes bytes in place, which a checksum covers.
+  virtual void put(std::uint64_t offset, std::span<const std::uint8_t> bytes, const h5map::Seal& seal) = 0;
+  /// Gives a chunk new stored bytes. Throws Error(unsupported) when the file cannot say their size or place.
+  virtual void put_chunk(const Values& values, const h5map::Chunk& chunk, EncodedChunk encoded) = 0;
+  /// All changes but those of change(); those beyond the end of the file lengthen it.
+  [[nodiscard]] virtual NewBytes finish() = 0;
+};
+
+}  // namespace bitrift::ckpt
