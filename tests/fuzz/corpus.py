@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import archive_seeds
 import h5py
 import numpy as np
 from h5py import h5d, h5f, h5p, h5s, h5t
@@ -370,8 +371,7 @@ def words_of(value: object) -> Iterator[bytes]:
 
 
 def write(folder: Path, target: str, seeds: dict[str, bytes], words: list[bytes]) -> None:
-    place = folder / target
-    place.mkdir(parents=True, exist_ok=True)
+    (place := folder / target).mkdir(parents=True, exist_ok=True)
     for name, content in seeds.items():
         (place / name).write_bytes(content)
     if words:
@@ -380,13 +380,13 @@ def write(folder: Path, target: str, seeds: dict[str, bytes], words: list[bytes]
 
 def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    files = dict(hdf5_files(folder))
-    large = [name for name, content in files.items() if len(content) > MOST_BYTES]
-    assert not large, f"seeds above {MOST_BYTES} bytes are mutated too slowly: {large}"
-    write(folder, "list", files, HDF5_WORDS)
+    files = dict(hdf5_files(folder)) | archive_seeds.files()
+    assert all(len(content) <= MOST_BYTES for content in files.values()), "larger seeds are mutated too slowly"
+    write(folder, "list", files, HDF5_WORDS + archive_seeds.WORDS)
     # Behind the file stands the model, which the target takes from the end.
     planned = {f"{name}_{i}": content + bytes([i] * 20) for name, content in files.items() for i in (0, 1, 3, 7)}
-    write(folder, "plan", planned, HDF5_WORDS)
+    write(folder, "plan", planned, HDF5_WORDS + archive_seeds.WORDS)
+    write(folder, "archive", archive_seeds.parts(), archive_seeds.WORDS)
     texts = [*models(), *manifests()]
     words = JSON_WORDS + [word for text in texts for word in words_of(text)]
     as_seeds = {f"{i}": json.dumps(text).encode() for i, text in enumerate(texts)}

@@ -1,0 +1,105 @@
+"""Small files of safetensors, NumPy and PyTorch, and their parts, for corpus.py."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import zipfile
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+WORDS = [b"PK\3\4", b"PK\1\2", b"PK\5\6", b"PK\6\6", b"PK\6\7", b"PK\7\x08", b"\x93NUMPY\1\0", b"__metadata__"]
+WORDS += [b"ctorch\nFloatStorage\n", b"ctorch._utils\n_rebuild_tensor_v2\n", b"ccollections\nOrderedDict\n"]
+WORDS += [b"torch.float8_e5m2", b"'fortran_order': True", b'"data_offsets":[0,4]', b'"dtype":"BF16"', b"<f8", b">c16"]
+
+
+def arrays() -> dict[str, np.ndarray[Any, Any]]:
+    return {
+        "w": np.arange(12, dtype="<f4").reshape(3, 4),
+        "f": np.asfortranarray(np.arange(6, dtype=">i8").reshape(2, 3)),
+        "c": np.ones(2, "<c8"),
+        "t": np.array(["ab", "c"]),
+        "b": np.array(True),
+        "e": np.zeros((0, 3), "<f2"),
+    }
+
+
+def npz_files() -> Iterator[tuple[str, bytes]]:
+    save: Any
+    for save in (np.savez, np.savez_compressed):
+        held = io.BytesIO()
+        save(held, **arrays())
+        yield save.__name__, held.getvalue()
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w") as archive:
+        archive.writestr("note", "no array")
+        for name, method in (("z.npy", zipfile.ZIP_DEFLATED), ("u.npy", zipfile.ZIP_BZIP2)):
+            array = io.BytesIO()
+            np.save(array, np.zeros(400, "<f4"))
+            archive.writestr(name, array.getvalue(), method)
+    yield "mixed", held.getvalue()
+
+
+def torch_files() -> Iterator[tuple[str, bytes]]:
+    base = torch.arange(24, dtype=torch.float32).reshape(2, 3, 4)
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    contents: dict[str, object] = {
+        "state": model.state_dict(),
+        "checkpoint": {
+            "model": model.state_dict(),
+            "optimizer": optimizer.state_dict(),
+            "epoch": 3,
+            "loss": [0.5, None],
+        },
+        "views": {"a": base[0], "b": base.transpose(0, 2), "c": base, "e": torch.ones(1).expand(5)},
+        "types": [
+            torch.ones(2, dtype=kind) for kind in (torch.bfloat16, torch.float8_e4m3fn, torch.complex64, torch.uint16)
+        ],
+        "alone": torch.nn.Parameter(torch.ones(3)),
+    }
+    for name, content in contents.items():
+        for protocol in (2, 5):
+            held = io.BytesIO()
+            torch.save(content, held, pickle_protocol=protocol)
+            yield f"{name}_{protocol}", held.getvalue()
+
+
+def safetensors_files() -> Iterator[tuple[str, bytes]]:
+    header = {
+        "__metadata__": {"format": "pt"},
+        "fc.weight": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]},
+        "fc.bias": {"dtype": "BF16", "shape": [2], "data_offsets": [16, 20]},
+        "z": {"dtype": "C64", "shape": [1], "data_offsets": [20, 28]},
+        "e": {"dtype": "I64", "shape": [0, 7], "data_offsets": [28, 28]},
+    }
+    text = json.dumps(header).encode()
+    yield "small", struct.pack("<Q", len(text)) + text + bytes(range(28))
+
+
+def files() -> dict[str, bytes]:
+    found = {f"npz_{name}": content for name, content in npz_files()}
+    found |= {f"torch_{name}": content for name, content in torch_files()}
+    return found | {f"safetensors_{name}": content for name, content in safetensors_files()}
+
+
+def parts() -> dict[str, bytes]:
+    """Inputs of the target `archive`: the byte behind them chooses the parser."""
+    found = {}
+    for name, content in files().items():
+        found[name] = content + (b"\2" if name.startswith("safetensors") else b"\3")
+        if not content.startswith(b"PK"):
+            continue
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            for member in archive.namelist():
+                if member.endswith(".pkl"):
+                    found[f"{name}_pickle"] = archive.read(member) + b"\0"
+                elif member.endswith(".npy"):
+                    found[f"{name}_{member}"] = archive.read(member) + b"\1"
+    return found
