@@ -40,6 +40,7 @@ struct Reader::State {
       : path(std::move(file_path)), container(open_container(path)), attributes(container->root_texts()) {
     std::vector<Block> found = container->blocks();
     std::vector<ckpt::Dataset> names;
+    names.reserve(found.size());
     for (const Block& block : found) names.push_back({block.path, block.shape});
     outline = outline_of(names, [this](const std::string& group, const std::string& attribute) {
       return container->texts(group, attribute);

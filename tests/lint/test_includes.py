@@ -20,7 +20,7 @@ ROOMS: dict[str, set[str]] = {
     "h5": {"filters", "core"},
     "ckpt": {"filters", "h5map", "archive", "record", "core"},
     "sink": {"ckpt", "h5", "core"},
-    "inject": {"ckpt", "h5map", "record", "core"},
+    "inject": {"ckpt", "record", "core"},
     "mpi": {"core"},
     "dataset": {"spec", "core"},
     "nn": {"dataset", "spec", "core"},

@@ -165,8 +165,8 @@ def run_any(*arguments: object) -> int:
 
 
 def test_a_large_header_takes_bounded_memory(tmp_path: Path) -> None:
-    """A hundred thousand empty tensors: 9 MB of JSON."""
-    entries = ",".join(f'"layer.{i}.w":{{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}' for i in range(100_000))
+    """Fifty thousand empty tensors: 4 MB of JSON."""
+    entries = ",".join(f'"layer.{i}.w":{{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}' for i in range(50_000))
     file = tmp_path / "many"
     file.write_bytes(safetensors("{" + entries + "}"))
 
@@ -174,7 +174,7 @@ def test_a_large_header_takes_bounded_memory(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
 
     done = run("ls", file, preexec_fn=limit)
-    assert "100,000 tensors" in done.stdout
+    assert "50,000 tensors" in done.stdout
 
 
 def test_nothing_is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
