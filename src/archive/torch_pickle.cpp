@@ -15,6 +15,7 @@ constexpr std::size_t most_visits = std::size_t{8} << 20U;
 constexpr std::size_t most_torch_tensors = 500'000;
 constexpr std::size_t most_torch_dimensions = 64;
 constexpr std::size_t most_path = 4096;
+constexpr std::size_t most_path_bytes = std::size_t{64} << 20U;  // of all tensors
 
 constexpr std::string_view ordered_dict = "collections.OrderedDict";
 constexpr std::array<std::string_view, 2> parameters = {"torch._utils._rebuild_parameter",
@@ -208,6 +209,11 @@ class TensorFinder {
     if (found_.size() == most_torch_tensors) {
       fail(ErrorCode::unsupported, "{}: has more than {} tensors", where_, most_torch_tensors);
     }
+    // What lies in several containers counts for each; a sound pickle has a dozen values for every tensor.
+    path_bytes_ += path.size();
+    if (found_.size() > 1024 + pickle_.values().size() || path_bytes_ > most_path_bytes) {
+      damaged(path, "the pickle repeats its values too often");
+    }
     TorchTensor tensor;
     tensor.path = path.empty() ? "tensor" : path;
     read_storage(arguments[0], tensor.path, tensor);
@@ -240,6 +246,7 @@ class TensorFinder {
   const std::string& where_;
   std::vector<TorchTensor> found_;
   std::size_t visits_ = 0;
+  std::size_t path_bytes_ = 0;
 };
 
 }  // namespace

@@ -80,6 +80,11 @@ TEST(TorchPickle, CirclesAndRepetitionsEnd) {
     doubling += "](h" + little(i, 1) + "h" + little(i, 1) + "eq" + little(i + 1, 1);
   }
   EXPECT_ERROR(tensors(doubling + "."), bad_file, "repeats its values too often");
+  std::string many = proto + tensor(1, 0, {}, {}) + "q" + little(0, 1);
+  for (unsigned i = 0; i < 12; ++i) {
+    many += "](h" + little(i, 1) + "h" + little(i, 1) + "eq" + little(i + 1, 1);
+  }
+  EXPECT_ERROR(tensors(many + "."), bad_file, "repeats its values too often");
 }
 
 TEST(Pickle, DamageIsRefusedWithItsPlace) {
