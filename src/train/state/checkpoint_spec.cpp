@@ -9,9 +9,11 @@ record::TrainingSpec checkpoint_spec(const ckpt::Reader& reader) {
   const std::optional<std::string> found = reader.attribute("schema");
   const std::optional<std::string> spec = reader.attribute("spec");
   if (found != checkpoint_schema || !spec) {
+    const std::string instead =
+        fmt::format("a file of format {} without that attribute", name_of(reader.format()));
     fail(ErrorCode::bad_file,
          "{}: expected a checkpoint of schema {}, found {}; make one with bitrift-train train",
-         reader.path().string(), checkpoint_schema, found.value_or("an HDF5 file without that attribute"));
+         reader.path().string(), checkpoint_schema, found.value_or(instead));
   }
   return record::training_spec_from_text(*spec, reader.path().string() + ", attribute 'spec'");
 }
