@@ -1,5 +1,7 @@
 #include "archive/raw_deflate.h"
 
+#include <algorithm>
+#include <limits>
 #include <memory>
 
 #include <libdeflate.h>
@@ -60,14 +62,14 @@ std::vector<std::uint8_t> inflate_beginning(std::span<const std::uint8_t> packed
   const std::unique_ptr<z_stream, int (*)(z_stream*)> end(&stream, &::inflateEnd);
   std::vector<std::uint8_t> out(most);
   stream.next_in = const_cast<Bytef*>(packed.data());  // zlib reads it only
-  stream.avail_in = static_cast<uInt>(packed.size());
+  stream.avail_in = static_cast<uInt>(std::min<std::size_t>(packed.size(), std::numeric_limits<uInt>::max()));
   stream.next_out = out.data();
   stream.avail_out = static_cast<uInt>(out.size());
   const int state = ::inflate(&stream, Z_SYNC_FLUSH);
   if (state != Z_OK && state != Z_STREAM_END && state != Z_BUF_ERROR) {
     fail(ErrorCode::bad_file, "deflated data is damaged");
   }
-  out.resize(out.size() - stream.avail_out);
+  out.erase(out.end() - stream.avail_out, out.end());
   return out;
 }
 
