@@ -11,7 +11,7 @@ namespace bitrift::archive {
 
 inline std::string little(std::uint64_t value, unsigned bytes) {
   std::string text;
-  for (unsigned i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i) & 0xFFU);
+  for (unsigned i = 0; i < bytes; ++i) text += static_cast<char>(i < 8 ? value >> (8 * i) & 0xFFU : 0);
   return text;
 }
 
