@@ -19,7 +19,7 @@ namespace bitrift::campaign {
 constexpr double startup_deadline_s = 120;
 
 struct Crew {
-  Clock::time_point begun = Clock::now();
+  Clock::time_point begun = Clock::now();  // when the start of its worker began
   std::size_t arm = 0;
   int slot = 0;
   std::filesystem::path log;

@@ -28,7 +28,8 @@ std::filesystem::path PrivateCopy::beside(std::string_view what) const {
 
 void PrivateCopy::forget_runs() const noexcept {
   std::error_code ignored;
-  for (const char* what : {"saved", "ledgers", "deaths"}) std::filesystem::remove_all(beside(what), ignored);
+  for (const char* what : {"saved", "saved.json", "ledgers", "deaths"})
+    std::filesystem::remove_all(beside(what), ignored);
 }
 
 std::vector<std::string> PrivateCopy::alter(const record::TrialSpec& run) {

@@ -30,8 +30,8 @@ class PrivateCopy {
   /// A fresh copy of the base: a worker that died may have changed the file.
   void renew();
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-  /// What a run writes beside the copy: "saved" (its last checkpoint), "ledgers" (a folder), "deaths"
-  /// (see record::DeathNote).
+  /// What a run writes beside the copy: "saved" and "saved.json" (its last checkpoint), "ledgers" (a folder),
+  /// "deaths" (see record::DeathNote).
   [[nodiscard]] std::filesystem::path beside(std::string_view what) const;
   /// Removes all of these.
   void forget_runs() const noexcept;

@@ -30,12 +30,30 @@ FileDescriptor open_shared(const std::filesystem::path& path) {
   return fd;  // a file system without locks keeps nobody out, as for HDF5
 }
 
-/// The first bytes; fewer of a short file, none of one that cannot be read, which is said later.
+/// The first bytes; fewer of a short file, none of one that cannot be read: opening it reports that.
 std::string first_bytes(const std::filesystem::path& path) {
   std::array<char, 16> bytes{};
   const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   const ssize_t count = fd ? ::pread(fd.get(), bytes.data(), bytes.size(), 0) : -1;
   return count < 0 ? std::string() : std::string(bytes.data(), static_cast<std::size_t>(count));
+}
+
+/// What the first bytes of a file say of it.
+enum class Wrapping {
+  hdf5,  ///< or anything else
+  zip,
+  safetensors,
+  old_torch,  ///< what torch.save wrote before version 1.6: a pickle of its magic number
+};
+
+Wrapping wrapping_of(const std::filesystem::path& path) {
+  using namespace std::string_view_literals;
+  const std::string first = first_bytes(path);
+  if (first.starts_with("PK\3\4"sv) || first.starts_with("PK\5\6"sv)) return Wrapping::zip;
+  if (archive::looks_like_safetensors({reinterpret_cast<const std::uint8_t*>(first.data()), first.size()}))
+    return Wrapping::safetensors;
+  const bool old = first.starts_with("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv);
+  return old ? Wrapping::old_torch : Wrapping::hdf5;
 }
 
 std::unique_ptr<Container> open_zip(const std::filesystem::path& path, FileDescriptor fd) {
@@ -58,24 +76,30 @@ std::unique_ptr<Container> open_zip(const std::filesystem::path& path, FileDescr
 }  // namespace
 
 std::string other_than_hdf5(const std::filesystem::path& path) {
-  using namespace std::string_view_literals;
-  const std::string first = first_bytes(path);
-  if (first.starts_with("PK\3\4"sv) || first.starts_with("PK\5\6"sv)) return "a zip archive";
-  const bool safetensors =
-      archive::looks_like_safetensors({reinterpret_cast<const std::uint8_t*>(first.data()), first.size()});
-  return safetensors ? "a safetensors file" : "";
+  switch (wrapping_of(path)) {
+    case Wrapping::zip:
+      return "a zip archive";
+    case Wrapping::safetensors:
+      return "a safetensors file";
+    case Wrapping::old_torch:
+    case Wrapping::hdf5:
+      break;
+  }
+  return "";
 }
 
 std::unique_ptr<Container> open_container(const std::filesystem::path& path) {
-  using namespace std::string_view_literals;
-  const std::string other = other_than_hdf5(path);
-  if (other == "a zip archive") return open_zip(path, open_shared(path));
-  if (!other.empty()) return std::make_unique<SafetensorsContainer>(path, open_shared(path));
-  // What torch.save wrote before version 1.6: a pickle of its magic number.
-  if (first_bytes(path).starts_with("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv)) {
-    fail(ErrorCode::unsupported,
-         "{}: was written by torch.save without a zip archive; load it and save it again with torch.save",
-         path.string());
+  switch (wrapping_of(path)) {
+    case Wrapping::zip:
+      return open_zip(path, open_shared(path));
+    case Wrapping::safetensors:
+      return std::make_unique<SafetensorsContainer>(path, open_shared(path));
+    case Wrapping::old_torch:
+      fail(ErrorCode::unsupported,
+           "{}: was written by torch.save without a zip archive; load it and save it again with torch.save",
+           path.string());
+    case Wrapping::hdf5:
+      break;
   }
   h5map::File file(path);
   return std::make_unique<Hdf5Container>(std::move(file), open_shared(path));

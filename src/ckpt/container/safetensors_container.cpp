@@ -31,9 +31,9 @@ SafetensorsContainer::SafetensorsContainer(const std::filesystem::path& path, Fi
 std::vector<Block> SafetensorsContainer::blocks() {
   std::vector<Block> blocks;
   for (const archive::SafeTensor& tensor : header_.tensors) {
-    auto member =
-        std::make_shared<Member>(Member{file_, lock_, kept_, file_.name() + ": " + tensor.name, tensor.first,
-                                        tensor.end - tensor.first, tensor.end - tensor.first, false, 0, ""});
+    auto member = std::make_shared<Member>(
+        Member{file_, lock_, kept_, file_.name() + ": " + archive::printable(tensor.name), tensor.first,
+               tensor.end - tensor.first, tensor.end - tensor.first, false, 0, ""});
     const std::uint64_t bytes = member->bytes;
     blocks.push_back(array_block(tensor.name, tensor.type, tensor.shape, {std::move(member), 0, bytes}));
   }

@@ -41,15 +41,16 @@ ZipContainer::ZipContainer(std::unique_ptr<const archive::BoundedFile> file, arc
     : file_(std::move(file)), directory_(std::move(directory)), fd_(std::move(fd)) {}
 
 std::shared_ptr<const Member> ZipContainer::member_of(const archive::ZipMember& member) {
-  return std::make_shared<Member>(Member{*file_, lock_, kept_, file_->name() + ": " + member.name,
-                                         member.data, member.stored_bytes, member.bytes, member.deflated,
-                                         member.crc32, member.problem});
+  return std::make_shared<Member>(
+      Member{*file_, lock_, kept_, file_->name() + ": " + archive::printable(member.name), member.data,
+             member.stored_bytes, member.bytes, member.deflated, member.crc32, member.problem});
 }
 
 std::vector<std::uint8_t> ZipContainer::beginning(const archive::ZipMember& member,
                                                   std::uint64_t most) const {
   if (!member.problem.empty())
-    fail(ErrorCode::unsupported, "{}: {}: {}", file_->name(), member.name, member.problem);
+    fail(ErrorCode::unsupported, "{}: {}: {}", file_->name(), archive::printable(member.name),
+         member.problem);
   const std::uint64_t wanted = std::min(most, member.bytes);
   if (!member.deflated) return file_->read(member.data, wanted, "a member of the zip archive");
   // Deflated data is never much longer than what it holds.

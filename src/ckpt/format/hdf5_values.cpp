@@ -40,10 +40,18 @@ std::string sources_text(const std::vector<h5map::VirtualSource>& sources) {
 }  // namespace
 
 struct Hdf5Values::State {
-  const h5map::File* file = nullptr;
-  const FileDescriptor* fd = nullptr;
-  std::mutex* lock = nullptr;
-  ChunkCache* kept = nullptr;
+  State(const ValueSource& source, const std::string& name, std::string problem_)
+      : file(&source.file),
+        fd(&source.fd),
+        lock(&source.lock),
+        kept(&source.kept),
+        where(source.file.source().name() + ": " + name),
+        problem(std::move(problem_)) {}
+
+  const h5map::File* file;
+  const FileDescriptor* fd;
+  std::mutex* lock;
+  ChunkCache* kept;
   std::string where, problem;  // file and dataset, for messages; why nothing can be read
   bool shared = false;         // an attribute that other objects may have too
   std::vector<std::uint64_t> shape;
@@ -183,15 +191,8 @@ struct Hdf5Values::State {
 };
 
 Hdf5Values::Hdf5Values(const ValueSource& source, const h5map::Dataset& dataset)
-    : state_(std::make_unique<State>()) {
+    : state_(std::make_unique<State>(source, dataset.path, dataset.problem)) {
   State& state = *state_;
-  const h5map::File& file = source.file;
-  state.file = &file;
-  state.fd = &source.fd;
-  state.lock = &source.lock;
-  state.kept = &source.kept;
-  state.where = file.source().name() + ": " + dataset.path;
-  state.problem = dataset.problem;
   if (!state.problem.empty()) return;
   state.shape = dataset.space.shape;
   state.element_bytes = dataset.type->bytes;
@@ -201,7 +202,7 @@ Hdf5Values::Hdf5Values(const ValueSource& source, const h5map::Dataset& dataset)
   state.type_message = dataset.type_message;
   if (state.layout.storage != Storage::chunked || state.bytes == 0) return;
   try {
-    state.table.emplace(file.source(), file.frame(), state.layout, dataset.space.shape,
+    state.table.emplace(source.file.source(), source.file.frame(), state.layout, dataset.space.shape,
                         dataset.space.max_shape, state.element_bytes, dataset.path);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::io) throw;
@@ -210,15 +211,8 @@ Hdf5Values::Hdf5Values(const ValueSource& source, const h5map::Dataset& dataset)
 }
 
 Hdf5Values::Hdf5Values(const ValueSource& source, const std::string& path, const h5map::Attribute& attribute)
-    : state_(std::make_unique<State>()) {
+    : state_(std::make_unique<State>(source, path, attribute.problem)) {
   State& state = *state_;
-  const h5map::File& file = source.file;
-  state.file = &file;
-  state.fd = &source.fd;
-  state.lock = &source.lock;
-  state.kept = &source.kept;
-  state.where = file.source().name() + ": " + path;
-  state.problem = attribute.problem;
   if (!state.problem.empty()) return;
   state.shape = attribute.space.shape;
   state.element_bytes = attribute.type->bytes;

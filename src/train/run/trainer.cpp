@@ -318,10 +318,6 @@ void Trainer::save(const std::filesystem::path& path, const record::Json& proven
                state_->kill_point);
 }
 
-void Trainer::finish_saves() {
-  mpi::agreed(group(), [&] { state_->saves.wait(); });
-}
-
 record::RunResult Trainer::run(const RunOptions& options) { return Loop(*state_, options).run(); }
 
 std::vector<std::vector<std::int64_t>> Trainer::state_groups(const record::PropagationSpec& wanted,

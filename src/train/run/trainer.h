@@ -123,11 +123,9 @@ class Trainer {
   /// Digest of the whole state: one per replica.
   [[nodiscard]] std::vector<std::string> replica_digests();
   /// Writes a checkpoint and beside it FILE.json with `provenance`, and the parallel layout that wrote it.
-  /// mode async: the next save, or finish_saves(), throws what becomes of it.
+  /// mode async: if that fails, the next save throws, or the end of the trainer logs it.
   void save(const std::filesystem::path& path, const record::Json& provenance,
             SaveMode mode = SaveMode::sync);
-  /// Returns when the disk has all checkpoints.
-  void finish_saves();
 
  private:
   void note_changes();
