@@ -33,7 +33,7 @@ class BoundedFile {
   std::uint64_t size_ = 0;
 };
 
-/// A name out of a file for a message: what is not printable ASCII as "?", at most 80 characters.
+/// A name from a file, for a message: at most 80 characters, "?" for each that is not printable ASCII.
 [[nodiscard]] std::string printable(std::string_view name);
 
 }  // namespace bitrift::archive

@@ -7,7 +7,7 @@
 
 namespace bitrift::archive {
 
-/// Whether so many deflated bytes can hold so many: deflate makes at most 1032 bytes of one.
+/// Whether `packed_bytes` deflated bytes can inflate to `bytes`: deflate reaches at most a factor of 1032.
 [[nodiscard]] bool can_inflate_to(std::uint64_t packed_bytes, std::uint64_t bytes) noexcept;
 
 /// The `bytes` bytes that `packed` holds. Throws Error(bad_file) for damage, and where they are more or

@@ -30,7 +30,7 @@ struct SafetensorsHeader {
 [[nodiscard]] bool looks_like_safetensors(std::span<const std::uint8_t> first) noexcept;
 
 /// Reads the header (https://github.com/huggingface/safetensors, "Format"). Like the format's own reader it
-/// takes only files whose tensors lie one behind the other, without a gap, up to the file's end. Throws
+/// accepts only files whose tensors follow each other without a gap up to the end of the file. Throws
 /// Error(bad_file) for everything else, Error(unsupported) for types that are unknown.
 [[nodiscard]] SafetensorsHeader read_safetensors_header(const BoundedFile& file);
 

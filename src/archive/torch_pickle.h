@@ -23,10 +23,10 @@ struct TorchTensor {
       0;  ///< behind the last byte of the storage that belongs to it; `first` when it is empty
 };
 
-/// The tensors of a pickle in its order, a tensor that is named twice twice. Only what PyTorch itself makes
-/// of state dicts is known: ordered dicts, tensors, parameters, storages, sizes, devices and number types.
-/// `where` names file and pickle in messages. Throws Error(unsupported) that names any other Python object
-/// (so none is ever called), Error(bad_file) for damage and for tensors outside of their storage.
+/// The tensors in the order of the pickle; one that is named twice comes twice. Only the objects that PyTorch
+/// puts into state dicts are known: ordered dicts, tensors, parameters, storages, sizes, devices and number
+/// types. `where` names file and pickle in messages. Throws Error(unsupported) that names any other Python
+/// object (so none is ever called), Error(bad_file) for damage and for tensors outside of their storage.
 [[nodiscard]] std::vector<TorchTensor> tensors_of_pickle(std::span<const std::uint8_t> pickle,
                                                          const std::string& where);
 

@@ -1,4 +1,4 @@
-// The directory of a zip archive: its members, and where all that says something of them lies.
+// The directory of a zip archive: its members, and the offsets of every field that describes them.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ struct ZipField {
   unsigned bytes = 0;
 };
 
-/// What one header says of a member, and where.
+/// Where one header states the checksum and the size of a member.
 struct ZipFields {
   ZipField crc32, stored_bytes;
 };
 
-/// One member. All its bytes, [header, end), lie in the file and before the central directory.
+/// One member. Its bytes, [header, end), are inside the file and before the central directory.
 struct ZipMember {
   std::string name;
   std::uint64_t header = 0;        ///< of its local header

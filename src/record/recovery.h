@@ -102,21 +102,22 @@ struct Recovery {
   RecoveryTimes times = {};               ///< volatile
 };
 
-/// A job that lost ranks, ended, and was started again: what the one who started it knows.
+/// What a job that is launched again after it lost ranks must know.
 struct Relaunch {
-  std::string checkpoint = {};  ///< file, the last that the job wrote; "": none, and the run starts again
-  std::string ledgers = {};     ///< folder, what the job knew beside its checkpoints; "": not kept
-  std::int64_t step = 0;        ///< of the run, at which the ranks failed (see ProcessFault); 0: unknown
-  TrainingPhase phase = TrainingPhase::forward;  ///< in which they did
-  /// That are not in the ledger of the checkpoint. The last one has neither steps nor the times of state and
+  std::string checkpoint = {};  ///< the last file that the job wrote; "": none, so the run starts again
+  std::string ledgers = {};     ///< folder of what the job knew beside its checkpoints; "": not kept
+  std::int64_t step = 0;        ///< of the run, in which the ranks failed (see ProcessFault); 0: unknown
+  TrainingPhase phase = TrainingPhase::forward;  ///< in which they failed
+  /// Those that the ledger of the checkpoint lacks. The last one has no steps yet, and no times of state and
   /// redo.
   std::vector<Recovery> recoveries = {};
 
-  /// The last recovery, where the run continues from a state behind so many of its steps.
+  /// The last recovery of a run that continues from the state after so many of its steps.
   [[nodiscard]] Recovery continued_behind(std::int64_t steps) const;
 };
-/// What a job of so many ranks, which ended after these deaths (none: nobody left word), is launched again
-/// with. noticed: monotonic_seconds() when its end was seen.
+
+/// Describes the relaunch of a job with this number of ranks. deaths: the notes that its ranks left; empty if
+/// they left none. noticed: monotonic_seconds() when the end of the job was noticed.
 [[nodiscard]] Relaunch relaunch_after(const std::vector<DeathNote>& deaths, int ranks, double noticed);
 
 /// Keys of RecoverySpec: kind, state, spares, snapshot_every, checkpoint_every, batch, forget; those with

@@ -1,4 +1,4 @@
-// The image of a checkpoint: where everything lies in its file.
+// The image of a checkpoint: the layout of its file.
 #pragma once
 
 #include <cstdint>

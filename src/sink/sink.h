@@ -1,4 +1,4 @@
-// How the bytes of a file reach the disk.
+// How the bytes of a file are written to disk.
 #pragma once
 
 #include <algorithm>

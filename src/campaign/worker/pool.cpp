@@ -108,7 +108,7 @@ bool Pool::assign_one() {
   for (const bool new_worker : {false, true}) {
     for (std::size_t arm = 0; arm < queues_.size(); ++arm) {
       if (queues_[arm].empty() || !fits(options_.arms[arm].parallel.ranks)) continue;
-      // A job that is launched again has processes of its own, and a start that counts.
+      // A relaunch starts new processes, and the time of that start is measured.
       if (!new_worker && queues_[arm].front().relaunched) continue;
       if (new_worker && !limit_parked()) return true;
       Crew* crew = new_worker ? &add_crew(arm) : idle_crew(arm);
@@ -307,7 +307,8 @@ void Pool::over(Job& job, Ran& ran) {
   ++job.next;
 }
 
-// Whether ranks were lost that were to fail, and the run can be launched again, or be over.
+// Whether the worker ended because ranks failed on purpose. The run is then launched again, or has its
+// result.
 bool Pool::launch_again(Crew& crew) {
   if (!ends_with_a_rank(crew) || !crew.current.spec.faults.of_processes()) return false;
   auto loss = loss_of_run(crew, options_.arms[crew.arm].parallel.ranks, !options_.network);

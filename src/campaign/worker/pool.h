@@ -50,9 +50,9 @@ struct Crew;
 
 /// Rule for a run whose worker is lost: an incident, then once more alone (no other worker alive, a fresh
 /// worker, three times the deadline). The same failure (reason and signal) twice makes it the run's outcome;
-/// a result makes it that result; three different failures end with the last. No incident, and no failure: a
-/// worker that ends with a rank which was to fail, in an arm whose recovery is relaunch; another continues
-/// the run.
+/// a result makes it that result; three different failures end with the last.
+/// Where the recovery is relaunch, a worker that ends because a rank failed on purpose is neither an incident
+/// nor a failure: another worker continues the run.
 class Pool {
  public:
   /// observer and bases must outlive the pool.

@@ -1,4 +1,4 @@
-// Runs that are launched again: a worker ended with the ranks that were to fail, and another continues its
+// Runs that are launched again: a worker ended because ranks failed on purpose, and another one continues its
 // run.
 #pragma once
 
@@ -8,15 +8,15 @@
 
 namespace bitrift::campaign {
 
-/// What a job left of its run when it ended with ranks that were to fail.
+/// What is left of a run whose worker ended because ranks failed on purpose.
 struct Loss {
-  RelaunchedRun next;       ///< for the worker that continues
-  record::RunResult ended;  ///< instead, where nothing is recovered
+  RelaunchedRun next;       ///< for the worker that continues the run
+  record::RunResult ended;  ///< the result of a run without recovery
 };
 
-/// Looks at what the crew's worker left beside its copy, and takes the files away. nullopt: no rank failed
-/// because it was to, so that the loss is an accident. ranks: of the arm. one_clock: ranks run on this
-/// machine. Throws Error(io).
+/// Reads what the crew's worker left beside its copy, and moves the checkpoint and the ledgers away. nullopt
+/// if no rank failed on purpose: the loss is then an accident. ranks: number of ranks of the arm. one_clock:
+/// all ranks run on this machine. Throws Error(io).
 [[nodiscard]] std::optional<Loss> loss_of_run(const Crew& crew, int ranks, bool one_clock);
 
 }  // namespace bitrift::campaign

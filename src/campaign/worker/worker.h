@@ -64,8 +64,8 @@ class Worker {
   [[nodiscard]] pid_t pid() const noexcept { return process_.pid(); }
   /// Processes that can take part in the next run.
   [[nodiscard]] int strength() const;
-  /// Sends a request to every rank; state must be ready. survives: the other ranks live on when one fails
-  /// that was to.
+  /// Sends a request to every rank; state must be ready. survives: the other ranks outlive one that fails on
+  /// purpose.
   void run(const record::RunRequest& request, double deadline_s, bool survives = true);
   /// Asks every rank to finish; what has not after five seconds is killed.
   void quit();

@@ -12,7 +12,7 @@
 
 namespace bitrift::ckpt {
 
-/// Where the elements of an array lie in its member, decoded.
+/// The position of an array's elements in the decoded bytes of its member.
 struct ArrayPlace {
   std::shared_ptr<const Member> member;
   std::uint64_t first = 0;  ///< of element 0

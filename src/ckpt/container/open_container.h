@@ -9,13 +9,13 @@
 
 namespace bitrift::ckpt {
 
-/// Opens a file as what its first bytes say that it is, and as HDF5 where they say nothing: names decide
-/// nothing. A shared lock, as HDF5 takes it, keeps writers out meanwhile. Throws Error(not_found | bad_file |
-/// busy | unsupported | io).
+/// Opens a file in the format that its first bytes indicate, and as HDF5 if they indicate none. The name of
+/// the file does not matter. A shared lock, as HDF5 takes it, keeps writers out meanwhile. Throws
+/// Error(not_found | bad_file | busy | unsupported | io).
 [[nodiscard]] std::unique_ptr<Container> open_container(const std::filesystem::path& path);
 
-/// "a zip archive" or "a safetensors file" where the first bytes of a file say so; "" for all others, and for
-/// what cannot be read.
+/// "a zip archive" or "a safetensors file" if the first bytes of the file indicate that; "" for all others,
+/// and if it cannot be read.
 [[nodiscard]] std::string other_than_hdf5(const std::filesystem::path& path);
 
 }  // namespace bitrift::ckpt

@@ -1,4 +1,4 @@
-// The values of an array that lies in an archive, or in any file where a run of bytes is an array.
+// The values of an array that is stored as one run of bytes: in a member of an archive, or in a file.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace bitrift::ckpt {
 
-/// Bytes of a file that belong together: a member of a zip archive, or the values of a safetensors file.
+/// One run of bytes in a file: a member of a zip archive, or a tensor of a safetensors file.
 struct Member {
   const archive::BoundedFile& file;
   std::mutex& lock;  ///< of `kept`

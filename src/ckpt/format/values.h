@@ -12,18 +12,18 @@
 
 namespace bitrift::ckpt {
 
-/// The stored form of a chunk's values, and what the file says of it besides its size.
+/// The stored form of a chunk's values, and what the file records of it besides its size.
 struct EncodedChunk {
   std::vector<std::uint8_t> bytes;
   std::uint32_t mask = 0;   ///< HDF5: bit i: filter i was left out
   std::uint32_t crc32 = 0;  ///< zip: of the values
 };
 
-/// Bytes of a dataset or attribute are counted row-major, as a program reads them that asks for all; those of
-/// an array whose elements lie otherwise, as they lie in the file. Any number of threads may use it and
-/// others of the same file at once. All members throw Error(bad_file) for damage, Error(unsupported) for
-/// filters that cannot be applied, Error(io), also if memory is short. A deflated member of an archive is one
-/// chunk, of cell 0.
+/// Bytes of a dataset or attribute are counted row-major, as a program sees them that reads the whole; bytes
+/// of an array with another order of elements are counted in the order of the file. Any number of threads may
+/// use it and others of the same file at once. All members throw Error(bad_file) for damage,
+/// Error(unsupported) for filters that cannot be applied, Error(io), also if memory is short. A deflated
+/// member of an archive is one chunk, of cell 0.
 class Values {
  public:
   Values() = default;

@@ -18,12 +18,11 @@ struct DeathNote {
   TrainingPhase phase = TrainingPhase::forward;
 };
 
-/// Adds a line. Nothing is said of an error: the rank is about to fail.
+/// Adds a line. Errors are ignored: the rank is about to fail.
 void leave_death_note(const std::filesystem::path& file, const DeathNote& note) noexcept;
-/// In the order in which they were left; none where there is no such file. Lines that are cut off are left
-/// out.
+/// In the order in which they were left; empty if there is no such file. Incomplete lines are ignored.
 [[nodiscard]] std::vector<DeathNote> death_notes(const std::filesystem::path& file);
-/// The latest that is not later than `until`; nullopt where no rank of this machine left one.
+/// The latest note up to `until`; nullopt if there is none.
 [[nodiscard]] std::optional<DeathNote> last_death_note(const std::filesystem::path& file, double until);
 
 /// Seconds of the machine's monotonic clock, which all processes of a machine share.

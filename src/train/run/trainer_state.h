@@ -43,9 +43,9 @@ struct TrainerState {
   TrainerState(record::TrainingSpec spec_, record::Parallel parallel_, Team team_,
                record::RecoverySpec recovery_, std::shared_ptr<const nn::Dataset> data_, bool fresh);
 
-  /// A process that waits has its layers before it is needed, and LibTorch what it makes in a first step.
-  /// Does nothing where a run has several stages, or runs on cards: nobody knows which of them it will get.
-  /// Local.
+  /// Builds the layers of a waiting process and computes gradients once, so that its first step is not slower
+  /// than others. Does nothing if the run has several stages or uses cards, because it is not known which of
+  /// them the process will get. Local.
   void warm_up();
   /// Work as the team's active group is to share it. Drops what worked before, and the session too where this
   /// rank gets other layers. Collective over that group.

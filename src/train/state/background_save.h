@@ -1,4 +1,4 @@
-// Saving a checkpoint behind the training. Inside train/ only.
+// Saving checkpoints in the background. Inside train/ only.
 #pragma once
 
 #include <array>
@@ -20,12 +20,12 @@ namespace bitrift::train {
 /// When a save returns.
 enum class SaveMode {
   sync,   ///< when the disk has the file
-  async,  ///< when the state is copied: the file is written behind the training
+  async,  ///< when the state is copied: the file is written in the background
 };
 constexpr EnumNames<2> names_of(SaveMode) { return {"mode of saving", {"sync", "async"}}; }
 
-/// Writes files that were copied into its memory, one at a time and in order. Of one process: rank 0. Not
-/// thread-safe.
+/// Writes files from copies in memory on a thread of its own, one at a time and in order. Only rank 0 uses
+/// it. Its own calls are not thread-safe.
 class BackgroundSave {
  public:
   BackgroundSave() = default;
@@ -33,16 +33,17 @@ class BackgroundSave {
   BackgroundSave(BackgroundSave&&) = delete;
   BackgroundSave& operator=(BackgroundSave&&) = delete;
 
-  /// hdf5_image() of these, made once for saves that follow each other with equal ones. Throws as it does.
+  /// hdf5_image() of these arguments, computed again only if they differ from those of the last call. Throws
+  /// what it throws.
   [[nodiscard]] std::shared_ptr<const ckpt::Image> image(
       const std::vector<ckpt::TensorMeta>& metas, const std::map<std::string, std::string>& attributes);
-  /// Memory for the next file, valid until start() was called twice more. There are two pieces in turns,
-  /// which are kept: writing to new pages takes several times as long as writing to used ones.
+  /// The buffer for the next file, valid until start() has been called twice more. Two buffers are used in
+  /// turn and kept: writing to new pages takes several times as long as writing to used ones.
   [[nodiscard]] std::uint8_t* memory(std::size_t bytes);
-  /// Calls `write` on a thread of its own. Waits for the one before first, and throws what that threw: then
-  /// this one is not called.
+  /// Waits for the write in progress, then starts `write` on another thread. If the earlier write failed,
+  /// throws its error and does not start this one.
   void start(std::function<void()> write);
-  /// Until nothing is under way. Throws what the last one threw, once.
+  /// Waits until no write is in progress. Throws the error of the last one, once.
   void wait();
   /// wait(), but an error is only logged.
   void finish() noexcept;

@@ -58,7 +58,7 @@ class File : public Destination {
   std::function<void()> saved_;
 };
 
-// A copy in memory, laid out like the file, of which it becomes one behind the training.
+// A copy in memory, laid out like the file, that is written in the background.
 class Copy : public Destination {
  public:
   Copy(std::filesystem::path path, const std::vector<ckpt::TensorMeta>& metas,

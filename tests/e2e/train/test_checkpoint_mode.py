@@ -1,4 +1,4 @@
-"""Checkpoints on the way that are written behind the training: the same run, the same files."""
+"""Checkpoints that are written in the background: the same run, the same files."""
 
 from __future__ import annotations
 
