@@ -25,9 +25,11 @@ namespace bitrift::ckpt {
 ///
 /// If any process fails or dies, the first one must not commit: its destructor removes the temporary file,
 /// and the previous file stays. If the first one dies, what the others write is removed by the next save.
+/// The file system must keep bytes apart that several machines write at once, as parallel file systems do.
 class SharedSink final : public Sink {
  public:
-  /// The first process. Throws Error(bad_input) on begin() where the target is no regular file.
+  /// The first process. On begin() throws Error(bad_input) where the target is no regular file, and
+  /// Error(unsupported) on NFS and SMB.
   explicit SharedSink(std::filesystem::path target);
   /// Another process. temporary: what the first one's temporary() returned.
   SharedSink(std::filesystem::path target, const std::string& temporary);

@@ -192,7 +192,8 @@ int run_and_report(const Arguments& arguments, const Plan& plan, std::int64_t ep
   const record::Json provenance = provenance_of(arguments, plan.parallel, environment);
   options.checkpoint_file = arguments.output;
   const auto mode = parse_named<train::SaveMode>(arguments.recovery.checkpoint_mode);
-  options.checkpoint = [&, mode] { trainer.save(arguments.output, provenance, mode); };
+  const auto writer = parse_named<train::SaveWriter>(arguments.recovery.checkpoint_writer);
+  options.checkpoint = [&, mode, writer] { trainer.save(arguments.output, provenance, mode, writer); };
   options.checkpoint_behind = mode == train::SaveMode::async;
   if (!arguments.output.empty()) {
     options.save = [&] {
@@ -200,7 +201,8 @@ int run_and_report(const Arguments& arguments, const Plan& plan, std::int64_t ep
       mpi::agreed(trainer.group(), [&] {
         if (trace) trace->finish();
       });
-      durations.save = seconds_of([&] { trainer.save(arguments.output, provenance); });
+      durations.save =
+          seconds_of([&] { trainer.save(arguments.output, provenance, train::SaveMode::sync, writer); });
     };
   }
   const record::RunResult result = trainer.run(options);
@@ -262,6 +264,9 @@ void choose_recovery(const Arguments& arguments, Plan& plan) {
   if (plan.recovery.checkpoint_every > 0 && arguments.output.empty())
     fail(ErrorCode::bad_input, "--checkpoint-every needs -o, the file that is written");
   if (arguments.recovery.checkpoint_mode == name_of(train::SaveMode::sync)) return;
+  if (arguments.recovery.checkpoint_writer == name_of(train::SaveWriter::shared))
+    fail(ErrorCode::bad_input,
+         "--checkpoint-mode async cannot be combined with --checkpoint-writer shared; choose gather or sync");
   if (plan.recovery.checkpoint_every == 0)
     fail(ErrorCode::bad_input,
          "--checkpoint-mode async needs --checkpoint-every; the last save is always sync");

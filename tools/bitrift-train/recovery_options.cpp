@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "options/one_of.h"
 #include "options/whole_number.h"
-#include "train/state/background_save.h"
+#include "train/state/save_checkpoint.h"
 
 namespace bitrift::cli {
 
@@ -42,6 +42,11 @@ void add_recovery_options(CLI::App* command, RecoveryArguments& arguments) {
           "When training continues: sync, when the disk has the checkpoint; async, when its state is "
           "copied in memory (default: sync)")
       ->check(one_of<train::SaveMode>());
+  command
+      ->add_option("--checkpoint-writer", arguments.checkpoint_writer,
+                   "Who writes checkpoints: gather, rank 0, to which the others send their tensors; shared, "
+                   "every rank its own into the one file (default: gather)")
+      ->check(one_of<train::SaveWriter>());
   command
       ->add_option("--batch-on-failure", arguments.batch,
                    "shrink: compute the same batch with fewer ranks, or a smaller one (default: same)")

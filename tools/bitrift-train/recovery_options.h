@@ -18,7 +18,7 @@ struct RecoveryArguments {
   std::optional<std::string> on_failure, state, batch;
   std::optional<int> spares;
   std::optional<std::int64_t> snapshot_every, checkpoint_every;
-  std::string checkpoint_mode = "sync";
+  std::string checkpoint_mode = "sync", checkpoint_writer = "gather";
   std::vector<std::string> forget, kills;
 };
 

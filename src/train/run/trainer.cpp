@@ -308,13 +308,14 @@ std::vector<std::string> Trainer::replica_digests() {
   return working() ? state_->digests() : std::vector<std::string>();
 }
 
-void Trainer::save(const std::filesystem::path& path, const record::Json& provenance, SaveMode mode) {
+void Trainer::save(const std::filesystem::path& path, const record::Json& provenance, SaveMode mode,
+                   SaveWriter writer) {
   record::Json sidecar = provenance;
   sidecar["parallel"] = record::to_json(state_->parallel);
   const auto saved = [beside = path.string() + ".json", text = sidecar.dump(2) + "\n"] {
     replace_text(beside, text);
   };
-  save_session({path, mode, saved}, state_->saves, state_->session(), state_->spec, state_->layout(),
+  save_session({path, mode, writer, saved}, state_->saves, state_->session(), state_->spec, state_->layout(),
                state_->kill_point);
 }
 

@@ -19,7 +19,7 @@
 #include "train/recover/team.h"
 #include "train/run/run_options.h"
 #include "train/run/trace.h"
-#include "train/state/background_save.h"
+#include "train/state/save_checkpoint.h"
 
 namespace bitrift::nn {
 class Dataset;
@@ -124,8 +124,8 @@ class Trainer {
   [[nodiscard]] std::vector<std::string> replica_digests();
   /// Writes a checkpoint and beside it FILE.json with `provenance`, and the parallel layout that wrote it.
   /// mode async: if that fails, the next save throws, or the end of the trainer logs it.
-  void save(const std::filesystem::path& path, const record::Json& provenance,
-            SaveMode mode = SaveMode::sync);
+  void save(const std::filesystem::path& path, const record::Json& provenance, SaveMode mode = SaveMode::sync,
+            SaveWriter writer = SaveWriter::gather);
 
  private:
   void note_changes();

@@ -12,17 +12,25 @@
 
 namespace bitrift::train {
 
+/// Which ranks write a checkpoint's file.
+enum class SaveWriter {
+  gather,  ///< rank 0, to which the others send their tensors
+  shared,  ///< every rank writes its tensors into the one file; all must see its folder
+};
+constexpr EnumNames<2> names_of(SaveWriter) { return {"writer of checkpoints", {"gather", "shared"}}; }
+
 struct SaveRequest {
   std::filesystem::path path;
   SaveMode mode = SaveMode::sync;
+  SaveWriter writer = SaveWriter::gather;
   std::function<void()> saved = [] {};  ///< called on rank 0 when the file is there; may throw Error
 };
 
-/// Writes the state of all ranks as one file; rank 0 writes, the others send it one tensor after the other,
-/// so no rank holds more than its part and one tensor. Replica 0 is stored as the state; of other replicas,
-/// what differs from it. The same state gives the same bytes under every strategy and in every mode.
-/// Collective; throws mpi::AgreedError on all ranks, also where an earlier save in the background failed.
-/// behind: rank 0's is used.
+/// Writes the state of all ranks as one file. Replica 0 is stored as the state; of other replicas, what
+/// differs from it. The same state gives the same bytes under every strategy, in every mode and with every
+/// writer. gather: rank 0 holds its part and one tensor of another rank. shared: replicas that are alike
+/// share the work; mode is sync. Collective; throws mpi::AgreedError on all ranks, also where an earlier save
+/// in the background failed. behind: rank 0's writes; the others' keeps what does not change between saves.
 void save_session(const SaveRequest& request, BackgroundSave& behind, Session& session,
                   const record::TrainingSpec& spec, const Layout& layout, KillPoint& kill_point);
 

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +17,18 @@
 #include "sink/shared_sink.h"
 #include "support.h"
 #include "unit/scratch.h"
+
+namespace {
+
+std::uint32_t file_system = 0;  // that statfs() names instead of the real one; 0: none
+
+}  // namespace
+
+extern "C" int statfs(const char* path, struct statfs* info) noexcept {
+  const auto result = static_cast<int>(::syscall(SYS_statfs, path, info));
+  if (result == 0 && file_system != 0) info->f_type = file_system;
+  return result;
+}
 
 namespace bitrift::ckpt::sink_test {
 namespace {
@@ -190,6 +204,17 @@ TEST(Sinks, WhatIsNoRegularFileIsNotReplaced) {
   for (const Kind& kind : kinds())
     EXPECT_ERROR(kind.make(scratch / "folder")->begin(10), bad_input, "is not a regular file");
   EXPECT_EQ(scratch.entries(), 1U);
+}
+
+TEST(SharedSink, RefusesFileSystemsThatMixPagesOfSeveralMachines) {
+  const Scratch scratch;
+  for (const std::uint32_t kind : {0x6969U, 0xff534d42U, 0xfe534d42U}) {
+    file_system = kind;
+    EXPECT_ERROR(SharedSink(scratch / "c").begin(1000), unsupported, "is on NFS or SMB");
+    file_system = 0;
+    EXPECT_EQ(scratch.entries(), 0U);
+  }
+  PlainSink(scratch / "c").begin(1000);
 }
 
 TEST(SharedSink, AllMustAgreeOnTheSizeAndFindTheFile) {

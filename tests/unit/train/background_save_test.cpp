@@ -33,7 +33,7 @@ struct Training {
       const std::filesystem::path& path, SaveMode mode, BackgroundSave& by,
       std::function<void()> saved = [] {}) {
     KillPoint none;
-    save_session({path, mode, std::move(saved)}, by, session, spec,
+    save_session({path, mode, SaveWriter::gather, std::move(saved)}, by, session, spec,
                  Layout(ReplicaMap(1, 1), mpi::Communicator()), none);
   }
   void save(const std::filesystem::path& path, SaveMode mode) { save(path, mode, behind); }

@@ -1,0 +1,114 @@
+#include "train/state/save_plan.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include <torch/version.h>
+
+#include "record/json/json.h"
+#include "train/state/checkpoint_names.h"
+
+namespace bitrift::train {
+namespace {
+
+std::string versions() { return record::Json{{"libtorch", TORCH_VERSION}}.dump(); }
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+// Largest first, each to the rank that has the fewest bytes so far: no rank then has more than the mean and
+// one tensor. The same on every rank.
+std::vector<StateTensor> share_of(const std::vector<StateTensor>& all, int rank, int ranks) {
+  std::vector<std::size_t> order(all.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return all[a].meta.bytes() > all[b].meta.bytes(); });
+  std::vector<std::uint64_t> loads(static_cast<std::size_t>(ranks));
+  std::vector<bool> mine(all.size());
+  for (const std::size_t i : order) {
+    const auto least = std::min_element(loads.begin(), loads.end());
+    *least += all[i].meta.bytes();
+    mine[i] = least - loads.begin() == rank;
+  }
+  std::vector<StateTensor> share;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (mine[i]) share.push_back(all[i]);
+  }
+  return share;
+}
+
+// Those of `mine` that differ from what `reference`, replica 0's digest lines, has of them.
+std::vector<StateTensor> differing(const std::vector<StateTensor>& mine,
+                                   const std::vector<std::string>& lines, const std::string& reference,
+                                   int replica) {
+  const std::vector<std::string> theirs = lines_of(reference);
+  const std::set<std::string> known(theirs.begin(), theirs.end());
+  std::vector<StateTensor> result;
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    if (known.contains(lines[i].substr(0, lines[i].size() - 1))) continue;
+    result.push_back(mine[i]);
+    result.back().meta.path = replica_path(replica, mine[i].meta.path);
+  }
+  return result;
+}
+
+// One line says whether the optimizer has made its state, the others are paths.
+std::string announced(const std::vector<StateTensor>& mine, Session& session) {
+  std::string text = session.optimizer().state().empty() ? "\n" : "made\n";
+  for (const StateTensor& tensor : mine) text += tensor.meta.path + "\n";
+  return text;
+}
+
+}  // namespace
+
+std::vector<StateTensor> contribution(Session& session, const Layout& layout, bool spread) {
+  std::vector<StateTensor> mine = session.tensors(layout.stage() == 0);
+  if (layout.replica_count() == 1) return mine;
+  const std::vector<std::string> lines = session.digest_lines(layout.stage() == 0);
+  std::string text;
+  for (const std::string& line : lines) text += line;
+  const std::vector<std::string> digests = layout.peers.allgather(state_digest(lines));
+  const bool alike = std::all_of(digests.begin(), digests.end(),
+                                 [&](const std::string& digest) { return digest == digests[0]; });
+  if (alike && spread) return share_of(mine, layout.peers.rank(), layout.peers.size());
+  if (!alike) layout.peers.broadcast(text, layout.holders[0]);
+  if (layout.replica() == 0) return mine;
+  return differing(mine, lines, text, layout.replica());
+}
+
+SavePlan plan_save(const std::vector<StateTensor>& mine, Session& session, const record::TrainingSpec& spec,
+                   const Layout& layout) {
+  const std::vector<std::string> all = layout.world.allgather(announced(mine, session));
+  bool with_optimizer = false;  // a stage without parameters never makes such state
+  std::vector<std::pair<std::string, int>> owners;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    const std::vector<std::string> lines = lines_of(all[rank]);
+    with_optimizer = with_optimizer || !lines.front().empty();
+    for (std::size_t i = 1; i < lines.size(); ++i) owners.emplace_back(lines[i], static_cast<int>(rank));
+  }
+  std::sort(owners.begin(), owners.end());
+  std::map<std::string, ckpt::TensorMeta> known;
+  for (ckpt::TensorMeta& meta : session.file_tensors(with_optimizer))
+    known.emplace(meta.path, std::move(meta));
+  SavePlan plan;
+  plan.attributes = {
+      {"schema", checkpoint_schema}, {"spec", record::to_text(spec)}, {"versions", versions()}};
+  for (const auto& [path, rank] : owners) {
+    const std::optional<ReplicaPath> replica = parse_replica_path(path);
+    plan.metas.push_back(known.at(replica ? std::string(replica->path) : path));
+    plan.metas.back().path = path;
+    plan.owners.push_back(rank);
+    if (replica) plan.attributes[replicas_attribute] = std::to_string(layout.replica_count());
+  }
+  return plan;
+}
+
+}  // namespace bitrift::train

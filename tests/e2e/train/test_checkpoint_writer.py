@@ -1,0 +1,85 @@
+"""One file that all ranks write: the bytes of the file that rank 0 writes alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import pytest
+from failure_support import LAYOUTS, Bases, digest, fail_ranks
+from train_support import ADAM, LENET, MLP, SGD, call, run, write_spec
+
+SHARED = ("--checkpoint-writer", "shared")
+# Replicas with their own running averages differ; the others are alike.
+HOROVOD = ("--parallel", "data", "--ranks", "3", "--semantics", "horovod")
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory: pytest.TempPathFactory) -> Bases:
+    return Bases(tmp_path_factory.mktemp("bases"))
+
+
+@pytest.mark.parametrize("layout", [*LAYOUTS, "horovod"])
+@pytest.mark.parametrize("task", ["lenet", "norm"])
+def test_the_file_is_the_one_that_rank_0_writes(tmp_path: Path, task: str, layout: str) -> None:
+    model, optimizer = {"lenet": (LENET, ADAM), "norm": (MLP, SGD)}[task]
+    spec = write_spec(tmp_path / "spec.json", model, optimizer, batch_size=48)
+    options = LAYOUTS.get(layout, HOROVOD)
+    outs = {}
+    for writer in ("gather", "shared"):
+        out = tmp_path / f"{writer}.h5"
+        words = ("--steps", 5, "--checkpoint-every", 2, "--checkpoint-writer", writer)
+        outs[writer] = run("train", spec, "-o", out, *words, *options)["final_digest"]
+    assert outs["gather"] == outs["shared"]
+    assert digest(tmp_path / "gather.h5") == digest(tmp_path / "shared.h5")
+    with h5py.File(tmp_path / "shared.h5") as file:
+        assert ("replica" in file) == (task == "norm" and layout == "horovod")
+    # Replica 0 sends nothing when nobody has anything else: a state that was never trained.
+    for writer in ("gather", "shared"):
+        run("train", spec, "-o", tmp_path / f"{writer}.h5", "--steps", 0, "--checkpoint-writer", writer, *options)
+    assert digest(tmp_path / "gather.h5") == digest(tmp_path / "shared.h5")
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"spec.json", *(f"{name}.h5{end}" for name in ("gather", "shared") for end in ("", ".json"))}
+
+
+@pytest.mark.parametrize("victim", [0, 1, 3])
+@pytest.mark.parametrize("point", [0, 1])
+def test_a_rank_that_fails_while_all_write_leaves_the_previous_file(
+    bases: Bases, tmp_path: Path, victim: int, point: int
+) -> None:
+    out = tmp_path / "out.h5"
+    base = bases.file("sgd")
+    words = ("resume", base, "-o", out, "--checkpoint-every", 4, *SHARED, *LAYOUTS["data"])
+    ended = fail_ranks(*words, "--steps", 8, "--kill", f"{victim}@8:save.{point}")
+    assert not ended.hangs and ended.left == 0 and ended.code != 0
+    run("resume", base, "-o", tmp_path / "four.h5", "--steps", 4, *LAYOUTS["data"])
+    assert digest(out) == digest(tmp_path / "four.h5")
+
+
+def test_a_recovery_writes_it_again(bases: Bases, tmp_path: Path) -> None:
+    for layout in LAYOUTS:
+        out = tmp_path / f"{layout}.h5"
+        ended = bases.fail("sgd", layout, out, "--on-failure", "respawn", *SHARED, "--kill", "1@10:save.1")
+        assert not ended.hangs and ended.left == 0, ended.command
+        assert len(ended.json()["recoveries"]) == 1
+        assert digest(out) == bases.golden("sgd", layout)
+
+
+def test_a_place_that_cannot_be_written_is_an_error_of_one_line(bases: Bases, tmp_path: Path) -> None:
+    (tmp_path / "folder.h5").mkdir()
+    for out in (tmp_path / "gone" / "out.h5", tmp_path / "folder.h5"):
+        done = call("resume", bases.file("sgd"), "-o", out, "--steps", 1, *SHARED, *LAYOUTS["data"])
+        assert done.returncode == 2 and str(out) in done.stderr, done.stderr
+        assert len([line for line in done.stderr.splitlines() if "error:" in line]) == 1
+    assert list(tmp_path.iterdir()) == [tmp_path / "folder.h5"]
+
+
+def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    spec = write_spec(tmp_path / "spec.json", LENET, SGD)
+    for options, words in (
+        (("--checkpoint-writer", "all"), "{gather,shared}"),
+        ((*SHARED, "--checkpoint-every", 2, "--checkpoint-mode", "async"), "choose gather or sync"),
+    ):
+        done = call("train", spec, "-o", tmp_path / "out.h5", *options)
+        assert done.returncode == 2 and words in done.stderr, done.stderr
+        assert len(done.stderr.splitlines()) == 1
