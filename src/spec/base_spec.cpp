@@ -21,6 +21,10 @@ BaseSpec base_from(const Document& document, const std::string& pointer) {
   if (value.contains("train")) {
     check_schema(document, shipped_schema("train"), pointer + "/train");
     base.train = training_spec_from(document, pointer + "/train");
+    if (value["train"].contains("checkpoint")) {
+      fail(ErrorCode::bad_input, "{}: a campaign trains its base in one go; remove the key",
+           base.train->where("checkpoint"));
+    }
   } else {
     const std::filesystem::path file = value["checkpoint"].get<std::string>();
     const auto folder = std::filesystem::absolute(document.source).parent_path();

@@ -54,6 +54,7 @@ TrainingSpec training_spec_from(const Document& document, const std::string& poi
   }
   part.take("seed", spec.seed);
   part.take("threads", spec.threads);
+  if (part.has("checkpoint")) spec.checkpoint = read_checkpoint_policy(child("checkpoint"));
   const std::string place = part.where("parallel");
   if (part.has("parallel")) spec.parallel = parallel_from_json(part.value()["parallel"], place);
   if (part.has("device") && part.has("parallel") && part.value()["parallel"].contains("device") &&

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "record/json/json.h"
+#include "spec/checkpoint_policy.h"
 #include "spec/optimizer_parts.h"
 #include "spec/parallel.h"
 #include "spec/training_parts.h"
@@ -44,6 +45,7 @@ struct TrainingSpec {
   int threads = 1;                   ///< LibTorch threads per rank
   std::vector<Resize> resized;       ///< in order; written by bitrift-train
   Parallel parallel;                 ///< as written in the spec file; left out of checkpoints
+  CheckpointPolicy checkpoint;       ///< the same
 
   /// Begins a message about a key ("model.name"): "spec.json:3: model.name". Of a spec that was not read from
   /// a document, just the key.
@@ -70,7 +72,7 @@ struct TrainingSpec {
 /// From the canonical text that a checkpoint carries; `source` names it in messages. Throws Error(bad_file).
 [[nodiscard]] TrainingSpec training_spec_from_text(
     const std::string& text, const std::string& source = "the checkpoint's attribute 'spec'");
-/// Canonical text: sorted keys, no white space, without `parallel`; keys that are newer than the format stand
+/// Canonical text: sorted keys, no white space, without `parallel` and `checkpoint`; keys that are newer than the format stand
 /// there only when they differ from their defaults. Equal specs give equal bytes.
 [[nodiscard]] std::string to_text(const TrainingSpec& spec);
 

@@ -12,17 +12,12 @@
 #include <vector>
 
 #include "ckpt/tensor.h"
-#include "core/named_enum.h"
 #include "sink/image.h"
+#include "spec/checkpoint_policy.h"
 
 namespace bitrift::train {
 
-/// When a save returns.
-enum class SaveMode {
-  sync,   ///< when the disk has the file
-  async,  ///< when the state is copied: the file is written in the background
-};
-constexpr EnumNames<2> names_of(SaveMode) { return {"mode of saving", {"sync", "async"}}; }
+using record::SaveMode;
 
 /// Writes files from copies in memory on a thread of its own, one at a time and in order. Only rank 0 uses
 /// it. Its own calls are not thread-safe.

@@ -12,12 +12,7 @@
 
 namespace bitrift::train {
 
-/// Which ranks write a checkpoint's file.
-enum class SaveWriter {
-  gather,  ///< rank 0, to which the others send their tensors
-  shared,  ///< every rank writes its tensors into the one file; all must see its folder
-};
-constexpr EnumNames<2> names_of(SaveWriter) { return {"writer of checkpoints", {"gather", "shared"}}; }
+using record::SaveWriter;
 
 struct SaveRequest {
   std::filesystem::path path;

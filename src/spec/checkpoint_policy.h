@@ -1,0 +1,82 @@
+// When a run writes checkpoints, which of them it keeps, and how often it should write one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/named_enum.h"
+#include "spec/part.h"
+
+namespace bitrift::record {
+
+/// When a save returns.
+enum class SaveMode {
+  sync,   ///< when the disk has the file
+  async,  ///< when the state is copied: the file is written in the background
+};
+constexpr EnumNames<2> names_of(SaveMode) { return {"mode of saving", {"sync", "async"}}; }
+
+/// Which ranks write a checkpoint's file.
+enum class SaveWriter {
+  gather,  ///< rank 0, to which the others send their tensors
+  shared,  ///< every rank writes its tensors into the one file; all must see its folder
+};
+constexpr EnumNames<2> names_of(SaveWriter) { return {"writer of checkpoints", {"gather", "shared"}}; }
+
+/// Not part of a checkpoint (docs/training.md, "Checkpoints").
+struct CheckpointPolicy {
+  std::int64_t every = 0;  ///< steps between two checkpoints; 0: only one at the end
+  bool automatic = false;  ///< instead of `every`: from the measured cost of a save
+  SaveMode mode = SaveMode::sync;
+  SaveWriter writer = SaveWriter::gather;
+  std::optional<int> keep = {};                           ///< newest files of a folder that stay; absent: 2
+  std::optional<double> mean_time_between_failures = {};  ///< seconds; with `automatic`
+
+  static constexpr int usual_keep = 2;
+  bool operator==(const CheckpointPolicy&) const = default;
+  [[nodiscard]] bool writes() const noexcept { return automatic || every > 0; }
+};
+
+/// The text of `every`: a number of steps or "auto". Throws Error(bad_input) that begins with `where`.
+void set_every(CheckpointPolicy& policy, const std::string& text, const std::string& where);
+[[nodiscard]] CheckpointPolicy read_checkpoint_policy(const Part& part);
+/// What does not fit together. A command line may complete what a spec says, so this comes after both.
+/// Throws Error(bad_input).
+void check_checkpoint_policy(const CheckpointPolicy& policy);
+
+// The time between two checkpoints that costs a long training least, when failures come at random with a
+// mean time M between them (exponentially distributed). All times are seconds above 0. The interval W is
+// the time that a run works between the end of one save and the beginning of the next.
+
+/// Synchronous saves of cost C: sqrt(2 C M), which minimises C / W + W / (2 M). J. W. Young, "A first order
+/// approximation to the optimum checkpoint interval", Communications of the ACM 17(9), 1974.
+[[nodiscard]] double young_interval(double cost, double mean_time_between_failures);
+
+/// Synchronous saves of cost C: sqrt(2 C M) (1 + sqrt(C / (2 M)) / 3 + C / (2 M) / 9) - C for C < 2 M, else
+/// M. J. T. Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", Future
+/// Generation Computer Systems 22(3), 2006, equation 37.
+[[nodiscard]] double daly_interval(double cost, double mean_time_between_failures);
+
+/// Expected time of a run for each second of work, with synchronous saves and restarts of R seconds:
+/// exp(R / M) (exp((W + C) / M) - 1) M / W. The model that daly_interval() approximates the minimum of (Daly
+/// 2006, equation 20).
+[[nodiscard]] double daly_slowdown(double interval, double cost, double restart,
+                                   double mean_time_between_failures);
+
+/// Saves in the background that stop the training for s seconds and reach the disk p seconds later: max(p,
+/// sqrt(2 s M)), the minimum of asynchronous_waste() over W >= p.
+[[nodiscard]] double asynchronous_interval(double stall, double persist, double mean_time_between_failures);
+
+/// Lost part of the time with saves in the background: s / W + (W / 2 + p + R) / M, for W >= p.
+/// Own derivation, of first order like Young's. A run stops for s in every W. One failure comes in every M. A
+/// failure t seconds after a copy was taken loses t where the copy has reached the disk (t >= p), and W + t
+/// where it has not. The mean over t in [0, W] is W / 2 + p. A restart takes R more. For W < p a save would
+/// have to wait for the one before it.
+[[nodiscard]] double asynchronous_waste(double interval, double stall, double persist, double restart,
+                                        double mean_time_between_failures);
+
+/// An interval in steps: rounded, at least 1.
+[[nodiscard]] std::int64_t steps_of_interval(double interval, double step_seconds);
+
+}  // namespace bitrift::record
