@@ -27,6 +27,7 @@ ROOMS: dict[str, set[str]] = {
     "train": {"nn", "dataset", "mpi", "sink", "ckpt", "spec", "record", "wire", "core"},
     "analyze": {"spec", "record", "core"},
     "campaign": {"analyze", "inject", "ckpt", "spec", "record", "wire", "core"},
+    "study": {"campaign", "analyze", "ckpt", "spec", "record", "wire", "core"},
 }
 # The sub-folders of a room, each of which may include those before it; "." are the files of the room itself.
 ORDER: dict[str, list[str]] = {
@@ -40,6 +41,7 @@ ORDER: dict[str, list[str]] = {
     "train": ["step", "parallel", "state", "golden", "recover", "run", "serve"],
     "analyze": ["rates", "verdict", "views", ".", "process", "across"],
     "campaign": ["journal", "plan", "launch", "worker", "progress", "folder", "shard", "driver", "commands"],
+    "study": ["row", "reader", "part", "."],
 }
 MOST_FILES = 25  # in one folder
 # Foreign header (the first part of its path, or its name) to the folders of src/ that may include it.

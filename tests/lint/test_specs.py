@@ -40,7 +40,10 @@ def specs() -> Iterator[tuple[Path, str]]:
     """Each shipped spec and the schema it is for: campaigns/NAME.json by its keys."""
     for path in sorted(CAMPAIGNS.rglob("*.json")):
         if path.parent.name != "schema":
-            yield path, "campaign" if "arms" in load(path) else "train"
+            if path.parent.name == "checkpoint-study":
+                yield path, "checkpoint-study"
+            else:
+                yield path, "campaign" if "arms" in load(path) else "train"
 
 
 @pytest.mark.parametrize(

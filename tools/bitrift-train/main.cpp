@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "checkpoint_study.h"
 #include "commands.h"
 #include "core/error.h"
 #include "core/log.h"
@@ -133,6 +134,12 @@ int run(int count, char** words) {
 
   add_serve(app, arguments);
 
+  StudyArguments study;
+  study.command = {"bitrift-train"};
+  study.command.insert(study.command.end(), words + 1, words + count);
+  const CLI::App* study_command = add_checkpoint_study(
+      app, study, with_example("checkpoint-study campaigns/checkpoint-study/quick.json -o study"));
+
   try {
     app.parse(count, words);
   } catch (const CLI::Success& asked_for_text) {
@@ -141,6 +148,7 @@ int run(int count, char** words) {
     complain(fmt::format("{} (see bitrift-train --help)", error.what()));
     return 2;
   }
+  if (study_command->parsed()) return checkpoint_study(study);
   arguments.fresh = train_command->parsed();
   if (arguments.fresh) return train(arguments);
   if (describe_command->parsed()) return describe(arguments);

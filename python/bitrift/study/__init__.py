@@ -1,0 +1,1 @@
+"""The part of `bitrift-train checkpoint-study` that uses other libraries: native writers and readers of formats."""

@@ -1,0 +1,50 @@
+"""What a reader found in a checkpoint, as one digest for each tensor."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+State = dict[str, np.ndarray[Any, Any]]
+Contents = dict[str, str]
+
+
+def _digest(kind: str, shape: tuple[int, ...], values: Any) -> str:
+    digest = hashlib.blake2b(f"{kind} {shape} ".encode(), digest_size=16)
+    digest.update(values)
+    return digest.hexdigest()
+
+
+def of_array(array: np.ndarray[Any, Any]) -> str:
+    """Of number format, shape and values; the byte order in memory does not matter."""
+    if array.dtype.hasobject:
+        return _digest("object", array.shape, repr(array.tolist()).encode(errors="backslashreplace"))
+    native = array.astype(array.dtype.newbyteorder("="), copy=False)
+    return _digest(native.dtype.name, native.shape, np.ascontiguousarray(native).reshape(-1).view(np.uint8))
+
+
+def of_tensor(tensor: Any) -> str:
+    """The same of a PyTorch tensor, also of a type that NumPy does not have."""
+    import torch
+
+    kind, shape = str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
+    return _digest(kind, shape, tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy())
+
+
+def of_anything(value: object) -> str:
+    """The same of whatever a reader returned. What is no plain tensor differs from every plain tensor."""
+    try:
+        if isinstance(value, np.ndarray | np.generic):
+            return of_array(np.asarray(value))
+        return of_tensor(value)
+    except Exception:
+        return _digest("other", (), type(value).__name__.encode())
+
+
+def of_mapping(loaded: object) -> Contents:
+    """Of a dictionary of tensors; anything else differs from every dictionary."""
+    if not isinstance(loaded, dict):
+        return {"": of_anything(loaded)}
+    return {key if isinstance(key, str) else repr(key): of_anything(value) for key, value in loaded.items()}

@@ -1,0 +1,157 @@
+"""Answers one request after the other: `python -m bitrift.study.reader --connect SOCKET --base FILE.h5`.
+
+`bitrift-train checkpoint-study` starts it. Requests and answers are JSON objects, one on each line
+(docs/checkpoint-cost.md, "The reader").
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import resource
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+from h5py import h5f
+
+from bitrift.study import contents
+from bitrift.study.formats import FORMATS, is_installed, read_state
+
+MOST_CHARACTERS = 200
+_ADDRESS = re.compile(r"\bat 0x[0-9a-f]+")
+
+
+def bound_memory(allowed: int) -> None:
+    """From now on, at most so many bytes of address space more than there are."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + allowed
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (limit if most == resource.RLIM_INFINITY else min(limit, most), most))
+
+
+def message_of(error: BaseException, path: Path) -> str:
+    """Type and first line of an exception, without what differs between two runs: folders and addresses."""
+    text = str(error).replace(f"{path.parent}/", "").strip()
+    first = _ADDRESS.sub("at ...", text.splitlines()[0] if text else "")
+    printable = "".join(c if " " <= c <= "~" else "?" for c in first)
+    return f"{type(error).__name__}: {printable}"[:MOST_CHARACTERS]
+
+
+def versions() -> dict[str, str]:
+    """Of Python, and of the packages that are installed."""
+    found = {"python": platform.python_version()}
+    for package in sorted({entry.package for entry in FORMATS.values()}):
+        if is_installed(package):
+            found[package] = importlib.metadata.version(package)
+    return found | {"libhdf5": h5py.version.hdf5_version}
+
+
+class Reader:
+    """Writes the base in a format, and reads files back."""
+
+    def __init__(self, base: Path, memory: int, misread: bool) -> None:
+        self._state = read_state(base)
+        self._memory, self._misread = memory, misread
+
+    def hello(self) -> dict[str, Any]:
+        """What is installed, and what the base holds."""
+        tensors = {
+            name: {"digest": contents.of_array(value), "bytes": value.nbytes, "elements": value.size}
+            for name, value in self._state.items()
+        }
+        formats = {name: is_installed(entry.package) for name, entry in FORMATS.items()}
+        return {"versions": versions(), "formats": formats, "tensors": tensors}
+
+    def write(self, form: str, path: Path) -> dict[str, Any]:
+        """Writes the base; the places of values in the file, where the writer knows them."""
+        try:
+            return {"extents": FORMATS[form].write(self._state, path)}
+        except Exception as error:
+            return {"refused": message_of(error, path)}
+
+    def read(self, form: str, path: Path) -> dict[str, Any]:
+        """The digests of all tensors that the native reader returns, or how it refused."""
+        bound_memory(self._memory)
+        try:
+            found = FORMATS[form].read(path, self._state)
+        except BaseException as error:  # also what is not an Exception: errors of extensions in other languages
+            answer: dict[str, Any] = {"refused": message_of(error, path)}
+            del error
+        else:
+            if self._misread and found:
+                found[min(found)] = "misread"
+            answer = {"tensors": found}
+        return answer | {"stale": _has_open_hdf5()}
+
+
+def _has_open_hdf5() -> bool:
+    """Whether libhdf5 holds a file open: it would answer the next request from memory."""
+    kinds = h5f.OBJ_FILE | h5f.OBJ_GROUP | h5f.OBJ_DATASET | h5f.OBJ_ATTR  # data types of h5py's own are always open
+    if h5f.get_obj_count(h5f.OBJ_ALL, kinds) > 0:
+        gc.collect()
+    return bool(h5f.get_obj_count(h5f.OBJ_ALL, kinds) > 0)
+
+
+def warm_up(forms: Sequence[str]) -> None:
+    """Imports what the formats need before memory is bounded."""
+    if any(FORMATS[form].package in ("torch", "safetensors") for form in forms):
+        import torch
+
+        torch.set_num_threads(1)
+    if "dcp" in forms:
+        import torch.distributed.checkpoint  # noqa: F401
+    if "safetensors" in forms and is_installed("safetensors"):
+        import safetensors.torch  # noqa: F401
+
+
+def serve(options: argparse.Namespace) -> None:
+    """Answers requests until the other end hangs up."""
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    channel.connect("\0" + options.connect)
+
+    def say(message: dict[str, Any]) -> None:
+        channel.sendall((json.dumps(message) + "\n").encode())
+
+    warm_up(options.formats)
+    reader = Reader(options.base, options.memory, options.drill == "misread")
+    say({"hello": reader.hello()})
+    with channel.makefile(encoding="utf-8") as lines:
+        for line in lines:
+            request = json.loads(line)
+            work = reader.write if request["do"] == "write" else reader.read
+            try:
+                say(work(request["format"], Path(request["path"])))
+            except MemoryError as error:  # where a file could be read, but not compared
+                say({"refused": message_of(error, Path(request["path"])), "stale": True})
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Parses a command line and serves."""
+    parser = argparse.ArgumentParser(prog="python -m bitrift.study.reader", description=__doc__)
+    parser.add_argument("--connect", required=True, metavar="SOCKET", help="name of the abstract socket to answer")
+    parser.add_argument("--base", required=True, type=Path, metavar="FILE", help="HDF5 checkpoint that is written")
+    parser.add_argument("--memory", type=int, default=1 << 30, metavar="BYTES", help="most memory for one request")
+    parser.add_argument("--formats", nargs="*", default=[], choices=FORMATS, help="formats that will be requested")
+    parser.add_argument("--drill", default="", choices=["", "misread"], help=argparse.SUPPRESS)
+    options = parser.parse_args(sys.argv[1:] if words is None else words)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    try:
+        serve(options)
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # the study has ended
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # without the end of libraries that read damaged files
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+// The part `damage`: what a native reader does with every single flipped bit of a sample.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "campaign/progress/progress.h"
+#include "study/part/file_bits.h"
+#include "study/part/working_copy.h"
+#include "study/reader/native_reader.h"
+#include "study/row/study_journal.h"
+#include "study/row/study_spec.h"
+
+namespace bitrift::study {
+
+/// A file of the study.
+struct StudyFile {
+  FileKind kind;
+  std::filesystem::path path;
+  FileBits bits;
+};
+
+/// Rows of the part that a file has: canaries and flips.
+[[nodiscard]] std::uint64_t damage_rows(const StudyFile& file, const DamageSpec& spec);
+
+/// Reads damaged copies of one file after the other, and keeps a row of each read.
+class Damage {
+ public:
+  /// work: a folder for private copies. ignore_file: drill: the reader gets the original in place of the
+  /// copy. All must outlive this.
+  Damage(const DamageSpec& spec, NativeReader& reader, StudyJournal& journal, campaign::Progress& progress,
+         std::filesystem::path work, bool ignore_file);
+
+  /// Adds the rows of a file that are not there. Throws campaign::Misbehaviour when a canary shows that the
+  /// outcomes could not be believed, or the copy is not what it was at the end; Error(conflict) when a row
+  /// does not follow from the spec and the file.
+  void run(const StudyFile& file);
+
+ private:
+  [[nodiscard]] Judged read(const StudyFile& file, const WorkingCopy& copy);
+  void check_canary(const StudyFile& file, const WorkingCopy& copy, DamageCanary canary);
+  void run_stratum(const StudyFile& file, const WorkingCopy& copy, BitStratum stratum);
+
+  const DamageSpec& spec_;
+  NativeReader& reader_;
+  StudyJournal& journal_;
+  campaign::Progress& progress_;
+  std::filesystem::path work_;
+  bool ignore_file_;
+};
+
+/// The stored bytes of the largest tensor that has a byte which is not zero, for the canary `zeroed`. Throws
+/// Error(unsupported) when there is none.
+[[nodiscard]] std::vector<BitExtent> extents_to_zero(const StudyFile& file);
+
+}  // namespace bitrift::study

@@ -1,0 +1,55 @@
+// Which bytes of a checkpoint are payload, and what the others are.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "study/reader/native_reader.h"
+#include "study/row/study_kinds.h"
+#include "study/row/study_row.h"
+
+namespace bitrift::study {
+
+/// Bytes [first, end) of a file that belong to one tensor or structure.
+struct BitExtent {
+  std::string file;  ///< as BitFault::file
+  std::uint64_t first = 0, end = 0;
+  std::string structure;
+};
+
+/// All bytes of a file or folder, each in one stratum. Payload are the bytes that hold values of the state's
+/// tensors as they are stored, compressed or not; what bitrift's own checksums occupy is metadata.
+class FileBits {
+ public:
+  /// Of a file in a format that bitrift reads. Throws as ckpt::Reader does.
+  explicit FileBits(const std::filesystem::path& path);
+  /// Of a folder whose writer said where values are: all other bytes of all its files are metadata. Throws
+  /// Error(bad_file) when an extent is not inside its file or overlaps another.
+  FileBits(const std::filesystem::path& folder, std::vector<WrittenExtent> payload);
+
+  [[nodiscard]] const std::vector<BitExtent>& extents(BitStratum stratum) const noexcept {
+    return extents_[static_cast<std::size_t>(stratum)];
+  }
+  [[nodiscard]] std::uint64_t bits(BitStratum stratum) const noexcept;
+  [[nodiscard]] std::uint64_t bytes() const noexcept;
+  /// Where a bit of a stratum is: byte by byte, bit 0 first.
+  [[nodiscard]] BitFault locate(BitStratum stratum, std::uint64_t bit) const;
+  /// What a byte belongs to; "" behind the end.
+  [[nodiscard]] std::string structure_at(const std::string& file, std::uint64_t byte) const;
+
+ private:
+  void add(BitStratum stratum, BitExtent extent);
+
+  std::array<std::vector<BitExtent>, 2> extents_;
+  std::array<std::vector<std::uint64_t>, 2> ends_;  // bytes of the stratum up to each extent's end
+};
+
+/// Faults 0 to count - 1 of a stratum, without replacement; each is a pure function of seed, kind, stratum
+/// and its number: bit Permutation(bits, derive_key(seed, "study.damage/FORMAT/WRITER/STRATUM"))(number).
+[[nodiscard]] std::vector<BitFault> draw_faults(const FileBits& bits, const FileKind& kind,
+                                                BitStratum stratum, std::uint64_t seed, std::uint64_t count);
+
+}  // namespace bitrift::study

@@ -1,0 +1,43 @@
+#include "study/part/saver.h"
+
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "campaign/launch/launch.h"
+#include "campaign/plan/ends.h"
+#include "core/error.h"
+
+namespace bitrift::study {
+
+void run_program(const Command& command, const std::string& what) {
+  Subprocess child(command);
+  std::optional<ExitStatus> status;
+  while (!(status = child.wait(0.1))) {
+    if (!campaign::InterruptGuard::raised()) continue;
+    child.terminate(5);  // politely: a launcher has ranks to end
+    campaign::InterruptGuard::check();
+  }
+  if (status->ok()) return;
+  fail(status->code == 2 ? ErrorCode::bad_input : ErrorCode::internal, "{} ended with {}; {} says: {}", what,
+       status->text(), command.output.string(), campaign::log_tail(command.output));
+}
+
+Saver::Saver(NativeReader& reader, std::filesystem::path trainer, std::filesystem::path base,
+             std::filesystem::path log)
+    : reader_(reader), trainer_(std::move(trainer)), base_(std::move(base)), log_(std::move(log)) {}
+
+std::vector<WrittenExtent> Saver::save(const FileKind& kind, const std::filesystem::path& path) {
+  std::error_code ignored;
+  std::filesystem::create_directories(path.parent_path(), ignored);
+  std::filesystem::remove_all(path, ignored);
+  if (kind.writer == FileWriter::native) return reader_.write(kind.format, path);
+  const Command command{{trainer_.string(), "resume", base_.string(), "--steps", "0", "--parallel", "serial",
+                         "-o", path.string()},
+                        {},
+                        log_};
+  run_program(command, "saving " + path.string());
+  return {};
+}
+
+}  // namespace bitrift::study

@@ -1,0 +1,35 @@
+// How a study's files are written: by bitrift-train or by the libraries that define the formats.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "study/reader/native_reader.h"
+#include "study/row/study_kinds.h"
+
+namespace bitrift::study {
+
+/// Runs a program to its end. Throws Error(bad_input | internal) that says
+/// `what` failed and how, and campaign::Interrupted, after which the program has ended.
+void run_program(const Command& command, const std::string& what);
+
+/// Saves the base as any kind of file.
+class Saver {
+ public:
+  /// trainer: bitrift-train. The reader must outlive this.
+  Saver(NativeReader& reader, std::filesystem::path trainer, std::filesystem::path base,
+        std::filesystem::path log);
+  /// Writes a new file or folder, and returns what NativeReader::write() does. Throws as that and
+  /// run_program() do.
+  [[nodiscard]] std::vector<WrittenExtent> save(const FileKind& kind, const std::filesystem::path& path);
+  /// Ends the process of the native libraries; the next save has one of its own. bitrift-train has one for
+  /// each save.
+  void end_process() noexcept { reader_.stop(); }
+
+ private:
+  NativeReader& reader_;
+  std::filesystem::path trainer_, base_, log_;
+};
+
+}  // namespace bitrift::study

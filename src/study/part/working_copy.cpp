@@ -1,0 +1,69 @@
+#include "study/part/working_copy.h"
+
+#include <map>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+
+#include "core/digest.h"
+#include "core/error.h"
+#include "core/file.h"
+
+namespace bitrift::study {
+
+WorkingCopy::WorkingCopy(std::filesystem::path original, std::filesystem::path path)
+    : original_(std::move(original)), path_(std::move(path)) {
+  renew();
+}
+
+WorkingCopy::~WorkingCopy() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::filesystem::path WorkingCopy::file(const std::string& name) const {
+  return name.empty() ? path_ : path_ / name;
+}
+
+void WorkingCopy::flip(const BitFault& fault) const {
+  const std::filesystem::path name = file(fault.file);
+  const FileDescriptor fd = open_file(name, O_RDWR);
+  unsigned char byte = 0;
+  read_at(fd, &byte, 1, fault.byte, name);
+  byte = static_cast<unsigned char>(byte ^ (1U << static_cast<unsigned>(fault.bit)));
+  write_at(fd, &byte, 1, fault.byte, name);
+}
+
+void WorkingCopy::zero(const std::vector<BitExtent>& extents) const {
+  for (const BitExtent& extent : extents) {
+    const std::filesystem::path name = file(extent.file);
+    const std::vector<char> zeros(extent.end - extent.first, '\0');
+    write_at(open_file(name, O_RDWR), zeros.data(), zeros.size(), extent.first, name);
+  }
+}
+
+void WorkingCopy::renew() const {
+  std::error_code error;
+  std::filesystem::remove_all(path_, error);
+  std::filesystem::create_directories(path_.parent_path(), error);
+  std::filesystem::copy(original_, path_, std::filesystem::copy_options::recursive, error);
+  if (error) {
+    fail(ErrorCode::io, "{}: cannot be copied to {}: {}", original_.string(), path_.string(),
+         error.message());
+  }
+}
+
+std::string digest_of_files(const std::filesystem::path& path) {
+  if (!std::filesystem::is_directory(path)) return digest_file(path);
+  std::map<std::string, std::string> digests;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
+    if (entry.is_regular_file())
+      digests[entry.path().lexically_relative(path).string()] = digest_file(entry.path());
+  }
+  Digest all;
+  for (const auto& [name, digest] : digests) all.add(name).add("\n").add(digest).add("\n");
+  return all.hex();
+}
+
+}  // namespace bitrift::study

@@ -1,0 +1,70 @@
+// The Python process that writes and reads files with the libraries that define their formats.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "record/json/json.h"
+#include "study/reader/reader_answer.h"
+
+namespace bitrift::study {
+
+/// Bytes [first, end) of a file in a folder that hold values of a tensor.
+struct WrittenExtent {
+  std::string file;
+  std::uint64_t first = 0, end = 0;
+  std::string tensor;
+};
+
+/// What the process says of itself and of the base.
+struct ReaderFacts {
+  record::Json versions;                       ///< of Python and the packages
+  std::map<std::string, bool> installed;       ///< by format
+  std::map<std::string, std::string> digests;  ///< of the base's tensors
+  std::uint64_t tensor_bytes = 0;              ///< of all of them
+};
+
+struct NativeReaderOptions {
+  std::string interpreter;     ///< "": see find_python()
+  std::filesystem::path base;  ///< HDF5 checkpoint
+  std::vector<Format> formats;
+  std::uint64_t memory = 0;  ///< see DamageSpec
+  std::filesystem::path log;
+  bool misread = false;  ///< drill: every read returns one wrong tensor
+};
+
+/// `python -m bitrift.study.reader`. It is started by the first call; after it died or hung the next call
+/// starts another. All members throw Error(not_found | io) when it cannot be started, and
+/// campaign::Interrupted.
+class NativeReader {
+ public:
+  explicit NativeReader(NativeReaderOptions options);
+  ~NativeReader();
+  NativeReader(NativeReader&&) = delete;
+  NativeReader& operator=(NativeReader&&) = delete;
+
+  [[nodiscard]] const ReaderFacts& facts();
+  /// Writes the base. Returns where values lie, for formats whose files bitrift does not read. Throws
+  /// Error(io) when the process refuses or ends.
+  std::vector<WrittenExtent> write(Format format, const std::filesystem::path& path);
+  [[nodiscard]] ReaderAnswer read(Format format, const std::filesystem::path& path, double timeout_seconds);
+  /// Ends the process.
+  void stop() noexcept;
+
+ private:
+  struct Process;
+  struct Reply;
+  void start();
+  Reply ask(const char* what, Format format, const std::filesystem::path& path, double timeout_seconds);
+
+  NativeReaderOptions options_;
+  std::unique_ptr<Process> process_;
+  std::optional<ReaderFacts> facts_;
+};
+
+}  // namespace bitrift::study

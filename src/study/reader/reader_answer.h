@@ -1,0 +1,39 @@
+// What a native reader answered, and what that means for a damaged file.
+#pragma once
+
+#include <map>
+#include <string>
+#include <variant>
+
+#include "core/process/subprocess.h"
+#include "study/row/study_kinds.h"
+
+namespace bitrift::study {
+
+/// It raised an error.
+struct ReaderRefused {
+  std::string message;  ///< type and first line
+};
+/// It returned tensors.
+struct ReaderContents {
+  std::map<std::string, std::string> digests;  ///< by name
+};
+/// Its process ended.
+struct ReaderDied {
+  ExitStatus status;
+};
+/// It did not answer in time, and its process was killed.
+struct ReaderHung {};
+
+using ReaderAnswer = std::variant<ReaderRefused, ReaderContents, ReaderDied, ReaderHung>;
+
+/// The outcome of a read, and a line about it.
+struct Judged {
+  DamageOutcome outcome;
+  std::string message;
+};
+
+/// expected: the digests of what was saved.
+[[nodiscard]] Judged judge(const ReaderAnswer& answer, const std::map<std::string, std::string>& expected);
+
+}  // namespace bitrift::study

@@ -1,0 +1,79 @@
+// The words of a study of checkpoints: formats, writers, parts, strata, outcomes.
+#pragma once
+
+#include <array>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "core/named_enum.h"
+#include "record/json/json.h"
+
+namespace bitrift::study {
+
+// Enums of this namespace are their names in JSON.
+using record::from_json;
+using record::to_json;
+
+enum class Format { hdf5, hdf5_gzip, pytorch, npz, npz_deflated, safetensors, dcp };
+constexpr EnumNames<7> names_of(Format) {
+  return {"format", {"hdf5", "hdf5-gzip", "pytorch", "npz", "npz-deflated", "safetensors", "dcp"}};
+}
+
+/// Who wrote a file: `bitrift-train`, or the library that defines the format.
+enum class FileWriter { bitrift, native };
+constexpr EnumNames<2> names_of(FileWriter) { return {"writer", {"bitrift", "native"}}; }
+
+/// A format as one writer writes it: a line of every table.
+struct FileKind {
+  Format format;
+  FileWriter writer;
+  const char* extension;  ///< of the file; "" of a folder
+  bool operator==(const FileKind& other) const { return format == other.format && writer == other.writer; }
+  /// "hdf5-gzip-native"
+  [[nodiscard]] std::string name() const { return fmt::format("{}-{}", name_of(format), name_of(writer)); }
+  /// Of the file or folder: "hdf5-bitrift.h5".
+  [[nodiscard]] std::string file_name() const { return name() + extension; }
+};
+
+/// All that can be studied, in the order of the tables. bitrift-train writes the format that the extension
+/// names; native files are written by python/bitrift/study/formats.py.
+inline constexpr std::array file_kinds = {
+    FileKind{Format::hdf5, FileWriter::bitrift, ".h5"},
+    FileKind{Format::hdf5, FileWriter::native, ".h5"},
+    FileKind{Format::hdf5_gzip, FileWriter::native, ".h5"},
+    FileKind{Format::pytorch, FileWriter::native, ".pt"},
+    FileKind{Format::npz, FileWriter::native, ".npz"},
+    FileKind{Format::npz_deflated, FileWriter::native, ".npz"},
+    FileKind{Format::safetensors, FileWriter::native, ".safetensors"},
+    FileKind{Format::dcp, FileWriter::native, ""},
+};
+
+enum class StudyPart { size, determinism, damage };
+constexpr EnumNames<3> names_of(StudyPart) { return {"part", {"size", "determinism", "damage"}}; }
+
+/// Which bits of a file: the bytes of the state's tensors as stored, or all others.
+enum class BitStratum { payload, metadata };
+constexpr EnumNames<2> names_of(BitStratum) { return {"stratum", {"payload", "metadata"}}; }
+
+/// What a reader does with a damaged file.
+enum class DamageOutcome {
+  detected,        ///< it raises an error
+  silently_wrong,  ///< it returns other tensors than were saved, or more or fewer
+  same,            ///< it returns what was saved
+  crash,           ///< its process ends
+  hang,            ///< it does not answer in time
+};
+constexpr EnumNames<5> names_of(DamageOutcome) {
+  return {"outcome", {"detected", "silently_wrong", "same", "crash", "hang"}};
+}
+inline constexpr std::size_t damage_outcomes = names_of(DamageOutcome{}).words.size();
+
+/// Reads whose outcome is known beforehand.
+enum class DamageCanary {
+  no_flip,  ///< the file as it was written: same
+  zeroed,   ///< the stored bytes of a tensor are zero: never same
+};
+constexpr EnumNames<2> names_of(DamageCanary) { return {"canary", {"no_flip", "zeroed"}}; }
+
+}  // namespace bitrift::study

@@ -1,0 +1,118 @@
+#include "study/row/study_row.h"
+
+#include "core/error.h"
+
+namespace bitrift::study {
+namespace {
+
+using record::Json;
+
+Json fault_json(const BitFault& fault) {
+  return {{"file", fault.file}, {"byte", fault.byte}, {"bit", fault.bit}, {"structure", fault.structure}};
+}
+
+BitFault fault_from(const Json& value) {
+  return {value.at("file").get<std::string>(), value.at("byte").get<std::uint64_t>(),
+          value.at("bit").get<int>(), value.at("structure").get<std::string>()};
+}
+
+void put(Json& row, const SizeResult& size) {
+  row["bytes"] = size.bytes;
+  row["payload_bytes"] = size.payload_bytes;
+  row["tensor_bytes"] = size.tensor_bytes;
+  row["parameters"] = size.parameters;
+}
+
+void put(Json& row, const DeterminismResult& saves) {
+  row["equal"] = saves.equal;
+  row["first_bytes"] = saves.first_bytes;
+  row["second_bytes"] = saves.second_bytes;
+  row["differing_bytes"] = saves.differing_bytes;
+  if (saves.first_difference) row["first_difference"] = fault_json(*saves.first_difference);
+}
+
+void put(Json& row, const DamageResult& damage) {
+  if (damage.canary) {
+    row["canary"] = *damage.canary;
+  } else {
+    row["stratum"] = damage.stratum;
+    row["draw"] = damage.draw;
+    row["fault"] = fault_json(damage.fault.value());
+  }
+  row["outcome"] = damage.outcome;
+  row["message"] = damage.message;
+}
+
+SizeResult size_from(const Json& value) {
+  return {value.at("bytes").get<std::uint64_t>(), value.at("payload_bytes").get<std::uint64_t>(),
+          value.at("tensor_bytes").get<std::uint64_t>(), value.at("parameters").get<std::uint64_t>()};
+}
+
+DeterminismResult saves_from(const Json& value) {
+  DeterminismResult saves{value.at("equal").get<bool>(), value.at("first_bytes").get<std::uint64_t>(),
+                          value.at("second_bytes").get<std::uint64_t>(),
+                          value.at("differing_bytes").get<std::uint64_t>()};
+  if (value.contains("first_difference")) saves.first_difference = fault_from(value["first_difference"]);
+  return saves;
+}
+
+DamageResult damage_from(const Json& value) {
+  DamageResult damage;
+  if (value.contains("canary")) {
+    damage.canary = value["canary"].get<DamageCanary>();
+  } else {
+    damage.stratum = value.at("stratum").get<BitStratum>();
+    damage.draw = value.at("draw").get<std::uint64_t>();
+    damage.fault = fault_from(value.at("fault"));
+  }
+  damage.outcome = value.at("outcome").get<DamageOutcome>();
+  damage.message = value.at("message").get<std::string>();
+  return damage;
+}
+
+std::string id_of(StudyPart part, Format format, FileWriter writer) {
+  return fmt::format("{}/{}/{}", name_of(part), name_of(format), name_of(writer));
+}
+
+}  // namespace
+
+std::string StudyRow::id() const {
+  const FileKind kind{format, writer, ""};
+  const auto* damage = std::get_if<DamageResult>(&result);
+  if (damage == nullptr) return row_id(part(), kind);
+  return damage->canary ? canary_id(kind, *damage->canary) : flip_id(kind, damage->stratum, damage->draw);
+}
+
+Json to_json(const StudyRow& row) {
+  Json value = {{"part", row.part()}, {"format", row.format}, {"writer", row.writer}};
+  std::visit([&](const auto& result) { put(value, result); }, row.result);
+  return value;
+}
+
+StudyRow study_row_from_json(const Json& value) {
+  StudyRow row{value.at("format").get<Format>(), value.at("writer").get<FileWriter>()};
+  switch (value.at("part").get<StudyPart>()) {
+    case StudyPart::size:
+      row.result = size_from(value);
+      break;
+    case StudyPart::determinism:
+      row.result = saves_from(value);
+      break;
+    case StudyPart::damage:
+      row.result = damage_from(value);
+      break;
+  }
+  return row;
+}
+
+std::string row_id(StudyPart part, const FileKind& kind) { return id_of(part, kind.format, kind.writer); }
+
+std::string canary_id(const FileKind& kind, DamageCanary canary) {
+  return fmt::format("{}/{}", row_id(StudyPart::damage, kind), name_of(canary));
+}
+
+std::string flip_id(const FileKind& kind, BitStratum stratum, std::uint64_t draw) {
+  return fmt::format("{}/{}/{}", row_id(StudyPart::damage, kind), name_of(stratum), draw);
+}
+
+}  // namespace bitrift::study

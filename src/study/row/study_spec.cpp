@@ -1,0 +1,155 @@
+#include "study/row/study_spec.h"
+
+#include <algorithm>
+
+#include "ckpt/container/open_container.h"
+#include "core/byte_size.h"
+#include "core/error.h"
+#include "record/json/schema.h"
+
+namespace bitrift::study {
+namespace {
+
+using record::Document;
+using record::Json;
+
+std::filesystem::path beside(const Document& document, const std::string& text) {
+  const std::filesystem::path path = text;
+  if (path.is_absolute()) return path;
+  return (std::filesystem::absolute(document.source).parent_path() / path).lexically_normal();
+}
+
+// A schema of draft 7 says so only with alternatives, whose messages name no key.
+void check_base_keys(const Document& document) {
+  const Json& base = document.value.at("base");
+  if (base.contains("train") == base.contains("checkpoint")) {
+    fail(ErrorCode::bad_input, "{}: expected exactly one of 'train' and 'checkpoint'",
+         document.where("/base"));
+  }
+  if (base.contains("steps") && !base.contains("train")) {
+    fail(ErrorCode::bad_input, "{}: is for base.train; a checkpoint is studied as it is",
+         document.where("/base/steps"));
+  }
+}
+
+StudyBase base_from(const Document& document) {
+  check_base_keys(document);
+  const Json& value = document.value.at("base");
+  StudyBase base;
+  if (value.contains("steps")) base.steps = value["steps"].get<std::int64_t>();
+  if (value.contains("checkpoint")) {
+    base.checkpoint = beside(document, value["checkpoint"].get<std::string>());
+    const std::string where = document.where("/base/checkpoint");
+    if (!std::filesystem::is_regular_file(*base.checkpoint)) {
+      fail(ErrorCode::not_found, "{}: no file {}; the path is relative to the spec's folder", where,
+           base.checkpoint->string());
+    }
+    if (const std::string other = ckpt::other_than_hdf5(*base.checkpoint); !other.empty()) {
+      fail(ErrorCode::unsupported, "{}: {} is {}; name an HDF5 checkpoint of bitrift", where,
+           base.checkpoint->string(), other);
+    }
+    return base;
+  }
+  if (value["train"].is_string()) {
+    base.train = record::read_training_spec(beside(document, value["train"].get<std::string>()));
+  } else {
+    record::check_schema(document, record::shipped_schema("train"), "/base/train");
+    base.train = record::training_spec_from(document, "/base/train");
+  }
+  if (base.train->precision == record::Precision::bf16) {
+    fail(ErrorCode::unsupported,
+         "{}: NumPy has no bfloat16, so npz and h5py cannot hold the state; choose another precision",
+         document.where("/base/train"));
+  }
+  return base;
+}
+
+template <NamedEnum E>
+std::vector<E> choice(const Json& value, const char* key) {
+  std::vector<E> chosen;
+  for (std::size_t i = 0; i < names_of(E{}).words.size(); ++i) {
+    const auto one = static_cast<E>(i);
+    const auto asked = value.find(key);
+    if (asked == value.end() || std::find(asked->begin(), asked->end(), Json(one)) != asked->end())
+      chosen.push_back(one);
+  }
+  return chosen;
+}
+
+DamageSpec damage_from(const Document& document) {
+  DamageSpec damage;
+  if (!document.value.contains("damage")) return damage;
+  const Json& value = document.value["damage"];
+  damage.flips = value.value("flips", damage.flips);
+  damage.seed = value.value("seed", damage.seed);
+  damage.timeout_seconds = value.value("timeout_seconds", damage.timeout_seconds);
+  if (value.contains("memory")) {
+    try {
+      damage.memory = parse_byte_size(value["memory"].get<std::string>());
+    } catch (const Error& error) {
+      fail(error.code(), "{}: {}", document.where("/damage/memory"), error.what());
+    }
+  }
+  return damage;
+}
+
+}  // namespace
+
+bool StudySpec::has(StudyPart part) const {
+  return std::find(parts.begin(), parts.end(), part) != parts.end();
+}
+
+std::vector<FileKind> StudySpec::kinds() const {
+  std::vector<FileKind> kinds;
+  for (const FileKind& kind : file_kinds) {
+    const bool asked = std::find(formats.begin(), formats.end(), kind.format) != formats.end() &&
+                       std::find(writers.begin(), writers.end(), kind.writer) != writers.end();
+    if (asked) kinds.push_back(kind);
+  }
+  return kinds;
+}
+
+StudySpec read_study_spec(const std::filesystem::path& path) {
+  const Document document = record::parse_file(path);
+  record::check_schema(document, record::shipped_schema("checkpoint-study"));
+  StudySpec spec;
+  spec.name = document.value.at("name").get<std::string>();
+  spec.base = base_from(document);
+  spec.formats = choice<Format>(document.value, "formats");
+  spec.writers = choice<FileWriter>(document.value, "writers");
+  spec.parts = choice<StudyPart>(document.value, "parts");
+  spec.damage = damage_from(document);
+  spec.confidence = document.value.value("confidence", spec.confidence);
+  spec.interpreter = document.value.value("interpreter", "");
+  // A name without a folder is looked up on PATH.
+  if (spec.interpreter.find('/') != std::string::npos)
+    spec.interpreter = beside(document, spec.interpreter).string();
+  if (spec.kinds().empty()) {
+    fail(ErrorCode::bad_input, "{}: bitrift-train writes none of these formats; add native to writers",
+         document.where("/formats"));
+  }
+  return spec;
+}
+
+Json to_json(const StudySpec& spec) {
+  Json base;
+  if (spec.base.train) {
+    base["train"] = Json::parse(record::to_text(*spec.base.train));
+    base["train"]["parallel"] = record::to_json(spec.base.train->parallel);
+  }
+  if (spec.base.steps) base["steps"] = *spec.base.steps;
+  if (spec.base.checkpoint) base["checkpoint"] = spec.base.checkpoint->string();
+  return {{"name", spec.name},
+          {"base", base},
+          {"formats", spec.formats},
+          {"writers", spec.writers},
+          {"parts", spec.parts},
+          {"damage",
+           {{"flips", spec.damage.flips},
+            {"seed", spec.damage.seed},
+            {"timeout_seconds", spec.damage.timeout_seconds},
+            {"memory", spec.damage.memory}}},
+          {"confidence", spec.confidence}};
+}
+
+}  // namespace bitrift::study

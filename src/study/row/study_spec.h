@@ -1,0 +1,50 @@
+// What a user asks of a study of checkpoints (docs/checkpoint-cost.md, "The spec").
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "record/json/json.h"
+#include "spec/training_spec.h"
+#include "study/row/study_kinds.h"
+
+namespace bitrift::study {
+
+/// The checkpoint that all files hold: trained for the study, or a ready one.
+struct StudyBase {
+  std::optional<record::TrainingSpec> train = {};        ///< exactly one of train and checkpoint
+  std::optional<std::int64_t> steps = {};                ///< of the training; absent: all its epochs
+  std::optional<std::filesystem::path> checkpoint = {};  ///< absolute
+};
+
+struct DamageSpec {
+  std::uint64_t flips = 400;  ///< of each stratum of each file; all bits where there are fewer
+  std::uint64_t seed = 0;
+  double timeout_seconds = 20;                     ///< a reader that takes longer hangs
+  std::uint64_t memory = std::uint64_t{1} << 30U;  ///< bytes that it may add to its address space
+};
+
+struct StudySpec {
+  std::string name;
+  StudyBase base;
+  std::vector<Format> formats;  ///< in the order of the tables, each once
+  std::vector<FileWriter> writers;
+  std::vector<StudyPart> parts;
+  DamageSpec damage;
+  double confidence = 0.95;
+  std::string interpreter;  ///< Python of the native libraries; "": see find_python()
+
+  [[nodiscard]] bool has(StudyPart part) const;
+  /// Of file_kinds.
+  [[nodiscard]] std::vector<FileKind> kinds() const;
+};
+
+/// Reads and checks a spec. Throws Error(bad_input | bad_file | not_found) with file, line and key.
+[[nodiscard]] StudySpec read_study_spec(const std::filesystem::path& path);
+/// What must stay the same when a study is resumed; equal specs give equal values.
+[[nodiscard]] record::Json to_json(const StudySpec& spec);
+
+}  // namespace bitrift::study

@@ -1,0 +1,163 @@
+#include "study/run_study.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "campaign/launch/launch.h"
+#include "campaign/plan/ends.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "record/provenance.h"
+#include "study/part/two_saves.h"
+#include "study/study_folder.h"
+
+namespace bitrift::study {
+namespace {
+
+using campaign::Progress;
+
+/// A time stamp of a zip archive counts in steps of 2 s.
+constexpr std::chrono::milliseconds between_saves{2500};
+
+// Everything that the parts stand on; all outlive the run.
+struct Study {
+  const StudySpec& spec;
+  const StudyFolder& folder;
+  NativeReader& reader;
+  Saver& saver;
+  StudyJournal& journal;
+  Progress& progress;
+  const std::vector<StudyFile>& files;
+
+  [[nodiscard]] std::vector<const StudyFile*> without_row(StudyPart part) const {
+    std::vector<const StudyFile*> missing;
+    for (const StudyFile& file : files) {
+      if (journal.find(row_id(part, file.kind)) == nullptr) missing.push_back(&file);
+    }
+    return missing;
+  }
+  // The stage of a part; how many rows it has.
+  void begin(StudyPart part, std::size_t total) const {
+    const auto& rows = journal.rows();
+    const auto done =
+        std::count_if(rows.begin(), rows.end(), [&](const StudyRow& row) { return row.part() == part; });
+    progress.stage(name_of(part), static_cast<std::size_t>(done), total);
+  }
+};
+
+void run_sizes(const Study& study) {
+  study.begin(StudyPart::size, study.files.size());
+  const std::uint64_t parameters = count_parameters(study.folder.layout().base());
+  for (const StudyFile* file : study.without_row(StudyPart::size)) {
+    const SizeResult size{file->bits.bytes(), file->bits.bits(BitStratum::payload) / 8,
+                          study.reader.facts().tensor_bytes, parameters};
+    study.journal.append({file->kind.format, file->kind.writer, size});
+    study.progress.advance();
+  }
+}
+
+void wait_between_saves() {
+  const auto end = std::chrono::steady_clock::now() + between_saves;
+  while (std::chrono::steady_clock::now() < end) {
+    campaign::InterruptGuard::check();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+// All kinds are saved in one process, and then all in another.
+void run_determinism(const Study& study) {
+  study.begin(StudyPart::determinism, study.files.size());
+  const auto missing = study.without_row(StudyPart::determinism);
+  if (missing.empty()) return;
+  const auto place = [&](const char* stem, const FileKind& kind) {
+    return study.folder.layout().work() / "saves" / kind.name() / (std::string(stem) + kind.extension);
+  };
+  study.saver.end_process();
+  std::vector<FileBits> first;
+  for (const StudyFile* file : missing) {
+    const auto path = place("first", file->kind);
+    auto extents = study.saver.save(file->kind, path);
+    first.push_back(std::filesystem::is_directory(path) ? FileBits(path, std::move(extents))
+                                                        : FileBits(path));
+  }
+  study.saver.end_process();
+  wait_between_saves();
+  for (std::size_t i = 0; i < missing.size(); ++i) {
+    const FileKind& kind = missing[i]->kind;
+    const auto path = place("second", kind);
+    (void)study.saver.save(kind, path);
+    study.journal.append({kind.format, kind.writer, compare_saves(place("first", kind), path, first[i])});
+    study.progress.advance();
+  }
+}
+
+void run_damage(const Study& study, bool ignore_file) {
+  std::uint64_t total = 0;
+  for (const StudyFile& file : study.files) total += damage_rows(file, study.spec.damage);
+  study.begin(StudyPart::damage, total);
+  Damage damage(study.spec.damage, study.reader, study.journal, study.progress, study.folder.layout().work(),
+                ignore_file);
+  for (const StudyFile& file : study.files) damage.run(file);
+}
+
+void run_parts(const Study& study, std::optional<StudyDrill> drill) {
+  for (const StudyPart part : study.spec.parts) {
+    switch (part) {
+      case StudyPart::size:
+        run_sizes(study);
+        break;
+      case StudyPart::determinism:
+        run_determinism(study);
+        break;
+      case StudyPart::damage:
+        run_damage(study, drill == StudyDrill::ignore_file);
+        break;
+    }
+    study.journal.sync();
+  }
+}
+
+}  // namespace
+
+StudyReport run_study(const StudyOptions& options, Progress& progress) {
+  const campaign::InterruptGuard interrupts;
+  StudySpec spec = read_study_spec(options.spec);
+  const std::filesystem::path trainer = campaign::find_trainer();
+  StudyFolder folder(std::filesystem::absolute(options.folder), spec,
+                     options.drill ? name_of(*options.drill) : "", options.command);
+  const StudyLayout& layout = folder.layout();
+  progress.note(fmt::format("study '{}', seed {}, in {}", spec.name, spec.damage.seed, layout.root.string()));
+  folder.prepare_base(spec, trainer);
+  NativeReader reader({.interpreter = spec.interpreter,
+                       .base = layout.base(),
+                       .formats = spec.formats,
+                       .memory = spec.damage.memory,
+                       .log = layout.log("reader"),
+                       .misread = options.drill == StudyDrill::misread});
+  folder.note_versions(reader.facts().versions);
+  Saver saver(reader, trainer, layout.base(), layout.log("saves"));
+  std::vector<StudyFile> files;
+  for (const FileKind& kind : spec.kinds()) {
+    if (reader.facts().installed.at(name_of(kind.format))) files.push_back(folder.prepare_file(kind, saver));
+  }
+  StudyJournal journal(layout.rows());
+  if (journal.torn_bytes() > 0)
+    progress.note(
+        fmt::format("removed {} bytes of an incomplete last line from the rows", journal.torn_bytes()));
+  run_parts({spec, folder, reader, saver, journal, progress, files}, options.drill);
+  std::error_code ignored;
+  std::filesystem::remove_all(layout.work(), ignored);
+
+  StudyReport report{spec, summarize(spec, journal.rows(), files), {}, layout.rows(), layout.summary()};
+  report.document = summary_json(spec, report.kinds);
+  report.document["versions"] = reader.facts().versions;
+  report.document["drill"] = options.drill ? name_of(*options.drill) : "";
+  report.document["provenance"] = record::provenance(options.command);
+  replace_text(report.summary, report.document.dump(2) + "\n");
+  return report;
+}
+
+}  // namespace bitrift::study

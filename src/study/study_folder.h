@@ -1,0 +1,59 @@
+// The folder of a study: which file is where, who may write, and that it holds one study only.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/file.h"
+#include "record/json/json.h"
+#include "study/part/damage.h"
+#include "study/part/saver.h"
+#include "study/row/study_spec.h"
+
+namespace bitrift::study {
+
+/// Names inside a study's folder (docs/checkpoint-cost.md, "The folder").
+struct StudyLayout {
+  std::filesystem::path root;
+  [[nodiscard]] std::filesystem::path identity() const { return root / "study.json"; }
+  [[nodiscard]] std::filesystem::path rows() const { return root / "rows.jsonl"; }
+  [[nodiscard]] std::filesystem::path summary() const { return root / "summary.json"; }
+  [[nodiscard]] std::filesystem::path base() const { return root / "base.h5"; }
+  [[nodiscard]] std::filesystem::path base_spec() const { return root / "base-train.json"; }
+  [[nodiscard]] std::filesystem::path files() const { return root / "files"; }
+  [[nodiscard]] std::filesystem::path work() const { return root / "work"; }
+  [[nodiscard]] std::filesystem::path lock() const { return root / "lock"; }
+  [[nodiscard]] std::filesystem::path log(const std::string& name) const {
+    return root / "logs" / (name + ".log");
+  }
+};
+
+/// A folder that this process holds.
+class StudyFolder {
+ public:
+  /// Creates or opens the folder and locks it. drill: "" or the drill's name. Throws Error(busy) when another
+  /// study runs in it, Error(conflict) that names the first difference when it belongs to another spec or
+  /// drill, Error(bad_input) when it holds other things, Error(io).
+  StudyFolder(const std::filesystem::path& root, const StudySpec& spec, const std::string& drill,
+              const std::vector<std::string>& command);
+
+  [[nodiscard]] const StudyLayout& layout() const noexcept { return layout_; }
+  /// Trains or copies the base unless it is there. Throws Error(conflict) when it is not what it was at the
+  /// first start, and as run_program() does.
+  void prepare_base(const StudySpec& spec, const std::filesystem::path& trainer);
+  /// Keeps the versions of the native libraries. Throws Error(conflict) when the study began with others.
+  void note_versions(const record::Json& versions);
+  /// Saves the base as a kind of file unless it is there. Throws as prepare_base() and Saver::save() do.
+  [[nodiscard]] StudyFile prepare_file(const FileKind& kind, Saver& saver);
+
+ private:
+  void refuse_unknown_files() const;
+  void store() const;
+
+  StudyLayout layout_;
+  FileDescriptor lock_;
+  record::Json identity_;
+};
+
+}  // namespace bitrift::study
