@@ -1,6 +1,7 @@
 #include "study/study_table.h"
 
 #include <algorithm>
+#include <functional>
 
 namespace bitrift::study {
 namespace {
@@ -46,37 +47,46 @@ std::string rate_text(const analyze::Rate& rate) {
                      100 * rate.anytime.high);
 }
 
-std::string rates_text(const OutcomeRates& rates) {
+// Outcomes that are common as rates, the others as numbers of flips.
+std::string outcomes_text(const OutcomeRates& rates, const OutcomeCounts& counts) {
   std::string text;
-  for (const analyze::Rate& rate : rates) text += fmt::format(" {:>19}", rate_text(rate));
+  for (const auto outcome : {DamageOutcome::detected, DamageOutcome::silently_wrong, DamageOutcome::same})
+    text += fmt::format(" {:>20}", rate_text(rates[static_cast<std::size_t>(outcome)]));
+  for (const auto outcome : {DamageOutcome::crash, DamageOutcome::hang})
+    text += fmt::format(" {:>6}", counts[static_cast<std::size_t>(outcome)]);
+  return text;
+}
+
+std::string damage_lines(const KindSummary& kind) {
+  if (!kind.missing.empty()) return fmt::format("{} {}\n", head(kind), kind.missing);
+  std::string text;
+  std::uint64_t bits = 0;
+  std::uint64_t flips = 0;
+  OutcomeCounts counts = {};
+  const auto line = [&](const char* name, std::uint64_t size, std::uint64_t n, const std::string& outcomes) {
+    text += fmt::format("{} {:<8} {:>10} {:>6}{}\n", head(kind), name, size, n, outcomes);
+  };
+  for (const DamageCell& cell : kind.cells) {
+    line(name_of(cell.stratum), cell.bits, cell.flips, outcomes_text(cell.rates, cell.counts));
+    bits += cell.bits;
+    flips += cell.flips;
+    std::transform(counts.begin(), counts.end(), cell.counts.begin(), counts.begin(), std::plus<>());
+  }
+  if (kind.file) line("any bit", bits, flips, outcomes_text(*kind.file, counts));
   return text;
 }
 
 std::string damage(const StudySpec& spec, const std::vector<KindSummary>& kinds) {
   if (!spec.has(StudyPart::damage)) return "";
   std::string text =
-      fmt::format("{:<13} {:<8} {:<8} {:>9} {:>6}", "format", "writer", "stratum", "bits", "n");
-  for (const char* name : {"detected", "silently wrong", "same", "crash", "hang"})
-    text += fmt::format(" {:>19}", name);
-  text += "\n";
-  for (const KindSummary& kind : kinds) {
-    if (!kind.missing.empty()) text += fmt::format("{} {}\n", head(kind), kind.missing);
-    std::uint64_t bits = 0;
-    std::uint64_t flips = 0;
-    for (const DamageCell& cell : kind.cells) {
-      text += fmt::format("{} {:<8} {:>9} {:>6}{}\n", head(kind), name_of(cell.stratum), cell.bits,
-                          cell.flips, rates_text(cell.rates));
-      bits += cell.bits;
-      flips += cell.flips;
-    }
-    if (kind.file)
-      text +=
-          fmt::format("{} {:<8} {:>9} {:>6}{}\n", head(kind), "any bit", bits, flips, rates_text(*kind.file));
-  }
-  return text + fmt::format(
-                    "of all flips of single bits, in %, with anytime intervals at {:g} %; any bit: "
-                    "payload and metadata by their numbers of bits\n",
-                    100 * spec.confidence);
+      fmt::format("{:<13} {:<8} {:<8} {:>10} {:>6} {:>20} {:>20} {:>20} {:>6} {:>6}\n", "format", "writer",
+                  "stratum", "bits", "n", "detected", "silently wrong", "same", "crash", "hang");
+  for (const KindSummary& kind : kinds) text += damage_lines(kind);
+  return text +
+         fmt::format(
+             "flips of single bits: % of them with anytime intervals at {:g} %, and numbers of crashes "
+             "and hangs;\nany bit: payload and metadata weighted by their bits\n",
+             100 * spec.confidence);
 }
 
 }  // namespace
