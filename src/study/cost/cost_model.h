@@ -1,0 +1,52 @@
+// Seconds of a save as a function of bytes and ranks.
+#pragma once
+
+#include <vector>
+
+#include "spec/checkpoint_policy.h"
+
+namespace bitrift::study {
+
+/// A measured save.
+struct SaveSample {
+  int ranks = 1;
+  double bytes = 0;  ///< of the file
+  double seconds = 0;
+};
+
+/// seconds(r, B) = fixed + rank (r - 1) + byte B + spread B f(r) for r ranks that hold a part of the state
+/// each. f depends on the writer. gather: (r - 1) / r, the part of the state that other ranks send; rank 0
+/// checks, copies and writes all of it. shared: 1 / min(r, cores), the work that ranks do side by side; what
+/// they cannot share, the disk's, is in `byte`. Own derivation: every term is the time of one resource, and
+/// no two overlap.
+struct CostModel {
+  record::SaveWriter writer = record::SaveWriter::gather;
+  int cores = 1;      ///< of the machine
+  double fixed = 0;   ///< s
+  double rank = 0;    ///< s for each rank but the first
+  double byte = 0;    ///< s per byte
+  double spread = 0;  ///< s per byte
+
+  /// Throws nothing; ranks is at least 1.
+  [[nodiscard]] double seconds(int ranks, double bytes) const noexcept;
+};
+
+/// The coefficients, none negative, that minimise the sum of squared relative errors. Throws
+/// Error(bad_input) where the samples cannot tell them apart: fewer than two sizes or two numbers of ranks.
+[[nodiscard]] CostModel fit_cost(record::SaveWriter writer, int cores,
+                                 const std::vector<SaveSample>& samples);
+
+/// A cluster as its users know it. Bandwidths are bytes per second.
+struct Cluster {
+  double write_all = 0;      ///< to the file system, all machines together
+  double write_machine = 0;  ///< one machine
+  double send_machine = 0;   ///< into one machine from the others
+  int ranks_machine = 1;     ///< each has a core of its own
+};
+
+/// A modelled figure: fixed and rank as fitted here, disk and network as the cluster has them, and `local`
+/// seconds of a processor for each byte that a rank checks and copies (CostModel::spread of shared).
+[[nodiscard]] double modelled_seconds(const CostModel& fitted, const Cluster& cluster, double local,
+                                      int ranks, double bytes) noexcept;
+
+}  // namespace bitrift::study

@@ -1,0 +1,130 @@
+#include "study/policy/killed_training.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "campaign/plan/ends.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "record/json/json.h"
+#include "study/part/saver.h"
+
+namespace bitrift::study {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Behind the last step that a folder's files name (docs/training.md, "Checkpoints"); nullopt: it has none.
+std::optional<std::int64_t> newest_step(const std::filesystem::path& folder) {
+  constexpr std::string_view start = "step-", end = ".h5";
+  std::optional<std::int64_t> newest;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(start) || !name.ends_with(end)) continue;
+    const char* const last = name.data() + name.size() - end.size();
+    std::int64_t step = 0;
+    const auto [rest, error] = std::from_chars(name.data() + start.size(), last, step);
+    if (error == std::errc() && rest == last) newest = std::max(step, newest.value_or(step));
+  }
+  return newest;
+}
+
+struct Finished {
+  record::Json result;
+  double wall = 0;  // seconds
+};
+
+// Runs to the end. Its JSON comes behind whatever it logs.
+Finished finish(Command command, const std::filesystem::path& output) {
+  command.arguments.emplace_back("--json");
+  command.output = output;
+  std::error_code ignored;
+  std::filesystem::remove(output, ignored);
+  const auto began = Clock::now();
+  run_program(command, "measuring a training");
+  const double wall = seconds_since(began);
+  const std::string text = "\n" + read_text(output);
+  return {record::Json::parse(text.substr(text.find("\n{"))), wall};
+}
+
+}  // namespace
+
+KilledTraining::KilledTraining(std::filesystem::path trainer, std::filesystem::path base,
+                               std::filesystem::path folder, std::filesystem::path log)
+    : trainer_(std::move(trainer)), base_(std::move(base)), folder_(std::move(folder)), log_(std::move(log)) {
+  std::filesystem::create_directories(folder_);
+  if (newest_step(folder_)) return;
+  run_program(resume({"-o", folder_.string() + "/", "--steps", "0"}), "copying " + base_.string());
+}
+
+Command KilledTraining::resume(const std::vector<std::string>& options) const {
+  const bool begun = newest_step(folder_).has_value();
+  Command command{
+      {trainer_.string(), "resume", (begun ? folder_ : base_).string(), "--parallel", "serial"}, {}, log_};
+  command.arguments.insert(command.arguments.end(), options.begin(), options.end());
+  return command;
+}
+
+PolicyCosts KilledTraining::measure() {
+  const std::filesystem::path output = folder_ / "measured.log";
+  const Finished one = finish(resume({"--epochs", "1"}), output);
+  const Finished three = finish(resume({"--epochs", "3"}), output);
+  const auto steps = [](const Finished& run) { return run.result.at("steps").get<double>(); };
+  const auto seconds = [](const Finished& run) { return run.result.at("seconds").get<double>(); };
+  PolicyCosts costs;
+  costs.step = (seconds(three) - seconds(one)) / (steps(three) - steps(one));
+  if (!(costs.step > 0)) {
+    fail(ErrorCode::bad_input,
+         "{} steps took {:.3g} s and {} took {:.3g} s: the epochs are too short to tell what a step costs; "
+         "give the training more samples",
+         steps(one), seconds(one), steps(three), seconds(three));
+  }
+  costs.restart = std::min(one.wall - seconds(one), three.wall - seconds(three));
+  return costs;
+}
+
+void KilledTraining::measure_saves(record::SaveMode mode, std::int64_t saves, PolicyCosts& costs) {
+  // Far enough apart that one in the background is over before the next.
+  const auto every = static_cast<std::int64_t>(std::ceil(2 / costs.step));
+  const std::filesystem::path output = folder_ / "measured.log", place = folder_ / "measured";
+  const Finished run =
+      finish(resume({"-o", place.string() + "/", "--checkpoint-every", std::to_string(every),
+                     "--checkpoint-mode", name_of(mode), "--steps", std::to_string(every * saves)}),
+             output);
+  const record::Json& times = run.result.at("checkpoint_seconds");
+  costs.block = times.at("blocking").at("median").get<double>();
+  if (times.contains("persist")) costs.persist = times["persist"].at("median").get<double>();
+  std::filesystem::remove_all(place);
+}
+
+Life KilledTraining::live(record::SaveMode mode, std::int64_t interval, double seconds) {
+  const std::int64_t before = newest_step(folder_).value();
+  const auto began = Clock::now();
+  Subprocess child(resume({"-o", folder_.string() + "/", "--checkpoint-every", std::to_string(interval),
+                           "--checkpoint-mode", name_of(mode), "--steps", "1000000000"}));
+  while (seconds_since(began) < seconds) {
+    campaign::InterruptGuard::check();
+    if (const auto status = child.wait(std::clamp(seconds - seconds_since(began), 0.0, 0.1))) {
+      fail(ErrorCode::bad_input,
+           "a training that was to be killed after {:.1f} s ended by itself with {}; see {}", seconds,
+           status->text(), log_.string());
+    }
+  }
+  child.signal_group(SIGKILL);
+  const double lived = seconds_since(began);
+  child.wait();
+  return {lived, newest_step(folder_).value() - before};
+}
+
+}  // namespace bitrift::study

@@ -1,0 +1,36 @@
+// A training that is killed and resumed from its checkpoints.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "core/process/subprocess.h"
+#include "spec/checkpoint_policy.h"
+#include "study/policy/useful_time.h"
+
+namespace bitrift::study {
+
+/// Runs `bitrift-train resume` of one checkpoint, serially, in a folder of its own.
+class KilledTraining {
+ public:
+  /// trainer: bitrift-train. folder: holds what the training saves, and begins as a copy of the checkpoint
+  /// `base` unless it has checkpoints already. log: what the processes print. Throws as run_program() does.
+  KilledTraining(std::filesystem::path trainer, std::filesystem::path base, std::filesystem::path folder,
+                 std::filesystem::path log);
+
+  /// What a step and a restart cost, from two runs of different lengths that save nothing. Throws
+  /// Error(bad_input) where the training ends by itself or is over too soon to tell.
+  [[nodiscard]] PolicyCosts measure();
+  /// Adds what a save of this mode costs, from `saves` saves.
+  void measure_saves(record::SaveMode mode, std::int64_t saves, PolicyCosts& costs);
+  /// Resumes from the newest checkpoint and writes one every `interval` steps, until SIGKILL after `seconds`.
+  /// Throws Error(bad_input) that names the log where the training ends by itself before.
+  [[nodiscard]] Life live(record::SaveMode mode, std::int64_t interval, double seconds);
+
+ private:
+  [[nodiscard]] Command resume(const std::vector<std::string>& options) const;
+
+  std::filesystem::path trainer_, base_, folder_, log_;
+};
+
+}  // namespace bitrift::study

@@ -1,0 +1,52 @@
+// How much of the time a training uses that is killed again and again, measured and predicted.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "spec/checkpoint_policy.h"
+
+namespace bitrift::study {
+
+/// What one way to save costs a training, all in seconds.
+struct PolicyCosts {
+  double step = 0;     ///< a step without checkpoints, evaluations included
+  double block = 0;    ///< for which a save stops the training
+  double persist = 0;  ///< async: from then until the disk has the file
+  double restart = 0;  ///< from the start of a process to its first step
+  bool operator==(const PolicyCosts&) const = default;
+};
+
+/// The seconds from a start to its kill: exponentially distributed with this mean, a pure function of seed
+/// and number. The same for every interval and mode, so that they meet the same failures.
+[[nodiscard]] double time_to_kill(std::uint64_t seed, std::uint64_t life, double mean);
+
+/// The interval with the least expected loss, in steps, at least 1: Daly's for sync, and
+/// record::asynchronous_interval() for async.
+[[nodiscard]] std::int64_t computed_interval(record::SaveMode mode, const PolicyCosts& costs, double mean);
+
+/// Expected part of the time that is work which is never lost, for checkpoints every `interval` steps and
+/// kills at exponential times: W / M exp(-(R + p) / M) / (exp((W + s) / M) - 1) for W seconds of work between
+/// saves that stop it for s and are on the disk p later, restarts of R, and a mean M. A process restarts, and
+/// save k is on the disk at R + k (W + s) + p; it outlives the kill at T with exp(-that / M), so the expected
+/// number of saves that do is a geometric series, and the mean of T is M. For p = 0 this is the inverse of
+/// Daly's model, record::daly_slowdown().
+[[nodiscard]] double predicted_useful(record::SaveMode mode, std::int64_t interval, const PolicyCosts& costs,
+                                      double mean);
+
+/// From the start of a process to its kill.
+struct Life {
+  double seconds = 0;
+  std::int64_t steps = 0;  ///< by which the newest checkpoint advanced
+};
+
+struct UsefulTime {
+  double fraction = 0;
+  double standard_error = 0;  ///< 0 for fewer than two lives
+};
+
+/// step x sum of steps / sum of seconds. The standard error is that of a ratio of means (Cochran, Sampling
+/// Techniques, 3rd edition, equation 6.13, without the correction for finite populations). Without lives 0.
+[[nodiscard]] UsefulTime measured_useful(const std::vector<Life>& lives, double step);
+
+}  // namespace bitrift::study
