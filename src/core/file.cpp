@@ -78,18 +78,6 @@ void remove_leftover(const std::filesystem::path& path) {
   if (named.st_dev == opened.st_dev && named.st_ino == opened.st_ino) ::unlink(path.c_str());
 }
 
-// start: what the names of a target's temporary files begin with; mkostemp(3) adds six letters or digits.
-void remove_leftovers(const std::filesystem::path& folder, const std::string& start) {
-  std::error_code ignored;
-  for (std::filesystem::directory_iterator entry(folder, ignored), end; !ignored && entry != end;
-       entry.increment(ignored)) {
-    const std::string name = entry->path().filename().string();
-    if (name.size() != start.size() + 6 || !name.starts_with(start)) continue;
-    if (std::all_of(name.end() - 6, name.end(), [](unsigned char c) { return std::isalnum(c) != 0; }))
-      remove_leftover(entry->path());
-  }
-}
-
 /// Bytes of one file into the same places of another.
 class FileCopy {
  public:
@@ -248,6 +236,23 @@ bool publish_text(const std::filesystem::path& path, std::string_view text) {
   return pending.publish();
 }
 
+void remove_leftovers(const std::filesystem::path& folder, const std::function<bool(std::string_view)>& of) {
+  // ".TARGET.tmp-" and the six letters or digits that mkostemp(3) adds.
+  constexpr std::string_view mark = ".tmp-";
+  constexpr std::size_t drawn = 6;
+  if (!is_local(folder)) return;
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator entry(folder, ignored), end; !ignored && entry != end;
+       entry.increment(ignored)) {
+    const std::string name = entry->path().filename().string();
+    if (name.size() <= 1 + mark.size() + drawn || name[0] != '.') continue;
+    const std::string_view target(name.data() + 1, name.size() - 1 - mark.size() - drawn);
+    if (name.compare(1 + target.size(), mark.size(), mark) != 0 || !of(target)) continue;
+    if (std::all_of(name.end() - drawn, name.end(), [](unsigned char c) { return std::isalnum(c) != 0; }))
+      remove_leftover(entry->path());
+  }
+}
+
 PendingFile::PendingFile(std::filesystem::path target) : target_(std::move(target)) {
   std::error_code none;
   const auto there = std::filesystem::status(target_, none);
@@ -256,9 +261,10 @@ PendingFile::PendingFile(std::filesystem::path target) : target_(std::move(targe
     fail(ErrorCode::bad_input, "{}: is not a regular file and will not be replaced", target_.string());
   }
   const auto folder = folder_of(target_);
-  const std::string start = "." + target_.filename().string() + ".tmp-";
+  const std::string own = target_.filename().string();
+  const std::string start = "." + own + ".tmp-";
   const bool local = is_local(folder);
-  if (local) remove_leftovers(folder, start);
+  remove_leftovers(folder, [&](std::string_view target) { return target == own; });
   do {
     std::string name = (folder / (start + "XXXXXX")).string();
     owned_ = FileDescriptor(::mkostemp(name.data(), O_CLOEXEC));

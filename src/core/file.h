@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -78,6 +79,10 @@ class PendingFile {
   FileDescriptor owned_;
   bool committed_ = false;
 };
+
+/// Removes the temporary files that killed programs left of the targets in `folder` whose names `of` accepts;
+/// those of living programs stay. On file systems that are not local, all stay. An error is not reported.
+void remove_leftovers(const std::filesystem::path& folder, const std::function<bool(std::string_view)>& of);
 
 /// A new folder "<name>-XXXXXX" in `parent` (without: among the system's temporary files: $TMPDIR, /tmp),
 /// private to this user and removed with all that is in it at the end of the scope. Throws Error(io).

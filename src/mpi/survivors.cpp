@@ -22,6 +22,15 @@ Communicator merged(MPI_Comm between, bool spawned) {
   return all;
 }
 
+// Of the processes that spawned this one; MPI_COMM_NULL: none did, or MPI has not begun.
+MPI_Comm parent_group() {
+  int started = 0;
+  check_code(MPI_Initialized(&started), "MPI_Initialized");
+  MPI_Comm parent = MPI_COMM_NULL;
+  if (started != 0) check_code(MPI_Comm_get_parent(&parent), "MPI_Comm_get_parent");
+  return parent;
+}
+
 }  // namespace
 
 #ifdef MPIX_ERR_PROC_FAILED
@@ -149,13 +158,11 @@ Communicator spawn(const Communicator& communicator, const std::vector<std::stri
 }
 
 std::optional<Communicator> spawned_into() {
-  int started = 0;
-  check_code(MPI_Initialized(&started), "MPI_Initialized");
-  if (started == 0) return std::nullopt;
-  MPI_Comm parent = MPI_COMM_NULL;
-  check_code(MPI_Comm_get_parent(&parent), "MPI_Comm_get_parent");
+  MPI_Comm const parent = parent_group();
   if (parent == MPI_COMM_NULL) return std::nullopt;
   return merged(parent, true);
 }
+
+bool is_spawned() { return parent_group() != MPI_COMM_NULL; }
 
 }  // namespace bitrift::mpi

@@ -46,5 +46,7 @@ void revoke(const Communicator& communicator) noexcept;
 /// In a process that spawn() started: that same group; nothing in any other. Call it once, after Environment
 /// began. Collective with spawn().
 [[nodiscard]] std::optional<Communicator> spawned_into();
+/// Whether spawn() started this process. Local.
+[[nodiscard]] bool is_spawned();
 
 }  // namespace bitrift::mpi

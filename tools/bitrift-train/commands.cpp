@@ -17,128 +17,19 @@
 #include "launch.h"
 #include "mpi/environment.h"
 #include "mpi/survivors.h"
+#include "planned_world.h"
+#include "record/fault/death_note.h"
 #include "record/provenance.h"
 #include "relaunch.h"
 #include "run_report.h"
 #include "train/run/trainer.h"
 #include "train/serve/serve.h"
+#include "train/state/checkpoint_clock.h"
+#include "train/state/checkpoint_folder.h"
 #include "train/state/checkpoint_spec.h"
 
 namespace bitrift::cli {
 namespace {
-
-void check_writable(const std::filesystem::path& path, const char* option) {
-  if (path.empty()) return;
-  if (std::filesystem::is_directory(path)) {
-    fail(ErrorCode::bad_input, "{} {} is a folder; name a file", option, path.string());
-  }
-  const PendingFile probe(path);
-}
-
-// What a run needs, as far as it is known before LibTorch and MPI are set to work.
-struct Plan {
-  record::TrainingSpec spec;
-  record::Parallel parallel = {};
-  std::shared_ptr<const nn::Dataset> data = {};
-  std::optional<ckpt::Reader> checkpoint = {};  // resume
-  record::RecoverySpec recovery = {};
-  std::vector<record::ProcessFault> kills = {};
-  double opening_seconds = 0;  // of it
-};
-
-void check_outputs(const Arguments& arguments) {
-  check_writable(arguments.output, "-o");
-  check_writable(arguments.trace, "--trace");
-}
-
-// Runs work on this rank of the world. Errors on which all ranks agree are printed once and leave in order; a
-// rank that fails alone ends all of them.
-int in_world(const std::function<int(mpi::Environment&)>& work) {
-  mpi::Environment environment;
-  try {
-    const int code = work(environment);
-    environment.finalize();
-    return code;
-  } catch (const mpi::AgreedError& error) {
-    if (environment.world().rank() == 0) complain(error.what());
-    environment.finalize();
-    return error.exit_code();
-  } catch (const std::exception& error) {
-    const auto* known = dynamic_cast<const Error*>(&error);
-    const int code = known != nullptr ? known->exit_code() : 3;
-    const int rank = environment.world().rank();
-    complain(environment.world().size() > 1 ? fmt::format("rank {}: {}", rank, error.what()) : error.what());
-    leave_exit_code(code);
-    environment.abort(code);
-  }
-}
-
-// What mpirun must be told so that the run survives a failure.
-std::vector<std::string> launcher_options(const Plan& plan) {
-  if (!plan.recovery.in_place()) return {};
-  const bool stops = std::any_of(plan.kills.begin(), plan.kills.end(),
-                                 [](const auto& kill) { return kill.how == record::Ending::stop; });
-  return mpi::survival_options(stops);
-}
-
-std::vector<std::string> own_command(const Arguments& arguments) {
-  std::vector<std::string> command = {std::filesystem::read_symlink("/proc/self/exe").string()};
-  command.insert(command.end(), arguments.words.begin(), arguments.words.end());
-  return command;
-}
-
-// Who works, who waits and who joins.
-train::Team surviving_team(const mpi::Environment& environment, int ranks) {
-  if (const auto joined = mpi::spawned_into()) return train::Team::newcomer(*joined);
-  train::Team team(environment.world(), ranks);
-  if (environment.world().rank() == 0) say_begun();
-  return team;
-}
-
-train::Team team_of(const mpi::Environment& environment, const Plan& plan) {
-  if (!plan.recovery.in_place()) return train::Team(environment.world());
-  if (!mpi::survives_failures()) {
-    const std::string text = fmt::format(
-        "--on-failure {}: this MPI cannot continue without a rank; start it with mpirun --with-ft ulfm, or "
-        "choose "
-        "relaunch",
-        name_of(plan.recovery.kind));
-    throw mpi::AgreedError(ErrorCode::bad_input, text);
-  }
-  return surviving_team(environment, plan.parallel.ranks);
-}
-
-// Makes a plan, before MPI starts unless a launcher did that already, and runs work with it on this rank.
-// Without a launcher several ranks are left to mpirun.
-int in_planned_world(const Arguments& arguments, const std::function<Plan()>& make_plan,
-                     const std::function<int(mpi::Environment&, Plan&)>& work) {
-  std::optional<Plan> plan;
-  if (!mpi::started_by_launcher()) {
-    plan = make_plan();
-    check_outputs(arguments);
-    if (plan->parallel.ranks > 1) {
-      const int ranks = plan->parallel.ranks + plan->recovery.spares;
-      const std::vector<std::string> options = launcher_options(*plan);
-      const bool relaunches = plan->recovery.kind == record::RecoveryKind::relaunch;
-      plan.reset();
-      if (relaunches) return run_with_relaunches(ranks, arguments.words, arguments.output);
-      const bool watched = !options.empty() && options == mpi::survival_options(true);
-      const JobEnd end = watched ? run_until_begun(ranks, options, arguments.words)
-                                 : run_mpirun(ranks, options, arguments.words);
-      if (end.lost) complain("a rank was lost, and with it the run; see --on-failure");
-      return end.lost && !arguments.recovery.kills.empty() ? 1 : end.code;
-    }
-  }
-  return in_world([&](mpi::Environment& environment) {
-    mpi::agreed(environment.world(), [&] {
-      if (plan) return;
-      plan = make_plan();
-      if (environment.world().rank() == 0) check_outputs(arguments);
-    });
-    train::prepare_libtorch(plan->spec.threads);
-    return work(environment, *plan);
-  });
-}
 
 double seconds_of(const std::function<void()>& work) {
   const auto began = std::chrono::steady_clock::now();
@@ -171,9 +62,35 @@ train::RunOptions run_options(const Arguments& arguments, const Plan& plan, bool
   return options;
 }
 
+// The checkpoints on the way.
+void write_checkpoints(const Plan& plan, train::Trainer& trainer, const record::Json& provenance,
+                       train::RunOptions& options) {
+  const bool behind = plan.checkpoints.mode == record::SaveMode::async;
+  options.choose_interval = plan.checkpoints.automatic;
+  options.ledgers_kept = static_cast<std::size_t>(plan.output.keep()) + (behind ? 1 : 0);
+  if (plan.checkpoints.writes()) options.clock = std::make_shared<train::CheckpointClock>(plan.checkpoints);
+  options.checkpoint = [&trainer, provenance, behind, place = plan.output, writer = plan.checkpoints.writer,
+                        clock = options.clock] {
+    const std::int64_t step = trainer.step();
+    const std::filesystem::path file = place.file(step);
+    if (behind) {
+      const auto saved = [clock, place, step] {
+        if (clock) clock->durable(record::monotonic_seconds());
+        place.completed(step);
+      };
+      trainer.save(file, provenance, {record::SaveMode::async, writer, saved});
+    } else {
+      trainer.save(file, provenance, {.writer = writer});
+      // Not before all ranks know of the new file: one that is lost meanwhile may take the others back.
+      if (trainer.leads()) place.completed(step);
+    }
+    return file;
+  };
+}
+
 // Trains from where the trainer stands; writes trace, checkpoint and report.
 int run_and_report(const Arguments& arguments, const Plan& plan, std::int64_t epochs,
-                   mpi::Environment& environment, train::Trainer& trainer, Durations durations = {},
+                   mpi::Environment& environment, train::Trainer& trainer, Saved saved = {},
                    std::optional<record::Relaunch> relaunched = {}) {
   const bool first = environment.world().rank() == 0;
   train::RunOptions options = run_options(arguments, plan, !arguments.trace.empty());
@@ -190,19 +107,17 @@ int run_and_report(const Arguments& arguments, const Plan& plan, std::int64_t ep
   }
   options.trace = trace.get();
   const record::Json provenance = provenance_of(arguments, plan.parallel, environment);
-  options.checkpoint_file = arguments.output;
-  const auto mode = parse_named<train::SaveMode>(arguments.recovery.checkpoint_mode);
-  const auto writer = parse_named<train::SaveWriter>(arguments.recovery.checkpoint_writer);
-  options.checkpoint = [&, mode, writer] { trainer.save(arguments.output, provenance, mode, writer); };
-  options.checkpoint_behind = mode == train::SaveMode::async;
+  write_checkpoints(plan, trainer, provenance, options);
   if (!arguments.output.empty()) {
     options.save = [&] {
       // The trace is complete before the checkpoint is.
       mpi::agreed(trainer.group(), [&] {
         if (trace) trace->finish();
       });
-      durations.save =
-          seconds_of([&] { trainer.save(arguments.output, provenance, train::SaveMode::sync, writer); });
+      saved.file = plan.output.file(trainer.step());
+      saved.seconds =
+          seconds_of([&] { trainer.save(saved.file, provenance, {.writer = plan.checkpoints.writer}); });
+      if (trainer.leads()) plan.output.completed(trainer.step());
     };
   }
   const record::RunResult result = trainer.run(options);
@@ -215,7 +130,8 @@ int run_and_report(const Arguments& arguments, const Plan& plan, std::int64_t ep
   const int code = done ? 0 : 1;
   if (trainer.leads()) {
     warn_of_alarms(result);
-    report(arguments, plan.parallel, result, durations);
+    if (options.clock) saved.on_the_way = options.clock->report();
+    report(arguments, plan.parallel, result, saved);
     if (!done) complain(fmt::format("training stopped: {}; nothing was saved", result.detail));
   }
   if (!plan.recovery.in_place()) return code;
@@ -254,29 +170,39 @@ train::LoadRequest load_request(const Arguments& arguments) {
   return request;
 }
 
+// What the options say of ranks that fail and of checkpoints.
 void choose_recovery(const Arguments& arguments, Plan& plan) {
   plan.recovery = chosen_recovery(arguments.recovery, plan.parallel);
   plan.kills = chosen_kills(arguments.recovery, plan.parallel);
-  const bool armed = plan.recovery.in_place();
-  if (armed && !arguments.trace.empty())
+  if (plan.recovery.in_place() && !arguments.trace.empty())
     fail(ErrorCode::bad_input, "--trace cannot be combined with --on-failure {}",
          name_of(plan.recovery.kind));
-  if (plan.recovery.checkpoint_every > 0 && arguments.output.empty())
-    fail(ErrorCode::bad_input, "--checkpoint-every needs -o, the file that is written");
-  if (arguments.recovery.checkpoint_mode == name_of(train::SaveMode::sync)) return;
-  if (arguments.recovery.checkpoint_writer == name_of(train::SaveWriter::shared))
-    fail(ErrorCode::bad_input,
-         "--checkpoint-mode async cannot be combined with --checkpoint-writer shared; choose gather or sync");
-  if (plan.recovery.checkpoint_every == 0)
-    fail(ErrorCode::bad_input,
-         "--checkpoint-mode async needs --checkpoint-every; the last save is always sync");
-  if (armed) {
-    fail(
-        ErrorCode::bad_input,
-        "--checkpoint-mode async cannot be combined with --on-failure {}, which may need the last checkpoint "
-        "before the disk has it; choose sync",
-        name_of(plan.recovery.kind));
+  plan.checkpoints = chosen_checkpoints(arguments.checkpoints, plan.spec.checkpoint);
+  plan.output = OutputPlace(arguments.output, plan.checkpoints);
+  add_checkpoints(plan.recovery, plan.checkpoints);
+}
+
+// The file that `resume` begins with: of a folder the newest valid one. All ranks take that of rank 0.
+std::filesystem::path start_file(const Arguments& arguments, const mpi::Communicator* ranks) {
+  const auto newest = [&](train::Look look, bool says) {
+    if (!names_folder(arguments.input)) return arguments.input;
+    train::Newest found = train::newest_valid(arguments.input, look);
+    if (says) {
+      for (const std::string& line : found.skipped) spdlog::warn("{}", line);
+    }
+    return found.checkpoint.path;
+  };
+  if (ranks == nullptr) {
+    // Ranks that are still to be started look closely.
+    const bool alone = chosen_parallel(arguments.parallel, {}).ranks == 1;
+    return newest(alone ? train::Look::contents : train::Look::header, alone);
   }
+  std::string file;
+  mpi::agreed(*ranks, [&] {
+    if (ranks->rank() == 0) file = newest(train::Look::contents, true).string();
+  });
+  ranks->broadcast(file, 0);
+  return file;
 }
 
 // A loss scale belongs to the precision that it was chosen for.
@@ -301,23 +227,28 @@ int train(const Arguments& arguments) {
     plan.data = train::load_runnable(plan.spec, plan.parallel);
     return plan;
   };
-  return in_planned_world(arguments, make_plan, [&](mpi::Environment& environment, Plan& plan) {
-    const bool again = !arguments.relaunched.empty();
-    train::Trainer trainer(plan.spec, plan.parallel, team_of(environment, plan), plan.recovery, !again,
-                           std::move(plan.data));
-    const std::int64_t epochs = arguments.epochs.value_or(plan.spec.epochs);
-    if (!again)
-      return run_and_report(arguments, plan, epochs, environment, trainer, {},
-                            lost_at_start(arguments, plan));
-    record::Relaunch from = load_again(arguments, plan, trainer);
-    const double load_seconds = from.recoveries.back().times.state;
-    return run_and_report(arguments, plan, epochs, environment, trainer, {.load = load_seconds},
-                          std::move(from));
-  });
+  return in_planned_world(arguments, {.make_plan = make_plan},
+                          [&](mpi::Environment& environment, Plan& plan) {
+                            const bool again = !arguments.relaunched.empty();
+                            train::Trainer trainer(plan.spec, plan.parallel, team_of(environment, plan),
+                                                   plan.recovery, !again, std::move(plan.data));
+                            const std::int64_t epochs = arguments.epochs.value_or(plan.spec.epochs);
+                            if (!again)
+                              return run_and_report(arguments, plan, epochs, environment, trainer, {},
+                                                    lost_at_start(arguments, plan));
+                            record::Relaunch from = load_again(arguments, plan, trainer);
+                            const double load_seconds = from.recoveries.back().times.state;
+                            return run_and_report(arguments, plan, epochs, environment, trainer,
+                                                  {.load_seconds = load_seconds}, std::move(from));
+                          });
 }
 
-int resume(const Arguments& arguments) {
+int resume(const Arguments& given) {
+  Arguments arguments = given;
   train::LoadRequest request = load_request(arguments);
+  const auto prepare = [&](const mpi::Communicator* ranks) {
+    arguments.input = request.path = start_file(given, ranks);
+  };
   const auto make_plan = [&] {
     Plan plan;
     plan.opening_seconds = seconds_of([&] { plan.checkpoint.emplace(arguments.input); });
@@ -333,18 +264,24 @@ int resume(const Arguments& arguments) {
     }
     plan.parallel = chosen_parallel(arguments.parallel, {});
     choose_recovery(arguments, plan);
+    plan.start_step = train::integer_in(*plan.checkpoint, "progress/step", 0);
+    std::error_code ignored;
+    plan.continues_folder = plan.output.is_folder() && names_folder(given.input) &&
+                            std::filesystem::equivalent(given.input, given.output, ignored);
     plan.data = train::load_runnable(plan.spec, plan.parallel);
     return plan;
   };
-  return in_planned_world(arguments, make_plan, [&](mpi::Environment& environment, Plan& plan) {
+  return in_planned_world(arguments, {prepare, make_plan}, [&](mpi::Environment& environment, Plan& plan) {
     train::Trainer trainer(plan.spec, plan.parallel, team_of(environment, plan), plan.recovery, false,
                            std::move(plan.data));
     if (!arguments.relaunched.empty()) {
       record::Relaunch from = load_again(arguments, plan, trainer);
       const double load_seconds = from.recoveries.back().times.state;
-      return run_and_report(arguments, plan, 0, environment, trainer, {.load = load_seconds},
+      return run_and_report(arguments, plan, 0, environment, trainer, {.load_seconds = load_seconds},
                             std::move(from));
     }
+    if (trainer.leads() && names_folder(given.input))
+      spdlog::info("resuming from {}", arguments.input.string());
     request.opened = &*plan.checkpoint;
     const double load_seconds = plan.opening_seconds + seconds_of([&] { trainer.load(request); });
     plan.checkpoint.reset();
@@ -356,7 +293,7 @@ int resume(const Arguments& arguments) {
           arguments.input.string(), plan.spec.epochs);
     }
     return run_and_report(arguments, plan, arguments.epochs.value_or(left), environment, trainer,
-                          {.load = load_seconds}, lost_at_start(arguments, plan));
+                          {.load_seconds = load_seconds}, lost_at_start(arguments, plan));
   });
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint_options.h"
 #include "guard_options.h"
 #include "parallel_options.h"
 #include "recovery_options.h"
@@ -16,15 +17,17 @@ namespace bitrift::cli {
 
 /// What the command line said.
 struct Arguments {
-  std::filesystem::path input;   ///< train: the spec; resume: the checkpoint; serve: the base checkpoint
-  std::filesystem::path output;  ///< -o; empty: nothing is saved
+  std::filesystem::path
+      input;  ///< train: the spec; resume: the checkpoint, or a folder of them; serve: the base
+  std::filesystem::path output;  ///< -o, a file or a folder; empty: nothing is saved
   std::filesystem::path trace;   ///< empty: none
   std::optional<std::int64_t> steps, epochs;
   ParallelArguments parallel;
   std::vector<std::string> replica_files;  ///< resume: "R=FILE", what replica R loads instead
   std::optional<std::string> precision;    ///< resume: numbers are converted to it
   GuardArguments guards;                   ///< resume
-  RecoveryArguments recovery;              ///< train, resume, serve
+  RecoveryArguments recovery;              ///< train, resume
+  CheckpointArguments checkpoints;         ///< train, resume
   bool json = false;
   bool check_replicas = false;
   std::filesystem::path

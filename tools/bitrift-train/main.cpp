@@ -39,6 +39,7 @@ void add_run_options(CLI::App* command, Arguments& arguments, const char* usual)
   command->add_flag("--check-replicas", arguments.check_replicas,
                     "Compare the states of all replicas after every step");
   add_parallel_options(command, arguments.parallel, usual);
+  add_checkpoint_options(command, arguments.checkpoints);
   add_recovery_options(command, arguments.recovery);
   // Both for run_with_relaunches().
   command->add_option("--relaunched", arguments.relaunched)->group("");
@@ -60,10 +61,14 @@ CLI::App* add_resume(CLI::App& app, Arguments& arguments) {
   CLI::App* resume_command = app.add_subcommand(
       "resume",
       "Resume training from a checkpoint (default: serially, until the epochs of its spec are done)");
-  resume_command->add_option("CHECKPOINT", arguments.input, "Checkpoint, written under any parallel strategy")
+  resume_command
+      ->add_option("CHECKPOINT", arguments.input,
+                   "Checkpoint, written under any parallel strategy, or a folder: its newest valid one")
       ->required();
-  resume_command->add_option("-o,--output", arguments.output,
-                             "Checkpoint to write at the end (with --steps 0: immediately)");
+  resume_command->add_option(
+      "-o,--output", arguments.output,
+      "Checkpoint to write at the end (with --steps 0: immediately), or a folder (DIR/) for one "
+      "file of each step at which one is written");
   resume_command->add_option(
       "--replica-file", arguments.replica_files,
       "R=FILE: load FILE into replica R (from 0) instead of CHECKPOINT; see --sync-on-resume; repeatable");
@@ -78,7 +83,9 @@ CLI::App* add_resume(CLI::App& app, Arguments& arguments) {
       ->type_name("N");
   add_guard_options(resume_command, arguments.guards);
   add_run_options(resume_command, arguments, "serial");
-  resume_command->footer(with_example("resume ckpt.h5 -o final.h5 --epochs 1"));
+  resume_command->footer(
+      with_example("resume ckpt.h5 -o final.h5 --epochs 1\n  bitrift-train resume run/ -o run/ "
+                   "--checkpoint-every 100 --checkpoint-keep 3"));
   return resume_command;
 }
 
@@ -119,9 +126,16 @@ int run(int count, char** words) {
 
   CLI::App* train_command = app.add_subcommand("train", "Train a model from a spec and save a checkpoint");
   train_command->add_option("SPEC", arguments.input, "Training spec (JSON; see docs/spec.md)")->required();
-  train_command->add_option("-o,--output", arguments.output, "Checkpoint to write")->required();
+  train_command
+      ->add_option(
+          "-o,--output", arguments.output,
+          "Checkpoint to write, or a folder (DIR/) for one file of each step at which one is written")
+      ->required();
   add_run_options(train_command, arguments, "as in the spec");
-  train_command->footer(with_example("train campaigns/train-fashion-resnet20.json -o ckpt.h5"));
+  train_command->footer(
+      with_example("train campaigns/train-fashion-resnet20.json -o ckpt.h5\n"
+                   "  bitrift-train train campaigns/train-fashion-resnet20.json -o run/ --checkpoint-every "
+                   "auto --mtbf 86400"));
 
   const CLI::App* resume_command = add_resume(app, arguments);
 

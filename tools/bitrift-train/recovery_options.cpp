@@ -3,7 +3,6 @@
 #include "core/error.h"
 #include "options/one_of.h"
 #include "options/whole_number.h"
-#include "train/state/save_checkpoint.h"
 
 namespace bitrift::cli {
 
@@ -32,22 +31,6 @@ void add_recovery_options(CLI::App* command, RecoveryArguments& arguments) {
       ->check(whole_number(0, most))
       ->type_name("N");
   command
-      ->add_option("--checkpoint-every", arguments.checkpoint_every,
-                   "Write the checkpoint (-o) every N steps too (default: 0, only at the end)")
-      ->check(whole_number(0, most))
-      ->type_name("N");
-  command
-      ->add_option(
-          "--checkpoint-mode", arguments.checkpoint_mode,
-          "When training continues: sync, when the disk has the checkpoint; async, when its state is "
-          "copied in memory (default: sync)")
-      ->check(one_of<train::SaveMode>());
-  command
-      ->add_option("--checkpoint-writer", arguments.checkpoint_writer,
-                   "Who writes checkpoints: gather, rank 0, to which the others send their tensors; shared, "
-                   "every rank its own into the one file (default: gather)")
-      ->check(one_of<train::SaveWriter>());
-  command
       ->add_option("--batch-on-failure", arguments.batch,
                    "shrink: compute the same batch with fewer ranks, or a smaller one (default: same)")
       ->check(one_of<record::BatchRule>());
@@ -70,7 +53,6 @@ record::RecoverySpec chosen_recovery(const RecoveryArguments& arguments, const r
       (spec.in_place() && parallel.replicas() == 1 && spec.state != record::StateSource::file);
   spec.spares = arguments.spares.value_or(spec.kind == RecoveryKind::spare ? 1 : 0);
   spec.snapshot_every = arguments.snapshot_every.value_or(snapshots ? 10 : 0);
-  spec.checkpoint_every = arguments.checkpoint_every.value_or(0);
   if (spec.kind != RecoveryKind::none && parallel.ranks == 1 && spec.kind != RecoveryKind::relaunch)
     fail(ErrorCode::bad_input, "--on-failure {}: a run of one rank has nobody left; choose relaunch",
          name_of(spec.kind));

@@ -17,14 +17,13 @@ namespace bitrift::cli {
 struct RecoveryArguments {
   std::optional<std::string> on_failure, state, batch;
   std::optional<int> spares;
-  std::optional<std::int64_t> snapshot_every, checkpoint_every;
-  std::string checkpoint_mode = "sync", checkpoint_writer = "gather";
+  std::optional<std::int64_t> snapshot_every;
   std::vector<std::string> forget, kills;
 };
 
 void add_recovery_options(CLI::App* command, RecoveryArguments& arguments);
 
-/// Throws Error(bad_input) for what does not fit the kind of recovery or the ranks.
+/// All but checkpoint_every. Throws Error(bad_input) for what does not fit the kind of recovery or the ranks.
 [[nodiscard]] record::RecoverySpec chosen_recovery(const RecoveryArguments& arguments,
                                                    const record::Parallel& parallel);
 /// Throws Error(bad_input) for texts that are no faults, and ranks that the run does not have.

@@ -9,7 +9,9 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "launch.h"
+#include "output_place.h"
 #include "record/fault/death_note.h"
+#include "train/state/checkpoint_folder.h"
 #include "train/state/checkpoint_spec.h"
 
 namespace bitrift::cli {
@@ -31,11 +33,27 @@ std::vector<std::string> without_kills(const std::vector<std::string>& words) {
   return kept;
 }
 
-// What tells one version of a file from another.
-std::optional<std::filesystem::file_time_type> written(const std::filesystem::path& file) {
+// A checkpoint that a job may continue from, and what tells one version of a file from another.
+struct LastFile {
+  std::filesystem::path path;
+  std::filesystem::file_time_type time;
+  bool operator==(const LastFile&) const = default;
+};
+
+std::optional<LastFile> last_file(const std::filesystem::path& output) {
+  std::filesystem::path file = output;
+  if (names_folder(output)) {
+    if (train::checkpoints_in(output).empty()) return std::nullopt;
+    try {
+      file = train::newest_valid(output, train::Look::contents).checkpoint.path;
+    } catch (const Error& error) {
+      spdlog::warn("{}", error.what());
+      return std::nullopt;
+    }
+  }
   std::error_code error;
   const auto time = std::filesystem::last_write_time(file, error);
-  return error ? std::nullopt : std::optional(time);
+  return error ? std::nullopt : std::optional(LastFile{file, time});
 }
 
 }  // namespace
@@ -60,16 +78,16 @@ int run_with_relaunches(int ranks, const std::vector<std::string>& words,
   ::setenv(note_variable, (folder.path() / "note").c_str(), 1);
   ::setenv(ledger_variable, folder.path().c_str(), 1);
   std::vector<std::string> next = words;
-  auto known = written(output);
+  auto known = last_file(output);
   std::int64_t reached = -1;
   while (true) {
     const JobEnd end = run_mpirun(ranks, {}, next);
     if (!end.lost) return end.code;
     ::setenv(noticed_variable, fmt::format("{:.9f}", record::monotonic_seconds()).c_str(), 1);
     next = without_kills(words);
-    const auto now = written(output);
+    const auto now = last_file(output);
     const bool has_file = now && (now != known || reached > 0);
-    const std::int64_t step = has_file ? train::integer_in(ckpt::Reader(output), "progress/step", 0) : 0;
+    const std::int64_t step = has_file ? train::integer_in(ckpt::Reader(now->path), "progress/step", 0) : 0;
     if (step <= reached) {
       fail(ErrorCode::internal,
            "the job lost a rank again before it came beyond step {}; it was not launched again", reached);
@@ -77,12 +95,12 @@ int run_with_relaunches(int ranks, const std::vector<std::string>& words,
     reached = step;
     known = now;
     if (has_file) {
-      next.insert(next.end(), {"--relaunched", output.string()});
+      next.insert(next.end(), {"--relaunched", now->path.string()});
     } else {
       next.emplace_back("--relaunched-from-start");
     }
     spdlog::warn("a rank was lost; launching the job again from {}",
-                 has_file ? fmt::format("step {} in {}", step, output.string()) : "the start");
+                 has_file ? fmt::format("step {} in {}", step, now->path.string()) : "the start");
   }
 }
 

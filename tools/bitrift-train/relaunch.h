@@ -12,7 +12,8 @@
 namespace bitrift::cli {
 
 /// Runs the job, and again for as long as it loses a rank and then comes further than the time before. words:
-/// of the command line; each new start gets `--relaunched output` where the job wrote that file, else
+/// of the command line; each new start gets `--relaunched FILE` where the job wrote a checkpoint to `output`,
+/// a file or a folder, else
 /// `--relaunched-from-start`, and none of the kills. Returns the exit code.
 [[nodiscard]] int run_with_relaunches(int ranks, const std::vector<std::string>& words,
                                       const std::filesystem::path& output);

@@ -1,5 +1,6 @@
 #include "run_report.h"
 
+#include <cstdint>
 #include <string>
 
 #include <fmt/ranges.h>
@@ -33,24 +34,33 @@ void print_recovery(const record::Recovery& recovery) {
       recovery.steps_redone, recovery.times.total() * 1000);
 }
 
+void print_checkpoints(const record::Json& times) {
+  fmt::print("{} checkpoints on the way, each stopping the training for {:.3g} s (median)",
+             times.at("written").get<std::int64_t>(), times.at("blocking").at("median").get<double>());
+  if (times.contains("interval"))
+    fmt::print(", at last one every {} steps", times["interval"].at("steps").get<std::int64_t>());
+  fmt::print("\n");
+}
+
 }  // namespace
 
 void report(const Arguments& arguments, const record::Parallel& parallel, const record::RunResult& result,
-            const Durations& durations) {
+            const Saved& saved) {
   if (!arguments.json) {
     print_table(result);
     if (result.status != record::RunStatus::done) return;
     for (const record::Recovery& recovery : result.recoveries) print_recovery(recovery);
-    if (result.status == record::RunStatus::done && !arguments.output.empty())
-      fmt::print("saved {}\n", arguments.output.string());
+    if (saved.on_the_way) print_checkpoints(*saved.on_the_way);
+    if (!saved.file.empty()) fmt::print("saved {}\n", saved.file.string());
     return;
   }
   record::Json value = record::to_json(result);
   value["parallel"] = record::to_json(parallel);
-  if (durations.load) value["load_seconds"] = *durations.load;
-  if (durations.save) value["save_seconds"] = *durations.save;
-  if (result.status == record::RunStatus::done && !arguments.output.empty())
-    value["checkpoint"] = arguments.output.string();
+  if (saved.load_seconds) value["load_seconds"] = *saved.load_seconds;
+  if (saved.seconds) value["save_seconds"] = *saved.seconds;
+  if (saved.on_the_way) value["checkpoint_seconds"] = *saved.on_the_way;
+  if (result.status == record::RunStatus::done && !saved.file.empty())
+    value["checkpoint"] = saved.file.string();
   fmt::print("{}\n", value.dump(2));
 }
 

@@ -1,6 +1,7 @@
 // What a run prints when it is over.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 
 #include "commands.h"
@@ -8,13 +9,16 @@
 
 namespace bitrift::cli {
 
-/// Seconds of load and save, where there was one.
-struct Durations {
-  std::optional<double> load = {}, save = {};
+/// What was loaded and saved, where something was.
+struct Saved {
+  std::optional<double> load_seconds = {};
+  std::optional<double> seconds = {};           ///< of the last save
+  std::filesystem::path file = {};              ///< that it wrote
+  std::optional<record::Json> on_the_way = {};  ///< see train::CheckpointClock::report()
 };
 
 /// The evaluations and the state digest, and how the run recovered where a rank failed; as JSON with --json.
 void report(const Arguments& arguments, const record::Parallel& parallel, const record::RunResult& result,
-            const Durations& durations);
+            const Saved& saved);
 
 }  // namespace bitrift::cli

@@ -6,7 +6,7 @@
 
 #include "record/run.h"
 #include "train/golden/trajectory.h"
-#include "train/run/run_ledger.h"
+#include "train/recover/run_ledger.h"
 #include "train/run/run_options.h"
 #include "train/run/trainer_state.h"
 

@@ -27,10 +27,7 @@ std::string nonfinite_metric(const std::vector<record::Evaluation>& replicas, bo
 }  // namespace
 
 Loop::Loop(TrainerState& state, const RunOptions& options)
-    : state_(state),
-      options_(options),
-      golden_(state, options.keep_golden),
-      ledger_files_(options.ledger_folder, options.checkpoint_behind) {
+    : state_(state), options_(options), golden_(state, options.keep_golden), checkpoints_(state, options_) {
   result_.id = options.id;
   result_.replicas.resize(static_cast<std::size_t>(state.parallel.replicas()));
   if (state.team.working()) states_.emplace(state, options.states);
@@ -43,7 +40,7 @@ record::RunResult Loop::run() {
     begin_trace();
     states_->after(0);
     at_.next = done() ? Next::evaluate : Next::step;
-    note_start_file();
+    checkpoints_.note_start_file(at_, [&] { return ledger(); });
     if (options_.before_first_step) options_.before_first_step();
   }
   while (at_.next != Next::over) {
@@ -64,7 +61,7 @@ record::RunResult Loop::run() {
 }
 
 void Loop::advance() {
-  if (at_.commits == 0) keep_states();
+  if (at_.commits == 0) keep_snapshot();
   switch (at_.next) {
     case Next::look:
       return look();
@@ -77,7 +74,7 @@ void Loop::advance() {
     case Next::save:
       state_.kill_point.at_step(result_.steps);
       if (options_.save && result_.status == record::RunStatus::done) {
-        keep_ledger();
+        checkpoints_.keep_ledger(ledger());
         options_.save();
       }
       at_.next = Next::leave;
@@ -109,6 +106,9 @@ void Loop::begin_trace() {
 }
 
 void Loop::step() {
+  checkpoints_.step_begins();
+  // Here, where the evaluation that may follow a step is over: a schedule may have learned from it.
+  if (checkpoints_.due(at_.commits)) checkpoints_.write(at_, [&] { return ledger(); });
   state_.kill_point.at_step(result_.steps + 1);
   const std::span<const std::int64_t> batch = state_.next_batch();
   if (options_.tracing) batch_.assign(batch.begin(), batch.end());
@@ -149,7 +149,7 @@ void Loop::look() {
   }
   watch();
   if (!alarm.empty()) return reject(alarm);
-  keep_states();
+  keep_snapshot();
   golden_.mark(last_, result_.steps);
   if (golden_.meets(last_, result_.steps, options_)) {
     states_->same_after(result_.steps);
@@ -265,6 +265,7 @@ void Loop::begin_again() {
     known->result.recoveries.insert(known->result.recoveries.end(), all.begin(), all.end() - 1);
     adopt({.works = true, .ledger = std::move(*known), .record = all.back()});
     kept_ = at_.commits;
+    checkpoints_.stands_at(at_.commits);
     begin_trace();
   } else {
     furthest_ = all.back().steps_lost;
@@ -275,17 +276,10 @@ void Loop::begin_again() {
   state_.kill_point.reach(record::RecoveryPoint::resumed);
 }
 
-// The file that the run began with is its first checkpoint.
-void Loop::note_start_file() {
-  if (!state_.team.may_lose() || options_.start_file.empty()) return;
-  file_position_ = at_;
-  file_ledger_ = to_text(ledger());
-}
-
 void Loop::recover_from_loss() {
   while (true) {
-    Interrupted interrupted{.file_position = file_position_,
-                            .file_ledger = file_ledger_,
+    Interrupted interrupted{.file_position = checkpoints_.position(),
+                            .file_ledger = checkpoints_.ledger_text(),
                             .order = options_.order,
                             .said_goodbye = std::exchange(said_goodbye_, false),
                             .death_note = options_.death_note,
@@ -323,8 +317,7 @@ Ledger Loop::ledger() {
   now.faults = state_.kill_point.faults();
   now.batch_size = state_.spec.batch_size;
   now.costs = state_.costs;
-  if (file_position_) now.file = options_.checkpoint_file;
-  if (file_position_ && file_position_->commits == 0) now.file = options_.start_file;
+  if (checkpoints_.position()) now.file = checkpoints_.file();
   return now;
 }
 
@@ -342,6 +335,7 @@ void Loop::adopt(Recovered recovered) {
   golden_.gap = run.gap;
   result_.recoveries.push_back(recovered.record);
   kept_ = -1;
+  checkpoints_.moved();
   furthest_ = std::max(furthest_, recovered.record.step + recovered.record.steps_lost);
   redo_from_ = record::monotonic_seconds();
   if (!states_) states_.emplace(state_, options_.states);
@@ -353,12 +347,11 @@ void Loop::note_redone() {
   redo_from_.reset();
 }
 
-void Loop::keep_states() {
+void Loop::keep_snapshot() {
   if (kept_ == at_.commits) return;
-  const auto due = [&](std::int64_t every) { return every > 0 && at_.commits % every == 0; };
-  if (due(state_.recovery.checkpoint_every) && at_.commits > 0) write_checkpoint();
-  const bool first = kept_ < 0 && state_.recovery.snapshot_every > 0;
-  if (state_.team.may_lose() && (first || due(state_.recovery.snapshot_every))) take_snapshot();
+  const std::int64_t every = state_.recovery.snapshot_every;
+  const bool due = every > 0 && (kept_ < 0 || at_.commits % every == 0);
+  if (state_.team.may_lose() && due) take_snapshot();
   kept_ = at_.commits;
 }
 
@@ -369,20 +362,6 @@ void Loop::take_snapshot() {
   pack_state(state_.session(), mine.state);
   mine.ledger = to_text(ledger());
   snapshots_.take(std::move(mine), state_.layout());
-}
-
-void Loop::keep_ledger() {
-  Ledger now = ledger();
-  if (!options_.ledger_folder.empty()) now.shared = shared_state(state_.session());
-  ledger_files_.write(state_.team.active(), progress().step, now);
-}
-
-void Loop::write_checkpoint() {
-  keep_ledger();
-  options_.checkpoint();
-  ledger_files_.remove_earlier();
-  file_position_ = at_;
-  file_ledger_ = to_text(ledger());
 }
 
 void Loop::leave() {

@@ -9,9 +9,9 @@
 
 #include "record/run.h"
 #include "train/recover/snapshots.h"
+#include "train/run/checkpoints.h"
 #include "train/run/golden_path.h"
 #include "train/run/recovery_run.h"
-#include "train/run/run_ledger.h"
 #include "train/run/run_options.h"
 #include "train/run/state_watch.h"
 #include "train/run/trainer_state.h"
@@ -37,7 +37,7 @@ class Loop {
   void evaluate();
   void finish();
   void leave();
-  void keep_states();
+  void keep_snapshot();
 
   void watch();
   void stop(const std::string& why);
@@ -57,11 +57,8 @@ class Loop {
   void adopt(Recovered recovered);
   [[nodiscard]] Ledger ledger();
   void take_snapshot();
-  void write_checkpoint();
   void begin_again();
-  void keep_ledger();
   void note_redone();
-  void note_start_file();
 
   [[nodiscard]] Progress& progress() { return state_.session().progress; }
   [[nodiscard]] const Progress& progress() const { return state_.session().progress; }
@@ -78,11 +75,9 @@ class Loop {
   GoldenPath golden_;
 
   Snapshots snapshots_;
-  std::optional<Position> file_position_;
-  std::string file_ledger_;
-  LedgerFiles ledger_files_;
+  Checkpoints checkpoints_;
   bool said_goodbye_ = false;        // see Interrupted
-  std::int64_t kept_ = -1;           // commits when states were last kept
+  std::int64_t kept_ = -1;           // commits when a snapshot was last due
   std::int64_t furthest_ = 0;        // commits before the last failure
   std::optional<double> redo_from_;  // when the last recovery ended
 };

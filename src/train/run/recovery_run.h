@@ -9,8 +9,8 @@
 #include "record/recovery.h"
 #include "train/recover/position.h"
 #include "train/recover/recovery_plan.h"
+#include "train/recover/run_ledger.h"
 #include "train/recover/snapshots.h"
-#include "train/run/run_ledger.h"
 #include "train/run/trainer_state.h"
 
 namespace bitrift::train {

@@ -1,9 +1,11 @@
 // How far a run goes, and who watches.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "record/recovery.h"
 #include "record/run.h"
 #include "train/run/trace.h"
+#include "train/state/checkpoint_clock.h"
 
 namespace bitrift::train {
 
@@ -51,10 +54,15 @@ struct RunOptions {
   /// last one; "": nowhere, and such a job's result covers its own part only.
   std::filesystem::path ledger_folder = {};
   std::filesystem::path start_file = {};  ///< checkpoint that holds the state at the start; "": none does
-  std::filesystem::path checkpoint_file =
-      {};                                   ///< that `checkpoint` writes, see RecoverySpec::checkpoint_every
-  std::function<void()> checkpoint = {};    ///< collective over those who work
-  bool checkpoint_behind = false;           ///< one may still be under way when `checkpoint` returns
+  /// Writes a checkpoint and returns its file; collective over those who work. When: see
+  /// RecoverySpec::checkpoint_every and choose_interval.
+  std::function<std::filesystem::path()> checkpoint = {};
+  /// How many of the last checkpoints a job may be launched again from.
+  std::size_t ledgers_kept = 1;
+  std::shared_ptr<CheckpointClock> clock =
+      {};  ///< keeps the times of steps and checkpoints, where there is one
+  /// Rank 0's clock chooses when to write a checkpoint. Not in a team that may lose members.
+  bool choose_interval = false;
   std::function<void()> save = {};          ///< at the end of a run that is done; collective over the same
   std::function<void()> before_first_step;  ///< or before the evaluation when no step is asked for
   std::function<void(const record::Evaluation&)> on_evaluation = {};  ///< replica 0's, on rank 0

@@ -304,19 +304,22 @@ void Trainer::set_seed(std::uint64_t seed) {
 
 std::int64_t Trainer::epoch() const { return working() ? state_->session().progress.epoch : 0; }
 
+std::int64_t Trainer::step() const { return working() ? state_->session().progress.step : 0; }
+
 std::vector<std::string> Trainer::replica_digests() {
   return working() ? state_->digests() : std::vector<std::string>();
 }
 
-void Trainer::save(const std::filesystem::path& path, const record::Json& provenance, SaveMode mode,
-                   SaveWriter writer) {
+void Trainer::save(const std::filesystem::path& path, const record::Json& provenance,
+                   const SaveOptions& how) {
   record::Json sidecar = provenance;
   sidecar["parallel"] = record::to_json(state_->parallel);
-  const auto saved = [beside = path.string() + ".json", text = sidecar.dump(2) + "\n"] {
+  const auto both = [beside = path.string() + ".json", text = sidecar.dump(2) + "\n", saved = how.saved] {
     replace_text(beside, text);
+    if (saved) saved();
   };
-  save_session({path, mode, writer, saved}, state_->saves, state_->session(), state_->spec, state_->layout(),
-               state_->kill_point);
+  save_session({path, how.mode, how.writer, both}, state_->saves, state_->session(), state_->spec,
+               state_->layout(), state_->kill_point);
 }
 
 record::RunResult Trainer::run(const RunOptions& options) { return Loop(*state_, options).run(); }

@@ -51,6 +51,14 @@ struct LoadRequest {
   const ckpt::Reader* opened = nullptr;  ///< `path`, where it is open already
 };
 
+/// How to save. saved: called on rank 0 when file and provenance are there, with mode async on another
+/// thread.
+struct SaveOptions {
+  SaveMode mode = SaveMode::sync;
+  SaveWriter writer = SaveWriter::gather;
+  std::function<void()> saved = {};
+};
+
 /// Every call is collective over the communicator, and errors are mpi::AgreedError on all ranks, unless said
 /// otherwise.
 class Trainer {
@@ -108,6 +116,8 @@ class Trainer {
   void set_seed(std::uint64_t seed);
   /// Epochs completed so far. Local.
   [[nodiscard]] std::int64_t epoch() const;
+  /// Steps of the whole training so far. Local.
+  [[nodiscard]] std::int64_t step() const;
 
   /// Trains and evaluates: at each epoch's end, and at the end of the run when that is within an epoch or
   /// no step was asked for. Stops at the first non-finite loss or metric (status nonfinite), before the
@@ -124,8 +134,7 @@ class Trainer {
   [[nodiscard]] std::vector<std::string> replica_digests();
   /// Writes a checkpoint and beside it FILE.json with `provenance`, and the parallel layout that wrote it.
   /// mode async: if that fails, the next save throws, or the end of the trainer logs it.
-  void save(const std::filesystem::path& path, const record::Json& provenance, SaveMode mode = SaveMode::sync,
-            SaveWriter writer = SaveWriter::gather);
+  void save(const std::filesystem::path& path, const record::Json& provenance, const SaveOptions& how = {});
 
  private:
   void note_changes();

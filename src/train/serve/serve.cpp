@@ -108,8 +108,10 @@ class Worker {
     run.id = request.id;
     run.process_faults = request.process_faults;
     run.start_file = options_.base;
-    run.checkpoint_file = request.checkpoint + ".saved";
-    run.checkpoint = [&trainer, file = run.checkpoint_file] { trainer.save(file, record::Json::object()); };
+    run.checkpoint = [&trainer, file = std::filesystem::path(request.checkpoint + ".saved")] {
+      trainer.save(file, record::Json::object());
+      return file;
+    };
     const auto saves = [](const record::ProcessFault& fault) {
       return fault.phase == record::TrainingPhase::save;
     };

@@ -78,7 +78,7 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
     spec = write_spec(tmp_path / "spec.json", LENET, SGD)
     for options, words in (
         (("--checkpoint-writer", "all"), "{gather,shared}"),
-        ((*SHARED, "--checkpoint-every", 2, "--checkpoint-mode", "async"), "choose gather or sync"),
+        ((*SHARED, "--checkpoint-every", 2, "--checkpoint-mode", "async"), "choose sync or gather"),
     ):
         done = call("train", spec, "-o", tmp_path / "out.h5", *options)
         assert done.returncode == 2 and words in done.stderr, done.stderr

@@ -1,4 +1,4 @@
-#include "train/run/run_ledger.h"
+#include "train/recover/run_ledger.h"
 
 #include <system_error>
 #include <utility>

@@ -63,12 +63,10 @@ struct Ledger {
 /// mpi::AgreedError(io).
 class LedgerFiles {
  public:
-  /// behind: a checkpoint may be under way until the next one's ledger is written.
-  LedgerFiles(std::filesystem::path folder, bool behind)
-      : folder_(std::move(folder)), keep_(behind ? 2 : 1) {}
+  /// keep: how many of the last ones a job may continue from.
+  LedgerFiles(std::filesystem::path folder, std::size_t keep) : folder_(std::move(folder)), keep_(keep) {}
   void write(const mpi::Communicator& ranks, std::int64_t step, const Ledger& ledger);
-  /// The checkpoint of the last write() is complete, or `behind` the one before it: no earlier ledger is
-  /// needed. Local.
+  /// The checkpoint of the last write() is complete, or under way: removes all but the last `keep`. Local.
   void remove_earlier() noexcept;
   /// Of a folder that an earlier job wrote to.
   [[nodiscard]] static std::optional<Ledger> read(const mpi::Communicator& ranks,

@@ -1,0 +1,68 @@
+#include "train/run/checkpoints.h"
+
+#include <utility>
+
+#include "record/fault/death_note.h"
+#include "train/run/state_moves.h"
+
+namespace bitrift::train {
+namespace {
+
+// The first checkpoint whose interval the run chooses comes behind so many steps: the first step is slower
+// than others, and the next three give the time of a step.
+constexpr std::int64_t first_chosen = 4;
+
+}  // namespace
+
+Checkpoints::Checkpoints(TrainerState& state, const RunOptions& options)
+    : state_(state), options_(options), ledger_files_(options.ledger_folder, options.ledgers_kept) {}
+
+bool Checkpoints::due(std::int64_t commits) {
+  if (options_.choose_interval) {
+    if (!next_) next_ = commits + first_chosen;
+    return commits >= *next_ && commits != written_;
+  }
+  const std::int64_t every = state_.recovery.checkpoint_every;
+  return every > 0 && commits > 0 && commits % every == 0 && commits != written_;
+}
+
+void Checkpoints::write(const Position& at, const std::function<Ledger()>& ledger) {
+  keep_ledger(ledger());
+  const double began = record::monotonic_seconds();
+  const std::filesystem::path file = options_.checkpoint();
+  if (options_.clock) options_.clock->saved(began, record::monotonic_seconds());
+  ledger_files_.remove_earlier();
+  file_ = file;
+  written_ = at.commits;
+  position_ = at;
+  ledger_text_ = to_text(ledger());
+  if (options_.choose_interval) choose_next(at.commits);
+}
+
+// Rank 0 knows what the save took.
+void Checkpoints::choose_next(std::int64_t commits) {
+  const mpi::Communicator& ranks = state_.team.active();
+  std::int64_t interval = 0;
+  if (ranks.rank() == 0) interval = options_.clock->choose().steps;
+  ranks.broadcast(&interval, sizeof interval, 0);
+  next_ = commits + interval;
+}
+
+void Checkpoints::keep_ledger(Ledger now) {
+  if (!options_.ledger_folder.empty()) now.shared = shared_state(state_.session());
+  ledger_files_.write(state_.team.active(), state_.session().progress.step, now);
+}
+
+void Checkpoints::note_start_file(const Position& at, const std::function<Ledger()>& ledger) {
+  if (!state_.team.may_lose() || options_.start_file.empty()) return;
+  file_ = options_.start_file;
+  position_ = at;
+  ledger_text_ = to_text(ledger());
+}
+
+void Checkpoints::step_begins() {
+  if (options_.clock && begun_) options_.clock->step_done(record::monotonic_seconds());
+  begun_ = true;
+}
+
+}  // namespace bitrift::train

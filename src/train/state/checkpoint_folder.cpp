@@ -1,0 +1,144 @@
+#include "train/state/checkpoint_folder.h"
+
+#include <algorithm>
+#include <charconv>
+#include <system_error>
+
+#include "ckpt/reader.h"
+#include "core/crc32c.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "train/state/checkpoint_spec.h"
+
+namespace bitrift::train {
+namespace {
+
+constexpr std::string_view name_start = "step-", name_end = ".h5", beside_end = ".json";
+
+void check_contents(const ckpt::Reader& reader) {
+  constexpr std::uint64_t piece = std::uint64_t{1} << 20;  // bytes
+  std::vector<char> buffer;
+  for (const ckpt::TensorInfo& tensor : reader.tensors()) {
+    if (tensor.role == "checksum") continue;
+    const auto stored = reader.checksum(tensor.path);
+    if (!stored) fail(ErrorCode::bad_file, "tensor {} has no checksum", tensor.path);
+    const std::uint64_t count = tensor.elements();
+    const std::uint64_t most =
+        std::max<std::uint64_t>(1, piece / std::max<std::size_t>(1, tensor.element_bytes));
+    std::uint32_t crc = crc32c(nullptr, 0);
+    for (std::uint64_t at = 0; at < count; at += most) {
+      const std::uint64_t here = std::min(most, count - at);
+      buffer.resize(here * tensor.element_bytes);
+      reader.read_elements(tensor, at, here, buffer.data());
+      crc = crc32c(buffer.data(), buffer.size(), crc);
+    }
+    if (crc != stored->value)
+      fail(ErrorCode::bad_file, "tensor {} does not match its stored checksum", tensor.path);
+  }
+}
+
+// Throws Error.
+void check(const FolderCheckpoint& checkpoint, Look look) {
+  const ckpt::Reader reader(checkpoint.path);
+  (void)checkpoint_spec(reader);
+  const std::int64_t step = integer_in(reader, "progress/step", -1);
+  if (step != checkpoint.step) fail(ErrorCode::bad_file, "its step is {}, not that of its name", step);
+  if (look == Look::contents) check_contents(reader);
+}
+
+// Of an error that may name the file itself: the rest.
+std::string without_path(const std::string& text, const std::filesystem::path& path) {
+  const std::string start = path.string() + ": ";
+  return text.starts_with(start) ? text.substr(start.size()) : text;
+}
+
+void remove_logged(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::remove(path, error);
+  if (error) spdlog::warn("{}: cannot be removed: {}", path.string(), error.message());
+}
+
+}  // namespace
+
+std::string checkpoint_name(std::int64_t step) {
+  return fmt::format("{}{:010}{}", name_start, step, name_end);
+}
+
+std::optional<std::int64_t> step_of_name(std::string_view name) {
+  if (!name.starts_with(name_start) || !name.ends_with(name_end)) return std::nullopt;
+  if (name.size() <= name_start.size() + name_end.size()) return std::nullopt;
+  const std::string_view digits =
+      name.substr(name_start.size(), name.size() - name_start.size() - name_end.size());
+  std::int64_t step = 0;
+  const auto [rest, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  if (error != std::errc() || rest != digits.data() + digits.size() || step < 0) return std::nullopt;
+  return checkpoint_name(step) == name ? std::optional(step) : std::nullopt;
+}
+
+std::vector<FolderCheckpoint> checkpoints_in(const std::filesystem::path& folder) {
+  std::vector<FolderCheckpoint> found;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (const auto step = step_of_name(entry->path().filename().string()))
+      found.push_back({entry->path(), *step});
+  }
+  if (error) {
+    fail(error == std::errc::no_such_file_or_directory ? ErrorCode::not_found : ErrorCode::io,
+         "cannot read the folder {}: {}", folder.string(), error.message());
+  }
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.step > b.step; });
+  return found;
+}
+
+Newest newest_valid(const std::filesystem::path& folder, Look look) {
+  Newest newest;
+  for (FolderCheckpoint& one : checkpoints_in(folder)) {
+    try {
+      check(one, look);
+      newest.checkpoint = std::move(one);
+      return newest;
+    } catch (const Error& error) {
+      newest.skipped.push_back(
+          fmt::format("{}: skipped: {}", one.path.string(), without_path(error.what(), one.path)));
+    }
+  }
+  if (newest.skipped.empty()) {
+    fail(ErrorCode::bad_file, "{}: holds no checkpoint, no file with a name like {}", folder.string(),
+         checkpoint_name(120));
+  }
+  fail(ErrorCode::bad_file, "{}: none of its {} checkpoint(s) is valid; the newest is {}", folder.string(),
+       newest.skipped.size(), newest.skipped.front());
+}
+
+void remove_older(const std::filesystem::path& folder, std::int64_t step, int keep) noexcept {
+  try {
+    for (const FolderCheckpoint& one : checkpoints_in(folder)) {
+      if (one.step > step || keep-- > 0) continue;
+      remove_logged(one.path);
+      remove_logged(one.path.string() + std::string(beside_end));
+    }
+  } catch (const std::exception& error) {
+    spdlog::warn("older checkpoints were not removed: {}", error.what());
+  }
+}
+
+void remove_unfinished(const std::filesystem::path& folder) {
+  remove_leftovers(folder, [](std::string_view target) {
+    if (target.ends_with(beside_end)) target.remove_suffix(beside_end.size());
+    return step_of_name(target).has_value();
+  });
+  std::error_code ignored;
+  std::vector<std::filesystem::path> alone;
+  for (std::filesystem::directory_iterator entry(folder, ignored), end; !ignored && entry != end;
+       entry.increment(ignored)) {
+    std::filesystem::path owner = entry->path();
+    if (owner.extension() != beside_end || !step_of_name(owner.replace_extension().filename().string()))
+      continue;
+    if (!std::filesystem::exists(owner, ignored)) alone.push_back(entry->path());
+  }
+  for (const std::filesystem::path& path : alone) remove_logged(path);
+}
+
+}  // namespace bitrift::train

@@ -1,0 +1,49 @@
+// A folder with the checkpoints of one training: their names, the newest valid one, and which of them stay.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bitrift::train {
+
+/// "step-0000000120.h5": names sort by step (progress/step).
+[[nodiscard]] std::string checkpoint_name(std::int64_t step);
+/// The step of such a name; nullopt for every other.
+[[nodiscard]] std::optional<std::int64_t> step_of_name(std::string_view name);
+
+struct FolderCheckpoint {
+  std::filesystem::path path;
+  std::int64_t step = 0;  ///< as its name says
+};
+
+/// The checkpoints of a folder by name, newest (highest step) first. Throws Error(not_found | io).
+[[nodiscard]] std::vector<FolderCheckpoint> checkpoints_in(const std::filesystem::path& folder);
+
+/// How much of a checkpoint is looked at.
+enum class Look {
+  header,    ///< that it opens, is bitrift's and of the step that its name says
+  contents,  ///< also that every tensor matches its stored checksum; reads the whole file
+};
+
+struct Newest {
+  FolderCheckpoint checkpoint;
+  std::vector<std::string> skipped;  ///< newer ones, each in one line that says what is wrong with it
+};
+
+/// The valid checkpoint of the highest step. Throws Error(bad_file), which names what was skipped, where none
+/// is valid, and as checkpoints_in().
+[[nodiscard]] Newest newest_valid(const std::filesystem::path& folder, Look look);
+
+/// Removes checkpoints, and the provenance files beside them, of all but the `keep` highest steps up to
+/// `step`, whose file is complete; higher steps stay. What cannot be removed is logged.
+void remove_older(const std::filesystem::path& folder, std::int64_t step, int keep) noexcept;
+
+/// Removes what killed programs left of checkpoints that they were writing or removing there: temporary
+/// files, and provenance files without a checkpoint.
+void remove_unfinished(const std::filesystem::path& folder);
+
+}  // namespace bitrift::train

@@ -1,0 +1,90 @@
+#include "checkpoint_options.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "core/error.h"
+#include "options/one_of.h"
+#include "options/whole_number.h"
+
+namespace bitrift::cli {
+namespace {
+
+CLI::Validator seconds_above_zero() {
+  return {[](const std::string& text) {
+            double value = 0;
+            const char* const end = text.data() + text.size();
+            const auto [rest, error] = std::from_chars(text.data(), end, value);
+            const bool good = error == std::errc{} && rest == end && std::isfinite(value) && value > 0;
+            return good ? "" : fmt::format("expected seconds above 0, found '{}'", text);
+          },
+          "", ""};
+}
+
+}  // namespace
+
+void add_checkpoint_options(CLI::App* command, CheckpointArguments& arguments) {
+  command
+      ->add_option(
+          "--checkpoint-every", arguments.every,
+          "Write a checkpoint (-o) every N steps too, or auto: as often as costs least, by the measured "
+          "cost of a save and --mtbf (default: 0, only at the end)")
+      ->type_name("N|auto");
+  command
+      ->add_option(
+          "--checkpoint-mode", arguments.mode,
+          "When training continues: sync, when the disk has the checkpoint; async, when its state is "
+          "copied in memory (default: sync)")
+      ->check(one_of<record::SaveMode>());
+  command
+      ->add_option("--checkpoint-writer", arguments.writer,
+                   "Who writes checkpoints: gather, rank 0, to which the others send their tensors; shared, "
+                   "every rank its own into the one file (default: gather)")
+      ->check(one_of<record::SaveWriter>());
+  command
+      ->add_option("--checkpoint-keep", arguments.keep,
+                   "With -o DIR: how many of the newest checkpoints stay (default: 2)")
+      ->check(whole_number(1, 1'000'000))
+      ->type_name("K");
+  command
+      ->add_option("--mtbf", arguments.mean_time_between_failures,
+                   "With --checkpoint-every auto: mean time between two failures of the run, in seconds")
+      ->check(seconds_above_zero())
+      ->type_name("SECONDS");
+}
+
+record::CheckpointPolicy chosen_checkpoints(const CheckpointArguments& arguments,
+                                            record::CheckpointPolicy policy) {
+  if (arguments.every) {
+    record::set_every(policy, *arguments.every, "--checkpoint-every");
+    if (!policy.automatic) policy.mean_time_between_failures.reset();
+    if (!policy.writes()) policy.mode = record::SaveMode::sync;
+  }
+  if (arguments.mode) policy.mode = parse_named<record::SaveMode>(*arguments.mode);
+  if (arguments.writer) policy.writer = parse_named<record::SaveWriter>(*arguments.writer);
+  if (arguments.keep) policy.keep = arguments.keep;
+  if (arguments.mean_time_between_failures)
+    policy.mean_time_between_failures = arguments.mean_time_between_failures;
+  record::check_checkpoint_policy(policy);
+  return policy;
+}
+
+void add_checkpoints(record::RecoverySpec& recovery, const record::CheckpointPolicy& policy) {
+  recovery.checkpoint_every = policy.every;
+  if (!recovery.in_place()) return;
+  if (policy.automatic) {
+    fail(ErrorCode::bad_input,
+         "--checkpoint-every auto cannot be combined with --on-failure {}; give a number of steps, or choose "
+         "relaunch",
+         name_of(recovery.kind));
+  }
+  if (policy.mode == record::SaveMode::async) {
+    fail(
+        ErrorCode::bad_input,
+        "--checkpoint-mode async cannot be combined with --on-failure {}, which may need the last checkpoint "
+        "before the disk has it; choose sync",
+        name_of(recovery.kind));
+  }
+}
+
+}  // namespace bitrift::cli

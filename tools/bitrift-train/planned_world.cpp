@@ -1,0 +1,120 @@
+#include "planned_world.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "launch.h"
+#include "mpi/survivors.h"
+#include "relaunch.h"
+#include "train/run/trainer.h"
+
+namespace bitrift::cli {
+namespace {
+
+void check_writable(const std::filesystem::path& path, const char* option) {
+  if (path.empty()) return;
+  if (std::filesystem::is_directory(path)) {
+    fail(ErrorCode::bad_input, "{} {} is a folder; name a file", option, path.string());
+  }
+  const PendingFile probe(path);
+}
+
+void check_outputs(const Arguments& arguments, const Plan& plan) {
+  // A process that joins later, and a job that is launched again, find the run's own files.
+  const bool begins = arguments.relaunched.empty() && !arguments.relaunched_from_start && !mpi::is_spawned();
+  if (begins && !plan.continues_folder) plan.output.check_contents(plan.start_step);
+  plan.output.prepare();
+  check_writable(arguments.trace, "--trace");
+}
+
+// What mpirun must be told so that the run survives a failure.
+std::vector<std::string> launcher_options(const Plan& plan) {
+  if (!plan.recovery.in_place()) return {};
+  const bool stops = std::any_of(plan.kills.begin(), plan.kills.end(),
+                                 [](const auto& kill) { return kill.how == record::Ending::stop; });
+  return mpi::survival_options(stops);
+}
+
+}  // namespace
+
+int in_world(const std::function<int(mpi::Environment&)>& work) {
+  mpi::Environment environment;
+  try {
+    const int code = work(environment);
+    environment.finalize();
+    return code;
+  } catch (const mpi::AgreedError& error) {
+    if (environment.world().rank() == 0) complain(error.what());
+    environment.finalize();
+    return error.exit_code();
+  } catch (const std::exception& error) {
+    const auto* known = dynamic_cast<const Error*>(&error);
+    const int code = known != nullptr ? known->exit_code() : 3;
+    const int rank = environment.world().rank();
+    complain(environment.world().size() > 1 ? fmt::format("rank {}: {}", rank, error.what()) : error.what());
+    leave_exit_code(code);
+    environment.abort(code);
+  }
+}
+
+std::vector<std::string> own_command(const Arguments& arguments) {
+  std::vector<std::string> command = {std::filesystem::read_symlink("/proc/self/exe").string()};
+  command.insert(command.end(), arguments.words.begin(), arguments.words.end());
+  return command;
+}
+
+train::Team surviving_team(const mpi::Environment& environment, int ranks) {
+  if (const auto joined = mpi::spawned_into()) return train::Team::newcomer(*joined);
+  train::Team team(environment.world(), ranks);
+  if (environment.world().rank() == 0) say_begun();
+  return team;
+}
+
+train::Team team_of(const mpi::Environment& environment, const Plan& plan) {
+  if (!plan.recovery.in_place()) return train::Team(environment.world());
+  if (!mpi::survives_failures()) {
+    const std::string text = fmt::format(
+        "--on-failure {}: this MPI cannot continue without a rank; start it with mpirun --with-ft ulfm, or "
+        "choose "
+        "relaunch",
+        name_of(plan.recovery.kind));
+    throw mpi::AgreedError(ErrorCode::bad_input, text);
+  }
+  return surviving_team(environment, plan.parallel.ranks);
+}
+
+int in_planned_world(const Arguments& arguments, const Planning& planning,
+                     const std::function<int(mpi::Environment&, Plan&)>& work) {
+  std::optional<Plan> plan;
+  if (!mpi::started_by_launcher()) {
+    if (planning.prepare) planning.prepare(nullptr);
+    plan = planning.make_plan();
+    check_outputs(arguments, *plan);
+    if (plan->parallel.ranks > 1) {
+      const int ranks = plan->parallel.ranks + plan->recovery.spares;
+      const std::vector<std::string> options = launcher_options(*plan);
+      const bool relaunches = plan->recovery.kind == record::RecoveryKind::relaunch;
+      plan.reset();
+      if (relaunches) return run_with_relaunches(ranks, arguments.words, arguments.output);
+      const bool watched = !options.empty() && options == mpi::survival_options(true);
+      const JobEnd end = watched ? run_until_begun(ranks, options, arguments.words)
+                                 : run_mpirun(ranks, options, arguments.words);
+      if (end.lost) complain("a rank was lost, and with it the run; see --on-failure");
+      return end.lost && !arguments.recovery.kills.empty() ? 1 : end.code;
+    }
+  }
+  return in_world([&](mpi::Environment& environment) {
+    if (!plan && planning.prepare) planning.prepare(&environment.world());
+    mpi::agreed(environment.world(), [&] {
+      if (plan) return;
+      plan = planning.make_plan();
+      if (environment.world().rank() == 0) check_outputs(arguments, *plan);
+    });
+    train::prepare_libtorch(plan->spec.threads);
+    return work(environment, *plan);
+  });
+}
+
+}  // namespace bitrift::cli
