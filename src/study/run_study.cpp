@@ -12,6 +12,7 @@
 #include "core/log.h"
 #include "record/provenance.h"
 #include "study/part/two_saves.h"
+#include "study/policy/policy_part.h"
 #include "study/study_folder.h"
 
 namespace bitrift::study {
@@ -31,6 +32,7 @@ struct Study {
   StudyJournal& journal;
   Progress& progress;
   const std::vector<StudyFile>& files;
+  const std::filesystem::path& trainer;
 
   [[nodiscard]] std::vector<const StudyFile*> without_row(StudyPart part) const {
     std::vector<const StudyFile*> missing;
@@ -103,6 +105,13 @@ void run_damage(const Study& study, bool ignore_file) {
   for (const StudyFile& file : study.files) damage.run(file);
 }
 
+void run_policy(const Study& study) {
+  const PolicySpec& spec = study.spec.policy;
+  study.begin(StudyPart::policy, spec.modes.size() * spec.lives * (1 + spec.factors.size()));
+  const StudyLayout& layout = study.folder.layout();
+  Policy(spec, study.journal, study.progress, study.trainer, layout.base(), layout.trainings()).run();
+}
+
 void run_parts(const Study& study, std::optional<StudyDrill> drill) {
   for (const StudyPart part : study.spec.parts) {
     switch (part) {
@@ -114,6 +123,9 @@ void run_parts(const Study& study, std::optional<StudyDrill> drill) {
         break;
       case StudyPart::damage:
         run_damage(study, drill == StudyDrill::ignore_file);
+        break;
+      case StudyPart::policy:
+        run_policy(study);
         break;
     }
     study.journal.sync();
@@ -147,12 +159,19 @@ StudyReport run_study(const StudyOptions& options, Progress& progress) {
   if (journal.torn_bytes() > 0)
     progress.note(
         fmt::format("removed {} bytes of an incomplete last line from the rows", journal.torn_bytes()));
-  run_parts({spec, folder, reader, saver, journal, progress, files}, options.drill);
+  run_parts({spec, folder, reader, saver, journal, progress, files, trainer}, options.drill);
   std::error_code ignored;
   std::filesystem::remove_all(layout.work(), ignored);
+  std::filesystem::remove_all(layout.trainings(), ignored);
 
-  StudyReport report{spec, summarize(spec, journal.rows(), files), {}, layout.rows(), layout.summary()};
+  StudyReport report{spec,
+                     summarize(spec, journal.rows(), files),
+                     summarize_policy(spec, journal.rows()),
+                     {},
+                     layout.rows(),
+                     layout.summary()};
   report.document = summary_json(spec, report.kinds);
+  if (!report.policy.empty()) report.document["policy"] = policy_json(report.policy);
   report.document["versions"] = reader.facts().versions;
   report.document["drill"] = options.drill ? name_of(*options.drill) : "";
   report.document["provenance"] = record::provenance(options.command);

@@ -19,6 +19,9 @@
 namespace bitrift::study {
 namespace {
 
+constexpr std::int64_t measured_saves = 4;
+constexpr double seconds_between_saves = 2;  // one in the background is over before the next
+
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
@@ -76,36 +79,26 @@ Command KilledTraining::resume(const std::vector<std::string>& options) const {
   return command;
 }
 
-PolicyCosts KilledTraining::measure() {
-  const std::filesystem::path output = folder_ / "measured.log";
-  const Finished one = finish(resume({"--epochs", "1"}), output);
-  const Finished three = finish(resume({"--epochs", "3"}), output);
-  const auto steps = [](const Finished& run) { return run.result.at("steps").get<double>(); };
-  const auto seconds = [](const Finished& run) { return run.result.at("seconds").get<double>(); };
-  PolicyCosts costs;
-  costs.step = (seconds(three) - seconds(one)) / (steps(three) - steps(one));
-  if (!(costs.step > 0)) {
-    fail(ErrorCode::bad_input,
-         "{} steps took {:.3g} s and {} took {:.3g} s: the epochs are too short to tell what a step costs; "
-         "give the training more samples",
-         steps(one), seconds(one), steps(three), seconds(three));
-  }
-  costs.restart = std::min(one.wall - seconds(one), three.wall - seconds(three));
-  return costs;
-}
-
-void KilledTraining::measure_saves(record::SaveMode mode, std::int64_t saves, PolicyCosts& costs) {
-  // Far enough apart that one in the background is over before the next.
-  const auto every = static_cast<std::int64_t>(std::ceil(2 / costs.step));
+PolicyCosts KilledTraining::measure(record::SaveMode mode) {
   const std::filesystem::path output = folder_ / "measured.log", place = folder_ / "measured";
+  const auto seconds_a_step = [](const record::Json& result) {
+    return result.at("seconds").get<double>() / result.at("steps").get<double>();
+  };
+  if (step_ == 0) step_ = seconds_a_step(finish(resume({"--steps", "10"}), output).result);
+  const auto every = static_cast<std::int64_t>(std::ceil(seconds_between_saves / step_));
   const Finished run =
       finish(resume({"-o", place.string() + "/", "--checkpoint-every", std::to_string(every),
-                     "--checkpoint-mode", name_of(mode), "--steps", std::to_string(every * saves)}),
+                     "--checkpoint-mode", name_of(mode), "--steps", std::to_string(every * measured_saves)}),
              output);
-  const record::Json& times = run.result.at("checkpoint_seconds");
-  costs.block = times.at("blocking").at("median").get<double>();
-  if (times.contains("persist")) costs.persist = times["persist"].at("median").get<double>();
   std::filesystem::remove_all(place);
+  const record::Json& saves = run.result.at("checkpoint_seconds");
+  PolicyCosts costs;
+  costs.step = step_ = seconds_a_step(run.result);
+  costs.block = saves.at("blocking").at("median").get<double>();
+  if (saves.contains("persist")) costs.persist = saves["persist"].at("median").get<double>();
+  costs.restart = run.wall - run.result.at("seconds").get<double>() -
+                  saves["blocking"].at("total").get<double>() - run.result.at("save_seconds").get<double>();
+  return costs;
 }
 
 Life KilledTraining::live(record::SaveMode mode, std::int64_t interval, double seconds) {

@@ -18,11 +18,9 @@ class KilledTraining {
   KilledTraining(std::filesystem::path trainer, std::filesystem::path base, std::filesystem::path folder,
                  std::filesystem::path log);
 
-  /// What a step and a restart cost, from two runs of different lengths that save nothing. Throws
-  /// Error(bad_input) where the training ends by itself or is over too soon to tell.
-  [[nodiscard]] PolicyCosts measure();
-  /// Adds what a save of this mode costs, from `saves` saves.
-  void measure_saves(record::SaveMode mode, std::int64_t saves, PolicyCosts& costs);
+  /// What a step, a save of this mode and a restart cost, from a run that saves every few seconds. Throws
+  /// Error(bad_input) where the training ends by itself, and as run_program() does.
+  [[nodiscard]] PolicyCosts measure(record::SaveMode mode);
   /// Resumes from the newest checkpoint and writes one every `interval` steps, until SIGKILL after `seconds`.
   /// Throws Error(bad_input) that names the log where the training ends by itself before.
   [[nodiscard]] Life live(record::SaveMode mode, std::int64_t interval, double seconds);
@@ -31,6 +29,7 @@ class KilledTraining {
   [[nodiscard]] Command resume(const std::vector<std::string>& options) const;
 
   std::filesystem::path trainer_, base_, folder_, log_;
+  double step_ = 0;  // seconds of one, roughly; 0: unknown
 };
 
 }  // namespace bitrift::study

@@ -28,20 +28,19 @@ double predicted_useful(SaveMode mode, std::int64_t interval, const PolicyCosts&
   return std::exp(-persist / mean) / record::daly_slowdown(seconds, block, costs.restart, mean);
 }
 
-UsefulTime measured_useful(const std::vector<Life>& lives, double step) {
-  double steps = 0, seconds = 0;
-  for (const Life& life : lives) {
-    steps += static_cast<double>(life.steps);
-    seconds += life.seconds;
+UsefulTime measured_useful(const std::vector<TimedLife>& lives) {
+  const auto useful = [](const TimedLife& one) { return static_cast<double>(one.life.steps) * one.step; };
+  double work = 0, seconds = 0;
+  for (const TimedLife& one : lives) {
+    work += useful(one);
+    seconds += one.life.seconds;
   }
   if (seconds <= 0) return {};
   const auto n = static_cast<double>(lives.size());
-  const double ratio = steps / seconds;
+  const double ratio = work / seconds;
   double squares = 0;
-  for (const Life& life : lives)
-    squares += std::pow(static_cast<double>(life.steps) - ratio * life.seconds, 2);
-  const double error = n < 2 ? 0 : std::sqrt(squares / (n - 1) / n) / (seconds / n);
-  return {step * ratio, step * error};
+  for (const TimedLife& one : lives) squares += std::pow(useful(one) - ratio * one.life.seconds, 2);
+  return {ratio, n < 2 ? 0 : std::sqrt(squares / (n - 1) / n) / (seconds / n)};
 }
 
 }  // namespace bitrift::study

@@ -4,18 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "spec/checkpoint_policy.h"
+#include "study/row/study_row.h"
 
 namespace bitrift::study {
-
-/// What one way to save costs a training, all in seconds.
-struct PolicyCosts {
-  double step = 0;     ///< a step without checkpoints, evaluations included
-  double block = 0;    ///< for which a save stops the training
-  double persist = 0;  ///< async: from then until the disk has the file
-  double restart = 0;  ///< from the start of a process to its first step
-  bool operator==(const PolicyCosts&) const = default;
-};
 
 /// The seconds from a start to its kill: exponentially distributed with this mean, a pure function of seed
 /// and number. The same for every interval and mode, so that they meet the same failures.
@@ -34,19 +25,20 @@ struct PolicyCosts {
 [[nodiscard]] double predicted_useful(record::SaveMode mode, std::int64_t interval, const PolicyCosts& costs,
                                       double mean);
 
-/// From the start of a process to its kill.
-struct Life {
-  double seconds = 0;
-  std::int64_t steps = 0;  ///< by which the newest checkpoint advanced
-};
-
 struct UsefulTime {
   double fraction = 0;
   double standard_error = 0;  ///< 0 for fewer than two lives
 };
 
-/// step x sum of steps / sum of seconds. The standard error is that of a ratio of means (Cochran, Sampling
-/// Techniques, 3rd edition, equation 6.13, without the correction for finite populations). Without lives 0.
-[[nodiscard]] UsefulTime measured_useful(const std::vector<Life>& lives, double step);
+/// A life, and the seconds that a step took at that time.
+struct TimedLife {
+  Life life;
+  double step = 0;
+};
+
+/// Sum of step x steps over the sum of seconds. The standard error is that of a ratio of means (Cochran,
+/// Sampling Techniques, 3rd edition, equation 6.13, without the correction for finite populations). Without
+/// lives 0.
+[[nodiscard]] UsefulTime measured_useful(const std::vector<TimedLife>& lives);
 
 }  // namespace bitrift::study

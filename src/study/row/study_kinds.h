@@ -49,8 +49,8 @@ inline constexpr std::array file_kinds = {
     FileKind{Format::dcp, FileWriter::native, ""},
 };
 
-enum class StudyPart { size, determinism, damage };
-constexpr EnumNames<3> names_of(StudyPart) { return {"part", {"size", "determinism", "damage"}}; }
+enum class StudyPart { size, determinism, damage, policy };
+constexpr EnumNames<4> names_of(StudyPart) { return {"part", {"size", "determinism", "damage", "policy"}}; }
 
 /// Which bits of a file: the bytes of the state's tensors as stored, or all others.
 enum class BitStratum { payload, metadata };

@@ -43,6 +43,21 @@ void put(Json& row, const DamageResult& damage) {
   row["message"] = damage.message;
 }
 
+void put(Json& row, const PolicyResult& policy) {
+  row["mode"] = policy.mode;
+  row["interval"] = policy.interval;
+  row["number"] = policy.number;
+  if (policy.interval == 0) {
+    row["step_seconds"] = policy.costs.step;
+    row["block_seconds"] = policy.costs.block;
+    row["persist_seconds"] = policy.costs.persist;
+    row["restart_seconds"] = policy.costs.restart;
+  } else {
+    row["seconds"] = policy.life.seconds;
+    row["steps"] = policy.life.steps;
+  }
+}
+
 SizeResult size_from(const Json& value) {
   return {value.at("bytes").get<std::uint64_t>(), value.at("payload_bytes").get<std::uint64_t>(),
           value.at("tensor_bytes").get<std::uint64_t>(), value.at("parameters").get<std::uint64_t>()};
@@ -70,6 +85,18 @@ DamageResult damage_from(const Json& value) {
   return damage;
 }
 
+PolicyResult policy_from(const Json& value) {
+  PolicyResult policy{value.at("mode").get<record::SaveMode>(), value.at("interval").get<std::int64_t>(),
+                      value.at("number").get<std::uint64_t>()};
+  if (policy.interval == 0) {
+    policy.costs = {value.at("step_seconds").get<double>(), value.at("block_seconds").get<double>(),
+                    value.at("persist_seconds").get<double>(), value.at("restart_seconds").get<double>()};
+  } else {
+    policy.life = {value.at("seconds").get<double>(), value.at("steps").get<std::int64_t>()};
+  }
+  return policy;
+}
+
 std::string id_of(StudyPart part, Format format, FileWriter writer) {
   return fmt::format("{}/{}/{}", name_of(part), name_of(format), name_of(writer));
 }
@@ -78,6 +105,10 @@ std::string id_of(StudyPart part, Format format, FileWriter writer) {
 
 std::string StudyRow::id() const {
   const FileKind kind{format, writer, ""};
+  if (const auto* policy = std::get_if<PolicyResult>(&result)) {
+    return policy->interval == 0 ? costs_id(kind, policy->mode, policy->number)
+                                 : life_id(kind, policy->mode, policy->interval, policy->number);
+  }
   const auto* damage = std::get_if<DamageResult>(&result);
   if (damage == nullptr) return row_id(part(), kind);
   return damage->canary ? canary_id(kind, *damage->canary) : flip_id(kind, damage->stratum, damage->draw);
@@ -101,6 +132,9 @@ StudyRow study_row_from_json(const Json& value) {
     case StudyPart::damage:
       row.result = damage_from(value);
       break;
+    case StudyPart::policy:
+      row.result = policy_from(value);
+      break;
   }
   return row;
 }
@@ -109,6 +143,15 @@ std::string row_id(StudyPart part, const FileKind& kind) { return id_of(part, ki
 
 std::string canary_id(const FileKind& kind, DamageCanary canary) {
   return fmt::format("{}/{}", row_id(StudyPart::damage, kind), name_of(canary));
+}
+
+std::string costs_id(const FileKind& kind, record::SaveMode mode, std::uint64_t number) {
+  return fmt::format("{}/{}/costs/{}", row_id(StudyPart::policy, kind), name_of(mode), number);
+}
+
+std::string life_id(const FileKind& kind, record::SaveMode mode, std::int64_t interval,
+                    std::uint64_t number) {
+  return fmt::format("{}/{}/{}/{}", row_id(StudyPart::policy, kind), name_of(mode), interval, number);
 }
 
 std::string flip_id(const FileKind& kind, BitStratum stratum, std::uint64_t draw) {

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "record/json/json.h"
+#include "spec/checkpoint_policy.h"
 #include "study/row/study_kinds.h"
 
 namespace bitrift::study {
@@ -48,10 +49,36 @@ struct DeterminismResult {
   bool operator==(const DeterminismResult&) const = default;
 };
 
+/// What one way to save costs a training, all in seconds.
+struct PolicyCosts {
+  double step = 0;     ///< a step, evaluations included
+  double block = 0;    ///< for which a save stops the training
+  double persist = 0;  ///< async: from then until the disk has the file
+  double restart = 0;  ///< from the start of a process to its first step
+  bool operator==(const PolicyCosts&) const = default;
+};
+
+/// A training from the start of its process to its kill.
+struct Life {
+  double seconds = 0;
+  std::int64_t steps = 0;  ///< by which the newest checkpoint advanced
+  bool operator==(const Life&) const = default;
+};
+
+/// A measurement of the costs, or one life of a training that writes a checkpoint every `interval` steps.
+struct PolicyResult {
+  record::SaveMode mode = record::SaveMode::sync;
+  std::int64_t interval = 0;  ///< of a life; 0: a measurement
+  std::uint64_t number = 0;   ///< of the life, or of the measurement
+  PolicyCosts costs = {};     ///< of a measurement
+  Life life = {};
+  bool operator==(const PolicyResult&) const = default;
+};
+
 struct StudyRow {
   Format format = Format::hdf5;
   FileWriter writer = FileWriter::native;
-  std::variant<SizeResult, DeterminismResult, DamageResult> result = {};
+  std::variant<SizeResult, DeterminismResult, DamageResult, PolicyResult> result = {};
 
   [[nodiscard]] StudyPart part() const noexcept { return static_cast<StudyPart>(result.index()); }
   /// Names the row within its study: "damage/npz/native/metadata/17".
@@ -66,6 +93,9 @@ struct StudyRow {
 /// The id of a row that is to be.
 [[nodiscard]] std::string row_id(StudyPart part, const FileKind& kind);
 [[nodiscard]] std::string canary_id(const FileKind& kind, DamageCanary canary);
+[[nodiscard]] std::string costs_id(const FileKind& kind, record::SaveMode mode, std::uint64_t number);
+[[nodiscard]] std::string life_id(const FileKind& kind, record::SaveMode mode, std::int64_t interval,
+                                  std::uint64_t number);
 [[nodiscard]] std::string flip_id(const FileKind& kind, BitStratum stratum, std::uint64_t draw);
 
 }  // namespace bitrift::study

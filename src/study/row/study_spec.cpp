@@ -93,6 +93,27 @@ DamageSpec damage_from(const Document& document) {
   return damage;
 }
 
+PolicySpec policy_from(const Document& document) {
+  PolicySpec policy;
+  if (!document.value.contains("policy")) return policy;
+  const Json& value = document.value["policy"];
+  policy.mean_time_between_failures =
+      value.value("mean_time_between_failures", policy.mean_time_between_failures);
+  policy.lives = value.value("lives", policy.lives);
+  policy.factors = value.value("factors", policy.factors);
+  policy.modes = choice<record::SaveMode>(value, "modes");
+  policy.seed = value.value("seed", policy.seed);
+  std::sort(policy.factors.begin(), policy.factors.end());
+  return policy;
+}
+
+// All but the one that takes an hour; that one where it is asked for.
+std::vector<StudyPart> parts_from(const Json& value) {
+  std::vector<StudyPart> parts = choice<StudyPart>(value, "parts");
+  if (!value.contains("parts") && !value.contains("policy")) std::erase(parts, StudyPart::policy);
+  return parts;
+}
+
 }  // namespace
 
 bool StudySpec::has(StudyPart part) const {
@@ -117,8 +138,9 @@ StudySpec read_study_spec(const std::filesystem::path& path) {
   spec.base = base_from(document);
   spec.formats = choice<Format>(document.value, "formats");
   spec.writers = choice<FileWriter>(document.value, "writers");
-  spec.parts = choice<StudyPart>(document.value, "parts");
+  spec.parts = parts_from(document.value);
   spec.damage = damage_from(document);
+  spec.policy = policy_from(document);
   spec.confidence = document.value.value("confidence", spec.confidence);
   spec.interpreter = document.value.value("interpreter", "");
   // A name without a folder is looked up on PATH.
@@ -149,6 +171,12 @@ Json to_json(const StudySpec& spec) {
             {"seed", spec.damage.seed},
             {"timeout_seconds", spec.damage.timeout_seconds},
             {"memory", spec.damage.memory}}},
+          {"policy",
+           {{"mean_time_between_failures", spec.policy.mean_time_between_failures},
+            {"lives", spec.policy.lives},
+            {"factors", spec.policy.factors},
+            {"modes", spec.policy.modes},
+            {"seed", spec.policy.seed}}},
           {"confidence", spec.confidence}};
 }
 

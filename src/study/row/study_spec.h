@@ -27,6 +27,15 @@ struct DamageSpec {
   std::uint64_t memory = std::uint64_t{1} << 30U;  ///< bytes that it may add to its address space
 };
 
+/// A training that is killed at exponential times, with checkpoints at several intervals.
+struct PolicySpec {
+  double mean_time_between_failures = 20;              ///< seconds
+  std::uint64_t lives = 15;                            ///< of each interval
+  std::vector<double> factors = {0.25, 0.5, 1, 2, 4};  ///< intervals, as multiples of the computed one
+  std::vector<record::SaveMode> modes = {record::SaveMode::sync, record::SaveMode::async};
+  std::uint64_t seed = 0;
+};
+
 struct StudySpec {
   std::string name;
   StudyBase base;
@@ -34,6 +43,7 @@ struct StudySpec {
   std::vector<FileWriter> writers;
   std::vector<StudyPart> parts;
   DamageSpec damage;
+  PolicySpec policy;
   double confidence = 0.95;
   std::string interpreter;  ///< Python of the native libraries; "": see find_python()
 

@@ -1,0 +1,139 @@
+#include "study/policy/policy_summary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include <boost/math/distributions/students_t.hpp>
+
+namespace bitrift::study {
+namespace {
+
+using record::Json;
+
+struct ModeRows {
+  std::map<std::uint64_t, PolicyCosts> costs;
+  std::map<std::int64_t, std::vector<TimedLife>> lives;  // by interval
+};
+
+PolicyCosts mean_of(const std::map<std::uint64_t, PolicyCosts>& all) {
+  PolicyCosts mean;
+  const auto n = static_cast<double>(all.size());
+  for (const auto& [number, costs] : all) {
+    mean.step += costs.step / n;
+    mean.block += costs.block / n;
+    mean.persist += costs.persist / n;
+    mean.restart += costs.restart / n;
+  }
+  return mean;
+}
+
+analyze::Interval t_interval(const UsefulTime& measured, std::uint64_t lives, double confidence) {
+  if (lives < 2) return {0, 1};
+  const boost::math::students_t distribution(static_cast<double>(lives - 1));
+  const double reach = boost::math::quantile(distribution, (1 + confidence) / 2) * measured.standard_error;
+  return {std::max(0.0, measured.fraction - reach), std::min(1.0, measured.fraction + reach)};
+}
+
+ModeSummary summarize_mode(const StudySpec& spec, record::SaveMode mode, const ModeRows& rows) {
+  const double mean = spec.policy.mean_time_between_failures;
+  ModeSummary summary{
+      mode, mean_of(rows.costs), computed_interval(mode, rows.costs.begin()->second, mean), {}};
+  for (const auto& [interval, lives] : rows.lives) {
+    PolicyCell cell{interval, static_cast<double>(interval) * summary.costs.step, lives.size(),
+                    measured_useful(lives)};
+    cell.confidence = t_interval(cell.measured, cell.lives, spec.confidence);
+    cell.predicted = predicted_useful(mode, interval, summary.costs, mean);
+    summary.cells.push_back(cell);
+  }
+  const auto index = [&](auto less) -> std::optional<std::size_t> {
+    if (summary.cells.empty()) return std::nullopt;
+    return std::min_element(summary.cells.begin(), summary.cells.end(), less) - summary.cells.begin();
+  };
+  summary.best = index(
+      [](const PolicyCell& a, const PolicyCell& b) { return a.measured.fraction > b.measured.fraction; });
+  const auto distance = [&](const PolicyCell& cell) {
+    return std::abs(std::log(static_cast<double>(cell.interval) / static_cast<double>(summary.computed)));
+  };
+  summary.nearest =
+      index([&](const PolicyCell& a, const PolicyCell& b) { return distance(a) < distance(b); });
+  return summary;
+}
+
+Json cell_json(const PolicyCell& cell) {
+  return {{"interval", cell.interval},
+          {"interval_seconds", cell.seconds},
+          {"lives", cell.lives},
+          {"useful", cell.measured.fraction},
+          {"standard_error", cell.measured.standard_error},
+          {"student_t", {cell.confidence.low, cell.confidence.high}},
+          {"predicted", cell.predicted}};
+}
+
+}  // namespace
+
+std::vector<ModeSummary> summarize_policy(const StudySpec& spec, const std::vector<StudyRow>& rows) {
+  std::map<record::SaveMode, ModeRows> modes;
+  for (const StudyRow& row : rows) {
+    const auto* policy = std::get_if<PolicyResult>(&row.result);
+    if (policy == nullptr) continue;
+    ModeRows& mode = modes[policy->mode];
+    if (policy->interval == 0) {
+      mode.costs[policy->number] = policy->costs;
+    } else {
+      // Its turn's measurement comes before it.
+      mode.lives[policy->interval].push_back({policy->life, mode.costs.at(policy->number).step});
+    }
+  }
+  std::vector<ModeSummary> summaries;
+  for (const auto& [mode, of_mode] : modes) summaries.push_back(summarize_mode(spec, mode, of_mode));
+  return summaries;
+}
+
+Json policy_json(const std::vector<ModeSummary>& modes) {
+  Json list = Json::array();
+  for (const ModeSummary& mode : modes) {
+    Json value = {{"mode", mode.mode},
+                  {"step_seconds", mode.costs.step},
+                  {"block_seconds", mode.costs.block},
+                  {"persist_seconds", mode.costs.persist},
+                  {"restart_seconds", mode.costs.restart},
+                  {"computed_interval", mode.computed},
+                  {"intervals", Json::array()}};
+    for (const PolicyCell& cell : mode.cells) value["intervals"].push_back(cell_json(cell));
+    if (mode.best) value["best_interval"] = mode.cells[*mode.best].interval;
+    list.push_back(std::move(value));
+  }
+  return list;
+}
+
+std::string policy_table(const StudySpec& spec, const std::vector<ModeSummary>& modes) {
+  if (modes.empty()) return "";
+  std::string text = fmt::format("{:<6} {:>8} {:>8} {:>6} {:>24} {:>10} {:>11}\n", "mode", "interval",
+                                 "seconds", "lives", "useful time", "predicted", "difference");
+  for (const ModeSummary& mode : modes) {
+    for (std::size_t i = 0; i < mode.cells.size(); ++i) {
+      const PolicyCell& cell = mode.cells[i];
+      text += fmt::format("{:<6} {:>8} {:>8.2f} {:>6} {:>24} {:>9.1f}% {:>+11.1f}{}{}\n", name_of(mode.mode),
+                          cell.interval, cell.seconds, cell.lives,
+                          fmt::format("{:.1f}% [{:.1f}, {:.1f}]", 100 * cell.measured.fraction,
+                                      100 * cell.confidence.low, 100 * cell.confidence.high),
+                          100 * cell.predicted, 100 * (cell.measured.fraction - cell.predicted),
+                          i == mode.best ? " best" : "", i == mode.nearest ? " computed" : "");
+    }
+  }
+  text += fmt::format(
+      "kills at exponential times with a mean of {:g} s; interval: steps, and the seconds that they take;\n"
+      "useful: time in steps that are never lost, Student's t at {:g} %; difference: percentage points\n",
+      spec.policy.mean_time_between_failures, 100 * spec.confidence);
+  for (const ModeSummary& mode : modes) {
+    text += fmt::format("{}: a step takes {:.3g} s, a save stops it for {:.3g} s", name_of(mode.mode),
+                        mode.costs.step, mode.costs.block);
+    if (mode.costs.persist > 0) text += fmt::format(" and is on disk {:.3g} s later", mode.costs.persist);
+    text += fmt::format(", a restart takes {:.3g} s; computed interval: {} steps\n", mode.costs.restart,
+                        mode.computed);
+  }
+  return text + "\n";
+}
+
+}  // namespace bitrift::study

@@ -1,0 +1,43 @@
+// What the lives of killed trainings say of the interval between checkpoints.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyze/rates/interval.h"
+#include "record/json/json.h"
+#include "study/policy/useful_time.h"
+#include "study/row/study_row.h"
+#include "study/row/study_spec.h"
+
+namespace bitrift::study {
+
+/// One interval of a mode.
+struct PolicyCell {
+  std::int64_t interval = 0;  ///< steps
+  double seconds = 0;         ///< of work between two saves
+  std::uint64_t lives = 0;
+  UsefulTime measured;
+  analyze::Interval confidence = {};  ///< of measured.fraction: Student's t with lives - 1 degrees of freedom
+  double predicted = 0;
+};
+
+struct ModeSummary {
+  record::SaveMode mode = record::SaveMode::sync;
+  PolicyCosts costs;                        ///< mean of the measurements
+  std::int64_t computed = 0;                ///< interval in steps, of the first measurement
+  std::vector<PolicyCell> cells;            ///< ascending by interval
+  std::optional<std::size_t> best = {};     ///< of cells: the largest measured fraction
+  std::optional<std::size_t> nearest = {};  ///< of cells: the computed interval, or the nearest to it
+};
+
+/// Of the modes that have rows.
+[[nodiscard]] std::vector<ModeSummary> summarize_policy(const StudySpec& spec,
+                                                        const std::vector<StudyRow>& rows);
+[[nodiscard]] record::Json policy_json(const std::vector<ModeSummary>& modes);
+/// A table with a line for each interval; "" without modes.
+[[nodiscard]] std::string policy_table(const StudySpec& spec, const std::vector<ModeSummary>& modes);
+
+}  // namespace bitrift::study

@@ -1,0 +1,156 @@
+#include "study/policy/useful_time.h"
+
+#include <cmath>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "study/policy/policy_part.h"
+#include "study/policy/policy_summary.h"
+
+namespace bitrift::study::useful_time_test {
+namespace {
+
+using record::SaveMode;
+
+// The part of the time that is kept by a training that is killed `lives` times: simulated save by save.
+double simulated(SaveMode mode, std::int64_t interval, const PolicyCosts& costs, double mean, int lives) {
+  std::mt19937_64 random(5);
+  std::exponential_distribution<double> life(1 / mean);
+  const double work = static_cast<double>(interval) * costs.step;
+  double kept = 0, spent = 0;
+  for (int i = 0; i < lives; ++i) {
+    const double killed = life(random);
+    spent += killed;
+    double now = costs.restart, free = 0;  // when the disk has the save before
+    while (true) {
+      now += work;
+      if (mode == SaveMode::sync) {
+        now += costs.block;
+        if (now > killed) break;
+      } else {
+        now = std::max(now, free) + costs.block;
+        free = now + costs.persist;
+        if (free > killed) break;
+      }
+      kept += work;
+    }
+  }
+  return kept / spent;
+}
+
+const PolicyCosts costs[] = {{0.1, 0.2, 0, 1.5}, {0.05, 0.02, 0.3, 1}, {0.2, 1, 2, 0.5}};
+
+TEST(UsefulTime, ThePredictionIsWhatASimulationKeeps) {
+  for (const PolicyCosts& one : costs) {
+    for (const SaveMode mode : {SaveMode::sync, SaveMode::async}) {
+      for (const std::int64_t interval : {7, 30, 120}) {
+        // Saves that wait for each other are only modelled roughly.
+        if (mode == SaveMode::async && static_cast<double>(interval) * one.step < one.persist) continue;
+        EXPECT_NEAR(predicted_useful(mode, interval, one, 20), simulated(mode, interval, one, 20, 200'000),
+                    0.004)
+            << name_of(mode) << " " << interval << " " << one.block;
+      }
+    }
+  }
+}
+
+TEST(UsefulTime, NoOtherIntervalIsPredictedToBeMuchBetter) {
+  for (const PolicyCosts& one : costs) {
+    for (const SaveMode mode : {SaveMode::sync, SaveMode::async}) {
+      const std::int64_t computed = computed_interval(mode, one, 20);
+      const double ours = predicted_useful(mode, computed, one, 20);
+      for (std::int64_t interval = 1; interval < 400; ++interval) {
+        if (mode == SaveMode::async && static_cast<double>(interval) * one.step < one.persist) continue;
+        EXPECT_LE(predicted_useful(mode, interval, one, 20), ours + 0.003) << interval << " of " << computed;
+      }
+    }
+  }
+}
+
+TEST(UsefulTime, KillsAreExponentialAndRepeat) {
+  double sum = 0, longer = 0;
+  constexpr int n = 20'000;
+  for (std::uint64_t i = 0; i < n; ++i) {
+    const double time = time_to_kill(3, i, 20);
+    ASSERT_GE(time, 0);
+    ASSERT_EQ(time, time_to_kill(3, i, 20));
+    sum += time;
+    longer += time > 40 ? 1 : 0;
+  }
+  EXPECT_NEAR(sum / n, 20, 0.6);
+  EXPECT_NEAR(longer / n, std::exp(-2), 0.01);
+  EXPECT_NE(time_to_kill(3, 0, 20), time_to_kill(4, 0, 20));
+}
+
+TEST(UsefulTime, IsARatioOfSums) {
+  const UsefulTime measured = measured_useful({{{10, 80}, 0.1}, {{30, 100}, 0.2}, {{20, 0}, 0.1}});
+  EXPECT_NEAR(measured.fraction, (8 + 20) / 60.0, 1e-12);
+  // Residuals 8 - r 10, 20 - r 30, - r 20 with r = 7 / 15.
+  const double r = 7 / 15.0;
+  const double squares = std::pow(8 - 10 * r, 2) + std::pow(20 - 30 * r, 2) + std::pow(20 * r, 2);
+  EXPECT_NEAR(measured.standard_error, std::sqrt(squares / 2 / 3) / 20, 1e-12);
+  EXPECT_EQ(measured_useful({}).fraction, 0);
+  EXPECT_EQ(measured_useful({{{10, 80}, 0.1}}).standard_error, 0);
+}
+
+TEST(UsefulTime, TheStandardErrorIsThatOfRepetitions) {
+  std::mt19937_64 random(9);
+  std::exponential_distribution<double> life(1 / 20.0);
+  double sum = 0, squares = 0, claimed = 0;
+  constexpr int repetitions = 2000;
+  for (int k = 0; k < repetitions; ++k) {
+    std::vector<TimedLife> lives;
+    for (int i = 0; i < 30; ++i) {
+      const double seconds = life(random);
+      lives.push_back({{seconds, 10 * static_cast<std::int64_t>(seconds / 1.5)}, 0.1});
+    }
+    const UsefulTime measured = measured_useful(lives);
+    sum += measured.fraction;
+    squares += measured.fraction * measured.fraction;
+    claimed += measured.standard_error / repetitions;
+  }
+  const double mean = sum / repetitions;
+  EXPECT_NEAR(claimed / std::sqrt(squares / repetitions - mean * mean), 1, 0.1);
+}
+
+TEST(PolicyIntervals, AreMultiplesOfTheComputedOneEachOnce) {
+  PolicySpec spec;
+  spec.mean_time_between_failures = 20;
+  const PolicyCosts one{0.1, 0.2, 0, 1};
+  const std::int64_t computed = computed_interval(SaveMode::sync, one, 20);
+  EXPECT_EQ(policy_intervals(spec, SaveMode::sync, one),
+            (std::vector<std::int64_t>{(computed + 2) / 4, (computed + 1) / 2, computed, 2 * computed,
+                                       4 * computed}));
+  EXPECT_EQ(policy_intervals(spec, SaveMode::sync, {10, 0.1, 0, 1}), (std::vector<std::int64_t>{1, 2, 4}));
+}
+
+TEST(PolicySummary, NamesTheBestAndTheComputedInterval) {
+  StudySpec spec;
+  spec.policy.mean_time_between_failures = 20;
+  std::vector<StudyRow> rows;
+  const auto add = [&](PolicyResult result) { rows.push_back({Format::hdf5, FileWriter::bitrift, result}); };
+  const PolicyCosts one{0.1, 0.2, 0, 1};
+  const std::int64_t computed = computed_interval(SaveMode::sync, one, 20);
+  for (const std::uint64_t turn : {0, 1}) {
+    add({SaveMode::sync, 0, turn, one, {}});
+    for (const std::int64_t factor : {1, 2, 4})
+      add({SaveMode::sync, computed * factor, turn, {}, {10, factor == 2 ? 90 : 50}});
+  }
+  const std::vector<ModeSummary> modes = summarize_policy(spec, rows);
+  ASSERT_EQ(modes.size(), 1U);
+  const ModeSummary& mode = modes[0];
+  EXPECT_EQ(mode.computed, computed);
+  ASSERT_EQ(mode.cells.size(), 3U);
+  EXPECT_EQ(mode.best, 1U);
+  EXPECT_EQ(mode.nearest, 0U);
+  EXPECT_NEAR(mode.cells[1].measured.fraction, 0.9, 1e-12);
+  EXPECT_NEAR(mode.cells[1].predicted, predicted_useful(SaveMode::sync, 2 * computed, one, 20), 1e-12);
+  const std::string table = policy_table(spec, modes);
+  EXPECT_NE(table.find("90.0% [90.0, 90.0]"), std::string::npos) << table;
+  EXPECT_NE(table.find(" best"), std::string::npos);
+  EXPECT_EQ(policy_json(modes)[0]["best_interval"], 2 * computed);
+}
+
+}  // namespace
+}  // namespace bitrift::study::useful_time_test
