@@ -28,6 +28,7 @@ analyze::Rate cell_rate(std::uint64_t hits, const DamageCell& cell, double confi
 // The flips of one stratum in the order of their draws.
 struct Draws {
   std::vector<DamageOutcome> outcomes;
+  std::uint64_t missing = 0;  ///< see DamageCell
 };
 
 // Both strata weighted by their bits, with the intervals that campaigns have (docs/statistics.md).
@@ -62,6 +63,7 @@ void add_damage(KindSummary& kind, const std::map<BitStratum, Draws>& draws, con
                 const StudySpec& spec) {
   for (const auto& [stratum, drawn] : draws) {
     DamageCell cell{stratum, bits.bits(stratum), drawn.outcomes.size()};
+    cell.missing = drawn.missing;
     for (const DamageOutcome outcome : drawn.outcomes) ++cell.counts[index_of(outcome)];
     for (std::size_t i = 0; i < damage_outcomes; ++i)
       cell.rates[i] = cell_rate(cell.counts[i], cell, spec.confidence);
@@ -83,7 +85,9 @@ KindSummary summarize_kind(const StudySpec& spec, const std::vector<StudyRow>& r
       kind.canaries[*damage->canary] = damage->outcome;
       continue;
     }
-    draws[damage->stratum].outcomes.push_back(damage->outcome);
+    Draws& drawn = draws[damage->stratum];
+    drawn.outcomes.push_back(damage->outcome);
+    if (damage->missing > 0) ++drawn.missing;
     if (damage->stratum == BitStratum::metadata)
       ++kind.structures[without_owner(damage->fault->structure)][index_of(damage->outcome)];
   }
@@ -146,6 +150,7 @@ Json damage_json(const KindSummary& kind) {
                                {"bits", cell.bits},
                                {"flips", cell.flips},
                                {"counts", counts_json(cell.counts)},
+                               {"missing", cell.missing},
                                {"rates", rates_json(cell.rates)}});
   }
   if (kind.file) value["file"] = rates_json(*kind.file);

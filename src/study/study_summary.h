@@ -25,6 +25,7 @@ struct DamageCell {
   std::uint64_t bits = 0;
   std::uint64_t flips = 0;
   OutcomeCounts counts = {};
+  std::uint64_t missing = 0;  ///< of those silently wrong: a saved tensor is missing
   OutcomeRates rates = {};
 };
 

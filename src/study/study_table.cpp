@@ -48,10 +48,11 @@ std::string rate_text(const analyze::Rate& rate) {
 }
 
 // Outcomes that are common as rates, the others as numbers of flips.
-std::string outcomes_text(const OutcomeRates& rates, const OutcomeCounts& counts) {
+std::string outcomes_text(const OutcomeRates& rates, const OutcomeCounts& counts, std::uint64_t missing) {
   std::string text;
   for (const auto outcome : {DamageOutcome::detected, DamageOutcome::silently_wrong, DamageOutcome::same})
     text += fmt::format(" {:>20}", rate_text(rates[static_cast<std::size_t>(outcome)]));
+  text += fmt::format(" {:>7}", missing);
   for (const auto outcome : {DamageOutcome::crash, DamageOutcome::hang})
     text += fmt::format(" {:>6}", counts[static_cast<std::size_t>(outcome)]);
   return text;
@@ -62,30 +63,33 @@ std::string damage_lines(const KindSummary& kind) {
   std::string text;
   std::uint64_t bits = 0;
   std::uint64_t flips = 0;
+  std::uint64_t missing = 0;
   OutcomeCounts counts = {};
   const auto line = [&](const char* name, std::uint64_t size, std::uint64_t n, const std::string& outcomes) {
     text += fmt::format("{} {:<8} {:>10} {:>6}{}\n", head(kind), name, size, n, outcomes);
   };
   for (const DamageCell& cell : kind.cells) {
-    line(name_of(cell.stratum), cell.bits, cell.flips, outcomes_text(cell.rates, cell.counts));
+    line(name_of(cell.stratum), cell.bits, cell.flips, outcomes_text(cell.rates, cell.counts, cell.missing));
     bits += cell.bits;
     flips += cell.flips;
+    missing += cell.missing;
     std::transform(counts.begin(), counts.end(), cell.counts.begin(), counts.begin(), std::plus<>());
   }
-  if (kind.file) line("any bit", bits, flips, outcomes_text(*kind.file, counts));
+  if (kind.file) line("any bit", bits, flips, outcomes_text(*kind.file, counts, missing));
   return text;
 }
 
 std::string damage(const StudySpec& spec, const std::vector<KindSummary>& kinds) {
   if (!spec.has(StudyPart::damage)) return "";
-  std::string text =
-      fmt::format("{:<13} {:<8} {:<8} {:>10} {:>6} {:>20} {:>20} {:>20} {:>6} {:>6}\n", "format", "writer",
-                  "stratum", "bits", "n", "detected", "silently wrong", "same", "crash", "hang");
+  std::string text = fmt::format("{:<13} {:<8} {:<8} {:>10} {:>6} {:>20} {:>20} {:>20} {:>7} {:>6} {:>6}\n",
+                                 "format", "writer", "stratum", "bits", "n", "detected", "silently wrong",
+                                 "same", "missing", "crash", "hang");
   for (const KindSummary& kind : kinds) text += damage_lines(kind);
   return text +
          fmt::format(
-             "flips of single bits: % of them with anytime intervals at {:g} %, and numbers of crashes "
-             "and hangs;\nany bit: payload and metadata weighted by their bits\n",
+             "flips of single bits: % of them with anytime intervals at {:g} %; numbers of flips after "
+             "which a tensor\nis missing (they are silently wrong, too), crashes and hangs; any bit: "
+             "payload and metadata weighted by\ntheir bits\n",
              100 * spec.confidence);
 }
 

@@ -41,10 +41,11 @@ def read_state(path: Path) -> State:
     state: State = {}
 
     def visit(group: h5py.Group, prefix: str) -> None:
-        for name, item in group.items():
+        for name in group:
+            item = group[name]  # unlike items(), this refuses what cannot be opened
             if isinstance(item, h5py.Group):
                 visit(item, f"{prefix}{name}/")
-            elif is_state(prefix + name):
+            elif isinstance(item, h5py.Dataset) and is_state(prefix + name):
                 state[prefix + name] = np.asarray(item[()])
 
     with h5py.File(path, "r") as file:
@@ -158,6 +159,7 @@ def _load_metadata(path: Path) -> Any:
 def _read_dcp(path: Path, state: State) -> Contents:
     import torch
     import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.api import CheckpointException
     from torch.distributed.checkpoint.metadata import StorageMeta
 
     class Reader(dcp.FileSystemReader):
@@ -173,7 +175,10 @@ def _read_dcp(path: Path, state: State) -> Contents:
     target = {name: torch.full_like(value, 0) for name, value in _tensors(state).items()}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        dcp.load(target, storage_reader=Reader(path), no_dist=True)
+        try:
+            dcp.load(target, storage_reader=Reader(path), no_dist=True)
+        except CheckpointException as error:
+            raise next((one for one, _ in error.failures.values()), error) from None
     return contents.of_mapping(target)
 
 

@@ -82,7 +82,8 @@ void Damage::check_canary(const StudyFile& file, const WorkingCopy& copy, Damage
                                              judged.message.empty() ? "" : ": ", judged.message));
   }
   if (journal_.find(canary_id(file.kind, canary)) != nullptr) return;
-  DamageResult result{.canary = canary, .outcome = judged.outcome, .message = judged.message};
+  DamageResult result{
+      .canary = canary, .outcome = judged.outcome, .message = judged.message, .missing = judged.missing};
   journal_.append({file.kind.format, file.kind.writer, std::move(result)});
   progress_.advance();
 }
@@ -103,8 +104,9 @@ void Damage::run_stratum(const StudyFile& file, const WorkingCopy& copy, BitStra
     } else {
       copy.flip(fault);
     }
-    journal_.append({file.kind.format, file.kind.writer,
-                     DamageResult{{}, stratum, draw, fault, judged.outcome, std::move(judged.message)}});
+    journal_.append(
+        {file.kind.format, file.kind.writer,
+         DamageResult{{}, stratum, draw, fault, judged.outcome, std::move(judged.message), judged.missing}});
     progress_.advance();
   }
 }

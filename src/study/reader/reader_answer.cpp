@@ -44,7 +44,7 @@ Judged judge_contents(const Digests& found, const Digests& expected) {
   add_list(text, differing, "differ");
   add_list(text, missing, "missing");
   add_list(text, added, "unknown");
-  return {text.empty() ? DamageOutcome::same : DamageOutcome::silently_wrong, text};
+  return {text.empty() ? DamageOutcome::same : DamageOutcome::silently_wrong, text, missing.size()};
 }
 
 }  // namespace

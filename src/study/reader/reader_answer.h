@@ -1,6 +1,7 @@
 // What a native reader answered, and what that means for a damaged file.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <variant>
@@ -31,6 +32,7 @@ using ReaderAnswer = std::variant<ReaderRefused, ReaderContents, ReaderDied, Rea
 struct Judged {
   DamageOutcome outcome;
   std::string message;
+  std::uint64_t missing = 0;  ///< see DamageResult
 };
 
 /// expected: the digests of what was saved.

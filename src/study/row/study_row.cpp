@@ -41,6 +41,7 @@ void put(Json& row, const DamageResult& damage) {
   }
   row["outcome"] = damage.outcome;
   row["message"] = damage.message;
+  if (damage.outcome == DamageOutcome::silently_wrong) row["missing"] = damage.missing;
 }
 
 void put(Json& row, const PolicyResult& policy) {
@@ -82,6 +83,7 @@ DamageResult damage_from(const Json& value) {
   }
   damage.outcome = value.at("outcome").get<DamageOutcome>();
   damage.message = value.at("message").get<std::string>();
+  damage.missing = value.value("missing", std::uint64_t{0});
   return damage;
 }
 

@@ -28,7 +28,8 @@ struct DamageResult {
   std::uint64_t draw = 0;                    ///< of flips
   std::optional<BitFault> fault = {};        ///< of flips
   DamageOutcome outcome = DamageOutcome::same;
-  std::string message = {};  ///< of the reader; silently wrong: which tensors
+  std::string message = {};   ///< of the reader; silently wrong: which tensors
+  std::uint64_t missing = 0;  ///< silently wrong: saved tensors that the reader did not return
   bool operator==(const DamageResult&) const = default;
 };
 

@@ -1,0 +1,196 @@
+"""bitrift.study: what native writers wrote, native readers return, and nothing in a file is executed."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from bitrift.study import contents, formats, reader
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    path = tmp_path / "base.h5"
+    values = np.random.default_rng(3)
+    with h5py.File(path, "w") as file:
+        file["model/w"] = values.standard_normal((40, 30), np.float32)
+        file["model/b"] = values.standard_normal(7)
+        file["progress/step"] = np.int64(12)
+        file["rng/seed"] = np.uint64(2**64 - 3)
+        file["half"] = np.arange(9, dtype=np.float16)
+        file["checksum/crc32c"] = np.arange(4, dtype=np.uint32)
+    return path
+
+
+def digests(state: contents.State) -> contents.Contents:
+    return {name: contents.of_array(value) for name, value in state.items()}
+
+
+@pytest.mark.parametrize("name", formats.FORMATS)
+def test_a_reader_returns_what_the_writer_got(base: Path, tmp_path: Path, name: str) -> None:
+    state = formats.read_state(base)
+    assert set(state) == {"model/w", "model/b", "progress/step", "rng/seed", "half"}
+    path = tmp_path / ("file.npz" if name.startswith("npz") else "file")
+    formats.FORMATS[name].write(state, path)
+    assert formats.FORMATS[name].read(path, state) == digests(state)
+
+
+def test_the_extents_of_dcp_are_the_values(base: Path, tmp_path: Path) -> None:
+    state = formats.read_state(base)
+    extents = formats.FORMATS["dcp"].write(state, tmp_path / "folder")
+    assert extents is not None
+    found = {one.tensor: (tmp_path / "folder" / one.file).read_bytes()[one.first : one.end] for one in extents}
+    assert found == {name: value.tobytes() for name, value in state.items()}
+
+
+def test_digests_know_values_types_and_shapes_but_not_byte_orders() -> None:
+    array = np.arange(6, dtype=np.float32)
+    assert contents.of_array(array) == contents.of_array(array.astype(">f4"))
+    assert contents.of_array(array) == contents.of_tensor(torch.arange(6, dtype=torch.float32))
+    others = [array.reshape(2, 3), array.view(np.int32), array[::-1], array.astype(np.float64), array[:5]]
+    others += [np.asarray(array, order="F").reshape(3, 2)]
+    assert len({contents.of_array(one) for one in [array, *others]}) == len(others) + 1
+    assert contents.of_array(np.float32(0)[()]) != contents.of_array(-np.float32(0)[()])
+    assert contents.of_tensor(torch.ones(3, dtype=torch.bfloat16)) != contents.of_tensor(torch.ones(3))
+    assert contents.of_anything("text") != contents.of_anything(array)
+    assert contents.of_mapping([array]).keys() == {""}
+
+
+class Evil:
+    """Pickled, it is a call."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.mark),)
+
+
+def test_no_pickle_is_executed(base: Path, tmp_path: Path) -> None:
+    state = formats.read_state(base)
+    mark = tmp_path / "executed"
+    evil = Evil(mark)
+    torch.save({"a": evil}, tmp_path / "a.pt")
+    np.savez(tmp_path / "a.npz", a=np.asarray([evil], dtype=object))
+    formats.FORMATS["dcp"].write(state, tmp_path / "dcp")
+    (tmp_path / "dcp" / ".metadata").write_bytes(pickle.dumps(evil))
+    for name, file in (("pytorch", "a.pt"), ("npz", "a.npz"), ("dcp", "dcp")):
+        with pytest.raises((pickle.UnpicklingError, ValueError, AssertionError), match="mkdir|allow_pickle"):
+            formats.FORMATS[name].read(tmp_path / file, state)
+    assert not mark.exists()
+
+
+def test_messages_do_not_name_folders_or_addresses(tmp_path: Path) -> None:
+    error = ValueError(f"{tmp_path}/x.pt: <object at 0x7f12ab> is \x00bad\nsecond line")
+    assert reader.message_of(error, tmp_path / "x.pt") == "ValueError: x.pt: <object at ...> is ?bad"
+    assert reader.message_of(ValueError(), tmp_path) == "ValueError: "
+    assert len(reader.message_of(ValueError("x" * 999), tmp_path)) == reader.MOST_CHARACTERS
+
+
+class Served:
+    """A reader in a process of its own."""
+
+    def __init__(self, base: Path, *options: str) -> None:
+        name = f"bitrift-test-{os.getpid()}-{id(self)}"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind("\0" + name)
+            listener.listen(1)
+            listener.settimeout(60)
+            command = [sys.executable, "-m", "bitrift.study.reader", "--connect", name, "--base", str(base), *options]
+            self.process = subprocess.Popen(command)
+            self.channel, _ = listener.accept()
+        self.channel.settimeout(60)
+        self.lines = self.channel.makefile("rw")
+        self.hello = json.loads(self.lines.readline())["hello"]
+
+    def ask(self, do: str, form: str, path: Path) -> dict[str, Any]:
+        self.lines.write(json.dumps({"do": do, "format": form, "path": str(path)}) + "\n")
+        self.lines.flush()
+        answer: dict[str, Any] = json.loads(self.lines.readline())
+        return answer
+
+    def end(self) -> int:
+        self.lines.close()
+        self.channel.close()
+        return self.process.wait(timeout=20)
+
+
+def test_the_reader_serves_until_the_other_end_hangs_up(base: Path, tmp_path: Path) -> None:
+    served = Served(base, "--formats", "hdf5", "npz")
+    state = formats.read_state(base)
+    assert {name: one["digest"] for name, one in served.hello["tensors"].items()} == digests(state)
+    assert served.hello["tensors"]["model/w"]["bytes"] == 4800 and served.hello["formats"]["hdf5"] is True
+    path = tmp_path / "a.npz"
+    assert served.ask("write", "npz", path) == {"extents": None}
+    assert served.ask("read", "npz", path) == {"tensors": digests(state), "stale": False}
+    assert "refused" in served.ask("write", "npz", tmp_path / "no" / "a.npz")
+    damaged = bytearray(path.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    path.write_bytes(damaged)
+    assert served.ask("read", "npz", path)["refused"].startswith("BadZipFile: Bad CRC-32")
+    assert served.ask("read", "hdf5", path)["refused"].startswith("OSError: Unable to synchronously open file")
+    assert served.end() == 0
+
+
+def lying_npz(path: Path) -> None:
+    """One array whose header claims 32 GiB."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (1 << 33,)})
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("w.npy", header.getvalue())
+
+
+def lying_hdf5(path: Path) -> None:
+    """A chunked data set of 32 GiB of which nothing is stored."""
+    with h5py.File(path, "w") as file:
+        file.create_dataset("w", (1 << 33,), "f4", chunks=(1024,))
+
+
+@pytest.mark.parametrize(("form", "make"), [("npz", lying_npz), ("hdf5", lying_hdf5)])
+def test_a_file_that_claims_much_memory_is_refused(base: Path, tmp_path: Path, form: str, make: Any) -> None:
+    make(tmp_path / "lies")
+    served = Served(base, "--formats", form, "--memory", str(1 << 28))
+    answer = served.ask("read", form, tmp_path / "lies")
+    assert "emory" in answer["refused"], answer
+    assert "tensors" in served.ask("read", "hdf5", base)  # and the reader lives
+    assert served.end() == 0
+
+
+def test_a_reader_that_dies_of_a_signal_shows_it(base: Path) -> None:
+    served = Served(base)
+    served.process.send_signal(signal.SIGSEGV)
+    assert served.lines.readline() == ""
+    assert served.end() == -signal.SIGSEGV
+
+
+def test_misreading_is_a_drill(base: Path, tmp_path: Path) -> None:
+    served = Served(base, "--formats", "npz", "--drill", "misread")
+    served.ask("write", "npz", tmp_path / "a.npz")
+    found = served.ask("read", "npz", tmp_path / "a.npz")["tensors"]
+    expected = {name: one["digest"] for name, one in served.hello["tensors"].items()}
+    assert sum(found[name] != expected[name] for name in expected) == 1
+    assert served.end() == 0
+
+
+def test_a_safetensors_header_with_a_lying_size_is_refused(base: Path, tmp_path: Path) -> None:
+    state = formats.read_state(base)
+    path = tmp_path / "a.safetensors"
+    formats.FORMATS["safetensors"].write(state, path)
+    path.write_bytes(struct.pack("<Q", 1 << 40) + path.read_bytes()[8:])
+    served = Served(base, "--formats", "safetensors")
+    assert "refused" in served.ask("read", "safetensors", path)
+    assert served.end() == 0
