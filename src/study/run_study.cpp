@@ -96,12 +96,12 @@ void run_determinism(const Study& study) {
   }
 }
 
-void run_damage(const Study& study, bool ignore_file) {
+void run_damage(const Study& study, bool read_original) {
   std::uint64_t total = 0;
   for (const StudyFile& file : study.files) total += damage_rows(file, study.spec.damage);
   study.begin(StudyPart::damage, total);
   Damage damage(study.spec.damage, study.reader, study.journal, study.progress, study.folder.layout().work(),
-                ignore_file);
+                read_original);
   for (const StudyFile& file : study.files) damage.run(file);
 }
 
@@ -122,7 +122,7 @@ void run_parts(const Study& study, std::optional<StudyDrill> drill) {
         run_determinism(study);
         break;
       case StudyPart::damage:
-        run_damage(study, drill == StudyDrill::ignore_file);
+        run_damage(study, drill == StudyDrill::read_original);
         break;
       case StudyPart::policy:
         run_policy(study);

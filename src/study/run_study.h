@@ -15,10 +15,10 @@ namespace bitrift::study {
 
 /// Ways to make a study misbehave, to show that its canaries notice.
 enum class StudyDrill {
-  ignore_file,  ///< the reader gets the original in place of the damaged copy
-  misread,      ///< the reader returns a wrong tensor for every file
+  read_original,  ///< the reader gets the original in place of the damaged copy
+  misread,        ///< the reader returns a wrong tensor for every file
 };
-constexpr EnumNames<2> names_of(StudyDrill) { return {"drill", {"ignore-file", "misread"}}; }
+constexpr EnumNames<2> names_of(StudyDrill) { return {"drill", {"read-original", "misread"}}; }
 
 struct StudyOptions {
   std::filesystem::path spec, folder;

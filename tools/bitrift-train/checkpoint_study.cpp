@@ -24,7 +24,7 @@ CLI::App* add_checkpoint_study(CLI::App& app, StudyArguments& arguments, const s
   command->add_flag("--json", arguments.json, "Print the summary as JSON");
   command
       ->add_option("--drill", arguments.drill,
-                   "ignore-file or misread: make the readers misbehave, to show that the canaries catch it")
+                   "read-original or misread: make the readers misbehave, to show that the canaries catch it")
       ->check(one_of<study::StudyDrill>());
   command->footer(footer);
   return command;

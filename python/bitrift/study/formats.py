@@ -111,11 +111,12 @@ def _read_safetensors(path: Path, _: State) -> Contents:
 
 
 def _write_dcp(state: State, path: Path) -> list[Extent]:
-    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.filesystem import FileSystemWriter
+    from torch.distributed.checkpoint.state_dict_saver import save
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there is one process only
-        dcp.save(_tensors(state), storage_writer=dcp.FileSystemWriter(path, thread_count=1), no_dist=True)
+        save(_tensors(state), storage_writer=FileSystemWriter(path, thread_count=1), no_dist=True)
     found = []
     for index, place in _load_metadata(path / ".metadata").storage_data.items():
         piece = (path / place.relative_path).read_bytes()[place.offset : place.offset + place.length]
@@ -146,7 +147,7 @@ class _MetadataUnpickler(pickle.Unpickler):
         import torch
 
         plain = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
-        if module in _METADATA_MODULES and "." not in name or (module, name) in _METADATA_NAMES or plain:
+        if (module in _METADATA_MODULES and "." not in name) or (module, name) in _METADATA_NAMES or plain:
             return super().find_class(module, name)
         raise pickle.UnpicklingError(f"{module}.{name} is not a class of this format")
 
@@ -158,11 +159,12 @@ def _load_metadata(path: Path) -> Any:
 
 def _read_dcp(path: Path, state: State) -> Contents:
     import torch
-    import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.api import CheckpointException
+    from torch.distributed.checkpoint.filesystem import FileSystemReader
     from torch.distributed.checkpoint.metadata import StorageMeta
+    from torch.distributed.checkpoint.state_dict_loader import load
 
-    class Reader(dcp.FileSystemReader):
+    class Reader(FileSystemReader):
         def read_metadata(self, *_: Any, **__: Any) -> Any:
             """As the base class does, with the restricted unpickler."""
             metadata = _load_metadata(path / ".metadata")
@@ -176,7 +178,7 @@ def _read_dcp(path: Path, state: State) -> Contents:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            dcp.load(target, storage_reader=Reader(path), no_dist=True)
+            load(target, storage_reader=Reader(path), no_dist=True)
         except CheckpointException as error:
             raise next((one for one, _ in error.failures.values()), error) from None
     return contents.of_mapping(target)

@@ -108,7 +108,7 @@ def warm_up(forms: Sequence[str]) -> None:
 
         torch.set_num_threads(1)
     if "dcp" in forms:
-        import torch.distributed.checkpoint  # noqa: F401
+        import torch.distributed.checkpoint
     if "safetensors" in forms and is_installed("safetensors"):
         import safetensors.torch  # noqa: F401
 

@@ -58,16 +58,16 @@ std::uint64_t damage_rows(const StudyFile& file, const DamageSpec& spec) {
 }
 
 Damage::Damage(const DamageSpec& spec, NativeReader& reader, StudyJournal& journal,
-               campaign::Progress& progress, std::filesystem::path work, bool ignore_file)
+               campaign::Progress& progress, std::filesystem::path work, bool read_original)
     : spec_(spec),
       reader_(reader),
       journal_(journal),
       progress_(progress),
       work_(std::move(work)),
-      ignore_file_(ignore_file) {}
+      read_original_(read_original) {}
 
 Judged Damage::read(const StudyFile& file, const WorkingCopy& copy) {
-  const auto& path = ignore_file_ ? file.path : copy.path();
+  const auto& path = read_original_ ? file.path : copy.path();
   const ReaderAnswer answer = reader_.read(file.kind.format, path, spec_.timeout_seconds);
   return judge(answer, reader_.facts().digests);
 }

@@ -26,10 +26,10 @@ struct StudyFile {
 /// Reads damaged copies of one file after the other, and keeps a row of each read.
 class Damage {
  public:
-  /// work: a folder for private copies. ignore_file: drill: the reader gets the original in place of the
+  /// work: a folder for private copies. read_original: drill: the reader gets the original in place of the
   /// copy. All must outlive this.
   Damage(const DamageSpec& spec, NativeReader& reader, StudyJournal& journal, campaign::Progress& progress,
-         std::filesystem::path work, bool ignore_file);
+         std::filesystem::path work, bool read_original);
 
   /// Adds the rows of a file that are not there. Throws campaign::Misbehaviour when a canary shows that the
   /// outcomes could not be believed, or the copy is not what it was at the end; Error(conflict) when a row
@@ -46,7 +46,7 @@ class Damage {
   StudyJournal& journal_;
   campaign::Progress& progress_;
   std::filesystem::path work_;
-  bool ignore_file_;
+  bool read_original_;
 };
 
 /// The stored bytes of the largest tensor that has a byte which is not zero, for the canary `zeroed`. Throws
