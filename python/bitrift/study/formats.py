@@ -70,7 +70,7 @@ def _write_hdf5_gzip(state: State, path: Path) -> None:
 
 
 def _read_hdf5(path: Path, _: State) -> Contents:
-    return {name: contents.of_array(value) for name, value in read_state(path).items()}
+    return {name: contents.of_anything(value) for name, value in read_state(path).items()}
 
 
 def _write_pytorch(state: State, path: Path) -> None:
@@ -95,7 +95,7 @@ def _write_npz_deflated(state: State, path: Path) -> None:
 
 def _read_npz(path: Path, _: State) -> Contents:
     with np.load(path, allow_pickle=False) as archive:
-        return {name: contents.of_array(np.asarray(archive[name])) for name in archive.files}
+        return {name: contents.of_anything(archive[name]) for name in archive.files}
 
 
 def _write_safetensors(state: State, path: Path) -> None:
