@@ -13,9 +13,11 @@ using record::Json;
 
 std::size_t index_of(DamageOutcome outcome) { return static_cast<std::size_t>(outcome); }
 
-// "local header of w.npy" is a local header.
+// "local header of w.npy" is a local header, and "end of the archive" is what it is.
 std::string without_owner(const std::string& structure) {
-  return structure.substr(0, structure.find(" of "));
+  const std::size_t cut = structure.find(" of ");
+  const bool whole = cut == std::string::npos || structure.compare(cut, 8, " of the ") == 0;
+  return whole ? structure : structure.substr(0, cut);
 }
 
 analyze::Rate cell_rate(std::uint64_t hits, const DamageCell& cell, double confidence) {
