@@ -197,9 +197,12 @@ std::filesystem::path start_file(const Arguments& arguments, const mpi::Communic
     const bool alone = chosen_parallel(arguments.parallel, {}).ranks == 1;
     return newest(alone ? train::Look::contents : train::Look::header, alone);
   }
+  // A process that replaces a lost one gets its state from the others.
+  const bool joins = mpi::is_spawned();
   std::string file;
   mpi::agreed(*ranks, [&] {
-    if (ranks->rank() == 0) file = newest(train::Look::contents, true).string();
+    if (ranks->rank() == 0)
+      file = newest(joins ? train::Look::header : train::Look::contents, !joins).string();
   });
   ranks->broadcast(file, 0);
   return file;

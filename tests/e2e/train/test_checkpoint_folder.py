@@ -294,15 +294,18 @@ def test_a_job_is_launched_again_from_a_folder(spec: Path, tmp_path: Path, mode:
 
 
 def test_a_recovery_in_place_takes_the_newest_file(tmp_path: Path) -> None:
+    """The process that takes the lost one's place finds other files than those that the run began with."""
+    layout = ("--parallel", "data", "--ranks", 3)
     spec = fast_spec(tmp_path / "spec.json", batch_size=60)
-    words = ("train", spec, "--parallel", "data", "--ranks", 3, "--json")
-    plain = fail_ranks(*words, "-o", tmp_path / "plain.h5").json()
+    plain = fail_ranks("train", spec, *layout, "--json", "-o", tmp_path / "plain.h5").json()
+    folder = tmp_path / "run"
+    run("train", spec, "-o", f"{folder}/", *layout, "--steps", 3)
     options = ("--on-failure", "respawn", "--state-from", "file", "--checkpoint-every", 4, "--checkpoint-keep", 1)
-    ended = fail_ranks(*words, "-o", f"{tmp_path}/run/", *options, "--kill", "1@15:backward")
+    ended = fail_ranks("resume", folder, "-o", folder, *layout, "--json", *options, "--kill", "1@15:backward")
     result = ended.json()
     assert result["recoveries"][0]["step"] == 12
     assert result["final_digest"] == plain["final_digest"]
-    assert len(steps_in(tmp_path / "run")) == 1
+    assert steps_in(folder) == [30]
 
 
 @pytest.mark.parametrize("mode", MODES)
