@@ -26,7 +26,7 @@ constexpr std::chrono::milliseconds between_saves{2500};
 // Everything that the parts stand on; all outlive the run.
 struct Study {
   const StudySpec& spec;
-  const StudyFolder& folder;
+  StudyFolder& folder;
   NativeReader& reader;
   Saver& saver;
   StudyJournal& journal;
@@ -105,6 +105,18 @@ void run_damage(const Study& study, bool read_original) {
   for (const StudyFile& file : study.files) damage.run(file);
 }
 
+void run_cost(const Study& study) {
+  const std::size_t cases = cost_cases(study.spec, study.reader.facts().installed).size();
+  study.begin(StudyPart::cost, cases * study.spec.cost.turns);
+  const StudyLayout& layout = study.folder.layout();
+  std::vector<std::filesystem::path> bases = {layout.base()};
+  for (auto& model : study.folder.prepare_models(study.spec, study.trainer))
+    bases.push_back(std::move(model));
+  Cost(study.spec, study.reader, study.journal, study.progress, study.trainer, std::move(bases),
+       layout.work() / "timed")
+      .run();
+}
+
 void run_policy(const Study& study) {
   const PolicySpec& spec = study.spec.policy;
   study.begin(StudyPart::policy, spec.modes.size() * spec.lives * (1 + spec.factors.size()));
@@ -123,6 +135,9 @@ void run_parts(const Study& study, std::optional<StudyDrill> drill) {
         break;
       case StudyPart::damage:
         run_damage(study, drill == StudyDrill::read_original);
+        break;
+      case StudyPart::cost:
+        run_cost(study);
         break;
       case StudyPart::policy:
         run_policy(study);
@@ -166,11 +181,13 @@ StudyReport run_study(const StudyOptions& options, Progress& progress) {
 
   StudyReport report{spec,
                      summarize(spec, journal.rows(), files),
+                     summarize_cost(spec, cost_cases(spec, reader.facts().installed), journal.rows()),
                      summarize_policy(spec, journal.rows()),
                      {},
                      layout.rows(),
                      layout.summary()};
   report.document = summary_json(spec, report.kinds);
+  if (spec.has(StudyPart::cost)) report.document["cost"] = cost_json(report.cost);
   if (!report.policy.empty()) report.document["policy"] = policy_json(report.policy);
   report.document["versions"] = reader.facts().versions;
   report.document["drill"] = options.drill ? name_of(*options.drill) : "";

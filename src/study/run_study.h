@@ -8,6 +8,7 @@
 #include "campaign/progress/progress.h"
 #include "core/named_enum.h"
 #include "record/json/json.h"
+#include "study/cost/cost_summary.h"
 #include "study/policy/policy_summary.h"
 #include "study/study_summary.h"
 
@@ -29,6 +30,7 @@ struct StudyOptions {
 struct StudyReport {
   StudySpec spec;
   std::vector<KindSummary> kinds;
+  CostSummary cost;
   std::vector<ModeSummary> policy;
   record::Json document;  ///< of summary.json
   std::filesystem::path rows, summary;

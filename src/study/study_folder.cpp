@@ -122,18 +122,39 @@ void StudyFolder::prepare_base(const StudySpec& spec, const std::filesystem::pat
     copy_file_bytes(*spec.base.checkpoint, pending.path());
     pending.commit();
   } else {
-    const record::TrainingSpec& training = *spec.base.train;
-    Json text = Json::parse(record::to_text(training));
-    text["parallel"] = record::to_json(training.parallel);
-    replace_text(layout_.base_spec(), text.dump(2) + "\n");
-    Command command = campaign::train_command(trainer, training.parallel.ranks, layout_.base_spec(), path,
-                                              layout_.log("base"));
-    if (spec.base.steps)
-      command.arguments.insert(command.arguments.end(), {"--steps", std::to_string(*spec.base.steps)});
-    run_program(command, "training the base");
+    train(trainer, *spec.base.train, spec.base.steps, layout_.base_spec(), path);
   }
   identity_["base"] = {{"digest", digest_of_files(path)}};
   store();
+}
+
+std::vector<std::filesystem::path> StudyFolder::prepare_models(const StudySpec& spec,
+                                                               const std::filesystem::path& trainer) {
+  std::vector<std::filesystem::path> files;
+  for (std::size_t i = 0; i < spec.cost.models.size(); ++i) {
+    const std::string name = fmt::format("model-{}", i + 1);
+    files.push_back(layout_.files() / (name + ".h5"));
+    Json& known = identity_["models"][name];
+    if (!known.is_null()) {
+      check_unchanged(files.back(), known.at("digest"));
+      continue;
+    }
+    train(trainer, spec.cost.models[i], 1, layout_.files() / (name + "-train.json"), files.back());
+    known = {{"digest", digest_of_files(files.back())}};
+    store();
+  }
+  return files;
+}
+
+void StudyFolder::train(const std::filesystem::path& trainer, const record::TrainingSpec& training,
+                        std::optional<std::int64_t> steps, const std::filesystem::path& spec,
+                        const std::filesystem::path& out) const {
+  Json text = Json::parse(record::to_text(training));
+  text["parallel"] = record::to_json(training.parallel);
+  replace_text(spec, text.dump(2) + "\n");
+  Command command = campaign::train_command(trainer, training.parallel.ranks, spec, out, layout_.log("base"));
+  if (steps) command.arguments.insert(command.arguments.end(), {"--steps", std::to_string(*steps)});
+  run_program(command, "training " + out.string());
 }
 
 void StudyFolder::note_versions(const Json& versions) {

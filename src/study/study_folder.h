@@ -1,7 +1,9 @@
 // The folder of a study: which file is where, who may write, and that it holds one study only.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +45,9 @@ class StudyFolder {
   /// Trains or copies the base unless it is there. Throws Error(conflict) when it is not what it was at the
   /// first start, and as run_program() does.
   void prepare_base(const StudySpec& spec, const std::filesystem::path& trainer);
+  /// Trains each of spec.cost.models for one step unless it is there. Throws as prepare_base() does.
+  [[nodiscard]] std::vector<std::filesystem::path> prepare_models(const StudySpec& spec,
+                                                                  const std::filesystem::path& trainer);
   /// Keeps the versions of the native libraries. Throws Error(conflict) when the study began with others.
   void note_versions(const record::Json& versions);
   /// Saves the base as a kind of file unless it is there. Throws as prepare_base() and Saver::save() do.
@@ -51,6 +56,9 @@ class StudyFolder {
  private:
   void refuse_unknown_files() const;
   void store() const;
+  void train(const std::filesystem::path& trainer, const record::TrainingSpec& training,
+             std::optional<std::int64_t> steps, const std::filesystem::path& spec,
+             const std::filesystem::path& out) const;
 
   StudyLayout layout_;
   FileDescriptor lock_;

@@ -52,8 +52,9 @@ int checkpoint_study(const StudyArguments& arguments) {
     fmt::print("{}\n", report.document.dump(2));
     return 0;
   }
-  fmt::print("{}{}\nrows       {}\nsummary    {}\n", study::study_table(report.spec, report.kinds),
-             study::policy_table(report.spec, report.policy), report.rows.string(), report.summary.string());
+  fmt::print("{}{}{}\nrows       {}\nsummary    {}\n", study::study_table(report.spec, report.kinds),
+             study::cost_table(report.cost), study::policy_table(report.spec, report.policy),
+             report.rows.string(), report.summary.string());
   return 0;
 }
 

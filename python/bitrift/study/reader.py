@@ -25,6 +25,7 @@ from h5py import h5f
 
 from bitrift.study import contents
 from bitrift.study.formats import FORMATS, is_installed, read_state
+from bitrift.study.timing import Timing
 
 MOST_CHARACTERS = 200
 _ADDRESS = re.compile(r"\bat 0x[0-9a-f]+")
@@ -61,6 +62,7 @@ class Reader:
     def __init__(self, base: Path, memory: int, misread: bool) -> None:
         self._state = read_state(base)
         self._memory, self._misread = memory, misread
+        self._timing: Timing | None = None
 
     def hello(self) -> dict[str, Any]:
         """What is installed, and what the base holds."""
@@ -75,6 +77,16 @@ class Reader:
         """Writes the base; the places of values in the file, where the writer knows them."""
         try:
             return {"extents": FORMATS[form].write(self._state, path)}
+        except Exception as error:
+            return {"refused": message_of(error, path)}
+
+    def time(self, form: str, path: Path, behind: bool) -> dict[str, Any]:
+        """Seconds of a save of the base, see Timing."""
+        if self._timing is None:
+            self._timing = Timing(self._state)
+        try:
+            self._timing.prepare(form)
+            return {"times": self._timing.time(form, path, behind)}
         except Exception as error:
             return {"refused": message_of(error, path)}
 
@@ -127,11 +139,17 @@ def serve(options: argparse.Namespace) -> None:
     with channel.makefile(encoding="utf-8") as lines:
         for line in lines:
             request = json.loads(line)
-            work = reader.write if request["do"] == "write" else reader.read
+            form, path = request["format"], Path(request["path"])
             try:
-                say(work(request["format"], Path(request["path"])))
+                match request["do"]:
+                    case "write":
+                        say(reader.write(form, path))
+                    case "read":
+                        say(reader.read(form, path))
+                    case "time":
+                        say(reader.time(form, path, request.get("behind", False)))
             except MemoryError as error:  # where a file could be read, but not compared
-                say({"refused": message_of(error, Path(request["path"])), "stale": True})
+                say({"refused": message_of(error, path), "stale": True})
 
 
 def main(words: Sequence[str] | None = None) -> None:

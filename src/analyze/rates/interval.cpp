@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <boost/math/distributions/normal.hpp>
+#include <boost/math/distributions/students_t.hpp>
 #include <boost/math/special_functions/beta.hpp>
 #include <boost/math/special_functions/gamma.hpp>
 
@@ -147,6 +148,14 @@ Interval anytime_finite(std::uint64_t successes, std::uint64_t n, std::uint64_t 
   }
   const auto size = static_cast<double>(population);
   return {static_cast<double>(low) / size, static_cast<double>(high) / size};
+}
+
+Interval student_t(double mean, double standard_error, std::uint64_t degrees, double confidence) {
+  check(0, 0, confidence);
+  if (degrees == 0) return {};
+  const boost::math::students_t distribution(static_cast<double>(degrees));
+  const double margin = boost::math::quantile(distribution, (1 + confidence) / 2) * standard_error;
+  return {std::max(0.0, mean - margin), std::min(1.0, mean + margin)};
 }
 
 Interval stretched_to(double estimate, const Interval& interval) {

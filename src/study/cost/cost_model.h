@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "spec/checkpoint_policy.h"
+#include "study/row/study_spec.h"
 
 namespace bitrift::study {
 
@@ -35,14 +36,6 @@ struct CostModel {
 /// Error(bad_input) where the samples cannot tell them apart: fewer than two sizes or two numbers of ranks.
 [[nodiscard]] CostModel fit_cost(record::SaveWriter writer, int cores,
                                  const std::vector<SaveSample>& samples);
-
-/// A cluster as its users know it. Bandwidths are bytes per second.
-struct Cluster {
-  double write_all = 0;      ///< to the file system, all machines together
-  double write_machine = 0;  ///< one machine
-  double send_machine = 0;   ///< into one machine from the others
-  int ranks_machine = 1;     ///< each has a core of its own
-};
 
 /// A modelled figure: fixed and rank as fitted here, disk and network as the cluster has them, and `local`
 /// seconds of a processor for each byte that a rank checks and copies (CostModel::spread of shared).

@@ -12,15 +12,14 @@
 
 #include "campaign/plan/ends.h"
 #include "core/error.h"
-#include "core/file.h"
-#include "record/json/json.h"
 #include "study/part/saver.h"
+#include "study/part/trainer_run.h"
 
 namespace bitrift::study {
 namespace {
 
 constexpr std::int64_t measured_saves = 4;
-constexpr double seconds_between_saves = 2;  // one in the background is over before the next
+constexpr double seconds_between = 2;  // one in the background is over before the next
 
 using Clock = std::chrono::steady_clock;
 
@@ -41,24 +40,6 @@ std::optional<std::int64_t> newest_step(const std::filesystem::path& folder) {
     if (error == std::errc() && rest == last) newest = std::max(step, newest.value_or(step));
   }
   return newest;
-}
-
-struct Finished {
-  record::Json result;
-  double wall = 0;  // seconds
-};
-
-// Runs to the end. Its JSON comes behind whatever it logs.
-Finished finish(Command command, const std::filesystem::path& output) {
-  command.arguments.emplace_back("--json");
-  command.output = output;
-  std::error_code ignored;
-  std::filesystem::remove(output, ignored);
-  const auto began = Clock::now();
-  run_program(command, "measuring a training");
-  const double wall = seconds_since(began);
-  const std::string text = "\n" + read_text(output);
-  return {record::Json::parse(text.substr(text.find("\n{"))), wall};
 }
 
 }  // namespace
@@ -84,12 +65,12 @@ PolicyCosts KilledTraining::measure(record::SaveMode mode) {
   const auto seconds_a_step = [](const record::Json& result) {
     return result.at("seconds").get<double>() / result.at("steps").get<double>();
   };
-  if (step_ == 0) step_ = seconds_a_step(finish(resume({"--steps", "10"}), output).result);
-  const auto every = static_cast<std::int64_t>(std::ceil(seconds_between_saves / step_));
-  const Finished run =
-      finish(resume({"-o", place.string() + "/", "--checkpoint-every", std::to_string(every),
-                     "--checkpoint-mode", name_of(mode), "--steps", std::to_string(every * measured_saves)}),
-             output);
+  if (step_ == 0) step_ = seconds_a_step(run_to_json(resume({"--steps", "10"}), output).result);
+  const auto every = static_cast<std::int64_t>(std::ceil(seconds_between / step_));
+  const TrainerRun run = run_to_json(
+      resume({"-o", place.string() + "/", "--checkpoint-every", std::to_string(every), "--checkpoint-mode",
+              name_of(mode), "--steps", std::to_string(every * measured_saves)}),
+      output);
   std::filesystem::remove_all(place);
   const record::Json& saves = run.result.at("checkpoint_seconds");
   PolicyCosts costs;

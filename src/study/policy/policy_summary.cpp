@@ -4,8 +4,6 @@
 #include <cmath>
 #include <map>
 
-#include <boost/math/distributions/students_t.hpp>
-
 namespace bitrift::study {
 namespace {
 
@@ -28,13 +26,6 @@ PolicyCosts mean_of(const std::map<std::uint64_t, PolicyCosts>& all) {
   return mean;
 }
 
-analyze::Interval t_interval(const UsefulTime& measured, std::uint64_t lives, double confidence) {
-  if (lives < 2) return {0, 1};
-  const boost::math::students_t distribution(static_cast<double>(lives - 1));
-  const double reach = boost::math::quantile(distribution, (1 + confidence) / 2) * measured.standard_error;
-  return {std::max(0.0, measured.fraction - reach), std::min(1.0, measured.fraction + reach)};
-}
-
 ModeSummary summarize_mode(const StudySpec& spec, record::SaveMode mode, const ModeRows& rows) {
   const double mean = spec.policy.mean_time_between_failures;
   ModeSummary summary{
@@ -42,7 +33,8 @@ ModeSummary summarize_mode(const StudySpec& spec, record::SaveMode mode, const M
   for (const auto& [interval, lives] : rows.lives) {
     PolicyCell cell{interval, static_cast<double>(interval) * summary.costs.step, lives.size(),
                     measured_useful(lives)};
-    cell.confidence = t_interval(cell.measured, cell.lives, spec.confidence);
+    cell.confidence = analyze::student_t(cell.measured.fraction, cell.measured.standard_error, cell.lives - 1,
+                                         spec.confidence);
     cell.predicted = predicted_useful(mode, interval, summary.costs, mean);
     summary.cells.push_back(cell);
   }

@@ -133,9 +133,11 @@ const ReaderFacts& NativeReader::facts() {
 }
 
 NativeReader::Reply NativeReader::ask(const char* what, Format format, const std::filesystem::path& path,
-                                      double timeout_seconds) {
+                                      double timeout_seconds, bool behind) {
   if (!process_) start();
-  process_->channel->send(Json{{"do", what}, {"format", format}, {"path", path.string()}}.dump());
+  Json request = {{"do", what}, {"format", format}, {"path", path.string()}};
+  if (behind) request["behind"] = true;
+  process_->channel->send(request.dump());
   if (const auto line = process_->line_before(deadline_in(timeout_seconds))) {
     Json reply = Json::parse(*line);
     if (reply.value("stale", false)) stop();
@@ -151,14 +153,27 @@ NativeReader::Reply NativeReader::ask(const char* what, Format format, const std
   return {{}, status.value_or(ExitStatus{})};
 }
 
-std::vector<WrittenExtent> NativeReader::write(Format format, const std::filesystem::path& path) {
-  const Reply reply = ask("write", format, path, write_seconds);
+NativeReader::Reply NativeReader::must_write(const char* what, Format format,
+                                             const std::filesystem::path& path, bool behind) {
+  Reply reply = ask(what, format, path, write_seconds, behind);
   if (!reply.line || reply.line->contains("refused")) {
     fail(ErrorCode::io, "{}: {} cannot be written: {}", path.string(), name_of(format),
          reply.line   ? reply.line->at("refused").get<std::string>()
          : reply.died ? reply.died->text() + "; " + campaign::log_tail(options_.log)
                       : "no answer");
   }
+  return reply;
+}
+
+SaveTimes NativeReader::time(Format format, const std::filesystem::path& path, bool behind) {
+  const Reply reply = must_write("time", format, path, behind);
+  const Json& times = reply.line->at("times");
+  return {times.at("block").get<double>(), times.at("persist").get<double>(),
+          times.at("processor").get<double>()};
+}
+
+std::vector<WrittenExtent> NativeReader::write(Format format, const std::filesystem::path& path) {
+  const Reply reply = must_write("write", format, path);
   std::vector<WrittenExtent> extents;
   const Json& found = reply.line->at("extents");
   if (found.is_null()) return extents;

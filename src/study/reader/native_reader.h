@@ -29,6 +29,13 @@ struct ReaderFacts {
   std::uint64_t tensor_bytes = 0;              ///< of all of them
 };
 
+/// Seconds of a save.
+struct SaveTimes {
+  double block = 0;      ///< until the caller continues
+  double persist = 0;    ///< from then until the disk has the file
+  double processor = 0;  ///< of the whole process
+};
+
 struct NativeReaderOptions {
   std::string interpreter;     ///< "": see find_python()
   std::filesystem::path base;  ///< HDF5 checkpoint
@@ -53,6 +60,8 @@ class NativeReader {
   /// Error(io) when the process refuses or ends.
   std::vector<WrittenExtent> write(Format format, const std::filesystem::path& path);
   [[nodiscard]] ReaderAnswer read(Format format, const std::filesystem::path& path, double timeout_seconds);
+  /// Times a save of the base to a new file. behind: in the background, for raw and dcp. Throws as write().
+  [[nodiscard]] SaveTimes time(Format format, const std::filesystem::path& path, bool behind);
   /// Ends the process.
   void stop() noexcept;
 
@@ -60,7 +69,9 @@ class NativeReader {
   struct Process;
   struct Reply;
   void start();
-  Reply ask(const char* what, Format format, const std::filesystem::path& path, double timeout_seconds);
+  Reply ask(const char* what, Format format, const std::filesystem::path& path, double timeout_seconds,
+            bool behind = false);
+  Reply must_write(const char* what, Format format, const std::filesystem::path& path, bool behind = false);
 
   NativeReaderOptions options_;
   std::unique_ptr<Process> process_;

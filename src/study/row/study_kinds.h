@@ -15,9 +15,10 @@ namespace bitrift::study {
 using record::from_json;
 using record::to_json;
 
-enum class Format { hdf5, hdf5_gzip, pytorch, npz, npz_deflated, safetensors, dcp };
-constexpr EnumNames<7> names_of(Format) {
-  return {"format", {"hdf5", "hdf5-gzip", "pytorch", "npz", "npz-deflated", "safetensors", "dcp"}};
+/// raw: the bytes of all tensors, one after the other, which no save can be faster than; timed only.
+enum class Format { hdf5, hdf5_gzip, pytorch, npz, npz_deflated, safetensors, dcp, raw };
+constexpr EnumNames<8> names_of(Format) {
+  return {"format", {"hdf5", "hdf5-gzip", "pytorch", "npz", "npz-deflated", "safetensors", "dcp", "raw"}};
 }
 
 /// Who wrote a file: `bitrift-train`, or the library that defines the format.
@@ -49,8 +50,10 @@ inline constexpr std::array file_kinds = {
     FileKind{Format::dcp, FileWriter::native, ""},
 };
 
-enum class StudyPart { size, determinism, damage, policy };
-constexpr EnumNames<4> names_of(StudyPart) { return {"part", {"size", "determinism", "damage", "policy"}}; }
+enum class StudyPart { size, determinism, damage, cost, policy };
+constexpr EnumNames<5> names_of(StudyPart) {
+  return {"part", {"size", "determinism", "damage", "cost", "policy"}};
+}
 
 /// Which bits of a file: the bytes of the state's tensors as stored, or all others.
 enum class BitStratum { payload, metadata };

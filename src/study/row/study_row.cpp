@@ -44,6 +44,48 @@ void put(Json& row, const DamageResult& damage) {
   if (damage.outcome == DamageOutcome::silently_wrong) row["missing"] = damage.missing;
 }
 
+template <typename T>
+void put_optional(Json& row, const char* key, const std::optional<T>& value) {
+  if (value) row[key] = *value;
+}
+
+template <typename T>
+void take_optional(const Json& row, const char* key, std::optional<T>& value) {
+  if (row.contains(key)) value = row[key].get<T>();
+}
+
+void put(Json& row, const CostResult& cost) {
+  put_optional(row, "mode", cost.what.mode);
+  row["route"] = cost.what.route;
+  row["ranks"] = cost.what.ranks;
+  row["model"] = cost.what.model;
+  row["turn"] = cost.turn;
+  row["bytes"] = cost.bytes;
+  row["block_seconds"] = cost.block;
+  row["persist_seconds"] = cost.persist;
+  put_optional(row, "load_seconds", cost.load);
+  put_optional(row, "step_seconds", cost.step);
+  put_optional(row, "every", cost.every);
+  put_optional(row, "processor_seconds", cost.processor);
+}
+
+CostResult cost_from(const Json& value) {
+  CostResult cost;
+  take_optional(value, "mode", cost.what.mode);
+  cost.what.route = value.at("route").get<record::SaveWriter>();
+  cost.what.ranks = value.at("ranks").get<int>();
+  cost.what.model = value.at("model").get<std::size_t>();
+  cost.turn = value.at("turn").get<std::uint64_t>();
+  cost.bytes = value.at("bytes").get<std::uint64_t>();
+  cost.block = value.at("block_seconds").get<double>();
+  cost.persist = value.at("persist_seconds").get<double>();
+  take_optional(value, "load_seconds", cost.load);
+  take_optional(value, "step_seconds", cost.step);
+  take_optional(value, "every", cost.every);
+  take_optional(value, "processor_seconds", cost.processor);
+  return cost;
+}
+
 void put(Json& row, const PolicyResult& policy) {
   row["mode"] = policy.mode;
   row["interval"] = policy.interval;
@@ -111,6 +153,7 @@ std::string StudyRow::id() const {
     return policy->interval == 0 ? costs_id(kind, policy->mode, policy->number)
                                  : life_id(kind, policy->mode, policy->interval, policy->number);
   }
+  if (const auto* cost = std::get_if<CostResult>(&result)) return cost_id(kind, cost->what, cost->turn);
   const auto* damage = std::get_if<DamageResult>(&result);
   if (damage == nullptr) return row_id(part(), kind);
   return damage->canary ? canary_id(kind, *damage->canary) : flip_id(kind, damage->stratum, damage->draw);
@@ -134,6 +177,9 @@ StudyRow study_row_from_json(const Json& value) {
     case StudyPart::damage:
       row.result = damage_from(value);
       break;
+    case StudyPart::cost:
+      row.result = cost_from(value);
+      break;
     case StudyPart::policy:
       row.result = policy_from(value);
       break;
@@ -145,6 +191,12 @@ std::string row_id(StudyPart part, const FileKind& kind) { return id_of(part, ki
 
 std::string canary_id(const FileKind& kind, DamageCanary canary) {
   return fmt::format("{}/{}", row_id(StudyPart::damage, kind), name_of(canary));
+}
+
+std::string cost_id(const FileKind& kind, const CostCase& what, std::uint64_t turn) {
+  return fmt::format("{}/{}/{}/{}/{}/{}", row_id(StudyPart::cost, kind),
+                     what.mode ? name_of(*what.mode) : "none", name_of(what.route), what.ranks, what.model,
+                     turn);
 }
 
 std::string costs_id(const FileKind& kind, record::SaveMode mode, std::uint64_t number) {

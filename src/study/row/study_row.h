@@ -50,6 +50,29 @@ struct DeterminismResult {
   bool operator==(const DeterminismResult&) const = default;
 };
 
+/// A way to save, and what is saved.
+struct CostCase {
+  std::optional<record::SaveMode> mode = {};  ///< absent: a training that saves nothing
+  record::SaveWriter route = record::SaveWriter::gather;
+  int ranks = 1;          ///< stages of a pipeline
+  std::size_t model = 0;  ///< 0: the base; else of CostSpec::models, from 1
+  bool operator==(const CostCase&) const = default;
+};
+
+/// One timed run: medians over its saves. All in seconds.
+struct CostResult {
+  CostCase what;
+  std::uint64_t turn = 0;
+  std::uint64_t bytes = 0;                 ///< of the file or folder; 0 without one
+  double block = 0;                        ///< for which a save stops the training
+  double persist = 0;                      ///< async: from then until the disk has the file
+  std::optional<double> load = {};         ///< bitrift: of the base
+  std::optional<double> step = {};         ///< bitrift: a step while saves may be under way
+  std::optional<std::int64_t> every = {};  ///< bitrift: steps between two saves
+  std::optional<double> processor = {};    ///< native: of the process
+  bool operator==(const CostResult&) const = default;
+};
+
 /// What one way to save costs a training, all in seconds.
 struct PolicyCosts {
   double step = 0;     ///< a step, evaluations included
@@ -79,7 +102,7 @@ struct PolicyResult {
 struct StudyRow {
   Format format = Format::hdf5;
   FileWriter writer = FileWriter::native;
-  std::variant<SizeResult, DeterminismResult, DamageResult, PolicyResult> result = {};
+  std::variant<SizeResult, DeterminismResult, DamageResult, CostResult, PolicyResult> result = {};
 
   [[nodiscard]] StudyPart part() const noexcept { return static_cast<StudyPart>(result.index()); }
   /// Names the row within its study: "damage/npz/native/metadata/17".
@@ -94,6 +117,7 @@ struct StudyRow {
 /// The id of a row that is to be.
 [[nodiscard]] std::string row_id(StudyPart part, const FileKind& kind);
 [[nodiscard]] std::string canary_id(const FileKind& kind, DamageCanary canary);
+[[nodiscard]] std::string cost_id(const FileKind& kind, const CostCase& what, std::uint64_t turn);
 [[nodiscard]] std::string costs_id(const FileKind& kind, record::SaveMode mode, std::uint64_t number);
 [[nodiscard]] std::string life_id(const FileKind& kind, record::SaveMode mode, std::int64_t interval,
                                   std::uint64_t number);

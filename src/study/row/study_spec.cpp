@@ -32,6 +32,19 @@ void check_base_keys(const Document& document) {
   }
 }
 
+record::TrainingSpec training_from(const Document& document, const std::string& pointer) {
+  const Json& value = document.value.at(Json::json_pointer(pointer));
+  if (value.is_string()) return record::read_training_spec(beside(document, value.get<std::string>()));
+  record::check_schema(document, record::shipped_schema("train"), pointer);
+  return record::training_spec_from(document, pointer);
+}
+
+Json training_json(const record::TrainingSpec& training) {
+  Json value = Json::parse(record::to_text(training));
+  value["parallel"] = record::to_json(training.parallel);
+  return value;
+}
+
 StudyBase base_from(const Document& document) {
   check_base_keys(document);
   const Json& value = document.value.at("base");
@@ -50,12 +63,7 @@ StudyBase base_from(const Document& document) {
     }
     return base;
   }
-  if (value["train"].is_string()) {
-    base.train = record::read_training_spec(beside(document, value["train"].get<std::string>()));
-  } else {
-    record::check_schema(document, record::shipped_schema("train"), "/base/train");
-    base.train = record::training_spec_from(document, "/base/train");
-  }
+  base.train = training_from(document, "/base/train");
   if (base.train->precision == record::Precision::bf16) {
     fail(ErrorCode::unsupported,
          "{}: NumPy has no bfloat16, so npz and h5py cannot hold the state; choose another precision",
@@ -93,6 +101,27 @@ DamageSpec damage_from(const Document& document) {
   return damage;
 }
 
+CostSpec cost_from(const Document& document) {
+  CostSpec cost;
+  if (!document.value.contains("cost")) return cost;
+  const Json& value = document.value["cost"];
+  cost.turns = value.value("turns", cost.turns);
+  cost.ranks = value.value("ranks", cost.ranks);
+  cost.pause_seconds = value.value("pause_seconds", cost.pause_seconds);
+  cost.seed = value.value("seed", cost.seed);
+  std::sort(cost.ranks.begin(), cost.ranks.end());
+  if (value.contains("cores")) cost.cores = value["cores"].get<int>();
+  if (value.contains("cluster")) {
+    const Json& cluster = value["cluster"];
+    cost.cluster = Cluster{cluster.at("bytes").get<std::uint64_t>(), cluster.at("write_all").get<double>(),
+                           cluster.at("write_machine").get<double>(),
+                           cluster.at("send_machine").get<double>(), cluster.at("ranks_machine").get<int>()};
+  }
+  for (std::size_t i = 0; value.contains("models") && i < value["models"].size(); ++i)
+    cost.models.push_back(training_from(document, fmt::format("/cost/models/{}", i)));
+  return cost;
+}
+
 PolicySpec policy_from(const Document& document) {
   PolicySpec policy;
   if (!document.value.contains("policy")) return policy;
@@ -107,10 +136,12 @@ PolicySpec policy_from(const Document& document) {
   return policy;
 }
 
-// All but the one that takes an hour; that one where it is asked for.
+// Those that take long are run only where they are asked for.
 std::vector<StudyPart> parts_from(const Json& value) {
   std::vector<StudyPart> parts = choice<StudyPart>(value, "parts");
-  if (!value.contains("parts") && !value.contains("policy")) std::erase(parts, StudyPart::policy);
+  if (value.contains("parts")) return parts;
+  if (!value.contains("cost")) std::erase(parts, StudyPart::cost);
+  if (!value.contains("policy")) std::erase(parts, StudyPart::policy);
   return parts;
 }
 
@@ -137,9 +168,11 @@ StudySpec read_study_spec(const std::filesystem::path& path) {
   spec.name = document.value.at("name").get<std::string>();
   spec.base = base_from(document);
   spec.formats = choice<Format>(document.value, "formats");
+  std::erase(spec.formats, Format::raw);
   spec.writers = choice<FileWriter>(document.value, "writers");
   spec.parts = parts_from(document.value);
   spec.damage = damage_from(document);
+  spec.cost = cost_from(document);
   spec.policy = policy_from(document);
   spec.confidence = document.value.value("confidence", spec.confidence);
   spec.interpreter = document.value.value("interpreter", "");
@@ -155,10 +188,9 @@ StudySpec read_study_spec(const std::filesystem::path& path) {
 
 Json to_json(const StudySpec& spec) {
   Json base;
-  if (spec.base.train) {
-    base["train"] = Json::parse(record::to_text(*spec.base.train));
-    base["train"]["parallel"] = record::to_json(spec.base.train->parallel);
-  }
+  if (spec.base.train) base["train"] = training_json(*spec.base.train);
+  Json models = Json::array();
+  for (const record::TrainingSpec& model : spec.cost.models) models.push_back(training_json(model));
   if (spec.base.steps) base["steps"] = *spec.base.steps;
   if (spec.base.checkpoint) base["checkpoint"] = spec.base.checkpoint->string();
   return {{"name", spec.name},
@@ -171,6 +203,12 @@ Json to_json(const StudySpec& spec) {
             {"seed", spec.damage.seed},
             {"timeout_seconds", spec.damage.timeout_seconds},
             {"memory", spec.damage.memory}}},
+          {"cost",
+           {{"turns", spec.cost.turns},
+            {"ranks", spec.cost.ranks},
+            {"models", models},
+            {"pause_seconds", spec.cost.pause_seconds},
+            {"seed", spec.cost.seed}}},
           {"policy",
            {{"mean_time_between_failures", spec.policy.mean_time_between_failures},
             {"lives", spec.policy.lives},

@@ -27,6 +27,26 @@ struct DamageSpec {
   std::uint64_t memory = std::uint64_t{1} << 30U;  ///< bytes that it may add to its address space
 };
 
+/// A cluster as its users know it. Bandwidths are bytes per second.
+struct Cluster {
+  std::uint64_t bytes = 0;   ///< of a checkpoint
+  double write_all = 0;      ///< to the file system, all machines together
+  double write_machine = 0;  ///< one machine
+  double send_machine = 0;   ///< into one machine from the others
+  int ranks_machine = 1;     ///< each has a core of its own
+};
+
+/// Saves that are timed.
+struct CostSpec {
+  std::uint64_t turns = 9;  ///< of every case, in an order that changes
+  std::vector<int> ranks = {1, 2, 3, 4};
+  std::vector<record::TrainingSpec> models = {};  ///< besides the base: other sizes for the cost model
+  std::optional<int> cores = {};                  ///< that ranks share; absent: all of the machine
+  std::optional<Cluster> cluster = {};            ///< for which more ranks are modelled
+  double pause_seconds = 3;                       ///< before a save, in which the disk comes to rest
+  std::uint64_t seed = 0;
+};
+
 /// A training that is killed at exponential times, with checkpoints at several intervals.
 struct PolicySpec {
   double mean_time_between_failures = 20;              ///< seconds
@@ -43,6 +63,7 @@ struct StudySpec {
   std::vector<FileWriter> writers;
   std::vector<StudyPart> parts;
   DamageSpec damage;
+  CostSpec cost;
   PolicySpec policy;
   double confidence = 0.95;
   std::string interpreter;  ///< Python of the native libraries; "": see find_python()

@@ -69,7 +69,8 @@ TEST(CostModel, NeedsTwoSizesAndTwoRankCounts) {
 }
 
 TEST(ModelledSeconds, AreBoundedByTheSlowestResource) {
-  const Cluster cluster{.write_all = 1e11, .write_machine = 2e9, .send_machine = 1e10, .ranks_machine = 8};
+  const Cluster cluster{
+      .bytes = 0, .write_all = 1e11, .write_machine = 2e9, .send_machine = 1e10, .ranks_machine = 8};
   const CostModel gather{SaveWriter::gather, 2, 0.01, 0, 1, 1};
   // One machine writes all: 1e11 / 2e9 = 50 s, and 1e11 / 1e10 = 10 s of messages for all but 8 of 512 ranks.
   EXPECT_NEAR(modelled_seconds(gather, cluster, 0, 512, 1e11), 0.01 + 50 + 10 * 504.0 / 512, 1e-9);

@@ -235,5 +235,16 @@ TEST(Intervals, RefuseWhatMakesNoSense) {
   expect_bad_input([] { (void)anytime_finite(0, 0, 0, 0.95); });
 }
 
+// Student's table: t(0.975, 4) = 2.776, t(0.95, 10) = 1.812.
+TEST(IntervalTest, StudentsTHasTheQuantilesOfTheTable) {
+  const Interval five = student_t(0.5, 0.1, 4, 0.95);
+  EXPECT_NEAR(five.low, 0.5 - 0.2776, 1e-4);
+  EXPECT_NEAR(five.high, 0.5 + 0.2776, 1e-4);
+  EXPECT_NEAR(student_t(0.5, 0.1, 10, 0.9).high, 0.5 + 0.1812, 1e-4);
+  EXPECT_EQ(student_t(0.5, 0.3, 4, 0.95).low, 0);
+  EXPECT_EQ(student_t(0.5, 0.3, 4, 0.95).high, 1);
+  EXPECT_EQ(student_t(0.5, 0.1, 0, 0.95).high, 1);
+}
+
 }  // namespace
 }  // namespace bitrift::analyze::interval_test

@@ -1,0 +1,157 @@
+#include "study/cost/cost_part.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <string>
+#include <thread>
+
+#include <unistd.h>
+
+#include "campaign/plan/ends.h"
+#include "core/permutation.h"
+#include "core/philox.h"
+#include "study/part/trainer_run.h"
+
+namespace bitrift::study {
+namespace {
+
+constexpr FileKind ours{Format::hdf5, FileWriter::bitrift, ".h5"};
+// Far enough apart that a save in the background is over before the next; twice as many of these, as the
+// first two write to new memory.
+constexpr double seconds_between_saves = 1;
+constexpr std::int64_t saves_of_a_run = 3;
+
+void add_ours(const StudySpec& spec, std::vector<TimedKind>& cases) {
+  using record::SaveMode, record::SaveWriter;
+  for (std::size_t model = 0; model <= spec.cost.models.size(); ++model) {
+    for (const int ranks : spec.cost.ranks) {
+      cases.push_back({ours, {SaveMode::sync, SaveWriter::gather, ranks, model}});
+      if (ranks > 1) cases.push_back({ours, {SaveMode::sync, SaveWriter::shared, ranks, model}});
+    }
+  }
+  cases.push_back({ours, {}});
+  cases.push_back({ours, {SaveMode::async}});
+}
+
+std::uint64_t bytes_of(const std::filesystem::path& path) {
+  if (!std::filesystem::is_directory(path)) return std::filesystem::file_size(path);
+  std::uint64_t sum = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path))
+    sum += entry.is_regular_file() ? entry.file_size() : 0;
+  return sum;
+}
+
+}  // namespace
+
+std::vector<TimedKind> cost_cases(const StudySpec& spec, const std::map<std::string, bool>& installed) {
+  std::vector<TimedKind> cases;
+  const auto add = [&](const FileKind& kind, record::SaveMode mode) {
+    cases.push_back({kind, {.mode = mode}});
+  };
+  const FileKind raw{Format::raw, FileWriter::native, ".raw"};
+  add(raw, record::SaveMode::sync);
+  add(raw, record::SaveMode::async);
+  for (const FileKind& kind : spec.kinds()) {
+    if (kind == ours) {
+      add_ours(spec, cases);
+    } else if (kind.writer == FileWriter::bitrift || installed.at(name_of(kind.format))) {
+      add(kind, record::SaveMode::sync);
+      if (kind.format == Format::dcp) add(kind, record::SaveMode::async);
+    }
+  }
+  return cases;
+}
+
+Cost::Cost(const StudySpec& spec, NativeReader& reader, StudyJournal& journal, campaign::Progress& progress,
+           std::filesystem::path trainer, std::vector<std::filesystem::path> bases,
+           std::filesystem::path folder)
+    : spec_(spec),
+      reader_(reader),
+      journal_(journal),
+      progress_(progress),
+      trainer_(std::move(trainer)),
+      bases_(std::move(bases)),
+      folder_(std::move(folder)) {}
+
+void Cost::run() {
+  const std::vector<TimedKind> cases = cost_cases(spec_, reader_.facts().installed);
+  for (std::uint64_t turn = 0; turn < spec_.cost.turns; ++turn) {
+    const Permutation order(cases.size(),
+                            derive_key(spec_.cost.seed, fmt::format("study.cost/turn/{}", turn)));
+    for (std::uint64_t i = 0; i < cases.size(); ++i) {
+      const TimedKind& timed = cases[order(i)];
+      if (journal_.find(cost_id(timed.kind, timed.what, turn)) != nullptr) continue;
+      std::filesystem::create_directories(folder_);
+      CostResult result = timed.kind.writer == FileWriter::native ? time_native(timed) : time_bitrift(timed);
+      std::filesystem::remove_all(folder_);
+      result.what = timed.what;
+      result.turn = turn;
+      journal_.append({timed.kind.format, timed.kind.writer, result});
+      progress_.advance();
+    }
+  }
+}
+
+void Cost::pause() const {
+  ::sync();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(spec_.cost.pause_seconds);
+  while (std::chrono::steady_clock::now() < end) {
+    campaign::InterruptGuard::check();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+CostResult Cost::time_native(const TimedKind& timed) {
+  const auto path = folder_ / timed.kind.file_name();
+  pause();
+  const SaveTimes times = reader_.time(timed.kind.format, path, timed.what.mode == record::SaveMode::async);
+  CostResult result;
+  result.block = times.block;
+  result.persist = times.persist;
+  result.processor = times.processor;
+  result.bytes = bytes_of(path);
+  return result;
+}
+
+double Cost::step_seconds(const CostCase& what) {
+  double& step = steps_[{what.ranks, what.model}];
+  if (step == 0) {
+    const TrainerRun run =
+        run_to_json(resume_in_stages(trainer_, bases_.at(what.model), what.ranks, {"--steps", "5"}),
+                    folder_ / "probe.log");
+    step = run.result.at("seconds").get<double>() / run.result.at("steps").get<double>();
+  }
+  return step;
+}
+
+CostResult Cost::time_bitrift(const TimedKind& timed) {
+  const CostCase& what = timed.what;
+  const bool behind = what.mode == record::SaveMode::async;
+  const auto every = std::max<std::int64_t>(1, std::llround(seconds_between_saves / step_seconds(what)));
+  const std::int64_t saves = saves_of_a_run * (behind ? 2 : 1);
+  const auto path = folder_ / timed.kind.file_name();
+  std::vector<std::string> options = {"--steps", std::to_string(every * saves)};
+  if (what.mode) {
+    for (const std::string& word :
+         {std::string("-o"), path.string(), std::string("--checkpoint-every"), std::to_string(every),
+          std::string("--checkpoint-mode"), std::string(name_of(*what.mode)),
+          std::string("--checkpoint-writer"), std::string(name_of(what.route))})
+      options.push_back(word);
+  }
+  pause();
+  const TrainerRun run = run_to_json(resume_in_stages(trainer_, bases_.at(what.model), what.ranks, options),
+                                     folder_ / "trainer.log");
+  CostResult result;
+  result.load = run.result.at("load_seconds").get<double>();
+  result.step = run.result.at("seconds").get<double>() / run.result.at("steps").get<double>();
+  result.every = every;
+  if (!what.mode) return result;
+  const record::Json& times = run.result.at("checkpoint_seconds");
+  result.block = times.at("blocking").at("median").get<double>();
+  if (times.contains("persist")) result.persist = times["persist"].at("median").get<double>();
+  result.bytes = bytes_of(path);
+  return result;
+}
+
+}  // namespace bitrift::study

@@ -1,0 +1,56 @@
+// The part `cost`: how long saves take.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <vector>
+
+#include "campaign/progress/progress.h"
+#include "study/reader/native_reader.h"
+#include "study/row/study_journal.h"
+#include "study/row/study_spec.h"
+
+namespace bitrift::study {
+
+/// A line of the table of costs.
+struct TimedKind {
+  FileKind kind;
+  CostCase what;
+  bool operator==(const TimedKind&) const = default;
+};
+
+/// All cases of a spec. bitrift: every format, one rank; HDF5 also without saves, in the background, and with
+/// more ranks by every route, for every model. Native: every installed format; raw and dcp in the background
+/// too.
+[[nodiscard]] std::vector<TimedKind> cost_cases(const StudySpec& spec,
+                                                const std::map<std::string, bool>& installed);
+
+/// Times all cases in turns, each turn in another order, with a pause and sync(2) before each.
+class Cost {
+ public:
+  /// bases: the base, then the checkpoints of spec.cost.models. folder: for what is saved. log: of
+  /// bitrift-train. All but the paths must outlive this.
+  Cost(const StudySpec& spec, NativeReader& reader, StudyJournal& journal, campaign::Progress& progress,
+       std::filesystem::path trainer, std::vector<std::filesystem::path> bases, std::filesystem::path folder);
+
+  /// Adds the rows that are not there. Throws as NativeReader::time() and run_to_json() do.
+  void run();
+
+ private:
+  void pause() const;
+  [[nodiscard]] CostResult time_native(const TimedKind& timed);
+  [[nodiscard]] CostResult time_bitrift(const TimedKind& timed);
+  [[nodiscard]] double step_seconds(const CostCase& what);
+
+  const StudySpec& spec_;
+  NativeReader& reader_;
+  StudyJournal& journal_;
+  campaign::Progress& progress_;
+  std::filesystem::path trainer_;
+  std::vector<std::filesystem::path> bases_;
+  std::filesystem::path folder_;
+  std::map<std::pair<int, std::size_t>, double> steps_;  // of (ranks, model): seconds of a step, roughly
+};
+
+}  // namespace bitrift::study

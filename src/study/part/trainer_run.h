@@ -1,0 +1,27 @@
+// Runs of bitrift-train whose result is read.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/process/subprocess.h"
+#include "record/json/json.h"
+
+namespace bitrift::study {
+
+struct TrainerRun {
+  record::Json result;
+  double wall = 0;  ///< seconds from its start to its end
+};
+
+/// Runs a command of bitrift-train to its end with --json; `output` is replaced by what it prints. Throws as
+/// run_program() does.
+[[nodiscard]] TrainerRun run_to_json(Command command, const std::filesystem::path& output);
+
+/// `bitrift-train resume FROM` with these options: serially, or as a pipeline of so many stages.
+[[nodiscard]] Command resume_in_stages(const std::filesystem::path& trainer,
+                                       const std::filesystem::path& from, int stages,
+                                       const std::vector<std::string>& options);
+
+}  // namespace bitrift::study
