@@ -108,7 +108,10 @@ void Loop::begin_trace() {
 void Loop::step() {
   checkpoints_.step_begins();
   // Here, where the evaluation that may follow a step is over: a schedule may have learned from it.
-  if (checkpoints_.due(at_.commits)) checkpoints_.write(at_, [&] { return ledger(); });
+  if (checkpoints_.due(at_.commits)) {
+    state_.kill_point.at_step(result_.steps);
+    checkpoints_.write(at_, [&] { return ledger(); });
+  }
   state_.kill_point.at_step(result_.steps + 1);
   const std::span<const std::int64_t> batch = state_.next_batch();
   if (options_.tracing) batch_.assign(batch.begin(), batch.end());

@@ -41,7 +41,7 @@ def test_mistakes_in_the_call(base: Path, tmp_path: Path) -> None:
     campaign.write_text(json.dumps({"name": "x", "seed": 1, "base": {}, "arms": []}))
     refused("train", campaign, "-o", out, words=["is a campaign spec", "bitrift campaign run"])
     refused("train", spec, "-o", tmp_path / "no" / "out.h5", words=["no"])
-    refused("train", spec, "-o", tmp_path, words=[str(tmp_path), "folder"])
+    refused("train", spec, "-o", out, "--trace", tmp_path, words=[str(tmp_path), "folder"])
     refused("train", spec, "-o", out, "--steps", -1, words=["--steps"])
     refused("train", spec, "-o", out, "--epochs", -3, words=["--epochs: expected a whole number from 0", "found '-3'"])
     refused("train", spec, "-o", out, "--steps", 1, "--epochs", 1, words=["--steps"])
