@@ -47,7 +47,7 @@ def refusal(*arguments: object) -> str:
 
 def fast_spec(path: Path, **changes: Any) -> Path:
     """A network whose learning rate follows from its evaluations: each one is part of the training."""
-    plateau = {"name": "plateau", "factor": 0.5, "patience": 0, "threshold": 0.5}
+    plateau = {"name": "plateau", "factor": 0.5, "patience": 0, "threshold": 0.99}
     return write_spec(path, MLP, SGD, **({"data": DATA, "schedule": plateau, "epochs": 3} | changes))
 
 
@@ -70,10 +70,9 @@ def scratch() -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("strategy", ["serial", "data2"])
+@pytest.mark.parametrize(("strategy", "mode"), [("serial", "sync"), ("serial", "async"), ("data2", "async")])
 def test_the_newest_stay_and_each_is_what_a_run_of_so_many_steps_writes(
-    spec: Path, tmp_path: Path, mode: str, strategy: str
+    spec: Path, tmp_path: Path, strategy: str, mode: str
 ) -> None:
     words = ("train", spec, *STRATEGIES[strategy])
     plain = run(*words, "-o", tmp_path / "plain.h5")
@@ -137,7 +136,7 @@ def test_a_killed_run_goes_on_to_the_same_end(tmp_path: Path, scratch: Path, ran
     options = (*STRATEGIES["serial" if ranks == 1 else "data2"], "--checkpoint-every", 1, "--checkpoint-mode", mode)
     run("train", spec, "-o", tmp_path / "whole.h5", *options)
     folder, kills = tmp_path / "run", 0
-    for _ in range(6):
+    for _ in range(6 if ranks == 1 else 4):
         began = newest_step(folder)
         words = ("resume", folder) if began > 0 else ("train", spec)
         process = subprocess.Popen(
@@ -222,9 +221,8 @@ def test_all_ranks_take_the_file_of_rank_0(spec: Path, tmp_path: Path) -> None:
     assert steps_in(folder) == [4, 5, 8]
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("strategy", ["serial", "data2"])
-def test_auto_follows_from_the_times_that_it_reports(tmp_path: Path, mode: str, strategy: str) -> None:
+@pytest.mark.parametrize(("strategy", "mode"), [("serial", "sync"), ("serial", "async"), ("data2", "async")])
+def test_auto_follows_from_the_times_that_it_reports(tmp_path: Path, strategy: str, mode: str) -> None:
     spec = write_spec(tmp_path / "spec.json", LENET, SGD, data=DATA, epochs=12)
     words = ("train", spec, *STRATEGIES[strategy])
     plain = run(*words, "-o", tmp_path / "plain.h5")
