@@ -158,7 +158,7 @@ Communicator spawn(const Communicator& communicator, const std::vector<std::stri
 }
 
 std::optional<Communicator> spawned_into() {
-  MPI_Comm const parent = parent_group();
+  MPI_Comm parent = parent_group();
   if (parent == MPI_COMM_NULL) return std::nullopt;
   return merged(parent, true);
 }

@@ -72,7 +72,7 @@ void write_checkpoints(const Plan& plan, train::Trainer& trainer, const record::
   options.checkpoint = [&trainer, provenance, behind, place = plan.output, writer = plan.checkpoints.writer,
                         clock = options.clock] {
     const std::int64_t step = trainer.step();
-    const std::filesystem::path file = place.file(step);
+    std::filesystem::path file = place.file(step);
     if (behind) {
       const auto saved = [clock, place, step] {
         if (clock) clock->durable(record::monotonic_seconds());

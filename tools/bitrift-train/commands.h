@@ -46,7 +46,7 @@ struct Arguments {
 
 /// Exit codes: 0 done, 1 training stopped at a non-finite loss or metric. Everything else is thrown.
 [[nodiscard]] int train(const Arguments& arguments);
-[[nodiscard]] int resume(const Arguments& arguments);
+[[nodiscard]] int resume(const Arguments& given);
 [[nodiscard]] int serve(const Arguments& arguments);
 [[nodiscard]] int describe(const Arguments& arguments);
 

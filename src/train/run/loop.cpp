@@ -291,7 +291,7 @@ void Loop::recover_from_loss() {
       interrupted.ledger = ledger();
       furthest_ = std::max(furthest_, at_.commits);
     }
-    Recovered recovered = recover(state_, snapshots_, interrupted);
+    const Recovered recovered = recover(state_, snapshots_, interrupted);
     if (!recovered.refusal.empty()) {
       result_.status = record::RunStatus::unrecovered;
       result_.detail = recovered.refusal;
@@ -300,7 +300,7 @@ void Loop::recover_from_loss() {
       at_.next = Next::over;
       return;
     }
-    if (recovered.works) return adopt(std::move(recovered));
+    if (recovered.works) return adopt(recovered);
     if (state_.team.stand_by()) {
       at_.next = Next::over;
       return;
@@ -324,7 +324,7 @@ Ledger Loop::ledger() {
   return now;
 }
 
-void Loop::adopt(Recovered recovered) {
+void Loop::adopt(const Recovered& recovered) {
   const Ledger& run = recovered.ledger;
   at_ = run.at;
   result_ = run.result;

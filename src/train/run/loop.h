@@ -54,7 +54,7 @@ class Loop {
   // Ranks that fail.
   void begin_team();
   void recover_from_loss();
-  void adopt(Recovered recovered);
+  void adopt(const Recovered& recovered);
   [[nodiscard]] Ledger ledger();
   void take_snapshot();
   void begin_again();
