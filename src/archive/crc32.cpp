@@ -8,8 +8,9 @@ namespace bitrift::archive {
 
 using Algebra = CrcAlgebra<0xEDB88320>;
 
-std::uint32_t crc32(std::span<const std::uint8_t> bytes) noexcept {
-  return libdeflate_crc32(0, bytes.data(), bytes.size());
+std::uint32_t crc32(std::span<const std::uint8_t> bytes, std::uint32_t before) noexcept {
+  // For a null pointer, which an empty span may have, libdeflate gives the initial value.
+  return bytes.empty() ? before : libdeflate_crc32(before, bytes.data(), bytes.size());
 }
 
 std::uint32_t crc32_xor(std::uint32_t crc, std::span<const std::uint8_t> difference,

@@ -7,8 +7,8 @@
 namespace bitrift::archive {
 
 /// CRC-32 as zip archives have it (APPNOTE.TXT 4.4.7: polynomial 0xdebb20e3, reflected, initial and final
-/// XOR of all ones).
-[[nodiscard]] std::uint32_t crc32(std::span<const std::uint8_t> bytes) noexcept;
+/// XOR of all ones). `before`: that of the bytes in front of these.
+[[nodiscard]] std::uint32_t crc32(std::span<const std::uint8_t> bytes, std::uint32_t before = 0) noexcept;
 
 /// The CRC of a message after XOR-ing `difference` into it at a place that `bytes_after` bytes follow; see
 /// crc32c_xor().

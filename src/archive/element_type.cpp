@@ -16,12 +16,102 @@ struct Named {
   bool complex = false;
 };
 
+constexpr std::array<Named, 12> npy_types = {{{"<f8", "float64", 8},
+                                              {"<f4", "float32", 4},
+                                              {"<f2", "float16", 2},
+                                              {"|i1", "int8", 1},
+                                              {"<i2", "int16", 2},
+                                              {"<i4", "int32", 4},
+                                              {"<i8", "int64", 8},
+                                              {"|u1", "uint8", 1},
+                                              {"<u2", "uint16", 2},
+                                              {"<u4", "uint32", 4},
+                                              {"<u8", "uint64", 8},
+                                              {"|b1", "bool", 1}}};
+
+constexpr std::array<Named, 19> safetensors_types = {{{"BOOL", "bool", 1},
+                                                      {"U8", "uint8", 1},
+                                                      {"I8", "int8", 1},
+                                                      {"F8_E5M2", "float8_e5m2", 1},
+                                                      {"F8_E4M3", "float8_e4m3fn", 1},
+                                                      {"F8_E8M0", "float8_e8m0", 1},
+                                                      {"F8_E4M3FNUZ", "float8_e4m3fnuz", 1},
+                                                      {"F8_E5M2FNUZ", "float8_e5m2fnuz", 1},
+                                                      {"I16", "int16", 2},
+                                                      {"U16", "uint16", 2},
+                                                      {"F16", "float16", 2},
+                                                      {"BF16", "bfloat16", 2},
+                                                      {"I32", "int32", 4},
+                                                      {"U32", "uint32", 4},
+                                                      {"F32", "float32", 4},
+                                                      {"C64", "float32", 8, true},
+                                                      {"F64", "float64", 8},
+                                                      {"I64", "int64", 8},
+                                                      {"U64", "uint64", 8}}};
+
+constexpr std::array<Named, 46> torch_types = {{{"FloatStorage", "float32", 4},
+                                                {"DoubleStorage", "float64", 8},
+                                                {"HalfStorage", "float16", 2},
+                                                {"BFloat16Storage", "bfloat16", 2},
+                                                {"LongStorage", "int64", 8},
+                                                {"IntStorage", "int32", 4},
+                                                {"ShortStorage", "int16", 2},
+                                                {"CharStorage", "int8", 1},
+                                                {"ByteStorage", "uint8", 1},
+                                                {"BoolStorage", "bool", 1},
+                                                {"ComplexFloatStorage", "float32", 8, true},
+                                                {"ComplexDoubleStorage", "float64", 16, true},
+                                                {"UntypedStorage", "uint8", 1},
+                                                {"float32", "float32", 4},
+                                                {"float", "float32", 4},
+                                                {"float64", "float64", 8},
+                                                {"double", "float64", 8},
+                                                {"float16", "float16", 2},
+                                                {"half", "float16", 2},
+                                                {"bfloat16", "bfloat16", 2},
+                                                {"int64", "int64", 8},
+                                                {"long", "int64", 8},
+                                                {"int32", "int32", 4},
+                                                {"int", "int32", 4},
+                                                {"int16", "int16", 2},
+                                                {"short", "int16", 2},
+                                                {"int8", "int8", 1},
+                                                {"uint8", "uint8", 1},
+                                                {"bool", "bool", 1},
+                                                {"uint16", "uint16", 2},
+                                                {"uint32", "uint32", 4},
+                                                {"uint64", "uint64", 8},
+                                                {"complex32", "float16", 4, true},
+                                                {"chalf", "float16", 4, true},
+                                                {"complex64", "float32", 8, true},
+                                                {"cfloat", "float32", 8, true},
+                                                {"complex128", "float64", 16, true},
+                                                {"cdouble", "float64", 16, true},
+                                                {"float8_e5m2", "float8_e5m2", 1},
+                                                {"float8_e4m3fn", "float8_e4m3fn", 1},
+                                                {"float8_e4m3fnuz", "float8_e4m3fnuz", 1},
+                                                {"float8_e5m2fnuz", "float8_e5m2fnuz", 1},
+                                                {"float8_e8m0fnu", "float8_e8m0", 1},
+                                                {"quint8", "quint8", 1},
+                                                {"qint8", "qint8", 1},
+                                                {"qint32", "qint32", 4}}};
+
 template <std::size_t N>
 std::optional<ElementType> among(const std::array<Named, N>& types, std::string_view code) {
   const auto at =
       std::find_if(types.begin(), types.end(), [&](const Named& one) { return one.code == code; });
   if (at == types.end()) return std::nullopt;
   return ElementType{std::string(at->name), at->bytes, false, at->complex, true};
+}
+
+/// The first code of a number format.
+template <std::size_t N>
+std::optional<std::string_view> code_among(const std::array<Named, N>& types,
+                                           std::string_view name) noexcept {
+  const auto at = std::find_if(types.begin(), types.end(),
+                               [&](const Named& one) { return one.name == name && !one.complex; });
+  if (at == types.end()) return std::nullopt;
+  return at->code;
 }
 
 /// A floating or integer type of this width; names that core/number lacks show what it is.
@@ -67,7 +157,7 @@ std::optional<ElementType> npy_type(std::string_view code) {
       type = {"string", size, false, false, true};
       break;
     case 'U':
-      type = {"string", 4 * size, false, false, true};
+      type = {"string", 4 * size, false, false, true, true};
       break;
     case 'V':
       type = {"opaque", size, false, false, true};
@@ -83,77 +173,20 @@ std::optional<ElementType> npy_type(std::string_view code) {
   return type;
 }
 
-std::optional<ElementType> safetensors_type(std::string_view code) {
-  static constexpr std::array<Named, 19> types = {{{"BOOL", "bool", 1},
-                                                   {"U8", "uint8", 1},
-                                                   {"I8", "int8", 1},
-                                                   {"F8_E5M2", "float8_e5m2", 1},
-                                                   {"F8_E4M3", "float8_e4m3fn", 1},
-                                                   {"F8_E8M0", "float8_e8m0", 1},
-                                                   {"F8_E4M3FNUZ", "float8_e4m3fnuz", 1},
-                                                   {"F8_E5M2FNUZ", "float8_e5m2fnuz", 1},
-                                                   {"I16", "int16", 2},
-                                                   {"U16", "uint16", 2},
-                                                   {"F16", "float16", 2},
-                                                   {"BF16", "bfloat16", 2},
-                                                   {"I32", "int32", 4},
-                                                   {"U32", "uint32", 4},
-                                                   {"F32", "float32", 4},
-                                                   {"C64", "float32", 8, true},
-                                                   {"F64", "float64", 8},
-                                                   {"I64", "int64", 8},
-                                                   {"U64", "uint64", 8}}};
-  return among(types, code);
+std::optional<ElementType> safetensors_type(std::string_view code) { return among(safetensors_types, code); }
+
+std::optional<ElementType> torch_type(std::string_view name) { return among(torch_types, name); }
+
+std::optional<std::string_view> npy_code(std::string_view number_format) noexcept {
+  return code_among(npy_types, number_format);
 }
 
-std::optional<ElementType> torch_type(std::string_view name) {
-  static constexpr std::array<Named, 46> types = {{{"FloatStorage", "float32", 4},
-                                                   {"DoubleStorage", "float64", 8},
-                                                   {"HalfStorage", "float16", 2},
-                                                   {"BFloat16Storage", "bfloat16", 2},
-                                                   {"LongStorage", "int64", 8},
-                                                   {"IntStorage", "int32", 4},
-                                                   {"ShortStorage", "int16", 2},
-                                                   {"CharStorage", "int8", 1},
-                                                   {"ByteStorage", "uint8", 1},
-                                                   {"BoolStorage", "bool", 1},
-                                                   {"ComplexFloatStorage", "float32", 8, true},
-                                                   {"ComplexDoubleStorage", "float64", 16, true},
-                                                   {"UntypedStorage", "uint8", 1},
-                                                   {"float32", "float32", 4},
-                                                   {"float", "float32", 4},
-                                                   {"float64", "float64", 8},
-                                                   {"double", "float64", 8},
-                                                   {"float16", "float16", 2},
-                                                   {"half", "float16", 2},
-                                                   {"bfloat16", "bfloat16", 2},
-                                                   {"int64", "int64", 8},
-                                                   {"long", "int64", 8},
-                                                   {"int32", "int32", 4},
-                                                   {"int", "int32", 4},
-                                                   {"int16", "int16", 2},
-                                                   {"short", "int16", 2},
-                                                   {"int8", "int8", 1},
-                                                   {"uint8", "uint8", 1},
-                                                   {"bool", "bool", 1},
-                                                   {"uint16", "uint16", 2},
-                                                   {"uint32", "uint32", 4},
-                                                   {"uint64", "uint64", 8},
-                                                   {"complex32", "float16", 4, true},
-                                                   {"chalf", "float16", 4, true},
-                                                   {"complex64", "float32", 8, true},
-                                                   {"cfloat", "float32", 8, true},
-                                                   {"complex128", "float64", 16, true},
-                                                   {"cdouble", "float64", 16, true},
-                                                   {"float8_e5m2", "float8_e5m2", 1},
-                                                   {"float8_e4m3fn", "float8_e4m3fn", 1},
-                                                   {"float8_e4m3fnuz", "float8_e4m3fnuz", 1},
-                                                   {"float8_e5m2fnuz", "float8_e5m2fnuz", 1},
-                                                   {"float8_e8m0fnu", "float8_e8m0", 1},
-                                                   {"quint8", "quint8", 1},
-                                                   {"qint8", "qint8", 1},
-                                                   {"qint32", "qint32", 4}}};
-  return among(types, name);
+std::optional<std::string_view> safetensors_code(std::string_view number_format) noexcept {
+  return code_among(safetensors_types, number_format);
+}
+
+std::optional<std::string_view> torch_code(std::string_view number_format) noexcept {
+  return code_among(torch_types, number_format);
 }
 
 }  // namespace bitrift::archive

@@ -16,6 +16,7 @@ struct ElementType {
   bool big_endian = false;
   bool complex = false;  ///< two floating numbers, the real part first
   bool plain = true;     ///< its bytes are its value
+  bool unicode = false;  ///< a string of 4 bytes for each character
 };
 
 /// The type code of a .npy header, such as "<f4", "|b1" or "|S12" (numpy.dtype.str). nullopt for texts that
@@ -27,5 +28,12 @@ struct ElementType {
 /// A dtype of PyTorch by the name that a pickle has for it: "float32", or "FloatStorage" for a class of
 /// storages. nullopt for unknown ones.
 [[nodiscard]] std::optional<ElementType> torch_type(std::string_view name);
+
+/// The same the other way round, for a little-endian number format by its name (core/number). nullopt for
+/// those that the archive's format lacks.
+[[nodiscard]] std::optional<std::string_view> npy_code(std::string_view number_format) noexcept;
+[[nodiscard]] std::optional<std::string_view> safetensors_code(std::string_view number_format) noexcept;
+/// A class of storages if there is one for the format ("FloatStorage"), else the dtype ("uint64").
+[[nodiscard]] std::optional<std::string_view> torch_code(std::string_view number_format) noexcept;
 
 }  // namespace bitrift::archive

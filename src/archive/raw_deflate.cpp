@@ -17,7 +17,8 @@ struct Free {
   void operator()(libdeflate_decompressor* one) const noexcept { libdeflate_free_decompressor(one); }
 };
 
-constexpr int usual_level = 6;                                 // of zlib, and of what Python writes
+constexpr int usual_level = 6;  // of zlib, and of what Python writes
+constexpr std::size_t most_of_stored_block = 0xffff;
 constexpr std::size_t most_repeated = std::size_t{16} << 20U;  // the hardest level takes seconds for 100 MB
 
 std::vector<std::uint8_t> deflate_at(std::span<const std::uint8_t> bytes, int level) {
@@ -81,6 +82,24 @@ std::vector<std::uint8_t> deflate_raw(std::span<const std::uint8_t> bytes, std::
     if (again.size() < packed.size()) packed = std::move(again);
   }
   return packed;
+}
+
+std::vector<std::uint8_t> deflate_behind(std::span<const std::uint8_t> head,
+                                         std::span<const std::uint8_t> bytes) {
+  if (head.size() > most_of_stored_block)
+    fail(ErrorCode::internal, "{} bytes do not fit into a stored block", head.size());
+  // A block that is stored and not the last (RFC 1951, 3.2.4). It ends at a whole byte, where others may
+  // follow.
+  const auto size = static_cast<unsigned>(head.size());
+  std::vector<std::uint8_t> out = {0};
+  for (const unsigned half : {size, ~size}) {
+    out.push_back(static_cast<std::uint8_t>(half));
+    out.push_back(static_cast<std::uint8_t>(half >> 8U));
+  }
+  out.insert(out.end(), head.begin(), head.end());
+  const std::vector<std::uint8_t> packed = deflate_at(bytes, usual_level);
+  out.insert(out.end(), packed.begin(), packed.end());
+  return out;
 }
 
 }  // namespace bitrift::archive

@@ -24,4 +24,9 @@ namespace bitrift::archive {
 /// 16 MiB, it is packed harder.
 [[nodiscard]] std::vector<std::uint8_t> deflate_raw(std::span<const std::uint8_t> bytes, std::uint64_t room);
 
+/// Deflated data that inflates to `head`, of at most 65535 bytes, and then `bytes`. The head is kept as it
+/// is.
+[[nodiscard]] std::vector<std::uint8_t> deflate_behind(std::span<const std::uint8_t> head,
+                                                       std::span<const std::uint8_t> bytes);
+
 }  // namespace bitrift::archive

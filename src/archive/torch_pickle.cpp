@@ -50,12 +50,12 @@ class TensorFinder {
  public:
   TensorFinder(const Pickle& pickle, const std::string& where) : pickle_(pickle), where_(where) {}
 
-  std::vector<TorchTensor> find() {
+  TorchContents find() {
     for (const PickleValue& value : pickle_.values()) {
       if (value.kind == PickleKind::global) check_global(value.text);
     }
     visit(pickle_.root(), "", 0);
-    return std::move(found_);
+    return {std::move(found_), texts()};
   }
 
  private:
@@ -71,6 +71,20 @@ class TensorFinder {
         "{}: the pickle needs the Python object {}, which bitrift neither knows nor calls; save a state_dict "
         "of plain tensors",
         where_, printable(name));
+  }
+
+  [[nodiscard]] std::map<std::string, std::string> texts() const {
+    const PickleValue& root = pickle_[pickle_.root()];
+    const bool dict =
+        root.kind == PickleKind::dict || (root.kind == PickleKind::object && callable(root) == ordered_dict);
+    std::map<std::string, std::string> texts;
+    for (std::size_t i = 0; dict && i + 1 < root.items.size(); i += 2) {
+      const PickleValue& key = pickle_[root.items[i]];
+      const PickleValue& value = pickle_[root.items[i + 1]];
+      if (key.kind == PickleKind::text && value.kind == PickleKind::text)
+        texts.insert_or_assign(std::string(key.text), std::string(value.text));
+    }
+    return texts;
   }
 
   [[nodiscard]] std::string_view callable(const PickleValue& object) const {
@@ -251,8 +265,12 @@ class TensorFinder {
 
 }  // namespace
 
-std::vector<TorchTensor> tensors_of_pickle(std::span<const std::uint8_t> pickle, const std::string& where) {
+TorchContents contents_of_pickle(std::span<const std::uint8_t> pickle, const std::string& where) {
   return TensorFinder(Pickle(pickle, where), where).find();
+}
+
+std::vector<TorchTensor> tensors_of_pickle(std::span<const std::uint8_t> pickle, const std::string& where) {
+  return contents_of_pickle(pickle, where).tensors;
 }
 
 }  // namespace bitrift::archive

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,10 +24,19 @@ struct TorchTensor {
       0;  ///< behind the last byte of the storage that belongs to it; `first` when it is empty
 };
 
+/// What a pickle of torch.save holds.
+struct TorchContents {
+  std::vector<TorchTensor> tensors;
+  std::map<std::string, std::string> texts;  ///< of the outermost dict, by their keys
+};
+
 /// The tensors in the order of the pickle; one that is named twice comes twice. Only the objects that PyTorch
 /// puts into state dicts are known: ordered dicts, tensors, parameters, storages, sizes, devices and number
 /// types. `where` names file and pickle in messages. Throws Error(unsupported) that names any other Python
 /// object (so none is ever called), Error(bad_file) for damage and for tensors outside of their storage.
+[[nodiscard]] TorchContents contents_of_pickle(std::span<const std::uint8_t> pickle,
+                                               const std::string& where);
+/// The tensors alone.
 [[nodiscard]] std::vector<TorchTensor> tensors_of_pickle(std::span<const std::uint8_t> pickle,
                                                          const std::string& where);
 

@@ -37,8 +37,9 @@ const TensorInfo* among(const std::vector<TensorInfo>& sorted, std::string_view 
 
 struct Reader::State {
   explicit State(std::filesystem::path file_path)
-      : path(std::move(file_path)), container(open_container(path)), attributes(container->root_texts()) {
+      : path(std::move(file_path)), container(open_container(path)) {
     std::vector<Block> found = container->blocks();
+    attributes = container->root_texts();
     std::vector<ckpt::Dataset> names;
     names.reserve(found.size());
     for (const Block& block : found) names.push_back({block.path, block.shape});

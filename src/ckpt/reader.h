@@ -55,7 +55,8 @@ class Reader {
   /// bad_file).
   void read_from_copy(const std::filesystem::path& copy, const TensorInfo& tensor, void* out,
                       std::size_t bytes) const;
-  /// A string attribute of the root group, or a text of a safetensors header; nullopt when absent.
+  /// A text of the file as a whole, nullopt when absent: a string attribute of the root group, a text of a
+  /// safetensors header, an array "@NAME" of an npz file, a text in the outermost dict of a pickle.
   [[nodiscard]] std::optional<std::string> attribute(const std::string& name) const;
   /// All of these.
   [[nodiscard]] const std::map<std::string, std::string>& attributes() const noexcept;

@@ -20,7 +20,7 @@ class ImageWriter {
   ImageWriter(const Image& image, Sink& sink);
   /// Writes all bytes that belong to no tensor and no checksum.
   void fixed();
-  /// Writes all bytes of one tensor (little-endian, row-major) and takes their CRC-32C on the way. Each
+  /// Writes all bytes of one tensor (little-endian, row-major) and takes their checksum on the way. Each
   /// exactly once; throws Error(internal) otherwise.
   void tensor(std::string_view path, const void* data, std::size_t bytes);
   /// Writes the checksums of the tensors that were given. Once.

@@ -70,7 +70,7 @@ void write_checkpoints(const Plan& plan, train::Trainer& trainer, const record::
   options.ledgers_kept = static_cast<std::size_t>(plan.output.keep()) + (behind ? 1 : 0);
   if (plan.checkpoints.writes()) options.clock = std::make_shared<train::CheckpointClock>(plan.checkpoints);
   options.checkpoint = [&trainer, provenance, behind, place = plan.output, writer = plan.checkpoints.writer,
-                        clock = options.clock] {
+                        clock = options.clock, format = plan.format] {
     const std::int64_t step = trainer.step();
     std::filesystem::path file = place.file(step);
     if (behind) {
@@ -78,9 +78,9 @@ void write_checkpoints(const Plan& plan, train::Trainer& trainer, const record::
         if (clock) clock->durable(record::monotonic_seconds());
         place.completed(step);
       };
-      trainer.save(file, provenance, {record::SaveMode::async, writer, saved});
+      trainer.save(file, provenance, {record::SaveMode::async, writer, saved, format});
     } else {
-      trainer.save(file, provenance, {.writer = writer});
+      trainer.save(file, provenance, {.writer = writer, .format = format});
       // Not before all ranks know of the new file: one that is lost meanwhile may take the others back.
       if (trainer.leads()) place.completed(step);
     }
@@ -115,8 +115,9 @@ int run_and_report(const Arguments& arguments, const Plan& plan, std::int64_t ep
         if (trace) trace->finish();
       });
       saved.file = plan.output.file(trainer.step());
-      saved.seconds =
-          seconds_of([&] { trainer.save(saved.file, provenance, {.writer = plan.checkpoints.writer}); });
+      saved.seconds = seconds_of([&] {
+        trainer.save(saved.file, provenance, {.writer = plan.checkpoints.writer, .format = plan.format});
+      });
       if (trainer.leads()) plan.output.completed(trainer.step());
     };
   }
@@ -179,6 +180,8 @@ void choose_recovery(const Arguments& arguments, Plan& plan) {
          name_of(plan.recovery.kind));
   plan.checkpoints = chosen_checkpoints(arguments.checkpoints, plan.spec.checkpoint);
   plan.output = OutputPlace(arguments.output, plan.checkpoints);
+  plan.format = chosen_format(arguments.format, arguments.output);
+  check_format(plan.format, arguments.output, plan.spec, plan.checkpoints.writer, plan.recovery.kind);
   add_checkpoints(plan.recovery, plan.checkpoints);
 }
 

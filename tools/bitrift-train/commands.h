@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "checkpoint_options.h"
+#include "format_options.h"
 #include "guard_options.h"
 #include "parallel_options.h"
 #include "recovery_options.h"
@@ -28,6 +29,7 @@ struct Arguments {
   GuardArguments guards;                   ///< resume
   RecoveryArguments recovery;              ///< train, resume
   CheckpointArguments checkpoints;         ///< train, resume
+  FormatArguments format;                  ///< train, resume
   bool json = false;
   bool check_replicas = false;
   std::filesystem::path

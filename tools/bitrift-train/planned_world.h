@@ -31,6 +31,7 @@ struct Plan {
   std::vector<record::ProcessFault> kills = {};
   record::CheckpointPolicy checkpoints = {};
   OutputPlace output = {};
+  ckpt::WriteFormat format = ckpt::WriteFormat::hdf5;  ///< of what is written
   std::optional<std::int64_t> start_step = {};  ///< resume: progress/step
   bool continues_folder = false;                ///< resume: from the folder that is written
 };

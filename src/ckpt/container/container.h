@@ -53,9 +53,9 @@ class Container {
   [[nodiscard]] virtual std::vector<Block> blocks() = 0;
   /// Attributes, "<object>@NAME". Once.
   [[nodiscard]] virtual std::vector<Block> attribute_blocks() { return {}; }
-  /// Texts of the file as a whole.
+  /// Texts of the file as a whole; known when blocks() has been called.
   [[nodiscard]] virtual std::map<std::string, std::string> root_texts() const { return {}; }
-  /// The texts of an attribute of a group; see GroupTexts.
+  /// The texts of an attribute of a group, likewise; see GroupTexts.
   [[nodiscard]] virtual std::vector<std::string> texts(const std::string& /*group*/,
                                                        const std::string& /*attribute*/) const {
     return {};

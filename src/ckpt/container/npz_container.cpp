@@ -1,9 +1,11 @@
 #include "ckpt/container/npz_container.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "archive/npy_header.h"
+#include "archive/npy_text.h"
 #include "ckpt/container/array_block.h"
 #include "core/error.h"
 
@@ -23,6 +25,27 @@ std::string without_name(std::string text, const std::string& name) {
 }
 
 }  // namespace
+
+bool NpzContainer::keep_if_text(const archive::ZipMember& member) {
+  if (!member.name.starts_with('@') || !member.name.ends_with(suffix) || !member.problem.empty() ||
+      member.bytes > text_room_) {
+    return false;
+  }
+  try {
+    const std::vector<std::uint8_t> bytes = beginning(member, member.bytes);
+    const archive::NpyHeader header = archive::read_npy_header(bytes, bytes.size(), member.name);
+    if (!header.shape.empty() || header.type.name != "string" || !header.type.unicode) return false;
+    auto text = archive::utf8_of(std::span(bytes).subspan(header.bytes), header.type.big_endian);
+    if (!text) return false;
+    text_room_ -= member.bytes;
+    keep_text(path_of(member).substr(1), std::move(*text));
+    name_rest(member, "text " + path_of(member));
+    return true;
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::io) throw;
+    return false;  // described with what is wrong in it
+  }
+}
 
 Block NpzContainer::describe_member(const archive::ZipMember& member) {
   const auto bytes = member_of(member);
@@ -62,7 +85,9 @@ Block NpzContainer::describe_array(const archive::ZipMember& member,
 
 std::vector<Block> NpzContainer::blocks() {
   std::vector<Block> blocks;
-  for (const archive::ZipMember& member : directory().members()) blocks.push_back(describe_member(member));
+  for (const archive::ZipMember& member : directory().members()) {
+    if (!keep_if_text(member)) blocks.push_back(describe_member(member));
+  }
   std::sort(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) { return a.path < b.path; });
   return blocks;
 }

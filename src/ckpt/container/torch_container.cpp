@@ -52,7 +52,7 @@ std::string TorchContainer::root_of(const archive::ZipDirectory& directory) {
   return "";
 }
 
-std::vector<archive::TorchTensor> TorchContainer::read_pickle() const {
+archive::TorchContents TorchContainer::read_pickle() const {
   const archive::ZipMember& member = *directory().find(root_ + std::string(pickle_name));
   const std::string where = file().name() + ": " + archive::printable(member.name);
   if (member.bytes > most_data_pickle) {
@@ -61,7 +61,7 @@ std::vector<archive::TorchTensor> TorchContainer::read_pickle() const {
   }
   const auto pickle = beginning(member, member.bytes);
   if (pickle.size() != member.bytes) fail(ErrorCode::bad_file, "{}: ends too early", where);
-  return archive::tensors_of_pickle(pickle, where);
+  return archive::contents_of_pickle(pickle, where);
 }
 
 bool TorchContainer::is_big_endian() const {
@@ -102,7 +102,9 @@ Block TorchContainer::describe_tensor(const archive::TorchTensor& tensor) {
 
 std::vector<Block> TorchContainer::blocks() {
   root_ = root_of(directory());
-  std::vector<archive::TorchTensor> tensors = read_pickle();
+  archive::TorchContents contents = read_pickle();
+  for (auto& [name, text] : contents.texts) keep_text(name, std::move(text));
+  std::vector<archive::TorchTensor>& tensors = contents.tensors;
   const bool big_endian = is_big_endian();
   std::stable_sort(tensors.begin(), tensors.end(),
                    [](const auto& a, const auto& b) { return a.path < b.path; });

@@ -21,7 +21,7 @@ class TorchContainer final : public ZipContainer {
   [[nodiscard]] static std::string root_of(const archive::ZipDirectory& directory);
 
  private:
-  [[nodiscard]] std::vector<archive::TorchTensor> read_pickle() const;
+  [[nodiscard]] archive::TorchContents read_pickle() const;
   [[nodiscard]] bool is_big_endian() const;
   [[nodiscard]] Block describe_tensor(const archive::TorchTensor& tensor);
 

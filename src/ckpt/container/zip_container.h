@@ -24,6 +24,9 @@ class ZipContainer : public Container {
                FileDescriptor fd);
 
   [[nodiscard]] std::uint64_t bytes() const noexcept override { return file_->size(); }
+  [[nodiscard]] std::map<std::string, std::string> root_texts() const override { return texts_; }
+  [[nodiscard]] std::vector<std::string> texts(const std::string& group,
+                                               const std::string& attribute) const override;
   [[nodiscard]] std::vector<ByteExtent> metadata() const override;
   [[nodiscard]] std::unique_ptr<Rewriter> rewriter() const override;
 
@@ -36,6 +39,8 @@ class ZipContainer : public Container {
                                                     std::uint64_t most) const;
   /// Bytes [first, end) of the file are values. The others of the same member are `rest` in the map.
   void note_values(std::uint64_t first, std::uint64_t end) { values_.emplace_back(first, end); }
+  /// A text of the file as a whole.
+  void keep_text(const std::string& name, std::string text) { texts_[name] = std::move(text); }
   void name_rest(const archive::ZipMember& member, std::string rest) {
     rests_.emplace(member.data, std::move(rest));
   }
@@ -52,6 +57,7 @@ class ZipContainer : public Container {
   std::mutex lock_;
   ChunkCache kept_;
   Runs values_;
+  std::map<std::string, std::string> texts_;
   std::map<std::uint64_t, std::string> rests_;  // by the place of the member's data
 };
 

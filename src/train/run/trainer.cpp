@@ -318,7 +318,7 @@ void Trainer::save(const std::filesystem::path& path, const record::Json& proven
     replace_text(beside, text);
     if (saved) saved();
   };
-  save_session({path, how.mode, how.writer, both}, state_->saves, state_->session(), state_->spec,
+  save_session({path, how.mode, how.writer, both, how.format}, state_->saves, state_->session(), state_->spec,
                state_->layout(), state_->kill_point);
 }
 

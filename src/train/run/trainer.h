@@ -57,6 +57,7 @@ struct SaveOptions {
   SaveMode mode = SaveMode::sync;
   SaveWriter writer = SaveWriter::gather;
   std::function<void()> saved = {};
+  ckpt::WriteFormat format = ckpt::WriteFormat::hdf5;
 };
 
 /// Every call is collective over the communicator, and errors are mpi::AgreedError on all ranks, unless said

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/log.h"
-#include "sink/hdf5_image.h"
+#include "sink/format/image_of.h"
 
 namespace bitrift::train {
 
@@ -17,9 +17,13 @@ void BackgroundSave::finish() noexcept {
 }
 
 std::shared_ptr<const ckpt::Image> BackgroundSave::image(
-    const std::vector<ckpt::TensorMeta>& metas, const std::map<std::string, std::string>& attributes) {
-  if (!image_ || metas != metas_ || attributes != attributes_) {
-    image_ = std::make_shared<const ckpt::Image>(ckpt::hdf5_image(metas, attributes));
+    ckpt::WriteFormat format, const std::vector<ckpt::TensorMeta>& metas,
+    const std::map<std::string, std::string>& attributes) {
+  if (!image_ || format != format_ || metas != metas_ || attributes != attributes_) {
+    ckpt::check_holds(format, metas);
+    const auto laid_out = ckpt::is_compressed(format) ? ckpt::WriteFormat::raw : format;
+    image_ = std::make_shared<const ckpt::Image>(ckpt::image_of(laid_out, metas, attributes));
+    format_ = format;
     metas_ = metas;
     attributes_ = attributes;
   }

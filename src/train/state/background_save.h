@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ckpt/tensor.h"
+#include "sink/format/write_format.h"
 #include "sink/image.h"
 #include "spec/checkpoint_policy.h"
 
@@ -28,10 +29,11 @@ class BackgroundSave {
   BackgroundSave(BackgroundSave&&) = delete;
   BackgroundSave& operator=(BackgroundSave&&) = delete;
 
-  /// hdf5_image() of these arguments, computed again only if they differ from those of the last call. Throws
-  /// what it throws.
+  /// image_of() these arguments, computed again only if they differ from those of the last call. Of a format
+  /// that is_compressed() the raw image: the layout of a copy. Throws what image_of() throws.
   [[nodiscard]] std::shared_ptr<const ckpt::Image> image(
-      const std::vector<ckpt::TensorMeta>& metas, const std::map<std::string, std::string>& attributes);
+      ckpt::WriteFormat format, const std::vector<ckpt::TensorMeta>& metas,
+      const std::map<std::string, std::string>& attributes);
   /// The buffer for the next file, valid until start() has been called twice more. Two buffers are used in
   /// turn and kept: writing to new pages takes several times as long as writing to used ones.
   [[nodiscard]] std::uint8_t* memory(std::size_t bytes);
@@ -44,7 +46,8 @@ class BackgroundSave {
   void finish() noexcept;
 
  private:
-  std::vector<ckpt::TensorMeta> metas_;  // of image_
+  ckpt::WriteFormat format_ = ckpt::WriteFormat::hdf5;  // of image_, as what follows
+  std::vector<ckpt::TensorMeta> metas_;
   std::map<std::string, std::string> attributes_;
   std::shared_ptr<const ckpt::Image> image_;
   std::array<std::vector<std::uint8_t>, 2> memory_;

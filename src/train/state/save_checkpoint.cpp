@@ -7,10 +7,9 @@
 #include <utility>
 
 #include "core/error.h"
+#include "sink/format/writer.h"
 #include "sink/image_writer.h"
-#include "sink/plain_sink.h"
 #include "sink/shared_sink.h"
-#include "sink/writer.h"
 #include "train/state/save_plan.h"
 
 namespace bitrift::train {
@@ -35,9 +34,8 @@ class Destination {
 
 class File : public Destination {
  public:
-  File(const std::filesystem::path& path, const std::vector<ckpt::TensorMeta>& metas,
-       const std::map<std::string, std::string>& attributes, std::function<void()> saved)
-      : writer_(path, metas, attributes), saved_(std::move(saved)) {}
+  File(const SaveRequest& request, const SavePlan& plan)
+      : writer_(request.path, plan.metas, plan.attributes, request.format), saved_(request.saved) {}
   void tensor(const ckpt::TensorMeta& meta, const void* data) override {
     writer_.tensor(meta.path, data, meta.bytes());
   }
@@ -54,32 +52,25 @@ class File : public Destination {
 // A copy in memory, laid out like the file, that is written in the background.
 class Copy : public Destination {
  public:
-  Copy(std::filesystem::path path, const std::vector<ckpt::TensorMeta>& metas,
-       const std::map<std::string, std::string>& attributes, std::function<void()> saved,
-       BackgroundSave& behind)
-      : path_(std::move(path)),
-        saved_(std::move(saved)),
+  Copy(const SaveRequest& request, const SavePlan& plan, BackgroundSave& behind)
+      : request_(request),
+        plan_(plan),
         behind_(behind),
-        image_(behind.image(metas, attributes)),
+        image_(behind.image(request.format, plan.metas, plan.attributes)),
         memory_(behind.memory(image_->file_bytes)) {}
   void tensor(const ckpt::TensorMeta& meta, const void* data) override {
     std::memcpy(memory_ + image_->find(meta.path)->offset, data, meta.bytes());
   }
   void commit() override {
-    behind_.start([path = path_, image = image_, memory = memory_, saved = saved_] {
-      ckpt::PlainSink sink(path);
-      ckpt::ImageWriter writer(*image, sink);
-      writer.fixed();
-      for (const ckpt::Image::Tensor& tensor : image->tensors)
-        writer.tensor(tensor.path, memory + tensor.offset, tensor.bytes);
-      writer.commit();
-      saved();
+    behind_.start([request = request_, plan = plan_, image = image_, memory = memory_] {
+      ckpt::write_copy(request.path, plan.metas, plan.attributes, request.format, *image, memory);
+      request.saved();
     });
   }
 
  private:
-  std::filesystem::path path_;
-  std::function<void()> saved_;
+  SaveRequest request_;
+  SavePlan plan_;
   BackgroundSave& behind_;
   std::shared_ptr<const ckpt::Image> image_;
   std::uint8_t* memory_;
@@ -88,15 +79,14 @@ class Copy : public Destination {
 // Gives on what arrives, and remembers the first error instead of leaving senders waiting.
 class Collector {
  public:
-  Collector(const SaveRequest& request, BackgroundSave& behind, const std::vector<ckpt::TensorMeta>& metas,
-            const std::map<std::string, std::string>& attributes) {
+  Collector(const SaveRequest& request, BackgroundSave& behind, const SavePlan& plan) {
     keep([&] {
       if (request.mode == SaveMode::async) {
-        to_ = std::make_unique<Copy>(request.path, metas, attributes, request.saved, behind);
+        to_ = std::make_unique<Copy>(request, plan, behind);
         return;
       }
       behind.finish();  // of an earlier state, which this one replaces
-      to_ = std::make_unique<File>(request.path, metas, attributes, request.saved);
+      to_ = std::make_unique<File>(request, plan);
     });
   }
   void tensor(const ckpt::TensorMeta& meta, const void* data) {
@@ -126,7 +116,7 @@ class Collector {
 std::optional<Error> collect(const SaveRequest& request, BackgroundSave& behind, const SavePlan& plan,
                              const std::vector<StateTensor>& mine, const Layout& layout,
                              KillPoint& kill_point) {
-  Collector file(request, behind, plan.metas, plan.attributes);
+  Collector file(request, behind, plan);
   auto next = mine.begin();
   std::vector<char> received;
   const auto count = static_cast<std::int64_t>(plan.metas.size());
@@ -175,7 +165,7 @@ void write_together(const SaveRequest& request, BackgroundSave& behind, const Sa
   std::string temporary;
   mpi::agreed(layout.world, [&] {
     behind.finish();  // of an earlier state, which this one replaces
-    image = behind.image(plan.metas, plan.attributes);
+    image = behind.image(request.format, plan.metas, plan.attributes);
     if (!first) return;
     writer.emplace(*image, sink.emplace(request.path));
     temporary = sink->temporary();
@@ -203,7 +193,9 @@ void write_together(const SaveRequest& request, BackgroundSave& behind, const Sa
 
 void save_session(const SaveRequest& request, BackgroundSave& behind, Session& session,
                   const record::TrainingSpec& spec, const Layout& layout, KillPoint& kill_point) {
-  const bool shared = request.writer == SaveWriter::shared && layout.world.size() > 1;
+  // What is compressed has no offsets that ranks could agree on beforehand.
+  const bool shared =
+      request.writer == SaveWriter::shared && layout.world.size() > 1 && !ckpt::is_compressed(request.format);
   const std::vector<StateTensor> mine = contribution(session, layout, shared);
   // A rank that has nothing to write fails before the others do it.
   if (layout.world.rank() != 0 && mine.empty()) kill_point.reach(record::TrainingPhase::save, 0, 1);

@@ -19,13 +19,15 @@ struct SaveRequest {
   SaveMode mode = SaveMode::sync;
   SaveWriter writer = SaveWriter::gather;
   std::function<void()> saved = [] {};  ///< called on rank 0 when the file is there; may throw Error
+  ckpt::WriteFormat format = ckpt::WriteFormat::hdf5;
 };
 
 /// Writes the state of all ranks as one file. Replica 0 is stored as the state; of other replicas, what
 /// differs from it. The same state gives the same bytes under every strategy, in every mode and with every
 /// writer. gather: rank 0 holds its part and one tensor of another rank. shared: replicas that are alike
-/// share the work; mode is sync. Collective; throws mpi::AgreedError on all ranks, also where an earlier save
-/// in the background failed. behind: rank 0's writes; the others' keeps what does not change between saves.
+/// share the work; mode is sync, and a format that is_compressed() is gathered. Collective; throws
+/// mpi::AgreedError on all ranks, also where an earlier save in the background failed. behind: rank 0's
+/// writes; the others' keeps what does not change between saves.
 void save_session(const SaveRequest& request, BackgroundSave& behind, Session& session,
                   const record::TrainingSpec& spec, const Layout& layout, KillPoint& kill_point);
 

@@ -13,7 +13,7 @@
 #include "ckpt/reader.h"
 #include "core/file.h"
 #include "record/trial.h"
-#include "sink/writer.h"
+#include "sink/format/writer.h"
 #include "spec/campaign_spec.h"
 
 namespace bitrift::campaign::testing {

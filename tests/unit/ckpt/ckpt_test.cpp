@@ -11,7 +11,7 @@
 #include "ckpt/compare.h"
 #include "ckpt/reader.h"
 #include "core/crc32c.h"
-#include "sink/writer.h"
+#include "sink/format/writer.h"
 #include "tests_support.h"
 #include "unit/scratch.h"
 

@@ -18,7 +18,7 @@
 #include "inject/write/patch.h"
 #include "inject/write/undo_journal.h"
 #include "inject/write/write_patch.h"
-#include "sink/writer.h"
+#include "sink/format/writer.h"
 #include "unit/scratch.h"
 
 namespace bitrift::inject::inject_test {

@@ -11,7 +11,7 @@
 #include "inject/stored_bytes.h"
 #include "inject/write/patch.h"
 #include "inject/write/write_patch.h"
-#include "sink/writer.h"
+#include "sink/format/writer.h"
 #include "tests_support.h"
 #include "unit/scratch.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "record/fault/fault_list.h"
-#include "sink/writer.h"
+#include "sink/format/writer.h"
 
 namespace bitrift::testing {
 

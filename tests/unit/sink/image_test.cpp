@@ -8,7 +8,7 @@
 #include "ckpt/reader.h"
 #include "sink/hdf5_image.h"
 #include "sink/plain_sink.h"
-#include "sink/writer.h"
+#include "sink/format/writer.h"
 #include "support.h"
 #include "unit/scratch.h"
 
@@ -50,7 +50,7 @@ TEST(Image, ItsPartsDoNotOverlapAndLieInTheFile) {
     for (const Image::Piece& piece : image.pieces) add(piece.offset, piece.bytes.size());
     for (const Image::Tensor& tensor : image.tensors) {
       add(tensor.offset, tensor.bytes);
-      add(tensor.checksum_at, 4);
+      for (const std::uint64_t at : tensor.checksums_at) add(at, 4);
     }
     std::uint64_t end = 0;
     for (const auto& [offset, bytes] : parts) {

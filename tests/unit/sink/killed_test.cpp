@@ -16,7 +16,7 @@
 #include "sink/hdf5_image.h"
 #include "sink/plain_sink.h"
 #include "sink/shared_sink.h"
-#include "sink/writer.h"
+#include "sink/format/writer.h"
 #include "support.h"
 #include "unit/scratch.h"
 
