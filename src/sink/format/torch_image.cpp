@@ -41,7 +41,9 @@ class PickleText {
     if (value < 1U << 8U) return op('K').number(value, 1);   // BININT1
     if (value < 1U << 16U) return op('M').number(value, 2);  // BININT2
     if (value < 1U << 31U) return op('J').number(value, 4);  // BININT
-    return op(0x8a).op(9).number(value, 8).op(0);            // LONG1, and a byte for the sign
+    unsigned bytes = 5;  // LONG1: as few as hold the value and a bit for its sign
+    while (bytes < 8 && value >> (8 * bytes - 1) != 0) ++bytes;
+    return op(0x8a).op(bytes).number(value, bytes);
   }
   PickleText& tuple(const std::vector<std::uint64_t>& values) {
     if (values.empty()) return op(')');  // EMPTY_TUPLE

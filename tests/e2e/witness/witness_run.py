@@ -1,6 +1,6 @@
 """A run of bitrift-train walked again in plain PyTorch: torch.nn modules, torch.optim, schedules and autocast of torch.
 
-It starts from a checkpoint read with h5py, makes its own batches from the sample indices of a trace, and shares no
+It starts from a checkpoint read with h5py or the format's own library, makes its own batches from the sample indices of a trace, and shares no
 code with bitrift. What docs/training.md defines itself (cosine, loss scaling of float16 gradients) is written out here.
 """
 
@@ -20,7 +20,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from train_support import read_idx, read_trace, run, tensors
+from format_support import FORMATS, file_of, read_native
+from train_support import read_idx, read_trace, run
 from witness_dropout import Context
 from witness_models import loss_of, make_model
 
@@ -322,20 +323,22 @@ def run_and_trace(
     second: int,
     *options: object,
     alter: Callable[[Path], None] = lambda file: None,
+    kind: str = "hdf5",
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], list[dict], list[dict]]:
     """Trains `first` steps and resumes `second`: tensors of both files, traced steps and evaluations of the resumed.
 
-    alter: changes the file in between.
+    alter: changes the file in between. kind: the format of both files.
     """
     path = folder / "spec.json"
     path.write_text(json.dumps(spec))
-    start, end, trace = folder / "start.h5", folder / "end.h5", folder / "trace.jsonl"
+    start, end = file_of(folder, "start", kind), file_of(folder, "end", kind)
+    trace, options = folder / "trace.jsonl", (*options, *FORMATS[kind][1])
     run("train", path, "-o", start, "--steps", first, *options, timeout=300)
     alter(start)
     run("resume", start, "--steps", second, "-o", end, "--trace", trace, *options, timeout=300)
     _, steps, evaluations = read_trace(trace)
     assert len(steps) == second
-    return tensors(start), tensors(end), steps, evaluations
+    return read_native(start), read_native(end), steps, evaluations
 
 
 def walk(witness: Witness, steps: list[dict], evaluations: list[dict], parts: int = 1) -> None:
@@ -349,10 +352,12 @@ def walk(witness: Witness, steps: list[dict], evaluations: list[dict], parts: in
         witness.move_rate(by_step.get(number))
 
 
-def check_run(folder: Path, spec: dict[str, Any], first: int = 3, second: int = 20, parts: int = 1) -> Witness:
+def check_run(
+    folder: Path, spec: dict[str, Any], first: int = 3, second: int = 20, parts: int = 1, kind: str = "hdf5"
+) -> Witness:
     """bitrift-train and the witness on the same serial run, in micro-batches: losses, rates, test loss, final state."""
     options = () if parts == 1 else ("--micro-batches", parts)
-    saved, finished, steps, evaluations = run_and_trace(folder, spec, first, second, *options)
+    saved, finished, steps, evaluations = run_and_trace(folder, spec, first, second, *options, kind=kind)
     witness = Witness(spec, saved)
     walk(witness, steps, evaluations, parts)
     witness.check_state(finished)

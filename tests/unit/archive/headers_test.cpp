@@ -1,5 +1,6 @@
 #include "archive/npy_header.h"
 #include "archive/safetensors_header.h"
+#include "core/number/number_format.h"
 #include "unit/archive/zip_bytes.h"
 #include "unit/scratch.h"
 
@@ -35,6 +36,28 @@ TEST(NpyHeader, TypesWithoutANumberFormatHaveAName) {
   EXPECT_EQ(
       npy("{'descr': [('a', '<f4'), (')', '|S1')], 'fortran_order': False, 'shape': (2,), }", 10).type.name,
       "compound");
+}
+
+TEST(ElementTypes, CodesOfNumberFormatsMeanTheseFormats) {
+  using Names = std::vector<std::string>;
+  const auto lacking = [](const auto& code_of, const auto& type_of) {
+    Names without;
+    for (const std::string& name : number_format_names()) {
+      const auto code = code_of(name);
+      if (!code) without.push_back(name);
+      if (!code) continue;
+      EXPECT_EQ(type_of(*code)->name, name) << *code;
+      EXPECT_EQ(type_of(*code)->bytes, number_format(name)->bytes) << *code;
+      EXPECT_FALSE(type_of(*code)->complex || type_of(*code)->big_endian) << *code;
+    }
+    EXPECT_FALSE(code_of("uint12_in_16"));
+    return without;
+  };
+  EXPECT_EQ(lacking(npy_code, npy_type), (Names{"bfloat16", "float8_e5m2", "float8_e4m3fn"}));
+  EXPECT_EQ(lacking(safetensors_code, safetensors_type), Names());
+  EXPECT_EQ(lacking(torch_code, torch_type), Names());
+  EXPECT_EQ(torch_code("uint8"), "ByteStorage");
+  EXPECT_EQ(torch_code("uint64"), "uint64");
 }
 
 TEST(NpyHeader, WhatDoesNotFitIsRefused) {

@@ -48,6 +48,20 @@ TEST(TorchPickle, KeysBecomePaths) {
   EXPECT_EQ(found[1].end, 20U);
 }
 
+TEST(TorchPickle, TextsOfTheOutermostDictAreKept) {
+  const std::string items = text("spec") + text("{}") + text("epoch") + number(3) + text("w") +
+                            tensor(1, 0, {}, {}) + number(4) + text("four") + text("inner") + "}(" +
+                            text("hidden") + text("no") + "u" + text("spec") + text("last");
+  const std::string ordered = global("collections", "OrderedDict") + ")R(";
+  for (const std::string& dict : {std::string("}("), ordered}) {
+    const std::string pickle = proto + dict + items + "u.";
+    const TorchContents found = contents_of_pickle(
+        {reinterpret_cast<const std::uint8_t*>(pickle.data()), pickle.size()}, "f.pt: data.pkl");
+    EXPECT_EQ(found.texts, (std::map<std::string, std::string>{{"spec", "last"}}));
+    EXPECT_EQ(found.tensors.size(), 1U);
+  }
+}
+
 TEST(TorchPickle, AloneATensorHasANameToo) {
   EXPECT_EQ(tensors(proto + tensor(1, 0, {}, {}) + ".").at(0).path, "tensor");
 }

@@ -26,6 +26,30 @@ TEST(RawDeflate, WhatIsPackedIsUnpackedAgain) {
   EXPECT_EQ(inflate_raw(deflate_raw(bytes, 0), bytes.size()), bytes);
 }
 
+TEST(RawDeflate, AHeadIsKeptAsItIsBeforeWhatIsPacked) {
+  const Bytes head = {'h', 'e', 'a', 'd'};
+  Bytes whole = head;
+  const Bytes bytes(100'000, 7);
+  whole.insert(whole.end(), bytes.begin(), bytes.end());
+  const Bytes joined = deflate_behind(head, bytes);
+  EXPECT_EQ(inflate_raw(joined, whole.size()), whole);
+  EXPECT_LT(joined.size(), 1000U);
+  EXPECT_TRUE(std::equal(head.begin(), head.end(), joined.begin() + 5));
+  EXPECT_EQ(inflate_raw(deflate_behind(head, {}), head.size()), head);
+  EXPECT_EQ(inflate_raw(deflate_behind({}, bytes), bytes.size()), bytes);
+  EXPECT_ERROR(static_cast<void>(deflate_behind(Bytes(65536), bytes)), internal, "stored block");
+}
+
+TEST(Crc32, OfTwoPartsIsThatOfTheWhole) {
+  const Bytes bytes(hello.begin(), hello.end());
+  for (std::size_t cut = 0; cut <= bytes.size(); ++cut) {
+    const std::span all(bytes);
+    EXPECT_EQ(crc32(all.subspan(cut), crc32(all.first(cut))), crc32(all)) << cut;
+  }
+  EXPECT_EQ(crc32(bytes), 0x1349a674U);  // zlib.crc32
+  EXPECT_EQ(crc32({}), 0U);
+}
+
 TEST(RawDeflate, TheBeginningNeedsNoWholeStream) {
   EXPECT_EQ(inflate_beginning(packed, 4), Bytes({'b', 'i', 't', 'r'}));
   EXPECT_EQ(inflate_beginning(std::span(packed).first(8), 4), Bytes({'b', 'i', 't', 'r'}));

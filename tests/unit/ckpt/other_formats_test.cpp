@@ -1,6 +1,8 @@
 // Checkpoints that are not HDF5, made byte by byte.
+#include <algorithm>
 #include <numeric>
 
+#include "archive/raw_deflate.h"
 #include "ckpt/reader.h"
 #include "unit/archive/zip_bytes.h"
 #include "unit/scratch.h"
@@ -96,6 +98,46 @@ TEST_F(OtherFormats, SafetensorsTextsAreAttributes) {
   EXPECT_EQ(reader.find("fc.weight")->role, "weight");
   EXPECT_EQ(reader.find("fc.weight")->offset, 8 + json.size());
   EXPECT_EQ(all(reader, "fc.weight"), (std::vector<std::uint8_t>{'a', 'b'}));
+}
+
+std::string text_npy(const std::string& type, const std::string& shape, const std::string& values) {
+  const std::string text = "{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }";
+  return "\x93NUMPY\1" + little(0, 1) + little(text.size(), 2) + text + values;
+}
+
+TEST_F(OtherFormats, SingleUnicodeArraysWithAnAtAreTextsOfAnNpzFile) {
+  const std::string schema = text_npy("<U2", "()", little('h', 4) + little(0x20ac, 4));
+  const std::string big = text_npy(">U1", "()", std::string("\0\0\0y", 4));
+  const std::string list = text_npy("<U1", "(1,)", little('h', 4));
+  const std::string bytes = text_npy("|S2", "()", "hi");
+  const std::string wrong = text_npy("<U1", "()", little(0xd800, 4));
+  const Reader reader = read(made_zip({{"@schema.npy", schema, schema},
+                                       {"@big.npy", big, big},
+                                       {"@list.npy", list, list},
+                                       {"@bytes.npy", bytes, bytes},
+                                       {"@wrong.npy", wrong, wrong},
+                                       {"@note", "text", "text"},
+                                       {"schema.npy", schema, schema}}));
+  EXPECT_EQ(reader.attributes(), (std::map<std::string, std::string>{{"schema", "h€"}, {"big", "y"}}));
+  std::vector<std::string> paths;
+  for (const TensorInfo& tensor : reader.tensors()) paths.push_back(tensor.path);
+  EXPECT_EQ(paths, (std::vector<std::string>{"@bytes", "@list", "@note", "@wrong", "schema"}));
+  std::vector<std::string> structures;
+  for (const ByteExtent& extent : reader.container().metadata()) structures.push_back(extent.structure);
+  EXPECT_NE(std::find(structures.begin(), structures.end(), "text @schema"), structures.end());
+}
+
+TEST_F(OtherFormats, TextsOfAllArraysTogetherTakeLittleMemory) {
+  // Each is 40 MiB of zeros in 40 kB: the first is read as a text, the second is not.
+  const std::uint64_t characters = std::uint64_t{10} << 20U;
+  const std::string array =
+      text_npy("<U" + std::to_string(characters), "()", std::string(4 * characters, '\0'));
+  const auto packed =
+      archive::deflate_raw({reinterpret_cast<const std::uint8_t*>(array.data()), array.size()}, array.size());
+  const std::string stored(packed.begin(), packed.end());
+  const Reader reader = read(made_zip({{"@a.npy", stored, array, 8}, {"@b.npy", stored, array, 8}}));
+  EXPECT_EQ(reader.attributes().size(), 1U);
+  EXPECT_EQ(reader.tensors().size(), 1U);
 }
 
 TEST_F(OtherFormats, WhoHoldsAFileForWritingIsWaitedFor) {

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "ckpt/reader.h"
+#include "sink/format/writer.h"
 #include "sink/hdf5_image.h"
 #include "sink/plain_sink.h"
-#include "sink/format/writer.h"
 #include "support.h"
 #include "unit/scratch.h"
 

@@ -4,14 +4,18 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "ckpt/tensor.h"
 #include "core/crc32c.h"
+#include "core/error.h"
 #include "core/philox.h"
 #include "h5/create.h"
+#include "sink/format/write_format.h"
+#include "sink/format/writer.h"
 #include "sink/image_writer.h"
 
 namespace bitrift::ckpt::sink_test {
@@ -39,13 +43,33 @@ class Random {
   std::uint64_t key_, count_ = 0;
 };
 
-/// 1 to `most` tensors of all formats that HDF5 has, 0 to 5 dimensions (some of them 0), nested and odd
-/// names; attributes of 0 to 100,000 bytes.
-inline Checkpoint random_checkpoint(std::uint64_t seed, std::uint64_t most) {
+/// The number formats that files of a format can hold.
+inline std::vector<std::string> number_formats_of(WriteFormat format) {
+  std::vector<std::string> found = number_format_names();
+  found.insert(found.end(), {"uint12_in_16", "int17_in_32", "uint10_in_16_at_4"});
+  std::erase_if(found, [&](const std::string& name) {
+    try {
+      check_holds(format, number_format(name).value(), name);
+      return false;
+    } catch (const Error&) {
+      return true;
+    }
+  });
+  return found;
+}
+
+inline std::vector<WriteFormat> all_formats() {
+  std::vector<WriteFormat> all;
+  for (const char* name : names_of(WriteFormat()).words) all.push_back(parse_named<WriteFormat>(name));
+  return all;
+}
+
+/// 1 to `most` tensors of all number formats that the file's format has, 0 to 5 dimensions (some of them 0),
+/// nested and odd names; attributes of 0 to 100,000 bytes.
+inline Checkpoint random_checkpoint(std::uint64_t seed, std::uint64_t most,
+                                    WriteFormat format = WriteFormat::hdf5) {
   Random random(seed);
-  std::vector<std::string> formats = number_format_names();
-  std::erase(formats, "float8_e4m3fn");  // HDF5 cannot describe it
-  formats.insert(formats.end(), {"uint12_in_16", "int17_in_32", "uint10_in_16_at_4"});
+  const std::vector<std::string> formats = number_formats_of(format);
   const std::vector<std::string> groups = {"",          "a/", "checksums/", "model/", "optimizer/exp_avg/",
                                            "z z/é.ö/0/"};
   Checkpoint made;
@@ -102,6 +126,18 @@ inline void give(ImageWriter& writer, const Checkpoint& of, std::size_t part = 0
     const std::vector<std::uint8_t> bytes = content(of.metas[i]);
     writer.tensor(of.metas[i].path, bytes.data(), bytes.size());
   }
+}
+
+/// A whole file of any format.
+inline void save_by_writer(const Checkpoint& of, WriteFormat format, const std::filesystem::path& path) {
+  Writer writer(path, of.metas, of.attributes, format);
+  std::vector<TensorMeta> ordered = of.metas;
+  std::sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
+  for (const TensorMeta& meta : ordered) {
+    const std::vector<std::uint8_t> bytes = content(meta);
+    writer.tensor(meta.path, bytes.data(), bytes.size());
+  }
+  writer.commit();
 }
 
 /// A whole file through one sink.
