@@ -40,7 +40,8 @@ ckpt::WriteFormat chosen_format(const FormatArguments& arguments, const std::fil
 }
 
 void check_format(ckpt::WriteFormat format, const std::filesystem::path& output,
-                  const record::TrainingSpec& spec, record::SaveWriter writer, record::RecoveryKind recovery) {
+                  const record::TrainingSpec& spec, record::SaveWriter writer,
+                  record::RecoveryKind recovery) {
   if (output.empty()) return;
   const bool hdf5 = format == ckpt::WriteFormat::hdf5 || format == ckpt::WriteFormat::hdf5_deflate;
   if (names_folder(output) && !hdf5) {

@@ -12,6 +12,7 @@
 #include "commands.h"
 #include "mpi/environment.h"
 #include "output_place.h"
+#include "sink/format/write_format.h"
 #include "train/recover/team.h"
 
 namespace bitrift::nn {
@@ -32,8 +33,8 @@ struct Plan {
   record::CheckpointPolicy checkpoints = {};
   OutputPlace output = {};
   ckpt::WriteFormat format = ckpt::WriteFormat::hdf5;  ///< of what is written
-  std::optional<std::int64_t> start_step = {};  ///< resume: progress/step
-  bool continues_folder = false;                ///< resume: from the folder that is written
+  std::optional<std::int64_t> start_step = {};         ///< resume: progress/step
+  bool continues_folder = false;                       ///< resume: from the folder that is written
 };
 
 /// How a plan is made.

@@ -44,9 +44,9 @@ def read_torch(path: Path) -> dict[str, torch.Tensor | str]:
     if path.suffix != ".safetensors":
         return dict(flat(torch.load(path, weights_only=True)))
     with safe_open(path, "pt") as file:
-        texts = file.metadata()
-        # Of its own memory: what the package gives is the file, mapped.
-        return {key: file.get_tensor(key).clone() for key in file.keys()} | texts  # noqa: SIM118: it is no dict
+        keys = file.keys()
+        # Copies: what the package gives is the file itself, mapped.
+        return {key: file.get_tensor(key).clone() for key in keys} | file.metadata()
 
 
 def read_all(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str], set[str]]:

@@ -1,7 +1,8 @@
 """A run of bitrift-train walked again in plain PyTorch: torch.nn modules, torch.optim, schedules and autocast of torch.
 
-It starts from a checkpoint read with h5py or the format's own library, makes its own batches from the sample indices of a trace, and shares no
-code with bitrift. What docs/training.md defines itself (cosine, loss scaling of float16 gradients) is written out here.
+It starts from a checkpoint read with h5py or the library of its format, makes its own batches from the sample indices of
+a trace, and shares no code with bitrift. What docs/training.md defines itself (cosine, loss scaling of float16
+gradients) is written out here.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import data_reference as reference
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 from format_support import FORMATS, file_of, read_native
+from torch import Tensor
 from train_support import read_idx, read_trace, run
 from witness_dropout import Context
 from witness_models import loss_of, make_model

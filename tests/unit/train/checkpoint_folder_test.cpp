@@ -8,7 +8,7 @@
 
 #include "ckpt/reader.h"
 #include "core/file.h"
-#include "sink/writer.h"
+#include "sink/format/writer.h"
 #include "tests_support.h"
 #include "train/state/checkpoint_names.h"
 
