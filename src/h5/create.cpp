@@ -1,5 +1,7 @@
 #include "h5/create.h"
 
+#include <algorithm>
+
 #include <hdf5.h>
 
 #include "core/number/shape.h"
@@ -31,11 +33,47 @@ std::uint64_t create_dataset(MemoryFile& file, const NewDataset& dataset) {
   done(H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY), where);
   done(H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER), where);
   done(H5Pset_obj_track_times(creation.get(), false), where);
+  done(H5Pset_dset_no_attrs_hint(creation.get(), true), where);  // no room for attributes
   const Handle id = file.add_dataset(dataset, creation);
   if (dataset.bytes() == 0) return 0;
   const haddr_t offset = H5Dget_offset(id.get());
   if (offset == HADDR_UNDEF) fail(ErrorCode::internal, "{}: HDF5 allocated no space", where);
   return offset;
+}
+
+/// The structures in one piece of `room` bytes; in two of them where they do not fit.
+Blueprint with_room(std::size_t room, const std::vector<NewDataset>& datasets,
+                    const std::map<std::string, std::string>& attributes) {
+  Blueprint blueprint;
+  MemoryFile file(room, head_step);
+  for (const auto& [name, text] : attributes) file.add_attribute(name, text);
+  for (const NewDataset& dataset : datasets) file.add_groups_of(dataset.path);
+  for (const NewDataset& dataset : datasets) blueprint.offsets.push_back(create_dataset(file, dataset));
+  const MemoryFile::Bytes bytes = file.close();
+  blueprint.head.assign(bytes.there.begin(), bytes.there.end());
+  blueprint.file_bytes = bytes.file_bytes;
+  return blueprint;
+}
+
+/// How much of the room is used, but for zeros behind.
+std::size_t used_of(const Blueprint& blueprint, std::size_t room) {
+  std::size_t used = std::min(room, blueprint.head.size());
+  while (used > 0 && blueprint.head[used - 1] == 0) --used;
+  return used;
+}
+
+/// As small as it can be: HDF5 does not say what it needs, so a wide room is tried first.
+Blueprint fitting(const std::vector<NewDataset>& datasets,
+                  const std::map<std::string, std::string>& attributes) {
+  const std::size_t most = head_room(datasets, attributes);
+  Blueprint wide = with_room(most, datasets, attributes);
+  for (const std::size_t zeros : {512U, 4096U, 32768U}) {  // at the end of the last structure
+    const std::size_t room = used_of(wide, most) + zeros;
+    if (room >= most) break;
+    Blueprint tight = with_room(room, datasets, attributes);
+    if (tight.file_bytes + (most - room) <= wide.file_bytes) return tight;
+  }
+  return wide;
 }
 
 }  // namespace
@@ -47,14 +85,7 @@ std::uint64_t NewDataset::bytes() const noexcept {
 Blueprint lay_out(const std::vector<NewDataset>& datasets,
                   const std::map<std::string, std::string>& attributes) {
   const Scope scope;
-  Blueprint blueprint;
-  MemoryFile file(head_room(datasets, attributes), head_step);
-  for (const auto& [name, text] : attributes) file.add_attribute(name, text);
-  for (const NewDataset& dataset : datasets) file.add_groups_of(dataset.path);
-  for (const NewDataset& dataset : datasets) blueprint.offsets.push_back(create_dataset(file, dataset));
-  const MemoryFile::Bytes bytes = file.close();
-  blueprint.head.assign(bytes.there.begin(), bytes.there.end());
-  blueprint.file_bytes = bytes.file_bytes;
+  Blueprint blueprint = fitting(datasets, attributes);
   for (std::size_t i = 0; i < datasets.size(); ++i) {
     if (blueprint.offsets[i] + datasets[i].bytes() > blueprint.file_bytes) {
       fail(ErrorCode::internal, "{}: lies behind the end of the new file", datasets[i].path);

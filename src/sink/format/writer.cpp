@@ -22,8 +22,8 @@ struct Writer::State {
 };
 
 struct Writer::Laid final : Writer::State {
-  Laid(std::filesystem::path target, Image laid_out)
-      : image(std::move(laid_out)), sink(std::move(target)), writer(image, sink) {
+  Laid(std::filesystem::path target, std::shared_ptr<const Image> laid_out)
+      : image(std::move(laid_out)), sink(std::move(target)), writer(*image, sink) {
     writer.fixed();
   }
   void tensor(std::string_view path, const void* data, std::size_t bytes) override {
@@ -31,7 +31,7 @@ struct Writer::Laid final : Writer::State {
   }
   void commit() override { writer.commit(); }
 
-  Image image;
+  std::shared_ptr<const Image> image;
   PlainSink sink;
   ImageWriter writer;
 };
@@ -68,9 +68,13 @@ Writer::Writer(std::filesystem::path target, std::vector<TensorMeta> metas,
   if (is_compressed(format)) {
     state_ = std::make_unique<Packed>(std::move(target), std::move(metas), attributes, format);
   } else {
-    state_ = std::make_unique<Laid>(std::move(target), image_of(format, std::move(metas), attributes));
+    auto image = std::make_shared<const Image>(image_of(format, std::move(metas), attributes));
+    state_ = std::make_unique<Laid>(std::move(target), std::move(image));
   }
 }
+
+Writer::Writer(std::filesystem::path target, std::shared_ptr<const Image> image)
+    : state_(std::make_unique<Laid>(std::move(target), std::move(image))) {}
 
 Writer::~Writer() = default;
 Writer::Writer(Writer&&) noexcept = default;

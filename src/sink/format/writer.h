@@ -25,6 +25,8 @@ class Writer {
   /// Throws Error(io | bad_input), and Error(unsupported) where a library lacks what the format needs.
   Writer(std::filesystem::path target, std::vector<TensorMeta> metas,
          const std::map<std::string, std::string>& attributes, WriteFormat format = WriteFormat::hdf5);
+  /// Of a format that is not compressed, laid out before. Throws Error(io | bad_input).
+  Writer(std::filesystem::path target, std::shared_ptr<const Image> image);
   ~Writer();  ///< without commit() nothing is left
   Writer(Writer&&) noexcept;
   Writer& operator=(Writer&&) = delete;

@@ -34,8 +34,11 @@ class Destination {
 
 class File : public Destination {
  public:
-  File(const SaveRequest& request, const SavePlan& plan)
-      : writer_(request.path, plan.metas, plan.attributes, request.format), saved_(request.saved) {}
+  File(const SaveRequest& request, const SavePlan& plan, BackgroundSave& behind)
+      : writer_(ckpt::is_compressed(request.format)
+                    ? ckpt::Writer(request.path, plan.metas, plan.attributes, request.format)
+                    : ckpt::Writer(request.path, behind.image(request.format, plan.metas, plan.attributes))),
+        saved_(request.saved) {}
   void tensor(const ckpt::TensorMeta& meta, const void* data) override {
     writer_.tensor(meta.path, data, meta.bytes());
   }
@@ -86,7 +89,7 @@ class Collector {
         return;
       }
       behind.finish();  // of an earlier state, which this one replaces
-      to_ = std::make_unique<File>(request, plan);
+      to_ = std::make_unique<File>(request, plan, behind);
     });
   }
   void tensor(const ckpt::TensorMeta& meta, const void* data) {
