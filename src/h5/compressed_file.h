@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "h5/create.h"
+#include "h5/new_dataset.h"
 
 namespace bitrift::h5 {
 

@@ -4,7 +4,6 @@
 
 #include <hdf5.h>
 
-#include "core/number/shape.h"
 #include "h5/library.h"
 #include "h5/memory_file.h"
 
@@ -55,7 +54,7 @@ Blueprint with_room(std::size_t room, const std::vector<NewDataset>& datasets,
   return blueprint;
 }
 
-/// How much of the room is used, but for zeros behind.
+/// How much of the room is used; zeros at its end are not counted.
 std::size_t used_of(const Blueprint& blueprint, std::size_t room) {
   std::size_t used = std::min(room, blueprint.head.size());
   while (used > 0 && blueprint.head[used - 1] == 0) --used;
@@ -77,10 +76,6 @@ Blueprint fitting(const std::vector<NewDataset>& datasets,
 }
 
 }  // namespace
-
-std::uint64_t NewDataset::bytes() const noexcept {
-  return element_count(shape) * (format ? format->bytes : string_bytes);
-}
 
 Blueprint lay_out(const std::vector<NewDataset>& datasets,
                   const std::map<std::string, std::string>& attributes) {

@@ -9,9 +9,9 @@
 #include <string>
 
 #include "core/error.h"
-#include "h5/create.h"
 #include "h5/handle.h"
 #include "h5/library.h"
+#include "h5/new_dataset.h"
 
 namespace bitrift::h5 {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ckpt/tensor.h"
-#include "h5/create.h"
+#include "h5/new_dataset.h"
 
 namespace bitrift::ckpt {
 

@@ -56,6 +56,12 @@ void check_format(ckpt::WriteFormat format, const std::filesystem::path& output,
          "--checkpoint-writer shared cannot write {}, whose places depend on the values; choose gather",
          name_of(format));
   }
+  if (spec.guards.checksums && !hdf5 && recovery != record::RecoveryKind::none) {
+    fail(ErrorCode::bad_input,
+         "--on-failure {} cannot continue from {} with the guard checksums, which needs HDF5; choose hdf5 or "
+         "hdf5-deflate",
+         name_of(recovery), name_of(format));
+  }
   if (format == ckpt::WriteFormat::raw && recovery != record::RecoveryKind::none) {
     fail(ErrorCode::bad_input, "--on-failure {} cannot continue from a file of format raw; choose another",
          name_of(recovery));

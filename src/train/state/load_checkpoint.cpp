@@ -49,6 +49,13 @@ class Load {
       : reader_(reader), session_(session), options_(options), stored_(stored_replicas(reader)) {}
 
   Loaded run() {
+    if (options_.verify && reader_.format() != ckpt::FileFormat::hdf5) {
+      fail(ErrorCode::bad_input,
+           "{}: the guard checksums needs an HDF5 file; one of format {} has no checksum of each tensor "
+           "(write "
+           "it as HDF5 with resume -o FILE.h5 --steps 0)",
+           reader_.path().string(), name_of(reader_.format()));
+    }
     const bool with_optimizer =
         std::any_of(reader_.tensors().begin(), reader_.tensors().end(),
                     [](const auto& tensor) { return tensor.path.starts_with("optimizer/"); });

@@ -13,7 +13,7 @@ namespace bitrift::train {
 struct LoadOptions {
   int replica = 0, replicas = 1;  ///< of this rank's layout
   bool convert = false;           ///< numbers of another floating type are rounded to the session's
-  bool verify = false;            ///< compare every tensor with its stored checksum
+  bool verify = false;  ///< compare every tensor with its stored checksum, which only HDF5 files have
 };
 
 /// What is to be said about a load that succeeded.
@@ -24,9 +24,10 @@ struct Loaded {
 
 /// Overwrites everything in the session with this rank's part of the file: nothing of what was there before
 /// is left, momentum included. Of replicas that differ, the file's replica of that number is loaded when it
-/// has as many as the layout, else replica 0. Not collective. Throws Error(bad_file) that names the tensor
-/// that is missing, unexpected, or of another type or shape, and as Reader does; the session is then to be
-/// loaded again before use. Whether the loaded progress makes sense is for check_progress() to say.
+/// has as many as the layout, else replica 0. Not collective. Throws Error(bad_input) for options that the
+/// file's format cannot serve, Error(bad_file) that names the tensor that is missing, unexpected, or of
+/// another type or shape, and as Reader does; the session is then to be loaded again before use. Whether the
+/// loaded progress makes sense is for check_progress() to say.
 Loaded load_session(const ckpt::Reader& reader, Session& session, const LoadOptions& options);
 
 /// Overwrites those of `paths` that this rank holds from `copy`, a copy of the base in which only their

@@ -234,6 +234,11 @@ def test_what_a_format_cannot_do_is_refused_before_anything_is_written(tmp_path:
     refused("choose gather", "train", spec, "-o", tmp_path / "b.h5", "--format", "hdf5-deflate", *shared)
     raw = ("--format", "raw", "--on-failure", "relaunch", "--checkpoint-every", 2, *data)
     refused("cannot continue from a file of format raw", "train", spec, "-o", tmp_path / "b.h5", *raw)
+    guarded = tmp_path / "guarded.json"
+    guarded.write_text(json.dumps(json.loads(spec.read_text()) | {"guards": {"checksums": True}}))
+    relaunch = ("-o", tmp_path / "b.pt", "--on-failure", "relaunch", "--checkpoint-every", 2, *data)
+    refused("cannot continue from pytorch with the guard checksums", "train", guarded, *relaunch)
+    guarded.unlink()
     assert {path.name for path in tmp_path.iterdir()} == left
     # The type is in the way, not the format.
     run("resume", tmp_path / "a.h5", "--precision", "fp32", "-o", tmp_path / "b.npz", "--steps", 1)
@@ -248,3 +253,6 @@ def test_files_that_are_no_checkpoints_are_refused_by_name(tmp_path: Path) -> No
     spec = write_spec(tmp_path / "spec.json", LENET, SGD)
     run("train", spec, "-o", tmp_path / "a.raw", "--steps", 0, "--format", "raw")
     refused("is not an HDF5 file", "resume", tmp_path / "a.raw")
+    run("train", spec, "-o", tmp_path / "a.pt", "--steps", 0)
+    refused("the guard checksums needs an HDF5 file", "resume", tmp_path / "a.pt", "--guard", "checksums")
+    refused("a folder keeps HDF5 files, not npz", "train", spec, "-o", f"{tmp_path}/kept/", "--format", "npz")
