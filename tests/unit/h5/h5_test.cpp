@@ -98,6 +98,18 @@ with h5py.File(path) as f:
 )"));
 }
 
+TEST(Create, StructuresTakeLittleMoreRoomThanTheyNeed) {
+  std::vector<NewDataset> datasets;
+  for (const std::size_t count : {1U, 10U, 200U, 1000U}) {
+    while (datasets.size() < count) {
+      datasets.push_back({"model/layer" + std::to_string(1000 + datasets.size()) + ".weight",
+                          number_format("float32"), 0, {3}});
+    }
+    const std::uint64_t structures = lay_out(datasets, {{"schema", "1"}}).file_bytes - 12 * count;
+    EXPECT_LT(structures, 380 * count + 9000) << count;
+  }
+}
+
 TEST(Create, RefusedNamesAreErrorsAndTheNextFileIsFine) {
   EXPECT_ERROR(static_cast<void>(
                    lay_out({{"a", number_format("int8"), 0, {1}}, {"a", number_format("int8"), 0, {1}}}, {})),

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "ckpt/reader.h"
+#include "sink/direct_sink.h"
 #include "sink/format/image_of.h"
 #include "sink/format/writer.h"
 #include "sink/plain_sink.h"
@@ -284,7 +285,7 @@ TEST(Formats, RawIsTheBytesOfTheTensorsInPathOrder) {
   EXPECT_EQ(bytes_of(scratch / "c"), expected);
 }
 
-TEST(Formats, TheSameTensorsGiveTheSameBytesInAnyNameOrderAndNumberOfProcesses) {
+TEST(Formats, TheSameTensorsGiveTheSameBytesUnderEveryNameInAnyOrderThroughEverySink) {
   const Scratch scratch;
   for (const WriteFormat format : all_formats()) {
     for (std::uint64_t seed = 700; seed < 710; ++seed) {
@@ -300,6 +301,10 @@ TEST(Formats, TheSameTensorsGiveTheSameBytesInAnyNameOrderAndNumberOfProcesses) 
       PlainSink plain(scratch / "plain");
       save(reversed, image, plain);
       ASSERT_EQ(bytes_of(scratch / "plain"), expected) << name_of(format) << " " << seed;
+
+      DirectSink direct(scratch / "direct");
+      save(made, image, direct);
+      ASSERT_EQ(bytes_of(scratch / "direct"), expected) << name_of(format) << " " << seed;
 
       SharedSink first(scratch / "shared");
       ImageWriter one(image, first);
