@@ -49,7 +49,10 @@ Blueprint with_room(std::size_t room, const std::vector<NewDataset>& datasets,
   for (const NewDataset& dataset : datasets) file.add_groups_of(dataset.path);
   for (const NewDataset& dataset : datasets) blueprint.offsets.push_back(create_dataset(file, dataset));
   const MemoryFile::Bytes bytes = file.close();
-  blueprint.head.assign(bytes.there.begin(), bytes.there.end());
+  // HDF5's memory grows in steps, and reaches into the elements; what it did not write is zero.
+  std::size_t written = bytes.there.size();
+  while (written > 0 && bytes.there[written - 1] == 0) --written;
+  blueprint.head.assign(bytes.there.begin(), bytes.there.begin() + static_cast<std::ptrdiff_t>(written));
   blueprint.file_bytes = bytes.file_bytes;
   return blueprint;
 }
