@@ -1,7 +1,7 @@
 """A run of bitrift-train walked again in plain PyTorch: torch.nn modules, torch.optim, schedules and autocast of torch.
 
-It starts from a checkpoint read with h5py or the library of its format, makes its own batches from the sample indices of
-a trace, and shares no code with bitrift. What docs/training.md defines itself (cosine, loss scaling of float16
+It starts from a checkpoint read with h5py or the library of its format, makes its own batches from the sample indices
+of a trace, and shares no code with bitrift. What docs/training.md defines itself (cosine, loss scaling of float16
 gradients) is written out here.
 """
 

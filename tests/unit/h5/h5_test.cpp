@@ -103,7 +103,9 @@ TEST(Create, StructuresTakeLittleMoreRoomThanTheyNeed) {
   for (const std::size_t count : {1U, 10U, 200U, 1000U}) {
     while (datasets.size() < count) {
       datasets.push_back({"model/layer" + std::to_string(1000 + datasets.size()) + ".weight",
-                          number_format("float32"), 0, {3}});
+                          number_format("float32"),
+                          0,
+                          {3}});
     }
     const std::uint64_t structures = lay_out(datasets, {{"schema", "1"}}).file_bytes - 12 * count;
     EXPECT_LT(structures, 380 * count + 9000) << count;

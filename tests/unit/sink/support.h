@@ -128,6 +128,13 @@ inline void give(ImageWriter& writer, const Checkpoint& of, std::size_t part = 0
   }
 }
 
+inline TensorMeta meta_of(const char* path, const char* numbers, std::vector<std::uint64_t> shape) {
+  return {path, number_format(numbers).value(), std::move(shape)};
+}
+
+/// Tensors of a random checkpoint where each is read several times.
+inline constexpr std::uint64_t kMostOfFormat = 60;
+
 /// A whole file of any format.
 inline void save_by_writer(const Checkpoint& of, WriteFormat format, const std::filesystem::path& path) {
   Writer writer(path, of.metas, of.attributes, format);
