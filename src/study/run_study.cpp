@@ -81,9 +81,8 @@ void run_determinism(const Study& study) {
   std::vector<FileBits> first;
   for (const StudyFile* file : missing) {
     const auto path = place("first", file->kind);
-    auto extents = study.saver.save(file->kind, path);
-    first.push_back(std::filesystem::is_directory(path) ? FileBits(path, std::move(extents))
-                                                        : FileBits(path));
+    const auto extents = study.saver.save(file->kind, path);
+    first.push_back(std::filesystem::is_directory(path) ? FileBits(path, extents) : FileBits(path));
   }
   study.saver.end_process();
   wait_between_saves();

@@ -40,6 +40,7 @@ std::vector<BitExtent> extents_to_zero(const StudyFile& file) {
   for (const BitExtent& extent : file.bits.extents(BitStratum::payload))
     tensors[extent.structure].push_back(extent);
   std::vector<const std::vector<BitExtent>*> by_size;
+  by_size.reserve(tensors.size());
   for (const auto& [name, extents] : tensors) by_size.push_back(&extents);
   std::stable_sort(by_size.begin(), by_size.end(),
                    [](const auto* a, const auto* b) { return total_bytes(*a) > total_bytes(*b); });

@@ -75,9 +75,9 @@ FileBits::FileBits(const std::filesystem::path& path) {
   if (at < size) add(BitStratum::metadata, {"", at, size, "unused"});
 }
 
-FileBits::FileBits(const std::filesystem::path& folder, std::vector<WrittenExtent> payload) {
+FileBits::FileBits(const std::filesystem::path& folder, const std::vector<WrittenExtent>& payload) {
   std::vector<BitExtent> values;
-  for (WrittenExtent& one : payload) {
+  for (const WrittenExtent& one : payload) {
     if (one.end > one.first) values.push_back({one.file, one.first, one.end, one.tensor});
   }
   sort_by_place(values);

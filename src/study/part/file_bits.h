@@ -28,7 +28,7 @@ class FileBits {
   explicit FileBits(const std::filesystem::path& path);
   /// Of a folder whose writer said where values are: all other bytes of all its files are metadata. Throws
   /// Error(bad_file) when an extent is not inside its file or overlaps another.
-  FileBits(const std::filesystem::path& folder, std::vector<WrittenExtent> payload);
+  FileBits(const std::filesystem::path& folder, const std::vector<WrittenExtent>& payload);
 
   [[nodiscard]] const std::vector<BitExtent>& extents(BitStratum stratum) const noexcept {
     return extents_[static_cast<std::size_t>(stratum)];

@@ -14,9 +14,8 @@ using record::Document;
 using record::Json;
 
 std::filesystem::path beside(const Document& document, const std::string& text) {
-  const std::filesystem::path path = text;
-  if (path.is_absolute()) return path;
-  return (std::filesystem::absolute(document.source).parent_path() / path).lexically_normal();
+  // An absolute path replaces what is before it.
+  return (std::filesystem::absolute(document.source).parent_path() / text).lexically_normal();
 }
 
 // A schema of draft 7 says so only with alternatives, whose messages name no key.
