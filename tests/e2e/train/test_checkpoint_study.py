@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import warnings
 from collections import Counter
@@ -343,6 +344,49 @@ def test_a_reader_that_lies_is_caught_by_the_canaries(tmp_path: Path, drill: str
     assert f"npz-native: {canary}" in ended.stderr and "no outcome can be trusted" in ended.stderr
     assert not (tmp_path / "out" / "summary.json").exists()
     assert all("canary" in row for row in rows_of(tmp_path / "out"))
+
+
+# Of a file's sum of bytes: 0: damages the file and crashes, 1: hangs. Python runs this before the reader.
+BAD_LIBRARY = """
+import os, signal, time
+import numpy
+load = numpy.load
+def bad_load(path, **options):
+    content = path.read_bytes()
+    if sum(content) % 5 == 0:
+        path.write_bytes(content[:100])
+        os.kill(os.getpid(), signal.SIGSEGV)
+    while sum(content) % 5 == 1:
+        time.sleep(1)
+    return load(path, **options)
+numpy.load = bad_load
+"""
+
+
+def test_crashes_and_hangs_are_outcomes_and_leave_nothing_behind(done: Path, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(BAD_LIBRARY)
+    (tmp_path / "python").write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path}:$PYTHONPATH exec {sys.executable} "$@"\n')
+    (tmp_path / "python").chmod(0o755)
+    original = (done / "files" / "npz-native.npz").read_bytes()
+    damage = SPEC["damage"] | {"timeout_seconds": 2}
+    spec = write(tmp_path, formats=["npz"], parts=["damage"], damage=damage, interpreter="./python")
+    ended = study(spec, tmp_path / "out")
+    assert ended.returncode == 0, ended.stderr
+    good = {(row["stratum"], row["draw"]): row for row in flips_of(done) if row["format"] == "npz"}
+    seen = Counter()
+    for row in flips_of(tmp_path / "out"):
+        fault = row["fault"]
+        old = original[fault["byte"]]
+        rest = (sum(original) - old + (old ^ 1 << fault["bit"])) % 5
+        expected = good[row["stratum"], row["draw"]]
+        if rest == 0:
+            expected |= {"outcome": "crash", "message": "signal 11 (Segmentation fault)"}
+        elif rest == 1:
+            expected |= {"outcome": "hang", "message": ""}
+        assert row == expected
+        seen[row["outcome"]] += 1
+    assert min(seen["crash"], seen["hang"], seen["detected"]) > 0, seen
+    assert f"{seen['crash']:>6} {seen['hang']:>6}" in ended.stdout
 
 
 @pytest.mark.parametrize(
