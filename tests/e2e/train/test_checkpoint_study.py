@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -13,7 +12,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -21,32 +19,13 @@ import pytest
 import safetensors.torch
 import torch
 import torch.distributed.checkpoint as dcp
+from study_support import FLIPS, SPEC, flip, flips_of, one_line, rows_of, study, write
 from torch.distributed.checkpoint.api import CheckpointException
-from train_support import LENET, PROGRAM, SGD, call
+from train_support import PROGRAM
 
-TRAINING = {
-    "model": LENET,
-    "data": {"name": "digits"},
-    "optimizer": SGD,
-    "batch_size": 64,
-    "epochs": 2,
-    "seed": 11,
-}
-FLIPS = 15
-SPEC = {"name": "test", "base": {"train": TRAINING, "steps": 3}, "damage": {"flips": FLIPS, "seed": 4}}
 FORMATS = ["hdf5", "hdf5-gzip", "pytorch", "npz", "npz-deflated", "safetensors", "dcp"]
 OUTCOMES = ["detected", "silently_wrong", "same", "crash", "hang"]
 State = dict[str, np.ndarray]
-
-
-def write(folder: Path, **changes: Any) -> Path:
-    path = folder / "spec.json"
-    path.write_text(json.dumps(SPEC | changes))
-    return path
-
-
-def study(spec: Path, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return call("checkpoint-study", spec, "-o", folder, *options, timeout=300)
 
 
 def crc32c(data: bytes) -> int:
@@ -56,14 +35,6 @@ def crc32c(data: bytes) -> int:
         for _ in range(8):
             crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
     return crc ^ 0xFFFFFFFF
-
-
-def rows_of(folder: Path) -> list[dict]:
-    return [json.loads(line)["row"] for line in (folder / "rows.jsonl").read_text().splitlines()]
-
-
-def flips_of(folder: Path) -> list[dict]:
-    return [row for row in rows_of(folder) if row["part"] == "damage" and "canary" not in row]
 
 
 @pytest.fixture(scope="module")
@@ -214,13 +185,6 @@ def outcome_of(form: str, path: Path, state: State) -> str:
     return "same" if same else "silently_wrong"
 
 
-def flip(path: Path, fault: dict) -> None:
-    file = path / fault["file"] if fault["file"] else path
-    content = bytearray(file.read_bytes())
-    content[fault["byte"]] ^= 1 << fault["bit"]
-    file.write_bytes(content)
-
-
 @pytest.mark.parametrize("form", FORMATS)
 def test_outcomes_are_those_of_the_readers(done: Path, tmp_path: Path, form: str) -> None:
     state = base_state(done)
@@ -284,13 +248,6 @@ def test_a_complete_study_is_not_repeated(done: Path, tmp_path: Path) -> None:
     assert old.pop("provenance") != new.pop("provenance") and old == new
 
 
-def one_line(ended: subprocess.CompletedProcess[str]) -> str:
-    assert ended.returncode == 2, ended
-    lines = [line for line in ended.stderr.splitlines() if line.startswith("bitrift-train: error: ")]
-    assert len(lines) == 1 and ended.stdout == ""
-    return lines[0]
-
-
 def test_a_folder_belongs_to_one_study(done: Path, tmp_path: Path) -> None:
     shutil.copytree(done, tmp_path / "out")
     folder = tmp_path / "out"
@@ -315,35 +272,6 @@ def test_other_libraries_are_refused(done: Path, tmp_path: Path) -> None:
     identity.write_text(identity.read_text().replace(f'"h5py": "{h5py.__version__}"', '"h5py": "1.2.3"'))
     message = one_line(study(write(tmp_path), tmp_path / "out"))
     assert "measured with other libraries: versions.h5py was" in message
-
-
-def test_two_studies_do_not_share_a_folder(tmp_path: Path) -> None:
-    spec, folder = write(tmp_path), tmp_path / "out"
-    command = [PROGRAM, "checkpoint-study", spec, "-o", folder]
-    first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    try:
-        deadline = time.monotonic() + 60
-        while not (folder / "study.json").exists():
-            assert first.poll() is None and time.monotonic() < deadline
-            time.sleep(0.01)
-        assert "is running in this folder" in one_line(study(spec, folder))
-        first.send_signal(signal.SIGINT)
-        _, said = first.communicate(timeout=60)
-    finally:
-        first.kill()
-    assert first.returncode == 2 and "interrupted; run the same command to resume" in said
-
-
-@pytest.mark.parametrize(
-    ("drill", "canary"), [("read-original", "canary zeroed: the outcome is same"), ("misread", "canary no_flip")]
-)
-def test_a_reader_that_lies_is_caught_by_the_canaries(tmp_path: Path, drill: str, canary: str) -> None:
-    spec = write(tmp_path, formats=["npz"], parts=["damage"])
-    ended = study(spec, tmp_path / "out", "--drill", drill)
-    assert ended.returncode == 1 and ended.stdout == ""
-    assert f"npz-native: {canary}" in ended.stderr and "no outcome can be trusted" in ended.stderr
-    assert not (tmp_path / "out" / "summary.json").exists()
-    assert all("canary" in row for row in rows_of(tmp_path / "out"))
 
 
 # Of a file's sum of bytes: 0: damages the file and crashes, 1: hangs. Python runs this before the reader.
@@ -387,38 +315,6 @@ def test_crashes_and_hangs_are_outcomes_and_leave_nothing_behind(done: Path, tmp
         seen[row["outcome"]] += 1
     assert min(seen["crash"], seen["hang"], seen["detected"]) > 0, seen
     assert f"{seen['crash']:>6} {seen['hang']:>6}" in ended.stdout
-
-
-@pytest.mark.parametrize(
-    ("changes", "key"),
-    [
-        ({"base": {}}, "base"),
-        ({"base": {"train": TRAINING | {"batch_size": 0}}}, "base.train.batch_size"),
-        ({"base": {"checkpoint": "no.h5"}}, "base.checkpoint"),
-        ({"formats": []}, "formats"),
-        ({"formats": ["zip"]}, "formats[0]"),
-        ({"formats": ["dcp"], "writers": ["bitrift"]}, "formats"),
-        ({"parts": ["cost"]}, "parts[0]"),
-        ({"damage": {"flips": 0}}, "damage.flips"),
-        ({"damage": {"seed": -1}}, "damage.seed"),
-        ({"damage": {"timeout_seconds": 0}}, "damage.timeout_seconds"),
-        ({"damage": {"memory": "x"}}, "damage.memory"),
-        ({"confidence": 1}, "confidence"),
-        ({"flips": 3}, "flips"),
-    ],
-)
-def test_a_mistake_in_a_spec_is_one_line(tmp_path: Path, changes: dict, key: str) -> None:
-    message = one_line(study(write(tmp_path, **changes), tmp_path / "out"))
-    assert "spec.json:1: " in message and key in message, message
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_python_without_the_package_is_named(tmp_path: Path) -> None:
-    (tmp_path / "python").write_text("#!/bin/sh\necho 'No module named bitrift.study' >&2\nexit 1\n")
-    (tmp_path / "python").chmod(0o755)
-    spec = write(tmp_path, interpreter="./python", formats=["npz"])
-    message = one_line(study(spec, tmp_path / "out"))
-    assert f"{tmp_path / 'python'} -m bitrift.study.reader does not start: No module named bitrift.study" in message
 
 
 def test_a_ready_checkpoint_is_studied_as_it_is(done: Path, tmp_path: Path) -> None:
