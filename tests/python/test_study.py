@@ -68,6 +68,8 @@ def test_digests_know_values_types_and_shapes_but_not_byte_orders() -> None:
     assert contents.of_tensor(torch.ones(3, dtype=torch.bfloat16)) != contents.of_tensor(torch.ones(3))
     assert contents.of_anything("text") != contents.of_anything(array)
     assert contents.of_mapping([array]).keys() == {""}
+    flat, nested = {"a/b": array, "c": array}, {"a": {"b": array}, "c": array, "spec": "a text"}
+    assert contents.of_mapping(flat) == contents.of_mapping(nested) != contents.of_mapping({"c": array})
     for odd in (np.zeros(3, "S0"), np.zeros(2, "f4,i8"), np.zeros(1, "M8[s]"), torch.eye(2).to_sparse(), None):
         assert contents.of_anything(odd) != contents.of_anything(array)  # and no exception
 

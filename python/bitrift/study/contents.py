@@ -43,8 +43,15 @@ def of_anything(value: object) -> str:
         return _digest("other", (), type(value).__name__.encode())
 
 
-def of_mapping(loaded: object) -> Contents:
-    """Of a dictionary of tensors; anything else differs from every dictionary."""
+def of_mapping(loaded: object, prefix: str = "") -> Contents:
+    """Of a dictionary of tensors, or of such dictionaries; anything else differs from every one. Texts do not count."""
     if not isinstance(loaded, dict):
-        return {"": of_anything(loaded)}
-    return {key if isinstance(key, str) else repr(key): of_anything(value) for key, value in loaded.items()}
+        return {prefix: of_anything(loaded)}
+    found: Contents = {}
+    for key, value in loaded.items():
+        name = prefix + (key if isinstance(key, str) else repr(key))
+        if isinstance(value, dict):
+            found |= of_mapping(value, f"{name}/")
+        elif not isinstance(value, str):
+            found[name] = of_anything(value)
+    return found

@@ -32,8 +32,8 @@ class Extent(NamedTuple):
 
 
 def is_state(name: str) -> bool:
-    """Whether a dataset of a checkpoint belongs to the training's state: its checksums do not."""
-    return not name.startswith("checksum/")
+    """Whether a tensor of a checkpoint belongs to the training's state: checksums and attributes do not."""
+    return not name.startswith(("checksum/", "@"))
 
 
 def read_state(path: Path) -> State:
@@ -95,7 +95,7 @@ def _write_npz_deflated(state: State, path: Path) -> None:
 
 def _read_npz(path: Path, _: State) -> Contents:
     with np.load(path, allow_pickle=False) as archive:
-        return {name: contents.of_anything(archive[name]) for name in archive.files}
+        return {name: contents.of_anything(archive[name]) for name in archive.files if is_state(name)}
 
 
 def _write_safetensors(state: State, path: Path) -> None:

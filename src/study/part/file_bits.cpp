@@ -12,7 +12,8 @@
 namespace bitrift::study {
 namespace {
 
-bool is_state(const std::string& path) { return !path.starts_with("checksum/"); }
+// As python/bitrift/study/formats.py has it.
+bool is_state(const std::string& path) { return !path.starts_with("checksum/") && !path.starts_with('@'); }
 
 void sort_by_place(std::vector<BitExtent>& extents) {
   std::sort(extents.begin(), extents.end(), [](const BitExtent& a, const BitExtent& b) {
