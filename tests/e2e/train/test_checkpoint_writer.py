@@ -66,12 +66,23 @@ def test_a_recovery_writes_it_again(bases: Bases, tmp_path: Path) -> None:
 
 
 def test_a_place_that_cannot_be_written_is_an_error_of_one_line(bases: Bases, tmp_path: Path) -> None:
-    (tmp_path / "folder.h5").mkdir()
-    for out in (tmp_path / "gone" / "out.h5", tmp_path / "folder.h5"):
-        done = call("resume", bases.file("sgd"), "-o", out, "--steps", 1, *SHARED, *LAYOUTS["data"])
-        assert done.returncode == 2 and str(out) in done.stderr, done.stderr
-        assert len([line for line in done.stderr.splitlines() if "error:" in line]) == 1
-    assert list(tmp_path.iterdir()) == [tmp_path / "folder.h5"]
+    out = tmp_path / "gone" / "out.h5"
+    done = call("resume", bases.file("sgd"), "-o", out, "--steps", 1, *SHARED, *LAYOUTS["data"])
+    assert done.returncode == 2 and str(out) in done.stderr, done.stderr
+    assert len([line for line in done.stderr.splitlines() if "error:" in line]) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_folder_gets_the_same_files(bases: Bases, tmp_path: Path, layout: str) -> None:
+    for writer in ("gather", "shared"):
+        words = ("--checkpoint-writer", writer, "--checkpoint-every", 3, "--checkpoint-keep", 3, *LAYOUTS[layout])
+        run("resume", bases.file("sgd"), "-o", f"{tmp_path / writer}/", "--steps", 8, *words)
+    names = sorted(path.name for path in (tmp_path / "gather").glob("*.h5"))
+    assert len(names) == 3
+    assert names == sorted(path.name for path in (tmp_path / "shared").glob("*.h5"))
+    for name in names:
+        assert digest(tmp_path / "gather" / name) == digest(tmp_path / "shared" / name)
 
 
 def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
