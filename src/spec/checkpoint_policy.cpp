@@ -76,12 +76,13 @@ double daly_slowdown(double interval, double cost, double restart, double mean_t
 }
 
 double asynchronous_interval(double stall, double persist, double mean_time_between_failures) {
-  return std::max(persist, young_interval(stall, mean_time_between_failures));
+  return std::max(persist, daly_interval(stall, mean_time_between_failures));
 }
 
-double asynchronous_waste(double interval, double stall, double persist, double restart,
-                          double mean_time_between_failures) {
-  return stall / interval + (interval / 2 + persist + restart) / mean_time_between_failures;
+double asynchronous_slowdown(double interval, double stall, double persist, double restart,
+                             double mean_time_between_failures) {
+  return std::exp(persist / mean_time_between_failures) *
+         daly_slowdown(interval, stall, restart, mean_time_between_failures);
 }
 
 std::int64_t steps_of_interval(double interval, double step_seconds) {

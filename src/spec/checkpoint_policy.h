@@ -65,16 +65,17 @@ void check_checkpoint_policy(const CheckpointPolicy& policy);
                                    double mean_time_between_failures);
 
 /// Saves in the background that stop the training for s seconds and reach the disk p seconds later: max(p,
-/// sqrt(2 s M)), the minimum of asynchronous_waste() over W >= p.
+/// daly_interval(s, M)), which minimises asynchronous_slowdown() over W >= p as well as Daly's does his
+/// model.
 [[nodiscard]] double asynchronous_interval(double stall, double persist, double mean_time_between_failures);
 
-/// Lost part of the time with saves in the background: s / W + (W / 2 + p + R) / M, for W >= p.
-/// Own derivation, of first order like Young's. A run stops for s in every W. One failure comes in every M. A
-/// failure t seconds after a copy was taken loses t where the copy has reached the disk (t >= p), and W + t
-/// where it has not. The mean over t in [0, W] is W / 2 + p. A restart takes R more. For W < p a save would
-/// have to wait for the one before it.
-[[nodiscard]] double asynchronous_waste(double interval, double stall, double persist, double restart,
-                                        double mean_time_between_failures);
+/// Expected time of a run for each second of work, with saves in the background: exp(p / M) times
+/// daly_slowdown() with cost s, for W >= p; with a smaller W a save would wait for the one before it.
+/// Own derivation. A process that starts at 0 has save k on disk at R + k (W + s) + p; it outlives a failure
+/// at an exponential time with probability exp(-that / M), so the expected number of saves that do is a
+/// geometric series. Each is W of work, and the mean time of a process is M. For p = 0 that is Daly's model.
+[[nodiscard]] double asynchronous_slowdown(double interval, double stall, double persist, double restart,
+                                           double mean_time_between_failures);
 
 /// An interval in steps: rounded, at least 1.
 [[nodiscard]] std::int64_t steps_of_interval(double interval, double step_seconds);

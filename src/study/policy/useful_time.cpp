@@ -25,7 +25,7 @@ double predicted_useful(SaveMode mode, std::int64_t interval, const PolicyCosts&
   const double persist = mode == SaveMode::async ? costs.persist : 0;
   // A save waits for the one before it.
   const double block = costs.block + std::max(0.0, persist - seconds);
-  return std::exp(-persist / mean) / record::daly_slowdown(seconds, block, costs.restart, mean);
+  return 1 / record::asynchronous_slowdown(seconds, block, persist, costs.restart, mean);
 }
 
 UsefulTime measured_useful(const std::vector<TimedLife>& lives) {

@@ -17,11 +17,8 @@ namespace bitrift::study {
 [[nodiscard]] std::int64_t computed_interval(record::SaveMode mode, const PolicyCosts& costs, double mean);
 
 /// Expected part of the time that is work which is never lost, for checkpoints every `interval` steps and
-/// kills at exponential times: W / M exp(-(R + p) / M) / (exp((W + s) / M) - 1) for W seconds of work between
-/// saves that stop it for s and are on the disk p later, restarts of R, and a mean M. A process restarts, and
-/// save k is on the disk at R + k (W + s) + p; it outlives the kill at T with exp(-that / M), so the expected
-/// number of saves that do is a geometric series, and the mean of T is M. For p = 0 this is the inverse of
-/// Daly's model, record::daly_slowdown().
+/// kills at exponential times: the inverse of record::daly_slowdown() for sync, and of
+/// record::asynchronous_slowdown() for async, where a save that takes longer than an interval stops the next.
 [[nodiscard]] double predicted_useful(record::SaveMode mode, std::int64_t interval, const PolicyCosts& costs,
                                       double mean);
 

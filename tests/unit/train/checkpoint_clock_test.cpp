@@ -73,7 +73,8 @@ TEST(CheckpointClock, AsyncIsNeverShorterThanUntilTheDiskHasTheFile) {
   MadeUp run(automatic(SaveMode::async));
   run.steps(4);
   run.save(0.5);
-  EXPECT_DOUBLE_EQ(run.clock.choose().seconds, 10);  // sqrt(2 x 0.5 x 100); nothing is known of the disk
+  // Nothing is known of the disk.
+  EXPECT_DOUBLE_EQ(run.clock.choose().seconds, record::daly_interval(0.5, 100));
   run.clock.durable(run.now + 30);
   EXPECT_DOUBLE_EQ(run.clock.choose().persist, 30);
   EXPECT_DOUBLE_EQ(run.clock.choose().seconds, 30);
