@@ -33,7 +33,7 @@ std::vector<WrittenExtent> Saver::save(const FileKind& kind, const std::filesyst
   std::filesystem::remove_all(path, ignored);
   if (kind.writer == FileWriter::native) return reader_.write(kind.format, path);
   const Command command{{trainer_.string(), "resume", base_.string(), "--steps", "0", "--parallel", "serial",
-                         "-o", path.string()},
+                         "--format", kind.option, "-o", path.string()},
                         {},
                         log_};
   run_program(command, "saving " + path.string());

@@ -15,7 +15,7 @@
 namespace bitrift::study {
 
 /// The file that such a training saves.
-inline constexpr FileKind policy_kind{Format::hdf5, FileWriter::bitrift, ".h5"};
+inline constexpr FileKind policy_kind{Format::hdf5, FileWriter::bitrift, ".h5", ""};
 /// Runs one training for each mode and interval, in turns: first the first life of each, then the second, so
 /// that a machine that becomes slower is slow for all of them. The costs of a mode are measured before its
 /// lives of each turn.

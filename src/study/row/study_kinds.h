@@ -29,7 +29,8 @@ constexpr EnumNames<2> names_of(FileWriter) { return {"writer", {"bitrift", "nat
 struct FileKind {
   Format format;
   FileWriter writer;
-  const char* extension;  ///< of the file; "" of a folder
+  const char* extension;    ///< of the file; "" of a folder
+  const char* option = "";  ///< of bitrift-train: --format; "": another program writes it
   bool operator==(const FileKind& other) const { return format == other.format && writer == other.writer; }
   /// "hdf5-gzip-native"
   [[nodiscard]] std::string name() const { return fmt::format("{}-{}", name_of(format), name_of(writer)); }
@@ -37,17 +38,22 @@ struct FileKind {
   [[nodiscard]] std::string file_name() const { return name() + extension; }
 };
 
-/// All that can be studied, in the order of the tables. bitrift-train writes the format that the extension
-/// names; native files are written by python/bitrift/study/formats.py.
+/// All that can be studied, in the order of the tables. Native files are written by
+/// python/bitrift/study/formats.py.
 inline constexpr std::array file_kinds = {
-    FileKind{Format::hdf5, FileWriter::bitrift, ".h5"},
-    FileKind{Format::hdf5, FileWriter::native, ".h5"},
-    FileKind{Format::hdf5_gzip, FileWriter::native, ".h5"},
-    FileKind{Format::pytorch, FileWriter::native, ".pt"},
-    FileKind{Format::npz, FileWriter::native, ".npz"},
-    FileKind{Format::npz_deflated, FileWriter::native, ".npz"},
-    FileKind{Format::safetensors, FileWriter::native, ".safetensors"},
-    FileKind{Format::dcp, FileWriter::native, ""},
+    FileKind{Format::hdf5, FileWriter::bitrift, ".h5", "hdf5"},
+    FileKind{Format::hdf5, FileWriter::native, ".h5", ""},
+    FileKind{Format::hdf5_gzip, FileWriter::bitrift, ".h5", "hdf5-deflate"},
+    FileKind{Format::hdf5_gzip, FileWriter::native, ".h5", ""},
+    FileKind{Format::pytorch, FileWriter::bitrift, ".pt", "pytorch"},
+    FileKind{Format::pytorch, FileWriter::native, ".pt", ""},
+    FileKind{Format::npz, FileWriter::bitrift, ".npz", "npz"},
+    FileKind{Format::npz, FileWriter::native, ".npz", ""},
+    FileKind{Format::npz_deflated, FileWriter::bitrift, ".npz", "npz-deflate"},
+    FileKind{Format::npz_deflated, FileWriter::native, ".npz", ""},
+    FileKind{Format::safetensors, FileWriter::bitrift, ".safetensors", "safetensors"},
+    FileKind{Format::safetensors, FileWriter::native, ".safetensors", ""},
+    FileKind{Format::dcp, FileWriter::native, "", ""},
 };
 
 enum class StudyPart { size, determinism, damage, cost, policy };

@@ -148,7 +148,7 @@ std::string id_of(StudyPart part, Format format, FileWriter writer) {
 }  // namespace
 
 std::string StudyRow::id() const {
-  const FileKind kind{format, writer, ""};
+  const FileKind kind{format, writer, "", ""};
   if (const auto* policy = std::get_if<PolicyResult>(&result)) {
     return policy->interval == 0 ? costs_id(kind, policy->mode, policy->number)
                                  : life_id(kind, policy->mode, policy->interval, policy->number);

@@ -16,7 +16,7 @@ using bitrift::testing::python;
 using bitrift::testing::Scratch;
 using bitrift::testing::write_bytes;
 
-constexpr FileKind npz{Format::npz, FileWriter::native, ".npz"};
+constexpr FileKind npz{Format::npz, FileWriter::native, ".npz", ""};
 
 // All bytes of a file, each once and in one stratum.
 void expect_tiled(const FileBits& bits, const std::string& file, std::uint64_t size) {
@@ -100,7 +100,8 @@ TEST(DrawFaults, TakesEveryBitOnceAndDependsOnSeedKindAndStratum) {
   const auto some = draw_faults(bits, npz, BitStratum::payload, 5, 20);
   EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin()));
   EXPECT_NE(draw_faults(bits, npz, BitStratum::payload, 6, 20), some);
-  EXPECT_NE(draw_faults(bits, {Format::pytorch, FileWriter::native, ""}, BitStratum::payload, 5, 20), some);
+  EXPECT_NE(draw_faults(bits, {Format::pytorch, FileWriter::native, "", ""}, BitStratum::payload, 5, 20),
+            some);
   for (const BitFault& fault : draw_faults(bits, npz, BitStratum::metadata, 5, 256))
     EXPECT_GE(fault.byte, 32);
 }

@@ -35,9 +35,9 @@ TEST_F(SpecTest, WhatIsNotAskedForIsAll) {
 TEST_F(SpecTest, ChoicesHaveTheOrderOfTheTables) {
   const StudySpec spec = read(trained() + R"(, "formats": ["npz", "hdf5"], "writers": ["native", "bitrift"],
     "parts": ["damage", "size"], "damage": {"flips": 7, "seed": 3, "timeout_seconds": 1.5, "memory": "2M"})");
-  ASSERT_EQ(spec.kinds().size(), 3);
+  ASSERT_EQ(spec.kinds().size(), 4);
   EXPECT_EQ(spec.kinds()[0].name(), "hdf5-bitrift");
-  EXPECT_EQ(spec.kinds()[2].file_name(), "npz-native.npz");
+  EXPECT_EQ(spec.kinds()[3].file_name(), "npz-native.npz");
   EXPECT_THAT(spec.parts, ElementsAre(StudyPart::size, StudyPart::damage));
   EXPECT_FALSE(spec.has(StudyPart::determinism));
   EXPECT_EQ(spec.damage.memory, 2U << 20U);

@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr FileKind kind{Format::dcp, FileWriter::native, ""};
+constexpr FileKind kind{Format::dcp, FileWriter::native, "", ""};
 
 StudyRow flip(BitStratum stratum, std::uint64_t draw, DamageOutcome outcome, std::uint64_t missing = 0) {
   const char* const structures[] = {"end of the archive", "header of a", "header of b"};
