@@ -33,7 +33,7 @@ def test_two_studies_do_not_share_a_folder(tmp_path: Path) -> None:
     ("drill", "canary"), [("read-original", "canary zeroed: the outcome is same"), ("misread", "canary no_flip")]
 )
 def test_a_reader_that_lies_is_caught_by_the_canaries(tmp_path: Path, drill: str, canary: str) -> None:
-    spec = write(tmp_path, formats=["npz"], parts=["damage"])
+    spec = write(tmp_path, formats=["npz"], writers=["native"], parts=["damage"])
     ended = study(spec, tmp_path / "out", "--drill", drill)
     assert ended.returncode == 1 and ended.stdout == ""
     assert f"npz-native: {canary}" in ended.stderr and "no outcome can be trusted" in ended.stderr
