@@ -16,7 +16,7 @@
 namespace bitrift::study {
 namespace {
 
-constexpr FileKind ours{Format::hdf5, FileWriter::bitrift, ".h5"};
+constexpr FileKind ours{Format::hdf5, FileWriter::bitrift, ".h5", "hdf5"};
 // Far enough apart that a save in the background is over before the next; twice as many of these, as the
 // first two write to new memory.
 constexpr double seconds_between_saves = 1;
@@ -134,9 +134,10 @@ CostResult Cost::time_bitrift(const TimedKind& timed) {
   std::vector<std::string> options = {"--steps", std::to_string(every * saves)};
   if (what.mode) {
     for (const std::string& word :
-         {std::string("-o"), path.string(), std::string("--checkpoint-every"), std::to_string(every),
-          std::string("--checkpoint-mode"), std::string(name_of(*what.mode)),
-          std::string("--checkpoint-writer"), std::string(name_of(what.route))})
+         {std::string("--format"), std::string(timed.kind.option), std::string("-o"), path.string(),
+          std::string("--checkpoint-every"), std::to_string(every), std::string("--checkpoint-mode"),
+          std::string(name_of(*what.mode)), std::string("--checkpoint-writer"),
+          std::string(name_of(what.route))})
       options.push_back(word);
   }
   pause();
