@@ -31,9 +31,9 @@ std::shared_ptr<const ckpt::Image> BackgroundSave::image(
 }
 
 std::uint8_t* BackgroundSave::memory(std::size_t bytes) {
-  std::vector<std::uint8_t>& piece = memory_[next_];
-  if (piece.size() < bytes) piece.resize(bytes);
-  return piece.data();
+  if (bytes > memory_[1 - next_].bytes()) wait();  // the write in progress reads from it
+  for (CopyMemory& one : memory_) one.reserve(bytes);
+  return memory_[next_].data();
 }
 
 void BackgroundSave::start(std::function<void()> write) {

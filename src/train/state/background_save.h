@@ -15,6 +15,7 @@
 #include "sink/format/write_format.h"
 #include "sink/image.h"
 #include "spec/checkpoint_policy.h"
+#include "train/state/copy_memory.h"
 
 namespace bitrift::train {
 
@@ -35,7 +36,8 @@ class BackgroundSave {
       ckpt::WriteFormat format, const std::vector<ckpt::TensorMeta>& metas,
       const std::map<std::string, std::string>& attributes);
   /// The buffer for the next file, valid until start() has been called twice more. Two buffers are used in
-  /// turn and kept: writing to new pages takes several times as long as writing to used ones.
+  /// turn; both are made by the first call. Throws as CopyMemory does, and where they must grow as wait()
+  /// does.
   [[nodiscard]] std::uint8_t* memory(std::size_t bytes);
   /// Waits for the write in progress, then starts `write` on another thread. If the earlier write failed,
   /// throws its error and does not start this one.
@@ -50,7 +52,7 @@ class BackgroundSave {
   std::vector<ckpt::TensorMeta> metas_;
   std::map<std::string, std::string> attributes_;
   std::shared_ptr<const ckpt::Image> image_;
-  std::array<std::vector<std::uint8_t>, 2> memory_;
+  std::array<CopyMemory, 2> memory_;
   std::size_t next_ = 0;
   std::future<void> under_way_;
 };
