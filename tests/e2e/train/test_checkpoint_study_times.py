@@ -1,0 +1,78 @@
+"""The parts of a checkpoint study that take time: saves that are timed, and trainings that are killed."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+from study_support import SPEC, rows_of, study, write
+
+COST = {"turns": 2, "ranks": [1, 2], "pause_seconds": 0, "models": [SPEC["base"]["train"] | {"batch_size": 32}]}
+POLICY = {"mean_time_between_failures": 3, "lives": 2, "factors": [0.5, 1], "modes": ["async"], "seed": 4}
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("study")
+    changes = {"formats": ["hdf5", "pytorch"], "parts": ["cost", "policy"], "cost": COST, "policy": POLICY}
+    spec = write(folder, **changes)
+    ended = study(spec, folder / "out")
+    assert ended.returncode == 0, ended.stderr
+    again = study(spec, folder / "out")
+    assert again.returncode == 0 and again.stdout == ended.stdout
+    assert "trainings" not in {path.name for path in (folder / "out").iterdir()}
+    return folder / "out"
+
+
+def test_every_case_is_timed_in_every_turn(done: Path) -> None:
+    rows = [row for row in rows_of(done) if row["part"] == "cost"]
+    ours = [row for row in rows if row["writer"] == "bitrift" and row["format"] == "hdf5"]
+    cases = sorted((row.get("mode", "none"), row["route"], row["ranks"], row["model"], row["turn"]) for row in ours)
+    sync = [("gather", 1), ("gather", 2), ("shared", 2)]
+    expected = [("sync", *one, model, turn) for one in sync for model in (0, 1) for turn in (0, 1)]
+    expected += [(mode, "gather", 1, 0, turn) for mode in ("async", "none") for turn in (0, 1)]
+    assert cases == sorted(expected)
+    base = (done / "base.h5").stat().st_size
+    for row in rows:
+        if row.get("mode") is None:
+            assert row["block_seconds"] == 0 and row["step_seconds"] > 0
+            continue
+        assert row["block_seconds"] > 0
+        assert (row["persist_seconds"] > 0) == (row["mode"] == "async")
+        if row["format"] == "hdf5" and row["writer"] == "bitrift" and row["model"] == 0:
+            assert row["bytes"] == base
+
+
+def test_the_summary_has_ratios_within_turns(done: Path) -> None:
+    rows = {(row["format"], row["writer"], row["turn"]): row for row in rows_of(done) if row.get("mode") == "sync"}
+    summary = json.loads((done / "summary.json").read_text())["cost"]
+    (torch_save,) = (one for one in summary["saves"] if (one["format"], one["writer"]) == ("pytorch", "native"))
+    ratios = [
+        rows["raw", "native", turn]["block_seconds"] / rows["pytorch", "native", turn]["block_seconds"]
+        for turn in (0, 1)
+    ]
+    assert torch_save["as_fast_as_raw"]["median"] == pytest.approx(statistics.median(ratios))
+    assert torch_save["as_fast_as_torch_save"]["median"] == 1
+
+
+def test_lives_are_killed_when_they_must_be_and_advance_by_intervals(done: Path) -> None:
+    rows = [row for row in rows_of(done) if row["part"] == "policy"]
+    measured = [row for row in rows if row["interval"] == 0]
+    lives = [row for row in rows if row["interval"] > 0]
+    assert len(measured) == POLICY["lives"]
+    times: dict[int, set[float]] = {}
+    for row in lives:
+        assert row["steps"] % row["interval"] == 0 and row["steps"] >= 0
+        times.setdefault(row["number"], set()).add(round(row["seconds"], 1))
+    # Every interval meets the same failures.
+    assert all(max(found) - min(found) <= 0.5 for found in times.values()), times
+    (mode,) = json.loads((done / "summary.json").read_text())["policy"]
+    assert {cell["interval"] for cell in mode["intervals"]} == {row["interval"] for row in lives}
+    for cell in mode["intervals"]:
+        mine = [row for row in lives if row["interval"] == cell["interval"]]
+        step = {row["number"]: row["step_seconds"] for row in measured}
+        useful = sum(row["steps"] * step[row["number"]] for row in mine) / sum(row["seconds"] for row in mine)
+        assert cell["useful"] == pytest.approx(useful)
+        assert 0 < cell["predicted"] < 1
