@@ -209,9 +209,11 @@ def test_all_ranks_take_the_file_of_rank_0(spec: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     run("train", spec, "-o", f"{folder}/", "--checkpoint-every", 4, "--steps", 8)
     damage(folder / name_of(8))
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     command = [mpirun_program(), "--oversubscribe", "-n", "2", str(PROGRAM), "resume", str(folder), "-o", str(folder)]
     done = subprocess.run(
         [*command, "--parallel", "data", "--ranks", "2", "--steps", "1", "--json"],
+        env=os.environ | root,
         capture_output=True,
         text=True,
         timeout=120,
