@@ -107,6 +107,7 @@ void run_damage(const Study& study, bool read_original) {
 void run_cost(const Study& study) {
   const std::size_t cases = cost_cases(study.spec, study.reader.facts().installed).size();
   study.begin(StudyPart::cost, cases * study.spec.cost.turns);
+  study.saver.end_process();  // whose memory is bounded once it has read files
   const StudyLayout& layout = study.folder.layout();
   std::vector<std::filesystem::path> bases = {layout.base()};
   for (auto& model : study.folder.prepare_models(study.spec, study.trainer))

@@ -14,8 +14,10 @@ namespace bitrift::cli {
 CLI::App* add_checkpoint_study(CLI::App& app, StudyArguments& arguments, const std::string& footer) {
   CLI::App* command = app.add_subcommand(
       "checkpoint-study",
-      "Write one checkpoint in many formats, and measure their sizes, whether two saves are equal, and what "
-      "their own readers do with flipped bits (docs/checkpoint-cost.md)");
+      "Write one checkpoint in many formats, and measure their sizes, whether two saves are equal, what "
+      "their "
+      "own readers do with flipped bits, how long saves take, and how much time is useful when a training is "
+      "killed again and again (docs/checkpoint-cost.md)");
   command->add_option("SPEC", arguments.spec, "Spec of the study (JSON)")->required();
   command
       ->add_option("-o,--output", arguments.folder,

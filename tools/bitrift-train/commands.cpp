@@ -133,7 +133,11 @@ int run_and_report(const Arguments& arguments, const Plan& plan, std::int64_t ep
     warn_of_alarms(result);
     if (options.clock) saved.on_the_way = options.clock->report();
     report(arguments, plan.parallel, result, saved);
-    if (!done) complain(fmt::format("training stopped: {}; nothing was saved", result.detail));
+    if (!done) {
+      complain(
+          fmt::format("training stopped: {}; {}", result.detail,
+                      saved.on_the_way ? "the last checkpoint on the way is kept" : "nothing was saved"));
+    }
   }
   if (!plan.recovery.in_place()) return code;
   if (trainer.leads()) leave_exit_code(code);

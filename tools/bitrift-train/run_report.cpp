@@ -35,10 +35,10 @@ void print_recovery(const record::Recovery& recovery) {
 }
 
 void print_checkpoints(const record::Json& times) {
-  fmt::print("{} checkpoints on the way, each stopping the training for {:.3g} s (median)",
+  fmt::print("checkpoints on the way: {}, each stopping the training for {:.3g} s (median)",
              times.at("written").get<std::int64_t>(), times.at("blocking").at("median").get<double>());
   if (times.contains("interval"))
-    fmt::print(", at last one every {} steps", times["interval"].at("steps").get<std::int64_t>());
+    fmt::print(", most recently one every {} steps", times["interval"].at("steps").get<std::int64_t>());
   fmt::print("\n");
 }
 

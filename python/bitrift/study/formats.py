@@ -185,24 +185,24 @@ def _read_dcp(path: Path, state: State) -> Contents:
 
 
 class Format(NamedTuple):
-    """How a format is written and read, and by which package."""
+    """How a format is written and read, and by which packages."""
 
-    package: str
+    packages: tuple[str, ...]
     write: Callable[[State, Path], list[Extent] | None]
     read: Callable[[Path, State], Contents]
 
 
 FORMATS = {
-    "hdf5": Format("h5py", _write_hdf5, _read_hdf5),
-    "hdf5-gzip": Format("h5py", _write_hdf5_gzip, _read_hdf5),
-    "pytorch": Format("torch", _write_pytorch, _read_pytorch),
-    "npz": Format("numpy", _write_npz, _read_npz),
-    "npz-deflated": Format("numpy", _write_npz_deflated, _read_npz),
-    "safetensors": Format("safetensors", _write_safetensors, _read_safetensors),
-    "dcp": Format("torch", _write_dcp, _read_dcp),
+    "hdf5": Format(("h5py",), _write_hdf5, _read_hdf5),
+    "hdf5-gzip": Format(("h5py",), _write_hdf5_gzip, _read_hdf5),
+    "pytorch": Format(("torch",), _write_pytorch, _read_pytorch),
+    "npz": Format(("numpy",), _write_npz, _read_npz),
+    "npz-deflated": Format(("numpy",), _write_npz_deflated, _read_npz),
+    "safetensors": Format(("safetensors", "torch"), _write_safetensors, _read_safetensors),
+    "dcp": Format(("torch",), _write_dcp, _read_dcp),
 }
 
 
-def is_installed(package: str) -> bool:
-    """Looks for a package without importing it."""
-    return importlib.util.find_spec(package) is not None
+def is_installed(*packages: str) -> bool:
+    """Looks for packages without importing them."""
+    return all(importlib.util.find_spec(package) is not None for package in packages)

@@ -50,7 +50,7 @@ def message_of(error: BaseException, path: Path) -> str:
 def versions() -> dict[str, str]:
     """Of Python, and of the packages that are installed."""
     found = {"python": platform.python_version()}
-    for package in sorted({entry.package for entry in FORMATS.values()}):
+    for package in sorted({package for entry in FORMATS.values() for package in entry.packages}):
         if is_installed(package):
             found[package] = importlib.metadata.version(package)
     return found | {"libhdf5": h5py.version.hdf5_version}
@@ -70,7 +70,7 @@ class Reader:
             name: {"digest": contents.of_array(value), "bytes": value.nbytes, "elements": value.size}
             for name, value in self._state.items()
         }
-        formats = {name: is_installed(entry.package) for name, entry in FORMATS.items()}
+        formats = {name: is_installed(*entry.packages) for name, entry in FORMATS.items()}
         return {"versions": versions(), "formats": formats, "tensors": tensors}
 
     def write(self, form: str, path: Path) -> dict[str, Any]:
@@ -115,13 +115,14 @@ def _has_open_hdf5() -> bool:
 
 def warm_up(forms: Sequence[str]) -> None:
     """Imports what the formats need before memory is bounded."""
-    if any(FORMATS[form].package in ("torch", "safetensors") for form in forms):
+    installed = [form for form in forms if is_installed(*FORMATS[form].packages)]
+    if any("torch" in FORMATS[form].packages for form in installed):
         import torch
 
         torch.set_num_threads(1)
-    if "dcp" in forms:
+    if "dcp" in installed:
         import torch.distributed.checkpoint
-    if "safetensors" in forms and is_installed("safetensors"):
+    if "safetensors" in installed:
         import safetensors.torch  # noqa: F401
 
 

@@ -29,8 +29,8 @@ struct TimedKind {
 /// Times all cases in turns, each turn in another order, with a pause and sync(2) before each.
 class Cost {
  public:
-  /// bases: the base, then the checkpoints of spec.cost.models. folder: for what is saved. log: of
-  /// bitrift-train. All but the paths must outlive this.
+  /// bases: the base, then the checkpoints of spec.cost.models. folder: for what is saved. All but the
+  /// paths must outlive this.
   Cost(const StudySpec& spec, NativeReader& reader, StudyJournal& journal, campaign::Progress& progress,
        std::filesystem::path trainer, std::vector<std::filesystem::path> bases, std::filesystem::path folder);
 

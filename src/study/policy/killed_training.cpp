@@ -67,9 +67,10 @@ PolicyCosts KilledTraining::measure(record::SaveMode mode) {
   };
   if (step_ == 0) step_ = seconds_a_step(run_to_json(resume({"--steps", "10"}), output).result);
   const auto every = static_cast<std::int64_t>(std::ceil(seconds_between / step_));
+  std::filesystem::remove_all(place);  // of a measurement that was interrupted
   const TrainerRun run = run_to_json(
       resume({"-o", place.string() + "/", "--checkpoint-every", std::to_string(every), "--checkpoint-mode",
-              name_of(mode), "--steps", std::to_string(every * measured_saves)}),
+              name_of(mode), "--steps", std::to_string(every * measured_saves + 1)}),
       output);
   std::filesystem::remove_all(place);
   const record::Json& saves = run.result.at("checkpoint_seconds");

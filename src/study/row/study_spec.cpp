@@ -111,6 +111,16 @@ CostSpec cost_from(const Document& document) {
   std::sort(cost.ranks.begin(), cost.ranks.end());
   if (value.contains("cores")) cost.cores = value["cores"].get<int>();
   if (value.contains("cluster")) {
+    const auto has = [&](int ranks) {
+      return std::find(cost.ranks.begin(), cost.ranks.end(), ranks) != cost.ranks.end();
+    };
+    if (!has(1) || !has(2) || !value.contains("models")) {
+      fail(ErrorCode::bad_input,
+           "{}: needs a cost model, which is fitted to 1 and 2 ranks and two sizes; give cost.ranks with 1 "
+           "and "
+           "2, and cost.models",
+           document.where("/cost/cluster"));
+    }
     const Json& cluster = value["cluster"];
     cost.cluster = Cluster{cluster.at("bytes").get<std::uint64_t>(), cluster.at("write_all").get<double>(),
                            cluster.at("write_machine").get<double>(),

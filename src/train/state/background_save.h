@@ -21,8 +21,8 @@ namespace bitrift::train {
 
 using record::SaveMode;
 
-/// Writes files from copies in memory on a thread of its own, one at a time and in order. Only rank 0 uses
-/// it. Its own calls are not thread-safe.
+/// Writes files from copies in memory on a thread of its own, one at a time and in order. Only rank 0
+/// writes with it. Its own calls are not thread-safe.
 class BackgroundSave {
  public:
   BackgroundSave() = default;
@@ -36,8 +36,8 @@ class BackgroundSave {
       ckpt::WriteFormat format, const std::vector<ckpt::TensorMeta>& metas,
       const std::map<std::string, std::string>& attributes);
   /// The buffer for the next file, valid until start() has been called twice more. Two buffers are used in
-  /// turn; both are made by the first call. Throws as CopyMemory does, and where they must grow as wait()
-  /// does.
+  /// turn; both are made by the first call. Throws as CopyMemory does, and, when they must grow,
+  /// as wait() does.
   [[nodiscard]] std::uint8_t* memory(std::size_t bytes);
   /// Waits for the write in progress, then starts `write` on another thread. If the earlier write failed,
   /// throws its error and does not start this one.

@@ -62,6 +62,15 @@ void remove_logged(const std::filesystem::path& path) {
   if (error) spdlog::warn("{}: cannot be removed: {}", path.string(), error.message());
 }
 
+bool opens(const FolderCheckpoint& one) {
+  try {
+    check(one, Look::header);
+    return true;
+  } catch (const std::exception&) {  // as newest_valid()
+    return false;
+  }
+}
+
 }  // namespace
 
 std::string checkpoint_name(std::int64_t step) {
@@ -118,7 +127,12 @@ Newest newest_valid(const std::filesystem::path& folder, Look look) {
 void remove_older(const std::filesystem::path& folder, std::int64_t step, int keep) noexcept {
   try {
     for (const FolderCheckpoint& one : checkpoints_in(folder)) {
-      if (one.step > step || keep-- > 0) continue;
+      if (one.step > step) continue;
+      if (keep > 0) {
+        // What is damaged must not push out a valid one.
+        if (one.step == step || opens(one)) --keep;
+        continue;
+      }
       remove_logged(one.path);
       remove_logged(one.path.string() + std::string(beside_end));
     }

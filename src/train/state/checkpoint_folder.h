@@ -39,7 +39,8 @@ struct Newest {
 [[nodiscard]] Newest newest_valid(const std::filesystem::path& folder, Look look);
 
 /// Removes checkpoints, and the provenance files beside them, of all but the `keep` highest steps up to
-/// `step`, whose file is complete; higher steps stay. What cannot be removed is logged.
+/// `step`, whose file is complete. Higher steps stay, and files among the kept ones that do not open are not
+/// counted. What cannot be removed is logged.
 void remove_older(const std::filesystem::path& folder, std::int64_t step, int keep) noexcept;
 
 /// Removes what killed programs left of checkpoints that they were writing or removing there: temporary
