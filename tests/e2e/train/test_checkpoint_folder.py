@@ -238,13 +238,13 @@ def test_auto_follows_from_the_times_that_it_reports(tmp_path: Path, strategy: s
     chosen = times["interval"]
     cost, step = chosen["cost"], chosen["step"]
     assert chosen["mean_time_between_failures"] == mean and 0 < step < result["seconds"] and cost > 0
-    young = math.sqrt(2 * cost * mean)
+    young, ratio = math.sqrt(2 * cost * mean), cost / (2 * mean)
+    daly = young * (1 + math.sqrt(ratio) / 3 + ratio / 9) - cost if ratio < 1 else mean
     if mode == "async":
-        expected = max(chosen["persist"], young)
+        expected = max(chosen["persist"], daly)
         assert times["persist"]["max"] >= times["persist"]["median"] >= 0
     else:
-        ratio = cost / (2 * mean)
-        expected = young * (1 + math.sqrt(ratio) / 3 + ratio / 9) - cost if ratio < 1 else mean
+        expected = daly
         assert "persist" not in times and "persist" not in chosen
     assert chosen["seconds"] == pytest.approx(expected, rel=1e-12)
     assert chosen["steps"] == max(1, math.floor(expected / step + 0.5))
