@@ -40,15 +40,15 @@ class NpzPacker final : public Packer {
 
 class Hdf5Packer final : public Packer {
  public:
-  Hdf5Packer(const std::vector<TensorMeta>& metas, const std::map<std::string, std::string>& attributes)
-      : file_(attributes), metas_(metas) {}
+  Hdf5Packer(std::vector<TensorMeta> metas, const std::map<std::string, std::string>& attributes)
+      : file_(attributes), metas_(std::move(metas)) {}
   void tensor(const TensorMeta& meta, const void* data) override {
     file_.add({meta.path, meta.format, 0, meta.shape}, data);
     sums_.push_back(crc32c(data, meta.bytes()));
   }
   void write(Sink& sink) override {
     const ChecksumList list(metas_);
-    file_.add(list.sums(), list.bytes_of(sums_).data());
+    file_.add(list.sums(), ChecksumList::bytes_of(sums_).data());
     file_.add(list.names(), list.padded_names().data());
     const std::span<const std::uint8_t> bytes = file_.finish();
     sink.begin(bytes.size());

@@ -78,6 +78,7 @@ std::vector<ModeSummary> summarize_policy(const StudySpec& spec, const std::vect
     }
   }
   std::vector<ModeSummary> summaries;
+  summaries.reserve(modes.size());
   for (const auto& [mode, of_mode] : modes) summaries.push_back(summarize_mode(spec, mode, of_mode));
   return summaries;
 }
