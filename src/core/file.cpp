@@ -264,7 +264,7 @@ PendingFile::PendingFile(std::filesystem::path target) : target_(std::move(targe
   const std::string own = target_.filename().string();
   const std::string start = "." + own + ".tmp-";
   const bool local = is_local(folder);
-  remove_leftovers(folder, [&](std::string_view target) { return target == own; });
+  remove_leftovers(folder, [&](std::string_view of) { return of == own; });
   do {
     std::string name = (folder / (start + "XXXXXX")).string();
     owned_ = FileDescriptor(::mkostemp(name.data(), O_CLOEXEC));
