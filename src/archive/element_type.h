@@ -29,8 +29,8 @@ struct ElementType {
 /// storages. nullopt for unknown ones.
 [[nodiscard]] std::optional<ElementType> torch_type(std::string_view name);
 
-/// The same the other way round, for a little-endian number format by its name (core/number). nullopt for
-/// those that the archive's format lacks.
+/// The code of a little-endian number format, given by its name (core/number). nullopt for formats that the
+/// archive cannot hold.
 [[nodiscard]] std::optional<std::string_view> npy_code(std::string_view number_format) noexcept;
 [[nodiscard]] std::optional<std::string_view> safetensors_code(std::string_view number_format) noexcept;
 /// A class of storages if there is one for the format ("FloatStorage"), else the dtype ("uint64").

@@ -1,7 +1,5 @@
 #include "archive/npy_text.h"
 
-#include <algorithm>
-
 #include "core/error.h"
 
 namespace bitrift::archive {

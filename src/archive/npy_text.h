@@ -10,9 +10,9 @@
 
 namespace bitrift::archive {
 
-/// UTF-8 to UTF-32, little-endian. Throws Error(bad_input), "<what>: ...", for what is no UTF-8.
+/// UTF-8 to UTF-32, little-endian. Throws Error(bad_input), "<what>: ...", for invalid UTF-8.
 [[nodiscard]] std::vector<std::uint8_t> utf32_of(std::string_view utf8, const std::string& what);
-/// The inverse, without zeros at the end, as NumPy reads it. nullopt for what is no UTF-32.
+/// The inverse, without zeros at the end, as NumPy reads it. nullopt for invalid UTF-32.
 [[nodiscard]] std::optional<std::string> utf8_of(std::span<const std::uint8_t> utf32, bool big_endian);
 
 }  // namespace bitrift::archive

@@ -269,8 +269,4 @@ TorchContents contents_of_pickle(std::span<const std::uint8_t> pickle, const std
   return TensorFinder(Pickle(pickle, where), where).find();
 }
 
-std::vector<TorchTensor> tensors_of_pickle(std::span<const std::uint8_t> pickle, const std::string& where) {
-  return contents_of_pickle(pickle, where).tensors;
-}
-
 }  // namespace bitrift::archive

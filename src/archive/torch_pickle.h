@@ -36,8 +36,5 @@ struct TorchContents {
 /// object (so none is ever called), Error(bad_file) for damage and for tensors outside of their storage.
 [[nodiscard]] TorchContents contents_of_pickle(std::span<const std::uint8_t> pickle,
                                                const std::string& where);
-/// The tensors alone.
-[[nodiscard]] std::vector<TorchTensor> tensors_of_pickle(std::span<const std::uint8_t> pickle,
-                                                         const std::string& where);
 
 }  // namespace bitrift::archive

@@ -72,8 +72,9 @@ struct TrainingSpec {
 /// From the canonical text that a checkpoint carries; `source` names it in messages. Throws Error(bad_file).
 [[nodiscard]] TrainingSpec training_spec_from_text(
     const std::string& text, const std::string& source = "the checkpoint's attribute 'spec'");
-/// Canonical text: sorted keys, no white space, without `parallel` and `checkpoint`; keys that are newer than
-/// the format stand there only when they differ from their defaults. Equal specs give equal bytes.
+/// Canonical text: sorted keys, no white space, without `checkpoint` and `parallel`. Keys that came after the
+/// first version of the format are written only if they differ from their defaults. Equal specs give equal
+/// bytes.
 [[nodiscard]] std::string to_text(const TrainingSpec& spec);
 
 }  // namespace bitrift::record

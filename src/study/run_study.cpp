@@ -1,9 +1,7 @@
 #include "study/run_study.h"
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
-#include <thread>
 
 #include "campaign/launch/launch.h"
 #include "campaign/plan/ends.h"
@@ -21,7 +19,7 @@ namespace {
 using campaign::Progress;
 
 /// A time stamp of a zip archive counts in steps of 2 s.
-constexpr std::chrono::milliseconds between_saves{2500};
+constexpr double between_saves = 2.5;  // s
 
 // Everything that the parts stand on; all outlive the run.
 struct Study {
@@ -61,14 +59,6 @@ void run_sizes(const Study& study) {
   }
 }
 
-void wait_between_saves() {
-  const auto end = std::chrono::steady_clock::now() + between_saves;
-  while (std::chrono::steady_clock::now() < end) {
-    campaign::InterruptGuard::check();
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-}
-
 // All kinds are saved in one process, and then all in another.
 void run_determinism(const Study& study) {
   study.begin(StudyPart::determinism, study.files.size());
@@ -85,7 +75,7 @@ void run_determinism(const Study& study) {
     first.push_back(std::filesystem::is_directory(path) ? FileBits(path, extents) : FileBits(path));
   }
   study.saver.end_process();
-  wait_between_saves();
+  pause(between_saves);
   for (std::size_t i = 0; i < missing.size(); ++i) {
     const FileKind& kind = missing[i]->kind;
     const auto path = place("second", kind);

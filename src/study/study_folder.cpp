@@ -1,11 +1,9 @@
 #include "study/study_folder.h"
 
 #include <optional>
-#include <set>
 #include <system_error>
 
-#include <fcntl.h>
-
+#include "campaign/folder/own_folder.h"
 #include "campaign/launch/launch.h"
 #include "core/error.h"
 #include "record/json/json_diff.h"
@@ -17,12 +15,6 @@ namespace {
 using record::Json;
 
 constexpr const char* schema = "bitrift/checkpoint-study/1";
-
-void make_folder(const std::filesystem::path& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) fail(ErrorCode::io, "{}: cannot create the folder: {}", path.string(), error.message());
-}
 
 // "spec.damage.seed was 1, is now 2"
 std::optional<std::string> change(const char* key, const Json& before, const Json& now) {
@@ -65,20 +57,12 @@ void check_unchanged(const std::filesystem::path& path, const std::string& diges
 StudyFolder::StudyFolder(const std::filesystem::path& root, const StudySpec& spec, const std::string& drill,
                          const std::vector<std::string>& command)
     : layout_{root} {
-  refuse_unknown_files();
-  make_folder(root);
-  lock_ = open_file(layout_.lock(), O_RDWR | O_CREAT);
-  try {
-    lock_exclusive(lock_, layout_.lock());
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::busy) throw;
-    fail(ErrorCode::busy,
-         "{}: another `bitrift-train checkpoint-study` is running in this folder; wait for it or stop it",
-         root.string());
-  }
+  campaign::refuse_foreign(root, layout_.identity(), {"lock", "files", "logs", "work"});
+  campaign::make_folder(root);
+  lock_ = campaign::lock_folder(root, layout_.lock(), "bitrift-train checkpoint-study");
   std::error_code ignored;
   std::filesystem::remove_all(layout_.work(), ignored);
-  for (const auto& folder : {layout_.files(), root / "logs"}) make_folder(folder);
+  for (const auto& folder : {layout_.files(), root / "logs"}) campaign::make_folder(folder);
   if (!std::filesystem::exists(layout_.identity())) {
     identity_ = {{"schema", schema},
                  {"spec", to_json(spec)},
@@ -94,22 +78,6 @@ StudyFolder::StudyFolder(const std::filesystem::path& root, const StudySpec& spe
     fail(ErrorCode::conflict, "{}: was started with another spec: {}; give another -o, or the old spec",
          root.string(), *difference);
   }
-}
-
-void StudyFolder::refuse_unknown_files() const {
-  static const std::set<std::string> ours = {"lock", "files", "logs", "work"};
-  std::error_code error;
-  const std::string root = layout_.root.string();
-  if (!std::filesystem::exists(layout_.root, error)) return;
-  if (!std::filesystem::is_directory(layout_.root, error))
-    fail(ErrorCode::bad_input, "{}: not a folder; give another -o", root);
-  if (std::filesystem::exists(layout_.identity(), error)) return;
-  for (const auto& entry : std::filesystem::directory_iterator(layout_.root, error)) {
-    const std::string name = entry.path().filename().string();
-    if (ours.contains(name) || name.starts_with(".study.json.tmp-")) continue;
-    fail(ErrorCode::bad_input, "{}: holds {} but no study.json; give an empty or new folder", root, name);
-  }
-  if (error) fail(ErrorCode::io, "{}: cannot be listed: {}", root, error.message());
 }
 
 void StudyFolder::store() const { replace_text(layout_.identity(), identity_.dump(2) + "\n"); }

@@ -54,7 +54,6 @@ class StudyFolder {
   [[nodiscard]] StudyFile prepare_file(const FileKind& kind, Saver& saver);
 
  private:
-  void refuse_unknown_files() const;
   void store() const;
   void train(const std::filesystem::path& trainer, const record::TrainingSpec& training,
              std::optional<std::int64_t> steps, const std::filesystem::path& spec,

@@ -10,7 +10,8 @@ namespace bitrift::fuzz {
 namespace {
 
 void read_pickle(std::span<const std::uint8_t> bytes) {
-  for (const archive::TorchTensor& tensor : archive::tensors_of_pickle(bytes, "pickle")) {
+  const archive::TorchContents contents = archive::contents_of_pickle(bytes, "pickle");
+  for (const archive::TorchTensor& tensor : contents.tensors) {
     expect(tensor.first <= tensor.end, "a tensor that ends before it begins");
     expect(tensor.end <= tensor.storage_bytes, "a tensor outside of its storage");
     expect(tensor.shape.size() == tensor.strides.size(), "a tensor without all strides");

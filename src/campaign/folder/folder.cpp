@@ -10,6 +10,7 @@
 #include "campaign/folder/base_watch.h"
 #include "campaign/folder/identity.h"
 #include "campaign/folder/numeric_environment.h"
+#include "campaign/folder/own_folder.h"
 #include "campaign/journal/journal.h"
 #include "campaign/launch/launch.h"
 #include "campaign/plan/ends.h"
@@ -28,12 +29,6 @@ using record::Json;
 
 // A base that takes longer is better trained by `bitrift-train train` and named as base.checkpoint.
 constexpr std::chrono::hours base_deadline{6};
-
-void make_folder(const std::filesystem::path& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) fail(ErrorCode::io, "{}: cannot create the folder: {}", path.string(), error.message());
-}
 
 // Unfinished files of a start that was killed: their names are those of PendingFile. what: a part of the
 // name.
@@ -129,13 +124,13 @@ Bases open_bases(const Layout& layout, const record::CampaignSpec& spec) {
 Folder::Folder(const std::filesystem::path& root, const record::CampaignSpec& spec, const Drills& drills,
                const std::vector<std::string>& command, int shards, OtherSpec other)
     : layout_{root}, spec_(spec), shards_(shards), command_(command) {
-  refuse_foreign();
+  refuse_foreign(root, layout_.identity(), {"lock", "rounds", "logs", "work"});
   if (other == OtherSpec::extend && !std::filesystem::exists(layout_.identity())) {
     fail(ErrorCode::bad_input, "{}: there is no campaign to extend; leave out --extend to start one",
          root.string());
   }
   make_folder(root);
-  if (shards_ == 0) lock();
+  if (shards_ == 0) lock_ = lock_folder(root, layout_.lock(), "bitrift campaign run");
   for (const auto& folder : {root / "rounds", root / "logs"}) make_folder(folder);
   if (shards_ == 0) {  // else they may belong to a shard that is at work
     remove_unfinished(root);
@@ -152,18 +147,6 @@ Folder::Folder(const std::filesystem::path& root, const record::CampaignSpec& sp
     replace_spec(fresh, change_text(*difference));
   } else {
     compare_stored(drills, other);
-  }
-}
-
-void Folder::lock() {
-  lock_ = open_file(layout_.lock(), O_RDWR | O_CREAT);
-  try {
-    lock_exclusive(lock_, layout_.lock());
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::busy) throw;
-    fail(ErrorCode::busy,
-         "{}: another `bitrift campaign run` is running in this folder; wait for it or stop it",
-         layout_.root.string());
   }
 }
 
@@ -185,26 +168,6 @@ void Folder::compare_shards(const Json& stored) const {
   fail(ErrorCode::conflict,
        "{}: is divided into {} shards, not {}: give --shard 1/{} to {}/{}, or another -o", folder, before,
        shards_, before, before, before);
-}
-
-void Folder::refuse_foreign() const {
-  std::error_code error;
-  if (!std::filesystem::exists(layout_.root, error)) return;
-  if (!std::filesystem::is_directory(layout_.root, error)) {
-    fail(ErrorCode::bad_input, "{}: not a folder; give another -o", layout_.root.string());
-  }
-  if (std::filesystem::exists(layout_.identity(), error)) return;
-  for (const auto& entry : std::filesystem::directory_iterator(layout_.root, error)) {
-    const std::string name = entry.path().filename().string();
-    // What a start that was killed before campaign.json leaves behind.
-    const bool ours = name == "lock" || name == "rounds" || name == "logs" || name == "work" ||
-                      name.starts_with(".campaign.json.tmp-");
-    if (!ours) {
-      fail(ErrorCode::bad_input, "{}: holds {} but no campaign.json; give an empty or new folder",
-           layout_.root.string(), name);
-    }
-  }
-  if (error) fail(ErrorCode::io, "{}: cannot be listed: {}", layout_.root.string(), error.message());
 }
 
 void Folder::compare_stored(const Drills& drills, OtherSpec other) {

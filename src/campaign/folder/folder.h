@@ -122,8 +122,6 @@ class Folder {
   void note_trainer(const record::Json& environment);
 
  private:
-  void refuse_foreign() const;
-  void lock();
   /// Whether this text is now what the name holds, because nothing was there.
   [[nodiscard]] bool publish(const std::filesystem::path& path, const std::string& text);
   void compare_shards(const record::Json& stored) const;

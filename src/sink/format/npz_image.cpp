@@ -1,7 +1,5 @@
 #include "sink/format/npz_image.h"
 
-#include <algorithm>
-
 #include <fmt/ranges.h>
 
 #include "archive/element_type.h"

@@ -20,7 +20,7 @@ namespace bitrift::ckpt {
 /// The name of a tensor's member.
 [[nodiscard]] std::string npz_member(const std::string& path);
 /// The attributes as members "@NAME.npy": 0-dimensional Unicode arrays. Throws Error(bad_input) for texts
-/// that are no UTF-8.
+/// that are not valid UTF-8.
 void add_npz_attributes(ZipImage& zip, const std::map<std::string, std::string>& attributes);
 
 /// The attributes, then a member for each tensor in path order. metas: sorted, and of types that NumPy has.

@@ -1,7 +1,5 @@
 #include "sink/format/write_format.h"
 
-#include <array>
-
 #include "archive/element_type.h"
 #include "core/error.h"
 

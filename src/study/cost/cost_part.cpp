@@ -1,16 +1,15 @@
 #include "study/cost/cost_part.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <string>
-#include <thread>
 
 #include <unistd.h>
 
-#include "campaign/plan/ends.h"
 #include "core/permutation.h"
 #include "core/philox.h"
+#include "study/part/saved_files.h"
+#include "study/part/saver.h"
 #include "study/part/trainer_run.h"
 
 namespace bitrift::study {
@@ -33,14 +32,6 @@ void add_ours(const StudySpec& spec, std::vector<TimedKind>& cases) {
   }
   cases.push_back({ours, {}});
   cases.push_back({ours, {SaveMode::async}});
-}
-
-std::uint64_t bytes_of(const std::filesystem::path& path) {
-  if (!std::filesystem::is_directory(path)) return std::filesystem::file_size(path);
-  std::uint64_t sum = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(path))
-    sum += entry.is_regular_file() ? entry.file_size() : 0;
-  return sum;
 }
 
 }  // namespace
@@ -94,24 +85,20 @@ void Cost::run() {
   }
 }
 
-void Cost::pause() const {
+void Cost::rest() const {
   ::sync();
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(spec_.cost.pause_seconds);
-  while (std::chrono::steady_clock::now() < end) {
-    campaign::InterruptGuard::check();
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
+  pause(spec_.cost.pause_seconds);
 }
 
 CostResult Cost::time_native(const TimedKind& timed) {
   const auto path = folder_ / timed.kind.file_name();
-  pause();
+  rest();
   const SaveTimes times = reader_.time(timed.kind.format, path, timed.what.mode == record::SaveMode::async);
   CostResult result;
   result.block = times.block;
   result.persist = times.persist;
   result.processor = times.processor;
-  result.bytes = bytes_of(path);
+  result.bytes = saved_bytes(path);
   return result;
 }
 
@@ -139,7 +126,7 @@ CostResult Cost::time_bitrift(const TimedKind& timed) {
           std::string(name_of(what.route))})
       options.push_back(word);
   }
-  pause();
+  rest();
   const TrainerRun run = run_to_json(resume_in_stages(trainer_, bases_.at(what.model), what.ranks, options),
                                      folder_ / "trainer.log");
   CostResult result;
@@ -150,7 +137,7 @@ CostResult Cost::time_bitrift(const TimedKind& timed) {
   const record::Json& times = run.result.at("checkpoint_seconds");
   result.block = times.at("blocking").at("median").get<double>();
   if (times.contains("persist")) result.persist = times["persist"].at("median").get<double>();
-  result.bytes = bytes_of(path);
+  result.bytes = saved_bytes(path);
   return result;
 }
 

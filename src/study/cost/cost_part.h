@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "campaign/progress/progress.h"
@@ -38,7 +39,7 @@ class Cost {
   void run();
 
  private:
-  void pause() const;
+  void rest() const;
   [[nodiscard]] CostResult time_native(const TimedKind& timed);
   [[nodiscard]] CostResult time_bitrift(const TimedKind& timed);
   [[nodiscard]] double step_seconds(const CostCase& what);

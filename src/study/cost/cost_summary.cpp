@@ -1,7 +1,6 @@
 #include "study/cost/cost_summary.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <set>
 #include <thread>

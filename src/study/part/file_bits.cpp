@@ -1,13 +1,13 @@
 #include "study/part/file_bits.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "ckpt/reader.h"
 #include "core/error.h"
 #include "core/permutation.h"
 #include "core/philox.h"
+#include "study/part/saved_files.h"
 
 namespace bitrift::study {
 namespace {
@@ -83,12 +83,9 @@ FileBits::FileBits(const std::filesystem::path& folder, const std::vector<Writte
   }
   sort_by_place(values);
   check_apart(values);
-  std::map<std::string, std::uint64_t> sizes;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-    if (entry.is_regular_file()) sizes[entry.path().lexically_relative(folder).string()] = entry.file_size();
-  }
   auto next = values.begin();
-  for (const auto& [file, size] : sizes) {
+  for (const auto& [file, path] : saved_files(folder)) {
+    const std::uint64_t size = std::filesystem::file_size(path);
     std::uint64_t at = 0;
     for (; next != values.end() && next->file == file; ++next) {
       if (next->first > at) add(BitStratum::metadata, {file, at, next->first, file});

@@ -20,7 +20,7 @@ struct BitExtent {
   std::string structure;
 };
 
-/// All bytes of a file or folder, each in one stratum. Payload are the bytes that hold values of the state's
+/// All bytes of a file or folder, each in one stratum. Payload is all bytes that hold values of the state's
 /// tensors as they are stored, compressed or not; what bitrift's own checksums occupy is metadata.
 class FileBits {
  public:
@@ -37,7 +37,7 @@ class FileBits {
   [[nodiscard]] std::uint64_t bytes() const noexcept;
   /// Where a bit of a stratum is: byte by byte, bit 0 first.
   [[nodiscard]] BitFault locate(BitStratum stratum, std::uint64_t bit) const;
-  /// What a byte belongs to; "" behind the end.
+  /// What a byte belongs to; "" beyond the end.
   [[nodiscard]] std::string structure_at(const std::string& file, std::uint64_t byte) const;
 
  private:

@@ -1,7 +1,9 @@
 #include "study/part/saver.h"
 
+#include <chrono>
 #include <optional>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "campaign/launch/launch.h"
@@ -21,6 +23,14 @@ void run_program(const Command& command, const std::string& what) {
   if (status->ok()) return;
   fail(status->code == 2 ? ErrorCode::bad_input : ErrorCode::internal, "{} ended with {}; {} says: {}", what,
        status->text(), command.output.string(), campaign::log_tail(command.output));
+}
+
+void pause(double seconds) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (std::chrono::steady_clock::now() < end) {
+    campaign::InterruptGuard::check();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
 }
 
 Saver::Saver(NativeReader& reader, std::filesystem::path trainer, std::filesystem::path base,

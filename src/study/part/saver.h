@@ -10,9 +10,12 @@
 
 namespace bitrift::study {
 
-/// Runs a program to its end. Throws Error(bad_input | internal) that says
-/// `what` failed and how, and campaign::Interrupted, after which the program has ended.
+/// Runs a program to its end. Throws Error(bad_input | internal), which says how `what` failed, and
+/// campaign::Interrupted, after which the program has ended.
 void run_program(const Command& command, const std::string& what);
+
+/// Sleeps. Throws campaign::Interrupted.
+void pause(double seconds);
 
 /// Saves the base as any kind of file.
 class Saver {

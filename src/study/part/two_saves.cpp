@@ -9,21 +9,12 @@
 #include "ckpt/reader.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "study/part/saved_files.h"
 
 namespace bitrift::study {
 namespace {
 
 using Files = std::map<std::string, std::filesystem::path>;
-
-// By the name that BitFault::file has.
-Files files_of(const std::filesystem::path& path) {
-  if (!std::filesystem::is_directory(path)) return {{"", path}};
-  Files files;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
-    if (entry.is_regular_file()) files[entry.path().lexically_relative(path).string()] = entry.path();
-  }
-  return files;
-}
 
 // Adds the differences of one file. A file that only one side has is compared with an empty one.
 void compare_files(const std::string& name, const std::filesystem::path* first,
@@ -47,8 +38,8 @@ void compare_files(const std::string& name, const std::filesystem::path* first,
 
 DeterminismResult compare_saves(const std::filesystem::path& first, const std::filesystem::path& second,
                                 const FileBits& bits) {
-  const Files ours = files_of(first);
-  const Files theirs = files_of(second);
+  const Files ours = saved_files(first);
+  const Files theirs = saved_files(second);
   Files all = ours;
   all.insert(theirs.begin(), theirs.end());
   const auto find = [](const Files& files, const std::string& name) {

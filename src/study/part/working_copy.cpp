@@ -1,6 +1,5 @@
 #include "study/part/working_copy.h"
 
-#include <map>
 #include <system_error>
 #include <utility>
 
@@ -9,6 +8,7 @@
 #include "core/digest.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "study/part/saved_files.h"
 
 namespace bitrift::study {
 
@@ -56,13 +56,8 @@ void WorkingCopy::renew() const {
 
 std::string digest_of_files(const std::filesystem::path& path) {
   if (!std::filesystem::is_directory(path)) return digest_file(path);
-  std::map<std::string, std::string> digests;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
-    if (entry.is_regular_file())
-      digests[entry.path().lexically_relative(path).string()] = digest_file(entry.path());
-  }
   Digest all;
-  for (const auto& [name, digest] : digests) all.add(name).add("\n").add(digest).add("\n");
+  for (const auto& [name, file] : saved_files(path)) all.add(name).add("\n").add(digest_file(file)).add("\n");
   return all.hex();
 }
 

@@ -1,16 +1,15 @@
 #include "study/policy/killed_training.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <csignal>
 #include <optional>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "campaign/plan/ends.h"
+#include "ckpt/step_name.h"
 #include "core/error.h"
 #include "study/part/saver.h"
 #include "study/part/trainer_run.h"
@@ -27,17 +26,12 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Behind the last step that a folder's files name (docs/training.md, "Checkpoints"); nullopt: it has none.
+// Of the checkpoints in a folder; nullopt: it has none.
 std::optional<std::int64_t> newest_step(const std::filesystem::path& folder) {
-  constexpr std::string_view start = "step-", end = ".h5";
   std::optional<std::int64_t> newest;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(start) || !name.ends_with(end)) continue;
-    const char* const last = name.data() + name.size() - end.size();
-    std::int64_t step = 0;
-    const auto [rest, error] = std::from_chars(name.data() + start.size(), last, step);
-    if (error == std::errc() && rest == last) newest = std::max(step, newest.value_or(step));
+    if (const auto step = ckpt::step_of_name(entry.path().filename().string()))
+      newest = std::max(*step, newest.value_or(*step));
   }
   return newest;
 }

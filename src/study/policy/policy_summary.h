@@ -1,4 +1,4 @@
-// What the lives of killed trainings say of the interval between checkpoints.
+// What the lives of killed trainings say about the interval between checkpoints.
 #pragma once
 
 #include <cstdint>

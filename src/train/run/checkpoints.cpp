@@ -1,7 +1,5 @@
 #include "train/run/checkpoints.h"
 
-#include <utility>
-
 #include "record/fault/death_note.h"
 #include "train/run/state_moves.h"
 

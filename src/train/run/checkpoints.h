@@ -19,7 +19,7 @@ class Checkpoints {
   /// options: as long as this object lives.
   Checkpoints(TrainerState& state, const RunOptions& options);
 
-  /// Whether one is to be written behind so many steps; the same on all ranks. Local.
+  /// Whether one is to be written after so many steps; the same on all ranks. Local.
   [[nodiscard]] bool due(std::int64_t commits);
   /// Collective. ledger: of the run as it is.
   void write(const Position& at, const std::function<Ledger()>& ledger);

@@ -33,10 +33,10 @@ class CheckpointClock {
   /// async: the disk has the file of the next save in order.
   void durable(double now);
 
-  /// What policy.automatic asks for behind the last save, at least one of which is known. Daly's interval, or
-  /// for saves in the background ours (spec/checkpoint_policy.h). The cost is the mean of the last eight
-  /// saves. Left out, if others are known, are those that are not typical: the first ones, whose memory is
-  /// new, and those that waited for the save before them. Remembers the result.
+  /// The interval that policy.automatic asks for after the last save; at least one must be known. Daly's
+  /// interval, or for saves in the background ours (spec/checkpoint_policy.h). The cost is the mean of the
+  /// last eight saves. Left out, if others are known, are those that are not typical: the first ones, whose
+  /// memory is new, and those that waited for the save before them. Remembers the result.
   ChosenInterval choose();
 
   /// {"written", "blocking": {"median", "max", "total"}, "persist": the same, "interval": {"steps",

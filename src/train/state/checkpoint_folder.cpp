@@ -1,7 +1,6 @@
 #include "train/state/checkpoint_folder.h"
 
 #include <algorithm>
-#include <charconv>
 #include <exception>
 #include <system_error>
 
@@ -15,7 +14,7 @@
 namespace bitrift::train {
 namespace {
 
-constexpr std::string_view name_start = "step-", name_end = ".h5", beside_end = ".json";
+constexpr std::string_view beside_end = ".json";
 
 void check_contents(const ckpt::Reader& reader) {
   constexpr std::uint64_t piece = std::uint64_t{1} << 20;  // bytes
@@ -72,21 +71,6 @@ bool opens(const FolderCheckpoint& one) {
 }
 
 }  // namespace
-
-std::string checkpoint_name(std::int64_t step) {
-  return fmt::format("{}{:010}{}", name_start, step, name_end);
-}
-
-std::optional<std::int64_t> step_of_name(std::string_view name) {
-  if (!name.starts_with(name_start) || !name.ends_with(name_end)) return std::nullopt;
-  if (name.size() <= name_start.size() + name_end.size()) return std::nullopt;
-  const std::string_view digits =
-      name.substr(name_start.size(), name.size() - name_start.size() - name_end.size());
-  std::int64_t step = 0;
-  const auto [rest, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  if (error != std::errc() || rest != digits.data() + digits.size() || step < 0) return std::nullopt;
-  return checkpoint_name(step) == name ? std::optional(step) : std::nullopt;
-}
 
 std::vector<FolderCheckpoint> checkpoints_in(const std::filesystem::path& folder) {
   std::vector<FolderCheckpoint> found;

@@ -3,17 +3,15 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "ckpt/step_name.h"
 
 namespace bitrift::train {
 
-/// "step-0000000120.h5": names sort by step (progress/step).
-[[nodiscard]] std::string checkpoint_name(std::int64_t step);
-/// The step of such a name; nullopt for every other.
-[[nodiscard]] std::optional<std::int64_t> step_of_name(std::string_view name);
+using ckpt::checkpoint_name;
+using ckpt::step_of_name;
 
 struct FolderCheckpoint {
   std::filesystem::path path;

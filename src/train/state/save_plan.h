@@ -1,4 +1,4 @@
-// Which rank gives which tensor to a checkpoint. Inside train/ only.
+// Which rank contributes which tensor to a checkpoint. Inside train/ only.
 #pragma once
 
 #include <map>
@@ -12,17 +12,17 @@
 
 namespace bitrift::train {
 
-/// What a file holds, and which rank of the world gives it. Equal on all ranks.
+/// What a file holds, and which rank contributes it. Equal on all ranks.
 struct SavePlan {
   std::vector<ckpt::TensorMeta> metas;            ///< sorted by path
   std::vector<int> owners;                        ///< of metas
   std::map<std::string, std::string> attributes;  ///< of the root group
 };
 
-/// What this rank gives to the file, by path there, sorted. Of replicas that are alike, replica 0's ranks
-/// give all; where `spread`, every rank gives about the same number of bytes. Of replicas that differ,
-/// replica 0 gives its state, and each other one what differs from it. Collective over the replicas of a
-/// stage.
+/// The tensors that this rank contributes, with their paths in the file, sorted by path. If all replicas are
+/// identical, the ranks of replica 0 contribute everything or, with `spread`, all ranks about the same number
+/// of bytes. Otherwise replica 0 contributes its whole state, and every other replica what differs from it.
+/// Collective over the replicas of a stage.
 [[nodiscard]] std::vector<StateTensor> contribution(Session& session, const Layout& layout, bool spread);
 
 /// Collective over the world. mine: what contribution() gave.

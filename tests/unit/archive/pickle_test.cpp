@@ -8,8 +8,9 @@ namespace bitrift::archive {
 namespace {
 
 std::vector<TorchTensor> tensors(const std::string& pickle) {
-  return tensors_of_pickle({reinterpret_cast<const std::uint8_t*>(pickle.data()), pickle.size()},
-                           "f.pt: data.pkl");
+  return contents_of_pickle({reinterpret_cast<const std::uint8_t*>(pickle.data()), pickle.size()},
+                            "f.pt: data.pkl")
+      .tensors;
 }
 
 std::string text(const std::string& value) { return "X" + little(value.size(), 4) + value; }
