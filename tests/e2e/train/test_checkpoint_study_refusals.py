@@ -50,7 +50,7 @@ def test_a_reader_that_lies_is_caught_by_the_canaries(tmp_path: Path, drill: str
         ({"formats": []}, "formats"),
         ({"formats": ["zip"]}, "formats[0]"),
         ({"formats": ["dcp"], "writers": ["bitrift"]}, "formats"),
-        ({"parts": ["cost"]}, "parts[0]"),
+        ({"parts": ["costs"]}, "parts[0]"),
         ({"damage": {"flips": 0}}, "damage.flips"),
         ({"damage": {"seed": -1}}, "damage.seed"),
         ({"damage": {"timeout_seconds": 0}}, "damage.timeout_seconds"),

@@ -90,17 +90,8 @@ TEST(Formats, EveryByteOfAnImageBelongsToOnePart) {
     for (std::uint64_t seed = 0; seed < 40; ++seed) {
       const Checkpoint made = random_checkpoint(seed, kMostOfFormat, format);
       const Image image = image_of(format, made.metas, made.attributes);
-      std::multimap<std::uint64_t, std::uint64_t> parts;  // offset to size
-      const auto add = [&](std::uint64_t offset, std::uint64_t bytes) {
-        if (bytes > 0) parts.emplace(offset, bytes);
-      };
-      for (const Image::Piece& piece : image.pieces) add(piece.offset, piece.bytes.size());
-      for (const Image::Tensor& tensor : image.tensors) {
-        add(tensor.offset, tensor.bytes);
-        for (const std::uint64_t at : tensor.checksums_at) add(at, 4);
-      }
       std::uint64_t end = 0;
-      for (const auto& [offset, bytes] : parts) {
+      for (const auto& [offset, bytes] : parts_of(image)) {
         ASSERT_EQ(offset, end) << name_of(format) << " " << seed;
         end = offset + bytes;
       }

@@ -42,18 +42,8 @@ TEST(Image, ItsPartsDoNotOverlapAndLieInTheFile) {
     const Checkpoint made = random_checkpoint(seed, kMost);
     const Image image = hdf5_image(made.metas, made.attributes);
     ASSERT_EQ(image.tensors.size(), made.metas.size());
-    std::map<std::uint64_t, std::uint64_t> parts;  // offset to size
-    const auto add = [&](std::uint64_t offset, std::uint64_t bytes) {
-      if (bytes == 0) return;
-      ASSERT_TRUE(parts.emplace(offset, bytes).second) << seed;
-    };
-    for (const Image::Piece& piece : image.pieces) add(piece.offset, piece.bytes.size());
-    for (const Image::Tensor& tensor : image.tensors) {
-      add(tensor.offset, tensor.bytes);
-      for (const std::uint64_t at : tensor.checksums_at) add(at, 4);
-    }
     std::uint64_t end = 0;
-    for (const auto& [offset, bytes] : parts) {
+    for (const auto& [offset, bytes] : parts_of(image)) {
       ASSERT_GE(offset, end) << seed;
       end = offset + bytes;
     }

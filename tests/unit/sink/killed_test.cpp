@@ -220,6 +220,7 @@ int survived_refusals() {
 }
 
 TEST(DirectSink, ARefusalInTheMiddleChangesNothing) {
+  static_cast<void>(example(WriteFormat::hdf5));
   std::string said;
   const int status = run_child([] { ::_exit(survived_refusals()); }, said);
   ASSERT_TRUE(WIFEXITED(status));

@@ -147,6 +147,20 @@ inline void save_by_writer(const Checkpoint& of, WriteFormat format, const std::
   writer.commit();
 }
 
+/// Offset and size of every part of an image that has bytes, ascending.
+inline std::multimap<std::uint64_t, std::uint64_t> parts_of(const Image& image) {
+  std::multimap<std::uint64_t, std::uint64_t> parts;
+  const auto add = [&](std::uint64_t offset, std::uint64_t bytes) {
+    if (bytes > 0) parts.emplace(offset, bytes);
+  };
+  for (const Image::Piece& piece : image.pieces) add(piece.offset, piece.bytes.size());
+  for (const Image::Tensor& tensor : image.tensors) {
+    add(tensor.offset, tensor.bytes);
+    for (const std::uint64_t at : tensor.checksums_at) add(at, 4);
+  }
+  return parts;
+}
+
 /// A whole file through one sink.
 inline void save(const Checkpoint& of, const Image& image, Sink& sink) {
   ImageWriter writer(image, sink);
