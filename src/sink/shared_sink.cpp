@@ -32,6 +32,11 @@ SharedSink::SharedSink(std::filesystem::path target) : target_(std::move(target)
 SharedSink::SharedSink(std::filesystem::path target, const std::string& temporary)
     : target_(std::move(target)), temporary_(target_.parent_path() / temporary), first_(false) {}
 
+void SharedSink::check_place(const std::filesystem::path& target) {
+  const PendingFile probe(target);
+  refuse_page_caches_of_others(probe.path(), target);
+}
+
 void SharedSink::begin(std::uint64_t size) {
   if (first_) {
     temporary_ = pending_.emplace(target_).path();

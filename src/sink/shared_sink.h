@@ -34,6 +34,9 @@ class SharedSink final : public Sink {
   /// Another process. temporary: what the first one's temporary() returned.
   SharedSink(std::filesystem::path target, const std::string& temporary);
 
+  /// Throws what begin() would, before there is anything to save.
+  static void check_place(const std::filesystem::path& target);
+
   /// The first process creates the file; others open it, and throw Error(conflict) if its size differs.
   void begin(std::uint64_t size) override;
   void write(std::uint64_t offset, std::span<const std::uint8_t> bytes) override;

@@ -9,8 +9,10 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "record/provenance.h"
+#include "study/kill/kill_part.h"
 #include "study/part/two_saves.h"
 #include "study/policy/policy_part.h"
+#include "study/row/base_checkpoint.h"
 #include "study/study_folder.h"
 
 namespace bitrift::study {
@@ -50,7 +52,7 @@ struct Study {
 
 void run_sizes(const Study& study) {
   study.begin(StudyPart::size, study.files.size());
-  const std::uint64_t parameters = count_parameters(study.folder.layout().base());
+  const std::uint64_t parameters = read_base(study.folder.layout().base()).parameters;
   for (const StudyFile* file : study.without_row(StudyPart::size)) {
     const SizeResult size{file->bits.bytes(), file->bits.bits(BitStratum::payload) / 8,
                           study.reader.facts().tensor_bytes, parameters};
@@ -94,6 +96,12 @@ void run_damage(const Study& study, bool read_original) {
   for (const StudyFile& file : study.files) damage.run(file);
 }
 
+void run_kills(const Study& study) {
+  Kills kills(study.spec, study.reader, study.saver, study.journal, study.progress,
+              study.folder.prepare_older(study.trainer), study.folder.layout().work() / "kills");
+  for (const StudyFile& file : study.files) kills.run(file.kind);
+}
+
 void run_cost(const Study& study) {
   const std::size_t cases = cost_cases(study.spec, study.reader.facts().installed).size();
   study.begin(StudyPart::cost, cases * study.spec.cost.turns);
@@ -125,6 +133,9 @@ void run_parts(const Study& study, std::optional<StudyDrill> drill) {
         break;
       case StudyPart::damage:
         run_damage(study, drill == StudyDrill::read_original);
+        break;
+      case StudyPart::kill:
+        run_kills(study);
         break;
       case StudyPart::cost:
         run_cost(study);
@@ -171,12 +182,14 @@ StudyReport run_study(const StudyOptions& options, Progress& progress) {
 
   StudyReport report{spec,
                      summarize(spec, journal.rows(), files),
+                     summarize_kills(spec, journal.rows()),
                      summarize_cost(spec, cost_cases(spec, reader.facts().installed), journal.rows()),
                      summarize_policy(spec, journal.rows()),
                      {},
                      layout.rows(),
                      layout.summary()};
   report.document = summary_json(spec, report.kinds);
+  if (spec.has(StudyPart::kill)) report.document["kill"] = kills_json(report.kills);
   if (spec.has(StudyPart::cost)) report.document["cost"] = cost_json(report.cost);
   if (!report.policy.empty()) report.document["policy"] = policy_json(report.policy);
   report.document["versions"] = reader.facts().versions;

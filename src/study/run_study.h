@@ -9,6 +9,7 @@
 #include "core/named_enum.h"
 #include "record/json/json.h"
 #include "study/cost/cost_summary.h"
+#include "study/kill/kill_summary.h"
 #include "study/policy/policy_summary.h"
 #include "study/study_summary.h"
 
@@ -30,6 +31,7 @@ struct StudyOptions {
 struct StudyReport {
   StudySpec spec;
   std::vector<KindSummary> kinds;
+  std::vector<KilledKind> kills;
   CostSummary cost;
   std::vector<ModeSummary> policy;
   record::Json document;  ///< of summary.json

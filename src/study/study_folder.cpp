@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "record/json/json_diff.h"
 #include "record/provenance.h"
+#include "study/row/base_checkpoint.h"
 
 namespace bitrift::study {
 namespace {
@@ -24,13 +25,6 @@ std::optional<std::string> change(const char* key, const Json& before, const Jso
                      difference->first, difference->second);
 }
 
-Json read_identity(const std::filesystem::path& path) {
-  Json identity = record::parse_file(path).value;
-  if (identity.value("schema", "") != schema)
-    fail(ErrorCode::bad_file, "{}: its schema is not {}; give another -o", path.string(), schema);
-  return identity;
-}
-
 std::vector<WrittenExtent> extents_from(const Json& value) {
   std::vector<WrittenExtent> extents;
   for (const Json& one : value) {
@@ -38,6 +32,33 @@ std::vector<WrittenExtent> extents_from(const Json& value) {
                        one.at(2).get<std::uint64_t>(), one.at(3).get<std::string>()});
   }
   return extents;
+}
+
+// What the members below take from it.
+void check_identity(const Json& identity, const std::filesystem::path& path) {
+  try {
+    for (const char* const one : {"base", "older"}) {
+      if (identity.contains(one)) (void)identity[one].at("digest").get<std::string>();
+    }
+    const Json models = identity.value("models", Json::object());
+    for (const auto& [name, model] : models.items()) (void)model.at("digest").get<std::string>();
+    const Json files = identity.value("files", Json::object());
+    for (const auto& [name, file] : files.items()) {
+      (void)file.at("digest").get<std::string>();
+      (void)extents_from(file.at("extents"));
+    }
+  } catch (const Json::exception& error) {
+    fail(ErrorCode::bad_file, "{}: is damaged ({}); restore it, or give another -o", path.string(),
+         error.what());
+  }
+}
+
+Json read_identity(const std::filesystem::path& path) {
+  Json identity = record::parse_file(path).value;
+  if (identity.value("schema", "") != schema)
+    fail(ErrorCode::bad_file, "{}: its schema is not {}; give another -o", path.string(), schema);
+  check_identity(identity, path);
+  return identity;
 }
 
 Json extents_json(const std::vector<WrittenExtent>& extents) {
@@ -112,6 +133,19 @@ std::vector<std::filesystem::path> StudyFolder::prepare_models(const StudySpec& 
     store();
   }
   return files;
+}
+
+std::filesystem::path StudyFolder::prepare_older(const std::filesystem::path& trainer) {
+  const auto path = layout_.files() / "older.h5";
+  if (identity_.contains("older")) {
+    check_unchanged(path, identity_["older"].at("digest"));
+    return path;
+  }
+  const BaseCheckpoint base = read_base(layout_.base());
+  train(trainer, base.training, base.step == 1 ? 2 : 1, layout_.files() / "older-train.json", path);
+  identity_["older"] = {{"digest", digest_of_files(path)}};
+  store();
+  return path;
 }
 
 void StudyFolder::train(const std::filesystem::path& trainer, const record::TrainingSpec& training,

@@ -48,6 +48,9 @@ class StudyFolder {
   /// Trains each of spec.cost.models for one step unless it is there. Throws as prepare_base() does.
   [[nodiscard]] std::vector<std::filesystem::path> prepare_models(const StudySpec& spec,
                                                                   const std::filesystem::path& trainer);
+  /// A checkpoint of the base's training in another state: after one step, or two where the base is that.
+  /// Throws as prepare_base() does.
+  [[nodiscard]] std::filesystem::path prepare_older(const std::filesystem::path& trainer);
   /// Keeps the versions of the native libraries. Throws Error(conflict) when the study began with others.
   void note_versions(const record::Json& versions);
   /// Saves the base as a kind of file unless it is there. Throws as prepare_base() and Saver::save() do.

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "sink/shared_sink.h"
 #include "train/state/checkpoint_folder.h"
 
 namespace bitrift::cli {
@@ -14,7 +15,7 @@ bool names_folder(const std::filesystem::path& path) {
 }
 
 OutputPlace::OutputPlace(const std::filesystem::path& named, const record::CheckpointPolicy& policy)
-    : named_(named), folder_(!named.empty() && names_folder(named)) {
+    : named_(named), folder_(!named.empty() && names_folder(named)), writer_(policy.writer) {
   if (named.empty() && policy.writes())
     fail(ErrorCode::bad_input, "--checkpoint-every needs -o, the file or folder that is written");
   if (folder_) {
@@ -38,6 +39,7 @@ void OutputPlace::prepare() const {
     if (error) fail(ErrorCode::io, "-o {}: the folder cannot be made: {}", named_.string(), error.message());
     train::remove_unfinished(named_);
   }
+  if (writer_ == record::SaveWriter::shared) return ckpt::SharedSink::check_place(file(0));
   const PendingFile probe(file(0));
 }
 

@@ -14,11 +14,12 @@ import os
 import platform
 import re
 import resource
+import signal
 import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import h5py
 from h5py import h5f
@@ -63,6 +64,7 @@ class Reader:
         self._state = read_state(base)
         self._memory, self._misread = memory, misread
         self._timing: Timing | None = None
+        self._saving: int | None = None
 
     def hello(self) -> dict[str, Any]:
         """What is installed, and what the base holds."""
@@ -73,12 +75,40 @@ class Reader:
         formats = {name: is_installed(*entry.packages) for name, entry in FORMATS.items()}
         return {"versions": versions(), "formats": formats, "tensors": tensors}
 
-    def write(self, form: str, path: Path) -> dict[str, Any]:
-        """Writes the base; the places of values in the file, where the writer knows them."""
+    def write(self, form: str, path: Path, source: Path | None = None) -> dict[str, Any]:
+        """Writes the base, or another HDF5 checkpoint; the places of values, where the writer knows them."""
         try:
-            return {"extents": FORMATS[form].write(self._state, path)}
+            state = self._state if source is None else read_state(source)
+            return {"extents": FORMATS[form].write(state, path)}
         except Exception as error:
             return {"refused": message_of(error, path)}
+
+    def start(self, form: str, path: Path, command: Sequence[str]) -> dict[str, Any]:
+        """Another process, which stops itself, and then writes the base or becomes the program of a command."""
+        if self._saving is not None:
+            os.waitpid(self._saving, 0)  # it has ended
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._saving = os.fork()
+        if self._saving == 0:
+            self._save_and_exit(form, path, command)
+        return {"pid": self._saving}
+
+    def _save_and_exit(self, form: str, path: Path, command: Sequence[str]) -> NoReturn:
+        code = 1
+        try:
+            _, most = resource.getrlimit(resource.RLIMIT_AS)
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+            os.kill(os.getpid(), signal.SIGSTOP)
+            if command:
+                os.execv(command[0], list(command))
+            FORMATS[form].write(self._state, path)
+            code = 0
+        except Exception as error:
+            sys.stderr.write(message_of(error, path) + "\n")
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
 
     def time(self, form: str, path: Path, behind: bool) -> dict[str, Any]:
         """Seconds of a save of the base, see Timing."""
@@ -144,7 +174,9 @@ def serve(options: argparse.Namespace) -> None:
             try:
                 match request["do"]:
                     case "write":
-                        say(reader.write(form, path))
+                        say(reader.write(form, path, request.get("from") and Path(request["from"])))
+                    case "start":
+                        say(reader.start(form, path, request["command"]))
                     case "read":
                         say(reader.read(form, path))
                     case "time":

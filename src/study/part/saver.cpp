@@ -37,17 +37,36 @@ Saver::Saver(NativeReader& reader, std::filesystem::path trainer, std::filesyste
              std::filesystem::path log)
     : reader_(reader), trainer_(std::move(trainer)), base_(std::move(base)), log_(std::move(log)) {}
 
-std::vector<WrittenExtent> Saver::save(const FileKind& kind, const std::filesystem::path& path) {
+std::vector<std::string> Saver::command(const std::filesystem::path& from, const FileKind& kind,
+                                        const std::filesystem::path& path) const {
+  return {trainer_.string(), "resume",   from.string(), "--steps", "0",          "--parallel",
+          "serial",          "--format", kind.option,   "-o",      path.string()};
+}
+
+std::vector<WrittenExtent> Saver::write(const std::filesystem::path& from, const FileKind& kind,
+                                        const std::filesystem::path& path) {
   std::error_code ignored;
   std::filesystem::create_directories(path.parent_path(), ignored);
   std::filesystem::remove_all(path, ignored);
-  if (kind.writer == FileWriter::native) return reader_.write(kind.format, path);
-  const Command command{{trainer_.string(), "resume", base_.string(), "--steps", "0", "--parallel", "serial",
-                         "--format", kind.option, "-o", path.string()},
-                        {},
-                        log_};
-  run_program(command, "saving " + path.string());
+  if (kind.writer == FileWriter::native)
+    return reader_.write(kind.format, path, from == base_ ? std::filesystem::path() : from);
+  run_program({command(from, kind, path), {}, log_}, "saving " + path.string());
   return {};
+}
+
+std::vector<WrittenExtent> Saver::save(const FileKind& kind, const std::filesystem::path& path) {
+  return write(base_, kind, path);
+}
+
+void Saver::save_other(const std::filesystem::path& from, const FileKind& kind,
+                       const std::filesystem::path& path) {
+  (void)write(from, kind, path);
+}
+
+pid_t Saver::start(const FileKind& kind, const std::filesystem::path& path) {
+  const bool native = kind.writer == FileWriter::native;
+  return reader_.start_save(kind.format, path,
+                            native ? std::vector<std::string>() : command(base_, kind, path));
 }
 
 }  // namespace bitrift::study

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <sys/types.h>
+
 #include "study/reader/native_reader.h"
 #include "study/row/study_kinds.h"
 
@@ -23,14 +25,24 @@ class Saver {
   /// trainer: bitrift-train. The reader must outlive this.
   Saver(NativeReader& reader, std::filesystem::path trainer, std::filesystem::path base,
         std::filesystem::path log);
-  /// Writes a new file or folder, and returns what NativeReader::write() does. Throws as that and
-  /// run_program() do.
+  /// Writes a new file or folder in place of what is there, and returns what NativeReader::write() does.
+  /// Throws as that and run_program() do.
   [[nodiscard]] std::vector<WrittenExtent> save(const FileKind& kind, const std::filesystem::path& path);
+  /// The same of another HDF5 checkpoint.
+  void save_other(const std::filesystem::path& from, const FileKind& kind, const std::filesystem::path& path);
+  /// Starts a process that stops itself by SIGSTOP, and then saves the base over what is at `path`. It must
+  /// have ended before the next one is started. Throws as NativeReader::start_save() does.
+  [[nodiscard]] pid_t start(const FileKind& kind, const std::filesystem::path& path);
   /// Ends the process of the native libraries; the next save has one of its own. bitrift-train has one for
   /// each save.
   void end_process() noexcept { reader_.stop(); }
 
  private:
+  [[nodiscard]] std::vector<std::string> command(const std::filesystem::path& from, const FileKind& kind,
+                                                 const std::filesystem::path& path) const;
+  std::vector<WrittenExtent> write(const std::filesystem::path& from, const FileKind& kind,
+                                   const std::filesystem::path& path);
+
   NativeReader& reader_;
   std::filesystem::path trainer_, base_, log_;
 };

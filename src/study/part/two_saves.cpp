@@ -56,14 +56,4 @@ DeterminismResult compare_saves(const std::filesystem::path& first, const std::f
   return result;
 }
 
-std::uint64_t count_parameters(const std::filesystem::path& base) {
-  const ckpt::Reader reader(base);
-  std::uint64_t elements = 0;
-  for (const ckpt::TensorInfo& tensor : reader.tensors()) {
-    const bool trained = tensor.role == "weight" || tensor.role == "bias" || tensor.role == "norm";
-    if (trained && tensor.path.starts_with("model/")) elements += tensor.elements();
-  }
-  return elements;
-}
-
 }  // namespace bitrift::study

@@ -1,4 +1,4 @@
-// The parts `size` and `determinism`.
+// The part `determinism`.
 #pragma once
 
 #include <filesystem>
@@ -11,8 +11,5 @@ namespace bitrift::study {
 /// Compares two files, or two folders file by file. bits: of the first. Throws Error(not_found | io).
 [[nodiscard]] DeterminismResult compare_saves(const std::filesystem::path& first,
                                               const std::filesystem::path& second, const FileBits& bits);
-
-/// Elements of weights, biases and norms in a checkpoint of bitrift. Throws as ckpt::Reader does.
-[[nodiscard]] std::uint64_t count_parameters(const std::filesystem::path& base);
 
 }  // namespace bitrift::study

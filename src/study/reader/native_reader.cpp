@@ -121,10 +121,11 @@ void NativeReader::start() {
   }
   const std::string python = reader_command(options_, "").arguments.front();
   stop();
+  const std::string said = campaign::log_tail(options_.log);
   fail(ErrorCode::not_found,
        "{} -m bitrift.study.reader does not start: {}; install the package bitrift, NumPy and h5py there, or "
        "name another Python in `interpreter` or BITRIFT_PYTHON",
-       python, campaign::log_tail(options_.log));
+       python, said.empty() ? "it ends without a message" : said);
 }
 
 const ReaderFacts& NativeReader::facts() {
@@ -133,10 +134,10 @@ const ReaderFacts& NativeReader::facts() {
 }
 
 NativeReader::Reply NativeReader::ask(const char* what, Format format, const std::filesystem::path& path,
-                                      double timeout_seconds, bool behind) {
+                                      double timeout_seconds, const Json& more) {
   if (!process_) start();
   Json request = {{"do", what}, {"format", format}, {"path", path.string()}};
-  if (behind) request["behind"] = true;
+  request.update(more);
   process_->channel->send(request.dump());
   if (const auto line = process_->line_before(deadline_in(timeout_seconds))) {
     Json reply = Json::parse(*line);
@@ -154,8 +155,8 @@ NativeReader::Reply NativeReader::ask(const char* what, Format format, const std
 }
 
 NativeReader::Reply NativeReader::must_write(const char* what, Format format,
-                                             const std::filesystem::path& path, bool behind) {
-  Reply reply = ask(what, format, path, write_seconds, behind);
+                                             const std::filesystem::path& path, const Json& more) {
+  Reply reply = ask(what, format, path, write_seconds, more);
   if (!reply.line || reply.line->contains("refused")) {
     fail(ErrorCode::io, "{}: {} cannot be written: {}", path.string(), name_of(format),
          reply.line   ? reply.line->at("refused").get<std::string>()
@@ -166,14 +167,21 @@ NativeReader::Reply NativeReader::must_write(const char* what, Format format,
 }
 
 SaveTimes NativeReader::time(Format format, const std::filesystem::path& path, bool behind) {
-  const Reply reply = must_write("time", format, path, behind);
+  const Reply reply = must_write("time", format, path, {{"behind", behind}});
   const Json& times = reply.line->at("times");
   return {times.at("block").get<double>(), times.at("persist").get<double>(),
           times.at("processor").get<double>()};
 }
 
-std::vector<WrittenExtent> NativeReader::write(Format format, const std::filesystem::path& path) {
-  const Reply reply = must_write("write", format, path);
+pid_t NativeReader::start_save(Format format, const std::filesystem::path& path,
+                               const std::vector<std::string>& command) {
+  return must_write("start", format, path, {{"command", command}}).line->at("pid").get<pid_t>();
+}
+
+std::vector<WrittenExtent> NativeReader::write(Format format, const std::filesystem::path& path,
+                                               const std::filesystem::path& from) {
+  const Reply reply =
+      must_write("write", format, path, from.empty() ? Json::object() : Json{{"from", from.string()}});
   std::vector<WrittenExtent> extents;
   const Json& found = reply.line->at("extents");
   if (found.is_null()) return extents;

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include <sys/types.h>
+
 #include "record/json/json.h"
 #include "study/reader/reader_answer.h"
 
@@ -56,9 +58,15 @@ class NativeReader {
   NativeReader& operator=(NativeReader&&) = delete;
 
   [[nodiscard]] const ReaderFacts& facts();
-  /// Writes the base. Returns where values lie, for formats whose files bitrift does not read. Throws
-  /// Error(io) when the process refuses or ends.
-  std::vector<WrittenExtent> write(Format format, const std::filesystem::path& path);
+  /// Writes the base, or `from`, another HDF5 checkpoint. Returns where values lie, for formats whose files
+  /// bitrift does not read. Throws Error(io) when the process refuses or ends.
+  std::vector<WrittenExtent> write(Format format, const std::filesystem::path& path,
+                                   const std::filesystem::path& from = {});
+  /// Starts a process that stops itself by SIGSTOP before it writes the base, or runs `command` instead (the
+  /// first word is a path; none: the base). It must have ended before the next one is started. Throws as
+  /// write().
+  [[nodiscard]] pid_t start_save(Format format, const std::filesystem::path& path,
+                                 const std::vector<std::string>& command);
   [[nodiscard]] ReaderAnswer read(Format format, const std::filesystem::path& path, double timeout_seconds);
   /// Times a save of the base to a new file. behind: in the background, for raw and dcp. Throws as write().
   [[nodiscard]] SaveTimes time(Format format, const std::filesystem::path& path, bool behind);
@@ -70,8 +78,9 @@ class NativeReader {
   struct Reply;
   void start();
   Reply ask(const char* what, Format format, const std::filesystem::path& path, double timeout_seconds,
-            bool behind = false);
-  Reply must_write(const char* what, Format format, const std::filesystem::path& path, bool behind = false);
+            const record::Json& more = record::Json::object());
+  Reply must_write(const char* what, Format format, const std::filesystem::path& path,
+                   const record::Json& more = record::Json::object());
 
   NativeReaderOptions options_;
   std::unique_ptr<Process> process_;

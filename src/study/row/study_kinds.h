@@ -56,9 +56,9 @@ inline constexpr std::array file_kinds = {
     FileKind{Format::dcp, FileWriter::native, "", ""},
 };
 
-enum class StudyPart { size, determinism, damage, cost, policy };
-constexpr EnumNames<5> names_of(StudyPart) {
-  return {"part", {"size", "determinism", "damage", "cost", "policy"}};
+enum class StudyPart { size, determinism, damage, kill, cost, policy };
+constexpr EnumNames<6> names_of(StudyPart) {
+  return {"part", {"size", "determinism", "damage", "kill", "cost", "policy"}};
 }
 
 /// Which bits of a file: the bytes of the state's tensors as stored, or all others.
@@ -77,6 +77,20 @@ constexpr EnumNames<5> names_of(DamageOutcome) {
   return {"outcome", {"detected", "silently_wrong", "same", "crash", "hang"}};
 }
 inline constexpr std::size_t damage_outcomes = names_of(DamageOutcome{}).words.size();
+
+/// What is left where a save over an older checkpoint was killed.
+enum class KillOutcome {
+  previous,        ///< the older checkpoint, whole
+  complete,        ///< the new one, whole
+  detected,        ///< neither: the reader raises an error
+  silently_wrong,  ///< neither: the reader returns something
+  crash,           ///< the reader's process ends
+  hang,            ///< the reader does not answer in time
+};
+constexpr EnumNames<6> names_of(KillOutcome) {
+  return {"outcome", {"previous", "complete", "detected", "silently_wrong", "crash", "hang"}};
+}
+inline constexpr std::size_t kill_outcomes = names_of(KillOutcome{}).words.size();
 
 /// Reads whose outcome is known beforehand.
 enum class DamageCanary {

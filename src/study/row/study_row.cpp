@@ -44,6 +44,26 @@ void put(Json& row, const DamageResult& damage) {
   if (damage.outcome == DamageOutcome::silently_wrong) row["missing"] = damage.missing;
 }
 
+void put(Json& row, const KillResult& kill) {
+  row["call"] = kill.call;
+  row["half"] = kill.half;
+  row["calls"] = kill.calls;
+  if (kill.call == 0) row["points"] = kill.points;
+  row["outcome"] = kill.outcome;
+  row["message"] = kill.message;
+  row["left"] = kill.left;
+}
+
+KillResult kill_from(const Json& value) {
+  return {value.at("call").get<std::uint64_t>(),
+          value.at("half").get<bool>(),
+          value.at("calls").get<std::vector<std::string>>(),
+          value.value("points", std::uint64_t{0}),
+          value.at("outcome").get<KillOutcome>(),
+          value.at("message").get<std::string>(),
+          value.at("left").get<std::uint64_t>()};
+}
+
 template <typename T>
 void put_optional(Json& row, const char* key, const std::optional<T>& value) {
   if (value) row[key] = *value;
@@ -154,6 +174,7 @@ std::string StudyRow::id() const {
                                  : life_id(kind, policy->mode, policy->interval, policy->number);
   }
   if (const auto* cost = std::get_if<CostResult>(&result)) return cost_id(kind, cost->what, cost->turn);
+  if (const auto* kill = std::get_if<KillResult>(&result)) return kill_id(kind, kill->call, kill->half);
   const auto* damage = std::get_if<DamageResult>(&result);
   if (damage == nullptr) return row_id(part(), kind);
   return damage->canary ? canary_id(kind, *damage->canary) : flip_id(kind, damage->stratum, damage->draw);
@@ -177,6 +198,9 @@ StudyRow study_row_from_json(const Json& value) {
     case StudyPart::damage:
       row.result = damage_from(value);
       break;
+    case StudyPart::kill:
+      row.result = kill_from(value);
+      break;
     case StudyPart::cost:
       row.result = cost_from(value);
       break;
@@ -191,6 +215,10 @@ std::string row_id(StudyPart part, const FileKind& kind) { return id_of(part, ki
 
 std::string canary_id(const FileKind& kind, DamageCanary canary) {
   return fmt::format("{}/{}", row_id(StudyPart::damage, kind), name_of(canary));
+}
+
+std::string kill_id(const FileKind& kind, std::uint64_t call, bool half) {
+  return fmt::format("{}/{}{}", row_id(StudyPart::kill, kind), call, half ? "/half" : "");
 }
 
 std::string cost_id(const FileKind& kind, const CostCase& what, std::uint64_t turn) {

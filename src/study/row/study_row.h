@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "record/json/json.h"
 #include "spec/checkpoint_policy.h"
@@ -48,6 +49,18 @@ struct DeterminismResult {
   std::uint64_t differing_bytes = 0;                ///< at places that both have
   std::optional<BitFault> first_difference = {};    ///< bit: unused
   bool operator==(const DeterminismResult&) const = default;
+};
+
+/// One save over an older checkpoint, killed at a call that alters files.
+struct KillResult {
+  std::uint64_t call = 0;               ///< from 1; 0: nothing is killed
+  bool half = false;                    ///< when half of the call's bytes are written; else before the call
+  std::vector<std::string> calls = {};  ///< the call, "pwrite64"; with call 0 all of them
+  std::uint64_t points = 0;             ///< of call 0: see kill_points()
+  KillOutcome outcome = KillOutcome::complete;
+  std::string message = {};  ///< as of DamageResult
+  std::uint64_t left = 0;    ///< files that neither the older checkpoint nor a complete save has
+  bool operator==(const KillResult&) const = default;
 };
 
 /// A way to save, and what is saved.
@@ -102,7 +115,7 @@ struct PolicyResult {
 struct StudyRow {
   Format format = Format::hdf5;
   FileWriter writer = FileWriter::native;
-  std::variant<SizeResult, DeterminismResult, DamageResult, CostResult, PolicyResult> result = {};
+  std::variant<SizeResult, DeterminismResult, DamageResult, KillResult, CostResult, PolicyResult> result = {};
 
   [[nodiscard]] StudyPart part() const noexcept { return static_cast<StudyPart>(result.index()); }
   /// Names the row within its study: "damage/npz/native/metadata/17".
@@ -117,6 +130,7 @@ struct StudyRow {
 /// The id of a row that is to be.
 [[nodiscard]] std::string row_id(StudyPart part, const FileKind& kind);
 [[nodiscard]] std::string canary_id(const FileKind& kind, DamageCanary canary);
+[[nodiscard]] std::string kill_id(const FileKind& kind, std::uint64_t call, bool half);
 [[nodiscard]] std::string cost_id(const FileKind& kind, const CostCase& what, std::uint64_t turn);
 [[nodiscard]] std::string costs_id(const FileKind& kind, record::SaveMode mode, std::uint64_t number);
 [[nodiscard]] std::string life_id(const FileKind& kind, record::SaveMode mode, std::int64_t interval,

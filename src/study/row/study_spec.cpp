@@ -6,6 +6,7 @@
 #include "core/byte_size.h"
 #include "core/error.h"
 #include "record/json/schema.h"
+#include "study/row/base_checkpoint.h"
 
 namespace bitrift::study {
 namespace {
@@ -44,6 +45,20 @@ Json training_json(const record::TrainingSpec& training) {
   return value;
 }
 
+void check_precision(const record::TrainingSpec& training, const std::string& where) {
+  if (training.precision != record::Precision::bf16) return;
+  fail(ErrorCode::unsupported,
+       "{}: NumPy has no bfloat16, so npz and h5py cannot hold the state; choose another precision", where);
+}
+
+void check_ready(const std::filesystem::path& checkpoint, const std::string& where) {
+  try {
+    check_precision(read_base(checkpoint).training, checkpoint.string());
+  } catch (const Error& error) {
+    fail(error.code(), "{}: {}", where, error.what());
+  }
+}
+
 StudyBase base_from(const Document& document) {
   check_base_keys(document);
   const Json& value = document.value.at("base");
@@ -60,14 +75,11 @@ StudyBase base_from(const Document& document) {
       fail(ErrorCode::unsupported, "{}: {} is {}; name an HDF5 checkpoint of bitrift", where,
            base.checkpoint->string(), other);
     }
+    check_ready(*base.checkpoint, where);
     return base;
   }
   base.train = training_from(document, "/base/train");
-  if (base.train->precision == record::Precision::bf16) {
-    fail(ErrorCode::unsupported,
-         "{}: NumPy has no bfloat16, so npz and h5py cannot hold the state; choose another precision",
-         document.where("/base/train"));
-  }
+  check_precision(*base.train, document.where("/base/train"));
   return base;
 }
 
@@ -98,6 +110,12 @@ DamageSpec damage_from(const Document& document) {
     }
   }
   return damage;
+}
+
+KillSpec kill_from(const Document& document) {
+  KillSpec kill;
+  if (document.value.contains("kill")) kill.kills = document.value["kill"].value("kills", kill.kills);
+  return kill;
 }
 
 CostSpec cost_from(const Document& document) {
@@ -181,6 +199,7 @@ StudySpec read_study_spec(const std::filesystem::path& path) {
   spec.writers = choice<FileWriter>(document.value, "writers");
   spec.parts = parts_from(document.value);
   spec.damage = damage_from(document);
+  spec.kill = kill_from(document);
   spec.cost = cost_from(document);
   spec.policy = policy_from(document);
   spec.confidence = document.value.value("confidence", spec.confidence);
@@ -212,6 +231,7 @@ Json to_json(const StudySpec& spec) {
             {"seed", spec.damage.seed},
             {"timeout_seconds", spec.damage.timeout_seconds},
             {"memory", spec.damage.memory}}},
+          {"kill", {{"kills", spec.kill.kills}}},
           {"cost",
            {{"turns", spec.cost.turns},
             {"ranks", spec.cost.ranks},

@@ -27,6 +27,11 @@ struct DamageSpec {
   std::uint64_t memory = std::uint64_t{1} << 30U;  ///< bytes that it may add to its address space
 };
 
+/// Saves that are killed.
+struct KillSpec {
+  std::uint64_t kills = 300;  ///< the most of each file; all that there are where they are fewer
+};
+
 /// A cluster as its users know it. Bandwidths are bytes per second.
 struct Cluster {
   std::uint64_t bytes = 0;   ///< of a checkpoint
@@ -63,6 +68,7 @@ struct StudySpec {
   std::vector<FileWriter> writers;
   std::vector<StudyPart> parts;
   DamageSpec damage;
+  KillSpec kill;
   CostSpec cost;
   PolicySpec policy;
   double confidence = 0.95;

@@ -51,9 +51,8 @@ class Load {
   Loaded run() {
     if (options_.verify && reader_.format() != ckpt::FileFormat::hdf5) {
       fail(ErrorCode::bad_input,
-           "{}: the guard checksums needs an HDF5 file; one of format {} has no checksum of each tensor "
-           "(write "
-           "it as HDF5 with resume -o FILE.h5 --steps 0)",
+           "{}: the guard checksums needs an HDF5 file; one of format {} has no checksum of each tensor: "
+           "resume with --guard none, or from an HDF5 file",
            reader_.path().string(), name_of(reader_.format()));
     }
     const bool with_optimizer =

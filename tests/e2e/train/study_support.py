@@ -18,7 +18,12 @@ TRAINING = {
     "seed": 11,
 }
 FLIPS = 15
-SPEC = {"name": "test", "base": {"train": TRAINING, "steps": 3}, "damage": {"flips": FLIPS, "seed": 4}}
+SPEC = {
+    "name": "test",
+    "base": {"train": TRAINING, "steps": 3},
+    "parts": ["size", "determinism", "damage"],
+    "damage": {"flips": FLIPS, "seed": 4},
+}
 
 
 def write(folder: Path, **changes: Any) -> Path:

@@ -7,6 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import h5py
 import pytest
 from study_support import TRAINING, one_line, rows_of, study, write
 from train_support import PROGRAM
@@ -27,6 +28,22 @@ def test_two_studies_do_not_share_a_folder(tmp_path: Path) -> None:
     finally:
         first.kill()
     assert first.returncode == 2 and "interrupted; run the same command to resume" in said
+
+
+def test_a_damaged_identity_and_a_base_that_is_none_are_one_line(tmp_path: Path) -> None:
+    spec, folder = write(tmp_path, formats=["npz"], writers=["native"], parts=["size"]), tmp_path / "out"
+    assert study(spec, folder).returncode == 0
+    identity = folder / "study.json"
+    identity.write_text(identity.read_text().replace('"digest"', '"gone"'))
+    assert "study.json: is damaged" in one_line(study(spec, folder))
+    (tmp_path / "not.h5").write_bytes((folder / "base.h5").read_bytes()[:5000])
+    other = write(tmp_path, base={"checkpoint": "not.h5"})
+    assert "base.checkpoint: " in one_line(study(other, tmp_path / "none"))
+    with h5py.File(tmp_path / "foreign.h5", "w") as file:
+        file["weight"] = 1.0
+    other = write(tmp_path, base={"checkpoint": "foreign.h5"})
+    assert "foreign.h5: not a checkpoint of a training" in one_line(study(other, tmp_path / "none"))
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize(

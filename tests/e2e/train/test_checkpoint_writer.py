@@ -34,12 +34,14 @@ def test_the_file_is_the_one_that_rank_0_writes(tmp_path: Path, task: str, layou
     assert digest(tmp_path / "gather.h5") == digest(tmp_path / "shared.h5")
     with h5py.File(tmp_path / "shared.h5") as file:
         assert ("replica" in file) == (task == "norm" and layout == "horovod")
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"spec.json", *(f"{name}.h5{end}" for name in ("gather", "shared") for end in ("", ".json"))}
+    if task == "norm":
+        return
     # A state that was never trained has no tensors of the optimizer.
     for writer in ("gather", "shared"):
         run("train", spec, "-o", tmp_path / f"{writer}.h5", "--steps", 0, "--checkpoint-writer", writer, *options)
     assert digest(tmp_path / "gather.h5") == digest(tmp_path / "shared.h5")
-    left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"spec.json", *(f"{name}.h5{end}" for name in ("gather", "shared") for end in ("", ".json"))}
 
 
 @pytest.mark.parametrize("victim", [0, 1, 3])

@@ -80,6 +80,10 @@ TEST_F(NativeReaderTest, AProcessThatDoesNotStartIsAnErrorWithItsLastWords) {
   none.interpreter = "/nowhere/python";
   NativeReader reader(none);
   EXPECT_ERROR((void)reader.facts(), not_found, "/nowhere/python");
+  none.interpreter = "/bin/false";
+  none.log = scratch_ / "empty";
+  NativeReader silent(none);
+  EXPECT_ERROR((void)silent.facts(), not_found, "it ends without a message");
 }
 
 }  // namespace

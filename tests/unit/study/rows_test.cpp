@@ -29,6 +29,10 @@ std::vector<StudyRow> examples() {
                     DamageOutcome::silently_wrong,
                     "1 missing: w",
                     1}},
+      {Format::pytorch, FileWriter::native,
+       KillResult{0, false, {"openat", "write"}, 3, KillOutcome::complete, "", 0}},
+      {Format::pytorch, FileWriter::native,
+       KillResult{2, true, {"write"}, 0, KillOutcome::detected, "EOFError: x", 1}},
   };
 }
 
@@ -37,6 +41,8 @@ TEST(StudyRow, SurvivesJson) {
   EXPECT_EQ(examples()[0].id(), "size/npz/native");
   EXPECT_EQ(examples()[3].id(), "damage/hdf5/bitrift/zeroed");
   EXPECT_EQ(examples()[4].id(), "damage/hdf5/bitrift/metadata/17");
+  EXPECT_EQ(examples()[5].id(), "kill/pytorch/native/0");
+  EXPECT_EQ(examples()[6].id(), "kill/pytorch/native/2/half");
 }
 
 TEST(StudyJournal, KeepsRowsAndCutsATornLine) {
@@ -51,7 +57,7 @@ TEST(StudyJournal, KeepsRowsAndCutsATornLine) {
   StudyJournal journal(path);
   EXPECT_GT(journal.torn_bytes(), 0);
   ASSERT_EQ(journal.rows().size(), examples().size() - 1);
-  EXPECT_EQ(journal.find("damage/hdf5/bitrift/metadata/17"), nullptr);
+  EXPECT_EQ(journal.find(examples().back().id()), nullptr);
   journal.append(examples().back());
   journal.sync();
   EXPECT_EQ(bytes_of(path), whole);
@@ -68,7 +74,7 @@ TEST(StudyJournal, DamageAndRepetitionAreRefusedWithTheirLine) {
   std::string text = bytes_of(path);
   const std::string first = text.substr(0, text.find('\n') + 1);
   write_bytes(path, text + first);
-  EXPECT_ERROR(StudyJournal{path}, bad_file, "rows.jsonl:6: size/npz/native is there twice");
+  EXPECT_ERROR(StudyJournal{path}, bad_file, "rows.jsonl:8: size/npz/native is there twice");
   text[first.size() + 60] ^= 1;
   write_bytes(path, text);
   EXPECT_ERROR(StudyJournal{path}, bad_file, "rows.jsonl:2");

@@ -26,7 +26,9 @@ class SpecTest : public ::testing::Test {
 TEST_F(SpecTest, WhatIsNotAskedForIsAll) {
   const StudySpec spec = read(trained());
   EXPECT_EQ(spec.kinds().size(), file_kinds.size());
-  EXPECT_THAT(spec.parts, ElementsAre(StudyPart::size, StudyPart::determinism, StudyPart::damage));
+  EXPECT_THAT(spec.parts,
+              ElementsAre(StudyPart::size, StudyPart::determinism, StudyPart::damage, StudyPart::kill));
+  EXPECT_EQ(spec.kill.kills, 300);
   EXPECT_EQ(spec.damage.flips, 400);
   EXPECT_EQ(spec.base.train->seed, 1);
   EXPECT_FALSE(spec.base.steps);
