@@ -13,6 +13,8 @@
 #include "study/part/two_saves.h"
 #include "study/policy/policy_part.h"
 #include "study/row/base_checkpoint.h"
+#include "study/state/state_part.h"
+#include "study/state/state_summary.h"
 #include "study/study_folder.h"
 
 namespace bitrift::study {
@@ -102,6 +104,16 @@ void run_kills(const Study& study) {
   for (const StudyFile& file : study.files) kills.run(file.kind);
 }
 
+void run_states(const Study& study) {
+  const auto work = study.folder.layout().work() / "state";
+  const auto base = work / "base.h5";
+  (void)study.saver.save(state_kind, base);  // contiguous, whatever the base is
+  LeftOutStates(study.spec.state, study.journal, study.progress,
+                {study.trainer, base, study.folder.prepare_fresh(study.trainer), work,
+                 study.folder.layout().log("state")})
+      .run();
+}
+
 void run_cost(const Study& study) {
   const std::size_t cases = cost_cases(study.spec, study.reader.facts().installed).size();
   study.begin(StudyPart::cost, cases * study.spec.cost.turns);
@@ -136,6 +148,9 @@ void run_parts(const Study& study, std::optional<StudyDrill> drill) {
         break;
       case StudyPart::kill:
         run_kills(study);
+        break;
+      case StudyPart::state:
+        run_states(study);
         break;
       case StudyPart::cost:
         run_cost(study);
@@ -183,6 +198,7 @@ StudyReport run_study(const StudyOptions& options, Progress& progress) {
   StudyReport report{spec,
                      summarize(spec, journal.rows(), files),
                      summarize_kills(spec, journal.rows()),
+                     summarize_states(journal.rows()),
                      summarize_cost(spec, cost_cases(spec, reader.facts().installed), journal.rows()),
                      summarize_policy(spec, journal.rows()),
                      {},
@@ -190,6 +206,7 @@ StudyReport run_study(const StudyOptions& options, Progress& progress) {
                      layout.summary()};
   report.document = summary_json(spec, report.kinds);
   if (spec.has(StudyPart::kill)) report.document["kill"] = kills_json(report.kills);
+  if (spec.has(StudyPart::state)) report.document["state"] = states_json(report.states);
   if (spec.has(StudyPart::cost)) report.document["cost"] = cost_json(report.cost);
   if (!report.policy.empty()) report.document["policy"] = policy_json(report.policy);
   report.document["versions"] = reader.facts().versions;

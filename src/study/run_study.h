@@ -32,6 +32,7 @@ struct StudyReport {
   StudySpec spec;
   std::vector<KindSummary> kinds;
   std::vector<KilledKind> kills;
+  std::vector<StateResult> states;
   CostSummary cost;
   std::vector<ModeSummary> policy;
   record::Json document;  ///< of summary.json

@@ -37,7 +37,7 @@ std::vector<WrittenExtent> extents_from(const Json& value) {
 // What the members below take from it.
 void check_identity(const Json& identity, const std::filesystem::path& path) {
   try {
-    for (const char* const one : {"base", "older"}) {
+    for (const char* const one : {"base", "older", "fresh"}) {
       if (identity.contains(one)) (void)identity[one].at("digest").get<std::string>();
     }
     const Json models = identity.value("models", Json::object());
@@ -136,14 +136,24 @@ std::vector<std::filesystem::path> StudyFolder::prepare_models(const StudySpec& 
 }
 
 std::filesystem::path StudyFolder::prepare_older(const std::filesystem::path& trainer) {
-  const auto path = layout_.files() / "older.h5";
-  if (identity_.contains("older")) {
-    check_unchanged(path, identity_["older"].at("digest"));
+  const BaseCheckpoint base = read_base(layout_.base());
+  return prepare_other("older", base.step == 1 ? 2 : 1, base.training, trainer);
+}
+
+std::filesystem::path StudyFolder::prepare_fresh(const std::filesystem::path& trainer) {
+  return prepare_other("fresh", 0, read_base(layout_.base()).training, trainer);
+}
+
+std::filesystem::path StudyFolder::prepare_other(const std::string& name, std::int64_t steps,
+                                                 const record::TrainingSpec& training,
+                                                 const std::filesystem::path& trainer) {
+  const auto path = layout_.files() / (name + ".h5");
+  if (identity_.contains(name)) {
+    check_unchanged(path, identity_[name].at("digest"));
     return path;
   }
-  const BaseCheckpoint base = read_base(layout_.base());
-  train(trainer, base.training, base.step == 1 ? 2 : 1, layout_.files() / "older-train.json", path);
-  identity_["older"] = {{"digest", digest_of_files(path)}};
+  train(trainer, training, steps, layout_.files() / (name + "-train.json"), path);
+  identity_[name] = {{"digest", digest_of_files(path)}};
   store();
   return path;
 }

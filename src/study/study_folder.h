@@ -51,6 +51,8 @@ class StudyFolder {
   /// A checkpoint of the base's training in another state: after one step, or two where the base is that.
   /// Throws as prepare_base() does.
   [[nodiscard]] std::filesystem::path prepare_older(const std::filesystem::path& trainer);
+  /// The same before the first step.
+  [[nodiscard]] std::filesystem::path prepare_fresh(const std::filesystem::path& trainer);
   /// Keeps the versions of the native libraries. Throws Error(conflict) when the study began with others.
   void note_versions(const record::Json& versions);
   /// Saves the base as a kind of file unless it is there. Throws as prepare_base() and Saver::save() do.
@@ -58,6 +60,9 @@ class StudyFolder {
 
  private:
   void store() const;
+  [[nodiscard]] std::filesystem::path prepare_other(const std::string& name, std::int64_t steps,
+                                                    const record::TrainingSpec& training,
+                                                    const std::filesystem::path& trainer);
   void train(const std::filesystem::path& trainer, const record::TrainingSpec& training,
              std::optional<std::int64_t> steps, const std::filesystem::path& spec,
              const std::filesystem::path& out) const;

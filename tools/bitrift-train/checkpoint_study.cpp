@@ -7,6 +7,7 @@
 #include "campaign/plan/ends.h"
 #include "options/one_of.h"
 #include "study/run_study.h"
+#include "study/state/state_summary.h"
 #include "study/study_table.h"
 
 namespace bitrift::cli {
@@ -16,7 +17,8 @@ CLI::App* add_checkpoint_study(CLI::App& app, StudyArguments& arguments, const s
       "checkpoint-study",
       "Write one checkpoint in many formats, and measure their sizes, whether two saves are equal, what "
       "their "
-      "own readers do with flipped bits, what is left when a save is killed, how long saves take, and how "
+      "own readers do with flipped bits, what is left when a save is killed, which state a training needs, "
+      "how long saves take, and how "
       "much time is useful when a training is "
       "killed again and again (docs/checkpoint-cost.md)");
   command->add_option("SPEC", arguments.spec, "Spec of the study (JSON)")->required();
@@ -55,9 +57,10 @@ int checkpoint_study(const StudyArguments& arguments) {
     fmt::print("{}\n", report.document.dump(2));
     return 0;
   }
-  fmt::print("{}{}{}{}\nrows       {}\nsummary    {}\n", study::study_table(report.spec, report.kinds),
-             study::kills_table(report.kills), study::cost_table(report.cost),
-             study::policy_table(report.spec, report.policy), report.rows.string(), report.summary.string());
+  fmt::print("{}{}{}{}{}\nrows       {}\nsummary    {}\n", study::study_table(report.spec, report.kinds),
+             study::kills_table(report.kills), study::states_table(report.states),
+             study::cost_table(report.cost), study::policy_table(report.spec, report.policy),
+             report.rows.string(), report.summary.string());
   return 0;
 }
 

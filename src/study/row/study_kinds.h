@@ -56,9 +56,9 @@ inline constexpr std::array file_kinds = {
     FileKind{Format::dcp, FileWriter::native, "", ""},
 };
 
-enum class StudyPart { size, determinism, damage, kill, cost, policy };
-constexpr EnumNames<6> names_of(StudyPart) {
-  return {"part", {"size", "determinism", "damage", "kill", "cost", "policy"}};
+enum class StudyPart { size, determinism, damage, kill, state, cost, policy };
+constexpr EnumNames<7> names_of(StudyPart) {
+  return {"part", {"size", "determinism", "damage", "kill", "state", "cost", "policy"}};
 }
 
 /// Which bits of a file: the bytes of the state's tensors as stored, or all others.
@@ -91,6 +91,11 @@ constexpr EnumNames<6> names_of(KillOutcome) {
   return {"outcome", {"previous", "complete", "detected", "silently_wrong", "crash", "hang"}};
 }
 inline constexpr std::size_t kill_outcomes = names_of(KillOutcome{}).words.size();
+
+/// The file whose state is resumed without a piece of it.
+inline constexpr FileKind state_kind{Format::hdf5, FileWriter::bitrift, ".h5", "hdf5"};
+/// The piece of a state from which nothing is left out.
+inline constexpr const char* nothing_left_out = "nothing";
 
 /// Reads whose outcome is known beforehand.
 enum class DamageCanary {

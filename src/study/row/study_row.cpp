@@ -74,6 +74,18 @@ void take_optional(const Json& row, const char* key, std::optional<T>& value) {
   if (row.contains(key)) value = row[key].get<T>();
 }
 
+void put(Json& row, const StateResult& state) { row.update(state_json(state)); }
+
+StateResult state_from(const Json& value) {
+  StateResult state{value.at("piece").get<std::string>(), value.at("tensors").get<std::uint64_t>(),
+                    value.at("changed").get<std::uint64_t>(), value.at("steps").get<std::uint64_t>()};
+  take_optional(value, "first_step", state.first_step);
+  take_optional(value, "largest_difference", state.largest);
+  take_optional(value, "first_evaluation", state.first_evaluation);
+  state.refused = value.value("refused", "");
+  return state;
+}
+
 void put(Json& row, const CostResult& cost) {
   put_optional(row, "mode", cost.what.mode);
   row["route"] = cost.what.route;
@@ -175,6 +187,7 @@ std::string StudyRow::id() const {
   }
   if (const auto* cost = std::get_if<CostResult>(&result)) return cost_id(kind, cost->what, cost->turn);
   if (const auto* kill = std::get_if<KillResult>(&result)) return kill_id(kind, kill->call, kill->half);
+  if (const auto* state = std::get_if<StateResult>(&result)) return state_id(state->piece);
   const auto* damage = std::get_if<DamageResult>(&result);
   if (damage == nullptr) return row_id(part(), kind);
   return damage->canary ? canary_id(kind, *damage->canary) : flip_id(kind, damage->stratum, damage->draw);
@@ -201,6 +214,9 @@ StudyRow study_row_from_json(const Json& value) {
     case StudyPart::kill:
       row.result = kill_from(value);
       break;
+    case StudyPart::state:
+      row.result = state_from(value);
+      break;
     case StudyPart::cost:
       row.result = cost_from(value);
       break;
@@ -211,6 +227,16 @@ StudyRow study_row_from_json(const Json& value) {
   return row;
 }
 
+Json state_json(const StateResult& state) {
+  Json value = {
+      {"piece", state.piece}, {"tensors", state.tensors}, {"changed", state.changed}, {"steps", state.steps}};
+  put_optional(value, "first_step", state.first_step);
+  put_optional(value, "largest_difference", state.largest);
+  put_optional(value, "first_evaluation", state.first_evaluation);
+  if (!state.refused.empty()) value["refused"] = state.refused;
+  return value;
+}
+
 std::string row_id(StudyPart part, const FileKind& kind) { return id_of(part, kind.format, kind.writer); }
 
 std::string canary_id(const FileKind& kind, DamageCanary canary) {
@@ -219,6 +245,10 @@ std::string canary_id(const FileKind& kind, DamageCanary canary) {
 
 std::string kill_id(const FileKind& kind, std::uint64_t call, bool half) {
   return fmt::format("{}/{}{}", row_id(StudyPart::kill, kind), call, half ? "/half" : "");
+}
+
+std::string state_id(const std::string& piece) {
+  return fmt::format("{}/{}", row_id(StudyPart::state, state_kind), piece);
 }
 
 std::string cost_id(const FileKind& kind, const CostCase& what, std::uint64_t turn) {

@@ -63,6 +63,19 @@ struct KillResult {
   bool operator==(const KillResult&) const = default;
 };
 
+/// A training that was resumed from a checkpoint without a piece of its state.
+struct StateResult {
+  std::string piece;          ///< "optimizer/momentum_buffer"
+  std::uint64_t tensors = 0;  ///< of it
+  std::uint64_t changed = 0;  ///< of these, that are not what they are in a training that has just begun
+  std::uint64_t steps = 0;    ///< that were compared with the whole state's
+  std::optional<std::uint64_t> first_step = {};  ///< from 1, whose loss differs; absent: none
+  std::optional<double> largest = {};            ///< difference of a loss; absent: none, or not a number
+  std::optional<std::uint64_t> first_evaluation = {};  ///< from 1, whose loss differs; absent: none
+  std::string refused = {};                            ///< why the training did not begin
+  bool operator==(const StateResult&) const = default;
+};
+
 /// A way to save, and what is saved.
 struct CostCase {
   std::optional<record::SaveMode> mode = {};  ///< absent: a training that saves nothing
@@ -115,7 +128,8 @@ struct PolicyResult {
 struct StudyRow {
   Format format = Format::hdf5;
   FileWriter writer = FileWriter::native;
-  std::variant<SizeResult, DeterminismResult, DamageResult, KillResult, CostResult, PolicyResult> result = {};
+  std::variant<SizeResult, DeterminismResult, DamageResult, KillResult, StateResult, CostResult, PolicyResult>
+      result = {};
 
   [[nodiscard]] StudyPart part() const noexcept { return static_cast<StudyPart>(result.index()); }
   /// Names the row within its study: "damage/npz/native/metadata/17".
@@ -127,10 +141,14 @@ struct StudyRow {
 /// Throws Error(bad_file) and record::Json::exception for anything else.
 [[nodiscard]] StudyRow study_row_from_json(const record::Json& value);
 
+/// The keys of a row's result.
+[[nodiscard]] record::Json state_json(const StateResult& state);
+
 /// The id of a row that is to be.
 [[nodiscard]] std::string row_id(StudyPart part, const FileKind& kind);
 [[nodiscard]] std::string canary_id(const FileKind& kind, DamageCanary canary);
 [[nodiscard]] std::string kill_id(const FileKind& kind, std::uint64_t call, bool half);
+[[nodiscard]] std::string state_id(const std::string& piece);
 [[nodiscard]] std::string cost_id(const FileKind& kind, const CostCase& what, std::uint64_t turn);
 [[nodiscard]] std::string costs_id(const FileKind& kind, record::SaveMode mode, std::uint64_t number);
 [[nodiscard]] std::string life_id(const FileKind& kind, record::SaveMode mode, std::int64_t interval,

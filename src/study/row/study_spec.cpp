@@ -118,6 +118,12 @@ KillSpec kill_from(const Document& document) {
   return kill;
 }
 
+StateSpec state_from(const Document& document) {
+  StateSpec state;
+  if (document.value.contains("state")) state.steps = document.value["state"].value("steps", state.steps);
+  return state;
+}
+
 CostSpec cost_from(const Document& document) {
   CostSpec cost;
   if (!document.value.contains("cost")) return cost;
@@ -200,6 +206,7 @@ StudySpec read_study_spec(const std::filesystem::path& path) {
   spec.parts = parts_from(document.value);
   spec.damage = damage_from(document);
   spec.kill = kill_from(document);
+  spec.state = state_from(document);
   spec.cost = cost_from(document);
   spec.policy = policy_from(document);
   spec.confidence = document.value.value("confidence", spec.confidence);
@@ -232,6 +239,7 @@ Json to_json(const StudySpec& spec) {
             {"timeout_seconds", spec.damage.timeout_seconds},
             {"memory", spec.damage.memory}}},
           {"kill", {{"kills", spec.kill.kills}}},
+          {"state", {{"steps", spec.state.steps}}},
           {"cost",
            {{"turns", spec.cost.turns},
             {"ranks", spec.cost.ranks},

@@ -32,6 +32,11 @@ struct KillSpec {
   std::uint64_t kills = 300;  ///< the most of each file; all that there are where they are fewer
 };
 
+/// A training that is resumed without a piece of its state.
+struct StateSpec {
+  std::uint64_t steps = 50;  ///< at most, whose losses are compared
+};
+
 /// A cluster as its users know it. Bandwidths are bytes per second.
 struct Cluster {
   std::uint64_t bytes = 0;   ///< of a checkpoint
@@ -69,6 +74,7 @@ struct StudySpec {
   std::vector<StudyPart> parts;
   DamageSpec damage;
   KillSpec kill;
+  StateSpec state;
   CostSpec cost;
   PolicySpec policy;
   double confidence = 0.95;

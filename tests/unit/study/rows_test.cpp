@@ -33,6 +33,8 @@ std::vector<StudyRow> examples() {
        KillResult{0, false, {"openat", "write"}, 3, KillOutcome::complete, "", 0}},
       {Format::pytorch, FileWriter::native,
        KillResult{2, true, {"write"}, 0, KillOutcome::detected, "EOFError: x", 1}},
+      {Format::hdf5, FileWriter::bitrift, StateResult{"rng/seed", 1, 1, 50, 1, 0.5, 2, ""}},
+      {Format::hdf5, FileWriter::bitrift, StateResult{.piece = "progress/epoch", .refused = "no"}},
   };
 }
 
@@ -74,7 +76,7 @@ TEST(StudyJournal, DamageAndRepetitionAreRefusedWithTheirLine) {
   std::string text = bytes_of(path);
   const std::string first = text.substr(0, text.find('\n') + 1);
   write_bytes(path, text + first);
-  EXPECT_ERROR(StudyJournal{path}, bad_file, "rows.jsonl:8: size/npz/native is there twice");
+  EXPECT_ERROR(StudyJournal{path}, bad_file, "rows.jsonl:10: size/npz/native is there twice");
   text[first.size() + 60] ^= 1;
   write_bytes(path, text);
   EXPECT_ERROR(StudyJournal{path}, bad_file, "rows.jsonl:2");

@@ -26,9 +26,10 @@ class SpecTest : public ::testing::Test {
 TEST_F(SpecTest, WhatIsNotAskedForIsAll) {
   const StudySpec spec = read(trained());
   EXPECT_EQ(spec.kinds().size(), file_kinds.size());
-  EXPECT_THAT(spec.parts,
-              ElementsAre(StudyPart::size, StudyPart::determinism, StudyPart::damage, StudyPart::kill));
+  EXPECT_THAT(spec.parts, ElementsAre(StudyPart::size, StudyPart::determinism, StudyPart::damage,
+                                      StudyPart::kill, StudyPart::state));
   EXPECT_EQ(spec.kill.kills, 300);
+  EXPECT_EQ(spec.state.steps, 50);
   EXPECT_EQ(spec.damage.flips, 400);
   EXPECT_EQ(spec.base.train->seed, 1);
   EXPECT_FALSE(spec.base.steps);

@@ -1,0 +1,29 @@
+// Checkpoints from which a piece of the state was left out.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ckpt/reader.h"
+
+namespace bitrift::study {
+
+/// The parameters, without which no training continues: that shows that differences are noticed.
+inline constexpr const char* all_parameters = "parameters";
+
+/// Pieces of a checkpoint's state by name, each with its tensors: `parameters`, `running_stat`,
+/// `optimizer/SLOT`, and each tensor below rng/ and progress/. The sums of the current epoch belong to
+/// `progress/cursor`, without which they make no sense.
+[[nodiscard]] std::map<std::string, std::vector<std::string>> state_pieces(const ckpt::Reader& reader);
+
+/// Copies `base`, a contiguous HDF5 checkpoint, to `path` with what a program would have that does not save
+/// these tensors: the values of `fresh`, a checkpoint of the same training before its first step; zero where
+/// that has none, such as momentum; and another seed of random numbers. Returns how many of the tensors have
+/// changed. Throws Error(io), and Error(bad_file) where a tensor is not contiguous.
+std::uint64_t leave_out(const std::vector<std::string>& tensors, const std::filesystem::path& base,
+                        const std::filesystem::path& fresh, const std::filesystem::path& path);
+
+}  // namespace bitrift::study
