@@ -7,6 +7,7 @@ by the programs `bitrift` and `bitrift-train`. Everything that is refused raises
 from bitrift._core import version as __version__
 from bitrift.campaign import Outcome, outcomes, read_journal, summary, table
 from bitrift.checkpoint import Difference, Tensor, diff, inject, list_tensors, plan, replay, undo
+from bitrift.checkpoint_study import CheckpointStudy
 from bitrift.errors import BadFile, BadInput, Busy, Conflict, Error, Internal, IoError, NotFound, Unsupported
 from bitrift.intervals import Interval, anytime, clopper_pearson, wilson
 from bitrift.manifests import save_manifest
@@ -17,6 +18,7 @@ __all__ = [
     "BadInput",
     "Busy",
     "Campaign",
+    "CheckpointStudy",
     "Conflict",
     "Difference",
     "Error",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from bitrift import _core
 from bitrift.campaign import Where, conditions, summary
 from bitrift.manifests import numbers_of
+from bitrift.needs import pandas_package
 from bitrift.program import run_program
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class Campaign:
         recoveries of the run steps_lost, steps_redone, bytes_moved, the seconds detect_s, revoke_s, agree_s, shrink_s,
         respawn_s, state_s, redo_s, and their sum recovery_s. kinds, rule, horizon, metrics: as for `bitrift.outcomes`.
         """
-        pandas = _pandas()
+        pandas = pandas_package()
         chosen = None if metrics is None else list(metrics)
         columns = _core.trials(self.folder, list(kinds), rule, horizon, chosen)
         frame = pandas.DataFrame({name: _typed(pandas, *column) for name, *column in columns})
@@ -99,7 +100,7 @@ class Campaign:
         Columns: the dimensions of `by`, outcome, estimate, low, high, count, n, method (the kind of interval). by,
         where: as for `bitrift.summary`.
         """
-        pandas = _pandas()
+        pandas = pandas_package()
         found = summary(self.folder, by, interval=interval, simultaneous=simultaneous, where=where)
         lines = []
         for group in found["groups"]:
@@ -114,7 +115,7 @@ class Campaign:
         Columns: the dimensions of `by`, points, share (of the trials that lose more than so many points of test
         accuracy), low, high. The intervals of a group hold together. by, where: as for `bitrift.summary`.
         """
-        pandas = _pandas()
+        pandas = pandas_package()
         found = summary(self.folder, by, effects=True, where=where)
         lines = []
         for group in found["groups"]:
@@ -141,7 +142,7 @@ class Campaign:
         base where there are several. Layers are in network order, bits from high to low. where: as for
         `bitrift.summary`.
         """
-        pandas = _pandas()
+        pandas = pandas_package()
         texts = conditions(where) + ([] if arm is None else [f"arm={arm}"])
         found = json.loads(_core.vulnerability_map(self.folder, outcome, interval, simultaneous, texts))["cells"]
         keys = [name for name in ("arm", "base", "state") if not found or name in found[0]]
@@ -199,7 +200,7 @@ class Campaign:
         high, p, adjusted_p, share_seen, verdict (differ, equivalent or open), answer (a sentence); of pairs also pairs,
         both, first_only, second_only, neither; mcnemar_p, or exact_p with `other` (docs/statistics.md).
         """
-        pandas = _pandas()
+        pandas = pandas_package()
         if other is None:
             pairs = json.loads(_core.compare(self.folder, list(arms), list(outcomes), margin))["pairs"]
         else:
@@ -222,7 +223,7 @@ class Campaign:
         run's), nonfinite, mean_altered, median_norm, max_norm, median_mean (docs/propagation.md). Raises
         Error(bad_input) when the campaign records no propagation.
         """
-        pandas = _pandas()
+        pandas = pandas_package()
         lines = []
         for group in numbers_of(json.loads(_core.propagation(self.folder, by_tensor)))["groups"]:
             where = {name: group[name] for name in ("arm", "stratum", "origin", "step") if name in group}
@@ -239,7 +240,7 @@ class Campaign:
         guards. Columns: arm, beside (the arm without guards), field, outcome, runs, alarms, share, low, high; of the
         arm: clean_runs, false_alarms, false_low, false_high, median_steps, most_steps, step_seconds, cost.
         """
-        pandas = _pandas()
+        pandas = pandas_package()
         rows = []
         for one in json.loads(_core.detectors(self.folder))["detectors"]:
             clean = one["clean"]
@@ -268,7 +269,7 @@ class Campaign:
         trial), low, high, count, n, method (the kind of interval); docs/rank-failure.md. where: as for
         `bitrift.summary`; a phase is a field. Raises Error(bad_input) when no rank fails in this campaign.
         """
-        pandas = _pandas()
+        pandas = pandas_package()
         found = json.loads(_core.process(self.folder, interval, simultaneous, conditions(where)))
         lines = []
         for line in found["lines"]:
@@ -296,7 +297,7 @@ class Campaign:
         steps_redone_median, steps_redone_max, bytes_moved_median. A trial with several recoveries counts with their
         sum. where and what is raised: as for `process`.
         """
-        pandas = _pandas()
+        pandas = pandas_package()
         found = json.loads(_core.process(self.folder, "anytime", False, conditions(where)))["recoveries"]
         lines = []
         for one in found:
@@ -343,11 +344,3 @@ def _typed(pandas: Any, kind: str, values: Any, extra: Any) -> Any:
     if extra is None:
         return numbers
     return pandas.arrays.IntegerArray(numbers, np.frombuffer(extra, "?").copy())
-
-
-def _pandas() -> Any:
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError("tables of a campaign are pandas DataFrames: pip install pandas") from error
-    return pandas

@@ -9,7 +9,7 @@ import pytest
 from notebook_support import NOTEBOOKS, ROOT, execute
 
 
-@pytest.mark.parametrize("name", ["guards", "own_trainer", "propagation"])
+@pytest.mark.parametrize("name", ["checkpoint_study", "guards", "own_trainer", "propagation"])
 def test_it_runs_to_its_conclusion(name: str, tmp_path: Path) -> None:
     assert "Conclusion" in execute(name, tmp_path)
 
