@@ -147,7 +147,7 @@ std::filesystem::path StudyFolder::prepare_fresh(const std::filesystem::path& tr
 std::filesystem::path StudyFolder::prepare_other(const std::string& name, std::int64_t steps,
                                                  const record::TrainingSpec& training,
                                                  const std::filesystem::path& trainer) {
-  const auto path = layout_.files() / (name + ".h5");
+  std::filesystem::path path = layout_.files() / (name + ".h5");
   if (identity_.contains(name)) {
     check_unchanged(path, identity_[name].at("digest"));
     return path;
