@@ -18,9 +18,9 @@ CLI::App* add_checkpoint_study(CLI::App& app, StudyArguments& arguments, const s
       "Write one checkpoint in many formats, and measure their sizes, whether two saves are equal, what "
       "their "
       "own readers do with flipped bits, what is left when a save is killed, which state a training needs, "
-      "how long saves take, and how "
-      "much time is useful when a training is "
-      "killed again and again (docs/checkpoint-cost.md)");
+      "how "
+      "long saves take, and how much time is useful when a training is killed again and again "
+      "(docs/checkpoint-cost.md)");
   command->add_option("SPEC", arguments.spec, "Spec of the study (JSON)")->required();
   command
       ->add_option("-o,--output", arguments.folder,
