@@ -16,8 +16,6 @@ namespace bitrift::study {
 namespace {
 
 constexpr FileKind ours{Format::hdf5, FileWriter::bitrift, ".h5", "hdf5"};
-// Far enough apart that a save in the background is over before the next.
-constexpr double seconds_between_saves = 1;
 // Of which the first two write to new memory. Runs without saves take as many steps, so that what a run does
 // once, such as its first step, weighs the same in all.
 constexpr std::int64_t saves_of_a_run = 6;
@@ -115,7 +113,7 @@ double Cost::step_seconds(const CostCase& what) {
 
 CostResult Cost::time_bitrift(const TimedKind& timed) {
   const CostCase& what = timed.what;
-  const auto every = std::max<std::int64_t>(1, std::llround(seconds_between_saves / step_seconds(what)));
+  const auto every = std::max<std::int64_t>(1, std::llround(spec_.cost.between_seconds / step_seconds(what)));
   const auto path = folder_ / timed.kind.file_name();
   std::vector<std::string> options = {"--steps", std::to_string(every * saves_of_a_run + 1)};
   if (what.mode) {

@@ -131,6 +131,7 @@ CostSpec cost_from(const Document& document) {
   cost.turns = value.value("turns", cost.turns);
   cost.ranks = value.value("ranks", cost.ranks);
   cost.pause_seconds = value.value("pause_seconds", cost.pause_seconds);
+  cost.between_seconds = value.value("between_seconds", cost.between_seconds);
   cost.seed = value.value("seed", cost.seed);
   std::sort(cost.ranks.begin(), cost.ranks.end());
   if (value.contains("cores")) cost.cores = value["cores"].get<int>();
@@ -245,6 +246,7 @@ Json to_json(const StudySpec& spec) {
             {"ranks", spec.cost.ranks},
             {"models", models},
             {"pause_seconds", spec.cost.pause_seconds},
+            {"between_seconds", spec.cost.between_seconds},
             {"seed", spec.cost.seed}}},
           {"policy",
            {{"mean_time_between_failures", spec.policy.mean_time_between_failures},

@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 from study_support import SPEC, rows_of, study, write
 
-COST = {"turns": 2, "ranks": [1, 2], "pause_seconds": 0, "models": [SPEC["base"]["train"] | {"batch_size": 32}]}
+COST = {
+    "turns": 2,
+    "ranks": [1, 2],
+    "pause_seconds": 0,
+    "between_seconds": 0.1,
+    "models": [SPEC["base"]["train"] | {"batch_size": 32}],
+}
 POLICY = {"mean_time_between_failures": 3, "lives": 2, "factors": [0.5, 1], "modes": ["async"], "seed": 4}
 
 
