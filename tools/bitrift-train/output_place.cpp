@@ -15,7 +15,7 @@ bool names_folder(const std::filesystem::path& path) {
 }
 
 OutputPlace::OutputPlace(const std::filesystem::path& named, const record::CheckpointPolicy& policy)
-    : named_(named), folder_(!named.empty() && names_folder(named)), writer_(policy.writer) {
+    : named_(named), folder_(!named.empty() && names_folder(named)) {
   if (named.empty() && policy.writes())
     fail(ErrorCode::bad_input, "--checkpoint-every needs -o, the file or folder that is written");
   if (folder_) {
@@ -31,7 +31,7 @@ std::filesystem::path OutputPlace::file(std::int64_t step) const {
   return folder_ ? named_ / train::checkpoint_name(step) : named_;
 }
 
-void OutputPlace::prepare() const {
+void OutputPlace::prepare(bool shared) const {
   if (named_.empty()) return;
   if (folder_) {
     std::error_code error;
@@ -39,7 +39,7 @@ void OutputPlace::prepare() const {
     if (error) fail(ErrorCode::io, "-o {}: the folder cannot be made: {}", named_.string(), error.message());
     train::remove_unfinished(named_);
   }
-  if (writer_ == record::SaveWriter::shared) return ckpt::SharedSink::check_place(file(0));
+  if (shared) return ckpt::SharedSink::check_place(file(0));
   const PendingFile probe(file(0));
 }
 

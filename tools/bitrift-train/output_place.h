@@ -24,9 +24,9 @@ class OutputPlace {
   /// How many of the last checkpoints are there.
   [[nodiscard]] int keep() const noexcept { return keep_; }
 
-  /// Shows that files can be written there. Makes the folder, and removes what killed programs left there.
-  /// Throws Error(bad_input | io | unsupported).
-  void prepare() const;
+  /// Shows that files can be written there, if `shared` by several processes at once. Makes the folder, and
+  /// removes what killed programs left there. Throws Error(bad_input | io | unsupported).
+  void prepare(bool shared) const;
   /// Throws Error(bad_input) where the folder has checkpoints that `resume` would take for newer ones of this
   /// run. start: step that the run begins with; absent: a new training.
   void check_contents(std::optional<std::int64_t> start) const;
@@ -37,7 +37,6 @@ class OutputPlace {
   std::filesystem::path named_;
   bool folder_ = false;
   int keep_ = 1;
-  record::SaveWriter writer_ = record::SaveWriter::gather;
 };
 
 /// Whether -o or the input means a folder.

@@ -25,7 +25,7 @@ void check_outputs(const Arguments& arguments, const Plan& plan) {
   // A process that joins later, and a job that is launched again, find the run's own files.
   const bool begins = arguments.relaunched.empty() && !arguments.relaunched_from_start && !mpi::is_spawned();
   if (begins && !plan.continues_folder) plan.output.check_contents(plan.start_step);
-  plan.output.prepare();
+  plan.output.prepare(plan.checkpoints.writer == record::SaveWriter::shared && plan.parallel.ranks > 1);
   check_writable(arguments.trace, "--trace");
 }
 
