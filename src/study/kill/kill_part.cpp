@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <iterator>
 #include <limits>
 #include <system_error>
 #include <utility>
@@ -10,25 +9,10 @@
 #include "campaign/folder/own_folder.h"
 #include "campaign/plan/ends.h"
 #include "core/error.h"
+#include "study/part/saved_files.h"
 
 namespace bitrift::study {
 namespace {
-
-std::vector<std::string> names_below(const std::filesystem::path& folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
-    names.push_back(entry.path().lexically_relative(folder).string());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-void copy_all(const std::filesystem::path& from, const std::filesystem::path& to) {
-  std::error_code error;
-  std::filesystem::remove_all(to, error);
-  if (!error) std::filesystem::copy(from, to, std::filesystem::copy_options::recursive, error);
-  if (error)
-    fail(ErrorCode::io, "{}: cannot be copied to {}: {}", from.string(), to.string(), error.message());
-}
 
 std::vector<std::string> names_of_calls(const std::vector<AlteringCall>& calls) {
   std::vector<std::string> names;
@@ -97,9 +81,9 @@ void Kills::save_older(const FileKind& kind) {
   std::error_code ignored;
   std::filesystem::remove_all(folder_, ignored);
   campaign::make_folder(folder_);
-  saver_.save_other(older_, kind, target(kind));
-  names_ = names_below(folder_);
-  copy_all(folder_, kept_);
+  (void)saver_.save(kind, target(kind), older_);
+  known_ = saved_files(folder_);
+  copy_saved(folder_, kept_);
   const ReaderAnswer answer = reader_.read(kind.format, target(kind), spec_.damage.timeout_seconds);
   const auto* contents = std::get_if<ReaderContents>(&answer);
   if (contents == nullptr || contents->digests == reader_.facts().digests) {
@@ -118,19 +102,13 @@ void Kills::judge_left(const FileKind& kind, KillResult& result) {
 }
 
 Kills::Left Kills::save(const FileKind& kind, std::optional<KillPoint> point) {
-  copy_all(kept_, folder_);
+  copy_saved(kept_, folder_);
   Left left{trace_save(saver_.start(kind, target(kind)), folder_, point), {}};
   judge_left(kind, left.result);
-  const auto names = names_below(folder_);
-  if (!point) {
-    std::vector<std::string> both;
-    std::set_union(names_.begin(), names_.end(), names.begin(), names.end(), std::back_inserter(both));
-    names_ = std::move(both);
-  }
-  left.result.left =
-      static_cast<std::uint64_t>(std::count_if(names.begin(), names.end(), [&](const std::string& name) {
-        return !std::binary_search(names_.begin(), names_.end(), name);
-      }));
+  auto files = saved_files(folder_);
+  if (!point) known_.merge(files);  // keeps in `files` what was known
+  left.result.left = static_cast<std::uint64_t>(std::count_if(
+      files.begin(), files.end(), [&](const auto& file) { return !known_.contains(file.first); }));
   return left;
 }
 

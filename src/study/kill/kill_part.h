@@ -52,8 +52,8 @@ class Kills {
   StudyJournal& journal_;
   campaign::Progress& progress_;
   std::filesystem::path older_, kept_, folder_;
-  Digests previous_;                ///< of the older checkpoint in the kind that is killed
-  std::vector<std::string> names_;  ///< of files that it or a complete save has
+  Digests previous_;  ///< of the older checkpoint in the kind that is killed
+  std::map<std::string, std::filesystem::path> known_;  ///< files that it or a complete save has, by name
 };
 
 /// Where a save with these calls is killed: before each of them, and half-way in each that writes; of more

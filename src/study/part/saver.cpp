@@ -43,24 +43,14 @@ std::vector<std::string> Saver::command(const std::filesystem::path& from, const
           "serial",          "--format", kind.option,   "-o",      path.string()};
 }
 
-std::vector<WrittenExtent> Saver::write(const std::filesystem::path& from, const FileKind& kind,
-                                        const std::filesystem::path& path) {
+std::vector<WrittenExtent> Saver::save(const FileKind& kind, const std::filesystem::path& path,
+                                       const std::filesystem::path& from) {
   std::error_code ignored;
   std::filesystem::create_directories(path.parent_path(), ignored);
   std::filesystem::remove_all(path, ignored);
-  if (kind.writer == FileWriter::native)
-    return reader_.write(kind.format, path, from == base_ ? std::filesystem::path() : from);
-  run_program({command(from, kind, path), {}, log_}, "saving " + path.string());
+  if (kind.writer == FileWriter::native) return reader_.write(kind.format, path, from);
+  run_program({command(from.empty() ? base_ : from, kind, path), {}, log_}, "saving " + path.string());
   return {};
-}
-
-std::vector<WrittenExtent> Saver::save(const FileKind& kind, const std::filesystem::path& path) {
-  return write(base_, kind, path);
-}
-
-void Saver::save_other(const std::filesystem::path& from, const FileKind& kind,
-                       const std::filesystem::path& path) {
-  (void)write(from, kind, path);
 }
 
 pid_t Saver::start(const FileKind& kind, const std::filesystem::path& path) {

@@ -26,10 +26,9 @@ class Saver {
   Saver(NativeReader& reader, std::filesystem::path trainer, std::filesystem::path base,
         std::filesystem::path log);
   /// Writes a new file or folder in place of what is there, and returns what NativeReader::write() does.
-  /// Throws as that and run_program() do.
-  [[nodiscard]] std::vector<WrittenExtent> save(const FileKind& kind, const std::filesystem::path& path);
-  /// The same of another HDF5 checkpoint.
-  void save_other(const std::filesystem::path& from, const FileKind& kind, const std::filesystem::path& path);
+  /// from: another HDF5 checkpoint than the base. Throws as that and run_program() do.
+  [[nodiscard]] std::vector<WrittenExtent> save(const FileKind& kind, const std::filesystem::path& path,
+                                                const std::filesystem::path& from = {});
   /// Starts a process that stops itself by SIGSTOP, and then saves the base over what is at `path`. It must
   /// have ended before the next one is started. Throws as NativeReader::start_save() does.
   [[nodiscard]] pid_t start(const FileKind& kind, const std::filesystem::path& path);
@@ -40,8 +39,6 @@ class Saver {
  private:
   [[nodiscard]] std::vector<std::string> command(const std::filesystem::path& from, const FileKind& kind,
                                                  const std::filesystem::path& path) const;
-  std::vector<WrittenExtent> write(const std::filesystem::path& from, const FileKind& kind,
-                                   const std::filesystem::path& path);
 
   NativeReader& reader_;
   std::filesystem::path trainer_, base_, log_;

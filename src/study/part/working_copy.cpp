@@ -43,16 +43,7 @@ void WorkingCopy::zero(const std::vector<BitExtent>& extents) const {
   }
 }
 
-void WorkingCopy::renew() const {
-  std::error_code error;
-  std::filesystem::remove_all(path_, error);
-  std::filesystem::create_directories(path_.parent_path(), error);
-  std::filesystem::copy(original_, path_, std::filesystem::copy_options::recursive, error);
-  if (error) {
-    fail(ErrorCode::io, "{}: cannot be copied to {}: {}", original_.string(), path_.string(),
-         error.message());
-  }
-}
+void WorkingCopy::renew() const { copy_saved(original_, path_); }
 
 std::string digest_of_files(const std::filesystem::path& path) {
   if (!std::filesystem::is_directory(path)) return digest_file(path);

@@ -94,8 +94,6 @@ inline constexpr std::size_t kill_outcomes = names_of(KillOutcome{}).words.size(
 
 /// The file whose state is resumed without a piece of it.
 inline constexpr FileKind state_kind{Format::hdf5, FileWriter::bitrift, ".h5", "hdf5"};
-/// The piece of a state from which nothing is left out.
-inline constexpr const char* nothing_left_out = "nothing";
 
 /// Reads whose outcome is known beforehand.
 enum class DamageCanary {

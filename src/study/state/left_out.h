@@ -11,6 +11,8 @@
 
 namespace bitrift::study {
 
+/// No piece: the whole state is there.
+inline constexpr const char* nothing_left_out = "nothing";
 /// The parameters, without which no training continues: that shows that differences are noticed.
 inline constexpr const char* all_parameters = "parameters";
 

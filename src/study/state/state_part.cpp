@@ -107,7 +107,7 @@ void LeftOutStates::run() {
     const bool differs = result.first_step || result.first_evaluation || !result.refused.empty();
     if ((piece == nothing_left_out && differs) || (piece == all_parameters && !differs)) {
       throw campaign::Misbehaviour(
-          fmt::format("state: with {} left out the losses are {}", piece, differs ? "others" : "the same"));
+          fmt::format("state: with {} left out, the losses {}", piece, differs ? "differ" : "are the same"));
     }
     journal_.append({state_kind.format, state_kind.writer, std::move(result)});
     progress_.advance();

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "study/state/left_out.h"
+
 namespace bitrift::study {
 namespace {
 
