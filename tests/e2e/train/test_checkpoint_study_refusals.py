@@ -10,7 +10,7 @@ from pathlib import Path
 import h5py
 import pytest
 from study_support import TRAINING, one_line, rows_of, study, write
-from train_support import PROGRAM
+from train_support import LENET, PROGRAM, SGD, run, write_spec
 
 
 def test_two_studies_do_not_share_a_folder(tmp_path: Path) -> None:
@@ -43,6 +43,10 @@ def test_a_damaged_identity_and_a_base_that_is_none_are_one_line(tmp_path: Path)
         file["weight"] = 1.0
     other = write(tmp_path, base={"checkpoint": "foreign.h5"})
     assert "foreign.h5: not a checkpoint of a training" in one_line(study(other, tmp_path / "none"))
+    narrow = write_spec(tmp_path / "narrow.json", LENET, SGD, precision="bf16")
+    run("train", narrow, "-o", tmp_path / "narrow.h5", "--steps", 1)
+    other = write(tmp_path, base={"checkpoint": "narrow.h5"})
+    assert "NumPy has no bfloat16" in one_line(study(other, tmp_path / "none"))
     assert not (tmp_path / "none").exists()
 
 
