@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,8 @@ def shards(spec: Path, folder: Path, *options: str) -> list[str]:
     drivers = [Driver("run", spec, "-o", folder, "--shard", f"{i}/3", "--workers", "1", *options) for i in (1, 2, 3)]
     try:
         ends = [driver.finish() for driver in drivers]
+    except subprocess.TimeoutExpired as late:
+        raise AssertionError([driver.said() for driver in drivers]) from late
     finally:
         for driver in drivers:
             if driver.process.returncode is None:
