@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 #include "core/error.h"
 #include "options/one_of.h"
@@ -22,6 +23,19 @@ CLI::Validator seconds_above_zero() {
 }
 
 }  // namespace
+
+void refuse_without_output(const CheckpointArguments& arguments) {
+  const std::pair<bool, const char*> given[] = {
+      {arguments.every && *arguments.every != "0", "--checkpoint-every"},
+      {arguments.mode.has_value(), "--checkpoint-mode"},
+      {arguments.writer.has_value(), "--checkpoint-writer"},
+      {arguments.keep.has_value(), "--checkpoint-keep"},
+      {arguments.mean_time_between_failures.has_value(), "--mtbf"},
+  };
+  for (const auto& [is, option] : given) {
+    if (is) fail(ErrorCode::bad_input, "{} needs -o, the file or folder that is written", option);
+  }
+}
 
 void add_checkpoint_options(CLI::App* command, CheckpointArguments& arguments) {
   command

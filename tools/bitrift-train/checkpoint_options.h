@@ -17,6 +17,9 @@ struct CheckpointArguments {
   std::optional<double> mean_time_between_failures;
 };
 
+/// Throws Error(bad_input) that names the first option that does nothing without -o.
+void refuse_without_output(const CheckpointArguments& arguments);
+
 void add_checkpoint_options(CLI::App* command, CheckpointArguments& arguments);
 
 /// `policy`, that of a spec, with what the command line says instead: another --checkpoint-every starts

@@ -182,6 +182,7 @@ void choose_recovery(const Arguments& arguments, Plan& plan) {
   if (plan.recovery.in_place() && !arguments.trace.empty())
     fail(ErrorCode::bad_input, "--trace cannot be combined with --on-failure {}",
          name_of(plan.recovery.kind));
+  if (arguments.output.empty()) refuse_without_output(arguments.checkpoints);
   plan.checkpoints = chosen_checkpoints(arguments.checkpoints, plan.spec.checkpoint);
   plan.output = OutputPlace(arguments.output, plan.checkpoints);
   plan.format = chosen_format(arguments.format, arguments.output);

@@ -193,8 +193,8 @@ void keep_memory() {
 #endif
 }
 
-// Without the destructors of LibTorch's static objects, which take a sixth of a short command's time. Nothing
-// of ours is left by now that has something to write or to remove.
+// Skips the destructors of LibTorch's static objects, which take a sixth of a short command's time. By now,
+// bitrift has nothing left to write or to remove.
 [[noreturn]] void leave(int code) {
   std::fflush(nullptr);
   std::_Exit(code);

@@ -1,6 +1,12 @@
 #include "output_place.h"
 
+#include <cerrno>
+#include <chrono>
 #include <system_error>
+#include <thread>
+
+#include <fcntl.h>
+#include <sys/file.h>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -17,13 +23,14 @@ bool names_folder(const std::filesystem::path& path) {
 OutputPlace::OutputPlace(const std::filesystem::path& named, const record::CheckpointPolicy& policy)
     : named_(named), folder_(!named.empty() && names_folder(named)) {
   if (named.empty() && policy.writes())
-    fail(ErrorCode::bad_input, "--checkpoint-every needs -o, the file or folder that is written");
+    fail(ErrorCode::bad_input, "a checkpoint every {} needs -o, the file or folder that is written",
+         policy.automatic ? "few steps" : fmt::format("{} step(s)", policy.every));
   if (folder_) {
     keep_ = policy.keep.value_or(record::CheckpointPolicy::usual_keep);
   } else if (policy.keep.value_or(1) > 1) {
     fail(ErrorCode::bad_input,
-         "--checkpoint-keep {} needs a folder, and -o {} is one file; name a folder (-o DIR/)", *policy.keep,
-         named.empty() ? "FILE" : named.string());
+         "keeping {} checkpoints needs a folder, and -o {} is one file; name a folder (-o DIR/)",
+         *policy.keep, named.empty() ? "FILE" : named.string());
   }
 }
 
@@ -41,6 +48,20 @@ void OutputPlace::prepare(bool shared) const {
   }
   if (shared) return ckpt::SharedSink::check_place(file(0));
   const PendingFile probe(file(0));
+}
+
+FileDescriptor OutputPlace::hold(bool patient) const {
+  if (!folder_) return {};
+  FileDescriptor folder = open_file(named_, O_RDONLY | O_DIRECTORY);
+  for (int turns = patient ? 100 : 0;; --turns) {
+    if (::flock(folder.get(), LOCK_EX | LOCK_NB) == 0) return folder;
+    if (errno != EWOULDBLOCK) return {};  // NFS has no locks of folders
+    if (turns == 0) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  fail(ErrorCode::busy,
+       "-o {}: another run writes its checkpoints there; wait for it, or name another folder",
+       named_.string());
 }
 
 void OutputPlace::check_contents(std::optional<std::int64_t> start) const {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "core/file.h"
 #include "spec/checkpoint_policy.h"
 
 namespace bitrift::cli {
@@ -27,6 +28,10 @@ class OutputPlace {
   /// Shows that files can be written there, if `shared` by several processes at once. Makes the folder, and
   /// removes what killed programs left there. Throws Error(bad_input | io | unsupported).
   void prepare(bool shared) const;
+  /// Locks the folder, which exists, for as long as the descriptor is open; none for a file, and where the
+  /// file system has no locks. patient: a run that was killed a moment ago may not be over. Throws
+  /// Error(busy) where another run has it.
+  [[nodiscard]] FileDescriptor hold(bool patient) const;
   /// Throws Error(bad_input) where the folder has checkpoints that `resume` would take for newer ones of this
   /// run. start: step that the run begins with; absent: a new training.
   void check_contents(std::optional<std::int64_t> start) const;

@@ -21,12 +21,15 @@ void check_writable(const std::filesystem::path& path, const char* option) {
   const PendingFile probe(path);
 }
 
-void check_outputs(const Arguments& arguments, const Plan& plan) {
+// The lock of the folder of checkpoints, if there is one.
+[[nodiscard]] FileDescriptor check_outputs(const Arguments& arguments, const Plan& plan) {
   // A process that joins later, and a job that is launched again, find the run's own files.
-  const bool begins = arguments.relaunched.empty() && !arguments.relaunched_from_start && !mpi::is_spawned();
+  const bool again = !arguments.relaunched.empty() || arguments.relaunched_from_start;
+  const bool begins = !again && !mpi::is_spawned();
   if (begins && !plan.continues_folder) plan.output.check_contents(plan.start_step);
   plan.output.prepare(plan.checkpoints.writer == record::SaveWriter::shared && plan.parallel.ranks > 1);
   check_writable(arguments.trace, "--trace");
+  return mpi::is_spawned() ? FileDescriptor() : plan.output.hold(again);
 }
 
 // What mpirun must be told so that the run survives a failure.
@@ -88,11 +91,13 @@ train::Team team_of(const mpi::Environment& environment, const Plan& plan) {
 int in_planned_world(const Arguments& arguments, const Planning& planning,
                      const std::function<int(mpi::Environment&, Plan&)>& work) {
   std::optional<Plan> plan;
+  FileDescriptor lock;
   if (!mpi::started_by_launcher()) {
     if (planning.prepare) planning.prepare(nullptr);
     plan = planning.make_plan();
-    check_outputs(arguments, *plan);
+    lock = check_outputs(arguments, *plan);
     if (plan->parallel.ranks > 1) {
+      lock.close();  // rank 0 takes it
       const int ranks = plan->parallel.ranks + plan->recovery.spares;
       const std::vector<std::string> options = launcher_options(*plan);
       const bool relaunches = plan->recovery.kind == record::RecoveryKind::relaunch;
@@ -110,7 +115,7 @@ int in_planned_world(const Arguments& arguments, const Planning& planning,
     mpi::agreed(environment.world(), [&] {
       if (plan) return;
       plan = planning.make_plan();
-      if (environment.world().rank() == 0) check_outputs(arguments, *plan);
+      if (environment.world().rank() == 0) lock = check_outputs(arguments, *plan);
     });
     train::prepare_libtorch(plan->spec.threads);
     return work(environment, *plan);

@@ -1,8 +1,12 @@
 #include "train/state/checkpoint_folder.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <exception>
 #include <system_error>
+
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "ckpt/reader.h"
 #include "core/crc32c.h"
@@ -49,6 +53,14 @@ void check(const FolderCheckpoint& checkpoint, Look look) {
   if (look == Look::contents) check_contents(reader);
 }
 
+// A file without read permission is not damaged: another user would continue from it.
+void check_permission(const std::filesystem::path& path) {
+  if (::faccessat(AT_FDCWD, path.c_str(), R_OK, AT_EACCESS) == 0 || (errno != EACCES && errno != EPERM))
+    return;
+  fail(ErrorCode::io, "{}: cannot be read: {}; allow it, or move the file elsewhere", path.string(),
+       std::generic_category().message(errno));
+}
+
 // Of an error that may name the file itself: the rest.
 std::string without_path(const std::string& text, const std::filesystem::path& path) {
   const std::string start = path.string() + ": ";
@@ -91,6 +103,7 @@ std::vector<FolderCheckpoint> checkpoints_in(const std::filesystem::path& folder
 Newest newest_valid(const std::filesystem::path& folder, Look look) {
   Newest newest;
   for (FolderCheckpoint& one : checkpoints_in(folder)) {
+    check_permission(one.path);
     try {
       check(one, look);
       newest.checkpoint = std::move(one);

@@ -33,7 +33,7 @@ struct Newest {
 };
 
 /// The valid checkpoint of the highest step. Throws Error(bad_file), which names what was skipped, where none
-/// is valid, and as checkpoints_in().
+/// is valid, Error(io) where one may not be read before a valid one is found, and as checkpoints_in().
 [[nodiscard]] Newest newest_valid(const std::filesystem::path& folder, Look look);
 
 /// Removes checkpoints, and the provenance files beside them, of all but the `keep` highest steps up to

@@ -204,6 +204,28 @@ def test_without_a_valid_one_there_is_one_line(spec: Path, tmp_path: Path) -> No
     assert "no-such" in refusal("resume", f"{tmp_path}/no-such/")
 
 
+@pytest.mark.parametrize("strategy", ["serial", "data2"])
+def test_one_run_at_a_time_writes_there(tmp_path: Path, strategy: str) -> None:
+    folder = tmp_path / "run"
+    spec = fast_spec(tmp_path / "long.json", epochs=1000000)
+    words = ("train", spec, "-o", f"{folder}/", "--checkpoint-every", 5, *STRATEGIES[strategy])
+    first = subprocess.Popen([*map(str, (PROGRAM, *words))], stdout=subprocess.DEVNULL, start_new_session=True)
+    try:
+        while not list(folder.glob("step-*.h5")):
+            assert first.poll() is None
+            time.sleep(0.05)
+        again = ("resume", folder, "-o", folder, *STRATEGIES[strategy])
+        assert "another run writes its checkpoints there" in refusal(*again)
+        assert first.poll() is None
+    finally:
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait()
+    deadline = time.monotonic() + 60
+    while (done := call(*again, "--steps", 1)).returncode == 2 and time.monotonic() < deadline:
+        time.sleep(0.1)  # ranks that a killed mpirun leaves end by themselves
+    assert done.returncode == 0, done.stderr
+
+
 def test_all_ranks_take_the_file_of_rank_0(spec: Path, tmp_path: Path) -> None:
     """Also under a launcher of the user's."""
     folder = tmp_path / "run"
@@ -339,7 +361,10 @@ def test_what_makes_no_sense_is_refused(spec: Path, whole: Path, tmp_path: Path)
     for command, options, words in (
         (("train", spec, "-o", out), ("--checkpoint-every", 2, "--checkpoint-keep", 2), "needs a folder"),
         (("resume", start), ("--checkpoint-every", 2), "needs -o"),
-        (("resume", start), ("--checkpoint-keep", 2), "needs a folder"),
+        (("resume", start), ("--checkpoint-keep", 2), "--checkpoint-keep needs -o"),
+        (("resume", start), ("--checkpoint-mode", "sync"), "--checkpoint-mode needs -o"),
+        (("resume", start), ("--checkpoint-writer", "shared"), "--checkpoint-writer needs -o"),
+        (("resume", start), ("--mtbf", 10), "--mtbf needs -o"),
         (("train", spec, "-o", out), ("--checkpoint-every", "auto"), "give --mtbf SECONDS"),
         (("train", spec, "-o", out), ("--mtbf", 10), "only by --checkpoint-every auto"),
         (("train", spec, "-o", out), ("--checkpoint-every", "often"), "or auto; found 'often'"),

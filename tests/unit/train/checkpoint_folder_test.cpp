@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include "ckpt/reader.h"
 #include "core/file.h"
@@ -154,6 +155,19 @@ TEST_F(CheckpointFolder, AFolderWithoutAValidOneIsRefused) {
   write_bytes(at(20), "x");
   EXPECT_THAT(error_of([&] { (void)newest_valid(scratch_.path(), Look::header); }),
               HasSubstr("none of its 2 checkpoint(s)"));
+}
+
+// It may be whole: another user, or the same one with the right permission, would go on from it.
+TEST_F(CheckpointFolder, WhatMayNotBeReadIsNotSkipped) {
+  make(10);
+  std::filesystem::permissions(scratch_.path(), std::filesystem::perms::all);
+  std::filesystem::permissions(make(20), std::filesystem::perms::none);
+  constexpr uid_t nobody = 65534;
+  const bool root = ::geteuid() == 0;
+  ASSERT_TRUE(!root || ::seteuid(nobody) == 0);
+  const std::string error = error_of([&] { (void)newest_valid(scratch_.path(), Look::contents); });
+  ASSERT_TRUE(!root || ::seteuid(0) == 0);
+  EXPECT_THAT(error, HasSubstr("step-0000000020.h5: cannot be read: Permission denied; allow it"));
 }
 
 TEST_F(CheckpointFolder, TheNewestStayWithWhatIsBesideThem) {
