@@ -196,7 +196,11 @@ void keep_memory() {
 // Skips the destructors of LibTorch's static objects, which take a sixth of a short command's time. By now,
 // bitrift has nothing left to write or to remove.
 [[noreturn]] void leave(int code) {
-  std::fflush(nullptr);
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    complain("cannot write to standard output");
+    if (code == 0) code = 2;
+  }
+  if (mpi::launched_rank() == 0) leave_exit_code(code);
   std::_Exit(code);
 }
 
@@ -208,7 +212,5 @@ int main(int count, char** words) {
   std::signal(SIGXFSZ, SIG_IGN);
   bitrift::cli::keep_memory();
   bitrift::start_logging("bitrift-train");
-  const int code = bitrift::cli::guarded(count, words);
-  if (bitrift::mpi::launched_rank() == 0) bitrift::cli::leave_exit_code(code);
-  bitrift::cli::leave(code);
+  bitrift::cli::leave(bitrift::cli::guarded(count, words));
 }

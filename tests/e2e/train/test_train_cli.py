@@ -6,12 +6,15 @@ import json
 import os
 import resource
 import shutil
+import subprocess
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
-from train_support import LENET, MLP, SGD, call, read_trace, run, tensors, write_spec
+from train_support import LENET, MLP, PROGRAM, SGD, call, read_trace, run, tensors, write_spec
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +137,17 @@ def test_a_full_disk_leaves_nothing(base: Path, tmp_path: Path) -> None:
 
     refused("train", spec, "-o", tmp_path / "out.h5", "--steps", 1, words=["out.h5"], preexec_fn=small_files)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--version",), ("--help",), ("describe", str(ROOT / "campaigns/train-jargon-gpt.json"))],
+    ids=lambda words: words[0],
+)
+def test_output_that_cannot_be_printed_is_an_error(words: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([PROGRAM, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "bitrift-train: error: cannot write to standard output\n")
 
 
 def test_a_nonfinite_loss_ends_with_exit_code_1_and_saves_nothing(base: Path, tmp_path: Path) -> None:
