@@ -100,6 +100,23 @@ class CheckpointStudy:
         names = ["format", "writer", "stratum", "outcome", "estimate", "low", "high", "count", "flips"]
         return _frame(lines, names).astype({"count": "Int64", "flips": "Int64"})
 
+    def replays(self) -> pd.DataFrame:
+        """One line for each format, writer and outcome of flips of payload that a reader did not notice.
+
+        Columns: format, writer, outcome (masked, SDC and crash of the training; undetected: all of these, and those not
+        replayed), estimate, low and high (the anytime interval) of all flips of payload, count and flips.
+        """
+        lines = [
+            [
+                *(kind["format"], kind["writer"], outcome, rate["estimate"], *rate["anytime"]),
+                *(kind["counts"][outcome], kind["flips"]),
+            ]
+            for kind in self.summary.get("replay", [])
+            for outcome, rate in kind["rates"].items()
+        ]
+        names = ["format", "writer", "outcome", "estimate", "low", "high", "count", "flips"]
+        return _frame(lines, names)
+
     def kills(self) -> pd.DataFrame:
         """One line for each format and writer: what saves leave that are killed.
 

@@ -12,6 +12,7 @@
 #include "study/kill/kill_part.h"
 #include "study/part/two_saves.h"
 #include "study/policy/policy_part.h"
+#include "study/replay/replay_part.h"
 #include "study/row/base_checkpoint.h"
 #include "study/state/state_part.h"
 #include "study/state/state_summary.h"
@@ -35,6 +36,7 @@ struct Study {
   Progress& progress;
   const std::vector<StudyFile>& files;
   const std::filesystem::path& trainer;
+  const std::filesystem::path& bitrift;  ///< "" where no part needs it
 
   [[nodiscard]] std::vector<const StudyFile*> without_row(StudyPart part) const {
     std::vector<const StudyFile*> missing;
@@ -98,6 +100,15 @@ void run_damage(const Study& study, bool read_original) {
   for (const StudyFile& file : study.files) damage.run(file);
 }
 
+void run_replays(const Study& study) {
+  const StudyLayout& layout = study.folder.layout();
+  Replays(study.spec, study.reader, study.journal, study.progress,
+          {study.bitrift, study.trainer, layout.base(), layout.replay_spec(), layout.replay(),
+           layout.log("replay")},
+          layout.work())
+      .run(study.files);
+}
+
 void run_kills(const Study& study) {
   Kills kills(study.spec, study.reader, study.saver, study.journal, study.progress,
               study.folder.prepare_older(study.trainer), study.folder.layout().work() / "kills");
@@ -146,6 +157,9 @@ void run_parts(const Study& study, std::optional<StudyDrill> drill) {
       case StudyPart::damage:
         run_damage(study, drill == StudyDrill::read_original);
         break;
+      case StudyPart::replay:
+        run_replays(study);
+        break;
       case StudyPart::kill:
         run_kills(study);
         break;
@@ -169,6 +183,8 @@ StudyReport run_study(const StudyOptions& options, Progress& progress) {
   const campaign::InterruptGuard interrupts;
   StudySpec spec = read_study_spec(options.spec);
   const std::filesystem::path trainer = campaign::find_trainer();
+  std::filesystem::path bitrift;
+  if (spec.has(StudyPart::replay)) bitrift = campaign::find_bitrift();
   StudyFolder folder(std::filesystem::absolute(options.folder), spec,
                      options.drill ? name_of(*options.drill) : "", options.command);
   const StudyLayout& layout = folder.layout();
@@ -190,13 +206,14 @@ StudyReport run_study(const StudyOptions& options, Progress& progress) {
   if (journal.torn_bytes() > 0)
     progress.note(
         fmt::format("removed {} bytes of an incomplete last line from the rows", journal.torn_bytes()));
-  run_parts({spec, folder, reader, saver, journal, progress, files, trainer}, options.drill);
+  run_parts({spec, folder, reader, saver, journal, progress, files, trainer, bitrift}, options.drill);
   std::error_code ignored;
   std::filesystem::remove_all(layout.work(), ignored);
   std::filesystem::remove_all(layout.trainings(), ignored);
 
   StudyReport report{spec,
                      summarize(spec, journal.rows(), files),
+                     summarize_replays(spec, journal.rows(), files),
                      summarize_kills(spec, journal.rows()),
                      summarize_states(journal.rows()),
                      summarize_cost(spec, cost_cases(spec, reader.facts().installed), journal.rows()),
@@ -205,6 +222,7 @@ StudyReport run_study(const StudyOptions& options, Progress& progress) {
                      layout.rows(),
                      layout.summary()};
   report.document = summary_json(spec, report.kinds);
+  if (spec.has(StudyPart::replay)) report.document["replay"] = replays_json(report.replays);
   if (spec.has(StudyPart::kill)) report.document["kill"] = kills_json(report.kills);
   if (spec.has(StudyPart::state)) report.document["state"] = states_json(report.states);
   if (spec.has(StudyPart::cost)) report.document["cost"] = cost_json(report.cost);

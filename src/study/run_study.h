@@ -11,6 +11,7 @@
 #include "study/cost/cost_summary.h"
 #include "study/kill/kill_summary.h"
 #include "study/policy/policy_summary.h"
+#include "study/replay/replay_summary.h"
 #include "study/study_summary.h"
 
 namespace bitrift::study {
@@ -31,6 +32,7 @@ struct StudyOptions {
 struct StudyReport {
   StudySpec spec;
   std::vector<KindSummary> kinds;
+  std::vector<ReplayedKind> replays;
   std::vector<KilledKind> kills;
   std::vector<StateResult> states;
   CostSummary cost;

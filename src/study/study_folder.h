@@ -26,6 +26,8 @@ struct StudyLayout {
   [[nodiscard]] std::filesystem::path files() const { return root / "files"; }
   [[nodiscard]] std::filesystem::path work() const { return root / "work"; }
   [[nodiscard]] std::filesystem::path trainings() const { return root / "trainings"; }
+  [[nodiscard]] std::filesystem::path replay() const { return root / "replay"; }
+  [[nodiscard]] std::filesystem::path replay_spec() const { return root / "replay.json"; }
   [[nodiscard]] std::filesystem::path lock() const { return root / "lock"; }
   [[nodiscard]] std::filesystem::path log(const std::string& name) const {
     return root / "logs" / (name + ".log");

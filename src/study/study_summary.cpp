@@ -5,6 +5,7 @@
 #include "analyze/rates/picks.h"
 #include "analyze/rates/stratified.h"
 #include "analyze/rates/total_interval.h"
+#include "study/part/flip_rate.h"
 
 namespace bitrift::study {
 namespace {
@@ -18,13 +19,6 @@ std::string without_owner(const std::string& structure) {
   const std::size_t cut = structure.find(" of ");
   const bool whole = cut == std::string::npos || structure.compare(cut, 8, " of the ") == 0;
   return whole ? structure : structure.substr(0, cut);
-}
-
-analyze::Rate cell_rate(std::uint64_t hits, const DamageCell& cell, double confidence) {
-  return {static_cast<double>(hits) / static_cast<double>(cell.flips),
-          analyze::anytime_finite(hits, cell.flips, cell.bits, confidence),
-          analyze::wilson(static_cast<double>(hits), static_cast<double>(cell.flips), confidence),
-          analyze::clopper_pearson(hits, cell.flips, confidence)};
 }
 
 // The flips of one stratum in the order of their draws.
@@ -68,7 +62,7 @@ void add_damage(KindSummary& kind, const std::map<BitStratum, Draws>& draws, con
     cell.missing = drawn.missing;
     for (const DamageOutcome outcome : drawn.outcomes) ++cell.counts[index_of(outcome)];
     for (std::size_t i = 0; i < damage_outcomes; ++i)
-      cell.rates[i] = cell_rate(cell.counts[i], cell, spec.confidence);
+      cell.rates[i] = flip_rate(cell.counts[i], cell.counts[i], cell.flips, cell.bits, spec.confidence);
     kind.cells.push_back(cell);
   }
   if (kind.cells.size() == 2) kind.file = file_rates(kind.cells, draws, spec);
@@ -97,8 +91,6 @@ KindSummary summarize_kind(const StudySpec& spec, const std::vector<StudyRow>& r
   return kind;
 }
 
-Json interval_json(const analyze::Interval& interval) { return {interval.low, interval.high}; }
-
 Json counts_json(const OutcomeCounts& counts) {
   Json value;
   for (std::size_t i = 0; i < damage_outcomes; ++i) value[name_of(static_cast<DamageOutcome>(i))] = counts[i];
@@ -107,13 +99,8 @@ Json counts_json(const OutcomeCounts& counts) {
 
 Json rates_json(const OutcomeRates& rates) {
   Json value;
-  for (std::size_t i = 0; i < damage_outcomes; ++i) {
-    value[name_of(static_cast<DamageOutcome>(i))] = {
-        {"estimate", rates[i].estimate},
-        {"anytime", interval_json(rates[i].anytime)},
-        {"wilson", interval_json(rates[i].wilson)},
-        {"clopper_pearson", interval_json(rates[i].clopper_pearson)}};
-  }
+  for (std::size_t i = 0; i < damage_outcomes; ++i)
+    value[name_of(static_cast<DamageOutcome>(i))] = rate_json(rates[i]);
   return value;
 }
 

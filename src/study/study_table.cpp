@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "study/part/flip_rate.h"
+
 namespace bitrift::study {
 namespace {
 
@@ -40,11 +42,6 @@ std::string sizes(const std::vector<KindSummary>& kinds) {
                                  : fmt::format("{} {:>12}\n", head(kind), kind.missing);
   }
   return text + "payload: bytes that hold values, per byte of the values in memory\n\n";
-}
-
-std::string rate_text(const analyze::Rate& rate) {
-  return fmt::format("{:.1f} [{:.1f}, {:.1f}]", 100 * rate.estimate, 100 * rate.anytime.low,
-                     100 * rate.anytime.high);
 }
 
 // Outcomes that are common as rates, the others as numbers of flips.

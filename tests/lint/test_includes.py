@@ -42,7 +42,7 @@ ORDER: dict[str, list[str]] = {
     "train": ["step", "parallel", "state", "golden", "recover", "run", "serve"],
     "analyze": ["rates", "verdict", "views", ".", "process", "across"],
     "campaign": ["journal", "plan", "launch", "worker", "progress", "folder", "shard", "driver", "commands"],
-    "study": ["row", "reader", "part", "kill", "state", "cost", "policy", "."],
+    "study": ["row", "reader", "part", "replay", "kill", "state", "cost", "policy", "."],
 }
 MOST_FILES = 25  # in one folder
 # Foreign header (the first part of its path, or its name) to the folders of src/ that may include it.

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pickle
+import shutil
 import signal
 import socket
 import struct
@@ -121,8 +122,8 @@ class Served:
         self.lines = self.channel.makefile("rw")
         self.hello = json.loads(self.lines.readline())["hello"]
 
-    def ask(self, do: str, form: str, path: Path) -> dict[str, Any]:
-        self.lines.write(json.dumps({"do": do, "format": form, "path": str(path)}) + "\n")
+    def ask(self, do: str, form: str, path: Path, **more: Any) -> dict[str, Any]:
+        self.lines.write(json.dumps({"do": do, "format": form, "path": str(path)} | more) + "\n")
         self.lines.flush()
         answer: dict[str, Any] = json.loads(self.lines.readline())
         return answer
@@ -147,6 +148,45 @@ def test_the_reader_serves_until_the_other_end_hangs_up(base: Path, tmp_path: Pa
     path.write_bytes(damaged)
     assert served.ask("read", "npz", path)["refused"].startswith("BadZipFile: Bad CRC-32")
     assert served.ask("read", "hdf5", path)["refused"].startswith("OSError: Unable to synchronously open file")
+    assert served.end() == 0
+
+
+@pytest.mark.parametrize("form", formats.FORMATS)
+def test_one_changed_element_is_named_with_its_bits(base: Path, tmp_path: Path, form: str) -> None:
+    state = formats.read_state(base)
+    served = Served(base, "--formats", form)
+    path = tmp_path / ("a.npz" if form.startswith("npz") else "a")
+
+    def change_in(**others: Any) -> dict[str, Any] | None:
+        formats.FORMATS[form].write(state | others, path)
+        answer = served.ask("read", form, path, change=True)
+        assert answer["tensors"] == digests(state | others)
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return answer.get("change")
+
+    other = state["model/w"].copy()
+    assert change_in() is None
+    other.view(np.uint32)[3, 5] ^= 0x80000001
+    assert change_in(**{"model/w": other}) == {"tensor": "model/w", "element": 95, "mask": "0x80000001"}
+    seed = np.array(state["rng/seed"] ^ np.uint64(1 << 63))
+    assert change_in(**{"rng/seed": seed}) == {"tensor": "rng/seed", "element": 0, "mask": hex(1 << 63)}
+    other.view(np.uint32)[39, 29] ^= 2
+    assert change_in(**{"model/w": other}) is None  # two elements
+    half = state["half"].copy()
+    half[1] = 7
+    assert change_in(half=half, **{"progress/step": np.array(13)}) is None  # two tensors
+    assert served.end() == 0
+
+
+def test_a_tensor_that_becomes_another_one_is_a_change(base: Path, tmp_path: Path) -> None:
+    with h5py.File(base, "a") as file:
+        file["progress/epoch"] = np.int64(12 ^ 4)
+    state = formats.read_state(base)
+    formats.FORMATS["npz"].write(state | {"progress/step": state["progress/epoch"]}, tmp_path / "a.npz")
+    served = Served(base, "--formats", "npz")
+    answer = served.ask("read", "npz", tmp_path / "a.npz", change=True)
+    assert answer["change"] == {"tensor": "progress/step", "element": 0, "mask": "0x4"}
+    assert "change" not in served.ask("read", "npz", tmp_path / "a.npz")
     assert served.end() == 0
 
 

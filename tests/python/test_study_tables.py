@@ -28,6 +28,10 @@ SUMMARY = {
         },
         {"format": "dcp", "writer": "native", "missing": "not installed"},
     ],
+    "replay": [
+        {"format": "npz", "writer": "native", "flips": 8, "counts": {"undetected": 3, "SDC": 2, "not_replayed": 1}}
+        | {"rates": {"undetected": RATE, "SDC": RATE}}
+    ],
     "kill": [
         {
             "format": "npz",
@@ -78,6 +82,9 @@ def test_tables_are_those_of_the_summary(tmp_path: Path) -> None:
     payload, whole = study.damage().itertuples()
     assert payload[1:] == ("npz", "native", "payload", "same", 0.25, 0.1, 0.5, 1, 4)
     assert whole[1:8] == ("npz", "native", "file", "same", 0.25, 0.1, 0.5)
+    undetected, sdc = study.replays().itertuples(index=False)
+    assert tuple(undetected) == ("npz", "native", "undetected", 0.25, 0.1, 0.5, 3, 8)
+    assert tuple(sdc) == ("npz", "native", "SDC", 0.25, 0.1, 0.5, 2, 8)
     assert study.damage()["count"].isna().tolist() == [False, True]
     (kill,) = study.kills().itertuples()
     assert kill[1:] == ("npz", "native", 3, 4, 1, 0, 3, 0, 0, 0, 1)
@@ -91,8 +98,9 @@ def test_tables_are_those_of_the_summary(tmp_path: Path) -> None:
 
 def test_a_study_of_nothing_has_empty_tables(tmp_path: Path) -> None:
     study = bitrift.CheckpointStudy(folder(tmp_path, {"schema": SUMMARY["schema"], "files": []}))
-    for table in (study.sizes, study.determinism, study.damage, study.kills, study.states, study.saves, study.policy):
+    for table in (study.sizes, study.determinism, study.damage, study.replays, study.kills, study.states):
         assert table().empty
+    assert study.saves().empty and study.policy().empty
     assert repr(study) == f"CheckpointStudy({str(tmp_path)!r})"
 
 

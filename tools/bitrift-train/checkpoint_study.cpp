@@ -17,7 +17,8 @@ CLI::App* add_checkpoint_study(CLI::App& app, StudyArguments& arguments, const s
       "checkpoint-study",
       "Write one checkpoint in many formats, and measure their sizes, whether two saves are equal, what "
       "their "
-      "own readers do with flipped bits, what is left when a save is killed, which state a training needs, "
+      "own readers do with flipped bits, what flips that they do not notice do to the training, what is left "
+      "when a save is killed, which state a training needs, "
       "how "
       "long saves take, and how much time is useful when a training is killed again and again "
       "(docs/checkpoint-cost.md)");
@@ -57,10 +58,10 @@ int checkpoint_study(const StudyArguments& arguments) {
     fmt::print("{}\n", report.document.dump(2));
     return 0;
   }
-  fmt::print("{}{}{}{}{}\nrows       {}\nsummary    {}\n", study::study_table(report.spec, report.kinds),
-             study::kills_table(report.kills), study::states_table(report.states),
-             study::cost_table(report.cost), study::policy_table(report.spec, report.policy),
-             report.rows.string(), report.summary.string());
+  fmt::print("{}{}{}{}{}{}\nrows       {}\nsummary    {}\n", study::study_table(report.spec, report.kinds),
+             study::replays_table(report.spec, report.replays), study::kills_table(report.kills),
+             study::states_table(report.states), study::cost_table(report.cost),
+             study::policy_table(report.spec, report.policy), report.rows.string(), report.summary.string());
   return 0;
 }
 

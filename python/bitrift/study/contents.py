@@ -3,26 +3,68 @@
 from __future__ import annotations
 
 import hashlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 State = dict[str, np.ndarray[Any, Any]]
 Contents = dict[str, str]
+# Number format, shape, and bytes of all values.
+Plain = tuple[str, tuple[int, ...], Any]
+
+_known: set[str] | None = None
+_unknown: dict[str, Plain] = {}
+
+
+@contextmanager
+def unknown_values(known: Contents) -> Iterator[dict[str, Plain]]:
+    """Whatever gets a digest meanwhile that is not known, by its digest."""
+    global _known  # readers return digests alone
+    _known = set(known.values())
+    try:
+        yield _unknown
+    finally:
+        _known = None
+        _unknown.clear()
 
 
 def _digest(kind: str, shape: tuple[int, ...], values: Any) -> str:
     digest = hashlib.blake2b(f"{kind} {shape} ".encode(), digest_size=16)
     digest.update(values)
-    return digest.hexdigest()
+    found = digest.hexdigest()
+    if _known is not None and found not in _known:
+        _unknown[found] = (kind, shape, bytes(values))
+    return found
+
+
+def plain(array: np.ndarray[Any, Any]) -> Plain:
+    """What the digest of an array is of."""
+    if array.dtype.hasobject:
+        return "object", array.shape, repr(array.tolist()).encode(errors="backslashreplace")
+    native = array.astype(array.dtype.newbyteorder("="), copy=False)
+    return native.dtype.name, native.shape, np.ascontiguousarray(native).reshape(-1).view(np.uint8)
 
 
 def of_array(array: np.ndarray[Any, Any]) -> str:
     """Of number format, shape and values; the byte order in memory does not matter."""
-    if array.dtype.hasobject:
-        return _digest("object", array.shape, repr(array.tolist()).encode(errors="backslashreplace"))
-    native = array.astype(array.dtype.newbyteorder("="), copy=False)
-    return _digest(native.dtype.name, native.shape, np.ascontiguousarray(native).reshape(-1).view(np.uint8))
+    return _digest(*plain(array))
+
+
+def changed_element(before: np.ndarray[Any, Any], after: Plain) -> tuple[int, int] | None:
+    """The one element that differs, and the mask of its bits that do; None where there is not one."""
+    kind, shape, values = plain(before)
+    if after[:2] != (kind, shape):
+        return None
+    differs = np.frombuffer(after[2], np.uint8) ^ values
+    size = before.dtype.itemsize
+    elements = np.unique(np.flatnonzero(differs) // size)
+    if len(elements) != 1:
+        return None
+    element = int(elements[0])
+    return element, int.from_bytes(differs[element * size : (element + 1) * size], sys.byteorder)
 
 
 def of_tensor(tensor: Any) -> str:

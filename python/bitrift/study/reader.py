@@ -25,6 +25,7 @@ import h5py
 from h5py import h5f
 
 from bitrift.study import contents
+from bitrift.study.contents import Contents
 from bitrift.study.formats import FORMATS, is_installed, read_state
 from bitrift.study.timing import Timing
 
@@ -62,6 +63,7 @@ class Reader:
 
     def __init__(self, base: Path, memory: int, misread: bool) -> None:
         self._state = read_state(base)
+        self._digests = {name: contents.of_array(value) for name, value in self._state.items()}
         self._memory, self._misread = memory, misread
         self._timing: Timing | None = None
         self._saving: int | None = None
@@ -69,7 +71,7 @@ class Reader:
     def hello(self) -> dict[str, Any]:
         """What is installed, and what the base holds."""
         tensors = {
-            name: {"digest": contents.of_array(value), "bytes": value.nbytes, "elements": value.size}
+            name: {"digest": self._digests[name], "bytes": value.nbytes, "elements": value.size}
             for name, value in self._state.items()
         }
         formats = {name: is_installed(*entry.packages) for name, entry in FORMATS.items()}
@@ -120,19 +122,42 @@ class Reader:
         except Exception as error:
             return {"refused": message_of(error, path)}
 
-    def read(self, form: str, path: Path) -> dict[str, Any]:
-        """The digests of all tensors that the native reader returns, or how it refused."""
+    def read(self, form: str, path: Path, change: bool) -> dict[str, Any]:
+        """The digests of all tensors that the native reader returns, or how it refused.
+
+        change: also the one element that differs from the base, if nothing else does.
+        """
         bound_memory(self._memory)
+        changed: dict[str, Any] = {}
         try:
-            found = FORMATS[form].read(path, self._state)
+            if change:
+                found, changed = self._read_changed(form, path)
+            else:
+                found = FORMATS[form].read(path, self._state)
         except BaseException as error:  # also what is not an Exception: errors of extensions in other languages
             answer: dict[str, Any] = {"refused": message_of(error, path)}
             del error
         else:
             if self._misread and found:
                 found[min(found)] = "misread"
-            answer = {"tensors": found}
+            answer = {"tensors": found} | changed
         return answer | {"stale": _has_open_hdf5()}
+
+    def _read_changed(self, form: str, path: Path) -> tuple[Contents, dict[str, Any]]:
+        with contents.unknown_values(self._digests) as unknown:
+            found = FORMATS[form].read(path, self._state)
+            values = dict(unknown)
+        differing = [name for name, digest in self._digests.items() if found.get(name) != digest]
+        if found.keys() != self._digests.keys() or len(differing) != 1:
+            return found, {}
+        (name,) = differing
+        after = values.get(found[name])
+        if after is None:  # it is now what another tensor is
+            after = contents.plain(self._state[next(k for k, v in self._digests.items() if v == found[name])])
+        place = contents.changed_element(self._state[name], after)
+        if place is None:
+            return found, {}
+        return found, {"change": {"tensor": name, "element": place[0], "mask": hex(place[1])}}
 
 
 def _has_open_hdf5() -> bool:
@@ -178,7 +203,7 @@ def serve(options: argparse.Namespace) -> None:
                     case "start":
                         say(reader.start(form, path, request["command"]))
                     case "read":
-                        say(reader.read(form, path))
+                        say(reader.read(form, path, request.get("change", False)))
                     case "time":
                         say(reader.time(form, path, request.get("behind", False)))
             except MemoryError as error:  # where a file could be read, but not compared

@@ -91,6 +91,25 @@ void add_recovery(std::vector<std::string>& arguments, const record::Arm& arm, i
   if (detector) arguments.emplace_back("--detector");
 }
 
+// variable: of the environment, which may name another one. else_do: what the user can do beside setting it.
+std::filesystem::path find_program(const char* name, const char* variable, const char* else_do) {
+  if (const char* named = std::getenv(variable); named != nullptr && *named != '\0') {
+    if (access(named, X_OK) == 0) return std::filesystem::absolute(named);
+    fail(ErrorCode::not_found, "{}={}: no such program", variable, named);
+  }
+  std::error_code ignored;
+  auto beside = std::filesystem::read_symlink(own_program, ignored).parent_path() / name;
+  if (access(beside.c_str(), X_OK) == 0) return beside;
+  const char* search = std::getenv("PATH");
+  std::istringstream folders(search == nullptr ? "" : search);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const auto candidate = std::filesystem::path(folder.empty() ? "." : folder) / name;
+    if (access(candidate.c_str(), X_OK) == 0) return std::filesystem::absolute(candidate);
+  }
+  fail(ErrorCode::not_found, "{} is neither beside this program nor on PATH: {} or set {}", name, else_do,
+       variable);
+}
+
 }  // namespace
 
 int Processes::needed_for_trial(int failing) const noexcept {
@@ -110,24 +129,10 @@ Processes processes_of(const record::Arm& arm, int failing) {
 }
 
 std::filesystem::path find_trainer() {
-  if (const char* named = std::getenv("BITRIFT_TRAIN_PROGRAM"); named != nullptr && *named != '\0') {
-    if (access(named, X_OK) == 0) return std::filesystem::absolute(named);
-    fail(ErrorCode::not_found, "BITRIFT_TRAIN_PROGRAM={}: no such program", named);
-  }
-  std::error_code ignored;
-  auto beside = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() / trainer_name;
-  if (access(beside.c_str(), X_OK) == 0) return beside;
-  const char* search = std::getenv("PATH");
-  std::istringstream folders(search == nullptr ? "" : search);
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const auto candidate = std::filesystem::path(folder.empty() ? "." : folder) / trainer_name;
-    if (access(candidate.c_str(), X_OK) == 0) return std::filesystem::absolute(candidate);
-  }
-  fail(ErrorCode::not_found,
-       "{} is neither beside this program nor on PATH: build it (BITRIFT_TRAIN=ON) or set "
-       "BITRIFT_TRAIN_PROGRAM",
-       trainer_name);
+  return find_program(trainer_name, "BITRIFT_TRAIN_PROGRAM", "build it (BITRIFT_TRAIN=ON)");
 }
+
+std::filesystem::path find_bitrift() { return find_program("bitrift", "BITRIFT_PROGRAM", "build it"); }
 
 Command serve_command(const Launch& launch, const record::Arm& arm, const std::string& socket_name,
                       const std::filesystem::path& log, const std::filesystem::path& scratch) {

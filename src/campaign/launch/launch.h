@@ -46,6 +46,8 @@ struct Processes {
 
 /// bitrift-train: $BITRIFT_TRAIN_PROGRAM, else beside this executable, else on PATH. Throws Error(not_found).
 [[nodiscard]] std::filesystem::path find_trainer();
+/// bitrift itself, for other programs: $BITRIFT_PROGRAM, else as above. Throws Error(not_found).
+[[nodiscard]] std::filesystem::path find_bitrift();
 
 /// `bitrift-train serve`, to be connected to `socket_name`; output is appended to `log`, temporary files of
 /// the launcher go to `scratch` (empty: wherever it likes).

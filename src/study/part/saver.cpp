@@ -12,7 +12,7 @@
 
 namespace bitrift::study {
 
-void run_program(const Command& command, const std::string& what) {
+ExitStatus run_to_end(const Command& command) {
   Subprocess child(command);
   std::optional<ExitStatus> status;
   while (!(status = child.wait(0.1))) {
@@ -20,9 +20,14 @@ void run_program(const Command& command, const std::string& what) {
     child.terminate(5);  // politely: a launcher has ranks to end
     campaign::InterruptGuard::check();
   }
-  if (status->ok()) return;
-  fail(status->code == 2 ? ErrorCode::bad_input : ErrorCode::internal, "{} ended with {}; {} says: {}", what,
-       status->text(), command.output.string(), campaign::log_tail(command.output));
+  return *status;
+}
+
+void run_program(const Command& command, const std::string& what) {
+  const ExitStatus status = run_to_end(command);
+  if (status.ok()) return;
+  fail(status.code == 2 ? ErrorCode::bad_input : ErrorCode::internal, "{} ended with {}; {} says: {}", what,
+       status.text(), command.output.string(), campaign::log_tail(command.output));
 }
 
 void pause(double seconds) {

@@ -192,11 +192,15 @@ std::vector<WrittenExtent> NativeReader::write(Format format, const std::filesys
   return extents;
 }
 
-ReaderAnswer NativeReader::read(Format format, const std::filesystem::path& path, double timeout_seconds) {
-  const Reply reply = ask("read", format, path, timeout_seconds);
+ReaderAnswer NativeReader::read(Format format, const std::filesystem::path& path, double timeout_seconds,
+                                bool change) {
+  const Reply reply = ask("read", format, path, timeout_seconds, {{"change", change}});
   if (!reply.line) return reply.died ? ReaderAnswer(ReaderDied{*reply.died}) : ReaderAnswer(ReaderHung{});
   if (reply.line->contains("refused")) return ReaderRefused{reply.line->at("refused").get<std::string>()};
-  return ReaderContents{reply.line->at("tensors").get<std::map<std::string, std::string>>()};
+  ReaderContents contents{reply.line->at("tensors").get<std::map<std::string, std::string>>()};
+  if (const auto found = reply.line->find("change"); found != reply.line->end())
+    contents.change = change_from_json(*found);
+  return contents;
 }
 
 }  // namespace bitrift::study

@@ -67,7 +67,9 @@ class NativeReader {
   /// write().
   [[nodiscard]] pid_t start_save(Format format, const std::filesystem::path& path,
                                  const std::vector<std::string>& command);
-  [[nodiscard]] ReaderAnswer read(Format format, const std::filesystem::path& path, double timeout_seconds);
+  /// change: look for ReaderContents::change, too.
+  [[nodiscard]] ReaderAnswer read(Format format, const std::filesystem::path& path, double timeout_seconds,
+                                  bool change = false);
   /// Times a save of the base to a new file. behind: in the background, for raw and dcp. Throws as write().
   [[nodiscard]] SaveTimes time(Format format, const std::filesystem::path& path, bool behind);
   /// Ends the process.

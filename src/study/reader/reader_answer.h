@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <variant>
 
 #include "core/process/subprocess.h"
 #include "study/row/study_kinds.h"
+#include "study/row/study_row.h"
 
 namespace bitrift::study {
 
@@ -18,6 +20,8 @@ struct ReaderRefused {
 /// It returned tensors.
 struct ReaderContents {
   std::map<std::string, std::string> digests;  ///< by name
+  /// All that differs from the base, where it was asked for; absent: nothing, or more than one element.
+  std::optional<ValueChange> change = {};
 };
 /// Its process ended.
 struct ReaderDied {

@@ -56,9 +56,9 @@ inline constexpr std::array file_kinds = {
     FileKind{Format::dcp, FileWriter::native, "", ""},
 };
 
-enum class StudyPart { size, determinism, damage, kill, state, cost, policy };
-constexpr EnumNames<7> names_of(StudyPart) {
-  return {"part", {"size", "determinism", "damage", "kill", "state", "cost", "policy"}};
+enum class StudyPart { size, determinism, damage, replay, kill, state, cost, policy };
+constexpr EnumNames<8> names_of(StudyPart) {
+  return {"part", {"size", "determinism", "damage", "replay", "kill", "state", "cost", "policy"}};
 }
 
 /// Which bits of a file: the bytes of the state's tensors as stored, or all others.

@@ -1,5 +1,8 @@
 #include "study/row/study_row.h"
 
+#include <charconv>
+#include <system_error>
+
 #include "core/error.h"
 
 namespace bitrift::study {
@@ -42,6 +45,24 @@ void put(Json& row, const DamageResult& damage) {
   row["outcome"] = damage.outcome;
   row["message"] = damage.message;
   if (damage.outcome == DamageOutcome::silently_wrong) row["missing"] = damage.missing;
+}
+
+void put(Json& row, const ReplayResult& replay) {
+  row["draw"] = replay.draw;
+  if (!replay.change || !replay.reason) return;
+  row["change"] = {{"tensor", replay.change->tensor},
+                   {"element", replay.change->element},
+                   {"mask", fmt::format("{:#x}", replay.change->mask)}};
+  row["outcome"] = record::class_of(*replay.reason);
+  row["reason"] = *replay.reason;
+}
+
+ReplayResult replay_from(const Json& value) {
+  ReplayResult replay{value.at("draw").get<std::uint64_t>()};
+  if (!value.contains("change")) return replay;
+  replay.change = change_from_json(value["change"]);
+  replay.reason = value.at("reason").get<record::Reason>();
+  return replay;
 }
 
 void put(Json& row, const KillResult& kill) {
@@ -186,6 +207,7 @@ std::string StudyRow::id() const {
                                  : life_id(kind, policy->mode, policy->interval, policy->number);
   }
   if (const auto* cost = std::get_if<CostResult>(&result)) return cost_id(kind, cost->what, cost->turn);
+  if (const auto* replay = std::get_if<ReplayResult>(&result)) return replay_id(kind, replay->draw);
   if (const auto* kill = std::get_if<KillResult>(&result)) return kill_id(kind, kill->call, kill->half);
   if (const auto* state = std::get_if<StateResult>(&result)) return state_id(state->piece);
   const auto* damage = std::get_if<DamageResult>(&result);
@@ -211,6 +233,9 @@ StudyRow study_row_from_json(const Json& value) {
     case StudyPart::damage:
       row.result = damage_from(value);
       break;
+    case StudyPart::replay:
+      row.result = replay_from(value);
+      break;
     case StudyPart::kill:
       row.result = kill_from(value);
       break;
@@ -227,6 +252,17 @@ StudyRow study_row_from_json(const Json& value) {
   return row;
 }
 
+ValueChange change_from_json(const Json& value) {
+  const std::string text = value.at("mask").get<std::string>();
+  ValueChange change{value.at("tensor").get<std::string>(), value.at("element").get<std::uint64_t>()};
+  const bool prefixed = text.starts_with("0x");
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data() + (prefixed ? 2 : 0), end, change.mask, 16);
+  if (!prefixed || read.ec != std::errc() || read.ptr != end || change.mask == 0)
+    fail(ErrorCode::bad_file, "'{}' is no mask of bits", text);
+  return change;
+}
+
 Json state_json(const StateResult& state) {
   Json value = {
       {"piece", state.piece}, {"tensors", state.tensors}, {"changed", state.changed}, {"steps", state.steps}};
@@ -241,6 +277,10 @@ std::string row_id(StudyPart part, const FileKind& kind) { return id_of(part, ki
 
 std::string canary_id(const FileKind& kind, DamageCanary canary) {
   return fmt::format("{}/{}", row_id(StudyPart::damage, kind), name_of(canary));
+}
+
+std::string replay_id(const FileKind& kind, std::uint64_t draw) {
+  return fmt::format("{}/{}", row_id(StudyPart::replay, kind), draw);
 }
 
 std::string kill_id(const FileKind& kind, std::uint64_t call, bool half) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "record/json/json.h"
+#include "record/outcome.h"
 #include "spec/checkpoint_policy.h"
 #include "study/row/study_kinds.h"
 
@@ -32,6 +33,22 @@ struct DamageResult {
   std::string message = {};   ///< of the reader; silently wrong: which tensors
   std::uint64_t missing = 0;  ///< silently wrong: saved tensors that the reader did not return
   bool operator==(const DamageResult&) const = default;
+};
+
+/// One element of a tensor in which some bits differ.
+struct ValueChange {
+  std::string tensor;
+  std::uint64_t element = 0;  ///< row-major
+  std::uint64_t mask = 0;     ///< the bits that differ; bit 0 is the least significant of the value
+  bool operator==(const ValueChange&) const = default;
+};
+
+/// A silently wrong flip of payload, replayed as a trial of a campaign.
+struct ReplayResult {
+  std::uint64_t draw = 0;                     ///< of the payload, as DamageResult::draw
+  std::optional<ValueChange> change = {};     ///< what the reader returned; absent: not one element
+  std::optional<record::Reason> reason = {};  ///< of the trial's outcome; absent without a change
+  bool operator==(const ReplayResult&) const = default;
 };
 
 struct SizeResult {
@@ -128,7 +145,8 @@ struct PolicyResult {
 struct StudyRow {
   Format format = Format::hdf5;
   FileWriter writer = FileWriter::native;
-  std::variant<SizeResult, DeterminismResult, DamageResult, KillResult, StateResult, CostResult, PolicyResult>
+  std::variant<SizeResult, DeterminismResult, DamageResult, ReplayResult, KillResult, StateResult, CostResult,
+               PolicyResult>
       result = {};
 
   [[nodiscard]] StudyPart part() const noexcept { return static_cast<StudyPart>(result.index()); }
@@ -141,12 +159,16 @@ struct StudyRow {
 /// Throws Error(bad_file) and record::Json::exception for anything else.
 [[nodiscard]] StudyRow study_row_from_json(const record::Json& value);
 
+/// A change as rows and readers have it. Throws record::Json::exception and Error(bad_file).
+[[nodiscard]] ValueChange change_from_json(const record::Json& value);
+
 /// The keys of a row's result.
 [[nodiscard]] record::Json state_json(const StateResult& state);
 
 /// The id of a row that is to be.
 [[nodiscard]] std::string row_id(StudyPart part, const FileKind& kind);
 [[nodiscard]] std::string canary_id(const FileKind& kind, DamageCanary canary);
+[[nodiscard]] std::string replay_id(const FileKind& kind, std::uint64_t draw);
 [[nodiscard]] std::string kill_id(const FileKind& kind, std::uint64_t call, bool half);
 [[nodiscard]] std::string state_id(const std::string& piece);
 [[nodiscard]] std::string cost_id(const FileKind& kind, const CostCase& what, std::uint64_t turn);

@@ -112,6 +112,16 @@ DamageSpec damage_from(const Document& document) {
   return damage;
 }
 
+ReplaySpec replay_spec_from(const Json& spec) {
+  ReplaySpec replay;
+  if (!spec.contains("replay")) return replay;
+  const Json& value = spec["replay"];
+  replay.flips = value.value("flips", replay.flips);
+  replay.epochs = value.value("epochs", replay.epochs);
+  replay.seed = value.value("seed", replay.seed);
+  return replay;
+}
+
 KillSpec kill_from(const Document& document) {
   KillSpec kill;
   if (document.value.contains("kill")) kill.kills = document.value["kill"].value("kills", kill.kills);
@@ -174,6 +184,7 @@ PolicySpec policy_from(const Document& document) {
 std::vector<StudyPart> parts_from(const Json& value) {
   std::vector<StudyPart> parts = choice<StudyPart>(value, "parts");
   if (value.contains("parts")) return parts;
+  if (!value.contains("replay")) std::erase(parts, StudyPart::replay);
   if (!value.contains("cost")) std::erase(parts, StudyPart::cost);
   if (!value.contains("policy")) std::erase(parts, StudyPart::policy);
   return parts;
@@ -205,7 +216,12 @@ StudySpec read_study_spec(const std::filesystem::path& path) {
   std::erase(spec.formats, Format::raw);
   spec.writers = choice<FileWriter>(document.value, "writers");
   spec.parts = parts_from(document.value);
+  if (spec.has(StudyPart::replay) && !spec.has(StudyPart::damage)) {
+    fail(ErrorCode::bad_input, "{}: replay repeats flips of the part damage; add damage to parts",
+         document.where("/parts"));
+  }
   spec.damage = damage_from(document);
+  spec.replay = replay_spec_from(document.value);
   spec.kill = kill_from(document);
   spec.state = state_from(document);
   spec.cost = cost_from(document);
@@ -229,32 +245,34 @@ Json to_json(const StudySpec& spec) {
   for (const record::TrainingSpec& model : spec.cost.models) models.push_back(training_json(model));
   if (spec.base.steps) base["steps"] = *spec.base.steps;
   if (spec.base.checkpoint) base["checkpoint"] = spec.base.checkpoint->string();
-  return {{"name", spec.name},
-          {"base", base},
-          {"formats", spec.formats},
-          {"writers", spec.writers},
-          {"parts", spec.parts},
-          {"damage",
-           {{"flips", spec.damage.flips},
-            {"seed", spec.damage.seed},
-            {"timeout_seconds", spec.damage.timeout_seconds},
-            {"memory", spec.damage.memory}}},
-          {"kill", {{"kills", spec.kill.kills}}},
-          {"state", {{"steps", spec.state.steps}}},
-          {"cost",
-           {{"turns", spec.cost.turns},
-            {"ranks", spec.cost.ranks},
-            {"models", models},
-            {"pause_seconds", spec.cost.pause_seconds},
-            {"between_seconds", spec.cost.between_seconds},
-            {"seed", spec.cost.seed}}},
-          {"policy",
-           {{"mean_time_between_failures", spec.policy.mean_time_between_failures},
-            {"lives", spec.policy.lives},
-            {"factors", spec.policy.factors},
-            {"modes", spec.policy.modes},
-            {"seed", spec.policy.seed}}},
-          {"confidence", spec.confidence}};
+  return {
+      {"name", spec.name},
+      {"base", base},
+      {"formats", spec.formats},
+      {"writers", spec.writers},
+      {"parts", spec.parts},
+      {"damage",
+       {{"flips", spec.damage.flips},
+        {"seed", spec.damage.seed},
+        {"timeout_seconds", spec.damage.timeout_seconds},
+        {"memory", spec.damage.memory}}},
+      {"replay", {{"flips", spec.replay.flips}, {"epochs", spec.replay.epochs}, {"seed", spec.replay.seed}}},
+      {"kill", {{"kills", spec.kill.kills}}},
+      {"state", {{"steps", spec.state.steps}}},
+      {"cost",
+       {{"turns", spec.cost.turns},
+        {"ranks", spec.cost.ranks},
+        {"models", models},
+        {"pause_seconds", spec.cost.pause_seconds},
+        {"between_seconds", spec.cost.between_seconds},
+        {"seed", spec.cost.seed}}},
+      {"policy",
+       {{"mean_time_between_failures", spec.policy.mean_time_between_failures},
+        {"lives", spec.policy.lives},
+        {"factors", spec.policy.factors},
+        {"modes", spec.policy.modes},
+        {"seed", spec.policy.seed}}},
+      {"confidence", spec.confidence}};
 }
 
 }  // namespace bitrift::study

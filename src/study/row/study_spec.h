@@ -27,6 +27,13 @@ struct DamageSpec {
   std::uint64_t memory = std::uint64_t{1} << 30U;  ///< bytes that it may add to its address space
 };
 
+/// Silently wrong flips of payload that are replayed as trials of a campaign.
+struct ReplaySpec {
+  std::uint64_t flips = 300;  ///< of the payload of each file, the first ones of DamageSpec::flips
+  std::int64_t epochs = 1;    ///< that every run of the campaign trains
+  std::uint64_t seed = 0;     ///< of the campaign: of its clean runs
+};
+
 /// Saves that are killed.
 struct KillSpec {
   std::uint64_t kills = 300;  ///< the most of each file; all that there are where they are fewer
@@ -74,6 +81,7 @@ struct StudySpec {
   std::vector<FileWriter> writers;
   std::vector<StudyPart> parts;
   DamageSpec damage;
+  ReplaySpec replay;
   KillSpec kill;
   StateSpec state;
   CostSpec cost;

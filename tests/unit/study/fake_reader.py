@@ -25,7 +25,8 @@ if Path(options["--base"]).name == "mute":
 tensors = {"w": {"digest": "1", "bytes": 8, "elements": 2}, "b": {"digest": "2", "bytes": 4, "elements": 1}}
 say({"hello": {"versions": {"python": "3"}, "formats": {"hdf5": True, "dcp": False}, "tensors": tensors}})
 for line in channel.makefile():
-    what = Path(json.loads(line)["path"]).name
+    request = json.loads(line)
+    what = Path(request["path"]).name
     if what == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
     if what == "exit":
@@ -36,5 +37,7 @@ for line in channel.makefile():
         say({"refused": "E: bad", "stale": False})
     elif what == "extents":
         say({"extents": [["f", 1, 3, "w"]]})
+    elif what == "change" and request["change"]:
+        say({"tensors": {"w": "3", "b": "2"}, "change": {"tensor": "w", "element": 1, "mask": "0x10"}})
     else:
         say({"tensors": {"w": "1", "b": "2", "pid": str(os.getpid())}, "stale": what == "stale"})

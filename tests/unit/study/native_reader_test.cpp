@@ -64,6 +64,16 @@ TEST_F(NativeReaderTest, StartsAnotherProcessAfterACrashAHangAndALeftover) {
   expect_new();
 }
 
+TEST_F(NativeReaderTest, SaysWhichElementChangedWhereItIsAsked) {
+  NativeReader reader(options());
+  const auto change = [&](const char* path, bool asked) {
+    return std::get<ReaderContents>(reader.read(Format::hdf5, path, plenty, asked)).change;
+  };
+  EXPECT_EQ(change("change", true), (ValueChange{"w", 1, 0x10}));
+  EXPECT_EQ(change("change", false), std::nullopt);
+  EXPECT_EQ(change("a", true), std::nullopt);
+}
+
 TEST_F(NativeReaderTest, WritesAreAnsweredWithPlacesOrRefused) {
   NativeReader reader(options());
   const auto extents = reader.write(Format::dcp, "extents");

@@ -35,6 +35,9 @@ std::vector<StudyRow> examples() {
        KillResult{2, true, {"write"}, 0, KillOutcome::detected, "EOFError: x", 1}},
       {Format::hdf5, FileWriter::bitrift, StateResult{"rng/seed", 1, 1, 50, 1, 0.5, 2, ""}},
       {Format::hdf5, FileWriter::bitrift, StateResult{.piece = "progress/epoch", .refused = "no"}},
+      {Format::dcp, FileWriter::native,
+       ReplayResult{3, ValueChange{"rng/seed", 0, std::uint64_t{1} << 63U}, record::Reason::high_test_loss}},
+      {Format::dcp, FileWriter::native, ReplayResult{4}},
   };
 }
 
@@ -45,6 +48,15 @@ TEST(StudyRow, SurvivesJson) {
   EXPECT_EQ(examples()[4].id(), "damage/hdf5/bitrift/metadata/17");
   EXPECT_EQ(examples()[5].id(), "kill/pytorch/native/0");
   EXPECT_EQ(examples()[6].id(), "kill/pytorch/native/2/half");
+  EXPECT_EQ(examples()[9].id(), "replay/dcp/native/3");
+  const record::Json replay = to_json(examples()[9]);
+  EXPECT_EQ(replay["change"]["mask"], "0x8000000000000000");
+  EXPECT_EQ(replay["outcome"], "SDC");
+  for (const char* mask : {"80", "0x", "0x0", "0x1g", "0x10000000000000000"}) {
+    record::Json other = replay;
+    other["change"]["mask"] = mask;
+    EXPECT_ERROR((void)study_row_from_json(other), bad_file, "is no mask");
+  }
 }
 
 TEST(StudyJournal, KeepsRowsAndCutsATornLine) {
@@ -76,7 +88,7 @@ TEST(StudyJournal, DamageAndRepetitionAreRefusedWithTheirLine) {
   std::string text = bytes_of(path);
   const std::string first = text.substr(0, text.find('\n') + 1);
   write_bytes(path, text + first);
-  EXPECT_ERROR(StudyJournal{path}, bad_file, "rows.jsonl:10: size/npz/native is there twice");
+  EXPECT_ERROR(StudyJournal{path}, bad_file, "rows.jsonl:12: size/npz/native is there twice");
   text[first.size() + 60] ^= 1;
   write_bytes(path, text);
   EXPECT_ERROR(StudyJournal{path}, bad_file, "rows.jsonl:2");

@@ -35,6 +35,16 @@ TEST_F(SpecTest, WhatIsNotAskedForIsAll) {
   EXPECT_FALSE(spec.base.steps);
 }
 
+TEST_F(SpecTest, FlipsAreReplayedWhereTheSpecAsksForIt) {
+  EXPECT_EQ(read(trained() + R"(, "parts": ["damage", "replay"])").replay.flips, 300);
+  const StudySpec spec = read(trained() + R"(, "replay": {"flips": 7, "epochs": 2, "seed": 9})");
+  EXPECT_TRUE(spec.has(StudyPart::replay));
+  EXPECT_EQ(spec.replay.flips, 7);
+  EXPECT_EQ(spec.replay.epochs, 2);
+  EXPECT_EQ(to_json(spec)["replay"]["seed"], 9);
+  EXPECT_ERROR(read(trained() + R"(, "parts": ["replay"])"), bad_input, "s.json:2: parts: replay repeats");
+}
+
 TEST_F(SpecTest, ChoicesHaveTheOrderOfTheTables) {
   const StudySpec spec = read(trained() + R"(, "formats": ["npz", "hdf5"], "writers": ["native", "bitrift"],
     "parts": ["damage", "size"], "damage": {"flips": 7, "seed": 3, "timeout_seconds": 1.5, "memory": "2M"})");

@@ -1,0 +1,54 @@
+// The part `replay`: what silently wrong flips of payload do to the training.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "campaign/progress/progress.h"
+#include "study/part/damage.h"
+#include "study/replay/replay_campaign.h"
+#include "study/row/study_journal.h"
+
+namespace bitrift::study {
+
+/// A flip whose damage nobody noticed.
+struct SilentFlip {
+  const StudyFile* file = nullptr;
+  std::uint64_t draw = 0;
+  BitFault fault;
+  /// Of the trial.
+  [[nodiscard]] std::string name() const { return file->kind.name() + "-" + std::to_string(draw); }
+};
+
+/// The silently wrong ones of the first ReplaySpec::flips flips of each file's payload, in the order of the
+/// tables. The rows of the part `damage` must be there.
+[[nodiscard]] std::vector<SilentFlip> silent_flips(const StudySpec& spec, const StudyJournal& journal,
+                                                   const std::vector<StudyFile>& files);
+
+/// Replays them as one campaign.
+class Replays {
+ public:
+  /// work: a folder for private copies. All but the paths must outlive this.
+  Replays(const StudySpec& spec, NativeReader& reader, StudyJournal& journal, campaign::Progress& progress,
+          ReplayPlaces places, std::filesystem::path work);
+
+  /// Adds the rows that are not there. Throws campaign::Misbehaviour where a flip that was silently wrong is
+  /// not any more, and as run_replay_campaign() does.
+  void run(const std::vector<StudyFile>& files);
+
+ private:
+  [[nodiscard]] std::vector<std::optional<ValueChange>> changes_of(
+      const std::vector<SilentFlip>& silent) const;
+
+  const StudySpec& spec_;
+  NativeReader& reader_;
+  StudyJournal& journal_;
+  campaign::Progress& progress_;
+  ReplayPlaces places_;
+  std::filesystem::path work_;
+};
+
+}  // namespace bitrift::study
