@@ -72,10 +72,12 @@ void Replays::run(const std::vector<StudyFile>& files) {
   }
   std::map<std::string, record::Reason> reasons;
   if (!trials.empty()) {
-    progress_.note(fmt::format("replay: {} trials in {}; {} shows how far they are", trials.size(),
-                               places_.folder.string(), places_.log.string()));
+    progress_.note(fmt::format("replay: {} trials in {}; bitrift campaign status shows how far they are",
+                               trials.size(), places_.folder.string()));
     reasons = run_replay_campaign(spec_, places_, trials);
   }
+  // The time that the campaign took says nothing of the rows' own.
+  progress_.stage(name_of(StudyPart::replay), static_cast<std::size_t>(done), silent.size());
   for (std::size_t i = 0; i < silent.size(); ++i) {
     const SilentFlip& flip = silent[i];
     const FileKind& kind = flip.file->kind;

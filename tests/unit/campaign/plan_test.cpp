@@ -219,6 +219,27 @@ TEST_F(PlanTest, ModelsMayBeOfEveryKind) {
   EXPECT_THAT(refusal(wrong), HasSubstr("model burst (role weight, field any): --what burst needs --length"));
 }
 
+TEST_F(PlanTest, AModelMayNameItsElement) {
+  replace_text(folder_ / "c.json", R"({"name": "c", "seed": 1, "base": {"checkpoint": "base.h5"},
+    "arms": [{"name": "serial", "parallel": {"kind": "serial"}}], "trials_per_stratum": 1, "strata": {"models": [
+      {"name": "one", "tensors": ["model/fc2.weight"], "element": 7, "bits": "30", "count": 1}]}})");
+  record::CampaignSpec spec = record::read_campaign_spec(folder_ / "c.json");
+  const Plan plan(spec, base());
+  const auto faults = faults_of(plan, "serial");
+  ASSERT_EQ(faults.size(), 1U);
+  EXPECT_EQ(faults[0].tensor, "model/fc2.weight");
+  EXPECT_EQ(faults[0].element, 7U);
+  EXPECT_EQ(faults[0].old_pattern ^ faults[0].new_pattern, 0x40000000U);
+  const record::Json canonical = record::to_json(spec);
+  EXPECT_EQ(record::campaign_spec_from_json(canonical).strata.models[0].model.element, 7U);
+  record::FaultModel& model = spec.strata.models[0].model;
+  model.element = 12;
+  EXPECT_THAT(refusal(spec), HasSubstr("model one (role any, field 30): "));
+  EXPECT_THAT(refusal(spec), HasSubstr("model/fc2.weight has 12 elements"));
+  model.tensors = {"model/**"};
+  EXPECT_THAT(refusal(spec), HasSubstr("--element 12 needs one tensor"));
+}
+
 TEST_F(PlanTest, EveryDrawOfAModelIsASetOfFaultsOfItsOwn) {
   record::CampaignSpec spec = small_spec();
   spec.strata = {};
