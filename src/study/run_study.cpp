@@ -126,7 +126,7 @@ void run_states(const Study& study) {
 }
 
 void run_cost(const Study& study) {
-  const std::size_t cases = cost_cases(study.spec, study.reader.facts().installed).size();
+  const std::size_t cases = cost_cases(study.spec, installed_kinds(study.reader, study.trainer)).size();
   study.begin(StudyPart::cost, cases * study.spec.cost.turns);
   study.saver.end_process();  // whose memory is bounded once it has read files
   const StudyLayout& layout = study.folder.layout();
@@ -216,7 +216,7 @@ StudyReport run_study(const StudyOptions& options, Progress& progress) {
                      summarize_replays(spec, journal.rows(), files),
                      summarize_kills(spec, journal.rows()),
                      summarize_states(journal.rows()),
-                     summarize_cost(spec, cost_cases(spec, reader.facts().installed), journal.rows()),
+                     summarize_cost(spec, cost_cases(spec, installed_kinds(reader, trainer)), journal.rows()),
                      summarize_policy(spec, journal.rows()),
                      {},
                      layout.rows(),

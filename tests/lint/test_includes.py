@@ -22,6 +22,7 @@ ROOMS: dict[str, set[str]] = {
     "sink": {"ckpt", "archive", "h5", "core"},
     "inject": {"ckpt", "record", "core"},
     "mpi": {"core"},
+    "h5parallel": {"h5", "mpi", "ckpt", "core"},
     "dataset": {"spec", "core"},
     "nn": {"dataset", "spec", "core"},
     "train": {"nn", "dataset", "mpi", "sink", "ckpt", "spec", "record", "wire", "core"},
@@ -47,7 +48,7 @@ ORDER: dict[str, list[str]] = {
 MOST_FILES = 25  # in one folder
 # Foreign header (the first part of its path, or its name) to the folders of src/ that may include it.
 FOREIGN = {
-    "hdf5.h": {"h5"},
+    "hdf5.h": {"h5", "h5parallel"},
     "hdf5_hl.h": {"h5"},
     "mpi.h": {"mpi"},
     "mpi-ext.h": {"mpi"},

@@ -14,7 +14,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
-#include "launch.h"
+#include "launch/launch.h"
 #include "mpi/environment.h"
 #include "mpi/survivors.h"
 #include "planned_world.h"

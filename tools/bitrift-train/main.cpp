@@ -14,7 +14,7 @@
 #include "commands.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "launch.h"
+#include "launch/launch.h"
 #include "mpi/environment.h"
 #include "options/one_of.h"
 #include "options/whole_number.h"

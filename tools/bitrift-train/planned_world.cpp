@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "launch.h"
+#include "launch/launch.h"
 #include "mpi/survivors.h"
 #include "relaunch.h"
 #include "train/run/trainer.h"

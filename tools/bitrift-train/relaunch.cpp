@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
-#include "launch.h"
+#include "launch/launch.h"
 #include "output_place.h"
 #include "record/fault/death_note.h"
 #include "train/state/checkpoint_folder.h"

@@ -273,9 +273,8 @@ std::string log_tail(const std::filesystem::path& log) {
   }
   if (lines.size() > most_lines) {
     // Launchers say much when a rank ends; what our own program said counts more than the last of that.
-    const auto own = std::find_if(lines.rbegin(), lines.rend(), [](const std::string& line) {
-      return line.starts_with(fmt::format("{}: ", trainer_name));
-    });
+    const auto own = std::find_if(lines.rbegin(), lines.rend(),
+                                  [](const std::string& line) { return line.starts_with("bitrift-"); });
     const auto first = lines.end() - most_lines;
     if (own != lines.rend() && own.base() - 1 < first) {
       lines = {*own};

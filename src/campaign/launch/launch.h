@@ -87,8 +87,8 @@ struct Processes {
                                      std::int64_t epochs, const std::filesystem::path& trace,
                                      const std::filesystem::path& log);
 
-/// The last lines of a log as one line, for messages, or bitrift-train's own last one where a launcher said
-/// more behind it; "" when there is none.
+/// The last lines of a log as one line, for messages, or the last one of bitrift's own program where a
+/// launcher said more behind it; "" when there is none.
 [[nodiscard]] std::string log_tail(const std::filesystem::path& log);
 
 }  // namespace bitrift::campaign

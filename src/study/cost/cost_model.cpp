@@ -18,10 +18,9 @@ constexpr std::size_t terms = 4;
 using Row = std::array<double, terms>;
 
 // What fixed, rank, byte and spread are multiplied by.
-Row factors(record::SaveWriter writer, int cores, int ranks, double bytes) {
+Row factors(SaveRoute route, int cores, int ranks, double bytes) {
   const double r = ranks;
-  const double f =
-      writer == record::SaveWriter::gather ? (r - 1) / r : 1.0 / std::min(r, static_cast<double>(cores));
+  const double f = route == SaveRoute::gather ? (r - 1) / r : 1.0 / std::min(r, static_cast<double>(cores));
   return {1, r - 1, bytes, bytes * f};
 }
 
@@ -77,16 +76,16 @@ void check(const std::vector<SaveSample>& samples) {
 }  // namespace
 
 double CostModel::seconds(int ranks, double bytes) const noexcept {
-  return product({fixed, rank, byte, spread}, factors(writer, cores, ranks, bytes));
+  return product({fixed, rank, byte, spread}, factors(route, cores, ranks, bytes));
 }
 
 // With so few terms every set of those that are not 0 can be tried.
-CostModel fit_cost(record::SaveWriter writer, int cores, const std::vector<SaveSample>& samples) {
+CostModel fit_cost(SaveRoute route, int cores, const std::vector<SaveSample>& samples) {
   check(samples);
   std::vector<Row> rows;
   Row scale{};
   for (const SaveSample& sample : samples) {
-    Row row = factors(writer, cores, sample.ranks, sample.bytes);
+    Row row = factors(route, cores, sample.ranks, sample.bytes);
     for (std::size_t i = 0; i < terms; ++i) {
       row[i] /= sample.seconds;
       scale[i] = std::max(scale[i], row[i]);
@@ -109,14 +108,14 @@ CostModel fit_cost(record::SaveWriter writer, int cores, const std::vector<SaveS
       best = *found;
     }
   }
-  return {writer, cores, best[0], best[1], best[2], best[3]};
+  return {route, cores, best[0], best[1], best[2], best[3]};
 }
 
 double modelled_seconds(const CostModel& fitted, const Cluster& cluster, double local, int ranks,
                         double bytes) noexcept {
   const double r = ranks;
   const double overhead = fitted.fixed + fitted.rank * (r - 1);
-  if (fitted.writer == record::SaveWriter::gather) {
+  if (fitted.route == SaveRoute::gather) {
     const double others = r <= cluster.ranks_machine ? 0 : (r - cluster.ranks_machine) / r;
     return overhead + bytes * (local + 1 / std::min(cluster.write_machine, cluster.write_all) +
                                others / cluster.send_machine);

@@ -6,6 +6,8 @@
 
 #include <unistd.h>
 
+#include "campaign/launch/launch.h"
+#include "campaign/plan/ends.h"
 #include "core/permutation.h"
 #include "core/philox.h"
 #include "study/part/saved_files.h"
@@ -21,18 +23,49 @@ constexpr FileKind ours{Format::hdf5, FileWriter::bitrift, ".h5", "hdf5"};
 constexpr std::int64_t saves_of_a_run = 6;
 
 void add_ours(const StudySpec& spec, std::vector<TimedKind>& cases) {
-  using record::SaveMode, record::SaveWriter;
+  using record::SaveMode;
   for (std::size_t model = 0; model <= spec.cost.models.size(); ++model) {
     for (const int ranks : spec.cost.ranks) {
-      cases.push_back({ours, {SaveMode::sync, SaveWriter::gather, ranks, model}});
-      if (ranks > 1) cases.push_back({ours, {SaveMode::sync, SaveWriter::shared, ranks, model}});
+      cases.push_back({ours, {SaveMode::sync, SaveRoute::gather, ranks, model}});
+      if (ranks > 1) cases.push_back({ours, {SaveMode::sync, SaveRoute::shared, ranks, model}});
     }
   }
   cases.push_back({ours, {}});
   cases.push_back({ours, {SaveMode::async}});
 }
 
+constexpr FileKind in_parallel{Format::hdf5_parallel, FileWriter::native, ".h5"};
+constexpr int saves_in_parallel = 3;  // of a run
+
+std::filesystem::path parallel_program(const std::filesystem::path& trainer) {
+  return trainer.parent_path() / "bitrift-hdf5-parallel";
+}
+
+void add_parallel(const StudySpec& spec, std::vector<TimedKind>& cases) {
+  for (const int ranks : spec.cost.ranks) {
+    if (ranks == 1) continue;
+    for (const SaveRoute route : {SaveRoute::collective, SaveRoute::independent})
+      cases.push_back({in_parallel, {record::SaveMode::sync, route, ranks}});
+  }
+}
+
 }  // namespace
+
+std::vector<FileKind> timed_kinds(const StudySpec& spec) {
+  std::vector<FileKind> kinds = spec.kinds();
+  const bool asked =
+      std::find(kinds.begin(), kinds.end(), FileKind{Format::hdf5, FileWriter::native, ""}) != kinds.end();
+  const auto& ranks = spec.cost.ranks;
+  if (asked && std::any_of(ranks.begin(), ranks.end(), [](int r) { return r > 1; }))
+    kinds.push_back(in_parallel);
+  return kinds;
+}
+
+std::map<std::string, bool> installed_kinds(NativeReader& reader, const std::filesystem::path& trainer) {
+  std::map<std::string, bool> installed = reader.facts().installed;
+  installed[name_of(Format::hdf5_parallel)] = std::filesystem::exists(parallel_program(trainer));
+  return installed;
+}
 
 std::vector<TimedKind> cost_cases(const StudySpec& spec, const std::map<std::string, bool>& installed) {
   std::vector<TimedKind> cases;
@@ -42,9 +75,11 @@ std::vector<TimedKind> cost_cases(const StudySpec& spec, const std::map<std::str
   const FileKind raw{Format::raw, FileWriter::native, ".raw"};
   add(raw, record::SaveMode::sync);
   add(raw, record::SaveMode::async);
-  for (const FileKind& kind : spec.kinds()) {
+  for (const FileKind& kind : timed_kinds(spec)) {
     if (kind == ours) {
       add_ours(spec, cases);
+    } else if (kind == in_parallel) {
+      if (installed.at(name_of(kind.format))) add_parallel(spec, cases);
     } else if (kind.writer == FileWriter::bitrift || installed.at(name_of(kind.format))) {
       add(kind, record::SaveMode::sync);
       if (kind.format == Format::dcp) add(kind, record::SaveMode::async);
@@ -65,7 +100,7 @@ Cost::Cost(const StudySpec& spec, NativeReader& reader, StudyJournal& journal, c
       folder_(std::move(folder)) {}
 
 void Cost::run() {
-  const std::vector<TimedKind> cases = cost_cases(spec_, reader_.facts().installed);
+  const std::vector<TimedKind> cases = cost_cases(spec_, installed_kinds(reader_, trainer_));
   for (std::uint64_t turn = 0; turn < spec_.cost.turns; ++turn) {
     const Permutation order(cases.size(),
                             derive_key(spec_.cost.seed, fmt::format("study.cost/turn/{}", turn)));
@@ -73,7 +108,9 @@ void Cost::run() {
       const TimedKind& timed = cases[order(i)];
       if (journal_.find(cost_id(timed.kind, timed.what, turn)) != nullptr) continue;
       std::filesystem::create_directories(folder_);
-      CostResult result = timed.kind.writer == FileWriter::native ? time_native(timed) : time_bitrift(timed);
+      CostResult result = timed.kind == in_parallel                 ? time_parallel(timed)
+                          : timed.kind.writer == FileWriter::native ? time_native(timed)
+                                                                    : time_bitrift(timed);
       std::filesystem::remove_all(folder_);
       result.what = timed.what;
       result.turn = turn;
@@ -96,6 +133,26 @@ CostResult Cost::time_native(const TimedKind& timed) {
   result.block = times.block;
   result.persist = times.persist;
   result.processor = times.processor;
+  result.bytes = saved_bytes(path);
+  return result;
+}
+
+CostResult Cost::time_parallel(const TimedKind& timed) {
+  const auto path = folder_ / timed.kind.file_name();
+  const Command command{
+      {parallel_program(trainer_).string(), bases_.front().string(), "-o", path.string(), "--transfer",
+       name_of(timed.what.route), "--ranks", std::to_string(timed.what.ranks), "--saves",
+       std::to_string(saves_in_parallel), "--pause", fmt::format("{}", spec_.cost.pause_seconds), "--json"},
+      {},
+      folder_ / "parallel.log"};
+  const ExitStatus status = run_to_end(command);
+  // The program has compared the file with the base.
+  if (status.code == 1) throw campaign::Misbehaviour(campaign::log_tail(command.output));
+  must_succeed(status, command, "a save in parallel");
+  const record::Json printed = printed_json(command.output);
+  CostResult result;
+  result.block = printed.at("block_seconds").at("median").get<double>();
+  result.library = printed.at("library").get<std::string>();
   result.bytes = saved_bytes(path);
   return result;
 }

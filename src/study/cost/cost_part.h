@@ -21,11 +21,20 @@ struct TimedKind {
   bool operator==(const TimedKind&) const = default;
 };
 
+/// What is timed besides raw, installed or not: the kinds of the spec, and the parallel HDF5 if native HDF5
+/// and more than one rank are among them.
+[[nodiscard]] std::vector<FileKind> timed_kinds(const StudySpec& spec);
+
 /// All cases of a spec. bitrift: every format, one rank; HDF5 also without saves, in the background, and with
 /// more ranks by every route, for every model. Native: every installed format; raw and dcp in the background
-/// too.
+/// too. Parallel HDF5: more ranks, by its own routes. installed: see installed_kinds().
 [[nodiscard]] std::vector<TimedKind> cost_cases(const StudySpec& spec,
                                                 const std::map<std::string, bool>& installed);
+
+/// By format, whether native files can be written; the parallel HDF5 where bitrift-hdf5-parallel lies beside
+/// bitrift-train. Throws as NativeReader::facts() does.
+[[nodiscard]] std::map<std::string, bool> installed_kinds(NativeReader& reader,
+                                                          const std::filesystem::path& trainer);
 
 /// Times all cases in turns, each turn in another order, with a pause and sync(2) before each.
 class Cost {
@@ -35,13 +44,15 @@ class Cost {
   Cost(const StudySpec& spec, NativeReader& reader, StudyJournal& journal, campaign::Progress& progress,
        std::filesystem::path trainer, std::vector<std::filesystem::path> bases, std::filesystem::path folder);
 
-  /// Adds the rows that are not there. Throws as NativeReader::time() and run_to_json() do.
+  /// Adds the rows that are not there. Throws as NativeReader::time() and run_to_json() do, and
+  /// campaign::Misbehaviour if a file that was written in parallel holds other values than the base.
   void run();
 
  private:
   void rest() const;
   [[nodiscard]] CostResult time_native(const TimedKind& timed);
   [[nodiscard]] CostResult time_bitrift(const TimedKind& timed);
+  [[nodiscard]] CostResult time_parallel(const TimedKind& timed);
   [[nodiscard]] double step_seconds(const CostCase& what);
 
   const StudySpec& spec_;

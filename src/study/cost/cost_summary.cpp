@@ -11,7 +11,7 @@ namespace bitrift::study {
 namespace {
 
 using record::Json;
-using record::SaveMode, record::SaveWriter;
+using record::SaveMode;
 using ByTurn = std::map<std::uint64_t, CostResult>;
 
 class Results {
@@ -96,7 +96,7 @@ CostLine line_of(const TimedKind& timed, const Results& results) {
 }
 
 // Of the lines of one route; with one rank both routes are the same.
-std::vector<const CostLine*> lines_of(const std::vector<CostLine>& lines, SaveWriter route) {
+std::vector<const CostLine*> lines_of(const std::vector<CostLine>& lines, SaveRoute route) {
   std::vector<const CostLine*> found;
   for (const CostLine& line : lines) {
     const CostCase& what = line.timed.what;
@@ -107,7 +107,7 @@ std::vector<const CostLine*> lines_of(const std::vector<CostLine>& lines, SaveWr
   return found;
 }
 
-void add_model(const StudySpec& spec, SaveWriter route, CostSummary& summary) {
+void add_model(const StudySpec& spec, SaveRoute route, CostSummary& summary) {
   std::vector<SaveSample> samples;
   std::set<int> ranks;
   std::set<std::uint64_t> sizes;
@@ -179,7 +179,7 @@ std::string ratio_text(const std::optional<Ratio>& ratio) {
 
 std::string line_text(const CostLine& line) {
   const CostCase& what = line.timed.what;
-  std::string text = fmt::format("{:<13} {:<8} {:<5} {:<6} {:>5} {:>12}", name_of(line.timed.kind.format),
+  std::string text = fmt::format("{:<13} {:<8} {:<5} {:<11} {:>5} {:>12}", name_of(line.timed.kind.format),
                                  name_of(line.timed.kind.writer), what.mode ? name_of(*what.mode) : "none",
                                  name_of(what.route), what.ranks, line.bytes);
   if (what.mode) {
@@ -204,7 +204,11 @@ CostSummary summarize_cost(const StudySpec& spec, const std::vector<TimedKind>& 
   CostSummary summary;
   const Results results(rows);
   for (const TimedKind& timed : cases) summary.lines.push_back(line_of(timed, results));
-  for (const SaveWriter route : {SaveWriter::gather, SaveWriter::shared}) add_model(spec, route, summary);
+  for (const FileKind& kind : timed_kinds(spec)) {
+    if (std::none_of(cases.begin(), cases.end(), [&](const TimedKind& one) { return one.kind == kind; }))
+      summary.missing.push_back(kind);
+  }
+  for (const SaveRoute route : {SaveRoute::gather, SaveRoute::shared}) add_model(spec, route, summary);
   if (!spec.cost.cluster || summary.models.size() < 2) return summary;
   // What a rank checks and copies: the part of a shared save that ranks do side by side.
   const double local = summary.models[1].spread;
@@ -212,7 +216,7 @@ CostSummary summarize_cost(const StudySpec& spec, const std::vector<TimedKind>& 
     for (int ranks = 64; ranks <= 4096; ranks *= 2) {
       const std::uint64_t bytes = spec.cost.cluster->bytes;
       summary.predictions.push_back(
-          {model.writer, ranks, bytes,
+          {model.route, ranks, bytes,
            modelled_seconds(model, *spec.cost.cluster, local, ranks, static_cast<double>(bytes))});
     }
   }
@@ -222,8 +226,10 @@ CostSummary summarize_cost(const StudySpec& spec, const std::vector<TimedKind>& 
 Json cost_json(const CostSummary& summary) {
   Json value = {{"saves", Json::array()}, {"models", Json::array()}, {"predictions", Json::array()}};
   for (const CostLine& line : summary.lines) value["saves"].push_back(line_json(line));
+  value["not_installed"] = Json::array();
+  for (const FileKind& kind : summary.missing) value["not_installed"].push_back(kind.format);
   for (const CostModel& model : summary.models) {
-    value["models"].push_back({{"route", model.writer},
+    value["models"].push_back({{"route", model.route},
                                {"cores", model.cores},
                                {"fixed", model.fixed},
                                {"rank", model.rank},
@@ -246,10 +252,12 @@ std::string cost_table(const CostSummary& summary) {
   const bool any = std::any_of(summary.lines.begin(), summary.lines.end(),
                                [](const CostLine& line) { return line.turns > 0; });
   if (!any) return "";
-  std::string text = fmt::format("{:<13} {:<8} {:<5} {:<6} {:>5} {:>12}  {:<28} {:>8} {:<30} {:<30}\n",
+  std::string text = fmt::format("{:<13} {:<8} {:<5} {:<11} {:>5} {:>12}  {:<28} {:>8} {:<30} {:<30}\n",
                                  "format", "writer", "mode", "route", "ranks", "bytes", "blocks for s",
                                  "persist", "speed / raw", "speed / torch.save");
   for (const CostLine& line : summary.lines) text += line_text(line);
+  for (const FileKind& kind : summary.missing)
+    text += fmt::format("{:<13} {:<8} not installed\n", name_of(kind.format), name_of(kind.writer));
   text +=
       "medians over turns (min .. max); async is compared with a memcpy; unstable: the reference's slowest "
       "time is more than twice its fastest\n";

@@ -42,7 +42,7 @@ struct CostLine {
 
 /// A number of ranks and a size that a fitted model predicts.
 struct Prediction {
-  record::SaveWriter route = record::SaveWriter::gather;
+  SaveRoute route = SaveRoute::gather;
   int ranks = 1;
   std::uint64_t bytes = 0;
   double seconds = 0;
@@ -51,6 +51,7 @@ struct Prediction {
 
 struct CostSummary {
   std::vector<CostLine> lines;    ///< in the order of cost_cases()
+  std::vector<FileKind> missing;  ///< of timed_kinds(): not installed
   std::vector<CostModel> models;  ///< of the routes, fitted on 1 and 2 ranks
   std::vector<Prediction> predictions;
 };

@@ -23,11 +23,14 @@ ExitStatus run_to_end(const Command& command) {
   return *status;
 }
 
-void run_program(const Command& command, const std::string& what) {
-  const ExitStatus status = run_to_end(command);
+void must_succeed(const ExitStatus& status, const Command& command, const std::string& what) {
   if (status.ok()) return;
   fail(status.code == 2 ? ErrorCode::bad_input : ErrorCode::internal, "{} ended with {}; {} says: {}", what,
        status.text(), command.output.string(), campaign::log_tail(command.output));
+}
+
+void run_program(const Command& command, const std::string& what) {
+  must_succeed(run_to_end(command), command, what);
 }
 
 void pause(double seconds) {

@@ -14,7 +14,9 @@ namespace bitrift::study {
 
 /// Runs a program to its end. Throws campaign::Interrupted, after which the program has ended.
 [[nodiscard]] ExitStatus run_to_end(const Command& command);
-/// The same of a program that must succeed. Throws Error(bad_input | internal), which says how `what` failed.
+/// Throws Error(bad_input | internal) unless it did, which says how `what` failed.
+void must_succeed(const ExitStatus& status, const Command& command, const std::string& what);
+/// Both.
 void run_program(const Command& command, const std::string& what);
 
 /// Sleeps. Throws campaign::Interrupted.

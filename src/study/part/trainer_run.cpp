@@ -17,8 +17,12 @@ TrainerRun run_to_json(Command command, const std::filesystem::path& output) {
   const auto began = std::chrono::steady_clock::now();
   run_program(command, "a run of bitrift-train");
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - began;
-  const std::string text = "\n" + read_text(output);  // what it logs comes before its JSON
-  return {record::Json::parse(text.substr(text.find("\n{"))), wall.count()};
+  return {printed_json(output), wall.count()};
+}
+
+record::Json printed_json(const std::filesystem::path& output) {
+  const std::string text = "\n" + read_text(output);
+  return record::Json::parse(text.substr(text.find("\n{")));
 }
 
 Command resume_in_stages(const std::filesystem::path& trainer, const std::filesystem::path& from, int stages,

@@ -19,6 +19,9 @@ struct TrainerRun {
 /// run_program() does.
 [[nodiscard]] TrainerRun run_to_json(Command command, const std::filesystem::path& output);
 
+/// What a program printed with --json, behind what it logged.
+[[nodiscard]] record::Json printed_json(const std::filesystem::path& output);
+
 /// `bitrift-train resume FROM` with these options: serially, or as a pipeline of so many stages.
 [[nodiscard]] Command resume_in_stages(const std::filesystem::path& trainer,
                                        const std::filesystem::path& from, int stages,

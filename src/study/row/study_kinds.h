@@ -15,10 +15,13 @@ namespace bitrift::study {
 using record::from_json;
 using record::to_json;
 
-/// raw: the bytes of all tensors, one after the other, which no save can be faster than; timed only.
-enum class Format { hdf5, hdf5_gzip, pytorch, npz, npz_deflated, safetensors, dcp, raw };
-constexpr EnumNames<8> names_of(Format) {
-  return {"format", {"hdf5", "hdf5-gzip", "pytorch", "npz", "npz-deflated", "safetensors", "dcp", "raw"}};
+/// Two are timed only. raw: the bytes of all tensors, one after the other, which no save can be faster than.
+/// hdf5_parallel: one HDF5 file that several ranks write with its parallel interface.
+enum class Format { hdf5, hdf5_gzip, pytorch, npz, npz_deflated, safetensors, dcp, raw, hdf5_parallel };
+constexpr EnumNames<9> names_of(Format) {
+  return {
+      "format",
+      {"hdf5", "hdf5-gzip", "pytorch", "npz", "npz-deflated", "safetensors", "dcp", "raw", "hdf5-parallel"}};
 }
 
 /// Who wrote a file: `bitrift-train`, or the library that defines the format.
@@ -55,6 +58,12 @@ inline constexpr std::array file_kinds = {
     FileKind{Format::safetensors, FileWriter::native, ".safetensors", ""},
     FileKind{Format::dcp, FileWriter::native, "", ""},
 };
+
+/// How several ranks write a file: those of record::SaveWriter, and those of bitrift-hdf5-parallel.
+enum class SaveRoute { gather, shared, collective, independent };
+constexpr EnumNames<4> names_of(SaveRoute) {
+  return {"route", {"gather", "shared", "collective", "independent"}};
+}
 
 enum class StudyPart { size, determinism, damage, replay, kill, state, cost, policy };
 constexpr EnumNames<8> names_of(StudyPart) {

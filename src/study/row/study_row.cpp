@@ -120,12 +120,13 @@ void put(Json& row, const CostResult& cost) {
   put_optional(row, "step_seconds", cost.step);
   put_optional(row, "every", cost.every);
   put_optional(row, "processor_seconds", cost.processor);
+  put_optional(row, "library", cost.library);
 }
 
 CostResult cost_from(const Json& value) {
   CostResult cost;
   take_optional(value, "mode", cost.what.mode);
-  cost.what.route = value.at("route").get<record::SaveWriter>();
+  cost.what.route = value.at("route").get<SaveRoute>();
   cost.what.ranks = value.at("ranks").get<int>();
   cost.what.model = value.at("model").get<std::size_t>();
   cost.turn = value.at("turn").get<std::uint64_t>();
@@ -136,6 +137,7 @@ CostResult cost_from(const Json& value) {
   take_optional(value, "step_seconds", cost.step);
   take_optional(value, "every", cost.every);
   take_optional(value, "processor_seconds", cost.processor);
+  take_optional(value, "library", cost.library);
   return cost;
 }
 

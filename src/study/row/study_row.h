@@ -96,8 +96,8 @@ struct StateResult {
 /// A way to save, and what is saved.
 struct CostCase {
   std::optional<record::SaveMode> mode = {};  ///< absent: a training that saves nothing
-  record::SaveWriter route = record::SaveWriter::gather;
-  int ranks = 1;          ///< stages of a pipeline
+  SaveRoute route = SaveRoute::gather;
+  int ranks = 1;          ///< stages of a pipeline; hdf5_parallel: each has a part of every tensor
   std::size_t model = 0;  ///< 0: the base; else of CostSpec::models, from 1
   bool operator==(const CostCase&) const = default;
 };
@@ -113,6 +113,8 @@ struct CostResult {
   std::optional<double> step = {};         ///< bitrift: a step while saves may be under way
   std::optional<std::int64_t> every = {};  ///< bitrift: steps between two saves
   std::optional<double> processor = {};    ///< native: of the process
+  std::optional<std::string> library =
+      {};  ///< hdf5_parallel: what wrote the file, "HDF5 1.10.8 on Open MPI v5.0.11"
   bool operator==(const CostResult&) const = default;
 };
 

@@ -214,6 +214,7 @@ StudySpec read_study_spec(const std::filesystem::path& path) {
   spec.base = base_from(document);
   spec.formats = choice<Format>(document.value, "formats");
   std::erase(spec.formats, Format::raw);
+  std::erase(spec.formats, Format::hdf5_parallel);  // timed with hdf5, where there is more than one rank
   spec.writers = choice<FileWriter>(document.value, "writers");
   spec.parts = parts_from(document.value);
   if (spec.has(StudyPart::replay) && !spec.has(StudyPart::damage)) {

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from study_support import SPEC, rows_of, study, write
+from train_support import PROGRAM, tensors
 
 COST = {
     "turns": 2,
@@ -49,6 +50,22 @@ def test_every_case_is_timed_in_every_turn(done: Path) -> None:
         assert (row["persist_seconds"] > 0) == (row["mode"] == "async")
         if row["format"] == "hdf5" and row["writer"] == "bitrift" and row["model"] == 0:
             assert row["bytes"] == base
+
+
+def test_parallel_hdf5_is_timed_where_it_is_installed(done: Path) -> None:
+    installed = PROGRAM.with_name("bitrift-hdf5-parallel").exists()
+    rows = [row for row in rows_of(done) if row["format"] == "hdf5-parallel"]
+    found = sorted((row["writer"], row["mode"], row["route"], row["ranks"], row["model"], row["turn"]) for row in rows)
+    routes = ("collective", "independent")
+    expected = [("native", "sync", route, 2, 0, turn) for route in routes for turn in (0, 1)]
+    assert found == (expected if installed else [])
+    values = sum(value.nbytes for value in tensors(done / "base.h5").values())
+    assert all(row["bytes"] > values and row["library"].startswith("HDF5 ") for row in rows)
+    assert json.loads((done / "summary.json").read_text())["cost"]["not_installed"] == (
+        [] if installed else ["hdf5-parallel"]
+    )
+    table = study(done.parent / "spec.json", done).stdout
+    assert ("hdf5-parallel native   not installed\n" in table) == (not installed)
 
 
 def test_the_summary_has_ratios_within_turns(done: Path) -> None:

@@ -8,7 +8,7 @@
 namespace bitrift::study::cost_summary_test {
 namespace {
 
-using record::SaveMode, record::SaveWriter;
+using record::SaveMode;
 using ::testing::HasSubstr;
 
 const FileKind hdf5{Format::hdf5, FileWriter::bitrift, ".h5"};
@@ -57,9 +57,9 @@ TEST(CostCases, AreAllWaysToSaveEachOnce) {
   const std::vector<TimedKind> cases = cases_of(spec_of({Format::hdf5, Format::pytorch, Format::dcp}));
   const auto count = [&](const TimedKind& timed) { return std::count(cases.begin(), cases.end(), timed); };
   for (const std::size_t model : {0, 1}) {
-    EXPECT_EQ(count({hdf5, {SaveMode::sync, SaveWriter::gather, 1, model}}), 1);
-    EXPECT_EQ(count({hdf5, {SaveMode::sync, SaveWriter::shared, 1, model}}), 0);
-    EXPECT_EQ(count({hdf5, {SaveMode::sync, SaveWriter::shared, 4, model}}), 1);
+    EXPECT_EQ(count({hdf5, {SaveMode::sync, SaveRoute::gather, 1, model}}), 1);
+    EXPECT_EQ(count({hdf5, {SaveMode::sync, SaveRoute::shared, 1, model}}), 0);
+    EXPECT_EQ(count({hdf5, {SaveMode::sync, SaveRoute::shared, 4, model}}), 1);
   }
   EXPECT_EQ(count({hdf5, {}}), 1);
   EXPECT_EQ(count({hdf5, {.mode = SaveMode::async}}), 1);
@@ -74,6 +74,35 @@ TEST(CostCases, LeaveOutWhatIsNotInstalled) {
   EXPECT_TRUE(std::none_of(cases.begin(), cases.end(), [](const TimedKind& one) {
     return one.kind.format == Format::pytorch && one.kind.writer == FileWriter::native;
   }));
+}
+
+TEST(CostCases, ParallelHdf5IsTimedWithSeveralRanksWhereItIsInstalled) {
+  const FileKind parallel{Format::hdf5_parallel, FileWriter::native, ""};
+  StudySpec spec = spec_of({Format::hdf5});
+  spec.cost.ranks = {1, 2, 4};
+  const auto count = [&](const CostCase& what) {
+    const std::vector<TimedKind> cases = cases_of(spec);
+    return std::count(cases.begin(), cases.end(), TimedKind{parallel, what});
+  };
+  for (const SaveRoute route : {SaveRoute::collective, SaveRoute::independent}) {
+    EXPECT_EQ(count({SaveMode::sync, route, 1}), 0);
+    EXPECT_EQ(count({SaveMode::sync, route, 2}), 1);
+    EXPECT_EQ(count({SaveMode::sync, route, 4}), 1);
+  }
+  EXPECT_TRUE(summarize_cost(spec, cases_of(spec), {}).missing.empty());
+
+  Rows rows;
+  rows.add(raw, {.mode = SaveMode::sync}, 0, 0.1);
+  const auto without = cost_cases(spec, {{"hdf5", true}, {"hdf5-parallel", false}});
+  const CostSummary summary = summarize_cost(spec, without, rows.rows);
+  ASSERT_EQ(summary.missing.size(), 1U);
+  EXPECT_TRUE(summary.missing.front() == parallel);
+  EXPECT_THAT(cost_table(summary), HasSubstr("hdf5-parallel native   not installed\n"));
+  EXPECT_EQ(cost_json(summary)["not_installed"].dump(), R"(["hdf5-parallel"])");
+
+  spec.cost.ranks = {1};
+  EXPECT_TRUE(summarize_cost(spec, cases_of(spec), {}).missing.empty());
+  EXPECT_EQ(count({SaveMode::sync, SaveRoute::collective, 1}), 0);
 }
 
 TEST(CostSummary, ComparesWithinATurn) {
@@ -114,12 +143,12 @@ TEST(CostSummary, PredictsMoreRanksFromOneAndTwo) {
   StudySpec spec = spec_of({Format::hdf5});
   spec.cost.cluster = Cluster{200'000'000, 1e11, 2e9, 1e10, 8};
   Rows rows;
-  for (const SaveWriter route : {SaveWriter::gather, SaveWriter::shared}) {
-    const CostModel truth{route, 2, 0.01, 0.002, 8e-10, route == SaveWriter::gather ? 5e-10 : 4e-10};
+  for (const SaveRoute route : {SaveRoute::gather, SaveRoute::shared}) {
+    const CostModel truth{route, 2, 0.01, 0.002, 8e-10, route == SaveRoute::gather ? 5e-10 : 4e-10};
     for (const std::size_t model : {0, 1}) {
       for (const int ranks : {1, 2, 3, 4}) {
         // With one rank there is one route.
-        if (ranks == 1 && route == SaveWriter::shared) continue;
+        if (ranks == 1 && route == SaveRoute::shared) continue;
         CostResult& row = rows.add(hdf5, {SaveMode::sync, route, ranks, model}, 0, 0);
         row.block = truth.seconds(ranks, static_cast<double>(row.bytes));
       }
@@ -134,7 +163,7 @@ TEST(CostSummary, PredictsMoreRanksFromOneAndTwo) {
       continue;
     }
     ++measured;
-    if (one.route == SaveWriter::gather) {
+    if (one.route == SaveRoute::gather) {
       EXPECT_NEAR(one.seconds / *one.measured, 1, 1e-6);
     }
   }

@@ -1,0 +1,16 @@
+// Whether a written file holds what it should.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace bitrift::h5parallel {
+
+/// Compares the tensors of a file with those of its source, checksums and attributes aside, and returns how
+/// they first differ: "'model/w' has other values". Read by bitrift's own reader, which shares no code with
+/// the library that wrote the file. Throws Error where one of them cannot be read.
+[[nodiscard]] std::optional<std::string> difference(const std::filesystem::path& source,
+                                                    const std::filesystem::path& written);
+
+}  // namespace bitrift::h5parallel
