@@ -1,6 +1,7 @@
 #include "h5parallel/rank_part.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 
@@ -27,21 +28,28 @@ Rows rows_of(const std::vector<std::uint64_t>& shape, int rank, int ranks) noexc
   return {all / n * r + std::min(r, longer), all / n + (r < longer ? 1 : 0)};
 }
 
+std::vector<SourceTensor> tensors_of(const ckpt::Reader& source) {
+  std::vector<SourceTensor> tensors;
+  for (const ckpt::TensorInfo& tensor : source.tensors()) {
+    if (!tensor.path.starts_with("checksum/")) tensors.push_back({&tensor, meta_of(source, tensor)});
+  }
+  if (tensors.empty())
+    fail(ErrorCode::bad_input, "{}: has no tensors; name a checkpoint", source.path().string());
+  return tensors;
+}
+
 std::vector<TensorPart> read_part(const ckpt::Reader& source, int rank, int ranks) {
   std::vector<TensorPart> parts;
-  for (const ckpt::TensorInfo& tensor : source.tensors()) {
-    if (tensor.path.starts_with("checksum/")) continue;
-    TensorPart part{meta_of(source, tensor), rows_of(tensor.shape, rank, ranks), {}};
-    const std::uint64_t elements = tensor.elements();
-    const std::uint64_t rows = tensor.shape.empty() ? 1 : tensor.shape.front();
-    const std::uint64_t row = rows == 0 ? 0 : elements / rows;
+  for (SourceTensor& tensor : tensors_of(source)) {
+    TensorPart part{std::move(tensor.meta), rows_of(tensor.info->shape, rank, ranks), {}};
+    const std::vector<std::uint64_t>& shape = part.meta.shape;
+    const std::uint64_t rows = shape.empty() ? 1 : shape.front();
+    const std::uint64_t row = rows == 0 ? 0 : part.meta.elements() / rows;
     part.values.resize(part.rows.count * row * part.meta.format.bytes);
     if (!part.values.empty())
-      source.read_elements(tensor, part.rows.first * row, part.rows.count * row, part.values.data());
+      source.read_elements(*tensor.info, part.rows.first * row, part.rows.count * row, part.values.data());
     parts.push_back(std::move(part));
   }
-  if (parts.empty())
-    fail(ErrorCode::bad_input, "{}: has no tensors; name a checkpoint", source.path().string());
   return parts;
 }
 

@@ -19,15 +19,23 @@ struct Rows {
 /// longer parts.
 [[nodiscard]] Rows rows_of(const std::vector<std::uint64_t>& shape, int rank, int ranks) noexcept;
 
+/// A tensor that is written. Its meta is little-endian, as Reader gives values.
+struct SourceTensor {
+  const ckpt::TensorInfo* info = nullptr;  ///< of the reader
+  ckpt::TensorMeta meta;
+};
+
+/// All tensors of a file, in path order; checksums and attributes are left out. Throws Error(unsupported) for
+/// tensors that are no plain numbers, Error(bad_input) if there is none.
+[[nodiscard]] std::vector<SourceTensor> tensors_of(const ckpt::Reader& source);
+
 struct TensorPart {
-  ckpt::TensorMeta meta;  ///< of the whole tensor; little-endian
+  ckpt::TensorMeta meta;  ///< of the whole tensor
   Rows rows;
   std::vector<std::uint8_t> values;  ///< of these rows
 };
 
-/// The part of a rank of all tensors of a file, in path order; checksums and attributes are left out. Throws
-/// Error(unsupported) for tensors that are no plain numbers, Error(bad_input) if there is none, and as Reader
-/// does.
+/// The part of a rank of all tensors_of() a file. Throws as that and Reader do.
 [[nodiscard]] std::vector<TensorPart> read_part(const ckpt::Reader& source, int rank, int ranks);
 
 }  // namespace bitrift::h5parallel
