@@ -209,7 +209,9 @@ int run(int count, char** words) {
   std::optional<TemporaryFolder> folder;
   make_folder(folder, arguments);
   arguments.words.insert(arguments.words.end(), {"--temporary", folder->path().string()});
-  return run_mpirun(arguments.ranks, {}, arguments.words).code;
+  const JobEnd end = run_mpirun(arguments.ranks, {}, arguments.words);
+  if (end.lost) complain("a rank was lost, and the save with it; see what mpirun says");
+  return end.code;
 }
 
 }  // namespace

@@ -15,7 +15,9 @@ from study_support import study, write
 from train_support import PROGRAM
 
 PARALLEL = PROGRAM.with_name("bitrift-hdf5-parallel")
-pytestmark = pytest.mark.skipif(not PARALLEL.exists(), reason="parallel HDF5 is not installed")
+pytestmark = pytest.mark.skipif(
+    not PARALLEL.exists(), reason="parallel HDF5 is not installed: tools/setup --with-parallel-hdf5"
+)
 TRANSFERS = ("collective", "independent")
 
 
