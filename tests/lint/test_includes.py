@@ -11,6 +11,7 @@ from include_graph import includes
 # A room may include itself and these (CONTRIBUTING.md has the same table).
 ROOMS: dict[str, set[str]] = {
     "core": set(),
+    "comm": {"core"},
     "wire": {"core"},
     "record": {"core"},
     "spec": {"record", "core"},
@@ -33,6 +34,7 @@ ROOMS: dict[str, set[str]] = {
 # The sub-folders of a room, each of which may include those before it; "." are the files of the room itself.
 ORDER: dict[str, list[str]] = {
     "core": [".", "number", "process"],
+    "comm": ["graph", "model", "."],
     "record": ["json", "fault", "."],
     "dataset": ["image", "."],
     "h5map": ["structure", "message", "chunk", "filter", "."],
