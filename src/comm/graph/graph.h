@@ -1,11 +1,15 @@
 // An undirected graph with capacities: what bounds and trees are computed on.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 namespace bitrift::comm {
+
+/// The number of a vertex or an edge as the index of a vector.
+[[nodiscard]] constexpr std::size_t at_index(int number) noexcept { return static_cast<std::size_t>(number); }
 
 /// Two vertices, joined by `capacity` parallel links.
 struct Edge {

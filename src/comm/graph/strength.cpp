@@ -11,20 +11,18 @@
 namespace bitrift::comm {
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 // Sets of vertices that have been united.
 class UnionFind {
  public:
-  explicit UnionFind(int size) : parent_(at(size)) { std::iota(parent_.begin(), parent_.end(), 0); }
+  explicit UnionFind(int size) : parent_(at_index(size)) { std::iota(parent_.begin(), parent_.end(), 0); }
   int find(int vertex) {
-    while (parent_[at(vertex)] != vertex) {
-      parent_[at(vertex)] = parent_[at(parent_[at(vertex)])];
-      vertex = parent_[at(vertex)];
+    while (parent_[at_index(vertex)] != vertex) {
+      parent_[at_index(vertex)] = parent_[at_index(parent_[at_index(vertex)])];
+      vertex = parent_[at_index(vertex)];
     }
     return vertex;
   }
-  void unite(int a, int b) { parent_[at(find(b))] = find(a); }
+  void unite(int a, int b) { parent_[at_index(find(b))] = find(a); }
 
  private:
   std::vector<int> parent_;
@@ -44,10 +42,10 @@ class Truncation {
   Truncation(const Graph& graph, Fraction lambda)
       : graph_(graph),
         lambda_(lambda),
-        price_(at(graph.vertices())),
-        share_(at(graph.vertices())),
-        done_(at(graph.vertices())),
-        via_(at(graph.vertices())),
+        price_(at_index(graph.vertices())),
+        share_(at_index(graph.vertices())),
+        done_(at_index(graph.vertices())),
+        via_(at_index(graph.vertices())),
         at_a_(graph.edges().size()),
         at_b_(graph.edges().size()),
         parts_(graph.vertices()) {
@@ -64,45 +62,46 @@ class Truncation {
 
   // A partition that attains it.
   [[nodiscard]] std::vector<int> partition() {
-    std::vector<int> part(at(graph_.vertices()));
-    for (int vertex = 0; vertex < graph_.vertices(); ++vertex) part[at(vertex)] = parts_.find(vertex);
+    std::vector<int> part(at_index(graph_.vertices()));
+    for (int vertex = 0; vertex < graph_.vertices(); ++vertex) part[at_index(vertex)] = parts_.find(vertex);
     return part;
   }
 
  private:
   // What an edge gives to one of its ends.
   std::int64_t& given(int edge, int vertex) {
-    return graph_.edges()[at(edge)].a == vertex ? at_a_[at(edge)] : at_b_[at(edge)];
+    return graph_.edges()[at_index(edge)].a == vertex ? at_a_[at_index(edge)] : at_b_[at_index(edge)];
   }
 
   void add(int vertex) {
-    done_[at(vertex)] = true;
+    done_[at_index(vertex)] = true;
     for (const Neighbour& next : graph_.neighbours(vertex)) {
-      if (!done_[at(next.vertex)]) continue;
-      given(next.edge, vertex) = graph_.edges()[at(next.edge)].capacity * lambda_.denominator;
-      share_[at(vertex)] += given(next.edge, vertex);
+      if (!done_[at_index(next.vertex)]) continue;
+      given(next.edge, vertex) = graph_.edges()[at_index(next.edge)].capacity * lambda_.denominator;
+      share_[at_index(vertex)] += given(next.edge, vertex);
     }
-    price_[at(vertex)] = share_[at(vertex)];  // no room for the flow to end where it starts
+    price_[at_index(vertex)] = share_[at_index(vertex)];  // no room for the flow to end where it starts
     while (const std::optional<int> end = search(vertex)) push(vertex, *end);
     for (const int other : reached_) parts_.unite(vertex, other);
-    price_[at(vertex)] = share_[at(vertex)] + lambda_.numerator;
+    price_[at_index(vertex)] = share_[at_index(vertex)] + lambda_.numerator;
   }
 
   // The nearest vertex with room to which some of the share of `start` can move; without one, reached_ is all
   // that was tried, the set S that decides the price of `start`.
   std::optional<int> search(int start) {
-    for (const int vertex : reached_) via_[at(vertex)] = {};
+    for (const int vertex : reached_) via_[at_index(vertex)] = {};
     reached_.assign(1, start);
-    via_[at(start)] = {start, -1};
+    via_[at_index(start)] = {start, -1};
     for (std::size_t i = 0; i < reached_.size(); ++i) {
       const int vertex = reached_[i];
       for (const Neighbour& next : graph_.neighbours(vertex)) {
-        if (via_[at(next.vertex)].edge != kUnseen || next.vertex == start || !done_[at(next.vertex)])
+        if (via_[at_index(next.vertex)].edge != kUnseen || next.vertex == start ||
+            !done_[at_index(next.vertex)])
           continue;
         if (given(next.edge, vertex) == 0) continue;
-        via_[at(next.vertex)] = {vertex, next.edge};
+        via_[at_index(next.vertex)] = {vertex, next.edge};
         reached_.push_back(next.vertex);
-        if (price_[at(next.vertex)] > share_[at(next.vertex)]) return next.vertex;
+        if (price_[at_index(next.vertex)] > share_[at_index(next.vertex)]) return next.vertex;
       }
     }
     return std::nullopt;
@@ -110,15 +109,15 @@ class Truncation {
 
   // Moves as much as fits along the path that search() found.
   void push(int start, int end) {
-    std::int64_t amount = price_[at(end)] - share_[at(end)];
-    for (int vertex = end; vertex != start; vertex = via_[at(vertex)].vertex)
-      amount = std::min(amount, given(via_[at(vertex)].edge, via_[at(vertex)].vertex));
-    for (int vertex = end; vertex != start; vertex = via_[at(vertex)].vertex) {
-      given(via_[at(vertex)].edge, via_[at(vertex)].vertex) -= amount;
-      given(via_[at(vertex)].edge, vertex) += amount;
+    std::int64_t amount = price_[at_index(end)] - share_[at_index(end)];
+    for (int vertex = end; vertex != start; vertex = via_[at_index(vertex)].vertex)
+      amount = std::min(amount, given(via_[at_index(vertex)].edge, via_[at_index(vertex)].vertex));
+    for (int vertex = end; vertex != start; vertex = via_[at_index(vertex)].vertex) {
+      given(via_[at_index(vertex)].edge, via_[at_index(vertex)].vertex) -= amount;
+      given(via_[at_index(vertex)].edge, vertex) += amount;
     }
-    share_[at(start)] -= amount;
-    share_[at(end)] += amount;
+    share_[at_index(start)] -= amount;
+    share_[at_index(end)] += amount;
   }
 
   static constexpr int kUnseen = -2;
@@ -147,7 +146,7 @@ int renumber(std::vector<int>& part) {
 }  // namespace
 
 Fraction partition_ratio(const Graph& graph, const std::vector<int>& part) {
-  if (part.size() != at(graph.vertices()))
+  if (part.size() != at_index(graph.vertices()))
     fail(ErrorCode::bad_input, "a partition of {} vertices for a graph of {}", part.size(), graph.vertices());
   std::vector<int> numbered = part;
   const int parts = renumber(numbered);
@@ -155,7 +154,7 @@ Fraction partition_ratio(const Graph& graph, const std::vector<int>& part) {
     fail(ErrorCode::bad_input, "a partition into one part has no edges between parts: it needs two");
   std::int64_t between = 0;
   for (const Edge& edge : graph.edges())
-    if (part[at(edge.a)] != part[at(edge.b)]) between += edge.capacity;
+    if (part[at_index(edge.a)] != part[at_index(edge.b)]) between += edge.capacity;
   const std::int64_t common = std::gcd(between, static_cast<std::int64_t>(parts - 1));
   return {between / common, (parts - 1) / common};
 }
@@ -163,7 +162,7 @@ Fraction partition_ratio(const Graph& graph, const std::vector<int>& part) {
 Strength strength_of(const Graph& graph) {
   if (graph.vertices() < 2) fail(ErrorCode::bad_input, "one vertex has no bound: nothing needs to be sent");
   Strength found;
-  found.part.resize(at(graph.vertices()));
+  found.part.resize(at_index(graph.vertices()));
   std::iota(found.part.begin(), found.part.end(), 0);
   found.tau = partition_ratio(graph, found.part);
   // lambda decreases strictly, and so does the number of parts: at most one step for each vertex.

@@ -1,0 +1,170 @@
+#include "comm/graph/tree_packing.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <queue>
+#include <tuple>
+#include <utility>
+
+#include "comm/graph/strength.h"
+#include "core/error.h"
+
+namespace bitrift::comm {
+namespace {
+
+// The longest shortest path from a vertex.
+int eccentricity(const Graph& graph, int start) {
+  std::vector<int> distance(at_index(graph.vertices()), -1), open{start};
+  distance[at_index(start)] = 0;
+  for (std::size_t i = 0; i < open.size(); ++i)
+    for (const Neighbour& next : graph.neighbours(open[i]))
+      if (distance[at_index(next.vertex)] < 0) {
+        distance[at_index(next.vertex)] = distance[at_index(open[i])] + 1;
+        open.push_back(next.vertex);
+      }
+  return distance[at_index(open.back())];
+}
+
+// Vertices from which a tree is at most a sixteenth deeper than from the centre: on a torus all, on a mesh
+// the middle.
+std::vector<int> central_vertices(const Graph& graph) {
+  std::vector<int> far;
+  for (int vertex = 0; vertex < graph.vertices(); ++vertex) far.push_back(eccentricity(graph, vertex));
+  const int radius = *std::min_element(far.begin(), far.end());
+  std::vector<int> out;
+  for (int vertex = 0; vertex < graph.vertices(); ++vertex)
+    if (far[at_index(vertex)] <= radius + radius / 16) out.push_back(vertex);
+  return out;
+}
+
+class Packer {
+ public:
+  Packer(const Graph& graph, const PackingOptions& options)
+      : graph_(graph),
+        options_(options),
+        fair_(std::ceil(options.trees / strength_of(graph).tau.value() - 1e-9)),
+        depth_(at_index(graph.vertices())) {
+    out_.load.resize(graph.edges().size());
+  }
+
+  Packing result() {
+    build();
+    Packing best = out_;
+    for (int round = 0; round < options_.rounds && best.busiest > fair_; ++round) {
+      rebuild(4.0 * (round + 1));
+      if (out_.busiest < best.busiest) best = out_;
+    }
+    return best;
+  }
+
+ private:
+  void build() {
+    const std::vector<int> roots = central_vertices(graph_);
+    for (int tree = 0; tree < options_.trees; ++tree) {
+      // Multiples of the golden ratio, modulo 1, leave no large gap, however many are taken.
+      const double place = std::fmod(0.6180339887498949 * tree, 1.0) * static_cast<double>(roots.size());
+      out_.trees.push_back(
+          grow(roots[static_cast<std::size_t>(place)], [&](int edge) { return load(edge, 0); }));
+      count(out_.trees.back(), 1);
+    }
+    measure();
+  }
+
+  void rebuild(double excess_price) {
+    for (Tree& tree : out_.trees) {
+      count(tree, -1);
+      tree = grow(tree.root, [&](int edge) { return excess_price * std::max(0.0, load(edge, 1) - fair_); });
+      count(tree, 1);
+    }
+    measure();
+  }
+
+  // The load of an edge with so many more trees, per capacity.
+  [[nodiscard]] double load(int edge, int more) const {
+    return static_cast<double>(out_.load[at_index(edge)] + more) /
+           static_cast<double>(graph_.edges()[at_index(edge)].capacity);
+  }
+
+  void count(const Tree& tree, int change) {
+    for (const int edge : tree.edge)
+      if (edge >= 0) out_.load[at_index(edge)] += change;
+  }
+
+  void measure() {
+    out_.busiest = 0;
+    for (int edge = 0; edge < static_cast<int>(out_.load.size()); ++edge)
+      out_.busiest = std::max(out_.busiest, load(edge, 0));
+  }
+
+  // Prim's algorithm with a price for depth. Ties: the smaller edge, then the smaller end.
+  template <typename Price>
+  Tree grow(int root, const Price& price) {
+    Tree tree{.root = root, .depth = 0, .parent = {}, .edge = {}, .order = {}};
+    tree.parent.assign(at_index(graph_.vertices()), -1);
+    tree.edge.assign(at_index(graph_.vertices()), -1);
+    std::fill(depth_.begin(), depth_.end(), -1);
+    using Way = std::tuple<double, int, int, int>;  // its price, the edge, from where, to where
+    std::priority_queue<Way, std::vector<Way>, std::greater<>> ways;
+    const auto reach = [&](int vertex, int depth) {
+      depth_[at_index(vertex)] = depth;
+      tree.depth = std::max(tree.depth, depth);
+      tree.order.push_back(vertex);
+      for (const Neighbour& next : graph_.neighbours(vertex))
+        if (depth_[at_index(next.vertex)] < 0)
+          ways.emplace(price(next.edge) + options_.depth_price * (depth + 1), next.edge, vertex, next.vertex);
+    };
+    reach(root, 0);
+    while (!ways.empty()) {
+      const auto [cost, edge, from, to] = ways.top();
+      ways.pop();
+      if (depth_[at_index(to)] >= 0) continue;
+      tree.parent[at_index(to)] = from;
+      tree.edge[at_index(to)] = edge;
+      reach(to, depth_[at_index(from)] + 1);
+    }
+    return tree;
+  }
+
+  const Graph& graph_;
+  const PackingOptions& options_;
+  double fair_;  // no packing has a smaller busiest; where all capacities are 1, some packing may have this
+  std::vector<int> depth_;
+  Packing out_;
+};
+
+}  // namespace
+
+std::vector<int> Tree::depths() const {
+  std::vector<int> out(parent.size());
+  for (const int vertex : order)
+    if (vertex != root) out[at_index(vertex)] = out[at_index(parent[at_index(vertex)])] + 1;
+  return out;
+}
+
+std::vector<int> Tree::heights() const {
+  std::vector<int> out(parent.size());
+  for (auto vertex = order.rbegin(); vertex != order.rend(); ++vertex)
+    if (*vertex != root) {
+      int& above = out[at_index(parent[at_index(*vertex)])];
+      above = std::max(above, out[at_index(*vertex)] + 1);
+    }
+  return out;
+}
+
+double Packing::mean_depth() const noexcept {
+  double sum = 0;
+  for (const Tree& tree : trees) sum += tree.depth;
+  return sum / static_cast<double>(trees.size());
+}
+
+Packing pack_trees(const Graph& graph, const PackingOptions& options) {
+  if (options.trees < 1 || !(options.depth_price >= 0) || options.rounds < 0)
+    fail(ErrorCode::bad_input, "{} trees, depth price {}, {} rounds: at least one tree, and nothing negative",
+         options.trees, options.depth_price, options.rounds);
+  if (const int pieces = graph.components(); pieces > 1)
+    fail(ErrorCode::bad_input, "the graph is in {} pieces: no spanning tree joins them", pieces);
+  return Packer(graph, options).result();
+}
+
+}  // namespace bitrift::comm

@@ -1,0 +1,54 @@
+// Spanning trees that share the links of a graph evenly.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "comm/graph/graph.h"
+
+namespace bitrift::comm {
+
+/// A spanning tree with a root.
+struct Tree {
+  int root = 0;
+  int depth = 0;            ///< edges on the longest path from the root
+  std::vector<int> parent;  ///< of each vertex; -1 for the root
+  std::vector<int> edge;    ///< of each vertex: the edge to its parent; -1 for the root
+  std::vector<int> order;   ///< all vertices, each after its parent
+
+  /// Of each vertex: edges on the path to the root.
+  [[nodiscard]] std::vector<int> depths() const;
+  /// Of each vertex: edges on the longest path down, 0 for a leaf.
+  [[nodiscard]] std::vector<int> heights() const;
+};
+
+/// Spanning trees of equal weight. A tree that gets the share 1 / busiest of a link of capacity 1 leaves no
+/// edge overloaded, so value() trees of full speed fit: a lower bound of the strength, with the trees as its
+/// proof.
+struct Packing {
+  std::vector<Tree> trees;
+  std::vector<std::int64_t> load;  ///< of each edge: the trees that use it
+  double busiest = 0;              ///< the largest load / capacity
+
+  [[nodiscard]] double value() const noexcept { return static_cast<double>(trees.size()) / busiest; }
+  [[nodiscard]] double mean_depth() const noexcept;
+};
+
+struct PackingOptions {
+  int trees = 48;
+  /// What one more edge between a vertex and the root costs, in trees on an edge. A higher price makes the
+  /// trees shallower, and the loads less even or the work longer.
+  double depth_price = 0.3;
+  /// How often every tree may be rebuilt. It ends earlier when the loads are as even as they can be.
+  int rounds = 30;
+};
+
+/// Packs spanning trees in two phases. Greedily: each tree grows from its root by the edge with the smallest
+/// load + price x depth. Then each tree in turn is taken out and grown again; edges that have their fair
+/// load, ceil(trees / strength), cost extra, and more each round. The roots are spread over the vertices near
+/// the centre. Returns the most even packing seen. Deterministic: no random numbers. Throws Error(bad_input)
+/// for a graph that is not connected or has one vertex, fewer than one tree, a negative price or negative
+/// rounds.
+[[nodiscard]] Packing pack_trees(const Graph& graph, const PackingOptions& options);
+
+}  // namespace bitrift::comm

@@ -1,0 +1,38 @@
+// What a schedule asks of the links: sends and the waits between them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace bitrift::comm {
+
+/// The place of a send in its list.
+using SendId = std::uint32_t;
+
+/// Sends between neighbouring chips, kept in flat arrays: millions of them fit in a few hundred MB.
+class SendList {
+ public:
+  /// Appends a send; `after` are the sends it waits for, earlier or later in the list. Throws
+  /// Error(unsupported) for more than 2^32 - 2 sends or waits.
+  SendId add(int from, int to, double bytes, std::span<const SendId> after);
+  void reserve(std::size_t sends, std::size_t waits);
+
+  [[nodiscard]] std::size_t size() const noexcept { return from_.size(); }
+  [[nodiscard]] int from(SendId send) const noexcept { return from_[send]; }
+  [[nodiscard]] int to(SendId send) const noexcept { return to_[send]; }
+  [[nodiscard]] double bytes(SendId send) const noexcept { return bytes_[send]; }
+  [[nodiscard]] std::span<const SendId> after(SendId send) const noexcept {
+    return std::span(after_).subspan(first_[send], first_[send + 1] - first_[send]);
+  }
+  [[nodiscard]] std::size_t waits() const noexcept { return after_.size(); }
+
+ private:
+  std::vector<int> from_, to_;
+  std::vector<double> bytes_;
+  std::vector<SendId> after_;               // send by send
+  std::vector<std::uint32_t> first_ = {0};  // of a send in after_; one more at the end
+};
+
+}  // namespace bitrift::comm

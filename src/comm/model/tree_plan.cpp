@@ -1,0 +1,65 @@
+#include "comm/model/tree_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "comm/graph/strength.h"
+#include "core/error.h"
+
+namespace bitrift::comm {
+namespace {
+
+constexpr int kMostLoad = 40;  // trees on one link; with more, packings do not get much closer to the bound
+
+// Numbers of trees that a link could carry `load` of if the packing were perfect, or few less: a packing with
+// room to spare has shallower trees.
+std::set<int> tree_counts(const Graph& mesh, const Fraction& tau) {
+  std::set<int> loads = {1, 2, 4, 8, 16, 24, 32};
+  if (tau.denominator <= kMostLoad) loads.insert(static_cast<int>(tau.denominator));
+  std::set<int> out = {1};
+  for (const int load : loads)
+    for (int spare = 0; spare < 3; ++spare) {
+      const int trees = static_cast<int>(load * tau.numerator / tau.denominator) - spare;
+      // On a small mesh, more trees than chips gain little and cost time.
+      if (trees >= 1 && trees <= mesh.vertices()) out.insert(trees);
+    }
+  return out;
+}
+
+}  // namespace
+
+Chunking choose_chunks(int trees, double busiest, double depth, double bytes, const LinkCost& cost,
+                       int most_pieces) {
+  const double best = std::sqrt(2 * depth * bytes / (trees * cost.bandwidth * busiest * cost.overhead));
+  const double most = std::max(1, most_pieces / trees);
+  const double chunks = std::isfinite(best) ? std::clamp(std::round(best), 1.0, most) : most;
+  const double piece = bytes / (trees * chunks * cost.bandwidth);
+  const double seconds =
+      busiest * chunks * (piece + cost.overhead) + 2 * depth * (cost.latency + cost.overhead + piece);
+  return {.chunks = static_cast<int>(chunks), .seconds = seconds};
+}
+
+TreePlan plan_trees(const Graph& mesh, double bytes, const LinkCost& cost, int most_pieces) {
+  const Fraction tau = strength_of(mesh).tau;
+  const int radius = pack_trees(mesh, {.trees = 1, .rounds = 0}).trees.front().depth;
+  TreePlan best;
+  const auto better = [&](const Chunking& chunking) {
+    return best.packing.trees.empty() || chunking.seconds < best.estimate;
+  };
+  const std::set<int> counts = tree_counts(mesh, tau);
+  for (auto trees = counts.rbegin(); trees != counts.rend(); ++trees) {
+    const double fair = std::ceil(*trees / tau.value() - 1e-9);
+    for (const double price : {0.3, 0.1, 1.0}) {
+      if (!better(choose_chunks(*trees, fair, radius, bytes, cost, most_pieces))) break;
+      Packing packing = pack_trees(mesh, {.trees = *trees, .depth_price = price});
+      const Chunking found =
+          choose_chunks(*trees, packing.busiest, packing.mean_depth(), bytes, cost, most_pieces);
+      if (better(found)) best = {std::move(packing), found.chunks, found.seconds};
+    }
+  }
+  return best;
+}
+
+}  // namespace bitrift::comm

@@ -1,0 +1,34 @@
+// How many trees, and how many chunks in each: chosen by the size of the message.
+#pragma once
+
+#include "comm/graph/tree_packing.h"
+#include "comm/model/link_model.h"
+
+namespace bitrift::comm {
+
+struct TreePlan {
+  Packing packing;
+  int chunks = 1;       ///< of each tree
+  double estimate = 0;  ///< seconds
+};
+
+/// What a packing takes, by estimate, and with how many chunks c of each tree, at most `most_pieces` pieces
+/// in all:
+///   bytes busiest / (trees bandwidth) + busiest c overhead + 2 depth (latency + overhead + time of one
+///   piece)
+/// depth: the mean of the trees. The first two terms are the load of the busiest link, the last the way up
+/// and down.
+struct Chunking {
+  int chunks = 1;
+  double seconds = 0;
+};
+[[nodiscard]] Chunking choose_chunks(int trees, double busiest, double depth, double bytes,
+                                     const LinkCost& cost, int most_pieces);
+
+/// Packs trees in several numbers and with several prices for depth, and returns the plan with the smallest
+/// estimate. Skips what could not be better even if its loads were perfectly even and its trees as shallow as
+/// can be. Throws as pack_trees() does.
+[[nodiscard]] TreePlan plan_trees(const Graph& mesh, double bytes, const LinkCost& cost,
+                                  int most_pieces = 3072);
+
+}  // namespace bitrift::comm
