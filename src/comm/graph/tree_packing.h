@@ -44,11 +44,11 @@ struct PackingOptions {
 };
 
 /// Packs spanning trees in two phases. Greedily: each tree grows from its root by the edge with the smallest
-/// load + price x depth. Then each tree in turn is taken out and grown again; edges that have their fair
-/// load, ceil(trees / strength), cost extra, and more each round. The roots are spread over the vertices near
-/// the centre. Returns the most even packing seen. Deterministic: no random numbers. Throws Error(bad_input)
-/// for a graph that is not connected or has one vertex, fewer than one tree, a negative price or negative
-/// rounds.
+/// load + price x depth. Then each tree in turn is taken out and grown again around edges that have more than
+/// their fair load, ceil(trees / strength), or had it in rounds before (negotiated congestion; McMurchie,
+/// Ebeling, "PathFinder", FPGA 1995). The roots are spread over the vertices near the centre. Returns the
+/// most even packing seen. Deterministic: no random numbers. Throws Error(bad_input) for a graph that is not
+/// connected or has one vertex, fewer than one tree, a negative price or negative rounds.
 [[nodiscard]] Packing pack_trees(const Graph& graph, const PackingOptions& options);
 
 }  // namespace bitrift::comm

@@ -51,7 +51,7 @@ TreePlan plan_trees(const Graph& mesh, double bytes, const LinkCost& cost, int m
   const std::set<int> counts = tree_counts(mesh, tau);
   for (auto trees = counts.rbegin(); trees != counts.rend(); ++trees) {
     const double fair = std::ceil(*trees / tau.value() - 1e-9);
-    for (const double price : {0.3, 0.1, 1.0}) {
+    for (const double price : {0.3, 1.0}) {
       if (!better(choose_chunks(*trees, fair, radius, bytes, cost, most_pieces))) break;
       Packing packing = pack_trees(mesh, {.trees = *trees, .depth_price = price});
       const Chunking found =
