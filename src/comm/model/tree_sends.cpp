@@ -8,6 +8,10 @@
 namespace bitrift::comm {
 namespace {
 
+// A piece also waits in queues on its way. Of 0.5 to 5, factors of 1.25 to 2 were best on 16x32 and 32x32 for
+// 102 MB and 1.34 GB, and within 1 % of each other.
+constexpr double kHopFactor = 1.5;
+
 // A tree as the sends need it.
 struct TreeShape {
   explicit TreeShape(const Tree& one)
@@ -38,7 +42,7 @@ class Lister {
   TreeSends list(double busiest, double bytes, const LinkCost& cost) {
     const auto pieces = static_cast<double>(shapes_.size() * at_index(chunks_));
     const double slot = bytes / pieces / cost.bandwidth + cost.overhead;
-    std::vector<Draft> drafts = drafted(busiest * slot, slot + cost.latency);
+    std::vector<Draft> drafts = drafted(busiest * slot, kHopFactor * (slot + cost.latency));
     std::stable_sort(drafts.begin(), drafts.end(),
                      [](const Draft& a, const Draft& b) { return a.due < b.due; });
     for (std::size_t i = 0; i < drafts.size(); ++i) place_[drafts[i].number] = static_cast<SendId>(i);

@@ -20,10 +20,10 @@ struct TreeSends {
   std::vector<bool> down;            ///< of each send: a copy, not a part of a sum
 };
 
-/// The sends in the order of their latest useful start, for LinkOrder::priority. The last chip needs a send
-/// `hops` sends later, so with one busy link as the clock, chunk c is due at c x (time of one piece of every
-/// tree on that link)
-/// - hops x (time of one piece and the latency). Throws Error(bad_input) for no chunk.
+/// The sends in the order in which they are due, for LinkOrder::priority. Between a send and the last one
+/// that needs it are some hops; with the busiest link as the clock, chunk c is due at c x (time of a piece of
+/// each of its trees)
+/// - hops x 1.5 (time of a piece and the latency). Throws Error(bad_input) for no chunk.
 [[nodiscard]] TreeSends tree_sends(const Packing& packing, int chunks, double bytes, const LinkCost& cost);
 
 /// The same sends, listed as they start in LinkOrder::priority: in LinkOrder::listed they take the same
