@@ -34,8 +34,9 @@ int eccentricity(const Graph& graph, int start) {
 // Vertices from which a tree is at most a sixteenth deeper than from the centre: on a torus all, on a mesh
 // the middle.
 std::vector<int> central_vertices(const Graph& graph) {
-  std::vector<int> far;
-  for (int vertex = 0; vertex < graph.vertices(); ++vertex) far.push_back(eccentricity(graph, vertex));
+  std::vector<int> far(at_index(graph.vertices()));
+  for (int vertex = 0; vertex < graph.vertices(); ++vertex)
+    far[at_index(vertex)] = eccentricity(graph, vertex);
   const int radius = *std::min_element(far.begin(), far.end());
   std::vector<int> out;
   for (int vertex = 0; vertex < graph.vertices(); ++vertex)
@@ -158,11 +159,11 @@ std::vector<int> Tree::depths() const {
 
 std::vector<int> Tree::heights() const {
   std::vector<int> out(parent.size());
-  for (auto vertex = order.rbegin(); vertex != order.rend(); ++vertex)
-    if (*vertex != root) {
-      int& above = out[at_index(parent[at_index(*vertex)])];
-      above = std::max(above, out[at_index(*vertex)] + 1);
-    }
+  for (std::size_t i = order.size(); i-- > 1;) {  // the first is the root
+    const int vertex = order[i];
+    int& above = out[at_index(parent[at_index(vertex)])];
+    above = std::max(above, out[at_index(vertex)] + 1);
+  }
   return out;
 }
 

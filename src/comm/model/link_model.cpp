@@ -144,7 +144,8 @@ class LinkRun {
 
   void start(SendId send, double time) {
     Link& link = links_[link_[send]];
-    const auto capacity = static_cast<double>(mesh_.edges()[link_[send] / 2].capacity);
+    const std::size_t edge = link_[send] / 2;
+    const auto capacity = static_cast<double>(mesh_.edges()[edge].capacity);
     const double busy = cost_.overhead + sends_.bytes(send) / (cost_.bandwidth * capacity);
     start_[send] = time;
     link.free = time + busy;

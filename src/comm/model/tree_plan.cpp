@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
 #include <utility>
 
@@ -15,10 +16,10 @@ constexpr int kMostLoad = 40;  // trees on one link; with more, packings do not 
 
 // Numbers of trees that a link could carry `load` of if the packing were perfect, or few less: a packing with
 // room to spare has shallower trees.
-std::set<int> tree_counts(const Graph& mesh, const Fraction& tau) {
+std::set<int, std::greater<>> tree_counts(const Graph& mesh, const Fraction& tau) {
   std::set<int> loads = {1, 2, 4, 8, 16, 24, 32};
   if (tau.denominator <= kMostLoad) loads.insert(static_cast<int>(tau.denominator));
-  std::set<int> out = {1};
+  std::set<int, std::greater<>> out = {1};
   for (const int load : loads)
     for (int spare = 0; spare < 3; ++spare) {
       const int trees = static_cast<int>(load * tau.numerator / tau.denominator) - spare;
@@ -48,14 +49,14 @@ TreePlan plan_trees(const Graph& mesh, double bytes, const LinkCost& cost, int m
   const auto better = [&](const Chunking& chunking) {
     return best.packing.trees.empty() || chunking.seconds < best.estimate;
   };
-  const std::set<int> counts = tree_counts(mesh, tau);
-  for (auto trees = counts.rbegin(); trees != counts.rend(); ++trees) {
-    const double fair = std::ceil(*trees / tau.value() - 1e-9);
+  // The largest first: for large messages, the others are then skipped.
+  for (const int trees : tree_counts(mesh, tau)) {
+    const double fair = std::ceil(trees / tau.value() - 1e-9);
     for (const double price : {0.3, 1.0}) {
-      if (!better(choose_chunks(*trees, fair, radius, bytes, cost, most_pieces))) break;
-      Packing packing = pack_trees(mesh, {.trees = *trees, .depth_price = price});
+      if (!better(choose_chunks(trees, fair, radius, bytes, cost, most_pieces))) break;
+      Packing packing = pack_trees(mesh, {.trees = trees, .depth_price = price});
       const Chunking found =
-          choose_chunks(*trees, packing.busiest, packing.mean_depth(), bytes, cost, most_pieces);
+          choose_chunks(trees, packing.busiest, packing.mean_depth(), bytes, cost, most_pieces);
       if (better(found)) best = {std::move(packing), found.chunks, found.seconds};
     }
   }
