@@ -7,7 +7,6 @@
 #include <tuple>
 #include <utility>
 
-#include "comm/graph/strength.h"
 #include "core/error.h"
 
 namespace bitrift::comm {
@@ -50,7 +49,7 @@ class Packer {
       : graph_(graph),
         options_(options),
         past_excess_(graph.edges().size()),
-        fair_(std::ceil(options.trees / strength_of(graph).tau.value() - 1e-9)),
+        fair_(fair_load(graph, strength_of(graph).tau, options.trees)),
         depth_(at_index(graph.vertices())) {
     out_.load.resize(graph.edges().size());
   }
@@ -143,7 +142,7 @@ class Packer {
   const Graph& graph_;
   const PackingOptions& options_;
   std::vector<double> past_excess_;  // of each edge, summed over the rounds
-  double fair_;  // no packing has a smaller busiest; where all capacities are 1, some packing may have this
+  double fair_;                      // fair_load()
   std::vector<int> depth_;
   Packing out_;
 };
@@ -171,6 +170,15 @@ double Packing::mean_depth() const noexcept {
   double sum = 0;
   for (const Tree& tree : trees) sum += tree.depth;
   return sum / static_cast<double>(trees.size());
+}
+
+double fair_load(const Graph& graph, const Fraction& tau, int trees) {
+  std::int64_t finest = 1;  // loads are multiples of 1 / capacity
+  for (const Edge& edge : graph.edges()) finest = std::max(finest, edge.capacity);
+  // Exact for products below 2^53: a quotient that is a whole number is then not rounded.
+  const double wanted =
+      static_cast<double>(trees) * static_cast<double>(tau.denominator) * static_cast<double>(finest);
+  return std::ceil(wanted / static_cast<double>(tau.numerator)) / static_cast<double>(finest);
 }
 
 Packing pack_trees(const Graph& graph, const PackingOptions& options) {

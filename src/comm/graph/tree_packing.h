@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "comm/graph/graph.h"
+#include "comm/graph/strength.h"
 
 namespace bitrift::comm {
 
@@ -42,6 +43,10 @@ struct PackingOptions {
   /// How often every tree may be rebuilt. It ends earlier when the loads are as even as they can be.
   int rounds = 30;
 };
+
+/// No packing of so many trees has a smaller `busiest`: trees / tau, rounded up to a load that some edge can
+/// have.
+[[nodiscard]] double fair_load(const Graph& graph, const Fraction& tau, int trees);
 
 /// Packs spanning trees in two phases. Greedily: each tree grows from its root by the edge with the smallest
 /// load + price x depth. Then each tree in turn is taken out and grown again around edges that have more than

@@ -51,7 +51,7 @@ TreePlan plan_trees(const Graph& mesh, double bytes, const LinkCost& cost, int m
   };
   // The largest first: for large messages, the others are then skipped.
   for (const int trees : tree_counts(mesh, tau)) {
-    const double fair = std::ceil(trees / tau.value() - 1e-9);
+    const double fair = fair_load(mesh, tau, trees);
     for (const double price : {0.3, 1.0}) {
       if (!better(choose_chunks(trees, fair, radius, bytes, cost, most_pieces))) break;
       Packing packing = pack_trees(mesh, {.trees = trees, .depth_price = price});

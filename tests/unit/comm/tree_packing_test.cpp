@@ -80,6 +80,23 @@ TEST(TreePacking, CapacitiesCount) {
   EXPECT_GE(packing.value(), 0.95 * strength_of(graph).tau.value());
 }
 
+TEST(TreePacking, LinksThatAreThereTwiceCountTwice) {
+  for (const auto& [rows, columns] : {std::pair(2, 2), std::pair(2, 3), std::pair(2, 4), std::pair(2, 6)}) {
+    const Graph torus = mesh_graph(rows, columns, 0, 0, true);
+    const Packing packing = pack_trees(torus, {.trees = 16});
+    expect_valid(torus, packing);
+    EXPECT_GE(packing.value(), 0.9 * strength_of(torus).tau.value()) << rows << "x" << columns;
+  }
+}
+
+TEST(TreePacking, TheFairLoadIsALoadThatSomeEdgeCanHave) {
+  const Graph plain(2, {{0, 1, 1}}), doubled(3, {{0, 1, 2}, {1, 2, 1}});
+  EXPECT_EQ(fair_load(plain, {3, 2}, 6), 4);
+  EXPECT_EQ(fair_load(plain, {3, 2}, 7), 5);  // 4.67
+  EXPECT_EQ(fair_load(doubled, {8, 3}, 4), 1.5);
+  EXPECT_EQ(fair_load(doubled, {8, 3}, 5), 2);  // 1.875
+}
+
 TEST(TreePacking, IsWithinFivePercentOfTheBoundForThousandsOfLinks) {
   for (const bool wrap : {false, true})
     for (const auto& [rows, down, right] :

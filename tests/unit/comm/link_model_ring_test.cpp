@@ -1,0 +1,81 @@
+// The model against what is known of rings.
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "comm/model/link_model.h"
+#include "comm/model/tree_plan.h"
+#include "comm/model/tree_sends.h"
+#include "mesh_graph.h"
+
+namespace bitrift::comm {
+namespace {
+
+// An allreduce around a logical ring. hops: for each member, the chips on the way to the next one, both
+// included. Each member's share of the bytes, cut into pieces, travels around twice, less two hops: as a
+// growing sum, then as a copy.
+void add_ring(SendList& sends, const std::vector<std::vector<int>>& hops, double bytes, int pieces) {
+  const std::size_t members = hops.size();
+  for (int piece = 0; piece < pieces; ++piece)
+    for (std::size_t first = 0; first < members; ++first) {
+      std::vector<SendId> before;
+      for (std::size_t step = 0; step < 2 * (members - 1); ++step) {
+        const std::vector<int>& way = hops[(first + step) % members];
+        for (std::size_t i = 0; i + 1 < way.size(); ++i)
+          before = {sends.add(way[i], way[i + 1], bytes / static_cast<double>(members) / pieces, before)};
+      }
+    }
+}
+
+Graph line_of(int chips) { return mesh_graph(1, chips, 0, 0, false); }
+Graph ring_of(int chips) { return mesh_graph(1, chips, 0, 0, true); }
+
+constexpr int kChips = 16;
+constexpr LinkCost kFast = {.bandwidth = 1, .latency = 0, .overhead = 0};
+
+// Both directions of a ring at once: S (n - 1) / (n B).
+double two_rings(const LinkCost& cost) {
+  std::vector<std::vector<int>> right, left;
+  for (int i = 0; i < kChips; ++i) {
+    right.push_back({i, (i + 1) % kChips});
+    left.push_back({(kChips - i) % kChips, kChips - i - 1});
+  }
+  SendList sends;
+  add_ring(sends, right, 0.5, 1);
+  add_ring(sends, left, 0.5, 1);
+  return simulate(ring_of(kChips), cost, sends, LinkOrder::arrival).finish;
+}
+
+TEST(LinkModel, ARingTakesTwiceItsStepsTimesAShare) {
+  EXPECT_NEAR(two_rings(kFast), 15.0 / 16, 1e-12);
+  // 30 steps, each with its latency and overhead.
+  EXPECT_NEAR(two_rings({.bandwidth = 1, .latency = 0.25, .overhead = 0.5}), 15.0 / 16 + 30 * 0.75, 1e-9);
+}
+
+// With one dead link, a ring folded onto the line that is left (0, 2, 4, ..., 5, 3, 1) needs both directions.
+TEST(LinkModel, ARingWithADeadLinkHasHalfItsBandwidth) {
+  std::vector<std::vector<int>> folded;
+  for (int i = 0; i + 2 < kChips; i += 2) folded.push_back({i, i + 1, i + 2});
+  folded.push_back({kChips - 2, kChips - 1});
+  for (int i = kChips - 1; i > 2; i -= 2) folded.push_back({i, i - 1, i - 2});
+  folded.push_back({1, 0});
+  ASSERT_EQ(folded.size(), static_cast<std::size_t>(kChips));
+  SendList sends;
+  add_ring(sends, folded, 1, 16);
+  const LinkTimes times = simulate(line_of(kChips), kFast, sends, LinkOrder::arrival);
+  for (const double busy : times.forward) EXPECT_NEAR(busy, 2 * 15.0 / 16, 1e-9);
+  EXPECT_GE(times.finish, 2 * two_rings(kFast));
+  EXPECT_LE(times.finish, 2.2 * two_rings(kFast));
+}
+
+// Trees lose next to nothing there: tau is 16/15 for the ring and 1 for the line.
+TEST(LinkModel, ATreeOnTheLineIsNearlyAsFastAsTheRing) {
+  const TreePlan plan = plan_trees(line_of(kChips), 1, kFast);
+  const TreeSends sends = tree_sends(plan.packing, plan.chunks, 1, kFast);
+  EXPECT_LE(simulate(line_of(kChips), kFast, sends.sends, LinkOrder::priority).finish,
+            1.1 * two_rings(kFast));
+}
+
+}  // namespace
+}  // namespace bitrift::comm
