@@ -103,6 +103,16 @@ TEST(TreeSends, LargeMessagesComeCloseToTheBound) {
     }
 }
 
+TEST(TreeSends, LatencyAndOverheadLeaveSeventyPercentOn504Chips) {
+  const Graph mesh = mesh_graph(16, 32, 4, 2, false);
+  const double bound = bound_seconds(102e6, kPodLink.bandwidth, strength_of(mesh).tau.value());
+  const TreePlan plan = plan_trees(mesh, 102e6, kPodLink);
+  const TreeSends sends = tree_sends(plan.packing, plan.chunks, 102e6, kPodLink);
+  const double finish = simulate(mesh, kPodLink, sends.sends, LinkOrder::priority).finish;
+  EXPECT_LE(finish, bound / 0.7);
+  EXPECT_NEAR(finish, plan.estimate, 0.05 * finish);
+}
+
 TEST(TreePlan, SmallMessagesGetFewTreesAndChunks) {
   const Graph mesh = mesh_graph(6, 6, 0, 0, false);
   const TreePlan tiny = plan_trees(mesh, 8, kPodLink);
