@@ -170,7 +170,11 @@ Strength strength_of(const Graph& graph) {
     Truncation step(graph, found.tau);
     if (step.minimum() == 0) break;
     found.part = step.partition();
-    found.tau = partition_ratio(graph, found.part);
+    const Fraction smaller = partition_ratio(graph, found.part);
+    // The products fit: a numerator is at most 2^60 / vertices.
+    if (smaller.numerator * found.tau.denominator >= found.tau.numerator * smaller.denominator)
+      fail(ErrorCode::internal, "a partition below lambda has no smaller ratio");
+    found.tau = smaller;
   }
   found.parts = renumber(found.part);
   return found;
