@@ -28,7 +28,7 @@ def save(*arguments: object, **more: Any) -> subprocess.CompletedProcess[str]:
 
 def one_line(ended: subprocess.CompletedProcess[str], code: int = 2) -> str:
     assert ended.returncode == code, ended
-    lines = ended.stderr.splitlines()
+    lines = [line for line in ended.stderr.splitlines() if ": info: " not in line]
     assert len(lines) == 1 and lines[0].startswith("bitrift-hdf5-parallel: error: ") and ended.stdout == "", ended
     return lines[0]
 
