@@ -34,7 +34,7 @@ ROOMS: dict[str, set[str]] = {
 # The sub-folders of a room, each of which may include those before it; "." are the files of the room itself.
 ORDER: dict[str, list[str]] = {
     "core": [".", "number", "process"],
-    "comm": ["graph", "model", "."],
+    "comm": [".", "graph", "model", "plan"],
     "record": ["json", "fault", "."],
     "dataset": ["image", "."],
     "h5map": ["structure", "message", "chunk", "filter", "."],

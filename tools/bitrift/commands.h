@@ -38,6 +38,8 @@ void add_compare(CLI::App& app, ExitCode& exit_code);
 void add_html_report(CLI::App& app);
 void add_gate(CLI::App& app, ExitCode& exit_code);
 void add_analyze(CLI::App& app, ExitCode& exit_code);
+/// mesh plan and mesh verify.
+void add_mesh(CLI::App& app, ExitCode& exit_code);
 void add_doctor(CLI::App& app, ExitCode& exit_code);
 void add_completion(CLI::App& app, ExitCode& exit_code);
 /// exec-worker and exec-guard: what the driver starts for runner.exec; not shown in the help.

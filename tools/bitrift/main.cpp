@@ -63,6 +63,7 @@ int run(int count, char** arguments) {
   add_compare(app, exit_code);
   add_html_report(app);
   add_gate(app, exit_code);
+  add_mesh(app, exit_code);
   add_doctor(app, exit_code);
   add_completion(app, exit_code);
   add_exec(app, exit_code);

@@ -1,0 +1,30 @@
+#include "comm/plan/planner.h"
+
+#include "comm/plan/forwarding.h"
+#include "comm/plan/ring.h"
+#include "comm/plan/rings_2d.h"
+#include "comm/plan/row_pairs.h"
+#include "core/error.h"
+
+namespace bitrift::comm {
+
+Schedule plan_schedule(const Topology& topology, Scheme scheme) {
+  topology.require_connected();
+  switch (scheme) {
+    case Scheme::ring:
+      return plan_ring(topology);
+    case Scheme::rings_2d:
+      return plan_rings_2d(topology);
+    case Scheme::forwarding:
+      return plan_forwarding(topology);
+    case Scheme::row_pairs:
+      return plan_row_pairs(topology);
+    case Scheme::trees:
+    case Scheme::other:
+      break;
+  }
+  fail(ErrorCode::unsupported, "nothing plans the schedule '{}'; use ring, rings-2d, forwarding or row-pairs",
+       name_of(scheme));
+}
+
+}  // namespace bitrift::comm
