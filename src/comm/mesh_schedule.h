@@ -10,7 +10,9 @@
 // Data arrive before they are written, so the write of a send begins after its read began and ends after its
 // read ended. Apart from that, only `after` orders anything, and only where a chip can see it: a chip begins
 // its part of a send when its own parts of all sends in `after` have ended. A chip does not know when the
-// other chip's part ends. So every send in `after` must share a chip with the send that waits for it.
+// other chip's part ends. So every send in `after` must share a chip with the send that waits for it. Nothing
+// promises room for data on their way: a read may last until the other chip is ready to write. So `after` may
+// have no cycle, not even one in which no part waits for itself.
 #pragma once
 
 #include <cstddef>

@@ -208,6 +208,8 @@ nlohmann::json to_json(const Topology& topology) {
 
 namespace {
 
+constexpr std::array<std::string_view, 5> topology_keys{"rows", "columns", "wrap", "dead", "dead_links"};
+
 const nlohmann::json& member(const nlohmann::json& value, const char* key) {
   const auto found = value.find(key);
   if (found == value.end()) fail(ErrorCode::bad_file, "topology: '{}' is missing", key);
@@ -215,10 +217,12 @@ const nlohmann::json& member(const nlohmann::json& value, const char* key) {
 }
 
 int number_within(const nlohmann::json& value, const char* key, int least, int most) {
-  if (!value.is_number_unsigned() || value.get<std::uint64_t>() < static_cast<std::uint64_t>(least) ||
-      value.get<std::uint64_t>() > static_cast<std::uint64_t>(most)) {
+  const bool small = value.is_number_unsigned()
+                         ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(most)
+                         : value.is_number_integer() && value.get<std::int64_t>() <= most;
+  if (!small || value.get<std::int64_t>() < least) {
     fail(ErrorCode::bad_file, "topology: '{}' holds {}; expected whole numbers from {} to {}", key,
-         value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).substr(0, 40), least, most);
+         value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).substr(0, 40), least, most);
   }
   return value.get<int>();
 }
@@ -228,9 +232,10 @@ int number_within(const nlohmann::json& value, const char* key, int least, int m
 Topology topology_from_json(const nlohmann::json& value) {
   if (!value.is_object()) fail(ErrorCode::bad_file, "topology: expected an object");
   for (const auto& [key, unused] : value.items()) {
-    if (key != "rows" && key != "columns" && key != "wrap" && key != "dead" && key != "dead_links")
+    if (std::ranges::count(topology_keys, key) == 0) {
       fail(ErrorCode::bad_file,
            "topology: holds a key that is not known; it has rows, columns, wrap, dead and dead_links");
+    }
   }
   const int rows = number_within(member(value, "rows"), "rows", 1, most_chips);
   const int columns = number_within(member(value, "columns"), "columns", 1, most_chips / rows);
