@@ -53,8 +53,9 @@ struct Verdict {
 /// Sends of different chunks never meet, so chunks are proved one by one; memory is 2 bits for each pair of
 /// live chips, plus 24 bytes for each send. A race is a flaw even where all orders would give the same sum,
 /// because they would not give the same bits. Throws Error(bad_input) for a schedule that is not sound
-/// (require_sound), and Error(unsupported) where deciding whether waits order two sends takes more than 2^28
-/// steps; that never happens where the sends that share a chunk at a chip wait for each other directly.
+/// (require_sound), and Error(unsupported) where deciding whether waits order sends takes more than 2^30
+/// steps: a step for each wait that is looked at. Sends that share a chunk at a chip and wait for each other
+/// directly take few.
 [[nodiscard]] Verdict verify(const Schedule& schedule);
 
 }  // namespace bitrift::comm

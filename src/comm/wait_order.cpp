@@ -8,7 +8,7 @@
 namespace bitrift::comm {
 namespace {
 
-constexpr std::uint64_t most_search_steps = std::uint64_t{1} << 28U;
+constexpr std::uint64_t most_search_steps = std::uint64_t{1} << 30U;
 constexpr std::size_t most_named = 6;
 
 std::uint64_t part_number(std::uint32_t send, Part part) {
@@ -93,7 +93,9 @@ void WaitOrder::find_steps() {
 
 bool WaitOrder::ordered(std::uint32_t first, Part first_part, std::uint32_t second, Part second_part) {
   // Both parts are one chip's: it waits for its own part of what `after` names.
-  if (std::ranges::count(schedule_.after(second), first) != 0) return true;
+  const auto after = schedule_.after(second);
+  searched_ += after.size();
+  if (std::ranges::find(after, first) != after.end()) return true;
   return search(first, first_part, second, second_part);
 }
 

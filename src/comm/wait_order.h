@@ -28,7 +28,7 @@ class WaitOrder {
 
   /// Whether a part of a send ends before a part of another begins, however the chips' speeds differ. Both
   /// parts are done by the same chip, and `first` is earlier in order(). Throws Error(unsupported) when all
-  /// answers together took more than 2^28 steps.
+  /// answers together took more than 2^30 steps.
   [[nodiscard]] bool ordered(std::uint32_t first, Part first_part, std::uint32_t second, Part second_part);
 
  private:

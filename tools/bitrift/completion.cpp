@@ -33,7 +33,8 @@ Values values_of(const CLI::Option& option) {
     return {CLI::detail::split(type.substr(open + 1, close - open - 1), ','), false};
   }
   const bool number = type.size() == 1 || type == "INT" || type == "UINT" || type == "FLOAT" ||
-                      type == "NUMBER" || type == "POINTS";
+                      type == "NUMBER" || type == "POINTS" || type == "MESH" || type == "CHIPS" ||
+                      type == "LINK";
   return {{}, !number};
 }
 

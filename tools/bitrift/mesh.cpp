@@ -25,9 +25,7 @@ struct MeshPlanOptions {
 };
 
 void add_mesh_options(CLI::App& command, comm::TopologyText& mesh) {
-  command.add_option("--mesh", mesh.mesh, "rows and columns, such as 4x4")
-      ->required()
-      ->type_name("ROWSxCOLUMNS");
+  command.add_option("--mesh", mesh.mesh, "rows and columns, such as 4x4")->required()->type_name("MESH");
   command
       .add_option(
           "--wrap", mesh.wrap,
@@ -39,12 +37,12 @@ void add_mesh_options(CLI::App& command, comm::TopologyText& mesh) {
           "--dead", mesh.dead,
           "a dead chip, such as 0,3, or a dead board, such as 1,1,2x2: its first chip's row and column "
           "from 0, height and width; can be repeated")
-      ->type_name("R,C[,HxW]")
+      ->type_name("CHIPS")
       ->take_all();
   command
       .add_option("--dead-link", mesh.dead_links,
                   "a dead link between neighbours, such as 0,0-0,1; can be repeated")
-      ->type_name("R,C-R,C")
+      ->type_name("LINK")
       ->take_all();
 }
 
