@@ -31,7 +31,7 @@ class BoardTree {
  private:
   static constexpr int none_ = -1;
 
-  std::array<int, 4> around(Place corner) const {
+  [[nodiscard]] std::array<int, 4> around(Place corner) const {
     const auto [row, column] = corner;
     return {topology_.chip({row, column}), topology_.chip({row, column + 1}),
             topology_.chip({row + 1, column + 1}), topology_.chip({row + 1, column})};
@@ -74,15 +74,19 @@ class BoardTree {
   void join_boards() {
     if (topology_.live().empty()) return;
     const int rows = topology_.rows() / 2, columns = topology_.columns() / 2;
-    std::vector<bool> joined(static_cast<std::size_t>(rows * columns), false);
+    const auto number_of = [&](Place board) {
+      return static_cast<std::size_t>(board.row) * static_cast<std::size_t>(columns) +
+             static_cast<std::size_t>(board.column);
+    };
+    std::vector<bool> joined(number_of({rows, 0}), false);
     const Place first = topology_.place(topology_.live().front());
     std::vector<Place> open{{first.row / 2, first.column / 2}};
-    joined[static_cast<std::size_t>(open[0].row * columns + open[0].column)] = true;
+    joined[number_of(open[0])] = true;
     for (std::size_t done = 0; done < open.size(); ++done) {
       const Place here = open[done];
       for (const auto& [down, right] : {std::pair(0, 1), {1, 0}, {0, -1}, {-1, 0}}) {
         const Place next{(here.row + down + rows) % rows, (here.column + right + columns) % columns};
-        const auto number = static_cast<std::size_t>(next.row * columns + next.column);
+        const std::size_t number = number_of(next);
         if (joined[number] || !topology_.alive(topology_.chip({2 * next.row, 2 * next.column}))) continue;
         if (!join({2 * here.row, 2 * here.column}, {2 * next.row, 2 * next.column})) continue;
         joined[number] = true;

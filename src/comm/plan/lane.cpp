@@ -12,12 +12,14 @@ Lane lane_of(const Topology& topology, std::vector<int> chips) {
 
 Lane row_lane(const Topology& topology, int row) {
   std::vector<int> chips;
+  chips.reserve(static_cast<std::size_t>(topology.columns()));
   for (int column = 0; column < topology.columns(); ++column) chips.push_back(topology.chip({row, column}));
   return lane_of(topology, std::move(chips));
 }
 
 Lane column_lane(const Topology& topology, int column) {
   std::vector<int> chips;
+  chips.reserve(static_cast<std::size_t>(topology.rows()));
   for (int row = 0; row < topology.rows(); ++row) chips.push_back(topology.chip({row, column}));
   return lane_of(topology, std::move(chips));
 }

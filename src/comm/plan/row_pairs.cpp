@@ -99,7 +99,7 @@ Schedule plan_row_pairs(const Topology& topology) {
           way_between(topology, rings.whole[pair].chips[position], rings.whole[pair + 1].chips[position]));
       up.emplace_back(down.back().rbegin(), down.back().rend());
     }
-    for (std::uint32_t chunk = static_cast<std::uint32_t>(position); chunk < reduction.chunks();
+    for (auto chunk = static_cast<std::uint32_t>(position); chunk < reduction.chunks();
          chunk += static_cast<std::uint32_t>(size)) {
       const Turn turn = chunk < homes ? Turn::forward : Turn::backward;
       const std::size_t target = chunk % homes / size;

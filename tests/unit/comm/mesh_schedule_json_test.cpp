@@ -1,9 +1,12 @@
 #include "comm/mesh_schedule_json.h"
 
+#include <random>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "comm/plan/planner.h"
+#include "comm/verify.h"
 #include "tests_support.h"
 
 namespace bitrift::comm {
@@ -122,6 +125,36 @@ TEST(ScheduleJson, RefusesAHugeHeader) {
   std::string text = plan("[]");
   text.replace(text.find("\"dead\":[]") + 7, 2, many + "]");
   EXPECT_THAT(refusal(text), HasSubstr("too many values outside its sends"));
+}
+
+TEST(ScheduleJson, DamagedTextsAreRefusedOrJudged) {
+  const std::string whole =
+      schedule_text(plan_schedule(topology_from_text({"2x3", "rows", {"0,0"}, {}}), Scheme::forwarding));
+  constexpr std::string_view bytes = "0123456789-.,:[]{}\"adecop \\\0\xff\n";
+  std::mt19937_64 random(6);
+  int accepted = 0, wrong = 0, refused = 0;
+  for (int i = 0; i < 4000; ++i) {
+    std::string text = whole;
+    for (std::uint64_t k = 1 + random() % 3; k > 0; --k) {
+      const auto place = random() % text.size();
+      if (random() % 4 == 0) {
+        text.erase(place, 1 + random() % 8);
+      } else {
+        text[place] = bytes[random() % (random() % 2 == 0 ? 10 : bytes.size())];
+      }
+    }
+    try {
+      const Verdict verdict = verify(schedule_from_text(text, "p.json"));
+      ++(verdict.counter_example ? wrong : accepted);
+    } catch (const Error& error) {
+      EXPECT_NE(error.code(), ErrorCode::internal) << error.what() << "\n" << text;
+      EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+      ++refused;
+    }
+  }
+  EXPECT_GT(accepted, 10);
+  EXPECT_GT(wrong, 10);
+  EXPECT_GT(refused, 1000);
 }
 
 }  // namespace
