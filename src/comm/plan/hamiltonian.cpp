@@ -117,12 +117,12 @@ class BoardTree {
 /// Extends a path chip by chip, and takes steps back where the rest cannot be closed to a ring any more.
 class PathSearch {
  public:
-  explicit PathSearch(const Topology& topology)
-      : topology_(topology), used_(static_cast<std::size_t>(topology.chips()), false) {
-    // Few ways lead on from a chip with few links.
-    start_ = *std::ranges::min_element(topology.live(), {},
-                                       [&](int chip) { return topology.neighbours(chip).size(); });
-  }
+  /// Different starts and orders of chips lead to different searches.
+  PathSearch(const Topology& topology, int start, int order)
+      : topology_(topology),
+        used_(static_cast<std::size_t>(topology.chips()), false),
+        start_(start),
+        order_(order) {}
 
   /// Empty if there is none, or if it gave up.
   std::vector<int> run() {
@@ -170,18 +170,19 @@ class PathSearch {
     if (!hopeful()) return false;
     std::vector<std::pair<int, int>> next;
     for (const int chip : topology_.neighbours(path_.back())) {
-      if (!used(chip)) next.emplace_back(ways(chip), chip);
+      if (!used(chip)) next.emplace_back(ways(chip), chip ^ order_);
     }
     std::sort(next.begin(), next.end());
     // A chip with one way besides this one, which is not the way to the start, comes next or never.
     const auto forced = [&](const auto& one) {
-      return path_.size() > 1 && one.first == 2 && !topology_.linked(one.second, start_);
+      return path_.size() > 1 && one.first == 2 && !topology_.linked(one.second ^ order_, start_);
     };
     if (const auto count = std::ranges::count_if(next, forced); count > 0) {
       if (count > 1) return false;
       std::erase_if(next, [&](const auto& one) { return !forced(one); });
     }
-    for (const auto& [unused, chip] : next) {
+    for (const auto& [unused, ordered] : next) {
+      const int chip = ordered ^ order_;
       path_.push_back(chip);
       used_[static_cast<std::size_t>(chip)] = true;
       if (extend()) return true;
@@ -195,7 +196,8 @@ class PathSearch {
   const Topology& topology_;
   std::vector<bool> used_;
   std::vector<int> path_;
-  int start_ = 0;
+  int start_;
+  int order_;  // all bits set: the chip with the higher number first
   int steps_ = 0;
 };
 
@@ -227,16 +229,28 @@ std::string obstacle(const Topology& topology) {
                      (count + balance) / 2, (count - balance) / 2);
 }
 
+// The first search starts where few ways lead on, the others anywhere.
+int start_of(const Topology& topology, int search) {
+  const std::vector<int>& live = topology.live();
+  if (search == 0)
+    return *std::ranges::min_element(live, {}, [&](int chip) { return topology.neighbours(chip).size(); });
+  return live[live.size() * static_cast<std::size_t>(search) / most_cycle_searches];
+}
+
 }  // namespace
 
 CycleSearch find_cycle(const Topology& topology) {
   if (topology.live().size() <= 2) return {topology.live(), "", false};
   if (auto cycle = BoardTree(topology).cycle()) return {std::move(*cycle), "", false};
   if (std::string why = obstacle(topology); !why.empty()) return {{}, std::move(why), true};
-  PathSearch search(topology);
-  if (auto cycle = search.run(); !cycle.empty()) return {std::move(cycle), "", false};
-  if (search.gave_up()) return {{}, fmt::format("none was found in {} steps", most_cycle_steps), false};
-  return {{}, "all paths were tried", true};
+  for (int i = 0; i < most_cycle_searches; ++i) {
+    PathSearch search(topology, start_of(topology, i), i % 2 == 0 ? 0 : ~0);
+    if (auto cycle = search.run(); !cycle.empty()) return {std::move(cycle), "", false};
+    if (!search.gave_up()) return {{}, "all paths were tried", true};
+  }
+  return {{},
+          fmt::format("none was found in {} searches of {} steps", most_cycle_searches, most_cycle_steps),
+          false};
 }
 
 }  // namespace bitrift::comm

@@ -27,8 +27,7 @@ std::string text_of(const Topology& mesh) { return to_json(mesh).dump(); }
 
 /// What became of one scheme on one mesh after another.
 struct Tally {
-  int proved = 0, refused = 0;
-  std::map<std::string, int> reasons;
+  int proved = 0, refused = 0, gave_up = 0;
 };
 using Tallies = std::map<Scheme, Tally>;
 
@@ -55,8 +54,10 @@ void plan_all(const Topology& mesh, Tallies& tallies, bool run) {
       }
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::unsupported) << error.what() << text_of(mesh);
+      const bool gave_up = std::string_view(error.what()).find("found no ring") != std::string_view::npos;
+      EXPECT_FALSE(gave_up && mesh.wrap() == Wrap::neither) << text_of(mesh);
+      tally.gave_up += gave_up ? 1 : 0;
       ++tally.refused;
-      ++tally.reasons[error.what()];
     }
   }
 }
@@ -82,13 +83,8 @@ std::vector<Topology> failures(int rows, int columns, Wrap wrap) {
 void show(const Tallies& tallies) {
   if (!all_wanted()) return;
   for (const auto& [scheme, tally] : tallies) {
-    fmt::print("{}: {} proved, {} refused\n", name_of(scheme), tally.proved, tally.refused);
-    std::map<std::string, int> kinds;
-    for (const auto& [reason, count] : tally.reasons) {
-      const char* kind = reason.find("found no ring") != std::string::npos ? "gave up" : "shown impossible";
-      kinds[kind] += count;
-    }
-    for (const auto& [kind, count] : kinds) fmt::print("  {}: {}\n", kind, count);
+    fmt::print("{}: {} proved, {} refused, of which {} gave up\n", name_of(scheme), tally.proved,
+               tally.refused, tally.gave_up);
   }
 }
 
@@ -117,7 +113,6 @@ TEST(Planners, EveryPlanForFailuresOnLargerMeshesIsProved) {
   std::mt19937_64 random(18);
   for (const auto& [rows, columns] : {std::pair(6, 6), {7, 7}, {8, 8}, {4, 8}, {7, 4}}) {
     for (const Wrap wrap : {Wrap::neither, Wrap::rows, Wrap::columns, Wrap::both}) {
-      if (all_wanted() && wrap != Wrap::neither) continue;
       for (const Topology& mesh : failures(rows, columns, wrap)) {
         if (all_wanted() || random() % 400 == 0) plan_all(mesh, tallies, false);
       }
@@ -189,7 +184,7 @@ bool has_ring(const Topology& mesh) {
 
 TEST(Ring, IsFoundOn4x4ExactlyWhereThereIsOne) {
   int rings = 0;
-  for (const Wrap wrap : {Wrap::neither, Wrap::rows}) {
+  for (const Wrap wrap : {Wrap::neither, Wrap::rows, Wrap::both}) {
     for (const Topology& mesh : failures(4, 4, wrap)) {
       if (mesh.unreachable()) continue;
       const CycleSearch found = find_cycle(mesh);
