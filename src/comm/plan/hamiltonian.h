@@ -15,13 +15,13 @@ struct CycleSearch {
   bool proved = false;     ///< that there is none; otherwise the search gave up
 };
 
-/// A search extends a path chip by chip, and looks at every live chip in each step. Several begin at different
-/// chips: where one is lost in a corner, another often needs no step back.
+/// A search extends a path chip by chip, and looks at every live chip in each step. Several begin at
+/// different chips: where one is lost in a corner, another often needs no step back.
 inline constexpr int most_cycle_steps = 4'000;
 inline constexpr int most_cycle_searches = 24;
 
-/// If the mesh divides into 2x2 boards that are all wholly alive or wholly dead: around a spanning tree of the
-/// live ones. Otherwise, or where dead links block that, by searches, each of which gives up after
+/// If the mesh divides into 2x2 boards that are all wholly alive or wholly dead: around a spanning tree of
+/// the live ones. Otherwise, or where dead links block that, by searches, each of which gives up after
 /// most_cycle_steps. A single chip, or two, are a cycle of that length. The mesh must be connected.
 [[nodiscard]] CycleSearch find_cycle(const Topology& topology);
 
