@@ -19,6 +19,7 @@ from typing import Any
 import archive_seeds
 import h5py
 import numpy as np
+import schedule_seeds
 from h5py import h5d, h5f, h5p, h5s, h5t
 
 Fill = Callable[[h5py.File], None]
@@ -348,28 +349,6 @@ def chunks() -> Iterator[bytes]:
             yield stored + b"\0\1" + trailer
 
 
-def schedules() -> Iterator[dict[str, object]]:
-    """Allreduce schedules (docs/mesh.md): a line, a ring with a dead chip, two chunks, and one that is wrong."""
-    line: list[list[object]] = [[0, 1, 0, "add", []], [2, 1, 0, "add", [0]], [1, 0, 0, "copy", [1]]]
-    line.append([1, 2, 0, "copy", [1]])
-    mesh = {"rows": 1, "columns": 3, "wrap": "neither", "dead": [], "dead_links": []}
-    head: dict[str, object] = {"schema": 1, "scheme": "other", "chunks": 1}
-    yield head | {"topology": mesh, "sends": line}
-    yield head | {"topology": mesh, "sends": line[:3]}
-    ring = {"rows": 2, "columns": 2, "wrap": "both", "dead": [3], "dead_links": []}
-    sends: list[list[object]] = [[1, 0, 0, "add", []], [2, 0, 0, "add", [0]], [0, 1, 0, "copy", [1]]]
-    sends.append([0, 2, 0, "copy", [1]])
-    yield head | {"scheme": "trees", "topology": ring, "sends": sends}
-    pair = {"rows": 2, "columns": 3, "wrap": "rows", "dead": [0, 2, 3, 5], "dead_links": [[0, 1]]}
-    both: list[list[object]] = [
-        [1, 4, 0, "add", []],
-        [4, 1, 1, "add", []],
-        [4, 1, 0, "copy", [0]],
-        [1, 4, 1, "copy", [1]],
-    ]
-    yield head | {"scheme": "ring", "chunks": 2, "topology": pair, "sends": both}
-
-
 def escaped(word: bytes) -> str:
     return '"' + "".join(f"\\x{byte:02x}" for byte in word) + '"'
 
@@ -415,7 +394,7 @@ def main(folder: Path) -> None:
     write(folder, "model", {name: as_seeds[name] for name in list(as_seeds)[: len([*models()])]}, words)
     write(folder, "manifest", as_seeds, words)
     write(folder, "undo", {f"{i}": content for i, content in enumerate(journals())}, JSON_WORDS)
-    plans = [*schedules()]
+    plans = [*schedule_seeds.schedules()]
     words = JSON_WORDS + [word for text in plans for word in words_of(text)]
     write(folder, "schedule", {f"{i}": json.dumps(text).encode() for i, text in enumerate(plans)}, words)
     write(folder, "codec", {f"{i}": content for i, content in enumerate(chunks())}, [])
