@@ -21,6 +21,7 @@ import h5py
 import numpy as np
 import schedule_seeds
 from h5py import h5d, h5f, h5p, h5s, h5t
+from json_words import JSON_WORDS, words_of
 
 Fill = Callable[[h5py.File], None]
 MOST_BYTES = 12_500
@@ -356,19 +357,6 @@ def escaped(word: bytes) -> str:
 HDF5_WORDS = [b"\x89HDF\r\n\x1a\n", b"TREE", b"SNOD", b"HEAP", b"GCOL", b"FRHP", b"FHDB", b"FHIB", b"BTHD", b"BTLF"]
 HDF5_WORDS += [b"BTIN", b"OHDR", b"OCHK", b"FAHD", b"FADB", b"EAHD", b"EAIB", b"EADB", b"EASB", b"SMTB", b"SMLI"]
 HDF5_WORDS += [b"FSHD", b"FSSE", b"\xff" * 8, b"\xff" * 4, b"\0\0\0\0\0\0\0\x80", b"\xff\xff\xff\xff\0\0\0\0"]
-JSON_WORDS = [b'"', b"[", b"]", b"{", b"}", b":", b",", b"null", b"true", b"1e308", b"-1", b"18446744073709551615"]
-
-
-def words_of(value: object) -> Iterator[bytes]:
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield json.dumps(key).encode()
-            yield from words_of(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from words_of(inner)
-    elif isinstance(value, str):
-        yield json.dumps(value).encode()
 
 
 def write(folder: Path, target: str, seeds: dict[str, bytes], words: list[bytes]) -> None:
@@ -394,9 +382,7 @@ def main(folder: Path) -> None:
     write(folder, "model", {name: as_seeds[name] for name in list(as_seeds)[: len([*models()])]}, words)
     write(folder, "manifest", as_seeds, words)
     write(folder, "undo", {f"{i}": content for i, content in enumerate(journals())}, JSON_WORDS)
-    plans = [*schedule_seeds.schedules()]
-    words = JSON_WORDS + [word for text in plans for word in words_of(text)]
-    write(folder, "schedule", {f"{i}": json.dumps(text).encode() for i, text in enumerate(plans)}, words)
+    write(folder, "schedule", schedule_seeds.files(), JSON_WORDS + schedule_seeds.WORDS)
     write(folder, "codec", {f"{i}": content for i, content in enumerate(chunks())}, [])
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+
+WORDS = [b'"add"', b'"copy"', b'"sends"', b'"topology"', b'"chunks"', b'"dead"', b'"both"', b'[0,1,0,"add",[]]']
 
 
 def schedules() -> Iterator[dict[str, object]]:
@@ -25,3 +28,8 @@ def schedules() -> Iterator[dict[str, object]]:
         [1, 4, 1, "copy", [1]],
     ]
     yield head | {"scheme": "ring", "chunks": 2, "topology": pair, "sends": both}
+
+
+def files() -> dict[str, bytes]:
+    """The same as JSON."""
+    return {f"{i}": json.dumps(schedule).encode() for i, schedule in enumerate(schedules())}
