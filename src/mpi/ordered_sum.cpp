@@ -7,6 +7,7 @@
 
 #include "mpi/checked.h"
 #include "mpi/handles.h"
+#include "mpi/left_over.h"
 
 namespace bitrift::mpi {
 namespace {
@@ -20,9 +21,7 @@ std::vector<int> one_each(int ranks) {
 }  // namespace
 
 template <typename T>
-struct OrderedSum<T>::State {
-  // Tags of point-to-point messages elsewhere stay below this; MPI guarantees tags up to 32767 only.
-  static constexpr int first_tag = 1 << 14;
+struct OrderedSum<T>::State : LeftOver {
   enum class Phase { idle, to_owners, to_all };
 
   Communicator communicator;
@@ -34,7 +33,15 @@ struct OrderedSum<T>::State {
   Phase phase = Phase::idle;
   std::vector<T> slices = {};  // [term][my slice]; the places of this rank's terms stay unused
   std::vector<MPI_Request> requests = {};
-  State* next = nullptr;  // of those that were given up
+
+  State(Communicator ranks_of, std::vector<T*> mine_of, std::size_t elements, std::vector<int> held_by,
+        int its_tag, std::shared_ptr<const void> its_owner)
+      : communicator(std::move(ranks_of)),
+        terms(std::move(mine_of)),
+        count(elements),
+        holders(std::move(held_by)),
+        tag(its_tag),
+        owner(std::move(its_owner)) {}
 
   [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(communicator.size()); }
   [[nodiscard]] std::size_t me() const { return static_cast<std::size_t>(communicator.rank()); }
@@ -70,14 +77,14 @@ struct OrderedSum<T>::State {
   void send(const T* from, std::size_t length, std::size_t to) {
     if (length == 0) return;
     requests.push_back(MPI_REQUEST_NULL);
-    check_code(MPI_Isend(from, static_cast<int>(length), type(), static_cast<int>(to), first_tag + tag,
+    check_code(MPI_Isend(from, static_cast<int>(length), type(), static_cast<int>(to), first_sum_tag + tag,
                          communicator.state().handle, &requests.back()),
                "MPI_Isend");
   }
   void receive(T* into, std::size_t length, std::size_t from) {
     if (length == 0) return;
     requests.push_back(MPI_REQUEST_NULL);
-    check_code(MPI_Irecv(into, static_cast<int>(length), type(), static_cast<int>(from), first_tag + tag,
+    check_code(MPI_Irecv(into, static_cast<int>(length), type(), static_cast<int>(from), first_sum_tag + tag,
                          communicator.state().handle, &requests.back()),
                "MPI_Irecv");
   }
@@ -119,42 +126,15 @@ struct OrderedSum<T>::State {
     }
   }
 
-  // Forgets the requests that have ended. Each is asked by itself: after a rank died, a call on several
-  // requests also frees some that Open MPI (5.0) still works on, and then aborts when those end. Without
-  // `block` it ends at the first that is under way: an idle look gives the core away. Returns an error code.
-  int look(bool block) noexcept {
-    int worst = MPI_SUCCESS;
-    std::size_t kept = 0;
-    bool look_on = true;
-    for (MPI_Request& request : requests) {
-      int done = 0;
-      const int code =
-          look_on && request != MPI_REQUEST_NULL ? MPI_Test(&request, &done, MPI_STATUS_IGNORE) : MPI_SUCCESS;
-      if (worst == MPI_SUCCESS || is_rank_failure(code)) worst = code;
-      if (request == MPI_REQUEST_NULL) continue;
-      requests[kept++] = request;
-      look_on = block;
-    }
-    requests.resize(kept);
-    return worst;
-  }
-
   // True when all messages of this phase have completed.
   bool messages_done(bool block) {
     do {
-      check_code(look(block), "MPI_Test");
+      check_code(forget_ended(requests, block), "MPI_Test");
     } while (block && !requests.empty());
     return requests.empty();
   }
 
-  // Whether MPI may still read or write the memory. Waits for nothing and throws nothing: another rank may be
-  // gone for good.
-  bool in_use() noexcept {
-    int finalized = 0;
-    if (requests.empty() || MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0) return false;
-    look(true);
-    return !requests.empty();
-  }
+  bool in_use() noexcept override { return any_under_way(requests); }
 
   bool advance(bool block) {
     while (phase != Phase::idle && messages_done(block)) {
@@ -168,29 +148,16 @@ struct OrderedSum<T>::State {
   }
 };
 
-// A send cannot be cancelled in every library, and waiting for it could take for ever: what MPI may still use
-// is kept, and looked at again whenever another sum ends.
 template <typename T>
 void OrderedSum<T>::Release::operator()(State* state) const noexcept {
-  static State* given_up = nullptr;
-  state->next = given_up;
-  given_up = state;
-  for (State** place = &given_up; *place != nullptr;) {
-    State* looked_at = *place;
-    if (looked_at->in_use()) {
-      place = &looked_at->next;
-    } else {
-      *place = looked_at->next;
-      delete looked_at;
-    }
-  }
+  give_up(state);
 }
 
 template <typename T>
 OrderedSum<T>::OrderedSum(Communicator communicator, std::vector<T*> terms, std::size_t count,
                           std::vector<int> holders, int tag, std::shared_ptr<const void> owner)
-    : state_(new State{std::move(communicator), std::move(terms), count, std::move(holders), tag,
-                       std::move(owner)}) {
+    : state_(new State(std::move(communicator), std::move(terms), count, std::move(holders), tag,
+                       std::move(owner))) {
   state_->check();
 }
 

@@ -22,7 +22,7 @@ ROOMS: dict[str, set[str]] = {
     "ckpt": {"filters", "h5map", "archive", "record", "core"},
     "sink": {"ckpt", "archive", "h5", "core"},
     "inject": {"ckpt", "record", "core"},
-    "mpi": {"core"},
+    "mpi": {"comm", "core"},
     "h5parallel": {"h5", "mpi", "ckpt", "core"},
     "dataset": {"spec", "core"},
     "nn": {"dataset", "spec", "core"},

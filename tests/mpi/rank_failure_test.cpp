@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "comm/plan/planner.h"
 #include "mpi/communicator.h"
+#include "mpi/mesh_allreduce.h"
 #include "mpi/ordered_sum.h"
 #include "survivor_verdict.h"
 
@@ -31,6 +33,19 @@ void add(const Communicator& world, std::size_t count, bool wait) {
   sum.wait();
   if ((*values)[0][count / 2] != static_cast<float>(world.size() + 1))
     fail(ErrorCode::internal, "a wrong sum");
+}
+
+// By a ring of four: no rank speaks to the one opposite.
+void add_on_mesh(const Communicator& world, std::size_t count, bool wait) {
+  static const auto schedule = std::make_shared<const LocalSchedule>(
+      comm::plan_schedule(comm::Topology(2, 2, comm::Wrap::neither, {}, {}), comm::Scheme::ring),
+      world.rank());
+  const auto values = std::make_shared<std::vector<float>>(count, 1.0F);
+  MeshAllreduce<float> sum(world, schedule, values->data(), count, 0, values);
+  sum.start();
+  while (!wait && !sum.advance()) continue;
+  sum.wait();
+  if (values->front() != 4.0F || values->back() != 4.0F) fail(ErrorCode::internal, "a wrong sum");
 }
 
 void broadcast(const Communicator& world) {
@@ -81,6 +96,9 @@ const std::map<std::string, Work>& works() {
       {"sum", [](const Communicator& world) { add(world, 100'000, true); }},
       {"small-sum", [](const Communicator& world) { add(world, 10, true); }},
       {"polled-sum", [](const Communicator& world) { add(world, 100'000, false); }},
+      {"mesh", [](const Communicator& world) { add_on_mesh(world, 100'000, true); }},
+      {"small-mesh", [](const Communicator& world) { add_on_mesh(world, 10, true); }},
+      {"polled-mesh", [](const Communicator& world) { add_on_mesh(world, 100'000, false); }},
       {"broadcast", broadcast},
       {"allgather", allgather},
       {"chain", [](const Communicator& world) { chain(world, 100'000); }},

@@ -1,0 +1,36 @@
+// Inside mpi/ only: memory that MPI may still use when nobody waits for its messages any more.
+#pragma once
+
+#include <vector>
+
+#include <mpi.h>
+
+namespace bitrift::mpi {
+
+/// Sums begin with this tag; other messages stay below. MPI guarantees tags up to 32767 only.
+inline constexpr int first_sum_tag = 1 << 14;
+inline constexpr int sum_tags = 1 << 14;
+
+/// Buffers and the messages under way in them. A send cannot be cancelled in every library, and waiting for
+/// it could take for ever, when another rank is gone for good.
+struct LeftOver {
+  LeftOver() = default;
+  LeftOver(LeftOver&&) = delete;
+  LeftOver& operator=(LeftOver&&) = delete;
+  virtual ~LeftOver() = default;
+  /// Whether MPI may still read or write the memory. Waits for nothing.
+  virtual bool in_use() noexcept = 0;
+  LeftOver* next = nullptr;  ///< of those that were given up
+};
+
+/// Deletes it as soon as MPI is done with it: now, or whenever another one is given up.
+void give_up(LeftOver* memory) noexcept;
+
+/// Forgets the requests that have ended. Each is asked by itself: after a rank died, a call on several
+/// requests also frees some that Open MPI (5.0) still works on, and then aborts when those end. Without `all`
+/// it ends at the first that is under way: an idle look gives the core away. Returns an error code.
+[[nodiscard]] int forget_ended(std::vector<MPI_Request>& requests, bool all) noexcept;
+/// Whether some of these are still under way, whatever errors the others ended with.
+[[nodiscard]] bool any_under_way(std::vector<MPI_Request>& requests) noexcept;
+
+}  // namespace bitrift::mpi

@@ -1,0 +1,52 @@
+// Allreduce by a schedule of messages between neighbours.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "mpi/communicator.h"
+#include "mpi/local_schedule.h"
+
+namespace bitrift::mpi {
+
+/// Runs a schedule (comm/mesh_schedule.h) that comm::verify has proved: afterwards every rank has the sum of
+/// all ranks' arrays. The order of additions is the schedule's. So repeated runs give the same bits, and all
+/// ranks have the same bits where the proof says `one_order`. Works while other things are computed; progress
+/// is made in advance(). All ranks must start sums with equal tags in the same way. T: float, double, int32_t
+/// or int64_t; integers wrap around.
+template <typename T>
+class MeshAllreduce {
+ public:
+  /// The array must outlive this. tag, owner: as for OrderedSum, with which this shares its tags. Throws
+  /// Error(bad_input) if the ranks are not as many as the live chips, and Error(unsupported) for a chunk that
+  /// one MPI call cannot carry.
+  MeshAllreduce(Communicator communicator, std::shared_ptr<const LocalSchedule> schedule, T* data,
+                std::size_t count, int tag, std::shared_ptr<const void> owner = {});
+  MeshAllreduce(MeshAllreduce&&) noexcept;
+  MeshAllreduce& operator=(MeshAllreduce&&) noexcept;
+  ~MeshAllreduce();
+
+  /// Begins. The array must be left alone until advance() says so. May be called again after that.
+  void start();
+  /// Whether the sum is complete in the array. Throws RankFailed, or Error(internal), also where a
+  /// neighbour's array has another size; the sum must not be started again after that. Of a death only
+  /// neighbours learn by themselves; the others do once somebody revoked the communicator (survivors.h).
+  bool advance();
+  /// advance() until it is there.
+  void wait();
+
+ private:
+  struct State;
+  struct Release {
+    void operator()(State* state) const noexcept;
+  };
+  std::unique_ptr<State, Release> state_;
+};
+
+extern template class MeshAllreduce<float>;
+extern template class MeshAllreduce<double>;
+extern template class MeshAllreduce<std::int32_t>;
+extern template class MeshAllreduce<std::int64_t>;
+
+}  // namespace bitrift::mpi
