@@ -163,6 +163,18 @@ TEST(MeshAllreduce, EqualsASerialRunToTheBit) {
     EXPECT_GE(served[scheme], 4) << name_of(scheme);
 }
 
+// So long that a send is complete only when the other rank has taken its data.
+TEST(MeshAllreduce, EqualsASerialRunOnLongArraysToo) {
+  const comm::Topology mesh = comm::topology_from_text({"3x3", "neither", {"1,1"}, {}});
+  const auto ranks = ranks_of(mesh);
+  if (!ranks) return;
+  for (const comm::Schedule& plan : plans(mesh)) {
+    SCOPED_TRACE(name_of(plan.scheme()));
+    add_and_compare<double>(*ranks, plan, std::make_shared<const LocalSchedule>(plan, ranks->rank()), 300'007,
+                            3);
+  }
+}
+
 TEST(MeshAllreduce, TheComparedArraysTellOrdersApart) {
   const auto given = arrays_of<float>(12, 1000, 1);
   int differ = 0;
