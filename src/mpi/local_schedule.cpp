@@ -76,9 +76,9 @@ LocalSchedule::LocalSchedule(const comm::Schedule& schedule, int rank)
 
 void LocalSchedule::append(const Step& step, std::vector<std::uint32_t>& after) {
   std::ranges::sort(after);
-  const auto doubled = std::ranges::unique(after);
+  const auto doubled = std::unique(after.begin(), after.end());
   steps_.push_back(step);
-  waits_.insert(waits_.end(), after.begin(), doubled.begin());
+  waits_.insert(waits_.end(), after.begin(), doubled);
   wait_end_.push_back(waits_.size());
 }
 

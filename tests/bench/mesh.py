@@ -16,7 +16,14 @@ import sys
 from bench import helper
 
 # Ranks, mesh and dead chips.
-CASES = [(4, "2x2"), (8, "3x3", "1,1"), (9, "3x3"), (12, "4x4", "1,1,2x2"), (15, "4x4", "0,0"), (16, "4x4")]
+CASES: list[tuple[str, ...]] = [
+    ("4", "2x2"),
+    ("8", "3x3", "1,1"),
+    ("9", "3x3"),
+    ("12", "4x4", "1,1,2x2"),
+    ("15", "4x4", "0,0"),
+    ("16", "4x4"),
+]
 # As bitrift-train starts its ranks.
 ENVIRONMENT = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -38,7 +45,7 @@ def main() -> None:
     program = str(helper("bench_mesh_allreduce"))
     print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}", flush=True)
     for ranks, mesh, *dead in CASES:
-        command = [mpirun(), "--oversubscribe", "--bind-to", "none", "-n", str(ranks), program, repetitions, mesh, *dead]
+        command = [mpirun(), "--oversubscribe", "--bind-to", "none", "-n", ranks, program, repetitions, mesh, *dead]
         subprocess.run(command, check=True, env=os.environ | ENVIRONMENT)
 
 
