@@ -121,7 +121,7 @@ int main(int count, char** words) {
     const auto plans = mpi::schedules(mesh);
     if (environment.world().rank() == 0)
       fmt::print("{} ranks on {}x{}\n", environment.world().size(), mesh.rows(), mesh.columns());
-    const int repetitions = std::max(1, std::atoi(words[1]));
+    const int repetitions = std::max(1, static_cast<int>(std::strtol(words[1], nullptr, 10)));
     mpi::compare(environment.world(), plans, 19'750, 20, repetitions);  // LeNet's gradients: 79 KB
     mpi::compare(environment.world(), plans, 250'000, 5, repetitions);
     environment.finalize();

@@ -41,7 +41,7 @@ std::optional<Communicator> ranks_of(const comm::Topology& mesh) {
 // Floats of both signs and far apart, so that another order of additions rounds to other bits. Integers so
 // large that the sum of 16 has no bit to spare.
 template <typename T>
-std::vector<std::vector<T>> arrays_of(std::size_t ranks, std::size_t count, unsigned seed) {
+std::vector<std::vector<T>> arrays_of(std::size_t ranks, std::size_t count, std::uint64_t seed) {
   std::mt19937_64 random(seed * 1'000'003 + count);
   std::vector<std::vector<T>> all(ranks, std::vector<T>(count));
   for (auto& array : all) {
@@ -192,7 +192,7 @@ TEST(MeshAllreduce, TheComparedArraysTellOrdersApart) {
 TEST(MeshAllreduce, TheOrderOfTheListDoesNotMatter) {
   const comm::Topology mesh = comm::topology_from_text({"3x3", "neither", {"0,2"}, {}});
   const auto ranks = ranks_of(mesh);
-  std::mt19937_64 random(1);
+  std::mt19937_64 random(mesh.live().size());
   for (const comm::Schedule& plan : plans(mesh)) {
     for (int i = 0; i < 3; ++i) {
       const comm::Schedule other = tests::shuffled(plan, random);
@@ -220,7 +220,7 @@ void interleave(const Communicator& first_ranks, const Communicator& second_rank
   const comm::Schedule ring = comm::plan_schedule(mesh, comm::Scheme::ring);
   const comm::Schedule rows = comm::plan_schedule(mesh, comm::Scheme::forwarding);
   const auto me = static_cast<std::size_t>(first_ranks.rank());
-  std::mt19937_64 random(1);
+  std::mt19937_64 random(ring.size());
   auto ring_sums = arrays_of<float>(12, 40'009, 1), rows_sums = arrays_of<float>(12, 3'001, 2);
   std::vector<float> one = ring_sums[me], other = rows_sums[me];
   tests::run_serially(ring, ring_sums, random);

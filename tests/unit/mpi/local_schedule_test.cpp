@@ -20,9 +20,10 @@ std::vector<comm::Schedule> some_plans() {
 }
 
 std::vector<LocalSchedule> all_ranks(const comm::Schedule& plan) {
+  const std::size_t ranks = plan.topology().live().size();
   std::vector<LocalSchedule> all;
-  for (int rank = 0; rank < static_cast<int>(plan.topology().live().size()); ++rank)
-    all.emplace_back(plan, rank);
+  all.reserve(ranks);
+  for (std::size_t rank = 0; rank < ranks; ++rank) all.emplace_back(plan, static_cast<int>(rank));
   return all;
 }
 

@@ -1,5 +1,7 @@
 // A world of one rank, without MPI.
 #include <algorithm>
+#include <cmath>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -7,6 +9,7 @@
 
 #include "mpi/communicator.h"
 #include "mpi/environment.h"
+#include "mpi/mesh_allreduce.h"
 #include "mpi/ordered_sum.h"
 #include "mpi/survivors.h"
 
@@ -29,6 +32,19 @@ TEST(SoloCommunicator, CollectivesAreLocal) {
   double copy = 0;
   solo.allgather_equal(&value, sizeof value, &copy);
   EXPECT_EQ(copy, 1.5);
+}
+
+TEST(SoloCommunicator, TheOnlyLiveChipKeepsEveryBit) {
+  const comm::Schedule plan(comm::topology_from_text({"1x2", "neither", {"0,0"}, {}}), comm::Scheme::other,
+                            1);
+  std::vector<double> values = {-0.0, 5e-324};
+  MeshAllreduce<double> sum(Communicator(), std::make_shared<const LocalSchedule>(plan, 0), values.data(),
+                            values.size(), 0);
+  sum.start();
+  EXPECT_TRUE(sum.advance());
+  sum.wait();
+  EXPECT_TRUE(std::signbit(values[0]));
+  EXPECT_EQ(values[1], 5e-324);
 }
 
 TEST(SoloCommunicator, SumOfOneRankKeepsEveryBit) {
