@@ -6,14 +6,14 @@ namespace bitrift::mpi {
 
 void give_up(LeftOver* memory) noexcept {
   static LeftOver* given_up = nullptr;
-  memory->next = given_up;
+  memory->next_left = given_up;
   given_up = memory;
   for (LeftOver** place = &given_up; *place != nullptr;) {
     LeftOver* looked_at = *place;
     if (looked_at->in_use()) {
-      place = &looked_at->next;
+      place = &looked_at->next_left;
     } else {
-      *place = looked_at->next;
+      *place = looked_at->next_left;
       delete looked_at;
     }
   }

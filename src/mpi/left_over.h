@@ -20,7 +20,7 @@ struct LeftOver {
   virtual ~LeftOver() = default;
   /// Whether MPI may still read or write the memory. Waits for nothing.
   virtual bool in_use() noexcept = 0;
-  LeftOver* next = nullptr;  ///< of those that were given up
+  LeftOver* next_left = nullptr;  ///< of those that were given up
 };
 
 /// Deletes it as soon as MPI is done with it: now, or whenever another one is given up.
