@@ -19,8 +19,9 @@
 #include "comm/graph/strength.h"
 #include "comm/graph/tree_packing.h"
 #include "comm/model/link_model.h"
+#include "comm/model/schedule_sends.h"
 #include "comm/model/tree_plan.h"
-#include "comm/model/tree_sends.h"
+#include "comm/plan/trees.h"
 #include "core/error.h"
 #include "unit/comm/mesh_graph.h"
 
@@ -32,18 +33,19 @@ constexpr double kBandwidth = 83e9;  // assumed: bytes per second in one directi
 // Processor seconds of this program.
 double now() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
-struct Place {
+struct Case {
   int rows, columns, dead_rows, dead_columns;
   bool wrap;
-  [[nodiscard]] Graph graph() const { return mesh_graph(rows, columns, dead_rows, dead_columns, wrap); }
+  [[nodiscard]] Topology mesh() const { return mesh_with_hole(rows, columns, dead_rows, dead_columns, wrap); }
+  [[nodiscard]] Graph graph() const { return graph_of(mesh()); }
   [[nodiscard]] std::string name() const {
     const std::string hole = dead_rows > 0 ? fmt::format(" - {}x{}", dead_rows, dead_columns) : "";
     return fmt::format("{} {}x{}{}", wrap ? "torus" : "mesh", rows, columns, hole);
   }
 };
 
-std::vector<Place> places() {
-  std::vector<Place> out;
+std::vector<Case> places() {
+  std::vector<Case> out;
   for (const bool wrap : {false, true})
     for (const int rows : {16, 32})
       for (const auto& [down, right] : {std::pair(0, 0), std::pair(2, 2), std::pair(4, 2), std::pair(4, 4)})
@@ -54,7 +56,7 @@ std::vector<Place> places() {
 void certificates() {
   fmt::print("{:<20} {:>10} {:>8} {:>6} {:>6} {:>8} {:>8} {:>8}\n", "topology", "tau", "tau", "parts",
              "trees", "packed", "gap %", "seconds");
-  for (const Place& place : places()) {
+  for (const Case& place : places()) {
     const Graph mesh = place.graph();
     const Strength bound = strength_of(mesh);
     const double start = now();
@@ -66,14 +68,14 @@ void certificates() {
   }
 }
 
-void efficiency_line(const Place& place, double bytes, const LinkCost& cost) {
+void efficiency_line(const Case& place, double bytes, const LinkCost& cost) {
   const Graph mesh = place.graph();
   const double bound = bound_seconds(bytes, cost.bandwidth, strength_of(mesh).tau.value());
   const double start = now();
-  const TreePlan plan = plan_trees(mesh, bytes, cost);
+  const TreePlan plan = choose_trees(mesh, bytes, cost);
   const double planned = now();
-  const TreeSends sends = tree_sends(plan.packing, plan.chunks, bytes, cost);
-  const LinkTimes times = simulate(mesh, cost, sends.sends, LinkOrder::priority);
+  const SendList sends = sends_of(plan_trees(place.mesh(), {bytes, cost}), bytes);
+  const LinkTimes times = simulate(mesh, cost, sends, LinkOrder::priority);
   fmt::print(
       "{:<20} {:>7.2f} {:>4.1f} {:>4.1f} {:>6} {:>7} {:>6.1f} {:>8.3f} {:>8.3f} {:>8.3f} {:>10.1f} {:>8.1f} "
       "{:>8.1f}\n",
@@ -91,7 +93,7 @@ void header() {
 
 void efficiency(int most) {
   header();
-  for (const Place& place : places()) {
+  for (const Case& place : places()) {
     if (place.rows * place.columns > most) continue;
     efficiency_line(place, 1.34e9, {kBandwidth, 0, 0});
     efficiency_line(place, 1.34e9, {kBandwidth, 1e-6, 0});
@@ -104,17 +106,17 @@ void orders() {
   for (const bool wrap : {false, true}) {
     const Graph mesh = mesh_graph(32, 32, 0, 0, wrap);
     const double bound = bound_seconds(102e6, kBandwidth, strength_of(mesh).tau.value());
-    const TreePlan plan = plan_trees(mesh, 102e6, cost);
-    const TreeSends sends = tree_sends(plan.packing, plan.chunks, 102e6, cost);
-    const LinkTimes priority = simulate(mesh, cost, sends.sends, LinkOrder::priority);
-    const TreeSends listed = in_order_of_start(sends, priority.start);
+    const Schedule plan = plan_trees(mesh_with_hole(32, 32, 0, 0, wrap), {102e6, cost});
+    const SendList sends = sends_of(plan, 102e6);
+    const LinkTimes priority = simulate(mesh, cost, sends, LinkOrder::priority);
+    const SendList listed = reordered(sends, order_of_start(priority.start));
     fmt::print(
         "{} 32x32, share of the bound: priority {:.3f}, listed by start {:.3f}, listed by due time {:.3f}, "
         "arrival {:.3f}\n",
         wrap ? "torus" : "mesh", bound / priority.finish,
-        bound / simulate(mesh, cost, listed.sends, LinkOrder::listed).finish,
-        bound / simulate(mesh, cost, sends.sends, LinkOrder::listed).finish,
-        bound / simulate(mesh, cost, sends.sends, LinkOrder::arrival).finish);
+        bound / simulate(mesh, cost, listed, LinkOrder::listed).finish,
+        bound / simulate(mesh, cost, sends, LinkOrder::listed).finish,
+        bound / simulate(mesh, cost, sends, LinkOrder::arrival).finish);
   }
 }
 
@@ -126,7 +128,7 @@ void small() {
   for (const int hole : {0, 2}) {
     const Graph mesh = mesh_graph(4, 4, hole, hole, false);
     const double start = now();
-    (void)plan_trees(mesh, 1e6, {kBandwidth, 1e-6, 1e-7});
+    (void)choose_trees(mesh, 1e6, {kBandwidth, 1e-6, 1e-7});
     fmt::print("planning 4x4 - {}x{}: {:.2f} ms\n", hole, hole, 1e3 * (now() - start));
   }
 }

@@ -12,7 +12,8 @@
 #include "commands.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "options/one_of.h"
+#include "mesh/mesh_commands.h"
+#include "mesh/mesh_options.h"
 #include "output.h"
 
 namespace bitrift::cli {
@@ -22,34 +23,12 @@ struct MeshPlanOptions {
   comm::TopologyText mesh;
   std::string schedule;
   std::string output;
+  WorkText work;
 };
-
-void add_mesh_options(CLI::App& command, comm::TopologyText& mesh) {
-  command.add_option("--mesh", mesh.mesh, "rows and columns, such as 4x4")->required()->type_name("MESH");
-  command
-      .add_option(
-          "--wrap", mesh.wrap,
-          "which lines of chips are closed to rings: rows links the ends of each row; both is a torus "
-          "(default: neither)")
-      ->check(one_of<comm::Wrap>());
-  command
-      .add_option(
-          "--dead", mesh.dead,
-          "a dead chip, such as 0,3, or a dead board, such as 1,1,2x2: its first chip's row and column "
-          "from 0, height and width; can be repeated")
-      ->type_name("CHIPS")
-      ->take_all();
-  command
-      .add_option("--dead-link", mesh.dead_links,
-                  "a dead link between neighbours, such as 0,0-0,1; can be repeated")
-      ->type_name("LINK")
-      ->take_all();
-}
 
 std::string plan_text(const comm::Schedule& schedule, const comm::ProofSummary& proof) {
   const comm::Topology& mesh = schedule.topology();
-  std::string text = fmt::format("mesh      {}x{}, wrap {}, {} alive\n", mesh.rows(), mesh.columns(),
-                                 name_of(mesh.wrap()), counted(proof.chips, "chip"));
+  std::string text = mesh_line(mesh);
   text += fmt::format("schedule  {}: {}, {}, longest chain of waits {}\n", name_of(schedule.scheme()),
                       counted(proof.sends, "send"), counted(proof.chunks, "chunk"), with_commas(proof.steps));
   text += fmt::format(
@@ -66,7 +45,8 @@ std::string plan_text(const comm::Schedule& schedule, const comm::ProofSummary& 
 
 void plan_mesh(const MeshPlanOptions& options) {
   const comm::Topology mesh = comm::topology_from_text(options.mesh);
-  const comm::Schedule schedule = comm::plan_schedule(mesh, parse_named<comm::Scheme>(options.schedule));
+  const comm::Schedule schedule =
+      comm::plan_schedule(mesh, parse_named<comm::Scheme>(options.schedule), workload_of(options.work));
   const comm::Verdict verdict = comm::verify(schedule);
   if (verdict.counter_example) {
     fail(ErrorCode::internal, "the schedule {} is wrong: {}", options.schedule,
@@ -92,17 +72,19 @@ int verify_mesh(const std::string& path) {
 void add_mesh_plan(CLI::App& parent) {
   const auto options = std::make_shared<MeshPlanOptions>();
   CLI::App* command = parent.add_subcommand("plan", "Plan an allreduce on a mesh, prove it and write it");
-  add_mesh_options(*command, options->mesh);
-  command->add_option("--schedule", options->schedule, "how gradients travel (docs/mesh.md)")
-      ->required()
-      ->check(CLI::IsMember(std::vector<std::string>{"ring", "rings-2d", "forwarding", "row-pairs"}));
+  add_mesh_options(*command, options->mesh)->required();
+  add_schedule_option(*command, options->schedule)->required();
+  add_bytes_option(*command, options->work);
+  add_cost_options(*command, options->work);
   command->add_option("-o,--output", options->output, "write the schedule to this JSON file");
   command->footer(
       fmt::format("Examples:\n"
                   "  bitrift mesh plan --mesh 4x4 --schedule rings-2d\n"
                   "  bitrift mesh plan --mesh 4x4 --dead 1,1,2x2 --schedule ring -o plan.json\n"
                   "  bitrift mesh plan --mesh 8x8 --wrap both --dead 0,3 --dead-link 4,4-4,5 "
-                  "--schedule forwarding\n\n{}",
+                  "--schedule forwarding\n"
+                  "  bitrift mesh plan --mesh 4x4 --dead 1,2 --schedule trees --bytes 1M\n\n"
+                  "Only trees depend on --bytes and the costs of the links.\n\n{}",
                   exit_codes));
   command->callback([options] { plan_mesh(*options); });
 }
@@ -124,7 +106,7 @@ void add_mesh_verify(CLI::App& parent, ExitCode& exit_code) {
 
 void add_mesh(CLI::App& app, ExitCode& exit_code) {
   CLI::App* mesh =
-      app.add_subcommand("mesh", "Plan and prove allreduce schedules on meshes with failed chips");
+      app.add_subcommand("mesh", "Plan, prove and model allreduce schedules on meshes with failed chips");
   mesh->require_subcommand(1);
   mesh->footer(exit_codes);
   add_mesh_plan(*mesh);

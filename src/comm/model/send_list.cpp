@@ -1,6 +1,8 @@
 #include "comm/model/send_list.h"
 
+#include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "core/error.h"
 
@@ -25,6 +27,26 @@ void SendList::reserve(std::size_t sends, std::size_t waits) {
   bytes_.reserve(sends);
   first_.reserve(sends + 1);
   after_.reserve(waits);
+}
+
+std::vector<SendId> order_of_start(const std::vector<double>& start) {
+  std::vector<SendId> order(start.size());
+  std::iota(order.begin(), order.end(), SendId{0});
+  std::stable_sort(order.begin(), order.end(), [&](SendId a, SendId b) { return start[a] < start[b]; });
+  return order;
+}
+
+SendList reordered(const SendList& sends, const std::vector<SendId>& order) {
+  std::vector<SendId> place(order.size()), waits;
+  for (SendId i = 0; i < order.size(); ++i) place[order[i]] = i;
+  SendList out;
+  out.reserve(order.size(), sends.waits());
+  for (const SendId send : order) {
+    waits.clear();
+    for (const SendId before : sends.after(send)) waits.push_back(place[before]);
+    out.add(sends.from(send), sends.to(send), sends.bytes(send), waits);
+  }
+  return out;
 }
 
 }  // namespace bitrift::comm

@@ -35,4 +35,11 @@ class SendList {
   std::vector<std::uint32_t> first_ = {0};  // of a send in after_; one more at the end
 };
 
+/// The sends by their start in a run of the model; at the same time, in the order of the list.
+[[nodiscard]] std::vector<SendId> order_of_start(const std::vector<double>& start);
+/// The same sends in another order: send i of the result is send order[i]. Listed by their start in
+/// LinkOrder::priority, they take the same time in LinkOrder::listed: each link then has a fixed order that a
+/// program can follow without a clock.
+[[nodiscard]] SendList reordered(const SendList& sends, const std::vector<SendId>& order);
+
 }  // namespace bitrift::comm

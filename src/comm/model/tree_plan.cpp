@@ -32,9 +32,9 @@ std::set<int, std::greater<>> tree_counts(const Graph& mesh, const Fraction& tau
 }  // namespace
 
 Chunking choose_chunks(int trees, double busiest, double depth, double bytes, const LinkCost& cost,
-                       int most_pieces) {
+                       int pieces) {
   const double best = std::sqrt(2 * depth * bytes / (trees * cost.bandwidth * busiest * cost.overhead));
-  const double most = std::max(1, most_pieces / trees);
+  const double most = std::max(1, pieces / trees);
   const double chunks = std::isfinite(best) ? std::clamp(std::round(best), 1.0, most) : most;
   const double piece = bytes / (trees * chunks * cost.bandwidth);
   const double seconds =
@@ -42,7 +42,7 @@ Chunking choose_chunks(int trees, double busiest, double depth, double bytes, co
   return {.chunks = static_cast<int>(chunks), .seconds = seconds};
 }
 
-TreePlan plan_trees(const Graph& mesh, double bytes, const LinkCost& cost, int most_pieces) {
+TreePlan choose_trees(const Graph& mesh, double bytes, const LinkCost& cost, int pieces) {
   const Fraction tau = strength_of(mesh).tau;
   const int radius = pack_trees(mesh, {.trees = 1, .rounds = 0}).trees.front().depth;
   TreePlan best;
@@ -53,10 +53,9 @@ TreePlan plan_trees(const Graph& mesh, double bytes, const LinkCost& cost, int m
   for (const int trees : tree_counts(mesh, tau)) {
     const double fair = fair_load(mesh, tau, trees);
     for (const double price : {0.3, 1.0}) {
-      if (!better(choose_chunks(trees, fair, radius, bytes, cost, most_pieces))) break;
+      if (!better(choose_chunks(trees, fair, radius, bytes, cost, pieces))) break;
       Packing packing = pack_trees(mesh, {.trees = trees, .depth_price = price});
-      const Chunking found =
-          choose_chunks(trees, packing.busiest, packing.mean_depth(), bytes, cost, most_pieces);
+      const Chunking found = choose_chunks(trees, packing.busiest, packing.mean_depth(), bytes, cost, pieces);
       if (better(found)) best = {std::move(packing), found.chunks, found.seconds};
     }
   }

@@ -12,8 +12,11 @@ struct TreePlan {
   double estimate = 0;  ///< seconds
 };
 
-/// What a packing takes, by estimate, and with how many chunks c of each tree, at most `most_pieces` pieces
-/// in all:
+/// Keeps the largest plans, of 1,024 chips, to a few hundred MB.
+inline constexpr int most_pieces = 3072;
+
+/// What a packing takes, by estimate, and with how many chunks c of each tree, at most `pieces` pieces in
+/// all:
 ///   bytes busiest / (trees bandwidth) + busiest c overhead + 2 depth (latency + overhead + time of one
 ///   piece)
 /// depth: the mean of the trees. The first two terms are the load of the busiest link, the last the way up
@@ -23,12 +26,12 @@ struct Chunking {
   double seconds = 0;
 };
 [[nodiscard]] Chunking choose_chunks(int trees, double busiest, double depth, double bytes,
-                                     const LinkCost& cost, int most_pieces);
+                                     const LinkCost& cost, int pieces);
 
 /// Packs trees in several numbers and with several prices for depth, and returns the plan with the smallest
 /// estimate. Skips what could not be better even if its loads were perfectly even and its trees as shallow as
 /// can be. Throws as pack_trees() does.
-[[nodiscard]] TreePlan plan_trees(const Graph& mesh, double bytes, const LinkCost& cost,
-                                  int most_pieces = 3072);
+[[nodiscard]] TreePlan choose_trees(const Graph& mesh, double bytes, const LinkCost& cost,
+                                    int pieces = most_pieces);
 
 }  // namespace bitrift::comm

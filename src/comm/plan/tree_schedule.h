@@ -1,11 +1,13 @@
 // Spanning trees as a schedule.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "comm/mesh_schedule.h"
+#include "comm/model/link_model.h"
 
 namespace bitrift::comm {
 
@@ -15,13 +17,24 @@ struct RootedTree {
   std::vector<int> parent;  ///< of each chip, dead ones included; -1 for the root and for dead chips
 };
 
+/// How fast trees work, in any unit of time.
+struct TreePace {
+  double round = 1;  ///< from one chunk of a tree to its next
+  double hop = 1;    ///< from a send to the next one on its way; above 0
+};
+
+/// With the busiest link as the clock, a round is the time of a chunk of each of its trees. A hop is 1.5
+/// times that of one chunk and the latency, because chunks also wait for each other.
+[[nodiscard]] TreePace tree_pace(double bytes, const LinkCost& cost, std::size_t trees, int chunks_per_tree,
+                                 double busiest);
+
 /// Chunk i * chunks_per_tree + k is the k-th of tree i: it is added up from the leaves to the root, and the
-/// sum is copied back. The sends are listed as they happen if each send takes one unit of time and each tree
-/// takes up a chunk every unit, so that a chip that takes the first send that is ready overlaps chunks, trees
-/// and both directions. Throws Error(bad_input) that names the tree and chip where a tree is no spanning tree
-/// of the live chips over live links, or for no tree or chunk, and Error(unsupported) beyond the limits of a
-/// schedule.
+/// sum is copied back. The sends are listed as they are due: chunk k ends everywhere at k rounds, and a send
+/// is due one hop earlier for each send that follows on its longest way. So a chip that takes the first send
+/// that is ready overlaps chunks, trees and both directions. Throws Error(bad_input) that names the tree and
+/// chip where a tree is no spanning tree of the live chips over live links, or for no tree or chunk, and
+/// Error(unsupported) beyond the limits of a schedule.
 [[nodiscard]] Schedule tree_schedule(const Topology& topology, std::span<const RootedTree> trees,
-                                     std::uint32_t chunks_per_tree);
+                                     std::uint32_t chunks_per_tree, const TreePace& pace = {});
 
 }  // namespace bitrift::comm

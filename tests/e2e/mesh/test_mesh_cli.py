@@ -71,6 +71,8 @@ def buffers_after(plan: dict, seed: int) -> tuple[dict[int, list[int]], list[int
         ["--mesh", "4x4", "--dead", "1,1,2x2", "--schedule", "forwarding"],
         ["--mesh", "5x4", "--dead", "0,1", "--dead", "1,2", "--dead-link", "3,0-3,1", "--schedule", "forwarding"],
         ["--mesh", "6x3", "--dead", "2,1", "--schedule", "row-pairs"],
+        ["--mesh", "4x4", "--dead", "1,1,2x2", "--schedule", "trees", "--bytes", "100K"],
+        ["--mesh", "3x5", "--wrap", "rows", "--dead", "1,1", "--schedule", "trees", "--bytes", "200K"],
     ],
 )
 def test_a_plan_adds_every_gradient_once(tmp_path: Path, arguments: list[str]) -> None:
@@ -117,6 +119,8 @@ def test_a_mesh_in_two_parts_is_refused() -> None:
         (["--mesh", "4x4", "--schedule", "star"], "--schedule"),
         (["--mesh", "4x4", "--wrap", "rings", "--schedule", "ring"], "--wrap"),
         (["--mesh", "4x4"], "--schedule"),
+        (["--mesh", "4x4", "--schedule", "trees", "--bytes", "102MB"], "--bytes '102MB': expected bytes as a number"),
+        (["--mesh", "4x4", "--schedule", "trees", "--latency", "1"], "--latency '1': expected a time as a number"),
     ],
 )
 def test_bad_arguments_are_refused(arguments: list[str], part: str) -> None:
@@ -153,7 +157,7 @@ def test_damaged_files_are_refused_or_judged(tmp_path: Path) -> None:
 def test_the_help_has_examples_that_work(tmp_path: Path) -> None:
     text = mesh("plan", "--help").stdout
     examples = re.findall(r"^  bitrift mesh (plan .*)$", text, re.M)
-    assert len(examples) == 3
+    assert len(examples) == 4
     for example in examples:
         done = subprocess.run(
             [BITRIFT, "mesh", *example.split()], cwd=tmp_path, text=True, capture_output=True, check=False, timeout=60

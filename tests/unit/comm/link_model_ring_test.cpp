@@ -5,8 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "comm/model/link_model.h"
-#include "comm/model/tree_plan.h"
-#include "comm/model/tree_sends.h"
+#include "comm/model/schedule_sends.h"
+#include "comm/plan/ring.h"
+#include "comm/plan/trees.h"
 #include "mesh_graph.h"
 
 namespace bitrift::comm {
@@ -71,10 +72,17 @@ TEST(LinkModel, ARingWithADeadLinkHasHalfItsBandwidth) {
 
 // Trees lose next to nothing there: tau is 16/15 for the ring and 1 for the line.
 TEST(LinkModel, ATreeOnTheLineIsNearlyAsFastAsTheRing) {
-  const TreePlan plan = plan_trees(line_of(kChips), 1, kFast);
-  const TreeSends sends = tree_sends(plan.packing, plan.chunks, 1, kFast);
-  EXPECT_LE(simulate(line_of(kChips), kFast, sends.sends, LinkOrder::priority).finish,
+  const Schedule trees = plan_trees(Topology(1, kChips, Wrap::neither, {}, {}), {.bytes = 1, .cost = kFast});
+  EXPECT_LE(simulate(line_of(kChips), kFast, sends_of(trees, 1), LinkOrder::priority).finish,
             1.1 * two_rings(kFast));
+}
+
+// The planned ring has one chunk for each chip and direction, like the one above.
+TEST(LinkModel, ThePlannedRingTakesTheSameTime) {
+  const Schedule ring = plan_ring(Topology(1, kChips, Wrap::rows, {}, {}));
+  for (const LinkCost& cost : {kFast, LinkCost{.bandwidth = 1, .latency = 0.25, .overhead = 0.5}})
+    EXPECT_NEAR(simulate(ring_of(kChips), cost, sends_of(ring, 1), LinkOrder::priority).finish,
+                two_rings(cost), 1e-9);
 }
 
 }  // namespace

@@ -1,11 +1,12 @@
 // Meshes as graphs, for tests and benchmarks.
 #pragma once
 
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "comm/graph/graph.h"
+#include "comm/graph/topology_graph.h"
+#include "comm/topology.h"
 
 namespace bitrift::comm {
 
@@ -41,15 +42,15 @@ inline Graph mesh_graph(const std::vector<std::string_view>& rows, bool wrap = f
   return Graph(chips, edges);
 }
 
-/// A mesh whose `dead_rows` x `dead_columns` chips in the middle are dead.
+/// A mesh or torus whose `dead_rows` x `dead_columns` chips in the middle are dead.
+inline Topology mesh_with_hole(int rows, int columns, int dead_rows, int dead_columns, bool wrap) {
+  std::vector<Board> dead;
+  if (dead_rows > 0)
+    dead.push_back({{(rows - dead_rows) / 2, (columns - dead_columns) / 2}, dead_rows, dead_columns});
+  return Topology(rows, columns, wrap ? Wrap::both : Wrap::neither, dead, {});
+}
 inline Graph mesh_graph(int rows, int columns, int dead_rows, int dead_columns, bool wrap) {
-  std::vector<std::string> text(static_cast<std::size_t>(rows),
-                                std::string(static_cast<std::size_t>(columns), '#'));
-  const int top = (rows - dead_rows) / 2, left = (columns - dead_columns) / 2;
-  for (int row = top; row < top + dead_rows; ++row)
-    for (int column = left; column < left + dead_columns; ++column)
-      text[static_cast<std::size_t>(row)][static_cast<std::size_t>(column)] = '.';
-  return mesh_graph({text.begin(), text.end()}, wrap);
+  return graph_of(mesh_with_hole(rows, columns, dead_rows, dead_columns, wrap));
 }
 
 }  // namespace bitrift::comm

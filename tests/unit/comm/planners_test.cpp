@@ -5,9 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "comm/model/tree_plan.h"
 #include "comm/plan/hamiltonian.h"
 #include "comm/plan/planner.h"
 #include "comm/plan/tree_schedule.h"
+#include "comm/plan/trees.h"
 #include "comm/verify.h"
 #include "interpreter.h"
 #include "tests_support.h"
@@ -18,7 +20,10 @@ namespace {
 using testing::HasSubstr;
 using tests::error_of;
 
-constexpr Scheme planned[]{Scheme::ring, Scheme::rings_2d, Scheme::row_pairs, Scheme::forwarding};
+constexpr auto& planned = planned_schemes;
+
+// A few chunks a tree, so that runs with numbers take milliseconds.
+constexpr Workload small_work{.bytes = 1e5};
 
 // All of them, not a sample: set BITRIFT_COMM_ALL=1.
 bool all_wanted() { return std::getenv("BITRIFT_COMM_ALL") != nullptr; }
@@ -46,7 +51,7 @@ void plan_all(const Topology& mesh, Tallies& tallies, bool run) {
   for (const Scheme scheme : planned) {
     Tally& tally = tallies[scheme];
     try {
-      const Schedule schedule = plan_schedule(mesh, scheme);
+      const Schedule schedule = plan_schedule(mesh, scheme, small_work);
       ++tally.proved;
       expect_proof(schedule, name_of(scheme) + (" " + text_of(mesh)));
       if (run) {
@@ -95,6 +100,7 @@ TEST(Planners, EveryPlanForFailuresOn4x4IsProved) {
   // 16 single chips, 120 pairs, 9 boards; two neighbours of a corner cut it off.
   EXPECT_EQ(tallies[Scheme::forwarding].proved + tallies[Scheme::forwarding].refused, 145 - 4);
   EXPECT_EQ(tallies[Scheme::forwarding].refused, 0);
+  EXPECT_EQ(tallies[Scheme::trees].refused, 0);
   EXPECT_EQ(tallies[Scheme::rings_2d].proved, 0);
   EXPECT_EQ(tallies[Scheme::row_pairs].refused, 64 + 3);  // a dead chip in each pair of rows
   EXPECT_GT(tallies[Scheme::ring].proved, 20);
@@ -105,6 +111,7 @@ TEST(Planners, EveryPlanForFailuresOn5x5IsProved) {
   for (const Topology& mesh : failures(5, 5, Wrap::neither)) plan_all(mesh, tallies, false);
   show(tallies);
   EXPECT_EQ(tallies[Scheme::forwarding].refused, 0);
+  EXPECT_EQ(tallies[Scheme::trees].refused, 0);
   EXPECT_GT(tallies[Scheme::ring].proved, 0);
 }
 
@@ -114,12 +121,13 @@ TEST(Planners, EveryPlanForFailuresOnLargerMeshesIsProved) {
   for (const auto& [rows, columns] : {std::pair(6, 6), {7, 7}, {8, 8}, {4, 8}, {7, 4}}) {
     for (const Wrap wrap : {Wrap::neither, Wrap::rows, Wrap::columns, Wrap::both}) {
       for (const Topology& mesh : failures(rows, columns, wrap)) {
-        if (all_wanted() || random() % 400 == 0) plan_all(mesh, tallies, false);
+        if (all_wanted() || random() % 600 == 0) plan_all(mesh, tallies, false);
       }
     }
   }
   show(tallies);
   EXPECT_EQ(tallies[Scheme::forwarding].refused, 0);
+  EXPECT_EQ(tallies[Scheme::trees].refused, 0);
   EXPECT_GT(tallies[Scheme::row_pairs].proved, 5);
 }
 
@@ -131,6 +139,7 @@ TEST(Planners, WholeMeshesOfAllSmallSizesAreServed) {
         plan_all(Topology(rows, columns, wrap, {}, {}), tallies, true);
         EXPECT_EQ(tallies[Scheme::rings_2d].proved, 1);
         EXPECT_EQ(tallies[Scheme::forwarding].proved, 1);
+        EXPECT_EQ(tallies[Scheme::trees].proved, 1);
         EXPECT_EQ(tallies[Scheme::row_pairs].proved, rows > 1 ? 1 : 0) << rows << "x" << columns;
       }
     }
@@ -255,6 +264,25 @@ TEST(TreeSchedule, RandomTreesAreProvedAndRun) {
     expect_proof(schedule, size);
     EXPECT_EQ(tests::run_often(schedule, 4), "");
   }
+}
+
+TEST(Trees, LargerMessagesGetMoreChunks) {
+  const Topology mesh = topology_from_text({"4x4", "neither", {"1,1,2x2"}, {}});
+  const Schedule small = plan_schedule(mesh, Scheme::trees, {.bytes = 8});
+  const Schedule large = plan_schedule(mesh, Scheme::trees, {.bytes = 1.34e9});
+  EXPECT_LE(small.chunks(), 8U);
+  EXPECT_GE(large.chunks(), 12U * 20);
+  expect_proof(small, "small");
+  expect_proof(large, "large");
+}
+
+// More chunks would not fit: it takes fewer instead of failing.
+TEST(Trees, StayWithinTheLimitsOnTheLargestMesh) {
+  EXPECT_EQ(most_chunks_of_trees(2), most_pieces);
+  EXPECT_EQ(most_chunks_of_trees(1024), most_pieces);
+  const auto most = static_cast<std::size_t>(most_chunks_of_trees(most_chips));
+  EXPECT_LE(most * 2 * (most_chips - 1), most_sends);
+  EXPECT_GT((most + 1) * 2 * (most_chips - 1), most_sends);
 }
 
 TEST(TreeSchedule, OverlapsChunksAndDirections) {
