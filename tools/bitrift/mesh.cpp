@@ -111,6 +111,7 @@ void add_mesh(CLI::App& app, ExitCode& exit_code) {
   mesh->footer(exit_codes);
   add_mesh_plan(*mesh);
   add_mesh_verify(*mesh, exit_code);
+  add_mesh_bound(*mesh);
 }
 
 }  // namespace bitrift::cli
