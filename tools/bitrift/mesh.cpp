@@ -112,6 +112,8 @@ void add_mesh(CLI::App& app, ExitCode& exit_code) {
   add_mesh_plan(*mesh);
   add_mesh_verify(*mesh, exit_code);
   add_mesh_bound(*mesh);
+  add_mesh_model(*mesh);
+  add_mesh_table(*mesh);
 }
 
 }  // namespace bitrift::cli

@@ -1,0 +1,126 @@
+"""`bitrift mesh model` and `bitrift mesh table`, compared with formulas and with each other."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+BITRIFT = Path(os.environ["BITRIFT_BIN_DIR"]) / "bitrift"
+HOLE = ("--mesh", "4x4", "--dead", "1,1,2x2")
+
+
+def mesh(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [BITRIFT, "mesh", *arguments], cwd=cwd, text=True, capture_output=True, check=False, timeout=60
+    )
+
+
+def modelled(*arguments: str, cwd: Path | None = None) -> dict:
+    done = mesh("model", *arguments, "--json", cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_ring_takes_its_share_of_the_bytes_and_its_steps() -> None:
+    costs = ("--bytes", "6M", "--latency", "2us", "--overhead", "500ns", "--bandwidth", "10G")
+    found = modelled(*HOLE, "--schedule", "ring", *costs)
+    carried = 6e6 * 11 / 12 / 10e9
+    assert found["modelled"]["seconds"] == pytest.approx(carried + 22 * 2.5e-6)
+    assert found["bound_seconds"] == pytest.approx(carried)
+    assert found["tau"] == {"numerator": 12, "denominator": 11}
+    assert found["modelled"]["of_bound"] == pytest.approx(carried / (carried + 22 * 2.5e-6))
+    assert found["assumed"] == {"bytes": 6e6, "bandwidth": 10e9, "latency": 2e-6, "overhead": 5e-7}
+    links = found["modelled"]["links"]
+    assert len(links) == 24
+    assert all(link["seconds"] == pytest.approx(carried + 22 * 5e-7) for link in links)
+
+
+def test_a_plan_in_a_file_takes_the_same_time(tmp_path: Path) -> None:
+    for schedule in ("ring", "trees", "forwarding"):
+        planned = mesh("plan", *HOLE, "--schedule", schedule, "--bytes", "1M", "-o", "plan.json", cwd=tmp_path)
+        assert planned.returncode == 0, planned.stderr
+        from_file = modelled("plan.json", "--bytes", "1M", cwd=tmp_path)
+        assert from_file == modelled(*HOLE, "--schedule", schedule, "--bytes", "1M")
+
+
+def test_the_table_agrees_with_the_model() -> None:
+    done = mesh("table", *HOLE, "--bytes", "100K", "--bytes", "102M", "--csv")
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert [(row["schedule"], row["bytes"]) for row in rows] == [
+        (schedule, size) for schedule in ("ring", "forwarding", "trees") for size in ("100000", "102000000")
+    ]
+    for row in rows:
+        found = modelled(*HOLE, "--schedule", row["schedule"], "--bytes", row["bytes"])
+        assert float(row["modelled_seconds"]) == pytest.approx(found["modelled"]["seconds"], rel=1e-5)
+        assert float(row["modelled_of_bound"]) == pytest.approx(found["modelled"]["of_bound"], abs=1e-4)
+        assert int(row["sends"]) == found["schedule"]["sends"]
+        assert float(row["modelled_of_bound"]) <= 1
+    trees = {row["bytes"]: int(row["chunks"]) for row in rows if row["schedule"] == "trees"}
+    assert trees["100000"] < trees["102000000"]
+
+
+def test_the_text_marks_what_is_modelled_and_names_what_does_not_apply() -> None:
+    text = mesh("table", *HOLE).stdout
+    assert "modelled  time; the bound divided by it" in text
+    assert "assumed   links of 83.00 GB/s in each direction" in text
+    assert "left out  rings-2d: needs a whole mesh" in text
+    assert "left out  row-pairs: no pair of rows" in text
+    assert len(re.findall(r"^trees ", text, re.M)) == 5
+    lines = mesh("model", *HOLE, "--schedule", "trees").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == (
+        ["mesh", "schedule", "assumed", "modelled", "bound", "links"] + 5 * ["busy"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["model"], "name a PLAN, or give --mesh and --schedule"),
+        (["model", "--mesh", "4x4"], "name a PLAN, or give --mesh and --schedule"),
+        (["model", "plan.json", "--mesh", "4x4"], "excludes"),
+        (["model", "absent.json"], "absent.json"),
+        (["model", "--mesh", "3x3", "--schedule", "ring"], "no ring through all 9 live chips"),
+        (["model", "--mesh", "1x1", "--schedule", "trees"], "a single live chip sends nothing"),
+        (["model", "--mesh", "64x64", "--schedule", "ring"], "use a smaller mesh or fewer chunks"),
+        (["model", "--mesh", "2x2", "--schedule", "ring", "--latency", "-1us"], "--latency '-1us': expected a time"),
+        (["model", "--mesh", "2x2", "--schedule", "ring", "--overhead", "1"], "--overhead '1': expected a time"),
+        (["table", "--mesh", "2x2", "--bytes", "1M", "--bytes", "1e6"], "--bytes '1e6': expected bytes"),
+        (["table", "--mesh", "1x3", "--dead", "0,1"], "cannot be reached"),
+        (["table", "--mesh", "1x1"], "a single live chip sends nothing"),
+        (["table"], "--mesh"),
+    ],
+)
+def test_bad_arguments_are_refused(tmp_path: Path, arguments: list[str], part: str) -> None:
+    done = mesh(*arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("bitrift: error: ")
+    assert done.stderr.count("\n") == 1
+    assert part in done.stderr
+
+
+def test_a_plan_that_is_no_allreduce_is_refused(tmp_path: Path) -> None:
+    mesh("plan", "--mesh", "2x2", "--schedule", "ring", "-o", "plan.json", cwd=tmp_path)
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    plan["sends"].pop()
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    done = mesh("model", "plan.json", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "plan.json: not an allreduce (" in done.stderr
+
+
+def test_the_help_has_examples_that_work(tmp_path: Path) -> None:
+    mesh("plan", *HOLE, "--schedule", "ring", "-o", "plan.json", cwd=tmp_path)
+    for command in ("model", "table"):
+        examples = re.findall(rf"^  bitrift mesh ({command} .*)$", mesh(command, "--help").stdout, re.M)
+        assert len(examples) == 2
+        for example in examples:
+            done = mesh(*example.split(), cwd=tmp_path)
+            assert done.returncode == 0, done.stderr

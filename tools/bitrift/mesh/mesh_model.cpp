@@ -1,0 +1,135 @@
+// `bitrift mesh model`: how long a schedule takes, by the model of the links.
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "comm/graph/topology_graph.h"
+#include "comm/mesh_schedule_json.h"
+#include "comm/model/quantity.h"
+#include "comm/model/schedule_model.h"
+#include "comm/plan/planner.h"
+#include "comm/verify.h"
+#include "commands.h"
+#include "core/error.h"
+#include "mesh/mesh_commands.h"
+#include "mesh/mesh_options.h"
+#include "output.h"
+
+namespace bitrift::cli {
+namespace {
+
+using record::Json;
+
+struct MeshModelOptions {
+  std::string plan;
+  comm::TopologyText mesh;
+  std::string schedule;
+  WorkText work;
+  bool json = false;
+};
+
+constexpr std::size_t shown_links = 5;
+
+comm::Schedule schedule_of(const MeshModelOptions& options, const comm::Workload& work) {
+  if (options.plan.empty()) {
+    if (options.mesh.mesh.empty() || options.schedule.empty())
+      fail(ErrorCode::bad_input, "nothing to model: name a PLAN, or give --mesh and --schedule");
+    return comm::plan_schedule(comm::topology_from_text(options.mesh),
+                               parse_named<comm::Scheme>(options.schedule), work);
+  }
+  comm::Schedule schedule = comm::read_schedule(options.plan);
+  if (const comm::Verdict verdict = comm::verify(schedule); verdict.counter_example) {
+    fail(ErrorCode::bad_file, "{}: not an allreduce ({}); see `bitrift mesh verify`", printable(options.plan),
+         name_of(verdict.counter_example->flaw));
+  }
+  return schedule;
+}
+
+std::string place_text(const comm::Topology& mesh, int chip) {
+  return fmt::format("{},{}", mesh.place(chip).row, mesh.place(chip).column);
+}
+
+std::string forecast_text(const comm::Schedule& schedule, const comm::Workload& work,
+                          const comm::Fraction& tau, const comm::Forecast& forecast) {
+  const comm::Topology& mesh = schedule.topology();
+  std::string text = mesh_line(mesh);
+  text += fmt::format("schedule  {}: {}, {}, for a buffer of {}\n", name_of(schedule.scheme()),
+                      counted(schedule.size(), "send"), counted(schedule.chunks(), "chunk"),
+                      comm::bytes_text(work.bytes));
+  text += cost_line(work.cost);
+  text += fmt::format("modelled  {}: {:.3f} of the bound\n", comm::seconds_text(forecast.seconds),
+                      forecast.of_bound());
+  text += fmt::format("bound     {}, by tau = {}/{} and the assumed bandwidth\n",
+                      comm::seconds_text(forecast.bound), tau.numerator, tau.denominator);
+  text += fmt::format(
+      "links     modelled: the busiest is occupied for {:.3f} of the time, the average for {:.3f}\n",
+      forecast.links.front().seconds / forecast.seconds, forecast.mean_load() / forecast.seconds);
+  for (std::size_t i = 0; i < std::min(shown_links, forecast.links.size()); ++i) {
+    const comm::LinkLoad& link = forecast.links[i];
+    text += fmt::format("busy      {} to {}: {}, modelled\n", place_text(mesh, link.from),
+                        place_text(mesh, link.to), comm::seconds_text(link.seconds));
+  }
+  return text;
+}
+
+Json forecast_json(const comm::Schedule& schedule, const comm::Workload& work, const comm::Fraction& tau,
+                   const comm::Forecast& forecast) {
+  Json links = Json::array();
+  for (const comm::LinkLoad& link : forecast.links)
+    links.push_back({{"from", link.from}, {"to", link.to}, {"seconds", link.seconds}});
+  return {
+      {"topology", Json(comm::to_json(schedule.topology()))},
+      {"schedule",
+       {{"scheme", name_of(schedule.scheme())}, {"sends", schedule.size()}, {"chunks", schedule.chunks()}}},
+      {"assumed",
+       {{"bytes", work.bytes},
+        {"bandwidth", work.cost.bandwidth},
+        {"latency", work.cost.latency},
+        {"overhead", work.cost.overhead}}},
+      {"tau", {{"numerator", tau.numerator}, {"denominator", tau.denominator}}},
+      {"bound_seconds", forecast.bound},
+      {"modelled",
+       {{"seconds", forecast.seconds}, {"of_bound", forecast.of_bound()}, {"links", std::move(links)}}}};
+}
+
+void model_mesh(const MeshModelOptions& options) {
+  const comm::Workload work = workload_of(options.work);
+  const comm::Schedule schedule = schedule_of(options, work);
+  if (schedule.topology().live().size() == 1)
+    fail(ErrorCode::bad_input, "a single live chip sends nothing, so there is nothing to model");
+  const comm::Fraction tau = comm::strength_of(comm::graph_of(schedule.topology())).tau;
+  const comm::Forecast forecast = comm::ScheduleModel(schedule, tau).run(work);
+  if (options.json) {
+    print_json(forecast_json(schedule, work, tau, forecast));
+  } else {
+    print(forecast_text(schedule, work, tau, forecast));
+  }
+}
+
+}  // namespace
+
+void add_mesh_model(CLI::App& parent) {
+  const auto options = std::make_shared<MeshModelOptions>();
+  CLI::App* command =
+      parent.add_subcommand("model", "Model how long a schedule takes, and how busy links are");
+  CLI::Option* plan = command->add_option("PLAN", options->plan, "file of `bitrift mesh plan -o`");
+  add_mesh_options(*command, options->mesh);
+  add_schedule_option(*command, options->schedule);
+  for (const char* name : {"--mesh", "--wrap", "--dead", "--dead-link", "--schedule"})
+    plan->excludes(command->get_option(name));
+  add_bytes_option(*command, options->work);
+  add_cost_options(*command, options->work);
+  command->add_flag("--json", options->json, "print JSON, with all links");
+  command->footer(
+      fmt::format("Examples:\n"
+                  "  bitrift mesh model plan.json --bytes 1.34G\n"
+                  "  bitrift mesh model --mesh 8x8 --dead 3,3,2x2 --schedule trees --bytes 102M "
+                  "--latency 1us --overhead 0.1us --bandwidth 83G\n\n"
+                  "Every time is modelled, not measured (docs/mesh-bound.md).\n\n{}",
+                  exit_codes));
+  command->callback([options] { model_mesh(*options); });
+}
+
+}  // namespace bitrift::cli
