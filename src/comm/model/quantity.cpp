@@ -15,29 +15,32 @@ namespace {
 constexpr double most_bytes = 1e15;
 constexpr double most_seconds = 1e3;
 
-using Unit = std::pair<std::string_view, double>;
-constexpr std::array<Unit, 5> thousands{{{"", 1}, {"K", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}}};
-constexpr std::array<Unit, 4> times{{{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}}};
+using Unit = std::pair<std::string_view, int>;  // and its power of ten
+constexpr std::array<Unit, 5> thousands{{{"", 0}, {"K", 3}, {"M", 6}, {"G", 9}, {"T", 12}}};
+constexpr std::array<Unit, 4> times{{{"ns", -9}, {"us", -6}, {"ms", -3}, {"s", 0}}};
 
 // Digits, and perhaps a point and more digits: no sign, exponent or space.
 std::optional<double> parsed(std::string_view text, std::span<const Unit> units) {
   const std::size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
   const std::string_view number = text.substr(0, end);
   if (number.empty() || number.front() == '.' || number.back() == '.') return std::nullopt;
-  double value = 0;
-  const auto [stop, error] =
-      std::from_chars(number.data(), number.data() + number.size(), value, std::chars_format::fixed);
-  if (error != std::errc() || stop != number.data() + number.size()) return std::nullopt;
-  for (const auto& [name, factor] : units)
-    if (text.substr(end) == name) return value * factor;
+  for (const auto& [name, power] : units) {
+    if (text.substr(end) != name) continue;
+    // In one step: 500 times 1e-9 is not the number closest to 500e-9.
+    const std::string whole = fmt::format("{}e{}", number, power);
+    double value = 0;
+    const auto [stop, error] = std::from_chars(whole.data(), whole.data() + whole.size(), value);
+    if (error != std::errc() || stop != whole.data() + whole.size()) return std::nullopt;
+    return value;
+  }
   return std::nullopt;
 }
 
 std::string in_unit(double value, std::span<const Unit> units) {
   const Unit* best = &units.front();
   for (const Unit& unit : units)
-    if (value >= unit.second) best = &unit;
-  const double shown = value / best->second;
+    if (value >= std::pow(10.0, unit.second)) best = &unit;
+  const double shown = value / std::pow(10.0, best->second);
   return fmt::format("{:.{}f} {}", shown, shown < 10 ? 3 : shown < 100 ? 2 : 1, best->first);
 }
 

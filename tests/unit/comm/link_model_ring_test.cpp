@@ -48,6 +48,13 @@ double two_rings(const LinkCost& cost) {
   return simulate(ring_of(kChips), cost, sends, LinkOrder::arrival).finish;
 }
 
+// Published for a pod of 1,024 TPU-v3 chips: 340 TB/s. Assumed: 83 GB/s in each direction of a link.
+TEST(LinkModel, APodOf1024ChipsHas340TerabytesPerSecond) {
+  const auto directions = static_cast<double>(Topology(32, 32, Wrap::both, {}, {}).links().size());
+  EXPECT_EQ(directions, 1024.0 * 4);
+  EXPECT_NEAR(directions * 83e9, 340e12, 0.1e12);
+}
+
 TEST(LinkModel, ARingTakesTwiceItsStepsTimesAShare) {
   EXPECT_NEAR(two_rings(kFast), 15.0 / 16, 1e-12);
   // 30 steps, each with its latency and overhead.

@@ -20,9 +20,10 @@ TEST(Quantity, BytesAreNumbersWithPowersOfAThousand) {
 }
 
 TEST(Quantity, TimesNeedAUnit) {
-  EXPECT_DOUBLE_EQ(seconds_from_text("0.1us", "x"), 1e-7);
-  EXPECT_DOUBLE_EQ(seconds_from_text("100ns", "x"), 1e-7);
-  EXPECT_DOUBLE_EQ(seconds_from_text("2ms", "x"), 2e-3);
+  EXPECT_EQ(seconds_from_text("0.1us", "x"), 1e-7);
+  EXPECT_EQ(seconds_from_text("500ns", "x"), 5e-7);
+  EXPECT_EQ(seconds_from_text("100ns", "x"), 1e-7);
+  EXPECT_EQ(seconds_from_text("2ms", "x"), 2e-3);
   EXPECT_EQ(seconds_from_text("0s", "x"), 0);
 }
 
