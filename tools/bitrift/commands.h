@@ -38,7 +38,7 @@ void add_compare(CLI::App& app, ExitCode& exit_code);
 void add_html_report(CLI::App& app);
 void add_gate(CLI::App& app, ExitCode& exit_code);
 void add_analyze(CLI::App& app, ExitCode& exit_code);
-/// mesh plan and mesh verify.
+/// mesh plan, verify, bound, model and table.
 void add_mesh(CLI::App& app, ExitCode& exit_code);
 void add_doctor(CLI::App& app, ExitCode& exit_code);
 void add_completion(CLI::App& app, ExitCode& exit_code);
