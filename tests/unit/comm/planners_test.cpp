@@ -121,7 +121,7 @@ TEST(Planners, EveryPlanForFailuresOnLargerMeshesIsProved) {
   for (const auto& [rows, columns] : {std::pair(6, 6), {7, 7}, {8, 8}, {4, 8}, {7, 4}}) {
     for (const Wrap wrap : {Wrap::neither, Wrap::rows, Wrap::columns, Wrap::both}) {
       for (const Topology& mesh : failures(rows, columns, wrap)) {
-        if (all_wanted() || random() % 600 == 0) plan_all(mesh, tallies, false);
+        if (all_wanted() || random() % 800 == 0) plan_all(mesh, tallies, false);
       }
     }
   }
