@@ -1,5 +1,6 @@
 #include "comm/model/quantity.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
