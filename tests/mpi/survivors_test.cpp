@@ -37,6 +37,12 @@ void check_sum(const Communicator& group) {
   expect(std::count(values->begin(), values->end(), all) == 1000, "a wrong sum");
 }
 
+// A sum that all ranks have when this returns on one: none is still in it when another revokes the group.
+void sum_together(const Communicator& group) {
+  check_sum(group);
+  expect(all_agree(group, true), "no agreement after a sum");
+}
+
 // `names`: what each rank of the group calls itself, in order.
 void check_group(const Communicator& group, const std::string& mine, const std::vector<std::string>& names) {
   group.barrier();
@@ -82,7 +88,7 @@ std::vector<std::string> names_without(const Communicator& group, const std::vec
 }
 
 Communicator lose(const Communicator& group, const std::vector<int>& dead) {
-  check_sum(group);
+  sum_together(group);
   if (std::find(dead.begin(), dead.end(), group.rank()) != dead.end()) die();
   Communicator living = recover(group, dead.size());
   check_group(living, std::to_string(group.rank()), names_without(group, dead));
@@ -96,7 +102,7 @@ Communicator lose_until_two_are_left(Communicator group) {
 
 // Rank 1 dies, and rank 2 while the others deal with that; `point`: how far it comes.
 Communicator lose_in_recovery(const Communicator& group, int point) {
-  check_sum(group);
+  sum_together(group);
   if (group.rank() == 1) die();
   try {
     while (true) check_sum(group);
