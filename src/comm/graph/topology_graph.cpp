@@ -14,7 +14,7 @@ Graph graph_of(const Topology& topology) {
   std::vector<Edge> edges;
   for (const auto& [from, to] : topology.links())
     if (from < to) edges.push_back({vertex[at_index(from)], vertex[at_index(to)], 1});
-  return Graph(static_cast<int>(topology.live().size()), std::move(edges));
+  return {static_cast<int>(topology.live().size()), std::move(edges)};
 }
 
 }  // namespace bitrift::comm

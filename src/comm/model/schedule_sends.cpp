@@ -19,8 +19,11 @@ class Waits {
     found_.clear();
     add(schedule_.after(send), chip, send);
     // A read began after its own waits, and these are in its entry. What a write waited for is added here.
-    for (std::size_t i = 0; i < found_.size(); ++i)
-      if (schedule_.send(found_[i]).to == chip) add(schedule_.after(found_[i]), chip, send);
+    std::size_t looked_at = 0;
+    while (looked_at < found_.size()) {  // add() appends
+      const SendId before = found_[looked_at++];
+      if (schedule_.send(before).to == chip) add(schedule_.after(before), chip, send);
+    }
     return found_;
   }
 

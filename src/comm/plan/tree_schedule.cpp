@@ -24,10 +24,10 @@ using Branches = std::vector<Branch>;
 
 void set_heights(Branches& branches, std::size_t chips) {
   std::vector<int> height(chips, 0);
-  for (auto branch = branches.rbegin(); branch != branches.rend(); ++branch) {
-    branch->height = height[branch->child];
-    height[branch->parent] = std::max(height[branch->parent], branch->height + 1);
-  }
+  std::for_each(branches.rbegin(), branches.rend(), [&](Branch& branch) {
+    branch.height = height[branch.child];
+    height[branch.parent] = std::max(height[branch.parent], branch.height + 1);
+  });
 }
 
 Branches branches_of(const Topology& topology, const RootedTree& tree, std::size_t number) {

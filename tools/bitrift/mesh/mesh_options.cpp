@@ -73,6 +73,7 @@ comm::Workload workload_of(const WorkText& work) {
 
 CLI::Option* add_schedule_option(CLI::App& command, std::string& schedule) {
   std::vector<std::string> names;
+  names.reserve(comm::planned_schemes.size());
   for (const comm::Scheme scheme : comm::planned_schemes) names.emplace_back(name_of(scheme));
   return command.add_option("--schedule", schedule, "how gradients travel (docs/mesh.md)")
       ->check(CLI::IsMember(names));
