@@ -36,13 +36,12 @@ double median(std::vector<double> values) {
   return (values[values.size() / 2] + values[(values.size() - 1) / 2]) / 2;
 }
 
-/// Every scheme that serves the mesh.
-std::vector<comm::Schedule> schedules(const comm::Topology& mesh) {
+/// Every scheme that serves the mesh, for arrays of so many floats.
+std::vector<comm::Schedule> schedules(const comm::Topology& mesh, std::size_t count) {
   std::vector<comm::Schedule> all;
-  for (const auto scheme :
-       {comm::Scheme::ring, comm::Scheme::rings_2d, comm::Scheme::row_pairs, comm::Scheme::forwarding}) {
+  for (const comm::Scheme scheme : comm::planned_schemes) {
     try {
-      all.push_back(comm::plan_schedule(mesh, scheme));
+      all.push_back(comm::plan_schedule(mesh, scheme, {.bytes = static_cast<double>(count * sizeof(float))}));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::unsupported) throw;
       continue;
@@ -63,8 +62,8 @@ double timed(const std::function<void()>& add, int calls) {
   return seconds;
 }
 
-void compare(const Communicator& world, const std::vector<comm::Schedule>& plans, std::size_t count,
-             int calls, int repetitions) {
+void compare(const Communicator& world, const comm::Topology& mesh, std::size_t count, int calls,
+             int repetitions) {
   std::vector<float> values(count, 0.0F);
   std::vector<Contender> all;
   all.push_back({"MPI_Allreduce", [&] {
@@ -76,7 +75,7 @@ void compare(const Communicator& world, const std::vector<comm::Schedule>& plans
                    ordered->start();
                    ordered->wait();
                  }});
-  for (const comm::Schedule& plan : plans) {
+  for (const comm::Schedule& plan : schedules(mesh, count)) {
     const auto sum = std::make_shared<MeshAllreduce<float>>(
         world, std::make_shared<const LocalSchedule>(plan, world.rank()), values.data(), count, 0);
     all.push_back({name_of(plan.scheme()), [sum] {
@@ -118,12 +117,11 @@ int main(int count, char** words) {
     mpi::Environment environment;
     const comm::Topology mesh = comm::topology_from_text(
         {words[2], "neither", std::vector<std::string>(words + 3, words + count), {}});
-    const auto plans = mpi::schedules(mesh);
     if (environment.world().rank() == 0)
       fmt::print("{} ranks on {}x{}\n", environment.world().size(), mesh.rows(), mesh.columns());
     const int repetitions = std::max(1, static_cast<int>(std::strtol(words[1], nullptr, 10)));
-    mpi::compare(environment.world(), plans, 19'750, 20, repetitions);  // LeNet's gradients: 79 KB
-    mpi::compare(environment.world(), plans, 250'000, 5, repetitions);
+    mpi::compare(environment.world(), mesh, 19'750, 20, repetitions);  // LeNet's gradients: 79 KB
+    mpi::compare(environment.world(), mesh, 250'000, 5, repetitions);
     environment.finalize();
   } catch (const Error& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -147,6 +147,14 @@ std::vector<comm::Schedule> plans(const comm::Topology& mesh) {
   return all;
 }
 
+TEST(MeshAllreduce, RunsPackedTreesToTheBit) {
+  for (const comm::Topology& mesh : meshes()) {
+    const auto ranks = ranks_of(mesh);
+    SCOPED_TRACE(to_json(mesh).dump());
+    if (ranks) prove_and_run(*ranks, comm::plan_schedule(mesh, comm::Scheme::trees, {.bytes = 40'028}));
+  }
+}
+
 TEST(MeshAllreduce, EqualsASerialRunToTheBit) {
   std::map<comm::Scheme, int> served;
   for (const comm::Topology& mesh : meshes()) {
