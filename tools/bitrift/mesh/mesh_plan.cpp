@@ -32,9 +32,8 @@ std::string plan_text(const comm::Schedule& schedule, const comm::ProofSummary& 
   text += fmt::format("schedule  {}: {}, {}, longest chain of waits {}\n", name_of(schedule.scheme()),
                       counted(proof.sends, "send"), counted(proof.chunks, "chunk"), with_commas(proof.steps));
   text += fmt::format(
-      "links     {} in one direction each; {} of the buffer over the busiest, {:.3f} on average\n",
-      with_commas(proof.directed_links),
-      fmt::format("{:.3f}", static_cast<double>(proof.busiest_link) / proof.chunks),
+      "links     {} in one direction each; {:.3f} of the buffer over the busiest, {:.3f} on average\n",
+      with_commas(proof.directed_links), static_cast<double>(proof.busiest_link) / proof.chunks,
       proof.directed_links == 0
           ? 0.0
           : static_cast<double>(proof.sends) / proof.chunks / static_cast<double>(proof.directed_links));
@@ -108,7 +107,9 @@ void add_mesh(CLI::App& app, ExitCode& exit_code) {
   CLI::App* mesh =
       app.add_subcommand("mesh", "Plan, prove and model allreduce schedules on meshes with failed chips");
   mesh->require_subcommand(1);
-  mesh->footer(exit_codes);
+  mesh->footer(
+      "Exit codes: 0 success, 1 `verify` found a mistake, 2 usage or input error, 3 internal error in "
+      "bitrift");
   add_mesh_plan(*mesh);
   add_mesh_verify(*mesh, exit_code);
   add_mesh_bound(*mesh);
