@@ -23,10 +23,10 @@ constexpr EnumNames<2> names_of(Transfer) { return {"transfer", {"collective", "
 /// contiguous datasets, whose space is allocated at once and not filled.
 ///
 /// Collective. parts: the same tensors on all ranks. temporary: the file's name until it is complete, in the
-/// same file system; all ranks must see it, and nobody may lock it, because Open MPI takes a lock for each
-/// write and would wait for ever. Throws mpi::AgreedError on all ranks where the complete file cannot become
-/// the target. Any other Error may be that of one rank, for which the others wait: the caller must then end
-/// them all.
+/// same file system; all ranks must see it. No other program may lock it, because Open MPI locks it for
+/// each write and would wait forever. Throws mpi::AgreedError on all ranks where the complete file cannot
+/// become the target. Any other Error may be that of one rank, for which the others wait: the caller must
+/// then end them all.
 [[nodiscard]] double save(const mpi::Communicator& ranks, const std::vector<TensorPart>& parts,
                           const std::filesystem::path& temporary, const std::filesystem::path& target,
                           Transfer transfer);

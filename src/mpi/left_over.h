@@ -1,4 +1,4 @@
-// Inside mpi/ only: memory that MPI may still use when nobody waits for its messages any more.
+// Inside mpi/ only: memory that MPI may still use after the object that waited for its messages is gone.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@ inline constexpr int first_sum_tag = 1 << 14;
 inline constexpr int sum_tags = 1 << 14;
 
 /// Buffers and the messages under way in them. A send cannot be cancelled in every library, and waiting for
-/// it could take for ever, when another rank is gone for good.
+/// it could take forever when another rank is gone.
 struct LeftOver {
   LeftOver() = default;
   LeftOver(LeftOver&&) = delete;

@@ -30,8 +30,9 @@ class MeshAllreduce {
   /// Begins. The array must be left alone until advance() says so. May be called again after that.
   void start();
   /// Whether the sum is complete in the array. Throws RankFailed, or Error(internal), also where a
-  /// neighbour's array has another size; the sum must not be started again after that. Of a death only
-  /// neighbours learn by themselves; the others do once somebody revoked the communicator (survivors.h).
+  /// neighbour's array has another size; the sum must not be started again after that. Only the
+  /// neighbours of a dead rank notice its death; the others do once a rank revokes the communicator
+  /// (survivors.h).
   bool advance();
   /// advance() until it is there.
   void wait();

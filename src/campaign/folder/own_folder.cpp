@@ -38,7 +38,7 @@ void refuse_foreign(const std::filesystem::path& root, const std::filesystem::pa
   for (const auto& entry : std::filesystem::directory_iterator(root, error)) {
     const std::string name = entry.path().filename().string();
     if (ours.contains(name) || name.starts_with("." + file + ".tmp-")) continue;
-    // Another shard that starts now writes its identity before anything else: this entry may be its.
+    // A shard that starts at the same time may have made this entry; it writes its identity first.
     if (std::filesystem::exists(identity, error)) return;
     fail(ErrorCode::bad_input, "{}: holds {} but no {}; give an empty or new folder", root.string(), name,
          file);

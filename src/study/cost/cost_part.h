@@ -31,7 +31,7 @@ struct TimedKind {
 [[nodiscard]] std::vector<TimedKind> cost_cases(const StudySpec& spec,
                                                 const std::map<std::string, bool>& installed);
 
-/// By format, whether native files can be written; the parallel HDF5 where bitrift-hdf5-parallel lies beside
+/// For each format, whether native files can be written. Parallel HDF5 needs bitrift-hdf5-parallel beside
 /// bitrift-train. Throws as NativeReader::facts() does.
 [[nodiscard]] std::map<std::string, bool> installed_kinds(NativeReader& reader,
                                                           const std::filesystem::path& trainer);

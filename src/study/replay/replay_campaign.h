@@ -32,8 +32,8 @@ struct ReplayPlaces {
 [[nodiscard]] record::Json replay_campaign(const StudySpec& spec, const std::string& base,
                                            const std::vector<ReplayTrial>& trials);
 
-/// The reason of every trial's outcome by its name, from the campaign's summary.json. Throws Error(bad_file)
-/// unless each of the trials counts there.
+/// Why each trial has its outcome, by the trial's name, from the campaign's summary.json. Throws
+/// Error(bad_file) if a trial is missing there.
 [[nodiscard]] std::map<std::string, record::Reason> replay_reasons(const std::filesystem::path& summary,
                                                                    const std::vector<ReplayTrial>& trials);
 

@@ -14,12 +14,12 @@
 
 namespace bitrift::study {
 
-/// A flip whose damage nobody noticed.
+/// A flip that altered values and that the reader did not notice.
 struct SilentFlip {
   const StudyFile* file = nullptr;
   std::uint64_t draw = 0;
   BitFault fault;
-  /// Of the trial.
+  /// The name of its trial.
   [[nodiscard]] std::string name() const { return file->kind.name() + "-" + std::to_string(draw); }
 };
 
