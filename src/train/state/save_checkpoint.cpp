@@ -1,7 +1,6 @@
 #include "train/state/save_checkpoint.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "sink/format/writer.h"
 #include "sink/image_writer.h"
 #include "sink/shared_sink.h"
+#include "train/state/copy_memory.h"
 #include "train/state/save_plan.h"
 
 namespace bitrift::train {
@@ -62,7 +62,7 @@ class Copy : public Destination {
         image_(behind.image(request.format, plan.metas, plan.attributes)),
         memory_(behind.memory(image_->file_bytes)) {}
   void tensor(const ckpt::TensorMeta& meta, const void* data) override {
-    std::memcpy(memory_ + image_->find(meta.path)->offset, data, meta.bytes());
+    copy_past_caches(memory_ + image_->find(meta.path)->offset, data, meta.bytes());
   }
   void commit() override {
     behind_.start([request = request_, plan = plan_, image = image_, memory = memory_] {
