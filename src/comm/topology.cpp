@@ -91,6 +91,16 @@ void Topology::find_neighbours() {
   neighbour_at_.push_back(neighbours_.size());
 }
 
+Topology Topology::without(std::span<const int> chips) const {
+  std::vector<Board> boards;
+  for (const int chip : dead()) boards.push_back({place(chip), 1, 1});
+  for (const int chip : chips) boards.push_back({place(chip), 1, 1});
+  std::vector<std::pair<Place, Place>> links;
+  links.reserve(dead_links_.size());
+  for (const auto& [one, other] : dead_links_) links.emplace_back(place(one), place(other));
+  return {rows_, columns_, wrap_, boards, links};
+}
+
 std::string Topology::name(int chip) const {
   const Place at = place(chip);
   return fmt::format("chip {} (row {}, column {})", chip, at.row, at.column);

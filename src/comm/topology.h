@@ -72,6 +72,9 @@ class Topology {
   /// All live links, once in each direction, ascending.
   [[nodiscard]] std::vector<Link> links() const;
 
+  /// The same with these live chips dead as well.
+  [[nodiscard]] Topology without(std::span<const int> chips) const;
+
   /// The lowest live chip to which no path leads from the first live chip.
   [[nodiscard]] std::optional<int> unreachable() const;
   /// Throws Error(bad_input) that names that chip, or says that no chip is alive.

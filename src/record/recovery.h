@@ -63,10 +63,13 @@ struct RecoverySpec {
   std::int64_t checkpoint_every = 0;      ///< steps between two checkpoint files; 0: none
   BatchRule batch = BatchRule::same;      ///< shrink
   std::vector<Structure> forget = {};     ///< what a replacement or a rolled-back rank does not get back
+  /// Survivors add gradients in another order, as those that shrink on a mesh do. Follows from the run's
+  /// strategy, and is no part of the JSON form.
+  bool reorders_sums = false;
   bool operator==(const RecoverySpec&) const = default;
   /// Whether a run that recovered must end in the state of one in which no rank failed, bit for bit.
   [[nodiscard]] bool promises_golden() const noexcept {
-    return kind != RecoveryKind::none && batch == BatchRule::same && forget.empty();
+    return kind != RecoveryKind::none && batch == BatchRule::same && forget.empty() && !reorders_sums;
   }
   /// Whether ranks stay in the job after a failure, so that MPI must be able to continue without the dead
   /// one.

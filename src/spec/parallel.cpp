@@ -27,6 +27,20 @@ void check_ranks(const Parallel& parallel, const std::string& where) {
   }
 }
 
+void check_mesh_ranks(const Parallel& parallel, const std::string& where) {
+  if (!parallel.mesh) return;
+  if (parallel.kind != ParallelKind::data) {
+    fail(ErrorCode::bad_input, "{}: only replicas of a data run sit on a mesh, not those of a {} run", where,
+         name_of(parallel.kind));
+  }
+  if (parallel.ranks != parallel.mesh->ranks()) {
+    fail(ErrorCode::bad_input,
+         "{}: {} ranks do not fit a mesh with {} live chips, of which each is a rank; leave the ranks out",
+         where, parallel.ranks, parallel.mesh->ranks());
+  }
+  check_mesh(*parallel.mesh, where + ".mesh");
+}
+
 }  // namespace
 
 ResumeSync Parallel::synced_on_resume() const {
@@ -47,6 +61,11 @@ Parallel parallel_from_json(const Json& value, const std::string& where) {
   };
   refuse(parallel.replicated(), {"semantics", "sync_on_resume", "resync_every"});
   refuse(parallel.staged(), {"schedule", "balance", "stages"});
+  refuse(parallel.kind == ParallelKind::data, {"mesh"});
+  if (value.contains("mesh")) {
+    parallel.mesh = mesh_from_json(value["mesh"], where + ".mesh");
+    parallel.ranks = parallel.mesh->ranks();
+  }
   parallel.ranks = value.value("ranks", parallel.ranks);
   if (parallel.kind == ParallelKind::hybrid && !value.contains("stages")) {
     fail(ErrorCode::bad_input, "{}: key 'stages' is missing; a hybrid run needs the stages of each replica",
@@ -74,11 +93,13 @@ Json to_json(const Parallel& parallel) {
   if (parallel.schedule != plain.schedule) value["schedule"] = parallel.schedule;
   if (parallel.balance != plain.balance) value["balance"] = parallel.balance;
   if (parallel.device != plain.device) value["device"] = parallel.device;
+  if (parallel.mesh) value["mesh"] = to_json(*parallel.mesh);
   return value;
 }
 
 void check_parallel(const Parallel& parallel, int batch_size, const std::string& where) {
   check_ranks(parallel, where);
+  check_mesh_ranks(parallel, where);
   const int replicas = parallel.replicas();
   const std::int64_t parts = std::int64_t{replicas} * parallel.micro_batches;
   if (batch_size % parts != 0) {

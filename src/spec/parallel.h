@@ -6,6 +6,7 @@
 
 #include "core/named_enum.h"
 #include "record/json/json.h"
+#include "spec/mesh_spec.h"
 
 namespace bitrift::record {
 
@@ -49,6 +50,7 @@ struct Parallel {
   PipelineSchedule schedule = PipelineSchedule::gpipe;  ///< pipeline, hybrid
   Balance balance = Balance::estimated;                 ///< pipeline, hybrid
   DeviceKind device = DeviceKind::cpu;
+  std::optional<MeshSpec> mesh = {};  ///< data: ranks are its live chips; absent: gradients go any way
 
   bool operator==(const Parallel&) const = default;
   [[nodiscard]] int replicas() const { return ranks / stages; }
@@ -66,8 +68,8 @@ struct Parallel {
 /// Values that are no default and fit the kind.
 [[nodiscard]] Json to_json(const Parallel& parallel);
 
-/// Throws Error(bad_input) when ranks and stages do not fit, or a batch cannot be split over replicas and
-/// micro-batches. `where` begins the message.
+/// Throws Error(bad_input) when ranks, stages and mesh do not fit, a batch cannot be split over replicas and
+/// micro-batches, or nothing can be planned for the mesh. `where` begins the message.
 void check_parallel(const Parallel& parallel, int batch_size, const std::string& where);
 
 }  // namespace bitrift::record

@@ -40,6 +40,7 @@ class RecoveryReader {
   RecoverySpec read(int failing) {
     check_kind();
     if (spec_.kind == RecoveryKind::none) return spec_;
+    spec_.reorders_sums = spec_.kind == RecoveryKind::shrink && parallel_.mesh.has_value();
     read_state();
     read_spares(failing);
     read_intervals();

@@ -1,8 +1,11 @@
 #include "parallel_options.h"
 
+#include <fmt/ranges.h>
+
 #include "core/error.h"
 #include "mpi/environment.h"
 #include "options/one_of.h"
+#include "options/topology_options.h"
 #include "options/whole_number.h"
 
 namespace bitrift::cli {
@@ -19,6 +22,43 @@ void put(const std::string& name, E& into) {
 template <NamedEnum E>
 void put(const std::string& name, std::optional<E>& into) {
   into = parse_named<E>(name);
+}
+
+// What --mesh says, and before anything else that ranks are replicas on its live chips.
+void choose_mesh(const ParallelArguments& arguments, record::Parallel& parallel) {
+  const comm::TopologyText& mesh = arguments.mesh;
+  const bool described =
+      !mesh.dead.empty() || !mesh.dead_links.empty() || mesh.wrap != comm::TopologyText().wrap;
+  if (mesh.mesh.empty()) {
+    if (described)
+      fail(ErrorCode::bad_input, "--wrap, --dead and --dead-link describe a mesh; give --mesh too");
+    return;
+  }
+  if (parallel.kind == ParallelKind::serial && !arguments.kind) parallel.kind = ParallelKind::data;
+  if (parallel.kind != ParallelKind::data) {
+    fail(ErrorCode::bad_input, "--mesh has no meaning for a {} run; leave it out, or give --parallel data",
+         name_of(parallel.kind));
+  }
+  parallel.mesh.emplace().topology = comm::topology_from_text(mesh);
+  parallel.ranks = parallel.mesh->ranks();
+}
+
+// --schedule is the order of passes of a pipeline, or says how gradients travel on a mesh.
+void choose_schedule(const std::string& name, record::Parallel& parallel) {
+  if (parallel.mesh) {
+    const auto scheme = find_named<comm::Scheme>(name);
+    if (!scheme)
+      fail(ErrorCode::bad_input, "--schedule {} is for stages; on a mesh give one of {}", name,
+           fmt::join(planned_scheme_names(), ", "));
+    parallel.mesh->schedule = *scheme;
+    return;
+  }
+  const auto order = find_named<record::PipelineSchedule>(name);
+  if (!order) fail(ErrorCode::bad_input, "--schedule {} is for a mesh; give --mesh too", name);
+  if (!parallel.staged())
+    fail(ErrorCode::bad_input, "--schedule has no meaning for a {} run; leave it out",
+         name_of(parallel.kind));
+  parallel.schedule = *order;
 }
 
 }  // namespace
@@ -58,8 +98,15 @@ void add_parallel_options(CLI::App* command, ParallelArguments& arguments, const
           "data, hybrid: copy the parameters of replica 0 to all replicas every N steps (default: 0, never)")
       ->check(whole_number(0, 1'000'000'000))
       ->type_name("N");
-  command->add_option("--schedule", arguments.schedule, "pipeline, hybrid: order of passes (default: gpipe)")
-      ->check(one_of<record::PipelineSchedule>());
+  std::vector<std::string> schedules = words_of<record::PipelineSchedule>();
+  const std::vector<std::string> schemes = planned_scheme_names();
+  schedules.insert(schedules.end(), schemes.begin(), schemes.end());
+  command
+      ->add_option(
+          "--schedule", arguments.schedule,
+          "pipeline, hybrid: order of passes (default: gpipe); data with --mesh: how gradients travel "
+          "(default: trees)")
+      ->check(CLI::IsMember(schedules));
   command
       ->add_option("--balance", arguments.balance,
                    "pipeline, hybrid: costs by which to balance stages (default: estimated)")
@@ -68,17 +115,21 @@ void add_parallel_options(CLI::App* command, ParallelArguments& arguments, const
       ->add_option("--device", arguments.device,
                    "Device to compute on; with cuda, cards are assigned to ranks in turn (default: cpu)")
       ->check(one_of<record::DeviceKind>());
+  add_topology_options(*command, arguments.mesh)
+      ->description(
+          "data: rows and columns of a mesh of chips, such as 4x4, on which each live chip is a rank");
 }
 
 record::Parallel chosen_parallel(const ParallelArguments& arguments, record::Parallel parallel) {
   if (arguments.kind && *arguments.kind != name_of(parallel.kind)) {
     parallel = {.kind = parse_named<ParallelKind>(*arguments.kind), .device = parallel.device};
-    if (parallel.kind != ParallelKind::serial && !arguments.ranks) {
+    if (parallel.kind != ParallelKind::serial && !arguments.ranks && arguments.mesh.mesh.empty()) {
       parallel.ranks = mpi::launched_ranks();
       if (parallel.ranks == 0)
         fail(ErrorCode::bad_input, "--parallel {} needs --ranks", name_of(parallel.kind));
     }
   }
+  choose_mesh(arguments, parallel);
   if (arguments.ranks) parallel.ranks = *arguments.ranks;
   if (parallel.kind == ParallelKind::pipeline) parallel.stages = parallel.ranks;
   if (arguments.stages) parallel.stages = *arguments.stages;
@@ -95,7 +146,7 @@ record::Parallel chosen_parallel(const ParallelArguments& arguments, record::Par
   take(arguments.semantics, parallel.semantics, "--semantics", parallel.replicated());
   take(arguments.sync_on_resume, parallel.sync_on_resume, "--sync-on-resume", parallel.replicated());
   take(arguments.resync_every, parallel.resync_every, "--resync-every", parallel.replicated());
-  take(arguments.schedule, parallel.schedule, "--schedule", parallel.staged());
+  if (arguments.schedule) choose_schedule(*arguments.schedule, parallel);
   take(arguments.balance, parallel.balance, "--balance", parallel.staged());
   take(arguments.device, parallel.device, "--device", true);
   return parallel;

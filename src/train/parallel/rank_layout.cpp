@@ -1,6 +1,7 @@
 #include "train/parallel/rank_layout.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace bitrift::train {
 namespace {
@@ -18,11 +19,12 @@ mpi::Communicator group(const mpi::Communicator& world, const ReplicaMap& map, i
 
 }  // namespace
 
-Layout::Layout(ReplicaMap map_, const mpi::Communicator& world_)
+Layout::Layout(ReplicaMap map_, const mpi::Communicator& world_, std::optional<record::MeshSpec> mesh_)
     : map(std::move(map_)),
       world(world_),
       peers(group(world, map, map.stage_on(world.rank()))),
-      replicas(map.replicas_on(world.rank())) {
+      replicas(map.replicas_on(world.rank())),
+      mesh(std::move(mesh_)) {
   const std::vector<int> ranks = map.ranks_of_stage(stage());
   for (int replica = 0; replica < map.replicas(); ++replica) {
     const auto at = std::find(ranks.begin(), ranks.end(), map.host(replica, stage()));

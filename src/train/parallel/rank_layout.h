@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "mpi/communicator.h"
+#include "spec/mesh_spec.h"
 #include "train/parallel/replica_map.h"
 
 namespace bitrift::train {
@@ -12,13 +14,14 @@ namespace bitrift::train {
 /// Collective over `world`, of which every rank has work. With one rank for each (replica, stage), rank =
 /// replica x stages + stage, so that the stages of a replica are neighbours.
 struct Layout {
-  Layout(ReplicaMap map_, const mpi::Communicator& world_);
+  Layout(ReplicaMap map_, const mpi::Communicator& world_, std::optional<record::MeshSpec> mesh_ = {});
 
   ReplicaMap map;
   mpi::Communicator world;
-  mpi::Communicator peers;    ///< the ranks that hold this rank's stage, as in the world
-  std::vector<int> replicas;  ///< that this rank computes its stage for, ascending
-  std::vector<int> holders;   ///< [replica]: rank in `peers` that computes this stage for it
+  mpi::Communicator peers;               ///< the ranks that hold this rank's stage, as in the world
+  std::vector<int> replicas;             ///< that this rank computes its stage for, ascending
+  std::vector<int> holders;              ///< [replica]: rank in `peers` that computes this stage for it
+  std::optional<record::MeshSpec> mesh;  ///< whose i-th live chip is rank i
   [[nodiscard]] int stage() const { return map.stage_on(world.rank()); }
   [[nodiscard]] int stages() const noexcept { return map.stages(); }
   [[nodiscard]] int replica() const { return replicas.front(); }  ///< the first of `replicas`

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "mpi/ordered_sum.h"
+#include "train/parallel/bucket_sum.h"
 
 namespace bitrift::train {
 namespace {
@@ -29,7 +29,7 @@ template <typename T>
 struct Bucket {
   std::vector<BucketMember> members = {};
   std::vector<torch::Tensor> flats = {};
-  std::optional<mpi::OrderedSum<T>> sum = {};
+  std::optional<BucketSum<T>> sum = {};
   std::size_t taken = 0;  // gradients of the replica under way
   bool under_way = false;
 };
@@ -44,13 +44,14 @@ class BucketReducer : public Reducer {
         mine_(layout.replicas.size()),
         kill_point_(kill_point) {
     fill_buckets(slots);
+    std::shared_ptr<const mpi::LocalSchedule> schedule;
+    if (layout.mesh) schedule = plan_share(*layout.mesh, largest_bucket(), layout.peers.rank());
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
       Bucket<T>& bucket = buckets_[b];
       std::vector<T*> terms;
       for (const torch::Tensor& flat : bucket.flats) terms.push_back(flat.template data_ptr<T>());
-      bucket.sum.emplace(layout.peers, terms, static_cast<std::size_t>(bucket.flats[0].numel()),
-                         layout.holders, static_cast<int>(b),
-                         std::make_shared<std::vector<torch::Tensor>>(bucket.flats));
+      bucket.sum.emplace(layout, schedule, terms, static_cast<std::size_t>(bucket.flats[0].numel()),
+                         static_cast<int>(b), std::make_shared<std::vector<torch::Tensor>>(bucket.flats));
       for (std::size_t m = 0; m < bucket.members.size(); ++m) {
         if (!bucket.members[m].parameter.is_cpu()) continue;
         torch::autograd::impl::set_post_acc_grad_hooks(bucket.members[m].parameter,
@@ -139,6 +140,12 @@ class BucketReducer : public Reducer {
       if (size * static_cast<std::int64_t>(sizeof(T)) >= bucket_bytes) close();
     }
     close();
+  }
+
+  [[nodiscard]] double largest_bucket() const {
+    std::size_t bytes = 0;
+    for (const Bucket<T>& bucket : buckets_) bytes = std::max(bytes, bucket.flats[0].nbytes());
+    return static_cast<double>(bytes);
   }
 
   // A gradient comes out of autograd on its own rather than adds up in the bucket, because 0 + (-0) would

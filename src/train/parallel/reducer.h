@@ -28,10 +28,11 @@ class Reducer {
 
 /// Gradients in buckets, in the order in which a backward pass produces them, each summed while the pass
 /// continues. Sums are taken by ascending replica (mpi::OrderedSum), so bits depend neither on buckets nor on
-/// which rank computes which replica. semantics: ddp: every gradient is multiplied by 1/N before the sum, as
-/// PyTorch's DistributedDataParallel does; horovod: the sum is multiplied by 1/N. Float64 gradients are
-/// summed in float64, all others in float32 and rounded once to their type. One replica: nothing is touched.
-/// The slots' tensors must outlive it.
+/// which rank computes which replica. On a mesh a schedule gives their order (BucketSum), and bits depend on
+/// it, on buckets and on which rank computes which replica. semantics: ddp: every gradient is multiplied by
+/// 1/N before the sum, as PyTorch's DistributedDataParallel does; horovod: the sum is multiplied by 1/N.
+/// Float64 gradients are summed in float64, all others in float32 and rounded once to their type. One
+/// replica: nothing is touched. The slots' tensors must outlive it.
 [[nodiscard]] std::unique_ptr<Reducer> make_bucket_reducer(const std::vector<nn::Slot>& slots,
                                                            const Layout& layout, record::Semantics semantics,
                                                            KillPoint& kill_point);

@@ -34,8 +34,11 @@ HeldState held_from_json(const Json& value) {
 
 class Planner {
  public:
-  Planner(const record::RecoverySpec& spec, const ReplicaMap& before, const std::vector<Report>& reports)
-      : spec_(spec), before_(before), reports_(reports) {}
+  Planner(const record::RecoverySpec& spec, const ReplicaMap& before, const std::vector<Report>& reports,
+          const std::optional<record::MeshSpec>& mesh)
+      : spec_(spec), before_(before), reports_(reports) {
+    plan_.mesh = mesh;
+  }
 
   RecoveryPlan run() {
     find_lost();
@@ -112,6 +115,7 @@ class Planner {
       plan_.refusal = "no rank is left";
       return false;
     }
+    if (!route_around_failed()) return false;
     if (spec_.batch == record::BatchRule::smaller) return drop_replicas(by_rank);
     const auto left = static_cast<int>(old_ranks.size());
     if (left >= before_.stages()) {
@@ -124,6 +128,22 @@ class Planner {
       for (int stage = 0; stage < left; ++stage) hosts.push_back(stage);
     }
     plan_.map = ReplicaMap(before_.replicas(), left, hosts);
+    return true;
+  }
+
+  // False when nothing can be planned for the chips that are left.
+  bool route_around_failed() {
+    if (!plan_.mesh || plan_.failed.empty()) return true;
+    std::vector<int> chips;
+    for (const int rank : plan_.failed)
+      chips.push_back(plan_.mesh->topology.live()[static_cast<std::size_t>(rank)]);
+    plan_.mesh->topology = plan_.mesh->topology.without(chips);
+    try {
+      record::check_mesh(*plan_.mesh, "the chips that are left");
+    } catch (const Error& error) {
+      plan_.refusal = error.what();
+      return false;
+    }
     return true;
   }
 
@@ -318,8 +338,8 @@ Report report_from_json(const Json& value) {
 }
 
 RecoveryPlan plan_recovery(const record::RecoverySpec& spec, const ReplicaMap& before,
-                           const std::vector<Report>& reports) {
-  return Planner(spec, before, reports).run();
+                           const std::vector<Report>& reports, const std::optional<record::MeshSpec>& mesh) {
+  return Planner(spec, before, reports, mesh).run();
 }
 
 }  // namespace bitrift::train

@@ -8,6 +8,7 @@
 
 #include "record/json/json.h"
 #include "record/recovery.h"
+#include "spec/mesh_spec.h"
 #include "train/parallel/replica_map.h"
 #include "train/recover/position.h"
 
@@ -41,6 +42,7 @@ struct RecoveryPlan {
   int missing = 0;                                ///< processes that must be spawned before there is a plan
   std::vector<int> workers = {};                  ///< reports of those who work, in their new order
   ReplicaMap map = ReplicaMap(1, 1);              ///< of their work
+  std::optional<record::MeshSpec> mesh = {};      ///< their chips, by rank
   std::optional<record::StateSource> state = {};  ///< absent: nothing was lost
   bool rolls_back = false;                        ///< all ranks go back to a snapshot or a file
   Position target = {};                           ///< from which all continue
@@ -52,8 +54,10 @@ struct RecoveryPlan {
   std::vector<int> failed_seats = {};  ///< the work that they did: ranks as the run began
 };
 
-/// before: the map of the group that worked; reports: of all who live, by rank.
+/// before, mesh: of the group that worked; reports: of all who live, by rank. The chip of a rank that is not
+/// replaced is dead from then on; another process that takes a rank's place works on its chip.
 [[nodiscard]] RecoveryPlan plan_recovery(const record::RecoverySpec& spec, const ReplicaMap& before,
-                                         const std::vector<Report>& reports);
+                                         const std::vector<Report>& reports,
+                                         const std::optional<record::MeshSpec>& mesh = {});
 
 }  // namespace bitrift::train

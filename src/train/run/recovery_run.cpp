@@ -50,6 +50,7 @@ class RecoveryRun {
         interrupted_(interrupted),
         ledger_(interrupted.ledger),
         before_(state.map),
+        mesh_before_(state.mesh),
         joined_(state.team.is_newcomer()),
         joins_(joined_) {
     if (state.team.working()) {
@@ -132,7 +133,7 @@ class RecoveryRun {
 
   void make_plan() {
     roll_ = call_roll();
-    plan_ = plan_recovery(state_.recovery, roll_.before, roll_.reports);
+    plan_ = plan_recovery(state_.recovery, roll_.before, roll_.reports, mesh_before_);
     laps_.add_to(times().agree);
   }
 
@@ -210,7 +211,7 @@ class RecoveryRun {
     const int rank = team().working() ? team().active().rank() : -1;
     const bool keeps = !plan.rolls_back && rank >= 0 && plan.givers[static_cast<std::size_t>(rank)] == me;
     if (rank >= 0 && !keeps) live_.reset();
-    if (team().working()) state_.spread(plan.map);
+    if (team().working()) state_.spread(plan.map, plan.mesh);
     laps_.add_to(times().shrink);
     moves.run(ledger);
     if (team().working()) {
@@ -305,6 +306,7 @@ class RecoveryRun {
     const Roll& roll = roll_;
     const std::int64_t reached = furthest(roll);
     state_.map = plan.map;
+    state_.mesh = plan.mesh;
     if (state_.recovery.batch == record::BatchRule::smaller)
       resize(ledger.batch_size / roll.before.replicas() * plan.map.replicas());
     record::Recovery& record = result_.record;
@@ -348,6 +350,7 @@ class RecoveryRun {
   const Interrupted& interrupted_;
   std::optional<Ledger> ledger_;
   ReplicaMap before_;
+  const std::optional<record::MeshSpec> mesh_before_;
   const bool joined_;  // this process was spawned for this recovery
   bool joins_;         // the same, and it has not been in any attempt
   bool knows_before_ = false;

@@ -162,7 +162,8 @@ bool Trainer::regroup() {
   state_->stop_work();
   team.set_workers(ranks);
   state_->map = ReplicaMap(state_->parallel.replicas(), state_->parallel.stages);
-  if (team.working()) state_->spread(state_->map);
+  state_->mesh = state_->parallel.mesh;
+  if (team.working()) state_->spread(state_->map, state_->mesh);
   return true;
 }
 

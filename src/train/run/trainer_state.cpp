@@ -29,6 +29,7 @@ TrainerState::TrainerState(record::TrainingSpec spec_, record::Parallel parallel
       team(std::move(team_)),
       recovery(std::move(recovery_)),
       map(parallel.replicas(), parallel.stages),
+      mesh(parallel.mesh),
       data(std::move(data_)),
       precision(spec.precision),
       scaler(spec),
@@ -36,9 +37,10 @@ TrainerState::TrainerState(record::TrainingSpec spec_, record::Parallel parallel
   if (team.working()) start_work(fresh);
 }
 
-void TrainerState::spread(const ReplicaMap& map_) {
+void TrainerState::spread(const ReplicaMap& map_, const std::optional<record::MeshSpec>& mesh_) {
   stop_work();
   map = map_;
+  mesh = mesh_;
   start_work(false);
 }
 
@@ -49,7 +51,7 @@ void TrainerState::revoke_work() const noexcept {
 
 void TrainerState::start_work(bool fresh) {
   const int rank = team.active().rank();
-  layout_ = std::make_unique<Layout>(map, team.active());
+  layout_ = std::make_unique<Layout>(map, team.active(), mesh);
   const nn::Placement placement{precision.parameters, choose_device(parallel, rank)};
   if (costs.empty()) costs = layer_costs(spec, *data, parallel, *layout_, placement);
   if (!session_ || cut_ != std::pair(layout_->stage(), layout_->stages()))

@@ -13,6 +13,7 @@
 #include "dataset/dataset.h"
 #include "record/recovery.h"
 #include "record/run.h"
+#include "spec/mesh_spec.h"
 #include "spec/training_spec.h"
 #include "train/golden/golden_states.h"
 #include "train/golden/trajectory.h"
@@ -49,7 +50,7 @@ struct TrainerState {
   void warm_up();
   /// Work as the team's active group is to share it. Drops what worked before, and the session too where this
   /// rank gets other layers. Collective over that group.
-  void spread(const ReplicaMap& map);
+  void spread(const ReplicaMap& map, const std::optional<record::MeshSpec>& mesh);
   /// Drops what sends and receives; the session stays. Local; nothing of it may be under way any more on a
   /// group that was not revoked.
   void stop_work() { strategy_.reset(), layout_.reset(); }
@@ -93,7 +94,8 @@ struct TrainerState {
   record::Parallel parallel;
   Team team;
   record::RecoverySpec recovery;
-  ReplicaMap map;  ///< of the active group
+  ReplicaMap map;                        ///< of the active group
+  std::optional<record::MeshSpec> mesh;  ///< the chips of the active group
   std::shared_ptr<const nn::Dataset> data;
   Precision precision;
   LossScaler scaler;

@@ -12,6 +12,7 @@
 #include "commands.h"
 #include "mesh/mesh_commands.h"
 #include "mesh/mesh_options.h"
+#include "options/topology_options.h"
 #include "output.h"
 
 namespace bitrift::cli {
@@ -120,7 +121,7 @@ void add_mesh_bound(CLI::App& parent) {
   const auto options = std::make_shared<MeshBoundOptions>();
   CLI::App* command =
       parent.add_subcommand("bound", "Compute the least time of an allreduce on a mesh, with its proof");
-  add_mesh_options(*command, options->mesh)->required();
+  add_topology_options(*command, options->mesh)->required();
   add_bytes_option(*command, options->work);
   add_bandwidth_option(*command, options->work);
   command->add_flag("--json", options->json, "print JSON, with all parts and trees");

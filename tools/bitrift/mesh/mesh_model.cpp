@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "mesh/mesh_commands.h"
 #include "mesh/mesh_options.h"
+#include "options/topology_options.h"
 #include "output.h"
 
 namespace bitrift::cli {
@@ -115,7 +116,7 @@ void add_mesh_model(CLI::App& parent) {
   CLI::App* command =
       parent.add_subcommand("model", "Model how long a schedule takes, and how busy links are");
   CLI::Option* plan = command->add_option("PLAN", options->plan, "file of `bitrift mesh plan -o`");
-  add_mesh_options(*command, options->mesh);
+  add_topology_options(*command, options->mesh);
   add_schedule_option(*command, options->schedule);
   for (const char* name : {"--mesh", "--wrap", "--dead", "--dead-link", "--schedule"})
     plan->excludes(command->get_option(name));

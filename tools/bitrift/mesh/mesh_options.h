@@ -2,17 +2,13 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include <CLI/CLI.hpp>
 
-#include "comm/mesh_schedule.h"
 #include "comm/model/workload.h"
+#include "comm/topology.h"
 
 namespace bitrift::cli {
-
-/// --mesh, --wrap, --dead and --dead-link. `mesh` must live as long as the command.
-CLI::Option* add_mesh_options(CLI::App& command, comm::TopologyText& mesh);
 
 /// What the user wrote: units are checked when it is read.
 struct WorkText {
@@ -25,9 +21,6 @@ void add_bandwidth_option(CLI::App& command, WorkText& work);
 void add_cost_options(CLI::App& command, WorkText& work);
 [[nodiscard]] comm::LinkCost cost_of(const WorkText& work);
 [[nodiscard]] comm::Workload workload_of(const WorkText& work);
-
-/// --schedule, with the schemes that can be planned.
-CLI::Option* add_schedule_option(CLI::App& command, std::string& schedule);
 
 /// "mesh      4x4, wrap neither, 12 chips alive".
 [[nodiscard]] std::string mesh_line(const comm::Topology& mesh);

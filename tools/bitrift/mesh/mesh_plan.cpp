@@ -14,6 +14,7 @@
 #include "core/file.h"
 #include "mesh/mesh_commands.h"
 #include "mesh/mesh_options.h"
+#include "options/topology_options.h"
 #include "output.h"
 
 namespace bitrift::cli {
@@ -71,7 +72,7 @@ int verify_mesh(const std::string& path) {
 void add_mesh_plan(CLI::App& parent) {
   const auto options = std::make_shared<MeshPlanOptions>();
   CLI::App* command = parent.add_subcommand("plan", "Plan an allreduce on a mesh, prove it and write it");
-  add_mesh_options(*command, options->mesh)->required();
+  add_topology_options(*command, options->mesh)->required();
   add_schedule_option(*command, options->schedule)->required();
   add_bytes_option(*command, options->work);
   add_cost_options(*command, options->work);

@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "mesh/mesh_commands.h"
 #include "mesh/mesh_options.h"
+#include "options/topology_options.h"
 #include "output.h"
 
 namespace bitrift::cli {
@@ -122,7 +123,7 @@ void add_mesh_table(CLI::App& parent) {
   const auto options = std::make_shared<MeshTableOptions>();
   CLI::App* command =
       parent.add_subcommand("table", "Model all schedules on a mesh, for several sizes of the buffer");
-  add_mesh_options(*command, options->mesh)->required();
+  add_topology_options(*command, options->mesh)->required();
   command
       ->add_option("--bytes", options->bytes,
                    "size of each chip's buffer, such as 102M; can be repeated (default: 100K, 1M, 10M, 102M "

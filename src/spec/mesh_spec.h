@@ -1,0 +1,32 @@
+// The mesh of chips that the replicas of a run sit on.
+#pragma once
+
+#include <string>
+
+#include "comm/mesh_schedule.h"
+#include "comm/topology.h"
+#include "record/json/json.h"
+
+namespace bitrift::record {
+
+/// Rank i of the run is the i-th live chip. Gradients travel over the links between neighbours only, as a
+/// planned schedule says (docs/mesh.md), so they are added in that schedule's order.
+struct MeshSpec {
+  comm::Topology topology;
+  comm::Scheme schedule = comm::Scheme::trees;
+  bool operator==(const MeshSpec&) const = default;
+  [[nodiscard]] int ranks() const { return static_cast<int>(topology.live().size()); }
+};
+
+/// {"rows", "columns", "wrap", "dead": ["1,1,2x2"], "dead_links": ["0,0-0,1"], "schedule"}, of which rows and
+/// columns are required. The value is expected to have passed the schema. Throws Error(bad_input) that begins
+/// with `where` as comm::topology_from_text() does.
+[[nodiscard]] MeshSpec mesh_from_json(const Json& value, const std::string& where);
+/// The inverse. Each dead chip is named on its own.
+[[nodiscard]] Json to_json(const MeshSpec& mesh);
+
+/// Throws Error(bad_input) that begins with `where` if the live chips are not connected or the schedule
+/// cannot serve them.
+void check_mesh(const MeshSpec& mesh, const std::string& where);
+
+}  // namespace bitrift::record

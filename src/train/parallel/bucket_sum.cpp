@@ -1,0 +1,71 @@
+#include "train/parallel/bucket_sum.h"
+
+#include <utility>
+
+#include "comm/plan/planner.h"
+#include "comm/verify.h"
+#include "core/error.h"
+
+namespace bitrift::train {
+namespace {
+
+template <typename T>
+using AnySum = std::variant<mpi::OrderedSum<T>, mpi::MeshAllreduce<T>>;
+
+template <typename T>
+AnySum<T> make_sum(const Layout& layout, const std::shared_ptr<const mpi::LocalSchedule>& schedule,
+                   std::vector<T*> flats, std::size_t count, int tag, std::shared_ptr<const void> owner) {
+  if (!schedule)
+    return mpi::OrderedSum<T>(layout.peers, std::move(flats), count, layout.holders, tag, std::move(owner));
+  return mpi::MeshAllreduce<T>(layout.peers, schedule, flats.front(), count, tag, std::move(owner));
+}
+
+}  // namespace
+
+std::shared_ptr<const mpi::LocalSchedule> plan_share(const record::MeshSpec& mesh, double bytes, int rank) {
+  comm::Workload work;
+  work.bytes = bytes;
+  const comm::Schedule schedule = comm::plan_schedule(mesh.topology, mesh.schedule, work);
+  const comm::Verdict verdict = comm::verify(schedule);
+  if (verdict.counter_example) {
+    fail(ErrorCode::internal, "the schedule {} that was planned for the mesh is no allreduce: {}",
+         name_of(mesh.schedule), verdict.counter_example->text);
+  }
+  if (!verdict.proof.one_order) {
+    fail(ErrorCode::internal,
+         "the schedule {} that was planned for the mesh adds in different orders, so replicas would differ",
+         name_of(mesh.schedule));
+  }
+  return std::make_shared<const mpi::LocalSchedule>(schedule, rank);
+}
+
+template <typename T>
+BucketSum<T>::BucketSum(const Layout& layout, const std::shared_ptr<const mpi::LocalSchedule>& schedule,
+                        std::vector<T*> flats, std::size_t count, int tag, std::shared_ptr<const void> owner)
+    : added_first_(schedule ? flats : std::vector<T*>()),
+      count_(count),
+      sum_(make_sum<T>(layout, schedule, std::move(flats), count, tag, std::move(owner))) {}
+
+template <typename T>
+void BucketSum<T>::start() {
+  for (std::size_t r = 1; r < added_first_.size(); ++r) {
+    T* const sum = added_first_.front();
+    for (std::size_t i = 0; i < count_; ++i) sum[i] += added_first_[r][i];
+  }
+  std::visit([](auto& sum) { sum.start(); }, sum_);
+}
+
+template <typename T>
+bool BucketSum<T>::advance() {
+  return std::visit([](auto& sum) { return sum.advance(); }, sum_);
+}
+
+template <typename T>
+void BucketSum<T>::wait() {
+  std::visit([](auto& sum) { sum.wait(); }, sum_);
+}
+
+template class BucketSum<float>;
+template class BucketSum<double>;
+
+}  // namespace bitrift::train

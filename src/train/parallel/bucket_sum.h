@@ -1,0 +1,47 @@
+// The sum of one bucket of gradients over replicas. Inside train/ only.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include "mpi/local_schedule.h"
+#include "mpi/mesh_allreduce.h"
+#include "mpi/ordered_sum.h"
+#include "spec/mesh_spec.h"
+#include "train/parallel/rank_layout.h"
+
+namespace bitrift::train {
+
+/// This rank's share of the schedule for gradients of `bytes` bytes, where rank i of `ranks` is the i-th live
+/// chip. The schedule was proved to be an allreduce that gives all chips the same bits. Throws Error as
+/// comm::plan_schedule() does, and Error(internal) if the proof fails.
+[[nodiscard]] std::shared_ptr<const mpi::LocalSchedule> plan_share(const record::MeshSpec& mesh, double bytes,
+                                                                   int rank);
+
+/// Adds one flat array for each replica, of which this rank holds those in `flats`; the sum comes into the
+/// first. Without a schedule the terms are added by ascending replica (mpi::OrderedSum). With one, each rank
+/// first adds its own by ascending replica, and the schedule gives the order of the rest. T: float or double.
+template <typename T>
+class BucketSum {
+ public:
+  /// flats: [replica on this rank] arrays of `count`, which `owner` keeps alive. tag: see mpi::OrderedSum.
+  BucketSum(const Layout& layout, const std::shared_ptr<const mpi::LocalSchedule>& schedule,
+            std::vector<T*> flats, std::size_t count, int tag, std::shared_ptr<const void> owner);
+
+  /// As those of mpi::OrderedSum.
+  void start();
+  bool advance();
+  void wait();
+
+ private:
+  std::vector<T*> added_first_;  // on this rank; the first holds their sum
+  std::size_t count_;
+  std::variant<mpi::OrderedSum<T>, mpi::MeshAllreduce<T>> sum_;
+};
+
+extern template class BucketSum<float>;
+extern template class BucketSum<double>;
+
+}  // namespace bitrift::train
