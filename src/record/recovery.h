@@ -64,7 +64,7 @@ struct RecoverySpec {
   BatchRule batch = BatchRule::same;      ///< shrink
   std::vector<Structure> forget = {};     ///< what a replacement or a rolled-back rank does not get back
   /// Survivors add gradients in another order, as those that shrink on a mesh do. Follows from the run's
-  /// strategy, and is no part of the JSON form.
+  /// strategy, and is not part of the JSON form.
   bool reorders_sums = false;
   bool operator==(const RecoverySpec&) const = default;
   /// Whether a run that recovered must end in the state of one in which no rank failed, bit for bit.

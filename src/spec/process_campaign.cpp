@@ -143,13 +143,15 @@ void refuse_other_keys(const Document& document) {
   }
 }
 
-// The population is one for all arms.
+// The population is one for all arms. How gradients travel on a mesh does not matter to it.
 void check_one_parallel(const Document& document, const std::vector<Parallel>& arms) {
   for (std::size_t i = 1; i < arms.size(); ++i) {
-    if (arms[i] == arms.front()) continue;
+    Parallel alike = arms[i];
+    if (alike.mesh && arms.front().mesh) alike.mesh->schedule = arms.front().mesh->schedule;
+    if (alike == arms.front()) continue;
     fail(ErrorCode::bad_input,
          "{}: differs from that of arm '{}': every rank that fails must exist in every arm; use one campaign "
-         "for each strategy",
+         "for each strategy and mesh",
          document.where(pointer_of_arm(i) + "/parallel"), name_of_arm(document, 0));
   }
 }

@@ -53,10 +53,26 @@ std::vector<std::string> wrapped(const std::string& wrapper, int ranks,
   return result;
 }
 
+void add_mesh(std::vector<std::string>& arguments, const record::MeshSpec& mesh) {
+  record::Json said = record::to_json(mesh);
+  const comm::Topology& topology = mesh.topology;
+  arguments.insert(arguments.end(),
+                   {"--mesh", fmt::format("{}x{}", topology.rows(), topology.columns()), "--wrap",
+                    name_of(topology.wrap()), "--schedule", name_of(mesh.schedule)});
+  for (const auto& chip : said["dead"])
+    arguments.insert(arguments.end(), {"--dead", chip.get<std::string>()});
+  for (const auto& link : said["dead_links"])
+    arguments.insert(arguments.end(), {"--dead-link", link.get<std::string>()});
+}
+
 // Every member that says something else than its default: bitrift-train's options have the names of the keys.
 void add_parallel(std::vector<std::string>& arguments, const record::Parallel& parallel) {
   const record::Json said = record::to_json(parallel);
   for (const auto& [key, value] : said.items()) {
+    if (key == "mesh") {
+      add_mesh(arguments, *parallel.mesh);
+      continue;
+    }
     const std::string name = key == "kind" ? "parallel" : replaced(key, "_", "-");
     arguments.push_back("--" + name);
     arguments.push_back(value.is_string() ? value.get<std::string>() : value.dump());

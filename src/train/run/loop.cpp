@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "core/log.h"
-#include "mpi/survivors.h"
 #include "record/fault/death_note.h"
 #include "train/run/state_moves.h"
 #include "train/step/schedule.h"
@@ -284,7 +283,6 @@ void Loop::recover_from_loss() {
     Interrupted interrupted{.file_position = checkpoints_.position(),
                             .file_ledger = checkpoints_.ledger_text(),
                             .order = options_.order,
-                            .said_goodbye = std::exchange(said_goodbye_, false),
                             .death_note = options_.death_note,
                             .command = options_.command};
     if (state_.team.working()) {
@@ -369,9 +367,7 @@ void Loop::take_snapshot() {
 
 void Loop::leave() {
   if (state_.team.may_lose()) {
-    said_goodbye_ = true;
-    if (!mpi::all_agree(state_.team.active(), true))
-      throw mpi::RankFailed("a rank died at the end of the run");
+    state_.stand_together();
     if (state_.team.active().rank() == 0) state_.team.release();
   }
   at_.next = Next::over;

@@ -76,7 +76,6 @@ class Loop {
 
   Snapshots snapshots_;
   Checkpoints checkpoints_;
-  bool said_goodbye_ = false;        // see Interrupted
   std::int64_t kept_ = -1;           // commits when a snapshot was last due
   std::int64_t furthest_ = 0;        // commits before the last failure
   std::optional<double> redo_from_;  // when the last recovery ended

@@ -97,9 +97,8 @@ class RecoveryRun {
     // A process that joins comes into the middle of an attempt.
     if (!std::exchange(joins_, false)) {
       state_.revoke_work();
-      // A rank may be at the end of the run, where all who work agree that nobody is needed: it must hear of
-      // this.
-      if (worked_ && !interrupted_.said_goodbye) (void)mpi::all_agree(*worked_, false);
+      // Others may be in stand_together(), and must hear of this.
+      if (worked_ && !state_.asked_together()) (void)mpi::all_agree(*worked_, false);
       worked_.reset();
       state_.stop_work();
       laps_.add_to(times().revoke);

@@ -20,8 +20,7 @@ struct Interrupted {
   std::optional<Ledger> ledger = {};           ///< of a rank that worked
   std::optional<Position> file_position = {};  ///< of the last checkpoint file, and the ledger of that moment
   std::string file_ledger = {};
-  std::uint64_t order = 0;    ///< of the golden run that the run may meet
-  bool said_goodbye = false;  ///< it asked the others whether anybody is needed, and they need it
+  std::uint64_t order = 0;  ///< of the golden run that the run may meet
   std::filesystem::path death_note;
   std::vector<std::string> command = {};  ///< that starts another process of this program
 };

@@ -150,7 +150,17 @@ StepResult TrainerState::step(std::span<const std::int64_t> batch) {
   const bool bad = scaler.active() && !scaler.unscale(parameters, progress);
   const std::vector<double> norms = exchanges_norms() ? tensor_norms(parameters) : std::vector<double>();
   prepared_ = true;
-  return apply(strategy().decide(tallies, bad, norms));
+  const Decision decision = strategy().decide(tallies, bad, norms);
+  // A step that is computed again by fewer chips adds up in another order. So either all take this one, or
+  // none: who won a race must not show in the bits.
+  if (mesh && team.may_lose() && recovery.kind == record::RecoveryKind::shrink) stand_together();
+  return apply(decision);
+}
+
+void TrainerState::stand_together() {
+  asked_together_ = true;
+  if (!mpi::all_agree(team.active(), true)) throw mpi::RankFailed("a rank died meanwhile");
+  asked_together_ = false;
 }
 
 StepResult TrainerState::apply(const Decision& decision) {

@@ -78,6 +78,12 @@ struct TrainerState {
   /// replicas. Collective.
   void share_state(bool with_optimizer);
 
+  /// Returns on all ranks that live, or throws RankFailed on all: also where one of them noticed a death. For
+  /// a team that may lose members, where it matters that all come this far. Collective over those who work.
+  void stand_together();
+  /// Whether that was the last thing that this rank did; a recovery begins with the same question. Local.
+  [[nodiscard]] bool asked_together() noexcept { return std::exchange(asked_together_, false); }
+
   /// A step was begun and not decided upon: gives back what its forward pass changed. Local.
   void undo_step();
   /// Whether such a step lacks nothing but the decision.
@@ -127,6 +133,7 @@ struct TrainerState {
   std::pair<int, int> cut_ = {0, 0};  // stage and stages of the session
   std::unique_ptr<Strategy> strategy_;
 
+  bool asked_together_ = false;
   bool begun_ = false, prepared_ = false;
   std::vector<torch::Tensor> buffers_, buffers_before_;  // of the session; copies from before the step
   Decision last_decision_;

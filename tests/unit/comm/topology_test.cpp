@@ -63,6 +63,13 @@ TEST(Topology, ADeadLinkIsDeadInBothDirections) {
   EXPECT_THAT(topology.dead_links(), ElementsAre(Link{0, 1}, Link{3, 5}));
 }
 
+TEST(Topology, LosesChipsAndKeepsWhatElseIsDead) {
+  const Topology mesh = topology_from_text({"3x4", "rows", {"0,0"}, {"1,1-1,2"}});
+  const Topology less = mesh.without(std::vector{5, 11});
+  EXPECT_EQ(less, topology_from_text({"3x4", "rows", {"0,0", "1,1", "2,3"}, {"1,1-1,2"}}));
+  EXPECT_EQ(mesh.without({}), mesh);
+}
+
 TEST(Topology, NamesTheChipThatCannotBeReached) {
   const Topology corner = mesh("3x3", "neither", {"0,1", "1,0"});
   EXPECT_EQ(corner.unreachable(), 2);

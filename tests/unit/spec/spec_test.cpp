@@ -123,6 +123,31 @@ TEST_F(SpecTest, CanonicalTextComesBackAndLeavesParallelOut) {
   EXPECT_EQ(text.find('\n'), std::string::npos);
 }
 
+TEST_F(SpecTest, AMeshIsReadWrittenAndReadAgain) {
+  const Json value = {{"kind", "data"},
+                      {"mesh",
+                       {{"rows", 4},
+                        {"columns", 3},
+                        {"wrap", "columns"},
+                        {"dead", {"0,0", "2,1,2x2"}},
+                        {"dead_links", {"1,1-1,2"}}}}};
+  const Parallel parallel = parallel_from_json(value);
+  EXPECT_EQ(parallel.ranks, 7);
+  EXPECT_EQ(parallel.mesh->schedule, comm::Scheme::trees);
+  EXPECT_EQ(parallel.mesh->topology,
+            comm::topology_from_text({"4x3", "columns", {"0,0", "2,1,2x2"}, {"1,1-1,2"}}));
+  EXPECT_EQ(parallel_from_json(to_json(parallel)), parallel);
+  EXPECT_NO_THROW(check_parallel(parallel, 14, "spec"));
+}
+
+TEST_F(SpecTest, RanksOfAMeshAreItsLiveChips) {
+  Parallel parallel = parallel_from_json({{"kind", "data"}, {"mesh", {{"rows", 2}, {"columns", 2}}}});
+  parallel.ranks = 3;
+  EXPECT_THROW(check_parallel(parallel, 12, "spec"), Error);
+  parallel = {.kind = ParallelKind::pipeline, .ranks = 4, .stages = 4, .mesh = parallel.mesh};
+  EXPECT_THROW(check_parallel(parallel, 12, "spec"), Error);
+}
+
 TEST_F(SpecTest, MistakesInATrainingNameLineAndKey) {
   EXPECT_EQ(train_error("/model/name", "lenet"), "");
   EXPECT_THAT(train_error("/model/name", "lenet5"),

@@ -137,5 +137,51 @@ TEST(RecoveryPlan, RepeatsWhatAReportSays) {
   EXPECT_EQ(again.reached, 9);
 }
 
+record::MeshSpec mesh_of(const std::string& size, const std::vector<std::string>& dead,
+                         comm::Scheme schedule = comm::Scheme::trees) {
+  return {comm::topology_from_text({size, "neither", dead, {}}), schedule};
+}
+
+std::vector<Report> all_but(int ranks, int dead) {
+  std::vector<Report> reports;
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (rank != dead) reports.push_back(survivor(rank, 7));
+  }
+  return reports;
+}
+
+TEST(RecoveryPlan, TheChipOfARankThatIsNotReplacedIsDead) {
+  // Chips 1 to 5 of 2x3 are alive, as ranks 0 to 4; rank 3 is chip 4.
+  const RecoveryPlan plan =
+      plan_recovery(spec(RecoveryKind::shrink), ReplicaMap(5, 1), all_but(5, 3), mesh_of("2x3", {"0,0"}));
+  EXPECT_EQ(plan.refusal, "");
+  ASSERT_TRUE(plan.mesh);
+  EXPECT_EQ(plan.mesh->topology.live(), (Ranks{1, 2, 3, 5}));
+  EXPECT_EQ(plan.mesh->schedule, comm::Scheme::trees);
+}
+
+TEST(RecoveryPlan, ASpareWorksOnTheDeadRanksChip) {
+  std::vector<Report> reports = all_but(5, 3);
+  reports.push_back(waiting());
+  const record::MeshSpec mesh = mesh_of("2x3", {"0,0"});
+  const RecoveryPlan plan = plan_recovery(spec(RecoveryKind::spare, 1), ReplicaMap(5, 1), reports, mesh);
+  EXPECT_EQ(plan.refusal, "");
+  EXPECT_EQ(plan.mesh, mesh);
+  EXPECT_EQ(plan.workers[3], 4);
+}
+
+TEST(RecoveryPlan, ChipsThatCannotReachEachOtherAreRefused) {
+  const RecoveryPlan plan =
+      plan_recovery(spec(RecoveryKind::shrink), ReplicaMap(3, 1), all_but(3, 1), mesh_of("1x3", {}));
+  EXPECT_NE(plan.refusal.find("chip 2 (row 0, column 2) cannot be reached"), std::string::npos)
+      << plan.refusal;
+}
+
+TEST(RecoveryPlan, AScheduleThatCannotServeTheChipsThatAreLeftIsRefused) {
+  const RecoveryPlan plan = plan_recovery(spec(RecoveryKind::shrink), ReplicaMap(4, 1), all_but(4, 0),
+                                          mesh_of("2x2", {}, comm::Scheme::ring));
+  EXPECT_NE(plan.refusal.find("there is no ring"), std::string::npos) << plan.refusal;
+}
+
 }  // namespace
 }  // namespace bitrift::train
