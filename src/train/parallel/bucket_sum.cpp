@@ -5,6 +5,7 @@
 #include "comm/plan/planner.h"
 #include "comm/verify.h"
 #include "core/error.h"
+#include "core/log.h"
 
 namespace bitrift::train {
 namespace {
@@ -35,6 +36,11 @@ std::shared_ptr<const mpi::LocalSchedule> plan_share(const record::MeshSpec& mes
     fail(ErrorCode::internal,
          "the schedule {} that was planned for the mesh adds in different orders, so replicas would differ",
          name_of(mesh.schedule));
+  }
+  if (rank == 0) {
+    spdlog::info("mesh {}x{}, {} chips alive: {}, {} sends of {} chunks, proved", mesh.topology.rows(),
+                 mesh.topology.columns(), mesh.ranks(), name_of(mesh.schedule), schedule.size(),
+                 schedule.chunks());
   }
   return std::make_shared<const mpi::LocalSchedule>(schedule, rank);
 }

@@ -37,7 +37,8 @@ class ReplicaMap {
 
  private:
   [[nodiscard]] std::size_t seat(int replica, int stage) const {
-    return static_cast<std::size_t>(replica * stages_ + stage);
+    return static_cast<std::size_t>(replica) * static_cast<std::size_t>(stages_) +
+           static_cast<std::size_t>(stage);
   }
   int replicas_, stages_;
   std::vector<int> hosts_;
