@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from pathlib import Path
@@ -81,11 +83,20 @@ def call(*words: object, code: int = 0, **options: object) -> str:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The environment's bin; the output of pip is beside it."""
+    """The environment's bin; the output of pip is beside it.
+
+    pip builds in a new folder beside the build that is tested: whatever paths ccache was told to cut, both then have
+    the same, so that pip's compiler finds there what the other one compiled.
+    """
     folder = tmp_path_factory.mktemp("venv")
     call(sys.executable, "-m", "venv", folder)
+    build = tempfile.mkdtemp(prefix="pip-", dir=Path(os.environ["BITRIFT_BIN_DIR"]).resolve().parents[1])
     quiet = ("--no-input", "--disable-pip-version-check", "--progress-bar", "off")
-    shown = call(folder / "bin/python", "-m", "pip", "install", "-v", *quiet, ROOT, cwd=folder)
+    options = ("-v", *quiet, "--config-settings", f"build-dir={build}")
+    try:
+        shown = call(folder / "bin/python", "-m", "pip", "install", *options, ROOT, cwd=folder)
+    finally:
+        shutil.rmtree(build)
     (folder / "pip.log").write_text(shown)
     return folder / "bin"
 
