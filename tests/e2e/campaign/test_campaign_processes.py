@@ -29,7 +29,7 @@ SPEC = STUDY_SPEC | {
         {"name": "forgets", "parallel": PARALLEL, "recovery": {"kind": "spare", "forget": ["optimizer"]}},
     ],
     "strata": {"process": {"phases": ["forward", "update", "recovery"], "steps": {"first": 5, "last": 8}}},
-    "trials_per_stratum": 6,
+    "trials_per_stratum": 3,
     "controls": CONTROLS,
 }
 
@@ -76,7 +76,7 @@ def test_every_arm_runs_the_same_faults_and_all_of_them_land(reference):
     for row in trials(reference.rows):
         by_id.setdefault((row["id"]["stratum"], row["id"]["draw"]), []).append(row["faults"])
         assert row["landed"] and not row["no_change"] and "plane" not in row
-    assert len(faults[0]) == len(faults[1]) == 18
+    assert len(faults[0]) == len(faults[1]) == 9
     assert all(one == two == three for one, two, three in by_id.values())
     sizes = {row["id"]["stratum"]: row["stratum_bits"] for row in trials(reference.rows)}
     assert sizes == {"process.forward": 4 * 4, "process.update": 4 * 4 * 3, "process.recovery": 4 * 3 * 4 * 4}
@@ -91,9 +91,9 @@ def test_outcomes_say_who_recovered(reference):
     counts = {
         (group["key"]["arm"], group["key"]["field"]): group["reasons"] for group in json.loads(done.stdout)["groups"]
     }
-    assert counts["spare", "forward"] == {"bitwise": 6}
-    assert counts["shrink", "recovery"] == {"unrecovered": 6}
-    assert counts["forgets", "update"] == {"within_noise": 6}
+    assert counts["spare", "forward"] == {"bitwise": 3}
+    assert counts["shrink", "recovery"] == {"unrecovered": 3}
+    assert counts["forgets", "update"] == {"within_noise": 3}
     shown = campaign("show", reference.place / "plain", "--arm", "spare", "--json", "--top", "1")
     (line,) = json.loads(shown.stdout)
     assert line["recovered"] is True and line["outcome"] == "masked"
@@ -203,8 +203,9 @@ def test_phases_and_arms_can_be_added(reference, study):
 
 def test_exhaustive_campaigns_try_every_fault(study):
     spec = study.changed_spec(
-        arms=SPEC["arms"][:1],
-        strata={"process": {"phases": ["forward", "evaluate"], "steps": 3, "together": 2}},
+        base={"train": SPEC["base"]["train"] | {"batch_size": 48}},
+        arms=[SPEC["arms"][0] | {"parallel": PARALLEL | {"ranks": 3}}],
+        strata={"process": {"phases": ["forward", "evaluate"], "steps": 4, "together": 2}},
         exhaustive=True,
     )
     changed = json.loads(spec.read_text())
@@ -212,7 +213,7 @@ def test_exhaustive_campaigns_try_every_fault(study):
     spec.write_text(json.dumps(changed))
     assert study.run("all", spec=spec).returncode == 0
     tried = {json.dumps(row["faults"]) for row in trials(read_rows(study.place / "all"))}
-    assert len(tried) == 6 * 3 + 6 * 2 * 2  # pairs x steps, pairs x evaluations x points
+    assert len(tried) == 3 * 4 + 3 * 2 * 2  # pairs x steps, pairs x evaluations x points
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ SPEC = {
     "resume": {"epochs": 2},
     "arms": [{"name": name, "parallel": PARALLEL, "recovery": recovery} for name, recovery in RECOVERIES.items()],
     "strata": {"process": {"phases": PHASES}},
-    "trials_per_stratum": 2,
+    "trials_per_stratum": 1,  # each loses a process that starts LibTorch again
     "controls": CONTROLS,
 }
 
@@ -61,7 +61,7 @@ def trials(rows: dict, arm: str) -> list:
 @pytest.mark.parametrize("arm", RECOVERING)
 def test_runs_that_recover_end_as_if_no_rank_had_failed(rows: dict, arm: str) -> None:
     golden = rows[f"{arm}/control/0"]["result"]["final_digest"]
-    assert len(trials(rows, arm)) == 2 * len(PHASES)
+    assert len(trials(rows, arm)) == len(PHASES)
     for row in trials(rows, arm):
         result = row["result"]
         (recovery,) = result["recoveries"]
@@ -72,20 +72,20 @@ def test_runs_that_recover_end_as_if_no_rank_had_failed(rows: dict, arm: str) ->
 
 
 def test_without_a_recovery_the_run_ends_and_no_worker_counts_as_lost(rows: dict, place: Path) -> None:
-    assert [row["result"]["status"] for row in trials(rows, "none")] == ["unrecovered"] * 2 * len(PHASES)
+    assert [row["result"]["status"] for row in trials(rows, "none")] == ["unrecovered"] * len(PHASES)
     assert rows["spare/canary:no-recovery/0"]["result"]["status"] == "unrecovered"
     assert read_incidents(place / "plain") == []
 
 
 def test_replay_gives_the_same_row(rows: dict, place: Path) -> None:
-    again = campaign("replay", place / "plain", "respawn/process.update/1")
+    again = campaign("replay", place / "plain", "respawn/process.update/0")
     assert again.returncode == 0, again.stdout + again.stderr
 
 
 def test_killed_driver_leaves_no_process_and_the_next_one_ends_with_the_same_rows(rows: dict, place: Path) -> None:
     arms = ["spare", "respawn"]
     expected = {key: row for key, row in rows.items() if row["id"]["arm"] in arms}
-    last_trials = {arm: len(expected) - 2 * len(PHASES) * (len(arms) - i) for i, arm in enumerate(arms)}
+    last_trials = {arm: len(expected) - len(PHASES) * (len(arms) - i) for i, arm in enumerate(arms)}
     spec, folder = place / "some.json", place / "killed"
     spec.write_text(json.dumps(SPEC | {"arms": [arm for arm in SPEC["arms"] if arm["name"] in arms]}))
     for arm in arms:  # while its trials run
