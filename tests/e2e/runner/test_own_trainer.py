@@ -106,7 +106,7 @@ def test_exception_in_the_script_is_an_outcome_with_its_last_line(study: OwnStud
         "    model.eval()\n", "    assert model[0].weight.abs().max() < 1e9, 'what a\\nweight'\n    model.eval()\n"
     )
     models = [{"name": "huge", "tensors": ["model/0.weight"], "what": "set", "value": 1e20, "count": 1}]
-    done = study.start("out", strata={"models": models}, trials_per_stratum=1).finish()
+    done = study.start("out", "--workers", 1, strata={"models": models}, trials_per_stratum=1).finish()
     assert done.returncode == 0, done.stderr
     row = read_rows(study.place / "out")["own/huge/0"]
     assert row["failure"] == {"reason": "exception", "detail": "AssertionError: what a ... weight", "signal": 0}
@@ -123,7 +123,7 @@ def test_function_of_the_script_gets_the_arguments_of_its_arm(study: OwnStudy) -
     arms = [{"name": "own", "parallel": {"kind": "serial"}, "exec": ["--wide", "8"]}]
     runner = {"python": "cnn.py:main", "interpreter": sys.executable}
     del study.environment["BITRIFT_PYTHON"]
-    done = study.start("out", runner=runner, arms=arms, trials_per_stratum=1).finish()
+    done = study.start("out", "--workers", 1, runner=runner, arms=arms, trials_per_stratum=1).finish()
     assert done.returncode == 0, done.stderr
 
 
@@ -156,7 +156,7 @@ def test_mistakes_are_one_line(study: OwnStudy) -> None:
 
 def test_script_that_cannot_start_stops_the_campaign_with_its_exception(study: OwnStudy) -> None:
     study.replace("bitrift.runner.serve(", "0 and bitrift.runner.serve(")
-    done = study.start("out").finish()
+    done = study.start("out", "--workers", 1).finish()
     says = "workers cannot be started: RuntimeError: cnn.py ended without a call of bitrift.runner.serve()"
     assert done.returncode == 2 and says in done.stderr, done.stderr
 
