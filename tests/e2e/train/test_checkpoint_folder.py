@@ -63,6 +63,13 @@ def whole(spec: Path) -> Path:
     return spec.parent / "whole.h5"
 
 
+@pytest.fixture(scope="module")
+def whole_of_two(spec: Path) -> tuple[dict[str, Any], Path]:
+    """The same on two replicas, and what it printed."""
+    out = spec.parent / "whole-of-two.h5"
+    return fail_ranks("train", spec, *STRATEGIES["data2"], "--json", "-o", out).json(), out
+
+
 @pytest.fixture
 def scratch() -> Iterator[Path]:
     """A folder with a name that is short enough for sockets."""
@@ -299,9 +306,11 @@ def test_the_spec_says_it_and_the_command_line_overrides_it(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("every", [3, "auto"])
 @pytest.mark.parametrize("mode", MODES)
-def test_a_job_is_launched_again_from_a_folder(spec: Path, tmp_path: Path, mode: str, every: object) -> None:
+def test_a_job_is_launched_again_from_a_folder(
+    spec: Path, whole_of_two: tuple[dict[str, Any], Path], tmp_path: Path, mode: str, every: object
+) -> None:
     words = ("train", spec, *STRATEGIES["data2"], "--json")
-    plain = fail_ranks(*words, "-o", tmp_path / "plain.h5").json()
+    plain, plain_file = whole_of_two
     options = ["--on-failure", "relaunch", "--checkpoint-every", every, "--checkpoint-mode", mode]
     if every == "auto":
         options += ["--mtbf", 0.01]
@@ -311,7 +320,7 @@ def test_a_job_is_launched_again_from_a_folder(spec: Path, tmp_path: Path, mode:
     (recovery,) = result["recoveries"]
     assert recovery["kind"] == "relaunch" and 0 < recovery["step"] < 24
     assert result["final_digest"] == plain["final_digest"] and result["replicas"] == plain["replicas"]
-    assert digest(folder / name_of(30)) == digest(tmp_path / "plain.h5")
+    assert digest(folder / name_of(30)) == digest(plain_file)
     assert len(steps_in(folder)) == 2
 
 
