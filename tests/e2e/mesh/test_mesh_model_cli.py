@@ -76,8 +76,64 @@ def test_the_text_marks_what_is_modelled_and_names_what_does_not_apply() -> None
     assert len(re.findall(r"^trees ", text, re.M)) == 5
     lines = mesh("model", *HOLE, "--schedule", "trees").stdout.splitlines()
     assert [line.split()[0] for line in lines] == (
-        ["mesh", "schedule", "assumed", "modelled", "bound", "links"] + 5 * ["busy"]
+        ["mesh", "schedule", "assumed", "modelled", "bound", "step", "rate", "whole", "lost", "links"] + 5 * ["busy"]
     )
+
+
+def test_a_step_is_computing_and_the_allreduce_that_is_not_hidden() -> None:
+    stated = ("--bytes", "6M", "--compute", "300us", "--overlap", "0.5")
+    found = modelled(*HOLE, "--schedule", "ring", *stated)
+    allreduce = 6e6 * 11 / 12 / 83e9 + 22 * 1.1e-6
+    whole = 6e6 * 15 / 16 / 83e9 + 30 * 1.1e-6
+    step = found["modelled"]["step"]
+    assert found["assumed"]["compute"] == pytest.approx(300e-6)
+    assert found["assumed"]["overlap"] == 0.5
+    assert step["allreduce_seconds"] == pytest.approx(allreduce)
+    assert step["hidden_seconds"] == pytest.approx(allreduce / 2)
+    assert step["seconds"] == pytest.approx(300e-6 + allreduce / 2)
+    assert step["batches_per_second_per_chip"] == pytest.approx(1 / step["seconds"])
+    assert step["without_failures"]["seconds"] == pytest.approx(300e-6 + whole / 2)
+    lost = 1 - 12 / 16 * step["without_failures"]["seconds"] / step["seconds"]
+    assert step["lost"] == {"chips": 0.25, "throughput": pytest.approx(lost)}
+
+    row = next(csv.DictReader(io.StringIO(mesh("table", *HOLE, *stated, "--csv").stdout)))
+    assert (row["schedule"], row["compute_origin"], row["overlap"]) == ("ring", "stated", "0.5")
+    assert float(row["compute_seconds"]) == pytest.approx(300e-6)
+    assert float(row["modelled_step_seconds"]) == pytest.approx(step["seconds"], rel=1e-5)
+    assert float(row["modelled_batches_per_second_per_chip"]) == pytest.approx(1 / step["seconds"], rel=1e-5)
+    assert float(row["modelled_step_seconds_without_failures"]) == pytest.approx(300e-6 + whole / 2, rel=1e-5)
+    assert float(row["modelled_throughput_lost"]) == pytest.approx(lost, rel=1e-4)
+    assert row["chips_lost"] == "0.25"
+
+
+def test_steps_are_left_out_where_no_time_is_known_and_the_whole_mesh_where_there_is_none() -> None:
+    assert "step" not in modelled(*HOLE, "--schedule", "ring", "--bytes", "6M")["modelled"]
+    assert modelled(*HOLE, "--schedule", "ring", "--bytes", "102M")["assumed"]["compute"] == 0.016
+    assert modelled(*HOLE, "--schedule", "ring", "--bytes", "1.34G")["assumed"]["compute"] == 0.17
+    for arguments in (["4x4"], ["3x3", "--dead", "1,1"]):  # no failure; no ring through nine chips
+        found = modelled("--mesh", *arguments, "--schedule", "ring", "--compute", "1ms")
+        assert set(found["modelled"]["step"]) == {
+            "seconds",
+            "allreduce_seconds",
+            "hidden_seconds",
+            "batches_per_second_per_chip",
+        }
+    rows = list(csv.DictReader(io.StringIO(mesh("table", *HOLE, "--csv").stdout)))
+    assert [row["compute_seconds"] for row in rows] == 3 * ["", "", "", "0.016", "0.17"]
+    assert all((row["modelled_throughput_lost"] == "") == (row["compute_seconds"] == "") for row in rows)
+    assert "lost " not in mesh("table", "--mesh", "2x2", "--bytes", "102M").stdout.split("\n\n")[0]
+
+
+def test_the_loads_of_links_are_also_csv() -> None:
+    arguments = ("--mesh", "2x3", "--dead", "1,1", "--schedule", "trees")
+    rows = list(csv.DictReader(io.StringIO(mesh("model", *arguments, "--csv").stdout)))
+    found = modelled(*arguments)["modelled"]
+    assert len(rows) == len(found["links"]) == 8
+    for row, link in zip(rows, found["links"], strict=True):
+        assert int(row["from_row"]) * 3 + int(row["from_column"]) == link["from"]
+        assert int(row["to_row"]) * 3 + int(row["to_column"]) == link["to"]
+        assert float(row["modelled_seconds"]) == pytest.approx(link["seconds"], rel=1e-5)
+        assert float(row["modelled_part"]) == pytest.approx(link["seconds"] / found["seconds"], abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -92,6 +148,10 @@ def test_the_text_marks_what_is_modelled_and_names_what_does_not_apply() -> None
         (["model", "--mesh", "64x64", "--schedule", "ring"], "more than 16777216 sends; use a smaller one"),
         (["model", "--mesh", "2x2", "--schedule", "ring", "--latency", "-1us"], "--latency '-1us': expected a time"),
         (["model", "--mesh", "2x2", "--schedule", "ring", "--overhead", "1"], "--overhead '1': expected a time"),
+        (["model", "--mesh", "2x2", "--schedule", "ring", "--compute", "2"], "--compute '2': expected a time"),
+        (["model", "--mesh", "2x2", "--schedule", "ring", "--overlap", "1.5"], "--overlap: Value 1.5 not in range"),
+        (["model", "--mesh", "2x2", "--schedule", "ring", "--json", "--csv"], "excludes"),
+        (["table", "--mesh", "2x2", "--bytes", "1M", "--compute", "2min"], "--compute '2min': expected a time"),
         (["table", "--mesh", "2x2", "--bytes", "1M", "--bytes", "1e6"], "--bytes '1e6': expected bytes"),
         (["table", "--mesh", "1x3", "--dead", "0,1"], "cannot be reached"),
         (["table", "--mesh", "1x1"], "a single live chip sends nothing"),
@@ -120,7 +180,7 @@ def test_the_help_has_examples_that_work(tmp_path: Path) -> None:
     mesh("plan", *HOLE, "--schedule", "ring", "-o", "plan.json", cwd=tmp_path)
     for command in ("model", "table"):
         examples = re.findall(rf"^  bitrift mesh ({command} .*)$", mesh(command, "--help").stdout, re.M)
-        assert len(examples) == 2
+        assert len(examples) == 3
         for example in examples:
             done = mesh(*example.split(), cwd=tmp_path)
             assert done.returncode == 0, done.stderr

@@ -1,6 +1,7 @@
 // `bitrift mesh model`: how long a schedule takes, by the model of the links.
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <fmt/format.h>
@@ -9,12 +10,13 @@
 #include "comm/mesh_schedule_json.h"
 #include "comm/model/quantity.h"
 #include "comm/model/schedule_model.h"
-#include "comm/plan/planner.h"
+#include "comm/plan/scheme_model.h"
 #include "comm/verify.h"
 #include "commands.h"
 #include "core/error.h"
 #include "mesh/mesh_commands.h"
 #include "mesh/mesh_options.h"
+#include "mesh/mesh_step.h"
 #include "options/topology_options.h"
 #include "output.h"
 
@@ -28,7 +30,17 @@ struct MeshModelOptions {
   comm::TopologyText mesh;
   std::string schedule;
   WorkText work;
-  bool json = false;
+  StepText step;
+  bool json = false, csv = false;
+};
+
+/// What is printed.
+struct Modelled {
+  comm::Schedule schedule;
+  comm::Workload work;
+  comm::Fraction tau;
+  comm::Forecast forecast;
+  std::optional<StepForecast> step;
 };
 
 constexpr std::size_t shown_links = 5;
@@ -52,8 +64,8 @@ std::string place_text(const comm::Topology& mesh, int chip) {
   return fmt::format("{},{}", mesh.place(chip).row, mesh.place(chip).column);
 }
 
-std::string forecast_text(const comm::Schedule& schedule, const comm::Workload& work,
-                          const comm::Fraction& tau, const comm::Forecast& forecast) {
+std::string forecast_text(const Modelled& modelled, const StepText& step) {
+  const auto& [schedule, work, tau, forecast, steps] = modelled;
   const comm::Topology& mesh = schedule.topology();
   std::string text = mesh_line(mesh);
   text += fmt::format("schedule  {}: {}, {}, for a buffer of {}\n", name_of(schedule.scheme()),
@@ -64,6 +76,7 @@ std::string forecast_text(const comm::Schedule& schedule, const comm::Workload& 
                       forecast.of_bound());
   text += fmt::format("bound     {}, by tau = {}/{} and the assumed bandwidth\n",
                       comm::seconds_text(forecast.bound), tau.numerator, tau.denominator);
+  if (steps) text += step_text(*steps, step);
   text += fmt::format(
       "links     modelled: the busiest is occupied for {:.3f} of the time, the average for {:.3f}\n",
       forecast.links.front().seconds / forecast.seconds, forecast.mean_load() / forecast.seconds);
@@ -75,12 +88,21 @@ std::string forecast_text(const comm::Schedule& schedule, const comm::Workload& 
   return text;
 }
 
-Json forecast_json(const comm::Schedule& schedule, const comm::Workload& work, const comm::Fraction& tau,
-                   const comm::Forecast& forecast) {
+/// A line for each direction of a link.
+std::string links_csv(const comm::Topology& mesh, const comm::Forecast& forecast) {
+  std::string text = "from_row,from_column,to_row,to_column,modelled_seconds,modelled_part\n";
+  for (const comm::LinkLoad& link : forecast.links)
+    text += fmt::format("{},{},{:.6g},{:.4f}\n", place_text(mesh, link.from), place_text(mesh, link.to),
+                        link.seconds, link.seconds / forecast.seconds);
+  return text;
+}
+
+Json forecast_json(const Modelled& modelled, const StepText& step) {
+  const auto& [schedule, work, tau, forecast, steps] = modelled;
   Json links = Json::array();
   for (const comm::LinkLoad& link : forecast.links)
     links.push_back({{"from", link.from}, {"to", link.to}, {"seconds", link.seconds}});
-  return {
+  Json out = {
       {"topology", Json(comm::to_json(schedule.topology()))},
       {"schedule",
        {{"scheme", name_of(schedule.scheme())}, {"sends", schedule.size()}, {"chunks", schedule.chunks()}}},
@@ -93,19 +115,39 @@ Json forecast_json(const comm::Schedule& schedule, const comm::Workload& work, c
       {"bound_seconds", forecast.bound},
       {"modelled",
        {{"seconds", forecast.seconds}, {"of_bound", forecast.of_bound()}, {"links", std::move(links)}}}};
+  if (steps) {
+    out["assumed"]["compute"] = steps->step.compute;
+    out["assumed"]["overlap"] = step.overlap;
+    out["modelled"]["step"] = step_json(*steps);
+  }
+  return out;
+}
+
+std::optional<StepForecast> steps_of(const MeshModelOptions& options, const comm::Schedule& schedule,
+                                     const comm::Workload& work, double allreduce) {
+  const std::optional<comm::StepCost> cost = step_cost_of(options.step, work.bytes);
+  if (!cost) return std::nullopt;
+  const comm::Topology& mesh = schedule.topology();
+  return step_forecast(mesh, *cost, allreduce, comm::WholeMeshModel(mesh, schedule.scheme()).seconds(work));
 }
 
 void model_mesh(const MeshModelOptions& options) {
   const comm::Workload work = workload_of(options.work);
-  const comm::Schedule schedule = schedule_of(options, work);
+  comm::Schedule schedule = schedule_of(options, work);
   if (schedule.topology().live().size() == 1)
     fail(ErrorCode::bad_input, "a single live chip sends nothing, so there is nothing to model");
   const comm::Fraction tau = comm::strength_of(comm::graph_of(schedule.topology())).tau;
-  const comm::Forecast forecast = comm::ScheduleModel(schedule, tau).run(work);
+  comm::Forecast forecast = comm::ScheduleModel(schedule, tau).run(work);
+  if (options.csv) {
+    print(links_csv(schedule.topology(), forecast));
+    return;
+  }
+  std::optional<StepForecast> steps = steps_of(options, schedule, work, forecast.seconds);
+  const Modelled modelled{std::move(schedule), work, tau, std::move(forecast), steps};
   if (options.json) {
-    print_json(forecast_json(schedule, work, tau, forecast));
+    print_json(forecast_json(modelled, options.step));
   } else {
-    print(forecast_text(schedule, work, tau, forecast));
+    print(forecast_text(modelled, options.step));
   }
 }
 
@@ -122,12 +164,17 @@ void add_mesh_model(CLI::App& parent) {
     plan->excludes(command->get_option(name));
   add_bytes_option(*command, options->work);
   add_cost_options(*command, options->work);
-  command->add_flag("--json", options->json, "print JSON, with all links");
+  add_step_options(*command, options->step);
+  CLI::Option* json = command->add_flag("--json", options->json, "print JSON, with all links");
+  command->add_flag("--csv", options->csv, "print comma-separated values: the load of each link")
+      ->excludes(json);
   command->footer(
       fmt::format("Examples:\n"
                   "  bitrift mesh model plan.json --bytes 1.34G\n"
                   "  bitrift mesh model --mesh 8x8 --dead 3,3,2x2 --schedule trees --bytes 102M "
-                  "--latency 1us --overhead 0.1us --bandwidth 83G\n\n"
+                  "--latency 1us --overhead 0.1us --bandwidth 83G\n"
+                  "  bitrift mesh model --mesh 8x8 --dead 3,3,2x2 --schedule trees --bytes 400M "
+                  "--compute 50ms --overlap 0.5\n\n"
                   "Every time is modelled, not measured (docs/mesh-bound.md).\n\n{}",
                   exit_codes));
   command->callback([options] { model_mesh(*options); });
