@@ -85,6 +85,23 @@ def report(arguments: argparse.Namespace) -> None:
     command.run(arguments)
 
 
+def mesh_plot(arguments: argparse.Namespace) -> None:
+    """Draws what `bitrift mesh model --json` or `bitrift mesh table --csv` printed."""
+    from bitrift import Error, mesh_plots
+
+    source = arguments.source
+    try:
+        text = sys.stdin.read() if str(source) == "-" else source.read_text(encoding="utf-8")
+        try:
+            figure = mesh_plots.figure_of(text, title=arguments.title)
+        except Error as error:
+            raise ValueError(f"{'standard input' if str(source) == '-' else source}: {error}") from None
+        figure.savefig(arguments.output)
+    except (ImportError, OSError, ValueError) as error:
+        _say(f"bitrift: error: {' '.join(str(error).split())}")
+        raise SystemExit(2) from None
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Parses a command line and runs it. Exit code 2: usage or input error."""
     parser = argparse.ArgumentParser(prog="python -m bitrift", description=__doc__)
@@ -128,6 +145,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     page.add_argument("--watch", action="store_true", help="serve the page on 127.0.0.1 and renew it as trials end")
     page.add_argument("--port", type=int, metavar="N", help="port of --watch (default: a free one)")
     page.set_defaults(run=report)
+    plot = commands.add_parser(
+        "mesh-plot",
+        help="draw the links of a mesh, or the efficiency of schedules",
+        description="Draw what `bitrift mesh model --json` printed (a heat map of the load of links) or what "
+        "`bitrift mesh table --csv` printed (the part of the bound by message size). Needs Matplotlib (docs/mesh.md).",
+        epilog="Example: bitrift mesh model --mesh 8x8 --dead 3,3,2x2 --schedule trees --json | "
+        "python -m bitrift mesh-plot - -o links.png. Exit codes: 0 success, 2 usage or input error.",
+    )
+    plot.add_argument("source", type=Path, metavar="FILE", help="what was printed; - for standard input")
+    plot.add_argument(
+        "-o", "--output", type=Path, metavar="PICTURE", required=True, help="file to write: .png, .svg or .pdf"
+    )
+    plot.add_argument("--title", metavar="TEXT", help="title of the figure")
+    plot.set_defaults(run=mesh_plot)
     parsed = parser.parse_args(arguments)
     parsed.run(parsed)
 
