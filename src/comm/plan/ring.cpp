@@ -1,6 +1,6 @@
 #include "comm/plan/ring.h"
 
-#include "comm/plan/hamiltonian.h"
+#include "comm/graph/hamiltonian.h"
 #include "comm/plan/lane.h"
 #include "comm/plan/reduction.h"
 #include "core/error.h"

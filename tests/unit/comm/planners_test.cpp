@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "comm/graph/hamiltonian.h"
 #include "comm/model/tree_plan.h"
-#include "comm/plan/hamiltonian.h"
 #include "comm/plan/planner.h"
 #include "comm/plan/tree_schedule.h"
 #include "comm/plan/trees.h"

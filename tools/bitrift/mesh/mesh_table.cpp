@@ -43,22 +43,30 @@ struct MeshTable {
 };
 
 void add_rows(MeshTable& table, const comm::Topology& mesh, const comm::Fraction& tau, comm::Scheme scheme,
-              const std::vector<comm::Workload>& works, const StepText& step) {
+              const std::vector<comm::Workload>& works) {
   comm::SchemeModel model(mesh, scheme, tau);
-  comm::WholeMeshModel whole(mesh, scheme);
   for (const comm::Workload& work : works) {
     const comm::Forecast forecast = model.run(work);
-    const std::optional<comm::StepCost> cost = step_cost_of(step, work.bytes);
-    table.rows.push_back(
-        {.scheme = scheme,
-         .bytes = work.bytes,
-         .chunks = model.schedule().chunks(),
-         .sends = model.schedule().size(),
-         .seconds = forecast.seconds,
-         .of_bound = forecast.of_bound(),
-         .busiest = forecast.links.front().seconds / forecast.seconds,
-         .step = cost ? std::optional(step_forecast(mesh, *cost, forecast.seconds, whole.seconds(work)))
-                      : std::nullopt});
+    table.rows.push_back({.scheme = scheme,
+                          .bytes = work.bytes,
+                          .chunks = model.schedule().chunks(),
+                          .sends = model.schedule().size(),
+                          .seconds = forecast.seconds,
+                          .of_bound = forecast.of_bound(),
+                          .busiest = forecast.links.front().seconds / forecast.seconds,
+                          .step = {}});
+  }
+}
+
+/// Of the scheme's rows. Apart from add_rows(), because the models of a large mesh and of the same one
+/// without failures take hundreds of MB each.
+void add_steps(MeshTable& table, const comm::Topology& mesh, comm::Scheme scheme, const comm::LinkCost& links,
+               const StepText& step) {
+  comm::WholeMeshModel whole(mesh, scheme);
+  for (TableRow& row : table.rows) {
+    if (row.scheme != scheme) continue;
+    if (const std::optional<comm::StepCost> cost = step_cost_of(step, row.bytes); cost)
+      row.step = step_forecast(mesh, *cost, row.seconds, whole.seconds({.bytes = row.bytes, .cost = links}));
   }
 }
 
@@ -71,7 +79,8 @@ MeshTable table_of(const comm::Topology& mesh, const std::vector<comm::Workload>
   MeshTable table;
   for (const comm::Scheme scheme : comm::planned_schemes) {
     try {
-      add_rows(table, mesh, tau, scheme, works, step);
+      add_rows(table, mesh, tau, scheme, works);
+      add_steps(table, mesh, scheme, works.front().cost, step);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::unsupported) throw;
       table.refusals.emplace_back(error.what());

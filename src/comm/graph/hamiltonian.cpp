@@ -1,4 +1,4 @@
-#include "comm/plan/hamiltonian.h"
+#include "comm/graph/hamiltonian.h"
 
 #include <algorithm>
 #include <array>
