@@ -249,7 +249,8 @@ CycleSearch find_cycle(const Topology& topology) {
     if (!search.gave_up()) return {{}, "all paths were tried", true};
   }
   return {{},
-          fmt::format("none was found in {} searches of {} steps", most_cycle_searches, most_cycle_steps),
+          fmt::format("none was found in {} searches of {} steps, so there may be one", most_cycle_searches,
+                      most_cycle_steps),
           false};
 }
 

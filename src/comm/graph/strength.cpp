@@ -81,6 +81,8 @@ class Truncation {
       share_[at_index(vertex)] += given(next.edge, vertex);
     }
     price_[at_index(vertex)] = share_[at_index(vertex)];  // no room for the flow to end where it starts
+    // It ends: each push moves 1 or more of the share. And soon, however large the capacities: search() finds
+    // a shortest path, so pushes are at most in the order of vertices x edges (Edmonds, Karp, JACM 19, 1972).
     while (const std::optional<int> end = search(vertex)) push(vertex, *end);
     for (const int other : reached_) parts_.unite(vertex, other);
     price_[at_index(vertex)] = share_[at_index(vertex)] + lambda_.numerator;

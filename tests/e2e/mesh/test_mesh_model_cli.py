@@ -145,7 +145,7 @@ def test_the_loads_of_links_are_also_csv() -> None:
         (["model", "absent.json"], "absent.json"),
         (["model", "--mesh", "3x3", "--schedule", "ring"], "no ring through all 9 live chips"),
         (["model", "--mesh", "1x1", "--schedule", "trees"], "a single live chip sends nothing"),
-        (["model", "--mesh", "64x64", "--schedule", "ring"], "more than 16777216 sends; use a smaller one"),
+        (["model", "--mesh", "64x64", "--schedule", "ring"], "4096 live chips need more than 16777216 sends"),
         (["model", "--mesh", "2x2", "--schedule", "ring", "--latency", "-1us"], "--latency '-1us': expected a time"),
         (["model", "--mesh", "2x2", "--schedule", "ring", "--overhead", "1"], "--overhead '1': expected a time"),
         (["model", "--mesh", "2x2", "--schedule", "ring", "--compute", "2"], "--compute '2': expected a time"),

@@ -224,6 +224,9 @@ TEST(Ring, SaysWhyThereIsNone) {
   EXPECT_THAT(refusal({"4x4", "neither", {"0,1"}, {}}),
               HasSubstr("chip 0 (row 0, column 0) has only one live neighbour"));
   EXPECT_THAT(refusal({"1x4", "neither", {}, {}}), HasSubstr("only one live neighbour"));
+  // There is one, but it would have too many sends.
+  EXPECT_THAT(refusal({"2x1025", "neither", {}, {}}),
+              HasSubstr("2050 live chips need more than 16777216 sends"));
 }
 
 TEST(Ring, OnTwelveChipsAroundAHoleLoadsEveryLinkEvenly) {

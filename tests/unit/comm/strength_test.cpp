@@ -172,6 +172,21 @@ TEST(Strength, EqualsBruteForceOnRandomGraphsWithCapacities) {
   }
 }
 
+// Pushes of 1 at a time would take days.
+TEST(Strength, LargeCapacitiesTakeNoLongerThanSmallOnes) {
+  const Graph mesh = mesh_graph(10, 10, 2, 2, true);
+  std::vector<Edge> small = mesh.edges(), large;
+  for (std::size_t i = 0; i < small.size(); ++i)
+    small[i].capacity = 1 + static_cast<std::int64_t>(random_below(3, 0, i, 9));
+  constexpr std::int64_t factor = std::int64_t{1} << 42;
+  for (const Edge& edge : small) large.push_back({edge.a, edge.b, edge.capacity * factor});
+  const Strength expected = strength_of(Graph(mesh.vertices(), small));
+  const Strength found = strength_of(Graph(mesh.vertices(), large));
+  EXPECT_EQ(found.part, expected.part);
+  EXPECT_EQ(found.tau.numerator * expected.tau.denominator,
+            expected.tau.numerator * factor * found.tau.denominator);
+}
+
 TEST(Strength, ADenseCoreWithATailIsBoundByItsTail) {
   const Strength found = strength_of(mesh_graph({"###.", "####", "###."}));
   EXPECT_EQ(found.tau, (Fraction{1, 1}));
