@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 
 #include "comm/model/schedule_model.h"
 #include "comm/plan/planner.h"

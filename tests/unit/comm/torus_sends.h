@@ -2,9 +2,9 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "comm/model/send_list.h"
@@ -82,12 +82,18 @@ inline int swing_distance(int step) {
   return (1 - static_cast<int>(std::lround(std::pow(-2.0, step + 1)))) / 3;
 }
 
+/// 2 log2(side).
+inline int torus_steps(int side) {
+  int steps = 0;
+  for (; side > 1; side /= 2) steps += 2;
+  return steps;
+}
+
 /// Both dimensions take turns, `first` first; mirrored: all signs are the other way round. halving: a step
 /// carries half of what is left (Swing's bandwidth-optimal form); otherwise all of it (latency-optimal).
 inline Collective swing_steps(int side, double bytes, int first, bool mirrored, bool halving) {
   Collective out;
-  const int steps = 2 * (std::bit_width(static_cast<unsigned>(side)) - 1);
-  for (int s = 0; s < steps; ++s) {
+  for (int s = 0; s < torus_steps(side); ++s) {
     if (halving) bytes /= 2;
     const int distance = swing_distance(s / 2);
     out.push_back({(first + s) % 2, mirrored ? -distance : distance, 1, bytes});
@@ -99,8 +105,7 @@ inline Collective swing_steps(int side, double bytes, int first, bool mirrored, 
 /// Rabenseifner's form.
 inline Collective doubling_steps(int side, double bytes, bool halving) {
   Collective out;
-  const int steps = 2 * (std::bit_width(static_cast<unsigned>(side)) - 1);
-  for (int s = 0; s < steps; ++s) {
+  for (int s = 0; s < torus_steps(side); ++s) {
     if (halving) bytes /= 2;
     out.push_back({s % 2, 1 << (s / 2), 1 << (s / 2), bytes});
   }
