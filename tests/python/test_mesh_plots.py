@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from bitrift import BadFile, mesh_plots
+from bitrift.__main__ import main
 from bitrift.program import program, run_program
 from matplotlib.collections import LineCollection
 from matplotlib.image import imread
@@ -110,14 +111,19 @@ def test_the_example_of_the_help_works(tmp_path: Path) -> None:
         ('{"topology": 3, "modelled": {"seconds": 1}}', "this is not what `bitrift mesh model --json` prints"),
     ],
 )
-def test_other_text_is_refused(tmp_path: Path, text: str, part: str) -> None:
+def test_other_text_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str, part: str
+) -> None:
     with pytest.raises(BadFile, match=part):
         mesh_plots.figure_of(text)
-    done = command("-", "-o", tmp_path / "a.png", text=text)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("bitrift: error: standard input: ")
-    assert done.stderr.count("\n") == 1
-    assert part in done.stderr
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    with pytest.raises(SystemExit) as ended:
+        main(["mesh-plot", "-", "-o", str(tmp_path / "a.png")])
+    said = capsys.readouterr()
+    assert (ended.value.code, said.out) == (2, "")
+    assert said.err.startswith("bitrift: error: standard input: ")
+    assert said.err.count("\n") == 1
+    assert part in said.err
     assert not (tmp_path / "a.png").exists()
 
 
