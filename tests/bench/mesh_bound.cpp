@@ -101,7 +101,7 @@ void efficiency(int most) {
   for (const Case& place : places()) {
     if (place.rows * place.columns > most) continue;
     efficiency_line(place, 1.34e9, {kBandwidth, 0, 0});
-    efficiency_line(place, 1.34e9, {kBandwidth, 1e-6, 0});
+    efficiency_line(place, 1.34e9, {kBandwidth, 1e-6, 1e-7});
     efficiency_line(place, 102e6, {kBandwidth, 1e-6, 1e-7});
   }
 }

@@ -13,7 +13,7 @@ struct TreePlan {
 };
 
 /// Keeps the largest plans, of 1,024 chips, to a few hundred MB.
-inline constexpr int most_pieces = 3072;
+inline constexpr int most_pieces = 4096;
 
 /// What a packing takes, by estimate, and with how many chunks c of each tree, at most `pieces` pieces in
 /// all:
