@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _SIDE = 0.1  # of a link's middle, in distances between chips, at which each of its directions is drawn
+_MOST_CHIPS = 4096  # of a mesh
 _NEEDED = ("schedule", "bytes", "modelled_of_bound")
 
 
@@ -29,6 +30,8 @@ def load_figure(model: dict[str, Any], *, title: str | None = None) -> Figure:
         links = [(divmod(link["from"], columns), divmod(link["to"], columns)) for link in model["modelled"]["links"]]
         parts = [link["seconds"] / seconds for link in model["modelled"]["links"]]
         scheme = str(model["schedule"]["scheme"])
+        if min(rows, columns) < 1 or rows * columns > _MOST_CHIPS:
+            raise ValueError("no such mesh")
     except (KeyError, TypeError, ValueError, ZeroDivisionError):
         raise BadFile("this is not what `bitrift mesh model --json` prints") from None
     figure_class, lines = _matplotlib()

@@ -108,6 +108,11 @@ def test_the_example_of_the_help_works(tmp_path: Path) -> None:
         ("schedule,bytes,modelled_of_bound\nring,1,x\n", "line 2: this is not what `bitrift mesh table --csv`"),
         ("{", "not valid JSON"),
         ("{}", "this is not what `bitrift mesh model --json` prints"),
+        (
+            '{"topology": {"rows": 1000000, "columns": 1000000, "dead": []}, "schedule": {"scheme": "ring"}, '
+            '"modelled": {"seconds": 1, "links": []}}',
+            "this is not what `bitrift mesh model --json` prints",
+        ),
         ('{"topology": 3, "modelled": {"seconds": 1}}', "this is not what `bitrift mesh model --json` prints"),
     ],
 )
