@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -78,32 +79,35 @@ record::TrainingSpec spec_of(const std::string& model, bool small, const std::st
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const int micro : {1, 2, 4})
-    all.push_back({fmt::format("serial/{}", micro), {.micro_batches = micro}, ""});
-  all.push_back({"data2", {.kind = record::ParallelKind::data, .ranks = 2}, ""});
-  all.push_back({"data2/2", {.kind = record::ParallelKind::data, .ranks = 2, .micro_batches = 2}, ""});
-  all.push_back({"data4", {.kind = record::ParallelKind::data, .ranks = 4}, ""});
-  all.push_back({"horovod2",
-                 {.kind = record::ParallelKind::data, .ranks = 2, .semantics = record::Semantics::horovod},
-                 ""});
+  const auto add = [&all](std::string name, const record::Parallel& parallel, std::string same_as = "") {
+    all.push_back({std::move(name), parallel, std::move(same_as)});
+  };
+  for (const int micro : {1, 2, 4}) add(fmt::format("serial/{}", micro), {.micro_batches = micro});
+  add("data2", {.kind = record::ParallelKind::data, .ranks = 2});
+  add("data2/2", {.kind = record::ParallelKind::data, .ranks = 2, .micro_batches = 2});
+  add("data4", {.kind = record::ParallelKind::data, .ranks = 4});
+  record::Parallel mesh{.kind = record::ParallelKind::data, .ranks = 4};
+  mesh.mesh.emplace().topology = comm::topology_from_text({"2x2", "neither", {}, {}});
+  add("mesh2x2", mesh);
+  add("horovod2", {.kind = record::ParallelKind::data, .ranks = 2, .semantics = record::Semantics::horovod});
   for (const auto schedule :
        {record::PipelineSchedule::gpipe, record::PipelineSchedule::one_forward_one_backward}) {
     for (const int stages : {2, 4}) {
-      all.push_back({fmt::format("pipeline{}/{}", stages, name_of(schedule)),
-                     {.kind = record::ParallelKind::pipeline,
-                      .ranks = stages,
-                      .micro_batches = 4,
-                      .stages = stages,
-                      .schedule = schedule},
-                     "serial/4"});
+      add(fmt::format("pipeline{}/{}", stages, name_of(schedule)),
+          {.kind = record::ParallelKind::pipeline,
+           .ranks = stages,
+           .micro_batches = 4,
+           .stages = stages,
+           .schedule = schedule},
+          "serial/4");
     }
-    all.push_back({fmt::format("hybrid2x2/{}", name_of(schedule)),
-                   {.kind = record::ParallelKind::hybrid,
-                    .ranks = 4,
-                    .micro_batches = 2,
-                    .stages = 2,
-                    .schedule = schedule},
-                   "data2/2"});
+    add(fmt::format("hybrid2x2/{}", name_of(schedule)),
+        {.kind = record::ParallelKind::hybrid,
+         .ranks = 4,
+         .micro_batches = 2,
+         .stages = 2,
+         .schedule = schedule},
+        "data2/2");
   }
   return all;
 }
