@@ -319,6 +319,34 @@ void add_processes(Columns& columns, const std::vector<TrialLine>& lines) {
   add_recoveries(columns);
 }
 
+// Only where messages were to be altered.
+void add_messages(Columns& columns, const std::vector<TrialLine>& lines) {
+  const auto fault_of = [](const TrialLine& line) {
+    const auto& faults = line.row->faults.links();
+    return faults.empty() ? nullptr : &faults.front();
+  };
+  if (std::none_of(lines.begin(), lines.end(),
+                   [&](const TrialLine& line) { return fault_of(line) != nullptr; }))
+    return;
+  const auto number = [&](const char* name, auto member) {
+    columns.missing_numbers<std::int64_t>(
+        name, "int", [fault_of, member](const TrialLine& line) -> std::optional<std::int64_t> {
+          const auto* const fault = fault_of(line);
+          return fault == nullptr ? std::nullopt : std::optional<std::int64_t>(fault->*member);
+        });
+  };
+  number("step", &record::LinkFault::step);
+  number("bucket", &record::LinkFault::bucket);
+  number("send", &record::LinkFault::send);
+  number("message_element", &record::LinkFault::element);
+  number("bit", &record::LinkFault::bit);
+  columns.category("message", [fault_of](const TrialLine& line) {
+    const bool known =
+        fault_of(line) != nullptr && line.row->result && !line.row->result->altered_messages.empty();
+    return known ? Text(name_of(line.row->result->altered_messages.front().kind)) : Text{};
+  });
+}
+
 }  // namespace
 
 py::list trial_columns(const std::vector<TrialLine>& lines,
@@ -336,6 +364,7 @@ py::list trial_columns(const std::vector<TrialLine>& lines,
   add_metrics(columns, "golden_", &TrialLine::golden);
   add_places(columns, lines);
   add_processes(columns, lines);
+  add_messages(columns, lines);
   return columns.take();
 }
 

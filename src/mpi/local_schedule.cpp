@@ -66,7 +66,7 @@ LocalSchedule::LocalSchedule(const comm::Schedule& schedule, int rank)
       if (mine[before] != no_step) after.push_back(mine[before]);
     }
     const auto number = mine[index] = static_cast<std::uint32_t>(steps_.size());
-    const Step step{send.chunk, reads ? comm::Part::read : comm::Part::write, send.kind};
+    const Step step{send.chunk, reads ? comm::Part::read : comm::Part::write, send.kind, index};
     uses.note(number, step, after);
     append(step, after);
     const auto other_rank = static_cast<int>(std::ranges::lower_bound(live, other) - live.begin());

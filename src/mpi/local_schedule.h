@@ -23,6 +23,7 @@ class LocalSchedule {
     std::uint32_t chunk = 0;
     comm::Part part = comm::Part::read;
     comm::SendKind kind = comm::SendKind::add;
+    std::uint32_t send = 0;  ///< its position in the whole schedule
   };
   /// Messages to or from one neighbour, as indices of steps.
   struct Queue {

@@ -53,6 +53,7 @@ struct MeshAllreduce<T>::State : LeftOver {
   std::size_t count;
   int tag;
   std::shared_ptr<const void> owner;
+  std::function<void(const Arrival&)> look;
   std::vector<MPI_Request> requests;  // of each step
   std::vector<Progress> progress;
   std::vector<Incoming> incoming;
@@ -182,8 +183,9 @@ struct MeshAllreduce<T>::State : LeftOver {
       const std::uint32_t step = queue.steps[from.written];
       if (!arrived(step) || !may_begin(step)) break;
       const LocalSchedule::Step& one = schedule->step(step);
-      const T* brought = from.into[from.written % most_posted];
+      T* brought = from.into[from.written % most_posted];
       T* chunk = chunk_at(one.chunk);
+      if (look) look({one, queue.rank, brought, size(one.chunk)});
       if (one.kind == comm::SendKind::add) {
         add_to(chunk, brought, size(one.chunk));
       } else if (brought != chunk) {
@@ -243,6 +245,11 @@ template <typename T>
 MeshAllreduce<T>& MeshAllreduce<T>::operator=(MeshAllreduce&&) noexcept = default;
 template <typename T>
 MeshAllreduce<T>::~MeshAllreduce() = default;
+
+template <typename T>
+void MeshAllreduce<T>::on_arrival(std::function<void(const Arrival&)> look) {
+  state_->look = std::move(look);
+}
 
 template <typename T>
 void MeshAllreduce<T>::start() {

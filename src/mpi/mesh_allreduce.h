@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "mpi/communicator.h"
@@ -26,6 +27,17 @@ class MeshAllreduce {
   MeshAllreduce(MeshAllreduce&&) noexcept;
   MeshAllreduce& operator=(MeshAllreduce&&) noexcept;
   ~MeshAllreduce();
+
+  /// A message that has arrived and is not yet added or copied.
+  struct Arrival {
+    const LocalSchedule::Step& step;
+    int from;  ///< rank of the sender
+    T* data;   ///< what the link brought, the receiver's own: may be altered
+    std::size_t count;
+  };
+  /// Called with every message that arrives here, so that a study can have a link alter it. Empty, as at
+  /// first: nothing is called. Not while a sum is under way.
+  void on_arrival(std::function<void(const Arrival&)> look);
 
   /// Begins. The array must be left alone until advance() says so. May be called again after that.
   void start();

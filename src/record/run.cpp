@@ -68,6 +68,7 @@ Json to_json(const RunRequest& request) {
   if (request.early_end) value["early_end"] = true;
   if (request.propagation) value["propagation"] = to_json(*request.propagation);
   for (const ProcessFault& fault : request.process_faults) value["process_faults"].push_back(to_json(fault));
+  for (const LinkFault& fault : request.link_faults) value["link_faults"].push_back(to_json(fault));
   if (request.recovery) value["recovery"] = to_json(*request.recovery);
   if (request.relaunched) value["relaunched"] = to_json(*request.relaunched);
   return value;
@@ -88,6 +89,9 @@ RunRequest run_request_from_json(const Json& value) {
   if (value.contains("process_faults")) {
     for (const Json& fault : value["process_faults"])
       request.process_faults.push_back(process_fault_from_json(fault));
+  }
+  if (value.contains("link_faults")) {
+    for (const Json& fault : value["link_faults"]) request.link_faults.push_back(link_fault_from_json(fault));
   }
   if (value.contains("recovery")) request.recovery = recovery_spec_from_json(value["recovery"]);
   if (value.contains("relaunched")) request.relaunched = relaunch_from_json(value["relaunched"]);
@@ -125,6 +129,8 @@ Json to_json(const RunResult& result) {
     for (const StepDrift& drift : *result.propagation) value["propagation"].push_back(to_json(drift));
   }
   for (const Recovery& recovery : result.recoveries) value["recoveries"].push_back(to_json(recovery));
+  for (const AlteredMessage& altered : result.altered_messages)
+    value["altered_messages"].push_back(to_json(altered));
   return value;
 }
 
@@ -158,6 +164,10 @@ RunResult run_result_from_json(const Json& value) {
   if (value.contains("recoveries")) {
     for (const Json& recovery : value["recoveries"])
       result.recoveries.push_back(recovery_from_json(recovery));
+  }
+  if (value.contains("altered_messages")) {
+    for (const Json& altered : value["altered_messages"])
+      result.altered_messages.push_back(altered_message_from_json(altered));
   }
   return result;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/named_enum.h"
+#include "record/fault/link_fault.h"
 #include "record/fault/process_fault.h"
 #include "record/json/json.h"
 #include "record/propagation_report.h"
@@ -71,6 +72,7 @@ struct RunRequest {
   /// With golden: states to keep; else: steps after which to compare with them.
   std::optional<PropagationSpec> propagation = {};
   std::vector<ProcessFault> process_faults = {};  ///< ranks that fail on the way
+  std::vector<LinkFault> link_faults = {};        ///< messages that arrive altered
   std::optional<RecoverySpec> recovery = {};      ///< for this run instead of the worker's own
   std::optional<Relaunch> relaunched = {};        ///< the run continues from there, in another job
 };
@@ -108,7 +110,8 @@ struct RunResult {
   std::string last_loss;                     ///< hex float of the last step's loss, "" when no step was taken
   /// Where asked for: the steps that this run reached, ascending, and what differed then.
   std::optional<std::vector<StepDrift>> propagation;
-  std::vector<Recovery> recoveries = {};  ///< of ranks that failed, in order
+  std::vector<Recovery> recoveries = {};              ///< of ranks that failed, in order
+  std::vector<AlteredMessage> altered_messages = {};  ///< by link faults
   double seconds = 0;  ///< volatile: of steps and evaluations on rank 0; of an exec runner, the whole command
 };
 

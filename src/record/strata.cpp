@@ -12,9 +12,9 @@ namespace bitrift::record {
 namespace {
 
 // Strata partition the targeted bits: a bit in two of them would be counted twice.
-void check_fields(const Document& document, const std::vector<std::string>& fields) {
+void check_fields(const Document& document, const std::string& list, const std::vector<std::string>& fields) {
   for (std::size_t i = 0; i < fields.size(); ++i) {
-    const std::string pointer = "/strata/fields/" + std::to_string(i);
+    const std::string pointer = list + "/" + std::to_string(i);
     try {
       check_bit_field(fields[i]);
     } catch (const Error& error) {
@@ -86,6 +86,12 @@ std::vector<Stratum> strata_of(const StrataSpec& spec) {
     strata.push_back({one.name, roles.empty() ? "any" : fmt::format("{}", fmt::join(roles, "+")),
                       one.model.bits, unbounded_stratum});
   }
+  if (spec.wire) {
+    for (const MessageKind kind : spec.wire->kinds) {
+      for (const std::string& field : spec.wire->fields)
+        strata.push_back({fmt::format("{}.{}", name_of(kind), field), name_of(kind), field, 0});
+    }
+  }
   if (!spec.process) return strata;
   for (const TrainingPhase phase : spec.process->phases)
     strata.push_back({fmt::format("process.{}", name_of(phase)), "process", name_of(phase), 0});
@@ -97,16 +103,22 @@ StrataSpec strata_from(const Document& document) {
   StrataSpec strata;
   const bool cells = value.contains("roles") || value.contains("fields");
   const bool models = value.contains("models");
-  const bool process = value.contains("process");
-  if ((cells ? 1 : 0) + (models ? 1 : 0) + (process ? 1 : 0) != 1) {
-    fail(ErrorCode::bad_input, "{}: strata: expected either 'roles' and 'fields', or 'models', or 'process'",
+  const bool process = value.contains("process"), wire = value.contains("wire");
+  if ((cells ? 1 : 0) + (models ? 1 : 0) + (process ? 1 : 0) + (wire ? 1 : 0) != 1) {
+    fail(ErrorCode::bad_input,
+         "{}: strata: expected either 'roles' and 'fields', or 'models', or 'process', or 'wire'",
          document.place("/strata"));
   }
-  if (process || models) {
-    if (value.contains("tensors")) {
-      fail(ErrorCode::bad_input, "{}: strata.tensors: {}; remove the key", document.place("/strata/tensors"),
-           models ? "with models each of them names its own tensors" : "ranks that fail alter no tensor");
-    }
+  if (!cells && value.contains("tensors")) {
+    fail(ErrorCode::bad_input, "{}: strata.tensors: {}; remove the key", document.place("/strata/tensors"),
+         models    ? "with models each of them names its own tensors"
+         : process ? "ranks that fail alter no tensor"
+                   : "links alter messages of gradients and no tensor");
+  }
+  if (wire) {
+    strata.wire = wire_strata_from(document);
+    check_fields(document, "/strata/wire/fields", strata.wire->fields);
+    return strata;
   }
   if (process) {
     strata.process = process_strata_from(document);
@@ -124,12 +136,13 @@ StrataSpec strata_from(const Document& document) {
   strata.tensors = value.value("tensors", strata.tensors);
   value.at("roles").get_to(strata.roles);
   value.at("fields").get_to(strata.fields);
-  check_fields(document, strata.fields);
+  check_fields(document, "/strata/fields", strata.fields);
   return strata;
 }
 
 Json to_json(const StrataSpec& strata) {
   if (strata.process) return {{"process", to_json(*strata.process)}};
+  if (strata.wire) return {{"wire", to_json(*strata.wire)}};
   if (strata.models.empty())
     return {{"tensors", strata.tensors}, {"roles", strata.roles}, {"fields", strata.fields}};
   Json models = Json::array();

@@ -8,6 +8,7 @@
 
 #include "record/fault/fault.h"
 #include "record/fault/process_strata.h"
+#include "record/fault/wire_strata.h"
 #include "record/trial.h"
 
 namespace bitrift::record {
@@ -18,8 +19,8 @@ struct StratumModel {
   FaultModel model;  ///< its seed is redrawn for every trial
 };
 
-/// The targeted bits, cut into (role) x (bit field) cells, or a list of fault models, or ranks that fail.
-/// Exactly one of the three.
+/// The targeted bits, cut into (role) x (bit field) cells, or a list of fault models, or ranks that fail, or
+/// links that alter messages. Exactly one of the four.
 struct StrataSpec {
   std::vector<std::string> tensors;  ///< globs; empty: all
   std::vector<std::string> roles;
@@ -27,8 +28,9 @@ struct StrataSpec {
       fields;  ///< sign | exponent | mantissa | exponent_msb | range | list; must not overlap
   std::vector<StratumModel> models;
   std::optional<ProcessStrata> process = {};
+  std::optional<WireStrata> wire = {};
   /// Whether each draw is one bit of one element, so that strata have layers, tensors and bits.
-  [[nodiscard]] bool of_bits() const noexcept { return models.empty() && !process; }
+  [[nodiscard]] bool of_bits() const noexcept { return models.empty() && !process && !wire; }
 };
 
 /// Size of a stratum whose faults are no list that could be used up: sets of faults are drawn independently
@@ -37,11 +39,12 @@ struct StrataSpec {
 inline constexpr std::uint64_t unbounded_stratum = std::uint64_t{1} << 52;
 
 /// The strata in their order, sizes not filled in. A model's role lists its roles with '+' ("any" without),
-/// its field is its bits. A phase in which ranks fail has the role process and itself as field.
+/// its field is its bits. A phase in which ranks fail has the role process and itself as field. Messages have
+/// their kind as role.
 [[nodiscard]] std::vector<Stratum> strata_of(const StrataSpec& spec);
 
 /// Reads the value at /strata of a document that obeys the schema. Throws Error(bad_input) with file, line
-/// and key: fields that are none or overlap, doubled names, none or several of the three forms.
+/// and key: fields that are none or overlap, doubled names, none or several of the four forms.
 [[nodiscard]] StrataSpec strata_from(const Document& document);
 [[nodiscard]] Json to_json(const StrataSpec& strata);
 

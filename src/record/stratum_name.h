@@ -34,6 +34,15 @@ enum class ProcessCanary {
 constexpr EnumNames<3> names_of(ProcessCanary) {
   return {"canary", {"canary:unreached", "canary:recovers", "canary:no-recovery"}};
 }
+/// Canaries of a campaign whose links alter messages.
+enum class LinkCanary {
+  unreached,  ///< a message is to be altered after the end of the run
+  lands,      ///< a number that is added becomes huge, or tiny
+};
+constexpr EnumNames<2> names_of(LinkCanary) {
+  return {"canary", {"canary:link-unreached", "canary:link-lands"}};
+}
+inline constexpr std::array link_canaries = {LinkCanary::unreached, LinkCanary::lands};
 /// Those that an arm with this recovery has, in the order in which they run.
 [[nodiscard]] std::vector<ProcessCanary> process_canaries(const RecoverySpec& recovery);
 

@@ -42,7 +42,9 @@ Json stable_json(const TrialRecord& record) {
                 {"faults", to_json(record.faults)},
                 {"landed", record.landed},
                 {"no_change", record.no_change}};
-  if (!record.faults.of_processes()) {
+  if (record.faults.of_links()) {
+    value["plane"] = wire_plane;
+  } else if (!record.faults.of_processes()) {
     value["measure"] = record.measure;
     value["plane"] = record.plane;
   }
@@ -80,7 +82,7 @@ TrialRecord trial_record_from_json(const Json& value) {
                id.at("draw").get<std::uint64_t>()};
   value.at("stratum_bits").get_to(record.stratum_bits);
   record.faults = faults_from_json(value.at("faults"));
-  if (!record.faults.of_processes()) {
+  if (!record.faults.of_processes() && !record.faults.of_links()) {
     value.at("measure").get_to(record.measure);
     value.at("plane").get_to(record.plane);
   }

@@ -57,7 +57,7 @@ struct WholeTensor {
 struct TrialSpec {
   TrialKind kind = TrialKind::trial;
   TrialId id;
-  Faults faults;  ///< bits to change, whose new_pattern must be read back, or ranks that fail
+  Faults faults;  ///< bits to change, whose new_pattern must be read back, or what happens on the way
   std::vector<WholeTensor> whole;  ///< of a canary without faults: the tensors that it changes
   std::int64_t epochs = 0;
   std::optional<std::uint64_t> order_seed;
@@ -94,7 +94,8 @@ struct TrialRecord {
   std::vector<int> replicas;  ///< that loaded the altered file; empty: all
   int order = 0;              ///< golden data order that it ran in, see CampaignSpec::orders
   bool landed = false;        ///< the loaded state differed from the base exactly in the altered tensors, or
-                              ///< the ranks that were to fail did
+                              ///< the ranks that were to fail did, or the messages that were to be altered
+                              ///< were
   bool no_change = false;     ///< the fault changed no bit (set or stuck-at)
   std::optional<RunResult> result;
   std::optional<Failure> failure;

@@ -210,6 +210,29 @@ void read_judgement(const Document& document, bool stored, CampaignSpec& spec) {
   if (controls.contains("readers")) spec.reader_canaries = controls["readers"].get<bool>();
 }
 
+// What fits links that alter messages.
+void check_wire(const Document& document, const std::vector<Parallel>& arms) {
+  const auto refuse = [&](const std::string& pointer, const char* why) {
+    fail(ErrorCode::bad_input, "{}: {}", document.where(pointer), why);
+  };
+  const auto refuse_key = [&](const std::string& pointer, const char* why) {
+    if (document.value.contains(Json::json_pointer(pointer))) refuse(pointer, why);
+  };
+  refuse_key("/runner", "only bitrift-train has links that alter messages; remove the key, or strata.wire");
+  refuse_key("/propagation", "follows bits that are altered in a file, and links alter none; remove the key");
+  for (std::size_t i = 0; i < arms.size(); ++i) {
+    const std::string arm = "/arms/" + std::to_string(i);
+    refuse_key(arm + "/scope", "says who loads an altered file, and links alter none; remove the key");
+    refuse_key(arm + "/precision", "decides which bits are sent; give base.train.precision, for all arms");
+    if (!arms[i].mesh)
+      refuse(arm + "/parallel", "messages are planned only on a mesh; name one (docs/mesh.md)");
+    if (arms[i] != arms.front())
+      refuse(arm + "/parallel",
+             "differs from that of the first arm: every message must exist in every arm; use one campaign for "
+             "each mesh and schedule");
+  }
+}
+
 CampaignSpec from_document(const Document& document, bool stored) {
   const Json& value = document.value;
   CampaignSpec spec;
@@ -250,6 +273,7 @@ CampaignSpec from_document(const Document& document, bool stored) {
   for (std::size_t i = 0; i < spec.arms.size(); ++i) spec.arms[i].words = runner_words_of(document, i);
   std::vector<Parallel> parallels;
   for (const Arm& arm : spec.arms) parallels.push_back(arm.parallel);
+  if (spec.strata.wire) check_wire(document, parallels);
   const auto recoveries = recoveries_from(document, spec.strata.process, parallels);
   for (std::size_t i = 0; i < spec.arms.size(); ++i) spec.arms[i].recovery = recoveries[i];
   check_arms(document, spec);

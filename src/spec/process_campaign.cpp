@@ -183,10 +183,12 @@ void check_victims(const Document& document, const ProcessStrata& strata, int ra
 }  // namespace
 
 void refuse_points(const Document& document) {
-  const std::string pointer = "/strata/process/points";
-  if (!has(document, pointer)) return;
-  fail(ErrorCode::bad_input, "{}: bitrift-train says how many points there are; remove the key",
-       document.where(pointer));
+  const auto refuse = [&](const char* pointer, const char* what) {
+    if (!has(document, pointer)) return;
+    fail(ErrorCode::bad_input, "{}: bitrift-train says {}; remove the key", document.where(pointer), what);
+  };
+  refuse("/strata/process/points", "how many points there are");
+  refuse("/strata/wire/messages", "which messages there are");
 }
 
 std::vector<RecoverySpec> recoveries_from(const Document& document,

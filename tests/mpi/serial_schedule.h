@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <random>
 #include <span>
 #include <vector>
@@ -12,8 +13,11 @@
 namespace bitrift::tests {
 
 /// arrays: one per live chip, ascending. Of the sends that wait for nothing, one that `random` names is next.
+/// brings: given the index of a send and a copy of its chunk, makes of them what arrives.
 template <typename T>
-void run_serially(const comm::Schedule& plan, std::vector<std::vector<T>>& arrays, std::mt19937_64& random) {
+void run_serially(
+    const comm::Schedule& plan, std::vector<std::vector<T>>& arrays, std::mt19937_64& random,
+    const std::function<void(std::size_t, std::vector<T>&)>& brings = [](std::size_t, std::vector<T>&) {}) {
   std::vector<std::size_t> place(static_cast<std::size_t>(plan.topology().chips()));
   for (std::size_t i = 0; i < arrays.size(); ++i)
     place[static_cast<std::size_t>(plan.topology().live()[i])] = i;
@@ -36,7 +40,9 @@ void run_serially(const comm::Schedule& plan, std::vector<std::vector<T>>& array
       begin += length;
       length = (elements + chunks - 1 - c) / chunks;
     }
-    const T* from = arrays[place[send.from]].data() + begin;
+    const T* chunk_of_sender = arrays[place[send.from]].data() + begin;
+    std::vector<T> from(chunk_of_sender, chunk_of_sender + length);
+    brings(index, from);
     T* to = arrays[place[send.to]].data() + begin;
     for (std::size_t i = 0; i < length; ++i)
       to[i] = send.kind == comm::SendKind::add ? to[i] + from[i] : from[i];

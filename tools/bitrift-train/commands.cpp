@@ -22,6 +22,7 @@
 #include "record/provenance.h"
 #include "relaunch.h"
 #include "run_report.h"
+#include "train/run/describe.h"
 #include "train/run/trainer.h"
 #include "train/serve/serve.h"
 #include "train/state/checkpoint_clock.h"
@@ -57,6 +58,7 @@ train::RunOptions run_options(const Arguments& arguments, const Plan& plan, bool
                  evaluation.step, evaluation.test_loss, evaluation.test_accuracy);
   };
   options.process_faults = plan.kills;
+  options.link_faults = plan.flips;
   options.death_note = death_note_file();
   options.command = own_command(arguments);
   return options;
@@ -179,6 +181,7 @@ train::LoadRequest load_request(const Arguments& arguments) {
 void choose_recovery(const Arguments& arguments, Plan& plan) {
   plan.recovery = chosen_recovery(arguments.recovery, plan.parallel);
   plan.kills = chosen_kills(arguments.recovery, plan.parallel);
+  plan.flips = chosen_flips(arguments.recovery, plan.parallel);
   if (plan.recovery.in_place() && !arguments.trace.empty())
     fail(ErrorCode::bad_input, "--trace cannot be combined with --on-failure {}",
          name_of(plan.recovery.kind));
@@ -188,6 +191,23 @@ void choose_recovery(const Arguments& arguments, Plan& plan) {
   plan.format = chosen_format(arguments.format, arguments.output);
   check_format(plan.format, arguments.output, plan.spec, plan.checkpoints.writer, plan.recovery.kind);
   add_checkpoints(plan.recovery, plan.checkpoints);
+}
+
+// Planning a schedule takes a while, so only runs that need it look. epochs: that a run may take.
+void check_flips(const Arguments& arguments, const Plan& plan, std::int64_t epochs) {
+  if (plan.flips.empty()) return;
+  const record::MessageMap map = train::messages_of(plan.spec, plan.parallel, *plan.data);
+  const std::int64_t steps = arguments.steps.value_or(epochs * map.steps_per_epoch);
+  for (const record::LinkFault& fault : plan.flips) {
+    try {
+      record::check_exists(fault, map);
+    } catch (const Error& error) {
+      fail(error.code(), "--flip-message {}", error.what());
+    }
+    if (fault.step > steps)
+      fail(ErrorCode::bad_input, "--flip-message {}: there is no step {}; the run takes {}", to_text(fault),
+           fault.step, steps);
+  }
 }
 
 // The file that `resume` begins with: of a folder the newest valid one. All ranks take that of rank 0.
@@ -236,6 +256,7 @@ int train(const Arguments& arguments) {
     plan.parallel = chosen_parallel(arguments.parallel, plan.spec.parallel);
     choose_recovery(arguments, plan);
     plan.data = train::load_runnable(plan.spec, plan.parallel);
+    check_flips(arguments, plan, arguments.epochs.value_or(plan.spec.epochs));
     return plan;
   };
   return in_planned_world(arguments, {.make_plan = make_plan},
@@ -280,6 +301,9 @@ int resume(const Arguments& given) {
     plan.continues_folder = plan.output.is_folder() && names_folder(given.input) &&
                             std::filesystem::equivalent(given.input, given.output, ignored);
     plan.data = train::load_runnable(plan.spec, plan.parallel);
+    check_flips(arguments, plan,
+                arguments.epochs.value_or(std::max<std::int64_t>(
+                    0, plan.spec.epochs - train::integer_in(*plan.checkpoint, "progress/epoch", 0))));
     return plan;
   };
   return in_planned_world(arguments, {prepare, make_plan}, [&](mpi::Environment& environment, Plan& plan) {

@@ -34,6 +34,12 @@ void print_recovery(const record::Recovery& recovery) {
       recovery.steps_redone, recovery.times.total() * 1000);
 }
 
+void print_altered(const record::AlteredMessage& altered) {
+  fmt::print("altered message {}: link from chip {},{} to {},{}, chunk {}, {}: {:#x} -> {:#x}\n",
+             to_text(altered.fault), altered.from.row, altered.from.column, altered.to.row, altered.to.column,
+             altered.chunk, name_of(altered.kind), altered.old_pattern, altered.new_pattern);
+}
+
 void print_checkpoints(const record::Json& times) {
   fmt::print("checkpoints on the way: {}, each stopping the training for {:.3g} s (median)",
              times.at("written").get<std::int64_t>(), times.at("blocking").at("median").get<double>());
@@ -48,6 +54,7 @@ void report(const Arguments& arguments, const record::Parallel& parallel, const 
             const Saved& saved) {
   if (!arguments.json) {
     print_table(result);
+    for (const record::AlteredMessage& altered : result.altered_messages) print_altered(altered);
     if (result.status != record::RunStatus::done) return;
     for (const record::Recovery& recovery : result.recoveries) print_recovery(recovery);
     if (saved.on_the_way) print_checkpoints(*saved.on_the_way);

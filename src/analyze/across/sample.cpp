@@ -39,6 +39,7 @@ std::uint32_t crc_of(const record::Faults& faults) {
       add_number(number);
   }
   for (const record::ProcessFault& fault : faults.processes()) add_text(to_text(fault));
+  for (const record::LinkFault& fault : faults.links()) add_text(to_text(fault));
   return crc;
 }
 

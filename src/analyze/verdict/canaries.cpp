@@ -89,6 +89,21 @@ std::string process_problem(record::ProcessCanary canary, const TrialRecord& row
   }
 }
 
+// The same of a canary in which a message is to be altered.
+std::string link_problem(record::LinkCanary canary, const TrialRecord& row, const ArmControls& controls,
+                         const Judging& judging) {
+  const bool reaches = canary == record::LinkCanary::lands;
+  if (row.landed != reaches)
+    return reaches ? "the message that was to be altered was not"
+                   : "a message was altered that was not to be";
+  try {
+    if (classify(row, controls, judging).bitwise_equal != reaches) return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return reaches ? "a huge gradient changed nothing" : "must be bitwise, is not";
+}
+
 const TrialRecord* find_canary(const std::vector<TrialRecord>& rows, const std::string& arm,
                                std::string_view stratum) {
   const auto found = std::find_if(rows.begin(), rows.end(), [&](const TrialRecord& row) {
@@ -124,6 +139,13 @@ std::vector<std::string> canary_problems(const std::vector<TrialRecord>& rows,
         if (!problem.empty())
           problems.push_back(fmt::format("arm '{}': {}: {}", arm, name_of(canary), problem));
       }
+    }
+    for (const record::LinkCanary canary : record::link_canaries) {
+      if (!judging.links_alter) break;
+      const TrialRecord* const row = find_canary(rows, arm, name_of(canary));
+      const std::string problem = row == nullptr ? "missing" : link_problem(canary, *row, of_arm, judging);
+      if (!problem.empty())
+        problems.push_back(fmt::format("arm '{}': {}: {}", arm, name_of(canary), problem));
     }
     for (const TrialRecord& row : rows) {
       const auto role = record::role_of_reader_canary(row.id.stratum);

@@ -26,6 +26,7 @@ struct Judging {
   Rule rule = Rule::conformal;
   /// By arm, where ranks fail; empty in other campaigns.
   std::map<std::string, record::RecoverySpec> recoveries = {};
+  bool links_alter = false;  ///< messages, so that there are record::LinkCanary
   [[nodiscard]] bool ranks_fail() const noexcept { return !recoveries.empty(); }
 };
 

@@ -60,6 +60,7 @@ std::string property_of(Dimension dimension, const record::CampaignSpec& spec, c
     case Dimension::scope:
       return scope_text(arm.scope.all() && model != nullptr ? model->scope : arm.scope);
     case Dimension::plane:
+      if (spec.strata.wire) return record::wire_plane;
       return name_of(model == nullptr ? record::Plane::value : model->plane);
     case Dimension::precision:
       return arm.precision.empty() ? "base" : arm.precision;
@@ -122,6 +123,13 @@ Dimension dimension_named(const std::string& word, const record::CampaignSpec& s
     fail(ErrorCode::unsupported,
          "{} {}: in this campaign ranks fail and no tensor is altered; group by field, "
          "which is the phase",
+         option, word);
+  }
+  if (cuts_strata(*dimension) && spec.strata.wire) {
+    fail(ErrorCode::unsupported,
+         "{} {}: in this campaign messages are altered and no tensor; group by field, or by role, which is "
+         "the "
+         "kind of message",
          option, word);
   }
   if (cuts_strata(*dimension) && !spec.strata.models.empty()) {

@@ -67,6 +67,13 @@ void add_processes(const record::TrialRecord& row, Json& value) {
     value["recoveries"].push_back(record::to_json(recovery));
 }
 
+// Which message was altered; its link and numbers are known where the run tells of it.
+void add_message(const record::TrialRecord& row, Json& value) {
+  const bool known = row.result && !row.result->altered_messages.empty();
+  value["message"] = known ? record::to_json(row.result->altered_messages.front())
+                           : Json{{"link", record::to_json(row.faults.links().front())}};
+}
+
 }  // namespace
 
 std::vector<TrialLine> trials_view(const std::vector<record::TrialRecord>& rows, const Trust& trust,
@@ -114,6 +121,9 @@ std::string fault_text(const record::TrialRecord& row, std::size_t most) {
   for (const record::ProcessFault& fault : row.faults.processes()) {
     if (texts.size() < most) texts.push_back("rank " + to_text(fault));
   }
+  for (const record::LinkFault& fault : row.faults.links()) {
+    if (texts.size() < most) texts.push_back("message " + to_text(fault));
+  }
   if (texts.empty()) return "none";
   std::string text = fmt::format("{}", fmt::join(texts, "; "));
   if (row.faults.size() > most) text += fmt::format("; and {} more", row.faults.size() - most);
@@ -132,6 +142,7 @@ Json to_json(const TrialLine& line) {
   value["draw"] = row.id.draw;
   value["kind"] = row.kind;
   value["order"] = row.order;
+  if (row.faults.of_links()) add_message(row, value);
   if (row.faults.of_processes()) add_processes(row, value);
   value["outcome"] = outcome.outcome_class();
   value["reason"] = outcome.reason;

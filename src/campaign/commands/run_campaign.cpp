@@ -12,6 +12,7 @@
 #include "campaign/driver/driver.h"
 #include "campaign/folder/disk_use.h"
 #include "campaign/folder/kill_points.h"
+#include "campaign/folder/messages.h"
 #include "campaign/folder/work_place.h"
 #include "campaign/plan/ends.h"
 #include "campaign/plan/limits.h"
@@ -45,6 +46,7 @@ void check_before_folder(record::CampaignSpec& spec, const RunOptions& options, 
   const bool begun = std::filesystem::exists(layout.journal()) || std::filesystem::exists(layout.shards());
   if (!begun || options.extend) check_arms_fit(spec, options.spec, trainer);
   find_kill_points(spec, layout, options.spec, trainer);
+  find_messages(spec, layout, options.spec, trainer);
   drills.check(spec);
   const bool ready = std::all_of(spec.files.begin(), spec.files.end(), [&](const record::BaseFile& file) {
     return file.precision.empty() && spec.bases[file.base].checkpoint;

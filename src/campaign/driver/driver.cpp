@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include "campaign/driver/link_landing.h"
 #include "campaign/driver/process_landing.h"
 #include "campaign/plan/ends.h"
 #include "campaign/worker/private_copy.h"
@@ -24,21 +25,29 @@ std::string list_of(const std::vector<std::string>& names) {
   return names.empty() ? "nothing" : fmt::format("{}", fmt::join(names, ", "));
 }
 
-// The rest of a row of a run in which ranks were to fail, and no tensor was altered.
-record::TrialRecord process_row(const Ran& ran, record::TrialRecord row) {
+// What was altered on the way of a run, or failed in it.
+std::string met_by(const record::RunResult& result) {
+  std::vector<std::string> met;
+  for (const record::Recovery& recovery : result.recoveries)
+    met.push_back(fmt::format("rank {}", fmt::join(recovery.failed, ", ")));
+  for (const record::AlteredMessage& altered : result.altered_messages) met.push_back(to_text(altered.fault));
+  return list_of(met);
+}
+
+// The rest of a row of a run that met its faults on the way, and no tensor of whose file was altered.
+record::TrialRecord row_on_the_way(const Ran& ran, record::TrialRecord row) {
   const std::string id = row.id.text();
   if (ran.result && !ran.result->changed_tensors.empty()) {
     throw Misbehaviour(fmt::format("{}: nothing was altered, but {} differs from the base when loaded", id,
                                    list_of(ran.result->changed_tensors)));
   }
-  row.landed = processes_failed(ran);
+  row.landed = row.faults.of_links() ? messages_altered(ran) : processes_failed(ran);
   if (row.landed || !ran.result || row.kind == TrialKind::canary) return row;
-  std::vector<std::string> asked, lost;
-  for (const record::ProcessFault& fault : row.faults.processes()) asked.push_back(to_text(fault));
-  for (const record::Recovery& recovery : ran.result->recoveries)
-    lost.push_back(fmt::format("{}", fmt::join(recovery.failed, ", ")));
-  throw Misbehaviour(fmt::format("{}: the fault was not reached: asked for {}, ranks that were lost: {}", id,
-                                 list_of(asked), list_of(lost)));
+  std::vector<std::string> asked;
+  for (const record::ProcessFault& fault : row.faults.processes()) asked.push_back("rank " + to_text(fault));
+  for (const record::LinkFault& fault : row.faults.links()) asked.push_back(to_text(fault));
+  throw Misbehaviour(fmt::format("{}: the fault was not reached: asked for {}, met {}", id, list_of(asked),
+                                 met_by(*ran.result)));
 }
 
 }  // namespace
@@ -59,7 +68,7 @@ record::TrialRecord row_of(const Ran& ran, std::uint64_t stratum_bits, const Dri
   row.attempts = ran.attempts;
   row.measure = ran.spec.measure;
   row.plane = ran.spec.plane;
-  if (row.faults.of_processes()) return process_row(ran, std::move(row));
+  if (row.faults.of_processes() || row.faults.of_links()) return row_on_the_way(ran, std::move(row));
   const std::vector<std::string>& altered = ran.altered;
   const auto is_byte = [](const auto& site) { return record::names_byte(site.plane, site.structure); };
   const auto& sites = row.faults.bits().sites;

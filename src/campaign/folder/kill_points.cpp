@@ -18,14 +18,22 @@ Json origin_of(const record::CampaignSpec& spec) {
 }
 
 std::optional<KillPoints> stored_points(const record::CampaignSpec& spec, const Layout& layout) {
-  if (!std::filesystem::exists(layout.identity())) return std::nullopt;
-  const record::CampaignSpec stored = read_stored_campaign(layout).spec;
-  if (!stored.strata.process || origin_of(stored) != origin_of(spec)) return std::nullopt;
-  return stored.strata.process->points;
+  const auto stored = same_origin(spec, layout);
+  return stored && stored->strata.process ? stored->strata.process->points : std::nullopt;
 }
 
-KillPoints described_points(const record::TrainingSpec& training, const record::Parallel& parallel,
-                            const std::filesystem::path& source, const std::filesystem::path& trainer) {
+}  // namespace
+
+std::optional<record::CampaignSpec> same_origin(const record::CampaignSpec& spec, const Layout& layout) {
+  if (!std::filesystem::exists(layout.identity())) return std::nullopt;
+  record::CampaignSpec stored = read_stored_campaign(layout).spec;
+  if (origin_of(stored) != origin_of(spec)) return std::nullopt;
+  return stored;
+}
+
+Json described_part(const record::TrainingSpec& training, const record::Parallel& parallel,
+                    const std::filesystem::path& source, const std::filesystem::path& trainer,
+                    const DescribedPart& part) {
   const Description described = describe(training, parallel, trainer, true);
   if (!described.status || !described.status->ok()) {
     fail(ErrorCode::bad_input, "{}: base: bitrift-train describe ended with {}: {}", source.string(),
@@ -34,19 +42,15 @@ KillPoints described_points(const record::TrainingSpec& training, const record::
   // Warnings may come before and behind the document.
   const auto begin = described.text.find('{');
   const auto end = described.text.rfind('}');
-  const Json document = begin == std::string::npos || end < begin
-                            ? Json()
-                            : Json::parse(described.text.substr(begin, end - begin + 1), nullptr, false);
-  if (!document.is_object() || !document.contains("kill_points")) {
-    fail(ErrorCode::unsupported,
-         "{}: strata.process: {} does not say at which points a rank can fail; use the bitrift-train of this "
-         "version",
-         source.string(), trainer.string());
+  Json document = begin == std::string::npos || end < begin
+                      ? Json()
+                      : Json::parse(described.text.substr(begin, end - begin + 1), nullptr, false);
+  if (!document.is_object() || !document.contains(part.key)) {
+    fail(ErrorCode::unsupported, "{}: {}; use the bitrift-train of this version", source.string(),
+         fmt::format(fmt::runtime(part.missing), trainer.string()));
   }
-  return record::kill_points_from_json(document.at("kill_points"));
+  return document.at(part.key);
 }
-
-}  // namespace
 
 void find_kill_points(record::CampaignSpec& spec, const Layout& layout, const std::filesystem::path& source,
                       const std::filesystem::path& trainer) {
@@ -56,7 +60,9 @@ void find_kill_points(record::CampaignSpec& spec, const Layout& layout, const st
   strata.points = stored_points(spec, layout);
   if (!strata.points) {
     for (const record::BaseSpec& base : spec.bases) {
-      const KillPoints points = described_points(training_of(base, source), parallel, source, trainer);
+      const KillPoints points = record::kill_points_from_json(
+          described_part(training_of(base, source), parallel, source, trainer,
+                         {"kill_points", "strata.process: {} does not say at which points a rank can fail"}));
       if (strata.points.value_or(points) != points) {
         fail(ErrorCode::bad_input,
              "{}: base: '{}' and '{}' differ in the points at which a rank can fail; use one campaign for "

@@ -91,10 +91,11 @@ void Controls::check_propagation(std::size_t arm, const record::RunResult& resul
        spec_.arms[arm].name, last, result.steps, result.steps);
 }
 
-// Where a rank fails was drawn from so many steps.
+// Where a rank fails, or a message is altered, was drawn from so many steps.
 void Controls::check_length(std::size_t arm, const record::RunResult& result) const {
-  if (!spec_.strata.process) return;
-  const std::int64_t planned = steps_of_run(*spec_.strata.process, spec_.resume_epochs);
+  if (!spec_.strata.process && !spec_.strata.wire) return;
+  const std::int64_t planned = spec_.strata.wire ? steps_of_run(*spec_.strata.wire, spec_.resume_epochs)
+                                                 : steps_of_run(*spec_.strata.process, spec_.resume_epochs);
   if (planned == result.steps) return;
   fail(
       ErrorCode::bad_input,

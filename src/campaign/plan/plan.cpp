@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "analyze/allocate.h"
+#include "campaign/plan/own_canaries.h"
 #include "campaign/plan/shared_faults.h"
 #include "core/error.h"
 #include "core/natural_order.h"
@@ -45,6 +46,8 @@ Plan::Plan(const record::CampaignSpec& spec, const Bases& bases) : spec_(spec), 
     try {
       if (spec.strata.process) {
         add_processes(strata[i], spec.strata.process->phases[i]);
+      } else if (spec.strata.wire) {
+        add_messages(strata[i]);
       } else if (spec.strata.models.empty()) {
         add_cell(strata[i]);
       } else {
@@ -82,6 +85,15 @@ void Plan::add_processes(const record::Stratum& stratum, record::TrainingPhase p
   add_counted(std::move(cell));
 }
 
+void Plan::add_messages(const record::Stratum& stratum) {
+  Cell cell;
+  cell.stratum = stratum;
+  cell.messages.emplace(parse_named<record::MessageKind>(stratum.role), stratum.field, *spec_.strata.wire,
+                        spec_.resume_epochs);
+  cell.stratum.bits = cell.messages->size();
+  add_counted(std::move(cell));
+}
+
 void Plan::add_counted(Cell cell) {
   if (spec_.trials_per_stratum > cell.stratum.bits) {
     fail(ErrorCode::bad_input, "it holds {} {}, but trials_per_stratum needs {} draws without replacement",
@@ -94,7 +106,7 @@ void Plan::add_model(const record::Stratum& stratum, const record::FaultModel& m
   if (model.plane == record::Plane::metadata) {
     // Files of other tensors have other structures: each base is drawn from by itself.
     for (const ckpt::Reader& base : bases_) static_cast<void>(inject::draw(base, model));
-    cells_.push_back({stratum, {}, &model, {}, 0});
+    cells_.push_back({stratum, {}, &model, {}, {}, 0});
     return;
   }
   const inject::Population first = inject::population_of(bases_.front(), model);
@@ -104,7 +116,7 @@ void Plan::add_model(const record::Stratum& stratum, const record::FaultModel& m
     static_cast<void>(inject::draw(base, model));  // more than there is, and what else cannot be drawn
   }
   if (model.plane == record::Plane::value) add_read(first, !model.roles.empty());
-  cells_.push_back({stratum, {}, &model, {}, 0});
+  cells_.push_back({stratum, {}, &model, {}, {}, 0});
 }
 
 // named: the spec names the roles. If it does not, a trainer need not read what does not belong to its state.
@@ -195,40 +207,36 @@ record::TrialSpec Plan::expand(const RunKey& key) const {
       run.replicas = replicas_of(key.id);
       break;
     case TrialKind::canary:
-      if (find_named<record::ProcessCanary>(key.id.stratum)) {
-        expand_processes(key, run);
-        break;
-      }
+      if (expand_own_canary(spec_, arm(key.id.arm), key.id.stratum, run)) break;
       run.whole = whole_tensors(key.id);
       if (key.id.stratum == name_of(Canary::negate)) run.epochs = 0;
       break;
     case TrialKind::trial:
-      if (spec_.strata.process) {
-        expand_processes(find(key.id), run);
-        break;
-      }
-      run.faults = drawn_faults(find(key.id).id);
-      run.replicas = replicas_of(key.id);
-      if (const Cell* found = cell(key.id.stratum); found->model != nullptr) {
-        run.measure = found->model->measure;
-        run.plane = found->model->plane;
-      }
+      expand_trial(key, run);
       break;
   }
   return run;
 }
 
-void Plan::expand_processes(const RunKey& key, record::TrialSpec& run) const {
-  const record::Arm& of = arm(key.id.arm);
-  run.recovery = of.recovery;
-  if (const auto canary = find_named<record::ProcessCanary>(key.id.stratum)) {
-    run.faults = canary_faults(*canary, spec_, of);
-    if (*canary == record::ProcessCanary::no_recovery) run.recovery = record::RecoverySpec{};
+void Plan::expand_trial(const RunKey& key, record::TrialSpec& run) const {
+  const Cell& found = *cell(find(key.id).id.stratum);
+  if (found.processes || found.messages) {
+    const Permutation order(found.stratum.bits, derive_key(spec_.seed, "stratum/" + found.stratum.name));
+    const std::uint64_t member = order(key.id.draw);
+    if (found.messages) {
+      run.faults = std::vector{found.messages->at(member)};
+    } else {
+      run.faults = found.processes->at(member);
+      run.recovery = arm(key.id.arm).recovery;
+    }
     return;
   }
-  const Cell& found = *cell(key.id.stratum);
-  const Permutation order(found.stratum.bits, derive_key(spec_.seed, "stratum/" + found.stratum.name));
-  run.faults = found.processes->at(order(key.id.draw));
+  run.faults = drawn_faults(key.id);
+  run.replicas = replicas_of(key.id);
+  if (found.model != nullptr) {
+    run.measure = found.model->measure;
+    run.plane = found.model->plane;
+  }
 }
 
 record::FaultList Plan::drawn_faults(const TrialId& id) const {
@@ -281,24 +289,8 @@ std::vector<std::vector<RunKey>> Plan::preparation(const std::string& arm) const
   chain.push_back({TrialKind::control,
                    {arm, record::control_stratum(0), static_cast<std::uint64_t>(spec_.control_repeats)}});
   chains.push_back(std::move(chain));
-  if (spec_.strata.process) add_process_canaries(arm, chains);
+  for (auto& own : own_canary_chains(spec_, this->arm(arm))) chains.push_back(std::move(own));
   return chains;
-}
-
-void Plan::add_process_canaries(const std::string& arm, std::vector<std::vector<RunKey>>& chains) const {
-  std::vector<RunKey> survived;
-  for (const record::ProcessCanary canary : record::process_canaries(this->arm(arm).recovery)) {
-    const RunKey key{TrialKind::canary, {arm, name_of(canary), 0}};
-    if (canary == record::ProcessCanary::no_recovery) {
-      chains.push_back({key});
-    } else {
-      survived.push_back(key);
-    }
-  }
-  survived.push_back(
-      {TrialKind::control,
-       {arm, record::control_stratum(0), static_cast<std::uint64_t>(spec_.control_repeats) + 1}});
-  chains.push_back(std::move(survived));
 }
 
 std::vector<record::WholeTensor> Plan::whole_tensors(const TrialId& id) const {

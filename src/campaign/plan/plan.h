@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "campaign/plan/message_population.h"
 #include "campaign/plan/process_population.h"
 #include "campaign/plan/run_key.h"
 #include "inject/draw/fault_plan.h"
@@ -28,6 +29,7 @@ struct Cell {
   std::vector<inject::Population> populations;      ///< of single bits, one per base file, equally large
   const record::FaultModel* model = nullptr;        ///< of the spec; nullptr: none
   std::optional<ProcessPopulation> processes = {};  ///< of ranks that fail
+  std::optional<MessagePopulation> messages = {};   ///< of messages that arrive altered
   std::uint64_t draws = 0;
 };
 
@@ -39,13 +41,13 @@ inline constexpr std::uint64_t most_read_elements = std::uint64_t{1} << 22;
 
 /// Expands a spec over its base checkpoints. `spec` and `bases` must outlive the plan.
 ///
-/// The cells are roles x fields, or the fault models, or the phases in which ranks fail, in the order of the
-/// spec. Draw d of a model is what
+/// The cells are roles x fields, or the fault models, or the phases in which ranks fail, or kinds of messages
+/// x fields, in the order of the spec. Draw d of a model is what
 /// inject::draw draws with the seed random_u64(derive_key(seed, "stratum/" + name), d, 0). Draw d of a
-/// stratum of N bits, or N processes that may fail, is member Permutation(N, derive_key(seed, "stratum/" +
-/// name))(d) of its population: it depends on no arm, no other stratum and no order. Envelope run i has the
-/// order seed random_u64(derive_key(seed, "envelope"), i, 0) in every arm, held-out run i
-/// random_u64(derive_key(seed, "held_out"), i, 0), and golden order K > 0
+/// stratum of N bits (also of messages), or N processes that may fail, is member Permutation(N,
+/// derive_key(seed, "stratum/" + name))(d) of its population: it depends on no arm, no other stratum and no
+/// order. Envelope run i has the order seed random_u64(derive_key(seed, "envelope"), i, 0) in every arm,
+/// held-out run i random_u64(derive_key(seed, "held_out"), i, 0), and golden order K > 0
 /// random_u64(derive_key(seed, "order"), K, 0); golden order 0 is the base's own. Jitter run i flips the
 /// lowest bit of 16 weights (of all, where there are fewer), as inject::draw draws them with the seed
 /// random_u64(derive_key(seed, "jitter"), i, 0).
@@ -96,8 +98,8 @@ class Plan {
   void add_counted(Cell cell);
   void add_model(const record::Stratum& stratum, const record::FaultModel& model);
   void add_processes(const record::Stratum& stratum, record::TrainingPhase phase);
-  void add_process_canaries(const std::string& arm, std::vector<std::vector<RunKey>>& chains) const;
-  void expand_processes(const RunKey& key, record::TrialSpec& run) const;
+  void add_messages(const record::Stratum& stratum);
+  void expand_trial(const RunKey& key, record::TrialSpec& run) const;
   void refuse_overlap() const;
   void find_weights();
   void add_read(const inject::Population& population, bool named);

@@ -49,6 +49,11 @@ void check_traceable(const record::CampaignSpec& spec, const record::TrialSpec& 
          "in which none does",
          run.id.text());
   }
+  if (run.faults.of_links()) {
+    fail(ErrorCode::unsupported,
+         "--trace: {}: a message is altered in it; trace it with bitrift-train resume --flip-message {}",
+         run.id.text(), to_text(run.faults.links().front()));
+  }
   if (run.order_seed) {
     fail(ErrorCode::unsupported,
          "--trace: {} runs in the data order of seed {}, which no checkpoint holds; name a run in the base's "

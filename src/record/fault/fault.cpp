@@ -5,7 +5,6 @@
 #include "core/error.h"
 
 namespace bitrift::record {
-namespace {
 
 Json pattern_to_json(std::uint64_t pattern, const std::string& dtype) {
   const auto format = number_format(dtype);
@@ -25,6 +24,8 @@ std::uint64_t pattern_from_json(const Json& value) {
   }
   fail(ErrorCode::bad_file, "'{}' is not a bit pattern such as 0x3f800000", text);
 }
+
+namespace {
 
 FaultKind fault_kind_from_json(const Json& value) {
   const auto name = value.get<std::string>();

@@ -101,7 +101,11 @@ struct AppliedFault {
 /// of PATH").
 [[nodiscard]] bool names_byte(Plane plane, std::string_view structure) noexcept;
 
-/// Patterns become hexadecimal strings ("0x3f800000"), because JSON numbers end at 2^53.
+/// A hexadecimal string as long as the number format ("0x3f800000"), because JSON numbers end at 2^53.
+[[nodiscard]] Json pattern_to_json(std::uint64_t pattern, const std::string& dtype);
+/// Throws Error(bad_file) for anything else; takes a number, too.
+[[nodiscard]] std::uint64_t pattern_from_json(const Json& value);
+/// Patterns become strings.
 [[nodiscard]] Json to_json(const AppliedFault& fault);
 [[nodiscard]] AppliedFault applied_fault_from_json(const Json& value);
 /// Keys that are unset are left out.

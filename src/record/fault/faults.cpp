@@ -11,7 +11,7 @@ const FaultList& Faults::bits() const noexcept {
 }
 
 FaultList& Faults::bits() {
-  if (of_processes()) faults_ = FaultList{};
+  if (!std::holds_alternative<FaultList>(faults_)) faults_ = FaultList{};
   return std::get<FaultList>(faults_);
 }
 
@@ -21,27 +21,40 @@ const std::vector<ProcessFault>& Faults::processes() const noexcept {
   return list == nullptr ? none : *list;
 }
 
+const std::vector<LinkFault>& Faults::links() const noexcept {
+  static const std::vector<LinkFault> none;
+  const auto* const list = std::get_if<std::vector<LinkFault>>(&faults_);
+  return list == nullptr ? none : *list;
+}
+
 Json to_json(const Faults& faults) {
   Json value = Json::array();
   const FaultList& bits = faults.bits();
   for (std::size_t i = 0; i < bits.size(); ++i) value.push_back(to_json(bits.at(i)));
   for (const ProcessFault& fault : faults.processes()) value.push_back({{"process", to_json(fault)}});
+  for (const LinkFault& fault : faults.links()) value.push_back({{"link", to_json(fault)}});
   return value;
 }
 
 Faults faults_from_json(const Json& value) {
   FaultList bits;
   std::vector<ProcessFault> processes;
+  std::vector<LinkFault> links;
   for (const Json& fault : value) {
     if (fault.contains("process")) {
       processes.push_back(process_fault_from_json(fault.at("process")));
+    } else if (fault.contains("link")) {
+      links.push_back(link_fault_from_json(fault.at("link")));
     } else {
       bits.append(applied_fault_from_json(fault));
     }
   }
-  if (processes.empty()) return bits;
-  if (!bits.empty()) fail(ErrorCode::bad_file, "'faults' mixes altered bits and processes that fail");
-  return processes;
+  const int kinds = (bits.empty() ? 0 : 1) + (processes.empty() ? 0 : 1) + (links.empty() ? 0 : 1);
+  if (kinds > 1)
+    fail(ErrorCode::bad_file, "'faults' mixes altered bits, processes that fail and altered messages");
+  if (!processes.empty()) return processes;
+  if (!links.empty()) return links;
+  return bits;
 }
 
 }  // namespace bitrift::record

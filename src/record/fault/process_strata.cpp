@@ -19,18 +19,24 @@ int ProcessStrata::failing() const noexcept {
   return pairs ? std::max(2, together) : together;
 }
 
+StepRange step_range_from(const Document& document, const std::string& pointer) {
+  const Json& steps = document.value.at(Json::json_pointer(pointer));
+  const StepRange range =
+      steps.is_object() ? StepRange{steps.at("first"), steps.at("last")} : StepRange{1, steps};
+  if (range.last < range.first) {
+    fail(ErrorCode::bad_input, "{}: 'last' is {}, before 'first', which is {}", document.where(pointer),
+         range.last, range.first);
+  }
+  return range;
+}
+
+Json to_json(const StepRange& steps) { return {{"first", steps.first}, {"last", steps.last}}; }
+
 ProcessStrata process_strata_from(const Document& document) {
   const Json& value = document.value.at("strata").at("process");
   ProcessStrata strata;
   strata.phases = value.at("phases").get<std::vector<TrainingPhase>>();
-  if (value.contains("steps")) {
-    const Json& steps = value["steps"];
-    strata.steps = steps.is_object() ? StepRange{steps.at("first"), steps.at("last")} : StepRange{1, steps};
-    if (strata.steps->last < strata.steps->first) {
-      fail(ErrorCode::bad_input, "{}: 'last' is {}, before 'first', which is {}",
-           document.where("/strata/process/steps"), strata.steps->last, strata.steps->first);
-    }
-  }
+  if (value.contains("steps")) strata.steps = step_range_from(document, "/strata/process/steps");
   strata.together = value.value("together", strata.together);
   strata.how = value.value("how", strata.how);
   if (value.contains("points")) strata.points = kill_points_from_json(value["points"]);
@@ -39,7 +45,7 @@ ProcessStrata process_strata_from(const Document& document) {
 
 Json to_json(const ProcessStrata& strata) {
   Json value = {{"phases", strata.phases}, {"together", strata.together}, {"how", strata.how}};
-  if (strata.steps) value["steps"] = {{"first", strata.steps->first}, {"last", strata.steps->last}};
+  if (strata.steps) value["steps"] = to_json(*strata.steps);
   if (strata.points) value["points"] = to_json(*strata.points);
   return value;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "record/fault/process_fault.h"
@@ -26,6 +27,11 @@ struct StepRange {
   std::int64_t first = 1, last = 1;
   bool operator==(const StepRange&) const = default;
 };
+
+/// Reads a number, which is the last step, or {"first", "last"}. Throws Error(bad_input) with file, line and
+/// key.
+[[nodiscard]] StepRange step_range_from(const Document& document, const std::string& pointer);
+[[nodiscard]] Json to_json(const StepRange& steps);
 
 /// Each phase is a stratum.
 struct ProcessStrata {

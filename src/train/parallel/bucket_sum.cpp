@@ -1,5 +1,7 @@
 #include "train/parallel/bucket_sum.h"
 
+#include <bit>
+#include <type_traits>
 #include <utility>
 
 #include "comm/plan/planner.h"
@@ -23,10 +25,14 @@ AnySum<T> make_sum(const Layout& layout, const std::shared_ptr<const mpi::LocalS
 
 }  // namespace
 
-std::shared_ptr<const mpi::LocalSchedule> plan_share(const record::MeshSpec& mesh, double bytes, int rank) {
+comm::Schedule plan_gradients(const record::MeshSpec& mesh, double bytes) {
   comm::Workload work;
   work.bytes = bytes;
-  const comm::Schedule schedule = comm::plan_schedule(mesh.topology, mesh.schedule, work);
+  return comm::plan_schedule(mesh.topology, mesh.schedule, work);
+}
+
+std::shared_ptr<const mpi::LocalSchedule> plan_share(const record::MeshSpec& mesh, double bytes, int rank) {
+  const comm::Schedule schedule = plan_gradients(mesh, bytes);
   const comm::Verdict verdict = comm::verify(schedule);
   if (verdict.counter_example) {
     fail(ErrorCode::internal, "the schedule {} that was planned for the mesh is no allreduce: {}",
@@ -48,12 +54,43 @@ std::shared_ptr<const mpi::LocalSchedule> plan_share(const record::MeshSpec& mes
 template <typename T>
 BucketSum<T>::BucketSum(const Layout& layout, const std::shared_ptr<const mpi::LocalSchedule>& schedule,
                         std::vector<T*> flats, std::size_t count, int tag, std::shared_ptr<const void> owner)
-    : added_first_(schedule ? flats : std::vector<T*>()),
+    : layout_(&layout),
+      added_first_(schedule ? flats : std::vector<T*>()),
       count_(count),
       sum_(make_sum<T>(layout, schedule, std::move(flats), count, tag, std::move(owner))) {}
 
+// The array holds what came over the link, and nobody reads it before it is added or copied.
 template <typename T>
-void BucketSum<T>::start() {
+void BucketSum<T>::meet(MessageFlips& flips, std::int64_t bucket) {
+  auto* const sum = std::get_if<mpi::MeshAllreduce<T>>(&sum_);
+  if (sum == nullptr) return;
+  std::vector<record::LinkFault> faults = flips.of_bucket(bucket);
+  if (faults.empty()) return sum->on_arrival({});
+  sum->on_arrival([&flips, faults = std::move(faults), mesh = layout_->mesh->topology,
+                   rank = layout_->peers.rank()](const typename mpi::MeshAllreduce<T>::Arrival& arrival) {
+    for (const record::LinkFault& fault : faults) {
+      if (fault.send != arrival.step.send || fault.element >= static_cast<std::int64_t>(arrival.count))
+        continue;
+      using Pattern = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+      T& number = arrival.data[fault.element];
+      const auto before = std::bit_cast<Pattern>(number);
+      const auto after = static_cast<Pattern>(before ^ (Pattern{1} << static_cast<unsigned>(fault.bit)));
+      number = std::bit_cast<T>(after);
+      const auto place = [&](int of) {
+        const comm::Place chip = mesh.place(mesh.live()[static_cast<std::size_t>(of)]);
+        return record::ChipPlace{chip.row, chip.column};
+      };
+      flips.note(
+          {fault, place(arrival.from), place(rank), arrival.step.chunk,
+           arrival.step.kind == comm::SendKind::add ? record::MessageKind::add : record::MessageKind::copy,
+           sizeof(T) == 8 ? "float64" : "float32", before, after});
+    }
+  });
+}
+
+template <typename T>
+void BucketSum<T>::start(MessageFlips& flips, std::int64_t bucket) {
+  meet(flips, bucket);
   for (std::size_t r = 1; r < added_first_.size(); ++r) {
     T* const sum = added_first_.front();
     for (std::size_t i = 0; i < count_; ++i) sum[i] += added_first_[r][i];

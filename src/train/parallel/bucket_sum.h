@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <variant>
 #include <vector>
@@ -11,8 +12,13 @@
 #include "mpi/ordered_sum.h"
 #include "spec/mesh_spec.h"
 #include "train/parallel/rank_layout.h"
+#include "train/step/message_flips.h"
 
 namespace bitrift::train {
+
+/// The schedule for gradients in buckets of which the largest has `bytes` bytes. Throws Error as
+/// comm::plan_schedule() does.
+[[nodiscard]] comm::Schedule plan_gradients(const record::MeshSpec& mesh, double bytes);
 
 /// This rank's share of the schedule for gradients of `bytes` bytes, where rank i of `ranks` is the i-th live
 /// chip. The schedule was proved to be an allreduce that gives all chips the same bits. Throws Error as
@@ -30,12 +36,16 @@ class BucketSum {
   BucketSum(const Layout& layout, const std::shared_ptr<const mpi::LocalSchedule>& schedule,
             std::vector<T*> flats, std::size_t count, int tag, std::shared_ptr<const void> owner);
 
-  /// As those of mpi::OrderedSum.
-  void start();
+  /// As those of mpi::OrderedSum. flips: of this step, in messages of this bucket to any rank; noted where
+  /// one met a message to this rank. `flips` must outlive the sum.
+  void start(MessageFlips& flips, std::int64_t bucket);
   bool advance();
   void wait();
 
  private:
+  void meet(MessageFlips& flips, std::int64_t bucket);
+
+  const Layout* layout_;
   std::vector<T*> added_first_;  // on this rank; the first holds their sum
   std::size_t count_;
   std::variant<mpi::OrderedSum<T>, mpi::MeshAllreduce<T>> sum_;

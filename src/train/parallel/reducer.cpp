@@ -29,6 +29,7 @@ template <typename T>
 struct Bucket {
   std::vector<BucketMember> members = {};
   std::vector<torch::Tensor> flats = {};
+  std::int64_t number = 0;
   std::optional<BucketSum<T>> sum = {};
   std::size_t taken = 0;  // gradients of the replica under way
   bool under_way = false;
@@ -38,16 +39,18 @@ template <typename T>
 class BucketReducer : public Reducer {
  public:
   BucketReducer(const std::vector<nn::Slot>& slots, const Layout& layout, bool scale_first,
-                KillPoint& kill_point)
+                KillPoint& kill_point, MessageFlips& flips)
       : scale_first_(scale_first),
         share_(1.0 / layout.replica_count()),
         mine_(layout.replicas.size()),
-        kill_point_(kill_point) {
+        kill_point_(kill_point),
+        flips_(flips) {
     fill_buckets(slots);
     std::shared_ptr<const mpi::LocalSchedule> schedule;
     if (layout.mesh) schedule = plan_share(*layout.mesh, largest_bucket(), layout.peers.rank());
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
       Bucket<T>& bucket = buckets_[b];
+      bucket.number = static_cast<std::int64_t>(b);
       std::vector<T*> terms;
       for (const torch::Tensor& flat : bucket.flats) terms.push_back(flat.template data_ptr<T>());
       bucket.sum.emplace(layout, schedule, terms, static_cast<std::size_t>(bucket.flats[0].numel()),
@@ -90,9 +93,9 @@ class BucketReducer : public Reducer {
   }
 
   void finish() override {
-    std::int64_t number = 0;
     for (Bucket<T>& bucket : buckets_) {
-      kill_point_.reach(record::TrainingPhase::reduce, number++, static_cast<std::int64_t>(buckets_.size()));
+      kill_point_.reach(record::TrainingPhase::reduce, bucket.number,
+                        static_cast<std::int64_t>(buckets_.size()));
       if (!bucket.under_way) fail(ErrorCode::internal, "a backward pass left a parameter without gradient");
       bucket.sum->wait();
       if (!scale_first_) bucket.flats[0].mul_(share_);
@@ -160,7 +163,7 @@ class BucketReducer : public Reducer {
     // Autograd is on the stack: a dead peer is told when the pass is over.
     try {
       if (bucket.taken == bucket.members.size()) {
-        bucket.sum->start();
+        bucket.sum->start(flips_, bucket.number);
         bucket.under_way = true;
       }
       for (Bucket<T>& other : buckets_) {
@@ -185,6 +188,7 @@ class BucketReducer : public Reducer {
   double share_;
   std::size_t mine_;  // replicas that this rank computes
   KillPoint& kill_point_;
+  MessageFlips& flips_;
   bool armed_ = false;
   std::size_t index_ = 0;            // of the replica under way
   std::exception_ptr failure_ = {};  // of a sum that was started or advanced within a pass
@@ -205,26 +209,29 @@ class NoReducer : public Reducer {
 }  // namespace
 
 std::unique_ptr<Reducer> make_bucket_reducer(const std::vector<nn::Slot>& slots, const Layout& layout,
-                                             record::Semantics semantics, KillPoint& kill_point) {
+                                             record::Semantics semantics, KillPoint& kill_point,
+                                             MessageFlips& flips) {
   if (layout.replica_count() == 1) return std::make_unique<NoReducer>(kill_point);
   const bool scale_first = semantics == record::Semantics::ddp;
   const auto trained =
       std::find_if(slots.begin(), slots.end(), [](const auto& slot) { return slot.trained; });
   if (trained != slots.end() && trained->value.scalar_type() == torch::kFloat64) {
-    return std::make_unique<BucketReducer<double>>(slots, layout, scale_first, kill_point);
+    return std::make_unique<BucketReducer<double>>(slots, layout, scale_first, kill_point, flips);
   }
-  return std::make_unique<BucketReducer<float>>(slots, layout, scale_first, kill_point);
+  return std::make_unique<BucketReducer<float>>(slots, layout, scale_first, kill_point, flips);
 }
 
-std::int64_t bucket_count(const std::vector<std::int64_t>& elements, std::int64_t element_bytes) {
-  std::int64_t count = 0, bytes = 0;
-  for (auto size = elements.rbegin(); size != elements.rend(); ++size) {
-    bytes += *size * element_bytes;
-    if (bytes < bucket_bytes) continue;
-    ++count;
-    bytes = 0;
+std::vector<std::int64_t> bucket_sizes(const std::vector<std::int64_t>& elements,
+                                       std::int64_t element_bytes) {
+  std::vector<std::int64_t> sizes;
+  std::int64_t size = 0;
+  for (auto one = elements.rbegin(); one != elements.rend(); ++one) {
+    size += *one;
+    if (size * element_bytes < bucket_bytes) continue;
+    sizes.push_back(std::exchange(size, 0));
   }
-  return std::max<std::int64_t>(1, count + (bytes > 0 ? 1 : 0));
+  if (size > 0) sizes.push_back(size);
+  return sizes;
 }
 
 }  // namespace bitrift::train

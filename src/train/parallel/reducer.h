@@ -10,6 +10,7 @@
 #include "spec/parallel.h"
 #include "train/parallel/rank_layout.h"
 #include "train/step/kill_point.h"
+#include "train/step/message_flips.h"
 
 namespace bitrift::train {
 
@@ -35,11 +36,10 @@ class Reducer {
 /// replica: nothing is touched. The slots' tensors must outlive it.
 [[nodiscard]] std::unique_ptr<Reducer> make_bucket_reducer(const std::vector<nn::Slot>& slots,
                                                            const Layout& layout, record::Semantics semantics,
-                                                           KillPoint& kill_point);
+                                                           KillPoint& kill_point, MessageFlips& flips);
 
-/// How many buckets the gradients of tensors of so many elements fill, in the order of a model; one where
-/// there is nothing to reduce.
-[[nodiscard]] std::int64_t bucket_count(const std::vector<std::int64_t>& elements,
-                                        std::int64_t element_bytes);
+/// Elements of the buckets that the gradients of tensors of so many elements fill, in the order of a model.
+[[nodiscard]] std::vector<std::int64_t> bucket_sizes(const std::vector<std::int64_t>& elements,
+                                                     std::int64_t element_bytes);
 
 }  // namespace bitrift::train

@@ -15,6 +15,7 @@
 #include "train/parallel/reducer.h"
 #include "train/step/feed.h"
 #include "train/step/kill_point.h"
+#include "train/step/message_flips.h"
 
 namespace bitrift::train {
 
@@ -52,7 +53,8 @@ class Strategy {
  public:
   /// Collective where norms are exchanged.
   Strategy(nn::Stage& stage, const Layout& layout, const record::Parallel& parallel, const nn::Dataset& data,
-           const Precision& precision, const StrategyOptions& options, KillPoint& kill_point);
+           const Precision& precision, const StrategyOptions& options, KillPoint& kill_point,
+           MessageFlips& flips);
 
   /// Forward and backward of one global batch. Leaves in each parameter the gradient of the mean loss over
   /// the batch (times step.loss_scale), the same on all replicas; buffers are replica 0's under ddp, each

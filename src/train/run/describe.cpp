@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/error.h"
 #include "nn/layer/measure.h"
+#include "train/parallel/bucket_sum.h"
 #include "train/parallel/build.h"
 #include "train/parallel/executor.h"
 #include "train/parallel/reducer.h"
@@ -14,9 +16,49 @@ namespace bitrift::train {
 
 namespace {
 
+using Layers = std::vector<std::unique_ptr<nn::Layer>>;
+
+std::int64_t elements_of(const nn::Slot& slot) {
+  return std::accumulate(slot.shape.begin(), slot.shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+// Bytes of a gradient's element as it is summed.
+std::int64_t gradient_bytes(const record::TrainingSpec& spec) {
+  return Precision(spec.precision).parameters == torch::kFloat64 ? 8 : 4;
+}
+
+record::MessageMap messages_on(const record::TrainingSpec& spec, const record::Parallel& parallel,
+                               const nn::Dataset& data, const Layers& layers) {
+  if (!parallel.mesh) {
+    fail(ErrorCode::bad_input,
+         "without a mesh no messages of gradients are planned; name one (docs/mesh.md, \"Training on a "
+         "mesh\")");
+  }
+  std::vector<std::int64_t> trained;
+  for (const auto& layer : layers) {
+    for (const nn::Slot& slot : layer->slots()) {
+      if (slot.trained) trained.push_back(elements_of(slot));
+    }
+  }
+  const std::int64_t bytes = gradient_bytes(spec);
+  record::MessageMap map;
+  map.steps_per_epoch = data.train_size() / spec.batch_size;
+  map.dtype = bytes == 8 ? "float64" : "float32";
+  map.buckets = bucket_sizes(trained, bytes);
+  if (map.buckets.empty() || parallel.replicas() == 1) return map;
+  const std::int64_t largest = *std::ranges::max_element(map.buckets);
+  const comm::Schedule schedule = plan_gradients(*parallel.mesh, static_cast<double>(largest * bytes));
+  map.chunks = schedule.chunks();
+  for (const comm::Send& send : schedule.sends()) {
+    map.sends.push_back({send.chunk, send.kind == comm::SendKind::add ? record::MessageKind::add
+                                                                      : record::MessageKind::copy});
+  }
+  return map;
+}
+
 // How many points each phase has for a rank of each stage (docs/rank-failure.md).
 record::Json kill_points(const record::TrainingSpec& spec, const record::Parallel& parallel,
-                         const nn::Dataset& data, const std::vector<std::unique_ptr<nn::Layer>>& layers,
+                         const nn::Dataset& data, const Layers& layers,
                          const std::vector<std::pair<std::size_t, std::size_t>>& cuts) {
   const std::size_t slots = optimizer_slots(spec.optimizer).size();
   record::Json stages = record::Json::array();
@@ -27,15 +69,14 @@ record::Json kill_points(const record::TrainingSpec& spec, const record::Paralle
       for (const nn::Slot& slot : layers[i]->slots()) {
         ++tensors;
         if (!slot.trained) continue;
-        trained.push_back(
-            std::accumulate(slot.shape.begin(), slot.shape.end(), std::int64_t{1}, std::multiplies<>()));
+        trained.push_back(elements_of(slot));
       }
     }
     const auto count = static_cast<std::int64_t>(trained.size());
-    const std::int64_t bytes = Precision(spec.precision).parameters == torch::kFloat64 ? 8 : 4;
+    const std::int64_t buckets = std::ssize(bucket_sizes(trained, gradient_bytes(spec)));
     stages.push_back({{"forward", parallel.micro_batches},
                       {"backward", parallel.micro_batches},
-                      {"reduce", parallel.replicas() > 1 ? bucket_count(trained, bytes) : 1},
+                      {"reduce", parallel.replicas() > 1 ? std::max<std::int64_t>(1, buckets) : 1},
                       {"update", std::max<std::int64_t>(1, count)},
                       {"save", std::max<std::int64_t>(1, tensors + count * static_cast<std::int64_t>(slots))},
                       {"evaluate", evaluation_batches(data)}});
@@ -63,8 +104,7 @@ record::Json describe(const record::TrainingSpec& spec, const record::Parallel& 
     record::Json tensors = record::Json::array();
     std::int64_t own = 0;
     for (const nn::Slot& slot : layers[i]->slots()) {
-      const std::int64_t count =
-          std::accumulate(slot.shape.begin(), slot.shape.end(), std::int64_t{1}, std::multiplies<>());
+      const std::int64_t count = elements_of(slot);
       (slot.trained ? own : buffers) += count;
       tensors.push_back({{"key", slot.key}, {"shape", slot.shape}, {"trained", slot.trained}});
     }
@@ -78,11 +118,18 @@ record::Json describe(const record::TrainingSpec& spec, const record::Parallel& 
                     {"tensors", tensors}});
     if (parallel.balance == record::Balance::measured) rows.back()["seconds"] = costs[i];
   }
-  return {{"model", spec.model.name},
-          {"parameters", parameters},
-          {"buffers", buffers},
-          {"layers", rows},
-          {"kill_points", kill_points(spec, parallel, data, layers, cuts)}};
+  record::Json description = {{"model", spec.model.name},
+                              {"parameters", parameters},
+                              {"buffers", buffers},
+                              {"layers", rows},
+                              {"kill_points", kill_points(spec, parallel, data, layers, cuts)}};
+  if (parallel.mesh) description["messages"] = to_json(messages_on(spec, parallel, data, layers));
+  return description;
+}
+
+record::MessageMap messages_of(const record::TrainingSpec& spec, const record::Parallel& parallel,
+                               const nn::Dataset& data) {
+  return messages_on(spec, parallel, data, make_layers(spec, data));
 }
 
 }  // namespace bitrift::train

@@ -1,6 +1,7 @@
 // What a model is made of, for people who choose where to aim and how to spread it.
 #pragma once
 
+#include "record/fault/message_map.h"
 #include "record/json/json.h"
 #include "spec/training_spec.h"
 
@@ -11,10 +12,15 @@ class Dataset;
 namespace bitrift::train {
 
 /// {"model", "parameters", "buffers", "layers": [{"name", "stage", "input", "output", "parameters",
-/// "multiply_adds", "tensors": [{"key", "shape", "trained"}]}]}: shapes of one sample, stages as the spec's
-/// layout cuts them. `data`: what load_runnable() gave for both. Builds no tensor unless costs are to be
-/// measured.
+/// "multiply_adds", "tensors": [{"key", "shape", "trained"}]}], "kill_points", "messages"}: shapes of one
+/// sample, stages as the spec's layout cuts them, messages only on a mesh. `data`: what load_runnable() gave
+/// for both. Builds no tensor unless costs are to be measured.
 [[nodiscard]] record::Json describe(const record::TrainingSpec& spec, const record::Parallel& parallel,
                                     const nn::Dataset& data);
+
+/// The messages of gradients of a run on a mesh, as the run will plan them. Throws Error(bad_input) without a
+/// mesh.
+[[nodiscard]] record::MessageMap messages_of(const record::TrainingSpec& spec,
+                                             const record::Parallel& parallel, const nn::Dataset& data);
 
 }  // namespace bitrift::train

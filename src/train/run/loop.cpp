@@ -54,8 +54,11 @@ record::RunResult Loop::run() {
     for (const record::ProcessFault& fault : state_.kill_point.faults())
       spdlog::warn("rank {} was to fail at {}, which the run never reached", fault.rank,
                    record::to_text(fault));
+    for (const record::LinkFault& fault : state_.flips.missing(result_))
+      spdlog::warn("a message was to be altered at {}, which the run never reached", record::to_text(fault));
   }
   state_.kill_point.disarm();
+  state_.flips.arm({});
   return std::move(result_);
 }
 
@@ -112,6 +115,7 @@ void Loop::step() {
     checkpoints_.write(at_, [&] { return ledger(); });
   }
   state_.kill_point.at_step(result_.steps + 1);
+  state_.flips.at_step(result_.steps + 1);
   const std::span<const std::int64_t> batch = state_.next_batch();
   if (options_.tracing) batch_.assign(batch.begin(), batch.end());
   learning_rate_ = progress().learning_rate;
@@ -228,6 +232,7 @@ void Loop::finish() {
     for (const char bad : all) whole.nonfinite_state = whole.nonfinite_state || bad != 0;
   }
   whole.propagation = states_->gather();
+  state_.flips.gather(state_.layout().world, whole);
   result_ = std::move(whole);
   state_.guards.clear();
   if (options_.keep_golden) golden_.keep(result_, options_.order);
@@ -238,6 +243,7 @@ void Loop::finish() {
 // recovery.
 void Loop::begin_team() {
   state_.kill_point.arm(options_.process_faults, options_.death_note);
+  state_.flips.arm(options_.link_faults);
   if (options_.relaunched) begin_again();
   if (!state_.team.may_lose()) return;
   if (state_.team.is_newcomer()) return recover_from_loss();

@@ -60,7 +60,7 @@ void TrainerState::start_work(bool fresh) {
   kill_point.work_as(map.seats(rank));
   strategy_ = std::make_unique<Strategy>(session_->stage(), *layout_, parallel, *data, precision,
                                          StrategyOptions{batches_ahead(spec.data, *data), exchanges_norms()},
-                                         kill_point);
+                                         kill_point, flips);
 }
 
 void TrainerState::make_session(const Layout& layout, const nn::Placement& placement, bool fresh) {
@@ -85,7 +85,8 @@ void TrainerState::warm_up() {
   std::vector<std::int64_t> batch(static_cast<std::size_t>(spec.batch_size / parallel.replicas()));
   std::iota(batch.begin(), batch.end(), 0);
   KillPoint none;
-  Strategy work(session_->stage(), alone, serial, *data, precision, {}, none);
+  MessageFlips no_flips;
+  Strategy work(session_->stage(), alone, serial, *data, precision, {}, none, no_flips);
   (void)work.gradients({.batch = batch, .seed = spec.seed});
   session_->drop_gradients();
 }

@@ -27,6 +27,7 @@
 #include "train/step/autocast.h"
 #include "train/step/kill_point.h"
 #include "train/step/loss_scaler.h"
+#include "train/step/message_flips.h"
 
 namespace bitrift::train {
 
@@ -107,6 +108,7 @@ struct TrainerState {
   LossScaler scaler;
   Guards guards;
   KillPoint kill_point;
+  MessageFlips flips;
   BackgroundSave saves;
   std::optional<ckpt::Reader> base_file;
   StateCopy base;          ///< see Trainer::remember_base()

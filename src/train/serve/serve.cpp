@@ -107,6 +107,7 @@ class Worker {
     run.order = order_of(request);
     run.id = request.id;
     run.process_faults = request.process_faults;
+    run.link_faults = request.link_faults;
     run.start_file = options_.base;
     run.checkpoint = [&trainer, file = std::filesystem::path(request.checkpoint + ".saved")] {
       trainer.save(file, record::Json::object());

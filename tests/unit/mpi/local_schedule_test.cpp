@@ -39,6 +39,7 @@ TEST(LocalSchedule, BothEndsOfALinkExpectTheSameMessages) {
       for (const auto& queue : local.outgoing()) {
         for (const std::uint32_t index : queue.steps) {
           EXPECT_EQ(local.step(index).part, comm::Part::read);
+          EXPECT_EQ(plan.send(local.step(index).send).chunk, local.step(index).chunk);
           sent[{local.rank(), queue.rank}].emplace_back(local.step(index).chunk, local.step(index).kind);
         }
       }

@@ -1,0 +1,61 @@
+// A link that flips a bit of a message between two chips of a mesh.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/named_enum.h"
+#include "record/json/json.h"
+
+namespace bitrift::record {
+
+/// What faults of links are listed under where others have a Plane, which is a part of a file.
+inline constexpr const char* wire_plane = "wire";
+
+/// What the receiver does with a message (docs/mesh.md, "What a schedule means").
+enum class MessageKind { add, copy };
+constexpr EnumNames<2> names_of(MessageKind) { return {"kind of message", {"add", "copy"}}; }
+
+/// One bit of one message of gradients arrives flipped. The sender's own numbers stay right; whatever the
+/// receiver makes of the message follows from the flipped one.
+struct LinkFault {
+  std::int64_t step = 1;     ///< of this run, 1-based
+  std::int64_t bucket = 0;   ///< of gradients: 0 holds the last layer's
+  std::int64_t send = 0;     ///< position in the planned schedule, which gives link, chunk and kind
+  std::int64_t element = 0;  ///< of the chunk that travels
+  int bit = 0;               ///< of the number as it travels; 0 is the least significant
+  bool operator==(const LinkFault&) const = default;
+};
+
+/// {"step", "bucket", "send", "element", "bit"}
+[[nodiscard]] Json to_json(const LinkFault& fault);
+[[nodiscard]] LinkFault link_fault_from_json(const Json& value);
+/// "SEND@STEP:BUCKET.ELEMENT.BIT": "12@5:0.3.30". Throws Error(bad_input) that says what was expected.
+[[nodiscard]] LinkFault link_fault_from_text(std::string_view text);
+/// The inverse.
+[[nodiscard]] std::string to_text(const LinkFault& fault);
+
+/// Where a chip is in its mesh.
+struct ChipPlace {
+  int row = 0, column = 0;
+  bool operator==(const ChipPlace&) const = default;
+};
+
+/// What a link fault did, as the receiver saw it.
+struct AlteredMessage {
+  LinkFault fault;
+  ChipPlace from, to;
+  std::int64_t chunk = 0;
+  MessageKind kind = MessageKind::add;
+  std::string dtype;  ///< of the number as it travels: "float32"
+  std::uint64_t old_pattern = 0, new_pattern = 0;
+  bool operator==(const AlteredMessage&) const = default;
+};
+
+/// {"link": {...}, "from": {"row", "column"}, "to": {...}, "chunk", "kind", "dtype", "old", "new"}; patterns
+/// as in an AppliedFault.
+[[nodiscard]] Json to_json(const AlteredMessage& altered);
+[[nodiscard]] AlteredMessage altered_message_from_json(const Json& value);
+
+}  // namespace bitrift::record

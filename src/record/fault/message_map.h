@@ -1,0 +1,41 @@
+// What the messages of gradients on a mesh carry.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "record/fault/link_fault.h"
+#include "record/json/json.h"
+
+namespace bitrift::record {
+
+/// What is sent in each step of a run on a mesh: every bucket of gradients by every send of the schedule. The
+/// model, the precision, the mesh and its schedule decide.
+struct MessageMap {
+  struct Send {
+    std::int64_t chunk = 0;
+    MessageKind kind = MessageKind::add;
+    bool operator==(const Send&) const = default;
+  };
+  std::int64_t steps_per_epoch = 0;
+  std::string dtype;                  ///< of the numbers as they travel: "float32"
+  std::int64_t chunks = 1;            ///< into which each bucket is divided
+  std::vector<std::int64_t> buckets;  ///< elements of each
+  std::vector<Send> sends;            ///< by their position in the schedule
+  /// How many numbers a send of this bucket carries. The first chunks have one more where the division leaves
+  /// a rest.
+  [[nodiscard]] std::int64_t elements(std::size_t bucket, const Send& send) const;
+  [[nodiscard]] int bits() const;  ///< of a number
+  bool operator==(const MessageMap&) const = default;
+};
+
+/// {"steps_per_epoch", "dtype", "chunks", "buckets": [elements], "sends": [[chunk, kind]]}
+[[nodiscard]] Json to_json(const MessageMap& map);
+/// Throws Error(bad_file) for anything else.
+[[nodiscard]] MessageMap message_map_from_json(const Json& value);
+
+/// Throws Error(bad_input) that says what there is when there is no such bucket, send, element or bit.
+void check_exists(const LinkFault& fault, const MessageMap& map);
+
+}  // namespace bitrift::record
