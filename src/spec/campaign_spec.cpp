@@ -227,9 +227,10 @@ void check_wire(const Document& document, const std::vector<Parallel>& arms) {
     if (!arms[i].mesh)
       refuse(arm + "/parallel", "messages are planned only on a mesh; name one (docs/mesh.md)");
     if (arms[i] != arms.front())
-      refuse(arm + "/parallel",
-             "differs from that of the first arm: every message must exist in every arm; use one campaign for "
-             "each mesh and schedule");
+      refuse(
+          arm + "/parallel",
+          "differs from that of the first arm: every message must exist in every arm; use one campaign for "
+          "each mesh and schedule");
   }
 }
 
