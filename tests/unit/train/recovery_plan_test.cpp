@@ -151,12 +151,12 @@ std::vector<Report> all_but(int ranks, int dead) {
 }
 
 TEST(RecoveryPlan, TheChipOfARankThatIsNotReplacedIsDead) {
-  // Chips 1 to 5 of 2x3 are alive, as ranks 0 to 4; rank 3 is chip 4.
+  // Chips 1 to 5 of 2x3 are alive, as ranks 0 to 4; rank 2 is chip 3.
   const RecoveryPlan plan =
-      plan_recovery(spec(RecoveryKind::shrink), ReplicaMap(5, 1), all_but(5, 3), mesh_of("2x3", {"0,0"}));
+      plan_recovery(spec(RecoveryKind::shrink), ReplicaMap(5, 1), all_but(5, 2), mesh_of("2x3", {"0,0"}));
   EXPECT_EQ(plan.refusal, "");
   ASSERT_TRUE(plan.mesh);
-  EXPECT_EQ(plan.mesh->topology.live(), (Ranks{1, 2, 3, 5}));
+  EXPECT_EQ(plan.mesh->topology.live(), (Ranks{1, 2, 4, 5}));
   EXPECT_EQ(plan.mesh->schedule, comm::Scheme::trees);
 }
 
