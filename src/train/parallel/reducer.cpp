@@ -5,6 +5,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <utility>
 
 #include "core/error.h"
@@ -135,11 +136,11 @@ class BucketReducer : public Reducer {
       }
       size = 0;
     };
-    for (auto slot = slots.rbegin(); slot != slots.rend(); ++slot) {
-      if (!slot->trained) continue;
+    for (const nn::Slot& slot : std::views::reverse(slots)) {
+      if (!slot.trained) continue;
       if (size == 0) buckets_.emplace_back();
-      buckets_.back().members.push_back({slot->value, size});
-      size += slot->value.numel();
+      buckets_.back().members.push_back({slot.value, size});
+      size += slot.value.numel();
       if (size * static_cast<std::int64_t>(sizeof(T)) >= bucket_bytes) close();
     }
     close();
@@ -225,8 +226,8 @@ std::vector<std::int64_t> bucket_sizes(const std::vector<std::int64_t>& elements
                                        std::int64_t element_bytes) {
   std::vector<std::int64_t> sizes;
   std::int64_t size = 0;
-  for (auto one = elements.rbegin(); one != elements.rend(); ++one) {
-    size += *one;
+  for (const std::int64_t one : std::views::reverse(elements)) {
+    size += one;
     if (size * element_bytes < bucket_bytes) continue;
     sizes.push_back(std::exchange(size, 0));
   }
