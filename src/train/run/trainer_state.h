@@ -82,7 +82,8 @@ struct TrainerState {
   /// Returns on all ranks that live, or throws RankFailed on all: also where one of them noticed a death. For
   /// a team that may lose members, where it matters that all come this far. Collective over those who work.
   void stand_together();
-  /// Whether that was the last thing that this rank did; a recovery begins with the same question. Local.
+  /// Whether stand_together() has thrown here since the last call of this: then this rank has already
+  /// answered the question with which a recovery begins. Local.
   [[nodiscard]] bool asked_together() noexcept { return std::exchange(asked_together_, false); }
 
   /// A step was begun and not decided upon: gives back what its forward pass changed. Local.
