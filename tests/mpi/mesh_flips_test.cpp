@@ -1,12 +1,9 @@
 // A bit of a message flips on its way. Runs under mpirun with 5 ranks; the smaller mesh runs on 4 of them.
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <random>
 #include <set>
 #include <type_traits>
@@ -15,29 +12,12 @@
 #include <gtest/gtest.h>
 
 #include "comm/plan/planner.h"
-#include "mpi/communicator.h"
-#include "mpi/environment.h"
+#include "mesh_world.h"
 #include "mpi/mesh_allreduce.h"
 #include "serial_schedule.h"
 
 namespace bitrift::mpi {
 namespace {
-
-constexpr int world_size = 5;
-const Environment* environment_pointer = nullptr;
-
-// Of both signs and far apart, so that another order of additions rounds to other bits.
-template <typename T>
-std::vector<std::vector<T>> arrays_of(std::size_t ranks, std::size_t count, std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::vector<std::vector<T>> all(ranks, std::vector<T>(count));
-  for (auto& array : all) {
-    for (T& value : array)
-      value = static_cast<T>(std::ldexp(static_cast<double>(static_cast<std::int64_t>(random())),
-                                        static_cast<int>(random() % 40) - 80));
-  }
-  return all;
-}
 
 template <typename T>
 bool same_bits(const std::vector<T>& one, const std::vector<T>& other) {
@@ -90,19 +70,18 @@ std::ptrdiff_t flip_and_compare(const Communicator& ranks, const comm::Schedule&
 
 // Every send of each plan: an addition spreads the flip to all ranks alike, a copy to those behind its link.
 TEST(MeshFlips, TravelOnAsInASerialRun) {
-  const Communicator& world = environment_pointer->world();
   for (const auto& text :
        std::vector<comm::TopologyText>{{"2x2", "neither", {}, {}}, {"2x3", "neither", {"0,1"}, {}}}) {
     const comm::Topology mesh = comm::topology_from_text(text);
     const auto chips = static_cast<std::ptrdiff_t>(mesh.live().size());
-    const Communicator ranks = world.split(world.rank() < chips ? 0 : 1, world.rank());
-    if (world.rank() >= chips) continue;
+    const auto ranks = ranks_of(mesh);
+    if (!ranks) continue;
     const comm::Schedule plan = comm::plan_schedule(mesh, comm::Scheme::trees, {.bytes = 4'804});
     std::set<std::ptrdiff_t> hit_by_adds, hit_by_copies;
     for (std::size_t send = 0; send < plan.size(); ++send) {
       const bool adds = plan.send(send).kind == comm::SendKind::add;
-      (adds ? hit_by_adds : hit_by_copies).insert(flip_and_compare<float>(ranks, plan, send, 31));
-      flip_and_compare<double>(ranks, plan, send, 62);
+      (adds ? hit_by_adds : hit_by_copies).insert(flip_and_compare<float>(*ranks, plan, send, 31));
+      flip_and_compare<double>(*ranks, plan, send, 62);
     }
     hit_by_adds.erase(0);  // so small a number that larger ones swallow it, with either sign
     EXPECT_EQ(hit_by_adds, std::set{chips});
@@ -114,17 +93,4 @@ TEST(MeshFlips, TravelOnAsInASerialRun) {
 }  // namespace
 }  // namespace bitrift::mpi
 
-int main(int count, char** arguments) {
-  testing::InitGoogleTest(&count, arguments);
-  bitrift::mpi::Environment environment;
-  bitrift::mpi::environment_pointer = &environment;
-  if (environment.world().size() != bitrift::mpi::world_size) {
-    std::fprintf(stderr, "expected a world of %d ranks, found %d\n", bitrift::mpi::world_size,
-                 environment.world().size());
-    environment.abort(2);
-  }
-  const int failed = RUN_ALL_TESTS();
-  if (failed != 0) environment.abort(1);
-  environment.finalize();
-  return 0;
-}
+int main(int count, char** arguments) { return bitrift::mpi::run_in_world(count, arguments, 5); }

@@ -1,7 +1,6 @@
 // Runs under mpirun with 16 ranks; smaller meshes run on the first of them.
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -17,8 +16,7 @@
 #include "comm/plan/planner.h"
 #include "comm/plan/tree_schedule.h"
 #include "comm/verify.h"
-#include "mpi/communicator.h"
-#include "mpi/environment.h"
+#include "mesh_world.h"
 #include "mpi/mesh_allreduce.h"
 #include "mpi/ordered_sum.h"
 #include "serial_schedule.h"
@@ -26,37 +24,6 @@
 
 namespace bitrift::mpi {
 namespace {
-
-constexpr int world_size = 16;
-const Environment* environment_pointer = nullptr;
-const Communicator& world() { return environment_pointer->world(); }
-
-/// The ranks of a mesh; nothing on a rank that is none of them. Collective over all.
-std::optional<Communicator> ranks_of(const comm::Topology& mesh) {
-  const bool in = world().rank() < static_cast<int>(mesh.live().size());
-  const Communicator made = world().split(in ? 0 : 1, world().rank());
-  return in ? std::optional(made) : std::nullopt;
-}
-
-// Floats of both signs and far apart, so that another order of additions rounds to other bits. Integers so
-// large that the sum of 16 has no bit to spare.
-template <typename T>
-std::vector<std::vector<T>> arrays_of(std::size_t ranks, std::size_t count, std::uint64_t seed) {
-  std::mt19937_64 random(seed * 1'000'003 + count);
-  std::vector<std::vector<T>> all(ranks, std::vector<T>(count));
-  for (auto& array : all) {
-    for (T& value : array) {
-      if constexpr (std::is_integral_v<T>) {
-        value = static_cast<T>(static_cast<std::int64_t>(random()) >> 4);
-        if constexpr (sizeof(T) == 4) value = static_cast<T>(static_cast<std::int32_t>(random()) >> 4);
-      } else {
-        value = static_cast<T>(std::ldexp(static_cast<double>(static_cast<std::int64_t>(random())),
-                                          static_cast<int>(random() % 40) - 80));
-      }
-    }
-  }
-  return all;
-}
 
 template <typename T>
 bool same_bits(const std::vector<T>& one, const std::vector<T>& other) {
@@ -372,22 +339,4 @@ TEST(MeshAllreduce, ASumUnderWayIsNotStartedAgain) {
 }  // namespace
 }  // namespace bitrift::mpi
 
-int main(int count, char** arguments) {
-  testing::InitGoogleTest(&count, arguments);
-  bitrift::mpi::Environment environment;
-  bitrift::mpi::environment_pointer = &environment;
-  if (environment.world().size() != bitrift::mpi::world_size) {
-    std::fprintf(stderr, "expected a world of %d ranks, found %d\n", bitrift::mpi::world_size,
-                 environment.world().size());
-    environment.abort(2);
-  }
-  if (environment.world().rank() != 0) {
-    // Failures of other ranks go to stderr all the same.
-    delete testing::UnitTest::GetInstance()->listeners().Release(
-        testing::UnitTest::GetInstance()->listeners().default_result_printer());
-  }
-  const int failed = RUN_ALL_TESTS();
-  if (failed != 0) environment.abort(1);
-  environment.finalize();
-  return 0;
-}
+int main(int count, char** arguments) { return bitrift::mpi::run_in_world(count, arguments, 16); }
