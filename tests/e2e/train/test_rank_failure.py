@@ -83,11 +83,20 @@ def test_every_phase(
     assert all(value >= 0 for value in one["volatile"].values())
 
 
-@pytest.mark.parametrize("point", range(len(RECOVERY_POINTS)), ids=RECOVERY_POINTS)
-@pytest.mark.parametrize(
-    ("layout", "recovery", "first", "second"),
-    [("data", "shrink", 0, 2), ("data", "respawn", 1, 0), ("hybrid", "shrink", 1, 2), ("hybrid", "spare", 3, 0)],
-)
+TWO_FAILURES = [
+    ("data", "shrink", 0, 2),
+    ("data", "respawn", 1, 0),
+    ("hybrid", "shrink", 1, 2),
+    ("hybrid", "spare", 3, 0),
+]
+IN_RECOVERIES = [
+    pytest.param(*case, point, marks=[pytest.mark.thorough] * ((i + point) % 2))
+    for i, case in enumerate(TWO_FAILURES)
+    for point in range(len(RECOVERY_POINTS))
+]
+
+
+@pytest.mark.parametrize(("layout", "recovery", "first", "second", "point"), IN_RECOVERIES)
 def test_a_second_rank_fails_during_the_recovery(
     bases: Bases, tmp_path: Path, layout: str, recovery: str, first: int, second: int, point: int
 ) -> None:
@@ -125,12 +134,20 @@ def test_one_of_two_that_replaced_two_fails(bases: Bases, tmp_path: Path) -> Non
     assert [rank for one in recoveries for rank in one["failed"]] == [0, 2, 0, 2]
 
 
-@pytest.mark.parametrize("victim", [0, 2])
+FEWER = {"data": ["data", "--ranks", 3], "hybrid": ["pipeline", "--ranks", 2]}
+
+
 @pytest.mark.parametrize(
-    ("layout", "fewer"), [("data", ["data", "--ranks", 3]), ("hybrid", ["pipeline", "--ranks", 2])]
+    ("layout", "victim"),
+    [
+        ("data", 0),
+        ("hybrid", 2),
+        pytest.param("data", 2, marks=pytest.mark.thorough),
+        pytest.param("hybrid", 0, marks=pytest.mark.thorough),
+    ],
 )
 def test_a_smaller_batch_is_that_of_a_run_of_fewer_replicas(
-    bases: Bases, tmp_path: Path, layout: str, fewer: list, victim: int
+    bases: Bases, tmp_path: Path, layout: str, victim: int
 ) -> None:
     ended = bases.fail(
         "adamw",
@@ -144,7 +161,7 @@ def test_a_smaller_batch_is_that_of_a_run_of_fewer_replicas(
     run("resume", bases.file("adamw"), "-o", step5, "--steps", 5, *LAYOUTS[layout])
     batch = 48 if layout == "data" else 32
     options = ["--micro-batches", 2] if layout == "hybrid" else []
-    run("resume", step5, "-o", fresh, "--epochs", 1, "--parallel", *fewer, *options, "--batch-size", batch)
+    run("resume", step5, "-o", fresh, "--epochs", 1, "--parallel", *FEWER[layout], *options, "--batch-size", batch)
     assert digest(tmp_path / "shrunk.h5") == digest(fresh)
 
 
@@ -199,8 +216,14 @@ def test_the_result_of_a_job_that_was_launched_again_is_that_of_the_whole_run(
     assert digest(tmp_path / "again.h5") == digest(tmp_path / "plain.h5")
 
 
-@pytest.mark.parametrize("victim", [0, 1])
-@pytest.mark.parametrize("point", [0, 7, 1000])
+IN_SAVES = [
+    pytest.param(victim, point, marks=[pytest.mark.thorough] * ((victim + point) % 2))
+    for victim in (0, 1)
+    for point in (0, 7, 1000)
+]
+
+
+@pytest.mark.parametrize(("victim", "point"), IN_SAVES)
 def test_a_kill_during_a_save_leaves_the_old_file_or_the_new_one(
     bases: Bases, tmp_path: Path, victim: int, point: int
 ) -> None:

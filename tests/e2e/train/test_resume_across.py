@@ -65,7 +65,16 @@ def replica_paths(path: Path) -> set[str]:
 
 # The GPT has no buffers, so all that a strategy could store apart is in the first five.
 @pytest.mark.parametrize(
-    ("name", "saver"), [("resnet20", saver) for saver in STRATEGIES] + [("gpt", "serial"), ("gpt", "hybrid")]
+    ("name", "saver"),
+    [
+        ("resnet20", "serial"),
+        pytest.param("resnet20", "ddp", marks=pytest.mark.thorough),
+        ("resnet20", "horovod"),
+        ("resnet20", "pipeline"),
+        pytest.param("resnet20", "hybrid", marks=pytest.mark.thorough),
+        pytest.param("gpt", "serial", marks=pytest.mark.thorough),
+        ("gpt", "hybrid"),
+    ],
 )
 def test_any_strategy_resumes_what_any_other_saved(start: Start, tmp_path: Path, name: str, saver: str) -> None:
     saved = start(name, saver)

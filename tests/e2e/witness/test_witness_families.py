@@ -43,9 +43,15 @@ def data_of(model: str, side: int) -> dict[str, Any]:
     return data
 
 
-@pytest.mark.parametrize("precision", ["fp32", "fp64"])
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("family", FAMILIES)
+CASES = [
+    pytest.param(family, optimizer, precision, marks=[pytest.mark.thorough] * ((i + j + k) % 2))
+    for i, family in enumerate(FAMILIES)
+    for j, optimizer in enumerate(OPTIMIZERS)
+    for k, precision in enumerate(("fp32", "fp64"))
+]
+
+
+@pytest.mark.parametrize(("family", "optimizer", "precision"), CASES)
 def test_python_has_the_same_bits(tmp_path: Path, family: str, optimizer: str, precision: str) -> None:
     model, side = FAMILIES[family]
     spec = {
