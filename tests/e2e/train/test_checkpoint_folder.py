@@ -20,7 +20,7 @@ from typing import Any
 import h5py
 import pytest
 from failure_support import digest, fail_ranks
-from train_support import LENET, MLP, PROGRAM, SGD, STRATEGIES, call, mpirun_program, run, write_spec
+from train_support import LENET, MLP, PROGRAM, SGD, STRATEGIES, call, mpirun_program, pairs_of, run, write_spec
 
 DATA = {"name": "digits", "train_samples": 640, "test_samples": 160}  # epochs of ten steps
 MODES = ("sync", "async")
@@ -135,15 +135,7 @@ def kill_with_children(process: subprocess.Popen[str]) -> None:
     process.communicate()
 
 
-@pytest.mark.parametrize(
-    ("mode", "ranks"),
-    [
-        ("async", 1),
-        ("sync", 2),
-        pytest.param("sync", 1, marks=pytest.mark.thorough),
-        pytest.param("async", 2, marks=pytest.mark.thorough),
-    ],
-)
+@pytest.mark.parametrize(("mode", "ranks"), pairs_of(MODES, (2, 1)))
 def test_a_killed_run_goes_on_to_the_same_end(tmp_path: Path, scratch: Path, ranks: int, mode: str) -> None:
     chance = random.Random(100 * ranks + len(mode))
     spec = fast_spec(tmp_path / "spec.json", epochs=12)
@@ -311,15 +303,7 @@ def test_the_spec_says_it_and_the_command_line_overrides_it(tmp_path: Path) -> N
     assert run("train", auto, "-o", tmp_path / "x.h5", "--mtbf", 5)["checkpoint_seconds"]["written"] >= 1
 
 
-@pytest.mark.parametrize(
-    ("mode", "every"),
-    [
-        ("async", 3),
-        ("sync", "auto"),
-        pytest.param("sync", 3, marks=pytest.mark.thorough),
-        pytest.param("async", "auto", marks=pytest.mark.thorough),
-    ],
-)
+@pytest.mark.parametrize(("mode", "every"), pairs_of(MODES, ("auto", 3)))
 def test_a_job_is_launched_again_from_a_folder(
     spec: Path, whole_of_two: tuple[dict[str, Any], Path], tmp_path: Path, mode: str, every: object
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import h5py
 import pytest
 from failure_support import LAYOUTS, Bases, digest, fail_ranks
-from train_support import ADAM, LENET, MLP, SGD, call, run, write_spec
+from train_support import ADAM, LENET, MLP, SGD, call, pairs_of, run, write_spec
 
 SHARED = ("--checkpoint-writer", "shared")
 # Replicas with their own running averages differ; the others are alike.
@@ -19,14 +19,7 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> Bases:
     return Bases(tmp_path_factory.mktemp("bases"))
 
 
-CASES = [
-    pytest.param(task, layout, marks=[pytest.mark.thorough] * ((i + j) % 2))
-    for i, task in enumerate(("lenet", "norm"))
-    for j, layout in enumerate((*LAYOUTS, "horovod"))
-]
-
-
-@pytest.mark.parametrize(("task", "layout"), CASES)
+@pytest.mark.parametrize(("task", "layout"), pairs_of(("lenet", "norm"), (*LAYOUTS, "horovod")))
 def test_the_file_is_the_one_that_rank_0_writes(tmp_path: Path, task: str, layout: str) -> None:
     model, optimizer = {"lenet": (LENET, ADAM), "norm": (MLP, SGD)}[task]
     spec = write_spec(tmp_path / "spec.json", model, optimizer, batch_size=48)
@@ -58,14 +51,7 @@ def four(bases: Bases, tmp_path_factory: pytest.TempPathFactory) -> str:
     return digest(out)
 
 
-IN_SAVES = [
-    pytest.param(victim, point, marks=[pytest.mark.thorough] * ((i + point) % 2))
-    for i, victim in enumerate((0, 1, 3))
-    for point in (0, 1)
-]
-
-
-@pytest.mark.parametrize(("victim", "point"), IN_SAVES)
+@pytest.mark.parametrize(("victim", "point"), pairs_of((0, 1, 3), (0, 1)))
 def test_a_rank_that_fails_while_all_write_leaves_the_previous_file(
     bases: Bases, four: str, tmp_path: Path, victim: int, point: int
 ) -> None:

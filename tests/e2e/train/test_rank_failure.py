@@ -19,7 +19,7 @@ from failure_support import (
     fail_ranks,
     step_of,
 )
-from train_support import call, run
+from train_support import call, pairs_of, run
 
 DATA4 = LAYOUTS["data"]
 
@@ -139,12 +139,7 @@ FEWER = {"data": ["data", "--ranks", 3], "hybrid": ["pipeline", "--ranks", 2]}
 
 @pytest.mark.parametrize(
     ("layout", "victim"),
-    [
-        ("data", 0),
-        ("hybrid", 2),
-        pytest.param("data", 2, marks=pytest.mark.thorough),
-        pytest.param("hybrid", 0, marks=pytest.mark.thorough),
-    ],
+    pairs_of(FEWER, (0, 2)),
 )
 def test_a_smaller_batch_is_that_of_a_run_of_fewer_replicas(
     bases: Bases, tmp_path: Path, layout: str, victim: int
@@ -216,14 +211,7 @@ def test_the_result_of_a_job_that_was_launched_again_is_that_of_the_whole_run(
     assert digest(tmp_path / "again.h5") == digest(tmp_path / "plain.h5")
 
 
-IN_SAVES = [
-    pytest.param(victim, point, marks=[pytest.mark.thorough] * ((victim + point) % 2))
-    for victim in (0, 1)
-    for point in (0, 7, 1000)
-]
-
-
-@pytest.mark.parametrize(("victim", "point"), IN_SAVES)
+@pytest.mark.parametrize(("victim", "point"), pairs_of((0, 1), (0, 7, 1000)))
 def test_a_kill_during_a_save_leaves_the_old_file_or_the_new_one(
     bases: Bases, tmp_path: Path, victim: int, point: int
 ) -> None:
