@@ -11,9 +11,11 @@ import subprocess
 import tempfile
 import time
 import uuid
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+import pytest
 from train_support import LENET, MLP, PROGRAM, run, write_spec
 
 PHASES = ("forward", "backward", "reduce", "update", "evaluate", "save")
@@ -40,6 +42,15 @@ RECOVERIES = {
     "restart": ("--on-failure", "restart"),
     "restart, spares": ("--on-failure", "restart", "--spares", "2"),
 }
+
+
+def pairs_of(first: Collection[object], second: Collection[object]) -> list[Any]:
+    """All pairs. Every second one is thorough, so that the others have each value of both."""
+    return [
+        pytest.param(one, other, marks=[pytest.mark.thorough] * ((i + j) % 2))
+        for i, one in enumerate(first)
+        for j, other in enumerate(second)
+    ]
 
 
 def step_of(phase: str, step: int) -> int:

@@ -19,8 +19,8 @@ from typing import Any
 
 import h5py
 import pytest
-from failure_support import digest, fail_ranks
-from train_support import LENET, MLP, PROGRAM, SGD, STRATEGIES, call, mpirun_program, pairs_of, run, write_spec
+from failure_support import digest, fail_ranks, pairs_of
+from train_support import LENET, MLP, PROGRAM, SGD, STRATEGIES, call, mpirun_program, run, write_spec
 
 DATA = {"name": "digits", "train_samples": 640, "test_samples": 160}  # epochs of ten steps
 MODES = ("sync", "async")

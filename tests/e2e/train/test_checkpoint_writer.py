@@ -6,8 +6,8 @@ from pathlib import Path
 
 import h5py
 import pytest
-from failure_support import LAYOUTS, Bases, digest, fail_ranks
-from train_support import ADAM, LENET, MLP, SGD, call, pairs_of, run, write_spec
+from failure_support import LAYOUTS, Bases, digest, fail_ranks, pairs_of
+from train_support import ADAM, LENET, MLP, SGD, call, run, write_spec
 
 SHARED = ("--checkpoint-writer", "shared")
 # Replicas with their own running averages differ; the others are alike.

@@ -17,9 +17,10 @@ from failure_support import (
     Ended,
     digest,
     fail_ranks,
+    pairs_of,
     step_of,
 )
-from train_support import call, pairs_of, run
+from train_support import call, run
 
 DATA4 = LAYOUTS["data"]
 

@@ -10,13 +10,12 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
-import pytest
 
 PROGRAM = Path(os.environ.get("BITRIFT_BIN_DIR", ".")) / "bitrift-train"
 SGD = {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9, "weight_decay": 0.0005}
@@ -29,15 +28,6 @@ STRATEGIES = {
     "data4": ["--parallel", "data", "--ranks", "4"],
     "pipeline2": ["--parallel", "pipeline", "--ranks", "2", "--micro-batches", "2"],
 }
-
-
-def pairs_of(first: Collection[object], second: Collection[object]) -> list[Any]:
-    """All pairs. Every second one is thorough, so that the others have each value of both."""
-    return [
-        pytest.param(one, other, marks=[pytest.mark.thorough] * ((i + j) % 2))
-        for i, one in enumerate(first)
-        for j, other in enumerate(second)
-    ]
 
 
 def write_spec(path: Path, model: dict, optimizer: dict, **changes: Any) -> Path:
