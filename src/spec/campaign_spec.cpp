@@ -74,6 +74,13 @@ void apply_scale(Document& document, const std::vector<std::string>& overrides) 
 }
 
 void check_scope(const Document& document, const std::string& pointer, const Arm& arm) {
+  if (arm.parallel.shard_optimizer && !arm.scope.all()) {
+    fail(
+        ErrorCode::bad_input,
+        "{}: with parallel.shard_optimizer replicas cannot differ, because each parameter comes from the one "
+        "replica that updates it; remove scope, or shard_optimizer",
+        document.where(pointer));
+  }
   const int replicas = arm.parallel.replicas();
   const int needed = arm.scope.replicas.empty() ? arm.scope.count : arm.scope.replicas.back() + 1;
   if (arm.scope.all() || needed <= replicas) return;

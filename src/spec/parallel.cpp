@@ -59,7 +59,7 @@ Parallel parallel_from_json(const Json& value, const std::string& where) {
              key);
     }
   };
-  refuse(parallel.replicated(), {"semantics", "sync_on_resume", "resync_every"});
+  refuse(parallel.replicated(), {"semantics", "sync_on_resume", "resync_every", "shard_optimizer"});
   refuse(parallel.staged(), {"schedule", "balance", "stages"});
   refuse(parallel.kind == ParallelKind::data, {"mesh"});
   if (value.contains("mesh")) {
@@ -76,6 +76,7 @@ Parallel parallel_from_json(const Json& value, const std::string& where) {
   parallel.semantics = value.value("semantics", parallel.semantics);
   if (value.contains("sync_on_resume")) parallel.sync_on_resume = value["sync_on_resume"].get<ResumeSync>();
   parallel.resync_every = value.value("resync_every", parallel.resync_every);
+  parallel.shard_optimizer = value.value("shard_optimizer", parallel.shard_optimizer);
   parallel.schedule = value.value("schedule", parallel.schedule);
   parallel.balance = value.value("balance", parallel.balance);
   parallel.device = value.value("device", parallel.device);
@@ -90,6 +91,7 @@ Json to_json(const Parallel& parallel) {
   if (parallel.semantics != plain.semantics) value["semantics"] = parallel.semantics;
   if (parallel.sync_on_resume) value["sync_on_resume"] = *parallel.sync_on_resume;
   if (parallel.resync_every != 0) value["resync_every"] = parallel.resync_every;
+  if (parallel.shard_optimizer) value["shard_optimizer"] = true;
   if (parallel.schedule != plain.schedule) value["schedule"] = parallel.schedule;
   if (parallel.balance != plain.balance) value["balance"] = parallel.balance;
   if (parallel.device != plain.device) value["device"] = parallel.device;
@@ -101,6 +103,12 @@ void check_parallel(const Parallel& parallel, int batch_size, const std::string&
   check_ranks(parallel, where);
   check_mesh_ranks(parallel, where);
   const int replicas = parallel.replicas();
+  if (parallel.shard_optimizer && replicas == 1) {
+    fail(ErrorCode::bad_input,
+         "{}: shard_optimizer shares optimizer state out to replicas, and this run has one; leave it out, or "
+         "give more ranks",
+         where);
+  }
   const std::int64_t parts = std::int64_t{replicas} * parallel.micro_batches;
   if (batch_size % parts != 0) {
     fail(ErrorCode::bad_input,
@@ -108,6 +116,15 @@ void check_parallel(const Parallel& parallel, int batch_size, const std::string&
          "a multiple of {}",
          where, batch_size, replicas, parallel.micro_batches, parts);
   }
+}
+
+std::string refusal_of_shards(RecoveryKind kind, const Parallel& parallel) {
+  const bool lives_on = kind != RecoveryKind::none && kind != RecoveryKind::relaunch;
+  if (!lives_on || !parallel.shard_optimizer) return "";
+  return fmt::format(
+      "{}: a rank that fails takes its part of the optimizer state with it, and shard_optimizer leaves no "
+      "copy with the others; choose relaunch, or drop shard_optimizer",
+      name_of(kind));
 }
 
 }  // namespace bitrift::record

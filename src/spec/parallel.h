@@ -6,6 +6,7 @@
 
 #include "core/named_enum.h"
 #include "record/json/json.h"
+#include "record/recovery.h"
 #include "spec/mesh_spec.h"
 
 namespace bitrift::record {
@@ -47,6 +48,7 @@ struct Parallel {
   Semantics semantics = Semantics::ddp;           ///< data, hybrid
   std::optional<ResumeSync> sync_on_resume = {};  ///< data, hybrid; absent: the semantics' default
   int resync_every = 0;  ///< data, hybrid: parameters of replica 0 go to all every so many steps; 0: never
+  bool shard_optimizer = false;  ///< data, hybrid: each replica holds a part of the optimizer's state
   PipelineSchedule schedule = PipelineSchedule::gpipe;  ///< pipeline, hybrid
   Balance balance = Balance::estimated;                 ///< pipeline, hybrid
   DeviceKind device = DeviceKind::cpu;
@@ -69,7 +71,12 @@ struct Parallel {
 [[nodiscard]] Json to_json(const Parallel& parallel);
 
 /// Throws Error(bad_input) when ranks, stages and mesh do not fit, a batch cannot be split over replicas and
-/// micro-batches, or nothing can be planned for the mesh. `where` begins the message.
+/// micro-batches, one replica is to share out its optimizer state, or nothing can be planned for the mesh.
+/// `where` begins the message.
 void check_parallel(const Parallel& parallel, int batch_size, const std::string& where);
+
+/// Why a run that shares its optimizer state out cannot recover in this way; "" where it can, or does not
+/// share. Begins with the name of the kind.
+[[nodiscard]] std::string refusal_of_shards(RecoveryKind kind, const Parallel& parallel);
 
 }  // namespace bitrift::record

@@ -65,6 +65,7 @@ class RecoveryReader {
       refuse("",
              fmt::format("{}: the run has one rank, and nobody is left when it fails; give none", kind()));
     }
+    if (const std::string why = refusal_of_shards(spec_.kind, parallel_); !why.empty()) refuse("", why);
   }
 
   void read_state() {

@@ -32,6 +32,9 @@ int describe(const Arguments& arguments) {
   }
   fmt::print("{}: {} parameters in {} layers, cut into {} stage(s)\n", name_of(spec.model.name),
              model["parameters"].get<std::int64_t>(), model["layers"].size(), parallel.stages);
+  const auto bytes = model["optimizer_bytes"].get<std::vector<std::uint64_t>>();
+  if (parallel.shard_optimizer)
+    fmt::print("optimizer state, shared out: {} bytes on each rank\n", fmt::join(bytes, ", "));
   return 0;
 }
 

@@ -98,6 +98,9 @@ void add_parallel_options(CLI::App* command, ParallelArguments& arguments, const
           "data, hybrid: copy the parameters of replica 0 to all replicas every N steps (default: 0, never)")
       ->check(whole_number(0, 1'000'000'000))
       ->type_name("N");
+  command->add_flag("--shard-optimizer", arguments.shard_optimizer,
+                    "data, hybrid: each replica holds the optimizer state of a part of the parameters (ZeRO "
+                    "stage 1); results are the same");
   std::vector<std::string> schedules = words_of<record::PipelineSchedule>();
   const std::vector<std::string> schemes = planned_scheme_names();
   schedules.insert(schedules.end(), schemes.begin(), schemes.end());
@@ -136,16 +139,23 @@ record::Parallel chosen_parallel(const ParallelArguments& arguments, record::Par
   if (parallel.kind == ParallelKind::hybrid && !arguments.stages && parallel.stages == 1)
     fail(ErrorCode::bad_input, "--parallel hybrid needs --stages, the stages of each replica");
   if (arguments.micro_batches) parallel.micro_batches = *arguments.micro_batches;
-  const auto take = [&](const auto& option, auto& into, const char* name, bool useful) {
-    if (!option) return;
+  const auto check = [&](const char* name, bool useful) {
     if (!useful)
       fail(ErrorCode::bad_input, "{} has no meaning for a {} run; leave it out", name,
            name_of(parallel.kind));
+  };
+  const auto take = [&](const auto& option, auto& into, const char* name, bool useful) {
+    if (!option) return;
+    check(name, useful);
     put(*option, into);
   };
   take(arguments.semantics, parallel.semantics, "--semantics", parallel.replicated());
   take(arguments.sync_on_resume, parallel.sync_on_resume, "--sync-on-resume", parallel.replicated());
   take(arguments.resync_every, parallel.resync_every, "--resync-every", parallel.replicated());
+  if (arguments.shard_optimizer) {
+    check("--shard-optimizer", parallel.replicated());
+    parallel.shard_optimizer = true;
+  }
   if (arguments.schedule) choose_schedule(*arguments.schedule, parallel);
   take(arguments.balance, parallel.balance, "--balance", parallel.staged());
   take(arguments.device, parallel.device, "--device", true);

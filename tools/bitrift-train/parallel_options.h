@@ -14,6 +14,7 @@ namespace bitrift::cli {
 struct ParallelArguments {
   std::optional<std::string> kind, semantics, sync_on_resume, schedule, balance, device;
   std::optional<int> ranks, stages, micro_batches, resync_every;
+  bool shard_optimizer = false;
   comm::TopologyText mesh;  ///< no mesh where `mesh.mesh` is ""
 };
 

@@ -62,6 +62,8 @@ record::RecoverySpec chosen_recovery(const RecoveryArguments& arguments, const r
   if (spec.kind != RecoveryKind::none && parallel.ranks == 1 && spec.kind != RecoveryKind::relaunch)
     fail(ErrorCode::bad_input, "--on-failure {}: a run of one rank has nobody left; choose relaunch",
          name_of(spec.kind));
+  if (const std::string why = record::refusal_of_shards(spec.kind, parallel); !why.empty())
+    fail(ErrorCode::bad_input, "--on-failure {}", why);
   if (spec.batch == record::BatchRule::smaller &&
       (spec.kind != RecoveryKind::shrink || parallel.replicas() < 2))
     fail(ErrorCode::bad_input, "--batch-on-failure smaller needs --on-failure shrink and replicas");

@@ -75,6 +75,7 @@ void add_parallel(std::vector<std::string>& arguments, const record::Parallel& p
     }
     const std::string name = key == "kind" ? "parallel" : replaced(key, "_", "-");
     arguments.push_back("--" + name);
+    if (value.is_boolean()) continue;  // a flag, which is only written where it is set
     arguments.push_back(value.is_string() ? value.get<std::string>() : value.dump());
   }
 }

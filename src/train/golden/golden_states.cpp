@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "train/state/checkpoint_names.h"
 #include "train/golden/drift.h"
 
 namespace bitrift::train {
@@ -40,7 +41,7 @@ std::vector<StateTensor> GoldenStates::chosen(Session& session) const {
   std::vector<StateTensor> tensors = session.tensors(false);
   std::erase_if(tensors, [&](const StateTensor& tensor) {
     return !tensor.meta.path.starts_with("model/") &&
-           !(optimizer_ && tensor.meta.path.starts_with("optimizer/"));
+           !(optimizer_ && tensor.meta.path.starts_with(optimizer_prefix));
   });
   return tensors;
 }

@@ -34,7 +34,8 @@ struct TestResult {
   std::int64_t targets = 0;
 };
 
-/// All that ranks must know of each other before the update, which is local from then on.
+/// All that ranks must know of each other before the update. It is local from then on, unless they share the
+/// optimizer's state out.
 struct Decision {
   BatchResult batch;
   bool bad_gradient = false;  ///< on some rank, see LossScaler

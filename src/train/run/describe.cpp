@@ -8,6 +8,7 @@
 #include "train/parallel/bucket_sum.h"
 #include "train/parallel/build.h"
 #include "train/parallel/executor.h"
+#include "train/parallel/optimizer_shard.h"
 #include "train/parallel/reducer.h"
 #include "train/step/autocast.h"
 #include "train/step/optimizer.h"
@@ -56,10 +57,36 @@ record::MessageMap messages_on(const record::TrainingSpec& spec, const record::P
   return map;
 }
 
+using Cuts = std::vector<std::pair<std::size_t, std::size_t>>;
+
+// Of the optimizer's state, by rank.
+std::vector<std::uint64_t> optimizer_bytes(const record::TrainingSpec& spec, const record::Parallel& parallel,
+                                           const Layers& layers, const Cuts& cuts) {
+  const auto element = torch::elementSize(Precision(spec.precision).parameters);
+  std::vector<std::uint64_t> bytes(static_cast<std::size_t>(parallel.ranks));
+  for (std::size_t stage = 0; stage < cuts.size(); ++stage) {
+    std::vector<std::uint64_t> sizes;
+    for (std::size_t i = cuts[stage].first; i < cuts[stage].second; ++i) {
+      for (const nn::Slot& slot : layers[i]->slots()) {
+        if (slot.trained) sizes.push_back(static_cast<std::uint64_t>(elements_of(slot)) * element);
+      }
+    }
+    const std::vector<int> owners = spread_by_size(sizes, parallel.replicas());
+    for (int replica = 0; replica < parallel.replicas(); ++replica) {
+      std::uint64_t& mine = bytes[static_cast<std::size_t>(replica) * cuts.size() + stage];
+      for (std::size_t i = 0; i < sizes.size(); ++i) {
+        if (parallel.shard_optimizer && owners[i] != replica) continue;
+        for (const auto& [name, scalar] : optimizer_slots(spec.optimizer))
+          mine += scalar ? sizeof(float) : sizes[i];
+      }
+    }
+  }
+  return bytes;
+}
+
 // How many points each phase has for a rank of each stage (docs/rank-failure.md).
 record::Json kill_points(const record::TrainingSpec& spec, const record::Parallel& parallel,
-                         const nn::Dataset& data, const Layers& layers,
-                         const std::vector<std::pair<std::size_t, std::size_t>>& cuts) {
+                         const nn::Dataset& data, const Layers& layers, const Cuts& cuts) {
   const std::size_t slots = optimizer_slots(spec.optimizer).size();
   record::Json stages = record::Json::array();
   for (const auto& [first, last] : cuts) {
@@ -122,7 +149,8 @@ record::Json describe(const record::TrainingSpec& spec, const record::Parallel& 
                               {"parameters", parameters},
                               {"buffers", buffers},
                               {"layers", rows},
-                              {"kill_points", kill_points(spec, parallel, data, layers, cuts)}};
+                              {"kill_points", kill_points(spec, parallel, data, layers, cuts)},
+                              {"optimizer_bytes", optimizer_bytes(spec, parallel, layers, cuts)}};
   if (parallel.mesh) description["messages"] = to_json(messages_on(spec, parallel, data, layers));
   return description;
 }

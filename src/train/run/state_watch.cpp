@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "train/state/checkpoint_names.h"
 
 namespace bitrift::train {
 
@@ -19,9 +20,11 @@ std::uint64_t state_bytes(Session& session, const record::OptimizerSpec& optimiz
     if (tensor.meta.path.starts_with("model/")) bytes += tensor.meta.bytes();
   }
   if (!with_optimizer) return bytes;
+  const auto& parameters = session.optimizer().parameters();
   for (const auto& [name, scalar] : optimizer_slots(optimizer)) {
-    for (const Optimizer::Parameter& parameter : session.optimizer().parameters())
-      bytes += scalar ? sizeof(float) : parameter.value.nbytes();
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (session.optimizer().holds(i)) bytes += scalar ? sizeof(float) : parameters[i].value.nbytes();
+    }
   }
   return bytes;
 }
@@ -65,14 +68,22 @@ std::optional<std::vector<record::StepDrift>> StateWatch::gather() {
   const std::vector<std::string> parts = layout.world.gather(dumped(found_), 0);
   if (layout.world.rank() != 0) return std::nullopt;
   std::vector<std::vector<record::StepDrift>> replicas(static_cast<std::size_t>(layout.replica_count()));
+  // What replicas share out is the state of each of them.
+  const bool shared_out = state_.session().shard().shared_out();
   for (std::size_t rank = 0; rank < parts.size(); ++rank) {
-    std::vector<record::StepDrift>& own = replicas[rank / static_cast<std::size_t>(layout.stages())];
+    const std::size_t mine = rank / static_cast<std::size_t>(layout.stages());
     const record::Json part = record::Json::parse(parts[rank]);
-    own.resize(part.size());
     for (std::size_t i = 0; i < part.size(); ++i) {
-      record::StepDrift drift = record::step_drift_from_json(part[i]);
-      own[i].step = drift.step;
-      std::move(drift.tensors.begin(), drift.tensors.end(), std::back_inserter(own[i].tensors));
+      const record::StepDrift drift = record::step_drift_from_json(part[i]);
+      for (std::size_t replica = 0; replica < replicas.size(); ++replica) {
+        std::vector<record::StepDrift>& own = replicas[replica];
+        own.resize(part.size());
+        own[i].step = drift.step;
+        for (const record::TensorDrift& tensor : drift.tensors) {
+          const bool everywhere = shared_out && tensor.tensor.starts_with(optimizer_prefix);
+          if (replica == mine || everywhere) own[i].tensors.push_back(tensor);
+        }
+      }
     }
   }
   return record::merged(replicas);

@@ -8,6 +8,7 @@
 
 #include "mpi/survivors.h"
 #include "train/parallel/build.h"
+#include "train/state/checkpoint_names.h"
 #include "train/step/data_order.h"
 #include "train/step/gradient_norm.h"
 #include "train/step/schedule.h"
@@ -61,10 +62,18 @@ void TrainerState::start_work(bool fresh) {
   strategy_ = std::make_unique<Strategy>(session_->stage(), *layout_, parallel, *data, precision,
                                          StrategyOptions{batches_ahead(spec.data, *data), exchanges_norms()},
                                          kill_point, flips);
+  if (!session_->shard().shared_out()) return;
+  std::vector<torch::Tensor> parameters;
+  for (const Optimizer::Parameter& parameter : session_->optimizer().parameters())
+    parameters.push_back(parameter.value);
+  exchange_.emplace(parameters, session_->owners(), layout_->peers);
 }
 
 void TrainerState::make_session(const Layout& layout, const nn::Placement& placement, bool fresh) {
-  session_ = std::make_unique<Session>(build_stage(spec, *data, costs, layout, placement, fresh), spec);
+  OptimizerShard shard;
+  if (parallel.shard_optimizer) shard = {layout.peers.rank(), layout.peers.size()};
+  session_ =
+      std::make_unique<Session>(build_stage(spec, *data, costs, layout, placement, fresh), spec, shard);
   cut_ = {layout.stage(), layout.stages()};
   buffers_.clear();
   buffers_before_.clear();
@@ -177,7 +186,10 @@ StepResult TrainerState::apply(const Decision& decision) {
     settled_ = progress.step;
     return result;
   }
-  if (update(decision)) session().optimizer().step(progress.learning_rate, &kill_point);
+  if (update(decision)) {
+    session().optimizer().step(progress.learning_rate, &kill_point);
+    if (exchange_) exchange_->run();
+  }
   progress.step += 1;
   progress.cursor += spec.batch_size;
   progress.epoch_loss_sum += decision.batch.loss;
@@ -252,15 +264,18 @@ void TrainerState::share_state(bool with_optimizer) {
   for (const nn::Slot& slot : session().stage().slots()) {
     if (slot.trained || buffers) tensors.push_back(slot.value);
   }
+  const bool copied = with_optimizer && !session().shard().shared_out();
   for (const OptimizerSlot& slot : session().optimizer().state()) {
-    if (with_optimizer) tensors.push_back(slot.value);
+    if (copied) tensors.push_back(slot.value);
   }
   broadcast_tensors(tensors, layout().peers, layout().holders[0]);
 }
 
-// Of each replica the lines of all stages; where a stage is the whole model, its digest says it all.
+// Of each replica the lines of all stages; where a rank holds the whole state, its digest says it all. What
+// replicas share out belongs to each of them.
 std::vector<std::string> TrainerState::digests() {
-  const bool whole = layout().stages() == 1;
+  const bool shared_out = session().shard().shared_out();
+  const bool whole = layout().stages() == 1 && !shared_out;
   record::Json mine = record::Json::array();
   strategy().for_each_replica([&](int /*replica*/) {
     std::vector<std::string> lines = session().digest_lines(layout().stage() == 0);
@@ -283,9 +298,16 @@ std::vector<std::string> TrainerState::digests() {
       continue;
     }
     std::vector<std::string> lines;
+    const auto take = [&](int from, int stage, bool shards_only) {
+      std::istringstream stream(said(from, stage));
+      for (std::string line; std::getline(stream, line);) {
+        if (!shards_only || line.starts_with(optimizer_prefix)) lines.push_back(line + "\n");
+      }
+    };
     for (int stage = 0; stage < layout().stages(); ++stage) {
-      std::istringstream stream(said(replica, stage));
-      for (std::string line; std::getline(stream, line);) lines.push_back(line + "\n");
+      for (int other = 0; other < layout().replica_count(); ++other) {
+        if (other == replica || shared_out) take(other, stage, other != replica);
+      }
     }
     digests.push_back(state_digest(std::move(lines)));
   }

@@ -17,6 +17,7 @@
 #include "spec/training_spec.h"
 #include "train/golden/golden_states.h"
 #include "train/golden/trajectory.h"
+#include "train/parallel/optimizer_shard.h"
 #include "train/parallel/rank_layout.h"
 #include "train/parallel/strategy.h"
 #include "train/recover/team.h"
@@ -54,7 +55,7 @@ struct TrainerState {
   void spread(const ReplicaMap& map, const std::optional<record::MeshSpec>& mesh);
   /// Drops what sends and receives; the session stays. Local; nothing of it may be under way any more on a
   /// group that was not revoked.
-  void stop_work() { strategy_.reset(), layout_.reset(); }
+  void stop_work() { exchange_.reset(), strategy_.reset(), layout_.reset(); }
   /// Every call of the team's groups that is under way fails, on every rank. Local.
   void revoke_work() const noexcept;
 
@@ -90,7 +91,8 @@ struct TrainerState {
   void undo_step();
   /// Whether such a step lacks nothing but the decision.
   [[nodiscard]] bool prepared() const noexcept { return prepared_; }
-  /// The decision that other ranks took: what step() would have done with it. Local.
+  /// The decision that other ranks took: what step() would have done with it. Local, but collective over the
+  /// ranks of a stage where they share the optimizer's state out.
   StepResult apply(const Decision& decision);
   [[nodiscard]] const Decision& last_decision() const noexcept { return last_decision_; }
   /// The given structures get the values of a run that begins. Local.
@@ -135,6 +137,7 @@ struct TrainerState {
   std::unique_ptr<Session> session_;
   std::pair<int, int> cut_ = {0, 0};  // stage and stages of the session
   std::unique_ptr<Strategy> strategy_;
+  std::optional<ParameterExchange> exchange_;  // where the optimizer's state is shared out
 
   bool asked_together_ = false;
   bool begun_ = false, prepared_ = false;

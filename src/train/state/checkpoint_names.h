@@ -9,6 +9,8 @@
 namespace bitrift::train {
 
 inline constexpr const char* checkpoint_schema = "bitrift/checkpoint/1";
+/// Of the paths of optimizer state.
+inline constexpr std::string_view optimizer_prefix = "optimizer/";
 /// How many replicas the file holds; only in files of replicas that differ.
 inline constexpr const char* replicas_attribute = "replicas";
 

@@ -49,6 +49,7 @@ class Load {
       : reader_(reader), session_(session), options_(options), stored_(stored_replicas(reader)) {}
 
   Loaded run() {
+    check_replicas();
     if (options_.verify && reader_.format() != ckpt::FileFormat::hdf5) {
       fail(ErrorCode::bad_input,
            "{}: the guard checksums needs an HDF5 file; one of format {} has no checksum of each tensor: "
@@ -57,7 +58,7 @@ class Load {
     }
     const bool with_optimizer =
         std::any_of(reader_.tensors().begin(), reader_.tensors().end(),
-                    [](const auto& tensor) { return tensor.path.starts_with("optimizer/"); });
+                    [](const auto& tensor) { return tensor.path.starts_with(optimizer_prefix); });
     check_names(session_.file_tensors(with_optimizer));
     session_.drop_gradients();
     if (with_optimizer) {
@@ -81,6 +82,24 @@ class Load {
   }
 
  private:
+  // Only buffers may differ where each parameter comes from the one replica that updates it.
+  void check_replicas() const {
+    if (!session_.shard().shared_out() || stored_ != options_.replicas) return;
+    std::set<std::string, std::less<>> buffers;
+    for (const nn::Slot& slot : session_.stage().all_slots()) {
+      if (!slot.trained) buffers.insert("model/" + slot.key);
+    }
+    for (const ckpt::TensorInfo& tensor : reader_.tensors()) {
+      const std::optional<ReplicaPath> own = parse_replica_path(tensor.path);
+      if (!own || buffers.contains(own->path)) continue;
+      fail(ErrorCode::bad_input,
+           "{}: holds {} replicas that differ in {}, and replicas that share optimizer state out cannot; "
+           "resume without shard_optimizer, or with another number of replicas, which all take replica 0's "
+           "state",
+           reader_.path().string(), stored_, own->path);
+    }
+  }
+
   // A file of a run without this guard, or of another precision, lacks what only this run keeps.
   [[nodiscard]] bool may_lack(const ckpt::TensorMeta& meta) const {
     if (meta.path.starts_with(guard_prefix)) return true;

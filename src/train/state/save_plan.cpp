@@ -1,7 +1,7 @@
 #include "train/state/save_plan.h"
 
 #include <algorithm>
-#include <numeric>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -24,23 +24,14 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// Largest first, each to the rank that has the fewest bytes so far: no rank then has more than the mean and
-// one tensor. The same on every rank.
+// The same on every rank.
 std::vector<StateTensor> share_of(const std::vector<StateTensor>& all, int rank, int ranks) {
-  std::vector<std::size_t> order(all.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return all[a].meta.bytes() > all[b].meta.bytes(); });
-  std::vector<std::uint64_t> loads(static_cast<std::size_t>(ranks));
-  std::vector<bool> mine(all.size());
-  for (const std::size_t i : order) {
-    const auto least = std::min_element(loads.begin(), loads.end());
-    *least += all[i].meta.bytes();
-    mine[i] = least - loads.begin() == rank;
-  }
+  std::vector<std::uint64_t> sizes;
+  for (const StateTensor& tensor : all) sizes.push_back(tensor.meta.bytes());
+  const std::vector<int> owners = spread_by_size(sizes, ranks);
   std::vector<StateTensor> share;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    if (mine[i]) share.push_back(all[i]);
+    if (owners[i] == rank) share.push_back(all[i]);
   }
   return share;
 }
@@ -62,17 +53,19 @@ std::vector<StateTensor> differing(const std::vector<StateTensor>& mine,
 
 // One line says whether the optimizer has made its state, the others are paths.
 std::string announced(const std::vector<StateTensor>& mine, Session& session) {
-  std::string text = session.optimizer().state().empty() ? "\n" : "made\n";
+  std::string text = session.optimizer().has_state() ? "made\n" : "\n";
   for (const StateTensor& tensor : mine) text += tensor.meta.path + "\n";
   return text;
 }
 
 }  // namespace
 
-std::vector<StateTensor> contribution(Session& session, const Layout& layout, bool spread) {
-  std::vector<StateTensor> mine = session.tensors(layout.stage() == 0);
-  if (layout.replica_count() == 1) return mine;
-  const std::vector<std::string> lines = session.digest_lines(layout.stage() == 0);
+namespace {
+
+// What this rank contributes of tensors that every replica has.
+std::vector<StateTensor> of_replicas(const std::vector<StateTensor>& mine, const Layout& layout,
+                                     bool spread) {
+  const std::vector<std::string> lines = digest_lines(mine);
   std::string text;
   for (const std::string& line : lines) text += line;
   const std::vector<std::string> digests = layout.peers.allgather(state_digest(lines));
@@ -82,6 +75,22 @@ std::vector<StateTensor> contribution(Session& session, const Layout& layout, bo
   if (!alike) layout.peers.broadcast(text, layout.holders[0]);
   if (layout.replica() == 0) return mine;
   return differing(mine, lines, text, layout.replica());
+}
+
+}  // namespace
+
+std::vector<StateTensor> contribution(Session& session, const Layout& layout, bool spread) {
+  std::vector<StateTensor> mine = session.tensors(layout.stage() == 0);
+  if (layout.replica_count() == 1) return mine;
+  if (!session.shard().shared_out()) return of_replicas(mine, layout, spread);
+  // Nobody else has a rank's shard.
+  const auto shard = std::stable_partition(mine.begin(), mine.end(), [](const StateTensor& tensor) {
+    return !tensor.meta.path.starts_with(optimizer_prefix);
+  });
+  std::vector<StateTensor> all = of_replicas({mine.begin(), shard}, layout, spread);
+  all.insert(all.end(), std::make_move_iterator(shard), std::make_move_iterator(mine.end()));
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.meta.path < b.meta.path; });
+  return all;
 }
 
 SavePlan plan_save(const std::vector<StateTensor>& mine, Session& session, const record::TrainingSpec& spec,

@@ -59,6 +59,21 @@ std::vector<Optimizer::Parameter> trained(const std::vector<nn::Slot>& slots) {
   return parameters;
 }
 
+std::vector<int> owners_of(const std::vector<nn::Slot>& slots, const OptimizerShard& shard) {
+  if (!shard.shared_out()) return {};
+  std::vector<std::uint64_t> sizes;
+  for (const nn::Slot& slot : slots) {
+    if (slot.trained) sizes.push_back(slot.value.nbytes());
+  }
+  return spread_by_size(sizes, shard.parts);
+}
+
+std::vector<bool> held_by(int part, const std::vector<int>& owners) {
+  std::vector<bool> held;
+  for (const int owner : owners) held.push_back(owner == part);
+  return held;
+}
+
 // Names of progress/ that are there only when something uses them.
 std::vector<std::string> optional_progress(const record::TrainingSpec& spec) {
   std::vector<std::string> names;
@@ -124,11 +139,13 @@ void StateTensor::write(const std::function<void(void*)>& fill) {
   value.copy_(host);
 }
 
-Session::Session(nn::Stage stage, const record::TrainingSpec& spec)
+Session::Session(nn::Stage stage, const record::TrainingSpec& spec, OptimizerShard shard)
     : optimizer_spec_(spec.optimizer),
       optional_progress_(optional_progress(spec)),
       stage_(std::move(stage)),
-      optimizer_(spec.optimizer, trained(stage_.slots())) {
+      shard_(shard),
+      owners_(owners_of(stage_.slots(), shard)),
+      optimizer_(spec.optimizer, trained(stage_.slots()), held_by(shard.part, owners_)) {
   seed = spec.seed;
   start_schedule(spec.schedule, spec.optimizer.learning_rate, progress);
   progress.loss_scale = LossScaler(spec).initial_scale();
@@ -194,9 +211,11 @@ std::vector<ckpt::TensorMeta> Session::file_tensors(bool with_optimizer) const {
   return result;
 }
 
-std::vector<std::string> Session::digest_lines(bool shared) {
+std::vector<std::string> Session::digest_lines(bool shared) { return train::digest_lines(tensors(shared)); }
+
+std::vector<std::string> digest_lines(const std::vector<StateTensor>& tensors) {
   std::vector<std::string> lines;
-  for (const StateTensor& tensor : tensors(shared)) {
+  for (const StateTensor& tensor : tensors) {
     tensor.read([&](const void* bytes) {
       lines.push_back(fmt::format("{}\t{}\t{}\t{}\n", tensor.meta.path, tensor.meta.format.name(),
                                   fmt::join(tensor.meta.shape, ","),

@@ -9,6 +9,7 @@
 #include "ckpt/tensor.h"
 #include "nn/layer/model.h"
 #include "spec/training_spec.h"
+#include "train/parallel/optimizer_shard.h"
 #include "train/step/counters.h"
 #include "train/step/optimizer.h"
 
@@ -33,15 +34,18 @@ struct StateTensor {
   void write(const std::function<void(void*)>& fill);
 };
 
-/// The state of one rank: its stage's parameters and buffers, their optimizer state, and what all ranks hold
-/// (seed and progress). Nothing else decides the future of a run, so loading into the session resets
-/// the run.
+/// The state of one rank: its stage's parameters and buffers, their optimizer state (or its shard of that),
+/// and what all ranks hold (seed and progress). Nothing else decides the future of a run, so loading into the
+/// session resets the run.
 class Session {
  public:
-  Session(nn::Stage stage, const record::TrainingSpec& spec);
+  Session(nn::Stage stage, const record::TrainingSpec& spec, OptimizerShard shard = {});
 
   [[nodiscard]] nn::Stage& stage() noexcept { return stage_; }
   [[nodiscard]] Optimizer& optimizer() noexcept { return optimizer_; }
+  [[nodiscard]] const OptimizerShard& shard() const noexcept { return shard_; }
+  /// Of the optimizer's parameters, the part that holds their state; empty where it is not shared out.
+  [[nodiscard]] const std::vector<int>& owners() const noexcept { return owners_; }
   Progress progress;
   std::uint64_t seed = 0;
 
@@ -50,7 +54,7 @@ class Session {
   [[nodiscard]] std::vector<StateTensor> tensors(bool shared = true);
   /// What a file of the whole model holds, sorted by path.
   [[nodiscard]] std::vector<ckpt::TensorMeta> file_tensors(bool with_optimizer) const;
-  /// "path\tdtype\tshape\tdigest\n" of each of tensors(shared) (docs/checkpoint-format.md, "State digest").
+  /// Of tensors(shared).
   [[nodiscard]] std::vector<std::string> digest_lines(bool shared);
   /// Whether a floating-point value of this rank is NaN or infinite.
   [[nodiscard]] bool nonfinite();
@@ -63,8 +67,13 @@ class Session {
   record::OptimizerSpec optimizer_spec_;
   std::vector<std::string> optional_progress_;
   nn::Stage stage_;
+  OptimizerShard shard_;
+  std::vector<int> owners_;
   Optimizer optimizer_;
 };
+
+/// "path\tdtype\tshape\tdigest\n" of each (docs/checkpoint-format.md, "State digest").
+[[nodiscard]] std::vector<std::string> digest_lines(const std::vector<StateTensor>& tensors);
 
 /// Digest of the whole state from the lines of all parts, any order.
 [[nodiscard]] std::string state_digest(std::vector<std::string> lines);

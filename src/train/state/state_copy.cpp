@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "train/state/checkpoint_names.h"
 
 namespace bitrift::train {
 namespace {
@@ -41,7 +42,7 @@ StateCopy copy_state(Session& session, bool shared) {
 void restore_session(Session& session, const StateCopy& kept) {
   session.drop_gradients();
   const bool with_optimizer = std::any_of(
-      kept.begin(), kept.end(), [](const auto& one) { return one.first.starts_with("optimizer/"); });
+      kept.begin(), kept.end(), [](const auto& one) { return one.first.starts_with(optimizer_prefix); });
   if (with_optimizer) {
     session.optimizer().allocate();
   } else {

@@ -16,15 +16,17 @@ std::vector<std::pair<std::string, bool>> optimizer_slots(const record::Optimize
   return {};
 }
 
-Optimizer::Optimizer(record::OptimizerSpec spec, std::vector<Parameter> parameters)
-    : spec_(std::move(spec)), parameters_(std::move(parameters)) {}
+Optimizer::Optimizer(record::OptimizerSpec spec, std::vector<Parameter> parameters, std::vector<bool> held)
+    : spec_(std::move(spec)), parameters_(std::move(parameters)), held_(std::move(held)) {}
 
 void Optimizer::allocate() {
-  if (!state_.empty()) return;
+  if (has_state_) return;
+  has_state_ = true;
   const torch::NoGradGuard no_grad;
   const auto slots = optimizer_slots(spec_);
-  state_.reserve(parameters_.size() * slots.size());
-  for (const Parameter& parameter : parameters_) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (!holds(i)) continue;
+    const Parameter& parameter = parameters_[i];
     for (const auto& [name, scalar] : slots) {
       state_.push_back({name, parameter.key,
                         scalar ? torch::zeros({}, torch::kFloat32)
@@ -55,16 +57,18 @@ void Optimizer::reach(KillPoint* kill_point, std::size_t parameter) const {
 }
 
 void Optimizer::step_sgd(double learning_rate, KillPoint* kill_point) {
-  const bool first = spec_.momentum != 0 && state_.empty();
+  const bool first = spec_.momentum != 0 && !has_state_;
   if (first) allocate();
   const torch::Tensor momentum = number(spec_.momentum);
+  auto state = state_.begin();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     reach(kill_point, i);
+    if (!holds(i)) continue;
     torch::Tensor& parameter = parameters_[i].value;
     torch::Tensor gradient = parameter.grad();
     if (spec_.weight_decay != 0) gradient = gradient.add(parameter, spec_.weight_decay);
     if (spec_.momentum != 0) {
-      torch::Tensor& buffer = state_[i].value;
+      torch::Tensor& buffer = (state++)->value;
       if (first) {
         buffer.copy_(gradient);
       } else {
@@ -82,14 +86,16 @@ void Optimizer::step_adam(double learning_rate, KillPoint* kill_point) {
   const torch::Tensor kept = number(1 - learning_rate * spec_.weight_decay);
   const torch::Tensor beta2 = number(spec_.beta2);
   const torch::Tensor epsilon = number(spec_.epsilon);
+  auto state = state_.begin();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     reach(kill_point, i);
+    if (!holds(i)) continue;
     torch::Tensor& parameter = parameters_[i].value;
     torch::Tensor gradient = parameter.grad();
-    torch::Tensor& average = state_[3 * i].value;
-    torch::Tensor& square = state_[3 * i + 1].value;
+    torch::Tensor& average = (state++)->value;
+    torch::Tensor& square = (state++)->value;
     // In memory, not by operators: add_ and item() of one number cost more than a small tensor's update.
-    float& counter = *state_[3 * i + 2].value.mutable_data_ptr<float>();
+    float& counter = *(state++)->value.mutable_data_ptr<float>();
     counter += 1;
     if (spec_.weight_decay != 0) {
       if (decoupled) {

@@ -33,17 +33,22 @@ class Optimizer {
     std::string key;
     torch::Tensor value;  ///< float64, float32, bfloat16 or float16, on any device; a leaf
   };
-  Optimizer(record::OptimizerSpec spec, std::vector<Parameter> parameters);
+  /// held: whether this rank keeps the state of each parameter and updates it; empty: of all.
+  Optimizer(record::OptimizerSpec spec, std::vector<Parameter> parameters, std::vector<bool> held = {});
 
-  /// Throws Error(internal) when a parameter has no gradient; then nothing has changed.
+  /// Updates the parameters that are held. Throws Error(internal) when a parameter has no gradient; then
+  /// nothing has changed.
   void step(double learning_rate, KillPoint* kill_point = nullptr);
-  /// State tensors by parameter, then by name; empty before the first step.
+  /// State tensors of the parameters that are held, by parameter, then by name; empty before the first step.
   [[nodiscard]] const std::vector<OptimizerSlot>& state() const noexcept { return state_; }
   [[nodiscard]] const std::vector<Parameter>& parameters() const noexcept { return parameters_; }
-  /// Makes all state tensors, zero-filled, for a load to fill; existing ones are kept.
+  [[nodiscard]] bool holds(std::size_t parameter) const { return held_.empty() || held_[parameter]; }
+  /// Whether state was made, though there may be no tensor of it here.
+  [[nodiscard]] bool has_state() const noexcept { return has_state_; }
+  /// Makes the state tensors, zero-filled, for a load to fill; existing ones are kept.
   void allocate();
   /// Back to before the first step.
-  void clear() noexcept { state_.clear(); }
+  void clear() noexcept { state_.clear(), has_state_ = false; }
 
  private:
   void step_sgd(double learning_rate, KillPoint* kill_point);
@@ -52,7 +57,9 @@ class Optimizer {
 
   record::OptimizerSpec spec_;
   std::vector<Parameter> parameters_;
+  std::vector<bool> held_;
   std::vector<OptimizerSlot> state_;
+  bool has_state_ = false;
 };
 
 /// A number as Python's operators pass it on: `tensor.mul_(number(x))` has the bits of Python's

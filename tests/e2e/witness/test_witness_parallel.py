@@ -73,6 +73,12 @@ def test_ddp_semantics_are_those_of_distributed_data_parallel(
     check_state(first, finished)
     check_state(second, finished)
     assert not any(path.startswith("replica/") for path in finished)
+    if model is GPT:
+        # Each replica holds a part of the optimizer's state, and the file all of it.
+        shards = tmp_path / "shards"
+        shards.mkdir()
+        _, finished, *_ = run_and_trace(shards, spec, 3, 10, *options, "--shard-optimizer")
+        check_state(first, finished)
 
 
 def test_horovod_semantics_are_a_mean_of_gradients_and_local_buffers(tmp_path: Path) -> None:

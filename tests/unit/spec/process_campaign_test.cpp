@@ -114,6 +114,9 @@ TEST(ProcessCampaign, RefusesRecoveriesThatMakeNoSense) {
   EXPECT_THAT(problem({"arms=[{\"name\": \"one\", \"parallel\": {\"kind\": \"serial\"}, \"recovery\": "
                        "\"shrink\"}]"}),
               HasSubstr("nobody is left when it fails; give none"));
+  EXPECT_THAT(problem({"arms=[{\"name\": \"one\", \"parallel\": {\"kind\": \"data\", \"ranks\": 2, "
+                       "\"shard_optimizer\": true}, \"recovery\": \"spare\"}]"}),
+              HasSubstr("spare: a rank that fails takes its part of the optimizer state with it"));
 }
 
 TEST(ProcessCampaign, RefusesWhatOnlyAlteredBitsHave) {

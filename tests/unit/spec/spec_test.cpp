@@ -148,6 +148,39 @@ TEST_F(SpecTest, RanksOfAMeshAreItsLiveChips) {
   EXPECT_THROW(check_parallel(parallel, 12, "spec"), Error);
 }
 
+TEST_F(SpecTest, OptimizerStateIsSharedOutToReplicasOnly) {
+  const Parallel parallel = parallel_from_json({{"kind", "data"}, {"ranks", 2}, {"shard_optimizer", true}});
+  EXPECT_TRUE(parallel.shard_optimizer);
+  EXPECT_EQ(parallel_from_json(to_json(parallel)), parallel);
+  EXPECT_NO_THROW(check_parallel(parallel, 12, "spec"));
+  EXPECT_FALSE(to_json(Parallel{}).contains("shard_optimizer"));
+  const auto problem = [&](const Json& value) {
+    return error_of([&] { check_parallel(parallel_from_json(value), 12, "spec"); });
+  };
+  EXPECT_THAT(problem({{"kind", "pipeline"}, {"ranks", 2}, {"shard_optimizer", true}}),
+              HasSubstr("a pipeline run has no 'shard_optimizer'"));
+  EXPECT_THAT(problem({{"kind", "hybrid"}, {"ranks", 2}, {"stages", 2}, {"shard_optimizer", true}}),
+              HasSubstr("this run has one"));
+}
+
+TEST_F(SpecTest, AShardedRunRecoversByRelaunchOnly) {
+  const Parallel sharded{.kind = ParallelKind::data, .ranks = 2, .shard_optimizer = true};
+  for (const auto kind :
+       {RecoveryKind::shrink, RecoveryKind::spare, RecoveryKind::respawn, RecoveryKind::restart}) {
+    EXPECT_THAT(refusal_of_shards(kind, sharded), HasSubstr("choose relaunch"));
+    EXPECT_EQ(refusal_of_shards(kind, {.kind = ParallelKind::data, .ranks = 2}), "");
+  }
+  EXPECT_EQ(refusal_of_shards(RecoveryKind::relaunch, sharded), "");
+  EXPECT_EQ(refusal_of_shards(RecoveryKind::none, sharded), "");
+}
+
+TEST_F(SpecTest, ReplicasOfAShardedArmLoadTheSameFile) {
+  const std::string arm =
+      "arms=[{\"name\": \"one\", \"scope\": {\"replicas\": 1}, \"parallel\": {\"kind\": "
+      "\"data\", \"ranks\": 2, \"shard_optimizer\": true}}]";
+  EXPECT_THAT(campaign_error({arm}), HasSubstr("replicas cannot differ"));
+}
+
 TEST_F(SpecTest, MistakesInATrainingNameLineAndKey) {
   EXPECT_EQ(train_error("/model/name", "lenet"), "");
   EXPECT_THAT(train_error("/model/name", "lenet5"),
