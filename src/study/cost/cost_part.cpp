@@ -32,6 +32,15 @@ void add_ours(const StudySpec& spec, std::vector<TimedKind>& cases) {
   }
   cases.push_back({ours, {}});
   cases.push_back({ours, {SaveMode::async}});
+  for (const int ranks : spec.cost.ranks) {
+    for (const bool shards : spec.cost.shard_optimizer) {
+      if (ranks == 1) continue;
+      for (const auto& [mode, route] :
+           {std::pair(SaveMode::sync, SaveRoute::gather), std::pair(SaveMode::sync, SaveRoute::shared),
+            std::pair(SaveMode::async, SaveRoute::gather)})
+        cases.push_back({ours, {mode, route, ranks, 0, shards}});
+    }
+  }
 }
 
 constexpr FileKind in_parallel{Format::hdf5_parallel, FileWriter::native, ".h5"};
@@ -157,12 +166,17 @@ CostResult Cost::time_parallel(const TimedKind& timed) {
   return result;
 }
 
+Command Cost::resume(const CostCase& what, const std::vector<std::string>& options) const {
+  const std::filesystem::path& base = bases_.at(what.model);
+  if (what.shard_optimizer)
+    return resume_as_replicas(trainer_, base, what.ranks, *what.shard_optimizer, options);
+  return resume_in_stages(trainer_, base, what.ranks, options);
+}
+
 double Cost::step_seconds(const CostCase& what) {
-  double& step = steps_[{what.ranks, what.model}];
+  double& step = steps_[{what.ranks, what.model, what.shard_optimizer}];
   if (step == 0) {
-    const TrainerRun run =
-        run_to_json(resume_in_stages(trainer_, bases_.at(what.model), what.ranks, {"--steps", "5"}),
-                    folder_ / "probe.log");
+    const TrainerRun run = run_to_json(resume(what, {"--steps", "5"}), folder_ / "probe.log");
     step = run.result.at("seconds").get<double>() / run.result.at("steps").get<double>();
   }
   return step;
@@ -182,8 +196,7 @@ CostResult Cost::time_bitrift(const TimedKind& timed) {
       options.push_back(word);
   }
   rest();
-  const TrainerRun run = run_to_json(resume_in_stages(trainer_, bases_.at(what.model), what.ranks, options),
-                                     folder_ / "trainer.log");
+  const TrainerRun run = run_to_json(resume(what, options), folder_ / "trainer.log");
   CostResult result;
   result.load = run.result.at("load_seconds").get<double>();
   result.step = run.result.at("seconds").get<double>() / run.result.at("steps").get<double>();

@@ -4,10 +4,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <utility>
+#include <optional>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "campaign/progress/progress.h"
+#include "core/process/subprocess.h"
 #include "study/reader/native_reader.h"
 #include "study/row/study_journal.h"
 #include "study/row/study_spec.h"
@@ -26,7 +29,8 @@ struct TimedKind {
 [[nodiscard]] std::vector<FileKind> timed_kinds(const StudySpec& spec);
 
 /// All cases of a spec. bitrift: every format, one rank; HDF5 also without saves, in the background, and with
-/// more ranks by every route, for every model. Native: every installed format; raw and dcp in the background
+/// more ranks by every route, for every model; with spec.cost.shard_optimizer, replicas of the base too, by
+/// both routes and in the background. Native: every installed format; raw and dcp in the background
 /// too. Parallel HDF5: more ranks, by its own routes. installed: see installed_kinds().
 [[nodiscard]] std::vector<TimedKind> cost_cases(const StudySpec& spec,
                                                 const std::map<std::string, bool>& installed);
@@ -53,6 +57,8 @@ class Cost {
   [[nodiscard]] CostResult time_native(const TimedKind& timed);
   [[nodiscard]] CostResult time_bitrift(const TimedKind& timed);
   [[nodiscard]] CostResult time_parallel(const TimedKind& timed);
+  /// The training that is timed.
+  [[nodiscard]] Command resume(const CostCase& what, const std::vector<std::string>& options) const;
   [[nodiscard]] double step_seconds(const CostCase& what);
 
   const StudySpec& spec_;
@@ -62,7 +68,8 @@ class Cost {
   std::filesystem::path trainer_;
   std::vector<std::filesystem::path> bases_;
   std::filesystem::path folder_;
-  std::map<std::pair<int, std::size_t>, double> steps_;  // of (ranks, model): seconds of a step, roughly
+  // Of (ranks, model, shard_optimizer): seconds of a step, roughly.
+  std::map<std::tuple<int, std::size_t, std::optional<bool>>, double> steps_;
 };
 
 }  // namespace bitrift::study

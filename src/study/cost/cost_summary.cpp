@@ -101,7 +101,8 @@ std::vector<const CostLine*> lines_of(const std::vector<CostLine>& lines, SaveRo
   for (const CostLine& line : lines) {
     const CostCase& what = line.timed.what;
     const bool ours = line.timed.kind.format == Format::hdf5 && line.timed.kind.writer == FileWriter::bitrift;
-    if (ours && what.mode == SaveMode::sync && line.turns > 0 && (what.route == route || what.ranks == 1))
+    if (ours && what.mode == SaveMode::sync && line.turns > 0 && !what.shard_optimizer &&
+        (what.route == route || what.ranks == 1))
       found.push_back(&line);
   }
   return found;
@@ -152,6 +153,7 @@ Json line_json(const CostLine& line) {
                 {"ranks", what.ranks},
                 {"model", what.model},
                 {"turns", line.turns}};
+  if (what.shard_optimizer) value["shard_optimizer"] = *what.shard_optimizer;
   if (what.mode) {
     value["mode"] = *what.mode;
     value["bytes"] = line.bytes;
@@ -189,6 +191,7 @@ std::string line_text(const CostLine& line) {
   }
   if (line.cost) text += fmt::format(" costs {} s", spread_text(*line.cost));
   if (line.step) text += fmt::format(" step {:.4f} s", line.step->median);
+  if (what.shard_optimizer) text += *what.shard_optimizer ? " replicas, shards" : " replicas";
   return text + "\n";
 }
 

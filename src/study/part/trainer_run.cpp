@@ -38,4 +38,16 @@ Command resume_in_stages(const std::filesystem::path& trainer, const std::filesy
   return command;
 }
 
+Command resume_as_replicas(const std::filesystem::path& trainer, const std::filesystem::path& from,
+                           int replicas, bool shard_optimizer, const std::vector<std::string>& options) {
+  Command command{
+      {trainer.string(), "resume", from.string(), "--parallel", "data", "--ranks", std::to_string(replicas)},
+      {},
+      {}};
+  auto& words = command.arguments;
+  if (shard_optimizer) words.emplace_back("--shard-optimizer");
+  words.insert(words.end(), options.begin(), options.end());
+  return command;
+}
+
 }  // namespace bitrift::study

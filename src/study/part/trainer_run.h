@@ -27,4 +27,9 @@ struct TrainerRun {
                                        const std::filesystem::path& from, int stages,
                                        const std::vector<std::string>& options);
 
+/// The same with so many data-parallel replicas. shard_optimizer: they share the optimizer's state out.
+[[nodiscard]] Command resume_as_replicas(const std::filesystem::path& trainer,
+                                         const std::filesystem::path& from, int replicas,
+                                         bool shard_optimizer, const std::vector<std::string>& options);
+
 }  // namespace bitrift::study

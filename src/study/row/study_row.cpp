@@ -112,6 +112,7 @@ void put(Json& row, const CostResult& cost) {
   row["route"] = cost.what.route;
   row["ranks"] = cost.what.ranks;
   row["model"] = cost.what.model;
+  put_optional(row, "shard_optimizer", cost.what.shard_optimizer);
   row["turn"] = cost.turn;
   row["bytes"] = cost.bytes;
   row["block_seconds"] = cost.block;
@@ -129,6 +130,7 @@ CostResult cost_from(const Json& value) {
   cost.what.route = value.at("route").get<SaveRoute>();
   cost.what.ranks = value.at("ranks").get<int>();
   cost.what.model = value.at("model").get<std::size_t>();
+  take_optional(value, "shard_optimizer", cost.what.shard_optimizer);
   cost.turn = value.at("turn").get<std::uint64_t>();
   cost.bytes = value.at("bytes").get<std::uint64_t>();
   cost.block = value.at("block_seconds").get<double>();
@@ -294,9 +296,10 @@ std::string state_id(const std::string& piece) {
 }
 
 std::string cost_id(const FileKind& kind, const CostCase& what, std::uint64_t turn) {
-  return fmt::format("{}/{}/{}/{}/{}/{}", row_id(StudyPart::cost, kind),
+  const char* replicas = what.shard_optimizer ? (*what.shard_optimizer ? "shards/" : "replicas/") : "";
+  return fmt::format("{}/{}/{}/{}/{}/{}{}", row_id(StudyPart::cost, kind),
                      what.mode ? name_of(*what.mode) : "none", name_of(what.route), what.ranks, what.model,
-                     turn);
+                     replicas, turn);
 }
 
 std::string costs_id(const FileKind& kind, record::SaveMode mode, std::uint64_t number) {

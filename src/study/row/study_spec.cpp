@@ -145,6 +145,7 @@ CostSpec cost_from(const Document& document) {
   cost.seed = value.value("seed", cost.seed);
   std::sort(cost.ranks.begin(), cost.ranks.end());
   if (value.contains("cores")) cost.cores = value["cores"].get<int>();
+  cost.shard_optimizer = value.value("shard_optimizer", cost.shard_optimizer);
   if (value.contains("cluster")) {
     const auto has = [&](int ranks) {
       return std::find(cost.ranks.begin(), cost.ranks.end(), ranks) != cost.ranks.end();
@@ -178,6 +179,18 @@ PolicySpec policy_from(const Document& document) {
   policy.seed = value.value("seed", policy.seed);
   std::sort(policy.factors.begin(), policy.factors.end());
   return policy;
+}
+
+// Every number of ranks must be one of replicas of the base.
+void check_replicas(const Document& document, const StudySpec& spec) {
+  if (spec.cost.shard_optimizer.empty()) return;
+  const std::string where = document.where("/cost/shard_optimizer");
+  if (spec.cost.ranks.back() == 1)
+    fail(ErrorCode::bad_input, "{}: replicas are more than one rank; give cost.ranks with 2 or more", where);
+  const int batch =
+      spec.base.train ? spec.base.train->batch_size : read_base(*spec.base.checkpoint).training.batch_size;
+  for (const int ranks : spec.cost.ranks)
+    record::check_parallel({.kind = record::ParallelKind::data, .ranks = ranks}, batch, where);
 }
 
 // Those that take long are run only where they are asked for.
@@ -226,6 +239,7 @@ StudySpec read_study_spec(const std::filesystem::path& path) {
   spec.kill = kill_from(document);
   spec.state = state_from(document);
   spec.cost = cost_from(document);
+  check_replicas(document, spec);
   spec.policy = policy_from(document);
   spec.confidence = document.value.value("confidence", spec.confidence);
   spec.interpreter = document.value.value("interpreter", "");
@@ -239,11 +253,27 @@ StudySpec read_study_spec(const std::filesystem::path& path) {
   return spec;
 }
 
+namespace {
+
+// What came later is left out where it was not asked for, so that older studies can be resumed.
+Json cost_json(const CostSpec& cost) {
+  Json models = Json::array();
+  for (const record::TrainingSpec& model : cost.models) models.push_back(training_json(model));
+  Json value = {{"turns", cost.turns},
+                {"ranks", cost.ranks},
+                {"models", models},
+                {"pause_seconds", cost.pause_seconds},
+                {"between_seconds", cost.between_seconds},
+                {"seed", cost.seed}};
+  if (!cost.shard_optimizer.empty()) value["shard_optimizer"] = cost.shard_optimizer;
+  return value;
+}
+
+}  // namespace
+
 Json to_json(const StudySpec& spec) {
   Json base;
   if (spec.base.train) base["train"] = training_json(*spec.base.train);
-  Json models = Json::array();
-  for (const record::TrainingSpec& model : spec.cost.models) models.push_back(training_json(model));
   if (spec.base.steps) base["steps"] = *spec.base.steps;
   if (spec.base.checkpoint) base["checkpoint"] = spec.base.checkpoint->string();
   return {
@@ -260,13 +290,7 @@ Json to_json(const StudySpec& spec) {
       {"replay", {{"flips", spec.replay.flips}, {"epochs", spec.replay.epochs}, {"seed", spec.replay.seed}}},
       {"kill", {{"kills", spec.kill.kills}}},
       {"state", {{"steps", spec.state.steps}}},
-      {"cost",
-       {{"turns", spec.cost.turns},
-        {"ranks", spec.cost.ranks},
-        {"models", models},
-        {"pause_seconds", spec.cost.pause_seconds},
-        {"between_seconds", spec.cost.between_seconds},
-        {"seed", spec.cost.seed}}},
+      {"cost", cost_json(spec.cost)},
       {"policy",
        {{"mean_time_between_failures", spec.policy.mean_time_between_failures},
         {"lives", spec.policy.lives},

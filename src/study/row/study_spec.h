@@ -58,10 +58,12 @@ struct CostSpec {
   std::uint64_t turns = 9;  ///< of every case, in an order that changes
   std::vector<int> ranks = {1, 2, 3, 4};
   std::vector<record::TrainingSpec> models = {};  ///< besides the base: other sizes for the cost model
-  std::optional<int> cores = {};                  ///< that ranks share; absent: all of the machine
-  std::optional<Cluster> cluster = {};            ///< for which more ranks are modelled
-  double pause_seconds = 3;                       ///< before a save, in which the disk comes to rest
-  double between_seconds = 1;                     ///< of steps between two saves of a training
+  /// Ranks that are replicas of the base save too: whether they share the optimizer's state out.
+  std::vector<bool> shard_optimizer = {};
+  std::optional<int> cores = {};        ///< that ranks share; absent: all of the machine
+  std::optional<Cluster> cluster = {};  ///< for which more ranks are modelled
+  double pause_seconds = 3;             ///< before a save, in which the disk comes to rest
+  double between_seconds = 1;           ///< of steps between two saves of a training
   std::uint64_t seed = 0;
 };
 

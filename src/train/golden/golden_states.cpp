@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "core/error.h"
-#include "train/state/checkpoint_names.h"
 #include "train/golden/drift.h"
+#include "train/state/checkpoint_names.h"
 
 namespace bitrift::train {
 

@@ -16,6 +16,7 @@ COST = {
     "pause_seconds": 0,
     "between_seconds": 0.1,
     "models": [SPEC["base"]["train"] | {"batch_size": 32}],
+    "shard_optimizer": [True],
 }
 POLICY = {"mean_time_between_failures": 3, "lives": 2, "factors": [0.5, 1], "modes": ["async"], "seed": 4}
 
@@ -36,6 +37,11 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_case_is_timed_in_every_turn(done: Path) -> None:
     rows = [row for row in rows_of(done) if row["part"] == "cost"]
     ours = [row for row in rows if row["writer"] == "bitrift" and row["format"] == "hdf5"]
+    shards = [row for row in ours if row.get("shard_optimizer")]
+    ours = [row for row in ours if row not in shards]
+    found = sorted((row["mode"], row["route"], row["ranks"], row["model"], row["turn"]) for row in shards)
+    ways = [("sync", "gather"), ("sync", "shared"), ("async", "gather")]
+    assert found == sorted((*way, 2, 0, turn) for way in ways for turn in (0, 1))
     cases = sorted((row.get("mode", "none"), row["route"], row["ranks"], row["model"], row["turn"]) for row in ours)
     sync = [("gather", 1), ("gather", 2), ("shared", 2)]
     expected = [("sync", *one, model, turn) for one in sync for model in (0, 1) for turn in (0, 1)]

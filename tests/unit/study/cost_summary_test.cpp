@@ -1,6 +1,7 @@
 #include "study/cost/cost_summary.h"
 
 #include <algorithm>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -66,6 +67,36 @@ TEST(CostCases, AreAllWaysToSaveEachOnce) {
   EXPECT_EQ(count({raw, {.mode = SaveMode::async}}), 1);
   EXPECT_EQ(count({{Format::dcp, FileWriter::native, ""}, {.mode = SaveMode::async}}), 1);
   EXPECT_EQ(count({torch, {.mode = SaveMode::async}}), 0);
+}
+
+TEST(CostCases, ReplicasSaveWithAndWithoutShardsWhereTheyAreAskedFor) {
+  StudySpec spec = spec_of({Format::hdf5});
+  const std::size_t before = cases_of(spec).size();
+  spec.cost.shard_optimizer = {false, true};
+  const std::vector<TimedKind> cases = cases_of(spec);
+  EXPECT_EQ(cases.size(), before + 3 * 2 * 3);  // ranks 2 to 4, with and without, gather, shared and async
+  const auto count = [&](const CostCase& what) {
+    return std::count(cases.begin(), cases.end(), TimedKind{hdf5, what});
+  };
+  for (const bool shards : {false, true}) {
+    EXPECT_EQ(count({SaveMode::sync, SaveRoute::shared, 2, 0, shards}), 1);
+    EXPECT_EQ(count({SaveMode::async, SaveRoute::gather, 4, 0, shards}), 1);
+    EXPECT_EQ(count({SaveMode::sync, SaveRoute::gather, 1, 0, shards}), 0);
+  }
+  std::set<std::string> ids;
+  for (const TimedKind& timed : cases) ids.insert(cost_id(timed.kind, timed.what, 0));
+  EXPECT_EQ(ids.size(), cases.size());
+  const std::string way = row_id(StudyPart::cost, hdf5) + "/sync/shared/2/0/";
+  for (const char* end : {"0", "replicas/0", "shards/0"}) EXPECT_TRUE(ids.contains(way + end)) << end;
+
+  Rows rows;
+  rows.add(hdf5, {SaveMode::sync, SaveRoute::gather, 2, 0, true}, 0, 0.3);
+  rows.add(hdf5, {SaveMode::sync, SaveRoute::gather, 2, 0, false}, 0, 0.4);
+  for (const StudyRow& row : rows.rows) EXPECT_EQ(to_json(study_row_from_json(to_json(row))), to_json(row));
+  const CostSummary summary = summarize_cost(spec, cases, rows.rows);
+  EXPECT_EQ(line(summary, hdf5, {SaveMode::sync, SaveRoute::gather, 2, 0, true}).block.median, 0.3);
+  EXPECT_EQ(line(summary, hdf5, {SaveMode::sync, SaveRoute::gather, 2}).turns, 0U);
+  EXPECT_THAT(cost_table(summary), HasSubstr(" replicas, shards\n"));
 }
 
 TEST(CostCases, LeaveOutWhatIsNotInstalled) {

@@ -57,6 +57,17 @@ TEST_F(SpecTest, ChoicesHaveTheOrderOfTheTables) {
   EXPECT_EQ(spec.damage.timeout_seconds, 1.5);
 }
 
+TEST_F(SpecTest, ReplicasNeedSeveralRanksThatDivideTheBatch) {
+  EXPECT_FALSE(to_json(read(trained()))["cost"].contains("shard_optimizer"));
+  const StudySpec spec = read(trained() + R"(, "cost": {"ranks": [1, 2], "shard_optimizer": [false, true]})");
+  EXPECT_THAT(spec.cost.shard_optimizer, ElementsAre(false, true));
+  EXPECT_EQ(to_json(spec)["cost"]["shard_optimizer"].dump(), "[false,true]");
+  EXPECT_ERROR(read(trained() + R"(, "cost": {"ranks": [1], "shard_optimizer": [true]})"), bad_input,
+               "cost.shard_optimizer: replicas are more than one rank");
+  EXPECT_ERROR(read(trained() + R"(, "cost": {"ranks": [1, 3], "shard_optimizer": [true]})"), bad_input,
+               "cost.shard_optimizer: a batch of 64 cannot be split evenly over 3 replica(s)");
+}
+
 TEST_F(SpecTest, ATrainingSpecCanBeAFileBesideIt) {
   bitrift::testing::write_bytes(scratch_ / "t.json", training);
   const StudySpec named = read(R"("base": {"train": "t.json", "steps": 5})");
