@@ -27,6 +27,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 // The same on every rank.
 std::vector<StateTensor> share_of(const std::vector<StateTensor>& all, int rank, int ranks) {
   std::vector<std::uint64_t> sizes;
+  sizes.reserve(all.size());
   for (const StateTensor& tensor : all) sizes.push_back(tensor.meta.bytes());
   const std::vector<int> owners = spread_by_size(sizes, ranks);
   std::vector<StateTensor> share;

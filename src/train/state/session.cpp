@@ -69,8 +69,8 @@ std::vector<int> owners_of(const std::vector<nn::Slot>& slots, const OptimizerSh
 }
 
 std::vector<bool> held_by(int part, const std::vector<int>& owners) {
-  std::vector<bool> held;
-  for (const int owner : owners) held.push_back(owner == part);
+  std::vector<bool> held(owners.size());
+  for (std::size_t i = 0; i < owners.size(); ++i) held[i] = owners[i] == part;
   return held;
 }
 
