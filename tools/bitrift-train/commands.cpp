@@ -75,14 +75,16 @@ void write_checkpoints(const Plan& plan, train::Trainer& trainer, const record::
                         clock = options.clock, format = plan.format] {
     const std::int64_t step = trainer.step();
     std::filesystem::path file = place.file(step);
+    record::Json beside = provenance;
+    if (clock) beside["checkpoints"] = clock->so_far(record::monotonic_seconds());
     if (behind) {
       const auto saved = [clock, place, step] {
         if (clock) clock->durable(record::monotonic_seconds());
         place.completed(step);
       };
-      trainer.save(file, provenance, {record::SaveMode::async, writer, saved, format});
+      trainer.save(file, beside, {record::SaveMode::async, writer, saved, format});
     } else {
-      trainer.save(file, provenance, {.writer = writer, .format = format});
+      trainer.save(file, beside, {.writer = writer, .format = format});
       // Not before all ranks know of the new file: one that is lost meanwhile may take the others back.
       if (trainer.leads()) place.completed(step);
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <boost/math/distributions/normal.hpp>
 #include <boost/math/distributions/students_t.hpp>
@@ -150,11 +151,15 @@ Interval anytime_finite(std::uint64_t successes, std::uint64_t n, std::uint64_t 
   return {static_cast<double>(low) / size, static_cast<double>(high) / size};
 }
 
-Interval student_t(double mean, double standard_error, std::uint64_t degrees, double confidence) {
+double student_t_margin(double standard_error, std::uint64_t degrees, double confidence) {
   check(0, 0, confidence);
-  if (degrees == 0) return {};
+  if (degrees == 0) return std::numeric_limits<double>::infinity();
   const boost::math::students_t distribution(static_cast<double>(degrees));
-  const double margin = boost::math::quantile(distribution, (1 + confidence) / 2) * standard_error;
+  return boost::math::quantile(distribution, (1 + confidence) / 2) * standard_error;
+}
+
+Interval student_t(double mean, double standard_error, std::uint64_t degrees, double confidence) {
+  const double margin = student_t_margin(standard_error, degrees, confidence);
   return {std::max(0.0, mean - margin), std::min(1.0, mean + margin)};
 }
 

@@ -27,6 +27,9 @@ struct Interval {
 [[nodiscard]] Interval anytime_finite(std::uint64_t successes, std::uint64_t n, std::uint64_t population,
                                       double confidence);
 
+/// Half the width of Student's t interval of a mean whose standard error was estimated with so many degrees
+/// of freedom ("Student" 1908). Without a degree of freedom infinite.
+[[nodiscard]] double student_t_margin(double standard_error, std::uint64_t degrees, double confidence);
 /// Student's t interval of a mean whose standard error was estimated with so many degrees of freedom, clamped
 /// to [0, 1] ("Student" 1908). Without a degree of freedom [0, 1].
 [[nodiscard]] Interval student_t(double mean, double standard_error, std::uint64_t degrees,

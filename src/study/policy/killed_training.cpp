@@ -17,8 +17,8 @@
 namespace bitrift::study {
 namespace {
 
-// The first ones are slower where the page cache takes memory that was not in use; the median is of later
-// ones.
+// Their mean counts, because a training pays for the slow ones, too: the first ones, for which the page cache
+// takes memory that was not in use, and those for which the disk was busy.
 constexpr std::int64_t measured_saves = 9;
 constexpr double seconds_between = 2;  // one in the background is over before the next
 
@@ -28,14 +28,34 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Of the checkpoints in a folder; nullopt: it has none.
-std::optional<std::int64_t> newest_step(const std::filesystem::path& folder) {
+// Of the checkpoints in a folder, whose step is above `after`; nullopt: it has none.
+std::optional<std::int64_t> newest_step(const std::filesystem::path& folder, std::int64_t after = -1,
+                                        bool with_provenance = false) {
   std::optional<std::int64_t> newest;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (const auto step = ckpt::step_of_name(entry.path().filename().string()))
-      newest = std::max(*step, newest.value_or(*step));
+    const auto step = ckpt::step_of_name(entry.path().filename().string());
+    if (!step || *step <= after) continue;
+    if (with_provenance && !std::filesystem::exists(entry.path().string() + ".json")) continue;
+    newest = std::max(*step, newest.value_or(*step));
   }
   return newest;
+}
+
+// What the training knew when it wrote its newest checkpoint of a life. A kill can come between a file and
+// its provenance; then that of the one before.
+void take_costs(const std::filesystem::path& folder, std::int64_t before, Life& life) {
+  const auto step = newest_step(folder, before, true);
+  if (!step) return;
+  const std::filesystem::path beside = folder / (ckpt::checkpoint_name(*step) + ".json");
+  const record::Json provenance = record::parse_file(beside).value;
+  const record::Json known = provenance.value("checkpoints", record::Json::object());
+  life.step = known.value("step_seconds", 0.0);
+  life.block = known.value("block_seconds", 0.0);
+  life.persist = known.value("persist_seconds", 0.0);
+}
+
+double mean_of(const record::Json& times, const record::Json& saves) {
+  return times.at("total").get<double>() / saves.at("written").get<double>();
 }
 
 }  // namespace
@@ -72,8 +92,8 @@ PolicyCosts KilledTraining::measure(record::SaveMode mode) {
   const record::Json& saves = run.result.at("checkpoint_seconds");
   PolicyCosts costs;
   costs.step = step_ = seconds_a_step(run.result);
-  costs.block = saves.at("blocking").at("median").get<double>();
-  if (saves.contains("persist")) costs.persist = saves["persist"].at("median").get<double>();
+  costs.block = mean_of(saves.at("blocking"), saves);
+  if (saves.contains("persist")) costs.persist = mean_of(saves["persist"], saves);
   costs.restart = run.wall - run.result.at("seconds").get<double>() -
                   saves["blocking"].at("total").get<double>() - run.result.at("save_seconds").get<double>();
   return costs;
@@ -95,7 +115,9 @@ Life KilledTraining::live(record::SaveMode mode, std::int64_t interval, double s
   child.signal_group(SIGKILL);
   const double lived = seconds_since(began);
   child.wait();
-  return {lived, newest_step(folder_).value() - before};
+  Life life{.seconds = lived, .steps = newest_step(folder_).value() - before};
+  take_costs(folder_, before, life);
+  return life;
 }
 
 }  // namespace bitrift::study

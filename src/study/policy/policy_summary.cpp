@@ -36,6 +36,12 @@ ModeSummary summarize_mode(const StudySpec& spec, record::SaveMode mode, const M
     cell.confidence = analyze::student_t(cell.measured.fraction, cell.measured.standard_error, cell.lives - 1,
                                          spec.confidence);
     cell.predicted = predicted_useful(mode, interval, summary.costs, mean);
+    cell.replayed = replayed_kills(mode, interval, lives);
+    const UsefulTime& difference = cell.replayed.difference;
+    const double margin =
+        analyze::student_t_margin(difference.standard_error, cell.lives - 1, spec.confidence);
+    cell.difference = {std::max(-1.0, difference.fraction - margin),
+                       std::min(1.0, difference.fraction + margin)};
     summary.cells.push_back(cell);
   }
   const auto index = [&](auto less) -> std::optional<std::size_t> {
@@ -59,7 +65,11 @@ Json cell_json(const PolicyCell& cell) {
           {"useful", cell.measured.fraction},
           {"standard_error", cell.measured.standard_error},
           {"student_t", {cell.confidence.low, cell.confidence.high}},
-          {"predicted", cell.predicted}};
+          {"predicted", cell.predicted},
+          {"replayed", cell.replayed.before},
+          {"replayed_own_costs", cell.replayed.own},
+          {"difference", cell.replayed.difference.fraction},
+          {"difference_student_t", {cell.difference.low, cell.difference.high}}};
 }
 
 }  // namespace
@@ -74,7 +84,7 @@ std::vector<ModeSummary> summarize_policy(const StudySpec& spec, const std::vect
       mode.costs[policy->number] = policy->costs;
     } else {
       // Its turn's measurement comes before it.
-      mode.lives[policy->interval].push_back({policy->life, mode.costs.at(policy->number).step});
+      mode.lives[policy->interval].push_back({policy->life, mode.costs.at(policy->number)});
     }
   }
   std::vector<ModeSummary> summaries;
@@ -102,22 +112,28 @@ Json policy_json(const std::vector<ModeSummary>& modes) {
 
 std::string policy_table(const StudySpec& spec, const std::vector<ModeSummary>& modes) {
   if (modes.empty()) return "";
-  std::string text = fmt::format("{:<6} {:>8} {:>8} {:>6} {:>24} {:>10} {:>11}\n", "mode", "interval",
-                                 "seconds", "lives", "useful time", "predicted", "difference");
+  std::string text =
+      fmt::format("{:<6} {:>8} {:>8} {:>6} {:>24} {:>10} {:>12} {:>10} {:>21}\n", "mode", "interval",
+                  "seconds", "lives", "useful time", "predicted", "these kills", "own costs", "difference");
   for (const ModeSummary& mode : modes) {
     for (std::size_t i = 0; i < mode.cells.size(); ++i) {
       const PolicyCell& cell = mode.cells[i];
-      text += fmt::format("{:<6} {:>8} {:>8.2f} {:>6} {:>24} {:>9.1f}% {:>+11.1f}{}{}\n", name_of(mode.mode),
-                          cell.interval, cell.seconds, cell.lives,
+      text += fmt::format("{:<6} {:>8} {:>8.2f} {:>6} {:>24} {:>9.1f}% {:>11.1f}% {:>9.1f}% {:>21}{}{}\n",
+                          name_of(mode.mode), cell.interval, cell.seconds, cell.lives,
                           fmt::format("{:.1f}% [{:.1f}, {:.1f}]", 100 * cell.measured.fraction,
                                       100 * cell.confidence.low, 100 * cell.confidence.high),
-                          100 * cell.predicted, 100 * (cell.measured.fraction - cell.predicted),
+                          100 * cell.predicted, 100 * cell.replayed.before, 100 * cell.replayed.own,
+                          fmt::format("{:+.1f} [{:+.1f}, {:+.1f}]", 100 * cell.replayed.difference.fraction,
+                                      100 * cell.difference.low, 100 * cell.difference.high),
                           i == mode.best ? " best" : "", i == mode.nearest ? " computed" : "");
     }
   }
   text += fmt::format(
       "kills at exponential times with a mean of {:g} s; interval: steps, and the seconds that they take;\n"
-      "useful: time in steps that are never lost, Student's t at {:g} %; difference: percentage points\n",
+      "useful: time in steps that are never lost, Student's t at {:g} %; predicted: expected for such "
+      "kills;\n"
+      "these kills: predicted for the times of these kills; own costs: so, with the costs in these lives;\n"
+      "difference: useful - these kills, in percentage points, Student's t of the differences of lives\n",
       spec.policy.mean_time_between_failures, 100 * spec.confidence);
   for (const ModeSummary& mode : modes) {
     text += fmt::format("{}: a step takes {:.3g} s, a save stops it for {:.3g} s", name_of(mode.mode),

@@ -21,7 +21,9 @@ struct PolicyCell {
   std::uint64_t lives = 0;
   UsefulTime measured;
   analyze::Interval confidence = {};  ///< of measured.fraction: Student's t with lives - 1 degrees of freedom
-  double predicted = 0;
+  double predicted = 0;               ///< expected for kills at exponential times
+  ReplayedKills replayed = {};
+  analyze::Interval difference = {-1, 1};  ///< of replayed.difference: Student's t, as above
 };
 
 struct ModeSummary {

@@ -18,24 +18,43 @@ namespace bitrift::study {
 
 /// Expected part of the time that is work which is never lost, for checkpoints every `interval` steps and
 /// kills at exponential times: the inverse of record::daly_slowdown() for sync, and of
-/// record::asynchronous_slowdown() for async, where a save that takes longer than an interval stops the next.
+/// record::asynchronous_slowdown() for async. A save that takes longer than an interval stops the next: then
+/// files are complete s + p seconds after each other instead of W + s.
 [[nodiscard]] double predicted_useful(record::SaveMode mode, std::int64_t interval, const PolicyCosts& costs,
                                       double mean);
+
+/// The same model of one life: the steps up to the last checkpoint that it completes in so many seconds.
+[[nodiscard]] std::int64_t predicted_steps(record::SaveMode mode, std::int64_t interval,
+                                           const PolicyCosts& costs, double seconds);
 
 struct UsefulTime {
   double fraction = 0;
   double standard_error = 0;  ///< 0 for fewer than two lives
 };
 
-/// A life, and the seconds that a step took at that time.
+/// A life, and the costs that were measured before it.
 struct TimedLife {
   Life life;
-  double step = 0;
+  PolicyCosts costs;
+
+  /// Of a step, a save and a restart in this life: what the life itself measured, and the rest from `costs`.
+  [[nodiscard]] PolicyCosts own_costs() const;
 };
 
-/// Sum of step x steps over the sum of seconds. The standard error is that of a ratio of means (Cochran,
-/// Sampling Techniques, 3rd edition, equation 6.13, without the correction for finite populations). Without
-/// lives 0.
+/// Sum of steps x seconds of a step in this life, over the sum of seconds. The standard error is that of a
+/// ratio of means (Cochran, Sampling Techniques, 3rd edition, equation 6.13, without the correction for
+/// finite populations). Without lives 0.
 [[nodiscard]] UsefulTime measured_useful(const std::vector<TimedLife>& lives);
+
+/// What the model says of the very times at which these lives were killed, and how far the measured part is
+/// above it. The differences are those of single lives, so the chance of the kills is not in their standard
+/// error.
+struct ReplayedKills {
+  double before = 0;      ///< with the costs that were measured before the lives
+  double own = 0;         ///< with those in the lives
+  UsefulTime difference;  ///< measured - before
+};
+[[nodiscard]] ReplayedKills replayed_kills(record::SaveMode mode, std::int64_t interval,
+                                           const std::vector<TimedLife>& lives);
 
 }  // namespace bitrift::study

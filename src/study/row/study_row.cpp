@@ -155,6 +155,9 @@ void put(Json& row, const PolicyResult& policy) {
   } else {
     row["seconds"] = policy.life.seconds;
     row["steps"] = policy.life.steps;
+    if (policy.life.step > 0) row["step_seconds"] = policy.life.step;
+    if (policy.life.block > 0) row["block_seconds"] = policy.life.block;
+    if (policy.life.persist > 0) row["persist_seconds"] = policy.life.persist;
   }
 }
 
@@ -193,7 +196,9 @@ PolicyResult policy_from(const Json& value) {
     policy.costs = {value.at("step_seconds").get<double>(), value.at("block_seconds").get<double>(),
                     value.at("persist_seconds").get<double>(), value.at("restart_seconds").get<double>()};
   } else {
-    policy.life = {value.at("seconds").get<double>(), value.at("steps").get<std::int64_t>()};
+    policy.life = {value.at("seconds").get<double>(), value.at("steps").get<std::int64_t>(),
+                   value.value("step_seconds", 0.0), value.value("block_seconds", 0.0),
+                   value.value("persist_seconds", 0.0)};
   }
   return policy;
 }

@@ -133,6 +133,8 @@ struct PolicyCosts {
 struct Life {
   double seconds = 0;
   std::int64_t steps = 0;  ///< by which the newest checkpoint advanced
+  /// Means of this life until its newest checkpoint; 0: not known.
+  double step = 0, block = 0, persist = 0;
   bool operator==(const Life&) const = default;
 };
 

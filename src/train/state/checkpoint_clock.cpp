@@ -8,6 +8,8 @@ namespace {
 
 double sum(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 
+double mean_of(const std::vector<double>& values) { return sum(values) / static_cast<double>(values.size()); }
+
 double mean_of_last(const std::vector<double>& values) {
   constexpr std::ptrdiff_t most = 8;
   const auto count = std::min(most, static_cast<std::ptrdiff_t>(values.size()));
@@ -101,6 +103,15 @@ std::optional<record::Json> CheckpointClock::report() const {
                        {"cost", chosen_->cost},
                        {"mean_time_between_failures", policy_.mean_time_between_failures.value_or(0)}};
   if (policy_.mode == record::SaveMode::async) value["interval"]["persist"] = chosen_->persist;
+  return value;
+}
+
+record::Json CheckpointClock::so_far(double now) const {
+  record::Json value = {{"written", saves_.size()}};
+  if (const double step = mean_step(now); step > 0) value["step_seconds"] = step;
+  if (!saves_.empty()) value["block_seconds"] = mean_of(blocking());
+  if (const std::vector<double> until_there = persist(); !until_there.empty())
+    value["persist_seconds"] = mean_of(until_there);
   return value;
 }
 

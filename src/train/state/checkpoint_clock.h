@@ -43,6 +43,9 @@ class CheckpointClock {
   /// "seconds", "step", "cost", "persist", "mean_time_between_failures"}}; persist only with async, interval
   /// only where choose() was called. nullopt where nothing was saved on the way.
   [[nodiscard]] std::optional<record::Json> report() const;
+  /// {"written", "step_seconds", "block_seconds", "persist_seconds"}: the saves before, and means; those of
+  /// which nothing is known are left out. For the provenance of a checkpoint that is now written.
+  [[nodiscard]] record::Json so_far(double now) const;
 
  private:
   struct Save {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 import time
@@ -34,6 +35,18 @@ def test_the_run_is_the_one_without_checkpoints(base: Path, tmp_path: Path, stra
     assert digest(tmp_path / "plain.h5") == digest(tmp_path / "async.h5")
     names = {"plain.h5", "plain.h5.json", "async.h5", "async.h5.json"}
     assert {path.name for path in tmp_path.iterdir()} == names
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_each_checkpoint_says_what_those_before_it_cost(base: Path, tmp_path: Path, mode: str) -> None:
+    options = ("--checkpoint-every", 2, "--checkpoint-keep", 9, "--checkpoint-mode", mode)
+    run("resume", base, "-o", f"{tmp_path}/run/", "--steps", 9, *options)
+    for written, step in enumerate((5, 7, 9, 11)):
+        provenance = json.loads((tmp_path / "run" / f"step-{step:010}.h5.json").read_text())
+        known = provenance["checkpoints"]
+        assert known["written"] == written and known["step_seconds"] > 0
+        assert known.get("block_seconds", 0) > 0 if written else "block_seconds" not in known
+    assert "checkpoints" not in json.loads((tmp_path / "run" / "step-0000000012.h5.json").read_text())
 
 
 def test_a_job_is_launched_again_from_what_the_disk_has(base: Path, tmp_path: Path) -> None:

@@ -101,7 +101,29 @@ def test_lives_are_killed_when_they_must_be_and_advance_by_intervals(done: Path)
     assert {cell["interval"] for cell in mode["intervals"]} == {row["interval"] for row in lives}
     for cell in mode["intervals"]:
         mine = [row for row in lives if row["interval"] == cell["interval"]]
-        step = {row["number"]: row["step_seconds"] for row in measured}
-        useful = sum(row["steps"] * step[row["number"]] for row in mine) / sum(row["seconds"] for row in mine)
+        seconds = sum(row["seconds"] for row in mine)
+        costs = {row["number"]: row for row in measured}
+        steps = {row["number"]: row.get("step_seconds", costs[row["number"]]["step_seconds"]) for row in mine}
+        useful = sum(row["steps"] * steps[row["number"]] for row in mine) / seconds
         assert cell["useful"] == pytest.approx(useful)
         assert 0 < cell["predicted"] < 1
+        replayed = sum(kept(cell["interval"], costs[row["number"]], row["seconds"]) for row in mine) / seconds
+        assert cell["replayed"] == pytest.approx(replayed)
+        assert cell["difference"] == pytest.approx(useful - replayed)
+        low, high = cell["difference_student_t"]
+        assert low <= cell["difference"] <= high
+    # What a life knows of its own costs is in its newest checkpoint.
+    assert all(row["step_seconds"] > 0 for row in lives if row["steps"] > 0)
+    assert any("block_seconds" in row and "persist_seconds" in row for row in lives)
+
+
+def kept(interval: int, costs: dict, seconds: float) -> float:
+    """The work that the model keeps of a life with saves in the background."""
+    work = interval * costs["step_seconds"]
+    now, free, kept = costs["restart_seconds"], 0.0, 0.0
+    while True:
+        now = max(now + work, free) + costs["block_seconds"]
+        free = now + costs["persist_seconds"]
+        if free > seconds:
+            return kept
+        kept += work

@@ -13,28 +13,35 @@ namespace {
 
 using record::SaveMode;
 
-// The part of the time that is kept by a training that is killed `lives` times: simulated save by save.
+// The work that is kept of a life which ends at `killed`: simulated save by save.
+double kept_of(SaveMode mode, std::int64_t interval, const PolicyCosts& costs, double killed) {
+  const double work = static_cast<double>(interval) * costs.step;
+  double kept = 0;
+  double now = costs.restart, free = 0;  // when the disk has the save before
+  while (true) {
+    now += work;
+    if (mode == SaveMode::sync) {
+      now += costs.block;
+      if (now > killed) break;
+    } else {
+      now = std::max(now, free) + costs.block;
+      free = now + costs.persist;
+      if (free > killed) break;
+    }
+    kept += work;
+  }
+  return kept;
+}
+
+// The part of the time that is kept by a training that is killed `lives` times.
 double simulated(SaveMode mode, std::int64_t interval, const PolicyCosts& costs, double mean, int lives) {
   std::mt19937_64 random(5);
   std::exponential_distribution<double> life(1 / mean);
-  const double work = static_cast<double>(interval) * costs.step;
   double kept = 0, spent = 0;
   for (int i = 0; i < lives; ++i) {
     const double killed = life(random);
     spent += killed;
-    double now = costs.restart, free = 0;  // when the disk has the save before
-    while (true) {
-      now += work;
-      if (mode == SaveMode::sync) {
-        now += costs.block;
-        if (now > killed) break;
-      } else {
-        now = std::max(now, free) + costs.block;
-        free = now + costs.persist;
-        if (free > killed) break;
-      }
-      kept += work;
-    }
+    kept += kept_of(mode, interval, costs, killed);
   }
   return kept / spent;
 }
@@ -44,12 +51,27 @@ const PolicyCosts costs[] = {{0.1, 0.2, 0, 1.5}, {0.05, 0.02, 0.3, 1}, {0.2, 1, 
 TEST(UsefulTime, ThePredictionIsWhatASimulationKeeps) {
   for (const PolicyCosts& one : costs) {
     for (const SaveMode mode : {SaveMode::sync, SaveMode::async}) {
-      for (const std::int64_t interval : {7, 30, 120}) {
-        // Saves that wait for each other are only modelled roughly.
-        if (mode == SaveMode::async && static_cast<double>(interval) * one.step < one.persist) continue;
+      for (const std::int64_t interval : {2, 7, 30, 120}) {
         EXPECT_NEAR(predicted_useful(mode, interval, one, 20), simulated(mode, interval, one, 20, 200'000),
                     0.004)
             << name_of(mode) << " " << interval << " " << one.block;
+      }
+    }
+  }
+}
+
+TEST(UsefulTime, ThePredictionForOneKillIsWhatTheSimulationKeeps) {
+  std::mt19937_64 random(7);
+  std::exponential_distribution<double> life(1 / 20.0);
+  for (const PolicyCosts& one : costs) {
+    for (const SaveMode mode : {SaveMode::sync, SaveMode::async}) {
+      for (const std::int64_t interval : {2, 7, 30, 120}) {
+        for (int i = 0; i < 200; ++i) {
+          const double killed = life(random);
+          EXPECT_NEAR(static_cast<double>(predicted_steps(mode, interval, one, killed)) * one.step,
+                      kept_of(mode, interval, one, killed), 1e-6)
+              << name_of(mode) << " " << interval << " " << killed;
+        }
       }
     }
   }
@@ -84,14 +106,14 @@ TEST(UsefulTime, KillsAreExponentialAndRepeat) {
 }
 
 TEST(UsefulTime, IsARatioOfSums) {
-  const UsefulTime measured = measured_useful({{{10, 80}, 0.1}, {{30, 100}, 0.2}, {{20, 0}, 0.1}});
+  const UsefulTime measured = measured_useful({{{10, 80}, {0.1}}, {{30, 100}, {0.2}}, {{20, 0}, {0.1}}});
   EXPECT_NEAR(measured.fraction, (8 + 20) / 60.0, 1e-12);
   // Residuals 8 - r 10, 20 - r 30, - r 20 with r = 7 / 15.
   const double r = 7 / 15.0;
   const double squares = std::pow(8 - 10 * r, 2) + std::pow(20 - 30 * r, 2) + std::pow(20 * r, 2);
   EXPECT_NEAR(measured.standard_error, std::sqrt(squares / 2 / 3) / 20, 1e-12);
   EXPECT_EQ(measured_useful({}).fraction, 0);
-  EXPECT_EQ(measured_useful({{{10, 80}, 0.1}}).standard_error, 0);
+  EXPECT_EQ(measured_useful({{{10, 80}, {0.1}}}).standard_error, 0);
 }
 
 TEST(UsefulTime, TheStandardErrorIsThatOfRepetitions) {
@@ -103,7 +125,7 @@ TEST(UsefulTime, TheStandardErrorIsThatOfRepetitions) {
     std::vector<TimedLife> lives;
     for (int i = 0; i < 30; ++i) {
       const double seconds = life(random);
-      lives.push_back({{seconds, 10 * static_cast<std::int64_t>(seconds / 1.5)}, 0.1});
+      lives.push_back({{seconds, 10 * static_cast<std::int64_t>(seconds / 1.5)}, {0.1}});
     }
     const UsefulTime measured = measured_useful(lives);
     sum += measured.fraction;
@@ -112,6 +134,34 @@ TEST(UsefulTime, TheStandardErrorIsThatOfRepetitions) {
   }
   const double mean = sum / repetitions;
   EXPECT_NEAR(claimed / std::sqrt(squares / repetitions - mean * mean), 1, 0.1);
+}
+
+TEST(ReplayedKills, DifferWithoutTheChanceOfTheKills) {
+  std::mt19937_64 random(9);
+  std::exponential_distribution<double> kill(1 / 20.0);
+  const PolicyCosts before{0.1, 0.2, 0, 1.5};
+  std::vector<TimedLife> lives;
+  for (int i = 0; i < 10; ++i) {
+    const double seconds = kill(random);
+    lives.push_back({{seconds, predicted_steps(SaveMode::sync, 20, before, seconds)}, before});
+  }
+  const ReplayedKills same = replayed_kills(SaveMode::sync, 20, lives);
+  const UsefulTime measured = measured_useful(lives);
+  EXPECT_GT(measured.standard_error, 0.01);
+  EXPECT_NEAR(same.before, measured.fraction, 1e-12);
+  EXPECT_NEAR(same.difference.fraction, 0, 1e-12);
+  EXPECT_NEAR(same.difference.standard_error, 0, 1e-12);
+  // In these lives, steps and saves took twice as long as they did before.
+  for (TimedLife& one : lives) {
+    one.life.step = 0.2;
+    one.life.block = 0.4;
+    one.life.steps = predicted_steps(SaveMode::sync, 20, {0.2, 0.4, 0, 1.5}, one.life.seconds);
+  }
+  const ReplayedKills slower = replayed_kills(SaveMode::sync, 20, lives);
+  EXPECT_NEAR(slower.before, same.before, 1e-12);
+  EXPECT_NEAR(slower.own, measured_useful(lives).fraction, 1e-12);
+  EXPECT_NEAR(slower.difference.fraction, slower.own - slower.before, 1e-12);
+  EXPECT_LT(slower.own, slower.before);
 }
 
 TEST(PolicyIntervals, AreMultiplesOfTheComputedOneEachOnce) {

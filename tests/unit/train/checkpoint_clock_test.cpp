@@ -56,6 +56,19 @@ TEST(CheckpointClock, TheTimeOfAStepHasNoSavesInIt) {
   EXPECT_DOUBLE_EQ(run.clock.choose().step_seconds, 1);
 }
 
+TEST(CheckpointClock, SoFarAreTheMeansOfTheSavesBefore) {
+  MadeUp run({.every = 10, .mode = SaveMode::async});
+  EXPECT_EQ(run.clock.so_far(run.now), record::Json({{"written", 0}}));
+  run.steps(10);
+  run.save(2, 5);
+  run.steps(10);
+  run.save(4, 7);
+  run.steps(10);
+  EXPECT_EQ(run.clock.so_far(run.now),
+            record::Json(
+                {{"written", 2}, {"step_seconds", 1.0}, {"block_seconds", 3.0}, {"persist_seconds", 6.0}}));
+}
+
 TEST(CheckpointClock, TheFirstSaveCountsUntilAnotherIsKnown) {
   MadeUp run(automatic(SaveMode::sync));
   run.steps(4);

@@ -244,6 +244,8 @@ TEST(IntervalTest, StudentsTHasTheQuantilesOfTheTable) {
   EXPECT_EQ(student_t(0.5, 0.3, 4, 0.95).low, 0);
   EXPECT_EQ(student_t(0.5, 0.3, 4, 0.95).high, 1);
   EXPECT_EQ(student_t(0.5, 0.1, 0, 0.95).high, 1);
+  EXPECT_NEAR(student_t_margin(2, 10, 0.9), 2 * 1.812, 1e-3);
+  EXPECT_TRUE(std::isinf(student_t_margin(2, 0, 0.9)));
 }
 
 }  // namespace
