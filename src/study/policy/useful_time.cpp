@@ -84,6 +84,7 @@ PolicyCosts TimedLife::own_costs() const {
 
 UsefulTime measured_useful(const std::vector<TimedLife>& lives) {
   std::vector<Part> parts;
+  parts.reserve(lives.size());
   for (const TimedLife& one : lives) parts.push_back({measured_work(one), one.life.seconds});
   return ratio_of(parts);
 }
