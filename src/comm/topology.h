@@ -72,8 +72,10 @@ class Topology {
   /// All live links, once in each direction, ascending.
   [[nodiscard]] std::vector<Link> links() const;
 
-  /// The same with these live chips dead as well.
+  /// The same with these chips dead as well.
   [[nodiscard]] Topology without(std::span<const int> chips) const;
+  /// The same with this link, between two neighbours, dead as well.
+  [[nodiscard]] Topology without_link(Link link) const;
 
   /// The lowest live chip to which no path leads from the first live chip.
   [[nodiscard]] std::optional<int> unreachable() const;
@@ -83,6 +85,7 @@ class Topology {
   bool operator==(const Topology&) const = default;
 
  private:
+  [[nodiscard]] Topology without(std::span<const int> chips, std::span<const Link> links) const;
   void find_neighbours();
 
   int rows_, columns_;

@@ -1,7 +1,10 @@
 #include "mpi/mesh_allreduce.h"
 
 #include <algorithm>
+#include <chrono>
 #include <climits>
+#include <deque>
+#include <thread>
 #include <type_traits>
 #include <vector>
 
@@ -40,11 +43,18 @@ void add_to(T* __restrict sum, const T* __restrict next, std::size_t length) {
 
 template <typename T>
 struct MeshAllreduce<T>::State : LeftOver {
-  enum class Progress : std::uint8_t { waits, begun, ended };
+  using Clock = std::chrono::steady_clock;
+  enum class Progress : std::uint8_t { waits, held, begun, ended };
   struct Incoming {
     std::size_t posted = 0, written = 0;
     std::vector<T> room = {};   // for most_posted chunks
     std::vector<T*> into = {};  // where the receive in each of these places writes
+  };
+
+  // Messages to one neighbour.
+  struct Outgoing {
+    std::size_t sent = 0;
+    std::deque<Clock::time_point> held = {};  // when those behind them may be sent
   };
 
   Communicator communicator;
@@ -54,11 +64,12 @@ struct MeshAllreduce<T>::State : LeftOver {
   int tag;
   std::shared_ptr<const void> owner;
   std::function<void(const Arrival&)> look;
+  std::function<double(int)> hold;
   std::vector<MPI_Request> requests;  // of each step
   std::vector<Progress> progress;
   std::vector<Incoming> incoming;
-  std::vector<std::size_t> sent;  // by queue
-  std::size_t first_open = 0;     // steps before this one have ended
+  std::vector<Outgoing> outgoing;
+  std::size_t first_open = 0;  // steps before this one have ended
 
   State(Communicator ranks, std::shared_ptr<const LocalSchedule> plan, T* array, std::size_t elements,
         int its_tag, std::shared_ptr<const void> its_owner)
@@ -71,7 +82,7 @@ struct MeshAllreduce<T>::State : LeftOver {
         requests(schedule->size(), MPI_REQUEST_NULL),
         progress(schedule->size(), Progress::ended),
         incoming(schedule->incoming().size()),
-        sent(schedule->outgoing().size()),
+        outgoing(schedule->outgoing().size()),
         first_open(schedule->size()) {
     check();
     for (Incoming& from : incoming) {
@@ -107,7 +118,7 @@ struct MeshAllreduce<T>::State : LeftOver {
     if (count == 0) return;
     first_open = 0;
     std::ranges::fill(progress, Progress::waits);
-    std::ranges::fill(sent, 0U);
+    for (Outgoing& to : outgoing) to = {};
     for (std::size_t q = 0; q < incoming.size(); ++q) {
       incoming[q].posted = incoming[q].written = 0;
       post_receives(q);
@@ -160,18 +171,46 @@ struct MeshAllreduce<T>::State : LeftOver {
     }
   }
 
+  void send(int rank, std::uint32_t step) {
+    const std::size_t chunk = schedule->step(step).chunk;
+    progress[step] = Progress::begun;
+    check_code(MPI_Isend(chunk_at(chunk), static_cast<int>(size(chunk)), type_of<T>(), rank,
+                         first_sum_tag + tag, communicator.state().handle, &requests[step]),
+               "MPI_Isend");
+  }
+
   void send_ready() {
-    for (std::size_t q = 0; q < sent.size(); ++q) {
+    for (std::size_t q = 0; q < outgoing.size(); ++q) {
       const LocalSchedule::Queue& queue = schedule->outgoing()[q];
-      for (; sent[q] < queue.steps.size() && may_begin(queue.steps[sent[q]]); ++sent[q]) {
-        const std::uint32_t step = queue.steps[sent[q]];
-        const std::size_t chunk = schedule->step(step).chunk;
-        progress[step] = Progress::begun;
-        check_code(MPI_Isend(chunk_at(chunk), static_cast<int>(size(chunk)), type_of<T>(), queue.rank,
-                             first_sum_tag + tag, communicator.state().handle, &requests[step]),
-                   "MPI_Isend");
+      Outgoing& to = outgoing[q];
+      if (hold) hold_ready(queue, to);
+      const auto now = to.held.empty() ? Clock::time_point() : Clock::now();
+      for (; to.sent < queue.steps.size(); ++to.sent) {
+        if (hold) {
+          if (to.held.empty() || to.held.front() > now) break;
+          to.held.pop_front();
+        } else if (!may_begin(queue.steps[to.sent])) {
+          break;
+        }
+        send(queue.rank, queue.steps[to.sent]);
       }
     }
+  }
+
+  // A held message is read when it is let go, so nothing may overwrite its chunk until then: has_ended() is
+  // false.
+  void hold_ready(const LocalSchedule::Queue& queue, Outgoing& to) {
+    for (std::size_t next = to.sent + to.held.size(); next < queue.steps.size(); ++next) {
+      if (!may_begin(queue.steps[next])) return;
+      progress[queue.steps[next]] = Progress::held;
+      const std::chrono::duration<double> seconds(hold(queue.rank));
+      const auto due = Clock::now() + std::chrono::duration_cast<Clock::duration>(seconds);
+      to.held.push_back(to.held.empty() ? due : std::max(due, to.held.back()));
+    }
+  }
+
+  [[nodiscard]] bool holds() const {
+    return std::ranges::any_of(outgoing, [](const Outgoing& to) { return !to.held.empty(); });
   }
 
   // Writes what has come from one neighbour; whether anything had.
@@ -201,8 +240,8 @@ struct MeshAllreduce<T>::State : LeftOver {
   }
 
   [[nodiscard]] bool all_begun() const {
-    for (std::size_t q = 0; q < sent.size(); ++q) {
-      if (sent[q] < schedule->outgoing()[q].steps.size()) return false;
+    for (std::size_t q = 0; q < outgoing.size(); ++q) {
+      if (outgoing[q].sent < schedule->outgoing()[q].steps.size()) return false;
     }
     for (std::size_t q = 0; q < incoming.size(); ++q) {
       if (incoming[q].written < schedule->incoming()[q].steps.size()) return false;
@@ -218,6 +257,8 @@ struct MeshAllreduce<T>::State : LeftOver {
       // A send may have ended that others wait for.
       if (!any) send_ready();
       if (!any && !block) break;
+      // Nothing else may give the core away while a message is held.
+      if (!any && hold && holds()) std::this_thread::yield();
     } while (!all_begun());
     if (!all_begun()) return false;
     do {
@@ -249,6 +290,11 @@ MeshAllreduce<T>::~MeshAllreduce() = default;
 template <typename T>
 void MeshAllreduce<T>::on_arrival(std::function<void(const Arrival&)> look) {
   state_->look = std::move(look);
+}
+
+template <typename T>
+void MeshAllreduce<T>::on_send(std::function<double(int)> hold) {
+  state_->hold = std::move(hold);
 }
 
 template <typename T>

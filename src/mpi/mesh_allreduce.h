@@ -39,6 +39,11 @@ class MeshAllreduce {
   /// first: nothing is called. Not while a sum is under way.
   void on_arrival(std::function<void(const Arrival&)> look);
 
+  /// Asked about every message that may be sent: seconds for which the link to this rank holds it, so that a
+  /// study can have a slow link. Messages of one link stay in order; those of other links do not wait for
+  /// them. Empty, as at first: nothing is asked, and nothing held. Not while a sum is under way.
+  void on_send(std::function<double(int to)> hold);
+
   /// Begins. The array must be left alone until advance() says so. May be called again after that.
   void start();
   /// Whether the sum is complete in the array. Throws RankFailed, or Error(internal), also where a

@@ -69,6 +69,7 @@ Json to_json(const RunRequest& request) {
   if (request.propagation) value["propagation"] = to_json(*request.propagation);
   for (const ProcessFault& fault : request.process_faults) value["process_faults"].push_back(to_json(fault));
   for (const LinkFault& fault : request.link_faults) value["link_faults"].push_back(to_json(fault));
+  for (const FailedLink& link : request.failed_links) value["failed_links"].push_back(to_json(link));
   if (request.recovery) value["recovery"] = to_json(*request.recovery);
   if (request.relaunched) value["relaunched"] = to_json(*request.relaunched);
   return value;
@@ -92,6 +93,10 @@ RunRequest run_request_from_json(const Json& value) {
   }
   if (value.contains("link_faults")) {
     for (const Json& fault : value["link_faults"]) request.link_faults.push_back(link_fault_from_json(fault));
+  }
+  if (value.contains("failed_links")) {
+    for (const Json& link : value["failed_links"])
+      request.failed_links.push_back(failed_link_from_json(link));
   }
   if (value.contains("recovery")) request.recovery = recovery_spec_from_json(value["recovery"]);
   if (value.contains("relaunched")) request.relaunched = relaunch_from_json(value["relaunched"]);
@@ -131,6 +136,7 @@ Json to_json(const RunResult& result) {
   for (const Recovery& recovery : result.recoveries) value["recoveries"].push_back(to_json(recovery));
   for (const AlteredMessage& altered : result.altered_messages)
     value["altered_messages"].push_back(to_json(altered));
+  for (const LinkReport& report : result.failed_links) value["failed_links"].push_back(to_json(report));
   return value;
 }
 
@@ -168,6 +174,10 @@ RunResult run_result_from_json(const Json& value) {
   if (value.contains("altered_messages")) {
     for (const Json& altered : value["altered_messages"])
       result.altered_messages.push_back(altered_message_from_json(altered));
+  }
+  if (value.contains("failed_links")) {
+    for (const Json& report : value["failed_links"])
+      result.failed_links.push_back(link_report_from_json(report));
   }
   return result;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/named_enum.h"
+#include "record/fault/failed_link.h"
 #include "record/fault/link_fault.h"
 #include "record/fault/process_fault.h"
 #include "record/json/json.h"
@@ -73,6 +74,7 @@ struct RunRequest {
   std::optional<PropagationSpec> propagation = {};
   std::vector<ProcessFault> process_faults = {};  ///< ranks that fail on the way
   std::vector<LinkFault> link_faults = {};        ///< messages that arrive altered
+  std::vector<FailedLink> failed_links = {};      ///< from a step on
   std::optional<RecoverySpec> recovery = {};      ///< for this run instead of the worker's own
   std::optional<Relaunch> relaunched = {};        ///< the run continues from there, in another job
 };
@@ -82,7 +84,7 @@ enum class RunStatus {
   done,
   rejected,     ///< the file was refused
   nonfinite,    ///< stopped at the first non-finite loss or metric
-  unrecovered,  ///< a rank failed, and the run could not continue without it
+  unrecovered,  ///< a rank or a link failed, and the run could not continue without it
 };
 constexpr EnumNames<4> names_of(RunStatus) {
   return {"status of a run", {"done", "rejected", "nonfinite", "unrecovered"}};
@@ -112,6 +114,7 @@ struct RunResult {
   std::optional<std::vector<StepDrift>> propagation;
   std::vector<Recovery> recoveries = {};              ///< of ranks that failed, in order
   std::vector<AlteredMessage> altered_messages = {};  ///< by link faults
+  std::vector<LinkReport> failed_links = {};          ///< that the run met, in order
   double seconds = 0;  ///< volatile: of steps and evaluations on rank 0; of an exec runner, the whole command
 };
 

@@ -31,6 +31,19 @@ void take_times(const Json& result, const Json& times, TrialRecord& record) {
   }
 }
 
+// The same of links that failed.
+void take_link_times(const Json& result, const Json& times, TrialRecord& record) {
+  Json reports = result.value("failed_links", Json::array());
+  if (reports.size() != times.size()) {
+    fail(ErrorCode::bad_file, "row {}: times of {} failed links, but {} failed links", record.id.text(),
+         times.size(), reports.size());
+  }
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    reports[i]["volatile"] = times[i];
+    record.result->failed_links[i] = link_report_from_json(reports[i]);
+  }
+}
+
 }  // namespace
 
 std::string TrialId::text() const { return fmt::format("{}/{}/{}", arm, stratum, draw); }
@@ -56,6 +69,9 @@ Json stable_json(const TrialRecord& record) {
     if (!record.result->recoveries.empty()) {
       for (Json& recovery : value["result"]["recoveries"]) recovery.erase("volatile");
     }
+    if (!record.result->failed_links.empty()) {
+      for (Json& report : value["result"]["failed_links"]) report.erase("volatile");
+    }
   }
   if (record.failure) value["failure"] = to_json(*record.failure);
   return value;
@@ -71,6 +87,8 @@ Json to_json(const TrialRecord& record) {
   if (!record.result) return value;
   for (const Recovery& recovery : record.result->recoveries)
     value["volatile"]["recoveries"].push_back(to_json(recovery).at("volatile"));
+  for (const LinkReport& report : record.result->failed_links)
+    value["volatile"]["failed_links"].push_back(to_json(report).at("volatile"));
   return value;
 }
 
@@ -102,6 +120,7 @@ TrialRecord trial_record_from_json(const Json& value) {
   extra.at("attempts").get_to(record.attempts);
   if (record.result) extra.at("run_seconds").get_to(record.result->seconds);
   if (extra.contains("recoveries")) take_times(value.at("result"), extra["recoveries"], record);
+  if (extra.contains("failed_links")) take_link_times(value.at("result"), extra["failed_links"], record);
   return record;
 }
 

@@ -1,8 +1,11 @@
-// A bit of a message flips on its way. Runs under mpirun with 5 ranks; the smaller mesh runs on 4 of them.
+// A bit of a message flips on its way, or a link is slow. Runs under mpirun with 5 ranks; the smaller mesh
+// runs on 4 of them.
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <random>
 #include <set>
@@ -87,6 +90,60 @@ TEST(MeshFlips, TravelOnAsInASerialRun) {
     EXPECT_EQ(hit_by_adds, std::set{chips});
     EXPECT_TRUE(hit_by_copies.contains(1));
     EXPECT_FALSE(hit_by_copies.contains(chips));
+  }
+}
+
+// The messages of the first rank to the second are late; each of them is asked about once.
+TEST(SlowLinks, ChangeNoBitAndHoldUpWhatWaitsForThem) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::size_t count = 1'201;
+  constexpr double delay = 0.02;
+  for (const comm::Scheme scheme : {comm::Scheme::trees, comm::Scheme::ring}) {
+    const comm::Topology mesh = comm::topology_from_text({"2x2", "neither", {}, {}});
+    const auto ranks = ranks_of(mesh);
+    if (!ranks) continue;
+    const comm::Schedule plan = comm::plan_schedule(mesh, scheme, {.bytes = 4'804});
+    const auto me = static_cast<std::size_t>(ranks->rank());
+    const auto given = arrays_of<float>(4, count, 5);
+    auto expected = given;
+    std::mt19937_64 random(1);
+    tests::run_serially(plan, expected, random);
+    std::vector<float> array = given[me];
+    MeshAllreduce<float> sum(*ranks, std::make_shared<const LocalSchedule>(plan, ranks->rank()), array.data(),
+                             count, 3);
+    std::map<int, int> asked, sends;
+    for (const comm::Send& send : plan.sends()) {
+      if (send.from == ranks->rank()) ++sends[send.to];
+    }
+    for (int round = 1; round <= 2; ++round) {
+      array = given[me];
+      sum.on_send([&](int to) {
+        ++asked[to];
+        return me == 0 && to == 1 ? delay : 0;
+      });
+      ranks->barrier();
+      const auto began = Clock::now();
+      sum.start();
+      if (round == 1) {
+        while (!sum.advance()) continue;
+      } else {
+        sum.wait();
+      }
+      const std::chrono::duration<double> took = Clock::now() - began;
+      EXPECT_TRUE(same_bits(array, expected[me])) << name_of(scheme);
+      // A tree or a ring leads over this link, and its far end waits for what it brings.
+      if (me == 1) {
+        EXPECT_GE(took.count(), delay) << name_of(scheme);
+      }
+    }
+    for (auto& [to, number] : sends) number *= 2;
+    EXPECT_EQ(asked, sends);
+    sum.on_send({});
+    array = given[me];
+    sum.start();
+    sum.wait();
+    EXPECT_TRUE(same_bits(array, expected[me]));
+    EXPECT_EQ(asked, sends);
   }
 }
 

@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "dataset/dataset.h"
 #include "launch/launch.h"
 #include "mpi/environment.h"
 #include "mpi/survivors.h"
@@ -58,7 +59,8 @@ train::RunOptions run_options(const Arguments& arguments, const Plan& plan, bool
                  evaluation.step, evaluation.test_loss, evaluation.test_accuracy);
   };
   options.process_faults = plan.kills;
-  options.link_faults = plan.flips;
+  options.link_faults = plan.links.flips;
+  options.failed_links = plan.links.failures;
   options.death_note = death_note_file();
   options.command = own_command(arguments);
   return options;
@@ -183,7 +185,7 @@ train::LoadRequest load_request(const Arguments& arguments) {
 void choose_recovery(const Arguments& arguments, Plan& plan) {
   plan.recovery = chosen_recovery(arguments.recovery, plan.parallel);
   plan.kills = chosen_kills(arguments.recovery, plan.parallel);
-  plan.flips = chosen_flips(arguments.recovery, plan.parallel);
+  plan.links = chosen_links(arguments.links, plan.parallel, plan.recovery.kind);
   if (plan.recovery.in_place() && !arguments.trace.empty())
     fail(ErrorCode::bad_input, "--trace cannot be combined with --on-failure {}",
          name_of(plan.recovery.kind));
@@ -195,21 +197,10 @@ void choose_recovery(const Arguments& arguments, Plan& plan) {
   add_checkpoints(plan.recovery, plan.checkpoints);
 }
 
-// Planning a schedule takes a while, so only runs that need it look. epochs: that a run may take.
-void check_flips(const Arguments& arguments, const Plan& plan, std::int64_t epochs) {
-  if (plan.flips.empty()) return;
-  const record::MessageMap map = train::messages_of(plan.spec, plan.parallel, *plan.data);
-  const std::int64_t steps = arguments.steps.value_or(epochs * map.steps_per_epoch);
-  for (const record::LinkFault& fault : plan.flips) {
-    try {
-      record::check_exists(fault, map);
-    } catch (const Error& error) {
-      fail(error.code(), "--flip-message {}", error.what());
-    }
-    if (fault.step > steps)
-      fail(ErrorCode::bad_input, "--flip-message {}: there is no step {}; the run takes {}", to_text(fault),
-           fault.step, steps);
-  }
+// epochs: that a run may take.
+void check_links(const Arguments& arguments, const Plan& plan, std::int64_t epochs) {
+  const std::int64_t an_epoch = plan.data->train_size() / plan.spec.batch_size;
+  check_links(plan.links, plan.spec, plan.parallel, *plan.data, arguments.steps.value_or(epochs * an_epoch));
 }
 
 // The file that `resume` begins with: of a folder the newest valid one. All ranks take that of rank 0.
@@ -258,7 +249,7 @@ int train(const Arguments& arguments) {
     plan.parallel = chosen_parallel(arguments.parallel, plan.spec.parallel);
     choose_recovery(arguments, plan);
     plan.data = train::load_runnable(plan.spec, plan.parallel);
-    check_flips(arguments, plan, arguments.epochs.value_or(plan.spec.epochs));
+    check_links(arguments, plan, arguments.epochs.value_or(plan.spec.epochs));
     return plan;
   };
   return in_planned_world(arguments, {.make_plan = make_plan},
@@ -308,7 +299,7 @@ int resume(const Arguments& given) {
     plan.continues_folder = plan.output.is_folder() && names_folder(given.input) &&
                             std::filesystem::equivalent(given.input, given.output, ignored);
     plan.data = train::load_runnable(plan.spec, plan.parallel);
-    check_flips(arguments, plan,
+    check_links(arguments, plan,
                 arguments.epochs.value_or(std::max<std::int64_t>(
                     0, plan.spec.epochs - train::integer_in(*plan.checkpoint, "progress/epoch", 0))));
     return plan;

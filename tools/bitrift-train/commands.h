@@ -10,6 +10,7 @@
 #include "checkpoint_options.h"
 #include "format_options.h"
 #include "guard_options.h"
+#include "link_options.h"
 #include "parallel_options.h"
 #include "recovery_options.h"
 #include "spec/training_spec.h"
@@ -28,6 +29,7 @@ struct Arguments {
   std::optional<std::string> precision;    ///< resume: numbers are converted to it
   GuardArguments guards;                   ///< resume
   RecoveryArguments recovery;              ///< train, resume
+  LinkArguments links;                     ///< the same
   CheckpointArguments checkpoints;         ///< train, resume
   FormatArguments format;                  ///< train, resume
   bool json = false;

@@ -42,6 +42,7 @@ void add_run_options(CLI::App* command, Arguments& arguments, const char* usual)
   add_parallel_options(command, arguments.parallel, usual);
   add_checkpoint_options(command, arguments.checkpoints);
   add_recovery_options(command, arguments.recovery);
+  add_link_options(command, arguments.links);
   add_format_option(command, arguments.format);
   // Both for run_with_relaunches().
   command->add_option("--relaunched", arguments.relaunched)->group("");

@@ -30,7 +30,7 @@ struct Plan {
   double opening_seconds = 0;                   ///< of it
   record::RecoverySpec recovery = {};
   std::vector<record::ProcessFault> kills = {};
-  std::vector<record::LinkFault> flips = {};  ///< each of which exists
+  LinkPlan links = {};  ///< each of which exists
   record::CheckpointPolicy checkpoints = {};
   OutputPlace output = {};
   ckpt::WriteFormat format = ckpt::WriteFormat::hdf5;  ///< of what is written

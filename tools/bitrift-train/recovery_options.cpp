@@ -1,7 +1,5 @@
 #include "recovery_options.h"
 
-#include <algorithm>
-
 #include "core/error.h"
 #include "options/one_of.h"
 #include "options/whole_number.h"
@@ -42,10 +40,6 @@ void add_recovery_options(CLI::App* command, RecoveryArguments& arguments) {
       "--kill", arguments.kills,
       "RANK@STEP:PHASE[.POINT][=HOW]: this rank fails in this step of the run (from 1), such as "
       "2@5:backward; repeatable");
-  command->add_option(
-      "--flip-message", arguments.flips,
-      "SEND@STEP:BUCKET.ELEMENT.BIT: on a mesh, this bit of this message of gradients arrives "
-      "flipped in this step of the run (from 1), such as 12@5:0.3.30; repeatable");
 }
 
 record::RecoverySpec chosen_recovery(const RecoveryArguments& arguments, const record::Parallel& parallel) {
@@ -79,26 +73,6 @@ std::vector<record::ProcessFault> chosen_kills(const RecoveryArguments& argument
       fail(ErrorCode::bad_input, "--kill {}: there is no rank {}; this run has ranks 0 to {}", text,
            faults.back().rank, parallel.ranks - 1);
   }
-  return faults;
-}
-
-std::vector<record::LinkFault> chosen_flips(const RecoveryArguments& arguments,
-                                            const record::Parallel& parallel) {
-  std::vector<record::LinkFault> faults;
-  for (const std::string& text : arguments.flips) {
-    const record::LinkFault fault = record::link_fault_from_text(text);
-    if (std::find(faults.begin(), faults.end(), fault) != faults.end())
-      fail(ErrorCode::bad_input, "--flip-message {}: given twice, which would flip the bit back", text);
-    faults.push_back(fault);
-  }
-  if (faults.empty()) return faults;
-  if (!parallel.mesh)
-    fail(ErrorCode::bad_input, "--flip-message {}: only on a mesh are messages planned; add --mesh",
-         arguments.flips.front());
-  if (arguments.on_failure && parse_named<RecoveryKind>(*arguments.on_failure) != RecoveryKind::none)
-    fail(ErrorCode::bad_input,
-         "--flip-message cannot be combined with --on-failure {}: a recovery plans other messages",
-         *arguments.on_failure);
   return faults;
 }
 

@@ -1,4 +1,4 @@
-// The options that say what a run does when a rank fails, and which ranks and links are to fail.
+// The options that say what a run does when a rank fails, and which ranks are to fail.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include "record/fault/link_fault.h"
 #include "record/fault/process_fault.h"
 #include "record/recovery.h"
 #include "spec/parallel.h"
@@ -19,7 +18,7 @@ struct RecoveryArguments {
   std::optional<std::string> on_failure, state, batch;
   std::optional<int> spares;
   std::optional<std::int64_t> snapshot_every;
-  std::vector<std::string> forget, kills, flips;
+  std::vector<std::string> forget, kills;
 };
 
 void add_recovery_options(CLI::App* command, RecoveryArguments& arguments);
@@ -30,9 +29,5 @@ void add_recovery_options(CLI::App* command, RecoveryArguments& arguments);
 /// Throws Error(bad_input) for texts that are no faults, and ranks that the run does not have.
 [[nodiscard]] std::vector<record::ProcessFault> chosen_kills(const RecoveryArguments& arguments,
                                                              const record::Parallel& parallel);
-/// Messages that are to be altered, as far as texts and strategy tell: check_exists() looks at the rest.
-/// Throws Error(bad_input) for texts that are no faults, a run without a mesh, and one that recovers.
-[[nodiscard]] std::vector<record::LinkFault> chosen_flips(const RecoveryArguments& arguments,
-                                                          const record::Parallel& parallel);
 
 }  // namespace bitrift::cli

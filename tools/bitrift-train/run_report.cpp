@@ -40,6 +40,19 @@ void print_altered(const record::AlteredMessage& altered) {
              altered.chunk, name_of(altered.kind), altered.old_pattern, altered.new_pattern);
 }
 
+void print_link(const record::LinkReport& failed) {
+  const auto ms = [](const std::optional<double>& seconds) {
+    return seconds ? fmt::format("{:.3g} ms", *seconds * 1000) : std::string("-");
+  };
+  const bool slow = failed.link.kind == record::LinkFailure::slow;
+  fmt::print("{} link {} from step {} on: {}, steps took {} before and {} from then on (medians)\n",
+             name_of(failed.link.kind), record::name_of_link(failed.link), failed.link.step,
+             slow                  ? fmt::format("{} messages late", failed.delayed)
+             : failed.plan_seconds ? "planned again in " + ms(failed.plan_seconds)
+                                   : "not planned again",
+             ms(failed.step_seconds_before), ms(failed.step_seconds_behind));
+}
+
 void print_checkpoints(const record::Json& times) {
   fmt::print("checkpoints on the way: {}, each stopping the training for {:.3g} s (median)",
              times.at("written").get<std::int64_t>(), times.at("blocking").at("median").get<double>());
@@ -55,6 +68,7 @@ void report(const Arguments& arguments, const record::Parallel& parallel, const 
   if (!arguments.json) {
     print_table(result);
     for (const record::AlteredMessage& altered : result.altered_messages) print_altered(altered);
+    for (const record::LinkReport& failed : result.failed_links) print_link(failed);
     if (result.status != record::RunStatus::done) return;
     for (const record::Recovery& recovery : result.recoveries) print_recovery(recovery);
     if (saved.on_the_way) print_checkpoints(*saved.on_the_way);

@@ -1,10 +1,12 @@
-// What a run meets: altered bits, ranks that fail, or links that alter messages.
+// What a run meets: altered bits, ranks that fail, or faults of links: messages that arrive altered, and
+// links that fail.
 #pragma once
 
 #include <cstddef>
 #include <variant>
 #include <vector>
 
+#include "record/fault/failed_link.h"
 #include "record/fault/fault_list.h"
 #include "record/fault/link_fault.h"
 #include "record/fault/process_fault.h"
@@ -12,20 +14,24 @@
 
 namespace bitrift::record {
 
-/// Faults of one kind: bits that were altered in the file, or processes that fail or messages that arrive
-/// altered on the way.
+/// Faults of one kind: bits that were altered in the file, or, on the way, processes that fail, messages that
+/// arrive altered, or links that fail.
 class Faults {
  public:
   Faults() = default;  ///< no altered bit
   Faults(FaultList bits) : faults_(std::move(bits)) {}
   Faults(std::vector<ProcessFault> process) : faults_(std::move(process)) {}
   Faults(std::vector<LinkFault> links) : faults_(std::move(links)) {}
+  Faults(std::vector<FailedLink> links) : faults_(std::move(links)) {}
 
   [[nodiscard]] bool of_processes() const noexcept {
     return std::holds_alternative<std::vector<ProcessFault>>(faults_);
   }
   [[nodiscard]] bool of_links() const noexcept {
     return std::holds_alternative<std::vector<LinkFault>>(faults_);
+  }
+  [[nodiscard]] bool of_failed_links() const noexcept {
+    return std::holds_alternative<std::vector<FailedLink>>(faults_);
   }
   /// Empty where the faults are of another kind.
   [[nodiscard]] const FaultList& bits() const noexcept;
@@ -34,17 +40,19 @@ class Faults {
   /// Empty where the faults are of another kind.
   [[nodiscard]] const std::vector<ProcessFault>& processes() const noexcept;
   [[nodiscard]] const std::vector<LinkFault>& links() const noexcept;
+  [[nodiscard]] const std::vector<FailedLink>& failed_links() const noexcept;
   [[nodiscard]] std::size_t size() const noexcept {
-    return bits().size() + processes().size() + links().size();
+    return bits().size() + processes().size() + links().size() + failed_links().size();
   }
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
   bool operator==(const Faults&) const = default;
 
  private:
-  std::variant<FaultList, std::vector<ProcessFault>, std::vector<LinkFault>> faults_;
+  std::variant<FaultList, std::vector<ProcessFault>, std::vector<LinkFault>, std::vector<FailedLink>> faults_;
 };
 
-/// A list: of an altered element its keys, of a process {"process": {...}}, of a link {"link": {...}}.
+/// A list: of an altered element its keys, of a process {"process": {...}}, of a message {"link": {...}}, of
+/// a failed link {"failed_link": {...}}.
 [[nodiscard]] Json to_json(const Faults& faults);
 /// Throws Error(bad_file) when the list mixes kinds.
 [[nodiscard]] Faults faults_from_json(const Json& value);

@@ -1,6 +1,8 @@
 #include "train/parallel/bucket_sum.h"
 
+#include <algorithm>
 #include <bit>
+#include <map>
 #include <type_traits>
 #include <utility>
 
@@ -61,7 +63,7 @@ BucketSum<T>::BucketSum(const Layout& layout, const std::shared_ptr<const mpi::L
 
 // The array holds what came over the link, and nobody reads it before it is added or copied.
 template <typename T>
-void BucketSum<T>::meet(MessageFlips& flips, std::int64_t bucket) {
+void BucketSum<T>::meet_flips(MessageFlips& flips, std::int64_t bucket) {
   auto* const sum = std::get_if<mpi::MeshAllreduce<T>>(&sum_);
   if (sum == nullptr) return;
   std::vector<record::LinkFault> faults = flips.of_bucket(bucket);
@@ -88,9 +90,35 @@ void BucketSum<T>::meet(MessageFlips& flips, std::int64_t bucket) {
   });
 }
 
+// Messages that leave this rank, which are those of the link in one direction.
 template <typename T>
-void BucketSum<T>::start(MessageFlips& flips, std::int64_t bucket) {
-  meet(flips, bucket);
+void BucketSum<T>::meet_slow_links(LinkFailures& failures) {
+  auto* const sum = std::get_if<mpi::MeshAllreduce<T>>(&sum_);
+  if (sum == nullptr || !failures.any()) return;
+  const comm::Topology& mesh = layout_->mesh->topology;
+  const int me = mesh.live()[static_cast<std::size_t>(layout_->peers.rank())];
+  std::map<int, record::FailedLink> slow;  // by the rank at the other end
+  for (const record::FailedLink& link : failures.failed()) {
+    if (link.kind != record::LinkFailure::slow) continue;
+    const int one = mesh.chip({link.one.row, link.one.column}),
+              other = mesh.chip({link.other.row, link.other.column});
+    if ((one != me && other != me) || !mesh.linked(one, other)) continue;
+    const auto place = std::ranges::lower_bound(mesh.live(), one == me ? other : one);
+    slow.emplace(static_cast<int>(place - mesh.live().begin()), link);
+  }
+  if (slow.empty()) return sum->on_send({});
+  sum->on_send([&failures, slow = std::move(slow)](int to) {
+    const auto found = slow.find(to);
+    if (found == slow.end()) return 0.0;
+    failures.count(found->second);
+    return found->second.delay;
+  });
+}
+
+template <typename T>
+void BucketSum<T>::start(FaultyLinks& links, std::int64_t bucket) {
+  meet_flips(links.flips, bucket);
+  meet_slow_links(links.failures);
   for (std::size_t r = 1; r < added_first_.size(); ++r) {
     T* const sum = added_first_.front();
     for (std::size_t i = 0; i < count_; ++i) sum[i] += added_first_[r][i];

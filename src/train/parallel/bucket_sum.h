@@ -12,7 +12,7 @@
 #include "mpi/ordered_sum.h"
 #include "spec/mesh_spec.h"
 #include "train/parallel/rank_layout.h"
-#include "train/step/message_flips.h"
+#include "train/step/faulty_links.h"
 
 namespace bitrift::train {
 
@@ -36,14 +36,15 @@ class BucketSum {
   BucketSum(const Layout& layout, const std::shared_ptr<const mpi::LocalSchedule>& schedule,
             std::vector<T*> flats, std::size_t count, int tag, std::shared_ptr<const void> owner);
 
-  /// As those of mpi::OrderedSum. flips: of this step, in messages of this bucket to any rank; noted where
-  /// one met a message to this rank. `flips` must outlive the sum.
-  void start(MessageFlips& flips, std::int64_t bucket);
+  /// As those of mpi::OrderedSum. links: what they do in this step to messages of this bucket; noted where it
+  /// is done to a message of this rank. `links` must outlive the sum.
+  void start(FaultyLinks& links, std::int64_t bucket);
   bool advance();
   void wait();
 
  private:
-  void meet(MessageFlips& flips, std::int64_t bucket);
+  void meet_flips(MessageFlips& flips, std::int64_t bucket);
+  void meet_slow_links(LinkFailures& failures);
 
   const Layout* layout_;
   std::vector<T*> added_first_;  // on this rank; the first holds their sum

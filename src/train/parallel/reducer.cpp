@@ -40,22 +40,18 @@ template <typename T>
 class BucketReducer : public Reducer {
  public:
   BucketReducer(const std::vector<nn::Slot>& slots, const Layout& layout, bool scale_first,
-                KillPoint& kill_point, MessageFlips& flips)
-      : scale_first_(scale_first),
+                KillPoint& kill_point, FaultyLinks& links)
+      : layout_(layout),
+        scale_first_(scale_first),
         share_(1.0 / layout.replica_count()),
         mine_(layout.replicas.size()),
         kill_point_(kill_point),
-        flips_(flips) {
+        links_(links) {
     fill_buckets(slots);
     std::shared_ptr<const mpi::LocalSchedule> schedule;
     if (layout.mesh) schedule = plan_share(*layout.mesh, largest_bucket(), layout.peers.rank());
-    for (std::size_t b = 0; b < buckets_.size(); ++b) {
-      Bucket<T>& bucket = buckets_[b];
-      bucket.number = static_cast<std::int64_t>(b);
-      std::vector<T*> terms;
-      for (const torch::Tensor& flat : bucket.flats) terms.push_back(flat.template data_ptr<T>());
-      bucket.sum.emplace(layout, schedule, terms, static_cast<std::size_t>(bucket.flats[0].numel()),
-                         static_cast<int>(b), std::make_shared<std::vector<torch::Tensor>>(bucket.flats));
+    make_sums(schedule);
+    for (Bucket<T>& bucket : buckets_) {
       for (std::size_t m = 0; m < bucket.members.size(); ++m) {
         if (!bucket.members[m].parameter.is_cpu()) continue;
         torch::autograd::impl::set_post_acc_grad_hooks(bucket.members[m].parameter,
@@ -93,6 +89,10 @@ class BucketReducer : public Reducer {
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
   }
 
+  void route(const record::MeshSpec& mesh) override {
+    make_sums(plan_share(mesh, largest_bucket(), layout_.peers.rank()));
+  }
+
   void finish() override {
     for (Bucket<T>& bucket : buckets_) {
       kill_point_.reach(record::TrainingPhase::reduce, bucket.number,
@@ -117,6 +117,17 @@ class BucketReducer : public Reducer {
     Bucket<T>& bucket;
     std::size_t member;
   };
+
+  void make_sums(const std::shared_ptr<const mpi::LocalSchedule>& schedule) {
+    for (std::size_t b = 0; b < buckets_.size(); ++b) {
+      Bucket<T>& bucket = buckets_[b];
+      bucket.number = static_cast<std::int64_t>(b);
+      std::vector<T*> terms;
+      for (const torch::Tensor& flat : bucket.flats) terms.push_back(flat.template data_ptr<T>());
+      bucket.sum.emplace(layout_, schedule, terms, static_cast<std::size_t>(bucket.flats[0].numel()),
+                         static_cast<int>(b), std::make_shared<std::vector<torch::Tensor>>(bucket.flats));
+    }
+  }
 
   // From the last layer to the first, as a backward pass goes. A deque, because hooks keep references.
   void fill_buckets(const std::vector<nn::Slot>& slots) {
@@ -164,7 +175,7 @@ class BucketReducer : public Reducer {
     // Autograd is on the stack: a dead peer is told when the pass is over.
     try {
       if (bucket.taken == bucket.members.size()) {
-        bucket.sum->start(flips_, bucket.number);
+        bucket.sum->start(links_, bucket.number);
         bucket.under_way = true;
       }
       for (Bucket<T>& other : buckets_) {
@@ -185,11 +196,12 @@ class BucketReducer : public Reducer {
     }
   }
 
+  const Layout& layout_;
   bool scale_first_;
   double share_;
   std::size_t mine_;  // replicas that this rank computes
   KillPoint& kill_point_;
-  MessageFlips& flips_;
+  FaultyLinks& links_;
   bool armed_ = false;
   std::size_t index_ = 0;            // of the replica under way
   std::exception_ptr failure_ = {};  // of a sum that was started or advanced within a pass
@@ -202,6 +214,7 @@ class NoReducer : public Reducer {
   void arm(std::size_t /*index*/) override {}
   void taken() override {}
   void finish() override { kill_point_.reach(record::TrainingPhase::reduce, 0, 1); }
+  void route(const record::MeshSpec& /*mesh*/) override {}
 
  private:
   KillPoint& kill_point_;
@@ -211,15 +224,15 @@ class NoReducer : public Reducer {
 
 std::unique_ptr<Reducer> make_bucket_reducer(const std::vector<nn::Slot>& slots, const Layout& layout,
                                              record::Semantics semantics, KillPoint& kill_point,
-                                             MessageFlips& flips) {
+                                             FaultyLinks& links) {
   if (layout.replica_count() == 1) return std::make_unique<NoReducer>(kill_point);
   const bool scale_first = semantics == record::Semantics::ddp;
   const auto trained =
       std::find_if(slots.begin(), slots.end(), [](const auto& slot) { return slot.trained; });
   if (trained != slots.end() && trained->value.scalar_type() == torch::kFloat64) {
-    return std::make_unique<BucketReducer<double>>(slots, layout, scale_first, kill_point, flips);
+    return std::make_unique<BucketReducer<double>>(slots, layout, scale_first, kill_point, links);
   }
-  return std::make_unique<BucketReducer<float>>(slots, layout, scale_first, kill_point, flips);
+  return std::make_unique<BucketReducer<float>>(slots, layout, scale_first, kill_point, links);
 }
 
 std::vector<std::int64_t> bucket_sizes(const std::vector<std::int64_t>& elements,

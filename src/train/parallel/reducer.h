@@ -9,8 +9,8 @@
 #include "nn/layer/layer.h"
 #include "spec/parallel.h"
 #include "train/parallel/rank_layout.h"
+#include "train/step/faulty_links.h"
 #include "train/step/kill_point.h"
-#include "train/step/message_flips.h"
 
 namespace bitrift::train {
 
@@ -25,6 +25,9 @@ class Reducer {
   virtual void taken() = 0;
   /// Waits for the means and puts them in the gradients' place. Collective.
   virtual void finish() = 0;
+  /// Plans and proves sums on this mesh of the same chips, between two steps. Local; throws Error as
+  /// plan_share() does, and then nothing has changed.
+  virtual void route(const record::MeshSpec& mesh) = 0;
 };
 
 /// Gradients in buckets, in the order in which a backward pass produces them, each summed while the pass
@@ -36,7 +39,7 @@ class Reducer {
 /// replica: nothing is touched. The slots' tensors must outlive it.
 [[nodiscard]] std::unique_ptr<Reducer> make_bucket_reducer(const std::vector<nn::Slot>& slots,
                                                            const Layout& layout, record::Semantics semantics,
-                                                           KillPoint& kill_point, MessageFlips& flips);
+                                                           KillPoint& kill_point, FaultyLinks& links);
 
 /// Elements of the buckets that the gradients of tensors of so many elements fill, in the order of a model.
 [[nodiscard]] std::vector<std::int64_t> bucket_sizes(const std::vector<std::int64_t>& elements,

@@ -57,14 +57,14 @@ void broadcast_tensors(const std::vector<torch::Tensor>& tensors, const mpi::Com
 
 Strategy::Strategy(nn::Stage& stage, const Layout& layout, const record::Parallel& parallel,
                    const nn::Dataset& data, const Precision& precision, const StrategyOptions& options,
-                   KillPoint& kill_point, MessageFlips& flips)
+                   KillPoint& kill_point, FaultyLinks& links)
     : stage_(stage),
       layout_(layout),
       data_(data),
       micro_batches_(parallel.micro_batches),
       shared_buffers_(parallel.semantics == record::Semantics::ddp),
       executor_(make_executor(stage, layout, parallel, precision, kill_point)),
-      reducer_(make_bucket_reducer(stage.slots(), layout, parallel.semantics, kill_point, flips)) {
+      reducer_(make_bucket_reducer(stage.slots(), layout, parallel.semantics, kill_point, links)) {
   for (const int replica : layout.replicas) {
     feeds_.push_back(std::make_unique<Feed>(data, replica, layout.replica_count(), parallel.micro_batches,
                                             executor_->needs_batches(), options.ahead));

@@ -13,9 +13,9 @@
 #include "train/parallel/executor.h"
 #include "train/parallel/rank_layout.h"
 #include "train/parallel/reducer.h"
+#include "train/step/faulty_links.h"
 #include "train/step/feed.h"
 #include "train/step/kill_point.h"
-#include "train/step/message_flips.h"
 
 namespace bitrift::train {
 
@@ -55,7 +55,7 @@ class Strategy {
   /// Collective where norms are exchanged.
   Strategy(nn::Stage& stage, const Layout& layout, const record::Parallel& parallel, const nn::Dataset& data,
            const Precision& precision, const StrategyOptions& options, KillPoint& kill_point,
-           MessageFlips& flips);
+           FaultyLinks& links);
 
   /// Forward and backward of one global batch. Leaves in each parameter the gradient of the mean loss over
   /// the batch (times step.loss_scale), the same on all replicas; buffers are replica 0's under ddp, each
@@ -72,6 +72,8 @@ class Strategy {
   /// Calls `work` with each replica that this rank computes, ascending; the stage's buffers are that
   /// replica's own meanwhile. Afterwards they are those of the first.
   void for_each_replica(const std::function<void(int replica)>& work);
+  /// Of a run on a mesh, see Reducer::route(). The layout's mesh is the caller's to change, behind this.
+  void route(const record::MeshSpec& mesh) { reducer_->route(mesh); }
   /// What the thread that prepares batches is to do next; see Feed.
   void expect(const StepInput& step);
   [[nodiscard]] bool wants_more() const { return feeds_.front()->wants_more(); }

@@ -44,7 +44,9 @@ bool GoldenPath::meets(const StepMade& last, std::int64_t steps, const RunOption
   for (const record::ProcessFault& fault : state_.kill_point.faults()) {
     if (fault.step >= steps) return false;
   }
-  if (state_.flips.due_after(steps)) return false;
+  if (state_.links.flips.due_after(steps)) return false;
+  // What failed links cost is measured to the end.
+  if (state_.links.failures.any()) return false;
   const Trajectory::Mark& mark = golden.marks[at - 1];
   if (std::bit_cast<std::uint64_t>(mark.loss) != std::bit_cast<std::uint64_t>(last.loss)) return false;
   bool equal = mark.digests.size() == state_.map.hosts().size();

@@ -54,11 +54,16 @@ record::RunResult Loop::run() {
     for (const record::ProcessFault& fault : state_.kill_point.faults())
       spdlog::warn("rank {} was to fail at {}, which the run never reached", fault.rank,
                    record::to_text(fault));
-    for (const record::LinkFault& fault : state_.flips.missing(result_))
+    for (const record::LinkFault& fault : state_.links.flips.missing(result_))
       spdlog::warn("a message was to be altered at {}, which the run never reached", record::to_text(fault));
+    for (const record::FailedLink& link : state_.links.failures.missing(result_))
+      spdlog::warn("a link was to be {} at {}, which the run never reached", name_of(link.kind),
+                   record::to_text(link));
   }
   state_.kill_point.disarm();
-  state_.flips.arm({});
+  state_.links.flips.arm({});
+  state_.links.failures.arm({});
+  state_.restore_links();
   return std::move(result_);
 }
 
@@ -115,12 +120,17 @@ void Loop::step() {
     checkpoints_.write(at_, [&] { return ledger(); });
   }
   state_.kill_point.at_step(result_.steps + 1);
-  state_.flips.at_step(result_.steps + 1);
+  state_.links.at_step(result_.steps + 1);
+  const std::string refusal = state_.meet_failed_links(result_);
+  if (!refusal.empty()) return lose(refusal);
   const std::span<const std::int64_t> batch = state_.next_batch();
   if (options_.tracing) batch_.assign(batch.begin(), batch.end());
   learning_rate_ = progress().learning_rate;
   // The cost of the training itself, with or without bitrift: everything else is the harness's.
-  commit(timed([&] { return state_.step(batch); }));
+  const double before = result_.seconds;
+  const StepResult made = timed([&] { return state_.step(batch); });
+  state_.links.failures.took(result_.seconds - before);
+  commit(made);
 }
 
 // What follows from a step on this rank alone.
@@ -179,6 +189,14 @@ void Loop::reject(const std::string& why) {
   at_.next = Next::finish;
 }
 
+void Loop::lose(const std::string& why) {
+  result_.status = record::RunStatus::unrecovered;
+  result_.detail = why;
+  state_.links.failures.note_times(result_);
+  if (state_.team.working() && state_.team.active().rank() == 0) state_.team.release();
+  at_.next = Next::over;
+}
+
 void Loop::watch() {
   if (!options_.tracing && !options_.check_replicas) return;
   TraceStep step{last_.epoch, progress().step, batch_, last_.learning_rate, last_.loss, "", true};
@@ -232,7 +250,8 @@ void Loop::finish() {
     for (const char bad : all) whole.nonfinite_state = whole.nonfinite_state || bad != 0;
   }
   whole.propagation = states_->gather();
-  state_.flips.gather(state_.layout().world, whole);
+  state_.links.flips.gather(state_.layout().world, whole);
+  state_.links.failures.gather(state_.layout().world, whole);
   result_ = std::move(whole);
   state_.guards.clear();
   if (options_.keep_golden) golden_.keep(result_, options_.order);
@@ -243,7 +262,8 @@ void Loop::finish() {
 // recovery.
 void Loop::begin_team() {
   state_.kill_point.arm(options_.process_faults, options_.death_note);
-  state_.flips.arm(options_.link_faults);
+  state_.links.flips.arm(options_.link_faults);
+  state_.links.failures.arm(options_.failed_links);
   if (options_.relaunched) begin_again();
   if (!state_.team.may_lose()) return;
   if (state_.team.is_newcomer()) return recover_from_loss();
@@ -297,12 +317,8 @@ void Loop::recover_from_loss() {
     }
     const Recovered recovered = recover(state_, snapshots_, interrupted);
     if (!recovered.refusal.empty()) {
-      result_.status = record::RunStatus::unrecovered;
-      result_.detail = recovered.refusal;
       result_.recoveries.push_back(recovered.record);
-      if (state_.team.working() && state_.team.active().rank() == 0) state_.team.release();
-      at_.next = Next::over;
-      return;
+      return lose(recovered.refusal);
     }
     if (recovered.works) return adopt(recovered);
     if (state_.team.stand_by()) {

@@ -42,6 +42,7 @@ class Loop {
   void watch();
   void stop(const std::string& why);
   void reject(const std::string& why);
+  void lose(const std::string& why);
   void begin_trace();
   template <typename Work>
   auto timed(const Work& work) {

@@ -50,7 +50,7 @@ class RecoveryRun {
         interrupted_(interrupted),
         ledger_(interrupted.ledger),
         before_(state.map),
-        mesh_before_(state.mesh),
+        mesh_before_(state.mesh_with_first_links()),
         joined_(state.team.is_newcomer()),
         joins_(joined_) {
     if (state.team.working()) {
@@ -254,7 +254,9 @@ class RecoveryRun {
   // A rollback takes back steps, and neither failures nor recoveries.
   void keep_what_happened(Ledger& ledger) const {
     ledger.faults = state_.kill_point.faults();
-    if (interrupted_.ledger) ledger.result.recoveries = interrupted_.ledger->result.recoveries;
+    if (!interrupted_.ledger) return;
+    ledger.result.recoveries = interrupted_.ledger->result.recoveries;
+    ledger.result.failed_links = interrupted_.ledger->result.failed_links;
   }
 
   static std::int64_t furthest(const Roll& roll) {
@@ -349,6 +351,7 @@ class RecoveryRun {
   const Interrupted& interrupted_;
   std::optional<Ledger> ledger_;
   ReplicaMap before_;
+  // A link that fails in the run does so at the start of a step, again where ranks go back to before it.
   const std::optional<record::MeshSpec> mesh_before_;
   const bool joined_;  // this process was spawned for this recovery
   bool joins_;         // the same, and it has not been in any attempt

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "record/fault/failed_link.h"
 #include "record/fault/link_fault.h"
 #include "record/fault/process_fault.h"
 #include "record/recovery.h"
@@ -48,7 +49,8 @@ struct RunOptions {
   /// Of a team that may lose members: ranks that fail on the way, the file in which they leave the time of
   /// that, and the command that starts another process of this program.
   std::vector<record::ProcessFault> process_faults = {};
-  std::vector<record::LinkFault> link_faults = {};  ///< of a run on a mesh
+  std::vector<record::LinkFault> link_faults = {};    ///< of a run on a mesh
+  std::vector<record::FailedLink> failed_links = {};  ///< the same
   std::filesystem::path death_note = {};
   std::vector<std::string> command = {};
   std::optional<record::Relaunch> relaunched = {};  ///< the loss after which the job was launched again

@@ -45,6 +45,52 @@ void TrainerState::spread(const ReplicaMap& map_, const std::optional<record::Me
   start_work(false);
 }
 
+void TrainerState::route(const record::MeshSpec& other) {
+  strategy().route(other);
+  mesh = layout_->mesh = other;
+}
+
+std::string TrainerState::meet_failed_links(record::RunResult& result) {
+  using record::LinkReport;
+  for (const record::FailedLink& link : links.failures.failed()) {
+    auto report = std::ranges::find(result.failed_links, link, &LinkReport::link);
+    if (report == result.failed_links.end())
+      report = result.failed_links.insert(report, LinkReport{.link = link});
+    const comm::Topology& now = mesh.value().topology;
+    const int one = now.chip({link.one.row, link.one.column}),
+              other = now.chip({link.other.row, link.other.column});
+    if (link.kind != record::LinkFailure::dead || !now.linked(one, other)) continue;
+    const auto refusal = [&](const char* why) {
+      return fmt::format("the link {} died in step {}, and the run cannot continue: {}",
+                         record::name_of_link(link), link.step, why);
+    };
+    if (recovery.kind == record::RecoveryKind::none) return refusal("recovery is off");
+    const double began = record::monotonic_seconds();
+    try {
+      record::MeshSpec without = *mesh;
+      without.topology = now.without_link({one, other});
+      route(without);
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::internal) throw;
+      return refusal(error.what());
+    }
+    report->plan_seconds = record::monotonic_seconds() - began;
+  }
+  return "";
+}
+
+void TrainerState::restore_links() {
+  const auto first = mesh_with_first_links();
+  if (strategy_ && first && first != mesh) route(*first);
+}
+
+std::optional<record::MeshSpec> TrainerState::mesh_with_first_links() const {
+  if (!mesh) return std::nullopt;
+  record::MeshSpec first = *mesh;
+  first.topology = parallel.mesh->topology.without(mesh->topology.dead());
+  return first;
+}
+
 void TrainerState::revoke_work() const noexcept {
   team.revoke();
   if (layout_) mpi::revoke(layout_->peers);
@@ -61,7 +107,7 @@ void TrainerState::start_work(bool fresh) {
   kill_point.work_as(map.seats(rank));
   strategy_ = std::make_unique<Strategy>(session_->stage(), *layout_, parallel, *data, precision,
                                          StrategyOptions{batches_ahead(spec.data, *data), exchanges_norms()},
-                                         kill_point, flips);
+                                         kill_point, links);
   if (!session_->shard().shared_out()) return;
   std::vector<torch::Tensor> parameters;
   for (const Optimizer::Parameter& parameter : session_->optimizer().parameters())
@@ -94,8 +140,8 @@ void TrainerState::warm_up() {
   std::vector<std::int64_t> batch(static_cast<std::size_t>(spec.batch_size / parallel.replicas()));
   std::iota(batch.begin(), batch.end(), 0);
   KillPoint none;
-  MessageFlips no_flips;
-  Strategy work(session_->stage(), alone, serial, *data, precision, {}, none, no_flips);
+  FaultyLinks no_links;
+  Strategy work(session_->stage(), alone, serial, *data, precision, {}, none, no_links);
   (void)work.gradients({.batch = batch, .seed = spec.seed});
   session_->drop_gradients();
 }

@@ -26,9 +26,9 @@
 #include "train/state/session.h"
 #include "train/state/state_copy.h"
 #include "train/step/autocast.h"
+#include "train/step/faulty_links.h"
 #include "train/step/kill_point.h"
 #include "train/step/loss_scaler.h"
-#include "train/step/message_flips.h"
 
 namespace bitrift::train {
 
@@ -53,6 +53,16 @@ struct TrainerState {
   /// Work as the team's active group is to share it. Drops what worked before, and the session too where this
   /// rank gets other layers. Collective over that group.
   void spread(const ReplicaMap& map, const std::optional<record::MeshSpec>& mesh);
+  /// Sums gradients on this mesh of the same chips from the next step on. Local, the same on all who work;
+  /// throws Error as plan_share() does, and then nothing has changed.
+  void route(const record::MeshSpec& other);
+  /// What the links do that have failed by the step under way: a dead one is left out of the schedule. Notes
+  /// them in the result. Why the run cannot continue; "": it can. Local, the same on all who work.
+  [[nodiscard]] std::string meet_failed_links(record::RunResult& result);
+  /// Behind a run: links that failed in it work again. Local, the same on all who work.
+  void restore_links();
+  /// The mesh as the chips are now, with those links dead that were when the run began.
+  [[nodiscard]] std::optional<record::MeshSpec> mesh_with_first_links() const;
   /// Drops what sends and receives; the session stays. Local; nothing of it may be under way any more on a
   /// group that was not revoked.
   void stop_work() { exchange_.reset(), strategy_.reset(), layout_.reset(); }
@@ -111,7 +121,7 @@ struct TrainerState {
   LossScaler scaler;
   Guards guards;
   KillPoint kill_point;
-  MessageFlips flips;
+  FaultyLinks links;
   BackgroundSave saves;
   std::optional<ckpt::Reader> base_file;
   StateCopy base;          ///< see Trainer::remember_base()

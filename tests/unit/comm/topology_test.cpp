@@ -68,6 +68,11 @@ TEST(Topology, LosesChipsAndKeepsWhatElseIsDead) {
   const Topology less = mesh.without(std::vector{5, 11});
   EXPECT_EQ(less, topology_from_text({"3x4", "rows", {"0,0", "1,1", "2,3"}, {"1,1-1,2"}}));
   EXPECT_EQ(mesh.without({}), mesh);
+  EXPECT_TRUE(less.linked(1, 2));
+  const Topology cut = less.without_link({2, 1});
+  EXPECT_FALSE(cut.linked(1, 2) || cut.linked(2, 1));
+  EXPECT_EQ(cut.dead(), less.dead());
+  EXPECT_EQ(cut.dead_links().size(), less.dead_links().size() + 1);
 }
 
 TEST(Topology, NamesTheChipThatCannotBeReached) {

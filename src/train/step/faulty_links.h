@@ -1,0 +1,21 @@
+// What links do to the messages of gradients in a run. Inside train/ only.
+#pragma once
+
+#include <cstdint>
+
+#include "train/step/link_failures.h"
+#include "train/step/message_flips.h"
+
+namespace bitrift::train {
+
+struct FaultyLinks {
+  MessageFlips flips;
+  LinkFailures failures;
+  /// The step of this run, 1-based, that is under way.
+  void at_step(std::int64_t step) {
+    flips.at_step(step);
+    failures.at_step(step);
+  }
+};
+
+}  // namespace bitrift::train
