@@ -347,6 +347,31 @@ void add_messages(Columns& columns, const std::vector<TrialLine>& lines) {
   });
 }
 
+// Only where links were to fail.
+void add_failed_links(Columns& columns, const std::vector<TrialLine>& lines) {
+  const auto link_of = [](const TrialLine& line) {
+    const auto& links = line.row->faults.failed_links();
+    return links.empty() ? nullptr : &links.front();
+  };
+  if (std::none_of(lines.begin(), lines.end(), [&](const auto& line) { return link_of(line) != nullptr; }))
+    return;
+  columns.category("link_failure", [link_of](const TrialLine& line) {
+    return link_of(line) == nullptr ? Text{} : Text(name_of(link_of(line)->kind));
+  });
+  columns.missing_numbers<std::int64_t>("step", "int", [link_of](const TrialLine& line) {
+    return link_of(line) == nullptr ? std::nullopt : std::optional(link_of(line)->step);
+  });
+  const auto seconds = [&](const char* name, auto member) {
+    columns.missing_numbers<double>(name, "float", [member](const TrialLine& line) {
+      const bool known = line.row->result && !line.row->result->failed_links.empty();
+      return known ? line.row->result->failed_links.front().*member : std::nullopt;
+    });
+  };
+  seconds("plan_seconds", &record::LinkReport::plan_seconds);
+  seconds("step_seconds_before", &record::LinkReport::step_seconds_before);
+  seconds("step_seconds_behind", &record::LinkReport::step_seconds_behind);
+}
+
 }  // namespace
 
 py::list trial_columns(const std::vector<TrialLine>& lines,
@@ -365,6 +390,7 @@ py::list trial_columns(const std::vector<TrialLine>& lines,
   add_places(columns, lines);
   add_processes(columns, lines);
   add_messages(columns, lines);
+  add_failed_links(columns, lines);
   return columns.take();
 }
 

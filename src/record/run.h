@@ -115,6 +115,10 @@ struct RunResult {
   std::vector<Recovery> recoveries = {};              ///< of ranks that failed, in order
   std::vector<AlteredMessage> altered_messages = {};  ///< by link faults
   std::vector<LinkReport> failed_links = {};          ///< that the run met, in order
+  /// Whether ranks are gone whose work nobody does.
+  [[nodiscard]] bool lost_ranks() const noexcept {
+    return status == RunStatus::unrecovered && !recoveries.empty();
+  }
   double seconds = 0;  ///< volatile: of steps and evaluations on rank 0; of an exec runner, the whole command
 };
 

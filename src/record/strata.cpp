@@ -92,6 +92,10 @@ std::vector<Stratum> strata_of(const StrataSpec& spec) {
         strata.push_back({fmt::format("{}.{}", name_of(kind), field), name_of(kind), field, 0});
     }
   }
+  if (spec.link) {
+    for (const LinkFailure kind : spec.link->kinds)
+      strata.push_back({fmt::format("link.{}", name_of(kind)), "link", name_of(kind), 0});
+  }
   if (!spec.process) return strata;
   for (const TrainingPhase phase : spec.process->phases)
     strata.push_back({fmt::format("process.{}", name_of(phase)), "process", name_of(phase), 0});
@@ -103,17 +107,24 @@ StrataSpec strata_from(const Document& document) {
   StrataSpec strata;
   const bool cells = value.contains("roles") || value.contains("fields");
   const bool models = value.contains("models");
-  const bool process = value.contains("process"), wire = value.contains("wire");
-  if ((cells ? 1 : 0) + (models ? 1 : 0) + (process ? 1 : 0) + (wire ? 1 : 0) != 1) {
+  const bool process = value.contains("process"), wire = value.contains("wire"),
+             link = value.contains("link");
+  if ((cells ? 1 : 0) + (models ? 1 : 0) + (process ? 1 : 0) + (wire ? 1 : 0) + (link ? 1 : 0) != 1) {
     fail(ErrorCode::bad_input,
-         "{}: strata: expected either 'roles' and 'fields', or 'models', or 'process', or 'wire'",
+         "{}: strata: expected either 'roles' and 'fields', or 'models', or 'process', or 'wire', or "
+         "'link'",
          document.place("/strata"));
   }
   if (!cells && value.contains("tensors")) {
     fail(ErrorCode::bad_input, "{}: strata.tensors: {}; remove the key", document.place("/strata/tensors"),
          models    ? "with models each of them names its own tensors"
          : process ? "ranks that fail alter no tensor"
-                   : "links alter messages of gradients and no tensor");
+         : wire    ? "links alter messages of gradients and no tensor"
+                   : "links that fail alter no tensor");
+  }
+  if (link) {
+    strata.link = link_strata_from(document);
+    return strata;
   }
   if (wire) {
     strata.wire = wire_strata_from(document);
@@ -142,6 +153,7 @@ StrataSpec strata_from(const Document& document) {
 
 Json to_json(const StrataSpec& strata) {
   if (strata.process) return {{"process", to_json(*strata.process)}};
+  if (strata.link) return {{"link", to_json(*strata.link)}};
   if (strata.wire) return {{"wire", to_json(*strata.wire)}};
   if (strata.models.empty())
     return {{"tensors", strata.tensors}, {"roles", strata.roles}, {"fields", strata.fields}};

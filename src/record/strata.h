@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "record/fault/fault.h"
+#include "record/fault/link_strata.h"
 #include "record/fault/process_strata.h"
 #include "record/fault/wire_strata.h"
 #include "record/trial.h"
@@ -20,7 +21,7 @@ struct StratumModel {
 };
 
 /// The targeted bits, cut into (role) x (bit field) cells, or a list of fault models, or ranks that fail, or
-/// links that alter messages. Exactly one of the four.
+/// links that alter messages or fail. Exactly one of the five.
 struct StrataSpec {
   std::vector<std::string> tensors;  ///< globs; empty: all
   std::vector<std::string> roles;
@@ -29,8 +30,9 @@ struct StrataSpec {
   std::vector<StratumModel> models;
   std::optional<ProcessStrata> process = {};
   std::optional<WireStrata> wire = {};
+  std::optional<LinkStrata> link = {};
   /// Whether each draw is one bit of one element, so that strata have layers, tensors and bits.
-  [[nodiscard]] bool of_bits() const noexcept { return models.empty() && !process && !wire; }
+  [[nodiscard]] bool of_bits() const noexcept { return models.empty() && !process && !wire && !link; }
 };
 
 /// Size of a stratum whose faults are no list that could be used up: sets of faults are drawn independently
@@ -40,11 +42,11 @@ inline constexpr std::uint64_t unbounded_stratum = std::uint64_t{1} << 52;
 
 /// The strata in their order, sizes not filled in. A model's role lists its roles with '+' ("any" without),
 /// its field is its bits. A phase in which ranks fail has the role process and itself as field. Messages have
-/// their kind as role.
+/// their kind as role. Failing links have the role link and their kind as field.
 [[nodiscard]] std::vector<Stratum> strata_of(const StrataSpec& spec);
 
 /// Reads the value at /strata of a document that obeys the schema. Throws Error(bad_input) with file, line
-/// and key: fields that are none or overlap, doubled names, none or several of the four forms.
+/// and key: fields that are none or overlap, doubled names, none or several of the five forms.
 [[nodiscard]] StrataSpec strata_from(const Document& document);
 [[nodiscard]] Json to_json(const StrataSpec& strata);
 

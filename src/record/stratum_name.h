@@ -43,6 +43,15 @@ constexpr EnumNames<2> names_of(LinkCanary) {
   return {"canary", {"canary:link-unreached", "canary:link-lands"}};
 }
 inline constexpr std::array link_canaries = {LinkCanary::unreached, LinkCanary::lands};
+/// Canaries of a campaign in which links fail.
+enum class FailedLinkCanary {
+  unreached,  ///< a link is to be slow after the end of the run
+  slow,       ///< a link is slow, which changes no bit
+};
+constexpr EnumNames<2> names_of(FailedLinkCanary) {
+  return {"canary", {"canary:failure-unreached", "canary:slow-link"}};
+}
+inline constexpr std::array failed_link_canaries = {FailedLinkCanary::unreached, FailedLinkCanary::slow};
 /// Those that an arm with this recovery has, in the order in which they run.
 [[nodiscard]] std::vector<ProcessCanary> process_canaries(const RecoverySpec& recovery);
 

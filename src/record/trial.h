@@ -95,7 +95,7 @@ struct TrialRecord {
   int order = 0;              ///< golden data order that it ran in, see CampaignSpec::orders
   bool landed = false;        ///< the loaded state differed from the base exactly in the altered tensors, or
                               ///< the ranks that were to fail did, or the messages that were to be altered
-                              ///< were
+                              ///< were, or the links that were to fail did
   bool no_change = false;     ///< the fault changed no bit (set or stuck-at)
   std::optional<RunResult> result;
   std::optional<Failure> failure;

@@ -181,6 +181,36 @@ void check_victims(const Document& document, const ProcessStrata& strata, int ra
   }
 }
 
+bool links_fail(const Document& document) { return has(document, "/strata/link"); }
+
+// What fits links that fail.
+void check_failing_links(const Document& document, const std::vector<Parallel>& arms,
+                         const std::vector<RecoverySpec>& recoveries) {
+  const auto refuse = [&](const std::string& pointer, const std::string& why) {
+    fail(ErrorCode::bad_input, "{}: {}", document.where(pointer), why);
+  };
+  const auto refuse_key = [&](const std::string& pointer, const char* why) {
+    if (has(document, pointer)) refuse(pointer, why);
+  };
+  refuse_key("/runner", "only bitrift-train has links that fail; remove the key, or strata.link");
+  refuse_key("/propagation", "follows bits that are altered in a file, and links alter none; remove the key");
+  for (std::size_t i = 0; i < arms.size(); ++i) {
+    const std::string arm = pointer_of_arm(i);
+    refuse_key(arm + "/scope", "says who loads an altered file, and links alter none; remove the key");
+    if (!arms[i].mesh) refuse(arm + "/parallel", "only a mesh has links; name one (docs/mesh.md)");
+    if (arms[i].mesh->topology != arms.front().mesh->topology)
+      refuse(arm + "/parallel",
+             "has another mesh than the first arm: every link must exist in every arm; use one campaign for "
+             "each mesh");
+    const RecoveryKind kind = recoveries[i].kind;
+    if (kind != RecoveryKind::none && kind != RecoveryKind::shrink)
+      refuse(arm + "/recovery",
+             fmt::format("{}: no rank fails, so with every kind but none only the schedule is planned again; "
+                         "give none or shrink",
+                         name_of(kind)));
+  }
+}
+
 }  // namespace
 
 void refuse_points(const Document& document) {
@@ -190,6 +220,7 @@ void refuse_points(const Document& document) {
   };
   refuse("/strata/process/points", "how many points there are");
   refuse("/strata/wire/messages", "which messages there are");
+  refuse("/strata/link/steps_per_epoch", "how many steps there are");
 }
 
 std::vector<RecoverySpec> recoveries_from(const Document& document,
@@ -200,12 +231,14 @@ std::vector<RecoverySpec> recoveries_from(const Document& document,
   for (std::size_t i = 0; i < arms.size(); ++i) {
     const std::string pointer = pointer_of_arm(i) + "/recovery";
     if (!has(document, pointer)) continue;
-    if (!strata) {
-      fail(ErrorCode::bad_input, "{}: is for campaigns in which ranks fail (strata.process); remove the key",
+    if (!strata && !links_fail(document)) {
+      fail(ErrorCode::bad_input,
+           "{}: is for campaigns in which ranks or links fail (strata.process, strata.link); remove the key",
            document.where(pointer));
     }
-    recoveries[i] = RecoveryReader(document, pointer, arms[i]).read(strata->failing());
+    recoveries[i] = RecoveryReader(document, pointer, arms[i]).read(strata ? strata->failing() : 1);
   }
+  if (links_fail(document)) check_failing_links(document, arms, recoveries);
   if (!strata) return recoveries;
   check_one_parallel(document, arms);
   check_victims(document, *strata, arms.front().ranks, recoveries);

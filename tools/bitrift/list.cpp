@@ -41,11 +41,14 @@ std::pair<record::CampaignSpec, campaign::Bases> planned_from(const std::string&
     }
     bases.emplace_back(*checkpoint);
   }
-  if (spec.strata.process || spec.strata.wire) {
+  if (spec.strata.process || spec.strata.wire || spec.strata.link) {
     fail(ErrorCode::bad_input,
          "{}: bitrift-train has not said yet {}, so the faults are unknown; start the campaign and list its "
          "folder",
-         place, spec.strata.wire ? "which messages are sent" : "at which points ranks can fail");
+         place,
+         spec.strata.wire   ? "which messages are sent"
+         : spec.strata.link ? "how many steps there are"
+                            : "at which points ranks can fail");
   }
   return {std::move(spec), std::move(bases)};
 }
@@ -66,7 +69,7 @@ std::string ranges(const std::vector<unsigned>& bits) {
 // A canary alters whole tensors: its faults are too many to be shown.
 bool shows_faults(const record::TrialSpec& run) {
   return run.kind == record::TrialKind::trial || run.kind == record::TrialKind::jitter ||
-         run.faults.of_processes() || run.faults.of_links();
+         run.faults.of_processes() || run.faults.of_links() || run.faults.of_failed_links();
 }
 
 void print_run(const record::TrialSpec& run) {
@@ -81,6 +84,8 @@ void print_run(const record::TrialSpec& run) {
     }
     for (const record::ProcessFault& fault : run.faults.processes()) line += " rank " + to_text(fault);
     for (const record::LinkFault& fault : run.faults.links()) line += " message " + to_text(fault);
+    for (const record::FailedLink& link : run.faults.failed_links())
+      line += fmt::format(" {} link {}", name_of(link.kind), to_text(link));
     if (run.faults.empty()) line += " no fault";
     if (bits.size() > most_printed) line += fmt::format(", and {} more", bits.size() - most_printed);
   }

@@ -40,6 +40,7 @@ std::uint32_t crc_of(const record::Faults& faults) {
   }
   for (const record::ProcessFault& fault : faults.processes()) add_text(to_text(fault));
   for (const record::LinkFault& fault : faults.links()) add_text(to_text(fault));
+  for (const record::FailedLink& link : faults.failed_links()) add_text(to_text(link));
   return crc;
 }
 

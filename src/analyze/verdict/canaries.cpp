@@ -104,6 +104,19 @@ std::string link_problem(record::LinkCanary canary, const TrialRecord& row, cons
   return reaches ? "a huge gradient changed nothing" : "must be bitwise, is not";
 }
 
+// The same of a canary in which a link is to be slow.
+std::string slow_problem(record::FailedLinkCanary canary, const TrialRecord& row, const ArmControls& controls,
+                         const Judging& judging) {
+  const bool reaches = canary == record::FailedLinkCanary::slow;
+  if (row.landed != reaches)
+    return reaches ? "the link that was to be slow was not" : "a link failed that was not to";
+  try {
+    return classify(row, controls, judging).bitwise_equal ? "" : "must be bitwise, is not";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
 const TrialRecord* find_canary(const std::vector<TrialRecord>& rows, const std::string& arm,
                                std::string_view stratum) {
   const auto found = std::find_if(rows.begin(), rows.end(), [&](const TrialRecord& row) {
@@ -144,6 +157,13 @@ std::vector<std::string> canary_problems(const std::vector<TrialRecord>& rows,
       if (!judging.links_alter) break;
       const TrialRecord* const row = find_canary(rows, arm, name_of(canary));
       const std::string problem = row == nullptr ? "missing" : link_problem(canary, *row, of_arm, judging);
+      if (!problem.empty())
+        problems.push_back(fmt::format("arm '{}': {}: {}", arm, name_of(canary), problem));
+    }
+    for (const record::FailedLinkCanary canary : record::failed_link_canaries) {
+      if (!judging.links_fail) break;
+      const TrialRecord* const row = find_canary(rows, arm, name_of(canary));
+      const std::string problem = row == nullptr ? "missing" : slow_problem(canary, *row, of_arm, judging);
       if (!problem.empty())
         problems.push_back(fmt::format("arm '{}': {}: {}", arm, name_of(canary), problem));
     }

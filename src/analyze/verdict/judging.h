@@ -27,6 +27,7 @@ struct Judging {
   /// By arm, where ranks fail; empty in other campaigns.
   std::map<std::string, record::RecoverySpec> recoveries = {};
   bool links_alter = false;  ///< messages, so that there are record::LinkCanary
+  bool links_fail = false;   ///< so that there are record::FailedLinkCanary
   [[nodiscard]] bool ranks_fail() const noexcept { return !recoveries.empty(); }
 };
 

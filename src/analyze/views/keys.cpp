@@ -132,6 +132,12 @@ Dimension dimension_named(const std::string& word, const record::CampaignSpec& s
          "kind of message",
          option, word);
   }
+  if (cuts_strata(*dimension) && spec.strata.link) {
+    fail(ErrorCode::unsupported,
+         "{} {}: in this campaign links fail and no tensor is altered; group by field, which is the kind of "
+         "failure",
+         option, word);
+  }
   if (cuts_strata(*dimension) && !spec.strata.models.empty()) {
     fail(ErrorCode::unsupported,
          "{} {}: the strata of this campaign are fault models, whose draws are sets of faults, so they have "

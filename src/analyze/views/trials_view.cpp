@@ -74,6 +74,13 @@ void add_message(const record::TrialRecord& row, Json& value) {
                            : Json{{"link", record::to_json(row.faults.links().front())}};
 }
 
+// Which link failed, and what it cost where the run tells of it.
+void add_link(const record::TrialRecord& row, Json& value) {
+  const bool known = row.result && !row.result->failed_links.empty();
+  value["failed_link"] = known ? record::to_json(row.result->failed_links.front())
+                               : Json{{"link", record::to_json(row.faults.failed_links().front())}};
+}
+
 }  // namespace
 
 std::vector<TrialLine> trials_view(const std::vector<record::TrialRecord>& rows, const Trust& trust,
@@ -124,6 +131,9 @@ std::string fault_text(const record::TrialRecord& row, std::size_t most) {
   for (const record::LinkFault& fault : row.faults.links()) {
     if (texts.size() < most) texts.push_back("message " + to_text(fault));
   }
+  for (const record::FailedLink& link : row.faults.failed_links()) {
+    if (texts.size() < most) texts.push_back(fmt::format("{} link {}", name_of(link.kind), to_text(link)));
+  }
   if (texts.empty()) return "none";
   std::string text = fmt::format("{}", fmt::join(texts, "; "));
   if (row.faults.size() > most) text += fmt::format("; and {} more", row.faults.size() - most);
@@ -143,6 +153,7 @@ Json to_json(const TrialLine& line) {
   value["kind"] = row.kind;
   value["order"] = row.order;
   if (row.faults.of_links()) add_message(row, value);
+  if (row.faults.of_failed_links()) add_link(row, value);
   if (row.faults.of_processes()) add_processes(row, value);
   value["outcome"] = outcome.outcome_class();
   value["reason"] = outcome.reason;

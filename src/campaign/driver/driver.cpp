@@ -31,6 +31,7 @@ std::string met_by(const record::RunResult& result) {
   for (const record::Recovery& recovery : result.recoveries)
     met.push_back(fmt::format("rank {}", fmt::join(recovery.failed, ", ")));
   for (const record::AlteredMessage& altered : result.altered_messages) met.push_back(to_text(altered.fault));
+  for (const record::LinkReport& failed : result.failed_links) met.push_back("link " + to_text(failed.link));
   return list_of(met);
 }
 
@@ -41,11 +42,14 @@ record::TrialRecord row_on_the_way(const Ran& ran, record::TrialRecord row) {
     throw Misbehaviour(fmt::format("{}: nothing was altered, but {} differs from the base when loaded", id,
                                    list_of(ran.result->changed_tensors)));
   }
-  row.landed = row.faults.of_links() ? messages_altered(ran) : processes_failed(ran);
+  row.landed = row.faults.of_links()          ? messages_altered(ran)
+               : row.faults.of_failed_links() ? links_failed(ran)
+                                              : processes_failed(ran);
   if (row.landed || !ran.result || row.kind == TrialKind::canary) return row;
   std::vector<std::string> asked;
   for (const record::ProcessFault& fault : row.faults.processes()) asked.push_back("rank " + to_text(fault));
   for (const record::LinkFault& fault : row.faults.links()) asked.push_back(to_text(fault));
+  for (const record::FailedLink& link : row.faults.failed_links()) asked.push_back("link " + to_text(link));
   throw Misbehaviour(fmt::format("{}: the fault was not reached: asked for {}, met {}", id, list_of(asked),
                                  met_by(*ran.result)));
 }
@@ -68,7 +72,8 @@ record::TrialRecord row_of(const Ran& ran, std::uint64_t stratum_bits, const Dri
   row.attempts = ran.attempts;
   row.measure = ran.spec.measure;
   row.plane = ran.spec.plane;
-  if (row.faults.of_processes() || row.faults.of_links()) return row_on_the_way(ran, std::move(row));
+  if (row.faults.of_processes() || row.faults.of_links() || row.faults.of_failed_links())
+    return row_on_the_way(ran, std::move(row));
   const std::vector<std::string>& altered = ran.altered;
   const auto is_byte = [](const auto& site) { return record::names_byte(site.plane, site.structure); };
   const auto& sites = row.faults.bits().sites;

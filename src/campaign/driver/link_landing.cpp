@@ -14,4 +14,9 @@ bool messages_altered(const Ran& ran) {
   });
 }
 
+bool links_failed(const Ran& ran) {
+  return ran.result && std::ranges::equal(ran.result->failed_links, ran.spec.faults.failed_links(), {},
+                                          &record::LinkReport::link);
+}
+
 }  // namespace bitrift::campaign

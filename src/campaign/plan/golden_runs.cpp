@@ -91,11 +91,13 @@ void Controls::check_propagation(std::size_t arm, const record::RunResult& resul
        spec_.arms[arm].name, last, result.steps, result.steps);
 }
 
-// Where a rank fails, or a message is altered, was drawn from so many steps.
+// Where a rank or a link fails, or a message is altered, was drawn from so many steps.
 void Controls::check_length(std::size_t arm, const record::RunResult& result) const {
-  if (!spec_.strata.process && !spec_.strata.wire) return;
-  const std::int64_t planned = spec_.strata.wire ? steps_of_run(*spec_.strata.wire, spec_.resume_epochs)
-                                                 : steps_of_run(*spec_.strata.process, spec_.resume_epochs);
+  const record::StrataSpec& strata = spec_.strata;
+  if (!strata.process && !strata.wire && !strata.link) return;
+  const std::int64_t planned = strata.wire   ? steps_of_run(*strata.wire, spec_.resume_epochs)
+                               : strata.link ? steps_of_run(*strata.link, spec_.resume_epochs)
+                                             : steps_of_run(*strata.process, spec_.resume_epochs);
   if (planned == result.steps) return;
   fail(
       ErrorCode::bad_input,

@@ -1,5 +1,6 @@
 #include "campaign/plan/own_canaries.h"
 
+#include "campaign/plan/link_population.h"
 #include "campaign/plan/message_population.h"
 #include "campaign/plan/process_population.h"
 #include "record/stratum_name.h"
@@ -13,6 +14,10 @@ std::vector<std::vector<RunKey>> own_canary_chains(const record::CampaignSpec& s
   std::vector<RunKey> survived;
   if (spec.strata.wire) {
     for (const record::LinkCanary canary : record::link_canaries)
+      survived.push_back({TrialKind::canary, {arm.name, name_of(canary), 0}});
+  }
+  if (spec.strata.link) {
+    for (const record::FailedLinkCanary canary : record::failed_link_canaries)
       survived.push_back({TrialKind::canary, {arm.name, name_of(canary), 0}});
   }
   if (spec.strata.process) {
@@ -37,6 +42,11 @@ bool expand_own_canary(const record::CampaignSpec& spec, const record::Arm& arm,
                        record::TrialSpec& run) {
   if (const auto canary = find_named<record::LinkCanary>(stratum)) {
     run.faults = std::vector{canary_fault(*canary, spec.strata.wire.value(), spec.resume_epochs)};
+    return true;
+  }
+  if (const auto canary = find_named<record::FailedLinkCanary>(stratum)) {
+    run.faults = std::vector{
+        canary_link(*canary, spec.strata.link.value(), arm.parallel.mesh.value(), spec.resume_epochs)};
     return true;
   }
   const auto canary = find_named<record::ProcessCanary>(stratum);

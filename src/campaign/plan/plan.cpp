@@ -48,6 +48,8 @@ Plan::Plan(const record::CampaignSpec& spec, const Bases& bases) : spec_(spec), 
         add_processes(strata[i], spec.strata.process->phases[i]);
       } else if (spec.strata.wire) {
         add_messages(strata[i]);
+      } else if (spec.strata.link) {
+        add_links(strata[i]);
       } else if (spec.strata.models.empty()) {
         add_cell(strata[i]);
       } else {
@@ -94,10 +96,19 @@ void Plan::add_messages(const record::Stratum& stratum) {
   add_counted(std::move(cell));
 }
 
+void Plan::add_links(const record::Stratum& stratum) {
+  Cell cell;
+  cell.stratum = stratum;
+  cell.links.emplace(parse_named<record::LinkFailure>(stratum.field), *spec_.strata.link,
+                     *spec_.arms.front().parallel.mesh, spec_.resume_epochs);
+  cell.stratum.bits = cell.links->size();
+  add_counted(std::move(cell));
+}
+
 void Plan::add_counted(Cell cell) {
   if (spec_.trials_per_stratum > cell.stratum.bits) {
     fail(ErrorCode::bad_input, "it holds {} {}, but trials_per_stratum needs {} draws without replacement",
-         cell.stratum.bits, cell.processes ? "faults" : "bits", spec_.trials_per_stratum);
+         cell.stratum.bits, cell.processes || cell.links ? "faults" : "bits", spec_.trials_per_stratum);
   }
   cells_.push_back(std::move(cell));
 }
@@ -106,7 +117,7 @@ void Plan::add_model(const record::Stratum& stratum, const record::FaultModel& m
   if (model.plane == record::Plane::metadata) {
     // Files of other tensors have other structures: each base is drawn from by itself.
     for (const ckpt::Reader& base : bases_) static_cast<void>(inject::draw(base, model));
-    cells_.push_back({stratum, {}, &model, {}, {}, 0});
+    cells_.push_back({.stratum = stratum, .populations = {}, .model = &model});
     return;
   }
   const inject::Population first = inject::population_of(bases_.front(), model);
@@ -116,7 +127,7 @@ void Plan::add_model(const record::Stratum& stratum, const record::FaultModel& m
     static_cast<void>(inject::draw(base, model));  // more than there is, and what else cannot be drawn
   }
   if (model.plane == record::Plane::value) add_read(first, !model.roles.empty());
-  cells_.push_back({stratum, {}, &model, {}, {}, 0});
+  cells_.push_back({.stratum = stratum, .populations = {}, .model = &model});
 }
 
 // named: the spec names the roles. If it does not, a trainer need not read what does not belong to its state.
@@ -220,13 +231,14 @@ record::TrialSpec Plan::expand(const RunKey& key) const {
 
 void Plan::expand_trial(const RunKey& key, record::TrialSpec& run) const {
   const Cell& found = *cell(find(key.id).id.stratum);
-  if (found.processes || found.messages) {
+  if (found.processes || found.messages || found.links) {
     const Permutation order(found.stratum.bits, derive_key(spec_.seed, "stratum/" + found.stratum.name));
     const std::uint64_t member = order(key.id.draw);
     if (found.messages) {
       run.faults = std::vector{found.messages->at(member)};
     } else {
-      run.faults = found.processes->at(member);
+      run.faults = found.links ? record::Faults(std::vector{found.links->at(member)})
+                               : record::Faults(found.processes->at(member));
       run.recovery = arm(key.id.arm).recovery;
     }
     return;

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "campaign/plan/link_population.h"
 #include "campaign/plan/message_population.h"
 #include "campaign/plan/process_population.h"
 #include "campaign/plan/run_key.h"
@@ -30,6 +31,7 @@ struct Cell {
   const record::FaultModel* model = nullptr;        ///< of the spec; nullptr: none
   std::optional<ProcessPopulation> processes = {};  ///< of ranks that fail
   std::optional<MessagePopulation> messages = {};   ///< of messages that arrive altered
+  std::optional<LinkPopulation> links = {};         ///< of links that fail
   std::uint64_t draws = 0;
 };
 
@@ -42,9 +44,9 @@ inline constexpr std::uint64_t most_read_elements = std::uint64_t{1} << 22;
 /// Expands a spec over its base checkpoints. `spec` and `bases` must outlive the plan.
 ///
 /// The cells are roles x fields, or the fault models, or the phases in which ranks fail, or kinds of messages
-/// x fields, in the order of the spec. Draw d of a model is what
+/// x fields, or kinds of failures of links, in the order of the spec. Draw d of a model is what
 /// inject::draw draws with the seed random_u64(derive_key(seed, "stratum/" + name), d, 0). Draw d of a
-/// stratum of N bits (also of messages), or N processes that may fail, is member Permutation(N,
+/// stratum of N bits (also of messages), or N processes or links that may fail, is member Permutation(N,
 /// derive_key(seed, "stratum/" + name))(d) of its population: it depends on no arm, no other stratum and no
 /// order. Envelope run i has the order seed random_u64(derive_key(seed, "envelope"), i, 0) in every arm,
 /// held-out run i random_u64(derive_key(seed, "held_out"), i, 0), and golden order K > 0
@@ -99,6 +101,7 @@ class Plan {
   void add_model(const record::Stratum& stratum, const record::FaultModel& model);
   void add_processes(const record::Stratum& stratum, record::TrainingPhase phase);
   void add_messages(const record::Stratum& stratum);
+  void add_links(const record::Stratum& stratum);
   void expand_trial(const RunKey& key, record::TrialSpec& run) const;
   void refuse_overlap() const;
   void find_weights();

@@ -66,6 +66,7 @@ record::RunRequest run_request(Crew& crew, bool early_end,
   run.replicas = spec.replicas;
   run.process_faults = spec.faults.processes();
   run.link_faults = spec.faults.links();
+  run.failed_links = spec.faults.failed_links();
   run.recovery = spec.recovery;
   if (!crew.checking && crew.job && crew.job->relaunched) {
     run.relaunched = crew.job->relaunched->from;

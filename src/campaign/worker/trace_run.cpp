@@ -54,6 +54,12 @@ void check_traceable(const record::CampaignSpec& spec, const record::TrialSpec& 
          "--trace: {}: a message is altered in it; trace it with bitrift-train resume --flip-message {}",
          run.id.text(), to_text(run.faults.links().front()));
   }
+  if (run.faults.of_failed_links()) {
+    const record::FailedLink& link = run.faults.failed_links().front();
+    fail(ErrorCode::unsupported,
+         "--trace: {}: a link fails in it; make it with bitrift-train resume --{}-link {}", run.id.text(),
+         link.kind == record::LinkFailure::dead ? "kill" : "slow", to_text(link));
+  }
   if (run.order_seed) {
     fail(ErrorCode::unsupported,
          "--trace: {} runs in the data order of seed {}, which no checkpoint holds; name a run in the base's "

@@ -190,7 +190,7 @@ void Worker::handle(const std::string& line) {
 }
 
 void Worker::answered(const record::RunResult& result) {
-  const bool last = result.status == record::RunStatus::unrecovered;
+  const bool last = result.lost_ranks();
   // Of a run that nobody continues the ranks end in any order, some before one has answered.
   const auto silent = [](const auto& account) { return account == signal_failure(0); };
   const bool late = last && state_ == State::ending && allowed_ > known_ &&

@@ -40,8 +40,8 @@ using WorkerEvent = std::variant<WorkerReady, WorkerFinished, WorkerLost>;
 /// group.
 ///
 /// Where ranks are to fail (RunRequest::process_faults), so many connections may close, before the answer or
-/// behind it, and processes that replace the dead ones may connect at any time. An answer `unrecovered` is
-/// the worker's last.
+/// behind it, and processes that replace the dead ones may connect at any time. An answer of a run that
+/// lost ranks for good is the worker's last.
 class Worker {
  public:
   enum class State {

@@ -85,7 +85,7 @@ class Worker {
   // False when there is nobody left to make another run with.
   bool tell(const Trainer& trainer, const record::RunResult& result) {
     if (trainer.leads()) channel_.send(record::to_line(record::Finished{result}));
-    return result.status != record::RunStatus::unrecovered;
+    return !result.lost_ranks();
   }
 
   [[nodiscard]] RunOptions run_options() const {
@@ -108,6 +108,7 @@ class Worker {
     run.id = request.id;
     run.process_faults = request.process_faults;
     run.link_faults = request.link_faults;
+    run.failed_links = request.failed_links;
     run.start_file = options_.base;
     run.checkpoint = [&trainer, file = std::filesystem::path(request.checkpoint + ".saved")] {
       trainer.save(file, record::Json::object());

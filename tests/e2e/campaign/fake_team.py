@@ -87,6 +87,13 @@ class Team:
             "volatile": {"detect": time.time() % 1, "revoke": 0.001, "redo": 0.002},
         }
 
+    @staticmethod
+    def given_up(request):
+        """What the answer to a request says of ranks that nobody can do without."""
+        ranks = sorted({fault["rank"] for fault in request["process_faults"]})
+        numbers = ("ranks_before", "ranks_after", "step", "steps_lost", "steps_redone", "bytes_moved")
+        return {"kind": "none", "failed": ranks, "volatile": {}} | dict.fromkeys(numbers, 0)
+
     def ends_with_a_rank(self):
         return self.recovery is not None and self.recovery["kind"] == "relaunch"
 

@@ -17,7 +17,7 @@ import time
 
 import h5py
 import numpy as np
-from fake_team import continued, launch, team_of
+from fake_team import Team, continued, launch, team_of
 
 LAYERS = 3
 
@@ -110,7 +110,8 @@ def recovered(request, result, recoveries):
     if recoveries is None:
         ranks = sorted({fault["rank"] for fault in request["process_faults"]})
         detail = f"rank {ranks[0]} failed, and nobody holds its stage"
-        return result | {"status": "unrecovered", "detail": detail, "replicas": [[] for _ in result["replicas"]]}
+        lost = {"status": "unrecovered", "detail": detail, "recoveries": [Team.given_up(request)]}
+        return result | lost | {"replicas": [[] for _ in result["replicas"]]}
     if forgotten := request["recovery"].get("forget"):
         final = hashlib.sha256(json.dumps(forgotten).encode()).hexdigest()[:32]
         result |= {"final_digest": final, "replica_digests": [final] * len(result["replicas"])}

@@ -105,8 +105,7 @@ def lose_ranks(team, run, kind, say, join):
         answer = result(run, team.rank)
         if recovery is None:
             answer["result"]["status"] = "unrecovered"
-        else:
-            answer["result"]["recoveries"] = [recovery]
+        answer["result"]["recoveries"] = [recovery or team.given_up(run)]
         say(answer)
     if recovery is None:
         os._exit(3)

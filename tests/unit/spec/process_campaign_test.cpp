@@ -131,7 +131,7 @@ TEST(ProcessCampaign, RefusesWhatOnlyAlteredBitsHave) {
   EXPECT_THAT(problem({"strata.tensors=[\"**\"]"}), HasSubstr("ranks that fail alter no tensor"));
   EXPECT_THAT(problem({"strata.roles=[\"weight\"]"}), HasSubstr("or 'models', or 'process'"));
   EXPECT_THAT(problem({"arms.0.recovery=shrink"}, "quickstart.json"),
-              HasSubstr("arms.0.recovery: is for campaigns in which ranks fail"));
+              HasSubstr("arms.0.recovery: is for campaigns in which ranks or links fail"));
 }
 
 TEST(ProcessCampaign, RefusesVictimsThatThereAreNot) {

@@ -70,5 +70,41 @@ TEST(LinkTrial, IsShownWithItsMessage) {
   EXPECT_EQ(fault_text(row, 3), "message 12@5:0.3.30");
 }
 
+std::vector<std::string> failure_problems_after(const std::function<void(Rows&)>& change) {
+  Judging by;
+  by.level = 0.05;
+  by.links_fail = true;
+  Rows rows = clean_arm("data");
+  for (const bool reached : {false, true}) {
+    rows.push_back(link_row(TrialKind::canary, reached ? "canary:slow-link" : "canary:failure-unreached",
+                            "golden", reached));
+    rows.back().faults =
+        std::vector<record::FailedLink>{{record::LinkFailure::slow, {0, 0}, {0, 1}, 5, 0.25}};
+  }
+  change(rows);
+  return canary_problems(rows, controls_of(rows, by), by);
+}
+
+TEST(FailedLinkCanaries, AreFineWhereOneIsSlowAndOneIsNotReached) {
+  EXPECT_THAT(failure_problems_after([](Rows&) {}), IsEmpty());
+}
+
+TEST(FailedLinkCanaries, ShowWhatWentWrong) {
+  EXPECT_THAT(failure_problems_after([](Rows& rows) { rows[rows.size() - 2].landed = true; }),
+              ElementsAre("arm 'data': canary:failure-unreached: a link failed that was not to"));
+  EXPECT_THAT(failure_problems_after([](Rows& rows) { rows.back().landed = false; }),
+              ElementsAre("arm 'data': canary:slow-link: the link that was to be slow was not"));
+  EXPECT_THAT(failure_problems_after([](Rows& rows) { rows.back().result->final_digest = "other"; }),
+              ElementsAre("arm 'data': canary:slow-link: must be bitwise, is not"));
+  EXPECT_THAT(failure_problems_after([](Rows& rows) { rows.pop_back(); }),
+              ElementsAre("arm 'data': canary:slow-link: missing"));
+}
+
+TEST(FailedLinkTrial, IsShownWithItsLink) {
+  TrialRecord row = link_row(TrialKind::trial, "link.dead", "other", true);
+  row.faults = std::vector<record::FailedLink>{{record::LinkFailure::dead, {0, 0}, {0, 1}, 5, 0}};
+  EXPECT_EQ(fault_text(row, 3), "dead link 0,0-0,1@5");
+}
+
 }  // namespace
 }  // namespace bitrift::analyze::link_test
