@@ -17,7 +17,7 @@ std::vector<std::pair<std::string, bool>> optimizer_slots(const record::Optimize
 }
 
 Optimizer::Optimizer(record::OptimizerSpec spec, std::vector<Parameter> parameters, std::vector<bool> held)
-    : spec_(std::move(spec)), parameters_(std::move(parameters)), held_(std::move(held)) {}
+    : spec_(spec), parameters_(std::move(parameters)), held_(std::move(held)) {}
 
 void Optimizer::allocate() {
   if (has_state_) return;

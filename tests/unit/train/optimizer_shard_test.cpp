@@ -36,7 +36,7 @@ TEST(SpreadBySize, PartsMayGetNothing) {
 }
 
 TEST(SpreadBySize, NoPartHasMoreThanTheMeanAndTheLargest) {
-  std::mt19937 random(5);
+  std::mt19937 random(5);  // NOLINT(cert-msc51-cpp,cert-msc32-c): the same sizes in every run
   for (int trial = 0; trial < 200; ++trial) {
     std::vector<std::uint64_t> sizes(1 + random() % 40);
     for (std::uint64_t& size : sizes) size = random() % 1000;
@@ -86,6 +86,7 @@ TEST(OptimizerShard, ShardsAreThePartsOfTheWholeStateAndUpdateAlike) {
     Session whole = make_session(spec, {});
     std::vector<Session> replicas;
     constexpr int parts = 3;
+    replicas.reserve(parts);
     for (int part = 0; part < parts; ++part) replicas.push_back(make_session(spec, {part, parts}));
     for (int step = 0; step < 3; ++step) {
       small_session::take_step(whole);
