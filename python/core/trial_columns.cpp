@@ -362,9 +362,10 @@ void add_failed_links(Columns& columns, const std::vector<TrialLine>& lines) {
     return link_of(line) == nullptr ? std::nullopt : std::optional(link_of(line)->step);
   });
   const auto seconds = [&](const char* name, auto member) {
-    columns.missing_numbers<double>(name, "float", [member](const TrialLine& line) {
-      const bool known = line.row->result && !line.row->result->failed_links.empty();
-      return known ? line.row->result->failed_links.front().*member : std::nullopt;
+    columns.numbers<double>(name, "float", [member](const TrialLine& line) {
+      constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+      if (!line.row->result || line.row->result->failed_links.empty()) return unknown;
+      return (line.row->result->failed_links.front().*member).value_or(unknown);
     });
   };
   seconds("plan_seconds", &record::LinkReport::plan_seconds);

@@ -95,15 +95,15 @@ Topology Topology::without(std::span<const int> chips) const { return without(ch
 
 Topology Topology::without_link(Link link) const { return without({}, std::array{link}); }
 
-Topology Topology::without(std::span<const int> chips, std::span<const Link> more) const {
+Topology Topology::without(std::span<const int> chips, std::span<const Link> links) const {
   std::vector<Board> boards;
   for (const int chip : dead()) boards.push_back({place(chip), 1, 1});
   for (const int chip : chips) boards.push_back({place(chip), 1, 1});
-  std::vector<std::pair<Place, Place>> links;
-  links.reserve(dead_links_.size() + more.size());
-  for (const auto& [one, other] : dead_links_) links.emplace_back(place(one), place(other));
-  for (const auto& [one, other] : more) links.emplace_back(place(one), place(other));
-  return {rows_, columns_, wrap_, boards, links};
+  std::vector<std::pair<Place, Place>> ends;
+  ends.reserve(dead_links_.size() + links.size());
+  for (const auto& [one, other] : dead_links_) ends.emplace_back(place(one), place(other));
+  for (const auto& [one, other] : links) ends.emplace_back(place(one), place(other));
+  return {rows_, columns_, wrap_, boards, ends};
 }
 
 std::string Topology::name(int chip) const {

@@ -294,7 +294,7 @@ void MeshAllreduce<T>::on_arrival(std::function<void(const Arrival&)> look) {
 
 template <typename T>
 void MeshAllreduce<T>::on_send(std::function<double(int)> hold) {
-  state_->hold = std::move(hold);
+  state_->hold.swap(hold);
 }
 
 template <typename T>

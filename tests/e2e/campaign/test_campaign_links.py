@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import bitrift
 import pytest
 from campaign_support import BIN, CONTROLS, SMALL_BASE, campaign, read_rows, row_id
 
@@ -107,6 +108,16 @@ def test_trials_are_shown_with_their_links(folder: Path) -> None:
     assert sum(report.get("delayed_messages", 0) > 0 for report in reports) == 4
     planned = campaign("list", folder)
     assert planned.returncode == 0 and planned.stdout.count(" slow link ") >= 8
+
+
+def test_the_package_has_columns_of_links(folder: Path) -> None:
+    table = bitrift.Campaign(folder).trials()
+    times = times_of(folder)
+    assert sorted(table["link_failure"]) == ["dead"] * 8 + ["slow"] * 8
+    for row in table.to_dict("records"):
+        assert row["step_seconds_behind"] == times[row["id"]].get("step_seconds_behind") or row["arm"] == "ring"
+        planned = row["link_failure"] == "dead" and row["arm"] == "trees"
+        assert (row["plan_seconds"] > 0) == planned and 2 <= row["step"] <= 4
 
 
 @pytest.mark.parametrize("draw", ["trees/link.dead/1", "trees/link.slow/2", "ring/link.dead/0"])
