@@ -94,7 +94,8 @@ void BucketSum<T>::meet_flips(MessageFlips& flips, std::int64_t bucket) {
 template <typename T>
 void BucketSum<T>::meet_slow_links(LinkFailures& failures) {
   auto* const sum = std::get_if<mpi::MeshAllreduce<T>>(&sum_);
-  if (sum == nullptr || !failures.any()) return;
+  if (sum == nullptr) return;
+  if (!failures.any()) return sum->on_send({});  // an earlier run may have had slow links
   const comm::Topology& mesh = layout_->mesh->topology;
   const int me = mesh.live()[static_cast<std::size_t>(layout_->peers.rank())];
   std::map<int, record::FailedLink> slow;  // by the rank at the other end

@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "core/error.h"
+
 namespace bitrift::train {
 
 using record::FailedLink;
@@ -37,7 +39,10 @@ std::vector<FailedLink> LinkFailures::failed() const {
 }
 
 void LinkFailures::count(const FailedLink& link) {
-  ++late_[static_cast<std::size_t>(std::ranges::find(links_, link) - links_.begin())];
+  const auto found = std::ranges::find(links_, link);
+  if (found == links_.end())
+    fail(ErrorCode::internal, "a message was late on the link {}, which is not slow in this run", to_text(link));
+  ++late_[static_cast<std::size_t>(found - links_.begin())];
 }
 
 void LinkFailures::took(double seconds) {

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include "core/error.h"
+
 namespace bitrift::train::link_failures_test {
 namespace {
 
@@ -45,6 +47,13 @@ TEST(LinkFailures, CountLateMessagesByLink) {
   failures.gather(mpi::Communicator(), result);
   EXPECT_EQ(result.failed_links[0].delayed, 3);
   EXPECT_EQ(result.failed_links[1].delayed, 0);
+}
+
+TEST(LinkFailures, OfAnEarlierRunAreNoLongerCounted) {
+  LinkFailures failures;
+  failures.arm({slow});
+  failures.arm({});
+  EXPECT_THROW(failures.count(slow), Error);
 }
 
 TEST(LinkFailures, CompareMediansOfStepsBeforeAndBehind) {
