@@ -115,7 +115,7 @@ struct RunResult {
   std::vector<Recovery> recoveries = {};              ///< of ranks that failed, in order
   std::vector<AlteredMessage> altered_messages = {};  ///< by link faults
   std::vector<LinkReport> failed_links = {};          ///< that the run met, in order
-  /// Whether ranks are gone whose work nobody does.
+  /// Whether ranks failed and no other rank took over their work.
   [[nodiscard]] bool lost_ranks() const noexcept {
     return status == RunStatus::unrecovered && !recoveries.empty();
   }

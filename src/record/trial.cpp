@@ -57,7 +57,7 @@ Json stable_json(const TrialRecord& record) {
                 {"no_change", record.no_change}};
   if (record.faults.of_links()) {
     value["plane"] = wire_plane;
-  } else if (!record.faults.of_processes() && !record.faults.of_failed_links()) {
+  } else if (record.faults.of_bits()) {
     value["measure"] = record.measure;
     value["plane"] = record.plane;
   }
@@ -100,7 +100,7 @@ TrialRecord trial_record_from_json(const Json& value) {
                id.at("draw").get<std::uint64_t>()};
   value.at("stratum_bits").get_to(record.stratum_bits);
   record.faults = faults_from_json(value.at("faults"));
-  if (!record.faults.of_processes() && !record.faults.of_links() && !record.faults.of_failed_links()) {
+  if (record.faults.of_bits()) {
     value.at("measure").get_to(record.measure);
     value.at("plane").get_to(record.plane);
   }

@@ -16,6 +16,17 @@ std::string text_of(const comm::Topology& topology, int chip) {
 
 }  // namespace
 
+int chip_at(const comm::Topology& mesh, ChipPlace place) { return mesh.chip({place.row, place.column}); }
+
+ChipPlace place_of(const comm::Topology& mesh, int chip) {
+  const comm::Place place = mesh.place(chip);
+  return {place.row, place.column};
+}
+
+comm::Link ends_of(const comm::Topology& mesh, const FailedLink& link) {
+  return {chip_at(mesh, link.one), chip_at(mesh, link.other)};
+}
+
 MeshSpec mesh_from_json(const Json& value, const std::string& where) {
   const comm::TopologyText text{
       .mesh = fmt::format("{}x{}", value.at("rows").get<int>(), value.at("columns").get<int>()),

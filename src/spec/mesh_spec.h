@@ -5,6 +5,7 @@
 
 #include "comm/mesh_schedule.h"
 #include "comm/topology.h"
+#include "record/fault/failed_link.h"
 #include "record/json/json.h"
 
 namespace bitrift::record {
@@ -24,6 +25,12 @@ struct MeshSpec {
 [[nodiscard]] MeshSpec mesh_from_json(const Json& value, const std::string& where);
 /// The inverse. Each dead chip is named on its own.
 [[nodiscard]] Json to_json(const MeshSpec& mesh);
+
+/// A chip of the mesh by its place, and the inverse.
+[[nodiscard]] int chip_at(const comm::Topology& mesh, ChipPlace place);
+[[nodiscard]] ChipPlace place_of(const comm::Topology& mesh, int chip);
+/// The chips that a link joins: `one` and `other`.
+[[nodiscard]] comm::Link ends_of(const comm::Topology& mesh, const FailedLink& link);
 
 /// Throws Error(bad_input) that begins with `where` if the live chips are not connected or the schedule
 /// cannot serve them.

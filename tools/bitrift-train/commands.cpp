@@ -291,8 +291,7 @@ int resume(const Arguments& given) {
     if (plan.parallel.shard_optimizer && !arguments.replica_files.empty())
       fail(ErrorCode::bad_input,
            "--replica-file cannot be combined with --shard-optimizer: each parameter comes from the one "
-           "replica "
-           "that updates it, so replicas cannot differ; leave one of them out");
+           "replica that updates it, so replicas cannot differ; leave one of them out");
     choose_recovery(arguments, plan);
     plan.start_step = train::integer_in(*plan.checkpoint, "progress/step", 0);
     std::error_code ignored;

@@ -41,12 +41,11 @@ void check_link(const record::FailedLink& link, const record::Parallel& parallel
     if (chip.row >= mesh.rows() || chip.column >= mesh.columns())
       fail(ErrorCode::bad_input, "{} {}: the mesh of {}x{} has no chip in row {}, column {}", option, text,
            mesh.rows(), mesh.columns(), chip.row, chip.column);
-    const int number = mesh.chip({chip.row, chip.column});
+    const int number = record::chip_at(mesh, chip);
     if (!mesh.alive(number))
       fail(ErrorCode::bad_input, "{} {}: {} is dead from the beginning", option, text, mesh.name(number));
   }
-  const int one = mesh.chip({link.one.row, link.one.column}),
-            other = mesh.chip({link.other.row, link.other.column});
+  const auto [one, other] = record::ends_of(mesh, link);
   if (!mesh.linked(one, other))
     fail(ErrorCode::bad_input, "{} {}: no live link joins {} and {}; name two neighbours", option, text,
          mesh.name(one), mesh.name(other));

@@ -69,7 +69,7 @@ std::string ranges(const std::vector<unsigned>& bits) {
 // A canary alters whole tensors: its faults are too many to be shown.
 bool shows_faults(const record::TrialSpec& run) {
   return run.kind == record::TrialKind::trial || run.kind == record::TrialKind::jitter ||
-         run.faults.of_processes() || run.faults.of_links() || run.faults.of_failed_links();
+         !run.faults.of_bits();
 }
 
 void print_run(const record::TrialSpec& run) {

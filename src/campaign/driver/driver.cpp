@@ -72,8 +72,7 @@ record::TrialRecord row_of(const Ran& ran, std::uint64_t stratum_bits, const Dri
   row.attempts = ran.attempts;
   row.measure = ran.spec.measure;
   row.plane = ran.spec.plane;
-  if (row.faults.of_processes() || row.faults.of_links() || row.faults.of_failed_links())
-    return row_on_the_way(ran, std::move(row));
+  if (!row.faults.of_bits()) return row_on_the_way(ran, std::move(row));
   const std::vector<std::string>& altered = ran.altered;
   const auto is_byte = [](const auto& site) { return record::names_byte(site.plane, site.structure); };
   const auto& sites = row.faults.bits().sites;

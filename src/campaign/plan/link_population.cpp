@@ -8,16 +8,13 @@ namespace {
 using record::FailedLink;
 using record::LinkFailure;
 
-record::ChipPlace place_of(const record::MeshSpec& mesh, int chip) {
-  const auto place = mesh.topology.place(chip);
-  return {place.row, place.column};
-}
-
 std::vector<FailedLink> links_of(LinkFailure kind, const record::MeshSpec& mesh) {
   std::vector<FailedLink> links;
   for (const auto& [one, other] : mesh.topology.links()) {
     if (one < other)
-      links.push_back({.kind = kind, .one = place_of(mesh, one), .other = place_of(mesh, other)});
+      links.push_back({.kind = kind,
+                       .one = record::place_of(mesh.topology, one),
+                       .other = record::place_of(mesh.topology, other)});
   }
   if (links.empty()) fail(ErrorCode::bad_input, "the mesh has no live link");
   return links;

@@ -24,6 +24,7 @@ class Faults {
   Faults(std::vector<LinkFault> links) : faults_(std::move(links)) {}
   Faults(std::vector<FailedLink> links) : faults_(std::move(links)) {}
 
+  [[nodiscard]] bool of_bits() const noexcept { return std::holds_alternative<FaultList>(faults_); }
   [[nodiscard]] bool of_processes() const noexcept {
     return std::holds_alternative<std::vector<ProcessFault>>(faults_);
   }

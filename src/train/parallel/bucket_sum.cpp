@@ -79,8 +79,7 @@ void BucketSum<T>::meet_flips(MessageFlips& flips, std::int64_t bucket) {
       const auto after = static_cast<Pattern>(before ^ (Pattern{1} << static_cast<unsigned>(fault.bit)));
       number = std::bit_cast<T>(after);
       const auto place = [&](int of) {
-        const comm::Place chip = mesh.place(mesh.live()[static_cast<std::size_t>(of)]);
-        return record::ChipPlace{chip.row, chip.column};
+        return record::place_of(mesh, mesh.live()[static_cast<std::size_t>(of)]);
       };
       flips.note(
           {fault, place(arrival.from), place(rank), arrival.step.chunk,
@@ -101,8 +100,7 @@ void BucketSum<T>::meet_slow_links(LinkFailures& failures) {
   std::map<int, record::FailedLink> slow;  // by the rank at the other end
   for (const record::FailedLink& link : failures.failed()) {
     if (link.kind != record::LinkFailure::slow) continue;
-    const int one = mesh.chip({link.one.row, link.one.column}),
-              other = mesh.chip({link.other.row, link.other.column});
+    const auto [one, other] = record::ends_of(mesh, link);
     if ((one != me && other != me) || !mesh.linked(one, other)) continue;
     const auto place = std::ranges::lower_bound(mesh.live(), one == me ? other : one);
     slow.emplace(static_cast<int>(place - mesh.live().begin()), link);

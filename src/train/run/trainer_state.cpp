@@ -57,9 +57,8 @@ std::string TrainerState::meet_failed_links(record::RunResult& result) {
     if (report == result.failed_links.end())
       report = result.failed_links.insert(report, LinkReport{.link = link});
     const comm::Topology& now = mesh.value().topology;
-    const int one = now.chip({link.one.row, link.one.column}),
-              other = now.chip({link.other.row, link.other.column});
-    if (link.kind != record::LinkFailure::dead || !now.linked(one, other)) continue;
+    const comm::Link ends = record::ends_of(now, link);
+    if (link.kind != record::LinkFailure::dead || !now.linked(ends.first, ends.second)) continue;
     const auto refusal = [&](const char* why) {
       return fmt::format("the link {} died in step {}, and the run cannot continue: {}",
                          record::name_of_link(link), link.step, why);
@@ -68,7 +67,7 @@ std::string TrainerState::meet_failed_links(record::RunResult& result) {
     const double began = record::monotonic_seconds();
     try {
       record::MeshSpec without = *mesh;
-      without.topology = now.without_link({one, other});
+      without.topology = now.without_link(ends);
       route(without);
     } catch (const Error& error) {
       if (error.code() == ErrorCode::internal) throw;
@@ -108,7 +107,7 @@ void TrainerState::start_work(bool fresh) {
   strategy_ = std::make_unique<Strategy>(session_->stage(), *layout_, parallel, *data, precision,
                                          StrategyOptions{batches_ahead(spec.data, *data), exchanges_norms()},
                                          kill_point, links);
-  if (!session_->shard().shared_out()) return;
+  if (!session_->shard().sharded()) return;
   std::vector<torch::Tensor> parameters;
   for (const Optimizer::Parameter& parameter : session_->optimizer().parameters())
     parameters.push_back(parameter.value);
@@ -310,18 +309,18 @@ void TrainerState::share_state(bool with_optimizer) {
   for (const nn::Slot& slot : session().stage().slots()) {
     if (slot.trained || buffers) tensors.push_back(slot.value);
   }
-  const bool copied = with_optimizer && !session().shard().shared_out();
+  const bool copied = with_optimizer && !session().shard().sharded();
   for (const OptimizerSlot& slot : session().optimizer().state()) {
     if (copied) tensors.push_back(slot.value);
   }
   broadcast_tensors(tensors, layout().peers, layout().holders[0]);
 }
 
-// Of each replica the lines of all stages; where a rank holds the whole state, its digest says it all. What
-// replicas share out belongs to each of them.
+// Of each replica the lines of all stages; where a rank holds the whole state, its digest says it all. A
+// sharded state belongs to each replica.
 std::vector<std::string> TrainerState::digests() {
-  const bool shared_out = session().shard().shared_out();
-  const bool whole = layout().stages() == 1 && !shared_out;
+  const bool sharded = session().shard().sharded();
+  const bool whole = layout().stages() == 1 && !sharded;
   record::Json mine = record::Json::array();
   strategy().for_each_replica([&](int /*replica*/) {
     std::vector<std::string> lines = session().digest_lines(layout().stage() == 0);
@@ -352,7 +351,7 @@ std::vector<std::string> TrainerState::digests() {
     };
     for (int stage = 0; stage < layout().stages(); ++stage) {
       for (int other = 0; other < layout().replica_count(); ++other) {
-        if (other == replica || shared_out) take(other, stage, other != replica);
+        if (other == replica || sharded) take(other, stage, other != replica);
       }
     }
     digests.push_back(state_digest(std::move(lines)));

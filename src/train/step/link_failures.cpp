@@ -41,7 +41,8 @@ std::vector<FailedLink> LinkFailures::failed() const {
 void LinkFailures::count(const FailedLink& link) {
   const auto found = std::ranges::find(links_, link);
   if (found == links_.end())
-    fail(ErrorCode::internal, "a message was late on the link {}, which is not slow in this run", to_text(link));
+    fail(ErrorCode::internal, "a message was late on the link {}, which is not slow in this run",
+         to_text(link));
   ++late_[static_cast<std::size_t>(found - links_.begin())];
 }
 
