@@ -105,7 +105,8 @@ void check_parallel(const Parallel& parallel, int batch_size, const std::string&
   const int replicas = parallel.replicas();
   if (parallel.shard_optimizer && replicas == 1) {
     fail(ErrorCode::bad_input,
-         "{}: shard_optimizer shares optimizer state out to replicas, and this run has one; leave it out, or "
+         "{}: shard_optimizer shards the optimizer state over replicas, and this run has one; leave it out, "
+         "or "
          "give more ranks",
          where);
   }

@@ -71,7 +71,7 @@ struct Parallel {
 [[nodiscard]] Json to_json(const Parallel& parallel);
 
 /// Throws Error(bad_input) when ranks, stages and mesh do not fit, a batch cannot be split over replicas and
-/// micro-batches, one replica is to share out its optimizer state, or nothing can be planned for the mesh.
+/// micro-batches, one replica is to shard its optimizer state, or nothing can be planned for the mesh.
 /// `where` begins the message.
 void check_parallel(const Parallel& parallel, int batch_size, const std::string& where);
 

@@ -34,7 +34,7 @@ int describe(const Arguments& arguments) {
              model["parameters"].get<std::int64_t>(), model["layers"].size(), parallel.stages);
   const auto bytes = model["optimizer_bytes"].get<std::vector<std::uint64_t>>();
   if (parallel.shard_optimizer)
-    fmt::print("optimizer state, shared out: {} bytes on each rank\n", fmt::join(bytes, ", "));
+    fmt::print("optimizer state, sharded: {} bytes, by rank\n", fmt::join(bytes, ", "));
   return 0;
 }
 

@@ -27,7 +27,7 @@ struct TrainerRun {
                                        const std::filesystem::path& from, int stages,
                                        const std::vector<std::string>& options);
 
-/// The same with so many data-parallel replicas. shard_optimizer: they share the optimizer's state out.
+/// The same with so many data-parallel replicas. shard_optimizer: they shard the optimizer state.
 [[nodiscard]] Command resume_as_replicas(const std::filesystem::path& trainer,
                                          const std::filesystem::path& from, int replicas,
                                          bool shard_optimizer, const std::vector<std::string>& options);

@@ -99,7 +99,7 @@ struct CostCase {
   SaveRoute route = SaveRoute::gather;
   int ranks = 1;          ///< stages of a pipeline; hdf5_parallel: each has a part of every tensor
   std::size_t model = 0;  ///< 0: the base; else of CostSpec::models, from 1
-  /// Given: the ranks are replicas, and whether they share the optimizer's state out.
+  /// Given: the ranks are replicas, and whether they shard the optimizer state.
   std::optional<bool> shard_optimizer = {};
   bool operator==(const CostCase&) const = default;
 };

@@ -58,7 +58,7 @@ struct CostSpec {
   std::uint64_t turns = 9;  ///< of every case, in an order that changes
   std::vector<int> ranks = {1, 2, 3, 4};
   std::vector<record::TrainingSpec> models = {};  ///< besides the base: other sizes for the cost model
-  /// Ranks that are replicas of the base save too: whether they share the optimizer's state out.
+  /// Ranks that are replicas of the base save too: whether they shard the optimizer state.
   std::vector<bool> shard_optimizer = {};
   std::optional<int> cores = {};        ///< that ranks share; absent: all of the machine
   std::optional<Cluster> cluster = {};  ///< for which more ranks are modelled

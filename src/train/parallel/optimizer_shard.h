@@ -1,4 +1,4 @@
-// Optimizer state that replicas share out among themselves. Inside train/ only.
+// Optimizer state that is sharded over replicas. Inside train/ only.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace bitrift::train {
 struct OptimizerShard {
   int part = 0;   ///< this rank among those
   int parts = 1;  ///< 1: every rank holds all
-  [[nodiscard]] bool shared_out() const noexcept { return parts > 1; }
+  [[nodiscard]] bool sharded() const noexcept { return parts > 1; }
 };
 
 /// The way of new values from the rank that updated a parameter to the others.

@@ -68,8 +68,8 @@ std::optional<std::vector<record::StepDrift>> StateWatch::gather() {
   const std::vector<std::string> parts = layout.world.gather(dumped(found_), 0);
   if (layout.world.rank() != 0) return std::nullopt;
   std::vector<std::vector<record::StepDrift>> replicas(static_cast<std::size_t>(layout.replica_count()));
-  // What replicas share out is the state of each of them.
-  const bool shared_out = state_.session().shard().shared_out();
+  // A sharded state is that of each replica.
+  const bool sharded = state_.session().shard().sharded();
   for (std::size_t rank = 0; rank < parts.size(); ++rank) {
     const std::size_t mine = rank / static_cast<std::size_t>(layout.stages());
     const record::Json part = record::Json::parse(parts[rank]);
@@ -80,7 +80,7 @@ std::optional<std::vector<record::StepDrift>> StateWatch::gather() {
         own.resize(part.size());
         own[i].step = drift.step;
         for (const record::TensorDrift& tensor : drift.tensors) {
-          const bool everywhere = shared_out && tensor.tensor.starts_with(optimizer_prefix);
+          const bool everywhere = sharded && tensor.tensor.starts_with(optimizer_prefix);
           if (replica == mine || everywhere) own[i].tensors.push_back(tensor);
         }
       }

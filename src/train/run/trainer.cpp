@@ -224,7 +224,7 @@ void Trainer::share_after_load() {
   const record::ResumeSync what = state.parallel.synced_on_resume();
   if (state.layout().replica_count() == 1) return;
   const bool with_optimizer = what == record::ResumeSync::model_and_optimizer;
-  const bool one_file = state.session().shard().shared_out();  // and a rank may hold no part of the state
+  const bool one_file = state.session().shard().sharded();  // and a rank may hold no part of the state
   const auto filled = static_cast<char>(one_file || state.session().optimizer().has_state());
   std::vector<char> all(static_cast<std::size_t>(state.layout().world.size()));
   state.layout().world.allgather_equal(&filled, 1, all.data());

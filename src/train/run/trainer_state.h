@@ -102,7 +102,7 @@ struct TrainerState {
   /// Whether such a step lacks nothing but the decision.
   [[nodiscard]] bool prepared() const noexcept { return prepared_; }
   /// The decision that other ranks took: what step() would have done with it. Local, but collective over the
-  /// ranks of a stage where they share the optimizer's state out.
+  /// ranks of a stage where the optimizer state is sharded.
   StepResult apply(const Decision& decision);
   [[nodiscard]] const Decision& last_decision() const noexcept { return last_decision_; }
   /// The given structures get the values of a run that begins. Local.
@@ -147,7 +147,7 @@ struct TrainerState {
   std::unique_ptr<Session> session_;
   std::pair<int, int> cut_ = {0, 0};  // stage and stages of the session
   std::unique_ptr<Strategy> strategy_;
-  std::optional<ParameterExchange> exchange_;  // where the optimizer's state is shared out
+  std::optional<ParameterExchange> exchange_;  // where the optimizer state is sharded
 
   bool asked_together_ = false;
   bool begun_ = false, prepared_ = false;

@@ -84,7 +84,7 @@ class Load {
  private:
   // Only buffers may differ where each parameter comes from the one replica that updates it.
   void check_replicas() const {
-    if (!session_.shard().shared_out() || stored_ != options_.replicas) return;
+    if (!session_.shard().sharded() || stored_ != options_.replicas) return;
     std::set<std::string, std::less<>> buffers;
     for (const nn::Slot& slot : session_.stage().all_slots()) {
       if (!slot.trained) buffers.insert("model/" + slot.key);
@@ -93,7 +93,7 @@ class Load {
       const std::optional<ReplicaPath> own = parse_replica_path(tensor.path);
       if (!own || buffers.contains(own->path)) continue;
       fail(ErrorCode::bad_input,
-           "{}: holds {} replicas that differ in {}, and replicas that share optimizer state out cannot; "
+           "{}: holds {} replicas that differ in {}, and replicas with sharded optimizer state cannot; "
            "resume without shard_optimizer, or with another number of replicas, which all take replica 0's "
            "state",
            reader_.path().string(), stored_, own->path);

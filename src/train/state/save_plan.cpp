@@ -83,7 +83,7 @@ std::vector<StateTensor> of_replicas(const std::vector<StateTensor>& mine, const
 std::vector<StateTensor> contribution(Session& session, const Layout& layout, bool spread) {
   std::vector<StateTensor> mine = session.tensors(layout.stage() == 0);
   if (layout.replica_count() == 1) return mine;
-  if (!session.shard().shared_out()) return of_replicas(mine, layout, spread);
+  if (!session.shard().sharded()) return of_replicas(mine, layout, spread);
   // Nobody else has a rank's shard.
   const auto shard = std::stable_partition(mine.begin(), mine.end(), [](const StateTensor& tensor) {
     return !tensor.meta.path.starts_with(optimizer_prefix);

@@ -22,7 +22,7 @@ struct SavePlan {
 /// The tensors that this rank contributes, with their paths in the file, sorted by path. If all replicas are
 /// identical, the ranks of replica 0 contribute everything or, with `spread`, all ranks about the same number
 /// of bytes. Otherwise replica 0 contributes its whole state, and every other replica what differs from it.
-/// Optimizer state that is shared out comes from the rank that holds it. Collective over the replicas of a
+/// Sharded optimizer state comes from the rank that holds it. Collective over the replicas of a
 /// stage.
 [[nodiscard]] std::vector<StateTensor> contribution(Session& session, const Layout& layout, bool spread);
 

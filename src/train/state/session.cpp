@@ -60,7 +60,7 @@ std::vector<Optimizer::Parameter> trained(const std::vector<nn::Slot>& slots) {
 }
 
 std::vector<int> owners_of(const std::vector<nn::Slot>& slots, const OptimizerShard& shard) {
-  if (!shard.shared_out()) return {};
+  if (!shard.sharded()) return {};
   std::vector<std::uint64_t> sizes;
   for (const nn::Slot& slot : slots) {
     if (slot.trained) sizes.push_back(slot.value.nbytes());

@@ -44,7 +44,7 @@ class Session {
   [[nodiscard]] nn::Stage& stage() noexcept { return stage_; }
   [[nodiscard]] Optimizer& optimizer() noexcept { return optimizer_; }
   [[nodiscard]] const OptimizerShard& shard() const noexcept { return shard_; }
-  /// Of the optimizer's parameters, the part that holds their state; empty where it is not shared out.
+  /// Of the optimizer's parameters, the part that holds their state; empty where it is not sharded.
   [[nodiscard]] const std::vector<int>& owners() const noexcept { return owners_; }
   Progress progress;
   std::uint64_t seed = 0;

@@ -1,4 +1,4 @@
-"""Optimizer state shared out to replicas: who holds what, what the files hold, and what is refused."""
+"""Optimizer state sharded over replicas: who holds what, what the files hold, and what is refused."""
 
 from __future__ import annotations
 

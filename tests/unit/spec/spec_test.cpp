@@ -148,7 +148,7 @@ TEST_F(SpecTest, RanksOfAMeshAreItsLiveChips) {
   EXPECT_THROW(check_parallel(parallel, 12, "spec"), Error);
 }
 
-TEST_F(SpecTest, OptimizerStateIsSharedOutToReplicasOnly) {
+TEST_F(SpecTest, OptimizerStateIsShardedOverReplicasOnly) {
   const Parallel parallel = parallel_from_json({{"kind", "data"}, {"ranks", 2}, {"shard_optimizer", true}});
   EXPECT_TRUE(parallel.shard_optimizer);
   EXPECT_EQ(parallel_from_json(to_json(parallel)), parallel);
