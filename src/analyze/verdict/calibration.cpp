@@ -9,6 +9,7 @@
 #include <boost/math/distributions/binomial.hpp>
 
 #include "core/error.h"
+#include "core/number/median.h"
 
 namespace bitrift::analyze {
 namespace {
@@ -17,14 +18,6 @@ using record::Metric;
 
 constexpr double kScaled = 1.4826;  // makes the median absolute deviation a standard deviation, if normal
 constexpr double kLeastLossUnit = 1e-9;  // of the logarithm: a relative difference that is rounding
-
-// Changes the order of the values. The mean of the two in the middle where their number is even.
-double median_of(std::vector<double>& values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*std::max_element(values.begin(), middle) + *middle) / 2;
-}
 
 bool constant(const std::vector<double>& values) {
   return std::all_of(values.begin(), values.end(), [&](double one) { return one == values.front(); });
@@ -189,9 +182,9 @@ Ranking Calibration::rank(const Trajectory& run, const Trajectory& golden) const
       Column column{e, j, badness(metrics_[j], *own)};
       values = clean;
       values.push_back(column.own);
-      column.median = median_of(values);
+      column.median = median(values);
       for (double& value : values) value = std::abs(value - column.median);
-      column.unit = std::max(kScaled * median_of(values), least_unit_[j]);
+      column.unit = std::max(kScaled * median(values), least_unit_[j]);
       column.reference = std::max(column.median, badness(metrics_[j], *golden_value));
       (e + 1 == evaluations_ ? horizon : before).push_back(column);
     }

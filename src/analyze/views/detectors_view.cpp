@@ -9,6 +9,7 @@
 #include "analyze/views/columns.h"
 #include "analyze/views/counted_rows.h"
 #include "core/error.h"
+#include "core/number/median.h"
 #include "record/strata.h"
 #include "record/stratum_name.h"
 
@@ -37,11 +38,6 @@ const record::Arm* beside(const record::CampaignSpec& spec, const record::Arm& a
            record::to_json(other.scope) == record::to_json(arm.scope);
   });
   return found == spec.arms.end() ? nullptr : &*found;
-}
-
-double middle_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
 }
 
 bool alarmed(const TrialRecord& row) { return row.result && row.result->alarm_count > 0; }
@@ -74,7 +70,7 @@ std::optional<double> step_seconds(const std::vector<const TrialRecord*>& clean)
       seconds.push_back(row->result->seconds / static_cast<double>(row->result->steps));
   }
   if (seconds.empty()) return std::nullopt;
-  return middle_of(std::move(seconds));
+  return median(seconds);
 }
 
 void count_run(AlarmShare& share, bool alarm) {
@@ -112,7 +108,7 @@ void add_trials(Detector& detector, const std::vector<TrialRecord>& rows, const 
   }
   if (steps.empty()) return;
   detector.most_steps = *std::max_element(steps.begin(), steps.end());
-  detector.median_steps = middle_of(std::move(steps));
+  detector.median_steps = median(steps);
 }
 
 Detector detector_of(const std::vector<TrialRecord>& rows, const record::CampaignSpec& spec,

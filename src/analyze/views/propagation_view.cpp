@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/natural_order.h"
+#include "core/number/median.h"
 #include "record/stratum_name.h"
 
 namespace bitrift::analyze {
@@ -37,14 +38,6 @@ std::map<std::string, Worst> worst_of(const record::StepDrift& drift) {
     worst.nonfinite = worst.nonfinite || tensor.nonfinite > 0;
   }
   return tensors;
-}
-
-// The mean of the two in the middle of an even number; of equal infinities themselves.
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const double low = values[(values.size() - 1) / 2];
-  const double high = values[values.size() / 2];
-  return low == high ? low : low + (high - low) / 2;
 }
 
 Reach reach_of(const std::string& tensor, const std::vector<Worst>& trials) {

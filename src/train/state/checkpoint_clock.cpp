@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/number/median.h"
+
 namespace bitrift::train {
 namespace {
 
@@ -18,10 +20,8 @@ double mean_of_last(const std::vector<double>& values) {
 }
 
 record::Json summary(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  const double median = values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-  return {{"median", median}, {"max", values.back()}, {"total", sum(values)}};
+  const double total = sum(values);  // in the order of the saves, which median() changes
+  return {{"median", median(values)}, {"max", std::ranges::max(values)}, {"total", total}};
 }
 
 }  // namespace

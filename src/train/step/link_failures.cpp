@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/number/median.h"
 
 namespace bitrift::train {
 
@@ -14,12 +15,9 @@ using record::LinkReport;
 
 namespace {
 
-std::optional<double> median(std::vector<double> values) {
+std::optional<double> median_of(std::vector<double> values) {
   if (values.empty()) return std::nullopt;
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, middle);
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
+  return median(values);
 }
 
 }  // namespace
@@ -54,8 +52,8 @@ void LinkFailures::note_times(record::RunResult& result) const {
   for (LinkReport& report : result.failed_links) {
     std::vector<double> before, behind;
     for (const auto& [step, seconds] : took_) (step < report.link.step ? before : behind).push_back(seconds);
-    report.step_seconds_before = median(std::move(before));
-    report.step_seconds_behind = median(std::move(behind));
+    report.step_seconds_before = median_of(std::move(before));
+    report.step_seconds_behind = median_of(std::move(behind));
   }
 }
 

@@ -3,12 +3,14 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "core/error.h"
 #include "core/glob.h"
 #include "core/number/encode_number.h"
+#include "core/number/median.h"
 #include "core/number/number_format.h"
 #include "core/philox.h"
 #include "unit/scratch.h"
@@ -221,6 +223,23 @@ TEST(GlobSelects, AttributesNeedTheirSign) {
   EXPECT_TRUE(glob_selects("**@**", "model@epoch:re", "model@epoch", true));
   EXPECT_FALSE(glob_selects("model", "model@epoch:re", "model", true));
   EXPECT_TRUE(glob_selects("a*", "a@b", "", false));  // a dataset with such a name is none
+}
+
+double median_of(std::vector<double> values) { return median(values); }
+
+TEST(Median, IsTheMiddleOrTheMidpointOfTwo) {
+  EXPECT_EQ(median_of({3}), 3);
+  EXPECT_EQ(median_of({5, 1, 4}), 4);
+  EXPECT_EQ(median_of({5, 1, 4, 2}), 3);
+  EXPECT_EQ(median_of({2, 2, 2, 9, 0, 2}), 2);
+  EXPECT_TRUE(std::isnan(median_of({})));
+}
+
+TEST(Median, NeitherOverflowsNorLosesInfinities) {
+  constexpr double most = std::numeric_limits<double>::max();
+  EXPECT_EQ(median_of({most, most}), most);
+  EXPECT_EQ(median_of({infinity, 1, infinity, infinity}), infinity);
+  EXPECT_EQ(median_of({-infinity, -infinity}), -infinity);
 }
 
 }  // namespace
