@@ -1,4 +1,4 @@
-// Writing a file past the page cache.
+// Writing a file that bypasses the page cache.
 #pragma once
 
 #include <cstdlib>

@@ -56,7 +56,8 @@ void check_checkpoint_policy(const CheckpointPolicy& policy) {
   }
   if (policy.mode == SaveMode::async && policy.writer == SaveWriter::shared) {
     fail(ErrorCode::bad_input,
-         "--checkpoint-mode async cannot be combined with --checkpoint-writer shared; choose sync or gather");
+         "--checkpoint-mode async cannot be combined with --checkpoint-writer shared; choose sync, gather or "
+         "direct");
   }
 }
 

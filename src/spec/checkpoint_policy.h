@@ -21,8 +21,11 @@ constexpr EnumNames<2> names_of(SaveMode) { return {"mode of saving", {"sync", "
 enum class SaveWriter {
   gather,  ///< rank 0, to which the others send their tensors
   shared,  ///< every rank writes its tensors into the one file; all must see its folder
+  direct,  ///< like gather, but bypassing the page cache
 };
-constexpr EnumNames<2> names_of(SaveWriter) { return {"writer of checkpoints", {"gather", "shared"}}; }
+constexpr EnumNames<3> names_of(SaveWriter) {
+  return {"writer of checkpoints", {"gather", "shared", "direct"}};
+}
 
 /// Not part of a checkpoint (docs/training.md, "Checkpoints").
 struct CheckpointPolicy {

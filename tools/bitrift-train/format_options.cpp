@@ -53,7 +53,8 @@ void check_format(ckpt::WriteFormat format, const std::filesystem::path& output,
                     fmt::format("-o {}: precision {}", output.string(), name_of(spec.precision)));
   if (ckpt::is_compressed(format) && writer == record::SaveWriter::shared) {
     fail(ErrorCode::bad_input,
-         "--checkpoint-writer shared cannot write {}, whose places depend on the values; choose gather",
+         "--checkpoint-writer shared cannot write {}, whose places depend on the values; choose gather or "
+         "direct",
          name_of(format));
   }
   if (spec.guards.checksums && !hdf5 && recovery != record::RecoveryKind::none) {

@@ -12,6 +12,7 @@
 #include "ckpt/tensor.h"
 #include "sink/format/write_format.h"
 #include "sink/image.h"
+#include "sink/sink_kind.h"
 
 namespace bitrift::ckpt {
 
@@ -24,9 +25,10 @@ class Writer {
   /// metas: every tensor of the file, any order, no double. attributes: strings on the root group.
   /// Throws Error(io | bad_input), and Error(unsupported) where a library lacks what the format needs.
   Writer(std::filesystem::path target, std::vector<TensorMeta> metas,
-         const std::map<std::string, std::string>& attributes, WriteFormat format = WriteFormat::hdf5);
+         const std::map<std::string, std::string>& attributes, WriteFormat format = WriteFormat::hdf5,
+         SinkKind sink = SinkKind::plain);
   /// Of a format that is not compressed, laid out before. Throws Error(io | bad_input).
-  Writer(std::filesystem::path target, std::shared_ptr<const Image> image);
+  Writer(std::filesystem::path target, std::shared_ptr<const Image> image, SinkKind sink = SinkKind::plain);
   ~Writer();  ///< without commit() nothing is left
   Writer(Writer&&) noexcept;
   Writer& operator=(Writer&&) = delete;
@@ -49,6 +51,6 @@ class Writer {
 /// does.
 void write_copy(const std::filesystem::path& target, const std::vector<TensorMeta>& metas,
                 const std::map<std::string, std::string>& attributes, WriteFormat format, const Image& image,
-                const std::uint8_t* copy);
+                const std::uint8_t* copy, SinkKind sink = SinkKind::plain);
 
 }  // namespace bitrift::ckpt

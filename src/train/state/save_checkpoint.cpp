@@ -24,6 +24,10 @@ void for_each_message(Byte* data, std::size_t bytes, const Message& message) {
     message(data + at, std::min(most_message_bytes, bytes - at));
 }
 
+ckpt::SinkKind sink_of(const SaveRequest& request) {
+  return request.writer == SaveWriter::direct ? ckpt::SinkKind::direct : ckpt::SinkKind::plain;
+}
+
 // Where the tensors of a file go.
 class Destination {
  public:
@@ -35,9 +39,11 @@ class Destination {
 class File : public Destination {
  public:
   File(const SaveRequest& request, const SavePlan& plan, BackgroundSave& behind)
-      : writer_(ckpt::is_compressed(request.format)
-                    ? ckpt::Writer(request.path, plan.metas, plan.attributes, request.format)
-                    : ckpt::Writer(request.path, behind.image(request.format, plan.metas, plan.attributes))),
+      : writer_(
+            ckpt::is_compressed(request.format)
+                ? ckpt::Writer(request.path, plan.metas, plan.attributes, request.format, sink_of(request))
+                : ckpt::Writer(request.path, behind.image(request.format, plan.metas, plan.attributes),
+                               sink_of(request))),
         saved_(request.saved) {}
   void tensor(const ckpt::TensorMeta& meta, const void* data) override {
     writer_.tensor(meta.path, data, meta.bytes());
@@ -66,7 +72,8 @@ class Copy : public Destination {
   }
   void commit() override {
     behind_.start([request = request_, plan = plan_, image = image_, memory = memory_] {
-      ckpt::write_copy(request.path, plan.metas, plan.attributes, request.format, *image, memory);
+      ckpt::write_copy(request.path, plan.metas, plan.attributes, request.format, *image, memory,
+                       sink_of(request));
       request.saved();
     });
   }

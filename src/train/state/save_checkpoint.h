@@ -24,10 +24,10 @@ struct SaveRequest {
 
 /// Writes the state of all ranks as one file: the state of replica 0, and whatever differs from it in other
 /// replicas. The same state gives the same bytes under every strategy, in every mode and with every writer.
-/// With gather, rank 0 needs memory for one tensor of another rank. With shared, identical replicas divide
-/// the work; the mode must be sync, and a format that is_compressed() is gathered. Collective; throws
-/// mpi::AgreedError on all ranks, also if an earlier save in the background failed. behind: each rank has
-/// one for all its saves.
+/// With gather and direct, rank 0 needs memory for one tensor of another rank. With shared, identical
+/// replicas divide the work; the mode must be sync, and a format that is_compressed() is gathered.
+/// Collective; throws mpi::AgreedError on all ranks, also if an earlier save in the background failed.
+/// behind: each rank has one for all its saves.
 void save_session(const SaveRequest& request, BackgroundSave& behind, Session& session,
                   const record::TrainingSpec& spec, const Layout& layout, KillPoint& kill_point);
 

@@ -1,7 +1,10 @@
-"""One file that all ranks write: the bytes of the file that rank 0 writes alone."""
+"""Files that all ranks write, or that bypass the page cache: they equal the one that rank 0 writes alone."""
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+import os
 from pathlib import Path
 
 import h5py
@@ -91,11 +94,55 @@ def test_a_folder_gets_the_same_files(bases: Bases, tmp_path: Path, layout: str)
         assert digest(tmp_path / "gather" / name) == digest(tmp_path / "shared" / name)
 
 
+def cached_share(path: Path) -> float:
+    """Of the pages of a file, how many the page cache holds (mincore)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    pages = -(-path.stat().st_size // mmap.PAGESIZE)
+    held = (ctypes.c_ubyte * pages)()
+    # A private mapping, which may be written: ctypes takes the address of no other.
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as mapped:
+        first = ctypes.c_char.from_buffer(mapped)
+        failed = libc.mincore(ctypes.byref(first), ctypes.c_size_t(len(mapped)), held)
+        del first  # holds the mapping
+    assert failed == 0, os.strerror(ctypes.get_errno())
+    return sum(page & 1 for page in held) / pages
+
+
+def direct_writes_bypass_the_cache(folder: Path) -> bool:
+    """Some file systems refuse O_DIRECT; others, such as newer tmpfs, accept it and use the page cache."""
+    probe = folder / "probe"
+    try:
+        descriptor = os.open(probe, os.O_CREAT | os.O_WRONLY | os.O_DIRECT)
+    except OSError:
+        return False
+    with mmap.mmap(-1, 1 << 20) as aligned:
+        os.write(descriptor, aligned)
+    os.close(descriptor)
+    return cached_share(probe) == 0
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("format", ["hdf5", "pytorch", "hdf5-deflate"])
+def test_the_file_that_bypasses_the_page_cache_is_the_same(tmp_path: Path, mode: str, format: str) -> None:
+    wide = {"name": "mlp", "hidden": [1000, 1000], "norm": "none"}
+    spec = write_spec(tmp_path / "spec.json", wide, SGD, batch_size=48)
+    words = ("--steps", 5, "--checkpoint-every", 2, "--checkpoint-mode", mode, "--format", format)
+    shares = {}
+    for writer in ("gather", "direct"):
+        out = tmp_path / f"{writer}.ckpt"
+        run("train", spec, "-o", out, *words, "--checkpoint-writer", writer, *LAYOUTS["pipeline"])
+        shares[writer] = cached_share(out)
+    assert (tmp_path / "gather.ckpt").read_bytes() == (tmp_path / "direct.ckpt").read_bytes()
+    assert shares["gather"] > 0.5
+    if direct_writes_bypass_the_cache(tmp_path):
+        assert shares["direct"] < 0.05, shares
+
+
 def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
     spec = write_spec(tmp_path / "spec.json", LENET, SGD)
     for options, words in (
-        (("--checkpoint-writer", "all"), "{gather,shared}"),
-        ((*SHARED, "--checkpoint-every", 2, "--checkpoint-mode", "async"), "choose sync or gather"),
+        (("--checkpoint-writer", "all"), "{gather,shared,direct}"),
+        ((*SHARED, "--checkpoint-every", 2, "--checkpoint-mode", "async"), "choose sync, gather or direct"),
     ):
         done = call("train", spec, "-o", tmp_path / "out.h5", *options)
         assert done.returncode == 2 and words in done.stderr, done.stderr

@@ -146,7 +146,7 @@ TEST_F(CheckpointPolicyTest, WrongValuesAreNamedWithTheirPlace) {
   EXPECT_THAT(error({{"every", 1.5}}), HasSubstr("checkpoint.every"));
   EXPECT_THAT(error({{"every", 5}, {"keep", 0}}), HasSubstr("checkpoint.keep"));
   EXPECT_THAT(error({{"every", 5}, {"mode", "later"}}), HasSubstr("sync, async"));
-  EXPECT_THAT(error({{"every", 5}, {"writer", "all"}}), HasSubstr("gather, shared"));
+  EXPECT_THAT(error({{"every", 5}, {"writer", "all"}}), HasSubstr("gather, shared, direct"));
   EXPECT_THAT(error({{"every", "auto"}, {"mean_time_between_failures", 0}}),
               HasSubstr("mean_time_between_failures"));
   EXPECT_THAT(error({{"often", 5}}), HasSubstr("often"));
