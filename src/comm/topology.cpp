@@ -195,6 +195,12 @@ Board board_from_text(const std::string& text) {
 
 }  // namespace
 
+std::optional<std::pair<Place, Place>> link_from_text(std::string_view text) {
+  const auto ends = numbers_in<3>(text, {',', '-', ','});
+  if (!ends) return std::nullopt;
+  return std::pair(Place{(*ends)[0], (*ends)[1]}, Place{(*ends)[2], (*ends)[3]});
+}
+
 Topology topology_from_text(const TopologyText& text) {
   const auto size = numbers_in<1>(text.mesh, {'x'});
   if (!size) fail(ErrorCode::bad_input, "mesh '{}': expected ROWSxCOLUMNS, such as 4x4", text.mesh);
@@ -204,11 +210,11 @@ Topology topology_from_text(const TopologyText& text) {
   for (const std::string& one : text.dead) dead.push_back(board_from_text(one));
   std::vector<std::pair<Place, Place>> links;
   for (const std::string& one : text.dead_links) {
-    const auto ends = numbers_in<3>(one, {',', '-', ','});
+    const auto ends = link_from_text(one);
     if (!ends) {
       fail(ErrorCode::bad_input, "dead link '{}': expected ROW,COLUMN-ROW,COLUMN, such as 0,0-0,1", one);
     }
-    links.push_back({{(*ends)[0], (*ends)[1]}, {(*ends)[2], (*ends)[3]}});
+    links.push_back(*ends);
   }
   return {(*size)[0], (*size)[1], *wrap, dead, links};
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -96,6 +97,9 @@ class Topology {
   std::vector<int> neighbours_;            // of all chips, one chip after the other
   std::vector<std::size_t> neighbour_at_;  // where those of a chip begin, and one more
 };
+
+/// "0,0-0,1": the places of two chips; nothing for any other text.
+[[nodiscard]] std::optional<std::pair<Place, Place>> link_from_text(std::string_view text);
 
 /// What a command line or a spec says about a mesh.
 struct TopologyText {

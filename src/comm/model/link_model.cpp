@@ -36,8 +36,14 @@ class DirectedLinks {
 // free.
 class LinkRun {
  public:
-  LinkRun(const Graph& mesh, const LinkCost& cost, const SendList& sends, LinkOrder order)
-      : mesh_(mesh), cost_(cost), sends_(sends), order_(order), links_(2 * mesh.edges().size()) {
+  LinkRun(const Graph& mesh, const LinkCost& cost, const SendList& sends, LinkOrder order,
+          std::span<const double> delays)
+      : mesh_(mesh),
+        cost_(cost),
+        sends_(sends),
+        order_(order),
+        delays_(delays),
+        links_(2 * mesh.edges().size()) {
     prepare();
   }
 
@@ -150,7 +156,7 @@ class LinkRun {
     start_[send] = time;
     link.free = time + busy;
     link.busy += busy;
-    const double arrival = link.free + cost_.latency;
+    const double arrival = link.free + cost_.latency + (delays_.empty() ? 0 : delays_[edge]);
     finish_ = std::max(finish_, arrival);
     ++started_;
     for (std::uint32_t i = first_[send]; i < first_[send + 1]; ++i) {
@@ -180,6 +186,7 @@ class LinkRun {
   const LinkCost& cost_;
   const SendList& sends_;
   LinkOrder order_;
+  std::span<const double> delays_;  // of edges; empty: none
   std::vector<Link> links_;
   std::vector<std::uint32_t> link_, left_;  // of each send: its directed link, and the waits that are left
   std::vector<double> start_;
@@ -202,7 +209,8 @@ double LinkTimes::busiest() const {
   return most;
 }
 
-LinkTimes simulate(const Graph& mesh, const LinkCost& cost, const SendList& sends, LinkOrder order) {
+LinkTimes simulate(const Graph& mesh, const LinkCost& cost, const SendList& sends, LinkOrder order,
+                   std::span<const double> delays) {
   const bool fine = cost.bandwidth > 0 && cost.latency >= 0 && cost.overhead >= 0 &&
                     std::isfinite(cost.bandwidth) && std::isfinite(cost.latency) &&
                     std::isfinite(cost.overhead);
@@ -210,7 +218,11 @@ LinkTimes simulate(const Graph& mesh, const LinkCost& cost, const SendList& send
     fail(ErrorCode::bad_input,
          "a link of {} B/s, latency {} s, overhead {} s: the bandwidth must be above 0, the others 0 or more",
          cost.bandwidth, cost.latency, cost.overhead);
-  return LinkRun(mesh, cost, sends, order).result();
+  if (!delays.empty() && delays.size() != mesh.edges().size())
+    fail(ErrorCode::bad_input, "{} delays for {} links", delays.size(), mesh.edges().size());
+  for (const double delay : delays)
+    if (!(delay >= 0) || std::isinf(delay)) fail(ErrorCode::bad_input, "a link with a delay of {} s", delay);
+  return LinkRun(mesh, cost, sends, order, delays).result();
 }
 
 double bound_seconds(double bytes, double bandwidth, double tau) { return bytes / (bandwidth * tau); }

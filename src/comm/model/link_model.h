@@ -1,6 +1,7 @@
 // How long a list of sends takes on a mesh: a model, not a measurement.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "comm/graph/graph.h"
@@ -41,8 +42,9 @@ struct LinkTimes {
 /// Throws Error(bad_input) for a send between chips without a link, a wait for a send that is not in the list
 /// or that its chip can neither receive nor send, and costs or sizes that are negative or not finite;
 /// Error(conflict) if sends wait for each other, naming one of them.
+/// delays: of each edge, seconds added to the latency, 0 or more; none: all are 0.
 [[nodiscard]] LinkTimes simulate(const Graph& mesh, const LinkCost& cost, const SendList& sends,
-                                 LinkOrder order);
+                                 LinkOrder order, std::span<const double> delays = {});
 
 /// The least time of an allreduce by the bound: bytes / (bandwidth tau) seconds.
 [[nodiscard]] double bound_seconds(double bytes, double bandwidth, double tau);

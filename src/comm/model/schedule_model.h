@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "comm/graph/strength.h"
 #include "comm/mesh_schedule.h"
 #include "comm/model/send_list.h"
+#include "comm/model/slow_link.h"
 #include "comm/model/workload.h"
 
 namespace bitrift::comm {
@@ -34,13 +36,13 @@ class ScheduleModel {
  public:
   /// tau: the strength of graph_of() the mesh. Throws Error(bad_input) for a schedule that is not sound.
   ScheduleModel(const Schedule& schedule, const Fraction& tau);
-  /// Throws Error(bad_input) for costs that are negative or not finite, and Error(conflict) for sends that
-  /// wait for each other.
-  [[nodiscard]] Forecast run(const Workload& work) const;
+  /// slow: links of the mesh. Throws Error(bad_input) for costs that are negative or not finite, and
+  /// Error(conflict) for sends that wait for each other.
+  [[nodiscard]] Forecast run(const Workload& work, std::span<const SlowLink> slow = {}) const;
 
  private:
+  Topology mesh_;
   Graph graph_;
-  std::vector<int> live_;
   Fraction tau_;
   SendList sends_;  // of a buffer of one byte
 };

@@ -136,9 +136,33 @@ def test_the_loads_of_links_are_also_csv() -> None:
         assert float(row["modelled_part"]) == pytest.approx(link["seconds"] / found["seconds"], abs=1e-4)
 
 
+def test_a_slow_link_costs_its_delay_on_the_way_there_and_back() -> None:
+    ring = ("--mesh", "2x3", "--schedule", "ring", "--bytes", "6M", "--compute", "1ms")
+    fast = modelled(*ring)
+    slow = modelled(*ring, "--slow-link", "0,1-0,0:2ms")
+    assert slow["assumed"].pop("slow_links") == [{"link": [0, 1], "delay": 0.002}]
+    assert slow["assumed"] == fast["assumed"]
+    assert slow["modelled"]["seconds_without_slow_links"] == fast["modelled"]["seconds"]
+    assert slow["modelled"]["seconds"] == pytest.approx(fast["modelled"]["seconds"] + 4e-3, rel=0.05)
+    assert slow["modelled"]["links"] == fast["modelled"]["links"]
+    # Two slow links delay a message that crosses both.
+    both = modelled(*ring, "--slow-link", "0,0-0,1:2ms", "--slow-link", "0,1-0,2:3ms")
+    assert both["modelled"]["seconds"] == pytest.approx(fast["modelled"]["seconds"] + 10e-3, rel=0.05)
+    assert "without_failures" not in fast["modelled"]["step"]
+    step = slow["modelled"]["step"]
+    assert step["without_failures"]["seconds"] == fast["modelled"]["step"]["seconds"]
+    lost = 1 - fast["modelled"]["step"]["seconds"] / step["seconds"]
+    assert step["lost"] == {"chips": 0, "throughput": pytest.approx(lost)}
+    text = mesh("model", *ring, "--slow-link", "0,1-0,0:2ms").stdout
+    assert "slow      0,0 to 0,1: assumed, each message 2.000 ms late" in text
+    assert "modelled without the slow links: they cost 4.000 ms" in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
+        (["model", "--mesh", "2x2", "--schedule", "ring", "--slow-link", "0,0-0,1"], "slow link '0,0-0,1': expected"),
+        (["model", "--mesh", "2x2", "--schedule", "ring", "--slow-link", "0,0-1,1:1s"], "no live link joins"),
         (["model"], "name a PLAN, or give --mesh and --schedule"),
         (["model", "--mesh", "4x4"], "name a PLAN, or give --mesh and --schedule"),
         (["model", "plan.json", "--mesh", "4x4"], "excludes"),
@@ -180,7 +204,7 @@ def test_the_help_has_examples_that_work(tmp_path: Path) -> None:
     mesh("plan", *HOLE, "--schedule", "ring", "-o", "plan.json", cwd=tmp_path)
     for command in ("model", "table"):
         examples = re.findall(rf"^  bitrift mesh ({command} .*)$", mesh(command, "--help").stdout, re.M)
-        assert len(examples) == 3
+        assert len(examples) >= 3
         for example in examples:
             done = mesh(*example.split(), cwd=tmp_path)
             assert done.returncode == 0, done.stderr

@@ -43,6 +43,23 @@ TEST(LinkModel, TheLatencyOccupiesNoLink) {
   }
 }
 
+TEST(LinkModel, ADelayIsALatencyOfItsLink) {
+  SendList sends;
+  const SendId first = sends.add(0, 1, 10, {});
+  sends.add(0, 1, 10, {});
+  sends.add(1, 2, 10, Waits{first});
+  const double delays[] = {7, 0};
+  for (const LinkOrder order : kOrders) {
+    const LinkTimes times = simulate(line(), kCost, sends, order, delays);
+    EXPECT_THAT(times.start, testing::ElementsAre(0, 1.5, 4.5 + 7));
+    EXPECT_DOUBLE_EQ(times.finish, 4.5 + 7 + 4.5);
+    EXPECT_DOUBLE_EQ(times.busiest(), 3);
+  }
+  for (const std::vector<double>& wrong :
+       {std::vector<double>{1}, {1, -1}, {std::numeric_limits<double>::infinity(), 0}})
+    EXPECT_THROW((void)simulate(line(), kCost, sends, LinkOrder::arrival, wrong), Error);
+}
+
 TEST(LinkModel, DirectionsAndLinksDoNotDisturbEachOther) {
   SendList sends;
   sends.add(0, 1, 10, {});

@@ -30,6 +30,7 @@ struct MeshModelOptions {
   comm::TopologyText mesh;
   std::string schedule;
   WorkText work;
+  std::vector<std::string> slow;
   StepText step;
   bool json = false, csv = false;
 };
@@ -38,8 +39,10 @@ struct MeshModelOptions {
 struct Modelled {
   comm::Schedule schedule;
   comm::Workload work;
+  std::vector<comm::SlowLink> slow;
   comm::Fraction tau;
   comm::Forecast forecast;
+  double without_slow = 0;  ///< seconds of the allreduce if no link were slow
   std::optional<StepForecast> step;
 };
 
@@ -65,15 +68,24 @@ std::string place_text(const comm::Topology& mesh, int chip) {
 }
 
 std::string forecast_text(const Modelled& modelled, const StepText& step) {
-  const auto& [schedule, work, tau, forecast, steps] = modelled;
+  const auto& [schedule, work, slow, tau, forecast, without_slow, steps] = modelled;
   const comm::Topology& mesh = schedule.topology();
   std::string text = mesh_line(mesh);
   text += fmt::format("schedule  {}: {}, {}, for a buffer of {}\n", name_of(schedule.scheme()),
                       counted(schedule.size(), "send"), counted(schedule.chunks(), "chunk"),
                       comm::bytes_text(work.bytes));
   text += cost_line(work.cost);
+  for (const comm::SlowLink& one : slow) {
+    text +=
+        fmt::format("slow      {} to {}: assumed, each message {} late\n", place_text(mesh, one.link.first),
+                    place_text(mesh, one.link.second), comm::seconds_text(one.delay));
+  }
   text += fmt::format("modelled  {}: {:.3f} of the bound\n", comm::seconds_text(forecast.seconds),
                       forecast.of_bound());
+  if (!slow.empty())
+    text +=
+        fmt::format("if fast   {}, modelled without the slow links: they cost {}\n",
+                    comm::seconds_text(without_slow), comm::seconds_text(forecast.seconds - without_slow));
   text += fmt::format("bound     {}, by tau = {}/{} and the assumed bandwidth\n",
                       comm::seconds_text(forecast.bound), tau.numerator, tau.denominator);
   if (steps) text += step_text(*steps, step);
@@ -98,7 +110,7 @@ std::string links_csv(const comm::Topology& mesh, const comm::Forecast& forecast
 }
 
 Json forecast_json(const Modelled& modelled, const StepText& step) {
-  const auto& [schedule, work, tau, forecast, steps] = modelled;
+  const auto& [schedule, work, slow, tau, forecast, without_slow, steps] = modelled;
   Json links = Json::array();
   for (const comm::LinkLoad& link : forecast.links)
     links.push_back({{"from", link.from}, {"to", link.to}, {"seconds", link.seconds}});
@@ -115,6 +127,10 @@ Json forecast_json(const Modelled& modelled, const StepText& step) {
       {"bound_seconds", forecast.bound},
       {"modelled",
        {{"seconds", forecast.seconds}, {"of_bound", forecast.of_bound()}, {"links", std::move(links)}}}};
+  for (const comm::SlowLink& one : slow)
+    out["assumed"]["slow_links"].push_back(
+        {{"link", {one.link.first, one.link.second}}, {"delay", one.delay}});
+  if (!slow.empty()) out["modelled"]["seconds_without_slow_links"] = without_slow;
   if (steps) {
     out["assumed"]["compute"] = steps->step.compute;
     out["assumed"]["overlap"] = step.overlap;
@@ -123,12 +139,13 @@ Json forecast_json(const Modelled& modelled, const StepText& step) {
   return out;
 }
 
-std::optional<StepForecast> steps_of(const MeshModelOptions& options, const comm::Schedule& schedule,
-                                     const comm::Workload& work, double allreduce) {
-  const std::optional<comm::StepCost> cost = step_cost_of(options.step, work.bytes);
+std::optional<StepForecast> steps_of(const MeshModelOptions& options, const Modelled& modelled) {
+  const std::optional<comm::StepCost> cost = step_cost_of(options.step, modelled.work.bytes);
   if (!cost) return std::nullopt;
-  const comm::Topology& mesh = schedule.topology();
-  return step_forecast(mesh, *cost, allreduce, comm::WholeMeshModel(mesh, schedule.scheme()).seconds(work));
+  const comm::Topology& mesh = modelled.schedule.topology();
+  std::optional<double> whole = comm::WholeMeshModel(mesh, modelled.schedule.scheme()).seconds(modelled.work);
+  if (!modelled.slow.empty() && !comm::without_failures(mesh)) whole = modelled.without_slow;
+  return step_forecast(mesh, *cost, modelled.forecast.seconds, whole);
 }
 
 void model_mesh(const MeshModelOptions& options) {
@@ -136,14 +153,19 @@ void model_mesh(const MeshModelOptions& options) {
   comm::Schedule schedule = schedule_of(options, work);
   if (schedule.topology().live().size() == 1)
     fail(ErrorCode::bad_input, "a single live chip sends nothing, so there is nothing to model");
+  std::vector<comm::SlowLink> slow;
+  for (const std::string& text : options.slow)
+    slow.push_back(comm::slow_link_from_text(schedule.topology(), text));
   const comm::Fraction tau = comm::strength_of(comm::graph_of(schedule.topology())).tau;
-  comm::Forecast forecast = comm::ScheduleModel(schedule, tau).run(work);
+  const comm::ScheduleModel model(schedule, tau);
+  comm::Forecast forecast = model.run(work, slow);
   if (options.csv) {
     print(links_csv(schedule.topology(), forecast));
     return;
   }
-  std::optional<StepForecast> steps = steps_of(options, schedule, work, forecast.seconds);
-  const Modelled modelled{std::move(schedule), work, tau, std::move(forecast), steps};
+  const double without_slow = slow.empty() ? forecast.seconds : model.run(work).seconds;
+  Modelled modelled{std::move(schedule), work, std::move(slow), tau, std::move(forecast), without_slow, {}};
+  modelled.step = steps_of(options, modelled);
   if (options.json) {
     print_json(forecast_json(modelled, options.step));
   } else {
@@ -164,6 +186,11 @@ void add_mesh_model(CLI::App& parent) {
     plan->excludes(command->get_option(name));
   add_bytes_option(*command, options->work);
   add_cost_options(*command, options->work);
+  command
+      ->add_option("--slow-link", options->slow,
+                   "a link whose messages are late, and by how much, such as 0,0-0,1:2ms; can be repeated")
+      ->type_name("LINK:TIME")
+      ->allow_extra_args(false);
   add_step_options(*command, options->step);
   CLI::Option* json = command->add_flag("--json", options->json, "print JSON, with all links");
   command->add_flag("--csv", options->csv, "print comma-separated values: the load of each link")
@@ -174,7 +201,8 @@ void add_mesh_model(CLI::App& parent) {
                   "  bitrift mesh model --mesh 8x8 --dead 3,3,2x2 --schedule trees --bytes 102M "
                   "--latency 1us --overhead 0.1us --bandwidth 83G\n"
                   "  bitrift mesh model --mesh 8x8 --dead 3,3,2x2 --schedule trees --bytes 400M "
-                  "--compute 50ms --overlap 0.5\n\n"
+                  "--compute 50ms --overlap 0.5\n"
+                  "  bitrift mesh model --mesh 8x8 --schedule ring --slow-link 3,3-3,4:10us\n\n"
                   "Every time is modelled, not measured (docs/mesh-bound.md).\n\n{}",
                   exit_codes));
   command->callback([options] { model_mesh(*options); });
