@@ -6,7 +6,6 @@
 // dead or not, mesh
 //                                      and torus; with SMALL, only meshes of at most so many chips
 // bench_mesh_bound small               planning and efficiency on 4x4
-// bench_mesh_bound swing [SIDE]        Swing and other algorithms on a whole torus, 32 B to 128 MiB
 // bench_mesh_bound orders              the same trees and chunks in each order of sending, 102 MB on 32x32
 #include <algorithm>
 #include <cstdio>
@@ -26,7 +25,6 @@
 #include "comm/plan/trees.h"
 #include "core/error.h"
 #include "unit/comm/mesh_graph.h"
-#include "unit/comm/torus_sends.h"
 
 namespace bitrift::comm {
 namespace {
@@ -138,59 +136,6 @@ void small() {
   }
 }
 
-// Seconds of a list of sends that `add` makes.
-template <typename Add>
-double torus_seconds(const Graph& torus, const LinkCost& cost, Add add) {
-  SendList sends;
-  add(sends);
-  return simulate(torus, cost, sends, LinkOrder::arrival).finish;
-}
-
-void swing_line(const Graph& graph, int side, double bytes, const LinkCost& cost) {
-  constexpr int pieces = 8;
-  constexpr double least = 4096;
-  const SquareTorus torus(side);
-  const auto all_ports = [&](auto steps) {
-    return torus_seconds(
-        graph, cost, [&](SendList& sends) { add_on_all_ports(sends, torus, bytes, pieces, least, steps); });
-  };
-  const auto one_port = [&](const Collective& steps) {
-    return torus_seconds(graph, cost,
-                         [&](SendList& sends) { add_collective(sends, torus, steps, pieces, least); });
-  };
-  const double swing = std::min(all_ports([&](double share, int first, bool mirrored) {
-                                  return swing_steps(side, share, first, mirrored, false);
-                                }),
-                                all_ports([&](double share, int first, bool mirrored) {
-                                  return and_back(swing_steps(side, share, first, mirrored, true));
-                                }));
-  const double doubling = std::min(one_port(doubling_steps(side, bytes, false)),
-                                   one_port(and_back(doubling_steps(side, bytes, true))));
-  const double bucket = all_ports([&](double share, int first, bool mirrored) {
-    return and_back(bucket_steps(side, share, first, mirrored));
-  });
-  // Two rings through all chips that share no link, both directions of each.
-  const double chips = side * side;
-  const double ring =
-      bytes * (chips - 1) / (chips * 2 * cost.bandwidth) + 2 * (chips - 1) * (cost.latency + cost.overhead);
-  const double best = std::min({doubling, bucket, ring});
-  fmt::print("{:>10.0f} {:>9.1f} {:>9.1f} {:>9.1f} {:>9.1f} {:>8.2f} {:>8.2f} {:>8.2f}\n", bytes, swing * 1e6,
-             doubling * 1e6, bucket * 1e6, ring * 1e6, ring / swing, bucket / swing, best / swing);
-  std::fflush(stdout);
-}
-
-void swing(int side) {
-  const Graph torus = mesh_graph(side, side, 0, 0, true);
-  // The first is that of the other tables; the second has the bandwidth of a network of 400 Gb/s.
-  for (const LinkCost& cost : {LinkCost{kBandwidth, 1e-6, 1e-7}, LinkCost{50e9, 4e-7, 0}}) {
-    fmt::print("torus {0}x{0}, {1:.0f} GB/s, latency {2:.1f} us, overhead {3:.1f} us; times in us\n", side,
-               cost.bandwidth / 1e9, cost.latency * 1e6, cost.overhead * 1e6);
-    fmt::print("{:>10} {:>9} {:>9} {:>9} {:>9} {:>8} {:>8} {:>8}\n", "bytes", "swing", "doubling", "bucket",
-               "ring", "ring", "bucket", "best");
-    for (double bytes = 32; bytes < 256 << 20; bytes *= 4) swing_line(torus, side, bytes, cost);
-  }
-}
-
 }  // namespace
 }  // namespace bitrift::comm
 
@@ -204,14 +149,10 @@ int main(int count, char** arguments) {
       efficiency(count > 2 ? std::atoi(arguments[2]) : 1 << 20);
     } else if (what == "small") {
       small();
-    } else if (what == "swing") {
-      swing(count > 2 ? std::atoi(arguments[2]) : 32);
     } else if (what == "orders") {
       orders();
     } else {
-      fmt::print(
-          stderr,
-          "usage: bench_mesh_bound certificates | efficiency [SMALL] | small | swing [SIDE] | orders\n");
+      fmt::print(stderr, "usage: bench_mesh_bound certificates | efficiency [SMALL] | small | orders\n");
       return 2;
     }
   } catch (const bitrift::Error& error) {
