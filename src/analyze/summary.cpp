@@ -73,8 +73,9 @@ void count_trials(Summary& summary, const Observations& seen) {
   for (const auto& [id, cell] : seen.cells) {
     summary.trials += cell.trials();
     summary.waiting += cell.waiting;
-    // A recovery is to leave no trace.
-    if (!summary.judging.ranks_fail() && cell.trials() >= least_all_bitwise &&
+    // A recovery is to leave no trace, and slow messages leave none.
+    const bool bits = !summary.judging.ranks_fail() && !summary.judging.links_fail;
+    if (bits && cell.trials() >= least_all_bitwise &&
         std::count(cell.outcomes.begin(), cell.outcomes.end(), record::Reason::bitwise) ==
             std::ssize(cell.outcomes)) {
       summary.all_bitwise.push_back({id.first, id.second, cell.trials()});

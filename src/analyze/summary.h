@@ -76,8 +76,8 @@ struct Summary {
   std::uint64_t planned = 0;   ///< trials of all rounds so far
   std::uint64_t canaries = 0;  ///< checked, all of which behaved
   std::vector<AllBitwise>
-      all_bitwise;                    ///< of least_all_bitwise trials or more; sorted. None where ranks fail
-  std::vector<record::Round> rounds;  ///< as given
+      all_bitwise;  ///< of least_all_bitwise trials or more; sorted. None where ranks or links fail
+  std::vector<record::Round> rounds;         ///< as given
   std::optional<record::Sampling> sampling;  ///< of the spec
 };
 

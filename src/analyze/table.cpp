@@ -262,6 +262,11 @@ std::string rounds_text(const Summary& summary) {
   return text;
 }
 
+const char* drawn_from(const Judging& judging) {
+  if (judging.ranks_fail()) return "ranks, steps and points";
+  return judging.links_fail ? "links and steps" : "bits";
+}
+
 record::Json interval_json(const Interval& interval) {
   return record::Json::array({record::number_to_json(interval.low), record::number_to_json(interval.high)});
 }
@@ -273,8 +278,7 @@ std::string table(const Summary& summary) {
       rates_block(summary) + effects_block(summary) + reasons_block(summary) + courses_block(summary);
   text += fmt::format(
       "\n{} trials, {} canaries as expected; judge: {}. Rates are over uniform {} of a line's strata.\n",
-      summary.trials, summary.canaries, name_of(summary.judging.judge),
-      summary.judging.ranks_fail() ? "ranks, steps and points" : "bits");
+      summary.trials, summary.canaries, name_of(summary.judging.judge), drawn_from(summary.judging));
   text += restriction(summary) + guarantee(summary) + unseen_block(summary) + all_bitwise_block(summary);
   if (summary.trials < summary.planned) {
     text += fmt::format("Unfinished: {} of {} trials.\n", summary.trials, summary.planned);

@@ -99,6 +99,28 @@ def test_outcomes_are_those_of_the_rows(folder: Path) -> None:
         assert counts["crash" if lost else "masked"] == 4, key
 
 
+def test_every_link_can_be_drawn(tmp_path: Path) -> None:
+    spec = {key: value for key, value in SPEC.items() if key != "trials_per_stratum"}
+    strata = {"link": {"steps": {"first": 3, "last": 4}, "delay": 0.001}}
+    spec |= {"arms": SPEC["arms"][:1], "strata": strata, "exhaustive": True}
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    done = campaign("run", tmp_path / "spec.json", "-o", tmp_path / "run", "--workers", "1")
+    assert done.returncode == 0, done.stderr
+    drawn = [row["faults"][0]["failed_link"] for row in trials(tmp_path / "run")]
+    links = ["0,0-0,1", "0,0-1,0", "0,1-1,1", "1,0-1,1"]
+    for kind in ("dead", "slow"):
+        taken = sorted((one["between"], one["step"]) for one in drawn if one["kind"] == kind)
+        assert taken == [(link, step) for link in links for step in (3, 4)]
+    words = [BIN / "bitrift", "analyze", tmp_path / "run"]
+    whole = subprocess.run([*words, "--json"], check=True, capture_output=True, text=True, timeout=60)
+    for group in json.loads(whole.stdout)["groups"]:
+        rate = group["rates"]["masked"]
+        assert rate["estimate"] == 1 and rate["interval"] == [1, 1], rate  # nothing was left out
+    table = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60).stdout
+    assert "Rates are over uniform links and steps of a line's strata." in table
+    assert "All trials bitwise" not in table  # slow links alter no bit
+
+
 def test_trials_are_shown_with_their_links(folder: Path) -> None:
     shown = campaign("show", folder, "--arm", "trees", "--stratum", "link.dead")
     assert shown.returncode == 0 and shown.stdout.count("  faults   dead link ") == 4
