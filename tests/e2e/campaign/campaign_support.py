@@ -40,8 +40,11 @@ def row_id(row):
     return f"{row['id']['arm']}/{row['id']['stratum']}/{row['id']['draw']}"
 
 
-def read_rows(folder, check_crc=False):
-    """Rows by id without their volatile part; every line must be whole, and no id may come twice."""
+def read_rows(folder, check_crc=False, may_retract=False):
+    """Rows by id without their volatile part; every line must be whole, and no id may come twice.
+
+    may_retract: rows of a worker that was lost in its check, or that leaked, may be taken back and come again.
+    """
     rows = {}
     text = (pathlib.Path(folder) / "trials.jsonl").read_bytes()
     assert text.endswith(b"\n")
@@ -50,6 +53,11 @@ def read_rows(folder, check_crc=False):
         if check_crc:
             assert prefix == b'{"crc32c":"%08x"' % crc32c(tail[:-1])
         row = json.loads(line)["row"]
+        if row["kind"] == "retract":
+            assert may_retract, row
+            for name in row["ids"]:
+                del rows[name]
+            continue
         assert row_id(row) not in rows
         row.pop("volatile")
         rows[row_id(row)] = row

@@ -82,17 +82,12 @@ def test_every_way_to_fail_is_a_row_of_its_own(study: OwnStudy) -> None:
     options = [word for drill in [*DRILLS, "leak@own/exp_avg.exponent_msb/1"] for word in ("--drill", drill)]
     done = study.start("out", "--workers", 2, *options).finish()
     assert done.returncode == 0, done.stderr
-    rows = read_rows_with_retractions(study.place / "out")
+    rows = read_rows(study.place / "out", check_crc=True, may_retract=True)
     for drill, expected in DRILLS.items():
         failure = rows[drill.partition("@")[2]]["failure"]
         assert (failure["reason"], failure["detail"], failure["signal"]) == expected
     assert len(read_incidents(study.place / "out")) == 2 * len(DRILLS)
     assert "are retracted and run again" in done.stderr
-
-
-def read_rows_with_retractions(folder: Path) -> dict[str, dict]:
-    rows = (json.loads(line)["row"] for line in (folder / "trials.jsonl").read_text().splitlines())
-    return {"{arm}/{stratum}/{draw}".format(**row["id"]): row for row in rows if row["kind"] != "retract"}
 
 
 @pytest.mark.parametrize("drill", ["ignore-file", "flip-nothing"])
