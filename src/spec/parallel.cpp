@@ -105,9 +105,8 @@ void check_parallel(const Parallel& parallel, int batch_size, const std::string&
   const int replicas = parallel.replicas();
   if (parallel.shard_optimizer && replicas == 1) {
     fail(ErrorCode::bad_input,
-         "{}: shard_optimizer shards the optimizer state over replicas, and this run has one; leave it out, "
-         "or "
-         "give more ranks",
+         "{}: shard_optimizer shards the optimizer state over replicas, and this run has one; leave it "
+         "out, or give more ranks",
          where);
   }
   const std::int64_t parts = std::int64_t{replicas} * parallel.micro_batches;
