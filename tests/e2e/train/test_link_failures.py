@@ -74,11 +74,28 @@ def test_a_dead_link_is_one_that_was_dead_from_that_step_on(folder: Path) -> Non
     run("resume", folder / "step3.h5", "-o", folder / "fresh.h5", *MESH, "--dead-link", "0,1-1,1")
     assert digest(folder / "dead.h5") == digest(folder / "again.h5") == digest(folder / "fresh.h5")
     assert digest(folder / "dead.h5") != digest(folder / "plain.h5")
-    # Who takes a dead rank's place does without the link, too.
-    words = ("--kill-link", "0,1-1,1@4", "--on-failure", "spare", "--kill", "0@6:reduce")
-    replaced = ended(folder / "spare.h5", *words).json()
-    assert [one["failed"] for one in replaced["recoveries"]] == [[0]]
-    assert digest(folder / "spare.h5") == digest(folder / "dead.h5")
+
+
+@pytest.mark.parametrize(
+    ("options", "rolled_back"),
+    [
+        (("--on-failure", "spare"), False),
+        (("--on-failure", "restart", "--snapshot-every", "3"), True),
+        (("--on-failure", "relaunch", "--checkpoint-every", "3"), True),
+    ],
+)
+def test_who_takes_a_dead_ranks_place_does_without_the_link(
+    folder: Path, tmp_path: Path, options: tuple[str, ...], rolled_back: bool
+) -> None:
+    """Steps that are computed again have the links that they had: the link fails again at the same step."""
+    (tmp_path / "spec.json").write_text((folder / "spec.json").read_text())
+    run("resume", folder / "step3.h5", "-o", tmp_path / "golden.h5", *MESH, "--dead-link", "0,1-1,1")
+    words = ("--kill-link", "0,1-1,1@4", "--kill", "0@6:reduce", *options)
+    result = ended(tmp_path / "out.h5", *words).json()
+    (recovery,) = result["recoveries"]
+    assert recovery["failed"] == [0] and recovery["step"] == (3 if rolled_back else 5)
+    assert [one["link"]["step"] for one in result["failed_links"]] == [4]
+    assert digest(tmp_path / "out.h5") == digest(tmp_path / "golden.h5")
 
 
 def test_a_link_stays_dead_when_a_chip_dies(folder: Path) -> None:
