@@ -128,7 +128,6 @@ void run_states(const Study& study) {
 void run_cost(const Study& study) {
   const std::size_t cases = cost_cases(study.spec, installed_kinds(study.reader, study.trainer)).size();
   study.begin(StudyPart::cost, cases * study.spec.cost.turns);
-  study.saver.end_process();  // whose memory is bounded once it has read files
   const StudyLayout& layout = study.folder.layout();
   std::vector<std::filesystem::path> bases = {layout.base()};
   for (auto& model : study.folder.prepare_models(study.spec, study.trainer))

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import gc
 import importlib.metadata
 import json
@@ -30,6 +31,8 @@ from bitrift.study.formats import FORMATS, is_installed, read_state
 from bitrift.study.timing import Timing
 
 MOST_CHARACTERS = 200
+_M_PERTURB = -6  # of mallopt(3)
+_PATTERN = 0x5A  # what free(3) leaves; malloc(3) then returns its complement, 0xa5
 _ADDRESS = re.compile(r"\bat 0x[0-9a-f]+")
 
 
@@ -39,6 +42,18 @@ def bound_memory(allowed: int) -> None:
     limit = pages * resource.getpagesize() + allowed
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (limit if most == resource.RLIM_INFINITY else min(limit, most), most))
+
+
+def fill_memory(pattern: int) -> None:
+    """From now on, malloc(3) returns memory of one pattern; 0: whatever is there.
+
+    Some readers return memory that they never wrote when a size or a method in a file is wrong, and what they say of
+    such a file would differ from read to read. The study starts this process without glibc's cache per thread, which
+    ignores the pattern.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_PERTURB, pattern)
 
 
 def message_of(error: BaseException, path: Path) -> str:
@@ -128,6 +143,7 @@ class Reader:
         change: also the one element that differs from the base, if nothing else does.
         """
         bound_memory(self._memory)
+        fill_memory(_PATTERN)
         changed: dict[str, Any] = {}
         try:
             if change:
@@ -141,6 +157,8 @@ class Reader:
             if self._misread and found:
                 found[min(found)] = "misread"
             answer = {"tensors": found} | changed
+        finally:
+            fill_memory(0)
         return answer | {"stale": _has_open_hdf5()}
 
     def _read_changed(self, form: str, path: Path) -> tuple[Contents, dict[str, Any]]:

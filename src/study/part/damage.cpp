@@ -29,6 +29,10 @@ std::uint64_t total_bytes(const std::vector<BitExtent>& extents) {
   return bytes;
 }
 
+bool ends_reader(DamageOutcome outcome) {
+  return outcome == DamageOutcome::crash || outcome == DamageOutcome::hang;
+}
+
 std::uint64_t flips_of(const StudyFile& file, BitStratum stratum, const DamageSpec& spec) {
   return std::min(spec.flips, file.bits.bits(stratum));
 }
@@ -73,6 +77,17 @@ Judged Damage::read(const StudyFile& file, const WorkingCopy& copy) {
   return judge(answer, reader_.facts().digests);
 }
 
+Judged Damage::read_flipped(const StudyFile& file, const WorkingCopy& copy, const BitFault& fault) {
+  copy.flip(fault);
+  Judged judged = read(file, copy);
+  if (ends_reader(judged.outcome)) {
+    copy.renew();
+  } else {
+    copy.flip(fault);
+  }
+  return judged;
+}
+
 void Damage::check_canary(const StudyFile& file, const WorkingCopy& copy, DamageCanary canary) {
   if (canary == DamageCanary::zeroed) copy.zero(extents_to_zero(file));
   const Judged judged = read(file, copy);
@@ -98,13 +113,9 @@ void Damage::run_stratum(const StudyFile& file, const WorkingCopy& copy, BitStra
       fail(ErrorCode::conflict, "{} does not follow from the spec and {}; give another -o", row->id(),
            file.path.string());
     }
-    copy.flip(fault);
-    Judged judged = read(file, copy);
-    if (judged.outcome == DamageOutcome::crash || judged.outcome == DamageOutcome::hang) {
-      copy.renew();
-    } else {
-      copy.flip(fault);
-    }
+    Judged judged = read_flipped(file, copy, fault);
+    // A machine that stands still looks like a hang: an end counts if it comes again in a new process.
+    if (ends_reader(judged.outcome)) judged = read_flipped(file, copy, fault);
     journal_.append(
         {file.kind.format, file.kind.writer,
          DamageResult{{}, stratum, draw, fault, judged.outcome, std::move(judged.message), judged.missing}});

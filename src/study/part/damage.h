@@ -38,6 +38,8 @@ class Damage {
 
  private:
   [[nodiscard]] Judged read(const StudyFile& file, const WorkingCopy& copy);
+  /// The copy is as it was afterwards.
+  [[nodiscard]] Judged read_flipped(const StudyFile& file, const WorkingCopy& copy, const BitFault& fault);
   void check_canary(const StudyFile& file, const WorkingCopy& copy, DamageCanary canary);
   void run_stratum(const StudyFile& file, const WorkingCopy& copy, BitStratum stratum);
 

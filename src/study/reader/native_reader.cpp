@@ -40,7 +40,14 @@ void wait_for(std::vector<pollfd> waiting, Clock::time_point deadline) {
   campaign::InterruptGuard::check();
 }
 
-Command reader_command(const NativeReaderOptions& options, const std::string& socket) {
+// glibc's cache per thread would hand out blocks with what was in them (see fill_memory() of the reader).
+std::string without_block_cache() {
+  const char* theirs = std::getenv("GLIBC_TUNABLES");
+  const std::string before = theirs == nullptr || *theirs == '\0' ? "" : std::string(theirs) + ":";
+  return before + "glibc.malloc.tcache_count=0";
+}
+
+Command reader_command(const NativeReaderOptions& options, const std::string& socket, ReaderDuty duty) {
   Command command = python_command({});
   if (!options.interpreter.empty()) command.arguments = {options.interpreter};
   command.arguments.insert(command.arguments.end(),
@@ -49,6 +56,7 @@ Command reader_command(const NativeReaderOptions& options, const std::string& so
   if (options.misread) command.arguments.insert(command.arguments.end(), {"--drill", "misread"});
   command.arguments.emplace_back("--formats");
   for (const Format format : options.formats) command.arguments.emplace_back(name_of(format));
+  if (duty == ReaderDuty::reads) command.environment["GLIBC_TUNABLES"] = without_block_cache();
   command.environment["PYTHONHASHSEED"] = "0";
   command.environment["PYTHONUNBUFFERED"] = "1";
   command.environment["OMP_NUM_THREADS"] = "1";
@@ -70,11 +78,13 @@ ReaderFacts facts_from(const Json& hello) {
 }  // namespace
 
 struct NativeReader::Process {
+  ReaderDuty duty;
   campaign::Listener listener;
   Subprocess child;
   std::optional<campaign::Connection> channel;
 
-  explicit Process(const NativeReaderOptions& options) : child(reader_command(options, listener.name())) {}
+  Process(const NativeReaderOptions& options, ReaderDuty duty_)
+      : duty(duty_), child(reader_command(options, listener.name(), duty_)) {}
 
   // The next line; nullopt when the process has ended or the time is over.
   std::optional<std::string> line_before(Clock::time_point deadline) {
@@ -110,8 +120,8 @@ NativeReader::~NativeReader() = default;
 
 void NativeReader::stop() noexcept { process_.reset(); }
 
-void NativeReader::start() {
-  process_ = std::make_unique<Process>(options_);
+void NativeReader::start(ReaderDuty duty) {
+  process_ = std::make_unique<Process>(options_, duty);
   const Clock::time_point deadline = deadline_in(start_seconds);
   std::optional<std::string> line;
   if (process_->connect(deadline)) line = process_->line_before(deadline);
@@ -119,7 +129,7 @@ void NativeReader::start() {
     facts_ = facts_from(Json::parse(*line).at("hello"));
     return;
   }
-  const std::string python = reader_command(options_, "").arguments.front();
+  const std::string python = reader_command(options_, "", duty).arguments.front();
   stop();
   const std::string said = campaign::log_tail(options_.log);
   fail(ErrorCode::not_found,
@@ -129,13 +139,14 @@ void NativeReader::start() {
 }
 
 const ReaderFacts& NativeReader::facts() {
-  if (!facts_) start();
+  if (!facts_) start(ReaderDuty::reads);
   return *facts_;
 }
 
 NativeReader::Reply NativeReader::ask(const char* what, Format format, const std::filesystem::path& path,
-                                      double timeout_seconds, const Json& more) {
-  if (!process_) start();
+                                      double timeout_seconds, const Json& more, ReaderDuty duty) {
+  if (process_ && process_->duty != duty) stop();
+  if (!process_) start(duty);
   Json request = {{"do", what}, {"format", format}, {"path", path.string()}};
   request.update(more);
   process_->channel->send(request.dump());
@@ -155,8 +166,9 @@ NativeReader::Reply NativeReader::ask(const char* what, Format format, const std
 }
 
 NativeReader::Reply NativeReader::must_write(const char* what, Format format,
-                                             const std::filesystem::path& path, const Json& more) {
-  Reply reply = ask(what, format, path, write_seconds, more);
+                                             const std::filesystem::path& path, const Json& more,
+                                             ReaderDuty duty) {
+  Reply reply = ask(what, format, path, write_seconds, more, duty);
   if (!reply.line || reply.line->contains("refused")) {
     fail(ErrorCode::io, "{}: {} cannot be written: {}", path.string(), name_of(format),
          reply.line   ? reply.line->at("refused").get<std::string>()
@@ -167,7 +179,7 @@ NativeReader::Reply NativeReader::must_write(const char* what, Format format,
 }
 
 SaveTimes NativeReader::time(Format format, const std::filesystem::path& path, bool behind) {
-  const Reply reply = must_write("time", format, path, {{"behind", behind}});
+  const Reply reply = must_write("time", format, path, {{"behind", behind}}, ReaderDuty::times);
   const Json& times = reply.line->at("times");
   return {times.at("block").get<double>(), times.at("persist").get<double>(),
           times.at("processor").get<double>()};

@@ -47,9 +47,13 @@ struct NativeReaderOptions {
   bool misread = false;  ///< drill: every read returns one wrong tensor
 };
 
+/// What a process is for. One that times saves is as its users' processes are: its memory is not bounded, and
+/// it has glibc's cache of small blocks.
+enum class ReaderDuty : std::uint8_t { reads, times };
+
 /// `python -m bitrift.study.reader`. It is started by the first call; after it died or hung the next call
-/// starts another. All members throw Error(not_found | io) when it cannot be started, and
-/// campaign::Interrupted.
+/// starts another, as does a call for another duty. All members throw Error(not_found | io) when it cannot be
+/// started, and campaign::Interrupted.
 class NativeReader {
  public:
   explicit NativeReader(NativeReaderOptions options);
@@ -78,11 +82,11 @@ class NativeReader {
  private:
   struct Process;
   struct Reply;
-  void start();
+  void start(ReaderDuty duty);
   Reply ask(const char* what, Format format, const std::filesystem::path& path, double timeout_seconds,
-            const record::Json& more = record::Json::object());
+            const record::Json& more = record::Json::object(), ReaderDuty duty = ReaderDuty::reads);
   Reply must_write(const char* what, Format format, const std::filesystem::path& path,
-                   const record::Json& more = record::Json::object());
+                   const record::Json& more = record::Json::object(), ReaderDuty duty = ReaderDuty::reads);
 
   NativeReaderOptions options_;
   std::unique_ptr<Process> process_;
