@@ -158,21 +158,22 @@ class CheckpointStudy:
         """One line for each mode and interval of trainings that were killed.
 
         Columns: mode, interval (steps), seconds (of these), lives, useful (the part of the time in steps that are never
-        lost), low, high (Student's t), predicted (the expectation), replayed (predicted for the times of these kills),
-        difference (useful - replayed), difference_low, difference_high (Student's t), and computed (whether it is the
-        computed interval).
+        lost), low, high (Student's t), predicted (the expectation), predicted_own_costs (with the costs in the lives),
+        replayed (predicted for the times of these kills), replayed_own_costs, difference (useful - replayed),
+        difference_low, difference_high (Student's t), and computed (whether it is the computed interval).
         """
         lines = [
             [
                 *(mode["mode"], cell["interval"], cell["interval_seconds"], cell["lives"], cell["useful"]),
-                *(*cell["student_t"], cell["predicted"], cell["replayed"], cell["difference"]),
-                *(*cell["difference_student_t"], cell["interval"] == mode["computed_interval"]),
+                *(*cell["student_t"], cell["predicted"], cell["predicted_own_costs"], cell["replayed"]),
+                *(cell["replayed_own_costs"], cell["difference"], *cell["difference_student_t"]),
+                cell["interval"] == mode["computed_interval"],
             ]
             for mode in self.summary.get("policy", [])
             for cell in mode["intervals"]
         ]
-        names = ["mode", "interval", "seconds", "lives", "useful", "low", "high", "predicted", "replayed"]
-        names += ["difference", "difference_low", "difference_high", "computed"]
+        names = ["mode", "interval", "seconds", "lives", "useful", "low", "high", "predicted", "predicted_own_costs"]
+        names += ["replayed", "replayed_own_costs", "difference", "difference_low", "difference_high", "computed"]
         return _frame(lines, names)
 
 

@@ -61,6 +61,7 @@ SUMMARY = {
                     "useful": 0.8,
                     "student_t": [0.7, 0.9],
                     "predicted": 0.81,
+                    "predicted_own_costs": 0.77,
                     "replayed": 0.78,
                     "replayed_own_costs": 0.79,
                     "difference": 0.02,
@@ -97,7 +98,7 @@ def test_tables_are_those_of_the_summary(tmp_path: Path) -> None:
     assert study.states()["first_evaluation"].isna().all()
     assert study.saves()["block_seconds.median"].tolist() == [0.5]
     (interval,) = study.policy().itertuples()
-    assert interval[1:] == ("sync", 20, 2.0, 5, 0.8, 0.7, 0.9, 0.81, 0.78, 0.02, -0.01, 0.05, True)
+    assert interval[1:] == ("sync", 20, 2.0, 5, 0.8, 0.7, 0.9, 0.81, 0.77, 0.78, 0.79, 0.02, -0.01, 0.05, True)
 
 
 def test_a_study_of_nothing_has_empty_tables(tmp_path: Path) -> None:

@@ -17,8 +17,7 @@
 namespace bitrift::study {
 namespace {
 
-// Their mean counts, because a training pays for the slow ones, too: the first ones, for which the page cache
-// takes memory that was not in use, and those for which the disk was busy.
+// Their mean counts, because a training pays for the slow ones, too: those for which the disk was busy.
 constexpr std::int64_t measured_saves = 9;
 constexpr double seconds_between = 2;  // one in the background is over before the next
 
@@ -77,18 +76,17 @@ Command KilledTraining::resume(const std::vector<std::string>& options) const {
 }
 
 PolicyCosts KilledTraining::measure(record::SaveMode mode) {
-  const std::filesystem::path output = folder_ / "measured.log", place = folder_ / "measured";
+  const std::filesystem::path output = folder_ / "measured.log";
   const auto seconds_a_step = [](const record::Json& result) {
     return result.at("seconds").get<double>() / result.at("steps").get<double>();
   };
   if (step_ == 0) step_ = seconds_a_step(run_to_json(resume({"--steps", "10"}), output).result);
   const auto every = static_cast<std::int64_t>(std::ceil(seconds_between / step_));
-  std::filesystem::remove_all(place);  // of a measurement that was interrupted
+  // In the folder of the last measurement, as each life continues in that of the last.
   const TrainerRun run = run_to_json(
-      resume({"-o", place.string() + "/", "--checkpoint-every", std::to_string(every), "--checkpoint-mode",
+      resume({"-o", folder_.string() + "/", "--checkpoint-every", std::to_string(every), "--checkpoint-mode",
               name_of(mode), "--steps", std::to_string(every * measured_saves + 1)}),
       output);
-  std::filesystem::remove_all(place);
   const record::Json& saves = run.result.at("checkpoint_seconds");
   PolicyCosts costs;
   costs.step = step_ = seconds_a_step(run.result);

@@ -15,15 +15,9 @@ struct ModeRows {
 };
 
 PolicyCosts mean_of(const std::map<std::uint64_t, PolicyCosts>& all) {
-  PolicyCosts mean;
-  const auto n = static_cast<double>(all.size());
-  for (const auto& [number, costs] : all) {
-    mean.step += costs.step / n;
-    mean.block += costs.block / n;
-    mean.persist += costs.persist / n;
-    mean.restart += costs.restart / n;
-  }
-  return mean;
+  MeanCosts mean;
+  for (const auto& [number, costs] : all) mean.add(costs);
+  return mean.value();
 }
 
 ModeSummary summarize_mode(const StudySpec& spec, record::SaveMode mode, const ModeRows& rows) {
@@ -36,6 +30,7 @@ ModeSummary summarize_mode(const StudySpec& spec, record::SaveMode mode, const M
     cell.confidence = analyze::student_t(cell.measured.fraction, cell.measured.standard_error, cell.lives - 1,
                                          spec.confidence);
     cell.predicted = predicted_useful(mode, interval, summary.costs, mean);
+    cell.predicted_own = predicted_useful(mode, interval, mean_own_costs(lives), mean);
     cell.replayed = replayed_kills(mode, interval, lives);
     const UsefulTime& difference = cell.replayed.difference;
     const double margin =
@@ -66,6 +61,7 @@ Json cell_json(const PolicyCell& cell) {
           {"standard_error", cell.measured.standard_error},
           {"student_t", {cell.confidence.low, cell.confidence.high}},
           {"predicted", cell.predicted},
+          {"predicted_own_costs", cell.predicted_own},
           {"replayed", cell.replayed.before},
           {"replayed_own_costs", cell.replayed.own},
           {"difference", cell.replayed.difference.fraction},
@@ -112,27 +108,29 @@ Json policy_json(const std::vector<ModeSummary>& modes) {
 
 std::string policy_table(const StudySpec& spec, const std::vector<ModeSummary>& modes) {
   if (modes.empty()) return "";
-  std::string text =
-      fmt::format("{:<6} {:>8} {:>8} {:>6} {:>24} {:>10} {:>12} {:>10} {:>21}\n", "mode", "interval",
-                  "seconds", "lives", "useful time", "predicted", "these kills", "own costs", "difference");
+  std::string text = fmt::format("{:<6} {:>8} {:>8} {:>6} {:>24} {:>10} {:>10} {:>12} {:>10} {:>21}\n",
+                                 "mode", "interval", "seconds", "lives", "useful time", "predicted",
+                                 "own costs", "these kills", "own costs", "difference");
   for (const ModeSummary& mode : modes) {
     for (std::size_t i = 0; i < mode.cells.size(); ++i) {
       const PolicyCell& cell = mode.cells[i];
-      text += fmt::format("{:<6} {:>8} {:>8.2f} {:>6} {:>24} {:>9.1f}% {:>11.1f}% {:>9.1f}% {:>21}{}{}\n",
-                          name_of(mode.mode), cell.interval, cell.seconds, cell.lives,
-                          fmt::format("{:.1f}% [{:.1f}, {:.1f}]", 100 * cell.measured.fraction,
-                                      100 * cell.confidence.low, 100 * cell.confidence.high),
-                          100 * cell.predicted, 100 * cell.replayed.before, 100 * cell.replayed.own,
-                          fmt::format("{:+.1f} [{:+.1f}, {:+.1f}]", 100 * cell.replayed.difference.fraction,
-                                      100 * cell.difference.low, 100 * cell.difference.high),
-                          i == mode.best ? " best" : "", i == mode.nearest ? " computed" : "");
+      text += fmt::format(
+          "{:<6} {:>8} {:>8.2f} {:>6} {:>24} {:>9.1f}% {:>9.1f}% {:>11.1f}% {:>9.1f}% {:>21}{}{}\n",
+          name_of(mode.mode), cell.interval, cell.seconds, cell.lives,
+          fmt::format("{:.1f}% [{:.1f}, {:.1f}]", 100 * cell.measured.fraction, 100 * cell.confidence.low,
+                      100 * cell.confidence.high),
+          100 * cell.predicted, 100 * cell.predicted_own, 100 * cell.replayed.before, 100 * cell.replayed.own,
+          fmt::format("{:+.1f} [{:+.1f}, {:+.1f}]", 100 * cell.replayed.difference.fraction,
+                      100 * cell.difference.low, 100 * cell.difference.high),
+          i == mode.best ? " best" : "", i == mode.nearest ? " computed" : "");
     }
   }
   text += fmt::format(
       "kills at exponential times with a mean of {:g} s; interval: steps, and the seconds that they take;\n"
       "useful: time in steps that are never lost, Student's t at {:g} %; predicted: expected for such "
       "kills;\n"
-      "these kills: predicted for the times of these kills; own costs: so, with the costs in these lives;\n"
+      "these kills: predicted for the times of these kills; own costs: the column before, with the costs in "
+      "these lives;\n"
       "difference: useful - these kills, in percentage points, Student's t of the differences of lives\n",
       spec.policy.mean_time_between_failures, 100 * spec.confidence);
   for (const ModeSummary& mode : modes) {

@@ -22,6 +22,7 @@ struct PolicyCell {
   UsefulTime measured;
   analyze::Interval confidence = {};  ///< of measured.fraction: Student's t with lives - 1 degrees of freedom
   double predicted = 0;               ///< expected for kills at exponential times
+  double predicted_own = 0;           ///< the same, with mean_own_costs()
   ReplayedKills replayed = {};
   analyze::Interval difference = {-1, 1};  ///< of replayed.difference: Student's t, as above
 };

@@ -82,6 +82,31 @@ PolicyCosts TimedLife::own_costs() const {
   return own;
 }
 
+void MeanCosts::add(const PolicyCosts& costs, double weight) {
+  weight_ += weight;
+  sum_.step += weight * costs.step;
+  sum_.block += weight * costs.block;
+  sum_.persist += weight * costs.persist;
+  sum_.restart += weight * costs.restart;
+}
+
+PolicyCosts MeanCosts::value() const {
+  if (!any()) return {};
+  return {sum_.step / weight_, sum_.block / weight_, sum_.persist / weight_, sum_.restart / weight_};
+}
+
+PolicyCosts mean_own_costs(const std::vector<TimedLife>& lives) {
+  MeanCosts own, before;
+  for (const TimedLife& one : lives) {
+    before.add(one.costs);
+    if (one.life.block > 0) own.add(one.own_costs(), static_cast<double>(one.life.steps));
+  }
+  if (!own.any()) return before.value();
+  PolicyCosts mean = own.value();
+  mean.restart = before.value().restart;
+  return mean;
+}
+
 UsefulTime measured_useful(const std::vector<TimedLife>& lives) {
   std::vector<Part> parts;
   parts.reserve(lives.size());

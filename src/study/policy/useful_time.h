@@ -41,6 +41,23 @@ struct TimedLife {
   [[nodiscard]] PolicyCosts own_costs() const;
 };
 
+/// A weighted mean of costs; 0 without any weight.
+class MeanCosts {
+ public:
+  void add(const PolicyCosts& costs, double weight = 1);
+  [[nodiscard]] bool any() const noexcept { return weight_ > 0; }
+  [[nodiscard]] PolicyCosts value() const;
+
+ private:
+  PolicyCosts sum_;
+  double weight_ = 0;
+};
+
+/// Means over what these lives themselves measured: each counts with the steps that it kept, and so with its
+/// saves. Restarts, and all costs where no life knows its own, are means of those measured before the lives.
+/// Without lives 0.
+[[nodiscard]] PolicyCosts mean_own_costs(const std::vector<TimedLife>& lives);
+
 /// Sum of steps x seconds of a step in this life, over the sum of seconds. The standard error is that of a
 /// ratio of means (Cochran, Sampling Techniques, 3rd edition, equation 6.13, without the correction for
 /// finite populations). Without lives 0.

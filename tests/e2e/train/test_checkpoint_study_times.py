@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from pathlib import Path
 
@@ -107,6 +108,7 @@ def test_lives_are_killed_when_they_must_be_and_advance_by_intervals(done: Path)
         useful = sum(row["steps"] * steps[row["number"]] for row in mine) / seconds
         assert cell["useful"] == pytest.approx(useful)
         assert 0 < cell["predicted"] < 1
+        assert cell["predicted_own_costs"] == pytest.approx(expected_of_own_costs(cell["interval"], mine, measured))
         replayed = sum(kept(cell["interval"], costs[row["number"]], row["seconds"]) for row in mine) / seconds
         assert cell["replayed"] == pytest.approx(replayed)
         assert cell["difference"] == pytest.approx(useful - replayed)
@@ -115,6 +117,25 @@ def test_lives_are_killed_when_they_must_be_and_advance_by_intervals(done: Path)
     # What a life knows of its own costs is in its newest checkpoint.
     assert all(row["step_seconds"] > 0 for row in lives if row["steps"] > 0)
     assert any("block_seconds" in row and "persist_seconds" in row for row in lives)
+
+
+def expected_of_own_costs(interval: int, lives: list[dict], measured: list[dict]) -> float:
+    """The expectation for saves in the background with what they cost in these lives."""
+    known = [row for row in lives if row.get("block_seconds")]
+    weights = [row["steps"] for row in known]
+    before = {row["number"]: row for row in measured}
+    mean = POLICY["mean_time_between_failures"]
+
+    def cost(name: str) -> float:
+        if not known:
+            return statistics.fmean(before[row["number"]][name] for row in lives)
+        return statistics.fmean((row.get(name) or before[row["number"]][name] for row in known), weights)
+
+    work = interval * cost("step_seconds")
+    restart = statistics.fmean(before[row["number"]]["restart_seconds"] for row in lives)
+    first = restart + work + cost("block_seconds") + cost("persist_seconds")
+    between = cost("block_seconds") + max(work, cost("persist_seconds"))
+    return work * math.exp(-first / mean) / -math.expm1(-between / mean) / mean
 
 
 def kept(interval: int, costs: dict, seconds: float) -> float:

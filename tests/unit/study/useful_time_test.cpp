@@ -164,6 +164,20 @@ TEST(ReplayedKills, DifferWithoutTheChanceOfTheKills) {
   EXPECT_LT(slower.own, slower.before);
 }
 
+TEST(MeanOwnCosts, CountEachLifeWithTheStepsThatItKept) {
+  const PolicyCosts before{0.1, 0.2, 0, 1.5}, later{0.1, 0.4, 0, 2.5};
+  const TimedLife saved_once{{5, 10, 0.12, 0.3, 0.5}, before}, saved_thrice{{15, 30, 0.16, 0.7, 0.1}, later};
+  const TimedLife too_short{{1, 0, 0, 0, 0}, later};
+  const PolicyCosts own = mean_own_costs({saved_once, saved_thrice, too_short});
+  EXPECT_NEAR(own.step, 0.15, 1e-12);
+  EXPECT_NEAR(own.block, 0.6, 1e-12);
+  EXPECT_NEAR(own.persist, 0.2, 1e-12);
+  EXPECT_NEAR(own.restart, (1.5 + 2.5 + 2.5) / 3, 1e-12);
+  // No life knows what its saves cost.
+  EXPECT_NEAR(mean_own_costs({too_short, {{1, 0}, before}}).block, 0.3, 1e-12);
+  EXPECT_EQ(mean_own_costs({}).block, 0);
+}
+
 TEST(PolicyIntervals, AreMultiplesOfTheComputedOneEachOnce) {
   PolicySpec spec;
   spec.mean_time_between_failures = 20;
