@@ -30,23 +30,19 @@ def walk_by_ddp(folder: Path, parts: int) -> list[dict[str, np.ndarray]]:
     """What two processes of DistributedDataParallel hold at the end."""
     program = Path(__file__).with_name("ddp_witness.py")
     environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, program, str(rank), "2", str(parts), folder],
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
+    logs = [folder / f"rank{rank}.log" for rank in range(2)]
+    processes = []
+    for rank, log in enumerate(logs):
+        with log.open("w") as stderr:
+            command = [sys.executable, program, str(rank), "2", str(parts), folder]
+            processes.append(subprocess.Popen(command, env=environment, stderr=stderr))
     try:
-        for process in processes:
-            _, errors = process.communicate(timeout=300)
-            assert process.returncode == 0, errors
+        codes = [process.wait(timeout=300) for process in processes]
     finally:
         for process in processes:
             process.kill()
             process.wait()
+    assert codes == [0, 0], "\n".join(log.read_text() for log in logs)
     return [dict(np.load(folder / f"rank{rank}.npz")) for rank in range(2)]
 
 
