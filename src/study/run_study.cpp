@@ -78,7 +78,7 @@ void run_determinism(const Study& study) {
   for (const StudyFile* file : missing) {
     const auto path = place("first", file->kind);
     const auto extents = study.saver.save(file->kind, path);
-    first.push_back(std::filesystem::is_directory(path) ? FileBits(path, extents) : FileBits(path));
+    first.emplace_back(path, extents);
   }
   study.saver.end_process();
   pause(between_saves);

@@ -195,8 +195,7 @@ StudyFile StudyFolder::prepare_file(const FileKind& kind, Saver& saver) {
   }
   const Json& stored = identity_["files"][name];
   check_unchanged(path, stored.at("digest"));
-  const bool folder = std::filesystem::is_directory(path);
-  return {kind, path, folder ? FileBits(path, extents_from(stored.at("extents"))) : FileBits(path)};
+  return {kind, path, FileBits(path, extents_from(stored.at("extents")))};
 }
 
 }  // namespace bitrift::study

@@ -6,7 +6,7 @@ import hashlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,16 @@ State = dict[str, np.ndarray[Any, Any]]
 Contents = dict[str, str]
 # Number format, shape, and bytes of all values.
 Plain = tuple[str, tuple[int, ...], Any]
+
+
+class Extent(NamedTuple):
+    """Bytes [first, end) of a file that hold values of a tensor. file: below the checkpoint's folder, or empty."""
+
+    file: str
+    first: int
+    end: int
+    tensor: str
+
 
 _known: set[str] | None = None
 _unknown: dict[str, Plain] = {}

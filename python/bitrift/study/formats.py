@@ -11,7 +11,7 @@ import io
 import pickle
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,16 +19,9 @@ import h5py
 import numpy as np
 
 from bitrift.study import contents
-from bitrift.study.contents import Contents, State
-
-
-class Extent(NamedTuple):
-    """Bytes [first, end) of a file that hold values of a tensor. file: below the checkpoint's folder."""
-
-    file: str
-    first: int
-    end: int
-    tensor: str
+from bitrift.study.bundle import read_bundle, tensorflow, write_bundle
+from bitrift.study.contents import Contents, Extent, State
+from bitrift.study.keras_model import keras, read_keras, write_keras
 
 
 def is_state(name: str) -> bool:
@@ -185,11 +178,12 @@ def _read_dcp(path: Path, state: State) -> Contents:
 
 
 class Format(NamedTuple):
-    """How a format is written and read, and by which packages."""
+    """How a format is written and read, and by which packages. forks: also in a process that was forked."""
 
     packages: tuple[str, ...]
     write: Callable[[State, Path], list[Extent] | None]
     read: Callable[[Path, State], Contents]
+    forks: bool = True
 
 
 FORMATS = {
@@ -200,9 +194,28 @@ FORMATS = {
     "npz-deflated": Format(("numpy",), _write_npz_deflated, _read_npz),
     "safetensors": Format(("safetensors", "torch"), _write_safetensors, _read_safetensors),
     "dcp": Format(("torch",), _write_dcp, _read_dcp),
+    "tensorflow": Format(("tensorflow",), write_bundle, read_bundle, forks=False),
+    "keras": Format(("keras",), write_keras, read_keras, forks=False),
 }
 
 
 def is_installed(*packages: str) -> bool:
     """Looks for packages without importing them."""
     return all(importlib.util.find_spec(package) is not None for package in packages)
+
+
+def warm_up(forms: Sequence[str]) -> None:
+    """Imports what the formats need before memory is bounded."""
+    installed = [form for form in forms if is_installed(*FORMATS[form].packages)]
+    if any("torch" in FORMATS[form].packages for form in installed):
+        import torch
+
+        torch.set_num_threads(1)
+    if "dcp" in installed:
+        import torch.distributed.checkpoint
+    if "tensorflow" in installed:
+        tensorflow()
+    if "keras" in installed:
+        keras()
+    if "safetensors" in installed:
+        import safetensors.torch  # noqa: F401

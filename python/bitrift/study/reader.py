@@ -27,7 +27,7 @@ from h5py import h5f
 
 from bitrift.study import contents
 from bitrift.study.contents import Contents
-from bitrift.study.formats import FORMATS, is_installed, read_state
+from bitrift.study.formats import FORMATS, is_installed, read_state, warm_up
 from bitrift.study.timing import Timing
 
 MOST_CHARACTERS = 200
@@ -64,12 +64,20 @@ def message_of(error: BaseException, path: Path) -> str:
     return f"{type(error).__name__}: {printable}"[:MOST_CHARACTERS]
 
 
+def version_of(package: str) -> str:
+    """Of the distribution that brings a package: TensorFlow has several."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return importlib.metadata.version(importlib.metadata.packages_distributions()[package][0])
+
+
 def versions() -> dict[str, str]:
     """Of Python, and of the packages that are installed."""
     found = {"python": platform.python_version()}
     for package in sorted({package for entry in FORMATS.values() for package in entry.packages}):
         if is_installed(package):
-            found[package] = importlib.metadata.version(package)
+            found[package] = version_of(package)
     return found | {"libhdf5": h5py.version.hdf5_version}
 
 
@@ -77,7 +85,7 @@ class Reader:
     """Writes the base in a format, and reads files back."""
 
     def __init__(self, base: Path, memory: int, misread: bool) -> None:
-        self._state = read_state(base)
+        self._base, self._state = base, read_state(base)
         self._digests = {name: contents.of_array(value) for name, value in self._state.items()}
         self._memory, self._misread = memory, misread
         self._timing: Timing | None = None
@@ -101,7 +109,10 @@ class Reader:
             return {"refused": message_of(error, path)}
 
     def start(self, form: str, path: Path, command: Sequence[str]) -> dict[str, Any]:
-        """Another process, which stops itself, and then writes the base or becomes the program of a command."""
+        """Another process, which stops itself, and then writes the base or becomes the program of a command.
+
+        A library that does not work in a forked process gets a new one (bitrift.study.save).
+        """
         if self._saving is not None:
             os.waitpid(self._saving, 0)  # it has ended
         sys.stdout.flush()
@@ -116,6 +127,9 @@ class Reader:
         try:
             _, most = resource.getrlimit(resource.RLIMIT_AS)
             resource.setrlimit(resource.RLIMIT_AS, (most, most))
+            if not command and not FORMATS[form].forks:
+                words = [sys.executable, "-m", "bitrift.study.save", str(self._base), form, str(path)]
+                os.execv(sys.executable, words)
             os.kill(os.getpid(), signal.SIGSTOP)
             if command:
                 os.execv(command[0], list(command))
@@ -184,19 +198,6 @@ def _has_open_hdf5() -> bool:
     if h5f.get_obj_count(h5f.OBJ_ALL, kinds) > 0:
         gc.collect()
     return bool(h5f.get_obj_count(h5f.OBJ_ALL, kinds) > 0)
-
-
-def warm_up(forms: Sequence[str]) -> None:
-    """Imports what the formats need before memory is bounded."""
-    installed = [form for form in forms if is_installed(*FORMATS[form].packages)]
-    if any("torch" in FORMATS[form].packages for form in installed):
-        import torch
-
-        torch.set_num_threads(1)
-    if "dcp" in installed:
-        import torch.distributed.checkpoint
-    if "safetensors" in installed:
-        import safetensors.torch  # noqa: F401
 
 
 def serve(options: argparse.Namespace) -> None:

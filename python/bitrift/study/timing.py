@@ -13,7 +13,9 @@ from typing import Any
 import h5py
 import numpy as np
 
+from bitrift.study.bundle import PREFIX, bundle_of
 from bitrift.study.contents import State
+from bitrift.study.keras_model import model_of
 
 PIECE = 1 << 18  # larger writes are slower: the kernel then copies from memory that has left the processor's cache
 Times = dict[str, float]
@@ -45,6 +47,8 @@ class Timing:
         self._buffer = memoryview(bytearray(self._content))  # warm: every page has been written
         self._pool = ThreadPoolExecutor(1)
         self._torch: dict[str, Any] | None = None
+        self._bundle: Any = None
+        self._model: Any = None
 
     def time(self, form: str, path: Path, behind: bool) -> Times:
         """Seconds for which a save blocks, and until the disk has it; behind: in the background."""
@@ -93,6 +97,8 @@ class Timing:
             "npz-deflated": synced(lambda path: np.savez_compressed(path, **self._state)),  # type: ignore[arg-type]
             "safetensors": synced(self._safetensors),
             "dcp": self._dcp,
+            "tensorflow": self._tensorflow,
+            "keras": synced(lambda path: self._model.save(path)),
         }
 
     def prepare(self, form: str) -> None:
@@ -103,6 +109,10 @@ class Timing:
             self._process_group()
         if form == "safetensors":
             import safetensors.torch  # noqa: F401
+        if form == "tensorflow" and self._bundle is None:
+            self._bundle = bundle_of(self._state)
+        if form == "keras" and self._model is None:
+            self._model = model_of(self._state)
 
     def _hdf5(self, path: Path, **filters: Any) -> None:
         with h5py.File(path, "w") as file:
@@ -118,6 +128,11 @@ class Timing:
         import safetensors.torch
 
         safetensors.torch.save_file(self._tensors(), path)
+
+    def _tensorflow(self, path: Path) -> None:
+        self._bundle.write(str(path / PREFIX))
+        for file in path.iterdir():
+            _sync(file)
 
     @staticmethod
     def _process_group() -> None:

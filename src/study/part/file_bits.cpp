@@ -52,7 +52,15 @@ StoredValues stored_values(const ckpt::Reader& reader) {
 
 }  // namespace
 
-FileBits::FileBits(const std::filesystem::path& path) {
+FileBits::FileBits(const std::filesystem::path& path, const std::vector<WrittenExtent>& payload) {
+  if (payload.empty()) {
+    read(path);
+  } else {
+    divide(path, payload);
+  }
+}
+
+void FileBits::read(const std::filesystem::path& path) {
   const ckpt::Reader reader(path);
   StoredValues stored = stored_values(reader);
   std::vector<BitExtent> all = stored.payload;
@@ -76,7 +84,7 @@ FileBits::FileBits(const std::filesystem::path& path) {
   if (at < size) add(BitStratum::metadata, {"", at, size, "unused"});
 }
 
-FileBits::FileBits(const std::filesystem::path& folder, const std::vector<WrittenExtent>& payload) {
+void FileBits::divide(const std::filesystem::path& path, const std::vector<WrittenExtent>& payload) {
   std::vector<BitExtent> values;
   for (const WrittenExtent& one : payload) {
     if (one.end > one.first) values.push_back({one.file, one.first, one.end, one.tensor});
@@ -84,19 +92,19 @@ FileBits::FileBits(const std::filesystem::path& folder, const std::vector<Writte
   sort_by_place(values);
   check_apart(values);
   auto next = values.begin();
-  for (const auto& [file, path] : saved_files(folder)) {
-    const std::uint64_t size = std::filesystem::file_size(path);
+  for (const auto& [file, place] : saved_files(path)) {
+    const std::string structure = file.empty() ? place.filename().string() : file;
+    const std::uint64_t size = std::filesystem::file_size(place);
     std::uint64_t at = 0;
     for (; next != values.end() && next->file == file; ++next) {
-      if (next->first > at) add(BitStratum::metadata, {file, at, next->first, file});
+      if (next->first > at) add(BitStratum::metadata, {file, at, next->first, structure});
       at = next->end;
       add(BitStratum::payload, *next);
     }
-    if (at > size)
-      fail(ErrorCode::bad_file, "{}: values of a tensor end behind it", (folder / file).string());
-    if (at < size) add(BitStratum::metadata, {file, at, size, file});
+    if (at > size) fail(ErrorCode::bad_file, "{}: values of a tensor end behind it", place.string());
+    if (at < size) add(BitStratum::metadata, {file, at, size, structure});
   }
-  if (next != values.end()) fail(ErrorCode::bad_file, "{}: no file {}", folder.string(), next->file);
+  if (next != values.end()) fail(ErrorCode::bad_file, "{}: no file {}", path.string(), next->file);
 }
 
 void FileBits::add(BitStratum stratum, BitExtent extent) {

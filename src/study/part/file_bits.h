@@ -24,11 +24,10 @@ struct BitExtent {
 /// tensors as they are stored, compressed or not; what bitrift's own checksums occupy is metadata.
 class FileBits {
  public:
-  /// Of a file in a format that bitrift reads. Throws as ckpt::Reader does.
-  explicit FileBits(const std::filesystem::path& path);
-  /// Of a folder whose writer said where values are: all other bytes of all its files are metadata. Throws
+  /// payload: where the values are, as the writer of the file or folder said; all other bytes of all its
+  /// files are then metadata. Empty: bitrift reads the format. Throws as ckpt::Reader does, and
   /// Error(bad_file) when an extent is not inside its file or overlaps another.
-  FileBits(const std::filesystem::path& folder, const std::vector<WrittenExtent>& payload);
+  explicit FileBits(const std::filesystem::path& path, const std::vector<WrittenExtent>& payload = {});
 
   [[nodiscard]] const std::vector<BitExtent>& extents(BitStratum stratum) const noexcept {
     return extents_[static_cast<std::size_t>(stratum)];
@@ -42,6 +41,8 @@ class FileBits {
 
  private:
   void add(BitStratum stratum, BitExtent extent);
+  void read(const std::filesystem::path& path);
+  void divide(const std::filesystem::path& path, const std::vector<WrittenExtent>& payload);
 
   std::array<std::vector<BitExtent>, 2> extents_;
   std::array<std::vector<std::uint64_t>, 2> ends_;  // bytes of the stratum up to each extent's end

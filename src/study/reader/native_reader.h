@@ -16,9 +16,9 @@
 
 namespace bitrift::study {
 
-/// Bytes [first, end) of a file in a folder that hold values of a tensor.
+/// Bytes [first, end) of a file that hold values of a tensor.
 struct WrittenExtent {
-  std::string file;
+  std::string file;  ///< in the folder of the checkpoint; "" where it is one file
   std::uint64_t first = 0, end = 0;
   std::string tensor;
 };

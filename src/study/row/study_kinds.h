@@ -17,11 +17,23 @@ using record::to_json;
 
 /// Two are timed only. raw: the bytes of all tensors, one after the other, which no save can be faster than.
 /// hdf5_parallel: one HDF5 file that several ranks write with its parallel interface.
-enum class Format { hdf5, hdf5_gzip, pytorch, npz, npz_deflated, safetensors, dcp, raw, hdf5_parallel };
-constexpr EnumNames<9> names_of(Format) {
-  return {
-      "format",
-      {"hdf5", "hdf5-gzip", "pytorch", "npz", "npz-deflated", "safetensors", "dcp", "raw", "hdf5-parallel"}};
+enum class Format {
+  hdf5,
+  hdf5_gzip,
+  pytorch,
+  npz,
+  npz_deflated,
+  safetensors,
+  dcp,
+  tensorflow,
+  keras,
+  raw,
+  hdf5_parallel
+};
+constexpr EnumNames<11> names_of(Format) {
+  return {"format",
+          {"hdf5", "hdf5-gzip", "pytorch", "npz", "npz-deflated", "safetensors", "dcp", "tensorflow", "keras",
+           "raw", "hdf5-parallel"}};
 }
 
 /// Who wrote a file: `bitrift-train`, or the library that defines the format.
@@ -57,6 +69,8 @@ inline constexpr std::array file_kinds = {
     FileKind{Format::safetensors, FileWriter::bitrift, ".safetensors", "safetensors"},
     FileKind{Format::safetensors, FileWriter::native, ".safetensors", ""},
     FileKind{Format::dcp, FileWriter::native, "", ""},
+    FileKind{Format::tensorflow, FileWriter::native, "", ""},
+    FileKind{Format::keras, FileWriter::native, ".keras", ""},
 };
 
 /// How several ranks write a file: those of record::SaveWriter, and those of bitrift-hdf5-parallel.

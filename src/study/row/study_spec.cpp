@@ -1,6 +1,8 @@
 #include "study/row/study_spec.h"
 
 #include <algorithm>
+#include <array>
+#include <ranges>
 
 #include "ckpt/container/open_container.h"
 #include "core/byte_size.h"
@@ -269,6 +271,16 @@ Json cost_json(const CostSpec& cost) {
   return value;
 }
 
+// All formats are those that older studies knew.
+std::vector<Format> formats_json(std::vector<Format> formats) {
+  const std::array later = {Format::tensorflow, Format::keras};
+  const auto is_later = [&](Format one) { return std::ranges::find(later, one) != later.end(); };
+  const auto of_files = [](const FileKind& kind) { return kind.format; };
+  const auto asked = [&](Format one) { return std::ranges::find(formats, one) != formats.end(); };
+  if (std::ranges::all_of(file_kinds, asked, of_files)) std::erase_if(formats, is_later);
+  return formats;
+}
+
 }  // namespace
 
 Json to_json(const StudySpec& spec) {
@@ -279,7 +291,7 @@ Json to_json(const StudySpec& spec) {
   return {
       {"name", spec.name},
       {"base", base},
-      {"formats", spec.formats},
+      {"formats", formats_json(spec.formats)},
       {"writers", spec.writers},
       {"parts", spec.parts},
       {"damage",

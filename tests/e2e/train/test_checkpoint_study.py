@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 import warnings
+import zipfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -24,8 +26,10 @@ from study_support import FLIPS, SPEC, flip, flips_of, one_line, rows_of, study,
 from torch.distributed.checkpoint.api import CheckpointException
 from train_support import PROGRAM
 
-FORMATS = ["hdf5", "hdf5-gzip", "pytorch", "npz", "npz-deflated", "safetensors", "dcp"]
-KINDS = [*((form, "native") for form in FORMATS), *((form, "bitrift") for form in FORMATS if form != "dcp")]
+OURS = ["hdf5", "hdf5-gzip", "pytorch", "npz", "npz-deflated", "safetensors"]
+FORMATS = [*OURS, "dcp", "keras"]  # TensorFlow has a test of its own
+KINDS = [*((form, "native") for form in FORMATS), *((form, "bitrift") for form in OURS)]
+CHECKED = ["npz", "npz-deflated", "hdf5-gzip", "keras"]  # by a checksum of all values, or nearly all
 OUTCOMES = ["detected", "silently_wrong", "same", "crash", "hang"]
 State = dict[str, np.ndarray]
 
@@ -67,10 +71,15 @@ def test_every_line_has_its_checksum_and_every_read_its_row(done: Path) -> None:
 def test_canaries_are_what_they_must_be(done: Path) -> None:
     canaries = [row for row in rows_of(done) if "canary" in row]
     for row in canaries:
-        checksum = row["format"] in ("npz", "npz-deflated", "hdf5-gzip")
-        expected = "same" if row["canary"] == "no_flip" else "detected" if checksum else "silently_wrong"
+        checked = row["format"] in CHECKED
+        expected = "same" if row["canary"] == "no_flip" else "detected" if checked else "silently_wrong"
         assert row["outcome"] == expected, row
     assert len(canaries) == 2 * len(KINDS)
+
+
+def measured(done: Path) -> list[dict]:
+    """Of the summary, the formats whose libraries are installed."""
+    return [one for one in json.loads((done / "summary.json").read_text())["files"] if "missing" not in one]
 
 
 def test_the_summary_counts_the_rows(done: Path) -> None:
@@ -80,7 +89,9 @@ def test_the_summary_counts_the_rows(done: Path) -> None:
     assert summary["versions"]["torch"] == torch.__version__ and summary["versions"]["h5py"] == h5py.__version__
     assert {(one["format"], one["writer"]) for one in summary["files"]} >= {("dcp", "native"), ("hdf5", "bitrift")}
     table = (done / "table.txt").read_text()
-    for file in summary["files"]:
+    left_out = [(one["format"], one["missing"]) for one in summary["files"] if "missing" in one]
+    assert left_out == [("tensorflow", "not installed")]
+    for file in measured(done):
         weights = {}
         for cell in file["damage"]["strata"]:
             mine = [row for row in flips_of(done) if all(row[key] == file[key] for key in ("format", "writer"))]
@@ -104,7 +115,7 @@ def test_the_summary_counts_the_rows(done: Path) -> None:
 
 def test_sizes_are_those_of_the_files(done: Path) -> None:
     state = base_state(done)
-    for file in json.loads((done / "summary.json").read_text())["files"]:
+    for file in measured(done):
         (path,) = (done / "files").glob(f"{file['format']}-{file['writer']}*")
         files = [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
         size = file["size"]
@@ -119,10 +130,11 @@ def test_sizes_are_those_of_the_files(done: Path) -> None:
 def test_two_saves(done: Path) -> None:
     saves = {(row["format"], row["writer"]): row for row in rows_of(done) if row["part"] == "determinism"}
     equal = {kind for kind, row in saves.items() if row["equal"]}
-    assert equal == set(saves) - {("pytorch", "native"), ("dcp", "native")}
+    assert equal == set(saves) - {("pytorch", "native"), ("dcp", "native"), ("keras", "native")}
     # The archive of torch.save has the name of the file: first/data.pkl, second/data.pkl.
     assert "first" in saves["pytorch", "native"]["first_difference"]["structure"]
     assert saves["dcp", "native"]["first_difference"]["file"] == ".metadata"
+    assert saves["keras", "native"]["first_difference"]["structure"] == "first.keras"  # times in the archive
 
 
 def read_hdf5(path: Path, _: State) -> State:
@@ -172,6 +184,17 @@ def read_dcp(path: Path, state: State) -> State:
     return {name: value.numpy() for name, value in target.items()}
 
 
+def read_keras(path: Path, state: State) -> State:
+    """As Keras does: the weights of an archive whose members are sound, in the order of its layout."""
+    with zipfile.ZipFile(path) as archive:
+        archive.read("metadata.json")
+        layout = json.loads(archive.read("config.json"))["config"]["layout"]
+        weights = io.BytesIO(archive.read("model.weights.h5"))
+    assert [name for name, *_ in layout] == list(state)
+    with h5py.File(weights) as file:
+        return {name: np.asarray(file[f"vars/{number}"]) for number, (name, *_) in enumerate(layout)}
+
+
 READERS: dict[str, Callable[[Path, State], State]] = {
     "hdf5": read_hdf5,
     "hdf5-gzip": read_hdf5,
@@ -180,6 +203,7 @@ READERS: dict[str, Callable[[Path, State], State]] = {
     "npz-deflated": read_npz,
     "safetensors": read_safetensors,
     "dcp": read_dcp,
+    "keras": read_keras,
 }
 
 
@@ -214,8 +238,7 @@ def test_outcomes_are_those_of_the_readers(done: Path, tmp_path: Path, form: str
         assert outcome_of(form, copy, state) == row["outcome"], row
         seen[row["stratum"], row["outcome"]] += 1
         shutil.rmtree(copy.parent)
-    checked = form in ("npz", "npz-deflated", "hdf5-gzip")
-    assert seen["payload", "detected" if checked else "silently_wrong"] >= FLIPS - 1
+    assert seen["payload", "detected" if form in CHECKED else "silently_wrong"] >= FLIPS - 1
 
 
 KILLED = ["hdf5", "pytorch", "npz"]

@@ -88,6 +88,14 @@ def test_a_killed_study_of_kills_ends_with_the_same_rows(done: Path, tmp_path: P
     assert rows_of(folder) == expected
 
 
+def test_a_library_that_does_not_fork_saves_in_a_new_process(tmp_path: Path) -> None:
+    ended = study(write(tmp_path, parts=["kill"], formats=["keras"], kill={"kills": 3}), tmp_path / "out")
+    assert ended.returncode == 0, ended.stderr
+    whole, *rest = kills(tmp_path / "out", "keras", "native")
+    # Keras opens the older file for writing at once.
+    assert [row["outcome"] for row in rest] == ["previous", "detected", "detected"] and whole["outcome"] == "complete"
+
+
 def test_what_can_not_be_told_apart_is_no_result(tmp_path: Path) -> None:
     ended = study(write(tmp_path, parts=["kill"], formats=["npz"]), tmp_path / "out", "--drill", "misread")
     assert ended.returncode == 1 and ended.stdout == ""

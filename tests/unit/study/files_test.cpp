@@ -87,6 +87,17 @@ TEST(FileBits, OfAFolderTheWriterSaysWhatIsPayload) {
   EXPECT_ERROR((FileBits{scratch / "d", {{"c", 1, 4, "w"}}}), bad_file, "no file c");
 }
 
+TEST(FileBits, OfAFileTheWriterMaySayItToo) {
+  const Scratch scratch;
+  write_bytes(scratch / "a.keras", std::string(10, 'x'));
+  const FileBits bits(scratch / "a.keras", {{"", 6, 8, "w"}});
+  expect_tiled(bits, "", 10);
+  EXPECT_EQ(bits.locate(BitStratum::payload, 8), (BitFault{"", 7, 0, "w"}));
+  EXPECT_EQ(bits.structure_at("", 8), "a.keras");
+  EXPECT_ERROR((FileBits{scratch / "a.keras", {{"", 6, 11, "w"}}}), bad_file,
+               "a.keras: values of a tensor end");
+}
+
 TEST(DrawFaults, TakesEveryBitOnceAndDependsOnSeedKindAndStratum) {
   const Scratch scratch;
   std::filesystem::create_directory(scratch / "d");

@@ -81,6 +81,14 @@ TEST_F(SpecTest, EqualSpecsAreEqualValues) {
   EXPECT_NE(to_json(read(trained())), to_json(read(trained() + R"(, "damage": {"memory": "1M"})")));
 }
 
+// Such a study has the formats that it began with, in its identity, and continues with a later version.
+TEST_F(SpecTest, AllFormatsAreThoseOfOlderStudies) {
+  EXPECT_EQ(to_json(read(trained()))["formats"].dump(),
+            R"(["hdf5","hdf5-gzip","pytorch","npz","npz-deflated","safetensors","dcp"])");
+  EXPECT_EQ(to_json(read(trained() + R"(, "formats": ["keras", "npz"])"))["formats"].dump(),
+            R"(["npz","keras"])");
+}
+
 TEST_F(SpecTest, MistakesNameTheirKey) {
   EXPECT_ERROR(read(R"("base": {})"), bad_input, "s.json:1: base: expected exactly one of");
   EXPECT_ERROR(read(R"("base": {"checkpoint": "no.h5"})"), not_found, "base.checkpoint: no file");
