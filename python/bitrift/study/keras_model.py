@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import io
+import json
 import os
 import zipfile
 from collections.abc import Iterator
@@ -21,10 +22,19 @@ _WEIGHTS = "model.weights.h5"  # the member of the archive
 _LOCAL_HEADER = 30  # bytes before the name, of which 26 to 29 are the lengths of name and extra field (APPNOTE 4.3.7)
 
 
+def _configured() -> str:
+    """The backend in the user's settings. Keras makes this file, and writes TensorFlow into it."""
+    path = Path(os.environ.get("KERAS_HOME", Path.home() / ".keras")) / "keras.json"
+    try:
+        return str(json.loads(path.read_text())["backend"])
+    except (OSError, ValueError, LookupError):
+        return "tensorflow"
+
+
 @functools.cache
 def keras() -> Any:
-    """The module, with the backend that its user chose, or PyTorch where there is no TensorFlow."""
-    if importlib.util.find_spec("tensorflow") is None:
+    """The module, with the backend that its user chose. Where that is TensorFlow and it is missing, PyTorch."""
+    if _configured() == "tensorflow" and importlib.util.find_spec("tensorflow") is None:
         os.environ.setdefault("KERAS_BACKEND", "torch")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import keras as module
