@@ -9,14 +9,16 @@ endif()
 
 find_program(BITRIFT_CCACHE ccache)
 if(BITRIFT_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # The sloppiness is what lets ccache serve files that use a precompiled header; the folder, what lets pip's build have
-  # what another build of the same sources compiled.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env "CCACHE_BASEDIR=${PROJECT_BINARY_DIR}"
+  # The sloppiness is what lets ccache serve files that use a precompiled header; the folder, what lets a build in another
+  # clone, and pip's, have what one of the same sources compiled.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}"
       "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime" ${BITRIFT_CCACHE})
 endif()
 
 add_library(bitrift_options INTERFACE)
 target_compile_options(bitrift_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror)
+# The names of sources in objects (__FILE__, which GoogleTest prints, and what debuggers show) are those in the tree.
+add_compile_options("-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # -Wrestrict: GCC 12 and 13 raise it for `"text" + std::string` (GCC bug 105651).
   target_compile_options(bitrift_options INTERFACE -fpch-preprocess -Wno-restrict)

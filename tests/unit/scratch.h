@@ -14,6 +14,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "unit/places.h"
 
 namespace bitrift::testing {
 
@@ -39,7 +40,7 @@ inline void write_bytes(const std::filesystem::path& path, const std::string& by
 /// Runs a Python script with h5py and numpy imported, `path` being the file. False when it fails (its message
 /// is on stderr).
 inline bool python(const std::filesystem::path& path, const std::string& script) {
-  const std::filesystem::path own = std::filesystem::path(BITRIFT_SOURCE_DIR) / ".venv/bin/python";
+  const std::filesystem::path own = std::filesystem::path(source_dir) / ".venv/bin/python";
   const std::string program = std::filesystem::exists(own) ? own.string() : "python3";
   const std::filesystem::path file = path.string() + ".script.py";
   std::ofstream(file) << "import sys, h5py, numpy as np\npath = sys.argv[1]\n" << script;

@@ -14,6 +14,7 @@
 #include "core/philox.h"
 #include "support.h"
 #include "tests_support.h"
+#include "unit/places.h"
 
 namespace bitrift::campaign::process_plan_test {
 namespace {
@@ -346,7 +347,7 @@ class KillPointsTest : public ::testing::Test {
     return std::filesystem::exists(file) ? read_text(file).size() / 6 : 0;
   }
   static record::CampaignSpec spec() {
-    return record::read_campaign_spec(std::filesystem::path(BITRIFT_SOURCE_DIR) /
+    return record::read_campaign_spec(std::filesystem::path(bitrift::testing::source_dir) /
                                       "campaigns/process/data.json");
   }
   std::string find(record::CampaignSpec& spec, const std::filesystem::path& program) {

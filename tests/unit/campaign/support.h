@@ -15,6 +15,7 @@
 #include "record/trial.h"
 #include "sink/format/writer.h"
 #include "spec/campaign_spec.h"
+#include "unit/places.h"
 
 namespace bitrift::campaign::testing {
 
@@ -80,7 +81,7 @@ inline record::CampaignSpec small_spec() {
 
 /// A rank of Python that speaks the worker protocol.
 inline const std::filesystem::path fake_rank =
-    std::filesystem::path(BITRIFT_SOURCE_DIR) / "tests/unit/campaign/fake_rank.py";
+    std::filesystem::path(bitrift::testing::source_dir) / "tests/unit/campaign/fake_rank.py";
 
 /// What is told of a rank that died by a signal (0: of unknown number).
 inline record::Failure signal_of(int number) {

@@ -10,6 +10,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "unit/places.h"
 #include "unit/scratch.h"
 
 namespace bitrift::confined_test {
@@ -17,7 +18,8 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-const std::filesystem::path worker = std::filesystem::path(BITRIFT_BINARY_DIR) / "tests" / "confined_worker";
+const std::filesystem::path worker =
+    std::filesystem::path(bitrift::testing::binary_dir) / "tests" / "confined_worker";
 const std::string where = "f.h5";
 
 const Bytes echo = {'a', 1, 2};

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "unit/places.h"
 #include "unit/scratch.h"
 
 namespace bitrift::h5map::testing {
@@ -47,7 +48,7 @@ class CorpusTest : public ::testing::Test {
  private:
   static std::string script(const std::string& verb) {
     const std::filesystem::path file =
-        std::filesystem::path(BITRIFT_SOURCE_DIR) / "tests/unit/h5map/corpus.py";
+        std::filesystem::path(bitrift::testing::source_dir) / "tests/unit/h5map/corpus.py";
     return "import runpy\nsys.argv = ['corpus.py', '" + verb + "', path]\nrunpy.run_path('" + file.string() +
            "', run_name='__main__')\n";
   }

@@ -9,6 +9,7 @@
 #include "spec/campaign_spec.h"
 #include "spec/training_spec.h"
 #include "tests_support.h"
+#include "unit/places.h"
 #include "unit/scratch.h"
 
 namespace bitrift::record::checkpoint_policy_test {
@@ -154,7 +155,7 @@ TEST_F(CheckpointPolicyTest, WrongValuesAreNamedWithTheirPlace) {
 
 TEST_F(CheckpointPolicyTest, ACampaignHasNoUseForIt) {
   const std::filesystem::path quickstart =
-      std::filesystem::path(BITRIFT_SOURCE_DIR) / "campaigns" / "quickstart.json";
+      std::filesystem::path(bitrift::testing::source_dir) / "campaigns" / "quickstart.json";
   EXPECT_THAT(error_of([&] { (void)read_campaign_spec(quickstart, {"base.train.checkpoint.every=5"}); }),
               HasSubstr("base.train.checkpoint: a campaign trains its base in one go"));
 }

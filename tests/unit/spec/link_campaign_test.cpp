@@ -8,6 +8,7 @@
 
 #include "spec/campaign_spec.h"
 #include "tests_support.h"
+#include "unit/places.h"
 
 namespace bitrift::record::link_campaign_test {
 namespace {
@@ -16,7 +17,7 @@ using ::testing::HasSubstr;
 using tests::error_of;
 
 const std::filesystem::path shipped =
-    std::filesystem::path(BITRIFT_SOURCE_DIR) / "campaigns/mesh/link-faults.json";
+    std::filesystem::path(bitrift::testing::source_dir) / "campaigns/mesh/link-faults.json";
 
 TEST(LinkCampaign, StrataAreKindsOfFailures) {
   const CampaignSpec spec = read_campaign_spec(shipped, {"strata.link.steps=7"});

@@ -7,6 +7,7 @@
 #include "spec/campaign_spec.h"
 #include "spec/extension.h"
 #include "tests_support.h"
+#include "unit/places.h"
 
 namespace bitrift::record::process_campaign_test {
 namespace {
@@ -16,7 +17,7 @@ using ::testing::HasSubstr;
 using tests::error_of;
 
 std::filesystem::path shipped(const std::string& name) {
-  return std::filesystem::path(BITRIFT_SOURCE_DIR) / "campaigns" / name;
+  return std::filesystem::path(bitrift::testing::source_dir) / "campaigns" / name;
 }
 
 CampaignSpec data(const std::vector<std::string>& overrides = {}) {

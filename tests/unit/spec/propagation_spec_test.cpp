@@ -8,6 +8,7 @@
 #include "record/run.h"
 #include "spec/campaign_spec.h"
 #include "tests_support.h"
+#include "unit/places.h"
 
 namespace bitrift::record::propagation_spec_test {
 namespace {
@@ -27,7 +28,8 @@ TensorDrift drift_of(const std::string& tensor, double norm) {
 }
 
 std::string error_with(const std::vector<std::string>& overrides) {
-  const auto quickstart = std::filesystem::path(BITRIFT_SOURCE_DIR) / "campaigns" / "quickstart.json";
+  const auto quickstart =
+      std::filesystem::path(bitrift::testing::source_dir) / "campaigns" / "quickstart.json";
   return error_of([&] { (void)read_campaign_spec(quickstart, overrides); });
 }
 
@@ -92,7 +94,8 @@ TEST(Propagation, OfOneReplicaNamesNone) {
 }
 
 TEST(Propagation, StandsInASpecInAnyOrderAndComesBackSorted) {
-  const auto quickstart = std::filesystem::path(BITRIFT_SOURCE_DIR) / "campaigns" / "quickstart.json";
+  const auto quickstart =
+      std::filesystem::path(bitrift::testing::source_dir) / "campaigns" / "quickstart.json";
   const CampaignSpec spec = read_campaign_spec(
       quickstart, {R"(propagation={"steps": [22, 0, 5], "every": 50, "optimizer": true, "memory_mib": 7})"});
   const CampaignSpec back = campaign_spec_from_json(to_json(spec));

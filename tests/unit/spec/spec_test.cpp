@@ -7,6 +7,7 @@
 #include "spec/campaign_spec.h"
 #include "spec/training_spec.h"
 #include "tests_support.h"
+#include "unit/places.h"
 
 namespace bitrift::record::spec_test {
 namespace {
@@ -41,7 +42,7 @@ class SpecTest : public ::testing::Test {
     return error_of([&] { (void)read_campaign_spec(quickstart(), overrides); });
   }
   static std::filesystem::path quickstart() {
-    return std::filesystem::path(BITRIFT_SOURCE_DIR) / "campaigns" / "quickstart.json";
+    return std::filesystem::path(bitrift::testing::source_dir) / "campaigns" / "quickstart.json";
   }
   std::filesystem::path folder_;
 };

@@ -8,6 +8,7 @@
 
 #include "spec/campaign_spec.h"
 #include "tests_support.h"
+#include "unit/places.h"
 
 namespace bitrift::record::wire_campaign_test {
 namespace {
@@ -15,7 +16,8 @@ namespace {
 using ::testing::HasSubstr;
 using tests::error_of;
 
-const std::filesystem::path shipped = std::filesystem::path(BITRIFT_SOURCE_DIR) / "campaigns/mesh/wire.json";
+const std::filesystem::path shipped =
+    std::filesystem::path(bitrift::testing::source_dir) / "campaigns/mesh/wire.json";
 
 TEST(WireCampaign, StrataAreKindsOfMessagesTimesFields) {
   const CampaignSpec spec = read_campaign_spec(shipped, {"strata.wire.steps=7"});

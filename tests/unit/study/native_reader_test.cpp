@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "unit/places.h"
 #include "unit/scratch.h"
 
 namespace bitrift::study {
@@ -14,9 +15,10 @@ constexpr double plenty = 60;
 class NativeReaderTest : public ::testing::Test {
  protected:
   NativeReaderTest() {
-    const std::filesystem::path own = std::filesystem::path(BITRIFT_SOURCE_DIR) / ".venv/bin/python";
+    const std::filesystem::path own =
+        std::filesystem::path(bitrift::testing::source_dir) / ".venv/bin/python";
     const std::string python = std::filesystem::exists(own) ? own.string() : "python3";
-    const auto fake = std::filesystem::path(BITRIFT_SOURCE_DIR) / "tests/unit/study/fake_reader.py";
+    const auto fake = std::filesystem::path(bitrift::testing::source_dir) / "tests/unit/study/fake_reader.py";
     bitrift::testing::write_bytes(scratch_ / "python",
                                   "#!/bin/sh\nexec " + python + " '" + fake.string() + "' \"$@\"\n");
     std::filesystem::permissions(scratch_ / "python", std::filesystem::perms::owner_all);

@@ -8,6 +8,7 @@
 #include "ckpt/reader.h"
 #include "study/replay/replay_part.h"
 #include "study/replay/replay_summary.h"
+#include "unit/places.h"
 #include "unit/scratch.h"
 
 namespace bitrift::study {
@@ -22,7 +23,7 @@ constexpr FileKind dcp{Format::dcp, FileWriter::native, "", ""};
 
 TEST(Replay, TheCampaignChangesExactlyTheGivenBits) {
   const Scratch scratch;
-  std::filesystem::copy_file(std::filesystem::path(BITRIFT_SOURCE_DIR) / "data/lenet/lenet.h5",
+  std::filesystem::copy_file(std::filesystem::path(bitrift::testing::source_dir) / "data/lenet/lenet.h5",
                              scratch / "base.h5");
   StudySpec study;
   study.name = "s";

@@ -6,6 +6,7 @@
 #include "study/state/left_out.h"
 #include "study/state/state_part.h"
 #include "study/state/state_summary.h"
+#include "unit/places.h"
 #include "unit/scratch.h"
 
 namespace bitrift::study {
@@ -16,7 +17,8 @@ using bitrift::testing::Scratch;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const std::filesystem::path lenet = std::filesystem::path(BITRIFT_SOURCE_DIR) / "data/lenet/lenet.h5";
+const std::filesystem::path lenet =
+    std::filesystem::path(bitrift::testing::source_dir) / "data/lenet/lenet.h5";
 
 TEST(LeftOut, PiecesAreNamedByWhatTheyAre) {
   const auto pieces = state_pieces(ckpt::Reader(lenet));
