@@ -14,7 +14,6 @@
 #include "core/philox.h"
 #include "support.h"
 #include "tests_support.h"
-#include "unit/places.h"
 
 namespace bitrift::campaign::process_plan_test {
 namespace {
