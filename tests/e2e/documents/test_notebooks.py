@@ -9,7 +9,16 @@ import pytest
 from notebook_support import NOTEBOOKS, ROOT, execute
 
 
-@pytest.mark.parametrize("name", ["checkpoint_study", "guards", "own_trainer", "propagation"])
+# Other tests run campaigns of the thorough ones' kinds, and make the same data frames.
+@pytest.mark.parametrize(
+    "name",
+    [
+        "checkpoint_study",
+        "own_trainer",
+        pytest.param("guards", marks=pytest.mark.thorough),
+        pytest.param("propagation", marks=pytest.mark.thorough),
+    ],
+)
 def test_it_runs_to_its_conclusion(name: str, tmp_path: Path) -> None:
     assert "Conclusion" in execute(name, tmp_path)
 

@@ -28,8 +28,8 @@ def without_numbers(line: str) -> str:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As a checkout is after tools/quickstart, whose campaign is run here.
 
-    In a quarter of its time: without the faults in mantissas, which none of the page's commands shows, with few
-    of the clean runs that only count false alarms, and for two epochs, which gives other numbers but the same lines.
+    In an eighth of its time: without the faults in mantissas, which none of the page's commands shows, with few
+    clean runs, and for two epochs, which gives other numbers but the same lines.
     """
     folder = tmp_path_factory.mktemp("tutorial")
     for name in ("campaigns", "data", "examples"):
@@ -41,6 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     strata = 'strata={"roles": ["weight", "bias", "momentum"], "fields": ["sign", "exponent"]}'
     command += ["-o", "results/quickstart", "--set", strata, "--set", "resume.epochs=2"]
     command += ["--set", "controls.held_out=4", "--set", "controls.jitter=4"]
+    command += ["--set", "controls.envelope=20", "--set", "analysis.level=0.05"]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     return folder
 

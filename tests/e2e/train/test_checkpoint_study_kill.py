@@ -12,7 +12,7 @@ import pytest
 from study_support import rows_of, study, write
 from train_support import PROGRAM
 
-MOST = 15
+MOST = 8
 KINDS = ["hdf5", "pytorch", "npz", "safetensors", "dcp"]
 
 
