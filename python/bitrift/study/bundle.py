@@ -37,7 +37,7 @@ def bundle_of(state: State) -> Any:
 
 
 def write_bundle(state: State, path: Path) -> list[Extent]:
-    """Makes the folder, and says where in it the values lie."""
+    """Makes the folder, and returns where the values are in it."""
     path.mkdir(parents=True, exist_ok=True)
     bundle_of(state).write(str(path / PREFIX))
     return list(_extents(state, path))
@@ -91,10 +91,10 @@ def _place(entry: bytes) -> tuple[int, int]:
 
 
 def _extents(state: State, path: Path) -> Iterator[Extent]:
-    """Where the values in a sound bundle of one shard lie."""
+    """Where the values are in a sound bundle of one shard."""
     index = (path / f"{PREFIX}.index").read_bytes()
     if int.from_bytes(index[-8:], "little") != _MAGIC:
-        raise ValueError(f"{PREFIX}.index is no table of LevelDB")
+        raise ValueError(f"{PREFIX}.index is not a LevelDB table")
     footer = index[-48:]  # the places of two blocks: of more about the table, and of the index of its blocks
     _, at = _varint(footer, 0)
     _, at = _varint(footer, at)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -23,6 +24,13 @@ class Extent(NamedTuple):
     first: int
     end: int
     tensor: str
+
+
+def start_of_member(archive: bytes, member: zipfile.ZipInfo) -> int:
+    """Where the stored bytes of a member begin in a zip archive (APPNOTE 4.3.7)."""
+    header = archive[member.header_offset : member.header_offset + 30]  # 26 to 29: lengths of name and extra field
+    lengths = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
+    return member.header_offset + 30 + lengths
 
 
 _known: set[str] | None = None

@@ -117,10 +117,7 @@ def _write_dcp(state: State, path: Path) -> list[Extent]:
             for member in archive.infolist():
                 if "/data/" not in member.filename:
                     continue
-                # Local header: 30 bytes, of which 26 to 29 are the lengths of name and extra field (APPNOTE 4.3.7).
-                header = piece[member.header_offset : member.header_offset + 30]
-                lengths = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
-                first = place.offset + member.header_offset + 30 + lengths
+                first = place.offset + contents.start_of_member(piece, member)
                 found.append(Extent(place.relative_path, first, first + member.file_size, index.fqn))
     return found
 

@@ -19,7 +19,6 @@ from bitrift.study import contents
 from bitrift.study.contents import Contents, Extent, State
 
 _WEIGHTS = "model.weights.h5"  # the member of the archive
-_LOCAL_HEADER = 30  # bytes before the name, of which 26 to 29 are the lengths of name and extra field (APPNOTE 4.3.7)
 
 
 def _configured() -> str:
@@ -46,7 +45,7 @@ def keras() -> Any:
 
 @functools.cache
 def _holder() -> Any:
-    """A model of arrays alone: Keras has no variables of 64 unsigned bits on every backend."""
+    """A class of models that hold arrays: not every backend of Keras has variables of type uint64."""
 
     @keras().saving.register_keras_serializable("bitrift")
     class Holder(keras().Model):  # type: ignore[misc]
@@ -84,7 +83,7 @@ def model_of(state: State) -> Any:
 
 
 def write_keras(state: State, path: Path) -> list[Extent]:
-    """Says where in the file the values lie."""
+    """Returns where the values are in the file."""
     model_of(state).save(path)
     return list(_extents(state, path))
 
@@ -97,14 +96,12 @@ def read_keras(path: Path, _: State) -> Contents:
 
 
 def _extents(state: State, path: Path) -> Iterator[Extent]:
-    """Where the values in a sound file lie. Keras does not compress the archive."""
+    """Where the values are in a sound file. Keras does not compress the archive."""
     content = path.read_bytes()
     with zipfile.ZipFile(path) as archive:
         member = archive.getinfo(_WEIGHTS)
         weights = archive.read(_WEIGHTS)
-    header = content[member.header_offset : member.header_offset + _LOCAL_HEADER]
-    lengths = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
-    start = member.header_offset + _LOCAL_HEADER + lengths
+    start = contents.start_of_member(content, member)
     if content[start : start + len(weights)] != weights:
         raise ValueError(f"{_WEIGHTS} is compressed")
     with h5py.File(io.BytesIO(weights), "r") as file:

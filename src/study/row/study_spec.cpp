@@ -271,7 +271,7 @@ Json cost_json(const CostSpec& cost) {
   return value;
 }
 
-// All formats are those that older studies knew.
+// "All formats" is written as the list that older studies have, so that they can be resumed.
 std::vector<Format> formats_json(std::vector<Format> formats) {
   const std::array later = {Format::tensorflow, Format::keras};
   const auto is_later = [&](Format one) { return std::ranges::find(later, one) != later.end(); };
