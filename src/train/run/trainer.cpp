@@ -312,6 +312,11 @@ std::vector<std::string> Trainer::replica_digests() {
   return working() ? state_->digests() : std::vector<std::string>();
 }
 
+void Trainer::prepare_saves(ckpt::WriteFormat format) {
+  if (working() && state_->layout().world.rank() == 0)
+    train::prepare_saves(format, state_->saves, state_->session(), state_->spec);
+}
+
 void Trainer::save(const std::filesystem::path& path, const record::Json& provenance,
                    const SaveOptions& how) {
   record::Json sidecar = provenance;

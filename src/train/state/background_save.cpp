@@ -8,6 +8,13 @@
 
 namespace bitrift::train {
 
+BackgroundSave::~BackgroundSave() {
+  finish();
+  for (const auto& one : prepared_) {
+    if (one.valid()) one.wait();
+  }
+}
+
 void BackgroundSave::finish() noexcept {
   try {
     wait();
@@ -30,9 +37,21 @@ std::shared_ptr<const ckpt::Image> BackgroundSave::image(
   return image_;
 }
 
+void BackgroundSave::prepare(std::size_t bytes) {
+  std::shared_future<void> before;
+  for (const std::size_t which : {next_, 1 - next_}) {
+    prepared_[which] = std::async(std::launch::async, [&memory = memory_[which], bytes, before] {
+      if (before.valid()) before.wait();
+      memory.reserve(bytes);
+    });
+    before = prepared_[which];
+  }
+}
+
 std::uint8_t* BackgroundSave::memory(std::size_t bytes) {
-  if (bytes > memory_[1 - next_].bytes()) wait();  // the write in progress reads from it
-  for (CopyMemory& one : memory_) one.reserve(bytes);
+  // What failed is tried again below, where it can be reported.
+  if (prepared_[next_].valid()) std::exchange(prepared_[next_], {}).wait();
+  memory_[next_].reserve(bytes);
   return memory_[next_].data();
 }
 

@@ -26,7 +26,7 @@ using record::SaveMode;
 class BackgroundSave {
  public:
   BackgroundSave() = default;
-  ~BackgroundSave() { finish(); }
+  ~BackgroundSave();
   BackgroundSave(BackgroundSave&&) = delete;
   BackgroundSave& operator=(BackgroundSave&&) = delete;
 
@@ -35,9 +35,11 @@ class BackgroundSave {
   [[nodiscard]] std::shared_ptr<const ckpt::Image> image(
       ckpt::WriteFormat format, const std::vector<ckpt::TensorMeta>& metas,
       const std::map<std::string, std::string>& attributes);
+  /// Before the first save: begins to make both buffers, for files of so many bytes, on another thread. The
+  /// training would wait for new memory (docs/checkpoint-cost.md, "New memory"). An error is left to memory().
+  void prepare(std::size_t bytes);
   /// The buffer for the next file, valid until start() has been called twice more. Two buffers are used in
-  /// turn; both are made by the first call. Throws as CopyMemory does, and, when they must grow,
-  /// as wait() does.
+  /// turn, each made when it is first needed, or by prepare(). Throws as CopyMemory does.
   [[nodiscard]] std::uint8_t* memory(std::size_t bytes);
   /// Waits for the write in progress, then starts `write` on another thread. If the earlier write failed,
   /// throws its error and does not start this one.
@@ -54,6 +56,7 @@ class BackgroundSave {
   std::shared_ptr<const ckpt::Image> image_;
   std::array<CopyMemory, 2> memory_;
   std::size_t next_ = 0;
+  std::array<std::shared_future<void>, 2> prepared_;  // of memory_, while it is being made
   std::future<void> under_way_;
 };
 

@@ -35,8 +35,8 @@ class CheckpointClock {
 
   /// The interval that policy.automatic asks for after the last save; at least one must be known. Daly's
   /// interval, or for saves in the background ours (spec/checkpoint_policy.h). The cost is the mean of the
-  /// last eight saves. Left out, if others are known, are those that are not typical: the first ones, whose
-  /// memory is new, and those that waited for the save before them. Remembers the result.
+  /// last eight saves. Left out, if others are known, are those that are not typical: the first ones, which
+  /// wait for new memory, and those that waited for the save before them. Remembers the result.
   ChosenInterval choose();
 
   /// {"written", "blocking": {"median", "max", "total"}, "persist": the same, "interval": {"steps",

@@ -1,11 +1,13 @@
 #include "train/state/save_checkpoint.h"
 
 #include <algorithm>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "sink/format/writer.h"
 #include "sink/image_writer.h"
 #include "sink/shared_sink.h"
@@ -200,6 +202,16 @@ void write_together(const SaveRequest& request, BackgroundSave& behind, const Sa
 }
 
 }  // namespace
+
+void prepare_saves(ckpt::WriteFormat format, BackgroundSave& behind, const Session& session,
+                   const record::TrainingSpec& spec) {
+  try {
+    // The optimizer makes its state in the first step, if it has not yet.
+    behind.prepare(behind.image(format, session.file_tensors(true), plan_attributes(spec))->file_bytes);
+  } catch (const std::exception& error) {
+    spdlog::debug("memory for saves in the background: {}", error.what());
+  }
+}
 
 void save_session(const SaveRequest& request, BackgroundSave& behind, Session& session,
                   const record::TrainingSpec& spec, const Layout& layout, KillPoint& kill_point) {

@@ -22,6 +22,11 @@ struct SaveRequest {
   ckpt::WriteFormat format = ckpt::WriteFormat::hdf5;
 };
 
+/// Before the first save in the background: rank 0 starts to make the memory that such saves take. An error is
+/// left to the save. Local.
+void prepare_saves(ckpt::WriteFormat format, BackgroundSave& behind, const Session& session,
+                   const record::TrainingSpec& spec);
+
 /// Writes the state of all ranks as one file: the state of replica 0, and whatever differs from it in other
 /// replicas. The same state gives the same bytes under every strategy, in every mode and with every writer.
 /// With gather and direct, rank 0 needs memory for one tensor of another rank. With shared, identical

@@ -94,6 +94,10 @@ std::vector<StateTensor> contribution(Session& session, const Layout& layout, bo
   return all;
 }
 
+std::map<std::string, std::string> plan_attributes(const record::TrainingSpec& spec) {
+  return {{"schema", checkpoint_schema}, {"spec", record::to_text(spec)}, {"versions", versions()}};
+}
+
 SavePlan plan_save(const std::vector<StateTensor>& mine, Session& session, const record::TrainingSpec& spec,
                    const Layout& layout) {
   const std::vector<std::string> all = layout.world.allgather(announced(mine, session));
@@ -109,8 +113,7 @@ SavePlan plan_save(const std::vector<StateTensor>& mine, Session& session, const
   for (ckpt::TensorMeta& meta : session.file_tensors(with_optimizer))
     known.emplace(meta.path, std::move(meta));
   SavePlan plan;
-  plan.attributes = {
-      {"schema", checkpoint_schema}, {"spec", record::to_text(spec)}, {"versions", versions()}};
+  plan.attributes = plan_attributes(spec);
   for (const auto& [path, rank] : owners) {
     const std::optional<ReplicaPath> replica = parse_replica_path(path);
     plan.metas.push_back(known.at(replica ? std::string(replica->path) : path));

@@ -26,6 +26,9 @@ struct SavePlan {
 /// stage.
 [[nodiscard]] std::vector<StateTensor> contribution(Session& session, const Layout& layout, bool spread);
 
+/// What the root group holds where the replicas are identical.
+[[nodiscard]] std::map<std::string, std::string> plan_attributes(const record::TrainingSpec& spec);
+
 /// Collective over the world. mine: what contribution() gave.
 [[nodiscard]] SavePlan plan_save(const std::vector<StateTensor>& mine, Session& session,
                                  const record::TrainingSpec& spec, const Layout& layout);

@@ -1,6 +1,7 @@
 #include "train/state/background_save.h"
 
 #include <atomic>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -119,6 +120,43 @@ TEST(BackgroundSave, MemoryIsUsedInTurns) {
   EXPECT_NE(second, first);
   behind.start([] {});
   EXPECT_EQ(behind.memory(10), first);
+}
+
+TEST(BackgroundSave, PreparedMemoryIsThatOfTheSaves) {
+  constexpr std::size_t bytes = std::size_t{1} << 20U;
+  BackgroundSave behind;
+  behind.prepare(bytes);
+  std::uint8_t* const first = behind.memory(bytes);
+  behind.start([] {});
+  std::uint8_t* const second = behind.memory(bytes);
+  EXPECT_NE(second, first);
+  behind.start([] {});
+  EXPECT_EQ(behind.memory(bytes), first);
+  std::memset(behind.memory(2 * bytes), 1, 2 * bytes);  // a file may be larger than it was thought
+  behind.start([] {});
+  EXPECT_EQ(behind.memory(bytes), second);
+}
+
+TEST(BackgroundSave, PreparationThatFailsIsReportedByTheSave) {
+  constexpr std::size_t bytes = std::size_t{1} << 60U;
+  BackgroundSave behind;
+  behind.prepare(bytes);
+  EXPECT_THROW((void)behind.memory(bytes), Error);
+  EXPECT_NE(behind.memory(10), nullptr);
+}
+
+TEST(BackgroundSave, PreparedSavesHaveTheBytesOfOthers) {
+  const TemporaryFolder folder("background");
+  Training one;
+  BackgroundSave other;
+  prepare_saves(ckpt::WriteFormat::hdf5, one.behind, one.session, one.spec);
+  for (int step = 0; step < 3; ++step) {
+    one.save(folder.path() / "prepared.h5", SaveMode::async);
+    one.behind.wait();
+    one.save(folder.path() / "other.h5", SaveMode::sync, other);
+    EXPECT_EQ(read_text(folder.path() / "prepared.h5"), read_text(folder.path() / "other.h5")) << step;
+    small_session::take_step(one.session);
+  }
 }
 
 }  // namespace
