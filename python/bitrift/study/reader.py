@@ -141,13 +141,13 @@ class Reader:
         finally:
             os._exit(code)
 
-    def time(self, form: str, path: Path, behind: bool) -> dict[str, Any]:
-        """Seconds of a save of the base, see Timing."""
+    def time(self, form: str, path: Path, behind: bool, saves: int, between: float) -> dict[str, Any]:
+        """Seconds of saves of the base, see Timing."""
         if self._timing is None:
             self._timing = Timing(self._state)
         try:
             self._timing.prepare(form)
-            return {"times": self._timing.time(form, path, behind)}
+            return {"times": self._timing.time(form, path, behind, saves, between)}
         except Exception as error:
             return {"refused": message_of(error, path)}
 
@@ -224,7 +224,7 @@ def serve(options: argparse.Namespace) -> None:
                     case "read":
                         say(reader.read(form, path, request.get("change", False)))
                     case "time":
-                        say(reader.time(form, path, request.get("behind", False)))
+                        say(reader.time(form, path, request["behind"], request["saves"], request["between"]))
             except MemoryError as error:  # where a file could be read, but not compared
                 say({"refused": message_of(error, path), "stale": True})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import statistics
 import time
 import warnings
 from collections.abc import Callable
@@ -39,7 +40,7 @@ def _write_raw(content: memoryview, path: Path) -> None:
 
 
 class Timing:
-    """Saves of one state. Each call of time() writes a new file."""
+    """Saves of one state."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -50,8 +51,20 @@ class Timing:
         self._bundle: Any = None
         self._model: Any = None
 
-    def time(self, form: str, path: Path, behind: bool) -> Times:
-        """Seconds for which a save blocks, and until the disk has it; behind: in the background."""
+    def time(self, form: str, path: Path, behind: bool, saves: int, between: float) -> Times:
+        """Medians of so many saves, each over the one before it and `between` seconds later.
+
+        Seconds for which a save blocks, from then until the disk has it, and of processor time. behind: in the
+        background.
+        """
+        taken: list[Times] = []
+        for number in range(saves):
+            if number > 0:
+                time.sleep(between)
+            taken.append(self._time(form, path, behind))
+        return {key: statistics.median(one[key] for one in taken) for key in taken[0]}
+
+    def _time(self, form: str, path: Path, behind: bool) -> Times:
         if behind:
             return self._behind({"raw": self._copy, "dcp": self._dcp_async}[form], path)
         work = self._writers()[form]

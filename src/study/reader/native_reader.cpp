@@ -178,8 +178,11 @@ NativeReader::Reply NativeReader::must_write(const char* what, Format format,
   return reply;
 }
 
-SaveTimes NativeReader::time(Format format, const std::filesystem::path& path, bool behind) {
-  const Reply reply = must_write("time", format, path, {{"behind", behind}}, ReaderDuty::times);
+SaveTimes NativeReader::time(Format format, const std::filesystem::path& path, const TimedSaves& what) {
+  const Reply reply =
+      must_write("time", format, path,
+                 {{"behind", what.behind}, {"saves", what.count}, {"between", what.between_seconds}},
+                 ReaderDuty::times);
   const Json& times = reply.line->at("times");
   return {times.at("block").get<double>(), times.at("persist").get<double>(),
           times.at("processor").get<double>()};

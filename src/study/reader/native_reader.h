@@ -38,6 +38,13 @@ struct SaveTimes {
   double processor = 0;  ///< of the whole process
 };
 
+/// Saves that are timed, each over the one before it.
+struct TimedSaves {
+  bool behind = false;  ///< in the background, for raw and dcp
+  std::int64_t count = 1;
+  double between_seconds = 0;
+};
+
 struct NativeReaderOptions {
   std::string interpreter;     ///< "": see find_python()
   std::filesystem::path base;  ///< HDF5 checkpoint
@@ -74,8 +81,8 @@ class NativeReader {
   /// change: look for ReaderContents::change, too.
   [[nodiscard]] ReaderAnswer read(Format format, const std::filesystem::path& path, double timeout_seconds,
                                   bool change = false);
-  /// Times a save of the base to a new file. behind: in the background, for raw and dcp. Throws as write().
-  [[nodiscard]] SaveTimes time(Format format, const std::filesystem::path& path, bool behind);
+  /// Times saves of the base, the first to a new file, and gives the medians. Throws as write().
+  [[nodiscard]] SaveTimes time(Format format, const std::filesystem::path& path, const TimedSaves& what);
   /// Ends the process.
   void stop() noexcept;
 
