@@ -14,7 +14,7 @@ namespace {
 using detail::done;
 using detail::made;
 
-constexpr std::size_t structure_room = std::size_t{1} << 16U;
+constexpr std::size_t structure_room = 2048;  // HDF5's default; what is left of a piece stays unused
 constexpr std::size_t memory_step = std::size_t{4} << 20U;
 constexpr std::uint64_t most_of_chunk = std::uint64_t{1} << 20U, least_of_chunked = 4096;
 constexpr unsigned deflate_level = 4;  // h5py's usual one
