@@ -1,5 +1,7 @@
 #include "train/run/checkpoints.h"
 
+#include <utility>
+
 #include "record/fault/death_note.h"
 #include "train/run/state_moves.h"
 
@@ -58,9 +60,28 @@ void Checkpoints::note_start_file(const Position& at, const std::function<Ledger
   ledger_text_ = to_text(ledger());
 }
 
-void Checkpoints::step_begins() {
-  if (options_.clock && begun_) options_.clock->step_done(record::monotonic_seconds());
-  begun_ = true;
+void Checkpoints::step_begins(std::int64_t commits) {
+  if (!begun_) {
+    begun_ = true;
+    last_epoch_ = state_.session().progress.epoch + options_.epochs;
+    return;
+  }
+  if (options_.clock) options_.clock->step_done(record::monotonic_seconds());
+  if (std::exchange(prepared_, true) || !options_.before_checkpoints || !any_to_come(commits)) return;
+  options_.before_checkpoints();
+}
+
+// At this step or one of those that follow.
+bool Checkpoints::any_to_come(std::int64_t commits) const {
+  const Progress& progress = state_.session().progress;
+  const std::int64_t left = options_.steps
+                                ? *options_.steps - commits
+                                : (last_epoch_ - progress.epoch) * state_.steps_per_epoch() -
+                                      progress.cursor / state_.spec.batch_size;
+  const std::int64_t last = commits + left - 1;  // steps before the last one
+  if (options_.choose_interval) return last >= first_chosen;
+  const std::int64_t every = state_.recovery.checkpoint_every;
+  return every > 0 && last / every * every >= commits;
 }
 
 }  // namespace bitrift::train

@@ -30,8 +30,8 @@ class Checkpoints {
   void note_start_file(const Position& at, const std::function<Ledger()>& ledger);
   /// The run went back, or on from another rank's position.
   void moved() noexcept { written_ = -1; }
-  /// The step before it, if there is one, and what followed it are over.
-  void step_begins();
+  /// A step begins, after so many; what followed the one before it, if there is one, is over. Local.
+  void step_begins(std::int64_t commits);
 
   /// Where the last file was written, and the run's ledger then; nullopt and "": there is none.
   [[nodiscard]] const std::optional<Position>& position() const noexcept { return position_; }
@@ -40,11 +40,14 @@ class Checkpoints {
 
  private:
   void choose_next(std::int64_t commits);
+  [[nodiscard]] bool any_to_come(std::int64_t commits) const;
 
   TrainerState& state_;
   const RunOptions& options_;
   LedgerFiles ledger_files_;
   bool begun_ = false;                // a step has
+  bool prepared_ = false;
+  std::int64_t last_epoch_ = 0;       // that the run completes, without RunOptions::steps
   std::int64_t written_ = -1;         // commits at the last one
   std::optional<std::int64_t> next_;  // commits at the next one, where the interval is chosen by the run
   std::optional<Position> position_;

@@ -113,7 +113,7 @@ void Loop::begin_trace() {
 }
 
 void Loop::step() {
-  checkpoints_.step_begins();
+  checkpoints_.step_begins(at_.commits);
   // Here, where the evaluation that may follow a step is over: a schedule may have learned from it.
   if (checkpoints_.due(at_.commits)) {
     state_.kill_point.at_step(result_.steps);

@@ -61,6 +61,8 @@ struct RunOptions {
   /// Writes a checkpoint and returns its file; collective over those who work. When: see
   /// RecoverySpec::checkpoint_every and choose_interval.
   std::function<std::filesystem::path()> checkpoint = {};
+  /// Called once, if a checkpoint is to come: after the first step, whose memory is then taken. Local.
+  std::function<void()> before_checkpoints = {};
   /// How many of the last checkpoints a job may be launched again from.
   std::size_t ledgers_kept = 1;
   std::shared_ptr<CheckpointClock> clock =

@@ -133,8 +133,8 @@ class Trainer {
 
   /// Digest of the whole state: one per replica.
   [[nodiscard]] std::vector<std::string> replica_digests();
-  /// Before a run with saves in the background: where this rank writes them, the memory for them is made
-  /// while the run begins. Without, the first save makes it. Local.
+  /// Before the first save in the background: the rank that writes them begins to make the memory for them on
+  /// another thread. Without, the first two saves make it. Local.
   void prepare_saves(ckpt::WriteFormat format);
   /// Writes a checkpoint and beside it FILE.json with `provenance`, and the parallel layout that wrote it.
   /// mode async: if that fails, the next save throws, or the end of the trainer logs it.

@@ -38,6 +38,7 @@ std::shared_ptr<const ckpt::Image> BackgroundSave::image(
 }
 
 void BackgroundSave::prepare(std::size_t bytes) {
+  if (memory_[next_].bytes() > 0 || prepared_[next_].valid()) return;
   std::shared_future<void> before;
   for (const std::size_t which : {next_, 1 - next_}) {
     prepared_[which] = std::async(std::launch::async, [&memory = memory_[which], bytes, before] {
@@ -52,6 +53,8 @@ std::uint8_t* BackgroundSave::memory(std::size_t bytes) {
   // What failed is tried again below, where it can be reported.
   if (prepared_[next_].valid()) std::exchange(prepared_[next_], {}).wait();
   memory_[next_].reserve(bytes);
+  // Where there is too little for two, the first save fails.
+  if (!prepared_[1 - next_].valid() && memory_[1 - next_].bytes() == 0) memory_[1 - next_].reserve(bytes);
   return memory_[next_].data();
 }
 

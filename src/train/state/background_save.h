@@ -35,11 +35,12 @@ class BackgroundSave {
   [[nodiscard]] std::shared_ptr<const ckpt::Image> image(
       ckpt::WriteFormat format, const std::vector<ckpt::TensorMeta>& metas,
       const std::map<std::string, std::string>& attributes);
-  /// Before the first save: begins to make both buffers, for files of so many bytes, on another thread. The
-  /// training would wait for new memory (docs/checkpoint-cost.md, "New memory"). An error is left to memory().
+  /// Before the first save, once: begins to make both buffers, for files of so many bytes, on another thread.
+  /// The training would wait for new memory (docs/checkpoint-cost.md, "New memory"). A lack of memory is left
+  /// to memory(); throws std::system_error where there can be no other thread.
   void prepare(std::size_t bytes);
   /// The buffer for the next file, valid until start() has been called twice more. Two buffers are used in
-  /// turn, each made when it is first needed, or by prepare(). Throws as CopyMemory does.
+  /// turn. Makes both, or waits until prepare() has made this one. Throws as CopyMemory does.
   [[nodiscard]] std::uint8_t* memory(std::size_t bytes);
   /// Waits for the write in progress, then starts `write` on another thread. If the earlier write failed,
   /// throws its error and does not start this one.

@@ -12,24 +12,21 @@
 
 namespace bitrift::train {
 
-CopyMemory::~CopyMemory() { release(); }
+CopyMemory::~CopyMemory() {
+  if (data_ != nullptr) ::munmap(data_, bytes_);
+}
 
 void CopyMemory::reserve(std::size_t bytes) {
   if (bytes <= bytes_) return;
-  release();
-  ckpt::check_memory(bytes, "a copy of the state");
-  void* const fresh = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (fresh == MAP_FAILED) ckpt::fail_memory(bytes, "a copy of the state");
-  ::madvise(fresh, bytes, MADV_HUGEPAGE);  // only advice
-  std::memset(fresh, 0, bytes);
-  data_ = static_cast<std::uint8_t*>(fresh);
+  ckpt::check_memory(bytes - bytes_, "a copy of the state");
+  void* const whole =
+      data_ == nullptr ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                       : ::mremap(data_, bytes_, bytes, MREMAP_MAYMOVE);
+  if (whole == MAP_FAILED) ckpt::fail_memory(bytes, "a copy of the state");
+  ::madvise(whole, bytes, MADV_HUGEPAGE);  // only advice
+  data_ = static_cast<std::uint8_t*>(whole);
+  std::memset(data_ + bytes_, 0, bytes - bytes_);
   bytes_ = bytes;
-}
-
-void CopyMemory::release() noexcept {
-  if (data_ != nullptr) ::munmap(data_, bytes_);
-  data_ = nullptr;
-  bytes_ = 0;
 }
 
 namespace {

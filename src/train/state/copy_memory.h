@@ -15,15 +15,13 @@ class CopyMemory {
   CopyMemory(CopyMemory&&) = delete;
   CopyMemory& operator=(CopyMemory&&) = delete;
 
-  /// At least so many bytes; what was there before is lost if there were fewer. Throws Error(io) when the
-  /// machine does not have them.
+  /// At least so many bytes, of which those that were there stay. Throws Error(io) when the machine does not
+  /// have them.
   void reserve(std::size_t bytes);
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] std::uint8_t* data() const noexcept { return data_; }
 
  private:
-  void release() noexcept;
-
   std::uint8_t* data_ = nullptr;
   std::size_t bytes_ = 0;
 };

@@ -207,9 +207,11 @@ void prepare_saves(ckpt::WriteFormat format, BackgroundSave& behind, const Sessi
                    const record::TrainingSpec& spec) {
   try {
     // The optimizer makes its state in the first step, if it has not yet.
-    behind.prepare(behind.image(format, session.file_tensors(true), plan_attributes(spec))->file_bytes);
+    const auto image = behind.image(format, session.file_tensors(true), plan_attributes(spec));
+    spdlog::debug("taking memory for saves in the background: twice {} bytes", image->file_bytes);
+    behind.prepare(image->file_bytes);
   } catch (const std::exception& error) {
-    spdlog::debug("memory for saves in the background: {}", error.what());
+    spdlog::debug("no memory for saves in the background yet: {}", error.what());
   }
 }
 

@@ -22,7 +22,7 @@ struct SaveRequest {
   ckpt::WriteFormat format = ckpt::WriteFormat::hdf5;
 };
 
-/// Before the first save in the background: rank 0 starts to make the memory that such saves take. An error is
+/// BackgroundSave::prepare() for files of this state, if all replicas have the same. On rank 0; an error is
 /// left to the save. Local.
 void prepare_saves(ckpt::WriteFormat format, BackgroundSave& behind, const Session& session,
                    const record::TrainingSpec& spec);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import time
@@ -35,6 +36,34 @@ def test_the_run_is_the_one_without_checkpoints(base: Path, tmp_path: Path, stra
     assert digest(tmp_path / "plain.h5") == digest(tmp_path / "async.h5")
     names = {"plain.h5", "plain.h5.json", "async.h5", "async.h5.json"}
     assert {path.name for path in tmp_path.iterdir()} == names
+
+
+@pytest.mark.parametrize(
+    ("strategy", "run_for", "every", "saves"),
+    [
+        ("serial", ("--steps", "7"), "6", 1),  # the file after the last step is another one
+        ("serial", ("--steps", "6"), "6", 0),
+        ("serial", ("--epochs", "1"), "18", 1),  # three of the epoch's 22 steps were taken
+        ("serial", ("--epochs", "1"), "19", 0),
+        ("serial", ("--steps", "2"), "1", 1),
+        ("serial", ("--steps", "5"), "auto", 1),
+        ("serial", ("--steps", "4"), "auto", 0),
+        ("data2", ("--steps", "7"), "6", 1),
+        ("pipeline2", ("--steps", "7"), "6", 1),
+    ],
+)
+def test_memory_is_taken_in_advance_if_a_save_is_to_come(
+    base: Path, tmp_path: Path, strategy: str, run_for: tuple[str, str], every: str, saves: int
+) -> None:
+    options = ["--checkpoint-every", every, "--checkpoint-mode", "async", "--json", *STRATEGIES[strategy]]
+    if every == "auto":
+        options += ["--mtbf", "1000"]
+    done = call("resume", base, "-o", f"{tmp_path}/", *run_for, *options, env=os.environ | {"BITRIFT_LOG": "debug"})
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout).get("checkpoint_seconds", {"written": 0})["written"] == saves
+    said = [line for line in done.stderr.splitlines() if "taking memory" in line]
+    (size, *_) = {path.stat().st_size for path in tmp_path.glob("*.h5")}
+    assert [line.partition("twice ")[2] for line in said] == [f"{size} bytes"] * saves
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])

@@ -1,13 +1,31 @@
 #include "train/state/copy_memory.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 namespace bitrift::train::copy_memory_test {
 namespace {
+
+TEST(CopyMemory, KeepsItsBytesAsItGrows) {
+  constexpr std::size_t small = std::size_t{3} << 20, large = std::size_t{40} << 20;
+  CopyMemory memory;
+  memory.reserve(small);
+  std::memset(memory.data(), 7, small);
+  memory.reserve(large);
+  EXPECT_EQ(memory.bytes(), large);
+  const std::span bytes(memory.data(), large);
+  EXPECT_TRUE(std::ranges::all_of(bytes.first(small), [](std::uint8_t byte) { return byte == 7; }));
+  EXPECT_TRUE(std::ranges::all_of(bytes.subspan(small), [](std::uint8_t byte) { return byte == 0; }));
+  memory.reserve(1);
+  EXPECT_EQ(memory.bytes(), large);
+}
 
 TEST(CopyPastCaches, CopiesEveryByteAndNoOther) {
   constexpr std::size_t large = std::size_t{1} << 20, margin = 200;
