@@ -29,7 +29,7 @@ def _sync(path: Path) -> None:
 
 
 def _write_raw(content: memoryview, path: Path) -> None:
-    """What no writer can be faster than: write(2), fsync, rename."""
+    """The plainest save: write(2), fsync, rename."""
     temporary = path.with_name(path.name + ".tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     for at in range(0, len(content), PIECE):

@@ -40,7 +40,7 @@ struct TimedKind {
 [[nodiscard]] std::map<std::string, bool> installed_kinds(NativeReader& reader,
                                                           const std::filesystem::path& trainer);
 
-/// Times all cases in turns, each turn in another order, with a pause and sync(2) before each.
+/// Times all cases in turns, each turn in another order, with sync(2) and a pause before each.
 class Cost {
  public:
   /// bases: the base, then the checkpoints of spec.cost.models. folder: for what is saved. All but the

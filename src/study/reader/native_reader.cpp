@@ -21,7 +21,6 @@ using record::Json;
 
 // PyTorch takes two seconds to import on a quiet machine.
 constexpr double start_seconds = 300;
-constexpr double write_seconds = 3600;
 // A process whose channel has closed ends within milliseconds.
 constexpr double end_seconds = 10;
 
@@ -167,8 +166,8 @@ NativeReader::Reply NativeReader::ask(const char* what, Format format, const std
 
 NativeReader::Reply NativeReader::must_write(const char* what, Format format,
                                              const std::filesystem::path& path, const Json& more,
-                                             ReaderDuty duty) {
-  Reply reply = ask(what, format, path, write_seconds, more, duty);
+                                             ReaderDuty duty, double timeout_seconds) {
+  Reply reply = ask(what, format, path, timeout_seconds, more, duty);
   if (!reply.line || reply.line->contains("refused")) {
     fail(ErrorCode::io, "{}: {} cannot be written: {}", path.string(), name_of(format),
          reply.line   ? reply.line->at("refused").get<std::string>()
@@ -182,7 +181,7 @@ SaveTimes NativeReader::time(Format format, const std::filesystem::path& path, c
   const Reply reply =
       must_write("time", format, path,
                  {{"behind", what.behind}, {"saves", what.count}, {"between", what.between_seconds}},
-                 ReaderDuty::times);
+                 ReaderDuty::times, static_cast<double>(what.count) * (write_seconds + what.between_seconds));
   const Json& times = reply.line->at("times");
   return {times.at("block").get<double>(), times.at("persist").get<double>(),
           times.at("processor").get<double>()};

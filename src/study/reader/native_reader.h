@@ -93,7 +93,10 @@ class NativeReader {
   Reply ask(const char* what, Format format, const std::filesystem::path& path, double timeout_seconds,
             const record::Json& more = record::Json::object(), ReaderDuty duty = ReaderDuty::reads);
   Reply must_write(const char* what, Format format, const std::filesystem::path& path,
-                   const record::Json& more = record::Json::object(), ReaderDuty duty = ReaderDuty::reads);
+                   const record::Json& more = record::Json::object(), ReaderDuty duty = ReaderDuty::reads,
+                   double timeout_seconds = write_seconds);
+
+  static constexpr double write_seconds = 3600;  // a save, at most
 
   NativeReaderOptions options_;
   std::unique_ptr<Process> process_;

@@ -62,8 +62,8 @@ struct CostSpec {
   std::vector<bool> shard_optimizer = {};
   std::optional<int> cores = {};        ///< that ranks share; absent: all of the machine
   std::optional<Cluster> cluster = {};  ///< for which more ranks are modelled
-  double pause_seconds = 3;             ///< before a save, in which the disk comes to rest
-  double between_seconds = 1;           ///< of steps between two saves of a training
+  double pause_seconds = 3;             ///< before a case, in which the disk comes to rest
+  double between_seconds = 1;           ///< between two saves of a training or a library
   std::uint64_t seed = 0;
 };
 
