@@ -28,8 +28,8 @@ struct MemoryImage {
 /// Lives within one Scope, as all calls do. No time stamps. Throws Error(bad_input) for what HDF5 refuses.
 class MemoryFile {
  public:
-  /// room: bytes of each piece of the file that holds structures; if one piece holds them all, they come before
-  /// the elements. step: by which the memory grows.
+  /// room: bytes of each piece of the file that holds structures; if one piece holds them all, they come
+  /// before the elements. step: by which the memory grows.
   MemoryFile(std::size_t room, std::size_t step);
 
   [[nodiscard]] std::int64_t id() const noexcept { return file_.get(); }

@@ -139,7 +139,8 @@ void run_cost(const Study& study) {
 
 void run_policy(const Study& study) {
   const PolicySpec& spec = study.spec.policy;
-  study.begin(StudyPart::policy, spec.modes.size() * spec.lives * (1 + spec.factors.size()));
+  study.begin(StudyPart::policy,
+              spec.modes.size() * (spec.factors.size() + spec.lives * (1 + spec.factors.size())));
   const StudyLayout& layout = study.folder.layout();
   Policy(spec, study.journal, study.progress, study.trainer, layout.base(), layout.trainings()).run();
 }

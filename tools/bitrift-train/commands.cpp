@@ -72,7 +72,8 @@ void write_checkpoints(const Plan& plan, train::Trainer& trainer, const record::
   const bool behind = plan.checkpoints.mode == record::SaveMode::async;
   options.choose_interval = plan.checkpoints.automatic;
   options.ledgers_kept = static_cast<std::size_t>(plan.output.keep()) + (behind ? 1 : 0);
-  if (behind) options.before_checkpoints = [&trainer, format = plan.format] { trainer.prepare_saves(format); };
+  if (behind)
+    options.before_checkpoints = [&trainer, format = plan.format] { trainer.prepare_saves(format); };
   if (plan.checkpoints.writes()) options.clock = std::make_shared<train::CheckpointClock>(plan.checkpoints);
   options.checkpoint = [&trainer, provenance, behind, place = plan.output, writer = plan.checkpoints.writer,
                         clock = options.clock, format = plan.format] {

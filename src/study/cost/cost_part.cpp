@@ -18,8 +18,8 @@ namespace bitrift::study {
 namespace {
 
 constexpr FileKind ours{Format::hdf5, FileWriter::bitrift, ".h5", "hdf5"};
-// Of a training, or of a library in a row; the row of a case has their medians. Runs without saves take as many
-// steps, so that what a run does once, such as its first step, weighs the same in all.
+// Of a training, or of a library in a row; the row of a case has their medians. Runs without saves take as
+// many steps, so that what a run does once, such as its first step, weighs the same in all.
 constexpr std::int64_t saves_of_a_run = 6;
 
 void add_ours(const StudySpec& spec, std::vector<TimedKind>& cases) {
@@ -137,9 +137,9 @@ void Cost::rest() const {
 CostResult Cost::time_native(const TimedKind& timed) {
   const auto path = folder_ / timed.kind.file_name();
   rest();
-  const SaveTimes times = reader_.time(
-      timed.kind.format, path,
-      {timed.what.mode == record::SaveMode::async, saves_of_a_run, spec_.cost.between_seconds});
+  const SaveTimes times =
+      reader_.time(timed.kind.format, path,
+                   {timed.what.mode == record::SaveMode::async, saves_of_a_run, spec_.cost.between_seconds});
   CostResult result;
   result.block = times.block;
   result.persist = times.persist;

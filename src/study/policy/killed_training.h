@@ -18,9 +18,10 @@ class KilledTraining {
   KilledTraining(std::filesystem::path trainer, std::filesystem::path base, std::filesystem::path folder,
                  std::filesystem::path log);
 
-  /// What a step, a save of this mode and a restart cost, from a run that saves every few seconds. Throws
-  /// Error(bad_input) where the training ends by itself, and as run_program() does.
-  [[nodiscard]] PolicyCosts measure(record::SaveMode mode);
+  /// What a step, a save of this mode and a restart cost, from a run that saves every `interval` steps; 0: as
+  /// many as take two seconds. Throws Error(bad_input) where the training ends by itself, and as
+  /// run_program() does.
+  [[nodiscard]] PolicyCosts measure(record::SaveMode mode, std::int64_t interval);
   /// Resumes from the newest checkpoint and writes one every `interval` steps, until SIGKILL after `seconds`.
   /// Throws Error(bad_input) that names the log where the training ends by itself before.
   [[nodiscard]] Life live(record::SaveMode mode, std::int64_t interval, double seconds);

@@ -26,16 +26,20 @@ Policy::Policy(const PolicySpec& spec, StudyJournal& journal, campaign::Progress
       folder_(std::move(folder)) {}
 
 void Policy::run() {
-  for (const record::SaveMode mode : spec_.modes) measure(mode, 0);
+  for (const record::SaveMode mode : spec_.modes) measure(mode, 0, 0);
   std::map<record::SaveMode, std::vector<std::int64_t>> intervals;
   for (const record::SaveMode mode : spec_.modes) {
-    const StudyRow& row = *journal_.find(costs_id(policy_kind, mode, 0));
-    intervals[mode] = policy_intervals(spec_, mode, std::get<PolicyResult>(row.result).costs);
+    const StudyRow& row = *journal_.find(costs_id(policy_kind, mode, 0, 0));
+    const auto& costs = std::get<PolicyCosts>(std::get<PolicyResult>(row.result).found);
+    intervals[mode] = policy_intervals(spec_, mode, costs);
   }
   for (std::uint64_t number = 0; number < spec_.lives; ++number) {
     for (const record::SaveMode mode : spec_.modes) {
-      measure(mode, number);
-      for (const std::int64_t interval : intervals[mode]) live(mode, interval, number);
+      const std::vector<std::int64_t>& all = intervals[mode];
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        if (number == 0 || number % all.size() == i) measure(mode, all[i], number);
+      }
+      for (const std::int64_t interval : all) live(mode, interval, number);
     }
   }
 }
@@ -48,10 +52,10 @@ KilledTraining& Policy::training(record::SaveMode mode, std::int64_t interval) {
       .first->second;
 }
 
-void Policy::measure(record::SaveMode mode, std::uint64_t number) {
-  if (journal_.find(costs_id(policy_kind, mode, number)) != nullptr) return;
-  const PolicyCosts costs = training(mode, 0).measure(mode);
-  journal_.append({policy_kind.format, policy_kind.writer, PolicyResult{mode, 0, number, costs, {}}});
+void Policy::measure(record::SaveMode mode, std::int64_t interval, std::uint64_t number) {
+  if (journal_.find(costs_id(policy_kind, mode, interval, number)) != nullptr) return;
+  const PolicyCosts costs = training(mode, interval).measure(mode, interval);
+  journal_.append({policy_kind.format, policy_kind.writer, PolicyResult{mode, interval, number, costs}});
   progress_.advance();
 }
 
@@ -59,7 +63,7 @@ void Policy::live(record::SaveMode mode, std::int64_t interval, std::uint64_t nu
   if (journal_.find(life_id(policy_kind, mode, interval, number)) != nullptr) return;
   const double seconds = time_to_kill(spec_.seed, number, spec_.mean_time_between_failures);
   const Life life = training(mode, interval).live(mode, interval, seconds);
-  journal_.append({policy_kind.format, policy_kind.writer, PolicyResult{mode, interval, number, {}, life}});
+  journal_.append({policy_kind.format, policy_kind.writer, PolicyResult{mode, interval, number, life}});
   progress_.advance();
 }
 

@@ -17,8 +17,8 @@ namespace bitrift::study {
 /// The file that such a training saves.
 inline constexpr FileKind policy_kind{Format::hdf5, FileWriter::bitrift, ".h5", ""};
 /// Runs one training for each mode and interval, in turns: first the first life of each, then the second, so
-/// that a machine that becomes slower is slow for all of them. The costs of a mode are measured before its
-/// lives of each turn.
+/// that a machine that becomes slower is slow for all of them. A save's cost depends on how often it comes,
+/// so the costs of each interval are measured before its first life, and again in turn.
 class Policy {
  public:
   /// folder: for the trainings. All but the paths must outlive this.
@@ -30,7 +30,7 @@ class Policy {
 
  private:
   [[nodiscard]] KilledTraining& training(record::SaveMode mode, std::int64_t interval);
-  void measure(record::SaveMode mode, std::uint64_t number);
+  void measure(record::SaveMode mode, std::int64_t interval, std::uint64_t number);
   void live(record::SaveMode mode, std::int64_t interval, std::uint64_t number);
 
   const PolicySpec& spec_;

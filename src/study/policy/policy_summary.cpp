@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 
 namespace bitrift::study {
@@ -9,12 +10,19 @@ namespace {
 
 using record::Json;
 
+using TimedCosts = std::map<std::uint64_t, PolicyCosts>;  // by turn
+
 struct ModeRows {
-  std::map<std::uint64_t, PolicyCosts> costs;
-  std::map<std::int64_t, std::vector<TimedLife>> lives;  // by interval
+  std::map<std::int64_t, TimedCosts> costs;              // by interval
+  std::map<std::int64_t, std::vector<TimedLife>> lives;  // the same
+
+  /// What was measured for an interval, the last time before a life of this turn.
+  [[nodiscard]] const PolicyCosts& before(std::int64_t interval, std::uint64_t turn) const {
+    return std::prev(costs.at(interval).upper_bound(turn))->second;
+  }
 };
 
-PolicyCosts mean_of(const std::map<std::uint64_t, PolicyCosts>& all) {
+PolicyCosts mean_of(const TimedCosts& all) {
   MeanCosts mean;
   for (const auto& [number, costs] : all) mean.add(costs);
   return mean.value();
@@ -22,14 +30,15 @@ PolicyCosts mean_of(const std::map<std::uint64_t, PolicyCosts>& all) {
 
 ModeSummary summarize_mode(const StudySpec& spec, record::SaveMode mode, const ModeRows& rows) {
   const double mean = spec.policy.mean_time_between_failures;
-  ModeSummary summary{
-      mode, mean_of(rows.costs), computed_interval(mode, rows.costs.begin()->second, mean), {}};
+  const PolicyCosts& first = rows.costs.at(0).at(0);
+  ModeSummary summary{mode, first, computed_interval(mode, first, mean), {}};
   for (const auto& [interval, lives] : rows.lives) {
     PolicyCell cell{interval, static_cast<double>(interval) * summary.costs.step, lives.size(),
                     measured_useful(lives)};
     cell.confidence = analyze::student_t(cell.measured.fraction, cell.measured.standard_error, cell.lives - 1,
                                          spec.confidence);
-    cell.predicted = predicted_useful(mode, interval, summary.costs, mean);
+    cell.costs = mean_of(rows.costs.at(interval));
+    cell.predicted = predicted_useful(mode, interval, cell.costs, mean);
     cell.predicted_own = predicted_useful(mode, interval, mean_own_costs(lives), mean);
     cell.replayed = replayed_kills(mode, interval, lives);
     const UsefulTime& difference = cell.replayed.difference;
@@ -60,6 +69,10 @@ Json cell_json(const PolicyCell& cell) {
           {"useful", cell.measured.fraction},
           {"standard_error", cell.measured.standard_error},
           {"student_t", {cell.confidence.low, cell.confidence.high}},
+          {"step_seconds", cell.costs.step},
+          {"block_seconds", cell.costs.block},
+          {"persist_seconds", cell.costs.persist},
+          {"restart_seconds", cell.costs.restart},
           {"predicted", cell.predicted},
           {"predicted_own_costs", cell.predicted_own},
           {"replayed", cell.replayed.before},
@@ -72,16 +85,20 @@ Json cell_json(const PolicyCell& cell) {
 
 std::vector<ModeSummary> summarize_policy(const StudySpec& spec, const std::vector<StudyRow>& rows) {
   std::map<record::SaveMode, ModeRows> modes;
+  std::vector<const PolicyResult*> lives;
   for (const StudyRow& row : rows) {
     const auto* policy = std::get_if<PolicyResult>(&row.result);
     if (policy == nullptr) continue;
-    ModeRows& mode = modes[policy->mode];
-    if (policy->interval == 0) {
-      mode.costs[policy->number] = policy->costs;
+    if (const auto* costs = std::get_if<PolicyCosts>(&policy->found)) {
+      modes[policy->mode].costs[policy->interval][policy->number] = *costs;
     } else {
-      // Its turn's measurement comes before it.
-      mode.lives[policy->interval].push_back({policy->life, mode.costs.at(policy->number)});
+      lives.push_back(policy);
     }
+  }
+  for (const PolicyResult* one : lives) {
+    ModeRows& mode = modes[one->mode];
+    mode.lives[one->interval].push_back(
+        {std::get<Life>(one->found), mode.before(one->interval, one->number)});
   }
   std::vector<ModeSummary> summaries;
   summaries.reserve(modes.size());

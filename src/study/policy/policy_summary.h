@@ -21,7 +21,8 @@ struct PolicyCell {
   std::uint64_t lives = 0;
   UsefulTime measured;
   analyze::Interval confidence = {};  ///< of measured.fraction: Student's t with lives - 1 degrees of freedom
-  double predicted = 0;               ///< expected for kills at exponential times
+  PolicyCosts costs = {};             ///< mean of those measured for this interval
+  double predicted = 0;               ///< expected for kills at exponential times, with these costs
   double predicted_own = 0;           ///< the same, with mean_own_costs()
   ReplayedKills replayed = {};
   analyze::Interval difference = {-1, 1};  ///< of replayed.difference: Student's t, as above
@@ -29,8 +30,8 @@ struct PolicyCell {
 
 struct ModeSummary {
   record::SaveMode mode = record::SaveMode::sync;
-  PolicyCosts costs;                        ///< mean of the measurements
-  std::int64_t computed = 0;                ///< interval in steps, of the first measurement
+  PolicyCosts costs;                        ///< of saves some seconds apart, measured first
+  std::int64_t computed = 0;                ///< interval in steps that follows from these
   std::vector<PolicyCell> cells;            ///< ascending by interval
   std::optional<std::size_t> best = {};     ///< of cells: the largest measured fraction
   std::optional<std::size_t> nearest = {};  ///< of cells: the computed interval, or the nearest to it

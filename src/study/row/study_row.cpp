@@ -147,18 +147,19 @@ void put(Json& row, const PolicyResult& policy) {
   row["mode"] = policy.mode;
   row["interval"] = policy.interval;
   row["number"] = policy.number;
-  if (policy.interval == 0) {
-    row["step_seconds"] = policy.costs.step;
-    row["block_seconds"] = policy.costs.block;
-    row["persist_seconds"] = policy.costs.persist;
-    row["restart_seconds"] = policy.costs.restart;
-  } else {
-    row["seconds"] = policy.life.seconds;
-    row["steps"] = policy.life.steps;
-    if (policy.life.step > 0) row["step_seconds"] = policy.life.step;
-    if (policy.life.block > 0) row["block_seconds"] = policy.life.block;
-    if (policy.life.persist > 0) row["persist_seconds"] = policy.life.persist;
+  if (const auto* costs = std::get_if<PolicyCosts>(&policy.found)) {
+    row["step_seconds"] = costs->step;
+    row["block_seconds"] = costs->block;
+    row["persist_seconds"] = costs->persist;
+    row["restart_seconds"] = costs->restart;
+    return;
   }
+  const Life& life = std::get<Life>(policy.found);
+  row["seconds"] = life.seconds;
+  row["steps"] = life.steps;
+  if (life.step > 0) row["step_seconds"] = life.step;
+  if (life.block > 0) row["block_seconds"] = life.block;
+  if (life.persist > 0) row["persist_seconds"] = life.persist;
 }
 
 SizeResult size_from(const Json& value) {
@@ -192,13 +193,14 @@ DamageResult damage_from(const Json& value) {
 PolicyResult policy_from(const Json& value) {
   PolicyResult policy{value.at("mode").get<record::SaveMode>(), value.at("interval").get<std::int64_t>(),
                       value.at("number").get<std::uint64_t>()};
-  if (policy.interval == 0) {
-    policy.costs = {value.at("step_seconds").get<double>(), value.at("block_seconds").get<double>(),
-                    value.at("persist_seconds").get<double>(), value.at("restart_seconds").get<double>()};
+  if (value.contains("restart_seconds")) {
+    policy.found =
+        PolicyCosts{value.at("step_seconds").get<double>(), value.at("block_seconds").get<double>(),
+                    value.at("persist_seconds").get<double>(), value["restart_seconds"].get<double>()};
   } else {
-    policy.life = {value.at("seconds").get<double>(), value.at("steps").get<std::int64_t>(),
-                   value.value("step_seconds", 0.0), value.value("block_seconds", 0.0),
-                   value.value("persist_seconds", 0.0)};
+    policy.found = Life{value.at("seconds").get<double>(), value.at("steps").get<std::int64_t>(),
+                        value.value("step_seconds", 0.0), value.value("block_seconds", 0.0),
+                        value.value("persist_seconds", 0.0)};
   }
   return policy;
 }
@@ -212,8 +214,8 @@ std::string id_of(StudyPart part, Format format, FileWriter writer) {
 std::string StudyRow::id() const {
   const FileKind kind{format, writer, "", ""};
   if (const auto* policy = std::get_if<PolicyResult>(&result)) {
-    return policy->interval == 0 ? costs_id(kind, policy->mode, policy->number)
-                                 : life_id(kind, policy->mode, policy->interval, policy->number);
+    const auto id = std::holds_alternative<PolicyCosts>(policy->found) ? costs_id : life_id;
+    return id(kind, policy->mode, policy->interval, policy->number);
   }
   if (const auto* cost = std::get_if<CostResult>(&result)) return cost_id(kind, cost->what, cost->turn);
   if (const auto* replay = std::get_if<ReplayResult>(&result)) return replay_id(kind, replay->draw);
@@ -307,8 +309,9 @@ std::string cost_id(const FileKind& kind, const CostCase& what, std::uint64_t tu
                      replicas, turn);
 }
 
-std::string costs_id(const FileKind& kind, record::SaveMode mode, std::uint64_t number) {
-  return fmt::format("{}/{}/costs/{}", row_id(StudyPart::policy, kind), name_of(mode), number);
+std::string costs_id(const FileKind& kind, record::SaveMode mode, std::int64_t interval,
+                     std::uint64_t number) {
+  return fmt::format("{}/{}/costs/{}/{}", row_id(StudyPart::policy, kind), name_of(mode), interval, number);
 }
 
 std::string life_id(const FileKind& kind, record::SaveMode mode, std::int64_t interval,

@@ -138,13 +138,12 @@ struct Life {
   bool operator==(const Life&) const = default;
 };
 
-/// A measurement of the costs, or one life of a training that writes a checkpoint every `interval` steps.
+/// Of a training that writes a checkpoint every `interval` steps: what that costs, or one life.
 struct PolicyResult {
   record::SaveMode mode = record::SaveMode::sync;
-  std::int64_t interval = 0;  ///< of a life; 0: a measurement
-  std::uint64_t number = 0;   ///< of the life, or of the measurement
-  PolicyCosts costs = {};     ///< of a measurement
-  Life life = {};
+  std::int64_t interval = 0;  ///< 0: costs from which intervals are computed, of saves some seconds apart
+  std::uint64_t number = 0;   ///< the turn
+  std::variant<PolicyCosts, Life> found = {};
   bool operator==(const PolicyResult&) const = default;
 };
 
@@ -178,7 +177,8 @@ struct StudyRow {
 [[nodiscard]] std::string kill_id(const FileKind& kind, std::uint64_t call, bool half);
 [[nodiscard]] std::string state_id(const std::string& piece);
 [[nodiscard]] std::string cost_id(const FileKind& kind, const CostCase& what, std::uint64_t turn);
-[[nodiscard]] std::string costs_id(const FileKind& kind, record::SaveMode mode, std::uint64_t number);
+[[nodiscard]] std::string costs_id(const FileKind& kind, record::SaveMode mode, std::int64_t interval,
+                                   std::uint64_t number);
 [[nodiscard]] std::string life_id(const FileKind& kind, record::SaveMode mode, std::int64_t interval,
                                   std::uint64_t number);
 [[nodiscard]] std::string flip_id(const FileKind& kind, BitStratum stratum, std::uint64_t draw);

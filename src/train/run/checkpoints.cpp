@@ -74,10 +74,9 @@ void Checkpoints::step_begins(std::int64_t commits) {
 // At this step or one of those that follow.
 bool Checkpoints::any_to_come(std::int64_t commits) const {
   const Progress& progress = state_.session().progress;
-  const std::int64_t left = options_.steps
-                                ? *options_.steps - commits
-                                : (last_epoch_ - progress.epoch) * state_.steps_per_epoch() -
-                                      progress.cursor / state_.spec.batch_size;
+  const std::int64_t left = options_.steps ? *options_.steps - commits
+                                           : (last_epoch_ - progress.epoch) * state_.steps_per_epoch() -
+                                                 progress.cursor / state_.spec.batch_size;
   const std::int64_t last = commits + left - 1;  // steps before the last one
   if (options_.choose_interval) return last >= first_chosen;
   const std::int64_t every = state_.recovery.checkpoint_every;

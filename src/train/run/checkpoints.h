@@ -45,7 +45,7 @@ class Checkpoints {
   TrainerState& state_;
   const RunOptions& options_;
   LedgerFiles ledger_files_;
-  bool begun_ = false;                // a step has
+  bool begun_ = false;  // a step has
   bool prepared_ = false;
   std::int64_t last_epoch_ = 0;       // that the run completes, without RunOptions::steps
   std::int64_t written_ = -1;         // commits at the last one

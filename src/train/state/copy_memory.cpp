@@ -19,9 +19,9 @@ CopyMemory::~CopyMemory() {
 void CopyMemory::reserve(std::size_t bytes) {
   if (bytes <= bytes_) return;
   ckpt::check_memory(bytes - bytes_, "a copy of the state");
-  void* const whole =
-      data_ == nullptr ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-                       : ::mremap(data_, bytes_, bytes, MREMAP_MAYMOVE);
+  void* const whole = data_ == nullptr
+                          ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                          : ::mremap(data_, bytes_, bytes, MREMAP_MAYMOVE);
   if (whole == MAP_FAILED) ckpt::fail_memory(bytes, "a copy of the state");
   ::madvise(whole, bytes, MADV_HUGEPAGE);  // only advice
   data_ = static_cast<std::uint8_t*>(whole);

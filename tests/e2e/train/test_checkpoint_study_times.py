@@ -89,9 +89,14 @@ def test_the_summary_has_ratios_within_turns(done: Path) -> None:
 
 def test_lives_are_killed_when_they_must_be_and_advance_by_intervals(done: Path) -> None:
     rows = [row for row in rows_of(done) if row["part"] == "policy"]
-    measured = [row for row in rows if row["interval"] == 0]
-    lives = [row for row in rows if row["interval"] > 0]
-    assert len(measured) == POLICY["lives"]
+    measured = [row for row in rows if "restart_seconds" in row]
+    lives = [row for row in rows if row not in measured]
+    intervals = sorted({row["interval"] for row in lives})
+    # All at first, and then one in each turn.
+    assert [(row["interval"], row["number"]) for row in measured] == [
+        *((interval, 0) for interval in (0, *intervals)),
+        (intervals[1 % len(intervals)], 1),
+    ]
     times: dict[int, set[float]] = {}
     for row in lives:
         assert row["steps"] % row["interval"] == 0 and row["steps"] >= 0
@@ -103,12 +108,19 @@ def test_lives_are_killed_when_they_must_be_and_advance_by_intervals(done: Path)
     for cell in mode["intervals"]:
         mine = [row for row in lives if row["interval"] == cell["interval"]]
         seconds = sum(row["seconds"] for row in mine)
-        costs = {row["number"]: row for row in measured}
+        # Those that were measured last before a life.
+        costs = {
+            turn: [row for row in measured if row["interval"] == cell["interval"] and row["number"] <= turn][-1]
+            for turn in range(POLICY["lives"])
+        }
         steps = {row["number"]: row.get("step_seconds", costs[row["number"]]["step_seconds"]) for row in mine}
         useful = sum(row["steps"] * steps[row["number"]] for row in mine) / seconds
         assert cell["useful"] == pytest.approx(useful)
         assert 0 < cell["predicted"] < 1
-        assert cell["predicted_own_costs"] == pytest.approx(expected_of_own_costs(cell["interval"], mine, measured))
+        assert cell["block_seconds"] == pytest.approx(
+            statistics.fmean(row["block_seconds"] for row in measured if row["interval"] == cell["interval"])
+        )
+        assert cell["predicted_own_costs"] == pytest.approx(expected_of_own_costs(cell["interval"], mine, costs))
         replayed = sum(kept(cell["interval"], costs[row["number"]], row["seconds"]) for row in mine) / seconds
         assert cell["replayed"] == pytest.approx(replayed)
         assert cell["difference"] == pytest.approx(useful - replayed)
@@ -119,11 +131,10 @@ def test_lives_are_killed_when_they_must_be_and_advance_by_intervals(done: Path)
     assert any("block_seconds" in row and "persist_seconds" in row for row in lives)
 
 
-def expected_of_own_costs(interval: int, lives: list[dict], measured: list[dict]) -> float:
+def expected_of_own_costs(interval: int, lives: list[dict], before: dict[int, dict]) -> float:
     """The expectation for saves in the background with what they cost in these lives."""
     known = [row for row in lives if row.get("block_seconds")]
     weights = [row["steps"] for row in known]
-    before = {row["number"]: row for row in measured}
     mean = POLICY["mean_time_between_failures"]
 
     def cost(name: str) -> float:

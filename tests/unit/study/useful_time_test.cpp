@@ -196,10 +196,13 @@ TEST(PolicySummary, NamesTheBestAndTheComputedInterval) {
   const auto add = [&](PolicyResult result) { rows.push_back({Format::hdf5, FileWriter::bitrift, result}); };
   const PolicyCosts one{0.1, 0.2, 0, 1};
   const std::int64_t computed = computed_interval(SaveMode::sync, one, 20);
+  const PolicyCosts often{0.1, 0.05, 0, 1}, later{0.1, 0.07, 0, 1};
+  add({SaveMode::sync, 0, 0, one});
+  for (const std::int64_t factor : {1, 2, 4}) add({SaveMode::sync, computed * factor, 0, often});
+  add({SaveMode::sync, 2 * computed, 1, later});
   for (const std::uint64_t turn : {0, 1}) {
-    add({SaveMode::sync, 0, turn, one, {}});
     for (const std::int64_t factor : {1, 2, 4})
-      add({SaveMode::sync, computed * factor, turn, {}, {10, factor == 2 ? 90 : 50}});
+      add({SaveMode::sync, computed * factor, turn, Life{10, factor == 2 ? 90 : 50}});
   }
   const std::vector<ModeSummary> modes = summarize_policy(spec, rows);
   ASSERT_EQ(modes.size(), 1U);
@@ -209,7 +212,14 @@ TEST(PolicySummary, NamesTheBestAndTheComputedInterval) {
   EXPECT_EQ(mode.best, 1U);
   EXPECT_EQ(mode.nearest, 0U);
   EXPECT_NEAR(mode.cells[1].measured.fraction, 0.9, 1e-12);
-  EXPECT_NEAR(mode.cells[1].predicted, predicted_useful(SaveMode::sync, 2 * computed, one, 20), 1e-12);
+  EXPECT_EQ(mode.costs, one);
+  EXPECT_EQ(mode.cells[0].costs, often);
+  EXPECT_NEAR(mode.cells[0].predicted, predicted_useful(SaveMode::sync, computed, often, 20), 1e-12);
+  EXPECT_NEAR(mode.cells[1].predicted, predicted_useful(SaveMode::sync, 2 * computed, {0.1, 0.06, 0, 1}, 20),
+              1e-12);
+  // Each life has the costs that were measured last before it.
+  const std::vector<TimedLife> timed{{Life{10, 90}, often}, {Life{10, 90}, later}};
+  EXPECT_EQ(mode.cells[1].replayed.before, replayed_kills(SaveMode::sync, 2 * computed, timed).before);
   const std::string table = policy_table(spec, modes);
   EXPECT_NE(table.find("90.0% [90.0, 90.0]"), std::string::npos) << table;
   EXPECT_NE(table.find(" best"), std::string::npos);
