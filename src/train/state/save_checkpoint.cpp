@@ -206,7 +206,7 @@ void write_together(const SaveRequest& request, BackgroundSave& behind, const Sa
 void prepare_saves(ckpt::WriteFormat format, BackgroundSave& behind, const Session& session,
                    const record::TrainingSpec& spec) {
   try {
-    // The optimizer makes its state in the first step, if it has not yet.
+    // A rank whose stage has no parameters has no optimizer state, but the file has.
     const auto image = behind.image(format, session.file_tensors(true), plan_attributes(spec));
     spdlog::debug("taking memory for saves in the background: twice {} bytes", image->file_bytes);
     behind.prepare(image->file_bytes);
