@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import random
+import struct
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import h5py
@@ -126,3 +129,45 @@ def test_what_makes_no_sense_is_refused(base: Path, tmp_path: Path) -> None:
         assert done.returncode == 2 and words in done.stderr, done.stderr
         assert len(done.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+class FolderEvents:
+    """What happens to the names of a folder, from inotify(7)."""
+
+    IN_MOVED_FROM, IN_MOVED_TO, IN_CREATE, IN_DELETE = 0x40, 0x80, 0x100, 0x200
+    APPEARED, GONE = IN_MOVED_TO | IN_CREATE, IN_MOVED_FROM | IN_DELETE
+
+    def __init__(self, folder: Path) -> None:
+        library = ctypes.CDLL(None, use_errno=True)
+        self.descriptor = library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        assert library.inotify_add_watch(self.descriptor, bytes(folder), self.APPEARED | self.GONE) >= 0
+
+    def __iter__(self) -> Iterator[tuple[bool, str]]:
+        """(whether it appeared, its name), of all events so far. Once."""
+        try:
+            while block := os.read(self.descriptor, 1 << 16):
+                while block:
+                    _, mask, _, size = struct.unpack_from("iIII", block)
+                    yield bool(mask & self.APPEARED), block[16 : 16 + size].rstrip(b"\0").decode()
+                    block = block[16 + size :]
+        except BlockingIOError:
+            os.close(self.descriptor)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("keep", [1, 2])
+def test_older_files_are_gone_before_the_next_one_is_begun(base: Path, tmp_path: Path, mode: str, keep: int) -> None:
+    out = tmp_path / "run"
+    out.mkdir()
+    events = FolderEvents(out)
+    options = ("--checkpoint-every", 1, "--checkpoint-mode", mode, "--checkpoint-keep", keep)
+    run("resume", base, "-o", out, "--steps", 12, *options)
+    present: set[str] = set()
+    begun = 0
+    for appeared, name in events:
+        if ".tmp-" not in name and name.endswith(".h5"):
+            (present.add if appeared else present.remove)(name)
+        elif appeared and ".h5.tmp-" in name:
+            begun += 1
+            assert len(present) <= keep, sorted(present)
+    assert begun >= 12 and len(present) == keep == len(list(out.glob("*.h5")))
