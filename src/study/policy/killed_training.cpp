@@ -18,7 +18,7 @@ namespace bitrift::study {
 namespace {
 
 // Their mean counts, because a training pays for the slow ones, too: those for which the disk was busy.
-constexpr std::int64_t most_saves = 9, fewest_saves = 3;
+constexpr double fewest_saves = 3;
 constexpr double seconds_between = 2;  // one in the background is over before the next
 
 using Clock = std::chrono::steady_clock;
@@ -75,19 +75,20 @@ Command KilledTraining::resume(const std::vector<std::string>& options) const {
   return command;
 }
 
-PolicyCosts KilledTraining::measure(record::SaveMode mode, std::int64_t interval) {
+PolicyCosts KilledTraining::measure(record::SaveMode mode, std::int64_t interval, double mean) {
   const std::filesystem::path output = folder_ / "measured.log";
   const auto seconds_a_step = [](const record::Json& result) {
     return result.at("seconds").get<double>() / result.at("steps").get<double>();
   };
   if (step_ == 0) step_ = seconds_a_step(run_to_json(resume({"--steps", "10"}), output).result);
-  const auto usual = static_cast<std::int64_t>(std::ceil(seconds_between / step_));
-  const std::int64_t every = interval > 0 ? interval : usual;
-  const std::int64_t saves = std::clamp(most_saves * usual / every, fewest_saves, most_saves);
+  const std::int64_t every =
+      interval > 0 ? interval : static_cast<std::int64_t>(std::ceil(seconds_between / step_));
+  const double saves = std::max(fewest_saves, std::round(mean / (static_cast<double>(every) * step_)));
+  const std::int64_t steps = every * static_cast<std::int64_t>(saves) + 1;
   // In the folder of the last measurement, as each life continues in that of the last.
   const TrainerRun run =
       run_to_json(resume({"-o", folder_.string() + "/", "--checkpoint-every", std::to_string(every),
-                          "--checkpoint-mode", name_of(mode), "--steps", std::to_string(every * saves + 1)}),
+                          "--checkpoint-mode", name_of(mode), "--steps", std::to_string(steps)}),
                   output);
   const record::Json& written = run.result.at("checkpoint_seconds");
   PolicyCosts costs;

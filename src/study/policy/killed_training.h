@@ -19,9 +19,10 @@ class KilledTraining {
                  std::filesystem::path log);
 
   /// What a step, a save of this mode and a restart cost, from a run that saves every `interval` steps; 0: as
-  /// many as take two seconds. Throws Error(bad_input) where the training ends by itself, and as
-  /// run_program() does.
-  [[nodiscard]] PolicyCosts measure(record::SaveMode mode, std::int64_t interval);
+  /// many as take two seconds. The run lasts about as long as a life does on average, `mean` seconds, so that
+  /// its first saves, which can cost more, count as much as in a life; but it saves at least three times.
+  /// Throws Error(bad_input) where the training ends by itself, and as run_program() does.
+  [[nodiscard]] PolicyCosts measure(record::SaveMode mode, std::int64_t interval, double mean);
   /// Resumes from the newest checkpoint and writes one every `interval` steps, until SIGKILL after `seconds`.
   /// Throws Error(bad_input) that names the log where the training ends by itself before.
   [[nodiscard]] Life live(record::SaveMode mode, std::int64_t interval, double seconds);

@@ -54,15 +54,15 @@ KilledTraining& Policy::training(record::SaveMode mode, std::int64_t interval) {
 
 void Policy::measure(record::SaveMode mode, std::int64_t interval, std::uint64_t number) {
   if (journal_.find(costs_id(policy_kind, mode, interval, number)) != nullptr) return;
-  const PolicyCosts costs = training(mode, interval).measure(mode, interval);
+  const PolicyCosts costs =
+      training(mode, interval).measure(mode, interval, spec_.mean_time_between_failures);
   journal_.append({policy_kind.format, policy_kind.writer, PolicyResult{mode, interval, number, costs}});
   progress_.advance();
 }
 
 void Policy::live(record::SaveMode mode, std::int64_t interval, std::uint64_t number) {
   if (journal_.find(life_id(policy_kind, mode, interval, number)) != nullptr) return;
-  const double seconds = time_to_kill(spec_.seed, number, spec_.mean_time_between_failures);
-  const Life life = training(mode, interval).live(mode, interval, seconds);
+  const Life life = training(mode, interval).live(mode, interval, time_to_kill(spec_, number));
   journal_.append({policy_kind.format, policy_kind.writer, PolicyResult{mode, interval, number, life}});
   progress_.advance();
 }

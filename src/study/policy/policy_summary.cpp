@@ -35,15 +35,15 @@ ModeSummary summarize_mode(const StudySpec& spec, record::SaveMode mode, const M
   for (const auto& [interval, lives] : rows.lives) {
     PolicyCell cell{interval, static_cast<double>(interval) * summary.costs.step, lives.size(),
                     measured_useful(lives)};
-    cell.confidence = analyze::student_t(cell.measured.fraction, cell.measured.standard_error, cell.lives - 1,
-                                         spec.confidence);
+    cell.confidence = analyze::student_t(cell.measured.fraction, cell.measured.standard_error,
+                                         cell.measured.degrees, spec.confidence);
     cell.costs = mean_of(rows.costs.at(interval));
     cell.predicted = predicted_useful(mode, interval, cell.costs, mean);
     cell.predicted_own = predicted_useful(mode, interval, mean_own_costs(lives), mean);
     cell.replayed = replayed_kills(mode, interval, lives);
     const UsefulTime& difference = cell.replayed.difference;
     const double margin =
-        analyze::student_t_margin(difference.standard_error, cell.lives - 1, spec.confidence);
+        analyze::student_t_margin(difference.standard_error, difference.degrees, spec.confidence);
     cell.difference = {std::max(-1.0, difference.fraction - margin),
                        std::min(1.0, difference.fraction + margin)};
     summary.cells.push_back(cell);

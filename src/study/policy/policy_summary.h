@@ -20,12 +20,12 @@ struct PolicyCell {
   double seconds = 0;         ///< of work between two saves
   std::uint64_t lives = 0;
   UsefulTime measured;
-  analyze::Interval confidence = {};  ///< of measured.fraction: Student's t with lives - 1 degrees of freedom
+  analyze::Interval confidence = {};  ///< of measured.fraction: Student's t
   PolicyCosts costs = {};             ///< mean of those measured for this interval
   double predicted = 0;               ///< expected for kills at exponential times, with these costs
   double predicted_own = 0;           ///< the same, with mean_own_costs()
   ReplayedKills replayed = {};
-  analyze::Interval difference = {-1, 1};  ///< of replayed.difference: Student's t, as above
+  analyze::Interval difference = {-1, 1};  ///< of replayed.difference: Student's t
 };
 
 struct ModeSummary {

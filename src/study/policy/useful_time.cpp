@@ -2,15 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
+#include "core/permutation.h"
 #include "core/philox.h"
 
 namespace bitrift::study {
 
 using record::SaveMode;
 
-double time_to_kill(std::uint64_t seed, std::uint64_t life, double mean) {
-  return -mean * std::log1p(-random_unit(derive_key(seed, "study.policy/kill"), life, 0));
+double time_to_kill(const PolicySpec& spec, std::uint64_t life) {
+  const std::uint64_t stratum = Permutation(spec.lives, derive_key(spec.seed, "study.policy/stratum"))(life);
+  const double place = random_unit(derive_key(spec.seed, "study.policy/kill"), life, 0);
+  const double quantile = (static_cast<double>(stratum) + place) / static_cast<double>(spec.lives);
+  return -spec.mean_time_between_failures * std::log1p(-quantile);
 }
 
 std::int64_t computed_interval(SaveMode mode, const PolicyCosts& costs, double mean) {
@@ -37,18 +42,32 @@ struct Part {
   double work = 0, seconds = 0;
 };
 
-UsefulTime ratio_of(const std::vector<Part>& parts) {
+/// Of a sample that falls into groups of `group` parts, in order: the last is larger where they do not divide
+/// it. The whole sample is one group if there are fewer parts than two groups need.
+UsefulTime ratio_of(const std::vector<Part>& parts, std::size_t group) {
   double work = 0, seconds = 0;
   for (const Part& one : parts) {
     work += one.work;
     seconds += one.seconds;
   }
   if (seconds <= 0) return {};
-  const auto n = static_cast<double>(parts.size());
+  const std::size_t n = parts.size();
   const double ratio = work / seconds;
-  double squares = 0;
-  for (const Part& one : parts) squares += std::pow(one.work - ratio * one.seconds, 2);
-  return {ratio, n < 2 ? 0 : std::sqrt(squares / (n - 1) / n) / (seconds / n)};
+  if (n < 2) return {ratio};
+  const std::size_t groups = std::max<std::size_t>(1, n / group);
+  double variance = 0;  // of the sum of the residuals work - ratio x seconds
+  for (std::size_t i = 0; i < groups; ++i) {
+    const std::size_t first = i * group, last = i + 1 == groups ? n : first + group;
+    const auto size = static_cast<double>(last - first);
+    double sum = 0, squares = 0;
+    for (std::size_t k = first; k < last; ++k) {
+      const double residual = parts[k].work - ratio * parts[k].seconds;
+      sum += residual;
+      squares += residual * residual;
+    }
+    variance += size / (size - 1) * std::max(0.0, squares - sum * sum / size);
+  }
+  return {ratio, std::sqrt(variance) / seconds, n - groups};
 }
 
 double measured_work(const TimedLife& one) {
@@ -111,7 +130,10 @@ UsefulTime measured_useful(const std::vector<TimedLife>& lives) {
   std::vector<Part> parts;
   parts.reserve(lives.size());
   for (const TimedLife& one : lives) parts.push_back({measured_work(one), one.life.seconds});
-  return ratio_of(parts);
+  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
+    return std::tie(a.seconds, a.work) < std::tie(b.seconds, b.work);
+  });
+  return ratio_of(parts, 2);
 }
 
 ReplayedKills replayed_kills(SaveMode mode, std::int64_t interval, const std::vector<TimedLife>& lives) {
@@ -122,7 +144,8 @@ ReplayedKills replayed_kills(SaveMode mode, std::int64_t interval, const std::ve
     own.push_back({predicted_work(mode, interval, one.own_costs(), one.life), seconds});
     differences.push_back({measured_work(one) - before.back().work, seconds});
   }
-  return {ratio_of(before).fraction, ratio_of(own).fraction, ratio_of(differences)};
+  const std::size_t all = lives.size();
+  return {ratio_of(before, all).fraction, ratio_of(own, all).fraction, ratio_of(differences, all)};
 }
 
 }  // namespace bitrift::study

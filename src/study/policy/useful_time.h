@@ -5,12 +5,17 @@
 #include <vector>
 
 #include "study/row/study_row.h"
+#include "study/row/study_spec.h"
 
 namespace bitrift::study {
 
-/// The seconds from a start to its kill: exponentially distributed with this mean, a pure function of seed
-/// and number. The same for every interval and mode, so that they meet the same failures.
-[[nodiscard]] double time_to_kill(std::uint64_t seed, std::uint64_t life, double mean);
+/// The seconds from a start to its kill: exponentially distributed with the spec's mean, a pure function of
+/// the spec and `life`, which must be below spec.lives. A stratified sample (Cochran, Sampling Techniques,
+/// 3rd edition, chapter 5): each of spec.lives equally probable ranges of the distribution holds one of the
+/// times, in random order, so that their chance moves a result as little as that of 6 to 10 times as many
+/// independent lives would (docs/checkpoint-cost.md). The same for every interval and mode, so that they meet
+/// the same failures.
+[[nodiscard]] double time_to_kill(const PolicySpec& spec, std::uint64_t life);
 
 /// The interval with the least expected loss, in steps, at least 1: Daly's for sync, and
 /// record::asynchronous_interval() for async.
@@ -30,6 +35,7 @@ namespace bitrift::study {
 struct UsefulTime {
   double fraction = 0;
   double standard_error = 0;  ///< 0 for fewer than two lives
+  std::uint64_t degrees = 0;  ///< of freedom of the standard error
 };
 
 /// A life, and the costs that were measured before it.
@@ -58,14 +64,16 @@ class MeanCosts {
 /// Without lives 0.
 [[nodiscard]] PolicyCosts mean_own_costs(const std::vector<TimedLife>& lives);
 
-/// Sum of steps x seconds of a step in this life, over the sum of seconds. The standard error is that of a
-/// ratio of means (Cochran, Sampling Techniques, 3rd edition, equation 6.13, without the correction for
-/// finite populations). Without lives 0.
+/// Sum of steps x seconds of a step in this life, over the sum of seconds, for lives that were ended at
+/// time_to_kill(). The standard error is that of a ratio of means, without the correction for finite
+/// populations (Cochran, equation 6.13), where the variance is estimated from pairs of lives with neighboring
+/// times (the same, section 5A.12, collapsed strata). It is too large rather than too small, because the
+/// difference between two neighbors counts as chance. Without lives 0.
 [[nodiscard]] UsefulTime measured_useful(const std::vector<TimedLife>& lives);
 
 /// What the model says of the very times at which these lives were killed, and how far the measured part is
 /// above it. The differences are those of single lives, so the chance of the kills is not in their standard
-/// error.
+/// error, which is that of independent lives (Cochran, equation 6.13).
 struct ReplayedKills {
   double before = 0;      ///< with the costs that were measured before the lives
   double own = 0;         ///< with those in the lives

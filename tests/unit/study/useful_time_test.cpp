@@ -1,5 +1,6 @@
 #include "study/policy/useful_time.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -90,19 +91,44 @@ TEST(UsefulTime, NoOtherIntervalIsPredictedToBeMuchBetter) {
   }
 }
 
-TEST(UsefulTime, KillsAreExponentialAndRepeat) {
-  double sum = 0, longer = 0;
+PolicySpec with_seed(std::uint64_t seed, std::uint64_t lives) {
+  PolicySpec spec;
+  spec.mean_time_between_failures = 20;
+  spec.lives = lives;
+  spec.seed = seed;
+  return spec;
+}
+
+TEST(TimeToKill, OfEachLifeIsExponentialAndRepeats) {
   constexpr int n = 20'000;
-  for (std::uint64_t i = 0; i < n; ++i) {
-    const double time = time_to_kill(3, i, 20);
-    ASSERT_GE(time, 0);
-    ASSERT_EQ(time, time_to_kill(3, i, 20));
-    sum += time;
-    longer += time > 40 ? 1 : 0;
+  for (const std::uint64_t life : {0, 4, 11}) {
+    double sum = 0, longer = 0;
+    for (std::uint64_t seed = 0; seed < n; ++seed) {
+      const double time = time_to_kill(with_seed(seed, 12), life);
+      ASSERT_GE(time, 0);
+      ASSERT_EQ(time, time_to_kill(with_seed(seed, 12), life));
+      sum += time;
+      longer += time > 40 ? 1 : 0;
+    }
+    EXPECT_NEAR(sum / n, 20, 0.6);
+    EXPECT_NEAR(longer / n, std::exp(-2), 0.01);
   }
-  EXPECT_NEAR(sum / n, 20, 0.6);
-  EXPECT_NEAR(longer / n, std::exp(-2), 0.01);
-  EXPECT_NE(time_to_kill(3, 0, 20), time_to_kill(4, 0, 20));
+  EXPECT_NE(time_to_kill(with_seed(3, 12), 0), time_to_kill(with_seed(4, 12), 0));
+}
+
+TEST(TimeToKill, FallsOnceIntoEachOfTheEquallyProbableRanges) {
+  for (const std::uint64_t lives : {1, 2, 15}) {
+    std::vector<std::uint64_t> ranges;
+    for (std::uint64_t life = 0; life < lives; ++life) {
+      const double quantile = -std::expm1(-time_to_kill(with_seed(7, lives), life) / 20);
+      ranges.push_back(static_cast<std::uint64_t>(quantile * static_cast<double>(lives)));
+    }
+    if (lives == 15) {
+      EXPECT_FALSE(std::is_sorted(ranges.begin(), ranges.end()));
+    }
+    std::sort(ranges.begin(), ranges.end());
+    for (std::uint64_t i = 0; i < lives; ++i) EXPECT_EQ(ranges[i], i);
+  }
 }
 
 TEST(UsefulTime, IsARatioOfSums) {
@@ -113,27 +139,69 @@ TEST(UsefulTime, IsARatioOfSums) {
   const double squares = std::pow(8 - 10 * r, 2) + std::pow(20 - 30 * r, 2) + std::pow(20 * r, 2);
   EXPECT_NEAR(measured.standard_error, std::sqrt(squares / 2 / 3) / 20, 1e-12);
   EXPECT_EQ(measured_useful({}).fraction, 0);
+  EXPECT_EQ(measured.degrees, 2U);
   EXPECT_EQ(measured_useful({{{10, 80}, {0.1}}}).standard_error, 0);
+  EXPECT_EQ(measured_useful({{{10, 80}, {0.1}}}).degrees, 0U);
 }
 
-TEST(UsefulTime, TheStandardErrorIsThatOfRepetitions) {
-  std::mt19937_64 random(9);
-  std::exponential_distribution<double> life(1 / 20.0);
-  double sum = 0, squares = 0, claimed = 0;
-  constexpr int repetitions = 2000;
-  for (int k = 0; k < repetitions; ++k) {
-    std::vector<TimedLife> lives;
-    for (int i = 0; i < 30; ++i) {
-      const double seconds = life(random);
-      lives.push_back({{seconds, 10 * static_cast<std::int64_t>(seconds / 1.5)}, {0.1}});
+TEST(UsefulTime, PairsLivesOfNeighboringLengths) {
+  const std::vector<TimedLife> lives{
+      {{40, 300}, {0.1}}, {{10, 80}, {0.1}}, {{30, 100}, {0.2}}, {{20, 0}, {0.1}}, {{60, 500}, {0.1}}};
+  const UsefulTime measured = measured_useful(lives);
+  const double r = (8 + 20 + 30 + 50) / 160.0;
+  EXPECT_NEAR(measured.fraction, r, 1e-12);
+  // 10 and 20 s; 30, 40 and 60 s.
+  const double pair = std::pow((8 - 10 * r) + 20 * r, 2);
+  const double a = 20 - 30 * r, b = 30 - 40 * r, c = 50 - 60 * r, mean = (a + b + c) / 3;
+  const double three = 3 * (std::pow(a - mean, 2) + std::pow(b - mean, 2) + std::pow(c - mean, 2)) / 2;
+  EXPECT_NEAR(measured.standard_error, std::sqrt(pair + three) / 160, 1e-12);
+  EXPECT_EQ(measured.degrees, 3U);
+}
+
+// Studies of simulated trainings, whose steps and saves are 20 % longer or shorter in some lives.
+TEST(UsefulTime, IntervalsHoldTheTruthAndStratifiedKillsMakeThemShort) {
+  const PolicyCosts cost{0.15, 0.4, 0, 0.5};
+  constexpr int studies = 2000;
+  for (const std::uint64_t number : {5, 12, 15}) {
+    for (const std::int64_t interval : {4, 16, 64}) {
+      std::mt19937_64 random(9);
+      std::uniform_real_distribution<double> factor(0.8, 1.2);
+      const double truth = [&] {
+        double kept = 0, spent = 0;
+        std::exponential_distribution<double> kill(1 / 20.0);
+        for (int i = 0; i < 400'000; ++i) {
+          const double by = factor(random), seconds = kill(random);
+          kept +=
+              kept_of(SaveMode::sync, interval, {by * cost.step, by * cost.block, 0, cost.restart}, seconds);
+          spent += seconds;
+        }
+        return kept / spent;
+      }();
+      double held = 0, sum = 0, squares = 0, claimed = 0;
+      for (int k = 0; k < studies; ++k) {
+        std::vector<TimedLife> lives;
+        for (std::uint64_t i = 0; i < number; ++i) {
+          const double by = factor(random);
+          const PolicyCosts own{by * cost.step, by * cost.block, 0, cost.restart};
+          const double seconds = time_to_kill(with_seed(k, number), i);
+          const double kept = kept_of(SaveMode::sync, interval, own, seconds);
+          lives.push_back({{seconds, std::llround(kept / own.step), own.step}, own});
+        }
+        const UsefulTime measured = measured_useful(lives);
+        const analyze::Interval t =
+            analyze::student_t(measured.fraction, measured.standard_error, measured.degrees, 0.95);
+        held += t.low <= truth && truth <= t.high ? 1 : 0;
+        sum += measured.fraction;
+        squares += measured.fraction * measured.fraction;
+        claimed += measured.standard_error;
+      }
+      EXPECT_GE(held / studies, 0.95) << number << " lives, interval " << interval;
+      const double deviation = std::sqrt(squares / studies - std::pow(sum / studies, 2));
+      EXPECT_GE(claimed / studies / deviation, 0.95) << number << " lives, interval " << interval;
+      EXPECT_LE(claimed / studies / deviation, 3) << number << " lives, interval " << interval;
+      EXPECT_NEAR(sum / studies, truth, 0.01) << number << " lives, interval " << interval;
     }
-    const UsefulTime measured = measured_useful(lives);
-    sum += measured.fraction;
-    squares += measured.fraction * measured.fraction;
-    claimed += measured.standard_error / repetitions;
   }
-  const double mean = sum / repetitions;
-  EXPECT_NEAR(claimed / std::sqrt(squares / repetitions - mean * mean), 1, 0.1);
 }
 
 TEST(ReplayedKills, DifferWithoutTheChanceOfTheKills) {
@@ -147,7 +215,7 @@ TEST(ReplayedKills, DifferWithoutTheChanceOfTheKills) {
   }
   const ReplayedKills same = replayed_kills(SaveMode::sync, 20, lives);
   const UsefulTime measured = measured_useful(lives);
-  EXPECT_GT(measured.standard_error, 0.01);
+  EXPECT_GT(measured.standard_error, 0.005);
   EXPECT_NEAR(same.before, measured.fraction, 1e-12);
   EXPECT_NEAR(same.difference.fraction, 0, 1e-12);
   EXPECT_NEAR(same.difference.standard_error, 0, 1e-12);
