@@ -10,29 +10,43 @@ namespace {
 using record::OutcomeClass;
 
 // Trials that are SDC, or would be if the limit were the lenient one.
-std::vector<std::uint8_t> beyond(const StratumSeen& seen, std::size_t lenient) {
+std::vector<std::uint8_t> leniently(const StratumSeen& seen, std::size_t rank) {
   std::vector<std::uint8_t> hits = seen.hits(OutcomeClass::sdc);
   for (std::size_t i = 0; i < hits.size(); ++i) {
     const bool masked = record::class_of(seen.outcomes[i]) == OutcomeClass::masked;
-    if (masked && seen.ranks[i] > 0 && seen.ranks[i] <= lenient) hits[i] = 1;
+    if (masked && seen.ranks[i] > 0 && seen.ranks[i] <= rank) hits[i] = 1;
   }
   return hits;
 }
 
+// Trials that would be SDC if the limit were the strict one.
+std::vector<std::uint8_t> strictly(const StratumSeen& seen, std::size_t rank) {
+  std::vector<std::uint8_t> hits = seen.hits(OutcomeClass::sdc);
+  for (std::size_t i = 0; i < hits.size(); ++i) {
+    if (seen.ranks[i] > rank) hits[i] = 0;
+  }
+  return hits;
+}
+
+// Half of the error of each end is that of its limit, the other half that of the interval.
+double for_limit(double confidence) { return 1 - (1 - confidence) / 2; }
+double for_interval(double confidence) { return 1 - (1 - confidence) / 4; }
+
 }  // namespace
 
 Interval harmful_interval(const std::vector<Member>& line, const Order& order, const ArmControls& controls,
-                          const FalseSdc& measured, double confidence) {
+                          double confidence) {
   const Calibration& calibration = controls.calibration.value();
-  const double each = 1 - (1 - confidence) / 4;
-  const std::size_t lenient = calibration.lenient_rank_limit(1 - (1 - confidence) / 2);
-  const Interval called =
-      anytime_of(line, order, each, [](const StratumSeen& seen) { return seen.hits(OutcomeClass::sdc); });
-  const Interval leniently =
-      anytime_of(line, order, each, [lenient](const StratumSeen& seen) { return beyond(seen, lenient); });
-  const double clean =
-      measured.all().runs > 0 ? upper_bound(measured.all(), each) : calibration.level_with(each);
-  return {clean < 1 ? std::max(0.0, (called.low - clean) / (1 - clean)) : 0.0, leniently.high};
+  const std::size_t lenient = calibration.lenient_rank_limit(for_limit(confidence));
+  Interval interval{0, anytime_of(line, order, for_interval(confidence), [lenient](const StratumSeen& seen) {
+                         return leniently(seen, lenient);
+                       }).high};
+  if (const auto strict = calibration.strict_rank_limit(for_limit(confidence))) {
+    interval.low = anytime_of(line, order, for_interval(confidence), [strict](const StratumSeen& seen) {
+                     return strictly(seen, *strict);
+                   }).low;
+  }
+  return interval;
 }
 
 }  // namespace bitrift::analyze

@@ -141,8 +141,8 @@ Summary summarize(const std::vector<record::TrialRecord>& rows, const record::Ca
     summary.wanted += group.trials;
     if (group.trials == 0) continue;
     if (harm) {
-      group.harmful = harmful_interval(line.members, order, trust.controls.at(line.arm),
-                                       trust.false_sdc.at(line.arm), summary.each_confidence);
+      group.harmful =
+          harmful_interval(line.members, order, trust.controls.at(line.arm), summary.each_confidence);
     }
     if (!options.effects) continue;
     // The bands of one line hold together; with `simultaneous` they are among all that do.

@@ -107,7 +107,9 @@ std::string rates_block(const Summary& summary) {
                                  interval_text(rate.interval(summary.options.interval))));
     }
     if (harm) {
-      line.push_back(fmt::format("{:4.1f}-{:.1f}", 100 * group.harmful->low, 100 * group.harmful->high));
+      line.push_back(group.harmful->low > 0
+                         ? fmt::format("{:4.1f}-{:.1f}", 100 * group.harmful->low, 100 * group.harmful->high)
+                         : fmt::format("<= {:.1f}", 100 * group.harmful->high));
     }
     lines.push_back(line);
   }
@@ -227,8 +229,9 @@ std::string verdict_text(const Summary& summary) {
   if (summary.judging.rule == Rule::limits)
     return fmt::format("Judged at {} by rule 1, that of earlier versions.\n", at);
   return fmt::format(
-             "Judged at {} by {}.\nharmful: the SDC rate after allowing for false alarms and the "
-             "calibration.\n\n",
+             "Judged at {} by {}.\nharmful: the share of faults beyond the true limit, which the envelope "
+             "runs "
+             "only estimate.\n\n",
              at, fmt::join(metrics, ", ")) +
          assurance_text(summary.assurance, summary.confidence);
 }

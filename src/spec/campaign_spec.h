@@ -52,7 +52,7 @@ struct CampaignSpec {
   int check_every = 100;                 ///< trials of a worker between two no-flip runs that must be golden
   int orders = 1;          ///< data orders: draw d runs under order d mod orders, each with a golden run
   int envelope_runs = 99;  ///< clean runs with other data orders per arm that calibrate, at least 20
-  int held_out_runs = 30;  ///< more of them, judged like trials
+  int held_out_runs = 60;  ///< more of them, judged like trials
   int jitter_runs = 30;    ///< golden orders with lowest bits of weights flipped, judged like trials
   /// Whether a run with all tensors of a role NaN must not end like the golden run, for each targeted role.
   /// Absent in campaigns of versions that did not check this.

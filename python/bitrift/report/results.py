@@ -52,7 +52,8 @@ def _rates(groups: Sequence[Json], dimensions: Sequence[str]) -> Table:
         row += [rate(group["rates"][name]["estimate"], group["rates"][name]["anytime"]) for name in OUTCOMES]
         if harmful := group.get("harmful"):
             low, high = harmful["interval"]
-            row.append(Cell(f"{words.points(low)} to {words.points(high)}", high, "n"))
+            known = f"{words.points(low)} to" if low > 0 else "at most"
+            row.append(Cell(f"{known} {words.points(high)}", high, "n"))
         else:
             row.append(Cell("not given", None, "n"))
         rows.append(row)

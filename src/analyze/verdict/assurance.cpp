@@ -22,12 +22,21 @@ std::string resolution_text(Metric metric, const std::optional<double>& harm) {
 }
 
 std::string measured_text(const Assurance& arm) {
-  const Judged all = arm.measured.all();
-  if (all.runs == 0) return "no held-out or jitter run, so the false-SDC rate was not measured";
-  return fmt::format(
-      "clean runs called SDC: {} of {}, at most {:.1f} % (other orders {} of {}, jitter {} of {})",
-      all.called, all.runs, 100 * arm.at_most, arm.measured.held_out.called, arm.measured.held_out.runs,
-      arm.measured.jitter.called, arm.measured.jitter.runs);
+  const Judged& clean = arm.measured.held_out;
+  if (clean.runs == 0) return "no held-out run, so the false-SDC rate was not measured";
+  return fmt::format("clean runs called SDC: {} of {}, at most {:.1f} %", clean.called, clean.runs,
+                     100 * arm.at_most);
+}
+
+std::string jitter_text(const Assurance& arm) {
+  const Judged& jitter = arm.measured.jitter;
+  if (jitter.runs == 0)
+    return "no jitter run, so it is not known whether harmless faults stay near the golden run";
+  const std::string called = fmt::format("harmless faults called SDC: {} of {}", jitter.called, jitter.runs);
+  if (!arm.measured.jitter_distance) return called;
+  const double distance = *arm.measured.jitter_distance;
+  return fmt::format("{}; they end within {:.2g} units of their golden run{}", called, distance,
+                     distance > chaotic ? ": chaos, so luck decides on faults near the limit" : "");
 }
 
 // Why an arm does not see a fall that others would call a degradation, and what helps.
@@ -51,7 +60,7 @@ Assurance assurance_of(const ArmControls& controls, const FalseSdc& measured, do
   arm.level = calibration.level();
   arm.level_with = calibration.level_with(confidence);
   arm.measured = measured;
-  arm.at_most = upper_bound(measured.all(), confidence);
+  arm.at_most = upper_bound(measured.held_out, confidence);
   arm.resolution = resolution_of(controls);
   return arm;
 }
@@ -67,9 +76,10 @@ std::string assurance_text(const std::map<std::string, Assurance>& arms, double 
         "  level: at most {:.2g} % of clean runs are called SDC; {:.2g} % given this calibration ({:g} % "
         "confidence)\n"
         "  {}\n"
+        "  {}\n"
         "  blind to {}\n",
         name, arm.envelope_runs, 100 * arm.level, 100 * arm.level_with, 100 * confidence, measured_text(arm),
-        fmt::join(seen, " and "));
+        jitter_text(arm), fmt::join(seen, " and "));
     blind += blind_text(name, arm);
   }
   return text + blind;
@@ -85,6 +95,8 @@ Json to_json(const Assurance& arm) {
           {"false_sdc",
            {{"held_out", judged_json(arm.measured.held_out)},
             {"jitter", judged_json(arm.measured.jitter)},
+            {"jitter_distance",
+             arm.measured.jitter_distance ? record::number_to_json(*arm.measured.jitter_distance) : Json()},
             {"at_most", record::number_to_json(arm.at_most)}}},
           {"resolution", resolution}};
 }

@@ -18,13 +18,17 @@ struct Assurance {
   double level = 0;       ///< stated: at most this share of clean runs is called SDC
   double level_with = 0;  ///< that holds for these envelope runs with the campaign's confidence
   FalseSdc measured;
-  double at_most = 1;  ///< largest false-SDC rate that the measured runs do not refute; 1 without runs
+  double at_most = 1;  ///< largest false-SDC rate that the held-out runs do not refute; 1 without runs
   Resolution resolution;
 };
 
 /// controls: by Rule::conformal. confidence: of the campaign.
 [[nodiscard]] Assurance assurance_of(const ArmControls& controls, const FalseSdc& measured,
                                      double confidence);
+
+/// Harmless faults that end farther than so many units from their golden run are luck, not rounding: a rigid
+/// training keeps them within 0.01 or so.
+inline constexpr double chaotic = 0.1;
 
 /// The largest fall of accuracy that a campaign may be blind to before it is told so: 5 points, what the JPDC
 /// 2024 study calls a degradation.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -32,6 +33,19 @@ double smallest_step(std::vector<double> values) {
     if (step > 0 && (smallest == 0 || step < smallest)) smallest = step;
   }
   return smallest;
+}
+
+struct MetricSpread {
+  double median = 0;
+  double unit = 1;
+};
+
+MetricSpread metric_spread(std::vector<double> values, double least_unit) {
+  MetricSpread spread;
+  spread.median = median(values);
+  for (double& value : values) value = std::abs(value - spread.median);
+  spread.unit = std::max(kScaled * median(values), least_unit);
+  return spread;
 }
 
 // One metric of one evaluation over all clean runs; empty where none has it.
@@ -142,6 +156,38 @@ std::size_t Calibration::lenient_rank_limit(double confidence) const {
   return k;
 }
 
+std::optional<std::size_t> Calibration::strict_rank_limit(double confidence) const {
+  const boost::math::binomial exceed(static_cast<double>(runs_), std::min(asked_, level()));
+  std::optional<std::size_t> k;
+  // P(fewer than k of n clean runs are beyond the true quantile).
+  for (std::size_t next = 1;
+       next <= runs_ && boost::math::cdf(exceed, static_cast<double>(next) - 1) <= (1 - confidence) / 2;
+       ++next)
+    k = next;
+  return k ? std::optional(std::min(*k, rank_limit_)) : std::nullopt;
+}
+
+std::vector<double> Calibration::units() const {
+  std::vector<double> units;
+  for (std::size_t j = 0; j < metrics_.size(); ++j)
+    units.push_back(metric_spread(clean()[j], least_unit_[j]).unit);
+  return units;
+}
+
+std::vector<double> Calibration::limit_rises() const {
+  std::vector<double> rises;
+  std::vector<double> scores(runs_, -std::numeric_limits<double>::infinity());
+  for (std::size_t j = 0; j < metrics_.size(); ++j) {
+    const MetricSpread spread = metric_spread(clean()[j], least_unit_[j]);
+    rises.push_back(spread.unit);
+    for (std::size_t i = 0; i < runs_; ++i)
+      scores[i] = std::max(scores[i], (clean()[j][i] - spread.median) / spread.unit);
+  }
+  std::sort(scores.begin(), scores.end(), std::greater<>());
+  for (double& rise : rises) rise *= std::max(0.0, scores[rank_limit_ - 1]);
+  return rises;
+}
+
 std::size_t Calibration::count_at_least(const std::vector<double>& scores, double score) const {
   return static_cast<std::size_t>(
       std::count_if(scores.begin(), scores.end(), [&](double one) { return one >= score; }));
@@ -182,9 +228,9 @@ Ranking Calibration::rank(const Trajectory& run, const Trajectory& golden) const
       Column column{e, j, badness(metrics_[j], *own)};
       values = clean;
       values.push_back(column.own);
-      column.median = median(values);
-      for (double& value : values) value = std::abs(value - column.median);
-      column.unit = std::max(kScaled * median(values), least_unit_[j]);
+      const MetricSpread spread = metric_spread(values, least_unit_[j]);
+      column.median = spread.median;
+      column.unit = spread.unit;
       column.reference = std::max(column.median, badness(metrics_[j], *golden_value));
       (e + 1 == evaluations_ ? horizon : before).push_back(column);
     }

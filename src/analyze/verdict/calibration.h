@@ -61,6 +61,16 @@ class Calibration {
   /// Rank up to which a run may lie beyond the true quantile of the level, as far as n runs can tell with
   /// this confidence: at least rank_limit().
   [[nodiscard]] std::size_t lenient_rank_limit(double confidence) const;
+  /// The lowest rank at which a run lies beyond the true quantile of the level for sure, as far as n runs can
+  /// tell with this confidence; nullopt where so few runs cannot tell at all.
+  [[nodiscard]] std::optional<std::size_t> strict_rank_limit(double confidence) const;
+  /// By metric, at the horizon: the unit of the clean runs alone.
+  [[nodiscard]] std::vector<double> units() const;
+  /// By metric, at the horizon: units() times the r-th largest score of the clean runs, taken among
+  /// themselves.
+  [[nodiscard]] std::vector<double> limit_rises() const;
+  /// By metric, at the horizon: the badness of each clean run.
+  [[nodiscard]] const std::vector<std::vector<double>>& clean() const noexcept { return badness_.back(); }
 
  private:
   struct Column;  // one metric at one evaluation

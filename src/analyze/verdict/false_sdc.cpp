@@ -1,5 +1,6 @@
 #include "analyze/verdict/false_sdc.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <boost/math/distributions/beta.hpp>
@@ -11,6 +12,26 @@ namespace {
 using record::TrialKind;
 
 double log_beta(double a, double b) { return std::lgamma(a) + std::lgamma(b) - std::lgamma(a + b); }
+
+// Of a run that reached the horizon, in units: the largest over the judged metrics.
+double distance_from_golden(const record::TrialRecord& row, const ArmControls& controls,
+                            const Judging& judging) {
+  const Calibration& calibration = *controls.calibration;
+  const std::vector<double> units = calibration.units();
+  const std::size_t last = controls.horizon - 1;
+  const record::Evaluation run = judged(*row.result, judging.judge).at(last);
+  const record::Evaluation& golden =
+      controls.golden.at(static_cast<std::size_t>(row.order)).evaluations.at(last);
+  double distance = 0;
+  for (std::size_t j = 0; j < units.size(); ++j) {
+    const record::Metric metric = calibration.metrics()[j];
+    const auto own = record::value_of(run, metric);
+    const auto known = record::value_of(golden, metric);
+    if (own && known)
+      distance = std::max(distance, std::abs(badness(metric, *own) - badness(metric, *known)) / units[j]);
+  }
+  return distance;
+}
 
 void add_problem(std::vector<std::string>& problems, const std::string& arm, const Judged& judged,
                  const Calibration& calibration, const char* what, const char* cure) {
@@ -31,7 +52,12 @@ FalseSdc false_sdc_of(const std::vector<record::TrialRecord>& rows, const std::s
     if (row.id.arm != arm || (row.kind != TrialKind::held_out && row.kind != TrialKind::jitter)) continue;
     Judged& judged = row.kind == TrialKind::held_out ? found.held_out : found.jitter;
     ++judged.runs;
-    if (classify(row, controls, judging).outcome_class() != record::OutcomeClass::masked) ++judged.called;
+    const record::OutcomeClass outcome = classify(row, controls, judging).outcome_class();
+    if (outcome != record::OutcomeClass::masked) ++judged.called;
+    if (row.kind != TrialKind::jitter || outcome == record::OutcomeClass::crash || !controls.calibration)
+      continue;
+    const double distance = distance_from_golden(row, controls, judging);
+    found.jitter_distance = std::max(found.jitter_distance.value_or(0), distance);
   }
   return found;
 }

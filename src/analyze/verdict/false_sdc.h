@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,14 +19,18 @@ struct Judged {
 
 /// Of one arm.
 struct FalseSdc {
-  Judged held_out;  ///< clean, in other data orders
-  Judged jitter;    ///< with flips of lowest bits, in a golden data order
-  [[nodiscard]] Judged all() const noexcept {
-    return {held_out.runs + jitter.runs, held_out.called + jitter.called};
-  }
+  /// Clean, in other data orders. They alone measure the false-SDC rate.
+  Judged held_out;
+  /// With flips of lowest bits, in a golden data order. They share the luck of its golden run, so that they
+  /// say nothing of other golden runs.
+  Judged jitter;
+  /// The largest distance, over jitter runs and judged metrics at the horizon, between the badness of a
+  /// jitter run and that of its golden run, in units of the clean runs. Absent without a jitter run that
+  /// finished.
+  std::optional<double> jitter_distance = {};
 };
 
-/// Throws as classify does.
+/// controls: by Rule::conformal, or the distance is left out. Throws as classify does.
 [[nodiscard]] FalseSdc false_sdc_of(const std::vector<record::TrialRecord>& rows, const std::string& arm,
                                     const ArmControls& controls, const Judging& judging);
 

@@ -121,7 +121,7 @@ TEST(Summary, TheTableSaysWhatItCanSee) {
   const std::string text = table(summarize(one_arm(), spec_of({"serial"}), {"strategy"}));
   EXPECT_THAT(text, HasSubstr("Judged at evaluation 1 of 1 (20 steps after the resume)"));
   EXPECT_THAT(text, HasSubstr("at most 4.8 % of clean runs are called SDC; 14 % given this calibration"));
-  EXPECT_THAT(text, HasSubstr("no held-out or jitter run"));
+  EXPECT_THAT(text, HasSubstr("no held-out run, so the false-SDC rate was not measured"));
   EXPECT_THAT(text, HasSubstr("blind to falls of test_accuracy below"));
 }
 

@@ -36,11 +36,15 @@ TEST(Assurance, ACampaignThatIsBlindToFivePointsSaysSoAndHowToSharpenIt) {
 }
 
 TEST(Assurance, TheMeasuredRateStandsBesideTheStatedLevel) {
-  const Assurance arm = spread_by(0.001, {{30, 1}, {30, 0}});
+  const Assurance arm = spread_by(0.001, {{60, 1}, {30, 0}, 0.02});
   EXPECT_DOUBLE_EQ(arm.level, 1.0 / 21);
   EXPECT_DOUBLE_EQ(arm.at_most, upper_bound({60, 1}, 0.95));
   EXPECT_THAT(text_of(arm), HasSubstr("clean runs called SDC: 1 of 60, at most 7.7 %"));
+  EXPECT_THAT(
+      text_of(arm),
+      HasSubstr("harmless faults called SDC: 0 of 30; they end within 0.02 units of their golden run\n"));
   const record::Json json = to_json(arm);
+  EXPECT_EQ(json.at("false_sdc").at("jitter_distance"), 0.02);
   EXPECT_EQ(json.at("false_sdc").at("held_out").at("called"), 1);
   EXPECT_DOUBLE_EQ(json.at("resolution").at("test_accuracy").get<double>(), 0.021);
   EXPECT_EQ(to_json(spread_by(0.06)).at("resolution").at("test_accuracy"), nullptr);
