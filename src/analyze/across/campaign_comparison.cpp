@@ -38,6 +38,11 @@ std::vector<ArmPair> arms_of(const Sample& first, const Sample& second, const Co
   return pairs;
 }
 
+std::string shift_text(const std::string& first, const std::string& second, const Shift& shift) {
+  return fmt::format("median {} of the clean runs of arm {}: {:.4g}, and of arm {}: {:.4g}",
+                     name_of(shift.metric), first, shift.first, second, shift.second);
+}
+
 const char* meaning_of(ComparisonKind kind) {
   switch (kind) {
     case ComparisonKind::paired:
@@ -54,11 +59,11 @@ std::string answer(const CampaignComparison& comparison, const ComparedCampaigns
   return text(ComparisonAnswer{line.verdict, line.outcome,
                                fmt::format("{} of {}", line.first, comparison.first),
                                fmt::format("{} of {}", line.second, comparison.second),
-                               line.difference.difference(), line.interval, comparison.margin});
+                               line.difference.shown().difference(), line.interval, comparison.margin});
 }
 
 std::string block(const CampaignComparison& comparison, const ComparedCampaigns& line) {
-  const RateDifference& rates = line.difference;
+  const RateDifference& rates = line.difference.shown();
   std::string out = fmt::format("{}: {} of {} against {} of {}; {}\n", name_of(line.outcome), line.second,
                                 comparison.second, line.first, comparison.first, meaning_of(rates.kind()));
   out += fmt::format("  trials       {} of {} against {} of {}\n", rates.second_hits(), rates.second_trials(),
@@ -73,7 +78,7 @@ std::string block(const CampaignComparison& comparison, const ComparedCampaigns&
   out += fmt::format("  difference   {:+.2f} points [{:+.2f}, {:+.2f}], p {} ({} after Holm)\n",
                      100 * rates.difference(), 100 * line.interval.low, 100 * line.interval.high,
                      p_text(line.p), p_text(line.adjusted_p));
-  if (const auto exact = rates.exact_p()) {
+  if (const auto exact = line.difference.exact_p()) {
     out += fmt::format("  for one look p {} ({})\n", p_text(*exact),
                        rates.kind() == ComparisonKind::paired ? "exact McNemar" : "Fisher, over the strata");
   }
@@ -85,8 +90,8 @@ std::string block(const CampaignComparison& comparison, const ComparedCampaigns&
 }
 
 Json line_json(const ComparedCampaigns& line) {
-  const RateDifference& rates = line.difference;
-  const auto exact = rates.exact_p();
+  const RateDifference& rates = line.difference.shown();
+  const auto exact = line.difference.exact_p();
   Json value = to_json(rates);
   value.update({{"first", line.first},
                 {"second", line.second},
@@ -124,9 +129,20 @@ CampaignComparison compare_campaigns(const Sample& first, const std::string& fir
   const auto outcomes =
       options.outcomes.empty() ? std::vector{OutcomeClass::sdc, OutcomeClass::crash} : options.outcomes;
   std::vector<double> p_values;
+  const std::vector<ArmPair> arms = arms_of(first, second, options);
+  std::vector<OneLimit> limits;
+  for (const auto& [one, other] : arms) {
+    limits.push_back(one_limit({&first, one}, {&second, other}, (1 - comparison.confidence) * range_share));
+    comparison.limits.push_back(
+        fmt::format("An SDC of {} of {} and {} of {} is {} against harmless runs of its data order.", one,
+                    first_name, other, second_name, limit_text(limits.back())));
+    for (const Shift& shift : shifts_of(first.references.at(one), second.references.at(other)))
+      comparison.differences.push_back(shift_text(one, other, shift));
+  }
   for (const OutcomeClass outcome : outcomes) {
-    for (const auto& [one, other] : arms_of(first, second, options)) {
-      RateDifference difference({&first, one}, {&second, other}, outcome);
+    for (std::size_t at = 0; at < arms.size(); ++at) {
+      const auto& [one, other] = arms[at];
+      LimitedDifference difference({&first, one}, {&second, other}, limits[at], outcome);
       const Interval interval = difference.interval(comparison.confidence);
       p_values.push_back(difference.p());
       comparison.lines.push_back({one, other, outcome, std::move(difference), interval, p_values.back()});
@@ -147,6 +163,7 @@ std::string text(const CampaignComparison& comparison) {
   for (const std::string& difference : comparison.differences) out += "differs  " + difference + "\n";
   out += comparison.differences.empty() ? "" : "\n";
   for (const ComparedCampaigns& line : comparison.lines) out += block(comparison, line);
+  for (const std::string& limit : comparison.limits) out += limit + "\n";
   return out +
          fmt::format(
              "Rates are weighted by the bits of the strata. Each interval holds with {:g} % confidence at\n"
@@ -163,7 +180,7 @@ Json to_json(const CampaignComparison& comparison) {
   return {{"schema", "bitrift/comparison/1"}, {"first", comparison.first},
           {"second", comparison.second},      {"confidence", comparison.confidence},
           {"margin", comparison.margin},      {"differences", comparison.differences},
-          {"pairs", std::move(lines)}};
+          {"limits", comparison.limits},      {"pairs", std::move(lines)}};
 }
 
 }  // namespace bitrift::analyze

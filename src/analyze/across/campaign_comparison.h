@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "analyze/across/difference.h"
+#include "analyze/across/one_limit.h"
 #include "analyze/across/sample.h"
 #include "analyze/comparison.h"
 #include "record/json/json.h"
@@ -17,7 +17,7 @@ namespace bitrift::analyze {
 struct ComparedCampaigns {
   std::string first, second;  ///< arms
   record::OutcomeClass outcome = record::OutcomeClass::sdc;
-  RateDifference difference;
+  LimitedDifference difference;
   Interval interval;
   double p = 1;
   double adjusted_p = 1;  ///< after Holm, over all that are compared
@@ -29,6 +29,7 @@ struct CampaignComparison {
   double confidence = 0;      ///< of every interval alone, from the first campaign
   double margin = 0;
   std::vector<std::string> differences;  ///< of the campaigns, in words
+  std::vector<std::string> limits;       ///< by which SDCs were counted, a sentence for each pair of arms
   std::vector<ComparedCampaigns> lines;
 };
 

@@ -18,6 +18,15 @@ std::uint64_t sum(const std::vector<std::uint8_t>& hits) {
   return static_cast<std::uint64_t>(std::count(hits.begin(), hits.end(), 1));
 }
 
+std::vector<std::uint8_t> hits_in(const Side& side, const std::string& stratum, const SampledCell& cell,
+                                  record::OutcomeClass outcome) {
+  const auto& outcomes = side.outcomes == nullptr ? cell.outcomes : side.outcomes->at(stratum);
+  std::vector<std::uint8_t> hits;
+  hits.reserve(outcomes.size());
+  for (const record::OutcomeClass one : outcomes) hits.push_back(one == outcome ? 1 : 0);
+  return hits;
+}
+
 // Whether every draw that both have is the same fault, and there is one.
 bool same_faults(const Side& first, const Side& second) {
   bool any = false;
@@ -99,9 +108,8 @@ void RateDifference::add(const std::string& stratum, bool counted, record::Outco
   StratumPairs all;
   all.bits = bits_of(second_, stratum);
   all.counted = counted;
-  constexpr auto no_limit = ~std::size_t{0};
-  if (one != nullptr) all.first = one->hits(outcome, no_limit);
-  if (other != nullptr) all.second = other->hits(outcome, no_limit);
+  if (one != nullptr) all.first = hits_in(first_, stratum, *one, outcome);
+  if (other != nullptr) all.second = hits_in(second_, stratum, *other, outcome);
   StratumPairs pairs = all;
   const std::size_t draws = std::min(all.first.size(), all.second.size());
   pairs.first.resize(draws);

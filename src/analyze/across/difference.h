@@ -25,10 +25,11 @@ constexpr EnumNames<3> names_of(ComparisonKind) {
   return {"kind of comparison", {"paired", "unpaired", "unrelated"}};
 }
 
-/// An arm of a campaign. The sample must outlive it.
+/// An arm of a campaign. What it points to must outlive it.
 struct Side {
   const Sample* sample = nullptr;
   std::string arm;
+  const ArmOutcomes* outcomes = nullptr;  ///< of the same draws, instead of those of the sample
 };
 
 /// The rate of one outcome over some strata of two arms, and what can be said of their difference, second -

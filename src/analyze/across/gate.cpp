@@ -59,8 +59,9 @@ std::map<Key, Place> places_of(const GateFamily& family, const Sample& baseline,
 }
 
 GateTest test_of(const GateLine& line) {
-  if (!line.difference.fixed_draws() || line.tolerance > 0) return GateTest::interval;
-  return line.difference.kind() == ComparisonKind::paired ? GateTest::mcnemar : GateTest::fisher;
+  const RateDifference& difference = line.difference.shown();
+  if (!difference.fixed_draws() || line.tolerance > 0) return GateTest::interval;
+  return difference.kind() == ComparisonKind::paired ? GateTest::mcnemar : GateTest::fisher;
 }
 
 // So many more harmful faults, and no other change.
@@ -103,30 +104,38 @@ double visible_by_fisher(const RateDifference& difference, double level) {
 }
 
 double visible(const GateLine& line, double level) {
+  const RateDifference& least = line.difference.least();
+  const double left = level - line.difference.miss();
+  if (left <= 0) return 1;
   switch (line.test) {
     case GateTest::mcnemar:
-      return visible_by_mcnemar(line.difference, level);
+      return visible_by_mcnemar(least, left);
     case GateTest::fisher:
-      return visible_by_fisher(line.difference, level);
+      return visible_by_fisher(least, left);
     case GateTest::interval:
       break;
   }
-  const Interval interval = line.difference.interval(1 - level);
-  return std::min(1.0, line.difference.difference() - interval.low + line.tolerance);
+  return std::min(1.0, least.difference() - least.interval(1 - left).low + line.tolerance);
 }
 
 double p_of(const GateLine& line) {
-  if (line.difference.difference() <= line.tolerance) return 1;
+  if (line.difference.least().difference() <= line.tolerance) return 1;
   if (line.test == GateTest::interval) return line.difference.p_above(line.tolerance);
   return line.difference.exact_p_above().value_or(1);
 }
 
-std::vector<GateLine> lines_of(const Sample& baseline, const Sample& current, const GateRules& rules) {
+const GateArm& find_arm(const std::vector<GateArm>& arms, const std::string& name) {
+  return *std::find_if(arms.begin(), arms.end(), [&](const GateArm& one) { return one.arm == name; });
+}
+
+std::vector<GateLine> lines_of(const Sample& baseline, const Sample& current, const GateRules& rules,
+                               const std::vector<GateArm>& arms) {
   std::vector<GateLine> lines;
   for (const GateFamily& family : rules.families) {
     for (const OutcomeClass outcome : family.outcomes) {
       for (const auto& [key, place] : places_of(family, baseline, current)) {
-        RateDifference difference({&baseline, place.arm}, {&current, place.arm}, outcome, place.strata);
+        LimitedDifference difference({&baseline, place.arm}, {&current, place.arm},
+                                     find_arm(arms, place.arm).limit, outcome, place.strata);
         const Interval interval = difference.interval(1 - rules.alpha);
         lines.push_back({key, outcome, family.tolerance, family.must_see, std::move(difference), interval});
         GateLine& line = lines.back();
@@ -157,13 +166,16 @@ void decide(std::vector<GateLine>& lines, double alpha) {
 
 void add_flips(GateReport& report, const Sample& baseline, const Sample& current) {
   for (const auto& [id, before] : baseline.cells) {
-    const SampledCell* const after = current.cell(id.first, id.second);
+    const SampledCell* const after =
+        baseline.cell(id.first, id.second) == nullptr ? nullptr : current.cell(id.first, id.second);
     if (after == nullptr) continue;
-    for (std::size_t draw = 0; draw < std::min(before.faults.size(), after->faults.size()); ++draw) {
+    const OneLimit& limit = find_arm(report.arms, id.first).limit;
+    const auto& was = limit.first.at(id.second);
+    const auto& is = limit.second.at(id.second);
+    for (std::size_t draw = 0; draw < std::min(was.size(), is.size()); ++draw) {
       if (before.faults[draw] != after->faults[draw]) continue;
       ++report.pairs;
-      if (before.outcomes[draw] != after->outcomes[draw])
-        report.flips.push_back({{id.first, id.second, draw}, before.outcomes[draw], after->outcomes[draw]});
+      if (was[draw] != is[draw]) report.flips.push_back({{id.first, id.second, draw}, was[draw], is[draw]});
     }
   }
   std::stable_sort(report.flips.begin(), report.flips.end(), [](const Flip& one, const Flip& other) {
@@ -213,7 +225,12 @@ GateReport gate(const Sample& baseline, const Sample& current, const GateRules& 
   for (const record::Arm& arm : current.spec.arms) {
     if (!has_arm(baseline, arm.name)) report.new_arms.push_back(arm.name);
   }
-  report.lines = lines_of(baseline, current, rules);
+  for (const record::Arm& arm : baseline.spec.arms) {
+    report.arms.push_back({arm.name,
+                           one_limit({&baseline, arm.name}, {&current, arm.name}, rules.alpha * range_share),
+                           shifts_of(baseline.references.at(arm.name), current.references.at(arm.name))});
+  }
+  report.lines = lines_of(baseline, current, rules, report.arms);
   decide(report.lines, rules.alpha);
   add_flips(report, baseline, current);
   return report;

@@ -9,6 +9,7 @@
 
 #include "analyze/across/difference.h"
 #include "analyze/across/gate_rules.h"
+#include "analyze/across/one_limit.h"
 #include "analyze/across/sample.h"
 #include "core/named_enum.h"
 #include "record/outcome.h"
@@ -35,8 +36,8 @@ struct GateLine {
   record::OutcomeClass outcome = record::OutcomeClass::sdc;
   double tolerance = 0;
   std::optional<double> must_see = {};
-  RateDifference difference;  ///< current less baseline
-  Interval interval;          ///< at 1 - alpha, by itself
+  LimitedDifference difference;  ///< current less baseline
+  Interval interval;             ///< at 1 - alpha, by itself
   GateTest test = GateTest::interval;
   double p = 1;           ///< one-sided
   double adjusted_p = 1;  ///< after Holm, over all lines
@@ -44,6 +45,13 @@ struct GateLine {
   GateVerdict verdict = GateVerdict::passed;
   /// "SDC, arm serial, role weight"
   [[nodiscard]] std::string name() const;
+};
+
+/// The limit by which the trials of an arm were judged in both campaigns, and what else changed.
+struct GateArm {
+  std::string arm;
+  OneLimit limit;
+  std::vector<Shift> shifts;  ///< of all runs, harmed or not
 };
 
 /// A fault that ends otherwise than in the baseline.
@@ -59,16 +67,17 @@ struct GateReport {
   double alpha = 0;
   std::vector<std::string> differences;  ///< of the campaigns, in words
   std::vector<std::string> new_arms;     ///< that the baseline lacks: not tested
+  std::vector<GateArm> arms;             ///< those of the baseline
   std::vector<GateLine> lines;
   std::uint64_t pairs = 0;  ///< trials with the same fault in both
   std::vector<Flip> flips;  ///< the worse ones first, then by id
   [[nodiscard]] GateVerdict verdict() const noexcept;
 };
 
-/// If no rate has increased by more than its tolerance, the verdict is `worse` with a probability of at most
-/// rules.alpha (docs/statistics.md, "The gate"). The report refers to both samples. Throws Error(bad_input)
-/// as refuse_other_meaning() does, when `current` lacks trials of its plan or an arm of the baseline, and on
-/// a family without a line.
+/// If both campaigns, with their clean runs, come from one distribution, or no rate has increased by more
+/// than its tolerance, the verdict is `worse` with a probability of at most rules.alpha (docs/statistics.md,
+/// "The gate"). The report refers to both samples. Throws Error(bad_input) as refuse_other_meaning() does,
+/// when `current` lacks trials of its plan or an arm of the baseline, and on a family without a line.
 [[nodiscard]] GateReport gate(const Sample& baseline, const Sample& current, const GateRules& rules);
 
 /// Throws Error(bad_input) when trials of the plan are missing: what is there first is no fair sample.

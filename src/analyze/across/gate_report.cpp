@@ -21,7 +21,7 @@ std::string points(double share) { return fmt::format("{:+.2f}", 100 * share); }
 GateRow head() { return {"line", "baseline", "now", "change in points", "p", "would see", "result"}; }
 
 GateRow row_of(const GateLine& line) {
-  const RateDifference& rates = line.difference;
+  const RateDifference& rates = line.difference.shown();
   return {line.name(),
           fmt::format("{:.2f} % of {}", 100 * rates.first_rate(), rates.first_trials()),
           fmt::format("{:.2f} % of {}", 100 * rates.second_rate(), rates.second_trials()),
@@ -89,7 +89,7 @@ std::string sentence(const GateReport& report) {
 std::string guarantee(const GateReport& report) {
   return fmt::format(
       "If harm has increased in no stratum, or by no more than the tolerance, this gate fails with a "
-      "probability of at most {:g} %.",
+      "probability of at most {:g} %, whatever clean runs the campaigns happened to have.",
       100 * report.alpha);
 }
 
@@ -105,12 +105,63 @@ std::string flips_text(const GateReport& report) {
                      report.pairs, worse, report.flips.size() - worse);
 }
 
+std::string shift_text(const std::string& arm, const Shift& shift) {
+  const auto value = [&](double number) {
+    return record::is_loss(shift.metric) ? fmt::format("{:.4g}", number)
+                                         : fmt::format("{:.2f} %", 100 * number);
+  };
+  return fmt::format(
+      "all runs of arm {} end {}: the median {} of its clean runs is {}, in the baseline {}. This is a "
+      "change of "
+      "the training and not of what faults do to it",
+      arm, shift.worse() ? "worse" : "better", name_of(shift.metric), value(shift.second),
+      value(shift.first));
+}
+
+// An allowance below a hundredth of the limit changes nothing that a reader would notice.
+bool matters(const OneLimit& limit) {
+  for (std::size_t j = 0; j < limit.metrics.size(); ++j) {
+    if (limit.allowance[j] > 0.01 * limit.limit[j]) return true;
+  }
+  return false;
+}
+
 std::vector<std::string> notes(const GateReport& report) {
   std::vector<std::string> out;
   for (const std::string& difference : report.differences)
     out.push_back("differs from the baseline: " + difference);
   for (const std::string& arm : report.new_arms)
     out.push_back("arm " + arm + " is not in the baseline, so it is not tested");
+  for (const GateArm& arm : report.arms) {
+    for (const Shift& shift : arm.shifts) out.push_back(shift_text(arm.arm, shift));
+  }
+  return out;
+}
+
+// By which limit SDCs of both campaigns were counted, an entry for each arm.
+std::vector<std::string> limit_sentences(const GateReport& report) {
+  std::vector<std::string> out;
+  const bool judged = std::any_of(report.lines.begin(), report.lines.end(), [](const GateLine& line) {
+    return line.outcome == record::OutcomeClass::sdc;
+  });
+  if (!judged) return out;
+  for (const GateArm& arm : report.arms) {
+    std::string text = fmt::format("SDC in arm {}: {} against harmless runs of the same data order", arm.arm,
+                                   limit_text(arm.limit));
+    if (!arm.limit.measured) {
+      text += fmt::format(
+          ". It has few jitter runs in a data order, so the test counts SDCs of this campaign only from {} "
+          "on; "
+          "raise controls.jitter",
+          limit_text(arm.limit, arm.limit.allowance));
+    } else if (matters(arm.limit)) {
+      text += fmt::format(
+          ". Harmless runs end apart from each other, so the test counts SDCs of this campaign only from {} "
+          "on",
+          limit_text(arm.limit, arm.limit.allowance));
+    }
+    out.push_back(text + ".");
+  }
   return out;
 }
 
@@ -165,7 +216,7 @@ std::string in_xml(const std::string& text) {
 }
 
 std::string explanation(const GateLine& line) {
-  const RateDifference& rates = line.difference;
+  const RateDifference& rates = line.difference.shown();
   std::string out = fmt::format(
       "{}: {:.2f} % in the baseline, {:.2f} % now; change {} points, interval [{}, {}]; p {} after Holm, "
       "test {}; "
@@ -195,8 +246,30 @@ std::string test_case(const GateReport& report, const GateLine& line) {
   return out + "    </testcase>\n";
 }
 
+Json values_json(const std::vector<record::Metric>& metrics, const MetricValues& values) {
+  Json by_metric = Json::object();
+  for (std::size_t j = 0; j < metrics.size(); ++j)
+    by_metric[name_of(metrics[j])] = record::number_to_json(values[j]);
+  return by_metric;
+}
+
+Json arm_json(const GateArm& arm) {
+  Json shifts = Json::array();
+  for (const Shift& shift : arm.shifts) {
+    shifts.push_back({{"metric", shift.metric},
+                      {"first", record::number_to_json(shift.first)},
+                      {"second", record::number_to_json(shift.second)}});
+  }
+  return {{"arm", arm.arm},
+          {"limit", values_json(arm.limit.metrics, arm.limit.limit)},
+          {"allowance", values_json(arm.limit.metrics, arm.limit.allowance)},
+          {"miss", arm.limit.miss},
+          {"measured", arm.limit.measured},
+          {"shifts", std::move(shifts)}};
+}
+
 Json line_json(const GateLine& line) {
-  const RateDifference& rates = line.difference;
+  const RateDifference& rates = line.difference.shown();
   Json value = to_json(rates);
   value.update({{"name", line.name()},
                 {"key", line.key},
@@ -218,6 +291,7 @@ std::string text(const GateReport& report) {
   std::vector<GateRow> rows = {head()};
   for (const GateLine& line : report.lines) rows.push_back(row_of(line));
   std::string out = aligned(rows) + "\n";
+  for (const std::string& limit : limit_sentences(report)) out += limit + "\n";
   for (const std::string& note : notes(report)) out += note + "\n";
   out += flips_text(report) + "\n";
   for (std::size_t i = 0; i < std::min<std::size_t>(kFlipsShown, worse_flips(report)); ++i)
@@ -232,6 +306,7 @@ std::string markdown(const GateReport& report, const std::string& folder) {
   for (const GateLine& line : report.lines) out += markdown_row(row_of(line));
   out += "\n<details>\n<summary>Details</summary>\n\n";
   out += in_markdown(guarantee(report)) + " " + in_markdown(flips_text(report)) + "\n\n";
+  for (const std::string& limit : limit_sentences(report)) out += "- " + in_markdown(limit) + "\n";
   for (const std::string& note : notes(report)) out += "- " + in_markdown(note) + "\n";
   for (std::size_t i = 0; i < std::min(kFlipsShown, report.flips.size()); ++i)
     out += "- " + in_markdown(flip_text(report.flips[i])) + "\n";
@@ -256,6 +331,7 @@ std::string junit(const GateReport& report, const std::string& time) {
                      in_xml(report.campaign), counts, in_xml(time.substr(0, 19)));
   for (const GateLine& line : report.lines) out += test_case(report, line);
   std::string rest = sentence(report) + "\n" + guarantee(report) + "\n" + flips_text(report) + "\n";
+  for (const std::string& limit : limit_sentences(report)) rest += limit + "\n";
   for (const std::string& note : notes(report)) rest += note + "\n";
   for (std::size_t i = 0; i < std::min(kFlipsShown, report.flips.size()); ++i)
     rest += flip_text(report.flips[i]) + "\n";
@@ -266,6 +342,8 @@ std::string junit(const GateReport& report, const std::string& time) {
 Json to_json(const GateReport& report) {
   Json lines = Json::array();
   for (const GateLine& line : report.lines) lines.push_back(line_json(line));
+  Json arms = Json::array();
+  for (const GateArm& arm : report.arms) arms.push_back(arm_json(arm));
   Json flips = Json::array();
   for (const Flip& flip : report.flips) {
     flips.push_back(
@@ -275,7 +353,8 @@ Json to_json(const GateReport& report) {
           {"alpha", report.alpha},       {"verdict", name_of(report.verdict())},
           {"answer", sentence(report)},  {"differences", report.differences},
           {"new_arms", report.new_arms}, {"same_faults", report.pairs},
-          {"lines", std::move(lines)},   {"flips", std::move(flips)}};
+          {"arms", std::move(arms)},     {"lines", std::move(lines)},
+          {"flips", std::move(flips)}};
 }
 
 }  // namespace bitrift::analyze

@@ -17,7 +17,7 @@ namespace {
 using record::Json;
 using record::OutcomeClass;
 
-constexpr const char* kSchema = "bitrift/baseline/1";
+constexpr const char* kSchema = "bitrift/baseline/2";
 constexpr std::string_view kSchemaStem = "bitrift/baseline/";
 // One letter a draw, in the order of OutcomeClass.
 constexpr std::string_view kLetters = "msc";
@@ -63,6 +63,12 @@ std::string digits_of(const SampledCell& cell) {
   return text;
 }
 
+Json rises_of_cell(const SampledCell& cell) {
+  Json list = Json::array();
+  for (const MetricValues& rises : cell.rises) list.push_back(rises.empty() ? Json() : values_to_json(rises));
+  return list;
+}
+
 std::uint32_t number_of(std::string_view digits) {
   std::uint32_t number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number, 16);
@@ -84,9 +90,25 @@ SampledCell cell_from_json(const Json& value) {
     fail(ErrorCode::bad_file, "\"faults\" needs eight digits for each letter of \"outcomes\"");
   for (std::size_t at = 0; at < faults.size(); at += kDigits)
     cell.faults.push_back(number_of(std::string_view(faults).substr(at, kDigits)));
+  for (const Json& one : value.at("rises"))
+    cell.rises.push_back(one.is_null() ? MetricValues{} : values_from_json(one));
+  if (cell.rises.size() != cell.outcomes.size())
+    fail(ErrorCode::bad_file, "\"rises\" needs one entry for each letter of \"outcomes\"");
   if (cell.bits < cell.outcomes.size())
     fail(ErrorCode::bad_file, "a stratum of {} bits has {} outcomes", cell.bits, cell.outcomes.size());
   return cell;
+}
+
+// Each row has a rise of every judged metric of its arm.
+void check_rises(const Sample& sample) {
+  for (const auto& [id, cell] : sample.cells) {
+    const std::size_t metrics = sample.references.at(id.first).metrics.size();
+    for (const MetricValues& rises : cell.rises) {
+      if (rises.empty() || rises.size() == metrics) continue;
+      fail(ErrorCode::bad_file, "\"rises\" of {}/{} hold {} values, \"metrics\" has {}", id.first, id.second,
+           rises.size(), metrics);
+    }
+  }
 }
 
 void check_schema_name(const Json& value) {
@@ -103,12 +125,6 @@ void check_schema_name(const Json& value) {
 }
 
 }  // namespace
-
-std::vector<std::uint8_t> SampledCell::hits(OutcomeClass outcome, std::size_t limit) const {
-  std::vector<std::uint8_t> hits(std::min(limit, outcomes.size()));
-  for (std::size_t i = 0; i < hits.size(); ++i) hits[i] = outcomes[i] == outcome ? 1 : 0;
-  return hits;
-}
 
 const SampledCell* Sample::cell(const std::string& arm, const std::string& stratum) const {
   const auto found = cells.find({arm, stratum});
@@ -144,12 +160,18 @@ Sample sample_of(const std::vector<record::TrialRecord>& rows, const record::Cam
     cell.bits = stratum.bits;
     for (const record::Reason reason : stratum.outcomes) cell.outcomes.push_back(record::class_of(reason));
     cell.faults.resize(cell.outcomes.size());
+    cell.rises.resize(cell.outcomes.size());
   }
   for (const record::TrialRecord& row : rows) {
     if (row.kind != record::TrialKind::trial) continue;
     SampledCell& cell = sample.cells.at({row.id.arm, row.id.stratum});
-    if (row.id.draw < cell.faults.size()) cell.faults[row.id.draw] = crc_of(row.faults);
+    if (row.id.draw >= cell.faults.size()) continue;
+    cell.faults[row.id.draw] = crc_of(row.faults);
+    const record::Reason reason = seen.cells.at({row.id.arm, row.id.stratum}).outcomes[row.id.draw];
+    if (reason == record::Reason::bitwise || record::class_of(reason) == OutcomeClass::crash) continue;
+    cell.rises[row.id.draw] = rises_of(row, trust.controls.at(row.id.arm), trust.judging.judge);
   }
+  for (const record::Arm& arm : spec.arms) sample.references[arm.name] = arm_reference(rows, arm.name, trust);
   const ArmControls& first = trust.controls.at(spec.arms.front().name);
   sample.horizon = first.horizon;
   sample.horizon_step = first.golden.front().evaluations.at(first.horizon - 1).step;
@@ -160,9 +182,13 @@ Sample sample_of(const std::vector<record::TrialRecord>& rows, const record::Cam
 Json to_json(const Sample& sample) {
   Json arms = Json::object();
   for (const auto& [id, cell] : sample.cells) {
-    arms[id.first][id.second] = {
-        {"bits", cell.bits}, {"outcomes", letters_of(cell)}, {"faults", digits_of(cell)}};
+    arms[id.first][id.second] = {{"bits", cell.bits},
+                                 {"outcomes", letters_of(cell)},
+                                 {"faults", digits_of(cell)},
+                                 {"rises", rises_of_cell(cell)}};
   }
+  Json references = Json::object();
+  for (const auto& [arm, reference] : sample.references) references[arm] = to_json(reference);
   Json rounds = Json::array();
   for (const record::Round& round : sample.rounds) rounds.push_back(record::to_json(round));
   return {{"schema", kSchema},
@@ -171,7 +197,8 @@ Json to_json(const Sample& sample) {
           {"horizon", sample.horizon},
           {"horizon_step", sample.horizon_step},
           {"rounds", std::move(rounds)},
-          {"arms", std::move(arms)}};
+          {"arms", std::move(arms)},
+          {"references", std::move(references)}};
 }
 
 Sample sample_from_json(const Json& value) {
@@ -189,6 +216,9 @@ Sample sample_from_json(const Json& value) {
         fail(ErrorCode::bad_file, "arm '{}' is not in its spec", arm);
       for (const auto& [stratum, cell] : strata.items()) sample.cells[{arm, stratum}] = cell_from_json(cell);
     }
+    for (const record::Arm& arm : sample.spec.arms)
+      sample.references[arm.name] = arm_reference_from_json(value.at("references").at(arm.name));
+    check_rises(sample);
     sample.order = order_of_cells(sample);
     return sample;
   } catch (const Json::exception& error) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "analyze/across/arm_reference.h"
 #include "analyze/order.h"
 #include "analyze/verdict/trust.h"
 #include "record/json/json.h"
@@ -22,14 +23,20 @@ struct SampledCell {
   std::uint64_t bits = 0;                      ///< size of the stratum
   std::vector<record::OutcomeClass> outcomes;  ///< of draws 0, 1, ... without a gap
   std::vector<std::uint32_t> faults;           ///< of the same draws: CRC-32C of what was altered, and how
-  [[nodiscard]] std::vector<std::uint8_t> hits(record::OutcomeClass outcome, std::size_t limit) const;
+  /// Of the same draws: the rises above the golden run; empty for crashes and for runs equal to it, bit for
+  /// bit.
+  std::vector<MetricValues> rises;
 };
+
+/// Of the draws of one arm, by stratum.
+using ArmOutcomes = std::map<std::string, std::vector<record::OutcomeClass>>;
 
 struct Sample {
   record::CampaignSpec spec;
   std::map<std::string, std::string> base_digests;  ///< by stem of BaseFile; without those that are not known
   std::vector<record::Round> rounds;
   std::map<std::pair<std::string, std::string>, SampledCell> cells;  ///< (arm, stratum)
+  std::map<std::string, ArmReference> references;                    ///< by arm
   std::size_t horizon = 0;        ///< the evaluation at which trials were judged, counted from 1
   std::int64_t horizon_step = 0;  ///< optimizer steps from the resume to there, of the first arm
   Order order;                    ///< follows from the rest
@@ -49,7 +56,7 @@ struct Sample {
                                const Trust& trust, const std::vector<record::Round>& rounds,
                                const std::map<std::string, std::string>& base_digests);
 
-/// Schema "bitrift/baseline/1" (docs/ci.md); the caller adds "provenance".
+/// Schema "bitrift/baseline/2" (docs/ci.md); the caller adds "provenance".
 [[nodiscard]] record::Json to_json(const Sample& sample);
 /// Throws Error(bad_file) that says what is wrong and names no file.
 [[nodiscard]] Sample sample_from_json(const record::Json& value);

@@ -18,7 +18,19 @@ struct Hits {
   std::uint64_t hits;
 };
 
-/// Strata weight.sign and weight.exponent, the same in every arm. faults: equal numbers are equal faults.
+/// An arm whose harmless runs equal its golden run, and whose limit is a fall of one point of accuracy.
+inline ArmReference rigid_reference() {
+  ArmReference reference;
+  reference.metrics = {record::Metric::test_accuracy};
+  reference.limit = {0.01};
+  for (int i = 0; i < 99; ++i) reference.clean.push_back({-0.95 + 0.0001 * i});
+  reference.golden = {{-0.95}};
+  reference.jitter = {std::vector<MetricValues>(30, MetricValues{0})};
+  return reference;
+}
+
+/// Strata weight.sign and weight.exponent, the same in every arm; no trial has rises, so that its outcome
+/// stays as it is. faults: equal numbers are equal faults.
 inline Sample sample_with(const std::vector<Hits>& strata, std::uint32_t faults = 1,
                           const std::vector<std::string>& arms = {"serial"}) {
   const std::vector<std::string> names = {"weight.sign", "weight.exponent"};
@@ -36,10 +48,12 @@ inline Sample sample_with(const std::vector<Hits>& strata, std::uint32_t faults 
       cell.outcomes.assign(strata[h].draws, record::OutcomeClass::masked);
       for (std::uint64_t i = 0; i < strata[h].hits; ++i) cell.outcomes[i] = record::OutcomeClass::sdc;
       cell.faults.assign(strata[h].draws, faults);
+      cell.rises.resize(strata[h].draws);
       sizes.cells[{arm, names[h]}].bits = cell.bits;
     }
   }
   sample.order = order_of(sample.spec, {}, sizes);
+  for (const std::string& arm : arms) sample.references[arm] = rigid_reference();
   return sample;
 }
 

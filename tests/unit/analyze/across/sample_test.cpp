@@ -85,7 +85,7 @@ TEST(Sample, TellsFaultsApart) {
 TEST(Sample, IsTheSameAfterItWasWrittenAndRead) {
   const Sample sample = sampled(rows_of(5, 3, 2));
   const Json written = to_json(sample);
-  EXPECT_EQ(written["schema"], "bitrift/baseline/1");
+  EXPECT_EQ(written["schema"], "bitrift/baseline/2");
   EXPECT_EQ(written["arms"]["serial"]["weight.sign"]["outcomes"], "mmmmmssscc");
   const Sample read = sample_from_json(Json::parse(written.dump()));
   EXPECT_EQ(to_json(read), written);
@@ -97,8 +97,8 @@ TEST(Sample, IsTheSameAfterItWasWrittenAndRead) {
 TEST(Sample, RefusesWhatIsNoBaseline) {
   EXPECT_THAT(refusal(Json::array()), HasSubstr("not a baseline (its schema is missing"));
   EXPECT_THAT(refusal({{"schema", "bitrift/summary/2"}}), HasSubstr("'bitrift/summary/2'"));
-  EXPECT_THAT(refusal({{"schema", "bitrift/baseline/2"}}), HasSubstr("another version of bitrift wrote it"));
-  EXPECT_THAT(refusal({{"schema", "bitrift/baseline/1"}}), HasSubstr("not a whole baseline"));
+  EXPECT_THAT(refusal({{"schema", "bitrift/baseline/1"}}), HasSubstr("another version of bitrift wrote it"));
+  EXPECT_THAT(refusal({{"schema", "bitrift/baseline/2"}}), HasSubstr("not a whole baseline"));
 }
 
 TEST(Sample, RefusesADamagedBaseline) {
