@@ -148,13 +148,7 @@ std::vector<std::string> limit_sentences(const GateReport& report) {
   for (const GateArm& arm : report.arms) {
     std::string text = fmt::format("SDC in arm {}: {} against harmless runs of the same data order", arm.arm,
                                    limit_text(arm.limit));
-    if (!arm.limit.measured) {
-      text += fmt::format(
-          ". It has few jitter runs in a data order, so the test counts SDCs of this campaign only from {} "
-          "on; "
-          "raise controls.jitter",
-          limit_text(arm.limit, arm.limit.allowance));
-    } else if (matters(arm.limit)) {
+    if (matters(arm.limit)) {
       text += fmt::format(
           ". Harmless runs end apart from each other, so the test counts SDCs of this campaign only from {} "
           "on",
@@ -264,7 +258,6 @@ Json arm_json(const GateArm& arm) {
           {"limit", values_json(arm.limit.metrics, arm.limit.limit)},
           {"allowance", values_json(arm.limit.metrics, arm.limit.allowance)},
           {"miss", arm.limit.miss},
-          {"measured", arm.limit.measured},
           {"shifts", std::move(shifts)}};
 }
 

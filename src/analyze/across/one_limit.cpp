@@ -31,7 +31,6 @@ using Centres = std::vector<std::vector<CentreRange>>;
 struct RangeCost {
   double each = 0;  ///< asked for, of one end of one range
   double miss = 0;
-  bool measured = true;
 };
 
 double below_half(std::size_t n, std::size_t at_most) {
@@ -62,7 +61,6 @@ std::vector<double> column(const std::vector<MetricValues>& list, std::size_t me
 
 // A golden run is somewhere among the clean runs: the centre of its order lies between it and their median.
 CentreRange range_by_clean_runs(const std::vector<double>& clean, RangeCost& cost) {
-  cost.measured = false;
   if (clean.empty()) return {};
   const CentreRange all = range_of_median(clean, cost);
   return {std::min(0.0, all.low), 0, std::max(0.0, all.high)};
@@ -87,15 +85,21 @@ std::vector<double> trial_rises(const Side& side, std::size_t order, std::size_t
   return rises;
 }
 
-// Most faults do no harm, so the median of the trials is a second witness of the centre, for trainings whose
-// trials do not follow their golden run. Where most faults do harm it is not: no harmless run is expected
-// beyond the clean ones.
-void stretch_to_trials(CentreRange& range, std::vector<double> trials, std::vector<double> clean) {
-  if (trials.empty() || clean.empty()) return;
+// There are many more trials than jitter runs, so their median is known better. Two campaigns of one training
+// have the same one, however many faults do harm. But it moves when harm increases: it only counts where it
+// is one that harmless runs may have. Elsewhere trials do not follow their golden run, or most faults do
+// harm, and the centre may be either.
+CentreRange with_trials(CentreRange harmless, const std::vector<double>& trials,
+                        const std::vector<double>& clean, RangeCost& cost) {
+  if (trials.empty() || clean.empty()) return harmless;
+  CentreRange range = range_of_median(trials, cost);
+  if (harmless.low <= range.centre && range.centre <= harmless.high) return range;
+  // No harmless run is expected beyond the clean ones.
   const auto [least, most] = std::minmax_element(clean.begin(), clean.end());
-  const double witness = std::clamp(median(trials), *least, *most);
-  range.low = std::min(range.low, witness);
-  range.high = std::max(range.high, witness);
+  range.low = std::min(harmless.low, std::clamp(range.low, *least, *most));
+  range.high = std::max(harmless.high, std::clamp(range.high, *least, *most));
+  range.centre = harmless.centre;
+  return range;
 }
 
 Centres centres_of(const Side& side, RangeCost& cost) {
@@ -108,9 +112,8 @@ Centres centres_of(const Side& side, RangeCost& cost) {
       harmless.push_back(0);
       const std::vector<double> clean = column(reference.clean, j, reference.golden[k][j]);
       const bool enough = below_half(harmless.size(), 0) <= kWidestFactor * cost.each;
-      CentreRange range = enough ? range_of_median(harmless, cost) : range_by_clean_runs(clean, cost);
-      stretch_to_trials(range, trial_rises(side, k, orders, j), clean);
-      centres[k].push_back(range);
+      const CentreRange range = enough ? range_of_median(harmless, cost) : range_by_clean_runs(clean, cost);
+      centres[k].push_back(with_trials(range, trial_rises(side, k, orders, j), clean, cost));
     }
   }
   return centres;
@@ -159,7 +162,8 @@ OneLimit one_limit(const Side& first, const Side& second, double error) {
   const ArmReference& other = second.sample->references.at(second.arm);
   const auto columns = columns_in(one.metrics, other.metrics);
   RangeCost cost;
-  cost.each = error / static_cast<double>((one.golden.size() + other.golden.size()) * one.metrics.size());
+  // Two ranges for each data order and metric: of harmless runs and of trials.
+  cost.each = error / static_cast<double>(2 * (one.golden.size() + other.golden.size()) * one.metrics.size());
   const Centres first_centres = centres_of(first, cost);
   const Centres second_centres = centres_of(second, cost);
 
@@ -167,7 +171,6 @@ OneLimit one_limit(const Side& first, const Side& second, double error) {
   result.metrics = one.metrics;
   result.limit = one.limit;
   result.miss = std::min(1.0, cost.miss);
-  result.measured = cost.measured;
   result.allowance.assign(one.metrics.size(), 0);
   const LimitsByOrder plain(first_centres.size(), one.limit);
   const LimitsByOrder shown(second_centres.size(), one.limit);

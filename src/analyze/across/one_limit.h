@@ -16,8 +16,8 @@ namespace bitrift::analyze {
 
 /// Each campaign judges its trials by its own envelope and golden runs. These are few, and all trials share
 /// them: another set of clean runs moves every fault near the limit to the same side. Here a trial of either
-/// arm is SDC if its rise above the *centre* of its data order exceeds the limit of the first arm; the centre
-/// is the median of the golden run and the jitter runs of the order.
+/// arm is SDC if its rise above the *centre* of its data order exceeds the limit of the first arm. The centre
+/// is where harmless runs of the data order end.
 ///
 /// A centre is only known within a range. `second_least` counts the trials of the second arm that are SDC
 /// wherever the centres lie in their ranges, `second_most` those that may be.
@@ -27,9 +27,6 @@ struct OneLimit {
   MetricValues allowance;  ///< what second_least adds to it, at most: of the worst data order
   /// In one direction, the probability that a centre lies outside its range, at most.
   double miss = 0;
-  /// In every data order of both arms there were jitter runs enough for the range. In others it follows from
-  /// the clean runs.
-  bool measured = true;
   ArmOutcomes first, second;
   ArmOutcomes second_least, second_most;
 };
