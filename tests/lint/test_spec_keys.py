@@ -140,5 +140,5 @@ def test_study_keys() -> None:
 def test_a_key_that_is_not_there_is_found() -> None:
     table = "| key | meaning |\n|---|---|\n| `model.name`, `.context` | `gpt` |\n| `schedule.*` | all |\n\n| key |\n"
     assert documented(table, "key") == {"model.name", "model.context", "schedule.*"}
-    schema = {"properties": {"base": {"items": {"properties": {"name": {}}}}, "seed": {}}}
+    schema: dict[str, Any] = {"properties": {"base": {"items": {"properties": {"name": {}}}}, "seed": {}}}
     assert set(schema_keys(schema)) == {"base", "base[].name", "seed"}
