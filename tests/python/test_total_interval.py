@@ -76,10 +76,12 @@ def bets(rounds: list[FixedRound], sizes: list[int], hits: list[list[int]]) -> l
     """For each pick Z - L, L and what a deviation is multiplied by to give the stake."""
     weights = [size / sum(sizes) for size in sizes]
     drawn, found = [0] * len(sizes), [0] * len(sizes)
-    made = []
+    made: list[tuple[float, float, float]] = []
     for one in rounds:
         left = list(one.draws)
         for pick in one.picks:
+            if drawn[pick] == len(hits[pick]):
+                return made  # the campaign is not finished
             guess = (sum(found) + 1 / 2) / (sum(drawn) + 1)
             open_ = [h for h, size in enumerate(sizes) if drawn[h] < size]
             reachable = [h for h in open_ if left[h] > 0]
@@ -216,6 +218,18 @@ def test_a_campaign_of_one_round_bets_in_the_order_of_its_shuffle(tmp_path: Path
     # Any other order gives other ends: the comparison above would notice one.
     assert all(abs(expected(*other)[0] - found[0]) > 1e-4 for other in ((SEED + 1,), (SEED, 1)))
     assert "Extended:" not in text
+
+
+def test_the_bets_of_an_unfinished_campaign_end_at_the_first_draw_without_a_row(tmp_path: Path) -> None:
+    there = {"weight.sign": 40, "weight.exponent": 40, "bias.sign": 40, "bias.exponent": 12}
+    write(tmp_path / "a", there)
+    change(tmp_path / "a", trials_per_stratum=40)
+    found, text = analyzed(tmp_path / "a")
+    sizes, hits = list(STRATA.values()), [outcomes(name, there[name]) for name in STRATA]
+    plan = FixedRound([40] * len(sizes), shuffled(SEED, 0, [40] * len(sizes)))
+    assert found == pytest.approx(interval([plan], sizes, hits), abs=1e-7)
+    assert "Unfinished: 132 of 160 trials." in text
+    assert 0 < len(bets([plan], sizes, hits)) < 100
 
 
 def test_an_extended_campaign_bets_round_by_round_and_the_table_says_so(tmp_path: Path) -> None:
