@@ -36,6 +36,7 @@ Group make_group(const Line& line, double confidence, const Order& order) {
   for (const OutcomeClass outcome : {OutcomeClass::masked, OutcomeClass::sdc, OutcomeClass::crash}) {
     group.counts[outcome] = 0;
   }
+  group.strata = line.members.size();
   for (const Member& member : line.members) {
     if (member.seen != nullptr) group.waiting += member.seen->waiting;
     group.bits += member.bits(order);
@@ -88,6 +89,12 @@ std::uint64_t planned_by_spec(const record::CampaignSpec& spec, const Order& ord
   return spec.arms.size() * std::accumulate(draws.begin(), draws.end(), std::uint64_t{0});
 }
 
+// Each spec of a campaign ends with a stop: what is drawn after one was added by the next spec.
+bool drawn_by_extension(const std::vector<record::Round>& rounds) {
+  const auto stop = std::find_if(rounds.begin(), rounds.end(), [](const auto& one) { return one.stop; });
+  return std::any_of(stop, rounds.end(), [](const record::Round& round) { return round.draws() > 0; });
+}
+
 }  // namespace
 
 void sort_worst_first(Summary& summary, RateOf what) {
@@ -117,6 +124,7 @@ Summary summarize(const std::vector<record::TrialRecord>& rows, const record::Ca
   summary.judging = trust.judging;
   summary.by = dimensions(by, spec);
   summary.rounds = rounds;
+  summary.extended = drawn_by_extension(rounds);
   summary.sampling = spec.sampling;
   const Observations seen = observe(rows, spec, trust);
   Where where(options.where, spec);

@@ -28,6 +28,7 @@ struct Group {
   std::uint64_t trials = 0;         ///< rows that count
   std::uint64_t waiting = 0;        ///< rows after a draw without a row yet; they do not count
   std::uint64_t bits = 0;           ///< population, of the strata whose size is known
+  std::size_t strata = 0;           ///< that it covers, or covers a part of
   std::vector<std::string> unseen;  ///< strata without a row that counts: estimates leave them out
   double share_seen = 1;            ///< of its bits in the other strata; 0 where the size of one is not known
   std::map<record::OutcomeClass, std::uint64_t> counts;
@@ -78,6 +79,7 @@ struct Summary {
   std::vector<AllBitwise>
       all_bitwise;  ///< of least_all_bitwise trials or more; sorted. None where ranks or links fail
   std::vector<record::Round> rounds;         ///< as given
+  bool extended = false;                     ///< some of them draw faults that an extension added
   std::optional<record::Sampling> sampling;  ///< of the spec
 };
 

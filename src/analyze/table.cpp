@@ -196,6 +196,17 @@ std::string guarantee(const Summary& summary) {
       kind, confidence);
 }
 
+// Why a line of several strata differs from that of a campaign that was started with the same draws.
+std::string extension_note(const Summary& summary) {
+  const bool several = std::any_of(summary.groups.begin(), summary.groups.end(),
+                                   [](const Group& one) { return one.strata > 1; });
+  if (!summary.extended || !several || summary.options.interval != IntervalKind::anytime) return "";
+  return "Extended: the interval of a line over several strata takes the draws in the order in which they "
+         "were\n"
+         "planned, those of the extension last. It holds, but is not that of a campaign started with all of\n"
+         "them, and can be wider if strata were added.\n";
+}
+
 // What --where leaves out.
 std::string restriction(const Summary& summary) {
   if (summary.options.where.empty()) return "";
@@ -282,7 +293,8 @@ std::string table(const Summary& summary) {
   text += fmt::format(
       "\n{} trials, {} canaries as expected; judge: {}. Rates are over uniform {} of a line's strata.\n",
       summary.trials, summary.canaries, name_of(summary.judging.judge), drawn_from(summary.judging));
-  text += restriction(summary) + guarantee(summary) + unseen_block(summary) + all_bitwise_block(summary);
+  text += restriction(summary) + guarantee(summary) + extension_note(summary) + unseen_block(summary) +
+          all_bitwise_block(summary);
   if (summary.trials < summary.planned) {
     text += fmt::format("Unfinished: {} of {} trials.\n", summary.trials, summary.planned);
   }

@@ -10,6 +10,9 @@ from house import ROOT, sources
 
 LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+PLACE = re.compile(r"`(?P<path>(?:tests|src|tools|campaigns|examples|notebooks|python|cmake)/[\w./*-]+)[`\s]")
+# In the sources of another program.
+FOREIGN = ("src/caffe/",)
 HEADING = re.compile(r"^#+\s+(?P<title>.+?)\s*#*$", re.MULTILINE)
 
 
@@ -37,9 +40,27 @@ def broken_links(page: Path) -> list[str]:
     return out
 
 
+def missing_places(text: str) -> list[str]:
+    """Files and folders of the project that a page names as code, and that do not exist."""
+    named = [match["path"] for match in PLACE.finditer(text) if not match["path"].startswith(FOREIGN)]
+    return [path for path in named if "FOLDER" not in path and not list(ROOT.glob(path.rstrip("/")))]
+
+
 @pytest.mark.parametrize("page", sources(".md"), ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_resolve(page: Path) -> None:
     assert broken_links(page) == []
+
+
+@pytest.mark.parametrize("page", sources(".md"), ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_files_that_are_named_exist(page: Path) -> None:
+    # These tell of earlier versions, and name files that are gone.
+    if page.name != "CHANGELOG.md" and "earlier" not in page.parts:
+        assert missing_places(page.read_text(encoding="utf-8")) == []
+
+
+def test_a_missing_file_is_found() -> None:
+    text = "`tools/check --fast`, `docs/spec.md`, `src/core/*.h`, `src/FOLDER/x`, `src/none/*.h` and `tools/none`"
+    assert missing_places(text) == ["src/none/*.h", "tools/none"]
 
 
 def test_the_index_names_every_page() -> None:

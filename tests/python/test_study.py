@@ -109,6 +109,23 @@ def test_no_pickle_is_executed(base: Path, tmp_path: Path) -> None:
     assert not mark.exists()
 
 
+def test_texts_in_npz_files_are_not_opened_and_devices_in_torch_files_are_not_used(base: Path, tmp_path: Path) -> None:
+    """Flips there are `same`, as docs/checkpoint-cost.md says."""
+    state = formats.read_state(base)
+    np.savez(tmp_path / "a.npz", **state, **{"@spec": np.asarray("some text")})  # type: ignore[arg-type]
+    torch.save({name: torch.from_numpy(value) for name, value in state.items()}, tmp_path / "a.pt")
+    for name, file, place in (("npz", "a.npz", "some".encode("utf-32-le")), ("pytorch", "a.pt", b"cpu")):
+        raw = bytearray((tmp_path / file).read_bytes())
+        assert raw.count(place) == 1
+        raw[raw.index(place)] ^= 1
+        (tmp_path / file).write_bytes(raw)
+        assert formats.FORMATS[name].read(tmp_path / file, state) == digests(state)
+    with np.load(tmp_path / "a.npz") as arrays, pytest.raises(zipfile.BadZipFile, match="Bad CRC-32"):
+        arrays["@spec"]
+    with pytest.raises(RuntimeError, match="don't know how to restore data location"):
+        torch.load(tmp_path / "a.pt", weights_only=True)
+
+
 def test_messages_do_not_name_folders_or_addresses(tmp_path: Path) -> None:
     error = ValueError(f"{tmp_path}/x.pt: <object at 0x7f12ab> is \x00bad\nsecond line")
     assert reader.message_of(error, tmp_path / "x.pt") == "ValueError: x.pt: <object at ...> is ?bad"

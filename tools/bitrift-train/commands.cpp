@@ -220,6 +220,8 @@ void check_links(const Arguments& arguments, const Plan& plan, std::int64_t epoc
 std::filesystem::path start_file(const Arguments& arguments, const mpi::Communicator* ranks) {
   const auto newest = [&](train::Look look, bool says) {
     if (!names_folder(arguments.input)) return arguments.input;
+    // Before anything is said of what is skipped: it ends the run.
+    if (names_folder(arguments.output)) train::check_names(arguments.output);
     train::Newest found = train::newest_valid(arguments.input, look);
     if (says) {
       for (const std::string& line : found.skipped) spdlog::warn("{}", line);

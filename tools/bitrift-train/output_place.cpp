@@ -38,6 +38,18 @@ std::filesystem::path OutputPlace::file(std::int64_t step) const {
   return folder_ ? named_ / train::checkpoint_name(step) : named_;
 }
 
+void OutputPlace::check_names() const {
+  if (folder_) return train::check_names(named_);
+  const std::filesystem::path beside = named_.string() + ".json";
+  std::error_code none;
+  if (named_.empty() || !std::filesystem::exists(beside, none) ||
+      std::filesystem::is_regular_file(beside, none))
+    return;
+  fail(ErrorCode::bad_input,
+       "-o {}: {} is no regular file, so the provenance cannot be written; move it elsewhere",
+       named_.string(), beside.string());
+}
+
 void OutputPlace::prepare(bool shared) const {
   if (named_.empty()) return;
   if (folder_) {

@@ -25,6 +25,9 @@ class OutputPlace {
   /// How many of the last checkpoints are there.
   [[nodiscard]] int keep() const noexcept { return keep_; }
 
+  /// Throws Error(bad_input) where something else than a regular file has the name of one that may be
+  /// written.
+  void check_names() const;
   /// Shows that files can be written there, if `shared` by several processes at once. Makes the folder, and
   /// removes what killed programs left there. Throws Error(bad_input | io | unsupported).
   void prepare(bool shared) const;

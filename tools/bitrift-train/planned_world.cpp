@@ -25,6 +25,7 @@ void check_writable(const std::filesystem::path& path, const char* option) {
 [[nodiscard]] FileDescriptor check_outputs(const Arguments& arguments, const Plan& plan) {
   // A process that joins later, and a job that is launched again, find the run's own files.
   const bool again = !arguments.relaunched.empty() || arguments.relaunched_from_start;
+  plan.output.check_names();
   const bool begins = !again && !mpi::is_spawned();
   if (begins && !plan.continues_folder) plan.output.check_contents(plan.start_step);
   plan.output.prepare(plan.checkpoints.writer == record::SaveWriter::shared && plan.parallel.ranks > 1);

@@ -5,6 +5,7 @@
 
 #include "analyze/allocate.h"
 #include "campaign/plan/own_canaries.h"
+#include "campaign/plan/role_globs.h"
 #include "campaign/plan/shared_faults.h"
 #include "core/error.h"
 #include "core/natural_order.h"
@@ -42,6 +43,7 @@ std::vector<RunKey> run_each(const std::string& arm, TrialKind kind, const std::
 
 Plan::Plan(const record::CampaignSpec& spec, const Bases& bases) : spec_(spec), bases_(bases) {
   const std::vector<record::Stratum> strata = record::strata_of(spec.strata);
+  for (const ckpt::Reader& base : bases) check_globs(spec.strata, base);
   for (std::size_t i = 0; i < strata.size(); ++i) {
     try {
       if (spec.strata.process) {
@@ -71,7 +73,8 @@ void Plan::add_cell(const record::Stratum& stratum) {
   Cell cell;
   cell.stratum = stratum;
   for (const ckpt::Reader& base : bases_) {
-    cell.populations.emplace_back(base, spec_.strata.tensors, std::vector{stratum.role}, stratum.field);
+    cell.populations.emplace_back(base, globs_of_role(spec_.strata, base, stratum.role),
+                                  std::vector{stratum.role}, stratum.field);
     refuse_other_bits(cell.populations.front(), bases_.front(), cell.populations.back(), base);
   }
   add_read(cell.populations.front(), true);

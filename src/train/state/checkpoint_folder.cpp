@@ -100,6 +100,21 @@ std::vector<FolderCheckpoint> checkpoints_in(const std::filesystem::path& folder
   return found;
 }
 
+void check_names(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator entry(folder, ignored), end; !ignored && entry != end;
+       entry.increment(ignored)) {
+    std::filesystem::path owner = entry->path().filename();
+    if (owner.extension() == beside_end) owner.replace_extension();
+    const auto step = step_of_name(owner.string());
+    std::error_code unknown;
+    if (!step || !entry->exists(unknown) || entry->is_regular_file(unknown)) continue;
+    fail(ErrorCode::bad_input,
+         "{} is {}, so the checkpoint of step {} cannot be written there; move it elsewhere",
+         entry->path().string(), entry->is_directory(unknown) ? "a folder" : "no regular file", *step);
+  }
+}
+
 Newest newest_valid(const std::filesystem::path& folder, Look look) {
   Newest newest;
   for (FolderCheckpoint& one : checkpoints_in(folder)) {

@@ -21,6 +21,11 @@ struct FolderCheckpoint {
 /// The checkpoints of a folder by name, newest (highest step) first. Throws Error(not_found | io).
 [[nodiscard]] std::vector<FolderCheckpoint> checkpoints_in(const std::filesystem::path& folder);
 
+/// Throws Error(bad_input) that names what is there under the name of a checkpoint or of the provenance
+/// beside one, but is no regular file: a save would not replace it. Nothing happens where the folder does not
+/// exist.
+void check_names(const std::filesystem::path& folder);
+
 /// How much of a checkpoint is looked at.
 enum class Look {
   header,    ///< that it opens, is bitrift's and of the step that its name says

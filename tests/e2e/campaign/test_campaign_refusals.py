@@ -184,6 +184,14 @@ def test_base_checkpoint_is_copied_and_guarded(reference, study):
         ({"trials_per_stratum": 10**6}, ["weight.sign", "trials_per_stratum"]),
         ({"strata": {"roles": ["exp_avg"], "fields": ["sign"]}}, ["exp_avg.sign"]),
         ({"strata": {"roles": ["weight"], "fields": ["sign", "31"]}}, ["31", "overlap"]),
+        (
+            {"strata": {"roles": ["weight", "bias"], "fields": ["sign"], "tensors": ["model/**", "modell/**"]}},
+            ["strata.tensors", "no tensor of role weight or bias matches 'modell/**'"],
+        ),
+        (
+            {"strata": {"roles": ["weight", "bias"], "fields": ["sign"], "tensors": ["model/*.weight"]}},
+            ["cell bias.sign", "no tensor of this role matches strata.tensors"],
+        ),
     ],
 )
 def test_cells_that_make_no_sense_are_named(reference, study, changes, words):

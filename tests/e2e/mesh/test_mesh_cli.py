@@ -70,7 +70,9 @@ def buffers_after(plan: dict, seed: int) -> tuple[dict[int, list[int]], list[int
         ["--mesh", "3x4", "--wrap", "both", "--schedule", "rings-2d"],
         ["--mesh", "4x4", "--dead", "1,1,2x2", "--schedule", "forwarding"],
         ["--mesh", "5x4", "--dead", "0,1", "--dead", "1,2", "--dead-link", "3,0-3,1", "--schedule", "forwarding"],
+        ["--mesh", "3x4", "--wrap", "rows", "--dead-link", "0,3-0,0", "--schedule", "forwarding"],
         ["--mesh", "6x3", "--dead", "2,1", "--schedule", "row-pairs"],
+        ["--mesh", "4x4", "--dead-link", "0,0-1,0", "--dead-link", "2,1-3,1", "--schedule", "row-pairs"],
         ["--mesh", "4x4", "--dead", "1,1,2x2", "--schedule", "trees", "--bytes", "100K"],
         ["--mesh", "3x5", "--wrap", "rows", "--dead", "1,1", "--schedule", "trees", "--bytes", "200K"],
     ],
@@ -84,6 +86,24 @@ def test_a_plan_adds_every_gradient_once(tmp_path: Path, arguments: list[str]) -
     assert done.returncode == 0
     assert "proved    every chip ends with each gradient exactly once, all added up in the same order" in done.stdout
     assert f"{len(plan['sends']):,} sends, {plan['chunks']} chunks" in done.stdout
+
+
+def test_dead_links_that_a_scheme_does_not_use_leave_its_groups_whole(tmp_path: Path) -> None:
+    """As docs/mesh.md says under "forwarding" and "row-pairs"."""
+    pairs = ["--mesh", "2x4", "--wrap", "rows", "--schedule", "row-pairs"]
+    whole = planned(tmp_path / "whole.json", *pairs)
+    for link in ("0,1-1,1", "0,2-1,2", "0,3-0,0"):  # between the rows of the pair but not at its ends; around
+        assert planned(tmp_path / "plan.json", *pairs, "--dead-link", link)["sends"] == whole["sends"]
+    for link in ("0,0-1,0", "0,3-1,3", "0,1-0,2"):
+        assert "no pair of rows" in refusal("plan", *pairs, "--dead-link", link)
+    # Every row of this mesh lacks the link that wraps around: each is a line, and none forwards.
+    rows = ["--mesh", "2x4", "--schedule", "forwarding"]
+    lines = planned(tmp_path / "lines.json", *rows)
+    around = ["--wrap", "rows", "--dead-link", "0,3-0,0", "--dead-link", "1,3-1,0"]
+    assert planned(tmp_path / "plan.json", *rows, *around)["sends"] == lines["sends"]
+    assert "every row has a dead chip or link" in refusal(
+        "plan", *rows, "--dead-link", "0,1-0,2", "--dead-link", "1,2-1,3"
+    )
 
 
 def test_a_plan_without_a_file_is_only_described() -> None:
@@ -100,6 +120,29 @@ def test_a_wrong_plan_ends_with_a_counter_example(tmp_path: Path) -> None:
     done = mesh("verify", path)
     assert (done.returncode, done.stderr) == (1, "")
     assert re.fullmatch(r"wrong     race: chunk \d at chip \d .*no waits order the two\n", done.stdout)
+
+
+def test_the_flaws_are_looked_for_in_the_order_of_the_page(tmp_path: Path) -> None:
+    """Links, waits and cycles in the whole plan, then chunk by chunk races and sums."""
+    line = {"rows": 1, "columns": 4, "wrap": "neither", "dead": [], "dead_links": []}
+    missing = [[0, 1, 0, "add", []], [2, 1, 0, "add", [0]], [1, 0, 0, "copy", [1]]]  # in chunk 0
+    race = [[0, 1, 1, "add", []], [2, 1, 1, "add", []], [1, 0, 1, "copy", [4]], [1, 2, 1, "copy", [4]]]
+    cycle = [[0, 1, 0, "add", [8]], [1, 0, 0, "copy", [7]]]  # sends 7 and 8
+    unseen = [[2, 3, 0, "add", [0]]]
+    unlinked = [[0, 2, 0, "add", []]]
+    path = tmp_path / "plan.json"
+
+    def flaw_of(sends: list) -> str:
+        plan = {"schema": 1, "scheme": "other", "topology": line, "chunks": 2, "sends": sends}
+        path.write_text(json.dumps(plan))
+        done = mesh("verify", path)
+        assert done.returncode == 1
+        return done.stdout.split(":")[0].removeprefix("wrong").strip()
+
+    assert flaw_of(missing + race) == "missing"
+    assert flaw_of([*missing, *race, *cycle]) == "cycle"
+    assert flaw_of([*missing, *race, *cycle, *unseen]) == "unseen-wait"
+    assert flaw_of([*missing, *race, *cycle, *unseen, *unlinked]) == "no-link"
 
 
 def test_a_mesh_in_two_parts_is_refused() -> None:

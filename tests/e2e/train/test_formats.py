@@ -129,6 +129,8 @@ def test_the_native_objects_are_what_their_users_expect(tmp_path: Path) -> None:
     spec = write_spec(tmp_path / "spec.json", MLP, SGD, precision="fp16")
     for kind in ("pytorch", "npz", "hdf5-deflate"):
         run("train", spec, "-o", file_of(tmp_path, "a", kind), "--steps", 2, *FORMATS[kind][1])
+    packed = file_of(tmp_path, "packed", "npz-deflate")
+    run("resume", tmp_path / "a.npz", "-o", packed, "--steps", 0, *FORMATS["npz-deflate"][1])
     tree = torch.load(tmp_path / "a.pt", weights_only=True)
     assert list(tree) == ["model", "optimizer", "progress", "rng", "schema", "spec", "versions"]
     assert tree["progress"]["step"].item() == 2 and tree["progress"]["step"].shape == ()
@@ -152,6 +154,10 @@ def test_the_native_objects_are_what_their_users_expect(tmp_path: Path) -> None:
     for name in ("a.pt", "a.npz"):
         with zipfile.ZipFile(tmp_path / name) as archive:
             assert archive.testzip() is None
+    with zipfile.ZipFile(packed) as archive:
+        for member in archive.infolist():
+            stored = zipfile.ZIP_STORED if member.filename.startswith("@") else zipfile.ZIP_DEFLATED
+            assert member.compress_type == stored, member.filename
     with h5py.File(tmp_path / "a.h5") as file:
         weight = file["model/fc1.weight"]
         assert (weight.compression, weight.compression_opts, weight.shuffle) == ("gzip", 4, True)

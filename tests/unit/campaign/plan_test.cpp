@@ -96,6 +96,31 @@ TEST_F(PlanTest, SeedChangesTheFaults) {
   EXPECT_NE(faults_of(Plan(spec, base()), "serial"), faults_of(Plan(other, base()), "serial"));
 }
 
+TEST_F(PlanTest, AGlobMayBeMeantForSomeOfTheRoles) {
+  record::CampaignSpec spec = small_spec();
+  spec.strata.roles = {"weight", "bias"};
+  spec.strata.tensors = {"model/conv1.weight", "model/fc2.bias", "**/conv1.*"};
+  spec.trials_per_stratum = 2;
+  const Plan plan(spec, base());
+  ASSERT_EQ(plan.cells().size(), 4U);
+  const auto paths = [&](std::size_t cell) {
+    std::vector<std::string> found;
+    for (const inject::Target& target : plan.cells()[cell].populations.front().targets())
+      found.push_back(target.path);
+    return found;
+  };
+  EXPECT_THAT(paths(0), ::testing::ElementsAre("model/conv1.weight"));
+  EXPECT_THAT(paths(2), ::testing::ElementsAre("model/conv1.bias", "model/fc2.bias"));
+  spec.strata.tensors = {"model/conv1.weight", "model/conv9.*"};
+  EXPECT_THAT(refusal(spec), ::testing::AllOf(HasSubstr("strata.tensors: "), HasSubstr("'model/conv9.*'"),
+                                              HasSubstr("no tensor of role weight or bias")));
+  spec.strata.tensors = {"model/conv1.weight", "**/momentum_buffer/**"};
+  EXPECT_THAT(refusal(spec), HasSubstr("'**/momentum_buffer/**'"));
+  spec.strata.tensors = {"model/conv1.weight", "model/fc2.weight"};
+  EXPECT_THAT(refusal(spec),
+              ::testing::AllOf(HasSubstr("cell bias.sign"), HasSubstr("no tensor of this role")));
+}
+
 TEST_F(PlanTest, EmptyCellsTooManyDrawsAndOverlapsNameTheirCell) {
   record::CampaignSpec spec = small_spec();
   spec.strata.roles = {"exp_avg"};
