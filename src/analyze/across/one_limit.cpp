@@ -93,7 +93,8 @@ CentreRange with_trials(CentreRange harmless, const std::vector<double>& trials,
                         const std::vector<double>& clean, RangeCost& cost) {
   if (trials.empty() || clean.empty()) return harmless;
   CentreRange range = range_of_median(trials, cost);
-  if (harmless.low <= range.centre && range.centre <= harmless.high) return range;
+  if (harmless.low <= range.centre && range.centre <= harmless.high)
+    return {std::max(range.low, harmless.low), range.centre, std::min(range.high, harmless.high)};
   // No harmless run is expected beyond the clean ones.
   const auto [least, most] = std::minmax_element(clean.begin(), clean.end());
   range.low = std::min(harmless.low, std::clamp(range.low, *least, *most));

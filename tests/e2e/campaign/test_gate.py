@@ -74,7 +74,7 @@ def refused(*arguments, code=2):
 
 def test_a_baseline_says_where_it_comes_from(baseline):
     document = json.loads(baseline.read_text())
-    assert document["schema"] == "bitrift/baseline/1"
+    assert document["schema"] == "bitrift/baseline/2"
     assert "--update" in document["provenance"]["command"]
     assert document["spec"]["seed"] == 11
     assert set(document["base_digests"]) == {"base"}

@@ -12,7 +12,7 @@ from typing import Any
 import bitrift
 import pytest
 import verdict
-from verdict_rank import false_sdc_bound, levels
+from verdict_rank import levels
 
 BITRIFT = Path(os.environ.get("BITRIFT_BIN_DIR", "build/release/bin")) / "bitrift"
 RANKED = ("trial", "held_out", "jitter")
@@ -44,14 +44,12 @@ def numbers(folder: Path) -> None:
         stated, likely = levels(len(arm.envelope), arm.rule.level)
         assert theirs["envelope_runs"] == len(arm.envelope)
         assert [theirs["level"], theirs["level_with_confidence"]] == pytest.approx([stated, likely], rel=1e-9)
-        runs, bad = 0, 0
         for kind in ("held_out", "jitter"):
             ours = arm.false_sdcs(kind)
             assert theirs["false_sdc"][kind] == {"runs": ours.runs, "called": ours.sdc + ours.crash}
-            runs, bad = runs + ours.runs, bad + ours.sdc + ours.crash
-        assert theirs["false_sdc"]["at_most"] == pytest.approx(
-            false_sdc_bound(bad, runs, arm.rule.confidence), rel=1e-9
-        )
+        assert theirs["false_sdc"]["at_most"] == pytest.approx(arm.false_sdcs("held_out").bound, rel=1e-9)
+        distance = arm.jitter_distance()
+        assert theirs["false_sdc"]["jitter_distance"] == (None if distance is None else pytest.approx(distance))
         assert theirs["resolution"].keys() == resolution.keys()
         for metric, change in resolution.items():
             assert theirs["resolution"][metric] == (None if change is None else pytest.approx(change, rel=1e-6)), metric

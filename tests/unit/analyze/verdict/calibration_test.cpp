@@ -143,6 +143,25 @@ TEST(Calibration, CleanRunsAreCalledAtTheStatedLevel) {
   }
 }
 
+// 21 runs have 950 ... 930 right answers: median 940, median distance 5, unit 1.4826 x 5; the worst is 10
+// away.
+TEST(Calibration, TheLimitInAbsoluteUnitsIsTheWorstCleanRunAboveTheMedian) {
+  const Calibration calibration(ladder(21), kAccuracy, 0.01, 1000);
+  EXPECT_NEAR(calibration.units().at(0), 1.4826 * 0.005, 1e-12);
+  EXPECT_NEAR(calibration.limit_rises().at(0), 0.010, 1e-12);
+  // Of r = 2, the second worst.
+  EXPECT_NEAR(Calibration(ladder(21), kAccuracy, 0.1, 1000).limit_rises().at(0), 0.009, 1e-12);
+}
+
+TEST(Calibration, OnlyManyRunsHaveALimitAboveTheTrueOne) {
+  const auto strict = [](std::size_t runs) {
+    return Calibration(ladder(runs), kAccuracy, 0.01, 1000).strict_rank_limit(0.95);
+  };
+  EXPECT_EQ(strict(99), std::nullopt);  // 0.99^99 is 37 %
+  EXPECT_EQ(strict(499), 1U);           // 0.7 %, below a half of 5 %
+  EXPECT_EQ(strict(899), 4U);           // P(Binomial(899, 0.01) < 4) is 2.1 %, P(... < 5) 5.5 %
+}
+
 TEST(Calibration, EarlierEvaluationsAreRankedTogetherAndApartFromTheHorizon) {
   std::vector<Trajectory> clean;
   for (int i = 0; i < 20; ++i) {
