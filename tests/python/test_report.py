@@ -15,6 +15,7 @@ import bitrift
 import bitrift.report
 import pandas as pd
 import pytest
+import synthetic
 from bitrift.program import program
 from bitrift.report.glossary import REASONS, TERMS
 from report_page import ARMS, FAULT, Page, page_of, report, respec
@@ -234,6 +235,35 @@ def test_canaries_that_misbehave_leave_no_rate(folder: Path, tmp_path: Path) -> 
     assert len([one for one in page.all("td") if one.get("class") == "wrong"]) == 1
     assert "with a probability of" not in page.text
     assert not [one for one in page.all("section") if one["id"] == "rates"]
+
+
+def test_clean_runs_that_are_called_sdc_are_no_canaries(tmp_path: Path) -> None:
+    worse = result(GOLDEN | {"test_accuracy": 0.5}, "worse")
+    held_out = [synthetic.row("held_out", "serial", "held_out", i, result=worse) for i in range(10)]
+    write_campaign(tmp_path / "c", clean_rows("serial") + held_out, ["serial"])
+    text, given = bitrift.report.render(tmp_path / "c")
+    page = Page(text)
+    assert not given and "as required" in page.text and not [one for one in page.all("td") if "wrong" in one.values()]
+    assert "Clean runs are called SDC more often than stated, so no rate of this campaign can be trusted." in page.text
+    assert "misbehave" not in page.text
+
+
+def test_a_canary_of_a_later_version_is_named(folder: Path, tmp_path: Path) -> None:
+    rows = [*study_rows(), synthetic.row("canary", "serial", "canary:of-later", 0, result=result(GOLDEN, "golden"))]
+    (folder / "trials.jsonl").write_bytes(b"".join(journal_line(one) for one in rows))
+    done = report(folder, "-o", tmp_path / "out.html")
+    assert done.returncode == 2 and not (tmp_path / "out.html").exists()
+    assert "this version knows no canary 'canary:of-later'" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_faults_of_a_script_of_the_users_are_those_of_its_files(folder: Path) -> None:
+    before = page_of(folder).text
+    respec(folder, lambda identity: identity["spec"].update(runner={"python": "/study/train.py"}))
+    after = page_of(folder).text
+    assert (
+        "a flip of one bit, chosen uniformly from the 9,900 sign and exponent bits of weight and bias tensors" in after
+    )
+    assert before.split("The campaign's spec")[0] == after.split("The campaign's spec")[0]
 
 
 def test_fields_of_a_later_version_are_passed_over(folder: Path) -> None:

@@ -20,8 +20,8 @@ TERMS = {
     "SDC.",
     "horizon": "The evaluation at which a trial is judged, by default the last one of its run.",
     "interval": "The range that contains the true rate with the stated confidence, however often one looks.",
-    "jitter run": "A run with the lowest bit of 16 weights flipped; it measures how often a harmless fault is called "
-    "SDC.",
+    "jitter run": "A run with the lowest bit of up to 16 weights flipped; it measures how often a harmless fault is "
+    "called SDC.",
     "masked": "No visible harm: the run finished, and the model is as good as without the fault.",
     "p-value": "The share of the run and its arm's clean runs that are at least as harmful as the run.",
     "resolution": "The smallest fall of an accuracy and the smallest relative rise of a loss that would be called SDC.",
@@ -40,8 +40,8 @@ REASONS = {
     "high_test_loss": "a test loss is worse than healthy runs at the horizon, but test accuracy is not",
     "training_only": "only training metrics are worse than healthy runs at the horizon",
     "nonfinite": "a loss or a metric became NaN or infinite",
-    "exception": "an exception ended a rank",
-    "signal": "a signal killed a rank",
+    "exception": "an exception ended a rank or the training program",
+    "signal": "a signal killed a rank or the training program",
     "hang": "the run exceeded its deadline",
     "rejected": "the worker refused the checkpoint, or a guard stopped the run",
     "unrecovered": "a rank or a link failed, and the run could not continue without it",

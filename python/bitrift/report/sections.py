@@ -7,7 +7,7 @@ from typing import Any
 
 from bitrift.report import words
 from bitrift.report.facts import Facts, Json
-from bitrift.report.layout import Cell, Head, Table, number, prose, share, text
+from bitrift.report.layout import Cell, Head, Table, number, prose, share, short, text
 
 
 def _misbehaves(facts: Facts) -> bool:
@@ -169,9 +169,9 @@ def _canaries(facts: Facts) -> Table:
         [
             text(check["arm"]),
             prose(check["altered"]),
-            prose(check["landing"]),
-            prose(check["required"]),
-            prose(check["found"]),
+            short(check["landing"]),
+            short(check["required"]),
+            short(check["found"].replace("_", " ")),
             Cell(_CHECKS[check["state"]], None, _CHECK_STYLES[check["state"]]),
         ]
         for check in facts.report["checks"]

@@ -13,8 +13,8 @@ namespace bitrift::campaign {
 
 /// Of one campaign.
 struct FaultSentences {
-  /// A fault as the subject of a sentence, with the population from which it is drawn: by the name of the
-  /// model where strata are fault models, else only under "". A single model stands under "" too.
+  /// A fault as the subject of a sentence, with the population from which it is drawn. The key is the name of
+  /// a fault model where strata are models, else "". A single model is under "" too.
   std::map<std::string, std::string> faults;
   /// By arm: who loads the altered file where not all replicas do; else "".
   std::map<std::string, std::string> scopes;

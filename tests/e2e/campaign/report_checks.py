@@ -189,8 +189,8 @@ def check_limits(name: str, folder: Path, page: Sections) -> None:
     rest = said[len(kind.limits) :]
     assert rest[0] == "Harm that shows only after the horizon, or in a metric that is not judged, is not seen."
     assert rest[-1].startswith("Each interval holds with 95 % confidence by itself.")
-    all_strata = json.loads((folder / "rounds/0000.json").read_text())["strata"]
-    names = {one["name"] for one in all_strata} | {stratum for _, stratum in first}
+    rounds = [json.loads(path.read_text()) for path in (folder / "rounds").iterdir()]
+    names = {one["name"] for planned in rounds for one in planned["strata"]}
     lacking = {(arm, stratum) for arm in arms_of(folder) for stratum in names} - first
     if not lacking:
         assert rest[1:-1] == ["In every arm, every stratum has a trial that counts."]
