@@ -1,14 +1,18 @@
 #include "report.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "analyze/comparison.h"
+#include "analyze/observations.h"
 #include "analyze/process/process_view.h"
 #include "analyze/summary.h"
 #include "analyze/table.h"
+#include "analyze/verdict/canaries.h"
 #include "analyze/verdict/trust.h"
 #include "analyze/views/keys.h"
 #include "analyze/views/propagation_view.h"
@@ -17,8 +21,12 @@
 #include "campaign/commands/merge.h"
 #include "campaign/folder/folder.h"
 #include "campaign/journal/journal.h"
+#include "campaign/plan/fault_sentences.h"
+#include "campaign/plan/plan.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "record/stratum_name.h"
+#include "spec/extension.h"
 
 namespace bitrift::python {
 namespace {
@@ -64,7 +72,6 @@ Json line_json(const analyze::TrialLine& line) {
   Json value = analyze::to_json(line);
   value["fault"] = analyze::fault_text(row, kFaultsOfATrial);
   value["detail"] = row.failure ? row.failure->detail : row.result ? row.result->detail : "";
-  value["landed"] = row.landed;
   value["change"] = record::number_to_json(analyze::largest_change(row));
   return value;
 }
@@ -111,12 +118,26 @@ Json comparisons_of(const Rows& campaign, const analyze::Trust& trust) {
   return list;
 }
 
+/// By arm, the strata of which no trial counts yet; arms that have none are left out.
+Json untried_of(const Rows& campaign, const analyze::Trust& trust) {
+  const analyze::Observations seen = analyze::observe(campaign.rows, campaign.spec, trust);
+  Json untried = Json::object();
+  for (const record::Arm& arm : campaign.spec.arms) {
+    for (const record::Stratum& stratum : record::strata_of(campaign.spec.strata)) {
+      const auto cell = seen.cells.find({arm.name, stratum.name});
+      if (cell == seen.cells.end() || cell->second.trials() == 0) untried[arm.name].push_back(stratum.name);
+    }
+  }
+  return untried;
+}
+
 void add_judged(Json& report, const Rows& campaign, const analyze::Trust& trust) {
   const auto summary = [&](const std::vector<std::string>& by) {
     return analyze::to_json(analyze::summarize(campaign.rows, campaign.spec, trust, by, campaign.rounds));
   };
   report["by_arm"] = summary({"strategy"});
   report["summary"] = summary(analyze::usual_dimensions(campaign.spec));
+  report["untried"] = untried_of(campaign, trust);
   report["comparisons"] = comparisons_of(campaign, trust);
   if (campaign.spec.propagation) {
     report["propagation"] = or_refusal(
@@ -133,6 +154,63 @@ void add_judged(Json& report, const Rows& campaign, const analyze::Trust& trust)
                          {"unharmed", faults_json(chosen.unharmed)}};
 }
 
+/// The controls of the arms that have all of them; the others are left out.
+std::map<std::string, analyze::ArmControls> known_controls(const Rows& campaign,
+                                                           const analyze::Judging& judging) {
+  std::map<std::string, std::vector<record::TrialRecord>> clean;
+  for (const record::TrialRecord& row : campaign.rows) {
+    if (row.kind != record::TrialKind::trial) clean[row.id.arm].push_back(row);
+  }
+  std::map<std::string, analyze::ArmControls> known;
+  for (const auto& [arm, rows] : clean) {
+    static_cast<void>(or_refusal([&, &name = arm, &own = rows]() -> Json {
+      known.merge(analyze::controls_of(own, judging));
+      return name;
+    }));
+  }
+  return known;
+}
+
+/// The canaries of each arm while some have not run: which roles have one follows from the base. Empty where
+/// all have run, or where the base is not there.
+std::map<std::string, std::vector<std::string>> planned_canaries(const Rows& campaign,
+                                                                 const campaign::Layout& layout) {
+  const auto last = [&](const record::Arm& arm) {
+    return std::ranges::any_of(campaign.rows, [&](const record::TrialRecord& row) {
+      return row.kind == record::TrialKind::canary && row.id.arm == arm.name &&
+             row.id.stratum == name_of(record::Canary::none);
+    });
+  };
+  std::map<std::string, std::vector<std::string>> planned;
+  if (std::ranges::all_of(campaign.spec.arms, last)) return planned;
+  static_cast<void>(or_refusal([&]() -> Json {
+    const campaign::Bases bases = campaign::open_bases(layout, campaign.spec);
+    const campaign::Plan plan(campaign.spec, bases);
+    for (const record::Arm& arm : campaign.spec.arms) {
+      for (const auto& chain : plan.preparation(arm.name)) {
+        for (const campaign::RunKey& key : chain) {
+          if (key.kind == record::TrialKind::canary) planned[arm.name].push_back(key.id.stratum);
+        }
+      }
+    }
+    return Json();
+  }));
+  return planned;
+}
+
+Json check_json(const analyze::CanaryCheck& check) {
+  return {{"arm", check.arm},        {"altered", check.altered}, {"required", check.required},
+          {"found", check.found},    {"landing", check.landing}, {"state", name_of(check.state)},
+          {"problem", check.problem}};
+}
+
+/// Whether every round of the campaign is planned; so are those of earlier versions, which had no rounds.
+bool is_decided(const Rows& campaign) {
+  const auto stops = std::ranges::count_if(campaign.rounds,
+                                           [](const record::Round& round) { return round.stop.has_value(); });
+  return campaign.rounds.empty() || static_cast<std::size_t>(stops) == record::generations(campaign.spec);
+}
+
 }  // namespace
 
 Json report(const std::filesystem::path& folder) {
@@ -144,25 +222,35 @@ Json report(const std::filesystem::path& folder) {
   Json report = {{"runs", runs_of(campaign)},
                  {"times", times_of(campaign)},
                  {"merged", campaign::is_merged(layout)},
+                 {"decided", is_decided(campaign)},
+                 {"population", campaign::to_json(campaign::fault_sentences(campaign.spec, campaign.rounds,
+                                                                            campaign.rows))},
                  {"problems", Json::array()},
                  {"checks", Json::array()}};
-  constexpr std::array judged = {"refused",     "by_arm",  "summary",  "comparisons",
-                                 "propagation", "process", "strangest"};
+  constexpr std::array judged = {"refused",     "by_arm",      "summary", "untried",
+                                 "comparisons", "propagation", "process", "strangest"};
   for (const char* key : judged) report[key] = nullptr;
+  const analyze::Judging judging = analyze::judging_of(campaign.spec);
+  std::optional<analyze::Trust> trust;
   const Json refusal = or_refusal([&]() -> Json {
-    const analyze::Trust trust = analyze::trust_of(campaign.rows, analyze::judging_of(campaign.spec));
-    report["problems"] = trust.problems;
-    analyze::TrialFilter canaries;
-    canaries.kinds = {record::TrialKind::canary};
-    for (const analyze::TrialLine& line : analyze::trials_view(campaign.rows, trust, canaries))
-      report["checks"].push_back(line_json(line));
-    if (trust.problems.empty()) add_judged(report, campaign, trust);
+    trust = analyze::trust_of(campaign.rows, judging);
+    if (trust->problems.empty()) add_judged(report, campaign, *trust);
     return Json::object();
   });
   if (refusal.contains("refused")) {
     for (const char* key : judged) report[key] = nullptr;
     report["refused"] = refusal.at("refused");
   }
+  std::vector<std::string> arms;
+  for (const record::Arm& arm : campaign.spec.arms) arms.push_back(arm.name);
+  std::vector<std::string> problems = trust ? trust->problems : std::vector<std::string>{};
+  for (const analyze::CanaryCheck& check : analyze::canary_checks(
+           campaign.rows, arms, trust ? trust->controls : known_controls(campaign, judging), judging,
+           planned_canaries(campaign, layout))) {
+    report["checks"].push_back(check_json(check));
+    if (check.state == analyze::CanaryState::not_run) std::erase(problems, check.line());
+  }
+  report["problems"] = problems;
   return report;
 }
 

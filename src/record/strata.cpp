@@ -76,6 +76,13 @@ Json to_json(const StratumModel& model) {
 
 }  // namespace
 
+StrataKind StrataSpec::kind() const noexcept {
+  if (process) return StrataKind::process;
+  if (wire) return StrataKind::wire;
+  if (link) return StrataKind::link;
+  return models.empty() ? StrataKind::bits : StrataKind::models;
+}
+
 std::vector<Stratum> strata_of(const StrataSpec& spec) {
   std::vector<Stratum> strata;
   for (const std::string& role : spec.roles) {

@@ -20,6 +20,15 @@ struct StratumModel {
   FaultModel model;  ///< its seed is redrawn for every trial
 };
 
+/// What the faults of a campaign are.
+enum class StrataKind {
+  bits,     ///< of tensors, one in each fault
+  models,   ///< sets of faults in the file
+  process,  ///< ranks that fail
+  wire,     ///< bits of messages
+  link,     ///< links that fail
+};
+
 /// The targeted bits, cut into (role) x (bit field) cells, or a list of fault models, or ranks that fail, or
 /// links that alter messages or fail. Exactly one of the five.
 struct StrataSpec {
@@ -31,8 +40,9 @@ struct StrataSpec {
   std::optional<ProcessStrata> process = {};
   std::optional<WireStrata> wire = {};
   std::optional<LinkStrata> link = {};
+  [[nodiscard]] StrataKind kind() const noexcept;
   /// Whether each draw is one bit of one element, so that strata have layers, tensors and bits.
-  [[nodiscard]] bool of_bits() const noexcept { return models.empty() && !process && !wire && !link; }
+  [[nodiscard]] bool of_bits() const noexcept { return kind() == StrataKind::bits; }
 };
 
 /// Size of a stratum whose faults are no list that could be used up: sets of faults are drawn independently

@@ -15,6 +15,7 @@ import bitrift
 import bitrift.report
 import pandas as pd
 import pytest
+import synthetic
 from bitrift.program import program
 from bitrift.report.glossary import REASONS, TERMS
 from report_page import ARMS, FAULT, Page, page_of, report, respec
@@ -72,7 +73,7 @@ def test_checks_name_every_canary_and_the_false_alarms(tmp_path: Path) -> None:
     text = page_of(tmp_path / "study").text
     # Clopper-Pearson, one-sided 95 %: scipy.stats.beta.ppf(0.95, 2, 19) = 0.2161060.
     assert "serial 3 20 10 10 1 21.6 % 4.76 %" in text
-    assert text.count("as required") >= 3 and "first weight tensor set to NaN crash crash (nonfinite)" in text
+    assert text.count("as required") >= 3 and "first weight tensor set to NaN yes crash crash (nonfinite)" in text
 
 
 def test_strange_trials_come_with_the_command_that_replays_them(folder: Path) -> None:
@@ -229,11 +230,40 @@ def test_canaries_that_misbehave_leave_no_rate(folder: Path, tmp_path: Path) -> 
     page = Page((tmp_path / "out.html").read_text())
     (alarm,) = [one for one in page.all("div") if one.get("role") == "alert"]
     assert alarm["class"] == "alarm"
-    assert "Controls or canaries misbehave, so no rate of this campaign can be trusted." in page.text
+    assert "Canaries misbehave, so no rate of this campaign can be trusted." in page.text
     assert "arm 'serial': canary:nan: must be crash, is masked (bitwise)" in page.text
     assert len([one for one in page.all("td") if one.get("class") == "wrong"]) == 1
     assert "with a probability of" not in page.text
     assert not [one for one in page.all("section") if one["id"] == "rates"]
+
+
+def test_clean_runs_that_are_called_sdc_are_no_canaries(tmp_path: Path) -> None:
+    worse = result(GOLDEN | {"test_accuracy": 0.5}, "worse")
+    held_out = [synthetic.row("held_out", "serial", "held_out", i, result=worse) for i in range(10)]
+    write_campaign(tmp_path / "c", clean_rows("serial") + held_out, ["serial"])
+    text, given = bitrift.report.render(tmp_path / "c")
+    page = Page(text)
+    assert not given and "as required" in page.text and not [one for one in page.all("td") if "wrong" in one.values()]
+    assert "Clean runs are called SDC more often than stated, so no rate of this campaign can be trusted." in page.text
+    assert "misbehave" not in page.text
+
+
+def test_a_canary_of_a_later_version_is_named(folder: Path, tmp_path: Path) -> None:
+    rows = [*study_rows(), synthetic.row("canary", "serial", "canary:of-later", 0, result=result(GOLDEN, "golden"))]
+    (folder / "trials.jsonl").write_bytes(b"".join(journal_line(one) for one in rows))
+    done = report(folder, "-o", tmp_path / "out.html")
+    assert done.returncode == 2 and not (tmp_path / "out.html").exists()
+    assert "this version knows no canary 'canary:of-later'" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_faults_of_a_script_of_the_users_are_those_of_its_files(folder: Path) -> None:
+    before = page_of(folder).text
+    respec(folder, lambda identity: identity["spec"].update(runner={"python": "/study/train.py"}))
+    after = page_of(folder).text
+    assert (
+        "a flip of one bit, chosen uniformly from the 9,900 sign and exponent bits of weight and bias tensors" in after
+    )
+    assert before.split("The campaign's spec")[0] == after.split("The campaign's spec")[0]
 
 
 def test_fields_of_a_later_version_are_passed_over(folder: Path) -> None:

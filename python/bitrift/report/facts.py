@@ -54,6 +54,16 @@ class Facts:
         names = sorted(self.report["runs"])
         return sorted(names, key=lambda name: order.get(name, order.get(name.split("@")[0], len(order))))
 
+    @staticmethod
+    def arm(group: Json) -> str:
+        """The arm of a line of rates, as rows name it: STEM@BASE where there are several bases."""
+        key = group["key"]
+        return f"{key['arm']}@{key['base']}" if "base" in key else str(key["arm"])
+
+    def place(self, group: Json) -> int:
+        """By which lines of rates are sorted."""
+        return self.arms.index(self.arm(group))
+
     @property
     def incidents(self) -> int:
         """Deaths and hangs of workers."""
@@ -81,4 +91,6 @@ class Facts:
         sampling = summary.get("sampling")
         if sampling and not sampling.get("stop"):
             return "further rounds of trials follow"
+        if not self.report["decided"]:
+            return "its next round is not planned yet"
         return ""

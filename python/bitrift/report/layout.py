@@ -75,6 +75,11 @@ def prose(value: str) -> Cell:
     return Cell(value, css="prose")
 
 
+def short(value: str) -> Cell:
+    """The same for a few words."""
+    return Cell(value, css="short")
+
+
 def number(value: int) -> Cell:
     """A cell with a count."""
     return Cell(words.count(value), value, "n")

@@ -17,13 +17,12 @@ OUTCOMES = ("masked", "SDC", "crash")
 
 
 def _groups(facts: Facts) -> list[Json]:
-    position = {arm: place for place, arm in enumerate(facts.arms)}
     groups: list[Json] = facts.summary["groups"]
-    return sorted(groups, key=lambda group: position[group["key"]["arm"]])
+    return sorted(groups, key=facts.place)
 
 
-def _dimensions(facts: Facts) -> list[str]:
-    return ["arm" if name == "strategy" else name for name in facts.summary["by"]]
+def _dimensions(summary: Json) -> list[str]:
+    return ["arm" if name == "strategy" else name for name in summary["by"]]
 
 
 def _rates_chart(groups: Sequence[Json], dimensions: Sequence[str]) -> Chart:
@@ -67,7 +66,7 @@ def _reasons(facts: Facts, groups: Sequence[Json]) -> Table:
     for group in groups:
         for reason, known in group["reasons"].items():
             by_arm = counts.setdefault(reason, {})
-            arm = group["key"]["arm"]
+            arm = facts.arm(group)
             by_arm[arm] = by_arm.get(arm, 0) + known
     order = [*REASONS, *sorted(set(counts) - set(REASONS))]
     rows = [
@@ -102,17 +101,14 @@ def _variations(facts: Facts) -> Table:
 
 def rates(facts: Facts) -> Json:
     """Rates with intervals, as a chart and as a table."""
-    groups, dimensions = _groups(facts), _dimensions(facts)
-    shown = groups if len(groups) <= MOST_CHART_ROWS else facts.report["by_arm"]["groups"]
-    where = "" if shown is groups else "One row for each arm; the table has the others."
-    weighted = "stratum" not in dimensions
+    groups, dimensions = _groups(facts), _dimensions(facts.summary)
+    shown, cut, where = groups, dimensions, ""
+    if len(groups) > MOST_CHART_ROWS:
+        shown, cut = sorted(facts.report["by_arm"]["groups"], key=facts.place), _dimensions(facts.report["by_arm"])
+        where = f"One row for each {words.listed(cut)}; the table has the others."
     return {
-        "rates_text": "Each rate is that of a fault drawn uniformly from all faults of its line"
-        + (", so strata count by their number of bits. It is not the fraction of trials." if weighted else ".")
-        + f" Lines are grouped by {words.listed(dimensions)}.",
-        "rates_chart": _rates_chart(shown, dimensions if shown is groups else dimensions[:1])
-        if len(shown) <= MOST_CHART_ROWS
-        else None,
+        "rates_text": f"{facts.report['population']['rates']} Lines are grouped by {words.listed(dimensions)}.",
+        "rates_chart": _rates_chart(shown, cut) if len(shown) <= MOST_CHART_ROWS else None,
         "rates_where": where,
         "rates": _rates(groups, dimensions),
         "reasons": _reasons(facts, groups),
@@ -256,7 +252,9 @@ def comparisons(facts: Facts) -> Json:
     """Differences between arms that start from the same base."""
     several = len(facts.arms) > 1
     none = (
-        "The arms start from different bases, so none of them share a fault." if several else "There is only one arm."
+        "Arms are compared with others of the same base, and each base has one arm only."
+        if several
+        else "There is only one arm."
     )
     return {
         "comparisons": [_comparison(facts, one) for one in facts.report["comparisons"]],
@@ -298,8 +296,10 @@ def strangest(facts: Facts) -> Json:
     kinds = [
         ("worst", "The worst SDCs", "No trial ended in an SDC."),
         ("rare", "Crashes, the rarest reason first", "No trial crashed."),
-        ("unharmed", "Masked although a number changed the most", "No masked trial altered a number."),
     ]
+    if facts.report["population"]["numbers"]:
+        none = "No masked trial is known to have changed the value of a number."
+        kinds.append(("unharmed", "Masked although a number changed the most", none))
     found = facts.report["strangest"]
     return {
         "strangest": [

@@ -7,16 +7,20 @@ from typing import Any
 
 from bitrift.report import words
 from bitrift.report.facts import Facts, Json
-from bitrift.report.glossary import CANARIES
-from bitrift.report.layout import Cell, Head, Table, number, prose, share, text
+from bitrift.report.layout import Cell, Head, Table, number, prose, share, short, text
+
+
+def _misbehaves(facts: Facts) -> bool:
+    return any(check["state"] == "misbehaves" for check in facts.report["checks"])
 
 
 def alarm(facts: Facts) -> Json | None:
     """Why no verdict is given; None where it is."""
     if problems := facts.report["problems"]:
+        why = "Canaries misbehave" if _misbehaves(facts) else "Clean runs are called SDC more often than stated"
         return {
             "title": "No verdict can be given.",
-            "text": "Controls or canaries misbehave, so no rate of this campaign can be trusted.",
+            "text": f"{why}, so no rate of this campaign can be trusted.",
             "lines": problems,
         }
     if refused := facts.report["refused"]:
@@ -26,14 +30,25 @@ def alarm(facts: Facts) -> Json | None:
             "text": f"bitrift analyze refuses this campaign: {refused}",
             "lines": [],
         }
+    if not facts.judged:
+        awaited = [check for check in facts.report["checks"] if check["state"] == "not run"]
+        return {
+            "title": "No verdict can be given yet.",
+            "text": f"{words.counted(len(awaited), 'canary', 'canaries')} of "
+            f"{words.count(len(facts.report['checks']))} must run first.",
+            "lines": [],
+        }
     return None
 
 
-def _subject(facts: Facts, group: Json) -> str:
-    key = group["key"]
-    if "stratum" in key:
-        return f"a fault of the model {key['stratum']}"
-    return f"{words.population(facts.spec)},"
+def _subject(facts: Facts, key: Json, arm: str, *, first: bool) -> str:
+    """A fault, as the subject of a sentence."""
+    population = facts.report["population"]
+    stratum = key.get("stratum", "")
+    fault = population["faults"][stratum] if first or stratum else "such a fault"
+    scope = population["scopes"][arm]
+    subject = f"{fault}, {scope}" if scope else fault
+    return f"{subject}," if ", " in subject else subject
 
 
 def _verdict(facts: Facts, group: Json, subject: str) -> Json:
@@ -49,7 +64,7 @@ def _verdict(facts: Facts, group: Json, subject: str) -> Json:
         unseen = words.percent(1 - group["share_seen"])
         basis.append(f"Strata with {unseen} of the faults have no trial yet; the ranges allow for that.")
     return {
-        "arm": group["key"]["arm"],
+        "arm": facts.arm(group),
         "subject": subject,
         "trials": group["trials"],
         "sdc": words.percent(rates["SDC"]["estimate"]),
@@ -61,25 +76,24 @@ def _verdict(facts: Facts, group: Json, subject: str) -> Json:
 
 
 def _verdicts(facts: Facts) -> list[Json]:
-    groups = facts.report["by_arm"]["groups"]
-    position = {arm: place for place, arm in enumerate(facts.arms)}
+    groups = sorted(facts.report["by_arm"]["groups"], key=facts.place)
     verdicts: list[Json] = []
-    for group in sorted(groups, key=lambda group: position[group["key"]["arm"]]):
-        long = not verdicts or "stratum" in group["key"]
-        subject = _subject(facts, group) if long else "such a fault"
+    for group in groups:
+        subject = _subject(facts, group["key"], facts.arm(group), first=not verdicts)
         verdicts.append(_verdict(facts, group, subject))
-    seen = {group["key"]["arm"] for group in groups}
+    seen = {facts.arm(group) for group in groups}
     verdicts += [{"arm": arm, "trials": 0} for arm in facts.arms if arm not in seen]
     return verdicts
 
 
 def _lead(facts: Facts) -> str:
     arms = facts.arms
-    ran = f"Every fault ran in {'the arm' if len(arms) == 1 else f'each of {len(arms)} arms'}: {words.listed(arms)}."
+    ran = f"Every fault runs in {'the arm' if len(arms) == 1 else f'each of {len(arms)} arms'}: {words.listed(arms)}."
     if not facts.trials:
         return "No trial has run yet." if facts.report["merged"] else f"No trial can be shown: {facts.unfinished()}."
     if not facts.judged:
-        return f"{words.counted(facts.trials, 'trial')} are in the journal, but none of them is judged."
+        which = "which is" if facts.trials == 1 else "which are"
+        return f"The journal holds {words.counted(facts.trials, 'trial')}, {which} not judged."
     summary = facts.summary
     reason = facts.unfinished()
     state = (
@@ -88,7 +102,7 @@ def _lead(facts: Facts) -> str:
         else f"The campaign is finished: all {words.counted(summary['planned'], 'planned trial')} count."
     )
     if not summary["trials"]:
-        return f"{state} No trial has ended yet."
+        return f"{state} No trial counts yet."
     return f"{state} {ran}"
 
 
@@ -141,26 +155,29 @@ def _clean_runs(facts: Facts) -> Table:
     return Table("Runs in which nothing is wrong", heads, rows)
 
 
+_CHECKS = {
+    "holds": "as required",
+    "misbehaves": "not as required",
+    "unjudged": "not judged yet",
+    "not run": "not run yet",
+}
+_CHECK_STYLES = {"holds": "right", "misbehaves": "wrong", "unjudged": "", "not run": ""}
+
+
 def _canaries(facts: Facts) -> Table:
-    rows = []
-    for line in facts.report["checks"]:
-        altered, required = CANARIES.get(line["stratum"], (line["stratum"], ""))
-        # The fault of this one must not be reached.
-        landed = line["landed"] or line["stratum"] == "canary:unreached"
-        right = landed and (not required or line["outcome"] == required)
-        right = right and (required != "masked" or line["reason"] == "bitwise")
-        found = f"{line['outcome']} ({line['reason'].replace('_', ' ')})"
-        rows.append(
-            [
-                text(line["arm"]),
-                text(altered),
-                text("masked (bitwise)" if required == "masked" else required),
-                text(found if landed else f"{found}; the fault did not reach the model"),
-                Cell("as required" if right else "wrong", None, "right" if right else "wrong"),
-            ]
-        )
-    heads = [Head("arm"), Head("altered"), Head("required outcome"), Head("outcome"), Head("check")]
-    return Table("Canaries", heads, rows)
+    rows = [
+        [
+            text(check["arm"]),
+            prose(check["altered"]),
+            short(check["landing"]),
+            short(check["required"]),
+            short(check["found"].replace("_", " ")),
+            Cell(_CHECKS[check["state"]], None, _CHECK_STYLES[check["state"]]),
+        ]
+        for check in facts.report["checks"]
+    ]
+    heads = ("arm", "what happens", "it happened", "required outcome", "outcome", "check")
+    return Table("Canaries", [Head(name) for name in heads], rows)
 
 
 def checks(facts: Facts) -> Json:
@@ -168,32 +185,26 @@ def checks(facts: Facts) -> Json:
     return {"clean_runs": _clean_runs(facts), "canaries": _canaries(facts)}
 
 
+def _untried(facts: Facts) -> list[str]:
+    """In which arms and strata no trial counts yet."""
+    arms_of: dict[tuple[str, ...], list[str]] = {}
+    for arm in facts.arms:
+        if strata := facts.report["untried"].get(arm):
+            arms_of.setdefault(tuple(strata), []).append(arm)
+    lines = [
+        f"Under {words.listed(arms)}, no trial counts yet in {words.listed(strata)}."
+        for strata, arms in arms_of.items()
+    ]
+    if not lines:
+        return ["In every arm, every stratum has a trial that counts."]
+    return [*lines, "Estimates leave such strata out; intervals allow them any rate."]
+
+
 def _limits(facts: Facts) -> list[str]:
     summary = facts.summary
-    lines = []
-    spec = facts.spec
-    if "process" in spec.get("strata", {}):
-        lines.append(
-            "The rates are those of ranks that fail at the points of training that the spec names. They say nothing "
-            "about other failures, such as those of a network or of several nodes at once."
-        )
-    elif "models" not in spec.get("strata", {}):
-        lines.append(
-            "The rates are those of single-bit faults in the targeted tensors of the base. They say nothing about "
-            "other tensors, other bits, several flips at once, or faults that strike later in training."
-        )
-    else:
-        lines.append("The rates are those of the fault models of the spec. They say nothing about other faults.")
-    if summary["judging"]["evaluations"]:
-        lines.append("Harm that shows only after the horizon, or in a metric that is not judged, is not seen.")
-    unseen = sorted({stratum for group in summary["groups"] for stratum in group["unseen"]})
-    if unseen:
-        lines.append(
-            f"No trial counts yet in {words.listed(unseen)}. Estimates leave such strata out; intervals allow them any "
-            "rate."
-        )
-    else:
-        lines.append("Every stratum has a trial that counts.")
+    lines = list(facts.report["population"]["limits"])
+    lines.append("Harm that shows only after the horizon, or in a metric that is not judged, is not seen.")
+    lines += _untried(facts)
     lines.append(
         f"Each interval holds with {words.level(summary['confidence'])} confidence by itself. Among many intervals, "
         "some miss the true rate."
@@ -253,6 +264,8 @@ def provenance(facts: Facts) -> Json:
     times = facts.report["times"]
     version = " ".join(str(made[key]) for key in ("bitrift", "commit") if key in made)
     build = ", ".join(str(made[key]) for key in ("compiler", "build_type") if key in made)
+    merged, unknown = facts.report["merged"], "not known before the shards are merged"
+    known = f"{words.time(times['first'])} to {words.time(times['last'])}"
     rows = [
         ("Command", words.command(made["command"]) if made.get("command") else "not recorded"),
         ("bitrift", f"{version} ({build})" if version else "not recorded"),
@@ -260,8 +273,8 @@ def provenance(facts: Facts) -> Json:
         ("Machine", _machine(made)),
         ("Base digest", _bases(facts)),
         ("Seed", str(facts.identity.get("seed", facts.spec.get("seed", "not recorded")))),
-        ("Runs", f"{words.time(times['first'])} to {words.time(times['last'])}" if times["first"] else "none yet"),
-        ("Time of all runs", words.duration(times["seconds"])),
-        ("Incidents", words.counted(facts.incidents, "worker") + " died or hung"),
+        ("Runs", known if times["first"] else "none yet" if merged else unknown),
+        ("Time of all runs", words.duration(times["seconds"]) if merged else unknown),
+        ("Incidents", words.counted(facts.incidents, "worker") + " died or hung" if merged else unknown),
     ]
     return {"provenance": rows, "spec": json.dumps(facts.spec, indent=2, ensure_ascii=False)}

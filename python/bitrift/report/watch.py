@@ -36,6 +36,8 @@ class Pages:
             self._folder / "campaign.json",
             self._folder / "trials.jsonl",
             self._folder / "rounds",
+            self._folder / "incidents.jsonl",
+            self._folder / "shards" / "merged.json",
         ]:
             try:
                 status = path.stat()

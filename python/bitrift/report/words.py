@@ -26,9 +26,9 @@ def count(value: int) -> str:
     return f"{value:,}"
 
 
-def counted(value: int, noun: str) -> str:
+def counted(value: int, noun: str, several: str = "") -> str:
     """1 trial; 2 trials."""
-    return f"{count(value)} {noun}{'' if value == 1 else 's'}"
+    return f"{count(value)} {noun if value == 1 else several or noun + 's'}"
 
 
 def points(share: float) -> str:
@@ -92,9 +92,9 @@ def p_value(value: Any) -> str:
 
 
 def listed(words: Iterable[str]) -> str:
-    """A, b and c."""
-    names = list(words)
-    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1] if names else "none"
+    """A, b and c. At least one."""
+    *others, last = words
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def duration(seconds: float) -> str:
@@ -107,11 +107,6 @@ def duration(seconds: float) -> str:
 def time(text: str) -> str:
     """2026-01-31 12:00 UTC, of ISO 8601."""
     return f"{text[:10]} {text[11:16]} UTC" if len(text) >= 16 else text
-
-
-def bits(value: int) -> str:
-    """The size of a population; sets of faults have none."""
-    return "not bounded" if value >= 2**52 else count(value)
 
 
 def command(words: Sequence[str]) -> str:
@@ -128,17 +123,3 @@ def resolution(metric: str, value: Any) -> str:
     if metric.endswith("accuracy"):
         return f"falls of {name} below {100 * known:.2f} points"
     return f"rises of {name} below {100 * known:.1f}\u00a0%"
-
-
-def population(spec: dict[str, Any]) -> str:
-    """What was drawn from, as the subject of a sentence: a fault of which kind."""
-    strata = spec.get("strata", {})
-    if models := strata.get("models"):
-        return f"a fault of the model{'' if len(models) == 1 else 's'} {listed(one.get('name', '?') for one in models)}"
-    if process := strata.get("process"):
-        victims = "a rank" if process["together"] == 1 else f"{process['together']} ranks"
-        return f"the failure of {victims} in phase {listed(process['phases'])}"
-    where = f"{listed(strata.get('fields', []))} bits of {listed(strata.get('roles', []))} tensors"
-    if tensors := strata.get("tensors"):
-        where += f" named {listed(tensors)}"
-    return f"a flip of one bit, chosen uniformly from the {where}"

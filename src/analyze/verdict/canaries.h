@@ -6,14 +6,47 @@
 #include <vector>
 
 #include "analyze/verdict/classify.h"
+#include "core/named_enum.h"
 
 namespace bitrift::analyze {
 
-/// Checks the canaries of every arm (NaN first weight: crash; negated last layer after zero steps: SDC; no
-/// flip: bitwise; all tensors of a role NaN: not bitwise, because the trainer must read them; all landed),
-/// and where ranks fail those of record::ProcessCanary (a fault that is never reached: bitwise; a recovery
-/// that promises it: bitwise; no recovery: unrecovered). Returns one line per problem, missing ones included;
-/// empty when all behave.
+enum class CanaryState {
+  holds,       ///< it ended as required
+  misbehaves,  ///< it did not, or cannot be judged
+  unjudged,    ///< it ran, but its arm has not all the clean runs yet that it is judged against
+  not_run,
+};
+constexpr EnumNames<4> names_of(CanaryState) {
+  return {"state of a canary", {"holds", "misbehaves", "unjudged", "not run"}};
+}
+
+/// One canary of one arm, in words where no type is named: for reports.
+struct CanaryCheck {
+  std::string arm, stratum;
+  std::string altered;   ///< what happens in it: "the weight and bias of the last layer negated"
+  std::string required;  ///< "masked (bitwise), after a recovery"
+  std::string found;     ///< the outcome: "crash (nonfinite)"; "" where it is not known
+  std::string landing;   ///< whether what was to happen in it did: "yes", "no, as required"; "" before it ran
+  CanaryState state = CanaryState::not_run;
+  std::string problem = {};  ///< what is wrong; "" for all states but misbehaves and not_run
+  /// "arm 'data': canary:nan: missing"
+  [[nodiscard]] std::string line() const;
+};
+
+/// Every canary of these arms, in the order in which they run: those that each arm must have, and those of
+/// roles. controls: without an arm, nothing is judged there. planned: names of the strata of the canaries by
+/// arm, where the campaign's plan is known; without it, canaries of roles that have not run are left out.
+/// Throws Error(bad_file) for a canary of a name that this version does not know.
+[[nodiscard]] std::vector<CanaryCheck> canary_checks(
+    const std::vector<record::TrialRecord>& rows, const std::vector<std::string>& arms,
+    const std::map<std::string, ArmControls>& controls, const Judging& judging,
+    const std::map<std::string, std::vector<std::string>>& planned = {});
+
+/// Checks the canaries of every arm that has controls (NaN first weight: crash; negated last layer after zero
+/// steps: SDC; no flip: bitwise; all tensors of a role NaN: not bitwise, because the trainer must read them;
+/// all landed), and where ranks fail those of record::ProcessCanary (a fault that is never reached: bitwise;
+/// a recovery that promises it: bitwise; no recovery: unrecovered). Returns one line per problem, missing
+/// ones included; empty when all behave.
 [[nodiscard]] std::vector<std::string> canary_problems(const std::vector<record::TrialRecord>& rows,
                                                        const std::map<std::string, ArmControls>& controls,
                                                        const Judging& judging);

@@ -64,15 +64,23 @@ std::vector<TrialLine> largest_first(const std::vector<TrialLine>& masked) {
 
 double largest_change(const record::TrialRecord& row) {
   double largest = 0;
+  const auto add = [&](const NumberFormat& format, std::uint64_t before, std::uint64_t after) {
+    const double change = decode_number(format, after) - decode_number(format, before);
+    // Between two NaN, or two infinite numbers, nothing is known of how far it is.
+    largest =
+        std::isnan(change) ? std::numeric_limits<double>::infinity() : std::max(largest, std::abs(change));
+  };
   const record::FaultList& bits = row.faults.bits();
   for (std::size_t i = 0; i < bits.size(); ++i) {
     const record::AppliedFault fault = bits.at(i);
     const auto format = number_format(fault.dtype);
     if (!format || record::names_byte(fault.plane, fault.structure)) continue;
-    const double change =
-        decode_number(*format, fault.new_pattern) - decode_number(*format, fault.old_pattern);
-    if (std::isnan(change)) return std::numeric_limits<double>::infinity();
-    largest = std::max(largest, std::abs(change));
+    add(*format, fault.old_pattern, fault.new_pattern);
+  }
+  if (!row.result) return largest;
+  for (const record::AlteredMessage& message : row.result->altered_messages) {
+    if (const auto format = number_format(message.dtype))
+      add(*format, message.old_pattern, message.new_pattern);
   }
   return largest;
 }

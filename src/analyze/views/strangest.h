@@ -26,8 +26,8 @@ struct Strangest {
 [[nodiscard]] Strangest strangest(const std::vector<TrialLine>& lines, const Judging& judging,
                                   std::size_t most);
 
-/// The largest |new - old| among the faults of a row; infinite where a number becomes NaN or infinite; 0
-/// where no number was altered. Faults at bytes of the file count as 0.
+/// The largest |new - old| among the faults of a row, in the file or in messages; infinite where a number
+/// becomes NaN or infinite; 0 where no number was altered. Faults at bytes of the file count as 0.
 [[nodiscard]] double largest_change(const record::TrialRecord& row);
 
 }  // namespace bitrift::analyze

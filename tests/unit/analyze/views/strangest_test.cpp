@@ -93,5 +93,19 @@ TEST_F(StrangestTrials, TheLargestChangeIsThatOfTheNumbers) {
   EXPECT_EQ(largest_change(one), std::numeric_limits<double>::infinity());
 }
 
+TEST_F(StrangestTrials, NumbersInMessagesChangeToo) {
+  record::AlteredMessage message;
+  message.dtype = "float32";
+  message.old_pattern = 0x3f800000;
+  message.new_pattern = 0x40a00000;  // 1 becomes 5
+  row("serial", 2).result->altered_messages = {message};
+  EXPECT_EQ(largest_change(row("serial", 2)), 4);
+  EXPECT_THAT(draws(found().unharmed), ElementsAre(2));
+  message.old_pattern = 0x80000000;
+  message.new_pattern = 0;  // -0 is 0
+  row("serial", 2).result->altered_messages = {message};
+  EXPECT_THAT(found().unharmed, IsEmpty());
+}
+
 }  // namespace
 }  // namespace bitrift::analyze::strangest_test
