@@ -187,7 +187,7 @@ class AtTheEnd:
 
     def options(self) -> tuple[str, ...]:
         if self.recovery == "relaunch":
-            return ("--on-failure", "relaunch", "--checkpoint-every", "3")
+            return ("--on-failure", "relaunch")  # no checkpoint on the way: the file would be there before its time
         return RECOVERIES[self.recovery]
 
 
