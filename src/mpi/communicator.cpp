@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "core/crc32c.h"
 #include "core/log.h"
 #include "mpi/checked.h"
 #include "mpi/handles.h"
@@ -20,6 +21,30 @@ int int_count(std::size_t count) {
   }
   return static_cast<int>(count);
 }
+
+// Travels with data, because a call may report success without the data of a dead rank: in Open MPI 5.0.11,
+// MPI_Allgatherv ignores the error of the broadcast within it, and the split binary tree of MPI_Bcast, which
+// is used for 16 to 32 KB among 256 and more ranks, that of a receive. The number of the exchange makes sure
+// that what an earlier one left in a buffer of the library is not taken for this one's.
+struct Seal {
+  std::uint32_t sum = 0;
+  Seal() = default;
+  Seal(const void* data, std::size_t size, std::uint32_t exchange)
+      : sum(crc32c(data, size, crc32c(&exchange, sizeof exchange))) {}
+  void check(const void* data, std::size_t size, std::uint32_t exchange, const char* call) const {
+    if (sum != Seal(data, size, exchange).sum)
+      throw RankFailed(std::string(call) + ": reports success, but data of a rank are missing");
+  }
+};
+
+// What is known of a text before it comes.
+struct TextHeader {
+  std::uint32_t size = 0;
+  Seal text = {};
+};
+
+// Larger broadcasts are left to MPI, whose algorithms for so much data return the error: a copy takes time.
+constexpr std::size_t most_sealed_broadcast = std::size_t{1} << 16;
 
 }  // namespace
 
@@ -89,62 +114,71 @@ void Communicator::barrier() const {
 }
 
 void Communicator::broadcast(void* data, std::size_t size, int root) const {
-  if (size_ > 1) check_code(MPI_Bcast(data, int_count(size), MPI_BYTE, root, state_->handle), "MPI_Bcast");
+  if (size_ == 1) return;
+  if (size > most_sealed_broadcast) {
+    check_code(MPI_Bcast(data, int_count(size), MPI_BYTE, root, state_->handle), "MPI_Bcast");
+    return;
+  }
+  const std::uint32_t exchange = state_->exchanges++;
+  std::string frame(size + sizeof(Seal), '\0');
+  if (rank_ == root) {
+    const Seal seal(data, size, exchange);
+    std::memcpy(frame.data(), data, size);
+    std::memcpy(frame.data() + size, &seal, sizeof seal);
+  }
+  check_code(MPI_Bcast(frame.data(), int_count(frame.size()), MPI_BYTE, root, state_->handle), "MPI_Bcast");
+  if (rank_ == root) return;
+  Seal seal;
+  std::memcpy(&seal, frame.data() + size, sizeof seal);
+  seal.check(frame.data(), size, exchange, "MPI_Bcast");
+  std::memcpy(data, frame.data(), size);
 }
 
 void Communicator::broadcast(std::string& text, int root) const {
   if (size_ == 1) return;
-  std::uint64_t size = text.size();
-  broadcast(&size, sizeof size, root);
-  text.resize(size);
-  broadcast(text.data(), text.size(), root);
+  const std::uint32_t exchange = state_->exchanges++;
+  TextHeader header;
+  if (rank_ == root)
+    header = {static_cast<std::uint32_t>(int_count(text.size())), Seal(text.data(), text.size(), exchange)};
+  broadcast(&header, sizeof header, root);
+  text.resize(header.size);
+  check_code(MPI_Bcast(text.data(), int_count(text.size()), MPI_BYTE, root, state_->handle), "MPI_Bcast");
+  header.text.check(text.data(), text.size(), exchange, "MPI_Bcast");
+}
+
+// The texts of all ranks, as long as the longest: `gather` puts so many bytes of each into its target.
+template <typename Gather>
+std::vector<std::string> Communicator::gathered(const std::string& mine, bool here,
+                                                const Gather& gather) const {
+  const std::uint32_t exchange = state_->exchanges++;
+  const TextHeader own{static_cast<std::uint32_t>(int_count(mine.size())),
+                       Seal(mine.data(), mine.size(), exchange)};
+  std::vector<TextHeader> headers(static_cast<std::size_t>(size_));
+  allgather_equal(&own, sizeof own, headers.data());
+  const std::size_t longest = std::ranges::max(headers, {}, &TextHeader::size).size;
+  std::string padded = mine, all(here ? longest * headers.size() : 0, '\0');
+  padded.resize(longest);
+  if (longest > 0) gather(padded.data(), int_count(longest), all.data());
+  std::vector<std::string> texts;
+  for (std::size_t r = 0; here && r < headers.size(); ++r) {
+    texts.push_back(all.substr(longest * r, headers[r].size));
+    headers[r].text.check(texts.back().data(), texts.back().size(), exchange, "MPI_Allgather");
+  }
+  return texts;
 }
 
 std::vector<std::string> Communicator::gather(const std::string& mine, int root) const {
   if (size_ == 1) return {mine};
-  const int size = int_count(mine.size());
-  const auto ranks = static_cast<std::size_t>(size_);
-  std::vector<int> sizes(ranks), starts(ranks);
-  check_code(MPI_Gather(&size, 1, MPI_INT, sizes.data(), 1, MPI_INT, root, state_->handle), "MPI_Gather");
-  std::string all;
-  if (rank_ == root) {
-    std::size_t total = 0;
-    for (std::size_t r = 0; r < ranks; ++r) {
-      starts[r] = int_count(total);
-      total += static_cast<std::size_t>(sizes[r]);
-    }
-    all.resize(static_cast<std::size_t>(int_count(total)));
-  }
-  check_code(MPI_Gatherv(mine.data(), size, MPI_BYTE, all.data(), sizes.data(), starts.data(), MPI_BYTE, root,
-                         state_->handle),
-             "MPI_Gatherv");
-  std::vector<std::string> result;
-  for (std::size_t r = 0; rank_ == root && r < ranks; ++r) {
-    result.push_back(all.substr(static_cast<std::size_t>(starts[r]), static_cast<std::size_t>(sizes[r])));
-  }
-  return result;
+  return gathered(mine, rank_ == root, [&](const char* data, int size, char* all) {
+    check_code(MPI_Gather(data, size, MPI_BYTE, all, size, MPI_BYTE, root, state_->handle), "MPI_Gather");
+  });
 }
 
 std::vector<std::string> Communicator::allgather(const std::string& mine) const {
   if (size_ == 1) return {mine};
-  const int size = int_count(mine.size());
-  const auto ranks = static_cast<std::size_t>(size_);
-  std::vector<int> sizes(ranks), starts(ranks);
-  check_code(MPI_Allgather(&size, 1, MPI_INT, sizes.data(), 1, MPI_INT, state_->handle), "MPI_Allgather");
-  std::size_t total = 0;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    starts[r] = int_count(total);
-    total += static_cast<std::size_t>(sizes[r]);
-  }
-  std::string all(static_cast<std::size_t>(int_count(total)), '\0');
-  check_code(MPI_Allgatherv(mine.data(), size, MPI_BYTE, all.data(), sizes.data(), starts.data(), MPI_BYTE,
-                            state_->handle),
-             "MPI_Allgatherv");
-  std::vector<std::string> result;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    result.push_back(all.substr(static_cast<std::size_t>(starts[r]), static_cast<std::size_t>(sizes[r])));
-  }
-  return result;
+  return gathered(mine, true, [&](const char* data, int size, char* all) {
+    check_code(MPI_Allgather(data, size, MPI_BYTE, all, size, MPI_BYTE, state_->handle), "MPI_Allgather");
+  });
 }
 
 void Communicator::allgather_equal(const void* mine, std::size_t size, void* out) const {
@@ -152,8 +186,21 @@ void Communicator::allgather_equal(const void* mine, std::size_t size, void* out
     std::memcpy(out, mine, size);
     return;
   }
-  const int count = int_count(size);
-  check_code(MPI_Allgather(mine, count, MPI_BYTE, out, count, MPI_BYTE, state_->handle), "MPI_Allgather");
+  const std::uint32_t exchange = state_->exchanges++;
+  const std::size_t slot = size + sizeof(Seal);
+  std::string frame(slot, '\0'), all(slot * static_cast<std::size_t>(size_), '\0');
+  const Seal own(mine, size, exchange);
+  std::memcpy(frame.data(), mine, size);
+  std::memcpy(frame.data() + size, &own, sizeof own);
+  check_code(MPI_Allgather(frame.data(), int_count(slot), MPI_BYTE, all.data(), int_count(slot), MPI_BYTE,
+                           state_->handle),
+             "MPI_Allgather");
+  for (std::size_t r = 0; r < static_cast<std::size_t>(size_); ++r) {
+    Seal seal;
+    std::memcpy(&seal, all.data() + slot * r + size, sizeof seal);
+    seal.check(all.data() + slot * r, size, exchange, "MPI_Allgather");
+    std::memcpy(static_cast<char*>(out) + size * r, all.data() + slot * r, size);
+  }
 }
 
 void Communicator::send(const void* data, std::size_t size, int to, int tag) const {

@@ -39,7 +39,8 @@ class Request {
 
 /// Ranks 0 .. size - 1. Copies are the same group. Every call throws RankFailed when a peer is dead,
 /// Error(internal) with MPI's own text for other failures of MPI, and Error(unsupported) for a message of 2
-/// GiB or more. With one rank every collective is local: such a communicator needs no MPI at all.
+/// GiB or more. What a collective brings was sent: where MPI reports success without a dead rank's data, that
+/// is RankFailed too. With one rank every collective is local: such a communicator needs no MPI at all.
 class Communicator {
  public:
   /// One rank, without MPI.
@@ -78,6 +79,10 @@ class Communicator {
   [[nodiscard]] const CommunicatorHandle& state() const noexcept { return *state_; }
 
  private:
+  template <typename Gather>
+  [[nodiscard]] std::vector<std::string> gathered(const std::string& mine, bool here,
+                                                  const Gather& gather) const;
+
   std::shared_ptr<CommunicatorHandle> state_;
   int rank_ = 0;
   int size_ = 1;

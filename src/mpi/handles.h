@@ -1,6 +1,7 @@
 // What the types of communicator.h hold. Inside mpi/ only.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include <mpi.h>
@@ -9,6 +10,7 @@ namespace bitrift::mpi {
 
 struct CommunicatorHandle {
   MPI_Comm handle = MPI_COMM_NULL;
+  std::uint32_t exchanges = 0;  ///< collective calls that were begun: the same on all ranks while none failed
 };
 
 /// Takes over a communicator that MPI made: its errors return. It is never freed: freeing is collective, and

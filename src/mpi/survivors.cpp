@@ -102,6 +102,16 @@ bool all_agree(const Communicator& communicator, bool mine) {
   return yes != 0;
 }
 
+// A death that some rank has not acknowledged is an error, on all; one that all have is known to all.
+bool nobody_died(const Communicator& communicator) {
+  if (communicator.size() == 1 || !survives_failures()) return true;
+  int yes = failed_ranks(communicator).empty() ? 1 : 0;
+  const int code = MPIX_Comm_agree(communicator.state().handle, &yes);
+  if (is_rank_failure(code)) return false;
+  check_code(code, "MPIX_Comm_agree");
+  return yes != 0;
+}
+
 Communicator shrink(const Communicator& communicator) {
   if (communicator.size() == 1) return communicator;
   if (!survives_failures())
@@ -125,6 +135,7 @@ bool watches_heartbeats() noexcept { return false; }
 std::vector<std::string> survival_options(bool) { return {}; }
 void revoke(const Communicator&) noexcept {}
 std::vector<int> failed_ranks(const Communicator&) { return {}; }
+bool nobody_died(const Communicator&) { return true; }
 
 bool all_agree(const Communicator& communicator, bool mine) {
   if (communicator.size() == 1) return mine;

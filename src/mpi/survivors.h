@@ -35,6 +35,9 @@ void revoke(const Communicator& communicator) noexcept;
 /// Whether all living ranks say yes: the same answer on all, even when ranks have died or die meanwhile.
 /// Collective over the living; works on a revoked communicator.
 [[nodiscard]] bool all_agree(const Communicator& communicator, bool mine);
+/// Whether no rank has died: the same answer on all who live. Collective over them; works on a revoked
+/// communicator.
+[[nodiscard]] bool nobody_died(const Communicator& communicator);
 /// The living ranks in their order. Collective over them; works on a revoked communicator. A rank that dies
 /// meanwhile may still be among them: the next call that needs it throws RankFailed.
 [[nodiscard]] Communicator shrink(const Communicator& communicator);

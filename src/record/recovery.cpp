@@ -89,8 +89,7 @@ Recovery Relaunch::continued_behind(std::int64_t steps) const {
   Recovery recovery = recoveries.back();
   recovery.step = steps;
   if (step == 0) return recovery;
-  const bool within_step = phase == TrainingPhase::forward || phase == TrainingPhase::backward ||
-                           phase == TrainingPhase::reduce || phase == TrainingPhase::update;
+  const bool within_step = phase != TrainingPhase::recovery && !is_between_steps(phase);
   recovery.steps_lost = std::max<std::int64_t>(0, step - (within_step ? 1 : 0) - steps);
   recovery.steps_redone = recovery.steps_lost + (within_step ? 1 : 0);
   return recovery;

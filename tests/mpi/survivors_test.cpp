@@ -50,6 +50,7 @@ void check_group(const Communicator& group, const std::string& mine, const std::
   check_sum(group);
   expect(all_agree(group, true), "no agreement on yes");
   expect(!all_agree(group, group.rank() != group.size() - 1), "agreement against the last rank");
+  expect(nobody_died(group), "no agreement that nobody died");
 }
 
 // Works until somebody dies, and says how long each part of the way out took.
@@ -75,6 +76,7 @@ Communicator recover(const Communicator& group, std::size_t dead) {
   }
   expect(living.size() + static_cast<int>(dead) == group.size(), "another number of survivors");
   expect(failed_ranks(group).size() == dead, "another number of dead ranks");
+  expect(!nobody_died(group), "agreement that nobody died after a death");
   revoke(group);
   return living;
 }

@@ -104,6 +104,24 @@ void write_checkpoints(const Plan& plan, train::Trainer& trainer, const record::
   };
 }
 
+int exit_code_of(const record::RunResult& result) { return result.status == record::RunStatus::done ? 0 : 1; }
+
+// On one rank. step: of the whole training.
+void tell_result(const Arguments& arguments, const Plan& plan, const train::RunOptions& options,
+                 std::int64_t step, const record::RunResult& result, Saved& saved) {
+  const bool done = result.status == record::RunStatus::done;
+  // A rank that joined after the save did not take part in it.
+  if (done && !arguments.output.empty()) saved.file = plan.output.file(step);
+  warn_of_alarms(result);
+  if (options.clock) saved.on_the_way = options.clock->report();
+  report(arguments, plan.parallel, result, saved);
+  if (!done) {
+    complain(fmt::format("training stopped: {}; {}", result.detail,
+                         saved.on_the_way ? "the last checkpoint on the way is kept" : "nothing was saved"));
+  }
+  std::fflush(stdout);
+}
+
 // Trains from where the trainer stands; writes trace, checkpoint and report.
 int run_and_report(const Arguments& arguments, const Plan& plan, std::int64_t epochs,
                    mpi::Environment& environment, train::Trainer& trainer, Saved saved = {},
@@ -139,6 +157,18 @@ int run_and_report(const Arguments& arguments, const Plan& plan, std::int64_t ep
       if (trainer.leads()) plan.output.completed(trainer.step());
     };
   }
+  // Once for the whole run: by the rank that leads, or by the next one where that dies before it has.
+  bool told = false;
+  const auto tell = [&](const record::RunResult& result) {
+    finish(removal);
+    tell_result(arguments, plan, options, trainer.step(), result, saved);
+    if (plan.recovery.kind != record::RecoveryKind::none) leave_exit_code(exit_code_of(result));
+    told = true;
+  };
+  if (plan.recovery.in_place()) {
+    options.report = tell;
+    options.reported = exit_code_left;
+  }
   const record::RunResult result = trainer.run(options);
   finish(removal);
   if (options.tracing && (arguments.output.empty() || result.status != record::RunStatus::done)) {
@@ -146,21 +176,9 @@ int run_and_report(const Arguments& arguments, const Plan& plan, std::int64_t ep
       if (trace) trace->finish();
     });
   }
-  const bool done = result.status == record::RunStatus::done;
-  const int code = done ? 0 : 1;
-  if (trainer.leads()) {
-    warn_of_alarms(result);
-    if (options.clock) saved.on_the_way = options.clock->report();
-    report(arguments, plan.parallel, result, saved);
-    if (!done) {
-      complain(
-          fmt::format("training stopped: {}; {}", result.detail,
-                      saved.on_the_way ? "the last checkpoint on the way is kept" : "nothing was saved"));
-    }
-  }
-  if (!plan.recovery.in_place()) return code;
-  if (trainer.leads()) leave_exit_code(code);
-  environment.leave(code, trainer.everyone());
+  if (trainer.leads() && !told && !(options.reported && options.reported())) tell(result);
+  if (!plan.recovery.in_place()) return exit_code_of(result);
+  environment.leave(exit_code_of(result), trainer.everyone());
 }
 
 // The job was launched again: the state comes from its last checkpoint.

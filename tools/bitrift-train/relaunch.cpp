@@ -82,7 +82,8 @@ int run_with_relaunches(int ranks, const std::vector<std::string>& words,
   std::int64_t reached = -1;
   while (true) {
     const JobEnd end = run_mpirun(ranks, {}, next);
-    if (!end.lost) return end.code;
+    // A rank that was lost after the result was told has changed nothing.
+    if (!end.lost) return end.word.value_or(end.code);
     ::setenv(noticed_variable, fmt::format("{:.9f}", record::monotonic_seconds()).c_str(), 1);
     next = without_kills(words);
     const auto now = last_file(output);

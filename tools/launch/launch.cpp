@@ -123,10 +123,10 @@ JobEnd run_mpirun(int ranks, const std::vector<std::string>& options,
   const std::optional<char> code = read_word(code_file.get(), Word::exit_code);
   const bool began = read_word(code_file.get(), Word::begun).value_or(0) != 0;
   // Of a job that survived a failure, the code that a rank left says how it ended.
-  if (code && survives) return {*code, false, began};
+  if (code && survives) return {*code, false, began, *code};
   if (!code) return {3, !interrupted, began};
-  if (!status.ok()) return {status.signal == 0 ? std::max<int>(*code, 1) : 3, false, began};
-  return {*code, false, began};
+  if (!status.ok()) return {status.signal == 0 ? std::max<int>(*code, 1) : 3, false, began, *code};
+  return {*code, false, began, *code};
 }
 
 JobEnd run_until_begun(int ranks, const std::vector<std::string>& options,
@@ -140,6 +140,12 @@ JobEnd run_until_begun(int ranks, const std::vector<std::string>& options,
 }
 
 void leave_exit_code(int code) noexcept { leave_word(Word::exit_code, static_cast<char>(code)); }
+
+bool exit_code_left() noexcept {
+  const char* name = std::getenv(exit_code_variable);
+  const FileDescriptor file(name == nullptr ? -1 : ::open(name, O_RDONLY | O_CLOEXEC));
+  return file && read_word(file.get(), Word::exit_code).has_value();
+}
 
 void say_begun() noexcept { leave_word(Word::begun, 1); }
 

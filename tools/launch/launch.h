@@ -1,6 +1,7 @@
 // Starting this program again under mpirun.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,8 +10,9 @@ namespace bitrift::cli {
 /// How a job ended.
 struct JobEnd {
   int code = 0;
-  bool lost = false;   ///< no rank said how it ended: one of them was lost
-  bool began = false;  ///< see say_begun(); of no meaning where no rank says it
+  bool lost = false;             ///< no rank said how it ended: one of them was lost
+  bool began = false;            ///< see say_begun(); of no meaning where no rank says it
+  std::optional<int> word = {};  ///< the code that a rank left, whatever happened to the others after that
 };
 
 /// Replaces this process by mpirun with `ranks` ranks of this program. Throws Error(not_found) when there is
@@ -33,6 +35,8 @@ struct JobEnd {
 /// The word of one rank to run_mpirun: mpirun would report any exit code but 0 with six lines of its own, and
 /// reports 0 when ranks were lost.
 void leave_exit_code(int code) noexcept;
+/// Whether some rank has left it. False where run_mpirun did not start the job, or did so on another machine.
+[[nodiscard]] bool exit_code_left() noexcept;
 /// The word of rank 0 to run_mpirun that all ranks have met.
 void say_begun() noexcept;
 

@@ -64,8 +64,7 @@ ProcessFault process_fault_from_text(std::string_view text) {
   ProcessFault fault;
   fault.phase = named<TrainingPhase>(text, phase);
   fault.rank = number_of<int>(text, rest, "rank", 0);
-  const bool between = fault.phase == TrainingPhase::save || fault.phase == TrainingPhase::evaluate;
-  fault.step = number_of<std::int64_t>(text, step, "step", between ? 0 : 1);
+  fault.step = number_of<std::int64_t>(text, step, "step", is_between_steps(fault.phase) ? 0 : 1);
   if (says_point) fault.point = number_of<std::int64_t>(text, point, "point", 0);
   if (says_how) fault.how = named<Ending>(text, how);
   return fault;

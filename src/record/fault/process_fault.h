@@ -20,9 +20,17 @@ enum class TrainingPhase {
   save,      ///< points: tensors of the rank's stage
   evaluate,  ///< points: batches of an evaluation
   recovery,  ///< points: the parts of handling another rank's failure, see RecoveryPoint
+  finish,    ///< points: between the last evaluation and the save, see FinishPoint
+  leave,     ///< points: after the save, see LeavePoint
 };
-constexpr EnumNames<7> names_of(TrainingPhase) {
-  return {"phase of training", {"forward", "backward", "reduce", "update", "save", "evaluate", "recovery"}};
+constexpr EnumNames<9> names_of(TrainingPhase) {
+  return {"phase of training",
+          {"forward", "backward", "reduce", "update", "save", "evaluate", "recovery", "finish", "leave"}};
+}
+/// Whether a phase lies between steps: then the step of a fault is the number of steps before it.
+[[nodiscard]] constexpr bool is_between_steps(TrainingPhase phase) noexcept {
+  return phase == TrainingPhase::save || phase == TrainingPhase::evaluate || phase == TrainingPhase::finish ||
+         phase == TrainingPhase::leave;
 }
 
 /// Points of TrainingPhase::recovery, in the order in which a recovery reaches them.
@@ -36,6 +44,27 @@ constexpr EnumNames<4> names_of(RecoveryPoint) {
   return {"point of a recovery", {"noticed", "shrunk", "state", "resumed"}};
 }
 
+/// Points of TrainingPhase::finish, in the order in which a run reaches them.
+enum class FinishPoint {
+  evaluated,  ///< the last evaluation is known, and nothing else of the result
+  digests,    ///< the digests of all replicas are known
+  gathered,   ///< the whole result is known, and the save has not begun
+};
+constexpr EnumNames<3> names_of(FinishPoint) {
+  return {"point of a run's end", {"evaluated", "digests", "gathered"}};
+}
+
+/// Points of TrainingPhase::leave, in the order in which a run reaches them. Without a recovery in place
+/// there is only the first.
+enum class LeavePoint {
+  saved,     ///< the file is there, and not all ranks know that all know it
+  agreed,    ///< they do; the result is not reported
+  reported,  ///< it is, and the exit code is known
+};
+constexpr EnumNames<3> names_of(LeavePoint) {
+  return {"point of a run's end after the save", {"saved", "agreed", "reported"}};
+}
+
 /// How a process ends.
 enum class Ending {
   kill,  ///< SIGKILL
@@ -46,7 +75,7 @@ constexpr EnumNames<3> names_of(Ending) { return {"ending of a process", {"kill"
 
 struct ProcessFault {
   int rank = 0;           ///< as the run began: replica x stages + stage
-  std::int64_t step = 1;  ///< of this run, 1-based: fails in it; save and evaluate: after so many steps
+  std::int64_t step = 1;  ///< of this run, 1-based: fails in it; between steps: after so many
   TrainingPhase phase = TrainingPhase::forward;
   std::int64_t point = 0;  ///< within the phase; a rank that has fewer points fails at its last one
   Ending how = Ending::kill;

@@ -117,6 +117,16 @@ void Team::release() const noexcept {
   }
 }
 
+void Team::part(const std::function<void(bool leads)>& last) const {
+  mpi::Communicator left = active();
+  while (true) {
+    last(left.rank() == 0);
+    if (mpi::nobody_died(left)) break;
+    left = mpi::shrink(left);
+  }
+  if (left.rank() == 0) release();
+}
+
 void fence(const std::vector<Member>& lost) noexcept {
   for (const Member& member : lost) {
     if (member.host == host_name() && member.pid > 1) ::kill(member.pid, SIGKILL);

@@ -2,6 +2,7 @@
 // only.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -56,6 +57,10 @@ class Team {
   [[nodiscard]] bool stand_by() const;
   /// Lets those who wait go. For one rank that works.
   void release() const noexcept;
+  /// For the end, when nobody's work is needed any more: calls `last` on each member that works, where one
+  /// leads, and again while some of them died in it, where the next one leads; then release(). Collective
+  /// over those who work.
+  void part(const std::function<void(bool leads)>& last) const;
 
  private:
   Team() = default;

@@ -78,6 +78,14 @@ void Guards::clear() {
   count_ = 0;
 }
 
+std::string nonfinite_metric(const std::vector<record::Evaluation>& replicas, bool overflow_is_usual) {
+  for (std::size_t r = 0; r < replicas.size(); ++r) {
+    if (!std::isfinite(replicas[r].test_loss)) return fmt::format("test loss of replica {}", r);
+    if (!overflow_is_usual && !std::isfinite(replicas[r].train_loss.value_or(0))) return "training loss";
+  }
+  return "";
+}
+
 void gather_alarms(const Guards& guards, const mpi::Communicator& ranks, record::RunResult& result) {
   record::Json mine = {{"count", guards.count()}, {"alarms", record::Json::array()}};
   for (const record::Alarm& alarm : guards.alarms()) mine["alarms"].push_back(record::to_json(alarm));

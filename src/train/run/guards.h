@@ -54,6 +54,11 @@ class Guards {
   std::int64_t count_ = 0;
 };
 
+/// Which metric of an evaluation, by replica, is NaN or infinite; "" when none is. overflow_is_usual: under a
+/// dynamic loss scale a step may overflow and is skipped, and then the training loss does not count.
+[[nodiscard]] std::string nonfinite_metric(const std::vector<record::Evaluation>& replicas,
+                                           bool overflow_is_usual);
+
 /// Sets the alarms of all ranks in the result, by step, then rank. Collective.
 void gather_alarms(const Guards& guards, const mpi::Communicator& ranks, record::RunResult& result);
 

@@ -1,7 +1,6 @@
 #include "train/run/loop.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <utility>
 
@@ -11,19 +10,6 @@
 #include "train/step/schedule.h"
 
 namespace bitrift::train {
-namespace {
-
-// Which metric of an evaluation is NaN or infinite; "" when none is. Under a dynamic loss scale a step may
-// overflow and is skipped: then the training loss does not count.
-std::string nonfinite_metric(const std::vector<record::Evaluation>& replicas, bool overflow_is_usual) {
-  for (std::size_t r = 0; r < replicas.size(); ++r) {
-    if (!std::isfinite(replicas[r].test_loss)) return fmt::format("test loss of replica {}", r);
-    if (!overflow_is_usual && !std::isfinite(replicas[r].train_loss.value_or(0))) return "training loss";
-  }
-  return "";
-}
-
-}  // namespace
 
 Loop::Loop(TrainerState& state, const RunOptions& options)
     : state_(state), options_(options), golden_(state, options.keep_golden), checkpoints_(state, options_) {
@@ -239,11 +225,14 @@ void Loop::evaluate() {
 }
 
 void Loop::finish() {
+  state_.kill_point.at_step(result_.steps);
+  state_.kill_point.reach(record::FinishPoint::evaluated);
   record::RunResult whole = result_;
   if (state_.guards.any()) gather_alarms(state_.guards, state_.layout().world, whole);
   if (!whole.returned_step) {
     whole.replica_digests = state_.digests();
     whole.final_digest = whole.replica_digests[0];
+    state_.kill_point.reach(record::FinishPoint::digests);
     const auto mine = static_cast<char>(state_.session().nonfinite());
     std::vector<char> all(static_cast<std::size_t>(state_.layout().world.size()));
     state_.layout().world.allgather_equal(&mine, 1, all.data());
@@ -255,6 +244,7 @@ void Loop::finish() {
   result_ = std::move(whole);
   state_.guards.clear();
   if (options_.keep_golden) golden_.keep(result_, options_.order);
+  state_.kill_point.reach(record::FinishPoint::gathered);
   at_.next = Next::save;
 }
 
@@ -317,6 +307,11 @@ void Loop::recover_from_loss() {
     }
     const Recovered recovered = recover(state_, snapshots_, interrupted);
     if (!recovered.refusal.empty()) {
+      // Those who worked may have ended the run and left without a rank that should have said so here.
+      if (!interrupted.ledger && options_.reported && options_.reported()) {
+        at_.next = Next::over;
+        return;
+      }
       result_.recoveries.push_back(recovered.record);
       return lose(recovered.refusal);
     }
@@ -388,9 +383,16 @@ void Loop::take_snapshot() {
 }
 
 void Loop::leave() {
+  state_.kill_point.at_step(result_.steps);
+  state_.kill_point.reach(record::LeavePoint::saved, state_.team.may_lose());
   if (state_.team.may_lose()) {
     state_.stand_together();
-    if (state_.team.active().rank() == 0) state_.team.release();
+    state_.team.part([&](bool leads) {
+      state_.kill_point.reach(record::LeavePoint::agreed, true);
+      const bool told = options_.reported && options_.reported();
+      if (leads && options_.report && !told) options_.report(result_);
+      state_.kill_point.reach(record::LeavePoint::reported, true);
+    });
   }
   at_.next = Next::over;
 }

@@ -132,6 +132,11 @@ class RecoveryRun {
 
   void make_plan() {
     roll_ = call_roll();
+    if (members_before_.empty()) {
+      plan_ = {};
+      plan_.refusal = "no process is left that knows the run";
+      return;
+    }
     plan_ = plan_recovery(state_.recovery, roll_.before, roll_.reports, mesh_before_);
     laps_.add_to(times().agree);
   }
@@ -152,8 +157,10 @@ class RecoveryRun {
   }
 
   void give_up() {
-    result_.refusal = fmt::format("rank {} failed, and the run cannot continue: {}",
-                                  fmt::join(plan_.failed_seats, " and "), plan_.refusal);
+    const std::string failed = plan_.failed_seats.empty()
+                                   ? "all ranks"
+                                   : fmt::format("rank {}", fmt::join(plan_.failed_seats, " and "));
+    result_.refusal = fmt::format("{} failed, and the run cannot continue: {}", failed, plan_.refusal);
     result_.record.kind = state_.recovery.kind;
     result_.record.failed = plan_.failed_seats;
   }
@@ -184,7 +191,6 @@ class RecoveryRun {
       for (const Json& member : said.at("members"))
         known.push_back({member.at(0), member.at(1), member.at(2)});
     }
-    if (known.empty()) throw Error(ErrorCode::internal, "no process is left that knows the run");
     std::set<int> alive;
     for (const Member& member : team().members()) alive.insert(member.id);
     for (const Member& member : known) {

@@ -72,6 +72,10 @@ struct RunOptions {
   std::function<void()> save = {};          ///< at the end of a run that is done; collective over the same
   std::function<void()> before_first_step;  ///< or before the evaluation when no step is asked for
   std::function<void(const record::Evaluation&)> on_evaluation = {};  ///< replica 0's, on rank 0
+  /// Tells the result to the caller's caller. In a team that may lose members one rank calls this after the
+  /// save, and another one if that rank dies before it has. Empty: the result is told after the run.
+  std::function<void(const record::RunResult&)> report = {};
+  std::function<bool()> reported = {};  ///< whether some rank has; empty: not known
 };
 
 }  // namespace bitrift::train

@@ -41,8 +41,16 @@ void KillPoint::look() {
 }
 
 void KillPoint::reach(record::RecoveryPoint point) {
-  reach(TrainingPhase::recovery, static_cast<std::int64_t>(point),
-        static_cast<std::int64_t>(names_of(point).words.size()));
+  reach(TrainingPhase::recovery, static_cast<std::int64_t>(point), std::ssize(names_of(point).words));
+}
+
+void KillPoint::reach(record::FinishPoint point) {
+  reach(TrainingPhase::finish, static_cast<std::int64_t>(point), std::ssize(names_of(point).words));
+}
+
+void KillPoint::reach(record::LeavePoint point, bool recovers) {
+  reach(TrainingPhase::leave, static_cast<std::int64_t>(point),
+        recovers ? std::ssize(names_of(point).words) : 1);
 }
 
 void KillPoint::strike(TrainingPhase phase, std::int64_t point, std::int64_t count) {

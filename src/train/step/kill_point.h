@@ -23,8 +23,8 @@ class KillPoint {
   void disarm() { faults_.clear(), near_ = false; }
   [[nodiscard]] const std::vector<record::ProcessFault>& faults() const noexcept { return faults_; }
 
-  /// The step of this run, 1-based, that is under way, or the number of steps behind it in phases save and
-  /// evaluate.
+  /// The step of this run, 1-based, that is under way, or the number of steps behind it in phases between
+  /// steps.
   void at_step(std::int64_t step);
   /// Point `point` of `count` of a phase. Does not return where a fault strikes, except that a stopped
   /// process returns if it is continued.
@@ -32,6 +32,9 @@ class KillPoint {
     if (near_) strike(phase, point, count);
   }
   void reach(record::RecoveryPoint point);
+  void reach(record::FinishPoint point);
+  /// recovers: whether the run continues after a failure; without, it has no point but the first.
+  void reach(record::LeavePoint point, bool recovers);
 
  private:
   void strike(record::TrainingPhase phase, std::int64_t point, std::int64_t count);

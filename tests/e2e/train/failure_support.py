@@ -6,9 +6,11 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Collection
@@ -18,14 +20,17 @@ from typing import Any
 import pytest
 from train_support import LENET, MLP, PROGRAM, run, write_spec
 
-PHASES = ("forward", "backward", "reduce", "update", "evaluate", "save")
+PHASES = ("forward", "backward", "reduce", "update", "evaluate", "finish", "save")  # a death there needs a recovery
 RECOVERY_POINTS = ("noticed", "shrunk", "state", "resumed")
 STEPS = 10  # of a run: one epoch of 640 samples
+WIDE = {"name": "mlp", "hidden": [1024, 1024]}
 MOMENTUM = {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9}
 CLIPPED = {"name": "adamw", "learning_rate": 0.002, "clip_norm": 0.5}
 TASKS: dict[str, dict[str, Any]] = {
     "sgd": {"model": LENET, "optimizer": MOMENTUM},
     "adamw": {"model": LENET, "optimizer": CLIPPED},
+    # 9 MB of state: a save takes a while.
+    "wide": {"model": WIDE, "optimizer": MOMENTUM},
     # Every structure of the state but a loss scale.
     "norm": {"model": MLP, "optimizer": MOMENTUM, "schedule": {"name": "cosine", "warmup_steps": 15}},
 }
@@ -54,8 +59,8 @@ def pairs_of(first: Collection[object], second: Collection[object]) -> list[Any]
 
 
 def step_of(phase: str, step: int) -> int:
-    """Save and evaluate are behind the last step."""
-    return STEPS if phase in ("evaluate", "save") else step
+    """The phases between steps are behind the last one."""
+    return STEPS if phase in ("evaluate", "finish", "save", "leave") else step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,6 +165,120 @@ def fail_ranks(*arguments: object, patience: float = 30, limit: float = 120, pol
     return Ended(" ".join(command), code, texts[0], texts[1], deaths, began, ended, left)
 
 
+@dataclasses.dataclass(frozen=True)
+class Strike:
+    """A SIGKILL from outside, to a rank of a run that writes a file at its end."""
+
+    victim: int
+    delay: float  # seconds after the line of the last epoch was read
+    hit: bool  # the process was still there
+    in_time: bool  # the file was not there yet when the signal had been sent
+
+
+def ranks_of(mark: str) -> dict[int, int]:
+    """The process of each rank of a job."""
+    found = {}
+    for pid in marked_processes(mark):
+        try:
+            words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            program = os.readlink(f"/proc/{pid}/exe")
+        except OSError:
+            continue
+        ranks = [word for word in words if word.startswith(b"OMPI_COMM_WORLD_RANK=")]
+        if ranks and program == str(PROGRAM.resolve()):
+            found[int(ranks[0].partition(b"=")[2])] = pid
+    return found
+
+
+class Watched:
+    """A run of bitrift-train whose lines on stderr are read as they come. `line`: set with the first evaluation."""
+
+    def __init__(self, arguments: tuple[object, ...], folder: Path) -> None:
+        name, value = "BITRIFT_TEST_MARK", uuid.uuid4().hex
+        self.mark = f"{name}={value}"
+        self.command = [str(PROGRAM), *map(str, arguments)]
+        self.line = threading.Event()
+        self.line_time = 0.0
+        self._errors: list[str] = []
+        environment = os.environ | {name: value, "TMPDIR": str(folder)}
+        self._out = (folder / "out").open("w+")
+        self.began = time.monotonic()
+        self.process = subprocess.Popen(
+            self.command,
+            stdin=subprocess.DEVNULL,
+            stdout=self._out,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=environment,
+        )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        with self.process.stderr as lines:
+            for text in lines:
+                if not self.line.is_set() and re.search(r"epoch \d+, step \d+: test loss", text):
+                    self.line_time = time.monotonic()
+                    self.line.set()
+                self._errors.append(text)
+
+    def end(self, patience: float, deaths: tuple[float, ...]) -> Ended:
+        """Waits so many seconds."""
+        try:
+            code = self.process.wait(patience)
+        except subprocess.TimeoutExpired:
+            code = None
+        ended = time.monotonic()
+        while code is not None and marked_processes(self.mark) and time.monotonic() < ended + 2:
+            time.sleep(0.02)
+        left = len(marked_processes(self.mark)) if code is not None else 0
+        end_processes(self.mark)
+        self.process.wait()
+        self._reader.join()
+        self._out.seek(0)
+        with self._out:
+            out = self._out.read()
+        words = " ".join(self.command)
+        return Ended(words, code, out, "".join(self._errors), deaths, self.began, ended, left)
+
+
+def kill_at_end(
+    *arguments: object, out: Path, victim: int, delay: float, patience: float = 30, limit: float = 120
+) -> tuple[Ended, Strike]:
+    """Kills rank `victim` so many seconds after the first evaluation: the run must have one epoch and write `out`."""
+    with tempfile.TemporaryDirectory(prefix="bt-", ignore_cleanup_errors=True) as scratch:
+        run = Watched(arguments, Path(scratch))
+        pids: dict[int, int] = {}
+        while not run.line.is_set() and run.process.poll() is None and time.monotonic() < run.began + limit:
+            if victim not in pids:
+                pids = ranks_of(run.mark)
+            run.line.wait(0.01)
+        time.sleep(max(0, run.line_time + delay - time.monotonic()))
+        hit = run.line.is_set() and victim in pids
+        try:
+            if hit:
+                os.kill(pids[victim], signal.SIGKILL)
+        except ProcessLookupError:
+            hit = False
+        deaths = (time.monotonic(),) if hit else ()
+        in_time = hit and not out.exists()
+        return run.end(patience, deaths), Strike(victim, delay, hit, in_time)
+
+
+def time_to_save(*arguments: object, out: Path) -> float:
+    """Seconds from the line of the last epoch to the file, in a run that nobody disturbs."""
+    with tempfile.TemporaryDirectory(prefix="bt-", ignore_cleanup_errors=True) as scratch:
+        run = Watched(arguments, Path(scratch))
+        while not out.exists() and run.process.poll() is None:
+            time.sleep(0.0005)
+        seen = time.monotonic()
+        ended = run.end(30, ())
+        assert ended.code == 0, ended.err
+        return seen - run.line_time
+
+
 def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else "no file"
 
@@ -190,5 +309,8 @@ class Bases:
 
     def fail(self, task: str, layout: str, out: Path, *options: object, **limits: float) -> Ended:
         """A run of one epoch with these recovery options."""
-        words = ("--epochs", 1, *LAYOUTS[layout], "--json", *options)
-        return fail_ranks("resume", self.file(task), "-o", out, *words, **limits)
+        return fail_ranks(*self.words(task, layout, out, *options), **limits)
+
+    def words(self, task: str, layout: str, out: Path, *options: object) -> tuple[object, ...]:
+        """Such a run's arguments."""
+        return ("resume", self.file(task), "-o", out, "--epochs", 1, *LAYOUTS[layout], "--json", *options)

@@ -17,6 +17,7 @@ from failure_support import (
     Ended,
     digest,
     fail_ranks,
+    kill_at_end,
     pairs_of,
     step_of,
 )
@@ -82,6 +83,83 @@ def test_every_phase(
     assert one["ranks_before"] == RANKS[layout]
     assert one["ranks_after"] == RANKS[layout] - (recovery == "shrink")
     assert all(value >= 0 for value in one["volatile"].values())
+
+
+def right_end(ended: Ended, out: Path, golden: str) -> dict:
+    """The result of a run that must have told it once, and have left its files and nothing else."""
+    check_end(ended)
+    assert ended.code == 0 and ended.errors == [], (ended.command, ended.code, ended.err)
+    assert digest(out) == golden, ended.command
+    with h5py.File(out) as file:
+        assert file["progress/step"][()] == 2 * STEPS
+    assert sorted(path.name for path in out.parent.iterdir()) == ["out.h5", "out.h5.json"]
+    result = ended.json()
+    assert result["status"] == "done" and result["checkpoint"] == str(out)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("layout", "recovery", "victim", "point"),
+    [
+        ("data", "shrink", 0, 0),
+        ("data", "respawn", 3, 2),
+        ("data", "spare", 0, 2),
+        ("hybrid", "spare", 2, 0),
+        ("pipeline", "shrink", 0, 2),
+        ("pipeline", "restart", 2, 2),
+    ],
+)
+def test_a_rank_fails_between_the_last_evaluation_and_the_save(
+    bases: Bases, tmp_path: Path, layout: str, recovery: str, victim: int, point: int
+) -> None:
+    out = tmp_path / "out.h5"
+    ended = bases.fail("sgd", layout, out, *RECOVERIES[recovery], *kills(f"{victim}@{STEPS}:finish.{point}"))
+    (one,) = right_end(ended, out, bases.golden("sgd", layout))["recoveries"]
+    assert one["failed"] == [victim]
+
+
+# Nobody's work is needed any more, so the result does not mention the death. Where rank 0 has not told it, the next
+# rank does.
+@pytest.mark.parametrize(
+    ("layout", "recovery", "victims", "point"),
+    [
+        ("data", "shrink", (0,), 0),
+        ("data", "shrink", (0, 1, 2), 1),
+        ("data", "spare", (0,), 1),
+        ("data", "spare", (0, 2), 2),
+        ("hybrid", "respawn", (0,), 0),
+        ("pipeline", "restart", (0, 1), 1),
+        ("pipeline", "respawn", (2,), 2),
+    ],
+)
+def test_a_rank_fails_after_the_save(
+    bases: Bases, tmp_path: Path, layout: str, recovery: str, victims: tuple[int, ...], point: int
+) -> None:
+    out = tmp_path / "out.h5"
+    faults = kills(*(f"{victim}@{STEPS}:leave.{point}" for victim in victims))
+    ended = bases.fail("sgd", layout, out, *RECOVERIES[recovery], *faults)
+    result = right_end(ended, out, bases.golden("sgd", layout))
+    assert len(ended.deaths) == len(victims)
+    assert "recoveries" not in result
+
+
+@pytest.mark.parametrize("moment", ["finish.0", "finish.2", "leave"])
+def test_a_job_that_lost_a_rank_at_its_end_is_launched_again(bases: Bases, tmp_path: Path, moment: str) -> None:
+    out = tmp_path / "out.h5"
+    options = ("--on-failure", "relaunch", "--checkpoint-every", 3, *kills(f"0@{STEPS}:{moment}"))
+    (one,) = right_end(bases.fail("sgd", "data", out, *options), out, bases.golden("sgd", "data"))["recoveries"]
+    assert one["step"] == (STEPS if moment == "leave" else 9)
+
+
+@pytest.mark.parametrize(("recovery", "victim"), [("shrink", 0), ("spare", 1), ("spare", 5), ("respawn", 2)])
+def test_a_rank_is_killed_from_outside_after_the_last_epoch(
+    bases: Bases, tmp_path: Path, recovery: str, victim: int
+) -> None:
+    out = tmp_path / "out.h5"
+    words = bases.words("sgd", "data", out, *RECOVERIES[recovery])
+    ended, strike = kill_at_end(*words, out=out, victim=victim, delay=0.002)
+    assert strike.hit
+    right_end(ended, out, bases.golden("sgd", "data"))
 
 
 TWO_FAILURES = [

@@ -38,6 +38,15 @@ TEST(KillPointDeathTest, StrikesAtTheLastPointOfARankThatHasFewer) {
   EXPECT_EXIT(point.reach(TrainingPhase::update, 1, 2), testing::KilledBySignal(SIGKILL), "");
 }
 
+TEST(KillPointDeathTest, StrikesAfterTheSaveAtTheOnlyPointOfARunThatEndsWithALostRank) {
+  KillPoint point = armed({1, 10, TrainingPhase::leave, 2, Ending::exit});
+  point.at_step(10);
+  point.reach(record::FinishPoint::gathered);
+  point.reach(record::LeavePoint::saved, true);
+  EXPECT_EXIT(point.reach(record::LeavePoint::reported, true), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(point.reach(record::LeavePoint::saved, false), testing::ExitedWithCode(0), "");
+}
+
 TEST(KillPoint, SparesOtherRanksAndThoseThatFailedAlready) {
   KillPoint point = armed({0, 3, TrainingPhase::forward, 0, Ending::kill});
   point.at_step(3);
