@@ -14,14 +14,14 @@ TERMS = {
     "drill": "A fault planted on purpose in the harness itself, to show that the harness notices it.",
     "envelope run": "A run without a fault in a data order of its own; trials are judged against these runs.",
     "golden run": "The undisturbed run: what a trial would have been without its fault.",
-    "harmful": "The share of faults that really do harm: the SDC rate after allowing for false alarms and for the "
-    "particular clean runs of the campaign.",
+    "harmful": "The share of faults beyond the true limit between masked and SDC, which the clean runs of a campaign "
+    "only estimate.",
     "held-out run": "A run without a fault that is judged like a trial; it measures how often a healthy run is called "
     "SDC.",
     "horizon": "The evaluation at which a trial is judged, by default the last one of its run.",
     "interval": "The range that contains the true rate with the stated confidence, however often one looks.",
-    "jitter run": "A run with the lowest bit of up to 16 weights flipped; it measures how often a harmless fault is "
-    "called SDC.",
+    "jitter run": "A run with the lowest bit of up to 16 weights flipped; it shows how far a harmless fault ends from its "
+    "golden run.",
     "masked": "No visible harm: the run finished, and the model is as good as without the fault.",
     "p-value": "The share of the run and its arm's clean runs that are at least as harmful as the run.",
     "resolution": "The smallest fall of an accuracy and the smallest relative rise of a loss that would be called SDC.",

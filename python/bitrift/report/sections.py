@@ -138,19 +138,22 @@ def _clean_runs(facts: Facts) -> Table:
         known = assurance.get(arm)
         row = [text(arm), *(number(facts.runs(arm, kind)) for kind in ("control", "envelope", "held_out", "jitter"))]
         if known:
-            called = known["false_sdc"]["held_out"]["called"] + known["false_sdc"]["jitter"]["called"]
-            row += [number(called), share(known["false_sdc"]["at_most"])]
+            found = known["false_sdc"]
+            row += [number(found["held_out"]["called"]), share(found["at_most"])]
             row.append(Cell(words.level(known["level"]), known["level"], "n"))
+            distance = words.number(found["jitter_distance"])
+            row.append(Cell("not measured" if distance is None else f"{distance:.2g}", distance, "n"))
         else:
-            row += [Cell("not judged", None, "n")] * 3
+            row += [Cell("not judged", None, "n")] * 4
         rows.append(row)
     counts = ("controls", "envelope runs", "held-out runs", "jitter runs")
     heads = [
         Head("arm"),
         *(Head(name, True) for name in counts),
-        Head("called SDC or crash", True),
+        Head("held-out runs called SDC or crash", True),
         Head("false alarms at most", True),
         Head("stated level", True),
+        Head("units from golden to jitter run", True),
     ]
     return Table("Runs in which nothing is wrong", heads, rows)
 

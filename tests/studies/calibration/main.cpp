@@ -4,9 +4,10 @@
 //
 // study_calibration gate PAIRS FOLLOWING DIR...     gates that fail although nothing changed, by world
 // study_calibration power PAIRS FOLLOWING DIR...    gates that find 5 and 2 points more harm, at 450 trials
-// study_calibration compare PAIRS FOLLOWING DIR...  comparisons of campaigns, and of arms, that find a
-// difference of nothing study_calibration harmful CAMPAIGNS     ends of `harmful` on the wrong side of the
-// truth
+// study_calibration compare PAIRS FOLLOWING DIR...  campaigns, and arms, that differ although nothing does
+// study_calibration harmful CAMPAIGNS               ends of `harmful` on the wrong side of the truth
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -14,9 +15,8 @@
 #include <boost/math/distributions/beta.hpp>
 #include <fmt/format.h>
 
-#include "analyze/across/campaign_comparison.h"
 #include "analyze/across/gate.h"
-#include "analyze/comparison.h"
+#include "analyze/across/one_limit.h"
 #include "analyze/summary.h"
 #include "core/error.h"
 #include "core/philox.h"
@@ -116,31 +116,34 @@ void gate_power(int pairs, const Source& source) {
   });
 }
 
-bool differs(const std::vector<analyze::ComparisonVerdict>& verdicts) {
-  return std::find(verdicts.begin(), verdicts.end(), analyze::ComparisonVerdict::differ) != verdicts.end();
-}
+// Two lines, SDC and crash: some adjusted p-value is at most 5 % if an interval of 97.5 % leaves out 0.
+bool differs(const analyze::Interval& interval) { return interval.low > 0 || interval.high < 0; }
+constexpr double kEach = 1 - 0.05 / 2;
+constexpr std::array kOutcomes = {record::OutcomeClass::sdc, record::OutcomeClass::crash};
 
 bool campaigns_differ(SimulatedCampaigns& campaigns, const Seeds& seeds) try {
   (void)campaigns.rows(seeds.runs[0], seeds.faults[0]);
   const analyze::Sample first = campaigns.sample();
   (void)campaigns.rows(seeds.runs[1], seeds.faults[1]);
   const analyze::Sample second = campaigns.sample();
-  std::vector<analyze::ComparisonVerdict> verdicts;
-  for (const auto& line : analyze::compare_campaigns(first, "a", second, "b", {}).lines)
-    verdicts.push_back(line.verdict);
-  return differs(verdicts);
+  const analyze::Side one{&first, "serial"};
+  const analyze::Side other{&second, "serial"};
+  const analyze::OneLimit limit = analyze::one_limit(one, other, 0.05 * analyze::range_share);
+  return std::any_of(kOutcomes.begin(), kOutcomes.end(), [&](record::OutcomeClass outcome) {
+    return differs(analyze::LimitedDifference(one, other, limit, outcome).interval(kEach));
+  });
 } catch (const Error& error) {
   if (error.code() != ErrorCode::conflict) throw;
   return false;  // no verdict
 }
 
+// As compare_arms() does: each arm by its own limit.
 bool arms_differ(SimulatedCampaigns& campaigns, const Seeds& seeds) try {
-  const auto& rows = campaigns.rows(seeds.runs[0], seeds.faults[0]);
-  const analyze::Trust trust = analyze::trust_of(rows, analyze::judging_of(campaigns.spec()));
-  std::vector<analyze::ComparisonVerdict> verdicts;
-  for (const auto& pair : analyze::compare_arms(rows, campaigns.spec(), trust, {}, {}).pairs)
-    verdicts.push_back(pair.verdict);
-  return differs(verdicts);
+  (void)campaigns.rows(seeds.runs[0], seeds.faults[0]);
+  const analyze::Sample sample = campaigns.sample();
+  return std::any_of(kOutcomes.begin(), kOutcomes.end(), [&](record::OutcomeClass outcome) {
+    return differs(analyze::RateDifference({&sample, "one"}, {&sample, "other"}, outcome).interval(kEach));
+  });
 } catch (const Error& error) {
   if (error.code() != ErrorCode::conflict) throw;
   return false;  // no verdict
