@@ -47,10 +47,13 @@ struct Reader::State {
     attributes = container->root_texts();
     std::vector<ckpt::Dataset> names;
     names.reserve(found.size());
-    for (const Block& block : found) names.push_back({block.path, block.shape});
-    outline = outline_of(names, [this](const std::string& group, const std::string& attribute) {
+    for (const Block& block : found) {
+      names.push_back({block.path, block.shape, block.tensors.empty() ? "" : block.tensors.front().dtype});
+    }
+    const auto texts = [this](const std::string& group, const std::string& attribute) {
       return container->texts(group, attribute);
-    });
+    };
+    outline = outline_of(names, texts, container->written_order());
     for (std::size_t i = 0; i < found.size(); ++i) {
       for (TensorInfo& tensor : found[i].tensors) {
         tensor.role = outline.roles[i];

@@ -122,6 +122,7 @@ std::vector<Block> TorchContainer::blocks() {
   for (auto& [name, text] : contents.texts) keep_text(name, std::move(text));
   std::vector<archive::TorchTensor>& tensors = contents.tensors;
   const bool big_endian = is_big_endian();
+  for (const archive::TorchTensor& tensor : tensors) order_.push_back(tensor.path);
   std::stable_sort(tensors.begin(), tensors.end(),
                    [](const auto& a, const auto& b) { return a.path < b.path; });
   std::vector<Block> blocks;
