@@ -14,6 +14,7 @@ struct Named {
   std::string_view name;
   unsigned bytes;
   bool complex = false;
+  unsigned packed_bits = 0;
 };
 
 constexpr std::array<Named, 12> npy_types = {{{"<f8", "float64", 8},
@@ -29,7 +30,10 @@ constexpr std::array<Named, 12> npy_types = {{{"<f8", "float64", 8},
                                               {"<u8", "uint64", 8},
                                               {"|b1", "bool", 1}}};
 
-constexpr std::array<Named, 19> safetensors_types = {{{"BOOL", "bool", 1},
+constexpr std::array<Named, 22> safetensors_types = {{{"BOOL", "bool", 1},
+                                                      {"F4", "float4_e2m1", 1, false, 4},
+                                                      {"F6_E2M3", "float6_e2m3", 1, false, 6},
+                                                      {"F6_E3M2", "float6_e3m2", 1, false, 6},
                                                       {"U8", "uint8", 1},
                                                       {"I8", "int8", 1},
                                                       {"F8_E5M2", "float8_e5m2", 1},
@@ -49,7 +53,8 @@ constexpr std::array<Named, 19> safetensors_types = {{{"BOOL", "bool", 1},
                                                       {"I64", "int64", 8},
                                                       {"U64", "uint64", 8}}};
 
-constexpr std::array<Named, 46> torch_types = {{{"FloatStorage", "float32", 4},
+/// Types that PyTorch packs into bytes or integers are read as what they are packed into.
+constexpr std::array<Named, 58> torch_types = {{{"FloatStorage", "float32", 4},
                                                 {"DoubleStorage", "float64", 8},
                                                 {"HalfStorage", "float16", 2},
                                                 {"BFloat16Storage", "bfloat16", 2},
@@ -94,14 +99,28 @@ constexpr std::array<Named, 46> torch_types = {{{"FloatStorage", "float32", 4},
                                                 {"float8_e8m0fnu", "float8_e8m0", 1},
                                                 {"quint8", "quint8", 1},
                                                 {"qint8", "qint8", 1},
-                                                {"qint32", "qint32", 4}}};
+                                                {"qint32", "qint32", 4},
+                                                {"QUInt8Storage", "quint8", 1},
+                                                {"QInt8Storage", "qint8", 1},
+                                                {"QInt32Storage", "qint32", 4},
+                                                {"QUInt4x2Storage", "quint4x2", 1},
+                                                {"QUInt2x4Storage", "quint2x4", 1},
+                                                {"quint4x2", "quint4x2", 1},
+                                                {"quint2x4", "quint2x4", 1},
+                                                {"float4_e2m1fn_x2", "float4_e2m1fn_x2", 1},
+                                                {"bits8", "bits8", 1},
+                                                {"bits4x2", "bits4x2", 1},
+                                                {"bits16", "bits16", 2},
+                                                {"bits1x8", "bits1x8", 1}}};
 
 template <std::size_t N>
 std::optional<ElementType> among(const std::array<Named, N>& types, std::string_view code) {
   const auto at =
       std::find_if(types.begin(), types.end(), [&](const Named& one) { return one.code == code; });
   if (at == types.end()) return std::nullopt;
-  return ElementType{std::string(at->name), at->bytes, false, at->complex, true};
+  ElementType type{std::string(at->name), at->bytes, false, at->complex, at->packed_bits == 0};
+  type.packed_bits = at->packed_bits;
+  return type;
 }
 
 /// The first code of a number format.
@@ -175,7 +194,14 @@ std::optional<ElementType> npy_type(std::string_view code) {
 
 std::optional<ElementType> safetensors_type(std::string_view code) { return among(safetensors_types, code); }
 
-std::optional<ElementType> torch_type(std::string_view name) { return among(torch_types, name); }
+std::optional<ElementType> torch_type(std::string_view name) {
+  // "int3" and "uint5": PyTorch stores one element in each byte.
+  const std::string_view width = name.substr(name.starts_with("u") ? 1 : 0);
+  if (width.size() == 4 && width.starts_with("int") && width[3] >= '1' && width[3] <= '7') {
+    return ElementType{std::string(name), 1};
+  }
+  return among(torch_types, name);
+}
 
 std::optional<std::string_view> npy_code(std::string_view number_format) noexcept {
   return code_among(npy_types, number_format);

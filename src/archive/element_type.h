@@ -10,20 +10,22 @@ namespace bitrift::archive {
 
 struct ElementType {
   /// A number format (core/number), "complex of float32", or a type without a number format: "string",
-  /// "opaque", "object", "compound", "float8_e8m0", ...
+  /// "opaque", "object", "compound", "float4_e2m1", ...
   std::string name;
   std::uint64_t bytes = 0;  ///< of one element
   bool big_endian = false;
   bool complex = false;  ///< two floating numbers, the real part first
   bool plain = true;     ///< its bytes are its value
   bool unicode = false;  ///< a string of 4 bytes for each character
+  /// Of an element that takes less than a byte; `bytes` is then that of the smallest part that can be read. 0
+  /// for all others.
+  unsigned packed_bits = 0;
 };
 
 /// The type code of a .npy header, such as "<f4", "|b1" or "|S12" (numpy.dtype.str). nullopt for texts that
 /// are none.
 [[nodiscard]] std::optional<ElementType> npy_type(std::string_view code);
-/// The dtype of a safetensors header, such as "F32" or "BF16". nullopt for unknown ones, and for those of
-/// which an element is no whole number of bytes.
+/// The dtype of a safetensors header, such as "F32" or "BF16". nullopt for unknown ones.
 [[nodiscard]] std::optional<ElementType> safetensors_type(std::string_view code);
 /// A dtype of PyTorch by the name that a pickle has for it: "float32", or "FloatStorage" for a class of
 /// storages. nullopt for unknown ones.

@@ -1,5 +1,8 @@
 #include "archive/pickle.h"
 
+#include <charconv>
+#include <string_view>
+#include <system_error>
 #include <unordered_map>
 #include <utility>
 
@@ -89,7 +92,7 @@ class PickleMachine {
     switch (opcode) {
       case 0x80:  // PROTO
         if (const std::uint8_t version = cursor_.u8(); version < 2 || version > 5) {
-          fail(ErrorCode::unsupported, "{}: is a pickle of protocol {}; 2 to 5 are read", where_, version);
+          fail(ErrorCode::unsupported, "{}: is a pickle of protocol {}; 1 to 5 are read", where_, version);
         }
         return true;
       case 0x95:  // FRAME
@@ -112,7 +115,39 @@ class PickleMachine {
       case 'G':  // BINFLOAT
         return cursor_.skip(8), make(PickleKind::number), true;
       default:
-        return texts(opcode);
+        return texts(opcode) || lines(opcode);
+    }
+  }
+
+  /// A line of decimal digits. "00" and "01" are truth values.
+  void integer_line() {
+    std::string_view text = line();
+    if (text == "00" || text == "01") return truth(text == "01");
+    if (text.ends_with('L')) text.remove_suffix(1);
+    std::int64_t value = 0;
+    const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (rest != text.data() + text.size() || text.empty()) damaged("a number is expected");
+    if (error == std::errc{}) return integer(value);
+    make(PickleKind::long_integer);
+  }
+
+  /// The opcodes of protocol 0, which write values as lines of text. Escapes in texts stay as they are.
+  bool lines(std::uint8_t opcode) {
+    switch (opcode) {
+      case 'I':  // INT
+      case 'L':  // LONG
+        return integer_line(), true;
+      case 'F':  // FLOAT
+        return (void)line(), make(PickleKind::number), true;
+      case 'S':    // STRING
+      case 'V': {  // UNICODE
+        std::string_view text = line();
+        if (opcode == 'S' && text.size() > 1) text = text.substr(1, text.size() - 2);  // between quotes
+        make(PickleKind::text).text = text;
+        return true;
+      }
+      default:
+        return false;
     }
   }
 
@@ -144,20 +179,26 @@ class PickleMachine {
     for (unsigned i = count; i-- > 0;) items[i] = pop();
     pack(PickleKind::tuple, std::move(items));
   }
-  void add(const std::vector<PickleId>& items, std::initializer_list<PickleKind> takers) {
+  /// The value on the stack to which items are added.
+  PickleValue& container_on_top() {
     const PickleId id = pop();
     stack_.push_back(id);
-    PickleValue& value = pickle_.values_[id];
-    for (const PickleKind kind : takers) {
-      if (value.kind != kind) continue;
-      value.items.insert(value.items.end(), items.begin(), items.end());
-      return;
+    return pickle_.values_[id];
+  }
+  /// To a list or set, or to an object that is made like one, such as a deque.
+  void add_elements(const std::vector<PickleId>& items, PickleKind kind) {
+    PickleValue& value = container_on_top();
+    if (value.kind != kind && value.kind != PickleKind::object) damaged("a container is missing");
+    for (const PickleId item : items) {
+      if (value.kind == PickleKind::object) value.items.push_back(element_key);
+      value.items.push_back(item);
     }
-    damaged("a container is missing");
   }
   void add_pairs(const std::vector<PickleId>& items) {
     if (items.size() % 2 != 0) damaged("a value is missing");
-    add(items, {PickleKind::dict, PickleKind::object});
+    PickleValue& value = container_on_top();
+    if (value.kind != PickleKind::dict && value.kind != PickleKind::object) damaged("a container is missing");
+    value.items.insert(value.items.end(), items.begin(), items.end());
   }
 
   bool container(std::uint8_t opcode) {
@@ -201,12 +242,12 @@ class PickleMachine {
     switch (opcode) {
       case 'a': {
         const PickleId item = pop();
-        return add({item}, {PickleKind::list}), true;
+        return add_elements({item}, PickleKind::list), true;
       }
       case 'e':
-        return add(pop_to_mark(), {PickleKind::list}), true;
+        return add_elements(pop_to_mark(), PickleKind::list), true;
       case 0x90:  // ADDITEMS
-        return add(pop_to_mark(), {PickleKind::set}), true;
+        return add_elements(pop_to_mark(), PickleKind::set), true;
       case 's': {
         const PickleId value = pop();
         const PickleId key = pop();
@@ -234,6 +275,14 @@ class PickleMachine {
     stack_.push_back(found->second);
   }
 
+  std::uint32_t place_line() {
+    const std::string_view text = line();
+    std::uint32_t place = 0;
+    const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), place);
+    if (error != std::errc{} || rest != text.data() + text.size()) damaged("a number is expected");
+    return place;
+  }
+
   bool memory(std::uint8_t opcode) {
     switch (opcode) {
       case 'q':
@@ -242,6 +291,10 @@ class PickleMachine {
         return keep(cursor_.u32()), true;
       case 0x94:  // MEMOIZE
         return keep(static_cast<std::uint32_t>(memo_.size())), true;
+      case 'p':  // PUT
+        return keep(place_line()), true;
+      case 'g':  // GET
+        return recall(place_line()), true;
       case 'h':
         return recall(cursor_.u8()), true;
       case 'j':
@@ -251,23 +304,29 @@ class PickleMachine {
     }
   }
 
+  /// The bytes up to the end of a line.
   std::string_view line() {
-    std::string_view text;
-    std::uint64_t length = 0;
-    const char* begin = nullptr;
-    for (;; ++length) {
-      const std::string_view one = chars(1);
-      if (length == 0) begin = one.data();
-      if (one[0] == '\n') break;
-    }
-    text = {begin, length};
-    return text;
+    std::string_view text = chars(1);
+    while (text.back() != '\n') text = {text.data(), text.size() + chars(1).size()};
+    return text.substr(0, text.size() - 1);
   }
   void name_global(std::string_view module, std::string_view name) {
     pickle_.names_.push_back(fmt::format("{}.{}", module, name));
     make(PickleKind::global).text = pickle_.names_.back();
   }
 
+  void make_object(PickleId callable, PickleId arguments) {
+    PickleValue& object = make(PickleKind::object);
+    object.callable = callable;
+    object.arguments = arguments;
+  }
+  /// The state of an object. What else takes one, such as a dict, has it in vain.
+  void give_state(PickleId state) {
+    PickleValue& value = container_on_top();
+    if (value.kind != PickleKind::object) return;
+    value.items.push_back(state_key);
+    value.items.push_back(state);
+  }
   bool call(std::uint8_t opcode) {
     switch (opcode) {
       case 'c': {  // GLOBAL
@@ -283,16 +342,31 @@ class PickleMachine {
       case 'R':     // REDUCE
       case 0x81: {  // NEWOBJ
         const PickleId arguments = pop();
-        const PickleId callable = pop();
-        PickleValue& object = make(PickleKind::object);
-        object.callable = callable;
-        object.arguments = arguments;
-        return true;
+        return make_object(pop(), arguments), true;
       }
-      case 'b':  // BUILD: the state of an object, which holds no values of tensors
-        (void)pop();
-        if (stack_.empty() || stack_.back() == mark) damaged("an object is missing");
-        return true;
+      case 0x92: {  // NEWOBJ_EX: what is named in the dict counts as state
+        const PickleId named = pop();
+        const PickleId arguments = pop();
+        make_object(pop(), arguments);
+        return give_state(named), true;
+      }
+      case 'i': {  // INST
+        const std::string_view module = line();
+        name_global(module, line());
+        const PickleId callable = pop();
+        pack(PickleKind::tuple, pop_to_mark());
+        return make_object(callable, pop()), true;
+      }
+      case 'o': {  // OBJ
+        std::vector<PickleId> items = pop_to_mark();
+        if (items.empty()) damaged("a value is missing");
+        const PickleId callable = items.front();
+        items.erase(items.begin());
+        pack(PickleKind::tuple, std::move(items));
+        return make_object(callable, pop()), true;
+      }
+      case 'b':  // BUILD
+        return give_state(pop()), true;
       case 'Q': {  // BINPERSID
         const PickleId identifier = pop();
         make(PickleKind::persistent).arguments = identifier;

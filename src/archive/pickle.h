@@ -30,6 +30,10 @@ enum class PickleKind : std::uint8_t {
 /// Numbers of values, in the order in which the pickle makes them.
 using PickleId = std::uint32_t;
 
+/// Keys among the items of an object that no pickle writes: of an element that was appended, and of the state
+/// that the object is given when it is made.
+constexpr PickleId element_key = ~PickleId{0} - 1, state_key = ~PickleId{0} - 2;
+
 struct PickleValue {
   PickleKind kind = PickleKind::none;
   PickleId callable = 0;        ///< object
@@ -39,8 +43,9 @@ struct PickleValue {
   std::vector<PickleId> items;  ///< of a tuple, list or set; of a dict or object key, value, key, value, ...
 };
 
-/// A pickle of the protocols 2 to 5, by a machine of those opcodes that containers, numbers, texts and calls
-/// need. A call becomes a value of the kind `object`. Values may hold each other in circles.
+/// A pickle of the protocols 1 to 5, by a machine of all opcodes but those that need a registry of extensions
+/// or buffers from outside. A call becomes a value of the kind `object`. Values may hold each other in
+/// circles.
 class Pickle {
  public:
   /// The bytes must outlive it. `where` names file and pickle in messages. Throws Error(bad_file) for damage,

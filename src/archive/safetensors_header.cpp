@@ -18,6 +18,7 @@ constexpr std::uint64_t length_bytes = 8;
 constexpr std::uint64_t most_header = 100'000'000;  // as the format's own reader has it
 constexpr std::size_t most_tensors = 500'000;
 constexpr std::size_t most_dimensions = 64;
+constexpr std::size_t most_nesting = 127;  // as the format's own reader has it
 
 std::uint64_t header_length(const BoundedFile& file) {
   const auto bytes = file.read(0, length_bytes, "the length of the safetensors header");
@@ -27,22 +28,25 @@ std::uint64_t header_length(const BoundedFile& file) {
 }
 
 /// Takes the header's events one by one, so that no document of it is held in memory:
-/// {"__metadata__": {text: text}, name: {"dtype": text, "shape": [n], "data_offsets": [first, end]}}.
+/// {"__metadata__": {text: text}, name: {"dtype": text, "shape": [n], "data_offsets": [first, end]}}. Like
+/// the format's own reader it takes null for no metadata, and skips other keys of an entry with their values.
 class HeaderEvents : public json::json_sax_t {
  public:
   HeaderEvents(const BoundedFile& file, SafetensorsHeader& header) : file_(file), header_(header) {}
 
-  bool null() override { return wrong(); }
-  bool boolean(bool) override { return wrong(); }
-  bool number_integer(json::number_integer_t) override { return wrong(); }
-  bool number_float(json::number_float_t, const std::string&) override { return wrong(); }
-  bool binary(json::binary_t&) override { return wrong(); }
+  bool null() override { return skipping_ || (depth_ == 1 && in_metadata_) || wrong(); }
+  bool boolean(bool) override { return skipping_ || wrong(); }
+  bool number_integer(json::number_integer_t) override { return skipping_ || wrong(); }
+  bool number_float(json::number_float_t, const std::string&) override { return skipping_ || wrong(); }
+  bool binary(json::binary_t&) override { return skipping_ || wrong(); }
   bool number_unsigned(json::number_unsigned_t value) override {
+    if (skipping_) return true;
     if (!in_list_ || list_.size() == most_dimensions) return wrong();
     list_.push_back(value);
     return true;
   }
   bool string(std::string& text) override {
+    if (skipping_) return true;
     if (depth_ != 2 || in_list_) return wrong();
     if (in_metadata_) {
       if (!header_.metadata.emplace(key_, std::move(text)).second) return wrong();
@@ -58,12 +62,15 @@ class HeaderEvents : public json::json_sax_t {
     return note("dtype");
   }
   bool start_object(std::size_t) override {
+    if (opens()) return true;
     if (++depth_ > 2 || in_list_) return wrong();
     return true;
   }
   bool key(std::string& text) override {
+    if (inside_ > 0) return true;
     if (depth_ == 2) {
       key_ = std::move(text);
+      skipping_ = !in_metadata_ && key_ != "dtype" && key_ != "shape" && key_ != "data_offsets";
       return true;
     }
     in_metadata_ = text == "__metadata__";
@@ -77,16 +84,20 @@ class HeaderEvents : public json::json_sax_t {
     return true;
   }
   bool end_object() override {
+    if (closes()) return true;
+    skipping_ = false;
     if (--depth_ == 1 && !in_metadata_) finish();
     return true;
   }
   bool start_array(std::size_t) override {
+    if (opens()) return true;
     if (depth_ != 2 || in_list_ || in_metadata_) return wrong();
     in_list_ = true;
     list_.clear();
     return true;
   }
   bool end_array() override {
+    if (closes()) return true;
     in_list_ = false;
     if (key_ == "shape") {
       tensor_.shape = list_;
@@ -107,16 +118,32 @@ class HeaderEvents : public json::json_sax_t {
     fail(ErrorCode::bad_file, "{}: the safetensors header has something unexpected at {}", file_.name(),
          tensor_.name.empty() ? "its beginning" : printable(tensor_.name));
   }
+  /// An object or list that belongs to a skipped value begins, or ends.
+  bool opens() {
+    if (!skipping_) return false;
+    if (++inside_ > most_nesting) wrong();
+    return true;
+  }
+  bool closes() {
+    if (inside_ == 0) return false;
+    --inside_;
+    return true;
+  }
   bool note(const char* key) { return met_.insert(key).second || wrong(); }
 
   void finish() {
     if (met_.size() != 3 || header_.tensors.size() == most_tensors) wrong();
     const std::uint64_t room = file_.size() - header_.bytes;
-    std::uint64_t bytes = tensor_.type.bytes;
+    const unsigned packed = tensor_.type.packed_bits;
+    std::uint64_t bytes = packed != 0 ? packed : tensor_.type.bytes;  // or bits
     bool fits = true, empty = false;
     for (const std::uint64_t size : tensor_.shape) {
       empty = empty || size == 0;
       fits = fits && !__builtin_mul_overflow(bytes, size, &bytes);
+    }
+    if (packed != 0) {
+      fits = fits && bytes % 8 == 0;
+      bytes /= 8;
     }
     if (empty) bytes = 0;
     if ((!fits && !empty) || tensor_.first > tensor_.end || tensor_.end > room ||
@@ -136,6 +163,8 @@ class HeaderEvents : public json::json_sax_t {
   std::set<std::string> names_;
   std::size_t depth_ = 0;
   bool in_metadata_ = false, in_list_ = false;
+  bool skipping_ = false;   // the value of the last key
+  std::size_t inside_ = 0;  // how many objects and lists of it
   std::string key_;
   std::vector<std::uint64_t> list_;
   SafeTensor tensor_;

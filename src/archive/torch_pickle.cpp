@@ -10,7 +10,7 @@
 namespace bitrift::archive {
 namespace {
 
-constexpr unsigned deepest_value = 64;
+constexpr unsigned deepest_value = 512;
 constexpr std::size_t most_visits = std::size_t{8} << 20U;
 constexpr std::size_t most_torch_tensors = 500'000;
 constexpr std::size_t most_torch_dimensions = 64;
@@ -18,20 +18,17 @@ constexpr std::size_t most_path = 4096;
 constexpr std::size_t most_path_bytes = std::size_t{64} << 20U;  // of all tensors
 
 constexpr std::string_view ordered_dict = "collections.OrderedDict";
-constexpr std::array<std::string_view, 2> parameters = {"torch._utils._rebuild_parameter",
-                                                        "torch._utils._rebuild_parameter_with_state"};
+/// Their first argument is the tensor.
+constexpr std::array<std::string_view, 3> parameters = {
+    "torch._utils._rebuild_parameter", "torch._utils._rebuild_parameter_with_state",
+    "torch._utils._rebuild_device_tensor_from_cpu_tensor"};
 constexpr std::array<std::string_view, 3> tensors = {
     "torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor_v3"};
-/// What may stand beside tensors, and holds none.
-constexpr std::array<std::string_view, 9> bystanders = {"torch.Size",
-                                                        "torch.device",
-                                                        "torch.serialization._get_layout",
-                                                        "torch.storage.TypedStorage",
-                                                        "_codecs.encode",
-                                                        "builtins.set",
-                                                        "__builtin__.set",
-                                                        "builtins.bytearray",
-                                                        "__builtin__.bytearray"};
+/// A tensor or parameter with attributes of its own: (function, class, arguments of the function,
+/// attributes).
+constexpr std::string_view with_attributes = "torch._tensor._rebuild_from_type_v2";
+/// Where a pickled module keeps what its state_dict lists.
+constexpr std::array<std::string_view, 3> parts_of_modules = {"_parameters", "_buffers", "_modules"};
 
 template <std::size_t N>
 bool is_among(const std::array<std::string_view, N>& names, std::string_view name) {
@@ -51,9 +48,7 @@ class TensorFinder {
   TensorFinder(const Pickle& pickle, const std::string& where) : pickle_(pickle), where_(where) {}
 
   TorchContents find() {
-    for (const PickleValue& value : pickle_.values()) {
-      if (value.kind == PickleKind::global) check_global(value.text);
-    }
+    visiting_.resize(pickle_.values().size());
     visit(pickle_.root(), "", 0);
     return {std::move(found_), texts()};
   }
@@ -63,22 +58,13 @@ class TensorFinder {
     fail(ErrorCode::bad_file, "{}: tensor {}: {}", where_, printable(path), what);
   }
 
-  void check_global(std::string_view name) const {
-    if (name == ordered_dict || is_among(parameters, name) || is_among(tensors, name)) return;
-    if (is_among(bystanders, name) || type_of_global(name)) return;
-    fail(
-        ErrorCode::unsupported,
-        "{}: the pickle needs the Python object {}, which bitrift neither knows nor calls; save a state_dict "
-        "of plain tensors",
-        where_, printable(name));
-  }
-
   [[nodiscard]] std::map<std::string, std::string> texts() const {
     const PickleValue& root = pickle_[pickle_.root()];
     const bool dict =
         root.kind == PickleKind::dict || (root.kind == PickleKind::object && callable(root) == ordered_dict);
     std::map<std::string, std::string> texts;
     for (std::size_t i = 0; dict && i + 1 < root.items.size(); i += 2) {
+      if (root.items[i] == element_key || root.items[i] == state_key) continue;
       const PickleValue& key = pickle_[root.items[i]];
       const PickleValue& value = pickle_[root.items[i + 1]];
       if (key.kind == PickleKind::text && value.kind == PickleKind::text)
@@ -113,60 +99,116 @@ class TensorFinder {
     }
   }
 
+  [[nodiscard]] bool may_hold_tensors(PickleId id) const {
+    const PickleKind kind = pickle_[id].kind;
+    return kind == PickleKind::list || kind == PickleKind::tuple || kind == PickleKind::set ||
+           kind == PickleKind::dict || kind == PickleKind::object;
+  }
+
   void visit(PickleId id, const std::string& path, unsigned depth) {
-    if (depth > deepest_value)
-      damaged(path, fmt::format("values are nested more than {} deep", deepest_value));
+    if (!may_hold_tensors(id) || visiting_[id]) return;  // a value that holds itself is named once
+    if (depth > deepest_value) {
+      fail(ErrorCode::unsupported, "{}: values at {} are nested more than {} deep", where_, printable(path),
+           deepest_value);
+    }
     if (++visits_ > most_visits || path.size() > most_path)
       damaged(path, "the pickle repeats its values too often");
+    visiting_[id] = true;
     const PickleValue& value = pickle_[id];
-    switch (value.kind) {
-      case PickleKind::list:
-      case PickleKind::tuple:
-        for (std::size_t i = 0; i < value.items.size(); ++i) {
-          visit(value.items[i], joined(path, std::to_string(i)), depth + 1);
-        }
-        return;
-      case PickleKind::dict:
-        return visit_pairs(value.items, path, depth);
-      case PickleKind::object:
-        return visit_object(value, path, depth);
-      default:
-        return;
+    if (value.kind == PickleKind::dict) {
+      visit_pairs(value.items, path, depth);
+    } else if (value.kind == PickleKind::object) {
+      visit_object(value, path, depth);
+    } else {
+      for (std::size_t i = 0; i < value.items.size(); ++i) visit_item(value.items[i], path, i, depth);
+    }
+    visiting_[id] = false;
+  }
+
+  void visit_item(PickleId id, const std::string& path, std::size_t number, unsigned depth) {
+    if (may_hold_tensors(id)) visit(id, joined(path, std::to_string(number)), depth + 1);
+  }
+
+  /// Keys and values, of objects also elements and states.
+  void visit_pairs(const std::vector<PickleId>& items, const std::string& path, unsigned depth) {
+    std::size_t elements = 0;
+    for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+      const PickleId key = items[i], value = items[i + 1];
+      if (key == element_key) {
+        visit_item(value, path, elements++, depth);
+      } else if (key == state_key) {
+        visit_state(value, path, depth);
+      } else if (may_hold_tensors(value)) {
+        visit(value, joined(path, key_of(key)), depth + 1);
+      }
     }
   }
 
-  void visit_pairs(const std::vector<PickleId>& items, const std::string& path, unsigned depth) {
-    for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
-      const PickleKind kind = pickle_[items[i + 1]].kind;
-      const bool holds = kind == PickleKind::list || kind == PickleKind::tuple || kind == PickleKind::dict ||
-                         kind == PickleKind::object;
-      if (holds) visit(items[i + 1], joined(path, key_of(items[i])), depth + 1);
+  /// Attributes in a dict, or in a pair of dicts where some are slots. Those of modules have the names that
+  /// their state_dict gives them.
+  void visit_state(PickleId id, const std::string& path, unsigned depth) {
+    const PickleValue& state = pickle_[id];
+    const auto is_dict = [&](std::size_t i) { return pickle_[state.items[i]].kind == PickleKind::dict; };
+    if (state.kind == PickleKind::tuple && state.items.size() == 2 && is_dict(1) &&
+        (is_dict(0) || pickle_[state.items[0]].kind == PickleKind::none)) {
+      for (const PickleId part : state.items) visit_state(part, path, depth + 1);
+      return;
+    }
+    if (state.kind != PickleKind::dict) return visit(id, path, depth + 1);
+    for (std::size_t i = 0; i + 1 < state.items.size(); i += 2) {
+      if (!may_hold_tensors(state.items[i + 1])) continue;
+      const std::string key = key_of(state.items[i]);
+      visit(state.items[i + 1], is_among(parts_of_modules, key) ? path : joined(path, key), depth + 1);
     }
   }
 
   void visit_object(const PickleValue& object, const std::string& path, unsigned depth) {
     const std::string_view name = callable(object);
     const PickleValue& arguments = pickle_[object.arguments];
-    if (name.empty() || arguments.kind != PickleKind::tuple) {
-      fail(ErrorCode::unsupported, "{}: the pickle makes something at {} that is no call of a known object",
-           where_, printable(path));
-    }
-    if (name == ordered_dict) {
+    if (arguments.kind != PickleKind::tuple) {
+      visit(object.arguments, path, depth + 1);
+    } else if (name == ordered_dict) {
       for (const PickleId list : arguments.items) visit_list_of_pairs(list, path, depth);
-      return visit_pairs(object.items, path, depth);
+    } else {
+      visit_call(name, arguments.items, path, depth);
     }
-    if (is_among(parameters, name)) {
-      if (arguments.items.empty()) damaged(path, "it has no values");
-      return visit(arguments.items[0], path, depth + 1);
-    }
-    if (is_among(tensors, name)) add_tensor(name, arguments.items, path);
+    visit_pairs(object.items, path, depth);
   }
 
+  /// What a call of `name` would make.
+  void visit_call(std::string_view name, const std::vector<PickleId>& arguments, const std::string& path,
+                  unsigned depth) {
+    if (is_among(parameters, name)) {
+      if (arguments.empty()) damaged(path, "it has no values");
+      visit(arguments[0], path, depth + 1);
+      if (name.ends_with("_with_state") && arguments.size() > 3) visit_state(arguments[3], path, depth);
+      return;
+    }
+    if (is_among(tensors, name)) return add_tensor(name, arguments, path);
+    if (name == with_attributes && arguments.size() >= 4) {
+      const PickleValue& function = pickle_[arguments[0]];
+      const PickleValue& inner = pickle_[arguments[2]];
+      if (function.kind == PickleKind::global && inner.kind == PickleKind::tuple) {
+        visit_call(function.text, inner.items, path, depth + 1);
+        return visit_state(arguments[3], path, depth);
+      }
+    }
+    // An only argument is what the object holds: deque([...]), or the object that a wrapper is of.
+    if (arguments.size() == 1) return visit(arguments[0], path, depth + 1);
+    for (std::size_t i = 0; i < arguments.size(); ++i) visit_item(arguments[i], path, i, depth);
+  }
+
+  [[nodiscard]] bool is_sequence(PickleId id) const {
+    return pickle_[id].kind == PickleKind::list || pickle_[id].kind == PickleKind::tuple;
+  }
+
+  /// What an OrderedDict is made of.
   void visit_list_of_pairs(PickleId id, const std::string& path, unsigned depth) {
     const PickleValue& list = pickle_[id];
     if (list.kind == PickleKind::dict) return visit_pairs(list.items, path, depth);
+    if (!is_sequence(id)) return visit(id, path, depth + 1);
     for (const PickleId pair : list.items) {
-      if (pickle_[pair].items.size() == 2) visit_pairs(pickle_[pair].items, path, depth);
+      if (is_sequence(pair) && pickle_[pair].items.size() == 2) visit_pairs(pickle_[pair].items, path, depth);
     }
   }
 
@@ -216,7 +258,19 @@ class TensorFinder {
     }
   }
 
-  /// (storage, offset, size, stride, requires_grad, hooks), and in version 3 the type behind them.
+  /// The lazy views of a tensor: {"neg": True, "conj": True}.
+  [[nodiscard]] bool has_mark(PickleId id, std::string_view mark) const {
+    const PickleValue& marks = pickle_[id];
+    if (marks.kind != PickleKind::dict) return false;
+    for (std::size_t i = 0; i + 1 < marks.items.size(); i += 2) {
+      const PickleValue& value = pickle_[marks.items[i + 1]];
+      if (pickle_[marks.items[i]].text == mark && value.kind == PickleKind::truth) return value.integer != 0;
+    }
+    return false;
+  }
+
+  /// (storage, offset, size, stride, requires_grad, hooks), in version 3 the type behind them, and for lazy
+  /// views their marks.
   void add_tensor(std::string_view name, const std::vector<PickleId>& arguments, const std::string& path) {
     const bool typed = name.ends_with("_v3");
     if (arguments.size() < (typed ? 7U : 4U)) damaged(path, "arguments are missing");
@@ -232,6 +286,10 @@ class TensorFinder {
     tensor.path = path.empty() ? "tensor" : path;
     read_storage(arguments[0], tensor.path, tensor);
     if (typed) tensor.type = type_at(arguments[6], tensor.path);
+    if (const std::size_t marks = typed ? 7 : 6; arguments.size() > marks) {
+      tensor.negated = has_mark(arguments[marks], "neg");
+      tensor.conjugated = has_mark(arguments[marks], "conj");
+    }
     tensor.shape = sizes_at(arguments[2], tensor.path, "shape");
     tensor.strides = sizes_at(arguments[3], tensor.path, "stride");
     if (tensor.shape.size() != tensor.strides.size()) damaged(tensor.path, "shape and strides do not fit");
@@ -259,6 +317,7 @@ class TensorFinder {
   const Pickle& pickle_;
   const std::string& where_;
   std::vector<TorchTensor> found_;
+  std::vector<bool> visiting_;  // of each value
   std::size_t visits_ = 0;
   std::size_t path_bytes_ = 0;
 };

@@ -21,7 +21,9 @@ struct TorchTensor {
   std::vector<std::uint64_t> shape;
   std::vector<std::uint64_t> strides;  ///< bytes from one element to the next, for each dimension
   std::uint64_t end =
-      0;  ///< behind the last byte of the storage that belongs to it; `first` when it is empty
+      0;                 ///< behind the last byte of the storage that belongs to it; `first` when it is empty
+  bool negated = false;  ///< a lazy view (torch.Tensor.is_neg): its values are those stored, times -1
+  bool conjugated = false;  ///< a lazy view (torch.Tensor.is_conj): likewise their imaginary parts
 };
 
 /// What a pickle of torch.save holds.
@@ -30,10 +32,10 @@ struct TorchContents {
   std::map<std::string, std::string> texts;  ///< of the outermost dict, by their keys
 };
 
-/// The tensors in the order of the pickle; one that is named twice comes twice. Only the objects that PyTorch
-/// puts into state dicts are known: ordered dicts, tensors, parameters, storages, sizes, devices and number
-/// types. `where` names file and pickle in messages. Throws Error(unsupported) that names any other Python
-/// object (so none is ever called), Error(bad_file) for damage and for tensors outside of their storage.
+/// The tensors in the order of the pickle; one that is named twice comes twice. Python objects other than
+/// ordered dicts, parameters and tensors are none of bitrift's business: nothing is called, and the tensors
+/// among what they hold (elements, arguments, attributes) are found like those of a dict. `where` names file
+/// and pickle in messages. Throws Error(bad_file) for damage and for tensors outside of their storage.
 [[nodiscard]] TorchContents contents_of_pickle(std::span<const std::uint8_t> pickle,
                                                const std::string& where);
 

@@ -74,6 +74,7 @@ class EndReader {
     const auto end = file_.read(at, end_bytes, "the end of the zip archive");
     End found;
     found.begins = at;
+    found.tail.end = at + end_bytes + number(end, 20, 2);
     found.entries = number(end, 10, 2);
     found.central_size = number(end, 12, 4);
     found.tail.central = number(end, 16, 4);
@@ -99,14 +100,14 @@ class EndReader {
     fail(ErrorCode::unsupported, "{}: is one of several disks of a zip archive", file_.name());
   }
 
-  /// The record whose comment ends with the file.
+  /// The last record whose comment fits. Python's zipfile and PyTorch take the last one too.
   [[nodiscard]] std::uint64_t find() const {
     const std::uint64_t size = file_.size();
     const std::uint64_t first = size - std::min(size, end_bytes + most_comment);
     const auto bytes = file_.read(first, size - first, "the end of the zip archive");
     for (std::uint64_t i = bytes.size() < end_bytes ? 0 : bytes.size() - end_bytes + 1; i-- > 0;) {
       if (number(bytes, i, 4) != end_mark) continue;
-      if (number(bytes, i + 20, 2) == bytes.size() - i - end_bytes) return first + i;
+      if (number(bytes, i + 20, 2) <= bytes.size() - i - end_bytes) return first + i;
     }
     fail(ErrorCode::bad_file, "{}: the zip archive has no end: it is truncated or damaged", file_.name());
   }

@@ -42,6 +42,7 @@ struct ZipMember {
 struct ZipTail {
   std::uint64_t central = 0;      ///< where the central directory begins
   std::uint64_t central_end = 0;  ///< and ends, which is where the records of the archive's end begin
+  std::uint64_t end = 0;          ///< behind those records; padding may follow
   /// Where the archive's end says `central`: 4 bytes, and 8 in archives with ZIP64 records.
   std::vector<ZipField> central_fields;
   ZipField end64_field;  ///< of the ZIP64 locator: where the ZIP64 record is
@@ -49,7 +50,8 @@ struct ZipTail {
 
 /// Reads the directory of a zip archive (APPNOTE.TXT 6.3.10, ZIP64 and data descriptors included), and trusts
 /// nothing in it: central directory and local headers must agree, members must not overlap, and the directory
-/// must end where the archive's end begins.
+/// must end where the archive's end begins. Bytes behind the archive's end are padding, as for other readers:
+/// up to 64 KiB, less its comment.
 class ZipDirectory {
  public:
   /// Throws Error(bad_file) for what is damaged or contradicts itself, two members of one name included;

@@ -22,12 +22,41 @@ std::size_t ZipRewrite::member_at(std::uint64_t offset) const {
   return static_cast<std::size_t>(found - all.begin());
 }
 
+/// Whether the CRC-32 that a stored member has is the one of its data.
+bool ZipRewrite::is_crc32_of(const ZipMember& member) const {
+  constexpr std::uint64_t piece = std::uint64_t{1} << 20U;
+  std::uint32_t crc = 0;
+  for (std::uint64_t at = 0; at < member.bytes; at += piece) {
+    const std::uint64_t count = std::min(piece, member.bytes - at);
+    crc = crc32(file_.read(member.data + at, count, "a member of the zip archive"), crc);
+  }
+  return crc == member.crc32;
+}
+
+/// Writers that compute no sums (torch.save with config.save.compute_crc32 = False) leave 0. Where a member's
+/// data has the sum 0, the other members decide.
+bool ZipRewrite::has_crc32(const ZipMember& member) {
+  if (member.crc32 != 0) return true;
+  if (!is_crc32_of(member)) return false;
+  if (!without_crc32_) {
+    const auto& all = directory_.members();
+    without_crc32_ = std::all_of(all.begin(), all.end(), [](const auto& one) { return one.crc32 == 0; }) &&
+                     std::any_of(all.begin(), all.end(), [this](const ZipMember& one) {
+                       return !one.deflated && one.problem.empty() && !is_crc32_of(one);
+                     });
+  }
+  return !*without_crc32_;
+}
+
 void ZipRewrite::change(std::uint64_t offset, std::span<const std::uint8_t> difference) {
   const std::size_t i = member_at(offset);
   if (i == directory_.members().size()) return;
   const ZipMember& member = directory_.members()[i];
   if (member.deflated || difference.size() > member.data + member.stored_bytes - offset) return;
-  NewContents& contents = members_.try_emplace(i, NewContents{member.crc32, false, {}}).first->second;
+  const auto [at, added] = members_.try_emplace(i, NewContents{member.crc32, true, false, {}});
+  NewContents& contents = at->second;
+  if (added) contents.follows = has_crc32(member);
+  if (!contents.follows) return;
   const std::uint64_t behind = member.data + member.stored_bytes - offset - difference.size();
   contents.crc32 = crc32_xor(contents.crc32, difference, behind);
 }
@@ -37,7 +66,7 @@ void ZipRewrite::replace(std::uint64_t data, std::vector<std::uint8_t> stored, s
   if (i == directory_.members().size() || !directory_.members()[i].deflated) {
     fail(ErrorCode::internal, "{}: no deflated member begins at byte {}", file_.name(), data);
   }
-  members_[i] = {crc, true, std::move(stored)};
+  members_[i] = {crc, true, true, std::move(stored)};
 }
 
 void ZipRewrite::put(const ZipField& field, std::uint64_t value) {

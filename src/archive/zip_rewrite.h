@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -11,9 +12,10 @@
 namespace bitrift::archive {
 
 /// Collects alterations of one archive and says which bytes they come to, so that every reader takes it for
-/// sound: the CRC-32 of an altered member follows wherever it is written. A deflated member that does not
-/// grow stays where it is; one that grows moves to where the central directory was, which then comes behind
-/// it, and its old bytes become unused. The file itself is only read. File and directory must outlive it.
+/// sound: the CRC-32 of an altered member follows wherever it is written. A CRC-32 that was not computed (0,
+/// and not that of the data) stays 0. A deflated member that does not grow stays where it is; one that grows
+/// moves to where the central directory was, which then comes behind it, and its old bytes become unused. The
+/// file itself is only read. File and directory must outlive it.
 class ZipRewrite {
  public:
   ZipRewrite(const BoundedFile& file, const ZipDirectory& directory);
@@ -31,11 +33,14 @@ class ZipRewrite {
  private:
   struct NewContents {
     std::uint32_t crc32 = 0;
+    bool follows = true;  ///< the CRC-32
     bool replaced = false;
     std::vector<std::uint8_t> stored;  ///< where replaced
   };
 
   [[nodiscard]] std::size_t member_at(std::uint64_t offset) const;
+  [[nodiscard]] bool has_crc32(const ZipMember& member);
+  [[nodiscard]] bool is_crc32_of(const ZipMember& member) const;
   void put(const ZipField& field, std::uint64_t value);
   void put_sizes(const ZipMember& member, const NewContents& contents);
   void move(const ZipMember& member, const NewContents& contents);
@@ -45,7 +50,8 @@ class ZipRewrite {
   const ZipDirectory& directory_;
   std::map<std::size_t, NewContents> members_;
   std::map<std::uint64_t, std::vector<std::uint8_t>> changes_;
-  std::vector<std::uint8_t> moved_;  ///< what comes where the central directory was
+  std::optional<bool> without_crc32_;  ///< no member has one; known when it was asked for
+  std::vector<std::uint8_t> moved_;    ///< what comes where the central directory was
 };
 
 }  // namespace bitrift::archive

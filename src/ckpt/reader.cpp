@@ -20,10 +20,15 @@ namespace {
 // Of the names, of which a file has one for each tensor.
 constexpr std::uint64_t kMostChecksumBytes = std::uint64_t{256} << 20U;
 
-void to_little_endian(const TensorInfo& tensor, std::uint8_t* data, std::size_t bytes) {
-  if (!tensor.format || tensor.format->order == ByteOrder::little) return;
-  const std::size_t width = tensor.format->bytes;
-  for (std::size_t at = 0; at + width <= bytes; at += width) std::reverse(data + at, data + at + width);
+/// Stored elements as values in little-endian order.
+void to_values(const TensorInfo& tensor, std::uint8_t* data, std::size_t bytes) {
+  const std::size_t width = tensor.element_bytes;
+  if (width == 0) return;
+  if (tensor.order == ByteOrder::big) {
+    for (std::size_t at = 0; at + width <= bytes; at += width) std::reverse(data + at, data + at + width);
+  }
+  if (!tensor.negated) return;
+  for (std::size_t end = width; end <= bytes; end += width) data[end - 1] ^= 0x80U;
 }
 
 const TensorInfo* among(const std::vector<TensorInfo>& sorted, std::string_view path) {
@@ -42,10 +47,13 @@ struct Reader::State {
     attributes = container->root_texts();
     std::vector<ckpt::Dataset> names;
     names.reserve(found.size());
-    for (const Block& block : found) names.push_back({block.path, block.shape});
-    outline = outline_of(names, [this](const std::string& group, const std::string& attribute) {
+    for (const Block& block : found) {
+      names.push_back({block.path, block.shape, block.tensors.empty() ? "" : block.tensors.front().dtype});
+    }
+    const auto texts = [this](const std::string& group, const std::string& attribute) {
       return container->texts(group, attribute);
-    });
+    };
+    outline = outline_of(names, texts, container->written_order());
     for (std::size_t i = 0; i < found.size(); ++i) {
       for (TensorInfo& tensor : found[i].tensors) {
         tensor.role = outline.roles[i];
@@ -179,7 +187,7 @@ void Reader::read_elements(const TensorInfo& tensor, std::uint64_t first, std::u
   } else {
     read_members(*known, first, count, bytes);
   }
-  to_little_endian(*known, bytes, size);
+  to_values(*known, bytes, size);
 }
 
 /// Whole rows are read, a megabyte at a time, and the member's part is taken out of each.
@@ -236,7 +244,7 @@ void Reader::read_from_copy(const std::filesystem::path& copy, const TensorInfo&
          bytes);
   }
   read_at(open_file(copy, O_RDONLY), out, bytes, *known->offset, copy);
-  to_little_endian(*known, static_cast<std::uint8_t*>(out), bytes);
+  to_values(*known, static_cast<std::uint8_t*>(out), bytes);
 }
 
 std::optional<std::string> Reader::attribute(const std::string& name) const {

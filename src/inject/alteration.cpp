@@ -110,6 +110,8 @@ std::vector<unsigned> Alteration::places(const NumberFormat& format) const {
     if (kind_ == Kind::infinity && format.finite_only) return {};
     return bit_field(format, "exponent");
   }
+  // Powers of two have no zero.
+  if (kind_ == Kind::zero && format.kind == NumberKind::floating && !format.has_sign()) return {};
   std::vector<unsigned> bits = field_bits(format);
   if (kind_ == Kind::set && !bits.empty()) static_cast<void>(constant(format));
   if (whole() || single_bits()) return bits;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import io
 import json
 import struct
@@ -14,6 +15,7 @@ import torch
 
 WORDS = [b"PK\3\4", b"PK\1\2", b"PK\5\6", b"PK\6\6", b"PK\6\7", b"PK\7\x08", b"\x93NUMPY\1\0", b"__metadata__"]
 WORDS += [b"ctorch\nFloatStorage\n", b"ctorch._utils\n_rebuild_tensor_v2\n", b"ccollections\nOrderedDict\n"]
+WORDS += [b"ctorch._tensor\n_rebuild_from_type_v2\n", b"_parameters", b"X\3\0\0\0neg", b'"__metadata__":null', b'"F4"']
 WORDS += [b"torch.float8_e5m2", b"'fortran_order': True", b'"data_offsets":[0,4]', b'"dtype":"BF16"', b"<f8", b">c16"]
 
 
@@ -63,9 +65,12 @@ def torch_files() -> Iterator[tuple[str, bytes]]:
             torch.ones(2, dtype=kind) for kind in (torch.bfloat16, torch.float8_e4m3fn, torch.complex64, torch.uint16)
         ],
         "alone": torch.nn.Parameter(torch.ones(3)),
+        "module": torch.nn.Sequential(model, torch.nn.BatchNorm1d(2)),
+        "others": [collections.deque([torch.ones(2), 1]), {1}, 1j, np.float32(2), torch.eye(2).to_sparse()],
+        "lazy": {"n": torch.imag(torch.ones(2, dtype=torch.complex64).conj()), "c": torch.ones(2) * 1j},
     }
     for name, content in contents.items():
-        for protocol in (2, 5):
+        for protocol in (1, 2, 5):
             held = io.BytesIO()
             torch.save(content, held, pickle_protocol=protocol)
             yield f"{name}_{protocol}", held.getvalue()

@@ -16,9 +16,7 @@ struct ListingOptions {
   bool json = false;
 };
 
-bool is_big_endian(const ckpt::TensorInfo& tensor) {
-  return tensor.format && tensor.format->order == ByteOrder::big;
-}
+bool is_big_endian(const ckpt::TensorInfo& tensor) { return tensor.format && tensor.order == ByteOrder::big; }
 
 record::Json tensor_json(const ckpt::TensorInfo& tensor) {
   record::Json value = {{"path", tensor.path},           {"role", tensor.role},
@@ -28,6 +26,7 @@ record::Json tensor_json(const ckpt::TensorInfo& tensor) {
   if (tensor.format) value["byte_order"] = is_big_endian(tensor) ? "big" : "little";
   if (!tensor.layer.empty()) value["layer"] = tensor.layer;
   if (tensor.offset) value["offset"] = *tensor.offset;
+  if (tensor.negated) value["negated"] = true;
   if (!tensor.alias_of.empty()) value["alias_of"] = tensor.alias_of;
   if (!tensor.refusal.empty()) value["refusal"] = tensor.refusal;
   return value;
@@ -67,11 +66,12 @@ void print_tensors(const ckpt::Reader& reader) {
   for (const ckpt::TensorInfo& tensor : reader.tensors()) {
     if (tensor.alias_of.empty()) bytes += tensor.stored_bytes;
     const auto layer = numbers.find(tensor.layer);
-    table.add({tensor.path, tensor.role, layer == numbers.end() ? "" : std::to_string(layer->second),
-               tensor.dtype + (is_big_endian(tensor) ? " big-endian" : ""),
-               fmt::format("[{}]", fmt::join(tensor.shape, ", ")),
-               tensor.storage + (tensor.alias_of.empty() ? "" : ", alias of " + tensor.alias_of),
-               with_commas(tensor.stored_bytes), tensor.refusal});
+    table.add(
+        {tensor.path, tensor.role, layer == numbers.end() ? "" : std::to_string(layer->second),
+         tensor.dtype + (is_big_endian(tensor) ? " big-endian" : "") + (tensor.negated ? " negated" : ""),
+         fmt::format("[{}]", fmt::join(tensor.shape, ", ")),
+         tensor.storage + (tensor.alias_of.empty() ? "" : ", alias of " + tensor.alias_of),
+         with_commas(tensor.stored_bytes), tensor.refusal});
   }
   print(table.text() +
         fmt::format("{}, {} bytes\n", counted(reader.tensors().size(), "tensor"), with_commas(bytes)) +

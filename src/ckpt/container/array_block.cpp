@@ -65,6 +65,7 @@ Block array_block(const std::string& path, const archive::ElementType& type,
   whole.shape = shape;
   whole.dtype = type.name;
   whole.plain = type.plain && type.bytes > 0;
+  if (type.big_endian && !type.unicode) whole.order = ByteOrder::big;
   whole.element_bytes = whole.row_bytes = type.bytes;
   whole.storage = member.deflated ? "deflated" : "stored";
   whole.stored_bytes = member.deflated ? member.stored_bytes : place.end - place.first;
@@ -73,6 +74,9 @@ Block array_block(const std::string& path, const archive::ElementType& type,
   const bool dense = empty || place.strides.empty() || is_dense(shape, place.strides, type.bytes);
   if (!dense) set_steps(whole, place.strides);
   if (whole.refusal.empty() && empty) whole.refusal = "it has no elements";
+  if (whole.refusal.empty() && type.packed_bits != 0) {
+    whole.refusal = fmt::format("an element takes {} bits, less than a byte", type.packed_bits);
+  }
   const bool repeated = !dense && repeats(shape, place.strides, type.bytes);
   if (repeated) {
     // There may be any number of elements, whatever the size of the file.
@@ -93,7 +97,7 @@ Block array_block(const std::string& path, const archive::ElementType& type,
       tensor.offset = member.data + place.first;
     }
     tensor.format = format;
-    if (format && type.big_endian) tensor.format->order = ByteOrder::big;
+    if (format) tensor.format->order = whole.order;
     if (!format) {
       tensor.refused_by_type = tensor.refusal.empty() && tensor.plain;
       if (tensor.refusal.empty()) {

@@ -53,6 +53,9 @@ class Container {
   [[nodiscard]] virtual std::vector<Block> blocks() = 0;
   /// Attributes, "<object>@NAME". Once.
   [[nodiscard]] virtual std::vector<Block> attribute_blocks() { return {}; }
+  /// Paths of blocks in the order in which the program that wrote the file has them; empty: the file does not
+  /// say. Known when blocks() has been called.
+  [[nodiscard]] virtual std::vector<std::string> written_order() const { return {}; }
   /// Texts of the file as a whole; known when blocks() has been called.
   [[nodiscard]] virtual std::map<std::string, std::string> root_texts() const { return {}; }
   /// The texts of an attribute of a group, likewise; see GroupTexts.

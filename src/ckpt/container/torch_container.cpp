@@ -40,6 +40,20 @@ void mark_aliases(const std::vector<archive::TorchTensor>& tensors, std::vector<
   }
 }
 
+/// The lazy views of a tensor change the sign of what is stored.
+void mark_negated(const archive::TorchTensor& tensor, std::vector<TensorInfo>& parts) {
+  for (TensorInfo& part : parts) {
+    const bool imaginary = tensor.type.complex && &part != &parts.front();
+    part.negated = tensor.negated != (imaginary && tensor.conjugated);
+    if (!part.negated || (part.format && part.format->kind == NumberKind::floating)) continue;
+    // Only the sign of a floating number is one bit.
+    part.negated = part.plain = part.refused_by_type = false;
+    part.format.reset();
+    part.dtype += " (negated)";
+    if (part.refusal.empty()) part.refusal = "its numbers are stored negated, and are no floating numbers";
+  }
+}
+
 }  // namespace
 
 std::string TorchContainer::root_of(const archive::ZipDirectory& directory) {
@@ -95,9 +109,11 @@ Block TorchContainer::describe_tensor(const archive::TorchTensor& tensor) {
   } else if (!empty && member->problem.empty()) {
     note_values(member->data + tensor.first, member->data + tensor.end);
   }
-  return array_block(tensor.path, tensor.type, tensor.shape,
-                     {member_of(*member), tensor.first, tensor.end, tensor.strides},
-                     member->deflated ? "its storage is compressed, as torch.save never does" : "");
+  Block block = array_block(tensor.path, tensor.type, tensor.shape,
+                            {member_of(*member), tensor.first, tensor.end, tensor.strides},
+                            member->deflated ? "its storage is compressed, as torch.save never does" : "");
+  mark_negated(tensor, block.tensors);
+  return block;
 }
 
 std::vector<Block> TorchContainer::blocks() {
@@ -106,6 +122,7 @@ std::vector<Block> TorchContainer::blocks() {
   for (auto& [name, text] : contents.texts) keep_text(name, std::move(text));
   std::vector<archive::TorchTensor>& tensors = contents.tensors;
   const bool big_endian = is_big_endian();
+  for (const archive::TorchTensor& tensor : tensors) order_.push_back(tensor.path);
   std::stable_sort(tensors.begin(), tensors.end(),
                    [](const auto& a, const auto& b) { return a.path < b.path; });
   std::vector<Block> blocks;

@@ -16,6 +16,8 @@ class TorchContainer final : public ZipContainer {
 
   [[nodiscard]] FileFormat format() const noexcept override { return FileFormat::pytorch; }
   [[nodiscard]] std::vector<Block> blocks() override;
+  /// That of the dictionaries.
+  [[nodiscard]] std::vector<std::string> written_order() const override { return order_; }
 
   /// "<root>" of the member "<root>/data.pkl"; "" when the archive is none of torch.save.
   [[nodiscard]] static std::string root_of(const archive::ZipDirectory& directory);
@@ -25,7 +27,8 @@ class TorchContainer final : public ZipContainer {
   [[nodiscard]] bool is_big_endian() const;
   [[nodiscard]] Block describe_tensor(const archive::TorchTensor& tensor);
 
-  std::string root_;  // see root_of()
+  std::string root_;                // see root_of()
+  std::vector<std::string> order_;  // of the pickle
 };
 
 }  // namespace bitrift::ckpt

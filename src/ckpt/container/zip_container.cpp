@@ -95,7 +95,8 @@ std::vector<ByteExtent> ZipContainer::metadata() const {
   if (tail.central_end > tail.central) {
     extents.push_back({tail.central, tail.central_end, "central directory"});
   }
-  extents.push_back({tail.central_end, file_->size(), "end of the archive"});
+  extents.push_back({tail.central_end, tail.end, "end of the archive"});
+  if (file_->size() > tail.end) extents.push_back({tail.end, file_->size(), "unused"});
   return extents;
 }
 

@@ -12,6 +12,13 @@ std::vector<std::string_view> components(std::string_view path, const char* sepa
   }
 }
 
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  return result;
+}
+
 std::string_view leaf_of(std::string_view path) {
   const std::size_t cut = path.rfind('/');
   return cut == std::string_view::npos ? path : path.substr(cut + 1);

@@ -14,12 +14,15 @@ namespace bitrift::ckpt {
 struct Dataset {
   std::string path;  ///< without leading '/'
   std::vector<std::uint64_t> shape;
+  std::string dtype = "float32";  ///< as TensorInfo has it
 };
 
 /// The texts of an attribute of a group ("" is the root group): one, a list, or none when it is absent. Asked
 /// only of groups that hold a dataset.
 using GroupTexts =
     std::function<std::vector<std::string>(const std::string& group, const std::string& attribute)>;
+
+constexpr std::string_view unknown_role = "unknown";
 
 /// What a dialect tells of one dataset.
 struct Place {
@@ -59,6 +62,7 @@ class Catalog {
 
 /// "a/b/c" -> {"a", "b", "c"}, cut at any of `separators`.
 [[nodiscard]] std::vector<std::string_view> components(std::string_view path, const char* separators = "/");
+[[nodiscard]] std::string lower(std::string_view text);
 /// The part after the last '/'.
 [[nodiscard]] std::string_view leaf_of(std::string_view path);
 /// The part before the last '/'; "" if there is none.

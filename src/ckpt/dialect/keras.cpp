@@ -1,10 +1,7 @@
 #include "ckpt/dialect/keras.h"
 
-#include <array>
 #include <map>
 #include <set>
-
-// Keras: whole models and weights in its HDF5 format (1.0 on), and the .weights.h5 of its third version.
 
 namespace bitrift::ckpt {
 namespace {
@@ -21,13 +18,6 @@ std::vector<std::string> long_texts(const GroupTexts& texts, const std::string& 
     all.insert(all.end(), more.begin(), more.end());
   }
   return all;
-}
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  return result;
 }
 
 /// "kernel:0" -> "kernel", as TensorFlow numbers the outputs of an operation.
@@ -51,7 +41,6 @@ std::string_view role_of_variable(std::string_view name, std::string_view layer)
                               {"b", "bias"},
                               {"gamma", "norm"},
                               {"beta", "norm"},
-                              {"scale", "norm"},
                               {"moving_mean", "running_stat"},
                               {"moving_variance", "running_stat"},
                               {"running_mean", "running_stat"},
@@ -60,6 +49,8 @@ std::string_view role_of_variable(std::string_view name, std::string_view layer)
   name = without_output(name);
   if (name.size() > layer.size() + 1 && name.starts_with(layer) && name[layer.size()] == '_')
     name.remove_prefix(layer.size() + 1);
+  // Of RMSNormalization; attention may have a scale too.
+  if (without_number(name) == "scale" && lower(layer).find("norm") != std::string::npos) return "norm";
   const auto at = roles.find(without_number(name));
   return at == roles.end() ? std::string_view("unknown") : at->second;
 }
@@ -68,13 +59,13 @@ std::string_view role_of_variable(std::string_view name, std::string_view layer)
 std::string_view role_of_moment(std::string_view name, const std::string& optimizer) {
   const bool adam = optimizer.starts_with("adam") || optimizer.starts_with("nadam") || optimizer == "lamb";
   const bool sgd = optimizer.starts_with("sgd");
-  const bool rmsprop = optimizer.starts_with("rmsprop");
+  const bool rmsprop = optimizer.starts_with("rmsprop") || optimizer.starts_with("rm_sprop");
   if (name == "m" || name == "momentum") {
     if (adam) return "exp_avg";
     return sgd || rmsprop ? "momentum" : "unknown";
   }
   if (name == "v" || name == "velocity")
-    return (adam && optimizer != "adamax") || rmsprop ? "exp_avg_sq" : "unknown";
+    return (adam && !optimizer.starts_with("adamax")) || rmsprop ? "exp_avg_sq" : "unknown";
   return name == "rms" && rmsprop ? "exp_avg_sq" : "unknown";
 }
 
@@ -85,6 +76,7 @@ std::string_view role_of_slot(std::string_view rest) {
   const std::string_view name = without_output(parts.back());
   if (name == "iter" || name == "iteration" || name == "iterations") return "step";
   if (name == "learning_rate" || name == "lr") return "progress";
+  if (name == "vhat" || name == "mg") return "unknown";
   if (parts.front() == "training") parts.erase(parts.begin());
   if (parts.size() < 2) return "unknown";
   const std::string optimizer = lower(parts.front());
@@ -98,119 +90,57 @@ std::string_view role_of_slot(std::string_view rest) {
   return "unknown";
 }
 
-/// "layers/dense_1/vars/0": the group of a layer's variables is called `vars`, and they have numbers.
-bool is_numbered_variable(std::string_view path) {
-  return is_number(leaf_of(path)) && leaf_of(parent_of(path)) == "vars";
-}
+/// The names of layers, which may hold slashes.
+class LayerNames {
+ public:
+  LayerNames(const std::vector<std::string>& names, const GroupTexts& texts, std::string lead)
+      : names_(names.begin(), names.end()), texts_(texts), lead_(std::move(lead)) {}
 
-/// The variables of one group, by number: those that are there from 0 on without a gap.
-std::vector<const Dataset*> variables_of(const Catalog& catalog, const std::string& group) {
-  std::vector<const Dataset*> all;
-  while (const Dataset* const next = catalog.find(group + '/' + std::to_string(all.size())))
-    all.push_back(next);
-  return all;
-}
-
-enum class Kind { unknown, kernel, cell, batch_norm, norm, statistics, single, seed };
-
-/// A layer's kind by its class, whose name in snake case Keras uses as the group's name.
-Kind kind_of(std::string_view name) {
-  const std::string whole = lower(name);
-  const std::string_view stem = without_number(whole);
-  static const std::map<std::string_view, Kind> kinds = {{"batch_normalization", Kind::batch_norm},
-                                                         {"layer_normalization", Kind::norm},
-                                                         {"group_normalization", Kind::norm},
-                                                         {"rms_normalization", Kind::norm},
-                                                         {"normalization", Kind::statistics},
-                                                         {"embedding", Kind::single},
-                                                         {"p_re_lu", Kind::single},
-                                                         {"seed_generator", Kind::seed},
-                                                         {"cell", Kind::cell}};
-  const auto at = kinds.find(stem);
-  if (at != kinds.end()) return at->second;
-  if (stem.ends_with("_cell")) return Kind::cell;
-  // "conv2d" ends in a letter, "conv2d_1" and "conv2d_transpose_1" in a number.
-  const bool convolution = stem.find("conv1d") != std::string_view::npos ||
-                           stem.find("conv2d") != std::string_view::npos ||
-                           stem.find("conv3d") != std::string_view::npos;
-  return convolution || stem.ends_with("dense") ? Kind::kernel : Kind::unknown;
-}
-
-/// Role of variable `number` of a layer: trained ones first, in the order in which the layer makes them.
-std::string_view role_in_layer(Kind kind, const std::vector<const Dataset*>& all, std::size_t number) {
-  const std::size_t count = all.size();
-  const bool last = number + 1 == count;
-  switch (kind) {
-    case Kind::kernel:  // a separable convolution has two kernels; more are quantisation or adapters
-      if (count > 3) return "unknown";
-      if (count == 1 || !last) return "weight";
-      return all[number]->shape.size() < all.front()->shape.size() ? "bias" : "weight";
-    case Kind::cell:  // kernel, recurrent kernel, bias
-      if (count > 3) return "unknown";
-      return number < 2 ? "weight" : "bias";
-    case Kind::batch_norm:  // gamma and beta where they are, moving mean, moving variance
-      return count >= 2 && count <= 4 && number + 2 >= count ? "running_stat"
-             : count <= 4                                    ? "norm"
-                                                             : "unknown";
-    case Kind::norm:
-      return count <= 2 ? "norm" : "unknown";
-    case Kind::statistics:
-      return "running_stat";
-    case Kind::single:
-      return count == 1 ? "weight" : "unknown";
-    case Kind::seed:
-      return "rng";
-    case Kind::unknown:
-      break;
+  [[nodiscard]] bool empty() const noexcept { return names_.empty(); }
+  /// The layer whose group holds a dataset, "LAYER/...". Of the layers a and a/b, it is the one that lists
+  /// the dataset among its weights, or else the longer name. "" for none.
+  [[nodiscard]] std::string_view owner_of(std::string_view path) const {
+    std::string_view longest, listed;
+    for (std::size_t cut = path.find('/'); cut != std::string_view::npos; cut = path.find('/', cut + 1)) {
+      const std::string_view name = path.substr(0, cut);
+      if (!names_.contains(name)) continue;
+      if (!longest.empty()) {
+        if (listed.empty() && lists(longest, path)) listed = longest;
+        if (lists(name, path)) listed = name;
+      }
+      longest = name;
+    }
+    return listed.empty() ? longest : listed;
   }
-  // A class or attribute of the user's: a matrix and a vector as long as its last dimension.
-  const bool pair = count == 2 && all[0]->shape.size() >= 2 && all[1]->shape.size() == 1 &&
-                    all[0]->shape.back() == all[1]->shape.front();
-  if (!pair) return "unknown";
-  return number == 0 ? "weight" : "bias";
-}
-
-/// optimizer/vars: iteration, learning rate, then slots. Adam's come in pairs, SGD's one by one.
-std::string_view role_in_optimizer(const std::string& optimizer, const std::vector<const Dataset*>& all,
-                                   std::size_t number) {
-  if (number == 0) return "step";
-  if (number == 1) return all[1]->shape.empty() ? "progress" : "unknown";
-  if (optimizer == "sgd") return "momentum";
-  if (optimizer != "adam" && optimizer != "adamw" && optimizer != "adam_w" && optimizer != "lamb")
-    return "unknown";
-  if (all.size() % 2 != 0) return "unknown";
-  for (std::size_t i = 2; i < all.size(); i += 2) {
-    if (all[i]->shape != all[i + 1]->shape) return "unknown";  // amsgrad: a third slot
-  }
-  return number % 2 == 0 ? "exp_avg" : "exp_avg_sq";
-}
-
-std::string_view without_prefix(std::string_view path, std::string_view prefix) {
-  return path.starts_with(prefix) ? path.substr(prefix.size()) : path;
-}
-
-Place numbered_place(const Catalog& catalog, const GroupTexts& texts, const Dataset& dataset) {
-  const std::string group(parent_of(dataset.path));
-  const std::string_view owner = parent_of(group);
-  const auto all = variables_of(catalog, group);
-  const auto number =
-      std::min<std::size_t>(std::stoull(std::string(leaf_of(dataset.path)).substr(0, 9)), all.size());
-  if (number == all.size()) return {};  // a gap before it
-  const auto name = [&] {
-    const std::vector<std::string> given = texts(group, "name");
-    return given.empty() ? std::string() : lower(given.front());
-  };
-  // The second optimizer of a process has the name "adam_1".
-  if (owner == "optimizer")
-    return {std::string(role_in_optimizer(std::string(without_number(name())), all, number)), ""};
-  if (owner.empty() || owner.starts_with("optimizer/") || owner.find("metrics") != std::string_view::npos)
+  /// The first layer that is named in the path of an optimizer's slot, after the optimizer.
+  [[nodiscard]] std::string_view named_in(std::string_view path) const {
+    for (std::size_t cut = path.find('/'); cut != std::string_view::npos; cut = path.find('/')) {
+      path.remove_prefix(cut + 1);
+      std::string_view found;
+      for (std::size_t end = path.find('/'); end != std::string_view::npos; end = path.find('/', end + 1)) {
+        if (names_.contains(path.substr(0, end))) found = path.substr(0, end);
+      }
+      if (!found.empty()) return found;
+    }
     return {};
-  Kind kind = kind_of(leaf_of(owner));
-  if (kind == Kind::unknown) kind = kind_of(name());
-  const std::string_view layer =
-      without_prefix(without_prefix(owner, "_layer_checkpoint_dependencies/"), "layers/");
-  return {std::string(role_in_layer(kind, all, number)), kind == Kind::seed ? "" : std::string(layer)};
-}
+  }
+
+ private:
+  [[nodiscard]] bool lists(std::string_view layer, std::string_view path) const {
+    const auto [at, added] = weights_.try_emplace(layer);
+    if (added) {
+      for (std::string& name : long_texts(texts_, lead_ + std::string(layer), "weight_names"))
+        at->second.insert(std::move(name));
+    }
+    return at->second.contains(path.substr(layer.size() + 1));
+  }
+
+  std::set<std::string_view> names_;
+  mutable std::map<std::string_view, std::set<std::string, std::less<>>>
+      weights_;  // of layers that were asked for
+  const GroupTexts& texts_;
+  std::string lead_;
+};
 
 }  // namespace
 
@@ -223,41 +153,24 @@ bool is_keras(const Catalog& catalog, const GroupTexts& texts, std::string& pref
 std::vector<Place> keras_places(const Catalog& catalog, const GroupTexts& texts, const std::string& prefix,
                                 std::vector<std::string>& order) {
   order = long_texts(texts, prefix, "layer_names");
-  const std::set<std::string_view> names(order.begin(), order.end());
   const std::string lead = prefix.empty() ? "" : prefix + '/';
+  const LayerNames names(order, texts, lead);
   constexpr std::string_view optimizer = "optimizer_weights/";
   std::vector<Place> places;
   for (const Dataset& dataset : catalog.datasets()) {
     const std::string_view path = dataset.path;
     if (path.starts_with(optimizer)) {
       const std::string_view rest = path.substr(optimizer.size());
-      Place place{std::string(role_of_slot(rest)), ""};
-      for (const std::string_view part : components(rest)) {
-        if (place.layer.empty() && names.contains(part)) place.layer = part;
-      }
-      places.push_back(std::move(place));
+      places.push_back({std::string(role_of_slot(rest)), std::string(names.named_in(rest))});
     } else if (path.starts_with(lead) && path.find('/', lead.size()) != std::string_view::npos) {
       const std::string_view rest = path.substr(lead.size());
-      const std::string_view layer = rest.substr(0, rest.find('/'));
-      const bool listed = names.empty() || names.contains(layer);
+      const std::string_view first = rest.substr(0, rest.find('/'));
+      const std::string_view layer = names.empty() ? first : names.owner_of(rest);
       places.push_back(
-          {std::string(role_of_variable(leaf_of(path), layer)), listed ? std::string(layer) : ""});
+          {std::string(role_of_variable(leaf_of(path), layer.empty() ? first : layer)), std::string(layer)});
     } else {
       places.emplace_back();
     }
-  }
-  return places;
-}
-
-bool is_keras_v3(const Catalog& catalog) {
-  return std::any_of(catalog.datasets().begin(), catalog.datasets().end(),
-                     [](const Dataset& dataset) { return is_numbered_variable(dataset.path); });
-}
-
-std::vector<Place> keras_v3_places(const Catalog& catalog, const GroupTexts& texts) {
-  std::vector<Place> places;
-  for (const Dataset& dataset : catalog.datasets()) {
-    places.push_back(is_numbered_variable(dataset.path) ? numbered_place(catalog, texts, dataset) : Place{});
   }
   return places;
 }

@@ -1,4 +1,4 @@
-// Keras: whole models and weights in its HDF5 format (1.0 on), and the .weights.h5 of its third version.
+// Keras: whole models and weights in its HDF5 format (1.0 on). Its third version's .weights.h5: keras_v3.h.
 #pragma once
 
 #include <string>
@@ -8,11 +8,10 @@
 
 namespace bitrift::ckpt {
 
-/// is_...: whether the file looks like its program's; ..._places: a Place for each dataset.
+/// Whether the file looks like its program's.
 [[nodiscard]] bool is_keras(const Catalog& catalog, const GroupTexts& texts, std::string& prefix);
+/// A Place for each dataset.
 [[nodiscard]] std::vector<Place> keras_places(const Catalog& catalog, const GroupTexts& texts,
                                               const std::string& prefix, std::vector<std::string>& order);
-[[nodiscard]] bool is_keras_v3(const Catalog& catalog);
-[[nodiscard]] std::vector<Place> keras_v3_places(const Catalog& catalog, const GroupTexts& texts);
 
 }  // namespace bitrift::ckpt

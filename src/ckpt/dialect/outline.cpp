@@ -4,6 +4,7 @@
 
 #include "ckpt/dialect/chainer_caffe.h"
 #include "ckpt/dialect/keras.h"
+#include "ckpt/dialect/keras_v3.h"
 #include "ckpt/dialect/roles.h"
 
 namespace bitrift::ckpt {
@@ -46,6 +47,40 @@ std::string places_of(const Catalog& catalog, const GroupTexts& texts, std::vect
   return recognised ? "pytorch" : "unknown";
 }
 
+/// Whether a tool has sorted the names: weights and biases are in alphabetical order, although some layer has
+/// both, of which PyTorch makes the weight first.
+bool is_sorted_by_name(const std::vector<std::string>& written) {
+  const std::string* last = nullptr;
+  bool bias_first = false;
+  for (const std::string& path : written) {
+    const bool bias = path.ends_with("bias");
+    if (!bias && !path.ends_with("weight")) continue;
+    if (last != nullptr && path < *last) return false;
+    bias_first = bias_first || (last != nullptr && !bias && last->ends_with("bias") &&
+                                path.substr(0, path.size() - 6) == last->substr(0, last->size() - 4));
+    last = &path;
+  }
+  return bias_first;
+}
+
+/// Layers in the order of a state_dict, which is the one in which its modules were made: those of the model,
+/// then those that only its optimizer names.
+std::vector<std::string> layers_as_written(const Catalog& catalog, const std::vector<Place>& places,
+                                           const std::vector<std::string>& written) {
+  std::vector<std::string> order;
+  if (is_sorted_by_name(written)) return order;
+  std::set<std::string_view> met;
+  for (const bool slots : {false, true}) {
+    for (const std::string& path : written) {
+      const Dataset* const dataset = catalog.find(path);
+      if (dataset == nullptr || is_optimizer_path(path) != slots) continue;
+      const std::string& layer = places[static_cast<std::size_t>(dataset - catalog.datasets().data())].layer;
+      if (!layer.empty() && met.insert(layer).second) order.push_back(layer);
+    }
+  }
+  return order;
+}
+
 }  // namespace
 
 const std::vector<std::string>& layout_names() {
@@ -54,10 +89,16 @@ const std::vector<std::string>& layout_names() {
   return names;
 }
 
-Outline outline_of(const std::vector<Dataset>& datasets, const GroupTexts& texts) {
+Outline outline_of(const std::vector<Dataset>& datasets, const GroupTexts& texts,
+                   const std::vector<std::string>& written) {
   Outline outline;
   std::vector<Place> places;
-  outline.layout = places_of(Catalog(datasets), texts, places, outline.order);
+  const Catalog catalog(datasets);
+  outline.layout = places_of(catalog, texts, places, outline.order);
+  // The files of bitrift list their tensors by name.
+  if (outline.layout == "pytorch" || outline.layout == "unknown") {
+    outline.order = layers_as_written(catalog, places, written);
+  }
   for (Place& place : places) {
     outline.roles.push_back(std::move(place.role));
     outline.layers.push_back(std::move(place.layer));

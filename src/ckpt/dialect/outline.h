@@ -18,8 +18,11 @@ struct Outline {
   std::vector<std::string> order;  ///< layers in the order that the file itself states; empty: it states none
 };
 
-/// `datasets` is sorted by path (bytewise). Never fails: what fits no rule has the role `unknown`.
-[[nodiscard]] Outline outline_of(const std::vector<Dataset>& datasets, const GroupTexts& texts);
+/// `datasets` is sorted by path (bytewise). `written`: their paths in the order in which the program that
+/// wrote the file has them; empty where the file does not say. Never fails: what fits no rule has the role
+/// `unknown`.
+[[nodiscard]] Outline outline_of(const std::vector<Dataset>& datasets, const GroupTexts& texts,
+                                 const std::vector<std::string>& written = {});
 
 /// bitrift, keras, keras-v3, chainer, caffe, pytorch, unknown.
 [[nodiscard]] const std::vector<std::string>& layout_names();

@@ -170,6 +170,10 @@ Place own_place(const Catalog& catalog, const Dataset& dataset) {
 
 }  // namespace
 
+bool is_optimizer_path(std::string_view path) {
+  return is_optimizer(path.substr(0, path.find_first_of(kSeparators)));
+}
+
 std::vector<Place> pytorch_places(const Catalog& catalog, bool ours) {
   std::vector<Place> places;
   for (const Dataset& dataset : catalog.datasets()) {

@@ -18,7 +18,11 @@ struct TensorInfo {
   std::optional<NumberFormat> format;  ///< absent: not a number format that bitrift alters
   std::string dtype;                   ///< printable type, also for those: "float32", "string", "compound"
   std::uint64_t element_bytes = 0;     ///< stored size of one element
-  bool plain = false;                  ///< its bytes are its value: no variable-length part, no reference
+  /// In which its elements are stored; that of `format` where there is one.
+  ByteOrder order = ByteOrder::little;
+  /// Its values are those stored, times -1 (torch.Tensor.is_neg): the top bit of each is stored inverted.
+  bool negated = false;
+  bool plain = false;  ///< its bytes are its value: no variable-length part, no reference, no part of a byte
   std::vector<std::uint64_t> shape;
   /// Of HDF5: contiguous | compact | chunked | virtual | external | attribute, "+filters" when filtered. Of
   /// other formats: stored | deflated.

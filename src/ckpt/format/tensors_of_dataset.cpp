@@ -48,7 +48,7 @@ std::vector<TensorInfo> describe(const h5map::DatatypePtr& type, const std::stri
     units.back().shape = shape;
   }
   for (TensorInfo& unit : units) {
-    unit.refusal = problem;
+    if (!problem.empty()) unit.refusal = problem;
     if (unit.refusal.empty() && unit.elements() == 0) unit.refusal = "it has no elements";
     if (unit.format || !type) continue;
     unit.refused_by_type = unit.refusal.empty() && unit.plain;

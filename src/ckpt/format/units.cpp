@@ -81,7 +81,9 @@ class Taker {
     unit.format = type.number();
     unit.dtype = type.name();
     unit.plain = type.plain();
+    unit.order = type.is_big_endian() ? ByteOrder::big : ByteOrder::little;
     unit.element_bytes = type.bytes;
+    if (type.order == h5map::StoredOrder::vax) unit.refusal = "its bytes are in VAX order";
     unit.shape = shape_;
     unit.shape.insert(unit.shape.end(), arrays.dimensions.begin(), arrays.dimensions.end());
     unit.first_byte = first_byte;

@@ -1,5 +1,6 @@
 #include "core/number/encode_number.h"
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -66,12 +67,30 @@ std::optional<std::uint64_t> scale_integer(const NumberFormat& format, std::uint
   return integer_pattern(format, minus != std::signbit(factor), *product);
 }
 
+/// The power of two that is nearest to a positive number; ties go to the larger one, whose hidden bit is
+/// even.
+std::uint64_t power_pattern(const NumberFormat& format, double value) {
+  if (!(value > 0) || std::isinf(value)) return nan_pattern(format);
+  const int bias = (1 << (format.exponent_bits - 1)) - 1;
+  int power = 0;
+  const double fraction = std::frexp(value, &power);  // [0.5, 1)
+  const int exponent = power - 1 + (fraction >= 0.75 ? 1 : 0) + bias;
+  if (exponent < 0) return 0;
+  return std::min<std::uint64_t>(static_cast<std::uint64_t>(exponent), nan_pattern(format));
+}
+
+/// Zero and what is below are no powers of two.
+bool is_representable(const NumberFormat& format, double value) {
+  return format.has_sign() || std::isnan(value) || value > 0;
+}
+
 }  // namespace
 
 std::uint64_t encode_floating(const NumberFormat& format, double value) {
   if (format.kind != NumberKind::floating) {
     fail(ErrorCode::internal, "{} is not a floating-point format", format.name());
   }
+  if (!format.has_sign()) return power_pattern(format, value);
   const std::uint64_t sign = std::signbit(value) ? sign_mask(format) : 0;
   const std::uint64_t overflow = format.finite_only ? nan_pattern(format) : infinity_pattern(format);
   if (std::isnan(value)) return sign | nan_pattern(format);
@@ -104,6 +123,7 @@ std::optional<std::uint64_t> scale_pattern(const NumberFormat& format, std::uint
   const double value = decode_number(format, pattern);
   if (std::isnan(value)) return pattern;
   const double product = value * factor;
+  if (!is_representable(format, product)) return std::nullopt;
   // float64 is rounded by the product itself; elsewhere the exact product is rounded once.
   if (format.bytes == 8 || !std::isfinite(product)) return encode_floating(format, product);
   return encode_floating(format, round_to_odd(product, std::fma(value, factor, -product)));
@@ -121,6 +141,7 @@ std::optional<std::uint64_t> encode_text(const NumberFormat& format, std::string
   if (format.kind == NumberKind::floating) {
     // Out of range from_chars gives no value, strtod zero or infinity.
     if (error != std::errc{}) value = std::strtod(std::string(digits).c_str(), nullptr);
+    if (!is_representable(format, value)) return std::nullopt;
     return encode_floating(format, value);
   }
   const bool negative = digits.starts_with('-');

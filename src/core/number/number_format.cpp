@@ -25,6 +25,7 @@ constexpr std::array named_formats = {
     std::pair{std::string_view{"bfloat16"}, floating(2, 8, 7, false)},
     std::pair{std::string_view{"float8_e5m2"}, floating(1, 5, 2, false)},
     std::pair{std::string_view{"float8_e4m3fn"}, floating(1, 4, 3, true)},
+    std::pair{std::string_view{"float8_e8m0"}, floating(1, 8, 0, true)},
     std::pair{std::string_view{"int8"}, integer(NumberKind::signed_integer, 1)},
     std::pair{std::string_view{"int16"}, integer(NumberKind::signed_integer, 2)},
     std::pair{std::string_view{"int32"}, integer(NumberKind::signed_integer, 4)},
@@ -102,7 +103,7 @@ std::vector<unsigned> span_of_bits(unsigned low, unsigned count) {
 }
 
 std::vector<unsigned> named_field(const NumberFormat& format, std::string_view field) {
-  const bool has_sign = format.kind != NumberKind::unsigned_integer;
+  const bool has_sign = format.has_sign();
   const unsigned top = format.bits() - 1;
   if (field == "any") return span_of_bits(0, format.bits());
   if (field == "sign") return has_sign ? span_of_bits(top, 1) : std::vector<unsigned>{};
@@ -110,7 +111,7 @@ std::vector<unsigned> named_field(const NumberFormat& format, std::string_view f
     return field == "mantissa" ? span_of_bits(0, has_sign ? top : top + 1) : std::vector<unsigned>{};
   }
   if (field == "exponent") return span_of_bits(format.mantissa_bits, format.exponent_bits);
-  if (field == "exponent_msb") return span_of_bits(top - 1, 1);
+  if (field == "exponent_msb") return span_of_bits(has_sign ? top - 1 : top, 1);
   return span_of_bits(0, format.mantissa_bits);
 }
 
@@ -174,13 +175,13 @@ std::vector<unsigned> bit_field(const NumberFormat& format, std::string_view fie
 }
 
 std::string field_of_bit(const NumberFormat& format, unsigned bit) {
-  if (format.kind != NumberKind::unsigned_integer && bit == format.bits() - 1) return "sign";
+  if (format.has_sign() && bit == format.bits() - 1) return "sign";
   if (format.kind == NumberKind::floating && bit >= format.mantissa_bits) return "exponent";
   return "mantissa";
 }
 
 std::uint64_t sign_mask(const NumberFormat& format) noexcept {
-  return format.kind == NumberKind::unsigned_integer ? 0 : std::uint64_t{1} << (format.bits() - 1);
+  return format.has_sign() ? std::uint64_t{1} << (format.bits() - 1) : 0;
 }
 
 bool is_finite(const NumberFormat& format, std::uint64_t pattern) noexcept {
@@ -208,6 +209,7 @@ double decode_number(const NumberFormat& format, std::uint64_t pattern) noexcept
     return std::copysign(
         nan ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity(), sign);
   }
+  if (!format.has_sign()) return std::ldexp(1.0, exponent - bias);
   const double hidden = exponent == 0 ? 0.0 : std::ldexp(1.0, fraction_bits);
   return sign *
          std::ldexp(static_cast<double>(mantissa) + hidden, std::max(exponent, 1) - bias - fraction_bits);

@@ -15,9 +15,11 @@ enum class ByteOrder { little, big };
 /// A number format as stored. Bit 0 is the least significant bit of the value, whatever the byte order.
 struct NumberFormat {
   NumberKind kind = NumberKind::floating;
-  unsigned bytes = 4;           ///< stored size: 1, 2, 4 or 8
-  unsigned exponent_bits = 8;   ///< 0 for integers
-  unsigned mantissa_bits = 23;  ///< stored bits, without the hidden one; 0 for integers
+  unsigned bytes = 4;          ///< stored size: 1, 2, 4 or 8
+  unsigned exponent_bits = 8;  ///< 0 for integers
+  /// Stored bits, without the hidden one; 0 for integers, and for powers of two (float8_e8m0), which have
+  /// neither a sign nor a zero ("OCP Microscaling Formats (MX) Specification", version 1.0, section 5.4.1).
+  unsigned mantissa_bits = 23;
   ByteOrder order = ByteOrder::little;
   /// Floating: no infinity, and NaN only where all bits but the sign are ones (float8_e4m3fn; Micikevicius et
   /// al., "FP8 formats for deep learning", 2022, section 3).
@@ -28,6 +30,10 @@ struct NumberFormat {
 
   /// Width of the value; stored bits outside of it (padding) belong to no field and are never altered.
   [[nodiscard]] unsigned bits() const noexcept { return precision != 0 ? precision : bytes * 8; }
+  /// Whether a bit is the sign: not in unsigned integers and powers of two.
+  [[nodiscard]] bool has_sign() const noexcept {
+    return kind == NumberKind::signed_integer || (kind == NumberKind::floating && mantissa_bits != 0);
+  }
   /// All bits of the value.
   [[nodiscard]] std::uint64_t mask() const noexcept { return ~std::uint64_t{0} >> (64 - bits()); }
   /// "float32", "bfloat16", "int64", "uint8", "bool", "int17_in_32", "uint12_in_16_at_4", ...; without the
@@ -36,9 +42,9 @@ struct NumberFormat {
   bool operator==(const NumberFormat&) const = default;
 };
 
-/// float64, float32, float16, bfloat16, float8_e5m2, float8_e4m3fn, int8..int64, uint8..uint64, bool (bit 0
-/// of a byte), and integers of fewer bits than are stored: [u]intBITS_in_STORED[_at_OFFSET]; nullopt for any
-/// other name.
+/// float64, float32, float16, bfloat16, float8_e5m2, float8_e4m3fn, float8_e8m0, int8..int64, uint8..uint64,
+/// bool (bit 0 of a byte), and integers of fewer bits than are stored: [u]intBITS_in_STORED[_at_OFFSET];
+/// nullopt for any other name.
 [[nodiscard]] std::optional<NumberFormat> number_format(std::string_view name);
 /// The names of all formats that have one of their own, in the order above.
 [[nodiscard]] const std::vector<std::string>& number_format_names();
@@ -55,7 +61,7 @@ void check_bit_field(std::string_view field);
 
 /// `sign`, `exponent` or `mantissa`: the named field that holds a bit of this format.
 [[nodiscard]] std::string field_of_bit(const NumberFormat& format, unsigned bit);
-/// The sign bit as a mask; 0 for unsigned integers.
+/// The sign bit as a mask; 0 for formats without one.
 [[nodiscard]] std::uint64_t sign_mask(const NumberFormat& format) noexcept;
 
 /// The value of a bit pattern as a double (integers converted, narrower floating formats widened exactly).

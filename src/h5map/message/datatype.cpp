@@ -300,6 +300,11 @@ std::string Datatype::name() const {
   return "other";
 }
 
+bool Datatype::is_big_endian() const noexcept {
+  if (type_class == TypeClass::enumeration) return base->is_big_endian();
+  return order == StoredOrder::big && bytes > 1;
+}
+
 bool Datatype::plain() const noexcept {
   if (type_class == TypeClass::variable_length || type_class == TypeClass::reference) return false;
   if (base && !base->plain()) return false;

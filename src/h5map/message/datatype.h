@@ -77,6 +77,8 @@ struct Datatype {
   [[nodiscard]] std::optional<NumberFormat> number() const;
   /// The stored bytes are the value: no variable-length part and no reference anywhere in it.
   [[nodiscard]] bool plain() const noexcept;
+  /// The bytes of a number, or of what an enumeration names, begin with the most significant one.
+  [[nodiscard]] bool is_big_endian() const noexcept;
   /// Memory that the tree takes, in bytes, about.
   [[nodiscard]] std::uint64_t footprint() const noexcept;
 };

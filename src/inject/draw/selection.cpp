@@ -188,7 +188,7 @@ class Selection {
       }
       view = format;
     }
-    if (view && tensor.format) view->order = tensor.format->order;
+    if (view) view->order = tensor.order;
     return view;
   }
 

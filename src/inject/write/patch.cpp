@@ -35,6 +35,7 @@ struct Site {
   const ckpt::TensorInfo* tensor = nullptr;
   const ckpt::Values* values = nullptr;
   NumberFormat format;                 ///< as it is stored
+  std::uint64_t inverted = 0;          ///< the bits of a pattern that are stored inverted
   ChecksumChange* checksum = nullptr;  ///< that follows; none on planes where nothing does
   std::size_t block = 0;               ///< of the values; says in which order chunks grow
 };
@@ -110,10 +111,14 @@ class Patcher {
 
  private:
   Site& site_of(const record::FaultSite& shared, bool sealed) {
-    Site site{shared, reader_.find(shared.tensor), nullptr, number_format(shared.dtype).value(), nullptr};
+    Site site;
+    site.shared = shared;
+    site.tensor = reader_.find(shared.tensor);
+    site.format = number_format(shared.dtype).value();
     site.values = &reader_.values(*site.tensor);
     site.block = reader_.block(*site.tensor);
-    if (site.tensor->format) site.format.order = site.tensor->format->order;
+    site.format.order = site.tensor->order;
+    if (site.tensor->negated) site.inverted = std::uint64_t{1} << (8 * site.format.bytes - 1);
     if (sealed && site.tensor->whole()) {
       if (const auto stored = reader_.checksum(site.tensor->path)) {
         const ChecksumChange none{stored->element, stored->value, stored->value};
@@ -216,12 +221,12 @@ class Patcher {
 
   /// Checks the old value and stores the new one; what is not part of the value (padding) stays.
   void alter(const Site& site, const record::ElementChange& change, std::uint8_t* stored) const {
-    const std::uint64_t found = load_pattern(site.format, stored);
+    const std::uint64_t found = load_pattern(site.format, stored) ^ site.inverted;
     if (found != change.old_pattern) {
       fail(ErrorCode::conflict, "{}: element {} of {} holds {:#x}, the fault was drawn for {:#x}", file_,
            change.element, site.shared.tensor, found, change.old_pattern);
     }
-    store_pattern(site.format, change.new_pattern, stored);
+    store_pattern(site.format, change.new_pattern ^ site.inverted, stored);
   }
 
   /// CRC-32C is linear, so the stored sum follows from the changed bytes alone. It is that of the values in

@@ -75,9 +75,7 @@ F4 = '"dtype":"F32","shape":[2],"data_offsets":'
 STATE = {"w": torch.ones(3)}
 
 HOSTILE = {
-    "pickle that runs code": (saved({"w": torch.ones(2), "x": Harmful()}), "the Python object posix.system"),
-    "pickle of a module": (saved(torch.nn.Linear(2, 2)), "the Python object torch.nn.modules.linear.Linear"),
-    "pickle alone": (torch_zip(pickle.dumps(Harmful(), 2)), "the Python object posix.system"),
+    "pickle alone": (torch_zip(pickle.dumps(Harmful(), 2)), "holds no tensor that could be altered"),
     "missing storage": (torch_zip(zipfile.ZipFile(io.BytesIO(saved(STATE))).read("archive/data.pkl")), "does not hold"),
     "short storage": (
         torch_zip(zipfile.ZipFile(io.BytesIO(saved(STATE))).read("archive/data.pkl"), {"0": b"xy"}),
@@ -136,7 +134,11 @@ def test_truncated_files_are_refused_or_whole(tmp_path: Path, kind: str) -> None
         cut.write_bytes(whole[:size])
         refused("ls", cut, says=str(cut))
     cut.write_bytes(whole + b"x")
-    refused("ls", cut, says=str(cut))
+    if kind == "safetensors":
+        refused("ls", cut, says=str(cut))
+    else:
+        assert archives.read(kind, cut).keys() == values.keys()
+        run("ls", cut)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -179,7 +181,7 @@ def test_a_large_header_takes_bounded_memory(tmp_path: Path) -> None:
 
 def test_nothing_is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("m.pt").write_bytes(saved({"x": Harmful()}))
-    for arguments in (("ls", "m.pt"), ("diff", "m.pt", "m.pt"), ("inject", "m.pt", "--dry-run")):
-        refused(*arguments, says="neither knows nor calls")
-    assert names_in(tmp_path) == ["m.pt"]
+    Path("m.pt").write_bytes(saved({"w": torch.ones(2), "x": Harmful()}))
+    for arguments in (("ls", "m.pt"), ("diff", "m.pt", "m.pt"), ("inject", "m.pt", "-o", "o.pt")):
+        run(*arguments)
+    assert names_in(tmp_path) == ["m.pt", "o.pt"]

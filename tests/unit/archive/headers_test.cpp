@@ -53,7 +53,7 @@ TEST(ElementTypes, CodesOfNumberFormatsMeanTheseFormats) {
     EXPECT_FALSE(code_of("uint12_in_16"));
     return without;
   };
-  EXPECT_EQ(lacking(npy_code, npy_type), (Names{"bfloat16", "float8_e5m2", "float8_e4m3fn"}));
+  EXPECT_EQ(lacking(npy_code, npy_type), (Names{"bfloat16", "float8_e5m2", "float8_e4m3fn", "float8_e8m0"}));
   EXPECT_EQ(lacking(safetensors_code, safetensors_type), Names());
   EXPECT_EQ(lacking(torch_code, torch_type), Names());
   EXPECT_EQ(torch_code("uint8"), "ByteStorage");
@@ -119,8 +119,45 @@ TEST_F(SafetensorsTest, HeadersOfAnotherShapeAreRefused) {
     EXPECT_ERROR(read(json, 0), bad_file, "something unexpected");
   }
   EXPECT_ERROR(read("{\"a\":", 0), bad_file, "is no JSON");
-  EXPECT_ERROR(read(R"({"a":{"dtype":"F4","shape":[2],"data_offsets":[0,1]}})", 1), unsupported,
-               "has the type F4");
+  EXPECT_ERROR(read(R"({"a":{"dtype":"F5","shape":[2],"data_offsets":[0,1]}})", 1), unsupported,
+               "has the type F5");
+}
+
+TEST_F(SafetensorsTest, WhatTheFormatsOwnReaderSkipsIsSkipped) {
+  const std::string entry = R"("dtype":"U8","shape":[2],"data_offsets":[0,2])";
+  for (const std::string& extra :
+       {std::string("1"), std::string("-1.5"), std::string("null"), std::string("\"t\""),
+        std::string(R"({"dtype":"F64","shape":[[1],{"a":[]}],"data_offsets":null})"),
+        std::string("[[1,2],{},true]")}) {
+    const std::string before = R"({"w":{"x":)" + extra + "," + entry + "}}";
+    const std::string behind = R"({"__metadata__":null,"w":{)" + entry + R"(,"x":)" + extra + R"(,"x":0}})";
+    for (const std::string& json : {before, behind}) {
+      const SafetensorsHeader header = read(json, 2);
+      ASSERT_EQ(header.tensors.size(), 1U) << json;
+      EXPECT_EQ(header.tensors[0].shape, std::vector<std::uint64_t>{2}) << json;
+      EXPECT_TRUE(header.metadata.empty());
+    }
+  }
+  for (const std::string& json :
+       {R"({"__metadata__":1,"w":{)" + entry + "}}", R"({"__metadata__":{"a":null},"w":{)" + entry + "}}",
+        R"({"w":{"shape":[null],)" + entry + "}}", R"({"w":null})" + std::string()}) {
+    EXPECT_ERROR(read(json, 2), bad_file, "something unexpected");
+  }
+  EXPECT_ERROR(read(R"({"w":{"x":)" + std::string(200, '[') + std::string(200, ']') + "," + entry + "}}", 2),
+               bad_file, "something unexpected");
+}
+
+TEST_F(SafetensorsTest, ElementsOfLessThanAByteFillTheirBytes) {
+  const auto one = [](const std::string& dtype, const std::string& shape, unsigned end) {
+    return R"({"a":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":[0,)" +
+           std::to_string(end) + "]}}";
+  };
+  EXPECT_EQ(read(one("F4", "[2,8]", 8), 8).tensors[0].type.packed_bits, 4U);
+  EXPECT_EQ(read(one("F6_E2M3", "[4]", 3), 3).tensors[0].type.name, "float6_e2m3");
+  EXPECT_EQ(read(one("F4", "[0]", 0), 0).tensors.size(), 1U);
+  EXPECT_ERROR(read(one("F4", "[2,8]", 16), 16), bad_file, "fit neither");
+  EXPECT_ERROR(read(one("F4", "[3]", 2), 2), bad_file, "fit neither");
+  EXPECT_ERROR(read(one("F6_E3M2", "[2]", 2), 2), bad_file, "fit neither");
 }
 
 TEST_F(SafetensorsTest, AnEndlessHeaderIsRefusedBeforeItIsRead) {

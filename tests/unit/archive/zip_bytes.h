@@ -26,13 +26,14 @@ struct MadeMember {
   bool described = false;  ///< sizes and CRC behind the data
   std::uint64_t claimed_stored = ~std::uint64_t{0};
   std::uint64_t claimed_header = ~std::uint64_t{0};
+  bool summed = true;  ///< 0 for its CRC otherwise
 };
 
 inline std::string made_zip(const std::vector<MadeMember>& members) {
   std::string file, central;
   for (const MadeMember& one : members) {
     const std::uint64_t header = file.size();
-    const std::string sum = little(crc_of(one.content), 4);
+    const std::string sum = little(one.summed ? crc_of(one.content) : 0, 4);
     const std::uint64_t claimed =
         one.claimed_stored == ~std::uint64_t{0} ? one.stored.size() : one.claimed_stored;
     const std::string sizes = little(claimed, 4) + little(one.method == 0 ? claimed : one.content.size(), 4);

@@ -55,6 +55,23 @@ TEST_F(ZipDirectoryTest, AnArchiveWithoutMembersIsSound) {
   EXPECT_TRUE(read(made_zip({})).members().empty());
 }
 
+TEST_F(ZipDirectoryTest, WhatFollowsTheEndIsPadding) {
+  const std::string whole = made_zip({{"a", "xyz", "xyz"}});
+  for (const std::string& padding : {std::string("x"), std::string(10, '\0'), std::string(65535, 'x')}) {
+    const ZipDirectory zip = read(whole + padding);
+    EXPECT_EQ(zip.members().size(), 1U);
+    EXPECT_EQ(zip.tail().end, whole.size());
+  }
+  EXPECT_ERROR(read(whole + std::string(65536, 'x')), bad_file, "the zip archive has no end");
+  // A comment that looks like an end is taken for one, as by other readers.
+  std::string commented = whole;
+  commented[whole.size() - 2] = 22;
+  EXPECT_ERROR(read(commented + "PK\5\6" + std::string(18, '\0')), bad_file, "the central directory");
+  commented[whole.size() - 2] = 5;
+  EXPECT_EQ(read(commented + "hello").tail().end, whole.size() + 5);
+  EXPECT_ERROR(read(commented + "hell"), bad_file, "the zip archive has no end");
+}
+
 TEST_F(ZipDirectoryTest, ATruncatedArchiveIsRefused) {
   const std::string whole = made_zip({{"a", "xyz", "xyz"}});
   for (std::size_t size = 0; size < whole.size(); ++size) {

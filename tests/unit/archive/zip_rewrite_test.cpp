@@ -80,6 +80,41 @@ TEST_P(ZipRewriteTest, TheSumOfAChangedStoredMemberFollows) {
   EXPECT_TRUE(python_reads(path_, "{'a': b'hello', 'b': b'wurld'}"));
 }
 
+TEST_P(ZipRewriteTest, ASumThatWasNotComputedStaysZero) {
+  const std::string sums_to_zero = "\x9d\x0a\xd9\x6d";
+  const auto without = [](MadeMember one) { return one.summed = false, one; };
+  const auto places_that_change = [&](const std::vector<MadeMember>& members) {
+    write(members);
+    const BoundedFile file(path_);
+    const ZipDirectory zip(file);
+    ZipRewrite rewrite(file, zip);
+    const std::uint8_t difference = 1;
+    for (const std::uint64_t at : {0, 2}) rewrite.change(zip.find("a")->data + at, {&difference, 1});
+    return rewrite.finish().size();
+  };
+  EXPECT_EQ(places_that_change({stored("a", "hello"), stored("b", "world")}), 2U);
+  EXPECT_EQ(places_that_change({stored("a", "hello"), without(stored("b", "world"))}), 2U);
+  EXPECT_EQ(places_that_change({without(stored("a", "hello")), stored("b", "world")}), 0U);
+  EXPECT_EQ(places_that_change({without(stored("a", "hello")), without(stored("b", "world"))}), 0U);
+  // 0 is the sum of these four bytes: whether it was computed shows in the other members.
+  EXPECT_EQ(places_that_change({stored("a", sums_to_zero)}), 2U);
+  EXPECT_EQ(places_that_change({stored("a", sums_to_zero), without(stored("b", ""))}), 2U);
+  EXPECT_EQ(places_that_change({stored("a", sums_to_zero), stored("b", "world"), without(stored("c", "!"))}),
+            2U);
+  EXPECT_EQ(places_that_change({stored("a", sums_to_zero), without(stored("b", "world"))}), 0U);
+}
+
+TEST_P(ZipRewriteTest, PaddingStaysAtTheEnd) {
+  write_bytes(path_, made_zip({packed("a", std::string(100, 'a')), stored("b", "world")}) + "padding");
+  const BoundedFile file(path_);
+  const ZipDirectory zip(file);
+  ZipRewrite rewrite(file, zip);
+  rewrite.replace(zip.find("a")->data, as_bytes(deflated(varied)), crc_of(varied));
+  write_changes(path_, rewrite.finish());
+  EXPECT_TRUE(bytes_of(path_).ends_with("padding"));
+  EXPECT_TRUE(python_reads(path_, "{'a': bytes(range(100)), 'b': b'world'}"));
+}
+
 TEST_P(ZipRewriteTest, AMemberThatShrinksStaysWhereItIs) {
   write({packed("a", "a long and varied text, 0123456789"), stored("b", "world")});
   const BoundedFile file(path_);

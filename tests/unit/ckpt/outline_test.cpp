@@ -173,6 +173,72 @@ TEST(Outline, OfKerasWeightsAloneStandsAtTheRoot) {
   EXPECT_THAT(file.outline.order, ElementsAre("b", "a"));
 }
 
+TEST(Outline, OfKerasLayersWithSlashes) {
+  const std::vector<Expected> rows = {
+      {"a/b/a/b/kernel:0", {2, 2}, "weight", "a/b"},
+      {"a/a/kernel:0", {2, 2}, "weight", "a"},
+      {"a/b/kernel:0", {2, 2}, "weight", "a"},  // which lists it
+      {"c/d/e/kernel:0", {2, 2}, "weight", "c/d"},
+      {"c/x/kernel:0", {2, 2}, "weight", ""},
+      {"optimizer_weights/Adam/c/d/kernel/m:0", {2, 2}, "exp_avg", "c/d"},
+      {"optimizer_weights/Adam/m/a/b/kernel:0", {2, 2}, "exp_avg", "a/b"},
+      {"optimizer_weights/adamax_1/a/b/kernel/v:0", {2, 2}, "unknown", "a/b"}};
+  expect("keras", rows,
+         {{{"", "layer_names"}, {"a/b", "a", "c/d"}},
+          {{"a", "weight_names"}, {"a/kernel:0", "b/kernel:0"}},
+          {{"a/b", "weight_names"}, {"a/b/kernel:0"}}});
+}
+
+TEST(Outline, OfKeras3QuantizedLayersTellsScalesFromBiases) {
+  const auto roles = [](const std::vector<std::pair<Shape, std::string>>& variables) {
+    std::vector<Dataset> datasets;
+    for (const auto& [shape, dtype] : variables)
+      datasets.push_back({"layers/dense/vars/" + std::to_string(datasets.size()), shape, dtype});
+    const File file(datasets);
+    std::vector<std::string> found;
+    for (const Dataset& one : datasets) found.push_back(file.role(one.path));
+    return found;
+  };
+  EXPECT_THAT(roles({{{8, 4}, "int8"}, {{4}, "float32"}, {{4}, "float32"}}),
+              ElementsAre("weight", "bias", "unknown"));
+  EXPECT_THAT(roles({{{8, 4}, "int8"}, {{4}, "float32"}}), ElementsAre("weight", "unknown"));
+  EXPECT_THAT(roles({{{8, 4}, "float32"}, {{4}, "float32"}, {{4}, "float32"}}),
+              ElementsAre("unknown", "unknown", "unknown"));
+  EXPECT_THAT(roles({{{4}, "float32"}, {{4, 8}, "uint8"}}), ElementsAre("unknown", "unknown"));
+}
+
+TEST(Outline, OfKeras3GroupsAndNamesThatContradictEachOtherCountForNothing) {
+  expect("keras-v3",
+         {{"layers/dense/vars/0", {8}, "unknown", "dense"},
+          {"layers/layer_normalization/vars/0", {8}, "norm", "layer_normalization"},
+          {"dense/vars/0", {8}, "unknown", "dense"},
+          {"normalization/vars/0", {8}, "unknown", "normalization"},
+          {"other/vars/0", {8}, "norm", "other"}},
+         {{{"layers/layer_normalization/vars", "name"}, {"dense"}},
+          {{"dense/vars", "name"}, {"batch_normalization_2"}},
+          {{"normalization/vars", "name"}, {"layer_normalization"}},
+          {{"other/vars", "name"}, {"layer_normalization_1"}}});
+}
+
+TEST(Outline, OfPicklesHasTheOrderInWhichTheyWereWritten) {
+  const auto order = [](std::vector<std::string> written) {
+    std::vector<Dataset> datasets;
+    for (const std::string& path : written) datasets.push_back({path, {2, 2}});
+    std::sort(datasets.begin(), datasets.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
+    return outline_of(
+               datasets, [](const auto&, const auto&) { return std::vector<std::string>(); }, written)
+        .order;
+  };
+  EXPECT_THAT(order({"z.weight", "z.bias", "a.weight"}), ElementsAre("z", "a"));
+  EXPECT_THAT(order({"a.weight", "z.weight"}), ElementsAre("a", "z"));
+  EXPECT_THAT(
+      order({"optimizer/exp_avg/b.weight", "optimizer/exp_avg/c.weight", "model/b.weight", "model/a.weight"}),
+      ElementsAre("b", "a", "c"));
+  // A tool has sorted these, as the bias is before its weight.
+  EXPECT_TRUE(order({"a.bias", "a.weight", "z.weight"}).empty());
+  EXPECT_THAT(order({"z.bias", "z.weight", "a.weight"}), ElementsAre("z", "a"));
+}
+
 TEST(Outline, OfKeras3WeightsNumbersVariables) {
   expect(
       "keras-v3",
@@ -222,7 +288,12 @@ TEST(Outline, OfKeras3OptimizersSaysUnknownWhereTheFileDoesNotSayMore) {
     for (std::size_t i = 3; i < datasets.size(); ++i) roles.push_back(file.role(datasets[i].path));
     return roles;
   };
-  EXPECT_THAT(slots({{8, 2}, {2}}, "SGD"), ElementsAre("momentum", "momentum"));
+  EXPECT_THAT(slots({{8, 2}}, "SGD"),
+              ElementsAre("unknown"));  // a momentum, an average or a sum of gradients
+  EXPECT_THAT(slots({{8, 2}, {8, 2}, {8, 2}}, "sgd"), ElementsAre("unknown", "unknown", "momentum"));
+  EXPECT_THAT(slots({{8, 2}}, "rm_sprop_1"), ElementsAre("exp_avg_sq"));
+  EXPECT_THAT(slots({{8, 2}, {8, 2}, {}}, "nadam"), ElementsAre("exp_avg", "exp_avg_sq", "unknown"));
+  EXPECT_THAT(slots({{8, 2}, {8, 2}}, "adamax"), ElementsAre("exp_avg", "unknown"));
   EXPECT_THAT(slots({{8, 2}, {8, 2}}, "adamw"), ElementsAre("exp_avg", "exp_avg_sq"));
   EXPECT_THAT(slots({{8, 2}, {8, 2}}, "adam_12"), ElementsAre("exp_avg", "exp_avg_sq"));
   EXPECT_THAT(slots({{8, 2}, {8, 2}}, "adam_w_2"), ElementsAre("exp_avg", "exp_avg_sq"));

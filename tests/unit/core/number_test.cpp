@@ -88,6 +88,39 @@ TEST(NumberFormat, FloatsOfEightBitsMeanWhatTheirPaperSays) {
   EXPECT_EQ(max_pattern(e5m2), 0x7bU);
 }
 
+TEST(NumberFormat, PowersOfTwoAreExponentsAlone) {
+  const NumberFormat e8m0 = format_of("float8_e8m0");
+  EXPECT_EQ(bit_field(e8m0, "exponent").size(), 8U);
+  EXPECT_EQ(bit_field(e8m0, "exponent_msb"), std::vector<unsigned>{7});
+  EXPECT_TRUE(bit_field(e8m0, "sign").empty());
+  EXPECT_TRUE(bit_field(e8m0, "mantissa").empty());
+  EXPECT_EQ(field_of_bit(e8m0, 7), "exponent");
+  EXPECT_EQ(sign_mask(e8m0), 0U);
+  for (std::uint64_t pattern = 0; pattern < 255; ++pattern) {
+    const double value = std::ldexp(1.0, static_cast<int>(pattern) - 127);
+    EXPECT_EQ(decode_number(e8m0, pattern), value);
+    EXPECT_EQ(encode_floating(e8m0, value), pattern);
+    EXPECT_EQ(encode_floating(e8m0, 1.49 * value), pattern);
+    EXPECT_EQ(encode_floating(e8m0, 1.5 * value), pattern + 1);
+  }
+  EXPECT_FALSE(is_finite(e8m0, 255));
+  EXPECT_TRUE(std::isnan(decode_number(e8m0, 255)));
+  EXPECT_EQ(nan_pattern(e8m0), 255U);
+  EXPECT_EQ(max_pattern(e8m0), 254U);
+  EXPECT_EQ(encode_floating(e8m0, 1e300), 255U);
+  EXPECT_EQ(encode_floating(e8m0, 1e-300), 0U);
+  for (const double none : {0.0, -0.0, -1.0, -std::numeric_limits<double>::infinity()}) {
+    EXPECT_EQ(encode_floating(e8m0, none), 255U);
+  }
+  for (const double factor : {0.0, -2.0}) EXPECT_EQ(scale_pattern(e8m0, 127, factor), std::nullopt);
+  EXPECT_EQ(scale_pattern(e8m0, 127, 3), 129U);
+  EXPECT_EQ(scale_pattern(e8m0, 255, -1), 255U);
+  EXPECT_EQ(encode_text(e8m0, "0"), std::nullopt);
+  EXPECT_EQ(encode_text(e8m0, "-inf"), std::nullopt);
+  EXPECT_EQ(encode_text(e8m0, "nan"), 255U);
+  EXPECT_EQ(encode_text(e8m0, "0.25"), 125U);
+}
+
 TEST(EncodeFloating, EveryValueOfANarrowFormatComesBack) {
   for (const char* name : {"float8_e5m2", "float8_e4m3fn", "float16", "bfloat16"}) {
     const NumberFormat format = format_of(name);

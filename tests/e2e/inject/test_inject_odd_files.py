@@ -1,0 +1,285 @@
+"""Unusual files that other programs read: each fault is judged by the program that the file is for."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import archive_files as archives
+import h5py
+import numpy as np
+import pytest
+import torch
+from inject_support import changed_bytes, refused, run, run_json
+from safetensors import safe_open
+from torch.utils.serialization import config
+
+W = torch.tensor([1.0, 2.5, -3.7, 0.0])
+SET = ("--fraction", 1, "--what", "set", "--value")
+
+
+@contextlib.contextmanager
+def without_sums() -> Iterator[None]:
+    config.save.compute_crc32 = False
+    yield
+    config.save.compute_crc32 = True
+
+
+def sums(path: Path) -> dict[str, set[int]]:
+    """The CRC-32 of each member as its headers have it: the local one, the descriptor if any, the central one."""
+    data, found = path.read_bytes(), {}
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            (local,) = struct.unpack_from("<I", data, member.header_offset + 14)
+            found[member.filename] = {member.CRC, local}
+            name, extra = struct.unpack_from("<HH", data, member.header_offset + 26)
+            behind = member.header_offset + 30 + name + extra + member.compress_size
+            if data[behind : behind + 4] == b"PK\7\x08":
+                found[member.filename] = {member.CRC, struct.unpack_from("<I", data, behind + 4)[0]}
+    return found
+
+
+def set_sum(path: Path, member: str, value: int) -> None:
+    """Writes another CRC-32 wherever a member has one."""
+    data = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as archive:
+        info = archive.getinfo(member)
+    old, name = struct.pack("<I", info.CRC), member.encode()
+    behind = data.index(name, info.header_offset) + len(name)
+    central = data.rindex(name) - 46
+    for place in (info.header_offset + 14, central + 16, data.find(b"PK\7\x08", behind) + 4):
+        if data[place : place + 4] == old:
+            struct.pack_into("<I", data, place, value)
+    path.write_bytes(data)
+
+
+def test_sums_that_were_not_computed_stay_zero(tmp_path: Path) -> None:
+    file, out = tmp_path / "n.pt", tmp_path / "o.pt"
+    with without_sums():
+        torch.save({"w": W, "b": torch.ones(2)}, file)
+    assert set.union(*sums(file).values()) == {0}
+    for plane in ("value", "storage"):
+        run("inject", file, "-o", out, "--tensor", "w", "--element", 1, "--bits", 30, "--plane", plane)
+        assert set.union(*sums(out).values()) == {0}
+        assert len(changed_bytes(file.read_bytes(), out.read_bytes())) == 1
+        assert torch.load(out, weights_only=True)["w"][1] != 2.5
+    run("inject", file, "--in-place", "--tensor", "w", *SET, 7)
+    assert torch.equal(torch.load(file, weights_only=True)["w"], torch.full((4,), 7.0))
+    assert set.union(*sums(file).values()) == {0}
+
+
+def test_each_member_keeps_the_state_of_its_sum(tmp_path: Path) -> None:
+    file, out = tmp_path / "m.pt", tmp_path / "o.pt"
+    torch.save({"a": W, "b": W + 1}, file)
+    set_sum(file, "m/data/0", 0)
+    before = sums(file)
+    assert before["m/data/0"] == {0} and 0 not in before["m/data/1"]
+    run("inject", file, "-o", out, "--tensor", "a", "--tensor", "b", *SET, 3)
+    after = sums(out)
+    assert after["m/data/0"] == {0} and after["m/data/1"] != before["m/data/1"]
+    with zipfile.ZipFile(out) as archive:
+        assert archive.testzip() == "m/data/0"
+        assert archive.read("m/data/1") == torch.full((4,), 3.0).numpy().tobytes()
+    # A sum that is wrong stays as wrong as it was.
+    set_sum(file, "m/data/1", 12345)
+    run("inject", file, "-o", out, "--tensor", "b", *SET, 3)
+    with zipfile.ZipFile(out) as archive:
+        assert archive.getinfo("m/data/1").CRC != 12345
+        assert archive.testzip() == "m/data/0"
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_data_whose_sum_is_zero_follows_the_archive(tmp_path: Path, checked: bool) -> None:
+    file, out = tmp_path / "z.pt", tmp_path / "o.pt"
+    with contextlib.nullcontext() if checked else without_sums():
+        torch.save({"w": torch.tensor([0x6DD90A9D], dtype=torch.int32)}, file)
+    assert sums(file)["z/data/0"] == {0}
+    run("inject", file, "-o", out, "--tensor", "w", *SET, 5)
+    with zipfile.ZipFile(out) as archive:
+        assert (archive.getinfo("z/data/0").CRC != 0) == checked
+        assert (archive.testzip() is None) == checked
+    assert torch.load(out, weights_only=True)["w"].tolist() == [5]
+
+
+def faults_of(document: dict) -> dict[tuple[str, int], tuple[int, int]]:
+    return {
+        (fault["tensor"], fault["element"]): (int(fault["old"], 16), int(fault["new"], 16))
+        for fault in document["faults"]
+        if fault["old"] != fault["new"]
+    }
+
+
+@pytest.mark.parametrize("kind", ["pt", "npz", "npz_deflated"])
+@pytest.mark.parametrize("padding", [b"\0" * 10, b"x" * 65_535], ids=["ten zeros", "as much as is read"])
+def test_padding_behind_an_archive_stays(tmp_path: Path, kind: str, padding: bytes) -> None:
+    held = {"w": np.zeros(3000, "<f4"), "b": np.ones(3, "<f8")}
+    file, out = archives.write(kind, tmp_path / "f", held), tmp_path / "o"
+    file.write_bytes(file.read_bytes() + padding)
+    document = run_json("inject", file, "-o", out, "--tensor", "w", "--count", 2000, "--seed", 1)
+    assert archives.changed(held, archives.read(kind, out)) == faults_of(document)
+    assert out.read_bytes().endswith(padding)
+    original = file.read_bytes()
+    run("inject", file, "--in-place", "--tensor", "w", "--count", 2000, "--seed", 1)
+    assert file.read_bytes() == out.read_bytes()
+    run("undo", file)
+    assert file.read_bytes() == original
+    bits = run_json("inject", file, "--dry-run", "--plane", "metadata", "--count", 1)["eligible_bits"]
+    sizes = sum(tensor["bytes"] for tensor in run_json("ls", file)["tensors"])
+    assert bits == 8 * (file.stat().st_size - sizes)
+
+
+def safetensors_of(path: Path, header: str, size: int) -> Path:
+    path.write_bytes(struct.pack("<Q", len(header)) + header.encode() + bytes(range(1, size + 1)))
+    return path
+
+
+ENTRY = '"dtype":"F32","shape":[1],"data_offsets":[0,4]'
+SKIPPED = {
+    "null metadata": f'{{"__metadata__":null,"w":{{{ENTRY}}}}}',
+    "extra number": f'{{"w":{{{ENTRY},"x":1}}}}',
+    "extra values": f'{{"w":{{"x":{{"dtype":[["F64"]],"shape":null}},{ENTRY},"y":[-1.5,true,"t",{{}}]}}}}',
+}
+
+
+@pytest.mark.parametrize("name", SKIPPED)
+def test_headers_that_safetensors_reads_are_read(tmp_path: Path, name: str) -> None:
+    file, out = safetensors_of(tmp_path / "f", SKIPPED[name], 4), tmp_path / "o"
+    run("inject", file, "-o", out, "--tensor", "w", *SET, 3)
+    with safe_open(out, "np") as found:
+        assert found.get_tensor("w").tolist() == [3]
+
+
+def test_headers_that_safetensors_refuses_are_refused(tmp_path: Path) -> None:
+    for number, header in enumerate(
+        [f'{{"__metadata__":1,"w":{{{ENTRY}}}}}', f'{{"__metadata__":{{"a":null}},"w":{{{ENTRY}}}}}', '{"w":null}']
+    ):
+        file = safetensors_of(tmp_path / str(number), header, 4)
+        with pytest.raises(Exception, match=r"[Hh]eader"), safe_open(file, "np"):
+            pass
+        refused("ls", file, says="something unexpected")
+
+
+NARROW = (
+    '{"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"f":{"dtype":"F4","shape":[2,8],"data_offsets":[4,12]},'
+    '"s":{"dtype":"F8_E8M0","shape":[3],"data_offsets":[12,15]},"t":{"dtype":"F6_E2M3","shape":[4],'
+    '"data_offsets":[15,18]}}'
+)
+
+
+def test_narrow_types_stand_beside_others(tmp_path: Path) -> None:
+    file, out = safetensors_of(tmp_path / "f", NARROW, 18), tmp_path / "o"
+    found = {tensor["path"]: tensor for tensor in run_json("ls", file)["tensors"]}
+    assert {name: (one["dtype"], one["elements"], one["bytes"], one["alterable"]) for name, one in found.items()} == {
+        "b": ("float32", 1, 4, True),
+        "f": ("float4_e2m1", 16, 8, False),
+        "s": ("float8_e8m0", 3, 3, True),
+        "t": ("float6_e2m3", 4, 3, False),
+    }
+    run("inject", file, "-o", out, "--tensor", "b", *SET, 3)
+    with safe_open(out, "np") as opened:
+        assert opened.get_tensor("b").tolist() == [3]
+        assert opened.get_slice("f").get_shape() == [2, 8]
+    refused("inject", file, "--dry-run", "--tensor", "f", says="an element takes 4 bits, less than a byte")
+    refused("inject", file, "--dry-run", "--tensor", "t", "--as", "t=uint8", says="f")
+    metadata = run_json("inject", file, "--dry-run", "--plane", "metadata", "--count", 1)
+    assert metadata["eligible_bits"] == 8 * (file.stat().st_size - 18)
+
+
+def test_powers_of_two_are_exponents_alone(tmp_path: Path) -> None:
+    file, out = tmp_path / "e.pt", tmp_path / "o.pt"
+    exponents = torch.arange(256, dtype=torch.uint8)
+    torch.save({"e": exponents.view(torch.float8_e8m0fnu)}, file)
+    population = run_json("inject", file, "--dry-run", "--bits", "exponent", "--count", 300, "--seed", 1)
+    assert population["eligible_bits"] == 8 * 256
+    assert {fault["field"] for fault in population["faults"]} == {"exponent"}
+    for fault in population["faults"]:
+        value = exponents[fault["element"]].view(torch.float8_e8m0fnu).to(torch.float64).item()
+        np.testing.assert_equal(np.float32(fault["old_value"]), np.float32(value))
+    refused("inject", file, "--dry-run", "--bits", "sign", says="none of the 1 chosen tensors has a bit of 'sign'")
+    refused("inject", file, "--dry-run", "--what", "zero", says="none of the 1 chosen tensors")
+    refused("inject", file, "--dry-run", "--what", "inf", says="none of the 1 chosen tensors")
+    refused("inject", file, "--dry-run", *SET, 0, says="--value 0 cannot be stored as float8_e8m0")
+    refused("inject", file, "--dry-run", *SET, -1, says="--value -1 cannot be stored as float8_e8m0")
+    for value in ("1", "2.9", "3", "3.1", "1e-45", "1e38", "1e39", "nan", "0.3"):
+        run("inject", file, "-o", out, "--element", 5, *SET, value)
+        stored = torch.load(out, weights_only=True)["e"][5]
+        expected = torch.tensor(float(value), dtype=torch.float64).to(torch.float32).to(torch.float8_e8m0fnu)
+        assert stored.view(torch.uint8) == expected.view(torch.uint8), value
+    run("inject", file, "-o", out, "--element", 5, "--what", "max")
+    assert torch.load(out, weights_only=True)["e"][5].to(torch.float64) == 2.0**127
+    run("inject", file, "-o", out, "--no-nan", "--what", "random", "--fraction", 1, "--seed", 4)
+    assert not torch.load(out, weights_only=True)["e"].to(torch.float32)[:255].isnan().any()
+
+
+def custom_float(order: int, size: int = 2) -> h5py.h5t.TypeID:
+    """Sign, 6 exponent bits with bias 31, 9 mantissa bits: no format that has a name."""
+    kind = h5py.h5t.IEEE_F32LE.copy()
+    kind.set_fields(15, 9, 6, 0, 9)
+    kind.set_offset(0)
+    kind.set_precision(16)
+    kind.set_size(size)
+    kind.set_ebias(31)
+    kind.set_order(order)
+    return kind
+
+
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_views_of_custom_types_keep_their_byte_order(tmp_path: Path, order: str) -> None:
+    file, out = tmp_path / "c.h5", tmp_path / "o.h5"
+    kind = custom_float(h5py.h5t.ORDER_BE if order == "big" else h5py.h5t.ORDER_LE)
+    numbers = np.array([1.0, -2.5, 0.75])
+    with h5py.File(file, "w") as held:
+        space = h5py.h5s.create_simple((3,))
+        h5py.h5d.create(held.id, b"w", kind, space).write(h5py.h5s.ALL, h5py.h5s.ALL, numbers)
+        compound = h5py.h5t.create(h5py.h5t.COMPOUND, 4)
+        compound.insert(b"x", 0, kind)
+        compound.insert(b"n", 2, h5py.h5t.STD_I16BE if order == "big" else h5py.h5t.STD_I16LE)
+        whole = h5py.h5d.create(held.id, b"c", compound, space)
+        whole.write(h5py.h5s.ALL, h5py.h5s.ALL, np.zeros(3, [("x", "<f8"), ("n", "<i2")]))
+    assert run_json("ls", file)["tensors"][2]["dtype"] == "float16 (6 exponent, 9 mantissa bits)"
+    refused("inject", file, "--dry-run", "--tensor", "w", says="is not a number format that bitrift alters")
+
+    def stored(path: Path) -> np.ndarray:
+        with h5py.File(path) as held:
+            dataset = held["w"].id
+            return np.frombuffer(path.read_bytes(), f"{'>' if order == 'big' else '<'}u2", 3, dataset.get_offset())
+
+    # 1.0 is 0 011111 000000000, and -2.5 is 1 100000 010000000.
+    assert stored(file).tolist() == [0x3E00, 0xC080, 0x3D00]
+    for bit in (0, 8, 9, 15):
+        fault = run_json("inject", file, "-o", out, "--tensor", "w", "--as", "w=uint16", "--element", 1, "--bits", bit)
+        assert int(fault["faults"][0]["old"], 16) == stored(file)[1]
+        assert stored(out)[1] == stored(file)[1] ^ 1 << bit
+    run("inject", file, "-o", out, "--tensor", "w", "--as", "w=float16", *SET, 1.5)
+    assert stored(out).view(stored(out).dtype.str.replace("u", "f")).tolist() == [1.5] * 3
+    with h5py.File(out) as held:  # by the library's own conversion of the type: 0x3e00 is 1 there
+        seen = np.zeros(3)
+        held["w"].id.read(h5py.h5s.ALL, h5py.h5s.ALL, seen, h5py.h5t.NATIVE_DOUBLE)
+    assert seen.tolist() == [1.0] * 3
+    run("inject", file, "-o", out, "--tensor", "c:x", "--as", "c:x=uint16", *SET, 0x3E00)
+    with h5py.File(out) as held:
+        seen = np.zeros(3, [("x", "<f8"), ("n", "<i2")])
+        held["c"].id.read(h5py.h5s.ALL, h5py.h5s.ALL, seen)
+    assert seen["x"].tolist() == [1.0] * 3 and seen["n"].tolist() == [0] * 3
+
+
+def test_custom_types_of_both_byte_orders_are_equal(tmp_path: Path) -> None:
+    files = []
+    for order in (h5py.h5t.ORDER_LE, h5py.h5t.ORDER_BE):
+        files.append(tmp_path / f"{order}.h5")
+        with h5py.File(files[-1], "w") as held:
+            dataset = h5py.h5d.create(held.id, b"w", custom_float(order), h5py.h5s.create_simple((3,)))
+            dataset.write(h5py.h5s.ALL, h5py.h5s.ALL, np.array([1.0, -2.5, 0.75]))
+    assert run("diff", *files).stdout == "no tensor differs\n"
+
+
+def test_dates_of_numpy_keep_their_byte_order(tmp_path: Path) -> None:
+    for code in ("<M8[s]", ">M8[s]"):
+        file, out = tmp_path / f"{code[0] == '<'}.npz", tmp_path / "o.npz"
+        np.savez(file, t=np.array([10, 20], code))
+        run("inject", file, "-o", out, "--tensor", "t", "--as", "t=int64", *SET, 7)
+        with np.load(out) as found:
+            assert found["t"].astype("<i8").tolist() == [7, 7]
