@@ -310,6 +310,20 @@ class Arm:
         bound = false_sdc_bound(bad, runs, self.rule.confidence)
         return FalseSdc(runs, found["SDC"], found["crash"], bound, false_sdc_chance(bad, runs, n, self.rule.level))
 
+    def units(self) -> Array:
+        """Of each metric at the horizon, from the envelope runs alone."""
+        last = self.clean[:, -1]
+        spread = 1.4826 * np.median(np.abs(last - np.median(last, axis=0)), axis=0)
+        return np.maximum(spread, self.floors(self.clean))
+
+    def jitter_distance(self) -> float | None:
+        """How far jitter runs end from their golden run in any metric, in units; None without one that ended."""
+        judged, golden = self.measured
+        jitter = [i for i, row in enumerate(self.judged) if row["kind"] == "jitter"]
+        distances = (np.abs(judged - golden)[jitter, -1] / self.units()).ravel()
+        distances = distances[~np.isnan(distances)]
+        return float(distances.max()) if len(distances) else None
+
     def resolution(self, chosen: Sequence[int] | None = None) -> dict[str, float | None]:
         """Of each metric the smallest change against the golden run that is an SDC, of several orders the largest.
 
