@@ -179,7 +179,7 @@ def test_what_is_no_baseline_is_refused(campaigns, baseline, tmp_path):
     broken.write_text(baseline.read_text()[:1000])
     assert "broken.json" in refused(campaigns / "plain", "--baseline", broken)
     later = tmp_path / "later.json"
-    later.write_text(json.dumps(json.loads(baseline.read_text()) | {"schema": "bitrift/baseline/2"}))
+    later.write_text(json.dumps(json.loads(baseline.read_text()) | {"schema": "bitrift/baseline/3"}))
     assert "another version of bitrift wrote it" in refused(campaigns / "plain", "--baseline", later)
     alone = shutil.copy(campaigns / "plain" / "summary.json", tmp_path / "summary.json")
     assert "--update" in refused(campaigns / "plain", "--baseline", alone)
