@@ -41,6 +41,9 @@ class Making:
     missing: float = 0.0  # share of trials without the capped loss
     bits: tuple[tuple[str, int], ...] = tuple(BITS.items())
     confidence: float = 0.95
+    level: float = 0.01
+    luck: float = 0.0  # how much worse golden runs are than clean runs
+    evaluations: int = 1  # of a run, the last one being the horizon
 
     def but(self, **changes: Any) -> Making:
         return replace(self, **changes)
@@ -92,15 +95,17 @@ def fault_of(making: Making, stratum: str, draw: int) -> Metrics:
 
 def arm_of(making: Making, number: int, name: str) -> Hand:
     random = np.random.default_rng([3, making.runs, making.seed, number])
-    hand = Hand(arm=name, targets=making.targets)
+    hand = Hand(arm=name, targets=making.targets, length=making.evaluations)
 
     def clean() -> np.ndarray:
         return random.normal(size=2) + making.worse
 
     def run(kind: str, luck: np.ndarray, **changes: Any) -> None:
-        hand.add(kind, metrics_of(making, *map(float, luck)), **changes)
+        """Earlier evaluations have other luck."""
+        way = [*(clean() for _ in range(making.evaluations - 1)), luck]
+        hand.add(kind, [metrics_of(making, *map(float, one)) for one in way], **changes)
 
-    golden = [clean() * 0.5 for _ in range(making.orders)]
+    golden = [clean() * 0.5 + making.luck for _ in range(making.orders)]
     for order, luck in enumerate(golden):
         hand.golden(metrics_of(making, *map(float, luck)), order)
     for kind, count in (("envelope", making.envelope), ("held_out", making.held_out)):
@@ -110,7 +115,7 @@ def arm_of(making: Making, number: int, name: str) -> Hand:
         order = draw % making.orders
         run("jitter", clean() if making.chaotic else golden[order] + 1e-4 * random.normal(size=2), order=order)
     for place, (stratum, bits) in enumerate(making.bits):
-        for draw, harm in enumerate(effects(making, number, place)):
+        for draw, harm in enumerate(effects(making, number, place)[:bits]):
             order = draw % making.orders
             luck = clean() if making.chaotic or making.stray else golden[order] + 1e-4 * random.normal(size=2)
             lacks = random.random() < making.missing
@@ -122,7 +127,7 @@ def arm_of(making: Making, number: int, name: str) -> Hand:
             else:
                 run("trial", luck + harm * np.array([1, draw % 3 - 0.5]), stratum=stratum, order=order)
                 if lacks:
-                    del hand.rows[-1]["result"]["replicas"][0][0]["test_capped_loss"]
+                    del hand.rows[-1]["result"]["replicas"][0][-1]["test_capped_loss"]
             hand.rows[-1] |= {"faults": [fault_of(making, stratum, draw)], "stratum_bits": bits}
     return hand
 
@@ -130,7 +135,7 @@ def arm_of(making: Making, number: int, name: str) -> Hand:
 def make(folder: Path, making: Making) -> Path:
     """A finished campaign."""
     hands = [arm_of(making, number, name) for number, name in enumerate(making.arms)]
-    write(folder, *hands, controls={"orders": making.orders}, confidence=making.confidence)
+    write(folder, *hands, controls={"orders": making.orders}, confidence=making.confidence, level=making.level)
     path = folder / "campaign.json"
     identity = json.loads(path.read_text())
     fields = list(dict.fromkeys(name.split(".")[1] for name, _ in making.bits))
@@ -139,4 +144,12 @@ def make(folder: Path, making: Making) -> Path:
     identity["spec"]["seed"] = identity["seed"] = making.seed
     identity["bases"] = {"base": {"digest": f"{making.faults:032x}", "source": "given"}}
     path.write_text(json.dumps(identity))
+    strata = [
+        dict(zip(("role", "field"), name.split("."), strict=True), name=name, bits=bits)
+        | {"draws": min(making.draws, bits), "first_draw": 0}
+        for name, bits in making.bits
+    ]
+    plan = {"schema": 1, "round": 0, "seed": making.seed, "arms": making.arms, "measure": "bit", "plane": "value"}
+    (folder / "rounds").mkdir()
+    (folder / "rounds" / "0000.json").write_text(json.dumps(plan | {"strata": strata}))
     return folder

@@ -11,7 +11,7 @@ import gate_compare
 import numpy as np
 import pytest
 from gate_compare import bitrift, compared
-from gate_journals import Making, make
+from gate_journals import GAIN, Making, make
 from harmful import harmful, limits
 from verdict import read_arms
 from verdict_rank import Row
@@ -90,6 +90,20 @@ def test_strata_of_other_sizes_are_tested_by_fisher(tmp_path: Path) -> None:
     assert kinds_of(agreed(tmp_path, USUAL, USUAL.but(**OTHER, bits=bits))) == {("unrelated", "fisher")}
 
 
+@pytest.mark.parametrize("other", [{}, OTHER])
+def test_strata_of_a_few_bits_have_fewer_draws(tmp_path: Path, other: dict[str, int]) -> None:
+    making = Making(bits=(("weight.sign", 800), ("weight.exponent", 90), ("bias.sign", 7), ("bias.exponent", 12)))
+    found = agreed(tmp_path, making, making.but(**other, runs=1, more_harm=0.2))
+    assert {line["first_trials"] for line in found["lines"]} == {40 + 40 + 7 + 12}
+
+
+def test_bitwise_trials_stay_masked_beside_a_golden_run_in_the_bad_tail(tmp_path: Path) -> None:
+    """Harmless runs end so far above it that its own metrics would be an SDC."""
+    making = Making(chaotic=True, luck=4, evaluations=3)
+    found = agreed(tmp_path, making, making.but(runs=1, more_harm=0.3))
+    assert found["arms"][0]["limit"]["test_accuracy"] < 4 * GAIN
+
+
 def test_a_tolerance_above_the_increase_needs_no_interval(tmp_path: Path) -> None:
     rules: Row = {"alpha": 0.1, "families": [{"outcomes": ["SDC", "crash"], "by": ["role"], "tolerance_points": 90}]}
     rules["families"] += [{"outcomes": ["crash"], "where": {"field": ["sign"]}, "must_see_points": 1}]
@@ -119,6 +133,8 @@ def test_random_pairs(tmp_path: Path, seed: int) -> None:
         harm=one_of(0.0, 0.1, 0.3, 0.8),
         crashes=one_of(0.0, 0.1, 0.5),
         missing=one_of(0.0, 0.0, 0.3),
+        level=one_of(0.01, 0.01, 0.2),
+        evaluations=one_of(1, 1, 3),
     )
     second = first.but(
         runs=2 * seed + 1,
@@ -148,10 +164,15 @@ def test_shifts_are_found_from_a_thousandth_on(tmp_path: Path) -> None:
     assert {len(one) for one in found} >= {0, 2}
 
 
-@pytest.mark.parametrize(("envelope", "strict"), [(40, None), (99, None), (499, 1), (999, 4)])
-def test_harmful_rates_of_single_strata(tmp_path: Path, envelope: int, strict: int | None) -> None:
-    assert limits(envelope, 0.01, 0.05).strict == strict
-    making = Making(envelope=envelope, targets=1000, orders=2, harm=0.4, missing=0.1, chaotic=envelope > 99)
+@pytest.mark.parametrize(
+    ("envelope", "level", "strict"),
+    [(40, 0.01, None), (99, 0.01, None), (99, 0.019, None), (499, 0.01, 1), (499, 0.0119, 1), (999, 0.01, 4)],
+)
+def test_harmful_rates_of_single_strata(tmp_path: Path, envelope: int, level: float, strict: int | None) -> None:
+    assert limits(envelope, level, 0.05).strict == strict
+    making = Making(
+        envelope=envelope, level=level, targets=1000, orders=2, harm=0.4, missing=0.1, chaotic=envelope > 99
+    )
     folder = make(tmp_path, making)
     done = bitrift("analyze", folder, "--by", "stratum", "--json")
     assert done.returncode == 0, done.stderr
