@@ -112,6 +112,15 @@ def test_a_tolerance_above_the_increase_needs_no_interval(tmp_path: Path) -> Non
     assert found["verdict"] == "undecided"
 
 
+def test_a_campaign_of_the_trainer_against_itself() -> None:
+    """Three arms, one of them with crashes; the verdict's numbers come from trained runs."""
+    folder = Path(__file__).resolve().parents[2] / "data" / "earlier" / "2026-11" / "campaigns" / "trained"
+    found = gate_compare.theirs(folder, folder)
+    assert compared(gate_compare.ours(folder, folder), found) == []
+    assert {line["p"] for line in found["lines"]} == {1}
+    assert any(line["first_hits"] for line in found["lines"])
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_random_pairs(tmp_path: Path, seed: int) -> None:
     random = np.random.default_rng(seed)
