@@ -64,58 +64,82 @@ GateTest test_of(const GateLine& line) {
   return difference.kind() == ComparisonKind::paired ? GateTest::mcnemar : GateTest::fisher;
 }
 
-// So many more harmful faults, and no other change.
-double visible_by_mcnemar(const RateDifference& difference, double level) {
-  const PairCounts& counts = difference.counts();
-  const std::uint64_t pairs = counts.pairs();
-  for (std::uint64_t worse = counts.first_only + 1; worse + counts.first_only <= pairs; ++worse) {
+// The test counts the fewest hits of the campaign, the reader sees all: so much more, as a share of the
+// trials.
+double in_doubt(const LimitedDifference& difference) {
+  const std::uint64_t hits = difference.shown().second_hits() - difference.least().second_hits();
+  return static_cast<double>(hits) / static_cast<double>(difference.shown().second_trials());
+}
+
+// So many pairs, or more, in which only the campaign has the outcome, among those in which the baseline lacks
+// it.
+double visible_by_mcnemar(const RateDifference& least, double level) {
+  const PairCounts& counts = least.counts();
+  const auto pairs = static_cast<double>(counts.pairs());
+  std::uint64_t worse = counts.first_only + 1;
+  // The weighted rate must have increased, too.
+  const double missing = -least.difference() * pairs;
+  if (missing >= 0) worse = std::max(worse, counts.second_only + static_cast<std::uint64_t>(missing) + 1);
+  for (; worse <= counts.second_only + counts.neither; ++worse) {
     if (exact_mcnemar_greater(counts.first_only, worse) > level) continue;
-    return static_cast<double>(worse - counts.first_only) / static_cast<double>(pairs);
+    return (static_cast<double>(worse) - static_cast<double>(counts.first_only)) / pairs;
   }
   return 1;
 }
 
-// The table with `more` hits above the first sample's rates, spread over the strata by their trials.
-std::vector<TwoCounts> raised(std::vector<TwoCounts> table, std::uint64_t more, double trials) {
-  double owed = 0;  // rounding errors do not add up
-  for (TwoCounts& one : table) {
-    const auto drawn = static_cast<double>(one.second_trials);
-    const double rate = static_cast<double>(one.first_hits) / static_cast<double>(one.first_trials);
-    const double wanted = rate * drawn + static_cast<double>(more) * drawn / trials + owed;
-    const double hits = std::clamp(std::round(wanted), 0.0, drawn);
-    owed = wanted - hits;
-    one.second_hits = static_cast<std::uint64_t>(hits);
+// The table with `more` hits above the first sample's rates, spread over the strata by their trials; nullopt
+// where so many do not fit.
+std::optional<std::vector<TwoCounts>> raised(std::vector<TwoCounts> table, std::uint64_t more,
+                                             double trials) {
+  double owed = 0;  // rounding errors, and what did not fit, do not add up
+  for (std::size_t round = 0; round < 2; ++round) {
+    for (TwoCounts& one : table) {
+      const auto drawn = static_cast<double>(one.second_trials);
+      const double rate = static_cast<double>(one.first_hits) / static_cast<double>(one.first_trials);
+      const double begun = round == 0 ? rate * drawn + static_cast<double>(more) * drawn / trials
+                                      : static_cast<double>(one.second_hits);
+      const double wanted = begun + owed;
+      const double hits = std::clamp(std::round(wanted), 0.0, drawn);
+      owed = wanted - hits;
+      one.second_hits = static_cast<std::uint64_t>(hits);
+    }
   }
-  return table;
+  return owed < 0.5 ? std::optional(table) : std::nullopt;
 }
 
-double visible_by_fisher(const RateDifference& difference, double level) {
+double visible_by_fisher(const RateDifference& least, double level) {
   double trials = 0;
-  for (const TwoCounts& one : difference.table()) trials += static_cast<double>(one.second_trials);
+  for (const TwoCounts& one : least.table()) trials += static_cast<double>(one.second_trials);
+  const auto fits = [&](std::uint64_t more) { return raised(least.table(), more, trials).has_value(); };
+  const auto fails = [&](std::uint64_t more) {
+    const auto table = raised(least.table(), more, trials);
+    return !table || stratified_fisher(*table).greater <= level;
+  };
   std::uint64_t unseen = 0;
   auto seen = static_cast<std::uint64_t>(trials);
-  if (stratified_fisher(raised(difference.table(), seen, trials)).greater > level) return 1;
   while (seen - unseen > 1) {
     const std::uint64_t middle = unseen + (seen - unseen) / 2;
-    const bool enough = stratified_fisher(raised(difference.table(), middle, trials)).greater <= level;
-    (enough ? seen : unseen) = middle;
+    (fails(middle) ? seen : unseen) = middle;
   }
-  return static_cast<double>(seen) / trials;
+  return fits(seen) ? static_cast<double>(seen) / trials : 1;
 }
 
 double visible(const GateLine& line, double level) {
   const RateDifference& least = line.difference.least();
   const double left = level - line.difference.miss();
   if (left <= 0) return 1;
+  double increase = 1;
   switch (line.test) {
     case GateTest::mcnemar:
-      return visible_by_mcnemar(least, left);
-    case GateTest::fisher:
-      return visible_by_fisher(least, left);
-    case GateTest::interval:
+      increase = visible_by_mcnemar(least, left);
       break;
+    case GateTest::fisher:
+      increase = visible_by_fisher(least, left);
+      break;
+    case GateTest::interval:
+      increase = least.difference() - least.interval(1 - left).low + line.tolerance;
   }
-  return std::min(1.0, least.difference() - least.interval(1 - left).low + line.tolerance);
+  return std::min(1.0, increase + in_doubt(line.difference));
 }
 
 double p_of(const GateLine& line) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/error.h"
 #include "record/json/json_diff.h"
@@ -58,6 +59,22 @@ std::string sizes_text(const Sample& first, const Sample& second) {
   return "";
 }
 
+// Of arms with one name: the first that is judged by other metrics. A gate or comparison uses those of the
+// first.
+std::string metrics_text(const Sample& first, const Sample& second) {
+  for (const auto& [arm, reference] : first.references) {
+    const auto other = second.references.find(arm);
+    if (other == second.references.end() || other->second.metrics == reference.metrics) continue;
+    const auto names = [](const ArmReference& one) {
+      std::vector<std::string> words;
+      for (const record::Metric metric : one.metrics) words.emplace_back(name_of(metric));
+      return fmt::format("{}", fmt::join(words, " and "));
+    };
+    return fmt::format("judged metrics of arm {}: {}, and {}", arm, names(reference), names(other->second));
+  }
+  return "";
+}
+
 std::string horizon_text(const Sample& first, const Sample& second) {
   if (first.horizon_step == second.horizon_step) return "";
   return fmt::format("steps from the resume to the evaluation that is judged: {} and {}", first.horizon_step,
@@ -75,6 +92,7 @@ std::vector<std::string> differences(const Sample& first, const Sample& second) 
   texts.push_back(base_text(first, second));
   texts.push_back(sizes_text(first, second));
   texts.push_back(horizon_text(first, second));
+  texts.push_back(metrics_text(first, second));
   std::erase(texts, "");
   return texts;
 }

@@ -92,15 +92,13 @@ std::vector<double> trial_rises(const Side& side, std::size_t order, std::size_t
 CentreRange with_trials(CentreRange harmless, const std::vector<double>& trials,
                         const std::vector<double>& clean, RangeCost& cost) {
   if (trials.empty() || clean.empty()) return harmless;
-  CentreRange range = range_of_median(trials, cost);
+  const CentreRange range = range_of_median(trials, cost);
   if (harmless.low <= range.centre && range.centre <= harmless.high)
     return {std::max(range.low, harmless.low), range.centre, std::min(range.high, harmless.high)};
   // No harmless run is expected beyond the clean ones.
   const auto [least, most] = std::minmax_element(clean.begin(), clean.end());
-  range.low = std::min(harmless.low, std::clamp(range.low, *least, *most));
-  range.high = std::max(harmless.high, std::clamp(range.high, *least, *most));
-  range.centre = harmless.centre;
-  return range;
+  const double witness = std::clamp(range.centre, *least, *most);
+  return {std::min(harmless.low, witness), harmless.centre, std::max(harmless.high, witness)};
 }
 
 Centres centres_of(const Side& side, RangeCost& cost) {

@@ -97,6 +97,21 @@ TEST(Gate, FailsFromTheIncreaseOnThatItStates) {
   }
 }
 
+// Of 40 pairs 24 are hits already: 16 more are too few against 7 that end better.
+TEST(Gate, SaysThatNoIncreaseWouldFailWhereThereIsNoRoom) {
+  const Sample baseline = sample_with({{1000, 40, 24}});
+  Sample current = baseline;
+  auto& outcomes = current.cells.at({"serial", "weight.sign"}).outcomes;
+  for (std::size_t draw = 0; draw < 7; ++draw) outcomes[draw] = OutcomeClass::masked;
+  GateRules strict = only_sdc();
+  strict.alpha = 0.01;
+  EXPECT_EQ(gate(baseline, current, strict).lines[0].visible, 1);
+  // Other faults: of 160 trials 151 are hits, 9 more are all there can be.
+  EXPECT_EQ(
+      gate(sample_with({{1000, 160, 151}}, 1), sample_with({{1000, 160, 151}}, 2), strict).lines[0].visible,
+      1);
+}
+
 TEST(Gate, AcceptsAnIncreaseWithinTheTolerance) {
   const Sample baseline = sample_with({{1000, 400, 20}});
   const Sample current = sample_with({{1000, 400, 60}});
