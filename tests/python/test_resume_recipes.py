@@ -43,7 +43,7 @@ class Training:
         layers = [torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.Dropout(0.2), torch.nn.Linear(8, 2)]
         self.model = torch.nn.Sequential(*layers)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-2)
-        self.scheduler = scheduler(self.optimizer) if scheduler else None
+        self.scheduler: Any = scheduler(self.optimizer) if scheduler else None
 
     def train(self, epochs: range) -> list[tuple[float, float]]:
         """The loss of every step and the rate at which it was taken."""

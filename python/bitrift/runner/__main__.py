@@ -155,9 +155,14 @@ class Worker:
         changed = changed_in_file(base, file) if self._driver.rank == 0 else []
         seed = 1 if self._leaked else run.get("order_seed", 0)
         drill = run.get("drill", "")
-        result = trainer.run(Request(file, run["epochs"], seed, run.get("golden", False)), lambda: self._drill(drill))
+        golden, compared = run.get("golden", False), run.get("compare_loaded", False)
+        request = Request(file, run["epochs"], seed, golden, str(base) if compared else "")
+        result = trainer.run(request, lambda: self._drill(drill))
         self._leaked = self._leaked or drill == "leak"
         if self._driver.rank == 0:
+            unreached = trainer.unreached(changed)
+            if unreached is not None:
+                result["unreached_tensors"] = unreached
             self._driver.answer({"id": run["id"], "changed_tensors": changed} | result)
 
     def _drill(self, kind: str) -> None:

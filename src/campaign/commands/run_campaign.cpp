@@ -147,6 +147,8 @@ PoolOptions pool_options(const RunOptions& options, const record::CampaignSpec& 
   pool.orders = spec.orders;
   pool.early_end = spec.early_end;
   pool.propagation = spec.propagation;
+  pool.compare_loaded =
+      spec.runner.kind == record::RunnerKind::python && spec.reader_canaries.value_or(false);
   pool.memory = spec.memory;
   pool.network = spec.network;
   pool.listen_at = listen_address();

@@ -250,8 +250,7 @@ void Pool::request(Crew& crew, const RunKey& key) {
   crew.current.started = record::utc_now();
   crew.sent = Clock::now();
   crew.on_its_way = true;
-  crew.worker->run(run_request(crew, options_.early_end, options_.propagation), deadline,
-                   !ends_with_a_rank(crew));
+  crew.worker->run(run_request(crew, options_), deadline, !ends_with_a_rank(crew));
 }
 
 void Pool::handle(Crew& crew, const WorkerEvent& event) {
