@@ -26,6 +26,10 @@ void to_little_endian(const TensorInfo& tensor, std::uint8_t* data, std::size_t 
   for (std::size_t at = 0; at + width <= bytes; at += width) std::reverse(data + at, data + at + width);
 }
 
+const std::string& primary_of(const TensorInfo& tensor) {
+  return tensor.alias_of.empty() ? tensor.path : tensor.alias_of;
+}
+
 const TensorInfo* among(const std::vector<TensorInfo>& sorted, std::string_view path) {
   const auto at =
       std::lower_bound(sorted.begin(), sorted.end(), path,
@@ -57,6 +61,11 @@ struct Reader::State {
       take(std::move(found[i]), tensors, block_of);
     }
     sort(tensors, block_of, {});
+    // The same elements have one role, whatever their names are.
+    for (TensorInfo& tensor : tensors) {
+      if (tensor.alias_of.empty()) continue;
+      if (const TensorInfo* const primary = among(tensors, tensor.alias_of)) tensor.role = primary->role;
+    }
   }
 
   void take(Block block, std::vector<TensorInfo>& list, std::vector<std::size_t>& blocks_of_list) {
@@ -276,8 +285,16 @@ std::optional<Reader::StoredChecksum> Reader::checksum(std::string_view path) co
     }
   });
   const auto at = state_->checksums.find(path);
-  if (at == state_->checksums.end()) return std::nullopt;
-  return at->second;
+  if (at != state_->checksums.end()) return at->second;
+  // It may be listed under another name of the same elements.
+  const TensorInfo* const tensor = among(state_->tensors, path);
+  if (tensor == nullptr || state_->checksums.empty()) return std::nullopt;
+  const std::string& primary = primary_of(*tensor);
+  for (const TensorInfo& other : state_->tensors) {
+    const auto listed = state_->checksums.find(other.path);
+    if (listed != state_->checksums.end() && primary_of(other) == primary) return listed->second;
+  }
+  return std::nullopt;
 }
 
 }  // namespace bitrift::ckpt

@@ -110,9 +110,9 @@ struct RunResult {
   std::vector<std::string> changed_tensors;  ///< loaded tensors that differ from the base file's, sorted
   /// Of changed_tensors those that did not change what a script loaded; absent: not compared. Not in rows.
   std::optional<std::vector<std::string>> unreached_tensors = {};
-  std::vector<Alarm> alarms;                 ///< by step, then rank; at most 100 of each rank
-  std::int64_t alarm_count = 0;              ///< of all ranks, those left out included
-  std::string last_loss;                     ///< hex float of the last step's loss, "" when no step was taken
+  std::vector<Alarm> alarms;     ///< by step, then rank; at most 100 of each rank
+  std::int64_t alarm_count = 0;  ///< of all ranks, those left out included
+  std::string last_loss;         ///< hex float of the last step's loss, "" when no step was taken
   /// Where asked for: the steps that this run reached, ascending, and what differed then.
   std::optional<std::vector<StepDrift>> propagation;
   std::vector<Recovery> recoveries = {};              ///< of ranks that failed, in order

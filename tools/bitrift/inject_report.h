@@ -1,6 +1,7 @@
 // What `bitrift inject` prints.
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "inject/manifest/manifest.h"
@@ -10,6 +11,8 @@ namespace bitrift::cli {
 struct InjectReport {
   bool dry_run = false, in_place = false, json = false, replayed = false;
   std::string written;  ///< the altered file
+  std::map<std::string, std::string>
+      aliases;  ///< of the altered tensors those that are, and what they stand for
 };
 
 /// Prints the injection as a table or as JSON.

@@ -127,10 +127,10 @@ Link parse_link(const Source& source, const Frame& frame, std::span<const std::u
   }
   const unsigned flags = cursor.u8();
   const unsigned kind = (flags & 8U) != 0 ? cursor.u8() : 0;
-  if ((flags & 4U) != 0) cursor.skip(8);
+  Link link;
+  if ((flags & 4U) != 0) link.order = cursor.number(8);
   if ((flags & 16U) != 0) cursor.skip(1);
   const auto name = cursor.take(cursor.number(1U << (flags & 3U)));
-  Link link;
   link.name.assign(name.begin(), name.end());
   link.kind = kind == 0 ? Link::Kind::hard : kind == 1 ? Link::Kind::soft : Link::Kind::other;
   if (kind == 0) link.header = place(source, frame, cursor.address(frame.offset_bytes), kMessage);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,8 @@ struct Link {
   enum class Kind { hard, soft, other };  // other: external, or of a kind that a program defined
   std::string name;
   Kind kind = Kind::hard;
-  std::uint64_t header = 0;  ///< hard: the object's header in the file, user block included
+  std::uint64_t header = 0;                 ///< hard: the object's header in the file, user block included
+  std::optional<std::uint64_t> order = {};  ///< in which the group's links were made, where it keeps that
 };
 
 /// Whether an object header is that of a group.

@@ -75,11 +75,11 @@ class Selection {
         replicas_(replicas_in(reader, choice.scope, choice.seed)) {
     if (!choice.layers.empty()) layers_ = reader.layers().resolve(choice.layers, file_);
     check_roles();
-    for (const ckpt::TensorInfo& tensor : reader.tensors()) consider(tensor);
+    consider_all(reader.tensors());
     const auto& globs = choice.tensors;
     if (std::any_of(globs.begin(), globs.end(),
                     [](const auto& glob) { return glob.find('@') != glob.npos; })) {
-      for (const ckpt::TensorInfo& tensor : reader.attribute_tensors()) consider(tensor);
+      consider_all(reader.attribute_tensors());
     }
     check_used();
     check_shared();
@@ -99,6 +99,19 @@ class Selection {
         fail_at(ErrorCode::unsupported, "roles",
                 "role checksum cannot be altered: checksums are computed from the tensors");
       }
+    }
+  }
+
+  /// An alias counts only if the tensor that it stands for does not, wherever that is in path order.
+  void consider_all(const std::vector<ckpt::TensorInfo>& tensors) {
+    const auto first = static_cast<std::ptrdiff_t>(chosen.size());
+    for (const bool aliases : {false, true}) {
+      for (const ckpt::TensorInfo& tensor : tensors) {
+        if (tensor.alias_of.empty() == aliases) continue;
+        consider(tensor);
+      }
+      std::sort(chosen.begin() + first, chosen.end(),
+                [](const Chosen& a, const Chosen& b) { return a.tensor->path < b.tensor->path; });
     }
   }
 
@@ -134,16 +147,11 @@ class Selection {
               choice_.tensors.empty() ? "; choose other tensors with --tensor or --role" : "");
     }
     // Its elements are a target already.
-    if (!tensor.alias_of.empty() && is_chosen(tensor.alias_of)) return;
+    if (!tensor.alias_of.empty()) {
+      if (chosen_paths_.contains(tensor.alias_of) || !aliased_.insert(tensor.alias_of).second) return;
+    }
+    chosen_paths_.insert(tensor.path);
     chosen.push_back({&tensor, view ? *view : *tensor.format});
-  }
-
-  /// Tensors are looked at in path order.
-  [[nodiscard]] bool is_chosen(const std::string& path) const {
-    const auto at =
-        std::lower_bound(chosen.begin(), chosen.end(), path,
-                         [](const Chosen& one, const std::string& name) { return one.tensor->path < name; });
-    return at != chosen.end() && at->tensor->path == path;
   }
 
   /// A fault must not count for two tensors.
@@ -230,6 +238,8 @@ class Selection {
   const Choice& choice_;
   std::set<int> replicas_;
   std::set<std::string, std::less<>> layers_, used_layers_;
+  std::set<std::string> chosen_paths_;
+  std::set<std::string> aliased_;  // of which an alias is chosen
   std::set<std::string> used_globs_, used_roles_, checksum_globs_, used_views_;
 };
 
