@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "analyze/harm.h"
+#include "analyze/left_out.h"
 #include "analyze/lines.h"
 #include "analyze/observations.h"
 #include "analyze/order.h"
@@ -118,6 +119,7 @@ Summary summarize(const std::vector<record::TrialRecord>& rows, const record::Ca
   summary.by = dimensions(by, spec);
   summary.rounds = rounds;
   summary.sampling = spec.sampling;
+  summary.left_out = left_out(spec);
   const Observations seen = observe(rows, spec, trust);
   Where where(options.where, spec);
   // They are of all strata.

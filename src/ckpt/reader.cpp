@@ -4,6 +4,7 @@
 #include <cstring>
 #include <mutex>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include <fcntl.h>
@@ -116,6 +117,11 @@ Reader& Reader::operator=(Reader&&) noexcept = default;
 
 const std::filesystem::path& Reader::path() const noexcept { return state_->path; }
 const std::vector<TensorInfo>& Reader::tensors() const noexcept { return state_->tensors; }
+void Reader::leave_out(const std::vector<std::string>& paths) {
+  const std::set<std::string> names(paths.begin(), paths.end());
+  for (TensorInfo& tensor : state_->tensors)
+    tensor.left_out = tensor.left_out || names.contains(primary_of(tensor));
+}
 const std::string& Reader::layout() const noexcept { return state_->outline.layout; }
 const LayerList& Reader::layers() const {
   std::call_once(state_->layers_once, [this] { state_->layers = LayerList(state_->outline); });

@@ -194,6 +194,8 @@ def _limits(facts: Facts) -> list[str]:
         )
     else:
         lines.append("Every stratum has a trial that counts.")
+    if left_out := summary.get("left_out"):
+        lines.append(f"No fault is drawn from {words.listed(left_out)}, which the script does not load.")
     lines.append(
         f"Each interval holds with {words.level(summary['confidence'])} confidence by itself. Among many intervals, "
         "some miss the true rate."

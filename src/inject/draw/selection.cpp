@@ -81,6 +81,7 @@ class Selection {
                     [](const auto& glob) { return glob.find('@') != glob.npos; })) {
       consider_all(reader.attribute_tensors());
     }
+    check_left_out();
     check_used();
     check_shared();
     if (chosen.empty()) fail(ErrorCode::bad_input, "{}: holds no tensor that could be altered", file_);
@@ -128,6 +129,11 @@ class Selection {
     if (tensor.role == "checksum") {
       // Wildcards pass checksums over; a pattern that means nothing else is answered in check_used().
       checksum_globs_.insert(globs.begin(), globs.end());
+      return;
+    }
+    if (tensor.left_out) {
+      left_out_ = left_out_.empty() ? tensor.path : left_out_;
+      left_out_globs_.insert(globs.begin(), globs.end());
       return;
     }
     used_globs_.insert(globs.begin(), globs.end());
@@ -200,6 +206,17 @@ class Selection {
     return view;
   }
 
+  /// Tensors that were asked for by name, or all that there are.
+  void check_left_out() const {
+    const auto unused = std::find_if(left_out_globs_.begin(), left_out_globs_.end(),
+                                     [&](const auto& glob) { return !used_globs_.contains(glob); });
+    if (left_out_.empty() || (!chosen.empty() && unused == left_out_globs_.end())) return;
+    fail_at(ErrorCode::bad_input, "tensors",
+            "{}: {} is asked for, but the script does not load it: altering it changes nothing of the loaded "
+            "state; let load() read it, or leave it out",
+            file_, unused == left_out_globs_.end() ? left_out_ : *unused);
+  }
+
   void check_used() const {
     for (const std::string& layer : layers_) {
       if (used_layers_.contains(layer)) continue;
@@ -238,6 +255,8 @@ class Selection {
   const Choice& choice_;
   std::set<int> replicas_;
   std::set<std::string, std::less<>> layers_, used_layers_;
+  std::string left_out_;  // the first tensor that fits and nobody reads
+  std::set<std::string> left_out_globs_;
   std::set<std::string> chosen_paths_;
   std::set<std::string> aliased_;  // of which an alias is chosen
   std::set<std::string> used_globs_, used_roles_, checksum_globs_, used_views_;
