@@ -178,12 +178,7 @@ class File::Walk {
            group.header);
     }
     const std::vector<Link> links = read_links(source_, superblock_, header);
-    std::map<std::uint64_t, const Link*> first;  // by the object's header
-    for (const Link& link : links) {
-      if (link.kind != Link::Kind::hard) continue;
-      const Link*& known = first.emplace(link.header, &link).first->second;
-      if (link.order && known->order && *link.order < *known->order) known = &link;
-    }
+    const auto first = first_links(links);
     const auto path_of = [&](const Link& link) {
       return group.depth == 0 ? link.name : group.path + "/" + link.name;
     };

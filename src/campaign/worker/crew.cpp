@@ -54,6 +54,13 @@ void could_not_start(const Crew& crew, const WorkerLost& loss, const PoolOptions
        crew.log.string(), tail.empty() ? "nothing" : tail);
 }
 
+void take_result(Crew& crew, const record::RunResult& result) {
+  record::RunResult& kept = crew.current.result.emplace(result);
+  kept.detail = without_place(result.detail, crew.copy->path());
+  kept.changed_tensors = crew.copy->primaries(result.changed_tensors);
+  crew.current.altered = crew.copy->primaries(crew.current.altered);
+}
+
 record::RunRequest run_request(Crew& crew, const PoolOptions& options) {
   const record::TrialSpec& spec = crew.current.spec;
   record::RunRequest run;

@@ -279,10 +279,7 @@ void Pool::finished(Crew& crew, const record::RunResult& result) {
   crew.checked = true;
   const RunKey key{crew.current.spec.kind, crew.current.spec.id};
   Job& job = *crew.job;
-  crew.current.result = result;
-  crew.current.result->detail = without_place(result.detail, crew.copy->path());
-  crew.current.altered = crew.copy->primaries(crew.current.altered);
-  crew.current.result->changed_tensors = crew.copy->primaries(result.changed_tensors);
+  take_result(crew, result);
   over(job, crew.current);
   if (is_golden_run(key)) crew.orders.insert(order_of(key, options_.orders));
   if (key.kind == record::TrialKind::trial || key.kind == record::TrialKind::jitter)

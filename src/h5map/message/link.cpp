@@ -204,6 +204,16 @@ std::vector<Link> read_links(const Source& source, const Superblock& superblock,
   return links;
 }
 
+std::map<std::uint64_t, const Link*> first_links(const std::vector<Link>& links) {
+  std::map<std::uint64_t, const Link*> first;
+  for (const Link& link : links) {
+    if (link.kind != Link::Kind::hard) continue;
+    const Link*& known = first.emplace(link.header, &link).first->second;
+    if (link.order && known->order && *link.order < *known->order) known = &link;
+  }
+  return first;
+}
+
 std::string one_line(const std::string& text) {
   std::string shown;
   for (const char character : text) {

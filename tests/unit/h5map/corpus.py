@@ -118,13 +118,6 @@ def members(group: h5g.GroupID) -> Iterator[bytes]:
             yield name
 
 
-def made_first(group: h5g.GroupID, name: bytes, address: int) -> bytes:
-    """Of all names of an object in a group the one that was made first, if the group keeps that, or else this one."""
-    links = {other: group.links.get_info(other) for other in members(group)}
-    same = [other for other in links if links[other].corder_valid and h5o.get_info(group, other).addr == address]
-    return min(same, key=lambda other: links[other].corder, default=name)
-
-
 def describe(path: Path) -> bytes:
     access = h5p.create(h5p.FILE_ACCESS)
     file = h5f.open(str(path).encode(), h5f.ACC_RDONLY, access)
@@ -144,7 +137,8 @@ def describe(path: Path) -> bytes:
             if info.addr in seen:
                 continue
             seen.add(info.addr)
-            first = made_first(group, name, info.addr)
+            same = [one for one in members(group) if h5o.get_info(group, one).addr == info.addr]
+            first = min(same, key=lambda one, links=group.links: links.get_info(one).corder)  # 0 where not kept
             inner = here + b"/" + first if here else first
             if info.type == h5o.TYPE_GROUP:
                 children.append(inner)
