@@ -168,13 +168,6 @@ record::FaultModel model_of(const InjectOptions& options) {
   return model;
 }
 
-void note_aliases(const ckpt::Reader& reader, const inject::Manifest& manifest, InjectReport& shown) {
-  for (const record::FaultSite& site : manifest.plan.list.sites) {
-    const ckpt::TensorInfo* const tensor = reader.find(site.tensor);
-    if (tensor != nullptr && !tensor->alias_of.empty()) shown.aliases[site.tensor] = tensor->alias_of;
-  }
-}
-
 inject::Manifest make_manifest(const InjectOptions& options, InjectReport& shown) {
   const ckpt::Reader reader(options.file);
   if (!options.replay.empty()) {
@@ -183,7 +176,7 @@ inject::Manifest make_manifest(const InjectOptions& options, InjectReport& shown
                       : options.force ? inject::SameBase::values
                                       : inject::SameBase::bytes;
     inject::check_replay(reader, manifest, same);
-    note_aliases(reader, manifest, shown);
+    shown.aliases = altered_aliases(reader, manifest);
     return manifest;
   }
   inject::Manifest manifest;
@@ -191,7 +184,7 @@ inject::Manifest make_manifest(const InjectOptions& options, InjectReport& shown
   manifest.model = model_of(options);
   inject::set_default_count(reader, manifest.model);
   manifest.plan = inject::plan(reader, manifest.model);
-  note_aliases(reader, manifest, shown);
+  shown.aliases = altered_aliases(reader, manifest);
   return manifest;
 }
 

@@ -132,6 +132,16 @@ std::string summary_line(const InjectReport& report, const inject::Manifest& man
 
 }  // namespace
 
+std::map<std::string, std::string> altered_aliases(const ckpt::Reader& reader,
+                                                   const inject::Manifest& manifest) {
+  std::map<std::string, std::string> aliases;
+  for (const record::FaultSite& site : manifest.plan.list.sites) {
+    const ckpt::TensorInfo* const tensor = reader.find(site.tensor);
+    if (tensor != nullptr && !tensor->alias_of.empty()) aliases[site.tensor] = tensor->alias_of;
+  }
+  return aliases;
+}
+
 void report_injection(const InjectReport& report, const inject::Manifest& manifest) {
   const bool whole = inject::Alteration(manifest.model).whole();
   record::Json population = record::Json::array();

@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "ckpt/reader.h"
 #include "inject/manifest/manifest.h"
 
 namespace bitrift::cli {
@@ -14,6 +15,10 @@ struct InjectReport {
   std::map<std::string, std::string>
       aliases;  ///< of the altered tensors those that are, and what they stand for
 };
+
+/// For InjectReport::aliases.
+[[nodiscard]] std::map<std::string, std::string> altered_aliases(const ckpt::Reader& reader,
+                                                                 const inject::Manifest& manifest);
 
 /// Prints the injection as a table or as JSON.
 void report_injection(const InjectReport& report, const inject::Manifest& manifest);

@@ -90,6 +90,21 @@ def test_rates_are_those_of_the_base_that_has_the_weight_twice(tied: dict[str, G
     assert line in tied["two"].said and "Left out" not in tied["tied"].said
 
 
+def test_campaign_of_an_earlier_version_is_resumed_without_a_search(tied: dict[str, Gpt]) -> None:
+    study = tied["tied"]
+    old = study.place / "old"
+    shutil.copytree(study.place / "out", old)
+    identity = json.loads((old / "campaign.json").read_text())
+    assert identity["bases"]["base"].pop("unread") == []
+    (old / "campaign.json").write_text(json.dumps(identity))
+    lines = (old / "trials.jsonl").read_bytes().splitlines(keepends=True)
+    (old / "trials.jsonl").write_bytes(b"".join(lines[:-2]))
+    done = study.start(out="old").finish()
+    assert done.returncode == 0, done.stderr
+    assert read_rows(old) == read_rows(study.place / "out")
+    assert "unread" not in json.loads((old / "campaign.json").read_text())["bases"]["base"]
+
+
 def test_head_that_is_not_loaded_is_left_out_by_name_and_refused_if_it_is_asked_for(tmp_path: Path) -> None:
     study = Gpt(tmp_path, "aux")
     done = study.start().finish()
