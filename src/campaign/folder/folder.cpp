@@ -264,7 +264,7 @@ bool Folder::has_bases() {
 }
 
 void Folder::prepare_bases(const Launch& launch, const std::function<void(std::string)>& say) {
-  const bool fresh = shards_ == 0 && !has_rows();
+  const bool fresh = looks_for_unread(spec_) && shards_ == 0 && !has_rows();
   for (std::size_t i = 0; i < spec_.files.size(); ++i) {
     const record::BaseFile& file = spec_.files[i];
     const auto& checkpoint = spec_.bases[file.base].checkpoint;
@@ -278,7 +278,7 @@ void Folder::prepare_bases(const Launch& launch, const std::function<void(std::s
              "start a new campaign in another folder",
              checkpoint->string(), file.stem);
       }
-      if (!fresh || !looks_for_unread(spec_)) continue;
+      if (!fresh) continue;
       identity_["bases"][file.stem]["unread"] = unread_json(i, launch, say);  // the script may have changed
       store_identity();
       continue;

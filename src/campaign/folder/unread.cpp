@@ -6,6 +6,9 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <system_error>
+
+#include <unistd.h>
 
 #include "campaign/plan/ends.h"
 #include "ckpt/reader.h"
@@ -20,12 +23,27 @@ using record::Json;
 
 constexpr std::chrono::hours longest{1};  // of all loads of one arm
 
+// A copy of the base, for which there is room where the base is. The next start removes what a killed driver
+// left.
+struct BesideBase {
+  explicit BesideBase(const std::filesystem::path& base)
+      : path(base.parent_path() / fmt::format(".{}.tmp-unread-{}", base.filename().string(), getpid())) {}
+  ~BesideBase() {
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);
+  }
+  BesideBase(const BesideBase&) = delete;
+  BesideBase& operator=(const BesideBase&) = delete;
+  std::filesystem::path path;
+};
+
 // What the script of an arm does not load.
 std::set<std::string> unread_by(const record::Arm& arm, const Launch& launch,
                                 const std::filesystem::path& log) {
   const TemporaryFolder folder("bitrift-unread");
   const auto answer = folder.path() / "answer.json";
-  Subprocess child(unread_command(launch, arm, folder.path() / "ckpt.h5", answer, log));
+  const BesideBase copy(launch.base);
+  Subprocess child(unread_command(launch, arm, copy.path, answer, log));
   const auto end = std::chrono::steady_clock::now() + longest;
   std::optional<ExitStatus> status;
   while (!status && std::chrono::steady_clock::now() < end) {
