@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import bitrift.runner
 import bitrift.torch
+import h5py
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -71,9 +72,11 @@ class Trainer:
         bitrift.torch.save(path, self.model, self.optimizer, epoch=epoch, step=self.scheduler.last_epoch)
 
     def load(self, path):
-        progress = bitrift.torch.load_into(path, self.model, self.optimizer)
-        self.scheduler.last_epoch = int(progress["step"])
-        return progress
+        with h5py.File(path) as file:
+            steps = int(file["progress/step"][()])
+        for _ in range(steps):  # before load_into, which sets the learning rate to that of the file
+            self.scheduler.step()
+        return bitrift.torch.load_into(path, self.model, self.optimizer)
 
     def state(self):
         return [self.model, self.optimizer, self.scheduler]

@@ -39,9 +39,12 @@ def save(
 ) -> None:
     """Writes a checkpoint, over an existing file only when it is complete.
 
-    progress: numbers that load_into() gives back, such as epoch=3. Raises ConversionError for what HDF5 cannot hold.
+    progress: numbers that load_into() gives back, such as epoch=3. Of tensors that are one in the program, such as tied
+    weights, the first in the order of the state_dict is written; the others become hard links to it. Raises
+    ConversionError for what HDF5 cannot hold.
     """
-    states = {f"model/{key}": value for key, value in _tensors_of(model.state_dict())}
+    content = model.state_dict()
+    states = {f"model/{key}": value for key, value in _tensors_of(content)}
     groups: list[dict[str, Any]] = []
     if optimizer is not None:
         names = {id(parameter): key for key, parameter in model.named_parameters()}
@@ -53,7 +56,7 @@ def save(
             _numbers_only(group)
             members = [_name_of(names, parameter) for parameter in group["params"]]
             groups.append({key: value for key, value in group.items() if key != "params"} | {"params": members})
-    _write(Path(path), states, progress, groups)
+    _write(Path(path), states, _aliases_of(content), progress, groups)
 
 
 def load_into(
@@ -61,12 +64,20 @@ def load_into(
 ) -> dict[str, float]:
     """Loads a checkpoint of save() or from_pt() into a model and its optimizer; returns the progress.
 
-    Hyperparameters of the optimizer's groups, such as the learning rate, become those of the file. Raises RuntimeError
+    Hyperparameters of the optimizer's groups, such as the learning rate, become those of the file. Tensors that are one
+    in the program, such as tied weights, may be one or several in the file, or have one of the names only; if several
+    differ, the last in the order of the state_dict counts, as in load_state_dict. Raises RuntimeError
     where the names or shapes of the model's tensors differ, as load_state_dict does, and ConversionError where the
     optimizer's parameters do, or where the file has no optimizer.
     """
     with h5py.File(path, "r") as file:
-        model.load_state_dict({key: _read(value) for key, value in file["model"].items()})
+        tensors = {key: _read(value) for key, value in file["model"].items()}
+        aliases = _aliases_of(model.state_dict())
+        present = {aliases.get(key, key): value for key, value in tensors.items()}
+        for key in (*aliases, *aliases.values()):
+            if aliases.get(key, key) in present:
+                tensors.setdefault(key, present[aliases.get(key, key)])
+        model.load_state_dict(tensors)
         if optimizer is not None:
             _load_optimizer(file, model, optimizer)
         return {key: value[()].item() for key, value in file.get("progress", {}).items()}
@@ -99,8 +110,22 @@ def from_pt(source: str | PathLike[str], output: str | PathLike[str]) -> list[st
             for slot, value in state.items():
                 if value is not None:
                     states[f"optimizer/{slot}/{names[index]}"] = torch.as_tensor(value)
-    _write(Path(output), states, progress, groups)
+    _write(Path(output), states, _aliases_of(model), progress, groups)
     return left_out
+
+
+def _aliases_of(state: Mapping[str, Any]) -> dict[str, str]:
+    """The tensors whose elements are those of an earlier one, each with the name of the first of them."""
+    first: dict[tuple[object, ...], str] = {}
+    aliases = {}
+    for key, value in state.items():
+        if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.numel() == 0:
+            continue
+        where = (value.device, value.untyped_storage().data_ptr(), value.storage_offset())
+        primary = first.setdefault((*where, value.dtype, value.shape, value.stride()), key)
+        if primary != key:
+            aliases[key] = primary
+    return aliases
 
 
 def _tensors_of(state: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
@@ -150,7 +175,8 @@ def _parts_of(
 
 def _named_groups(optimizer: Mapping[str, Any], model: Mapping[str, Any], source: str) -> list[dict[str, Any]]:
     """The optimizer's groups with names instead of numbers: parameters in the order of the state_dict."""
-    names = [key for key in model if key.rpartition(".")[2] not in _BUFFERS]
+    aliases = _aliases_of(model)  # an optimizer has each parameter once
+    names = [key for key in model if key.rpartition(".")[2] not in _BUFFERS and key not in aliases]
     numbers = [number for group in optimizer["param_groups"] for number in group["params"]]
     fits = numbers == list(range(len(names))) and all(
         value.dim() == 0 or value.shape == model[names[number]].shape
@@ -201,7 +227,11 @@ def _bfloat16() -> Any:
 
 
 def _write(
-    path: Path, states: Mapping[str, torch.Tensor], progress: Mapping[str, float], groups: Sequence[Mapping[str, Any]]
+    path: Path,
+    states: Mapping[str, torch.Tensor],
+    aliases: Mapping[str, str],
+    progress: Mapping[str, float],
+    groups: Sequence[Mapping[str, Any]],
 ) -> None:
     name = path.with_name(f".{path.name}.tmp-{secrets.token_hex(3)}")
     name.open("xb").close()  # mkstemp would hide the file from everybody else
@@ -210,8 +240,13 @@ def _write(
             file.attrs["schema"] = SCHEMA
             if groups:
                 file.attrs["param_groups"] = json.dumps(groups)
+            file.create_group("model", track_order=True)  # the first name of a tensor is the one made first
             for key, value in states.items():
-                _put(file, key, value.detach().cpu())
+                primary = aliases.get(key.removeprefix("model/"))
+                if primary is not None and key.startswith("model/"):
+                    file[key] = file[f"model/{primary}"]
+                else:
+                    _put(file, key, value.detach().cpu())
             for key, number in progress.items():
                 file[f"progress/{key}"] = np.float64(number) if isinstance(number, float) else np.int64(number)
         os.replace(name, path)

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "analyze/harm.h"
 #include "analyze/lines.h"
 #include "analyze/observations.h"
 #include "analyze/order.h"
+#include "core/glob.h"
 
 namespace bitrift::analyze {
 namespace {
@@ -70,6 +72,30 @@ void add_assurance(Summary& summary, const Trust& trust, const record::CampaignS
     summary.assurance[arm] = assurance_of(controls, trust.false_sdc.at(arm), spec.confidence);
 }
 
+bool asked_for(const record::UnreadTensor& one, const std::vector<std::string>& tensors,
+               const std::vector<std::string>& roles) {
+  const bool named = std::any_of(tensors.begin(), tensors.end(),
+                                 [&](const auto& glob) { return glob_match(glob, one.tensor); });
+  const bool state = one.role != "unknown" && one.role != "progress";
+  return (tensors.empty() || named) &&
+         (roles.empty() ? state || named : std::find(roles.begin(), roles.end(), one.role) != roles.end());
+}
+
+// What is known of the bases, of the tensors and roles that the strata choose.
+std::vector<std::string> unread_of(const record::CampaignSpec& spec) {
+  std::set<std::string> names;
+  const record::StrataSpec& strata = spec.strata;
+  for (const record::BaseFile& file : spec.files) {
+    for (const record::UnreadTensor& one : file.unread.value_or(std::vector<record::UnreadTensor>())) {
+      bool asked = strata.of_bits() && asked_for(one, strata.tensors, strata.roles);
+      for (const record::StratumModel& model : strata.models)
+        asked = asked || asked_for(one, model.model.tensors, model.model.roles);
+      if (asked) names.insert(one.tensor);
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
 void count_trials(Summary& summary, const Observations& seen) {
   for (const auto& [id, cell] : seen.cells) {
     summary.trials += cell.trials();
@@ -126,6 +152,7 @@ Summary summarize(const std::vector<record::TrialRecord>& rows, const record::Ca
   summary.rounds = rounds;
   summary.extended = drawn_by_extension(rounds);
   summary.sampling = spec.sampling;
+  summary.left_out = unread_of(spec);
   const Observations seen = observe(rows, spec, trust);
   Where where(options.where, spec);
   // They are of all strata.

@@ -78,6 +78,9 @@ struct Summary {
   std::uint64_t canaries = 0;  ///< checked, all of which behaved
   std::vector<AllBitwise>
       all_bitwise;  ///< of least_all_bitwise trials or more; sorted. None where ranks or links fail
+  /// Tensors that the strata ask for and that no fault is drawn from (BaseFile::unread), sorted; the layers
+  /// of fault models are not looked at.
+  std::vector<std::string> left_out;
   std::vector<record::Round> rounds;         ///< as given
   bool extended = false;                     ///< some of them draw faults that an extension added
   std::optional<record::Sampling> sampling;  ///< of the spec

@@ -170,6 +170,17 @@ std::string all_bitwise_block(const Summary& summary) {
          "  These faults left no trace: either the bits do not matter, or the trainer does not read them.\n";
 }
 
+std::string left_out_block(const Summary& summary) {
+  if (summary.left_out.empty()) return "";
+  constexpr std::size_t most = 12;
+  std::vector<std::string> entries = summary.left_out;
+  if (entries.size() > most) {
+    entries.resize(most);
+    entries.push_back(fmt::format("and {} more (left_out in the summary)", summary.left_out.size() - most));
+  }
+  return wrapped("Left out, because the script does not load them: ", entries);
+}
+
 std::string interval_words(IntervalKind kind) {
   switch (kind) {
     case IntervalKind::wilson:
@@ -294,7 +305,7 @@ std::string table(const Summary& summary) {
       "\n{} trials, {} canaries as expected; judge: {}. Rates are over uniform {} of a line's strata.\n",
       summary.trials, summary.canaries, name_of(summary.judging.judge), drawn_from(summary.judging));
   text += restriction(summary) + guarantee(summary) + extension_note(summary) + unseen_block(summary) +
-          all_bitwise_block(summary);
+          all_bitwise_block(summary) + left_out_block(summary);
   if (summary.trials < summary.planned) {
     text += fmt::format("Unfinished: {} of {} trials.\n", summary.trials, summary.planned);
   }
@@ -379,6 +390,7 @@ record::Json to_json(const Summary& summary) {
   if (!summary.options.where.empty()) value["where"] = summary.options.where;
   for (const AllBitwise& one : summary.all_bitwise)
     value["all_bitwise"].push_back({{"arm", one.arm}, {"stratum", one.stratum}, {"trials", one.trials}});
+  if (!summary.left_out.empty()) value["left_out"] = summary.left_out;
   for (const auto& [arm, assurance] : summary.assurance) value["arms"][arm] = to_json(assurance);
   if (!summary.variations.empty()) value["variations"] = to_json(summary.variations);
   if (summary.sampling && !summary.rounds.empty())

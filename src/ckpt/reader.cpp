@@ -4,6 +4,7 @@
 #include <cstring>
 #include <mutex>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include <fcntl.h>
@@ -29,6 +30,10 @@ void to_values(const TensorInfo& tensor, std::uint8_t* data, std::size_t bytes) 
   }
   if (!tensor.negated) return;
   for (std::size_t end = width; end <= bytes; end += width) data[end - 1] ^= 0x80U;
+}
+
+const std::string& primary_of(const TensorInfo& tensor) {
+  return tensor.alias_of.empty() ? tensor.path : tensor.alias_of;
 }
 
 const TensorInfo* among(const std::vector<TensorInfo>& sorted, std::string_view path) {
@@ -65,6 +70,11 @@ struct Reader::State {
       take(std::move(found[i]), tensors, block_of);
     }
     sort(tensors, block_of, {});
+    // The same elements have one role, whatever their names are.
+    for (TensorInfo& tensor : tensors) {
+      if (tensor.alias_of.empty()) continue;
+      if (const TensorInfo* const primary = among(tensors, tensor.alias_of)) tensor.role = primary->role;
+    }
   }
 
   void take(Block block, std::vector<TensorInfo>& list, std::vector<std::size_t>& blocks_of_list) {
@@ -115,6 +125,11 @@ Reader& Reader::operator=(Reader&&) noexcept = default;
 
 const std::filesystem::path& Reader::path() const noexcept { return state_->path; }
 const std::vector<TensorInfo>& Reader::tensors() const noexcept { return state_->tensors; }
+void Reader::leave_out(const std::vector<std::string>& paths) {
+  const std::set<std::string> names(paths.begin(), paths.end());
+  for (TensorInfo& tensor : state_->tensors)
+    tensor.left_out = tensor.left_out || names.contains(primary_of(tensor));
+}
 const std::string& Reader::layout() const noexcept { return state_->outline.layout; }
 const LayerList& Reader::layers() const {
   std::call_once(state_->layers_once, [this] { state_->layers = LayerList(state_->outline); });
@@ -284,8 +299,16 @@ std::optional<Reader::StoredChecksum> Reader::checksum(std::string_view path) co
     }
   });
   const auto at = state_->checksums.find(path);
-  if (at == state_->checksums.end()) return std::nullopt;
-  return at->second;
+  if (at != state_->checksums.end()) return at->second;
+  // It may be listed under another name of the same elements.
+  const TensorInfo* const tensor = among(state_->tensors, path);
+  if (tensor == nullptr || state_->checksums.empty()) return std::nullopt;
+  const std::string& primary = primary_of(*tensor);
+  for (const TensorInfo& other : state_->tensors) {
+    const auto listed = state_->checksums.find(other.path);
+    if (listed != state_->checksums.end() && primary_of(other) == primary) return listed->second;
+  }
+  return std::nullopt;
 }
 
 }  // namespace bitrift::ckpt

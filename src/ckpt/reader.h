@@ -35,6 +35,8 @@ class Reader {
   /// All datasets or arrays, or the members of their elements (ckpt/format/units.h), sorted by path
   /// (bytewise).
   [[nodiscard]] const std::vector<TensorInfo>& tensors() const noexcept;
+  /// Takes these tensors, and their aliases, out of every choice that follows: nobody reads them.
+  void leave_out(const std::vector<std::string>& paths);
   /// Which program's names these are: one of layout_names().
   [[nodiscard]] const std::string& layout() const noexcept;
   /// The layers that the tensors belong to, in order.

@@ -1,6 +1,7 @@
 #include "h5map/h5_file.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -150,6 +151,10 @@ class File::Walk {
       open.insert(open.end(), std::make_move_iterator(children.rbegin()),
                   std::make_move_iterator(children.rend()));
     }
+    for (Dataset& dataset : datasets) {
+      const auto names = other_names_.find(dataset.header);
+      if (names != other_names_.end()) dataset.other_paths = {names->second.begin(), names->second.end()};
+    }
     std::sort(datasets.begin(), datasets.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
   }
 
@@ -172,11 +177,24 @@ class File::Walk {
       fail(ErrorCode::bad_file, "{}: object header at byte {} is that of no group", source_.name(),
            group.header);
     }
-    for (const Link& link : read_links(source_, superblock_, header)) {
-      if (link.kind != Link::Kind::hard || !seen_.insert(link.header).second) continue;
-      const std::string path = group.depth == 0 ? link.name : group.path + "/" + link.name;
-      meter_.charge(path.size() + sizeof(Dataset));
-      visit(path, link.header, group.depth + 1, children);
+    const std::vector<Link> links = read_links(source_, superblock_, header);
+    const auto first = first_links(links);
+    const auto path_of = [&](const Link& link) {
+      return group.depth == 0 ? link.name : group.path + "/" + link.name;
+    };
+    for (const Link& link : links) {
+      if (link.kind != Link::Kind::hard) continue;
+      const bool seen = !seen_.insert(link.header).second;
+      if (!seen) {
+        const std::string path = path_of(*first.at(link.header));
+        meter_.charge(path.size() + sizeof(Dataset));
+        named_.insert(path);
+        visit(path, link.header, group.depth + 1, children);
+      }
+      const std::string own_path = path_of(link);
+      if (named_.contains(own_path)) continue;
+      meter_.charge(own_path.size() + sizeof(Dataset));
+      other_names_[link.header].insert(own_path);
     }
     own(group.path);
   }
@@ -288,6 +306,8 @@ class File::Walk {
   Structures* map_;
   SharedMessages shared_;
   std::set<std::uint64_t> seen_;
+  std::set<std::string> named_;                                 // paths under which objects were visited
+  std::map<std::uint64_t, std::set<std::string>> other_names_;  // by the object's header
 };
 
 File::File(const std::filesystem::path& path) : File(Source(path)) {}

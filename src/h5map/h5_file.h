@@ -20,9 +20,10 @@ namespace bitrift::h5map {
 
 /// One dataset, as far as it could be understood.
 struct Dataset {
-  std::string path;          ///< without leading '/'
-  std::uint64_t header = 0;  ///< its object header in the file, user block included
-  DatatypePtr type;          ///< null when it could not be read; `problem` then says why
+  std::string path;                           ///< without leading '/'
+  std::vector<std::string> other_paths = {};  ///< further hard links to it, sorted
+  std::uint64_t header = 0;                   ///< its object header in the file, user block included
+  DatatypePtr type;                           ///< null when it could not be read; `problem` then says why
   Dataspace space;
   Layout layout;  ///< contiguous bytes and chunk shapes fit type and space when there is no problem
   std::vector<std::uint8_t> type_message;  ///< the type as its message has it; only with filters
@@ -53,10 +54,12 @@ class File {
   [[nodiscard]] const Superblock& superblock() const noexcept;
   [[nodiscard]] const Frame& frame() const noexcept { return superblock().frame; }
 
-  /// Every dataset that hard links reach, once, under the first of its names, sorted by path (bytewise). Soft
-  /// and external links add nothing, committed datatypes neither. An object whose header cannot be read
-  /// counts as a dataset with a problem: nothing is left out in silence. Throws Error(bad_file) that names
-  /// the group when a group is damaged or when groups are nested more than 256 deep. The file is walked once.
+  /// Every dataset that hard links reach, once, under the first of its names, sorted by path (bytewise). Of
+  /// several names in one group the first is the one that was made first, where the group keeps that. A group
+  /// with several names counts under the first. Soft and external links add nothing, committed datatypes
+  /// neither. An object whose header cannot be read counts as a dataset with a problem: nothing is left out
+  /// in silence. Throws Error(bad_file) that names the group when a group is damaged or when groups are
+  /// nested more than 256 deep. The file is walked once.
   [[nodiscard]] const std::vector<Dataset>& datasets() const&;
   [[nodiscard]] const std::vector<Dataset>& datasets() const&& = delete;  // would outlive the file
   /// The groups that the same walk meets, in its order, the root first.

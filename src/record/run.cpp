@@ -64,6 +64,7 @@ Json to_json(const RunRequest& request) {
   if (request.drill) value["drill"] = *request.drill;
   if (request.altered) value["altered"] = *request.altered;
   if (!request.replicas.empty()) value["replicas"] = request.replicas;
+  if (request.compare_loaded) value["compare_loaded"] = true;
   if (request.golden) value["golden"] = true;
   if (request.early_end) value["early_end"] = true;
   if (request.propagation) value["propagation"] = to_json(*request.propagation);
@@ -84,6 +85,7 @@ RunRequest run_request_from_json(const Json& value) {
   if (value.contains("drill")) request.drill = value["drill"].get<Drill>();
   if (value.contains("altered")) request.altered = value["altered"].get<std::vector<std::string>>();
   if (value.contains("replicas")) value["replicas"].get_to(request.replicas);
+  request.compare_loaded = value.value("compare_loaded", false);
   request.golden = value.value("golden", false);
   request.early_end = value.value("early_end", false);
   if (value.contains("propagation")) request.propagation = propagation_spec_from_json(value["propagation"]);
@@ -121,6 +123,7 @@ Json to_json(const RunResult& result) {
                 {"changed_tensors", result.changed_tensors},
                 {"last_loss", result.last_loss},
                 {"seconds", result.seconds}};
+  if (result.unreached_tensors) value["unreached_tensors"] = *result.unreached_tensors;
   if (result.test_targets) value["test_targets"] = *result.test_targets;
   if (result.nonfinite_step) value["nonfinite_step"] = *result.nonfinite_step;
   if (result.returned_step) value["returned_step"] = *result.returned_step;
@@ -156,6 +159,8 @@ RunResult run_result_from_json(const Json& value) {
   value.at("changed_tensors").get_to(result.changed_tensors);
   value.at("last_loss").get_to(result.last_loss);
   result.seconds = value.value("seconds", 0.0);
+  if (value.contains("unreached_tensors"))
+    result.unreached_tensors = value["unreached_tensors"].get<std::vector<std::string>>();
   if (value.contains("test_targets")) result.test_targets = value["test_targets"].get<std::int64_t>();
   if (value.contains("nonfinite_step")) result.nonfinite_step = value["nonfinite_step"].get<std::int64_t>();
   if (value.contains("returned_step")) result.returned_step = value["returned_step"].get<std::int64_t>();

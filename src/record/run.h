@@ -68,6 +68,7 @@ struct RunRequest {
   /// whole file is read.
   std::optional<std::vector<std::string>> altered = {};
   std::vector<int> replicas = {};  ///< that load the file; the others load the base; empty: all
+  bool compare_loaded = false;     ///< RunResult::unreached_tensors is wanted
   bool golden = false;     ///< a no-flip run that later ones of the same order_seed may be compared with
   bool early_end = false;  ///< may end where its state equals the golden run's: the rest would repeat it
   /// With golden: states to keep; else: steps after which to compare with them.
@@ -107,9 +108,11 @@ struct RunResult {
   std::string final_digest;      ///< digest of the whole final state (docs/checkpoint-format.md), replica 0
   std::vector<std::string> replica_digests;  ///< one per replica
   std::vector<std::string> changed_tensors;  ///< loaded tensors that differ from the base file's, sorted
-  std::vector<Alarm> alarms;                 ///< by step, then rank; at most 100 of each rank
-  std::int64_t alarm_count = 0;              ///< of all ranks, those left out included
-  std::string last_loss;                     ///< hex float of the last step's loss, "" when no step was taken
+  /// Of changed_tensors those that did not change what a script loaded; absent: not compared. Not in rows.
+  std::optional<std::vector<std::string>> unreached_tensors = {};
+  std::vector<Alarm> alarms;     ///< by step, then rank; at most 100 of each rank
+  std::int64_t alarm_count = 0;  ///< of all ranks, those left out included
+  std::string last_loss;         ///< hex float of the last step's loss, "" when no step was taken
   /// Where asked for: the steps that this run reached, ascending, and what differed then.
   std::optional<std::vector<StepDrift>> propagation;
   std::vector<Recovery> recoveries = {};              ///< of ranks that failed, in order

@@ -19,11 +19,19 @@ struct BaseSpec {
   double min_test_accuracy = 0;  ///< the golden runs must reach this, else the campaign refuses to start
 };
 
+/// A tensor that a script does not load: altering it changes nothing of the loaded state.
+struct UnreadTensor {
+  std::string tensor;
+  std::string role;
+};
+
 /// A file in the campaign's folder that arms resume from: a base, as it is or in another precision.
 struct BaseFile {
   std::size_t base = 0;        ///< index of its BaseSpec
   std::string precision = {};  ///< "": as it was trained
   std::string stem = "base";  ///< of the file's name: base | base-NAME | base-PRECISION | base-NAME-PRECISION
+  /// Tensors of it that are in no population, sorted; absent: not looked for. Not part of the canonical form.
+  std::optional<std::vector<UnreadTensor>> unread = {};
 };
 
 /// Reads the value at /base of a document that obeys the schema: one object, or a list of named ones. Throws

@@ -107,6 +107,54 @@ def test_state_that_the_loader_forgets_is_that_of_a_fresh_process(tmp_path: Path
     assert [study.run(seed=seed) for seed in (1, 2)] == again
 
 
+def unreached(study: Study, *tensors: str, **changes: Any) -> list[str] | None:
+    """Which of these tensors made no difference to the loaded state when all of them were altered."""
+    file = study.base
+    for tensor in tensors:
+        file = altered(file, tensor, 7.25)
+    study.trainer.run(Request(str(file), 0, 0, base=str(study.base), **changes))
+    return study.trainer.unreached(list(tensors))
+
+
+def test_tensor_that_does_not_change_the_loaded_state_is_noticed(tmp_path: Path) -> None:
+    study = Study(tmp_path)
+    assert unreached(study, "model/0.weight") == unreached(study, "optimizer/exp_avg/0.bias") == []
+    assert unreached(study, "progress/epoch") == []  # the number of completed epochs decides about the order
+    assert unreached(study) == [] and unreached(study, golden=True) is None
+    study.trainer.run(Request(str(study.base), 0))
+    assert study.trainer.unreached(["model/0.weight"]) is None
+
+
+def test_tensor_with_its_own_name_in_the_state_must_differ_itself(tmp_path: Path) -> None:
+    def load(path: str) -> None:
+        part.model.load_state_dict(model_of(path, "0.bias"))
+
+    part = Study(tmp_path)
+    part.trainer = Trainer(Script(load, part.train_epoch, part.evaluate, lambda: {"model": part.model}))
+    assert unreached(part, "model/0.bias") == ["model/0.bias"] and unreached(part, "model/0.weight") == []
+    assert unreached(part, "model/0.weight", "model/0.bias") == ["model/0.bias"]
+    assert unreached(part, "optimizer/exp_avg/0.weight") == ["optimizer/exp_avg/0.weight"]
+
+
+def model_of(path: str, *zeros: str) -> dict[str, torch.Tensor]:
+    """The model's tensors in a file; those with these names are zeros, whatever the file says."""
+    with h5py.File(path) as file:
+        tensors = {name: torch.as_tensor(value[()]) for name, value in file["model"].items()}
+    return {name: torch.zeros_like(value) if name in zeros else value for name, value in tensors.items()}
+
+
+def test_state_may_have_other_names_types_and_shapes_than_the_file(tmp_path: Path) -> None:
+    fused = {"all": torch.zeros(2, 48, dtype=torch.bfloat16)}
+
+    def load(path: str) -> None:
+        tensors = model_of(path)
+        study.model.load_state_dict(tensors)
+        fused["all"][0].copy_(tensors["0.weight"].T.flatten())
+
+    study = Study(tmp_path, load=load, state=lambda: fused)
+    assert unreached(study, "model/0.weight") == [] and unreached(study, "model/0.bias") == ["model/0.bias"]
+
+
 def test_file_that_cannot_be_loaded_is_rejected(tmp_path: Path) -> None:
     study = Study(tmp_path)
     first = study.run()

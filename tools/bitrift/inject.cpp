@@ -168,7 +168,7 @@ record::FaultModel model_of(const InjectOptions& options) {
   return model;
 }
 
-inject::Manifest make_manifest(const InjectOptions& options) {
+inject::Manifest make_manifest(const InjectOptions& options, InjectReport& shown) {
   const ckpt::Reader reader(options.file);
   if (!options.replay.empty()) {
     inject::Manifest manifest = inject::read_manifest(options.replay);
@@ -176,6 +176,7 @@ inject::Manifest make_manifest(const InjectOptions& options) {
                       : options.force ? inject::SameBase::values
                                       : inject::SameBase::bytes;
     inject::check_replay(reader, manifest, same);
+    shown.aliases = altered_aliases(reader, manifest);
     return manifest;
   }
   inject::Manifest manifest;
@@ -183,6 +184,7 @@ inject::Manifest make_manifest(const InjectOptions& options) {
   manifest.model = model_of(options);
   inject::set_default_count(reader, manifest.model);
   manifest.plan = inject::plan(reader, manifest.model);
+  shown.aliases = altered_aliases(reader, manifest);
   return manifest;
 }
 
@@ -197,8 +199,8 @@ void apply(const InjectOptions& options, const inject::Manifest& manifest) {
 void inject_faults(const InjectOptions& options) {
   check_options(options);
   if (options.in_place && !options.dry_run) inject::take_back_unfinished(options.file);
-  inject::Manifest manifest = make_manifest(options);
   InjectReport shown;
+  inject::Manifest manifest = make_manifest(options, shown);
   shown.dry_run = options.dry_run;
   shown.in_place = options.in_place;
   shown.json = options.json;

@@ -100,6 +100,13 @@ std::uint64_t made_nonfinite(const record::FaultList& list) {
   return count;
 }
 
+std::string alias_lines(const InjectReport& report) {
+  std::string text;
+  for (const auto& [alias, primary] : report.aliases)
+    text += fmt::format("{} is an alias of {}: both are altered\n", alias, primary);
+  return text;
+}
+
 std::string summary_line(const InjectReport& report, const inject::Manifest& manifest) {
   const inject::Plan& plan = manifest.plan;
   std::uint64_t elements = 0;
@@ -125,19 +132,30 @@ std::string summary_line(const InjectReport& report, const inject::Manifest& man
 
 }  // namespace
 
+std::map<std::string, std::string> altered_aliases(const ckpt::Reader& reader,
+                                                   const inject::Manifest& manifest) {
+  std::map<std::string, std::string> aliases;
+  for (const record::FaultSite& site : manifest.plan.list.sites) {
+    const ckpt::TensorInfo* const tensor = reader.find(site.tensor);
+    if (tensor != nullptr && !tensor->alias_of.empty()) aliases[site.tensor] = tensor->alias_of;
+  }
+  return aliases;
+}
+
 void report_injection(const InjectReport& report, const inject::Manifest& manifest) {
   const bool whole = inject::Alteration(manifest.model).whole();
   record::Json population = record::Json::array();
   if (report.dry_run && !report.replayed) population = describe_population(manifest.plan.census, whole);
   if (!report.json) {
     const std::string head = population.empty() ? "" : population_table(population, whole) + "\n";
-    print(head + fault_table(manifest.plan.list) + summary_line(report, manifest));
+    print(head + fault_table(manifest.plan.list) + alias_lines(report) + summary_line(report, manifest));
     return;
   }
   record::Json value = inject::to_json(manifest);
   value["schema"] = "bitrift/injection/2";
   value["dry_run"] = report.dry_run;
   if (!population.empty()) value["population"] = std::move(population);
+  if (!report.aliases.empty()) value["aliases"] = report.aliases;
   if (!report.dry_run) value["output"] = report.written;
   print_json(value);
 }

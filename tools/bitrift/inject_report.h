@@ -1,8 +1,10 @@
 // What `bitrift inject` prints.
 #pragma once
 
+#include <map>
 #include <string>
 
+#include "ckpt/reader.h"
 #include "inject/manifest/manifest.h"
 
 namespace bitrift::cli {
@@ -10,7 +12,13 @@ namespace bitrift::cli {
 struct InjectReport {
   bool dry_run = false, in_place = false, json = false, replayed = false;
   std::string written;  ///< the altered file
+  std::map<std::string, std::string>
+      aliases;  ///< of the altered tensors those that are, and what they stand for
 };
+
+/// For InjectReport::aliases.
+[[nodiscard]] std::map<std::string, std::string> altered_aliases(const ckpt::Reader& reader,
+                                                                 const inject::Manifest& manifest);
 
 /// Prints the injection as a table or as JSON.
 void report_injection(const InjectReport& report, const inject::Manifest& manifest);

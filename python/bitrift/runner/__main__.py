@@ -51,6 +51,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     for hidden in ("--connect", "--drill"):
         parser.add_argument(hidden, default="", help=argparse.SUPPRESS)
     parser.add_argument("--base", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--unread", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(words)
     options.script, _, options.function = options.script.partition(":")
@@ -59,7 +60,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         parser.error("give --checkpoint FILE: the file to resume from")
     if options.epochs < 0 or options.ranks < 1:
         parser.error("--epochs must be at least 0, and --ranks at least 1")
-    for path in (Path(options.script), options.checkpoint):
+    for path in (Path(options.script), None if options.unread else options.checkpoint):
         if path is not None and not path.is_file():
             parser.error(f"{path}: no such file")
     return options
@@ -123,6 +124,38 @@ class OneRun:
         _end(0, self._out)
 
 
+class Unread:
+    """The session that finds the tensors of the base that the script does not load; --checkpoint is its own copy."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+
+    def serve(self, script: Any) -> NoReturn:
+        """Writes their names to a file and ends the process."""
+        from bitrift.runner import ranks
+        from bitrift.runner.serving import Trainer
+        from bitrift.runner.unread import Loads, candidates, unread_tensors
+
+        options = self._options
+        _check_ranks(options.ranks)
+        loads = Loads(Trainer(script), options.base, options.checkpoint)
+        # The golden run tells of a script that refuses its base.
+        found = [] if loads.refused else unread_tensors(loads, candidates(options.base))
+        if ranks.number() == 0:
+            self.answer({"unread": found})
+        _end(0)
+
+    def broke(self, detail: str) -> None:
+        """An exception ended the script; of several ranks the first one counts."""
+        with contextlib.suppress(FileExistsError):
+            self.answer({"failed": detail})
+
+    def answer(self, message: dict[str, Any]) -> None:
+        """Writes the one message to the driver."""
+        with self._options.unread.open("x") as file:
+            json.dump(message, file)
+
+
 class Worker:
     """The session of a campaign: run after run for its driver."""
 
@@ -155,9 +188,14 @@ class Worker:
         changed = changed_in_file(base, file) if self._driver.rank == 0 else []
         seed = 1 if self._leaked else run.get("order_seed", 0)
         drill = run.get("drill", "")
-        result = trainer.run(Request(file, run["epochs"], seed, run.get("golden", False)), lambda: self._drill(drill))
+        golden, compared = run.get("golden", False), run.get("compare_loaded", False)
+        request = Request(file, run["epochs"], seed, golden, str(base) if compared else "")
+        result = trainer.run(request, lambda: self._drill(drill))
         self._leaked = self._leaked or drill == "leak"
         if self._driver.rank == 0:
+            unreached = trainer.unreached(changed)
+            if unreached is not None:
+                result["unreached_tensors"] = unreached
             self._driver.answer({"id": run["id"], "changed_tensors": changed} | result)
 
     def _drill(self, kind: str) -> None:
@@ -236,12 +274,15 @@ def run_script(options: argparse.Namespace) -> NoReturn:
 
 
 def _session(options: argparse.Namespace) -> tuple[Any, Any]:
-    """Who asks for runs, and the connection to it if it is a driver."""
+    """Who asks for runs, and whom to tell of an exception, if it is a driver."""
     if options.connect:
         from bitrift.runner.protocol import Driver
 
         driver = Driver(options.connect, options.rank or 0, options.ranks)
         return Worker(options, driver), driver
+    if options.unread:
+        session = Unread(options)
+        return session, session
     out = cast(IO[str], os.fdopen(os.dup(1), "w"))
     os.dup2(2, 1)
     return OneRun(options, out), None

@@ -13,6 +13,11 @@ def count() -> int:
     return torch.distributed.get_world_size() if distributed else 1
 
 
+def number() -> int:
+    """Which of them this process is."""
+    return torch.distributed.get_rank() if count() > 1 else 0
+
+
 def gather(value: Any) -> list[Any]:
     """The values of all ranks, by rank."""
     if count() == 1:

@@ -19,7 +19,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 import bitrift.torch
 from bitrift.runner import ranks
 from bitrift.runner.protocol import last_line, number
-from bitrift.runner.state import Snapshot, digest
+from bitrift.runner.state import Snapshot, digest, digest_each
 
 TEST_METRICS = ("test_loss", "test_accuracy", "test_capped_loss")
 TRAIN_METRICS = ("train_loss", "train_accuracy")
@@ -124,6 +124,8 @@ class Request:
     epochs: int
     order_seed: int = 0
     golden: bool = False
+    base: str = ""
+    """If given: the loaded state is compared with that of this file, see Trainer.unreached()."""
 
 
 class NonFinite(Exception):
@@ -149,6 +151,8 @@ class Trainer:
         self._script = script
         self._clean = Snapshot(script.state())
         self._takes_epoch = _takes_argument(script.train_epoch)
+        self._loaded_base: dict[int, dict[str, bytes]] = {}  # by order seed
+        self._compared: dict[str, bool] | None = None  # whether each part of the loaded state differs from the base's
         self._optimizer_steps = 0
         register_optimizer_step_post_hook(self._count_step)
 
@@ -158,12 +162,15 @@ class Trainer:
         before_steps is called when the file is loaded. Raises what train_epoch, evaluate and state raise.
         """
         began = time.perf_counter()
-        self._clean.restore()
-        seed_all("load", request.order_seed)
-        progress, problem = Progress(), ""
-        refusal = self._load(request, progress)
+        self._compared = None
+        expected = self._expected(request)
+        progress = Progress()
+        refusal, returned = self.load(request.checkpoint, request.order_seed)
         if refusal:
             return self._result(progress, "rejected", refusal, began)
+        progress.epoch = _epoch_of(returned)
+        self._compare(request, expected, returned)
+        problem = ""
         before_steps()
         try:
             if request.epochs == 0:
@@ -174,15 +181,52 @@ class Trainer:
             problem = str(found)
         return self._result(progress, "nonfinite" if problem else "done", problem, began)
 
-    def _load(self, request: Request, progress: Progress) -> str:
-        refusal = ""
+    def load(self, checkpoint: str, order_seed: int) -> tuple[str, Any]:
+        """Has the script load a file as in a new process; why a rank refuses it, or "", and what it returned."""
+        self._clean.restore()
+        seed_all("load", order_seed)
+        refusal, returned = "", None
         try:
-            loaded = self._script.load(request.checkpoint)
+            returned = self._script.load(checkpoint)
         except Exception as error:
             refusal = last_line(error)
-        else:
-            progress.epoch = _epoch_of(loaded)
-        return next((one for one in ranks.gather(refusal) if one), "")
+        return next((one for one in ranks.gather(refusal) if one), ""), returned
+
+    def digests(self, returned: Any) -> dict[str, bytes]:
+        """What load() left behind: a digest for each tensor and number of the state, and the epoch it returned."""
+        return digest_each(self._script.state()) | {"returned epoch": repr(_epoch_of(returned)).encode()}
+
+    def _expected(self, request: Request) -> dict[str, bytes] | None:
+        """The digests of the loaded base. Equal requests make all ranks load the base at the same moment."""
+        if not request.base or request.golden:
+            return None
+        if request.order_seed not in self._loaded_base:
+            refusal, returned = self.load(request.base, request.order_seed)
+            self._loaded_base[request.order_seed] = {} if refusal else self.digests(returned)
+        return self._loaded_base[request.order_seed]
+
+    def _compare(self, request: Request, expected: dict[str, bytes] | None, returned: Any) -> None:
+        if not request.base:
+            return
+        found = self.digests(returned)
+        if expected is None:  # a golden run loads the base
+            self._loaded_base[request.order_seed] = found
+            return
+        names = found.keys() | expected.keys()
+        everyone = ranks.gather({name for name in names if found.get(name) != expected.get(name)})
+        self._compared = {name: any(name in one for one in everyone) for name in names}
+
+    def unreached(self, changed: list[str]) -> list[str] | None:
+        """Which of the tensors that differ in the file did not change the loaded state; None if not compared.
+
+        A script may load under other names, fused or transposed. So all of them reach it if anything differs, except
+        one whose own name is in the state and is equal there.
+        """
+        if self._compared is None:
+            return None
+        if not any(self._compared.values()):
+            return changed
+        return [name for name in changed if not self._compared.get(name, True)]
 
     def _train_epoch(self, request: Request, progress: Progress) -> None:
         seed = seed_all("epoch", request.order_seed, progress.epoch)

@@ -36,18 +36,32 @@ def digest(value: Any) -> tuple[str, bool]:
     total, finite = hashlib.blake2b(digest_size=16), True
     for name, leaf in _leaves("", value):
         total.update(name.encode() + b"\0")
-        if isinstance(leaf, torch.Tensor):
-            total.update(f"{leaf.dtype}{tuple(leaf.shape)}".encode())
-            flat = leaf.detach().reshape(-1).contiguous().cpu()
-            total.update(flat.view(torch.uint8).numpy().data)
-            finite = finite and _is_finite(flat)
-        elif isinstance(leaf, np.ndarray):
-            total.update(f"{leaf.dtype}{leaf.shape}".encode() + np.ascontiguousarray(leaf).tobytes())
-            finite = finite and (leaf.dtype.kind not in "fc" or bool(np.isfinite(leaf).all()))
-        else:
-            total.update(repr(leaf).encode())
-            finite = finite and (not isinstance(leaf, float) or bool(np.isfinite(leaf)))
+        finite = _add(total, leaf) and finite
     return total.hexdigest(), finite
+
+
+def digest_each(value: Any) -> dict[str, bytes]:
+    """The same of every tensor, array and number of a state alone, by its name: "model/0.weight"."""
+    digests = {}
+    for name, leaf in _leaves("", value):
+        own = hashlib.blake2b(digest_size=16)
+        _add(own, leaf)
+        digests[name.removeprefix("/")] = own.digest()
+    return digests
+
+
+def _add(total: hashlib.blake2b, leaf: Any) -> bool:
+    """Adds type, shape and bytes of a value to a digest; whether all its numbers are finite."""
+    if isinstance(leaf, torch.Tensor):
+        total.update(f"{leaf.dtype}{tuple(leaf.shape)}".encode())
+        flat = leaf.detach().reshape(-1).contiguous().cpu()
+        total.update(flat.view(torch.uint8).numpy().data)
+        return _is_finite(flat)
+    if isinstance(leaf, np.ndarray):
+        total.update(f"{leaf.dtype}{leaf.shape}".encode() + np.ascontiguousarray(leaf).tobytes())
+        return leaf.dtype.kind not in "fc" or bool(np.isfinite(leaf).all())
+    total.update(repr(leaf).encode())
+    return not isinstance(leaf, float) or bool(np.isfinite(leaf))
 
 
 def _is_finite(values: torch.Tensor) -> bool:

@@ -93,6 +93,7 @@ Replay replay_run(const std::filesystem::path& folder, const std::string& id,
     options.orders = stored.spec.orders;
     options.early_end = stored.spec.early_end;
     options.propagation = stored.spec.propagation;
+    options.compare_loaded = stored.spec.files.front().unread.has_value();
     options.memory = stored.spec.memory;
     options.network = stored.spec.network;
     options.listen_at = listen_address();

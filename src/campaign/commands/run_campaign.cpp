@@ -147,6 +147,7 @@ PoolOptions pool_options(const RunOptions& options, const record::CampaignSpec& 
   pool.orders = spec.orders;
   pool.early_end = spec.early_end;
   pool.propagation = spec.propagation;
+  pool.compare_loaded = spec.files.front().unread.has_value();
   pool.memory = spec.memory;
   pool.network = spec.network;
   pool.listen_at = listen_address();
@@ -189,11 +190,14 @@ std::unique_ptr<WorkPlace> find_place(const Work& work, const Plan& plan, const 
 
 void prepare_bases(const Work& work) {
   const auto make = [&] {
-    work.folder.prepare_bases(work.launch.program,
-                              [&](const std::string& what) { work.progress.note(what); });
+    work.folder.prepare_bases(work.launch, [&](const std::string& what) { work.progress.note(what); });
   };
-  if (work.shard == nullptr) return make();
-  work.shard->prepare_bases(work.folder, make);
+  if (work.shard == nullptr) {
+    make();
+  } else {
+    work.shard->prepare_bases(work.folder, make);
+  }
+  work.folder.note_unread();
 }
 
 // Once everything that can be refused was looked at.

@@ -54,6 +54,15 @@ record::TrialRecord row_on_the_way(const Ran& ran, record::TrialRecord row) {
                                  met_by(*ran.result)));
 }
 
+// A script that does not read what was altered would make every such fault masked.
+void refuse_unreached(const record::TrialId& id, const record::RunResult& result) {
+  if (!result.unreached_tensors || result.unreached_tensors->empty()) return;
+  throw Misbehaviour(
+      fmt::format("{}: the fault in {} does not reach the loaded state: what load() puts into `state` equals "
+                  "that of the base; let load() read it and state() return it, or take it out of strata",
+                  id.text(), list_of(*result.unreached_tensors)));
+}
+
 }  // namespace
 
 record::TrialRecord row_of(const Ran& ran, std::uint64_t stratum_bits, const Drills& drills) {
@@ -72,6 +81,7 @@ record::TrialRecord row_of(const Ran& ran, std::uint64_t stratum_bits, const Dri
   row.attempts = ran.attempts;
   row.measure = ran.spec.measure;
   row.plane = ran.spec.plane;
+  if (row.result) row.result->unreached_tensors.reset();  // rows say whether the fault landed
   if (!row.faults.of_bits()) return row_on_the_way(ran, std::move(row));
   const std::vector<std::string>& altered = ran.altered;
   const auto is_byte = [](const auto& site) { return record::names_byte(site.plane, site.structure); };
@@ -84,6 +94,7 @@ record::TrialRecord row_of(const Ran& ran, std::uint64_t stratum_bits, const Dri
   // was read back.
   row.landed = ran.result && values ? ran.result->changed_tensors == altered
                                     : !drills.blind() || (values && altered.empty());
+  if (row.landed && ran.result) refuse_unreached(row.id, *ran.result);
   const bool refused = ran.result && ran.result->status == record::RunStatus::rejected;
   if (row.landed || refused || drills.blind() || row.kind == TrialKind::canary) return row;
   throw Misbehaviour(

@@ -11,6 +11,7 @@
 #include "campaign/folder/identity.h"
 #include "campaign/folder/numeric_environment.h"
 #include "campaign/folder/own_folder.h"
+#include "campaign/folder/unread.h"
 #include "campaign/journal/journal.h"
 #include "campaign/launch/launch.h"
 #include "campaign/plan/ends.h"
@@ -83,6 +84,7 @@ StoredCampaign read_stored_campaign(const Layout& layout) {
     if (stored.contains("bases")) {
       for (const auto& [stem, base] : stored.at("bases").items())
         campaign.base_digests[stem] = base.at("digest").get<std::string>();
+      take_unread(campaign.spec, stored.at("bases"));
     }
     return campaign;
   } catch (const Json::exception& error) {
@@ -117,7 +119,13 @@ void check_bases(const Layout& layout, const std::map<std::string, std::string>&
 
 Bases open_bases(const Layout& layout, const record::CampaignSpec& spec) {
   Bases bases;
-  for (const record::BaseFile& file : spec.files) bases.emplace_back(layout.base(file.stem));
+  for (const record::BaseFile& file : spec.files) {
+    ckpt::Reader& base = bases.emplace_back(layout.base(file.stem));
+    std::vector<std::string> unread;
+    for (const record::UnreadTensor& one : file.unread.value_or(std::vector<record::UnreadTensor>()))
+      unread.push_back(one.tensor);
+    if (!unread.empty()) base.leave_out(unread);
+  }
   return bases;
 }
 
@@ -255,9 +263,10 @@ bool Folder::has_bases() {
   return identity_.contains("bases") && identity_.at("bases").size() >= spec_.files.size();
 }
 
-void Folder::prepare_bases(const std::filesystem::path& trainer,
-                           const std::function<void(std::string)>& say) {
-  for (const record::BaseFile& file : spec_.files) {
+void Folder::prepare_bases(const Launch& launch, const std::function<void(std::string)>& say) {
+  const bool fresh = looks_for_unread(spec_) && shards_ == 0 && !has_rows();
+  for (std::size_t i = 0; i < spec_.files.size(); ++i) {
+    const record::BaseFile& file = spec_.files[i];
     const auto& checkpoint = spec_.bases[file.base].checkpoint;
     const bool copied = checkpoint && file.precision.empty();
     if (identity_.contains("bases") && identity_["bases"].contains(file.stem)) {
@@ -269,6 +278,9 @@ void Folder::prepare_bases(const std::filesystem::path& trainer,
              "start a new campaign in another folder",
              checkpoint->string(), file.stem);
       }
+      if (!fresh) continue;
+      identity_["bases"][file.stem]["unread"] = unread_json(i, launch, say);  // the script may have changed
+      store_identity();
       continue;
     }
     // A base whose digest was not stored yet may come from anywhere: make it again.
@@ -276,14 +288,25 @@ void Folder::prepare_bases(const std::filesystem::path& trainer,
       say(fmt::format("{} {}", file.precision.empty() ? "training" : "converting",
                       layout_.base(file.stem).filename().string()));
     }
-    make_base(file, trainer);
+    make_base(file, launch.program);
     const std::string source = copied                   ? checkpoint->string()
                                : file.precision.empty() ? "trained"
                                                         : "converted to " + file.precision;
-    identity_["bases"][file.stem] = {{"digest", digest_file(layout_.base(file.stem))}, {"source", source}};
+    Json made = {{"digest", digest_file(layout_.base(file.stem))}, {"source", source}};
+    if (looks_for_unread(spec_)) made["unread"] = unread_json(i, launch, say);
+    identity_["bases"][file.stem] = std::move(made);
     store_identity();
   }
 }
+
+Json Folder::unread_json(std::size_t file, const Launch& launch,
+                         const std::function<void(std::string)>& say) const {
+  say("looking for tensors that the script does not load");
+  const std::string& stem = spec_.files[file].stem;
+  return to_json(find_unread(spec_, file, layout_.base(stem), launch, layout_.log("unread")));
+}
+
+void Folder::note_unread() { take_unread(spec_, identity_.at("bases")); }
 
 std::map<std::string, std::string> Folder::base_digests() const {
   std::map<std::string, std::string> digests;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "campaign/launch/launch.h"
 #include "campaign/plan/drills.h"
 #include "campaign/plan/plan.h"
 #include "core/file.h"
@@ -109,9 +110,13 @@ class Folder {
   /// Removes what a maker of bases that was killed left behind; for the one who makes them now.
   void remove_unfinished_bases();
   /// Makes the bases (trains, copies or converts) that are not there, and checks that those which are, and
-  /// the checkpoints that they were copied from, are what they were at the first start. say: called with what
+  /// the checkpoints that they were copied from, are what they were at the first start. Of new ones, and as
+  /// long as there is no row, looks for what a script does not load (find_unread). say: called with what
   /// is being done when it takes time. Throws Error(conflict | io | bad_input | internal).
-  void prepare_bases(const std::filesystem::path& trainer, const std::function<void(std::string)>& say);
+  void prepare_bases(const Launch& launch, const std::function<void(std::string)>& say);
+  /// Fills in what spec().files say of tensors that the script does not load; behind prepare_bases(), also
+  /// that of another shard.
+  void note_unread();
   /// Of the bases that prepare_bases() made or checked, by stem.
   [[nodiscard]] std::map<std::string, std::string> base_digests() const;
   /// Publishes the plan of a round, unless it is there; then throws Error(conflict) when it differs.
@@ -128,6 +133,8 @@ class Folder {
   void compare_stored(const Drills& drills, OtherSpec other);
   [[nodiscard]] bool has_rows() const;
   void replace_spec(const record::Json& fresh, const std::string& difference);
+  [[nodiscard]] record::Json unread_json(std::size_t file, const Launch& launch,
+                                         const std::function<void(std::string)>& say) const;
   void make_base(const record::BaseFile& file, const std::filesystem::path& trainer);
   void run_trainer(const Command& command, const std::filesystem::path& out, const std::string& what,
                    const std::filesystem::path& log);

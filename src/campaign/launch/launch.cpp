@@ -213,23 +213,37 @@ Command exec_command(const Launch& launch, const record::Arm& arm, const std::st
       log};
 }
 
-Command script_command(const Launch& launch, const record::Arm& arm, const std::string& socket_name,
-                       const std::filesystem::path& log, const std::filesystem::path& scratch) {
+// options: of the package's program, before the script's own words.
+Command runner_command(const Launch& launch, const record::Arm& arm, const std::vector<std::string>& options,
+                       const std::filesystem::path& log) {
   const record::RunnerSpec& runner = launch.runner;
   const std::string script = runner.script.string() + (runner.function.empty() ? "" : ":" + runner.function);
   std::vector<std::string> words = launch.python.arguments;
-  words.insert(words.end(), {"-m", "bitrift.runner", script, "--connect", socket_name, "--base",
-                             launch.base.string(), "--ranks", std::to_string(arm.parallel.ranks)});
-  if (launch.ignore_file) words.insert(words.end(), {"--drill", "ignore-file"});
+  words.insert(words.end(), {"-m", "bitrift.runner", script, "--base", launch.base.string(), "--ranks",
+                             std::to_string(arm.parallel.ranks)});
+  words.insert(words.end(), options.begin(), options.end());
   words.emplace_back("--");
   words.insert(words.end(), arm.words.begin(), arm.words.end());
   auto environment = launch.python.environment;
   environment["BITRIFT_ARM"] = arm.name;
-  if (!scratch.empty()) environment["TMPDIR"] = scratch.string();
   return {guarded(own_program, words), environment, log};
 }
 
+Command script_command(const Launch& launch, const record::Arm& arm, const std::string& socket_name,
+                       const std::filesystem::path& log, const std::filesystem::path& scratch) {
+  std::vector<std::string> options = {"--connect", socket_name};
+  if (launch.ignore_file) options.insert(options.end(), {"--drill", "ignore-file"});
+  Command command = runner_command(launch, arm, options, log);
+  if (!scratch.empty()) command.environment["TMPDIR"] = scratch.string();
+  return command;
+}
+
 }  // namespace
+
+Command unread_command(const Launch& launch, const record::Arm& arm, const std::filesystem::path& copy,
+                       const std::filesystem::path& out, const std::filesystem::path& log) {
+  return runner_command(launch, arm, {"--checkpoint", copy.string(), "--unread", out.string()}, log);
+}
 
 Command worker_command(const Launch& launch, const record::Arm& arm, const std::string& socket_name,
                        const std::filesystem::path& log, const std::filesystem::path& scratch) {

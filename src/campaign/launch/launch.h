@@ -66,6 +66,12 @@ struct Processes {
 /// Error(not_found).
 [[nodiscard]] Launch launch_of(const record::CampaignSpec& spec, bool trains, bool ignore_file);
 
+/// `python -m bitrift.runner` of a script, which writes to `out` which tensors of the launch's base it does
+/// not load: {"unread": [...]}, or {"failed": "..."}. copy: a file that it writes and loads.
+[[nodiscard]] Command unread_command(const Launch& launch, const record::Arm& arm,
+                                     const std::filesystem::path& copy, const std::filesystem::path& out,
+                                     const std::filesystem::path& log);
+
 /// `bitrift-train train SPEC -o OUT`; ranks as the spec says.
 [[nodiscard]] Command train_command(const std::filesystem::path& program, int ranks,
                                     const std::filesystem::path& spec, const std::filesystem::path& out,

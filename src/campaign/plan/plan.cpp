@@ -353,7 +353,9 @@ void Plan::check_jitter() const {
 void Plan::find_weights() {
   const ckpt::Reader& base = bases_.front();
   for (const ckpt::TensorInfo& tensor : base.tensors()) {
-    if (tensor.role == "weight" && tensor.path.starts_with("model/")) weights_.push_back(tensor.path);
+    const bool counts = tensor.alias_of.empty() && !tensor.left_out;
+    if (tensor.role == "weight" && tensor.path.starts_with("model/") && counts)
+      weights_.push_back(tensor.path);
   }
   std::sort(weights_.begin(), weights_.end(), natural_less);
   if (weights_.empty()) {

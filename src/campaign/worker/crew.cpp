@@ -54,8 +54,14 @@ void could_not_start(const Crew& crew, const WorkerLost& loss, const PoolOptions
        crew.log.string(), tail.empty() ? "nothing" : tail);
 }
 
-record::RunRequest run_request(Crew& crew, bool early_end,
-                               const std::optional<record::PropagationSpec>& propagation) {
+void take_result(Crew& crew, const record::RunResult& result) {
+  record::RunResult& kept = crew.current.result.emplace(result);
+  kept.detail = without_place(result.detail, crew.copy->path());
+  kept.changed_tensors = crew.copy->primaries(result.changed_tensors);
+  crew.current.altered = crew.copy->primaries(crew.current.altered);
+}
+
+record::RunRequest run_request(Crew& crew, const PoolOptions& options) {
   const record::TrialSpec& spec = crew.current.spec;
   record::RunRequest run;
   run.id = spec.id.text();
@@ -77,11 +83,15 @@ record::RunRequest run_request(Crew& crew, bool early_end,
     if (!audit && spec.plane == record::Plane::value) run.altered = crew.current.altered;
     // A process that joined after the golden run does not know that run, and whether a worker has such
     // processes must not show in a row: where ranks fail, trials go to their end.
-    run.early_end = early_end && !spec.faults.of_processes();
-    if (propagation && propagation->wants_draw(spec.id.draw)) run.propagation = propagation;
+    run.early_end = options.early_end && !spec.faults.of_processes();
+    if (options.propagation && options.propagation->wants_draw(spec.id.draw))
+      run.propagation = options.propagation;
   }
   run.golden = is_golden_run({spec.kind, spec.id});
-  if (run.golden) run.propagation = propagation;
+  if (run.golden) run.propagation = options.propagation;
+  // What a trial loads is compared with what the golden run loaded.
+  const bool values = spec.kind == record::TrialKind::trial && spec.plane == record::Plane::value;
+  run.compare_loaded = options.compare_loaded && (run.golden || values);
   return run;
 }
 

@@ -52,9 +52,10 @@ struct Crew {
 /// last one.
 [[noreturn]] void could_not_start(const Crew& crew, const WorkerLost& loss, const PoolOptions& options);
 
-/// What the worker is asked for; crew.current says for which run, and its tensors are altered. early_end,
-/// propagation: of the campaign.
-[[nodiscard]] record::RunRequest run_request(Crew& crew, bool early_end,
-                                             const std::optional<record::PropagationSpec>& propagation);
+/// Keeps the result of crew.current, without the place of its copy, and with tensors by the names that count.
+void take_result(Crew& crew, const record::RunResult& result);
+
+/// What the worker is asked for; crew.current says for which run, and its tensors are altered.
+[[nodiscard]] record::RunRequest run_request(Crew& crew, const PoolOptions& options);
 
 }  // namespace bitrift::campaign

@@ -250,8 +250,7 @@ void Pool::request(Crew& crew, const RunKey& key) {
   crew.current.started = record::utc_now();
   crew.sent = Clock::now();
   crew.on_its_way = true;
-  crew.worker->run(run_request(crew, options_.early_end, options_.propagation), deadline,
-                   !ends_with_a_rank(crew));
+  crew.worker->run(run_request(crew, options_), deadline, !ends_with_a_rank(crew));
 }
 
 void Pool::handle(Crew& crew, const WorkerEvent& event) {
@@ -280,8 +279,7 @@ void Pool::finished(Crew& crew, const record::RunResult& result) {
   crew.checked = true;
   const RunKey key{crew.current.spec.kind, crew.current.spec.id};
   Job& job = *crew.job;
-  crew.current.result = result;
-  crew.current.result->detail = without_place(result.detail, crew.copy->path());
+  take_result(crew, result);
   over(job, crew.current);
   if (is_golden_run(key)) crew.orders.insert(order_of(key, options_.orders));
   if (key.kind == record::TrialKind::trial || key.kind == record::TrialKind::jitter)

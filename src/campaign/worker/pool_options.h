@@ -28,6 +28,7 @@ struct PoolOptions {
   int orders = 1;              ///< golden data orders, see CampaignSpec::orders
   bool early_end = true;       ///< see RunRequest
   std::optional<record::PropagationSpec> propagation = {};  ///< of the campaign
+  bool compare_loaded = false;               ///< trials of a script must change what it loads, see RunRequest
   std::optional<std::uint64_t> memory = {};  ///< bytes that a worker may hold, see resident_memory()
   bool network = false;       ///< ranks may run on other machines, which see the folders of the copies
   std::string listen_at;      ///< network: see Listener

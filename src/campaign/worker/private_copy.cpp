@@ -71,4 +71,13 @@ std::vector<std::string> altered_tensors(const record::FaultList& faults) {
   return {names.begin(), names.end()};
 }
 
+std::vector<std::string> PrivateCopy::primaries(const std::vector<std::string>& tensors) const {
+  std::set<std::string> names;
+  for (const std::string& name : tensors) {
+    const ckpt::TensorInfo* const tensor = base_.find(name);
+    names.insert(tensor == nullptr || tensor->alias_of.empty() ? name : tensor->alias_of);
+  }
+  return {names.begin(), names.end()};
+}
+
 }  // namespace bitrift::campaign

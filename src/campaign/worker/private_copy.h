@@ -30,6 +30,8 @@ class PrivateCopy {
   /// A fresh copy of the base: a worker that died may have changed the file.
   void renew();
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  /// The tensors that hold the elements of these, which may be aliases; sorted, each once.
+  [[nodiscard]] std::vector<std::string> primaries(const std::vector<std::string>& tensors) const;
   /// What a run writes beside the copy: "saved" and "saved.json" (its last checkpoint), "ledgers" (a folder),
   /// "deaths" (see record::DeathNote).
   [[nodiscard]] std::filesystem::path beside(std::string_view what) const;

@@ -56,17 +56,40 @@ std::vector<Block> Hdf5Container::blocks() {
   std::vector<OwnedRun> runs;
   for (const h5map::Dataset& dataset : file_.datasets()) {
     std::vector<Values::StoredRun> stored;
-    blocks.push_back(describe_dataset(dataset, stored));
+    blocks.push_back(describe_dataset(dataset, dataset.path, stored));
     for (const Values::StoredRun& run : stored) {
       runs.push_back({run.offset, run.offset + run.bytes, blocks.size() - 1});
     }
   }
   refuse_shared(blocks, std::move(runs));
+  add_aliases(blocks);
   return blocks;
 }
 
-Block Hdf5Container::describe_dataset(const h5map::Dataset& dataset, std::vector<Values::StoredRun>& runs) {
-  Block block{dataset.path,
+// Further hard links to a dataset.
+void Hdf5Container::add_aliases(std::vector<Block>& blocks) {
+  const std::vector<h5map::Dataset>& datasets = file_.datasets();
+  const std::size_t primaries = blocks.size();
+  for (std::size_t i = 0; i < primaries; ++i) {
+    for (const std::string& path : datasets[i].other_paths) {
+      std::vector<Values::StoredRun> same;
+      Block alias = describe_dataset(datasets[i], path, same);
+      const std::vector<TensorInfo>& parts = blocks[i].tensors;
+      // Where room is short, the later one has fewer.
+      for (std::size_t part = 0; part < std::min(alias.tensors.size(), parts.size()); ++part) {
+        alias.tensors[part].alias_of = parts[part].path;
+        alias.tensors[part].refusal = parts[part].refusal;
+        alias.tensors[part].refused_by_type = parts[part].refused_by_type;
+      }
+      blocks.push_back(std::move(alias));
+    }
+  }
+  std::sort(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) { return a.path < b.path; });
+}
+
+Block Hdf5Container::describe_dataset(const h5map::Dataset& dataset, const std::string& path,
+                                      std::vector<Values::StoredRun>& runs) {
+  Block block{path,
               dataset.space.shape,
               std::make_unique<Hdf5Values>(ValueSource{file_, fd_, lock_, kept_}, dataset),
               {}};
@@ -80,7 +103,7 @@ Block Hdf5Container::describe_dataset(const h5map::Dataset& dataset, std::vector
     if (error.code() == ErrorCode::io) throw;
     problem = error.what();
   }
-  block.tensors = describe(dataset.type, dataset.path, dataset.space.shape, problem, room_);
+  block.tensors = describe(dataset.type, path, dataset.space.shape, problem, room_);
   for (TensorInfo& tensor : block.tensors) {
     tensor.storage = dataset.type ? storage_name(dataset.layout) : "unknown";
     tensor.stored_bytes = stored;
@@ -101,7 +124,7 @@ void Hdf5Container::keep_text(const std::string& name, const h5map::Attribute& a
 }
 
 void Hdf5Container::add_attributes(const std::string& object, std::uint64_t header,
-                                   std::vector<Block>& blocks) {
+                                   std::vector<Block>& blocks, const std::string& primary) {
   for (const h5map::Attribute& attribute : file_.attributes(header)) {
     const std::string name = object + "@" + attribute.name;
     Block block{name,
@@ -115,6 +138,7 @@ void Hdf5Container::add_attributes(const std::string& object, std::uint64_t head
       tensor.role = "attribute";
       tensor.storage = "attribute";
       tensor.stored_bytes = attribute.bytes;
+      if (!primary.empty()) tensor.alias_of = primary + tensor.path.substr(object.size());
     }
     blocks.push_back(std::move(block));
   }
@@ -124,7 +148,10 @@ std::vector<Block> Hdf5Container::attribute_blocks() {
   std::vector<Block> blocks;
   for (const h5map::Group& group : file_.groups()) add_attributes(group.path, group.header, blocks);
   for (const h5map::Dataset& dataset : file_.datasets()) {
-    if (dataset.type) add_attributes(dataset.path, dataset.header, blocks);
+    if (!dataset.type) continue;
+    add_attributes(dataset.path, dataset.header, blocks);
+    for (const std::string& path : dataset.other_paths)
+      add_attributes(path, dataset.header, blocks, dataset.path);
   }
   return blocks;
 }

@@ -36,9 +36,13 @@ class Hdf5Container final : public Container {
   [[nodiscard]] const h5map::File* hdf5() const noexcept override { return &file_; }
 
  private:
-  /// `runs`: where its values are stored.
-  [[nodiscard]] Block describe_dataset(const h5map::Dataset& dataset, std::vector<Values::StoredRun>& runs);
-  void add_attributes(const std::string& object, std::uint64_t header, std::vector<Block>& blocks);
+  /// path: one of its names. `runs`: where its values are stored.
+  [[nodiscard]] Block describe_dataset(const h5map::Dataset& dataset, const std::string& path,
+                                       std::vector<Values::StoredRun>& runs);
+  void add_aliases(std::vector<Block>& blocks);
+  /// primary: the first name of an object that has several; "": this is it.
+  void add_attributes(const std::string& object, std::uint64_t header, std::vector<Block>& blocks,
+                      const std::string& primary = "");
   void keep_text(const std::string& name, const h5map::Attribute& attribute);
 
   h5map::File file_;

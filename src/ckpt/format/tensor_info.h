@@ -37,8 +37,10 @@ struct TensorInfo {
   std::string holder;  ///< of a compound member, an array element or a part of a complex number: the path of
                        ///< the dataset or attribute that it belongs to; "" for all others
   bool attribute = false;  ///< an attribute ("<object>@NAME"), or a part of one
-  std::string
-      alias_of;  ///< the first tensor, in path order, whose elements these are; "" where they are its own
+  /// The tensor whose elements these are: of HDF5 the dataset's first name (h5map::File::datasets), else the
+  /// first tensor in path order; "" where they are its own.
+  std::string alias_of;
+  bool left_out = false;  ///< see Reader::leave_out
   /// Bytes [first, end) of the file between its first and its last byte, where other tensors may lie too; 0
   /// and 0 where none can.
   std::uint64_t shared_first = 0, shared_end = 0;

@@ -127,10 +127,10 @@ Link parse_link(const Source& source, const Frame& frame, std::span<const std::u
   }
   const unsigned flags = cursor.u8();
   const unsigned kind = (flags & 8U) != 0 ? cursor.u8() : 0;
-  if ((flags & 4U) != 0) cursor.skip(8);
+  Link link;
+  if ((flags & 4U) != 0) link.order = cursor.number(8);
   if ((flags & 16U) != 0) cursor.skip(1);
   const auto name = cursor.take(cursor.number(1U << (flags & 3U)));
-  Link link;
   link.name.assign(name.begin(), name.end());
   link.kind = kind == 0 ? Link::Kind::hard : kind == 1 ? Link::Kind::soft : Link::Kind::other;
   if (kind == 0) link.header = place(source, frame, cursor.address(frame.offset_bytes), kMessage);
@@ -202,6 +202,16 @@ std::vector<Link> read_links(const Source& source, const Superblock& superblock,
   std::sort(links.begin(), links.end(), [](const Link& a, const Link& b) { return a.name < b.name; });
   check_names(source, links);
   return links;
+}
+
+std::map<std::uint64_t, const Link*> first_links(const std::vector<Link>& links) {
+  std::map<std::uint64_t, const Link*> first;
+  for (const Link& link : links) {
+    if (link.kind != Link::Kind::hard) continue;
+    const Link*& known = first.emplace(link.header, &link).first->second;
+    if (link.order && known->order && *link.order < *known->order) known = &link;
+  }
+  return first;
 }
 
 std::string one_line(const std::string& text) {

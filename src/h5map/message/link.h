@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +17,8 @@ struct Link {
   enum class Kind { hard, soft, other };  // other: external, or of a kind that a program defined
   std::string name;
   Kind kind = Kind::hard;
-  std::uint64_t header = 0;  ///< hard: the object's header in the file, user block included
+  std::uint64_t header = 0;                 ///< hard: the object's header in the file, user block included
+  std::optional<std::uint64_t> order = {};  ///< in which the group's links were made, where it keeps that
 };
 
 /// Whether an object header is that of a group.
@@ -26,6 +29,10 @@ struct Link {
 /// Error(bad_file): names that are empty, occur twice or contain a slash, nodes that repeat or are damaged.
 [[nodiscard]] std::vector<Link> read_links(const Source& source, const Superblock& superblock,
                                            const ObjectHeader& group);
+
+/// Of each object that hard links of a group lead to, by its header, the link that was made first, or else
+/// the first in this order. The links must outlive the result.
+[[nodiscard]] std::map<std::uint64_t, const Link*> first_links(const std::vector<Link>& links);
 
 /// Text with every control character as \xNN, so that a message stays one line.
 [[nodiscard]] std::string one_line(const std::string& text);

@@ -75,12 +75,13 @@ class Selection {
         replicas_(replicas_in(reader, choice.scope, choice.seed)) {
     if (!choice.layers.empty()) layers_ = reader.layers().resolve(choice.layers, file_);
     check_roles();
-    for (const ckpt::TensorInfo& tensor : reader.tensors()) consider(tensor);
+    consider_all(reader.tensors());
     const auto& globs = choice.tensors;
     if (std::any_of(globs.begin(), globs.end(),
                     [](const auto& glob) { return glob.find('@') != glob.npos; })) {
-      for (const ckpt::TensorInfo& tensor : reader.attribute_tensors()) consider(tensor);
+      consider_all(reader.attribute_tensors());
     }
+    check_left_out();
     check_used();
     check_shared();
     if (chosen.empty()) fail(ErrorCode::bad_input, "{}: holds no tensor that could be altered", file_);
@@ -102,6 +103,19 @@ class Selection {
     }
   }
 
+  /// An alias counts only if the tensor that it stands for does not, wherever that is in path order.
+  void consider_all(const std::vector<ckpt::TensorInfo>& tensors) {
+    const auto first = static_cast<std::ptrdiff_t>(chosen.size());
+    for (const bool aliases : {false, true}) {
+      for (const ckpt::TensorInfo& tensor : tensors) {
+        if (tensor.alias_of.empty() == aliases) continue;
+        consider(tensor);
+      }
+      std::sort(chosen.begin() + first, chosen.end(),
+                [](const Chosen& a, const Chosen& b) { return a.tensor->path < b.tensor->path; });
+    }
+  }
+
   void consider(const ckpt::TensorInfo& tensor) {
     std::vector<std::string> globs;
     for (const std::string& glob : choice_.tensors) {
@@ -115,6 +129,11 @@ class Selection {
     if (tensor.role == "checksum") {
       // Wildcards pass checksums over; a pattern that means nothing else is answered in check_used().
       checksum_globs_.insert(globs.begin(), globs.end());
+      return;
+    }
+    if (tensor.left_out) {
+      left_out_ = left_out_.empty() ? tensor.path : left_out_;
+      left_out_globs_.insert(globs.begin(), globs.end());
       return;
     }
     used_globs_.insert(globs.begin(), globs.end());
@@ -134,16 +153,11 @@ class Selection {
               choice_.tensors.empty() ? "; choose other tensors with --tensor or --role" : "");
     }
     // Its elements are a target already.
-    if (!tensor.alias_of.empty() && is_chosen(tensor.alias_of)) return;
+    if (!tensor.alias_of.empty()) {
+      if (chosen_paths_.contains(tensor.alias_of) || !aliased_.insert(tensor.alias_of).second) return;
+    }
+    chosen_paths_.insert(tensor.path);
     chosen.push_back({&tensor, view ? *view : *tensor.format});
-  }
-
-  /// Tensors are looked at in path order.
-  [[nodiscard]] bool is_chosen(const std::string& path) const {
-    const auto at =
-        std::lower_bound(chosen.begin(), chosen.end(), path,
-                         [](const Chosen& one, const std::string& name) { return one.tensor->path < name; });
-    return at != chosen.end() && at->tensor->path == path;
   }
 
   /// A fault must not count for two tensors.
@@ -192,6 +206,17 @@ class Selection {
     return view;
   }
 
+  /// Tensors that were asked for by name, or all that there are.
+  void check_left_out() const {
+    const auto unused = std::find_if(left_out_globs_.begin(), left_out_globs_.end(),
+                                     [&](const auto& glob) { return !used_globs_.contains(glob); });
+    if (left_out_.empty() || (!chosen.empty() && unused == left_out_globs_.end())) return;
+    fail_at(ErrorCode::bad_input, "tensors",
+            "{}: {} is asked for, but the script does not load it: altering it changes nothing of the loaded "
+            "state; let load() read it, or leave it out",
+            file_, unused == left_out_globs_.end() ? left_out_ : *unused);
+  }
+
   void check_used() const {
     for (const std::string& layer : layers_) {
       if (used_layers_.contains(layer)) continue;
@@ -230,6 +255,10 @@ class Selection {
   const Choice& choice_;
   std::set<int> replicas_;
   std::set<std::string, std::less<>> layers_, used_layers_;
+  std::string left_out_;  // the first tensor that fits and nobody reads
+  std::set<std::string> left_out_globs_;
+  std::set<std::string> chosen_paths_;
+  std::set<std::string> aliased_;  // of which an alias is chosen
   std::set<std::string> used_globs_, used_roles_, checksum_globs_, used_views_;
 };
 

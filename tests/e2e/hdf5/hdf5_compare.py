@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,16 +101,29 @@ def row_of(holder: Holder, unit: Unit, found: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
+def alias_units(look: Look, holders: list[Holder]) -> Iterator[tuple[str, str, Holder]]:
+    """The tensors under further names of their datasets, each with the name that counts."""
+    for alias, primary in look.aliases.items():
+        for holder in holders:
+            if holder.path == primary or holder.path.startswith(primary + "@"):
+                for unit in holder.units:
+                    yield alias + unit.path.removeprefix(primary), unit.path, holder
+
+
 def compare_list(path: Path, look: Look) -> None:
     """Path, type, shape, byte order, storage, stored bytes, place and refusal of every tensor."""
     listed = json.loads(call("ls", path, "--json").stdout)["tensors"]
     found = {row["path"]: row for row in listed}
     expected = {unit.path: (holder, unit) for holder in look.datasets for unit in holder.units}
+    primaries = {alias: name for alias, name, _ in alias_units(look, look.datasets)}
+    expected |= {alias: expected[name] for alias, name in primaries.items()}
     expect(len(found) == len(listed), "a path is listed twice")
     differing = sorted(set(found) ^ set(expected))
     expect(not differing, f"listed by one alone: {differing[:5]}")
     for name, (holder, unit) in expected.items():
         row = row_of(holder, unit, found[name])
+        if name in primaries:
+            row |= {"path": name, "alias_of": primaries[name]}
         if found[name] != row:
             pairs = {key: (found[name].get(key), row.get(key)) for key in {*found[name], *row}}
             raise Divergence(f"{name!r}: { ({key: pair for key, pair in pairs.items() if pair[0] != pair[1]}) }")
@@ -160,11 +173,15 @@ def compare_values(path: Path, look: Look, chance: Chance, seen: Counter[str]) -
                 assert holder.raw is not None
                 raw = altered.setdefault(holder.path, holder.raw.copy())
                 expected[unit.path] = ("values", 1, 1, alter_one_bit(unit, raw, chance))
+    beyond = {unit.path: holder for holder in look.datasets for unit in holder.units}
+    for alias, name, holder in list(alias_units(look, look.datasets + look.attributes)):
+        beyond[alias] = holder
+        if name in expected:
+            expected[alias] = expected[name]
     plain = path.with_suffix(".plain")
     write_plain(plain, look, altered)
     done = call("diff", path, plain, "--json", codes=(1,) if expected else (0,))
     found = {row["path"]: row for row in json.loads(done.stdout)["differences"]}
-    beyond = {unit.path: holder for holder in look.datasets for unit in holder.units}
     for name in sorted({*found, *expected}):
         row = found.get(name, {})
         if row.get("kind") == "not_compared" and name in beyond and limit_of(beyond[name], row["detail"], seen):

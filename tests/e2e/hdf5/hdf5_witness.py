@@ -83,6 +83,7 @@ class Look:
     datasets: list[Holder] = field(default_factory=list)
     attributes: list[Holder] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
+    aliases: dict[str, str] = field(default_factory=dict)  # further names of datasets, with the first
     headers: dict[str, tuple[int, int]] = field(default_factory=dict)  # first byte and size, of those in one piece
     user_block: int = 0
     persistent: bool = False  # keeps lists of free space
@@ -297,6 +298,17 @@ def note_header(look: Look, path: str, target: h5o.ObjectID) -> None:
         look.headers["/" + path] = (info.addr + look.user_block, info.hdr.space.total)
 
 
+def first_names(group: h5g.GroupID) -> dict[int, bytes]:
+    """The name of each object in a group, by its address: of several the one made first, or else the first sorted."""
+    made: dict[int, tuple[int, bytes]] = {}
+    for name in members(group):
+        link = group.links.get_info(name)
+        order = link.corder if link.corder_valid else 0
+        address = h5o.get_info(group, name).addr
+        made[address] = min(made.get(address, (order, name)), (order, name), key=lambda one: one[0])
+    return {address: name for address, (_, name) in made.items()}
+
+
 def look_at(path: Path) -> Look:
     """Every dataset under the first of its names, as bitrift walks a file: a group's datasets, then its groups."""
     file = h5f.open(os.fsencode(path), h5f.ACC_RDONLY, h5p.create(h5p.FILE_ACCESS))
@@ -304,7 +316,7 @@ def look_at(path: Path) -> Look:
     creation = file.get_create_plist()
     look = Look(user_block=creation.get_userblock(), persistent=bool(creation.get_file_space_strategy()[1]))
     root = h5g.open(file, b"/")
-    seen, left = {h5o.get_info(root).addr}, [""]
+    seen, left, datasets = {h5o.get_info(root).addr}, [""], dict[int, str]()
     while left:
         here = left.pop()
         group = h5g.open(file, b"/" + here.encode())
@@ -312,19 +324,24 @@ def look_at(path: Path) -> Look:
         note_header(look, here, group)
         look_at_attributes(look, here, group)
         inner_groups = []
+        first = first_names(group)
         for name in members(group):
             info = h5o.get_info(group, name)
-            if info.addr in seen:
-                continue
-            seen.add(info.addr)
-            inner = f"{here}/{name.decode()}" if here else name.decode()
-            if info.type == h5o.TYPE_GROUP:
-                inner_groups.append(inner)
-            elif info.type == h5o.TYPE_DATASET:
-                dataset = h5d.open(group, name)
-                note_header(look, inner, dataset)
-                look.datasets.append(look_at_dataset(inner, dataset, blob))
-                look_at_attributes(look, inner, dataset)
+            path_of = (f"{here}/" if here else "").__add__
+            if info.addr not in seen:
+                seen.add(info.addr)
+                inner = path_of(first[info.addr].decode())
+                if info.type == h5o.TYPE_GROUP:
+                    inner_groups.append(inner)
+                elif info.type == h5o.TYPE_DATASET:
+                    datasets[info.addr] = inner
+                    dataset = h5d.open(group, name)
+                    note_header(look, inner, dataset)
+                    look.datasets.append(look_at_dataset(inner, dataset, blob))
+                    look_at_attributes(look, inner, dataset)
+            primary = datasets.get(info.addr)
+            if primary is not None and primary != path_of(name.decode()):
+                look.aliases[path_of(name.decode())] = primary
         left += reversed(inner_groups)
     look.raw_bytes = sum(holder.stored for holder in look.datasets)
     return look
@@ -339,6 +356,8 @@ def write_plain(path: Path, look: Look, raw: dict[str, np.ndarray]) -> None:
             file.require_group("/" + holder.path.rpartition("/")[0])
             made = h5d.create(file.id, b"/" + holder.path.encode(), holder.kind, space_of(holder.shape))
             put_raw(made, holder, raw.get(holder.path, holder.raw))
+        for alias, primary in look.aliases.items():
+            file["/" + alias] = file["/" + primary]
         for holder in look.attributes:
             owner, _, name = holder.path.rpartition("@")
             made = h5a.create(file["/" + owner].id, name.encode(), holder.kind, space_of(holder.shape))

@@ -154,3 +154,58 @@ def test_doctor_says_what_is_here() -> None:
     findings = {entry["name"]: entry for entry in document["findings"]}
     assert findings["HDF5"]["found"].count(".") == 2
     assert all(entry["found"] or entry["remedy"] for entry in findings.values())
+
+
+def linked(path: Path, link: bool) -> Path:
+    """Two datasets with an attribute, or one with two names."""
+    with h5py.File(path, "w") as file:
+        file["a/vars/0"] = np.ones(4, "f4")
+        file["a/vars/0"].attrs["unit"] = 3
+        file["b/vars/0"] = file["a/vars/0"] if link else np.ones(4, "f4")
+        file["b/vars/0"].attrs["unit"] = 3
+    return path
+
+
+def test_hard_link_is_listed_as_an_alias_and_counts_once(tmp_path: Path) -> None:
+    file = linked(tmp_path / "linked.h5", True)
+    first, second = run_json("ls", file)["tensors"]
+    assert (first["path"], "alias_of" in first) == ("a/vars/0", False)
+    assert (second["path"], second["alias_of"], second["offset"]) == ("b/vars/0", "a/vars/0", first["offset"])
+    table = run("ls", file).stdout
+    assert "contiguous, alias of a/vars/0" in table and "2 tensors, 16 bytes\n" in table
+    assert run_json("inject", file, "--dry-run", "--bits", "sign")["eligible_bits"] == 4
+    copied = linked(tmp_path / "copied.h5", False)
+    assert run_json("inject", copied, "--dry-run", "--bits", "sign")["eligible_bits"] == 8
+
+
+def test_files_that_read_as_equal_do_not_differ(tmp_path: Path) -> None:
+    one, other = linked(tmp_path / "linked.h5", True), linked(tmp_path / "copied.h5", False)
+    for pair in ((one, other), (other, one)):
+        assert run("diff", *pair).stdout == "no tensor differs\n"
+
+
+def test_injection_by_an_alias_alters_the_shared_bytes_and_says_so(tmp_path: Path) -> None:
+    file, hurt = linked(tmp_path / "linked.h5", True), tmp_path / "hurt.h5"
+    said = run("inject", file, "-o", hurt, "--tensor", "b/vars/0", "--element", 2, "--bits", "sign").stdout
+    assert "b/vars/0 is an alias of a/vars/0: both are altered\n" in said
+    with h5py.File(hurt) as altered:
+        for name in ("a", "b"):
+            assert altered[f"{name}/vars/0"][()].tolist() == [1, 1, -1, 1]
+    document = run_json("inject", file, "--dry-run", "--tensor", "b/**", "--bits", "sign")
+    assert document["aliases"] == {"b/vars/0": "a/vars/0"} and document["eligible_bits"] == 4
+    assert "aliases" not in run_json("inject", file, "--dry-run", "--tensor", "**/vars/0", "--bits", "sign")
+    assert [row["path"] for row in run_json("diff", file, hurt, code=1)["differences"]] == ["a/vars/0", "b/vars/0"]
+
+
+def test_name_that_was_made_first_counts_where_the_group_keeps_that(tmp_path: Path) -> None:
+    for count in (1, 30):  # links in the group's header, and in a heap
+        for ordered in (True, False):
+            path = tmp_path / f"{count}-{ordered}.h5"
+            with h5py.File(path, "w") as file:
+                group = file.create_group("model", track_order=ordered)
+                group["z"] = np.zeros(2, "f4")
+                for i in range(count):
+                    group[f"a{i:02}"] = group["z"]
+            rows = {row["path"]: row.get("alias_of") for row in run_json("ls", path)["tensors"]}
+            first = "model/z" if ordered else "model/a00"
+            assert len(rows) == count + 1 and rows.pop(first) is None and set(rows.values()) == {first}

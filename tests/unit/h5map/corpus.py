@@ -137,6 +137,9 @@ def describe(path: Path) -> bytes:
             if info.addr in seen:
                 continue
             seen.add(info.addr)
+            same = [one for one in members(group) if h5o.get_info(group, one).addr == info.addr]
+            first = min(same, key=lambda one, links=group.links: links.get_info(one).corder)  # 0 where not kept
+            inner = here + b"/" + first if here else first
             if info.type == h5o.TYPE_GROUP:
                 children.append(inner)
             elif info.type == h5o.TYPE_DATASET:

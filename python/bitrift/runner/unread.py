@@ -1,0 +1,107 @@
+"""Which tensors of a file a script does not load: altering them changes nothing of the loaded state."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from itertools import combinations, islice
+from math import comb
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+import bitrift
+from bitrift.runner import ranks
+from bitrift.runner.serving import Trainer
+
+
+class Loads:
+    """Loads of a file with altered tensors, compared with those of the file as it is. All ranks make each together."""
+
+    def __init__(self, trainer: Trainer, base: Path, copy: Path) -> None:
+        self._trainer, self._base, self._copy = trainer, base, copy
+        self._expected = self._load([])
+
+    @property
+    def refused(self) -> bool:
+        """Whether the script refuses the file as it is."""
+        return self._expected is None
+
+    def differing(self, tensors: Sequence[str]) -> set[str] | None:
+        """The parts of the state that differ when these tensors are altered; None if the script refuses the file."""
+        found, expected = self._load(tensors), self._expected
+        if found is None or expected is None:
+            return None
+        mine = {name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name)}
+        return {name for one in ranks.gather(mine) for name in one}
+
+    def _load(self, tensors: Sequence[str]) -> dict[str, bytes] | None:
+        if ranks.number() == 0:
+            self._write(tensors)
+        ranks.gather(None)  # nobody loads before the file is written, or after the next one is
+        refusal, returned = self._trainer.load(str(self._copy), 0)
+        return None if refusal else self._trainer.digests(returned)
+
+    def _write(self, tensors: Sequence[str]) -> None:
+        shutil.copyfile(self._base, self._copy)
+        with h5py.File(self._copy, "r+") as file:
+            for name in tensors:
+                file[name][...] = other_values(file[name][()])
+
+
+def other_values(values: Any) -> Any:
+    """Values that differ everywhere, in whatever type they are loaded: of another sign, and other lowest bits."""
+    values = np.asarray(values)
+    if values.dtype.kind == "f":
+        return np.where(np.signbit(values), 1 - values, -1 - values).astype(values.dtype)
+    return ~values if values.dtype.kind == "b" else values ^ 1
+
+
+def candidates(base: Path) -> list[str]:
+    """The tensors of a file that h5py can alter, each under the name that counts."""
+    with h5py.File(base) as file:
+        names = [one.path for one in bitrift.list_tensors(base) if not one.refusal and not one.alias_of]
+        return [name for name in names if isinstance(file.get(name), h5py.Dataset) and file[name].dtype.kind in "fiub"]
+
+
+def unread_tensors(loads: Loads, tensors: Sequence[str]) -> list[str]:
+    """Those of these tensors that leave the loaded state as it is, sorted.
+
+    Each tensor gets a code of its own, a set of as many loads as every other, in which it is altered. A part of the
+    state that differs in exactly these loads comes from this tensor: those of several tensors together are more. Where
+    a script makes one part of several tensors, groups that make a difference are halved until each tensor is alone.
+    """
+    proven = _read_alone(loads, tensors)
+    return sorted(_unread_among(loads, [name for name in tensors if name not in proven]))
+
+
+def _read_alone(loads: Loads, tensors: Sequence[str]) -> set[str]:
+    codes = codes_of(len(tensors))
+    where: dict[str, set[int]] = {}
+    for load in sorted({one for code in codes for one in code}):
+        found = loads.differing([name for name, code in zip(tensors, codes, strict=True) if load in code])
+        if found is None:
+            return set()
+        for part in found:
+            where.setdefault(part, set()).add(load)
+    patterns = {frozenset(one) for one in where.values()}
+    return {name for name, code in zip(tensors, codes, strict=True) if frozenset(code) in patterns}
+
+
+def codes_of(count: int) -> list[tuple[int, ...]]:
+    """So many different sets of equal size, of numbers as small as possible."""
+    numbers = 2
+    while comb(numbers, numbers // 2) < count:
+        numbers += 1
+    return list(islice(combinations(range(numbers), numbers // 2), count))
+
+
+def _unread_among(loads: Loads, tensors: Sequence[str]) -> list[str]:
+    if not tensors or loads.differing(tensors) == set():
+        return list(tensors)
+    if len(tensors) == 1:
+        return []
+    half = len(tensors) // 2
+    return _unread_among(loads, tensors[:half]) + _unread_among(loads, tensors[half:])
