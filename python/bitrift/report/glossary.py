@@ -20,8 +20,8 @@ TERMS = {
     "SDC.",
     "horizon": "The evaluation at which a trial is judged, by default the last one of its run.",
     "interval": "The range that contains the true rate with the stated confidence, however often one looks.",
-    "jitter run": "A run with the lowest bit of up to 16 weights flipped; it shows how far a harmless fault ends from its "
-    "golden run.",
+    "jitter run": "A run with the lowest bit of up to 16 weights flipped; it shows how far a harmless fault ends from "
+    "its golden run.",
     "masked": "No visible harm: the run finished, and the model is as good as without the fault.",
     "p-value": "The share of the run and its arm's clean runs that are at least as harmful as the run.",
     "resolution": "The smallest fall of an accuracy and the smallest relative rise of a loss that would be called SDC.",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -138,6 +139,12 @@ class Line:
             found = self.fisher([int(one.sum()) for one in self.fewest])
         return min(1.0, found + self.miss)
 
+    @property
+    def doubt(self) -> float:
+        """The share of the campaign's trials with the outcome that are not among the fewest."""
+        extra = sum(int(one.sum()) - int(two.sum()) for one, two in zip(self.second, self.fewest, strict=True))
+        return extra / sum(map(len, self.second))
+
     def fisher(self, hits: Sequence[int]) -> float:
         first = [int(one.sum()) for one in self.first]
         return fisher(first, [len(one) for one in self.first], hits, [len(one) for one in self.second])
@@ -145,8 +152,8 @@ class Line:
     def visible_points(self, lines: int, alpha: float) -> float | None:
         """By how much the rate of trials would have to rise above the baseline's; 100: no rise would do.
 
-        None: the page leaves it open. Only an interval decides; the trials of a stratum do not suffice for such a rise;
-        or the baseline's hits are no whole number among the trials of the campaign.
+        None: only an interval decides; or, by Fisher's test, the trials of a stratum do not suffice for such a rise, or
+        the baseline's hits are no whole number among the trials of the campaign.
         """
         if self.test == "interval":
             return None
@@ -155,9 +162,11 @@ class Line:
             return 100.0
         trials, hits = sum(map(len, self.second)), int(sum(map(np.sum, self.first)))
         if self.test == "mcnemar":
-            b, _ = self.discordant(self.fewest)
-            c = next(c for c in itertools.count(b) if mcnemar(b, c) <= level)
-            return 100 * (c - b) / trials if c <= trials - hits else None
+            b, present = self.discordant(self.fewest)
+            first, _, fewest = self.rates
+            least = b + 1 if fewest > first else max(b + 1, present + math.floor((first - fewest) * trials) + 1)
+            c = next(c for c in itertools.count(least) if mcnemar(b, c) <= level)
+            return min(100.0, 100 * ((c - b) / trials + self.doubt)) if c <= trials - hits else 100.0
         start = np.array([one.mean() * len(two) for one, two in zip(self.first, self.second, strict=True)])
         if not np.allclose(start, np.round(start)):
             return None
@@ -166,7 +175,7 @@ class Line:
             if any(one > len(every) for one, every in zip(more, self.second, strict=True)):
                 return None
             if self.fisher(more) <= level:
-                return 100 * x / trials
+                return min(100.0, 100 * (x / trials + self.doubt))
         return None
 
     def name(self) -> str:

@@ -170,8 +170,8 @@ def centre_range(jitter: Array, clean: Array, trials: Array, e: float) -> tuple[
     error = given.error + seen.error
     if given.holds(seen.centre):
         return Range(max(seen.low, given.low), seen.centre, min(seen.high, given.high)), error
-    ends = np.clip([seen.low, seen.high], clean.min(), clean.max())
-    return Range(min(given.low, *ends), given.centre, max(given.high, *ends)), error
+    centre = float(np.clip(seen.centre, clean.min(), clean.max()))
+    return Range(min(given.low, centre), given.centre, max(given.high, centre)), error
 
 
 Centres = dict[int, list[Range]]
