@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "analyze/across/arm_comparison.h"
 #include "analyze/across/one_limit.h"
 #include "analyze/across/sample.h"
-#include "analyze/comparison.h"
 #include "record/json/json.h"
 #include "record/outcome.h"
 

@@ -77,12 +77,12 @@ std::vector<StratumHits> hits_of(const Side& side, const std::vector<StratumPair
 }  // namespace
 
 RateDifference::RateDifference(Side first, Side second, record::OutcomeClass outcome,
-                               const std::vector<std::string>& strata)
+                               const std::vector<std::string>& strata, std::optional<ComparisonKind> kind)
     : first_(std::move(first)), second_(std::move(second)) {
   const auto& names = first_.sample->order.names;
   if (names != second_.sample->order.names)
     fail(ErrorCode::conflict, "campaigns with other strata cannot be compared");
-  kind_ = kind_of(first_, second_);
+  kind_ = kind.value_or(kind_of(first_, second_));
   fixed_ = first_.sample->fixed_draws() && second_.sample->fixed_draws();
   // Which plan has fewer draws was known before they were drawn, if it was fixed.
   const bool shorter = fixed_ && second_.sample->draws_per_arm() < first_.sample->draws_per_arm();

@@ -36,9 +36,11 @@ struct Side {
 /// first. Both samples must have the same strata.
 class RateDifference {
  public:
-  /// strata: names; all of the campaign if empty. Throws Error(conflict) where an arm has no trial in them.
+  /// strata: names; all of the campaign if empty. kind: paired, where the caller knows that draws are the
+  /// same faults; absent: what the faults say. Throws Error(conflict) where an arm has no trial in the
+  /// strata.
   RateDifference(Side first, Side second, record::OutcomeClass outcome,
-                 const std::vector<std::string>& strata = {});
+                 const std::vector<std::string>& strata = {}, std::optional<ComparisonKind> kind = {});
 
   [[nodiscard]] ComparisonKind kind() const noexcept { return kind_; }
   /// Of the trials that are compared: of paired ones those that both have.

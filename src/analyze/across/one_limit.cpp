@@ -249,19 +249,24 @@ const ArmOutcomes& most(const OneLimit& limit, OutcomeClass outcome) {
 }  // namespace
 
 LimitedDifference::LimitedDifference(const Side& first, const Side& second, const OneLimit& limit,
-                                     OutcomeClass outcome, const std::vector<std::string>& strata)
-    : shown_(with(first, limit.first), with(second, limit.second), outcome, strata),
-      least_(with(first, limit.first), with(second, fewest(limit, outcome)), outcome, strata),
-      most_(with(first, limit.first), with(second, most(limit, outcome)), outcome, strata),
-      miss_(outcome == OutcomeClass::crash ? 0 : limit.miss) {}
+                                     OutcomeClass outcome, const std::vector<std::string>& strata,
+                                     std::optional<ComparisonKind> kind)
+    : shown_(with(first, limit.first), with(second, limit.second), outcome, strata, kind),
+      least_(with(first, limit.first), with(second, fewest(limit, outcome)), outcome, strata, kind),
+      most_(with(first, limit.first), with(second, most(limit, outcome)), outcome, strata, kind),
+      miss_(outcome == OutcomeClass::crash ? 0 : limit.miss),
+      settled_(outcome == OutcomeClass::crash ||
+               (limit.second_least == limit.second && limit.second_most == limit.second)) {}
 
 Interval LimitedDifference::interval(double confidence) const {
   const double each = confidence + 2 * miss_;
   if (each >= 1) return {-1, 1};
+  if (settled_) return shown_.interval(each);
   return {least_.interval(each).low, most_.interval(each).high};
 }
 
 double LimitedDifference::p() const {
+  if (settled_) return std::min(1.0, 2 * miss_ + shown_.p());
   return std::min(1.0, 2 * miss_ + smallest_error([this](double error) {
                          return least_.interval(1 - error).low > 0 || most_.interval(1 - error).high < 0;
                        }));

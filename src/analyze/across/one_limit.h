@@ -55,9 +55,10 @@ struct Shift {
 /// The difference of two rates by one limit.
 class LimitedDifference {
  public:
-  /// limit: of the same sides. Throws as RateDifference does.
+  /// limit: of the same sides. strata, kind and what is thrown: as RateDifference.
   LimitedDifference(const Side& first, const Side& second, const OneLimit& limit,
-                    record::OutcomeClass outcome, const std::vector<std::string>& strata = {});
+                    record::OutcomeClass outcome, const std::vector<std::string>& strata = {},
+                    std::optional<ComparisonKind> kind = {});
 
   [[nodiscard]] const RateDifference& shown() const noexcept { return shown_; }
   /// With the fewest trials of the second arm that have the outcome.
@@ -79,6 +80,7 @@ class LimitedDifference {
  private:
   RateDifference shown_, least_, most_;
   double miss_ = 0;
+  bool settled_ = false;  ///< nothing is open: all three are equal
 };
 
 }  // namespace bitrift::analyze

@@ -1,13 +1,16 @@
 #include "campaign/plan/plan.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
+
+#include <fmt/ranges.h>
 
 #include "analyze/allocate.h"
 #include "campaign/plan/own_canaries.h"
-#include "campaign/plan/role_globs.h"
 #include "campaign/plan/shared_faults.h"
 #include "core/error.h"
+#include "core/glob.h"
 #include "core/natural_order.h"
 #include "core/permutation.h"
 #include "core/philox.h"
@@ -37,6 +40,42 @@ std::vector<RunKey> run_each(const std::string& arm, TrialKind kind, const std::
   for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(count); ++i)
     keys.push_back({kind, {arm, stratum, i}});
   return keys;
+}
+
+// The globs of strata.tensors by role: each cell is one role, and a glob may be meant for some of the roles.
+bool selects(const std::string& glob, const ckpt::Reader& base, const std::vector<std::string>& roles) {
+  const auto wanted = [&](const ckpt::TensorInfo& tensor) {
+    return std::find(roles.begin(), roles.end(), tensor.role) != roles.end() &&
+           glob_selects(glob, tensor.path, tensor.holder, tensor.attribute);
+  };
+  if (std::any_of(base.tensors().begin(), base.tensors().end(), wanted)) return true;
+  if (glob.find('@') == glob.npos) return false;
+  const auto& attributes = base.attribute_tensors();
+  return std::any_of(attributes.begin(), attributes.end(), wanted);
+}
+
+void check_globs(const record::StrataSpec& strata, const ckpt::Reader& base) {
+  for (const std::string& glob : strata.tensors) {
+    if (selects(glob, base, strata.roles)) continue;
+    fail(
+        ErrorCode::not_found,
+        "strata.tensors: {}: no tensor of role {} matches '{}' (* matches within one name, ** also matches . "
+        "and /; see bitrift ls); correct or remove it",
+        base.path().string(), fmt::join(strata.roles, " or "), glob);
+  }
+}
+
+std::vector<std::string> globs_of_role(const record::StrataSpec& strata, const ckpt::Reader& base,
+                                       const std::string& role) {
+  std::vector<std::string> globs;
+  std::copy_if(strata.tensors.begin(), strata.tensors.end(), std::back_inserter(globs),
+               [&](const std::string& glob) { return selects(glob, base, {role}); });
+  if (globs.empty() && !strata.tensors.empty()) {
+    fail(ErrorCode::not_found,
+         "{}: no tensor of this role matches strata.tensors; remove the role, or add a glob",
+         base.path().string());
+  }
+  return globs;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -121,29 +122,30 @@ bool differs(const analyze::Interval& interval) { return interval.low > 0 || int
 constexpr double kEach = 1 - 0.05 / 2;
 constexpr std::array kOutcomes = {record::OutcomeClass::sdc, record::OutcomeClass::crash};
 
+bool sides_differ(const analyze::Side& one, const analyze::Side& other,
+                  std::optional<analyze::ComparisonKind> kind = {}) {
+  const analyze::OneLimit limit = analyze::one_limit(one, other, 0.05 * analyze::range_share);
+  return std::any_of(kOutcomes.begin(), kOutcomes.end(), [&](record::OutcomeClass outcome) {
+    return differs(analyze::LimitedDifference(one, other, limit, outcome, {}, kind).interval(kEach));
+  });
+}
+
 bool campaigns_differ(SimulatedCampaigns& campaigns, const Seeds& seeds) try {
   (void)campaigns.rows(seeds.runs[0], seeds.faults[0]);
   const analyze::Sample first = campaigns.sample();
   (void)campaigns.rows(seeds.runs[1], seeds.faults[1]);
   const analyze::Sample second = campaigns.sample();
-  const analyze::Side one{&first, "serial"};
-  const analyze::Side other{&second, "serial"};
-  const analyze::OneLimit limit = analyze::one_limit(one, other, 0.05 * analyze::range_share);
-  return std::any_of(kOutcomes.begin(), kOutcomes.end(), [&](record::OutcomeClass outcome) {
-    return differs(analyze::LimitedDifference(one, other, limit, outcome).interval(kEach));
-  });
+  return sides_differ({&first, "serial"}, {&second, "serial"});
 } catch (const Error& error) {
   if (error.code() != ErrorCode::conflict) throw;
   return false;  // no verdict
 }
 
-// As compare_arms() does: each arm by its own limit.
+// As compare_arms() does.
 bool arms_differ(SimulatedCampaigns& campaigns, const Seeds& seeds) try {
   (void)campaigns.rows(seeds.runs[0], seeds.faults[0]);
   const analyze::Sample sample = campaigns.sample();
-  return std::any_of(kOutcomes.begin(), kOutcomes.end(), [&](record::OutcomeClass outcome) {
-    return differs(analyze::RateDifference({&sample, "one"}, {&sample, "other"}, outcome).interval(kEach));
-  });
+  return sides_differ({&sample, "one"}, {&sample, "other"}, analyze::ComparisonKind::paired);
 } catch (const Error& error) {
   if (error.code() != ErrorCode::conflict) throw;
   return false;  // no verdict

@@ -106,6 +106,7 @@ TEST(Gate, SaysThatNoIncreaseWouldFailWhereThereIsNoRoom) {
   GateRules strict = only_sdc();
   strict.alpha = 0.01;
   EXPECT_EQ(gate(baseline, current, strict).lines[0].visible, 1);
+  strict.alpha = 0.001;
   // Other faults: of 160 trials 151 are hits, 9 more are all there can be.
   EXPECT_EQ(
       gate(sample_with({{1000, 160, 151}}, 1), sample_with({{1000, 160, 151}}, 2), strict).lines[0].visible,

@@ -1,11 +1,11 @@
-#include "analyze/comparison.h"
+#include "analyze/across/arm_comparison.h"
 
 #include <gmock/gmock.h>
 
 #include "core/error.h"
 #include "unit/analyze/study.h"
 
-namespace bitrift::analyze::comparison_test {
+namespace bitrift::analyze::arm_comparison_test {
 namespace {
 
 using record::OutcomeClass;
@@ -126,4 +126,4 @@ TEST(Comparison, RefusesWhatCannotBeCompared) {
 }
 
 }  // namespace
-}  // namespace bitrift::analyze::comparison_test
+}  // namespace bitrift::analyze::arm_comparison_test

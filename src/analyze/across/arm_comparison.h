@@ -28,6 +28,7 @@ struct ComparedPair {
   record::OutcomeClass outcome = record::OutcomeClass::sdc;
   double first_rate = 0, second_rate = 0;  ///< weighted, over the draws that both have
   double difference = 0;                   ///< second_rate - first_rate; inside the interval
+  /// By one limit, that of the first arm. The interval and p include what it leaves open.
   PairedDifference paired;
   double adjusted_p = 1;  ///< paired.p after Holm, over all that are compared
   double share_seen = 1;  ///< of the bits, in strata that have a pair; the interval covers the rest
@@ -38,6 +39,7 @@ struct ArmComparison {
   double confidence = 0;  ///< of every interval alone; 1 - confidence bounds any wrong `differ`
   double margin = 0;
   std::vector<ComparedPair> pairs;
+  std::vector<std::string> limits;  ///< by which SDCs were counted, a sentence for each two arms
 };
 
 /// trust: of the same rows. Pairs the trials of two arms by stratum and draw: they hold the same fault.

@@ -1,12 +1,13 @@
-#include "analyze/comparison.h"
+#include "analyze/across/arm_comparison.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include <fmt/ranges.h>
 
-#include "analyze/observations.h"
-#include "analyze/order.h"
-#include "analyze/rates/total_estimate.h"
+#include "analyze/across/one_limit.h"
+#include "analyze/across/sample.h"
 #include "core/error.h"
 
 namespace bitrift::analyze {
@@ -40,73 +41,27 @@ std::vector<std::string> arms_of(const record::CampaignSpec& spec, const Compari
   return names;
 }
 
-/// The draws of every stratum that both arms have.
-struct Paired {
-  std::vector<StratumPairs> strata;
-  std::vector<StratumClasses> first, second;
-  bool sized = true;  ///< the sizes of all strata are known
-  double share_seen = 0;
-};
-
-class Pairing {
- public:
-  Pairing(const Observations& seen, const Order& order) : seen_(seen), order_(order) {}
-
-  [[nodiscard]] Paired of(const std::string& first, const std::string& second, OutcomeClass outcome) const {
-    Paired paired;
-    double bits = 0;
-    double with_pairs = 0;
-    for (std::size_t at = 0; at < order_.names.size(); ++at) {
-      const StratumSeen* const one = cell(first, at);
-      const StratumSeen* const other = cell(second, at);
-      const std::size_t draws =
-          one == nullptr || other == nullptr ? 0 : std::min(one->trials(), other->trials());
-      StratumPairs pairs;
-      pairs.bits = draws > 0 ? one->bits : order_.bits[at];
-      paired.sized = paired.sized && pairs.bits > 0;
-      bits += static_cast<double>(pairs.bits);
-      with_pairs += draws > 0 ? static_cast<double>(pairs.bits) : 0;
-      if (draws > 0) {
-        pairs.first = one->hits(outcome, draws);
-        pairs.second = other->hits(outcome, draws);
-      }
-      paired.first.push_back({pairs.bits, pairs.first, draws > 0});
-      paired.second.push_back({pairs.bits, pairs.second, draws > 0});
-      paired.strata.push_back(std::move(pairs));
-    }
-    paired.share_seen = bits > 0 ? with_pairs / bits : 0;
-    return paired;
-  }
-
- private:
-  [[nodiscard]] const StratumSeen* cell(const std::string& arm, std::size_t at) const {
-    const auto found = seen_.cells.find({arm, order_.names[at]});
-    return found == seen_.cells.end() ? nullptr : &found->second;
-  }
-
-  const Observations& seen_;
-  const Order& order_;
-};
-
-double rate_of(const Order& order, const std::vector<StratumClasses>& strata) {
-  return total_estimate(order.rounds, strata, 2).at(1);
+void refuse_without_pairs(const Sample& sample, const std::string& first, const std::string& second) {
+  const auto& names = sample.order.names;
+  const bool any = std::any_of(names.begin(), names.end(), [&](const std::string& stratum) {
+    return sample.cell(first, stratum) != nullptr && sample.cell(second, stratum) != nullptr;
+  });
+  if (!any) fail(ErrorCode::conflict, "arms '{}' and '{}' have no draw in common yet", first, second);
 }
 
-ComparedPair compare_pair(const Pairing& pairing, const Order& order, ComparedPair pair, double confidence) {
-  const Paired paired = pairing.of(pair.first, pair.second, pair.outcome);
-  if (paired.share_seen <= 0) {
-    fail(ErrorCode::conflict, "arms '{}' and '{}' have no draw in common yet", pair.first, pair.second);
-  }
-  pair.share_seen = paired.sized ? paired.share_seen : 0;
-  pair.first_rate = rate_of(order, paired.first);
-  pair.second_rate = rate_of(order, paired.second);
-  pair.difference = pair.second_rate - pair.first_rate;
-  if (paired.sized) {
-    pair.paired = paired_difference(order.rounds, paired.strata, confidence);
-    pair.paired.interval = stretched_to(pair.difference, pair.paired.interval);
-  } else {  // Nothing is known of a stratum whose size is not known.
-    pair.paired = {count_pairs(paired.strata), {-1, 1}, 1, 1};
-  }
+ComparedPair compare_pair(const Sample& sample, const OneLimit& limit, ComparedPair pair) {
+  const Side first{&sample, pair.first};
+  const Side second{&sample, pair.second};
+  // A draw is the same fault in both, even if an arm converts its values.
+  const LimitedDifference difference(first, second, limit, pair.outcome, {}, ComparisonKind::paired);
+  const RateDifference& shown = difference.shown();
+  pair.share_seen = shown.share_seen();
+  pair.first_rate = shown.first_rate();
+  pair.second_rate = shown.second_rate();
+  pair.difference = shown.difference();
+  const PairCounts& counts = shown.counts();
+  pair.paired = {counts, difference.interval(sample.spec.confidence), difference.p(),
+                 exact_mcnemar(counts.first_only, counts.second_only)};
   return pair;
 }
 
@@ -125,15 +80,25 @@ ArmComparison compare_arms(const std::vector<record::TrialRecord>& rows, const r
          100 * options.margin);
   }
   const std::vector<std::string> arms = arms_of(spec, options);
-  const Observations seen = observe(rows, spec, trust);
-  const Order order = order_of(spec, rounds, seen);
-  const Pairing pairing(seen, order);
+  const Sample sample = sample_of(rows, spec, trust, rounds, {});
   ArmComparison comparison;
   comparison.confidence = spec.confidence;
   comparison.margin = options.margin;
   const auto outcomes =
       options.outcomes.empty() ? std::vector{OutcomeClass::sdc, OutcomeClass::crash} : options.outcomes;
   const std::size_t firsts = options.arms.empty() ? arms.size() : 1;
+  std::map<std::pair<std::string, std::string>, OneLimit> limits;
+  for (std::size_t i = 0; i < firsts; ++i) {
+    for (std::size_t j = i + 1; j < arms.size(); ++j) {
+      refuse_without_pairs(sample, arms[i], arms[j]);
+      const OneLimit limit =
+          one_limit({&sample, arms[i]}, {&sample, arms[j]}, (1 - spec.confidence) * range_share);
+      comparison.limits.push_back(
+          fmt::format("An SDC of {} and {} is {} against harmless runs of its data order.", arms[i], arms[j],
+                      limit_text(limit)));
+      limits.emplace(std::pair(arms[i], arms[j]), limit);
+    }
+  }
   std::vector<double> p_values;
   for (const OutcomeClass outcome : outcomes) {
     for (std::size_t i = 0; i < firsts; ++i) {
@@ -142,7 +107,7 @@ ArmComparison compare_arms(const std::vector<record::TrialRecord>& rows, const r
         pair.first = arms[i];
         pair.second = arms[j];
         pair.outcome = outcome;
-        comparison.pairs.push_back(compare_pair(pairing, order, std::move(pair), spec.confidence));
+        comparison.pairs.push_back(compare_pair(sample, limits.at({arms[i], arms[j]}), std::move(pair)));
         p_values.push_back(comparison.pairs.back().paired.p);
       }
     }
@@ -175,6 +140,7 @@ std::string text(const ArmComparison& comparison) {
     }
     out += "  " + answer(pair, comparison.margin) + "\n\n";
   }
+  for (const std::string& limit : comparison.limits) out += limit + "\n";
   out += fmt::format(
       "Rates and differences are weighted by the bits of the strata. Each interval holds with {:g} % "
       "confidence at\n"
@@ -210,6 +176,7 @@ record::Json to_json(const ArmComparison& comparison) {
   return {{"schema", "bitrift/comparison/1"},
           {"confidence", comparison.confidence},
           {"margin", comparison.margin},
+          {"limits", comparison.limits},
           {"pairs", std::move(pairs)}};
 }
 
