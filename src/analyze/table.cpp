@@ -178,7 +178,7 @@ std::string left_out_block(const Summary& summary) {
     entries.resize(most);
     entries.push_back(fmt::format("and {} more (left_out in the summary)", summary.left_out.size() - most));
   }
-  return wrapped("Left out, because the script does not load them: ", entries);
+  return wrapped("Left out, because the script does not load them in every arm: ", entries);
 }
 
 std::string interval_words(IntervalKind kind) {

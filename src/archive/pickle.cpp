@@ -320,7 +320,7 @@ class PickleMachine {
     object.callable = callable;
     object.arguments = arguments;
   }
-  /// The state of an object. What else takes one, such as a dict, has it in vain.
+  /// The state of an object. Anything else that takes one, such as a dict, ignores it.
   void give_state(PickleId state) {
     PickleValue& value = container_on_top();
     if (value.kind != PickleKind::object) return;

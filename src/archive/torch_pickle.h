@@ -33,7 +33,7 @@ struct TorchContents {
 };
 
 /// The tensors in the order of the pickle; one that is named twice comes twice. Python objects other than
-/// ordered dicts, parameters and tensors are none of bitrift's business: nothing is called, and the tensors
+/// ordered dicts, parameters and tensors are not interpreted: nothing is called, and the tensors
 /// among what they hold (elements, arguments, attributes) are found like those of a dict. `where` names file
 /// and pickle in messages. Throws Error(bad_file) for damage and for tensors outside of their storage.
 [[nodiscard]] TorchContents contents_of_pickle(std::span<const std::uint8_t> pickle,

@@ -4,10 +4,10 @@
     python tests/studies/gate_campaigns.py DIR [--campaigns 20] [--workers N]
 
 `--campaigns` campaigns of campaigns/ci.json (its serial arm, 360 trials) train a base and draw faults and data orders
-with seeds of their own. Every ordered pair is a gate, of which at most 5 % may fail. As many campaigns of a second
-training (an MLP with Adam) are added to those whose line "clean runs called SDC" is compared with the share of all
-held-out runs together. Then five changes that make faults do more harm are compared with the training before them, with
-the same faults.
+with seeds of their own. Every ordered pair is a gate, of which at most 5 % may fail. The same is done with a second
+training (an MLP with Adam), and with this training from one base, because other bases may be other populations. The
+lines "clean runs called SDC" of the first two are compared with the share of all their held-out runs together. Then
+five changes that make faults do more harm are compared with the training before them, with the same faults.
 
 Campaigns run in folders below DIR and go on where they stopped; what is complete there is used again.
 """
@@ -68,12 +68,12 @@ def lenet(seed: int) -> Spec:
     return spec
 
 
-def mlp(seed: int) -> Spec:
+def mlp(seed: int, base_seed: int | None = None) -> Spec:
     spec = lenet(seed)
-    spec["base"]["train"] |= {
-        "model": {"name": "mlp", "hidden": [32]},
-        "optimizer": {"name": "adam", "learning_rate": 0.003},
-    }
+    train = spec["base"]["train"]
+    train |= {"model": {"name": "mlp", "hidden": [32]}, "optimizer": {"name": "adam", "learning_rate": 0.003}}
+    if base_seed is not None:
+        train["seed"] = base_seed
     spec["base"]["min_test_accuracy"] = 0.8
     spec["strata"]["roles"] = ["weight", "bias", "exp_avg"]
     return spec
@@ -125,7 +125,8 @@ def main() -> None:
     options = parser.parse_args()
     folders = [run(options.place, f"lenet-{i:02}", lenet(i), options.workers) for i in range(options.campaigns)]
     others = [run(options.place, f"mlp-{i:02}", mlp(i), options.workers) for i in range(options.campaigns)]
-    for name, some in (("LeNet", folders), ("MLP", others)):
+    one_base = [run(options.place, f"base-{i:02}", mlp(i, 100), options.workers) for i in range(options.campaigns)]
+    for name, some in (("LeNet", folders), ("MLP", others), ("MLP, one base", one_base)):
         failed = [gate(first, second)[0] for first, second in itertools.permutations(some, 2)]
         share = f"{sum(failed)} of {len(failed)} ordered pairs fail ({sum(failed) / len(failed):.1%})"
         print(f"{name}: {share}")

@@ -209,7 +209,7 @@ def _limits(facts: Facts) -> list[str]:
     lines.append("Harm that shows only after the horizon, or in a metric that is not judged, is not seen.")
     lines += _untried(facts)
     if left_out := summary.get("left_out"):
-        lines.append(f"No fault is drawn from {words.listed(left_out)}, which the script does not load.")
+        lines.append(f"No fault is drawn from {words.listed(left_out)}, which the script does not load in every arm.")
     lines.append(
         f"Each interval holds with {words.level(summary['confidence'])} confidence by itself. Among many intervals, "
         "some miss the true rate."

@@ -55,7 +55,8 @@ def other_values(values: Any) -> Any:
     """Values that differ everywhere, in whatever type they are loaded: of another sign, and other lowest bits."""
     values = np.asarray(values)
     if values.dtype.kind == "f":
-        return np.where(np.signbit(values), 1 - values, -1 - values).astype(values.dtype)
+        other = np.where(np.signbit(values), 1 - values, -1 - values)
+        return np.where(np.isfinite(values), other, 1).astype(values.dtype)
     return ~values if values.dtype.kind == "b" else values ^ 1
 
 

@@ -140,7 +140,12 @@ std::string text(const ArmComparison& comparison) {
     }
     out += "  " + answer(pair, comparison.margin) + "\n\n";
   }
-  for (const std::string& limit : comparison.limits) out += limit + "\n";
+  const bool judged =
+      std::any_of(comparison.pairs.begin(), comparison.pairs.end(), [](const ComparedPair& one) {
+        return one.outcome != OutcomeClass::crash;  // which needs no limit
+      });
+  for (const std::string& limit : judged ? comparison.limits : std::vector<std::string>())
+    out += limit + "\n";
   out += fmt::format(
       "Rates and differences are weighted by the bits of the strata. Each interval holds with {:g} % "
       "confidence at\n"

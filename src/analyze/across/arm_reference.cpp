@@ -43,6 +43,26 @@ Json list_to_json(const std::vector<MetricValues>& list) {
   return values;
 }
 
+bool all_finite_values(const MetricValues& values) {
+  return std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); });
+}
+
+// A run may lack a metric, which is NaN; no clean or golden run is infinite, and every limit is a number.
+void check_values(const ArmReference& reference) {
+  const auto number_or_none = [](const MetricValues& values) {
+    return std::none_of(values.begin(), values.end(), [](double value) { return std::isinf(value); });
+  };
+  bool right =
+      all_finite_values(reference.limit) &&
+      std::all_of(reference.limit.begin(), reference.limit.end(), [](double limit) { return limit >= 0; });
+  right = right && std::all_of(reference.golden.begin(), reference.golden.end(), all_finite_values);
+  right = right && std::all_of(reference.clean.begin(), reference.clean.end(), number_or_none);
+  for (const auto& order : reference.jitter)
+    right = right && std::all_of(order.begin(), order.end(), number_or_none);
+  if (!right)
+    fail(ErrorCode::bad_file, "\"references\" holds a limit or a clean run that is no finite number");
+}
+
 void check_lengths(const ArmReference& reference) {
   const std::size_t metrics = reference.metrics.size();
   const auto fits = [metrics](const MetricValues& values) { return values.size() == metrics; };
@@ -54,7 +74,7 @@ void check_lengths(const ArmReference& reference) {
       std::all_of(reference.jitter.begin(), reference.jitter.end(), all_fit))
     return;
   fail(ErrorCode::bad_file,
-       "the lists of \"reference\" have other lengths than its \"metrics\" and \"golden\"");
+       "the lists of \"references\" have other lengths than its \"metrics\" and \"golden\"");
 }
 
 }  // namespace
@@ -129,6 +149,7 @@ ArmReference arm_reference_from_json(const Json& value) {
   reference.golden = list_from_json(value.at("golden"));
   for (const Json& order : value.at("jitter")) reference.jitter.push_back(list_from_json(order));
   check_lengths(reference);
+  check_values(reference);
   return reference;
 }
 

@@ -163,7 +163,12 @@ std::string text(const CampaignComparison& comparison) {
   for (const std::string& difference : comparison.differences) out += "differs  " + difference + "\n";
   out += comparison.differences.empty() ? "" : "\n";
   for (const ComparedCampaigns& line : comparison.lines) out += block(comparison, line);
-  for (const std::string& limit : comparison.limits) out += limit + "\n";
+  const bool judged =
+      std::any_of(comparison.lines.begin(), comparison.lines.end(), [](const ComparedCampaigns& one) {
+        return one.outcome != OutcomeClass::crash;  // which needs no limit
+      });
+  for (const std::string& limit : judged ? comparison.limits : std::vector<std::string>())
+    out += limit + "\n";
   return out +
          fmt::format(
              "Rates are weighted by the bits of the strata. Each interval holds with {:g} % confidence at\n"

@@ -89,7 +89,7 @@ std::string sentence(const GateReport& report) {
 std::string guarantee(const GateReport& report) {
   return fmt::format(
       "If harm has increased in no stratum, or by no more than the tolerance, this gate fails with a "
-      "probability of at most {:g} %, whatever clean runs the campaigns happened to have.",
+      "probability of at most {:g} %. This includes the luck of clean runs.",
       100 * report.alpha);
 }
 
@@ -142,7 +142,7 @@ std::vector<std::string> notes(const GateReport& report) {
 std::vector<std::string> limit_sentences(const GateReport& report) {
   std::vector<std::string> out;
   const bool judged = std::any_of(report.lines.begin(), report.lines.end(), [](const GateLine& line) {
-    return line.outcome == record::OutcomeClass::sdc;
+    return line.outcome != record::OutcomeClass::crash;
   });
   if (!judged) return out;
   for (const GateArm& arm : report.arms) {

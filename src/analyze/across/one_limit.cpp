@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "analyze/rates/unpaired.h"
+#include "core/error.h"
 #include "core/number/median.h"
 
 namespace bitrift::analyze {
@@ -54,7 +55,7 @@ CentreRange range_of_median(std::vector<double> values, RangeCost& cost) {
 std::vector<double> column(const std::vector<MetricValues>& list, std::size_t metric, double less) {
   std::vector<double> values;
   for (const MetricValues& one : list) {
-    if (!std::isnan(one[metric])) values.push_back(one[metric] - less);
+    if (std::isfinite(one[metric] - less)) values.push_back(one[metric] - less);
   }
   return values;
 }
@@ -132,7 +133,7 @@ ArmOutcomes outcomes_by(const Side& side, const Centres& centres, const LimitsBy
     own = cell->outcomes;
     for (std::size_t draw = 0; draw < own.size(); ++draw) {
       const MetricValues& rises = cell->rises[draw];
-      if (rises.empty()) continue;  // crashed, or equal to the golden run
+      if (rises.empty() || own[draw] == OutcomeClass::crash) continue;  // or equal to the golden run
       const std::size_t k = draw % centres.size();
       bool beyond = false;
       for (std::size_t j = 0; j < columns.size(); ++j) {
@@ -160,6 +161,13 @@ OneLimit one_limit(const Side& first, const Side& second, double error) {
   const ArmReference& one = first.sample->references.at(first.arm);
   const ArmReference& other = second.sample->references.at(second.arm);
   const auto columns = columns_in(one.metrics, other.metrics);
+  if (std::none_of(columns.begin(), columns.end(), [](const auto& column) { return column.has_value(); })) {
+    fail(ErrorCode::bad_input,
+         "arm '{}' of one campaign and '{}' of the other were judged by no metric in common, so their SDCs "
+         "cannot be "
+         "compared",
+         first.arm, second.arm);
+  }
   RangeCost cost;
   // Two ranges for each data order and metric: of harmless runs and of trials.
   cost.each = error / static_cast<double>(2 * (one.golden.size() + other.golden.size()) * one.metrics.size());

@@ -103,11 +103,23 @@ SampledCell cell_from_json(const Json& value) {
 void check_rises(const Sample& sample) {
   for (const auto& [id, cell] : sample.cells) {
     const std::size_t metrics = sample.references.at(id.first).metrics.size();
-    for (const MetricValues& rises : cell.rises) {
+    for (std::size_t draw = 0; draw < cell.rises.size(); ++draw) {
+      const MetricValues& rises = cell.rises[draw];
+      if (!rises.empty() && cell.outcomes[draw] == OutcomeClass::crash)
+        fail(ErrorCode::bad_file, "\"rises\" of {}/{} has values for draw {}, which crashed", id.first,
+             id.second, draw);
       if (rises.empty() || rises.size() == metrics) continue;
       fail(ErrorCode::bad_file, "\"rises\" of {}/{} hold {} values, \"metrics\" has {}", id.first, id.second,
            rises.size(), metrics);
     }
+  }
+}
+
+void check_orders(const Sample& sample) {
+  for (const auto& [arm, reference] : sample.references) {
+    if (reference.golden.size() == static_cast<std::size_t>(sample.spec.orders)) continue;
+    fail(ErrorCode::bad_file, "\"references\" of arm {} has {} golden runs, its spec has {} data orders", arm,
+         reference.golden.size(), sample.spec.orders);
   }
 }
 
@@ -219,6 +231,7 @@ Sample sample_from_json(const Json& value) {
     for (const record::Arm& arm : sample.spec.arms)
       sample.references[arm.name] = arm_reference_from_json(value.at("references").at(arm.name));
     check_rises(sample);
+    check_orders(sample);
     sample.order = order_of_cells(sample);
     return sample;
   } catch (const Json::exception& error) {

@@ -36,7 +36,9 @@ std::string jitter_text(const Assurance& arm) {
   if (!arm.measured.jitter_distance) return called;
   const double distance = *arm.measured.jitter_distance;
   return fmt::format("{}; they end within {:.2g} units of their golden run{}", called, distance,
-                     distance > chaotic ? ": chaos, so luck decides on faults near the limit" : "");
+                     distance > chaotic
+                         ? ": the training is chaotic, so luck decides the outcome of faults near the limit"
+                         : "");
 }
 
 // Why an arm does not see a fall that others would call a degradation, and what helps.

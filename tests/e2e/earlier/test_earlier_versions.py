@@ -88,7 +88,7 @@ def test_analysis_gives_the_same_numbers(tmp_path: Path, campaign: str) -> None:
     folder = support.campaigns(tmp_path)
     for view, options in tables_of(campaign).items():
         table = support.table_of_then(call(folder, "analyze", campaign, *options.split()).stdout)
-        before = (PRINTED / f"{printed_name(campaign, view)}.txt").read_text()
+        before = support.table_of_then((PRINTED / f"{printed_name(campaign, view)}.txt").read_text())
         assert support.numbers(table) == support.numbers(before), view
     for view, options in documents_of(campaign).items():
         document = json.loads(call(folder, "analyze", campaign, *options.split(), "--json").stdout)
@@ -97,7 +97,7 @@ def test_analysis_gives_the_same_numbers(tmp_path: Path, campaign: str) -> None:
         before = f"{campaign}/summary.json" if view == "summary" else f"expected/{printed_name(campaign, view)}.json"
         stored = json.loads((SAMPLES / "campaigns" / before).read_text())
         stored.pop("provenance", None)
-        assert support.alike(document, stored), view
+        assert support.alike(support.without_new_rules(document), support.without_new_rules(stored)), view
     call(folder, "analyze", campaign)
     assert support.alike(
         support.summary_of(folder / campaign / "summary.json"),

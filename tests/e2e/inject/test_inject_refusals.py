@@ -203,7 +203,7 @@ def test_a_file_with_flipped_structure_bytes_never_crashes_ls(model: Path, tmp_p
         assert done.stderr.count("\n") == (1 if done.returncode else 0), done.stderr
 
 
-def test_links_are_listed_once_and_circles_end(tmp_path: Path) -> None:
+def test_links_are_listed_as_aliases_and_circles_end(tmp_path: Path) -> None:
     path, other = tmp_path / "links.h5", tmp_path / "other.h5"
     with h5py.File(other, "w") as file:
         file["foreign"] = np.ones(3)
@@ -214,7 +214,8 @@ def test_links_are_listed_once_and_circles_end(tmp_path: Path) -> None:
         file["soft"] = h5py.SoftLink("/a/w")
         file["dangling"] = h5py.SoftLink("/nowhere")
         file["outside"] = h5py.ExternalLink(str(other), "/foreign")
-    assert [row["path"] for row in run_json("ls", path)["tensors"]] == ["a/w"]
+    listed = run_json("ls", path)["tensors"]
+    assert [(row["path"], row.get("alias_of")) for row in listed] == [("a/w", None), ("b/again", "a/w")]
     with h5py.File(path, "w") as file:
         group = file
         for _ in range(300):

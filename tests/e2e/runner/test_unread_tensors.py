@@ -86,7 +86,7 @@ def test_rates_are_those_of_the_base_that_has_the_weight_twice(tied: dict[str, G
     one, two = (tied[kind].summary() for kind in ("tied", "two"))
     assert one["groups"] == two["groups"] and one["trials"] == 24
     assert "left_out" not in one and two["left_out"] == ["model/wte.weight"]
-    line = "Left out, because the script does not load them: model/wte.weight\n"
+    line = "Left out, because the script does not load them in every arm: model/wte.weight\n"
     assert line in tied["two"].said and "Left out" not in tied["tied"].said
 
 

@@ -50,7 +50,7 @@ def raw(tensor):
     return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b''
 
 def of_torch(tensor):
-    return str(tensor.dtype).removeprefix('torch.'), tuple(tensor.shape), raw(tensor)
+    return str(tensor.dtype).removeprefix('torch.').removesuffix('fnu'), tuple(tensor.shape), raw(tensor)
 
 def of_numpy(array):
     return array.dtype.name, array.shape, array.tobytes()

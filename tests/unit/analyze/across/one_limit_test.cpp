@@ -4,6 +4,7 @@
 
 #include "analyze/across/gate.h"
 #include "analyze/across/gate_report.h"
+#include "core/error.h"
 #include "unit/analyze/samples.h"
 
 namespace bitrift::analyze::one_limit_test {
@@ -116,6 +117,13 @@ TEST(OneLimit, AMetricThatOnlyOneCampaignHasDoesNotCount) {
   const Sample second = sample_of_rises(with_harmless({0.03}));
   const OneLimit limit = limit_of(first, second);
   EXPECT_EQ(sdcs(limit.second), 1U);
+}
+
+TEST(OneLimit, RefusesArmsWithoutACommonMetric) {
+  const Sample first = sample_of_rises(with_harmless({0.03}));
+  Sample second = first;
+  second.references.at("serial").metrics = {record::Metric::test_loss};
+  EXPECT_THROW((void)limit_of(first, second), Error);
 }
 
 // Of 40 faults just below the limit, each campaign's own clean runs make SDCs or not.
