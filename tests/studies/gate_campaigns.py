@@ -94,16 +94,17 @@ def harm(guards: Spec | None = None, **train: Any) -> Spec:
 def increases() -> dict[str, tuple[Spec, Spec]]:
     """Before and after."""
     plain = harm()
-    constant = harm(schedule={"name": "constant"})
     narrow = harm(optimizer={"name": "sgd", "learning_rate": 0.05, "momentum": 0.9})
     narrow["strata"]["roles"] = ["weight", "bias", "momentum"]
     wide = copy.deepcopy(narrow)
     wide["base"]["train"]["schedule"] = {"name": "constant"}
+    faster = copy.deepcopy(narrow)
+    faster["base"]["train"]["schedule"] = {"name": "step", "every": 10, "gamma": 2}
     return {
         "guard moment-bound removed": (harm({"moment_bound": True}), plain),
         "guard gradient-norm removed": (harm({"gradient_norm": 10}), plain),
         "guard nonfinite removed": (harm({"nonfinite": True}), plain),
-        "learning rate of Adam ten times as large": (plain, constant),
+        "learning rate of SGD twenty times as large": (narrow, faster),
         "learning rate of SGD ten times as large": (narrow, wide),
     }
 

@@ -39,8 +39,7 @@ std::vector<ArmPair> arms_of(const Sample& first, const Sample& second, const Co
 }
 
 std::string shift_text(const std::string& first, const std::string& second, const Shift& shift) {
-  return fmt::format("median {} of the clean runs of arm {}: {:.4g}, and of arm {}: {:.4g}",
-                     name_of(shift.metric), first, shift.first, second, shift.second);
+  return fmt::format("clean runs of arm {}: {}", second, shift.text("that of arm " + first));
 }
 
 const char* meaning_of(ComparisonKind kind) {

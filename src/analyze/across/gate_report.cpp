@@ -106,16 +106,9 @@ std::string flips_text(const GateReport& report) {
 }
 
 std::string shift_text(const std::string& arm, const Shift& shift) {
-  const auto value = [&](double number) {
-    return record::is_loss(shift.metric) ? fmt::format("{:.4g}", number)
-                                         : fmt::format("{:.2f} %", 100 * number);
-  };
   return fmt::format(
-      "all runs of arm {} end {}: the median {} of its clean runs is {}, in the baseline {}. This is a "
-      "change of "
-      "the training and not of what faults do to it",
-      arm, shift.worse() ? "worse" : "better", name_of(shift.metric), value(shift.second),
-      value(shift.first));
+      "all runs of arm {} end {}: {}. This is a change of the training and not of what faults do to it", arm,
+      shift.worse() ? "worse" : "better", shift.text("in the baseline"));
 }
 
 // An allowance below a hundredth of the limit changes nothing that a reader would notice.

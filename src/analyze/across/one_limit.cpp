@@ -206,6 +206,14 @@ OneLimit one_limit(const Side& first, const Side& second, double error) {
 
 bool Shift::worse() const noexcept { return record::is_loss(metric) ? second > first : second < first; }
 
+std::string Shift::text(const std::string& was) const {
+  const auto value = [this](double number) {
+    return record::is_loss(metric) ? fmt::format("{:.4g}", number) : fmt::format("{:.2f} %", 100 * number);
+  };
+  return fmt::format("the median {} of its clean runs is {}, {} {}", name_of(metric), value(second), was,
+                     value(first));
+}
+
 std::vector<Shift> shifts_of(const ArmReference& first, const ArmReference& second) {
   constexpr double kRare = 0.001;
   const auto columns = columns_in(first.metrics, second.metrics);

@@ -43,6 +43,9 @@ struct Shift {
   record::Metric metric = record::Metric::test_accuracy;
   double first = 0, second = 0;  ///< medians of the metric (not of the badness) over the clean runs
   [[nodiscard]] bool worse() const noexcept;
+  /// "the median test_accuracy of its clean runs is 92.51 %, in the baseline 94.51 %". was: the words before
+  /// the first value.
+  [[nodiscard]] std::string text(const std::string& was) const;
 };
 
 /// Metrics that differ in Mood's median test with p at most 0.001.
