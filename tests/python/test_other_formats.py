@@ -71,7 +71,7 @@ def test_tied_weights_are_aliases(tmp_path: Path) -> None:
 
 def test_what_is_wrong_is_an_error_of_its_kind(tmp_path: Path) -> None:
     torch.save({"w": torch.ones(1)}, tmp_path / "m.pt", _use_new_zipfile_serialization=False)
-    with pytest.raises(bitrift.Unsupported, match="written by torch.save without a zip archive"):
+    with pytest.raises(bitrift.Unsupported, match=r"written by torch\.save without a zip archive"):
         bitrift.list_tensors(tmp_path / "m.pt")
     whole = write(tmp_path / "w.npz").read_bytes()
     (tmp_path / "cut.npz").write_bytes(whole[:-30])
