@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "analyze/across/campaign_comparison.h"
 #include "analyze/across/arm_comparison.h"
+#include "analyze/across/campaign_comparison.h"
 #include "campaign/folder/folder.h"
 #include "commands.h"
 #include "core/error.h"
