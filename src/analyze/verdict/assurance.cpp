@@ -32,7 +32,7 @@ std::string jitter_text(const Assurance& arm) {
   const Judged& jitter = arm.measured.jitter;
   if (jitter.runs == 0)
     return "no jitter run, so it is not known whether harmless faults stay near the golden run";
-  const std::string called = fmt::format("harmless faults called SDC: {} of {}", jitter.called, jitter.runs);
+  std::string called = fmt::format("harmless faults called SDC: {} of {}", jitter.called, jitter.runs);
   if (!arm.measured.jitter_distance) return called;
   const double distance = *arm.measured.jitter_distance;
   return fmt::format("{}; they end within {:.2g} units of their golden run{}", called, distance,

@@ -1,6 +1,7 @@
 #include "analyze/verdict/canaries.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -182,6 +183,7 @@ void judge(CanaryCheck& check, const AnyCanary& canary, const TrialRecord& row, 
 // Those that every such arm has. Canaries of roles follow from the base.
 std::vector<std::string> required_canaries(const std::string& arm, const Judging& judging) {
   std::vector<std::string> strata;
+  strata.reserve(std::size(record::canaries));
   for (const record::Canary canary : record::canaries) strata.emplace_back(name_of(canary));
   if (const auto recovery = judging.recoveries.find(arm); recovery != judging.recoveries.end()) {
     for (const ProcessCanary canary : record::process_canaries(recovery->second))
@@ -254,6 +256,7 @@ std::vector<std::string> canary_problems(const std::vector<TrialRecord>& rows,
                                          const std::map<std::string, ArmControls>& controls,
                                          const Judging& judging) {
   std::vector<std::string> arms;
+  arms.reserve(controls.size());
   for (const auto& [arm, of_arm] : controls) arms.push_back(arm);
   std::vector<std::string> problems;
   for (const CanaryCheck& check : canary_checks(rows, arms, controls, judging)) {

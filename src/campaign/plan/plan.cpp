@@ -49,7 +49,7 @@ bool selects(const std::string& glob, const ckpt::Reader& base, const std::vecto
            glob_selects(glob, tensor.path, tensor.holder, tensor.attribute);
   };
   if (std::any_of(base.tensors().begin(), base.tensors().end(), wanted)) return true;
-  if (glob.find('@') == glob.npos) return false;
+  if (glob.find('@') == std::string::npos) return false;
   const auto& attributes = base.attribute_tensors();
   return std::any_of(attributes.begin(), attributes.end(), wanted);
 }

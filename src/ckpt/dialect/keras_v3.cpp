@@ -164,6 +164,7 @@ class Finder {
     std::vector<Place> places(all.size());
     if (is_of_optimizer(owner)) {
       std::vector<Shape> shapes;
+      shapes.reserve(all.size());
       for (const Dataset* const one : all) shapes.push_back(one->shape);
       const std::string name = name_of_owner(group);
       // The second optimizer of a process has the name "adam_1".
