@@ -63,6 +63,7 @@ void fill(Sample& sample, std::uint64_t key, std::uint32_t faults, double rate,
     ++stream;
     cell.outcomes.clear();
     cell.faults.assign(draws, faults);
+    cell.sizes.assign(draws, analyze::no_size);
     cell.rises.assign(draws, {});  // outcomes stay as they are
     for (std::uint64_t draw = 0; draw < draws; ++draw) {
       const double luck = random_unit(key, draw, stream);

@@ -78,8 +78,9 @@ std::string block(const CampaignComparison& comparison, const ComparedCampaigns&
                      100 * rates.difference(), 100 * line.interval.low, 100 * line.interval.high,
                      p_text(line.p), p_text(line.adjusted_p));
   if (const auto exact = line.difference.exact_p()) {
-    out += fmt::format("  for one look p {} ({})\n", p_text(*exact),
-                       rates.kind() == ComparisonKind::paired ? "exact McNemar" : "Fisher, over the strata");
+    out += fmt::format(
+        "  for one look p {} ({})\n", p_text(*exact),
+        rates.kind() == ComparisonKind::paired ? "exact McNemar" : "Fisher, over strata and sizes of faults");
   }
   if (rates.share_seen() < 1) {
     out += fmt::format("  not in both  strata with {:.1f} % of the bits; the interval covers them\n",

@@ -1,6 +1,7 @@
 #include "analyze/across/difference.h"
 
 #include <algorithm>
+#include <map>
 
 #include "analyze/rates/total_estimate.h"
 #include "analyze/rates/total_interval.h"
@@ -52,6 +53,46 @@ ComparisonKind kind_of(const Side& first, const Side& second) {
     return bits_of(first, stratum) == bits_of(second, stratum);
   });
   return fixed && same_sizes ? ComparisonKind::unpaired : ComparisonKind::unrelated;
+}
+
+// So many draws of both sides together, or a few more if their faults are equally large.
+constexpr std::size_t kDrawsOfGroup = 20;
+
+// The draws of a stratum in groups of faults of about the same size, where both sides have some. Sizes are
+// known before a run is, so Fisher's test stays exact; how many of the large faults, which do the harm, a
+// side happens to draw is then no longer part of its luck.
+std::vector<TwoCounts> counts_by_size(const SampledCell& one, const std::vector<std::uint8_t>& first,
+                                      const SampledCell& other, const std::vector<std::uint8_t>& second) {
+  struct Draw {
+    double size;
+    bool is_second;
+    std::uint8_t hit;
+  };
+  std::vector<Draw> draws;
+  for (std::size_t i = 0; i < first.size(); ++i) draws.push_back({one.sizes[i], false, first[i]});
+  for (std::size_t i = 0; i < second.size(); ++i) draws.push_back({other.sizes[i], true, second[i]});
+  std::sort(draws.begin(), draws.end(), [](const Draw& a, const Draw& b) { return a.size < b.size; });
+  const auto sized =
+      std::find_if(draws.begin(), draws.end(), [](const Draw& a) { return a.size != no_size; });
+  const auto unsized = static_cast<std::size_t>(sized - draws.begin());
+  std::map<std::size_t, TwoCounts> groups;
+  std::size_t begin = 0;
+  for (std::size_t end = 0; begin < draws.size(); begin = end) {
+    while (end < draws.size() && draws[end].size == draws[begin].size) ++end;
+    // The mean of their ranks decides; those without a size are a group of their own.
+    const std::size_t group =
+        begin < unsized ? 0 : 1 + (begin - unsized + end - unsized - 1) / (2 * kDrawsOfGroup);
+    for (std::size_t i = begin; i < end; ++i) {
+      TwoCounts& counts = groups[group];
+      ++(draws[i].is_second ? counts.second_trials : counts.first_trials);
+      (draws[i].is_second ? counts.second_hits : counts.first_hits) += draws[i].hit;
+    }
+  }
+  std::vector<TwoCounts> list;
+  for (const auto& [group, counts] : groups) {
+    if (counts.first_trials > 0 && counts.second_trials > 0) list.push_back(counts);
+  }
+  return list;
 }
 
 using Draws = std::vector<std::uint8_t> StratumPairs::*;
@@ -123,7 +164,10 @@ void RateDifference::add(const std::string& stratum, bool counted, record::Outco
     second_trials_ += used.second.size();
     first_hits_ += sum(used.first);
     second_hits_ += sum(used.second);
-    if (both) table_.push_back({sum(used.first), used.first.size(), sum(used.second), used.second.size()});
+    if (both) {
+      const auto counts = counts_by_size(*one, used.first, *other, used.second);
+      table_.insert(table_.end(), counts.begin(), counts.end());
+    }
   }
   pairs_.push_back(std::move(pairs));
   alone_.push_back(std::move(all));

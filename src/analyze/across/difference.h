@@ -66,12 +66,13 @@ class RateDifference {
 
   /// Whether the numbers of draws were fixed in advance, which a test for one look needs.
   [[nodiscard]] bool fixed_draws() const noexcept { return fixed_; }
-  /// For one look: McNemar's test of pairs, else Fisher's over the strata; absent unless fixed_draws().
+  /// For one look: McNemar's test of pairs, else Fisher's over strata and sizes of faults; absent unless
+  /// fixed_draws().
   [[nodiscard]] std::optional<double> exact_p() const;
   /// One-sided: that the second rate is higher in some stratum.
   [[nodiscard]] std::optional<double> exact_p_above() const;
 
-  /// By stratum, of those that both have trials of; for tests of what could have been seen.
+  /// By stratum and size of the fault, where both have trials; for tests of what could have been seen.
   [[nodiscard]] const std::vector<TwoCounts>& table() const noexcept { return table_; }
 
  private:

@@ -87,41 +87,61 @@ double visible_by_mcnemar(const RateDifference& least, double level) {
   return 1;
 }
 
-// The table with `more` hits above the first sample's rates, spread over the strata by their trials; nullopt
-// where so many do not fit.
-std::optional<std::vector<TwoCounts>> raised(std::vector<TwoCounts> table, std::uint64_t more,
-                                             double trials) {
-  double owed = 0;  // rounding errors, and what did not fit, do not add up
+// The table with the first sample's rates in the second. A rounding error, and a hit that does not fit, are
+// passed on to the next cell, and from the last one to the first.
+std::vector<TwoCounts> at_the_first_rates(std::vector<TwoCounts> table) {
+  double owed = 0;
   for (std::size_t round = 0; round < 2; ++round) {
     for (TwoCounts& one : table) {
       const auto drawn = static_cast<double>(one.second_trials);
       const double rate = static_cast<double>(one.first_hits) / static_cast<double>(one.first_trials);
-      const double begun = round == 0 ? rate * drawn + static_cast<double>(more) * drawn / trials
-                                      : static_cast<double>(one.second_hits);
-      const double wanted = begun + owed;
+      const double wanted = owed + (round == 0 ? rate * drawn : static_cast<double>(one.second_hits));
       const double hits = std::clamp(std::round(wanted), 0.0, drawn);
       owed = wanted - hits;
       one.second_hits = static_cast<std::uint64_t>(hits);
     }
   }
-  return owed < 0.5 ? std::optional(table) : std::nullopt;
+  return table;
+}
+
+// The cells that further hits go to, one after the other, until all are full: in proportion to their trials
+// (Sainte-Lague). The hits of n more are then among those of n + 1 more.
+std::vector<std::size_t> cells_of_further_hits(const std::vector<TwoCounts>& table) {
+  std::vector<std::size_t> cells;
+  std::vector<std::uint64_t> given(table.size(), 0);
+  while (true) {
+    std::optional<std::size_t> next;
+    double most = 0;
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      if (table[i].second_hits + given[i] == table[i].second_trials) continue;
+      const double claim =
+          static_cast<double>(table[i].second_trials) / (2 * static_cast<double>(given[i]) + 1);
+      if (claim <= most) continue;
+      most = claim;
+      next = i;
+    }
+    if (!next) return cells;
+    ++given[*next];
+    cells.push_back(*next);
+  }
 }
 
 double visible_by_fisher(const RateDifference& least, double level) {
-  double trials = 0;
-  for (const TwoCounts& one : least.table()) trials += static_cast<double>(one.second_trials);
-  const auto fits = [&](std::uint64_t more) { return raised(least.table(), more, trials).has_value(); };
-  const auto fails = [&](std::uint64_t more) {
-    const auto table = raised(least.table(), more, trials);
-    return !table || stratified_fisher(*table).greater <= level;
+  const std::vector<TwoCounts> before = at_the_first_rates(least.table());
+  const std::vector<std::size_t> cells = cells_of_further_hits(before);
+  const auto fails = [&](std::size_t more) {
+    std::vector<TwoCounts> table = before;
+    for (std::size_t i = 0; i < more; ++i) ++table[cells[i]].second_hits;
+    return stratified_fisher(table).greater <= level;
   };
-  std::uint64_t unseen = 0;
-  auto seen = static_cast<std::uint64_t>(trials);
+  if (!fails(cells.size())) return 1;
+  std::size_t unseen = 0;
+  std::size_t seen = cells.size();
   while (seen - unseen > 1) {
-    const std::uint64_t middle = unseen + (seen - unseen) / 2;
+    const std::size_t middle = unseen + (seen - unseen) / 2;
     (fails(middle) ? seen : unseen) = middle;
   }
-  return fits(seen) ? static_cast<double>(seen) / trials : 1;
+  return static_cast<double>(seen) / static_cast<double>(least.second_trials());
 }
 
 double visible(const GateLine& line, double level) {

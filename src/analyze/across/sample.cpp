@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <limits>
 #include <numeric>
 #include <string_view>
 
@@ -10,6 +12,7 @@
 #include "analyze/observations.h"
 #include "core/crc32c.h"
 #include "core/error.h"
+#include "core/number/number_format.h"
 
 namespace bitrift::analyze {
 namespace {
@@ -17,7 +20,7 @@ namespace {
 using record::Json;
 using record::OutcomeClass;
 
-constexpr const char* kSchema = "bitrift/baseline/2";
+constexpr const char* kSchema = "bitrift/baseline/3";
 constexpr std::string_view kSchemaStem = "bitrift/baseline/";
 // One letter a draw, in the order of OutcomeClass.
 constexpr std::string_view kLetters = "msc";
@@ -42,6 +45,19 @@ std::uint32_t crc_of(const record::Faults& faults) {
   for (const record::LinkFault& fault : faults.links()) add_text(to_text(fault));
   for (const record::FailedLink& link : faults.failed_links()) add_text(to_text(link));
   return crc;
+}
+
+double size_of(const record::Faults& faults) {
+  double largest = no_size;
+  for (const record::ElementChange& change : faults.bits().changes) {
+    const record::FaultSite& site = faults.bits().sites.at(change.site);
+    const auto format = number_format(site.dtype);
+    if (!format || site.plane != record::Plane::value) continue;
+    const double size =
+        std::abs(decode_number(*format, change.new_pattern) - decode_number(*format, change.old_pattern));
+    largest = std::max(largest, std::isfinite(size) ? size : std::numeric_limits<double>::max());
+  }
+  return largest;
 }
 
 // Sizes are all that the order takes from what was seen.
@@ -69,6 +85,22 @@ Json rises_of_cell(const SampledCell& cell) {
   return list;
 }
 
+Json sizes_of_cell(const SampledCell& cell) {
+  Json list = Json::array();
+  for (const double size : cell.sizes) list.push_back(size == no_size ? Json() : Json(size));
+  return list;
+}
+
+std::vector<double> sizes_from_json(const Json& value) {
+  std::vector<double> sizes;
+  for (const Json& one : value) {
+    sizes.push_back(one.is_null() ? no_size : one.get<double>());
+    if (one.is_null() || (sizes.back() >= 0 && std::isfinite(sizes.back()))) continue;
+    fail(ErrorCode::bad_file, "\"sizes\" holds {}, which is not the size of a fault", sizes.back());
+  }
+  return sizes;
+}
+
 std::uint32_t number_of(std::string_view digits) {
   std::uint32_t number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number, 16);
@@ -94,6 +126,9 @@ SampledCell cell_from_json(const Json& value) {
     cell.rises.push_back(one.is_null() ? MetricValues{} : values_from_json(one));
   if (cell.rises.size() != cell.outcomes.size())
     fail(ErrorCode::bad_file, "\"rises\" needs one entry for each letter of \"outcomes\"");
+  cell.sizes = sizes_from_json(value.at("sizes"));
+  if (cell.sizes.size() != cell.outcomes.size())
+    fail(ErrorCode::bad_file, "\"sizes\" needs one entry for each letter of \"outcomes\"");
   if (cell.bits < cell.outcomes.size())
     fail(ErrorCode::bad_file, "a stratum of {} bits has {} outcomes", cell.bits, cell.outcomes.size());
   return cell;
@@ -172,6 +207,7 @@ Sample sample_of(const std::vector<record::TrialRecord>& rows, const record::Cam
     cell.bits = stratum.bits;
     for (const record::Reason reason : stratum.outcomes) cell.outcomes.push_back(record::class_of(reason));
     cell.faults.resize(cell.outcomes.size());
+    cell.sizes.resize(cell.outcomes.size());
     cell.rises.resize(cell.outcomes.size());
   }
   for (const record::TrialRecord& row : rows) {
@@ -179,6 +215,7 @@ Sample sample_of(const std::vector<record::TrialRecord>& rows, const record::Cam
     SampledCell& cell = sample.cells.at({row.id.arm, row.id.stratum});
     if (row.id.draw >= cell.faults.size()) continue;
     cell.faults[row.id.draw] = crc_of(row.faults);
+    cell.sizes[row.id.draw] = size_of(row.faults);
     const record::Reason reason = seen.cells.at({row.id.arm, row.id.stratum}).outcomes[row.id.draw];
     if (reason == record::Reason::bitwise || record::class_of(reason) == OutcomeClass::crash) continue;
     cell.rises[row.id.draw] = rises_of(row, trust.controls.at(row.id.arm), trust.judging.judge);
@@ -197,6 +234,7 @@ Json to_json(const Sample& sample) {
     arms[id.first][id.second] = {{"bits", cell.bits},
                                  {"outcomes", letters_of(cell)},
                                  {"faults", digits_of(cell)},
+                                 {"sizes", sizes_of_cell(cell)},
                                  {"rises", rises_of_cell(cell)}};
   }
   Json references = Json::object();

@@ -18,11 +18,17 @@
 
 namespace bitrift::analyze {
 
+/// The size of a fault that alters no number of a tensor.
+inline constexpr double no_size = -1;
+
 /// One stratum under one arm.
 struct SampledCell {
   std::uint64_t bits = 0;                      ///< size of the stratum
   std::vector<record::OutcomeClass> outcomes;  ///< of draws 0, 1, ... without a gap
   std::vector<std::uint32_t> faults;           ///< of the same draws: CRC-32C of what was altered, and how
+  /// Of the same draws: by how much the fault changes the value of an element, at most; no_size if it alters
+  /// no number. The largest double stands for changes that are not finite.
+  std::vector<double> sizes;
   /// Of the same draws: the rises above the golden run; empty for crashes and for runs equal to it, bit for
   /// bit.
   std::vector<MetricValues> rises;
@@ -56,7 +62,7 @@ struct Sample {
                                const Trust& trust, const std::vector<record::Round>& rounds,
                                const std::map<std::string, std::string>& base_digests);
 
-/// Schema "bitrift/baseline/2" (docs/ci.md); the caller adds "provenance".
+/// Schema "bitrift/baseline/3" (docs/ci.md); the caller adds "provenance".
 [[nodiscard]] record::Json to_json(const Sample& sample);
 /// Throws Error(bad_file) that says what is wrong and names no file.
 [[nodiscard]] Sample sample_from_json(const record::Json& value);

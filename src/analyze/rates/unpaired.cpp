@@ -1,6 +1,7 @@
 #include "analyze/rates/unpaired.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "core/error.h"
@@ -52,21 +53,28 @@ Distribution hypergeometric(std::uint64_t drawn, std::uint64_t hits, std::uint64
   return trimmed(std::move(result));
 }
 
-Distribution sum_of(const Distribution& one, const Distribution& other) {
-  Distribution sum{one.least + other.least, {}};
-  sum.probability.assign(one.probability.size() + other.probability.size() - 1, 0.0);
-  for (std::size_t i = 0; i < one.probability.size(); ++i) {
-    for (std::size_t j = 0; j < other.probability.size(); ++j)
-      sum.probability[i + j] += one.probability[i] * other.probability[j];
+// Of one + weight * other.
+Distribution sum_of(const Distribution& one, const Distribution& other, std::uint64_t weight) {
+  Distribution sum{one.least + weight * other.least, {}};
+  sum.probability.assign(one.probability.size() + weight * (other.probability.size() - 1), 0.0);
+  for (std::size_t j = 0; j < other.probability.size(); ++j) {
+    for (std::size_t i = 0; i < one.probability.size(); ++i)
+      sum.probability[i + weight * j] += one.probability[i] * other.probability[j];
   }
   return trimmed(std::move(sum));
 }
 
 }  // namespace
 
+std::uint64_t weight_of_hit(std::uint64_t hits, std::uint64_t trials) {
+  const double rate = (static_cast<double>(hits) + 1) / (static_cast<double>(trials) + 2);
+  return static_cast<std::uint64_t>(std::lround(2 / std::sqrt(rate * (1 - rate))));
+}
+
 FisherTest stratified_fisher(const std::vector<TwoCounts>& strata) {
   Distribution hits;
   std::uint64_t seen = 0;
+  std::size_t used = 0;
   for (const TwoCounts& one : strata) {
     if (one.first_hits > one.first_trials || one.second_hits > one.second_trials) {
       fail(ErrorCode::bad_input,
@@ -74,19 +82,27 @@ FisherTest stratified_fisher(const std::vector<TwoCounts>& strata) {
            one.first_trials, one.second_hits, one.second_trials);
     }
     if (one.first_trials == 0 || one.second_trials == 0) continue;
-    seen += one.second_hits;
-    hits = sum_of(hits, hypergeometric(one.second_trials, one.first_hits + one.second_hits,
-                                       one.first_trials + one.second_trials));
+    ++used;
+    const std::uint64_t all = one.first_trials + one.second_trials;
+    const std::uint64_t hits_of_both = one.first_hits + one.second_hits;
+    const std::uint64_t weight = weight_of_hit(hits_of_both, all);
+    seen += weight * one.second_hits;
+    hits = sum_of(hits, hypergeometric(one.second_trials, hits_of_both, all), weight);
   }
   const std::uint64_t end = hits.least + hits.probability.size();
   const double here = seen >= hits.least && seen < end ? hits.probability[seen - hits.least] : 0;
-  FisherTest test{0, 0};
+  double as_unlikely = 0;
+  double greater = 0;
+  double fewer = 0;
   // Sums from the rare end, so that small ones keep their digits. Equally likely numbers differ by rounding.
   for (std::size_t at = hits.probability.size(); at-- > 0;) {
     const double p = hits.probability[at];
-    if (hits.least + at >= seen) test.greater += p;
-    if (p <= here * (1 + 1e-7)) test.two_sided += p;
+    if (hits.least + at >= seen) greater += p;
+    if (p <= here * (1 + 1e-7)) as_unlikely += p;
   }
+  for (std::size_t at = 0; at < hits.probability.size() && hits.least + at <= seen; ++at)
+    fewer += hits.probability[at];
+  FisherTest test{used == 1 ? as_unlikely : 2 * std::min(fewer, greater), greater};
   constexpr double least = 1e-30;
   test.greater = test.greater < least ? 0 : std::min(1.0, test.greater);
   test.two_sided = test.two_sided < least ? 0 : std::min(1.0, test.two_sided);

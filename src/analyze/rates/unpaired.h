@@ -14,17 +14,25 @@ struct TwoCounts {
 
 /// p-values for one look at numbers of trials that were fixed in advance.
 struct FisherTest {
-  double two_sided = 1;  ///< all that is as unlikely as what was seen, or more
-  double greater = 1;    ///< the second rate is higher in some stratum: so many hits of it, or more
+  /// Of one stratum, all that is as unlikely as what was seen, or more; else twice the less likely direction.
+  double two_sided = 1;
+  double greater = 1;  ///< the second rate is higher in some stratum: so many hits of it, or more
 };
 
+/// What a hit counts in a stratum with so many hits and trials in both samples: 2 / sqrt(p (1 - p)), to the
+/// next whole number, with p = (hits + 1) / (trials + 2). A hit where they are rare says more than one where
+/// they are usual.
+[[nodiscard]] std::uint64_t weight_of_hit(std::uint64_t hits, std::uint64_t trials);
+
 /// Fisher's exact test over strata: given how many hits and trials every stratum has in both samples
-/// together, the hits of the second sample are a sum of hypergeometric numbers. The hypothesis tested is that
-/// in no stratum the rates differ (greater: that in none the second is higher). A stratum without a trial in
-/// one of the samples says nothing. Probabilities below 1e-30 become 0.
+/// together, the hits of the second sample are hypergeometric, and the test statistic is their sum, each
+/// times weight_of_hit(). The hypothesis tested is that in no stratum the rates differ (greater: that in none
+/// the second is higher). A stratum without a trial in one of the samples says nothing. Probabilities below
+/// 1e-30 become 0.
 ///
-/// Source: Fisher, Statistical Methods for Research Workers, 1934; over strata: Birch, JRSS B 26, 1964 (what
-/// mantelhaen.test(exact = TRUE) of R computes). Throws Error(bad_input) on more hits than trials.
+/// Source: Fisher, Statistical Methods for Research Workers, 1934; over strata, without weights: Birch, JRSS
+/// B 26, 1964. The weights depend only on what is given, so the test stays exact (docs/statistics.md,
+/// "Between campaigns"). Throws Error(bad_input) on more hits than trials.
 [[nodiscard]] FisherTest stratified_fisher(const std::vector<TwoCounts>& strata);
 
 }  // namespace bitrift::analyze

@@ -74,7 +74,7 @@ def refused(*arguments, code=2):
 
 def test_a_baseline_says_where_it_comes_from(baseline):
     document = json.loads(baseline.read_text())
-    assert document["schema"] == "bitrift/baseline/2"
+    assert document["schema"] == "bitrift/baseline/3"
     assert "--update" in document["provenance"]["command"]
     assert document["spec"]["seed"] == 11
     assert set(document["base_digests"]) == {"base"}
@@ -179,7 +179,7 @@ def test_what_is_no_baseline_is_refused(campaigns, baseline, tmp_path):
     broken.write_text(baseline.read_text()[:1000])
     assert "broken.json" in refused(campaigns / "plain", "--baseline", broken)
     later = tmp_path / "later.json"
-    later.write_text(json.dumps(json.loads(baseline.read_text()) | {"schema": "bitrift/baseline/3"}))
+    later.write_text(json.dumps(json.loads(baseline.read_text()) | {"schema": "bitrift/baseline/4"}))
     assert "another version of bitrift wrote it" in refused(campaigns / "plain", "--baseline", later)
     alone = shutil.copy(campaigns / "plain" / "summary.json", tmp_path / "summary.json")
     assert "--update" in refused(campaigns / "plain", "--baseline", alone)

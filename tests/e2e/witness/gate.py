@@ -32,11 +32,16 @@ def mcnemar(b: int, c: int) -> float:
 
 
 def fisher(first: Sequence[int], n1: Sequence[int], second: Sequence[int], n2: Sequence[int]) -> float:
-    """Over strata, exact, one-sided: the hits of the second side are a sum of hypergeometric numbers."""
-    total = np.ones(1)
+    """Over cells, exact, one-sided: the hits of the second side are a weighted sum of hypergeometric numbers."""
+    total, seen = np.ones(1), 0
     for k1, m1, k2, m2 in zip(first, n1, second, n2, strict=True):
-        total = np.convolve(total, stats.hypergeom.pmf(np.arange(m2 + 1), m1 + m2, k1 + k2, m2))
-    return min(1.0, float(total[sum(second) :].sum()))
+        p = (k1 + k2 + 1) / (m1 + m2 + 2)
+        weight = math.floor(2 / math.sqrt(p * (1 - p)) + 0.5)
+        hits = np.zeros(weight * m2 + 1)
+        hits[::weight] = stats.hypergeom.pmf(np.arange(m2 + 1), m1 + m2, k1 + k2, m2)
+        total = np.convolve(total, hits)
+        seen += weight * k2
+    return min(1.0, float(total[seen:].sum()))
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -136,7 +141,7 @@ class Line:
         if self.test == "mcnemar":
             found = mcnemar(*self.discordant(self.fewest))
         else:
-            found = self.fisher([int(one.sum()) for one in self.fewest])
+            found = self.fisher([int(self.fewest[place][draws].sum()) for place, _, draws in self.cells])
         return min(1.0, found + self.miss)
 
     @property
@@ -145,15 +150,36 @@ class Line:
         extra = sum(int(one.sum()) - int(two.sum()) for one, two in zip(self.second, self.fewest, strict=True))
         return extra / sum(map(len, self.second))
 
+    @cached_property
+    def cells(self) -> list[tuple[int, Array, Array]]:
+        """The stratum, and the draws of both sides, of each group of sizes that both have draws of."""
+        found = []
+        for place, name in enumerate(self.strata):
+            sides = zip((self.pair.first, self.pair.second), (self.first, self.second), strict=True)
+            one, two = (side.strata[name].sizes[: len(hits[place])] for side, hits in sides)
+            ranks = stats.rankdata(np.append(one, two), method="average", nan_policy="omit")
+            groups = np.where(np.isnan(ranks), -1, (ranks - 1) // 20)
+            for group in np.unique(groups):
+                cell = [np.flatnonzero(side == group) for side in (groups[: len(one)], groups[len(one) :])]
+                if all(map(len, cell)):
+                    found.append((place, *cell))
+        return found
+
+    @property
+    def first_in_cells(self) -> list[int]:
+        return [int(self.first[place][draws].sum()) for place, draws, _ in self.cells]
+
+    @property
+    def trials_in_cells(self) -> list[int]:
+        return [len(draws) for _, _, draws in self.cells]
+
     def fisher(self, hits: Sequence[int]) -> float:
-        first = [int(one.sum()) for one in self.first]
-        return fisher(first, [len(one) for one in self.first], hits, [len(one) for one in self.second])
+        return fisher(self.first_in_cells, [len(one) for _, one, _ in self.cells], hits, self.trials_in_cells)
 
     def visible_points(self, lines: int, alpha: float) -> float | None:
         """By how much the rate of trials would have to rise above the baseline's; 100: no rise would do.
 
-        None: only an interval decides; or, by Fisher's test, the trials of a stratum do not suffice for such a rise, or
-        the baseline's hits are no whole number among the trials of the campaign.
+        None: only an interval decides.
         """
         if self.test == "interval":
             return None
@@ -167,25 +193,43 @@ class Line:
             least = b + 1 if fewest > first else max(b + 1, present + math.floor((first - fewest) * trials) + 1)
             c = next(c for c in itertools.count(least) if mcnemar(b, c) <= level)
             return min(100.0, 100 * ((c - b) / trials + self.doubt)) if c <= trials - hits else 100.0
-        start = np.array([one.mean() * len(two) for one, two in zip(self.first, self.second, strict=True)])
-        if not np.allclose(start, np.round(start)):
-            return None
-        for x in range(trials):
-            more = spread(np.round(start), np.array(list(map(len, self.second))), x)
-            if any(one > len(every) for one, every in zip(more, self.second, strict=True)):
-                return None
-            if self.fisher(more) <= level:
-                return min(100.0, 100 * (x / trials + self.doubt))
-        return None
+        rates = [hits / len(one) for hits, (_, one, _) in zip(self.first_in_cells, self.cells, strict=True)]
+        table = rounded(rates, self.trials_in_cells)
+        cells = list(further(table, self.trials_in_cells))
+
+        def passes(x: int) -> bool:
+            return self.fisher([hits + cells[:x].count(i) for i, hits in enumerate(table)]) > level
+
+        if passes(len(cells)):
+            return 100.0
+        unseen, seen = 0, len(cells)
+        while seen - unseen > 1:
+            middle = (unseen + seen) // 2
+            unseen, seen = (middle, seen) if passes(middle) else (unseen, middle)
+        return min(100.0, 100 * (seen / trials + self.doubt))
 
     def name(self) -> str:
         return ", ".join([self.outcome, *(f"{one} {value}" for one, value in self.key.items())])
 
 
-def spread(hits: Array, trials: Array, more: int) -> list[int]:
-    """Hits of strata, and so many more, spread evenly over the trials."""
-    total = np.cumsum(hits + more * trials / trials.sum())
-    return [int(one) for one in np.diff(np.floor(total + 0.5), prepend=0)]
+def rounded(rates: Sequence[float], trials: Sequence[int]) -> list[int]:
+    """Hits of cells; what a cell is short of or cannot hold goes to the next one, and from the last one to the first."""
+    wanted, owed = [rate * n for rate, n in zip(rates, trials, strict=True)], 0.0
+    for _ in range(2):
+        for i, n in enumerate(trials):
+            exact = wanted[i] + owed
+            wanted[i] = min(max(math.floor(exact + 0.5), 0), n)
+            owed = exact - wanted[i]
+    return [int(one) for one in wanted]
+
+
+def further(hits: Sequence[int], trials: Sequence[int]) -> Iterator[int]:
+    """The cells of further hits, one after the other, by the method of Sainte-Lague, until all are full."""
+    given = [0] * len(hits)
+    while open_cells := [i for i, n in enumerate(trials) if hits[i] + given[i] < n]:
+        cell = max(open_cells, key=lambda i: (trials[i] / (2 * given[i] + 1), -i))
+        given[cell] += 1
+        yield cell
 
 
 class Gate:
@@ -203,11 +247,16 @@ class Gate:
         cells = ((pair.first.strata[name], pair.second.strata[name]) for name in pair.first.strata)
         return all(a == b for one, two in cells for a, b in zip(one.faults, two.faults, strict=False))
 
+    def place_of(self, stratum: str) -> tuple[int, int]:
+        """Roles and then fields, as the spec has them."""
+        strata, (role, _, field) = self.campaign.spec["strata"], stratum.partition(".")
+        return strata["roles"].index(role), strata["fields"].index(field)
+
     def lines_of(self, family: Row) -> Iterator[Line]:
         names = ["arm", *(one for one in family.get("by", []) if one not in ("arm", "base"))]
         found: dict[tuple[str, ...], list[str]] = {}
         for arm, pair in self.pairs.items():
-            for stratum in pair.first.strata:
+            for stratum in sorted(pair.first.strata, key=self.place_of):
                 values = dimensions(arm, stratum)
                 if all(values[one] in allowed for one, allowed in family.get("where", {}).items()):
                     found.setdefault(tuple(values[one] for one in names), []).append(stratum)

@@ -84,12 +84,18 @@ def metrics_of(making: Making, deviation: float, other: float) -> Metrics:
     return {"test_accuracy": right / making.targets, "test_capped_loss": loss, "test_loss": loss}
 
 
-def fault_of(making: Making, stratum: str, draw: int) -> Metrics:
+def faults_of(making: Making, stratum: str, draw: int) -> list[Metrics]:
+    """Some alter two elements."""
+    elements = [2 * draw, 2 * draw + 1] if draw % 11 == 5 else [2 * draw]
+    return [fault_of(making, stratum, draw, element) for element in elements]
+
+
+def fault_of(making: Making, stratum: str, draw: int, element: int) -> Metrics:
     role, field = stratum.split(".")
-    old = (0x3E000000 + 4099 * draw + 65537 * making.faults) & 0xFFFFFFFF
-    bit = 31 if field == "sign" else 24
+    old = (0x3E000000 + 4099 * draw + 65537 * making.faults + (element % 2 << 20)) & 0xFFFFFFFF
+    bit = 31 if field == "sign" else 23 + (5 * draw + draw // 8 + making.faults) % 8
     name = "model/fc1." + role
-    place = {"tensor": name, "element": draw, "dtype": "float32", "bits": [bit], "field": field, "role": role}
+    place = {"tensor": name, "element": element, "dtype": "float32", "bits": [bit], "field": field, "role": role}
     return place | {"old": f"0x{old:08x}", "new": f"0x{old ^ 1 << bit:08x}"}
 
 
@@ -128,7 +134,7 @@ def arm_of(making: Making, number: int, name: str) -> Hand:
                 run("trial", luck + harm * np.array([1, draw % 3 - 0.5]), stratum=stratum, order=order)
                 if lacks:
                     del hand.rows[-1]["result"]["replicas"][0][-1]["test_capped_loss"]
-            hand.rows[-1] |= {"faults": [fault_of(making, stratum, draw)], "stratum_bits": bits}
+            hand.rows[-1] |= {"faults": faults_of(making, stratum, draw), "stratum_bits": bits}
     return hand
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import struct
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +29,7 @@ class Stratum:
     rises: Array  # (draws, metrics); NaN for crashes and for metrics that the run lacks, 0 for bitwise runs
     orders: Array
     faults: list[str]  # equal texts are equal faults
+    sizes: Array  # the largest change of a value by the fault; NaN: it alters no number
 
     @property
     def crashed(self) -> Array:
@@ -65,6 +68,17 @@ def limits_of(arm: Arm) -> Array:
     return max(0.0, float(np.sort(scores)[-r])) * units
 
 
+def size_of(faults: list[Row]) -> float:
+    """Only for float32."""
+    sizes = [math.nan]
+    for one in faults:
+        if one.get("dtype") != "float32" or one.get("plane", "value") != "value":
+            continue
+        new, old = (struct.unpack("<f", struct.pack("<I", int(one[key], 16)))[0] for key in ("new", "old"))
+        sizes.append(abs(new - old) if math.isfinite(new - old) else sys.float_info.max)
+    return float(np.fmax.reduce(sizes))
+
+
 def sample_of(arm: Arm) -> Sample:
     judged, golden = arm.measured[0][:, -1], arm.measured[1][:, -1]
     verdicts = arm.verdicts()
@@ -83,6 +97,7 @@ def sample_of(arm: Arm) -> Sample:
             np.where(bitwise[:, None], 0.0, judged[rows] - golden[rows]),
             np.array([arm.judged[i].get("order", 0) for i in rows]),
             [json.dumps(arm.judged[i]["faults"], sort_keys=True) for i in rows],
+            np.array([size_of(arm.judged[i]["faults"]) for i in rows]),
         )
     kind = np.array([row["kind"] for row in arm.judged])
     order = np.array([row.get("order", 0) for row in arm.judged])
@@ -119,6 +134,7 @@ def sample_in(strata: Row, reference: Row) -> Sample:
             np.where(bitwise[:, None], 0.0, numbers_of(rises, len(metrics))),
             np.arange(len(letters)) % len(golden),
             [cell["faults"][8 * i : 8 * i + 8] for i in range(len(letters))],
+            np.array([math.nan if one is None else one for one in cell["sizes"]]),
         )
     jitter = {k: numbers_of(runs, len(metrics)) for k, runs in enumerate(reference["jitter"])}
     limit = np.array(reference["limit"], float)
@@ -129,7 +145,7 @@ def read_campaign(path: Path) -> Campaign:
     """A campaign's folder, or a file that `bitrift gate --update` wrote."""
     if path.is_file():
         document = json.loads(path.read_text())
-        assert document["schema"] == "bitrift/baseline/2"
+        assert document["schema"] == "bitrift/baseline/3"
         arms = {name: sample_in(cells, document["references"][name]) for name, cells in document["arms"].items()}
         return Campaign(document["spec"], document["base_digests"], arms)
     identity = json.loads((path / "campaign.json").read_text())

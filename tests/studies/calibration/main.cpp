@@ -179,7 +179,7 @@ void harmful_ends(int campaigns, double mean, double deviation, int envelope) {
   for (int i = 0; i < kFaults; ++i) {
     const double u = (i + 0.5) / kFaults;
     const double score = mean + deviation * std::sqrt(2.0) * boost::math::erf_inv(2 * u - 1);
-    effects.emplace_back(score / true_limit(CleanScores::normal));
+    effects.push_back({score / true_limit(CleanScores::normal)});
     harmful += score > true_limit(CleanScores::normal) ? 1.0 / kFaults : 0;
   }
   world.strata = {effects, effects, effects};

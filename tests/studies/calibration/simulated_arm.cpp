@@ -95,6 +95,7 @@ std::vector<TrialRecord> skeleton(const World& world, const std::string& arm) {
     for (std::uint64_t draw = 0; draw < world.draws; ++draw) {
       add(TrialKind::trial, stratum_of(field), draw, static_cast<int>(draw) % world.orders);
       rows.back().stratum_bits = kBits;
+      rows.back().faults.bits().sites = {{.tensor = "model/weight", .role = "weight", .dtype = "float32"}};
     }
   }
   return rows;
@@ -133,14 +134,14 @@ std::vector<Effects> measured_effects(const std::string& folder) {
   for (const TrialRecord& row : rows) {
     if (row.kind != TrialKind::trial || row.id.arm != arm) continue;
     Effects& effects = strata[field_of(row.id.stratum)];
-    if (analyze::classify(row, controls, trust.judging).outcome_class() == record::OutcomeClass::crash) {
-      effects.emplace_back();
+    Effect& found = effects.emplace_back(Effect{{}, row.faults.bits().changes.at(0)});
+    found.change.site = 0;
+    if (analyze::classify(row, controls, trust.judging).outcome_class() == record::OutcomeClass::crash)
       continue;
-    }
     const analyze::MetricValues rises = analyze::rises_of(row, controls, trust.judging.judge);
     double effect = rises[0] / limit[0];
     for (std::size_t j = 1; j < rises.size(); ++j) effect = std::max(effect, rises[j] / limit[j]);
-    effects.emplace_back(effect);
+    found.limits = effect;
   }
   return strata;
 }
@@ -199,8 +200,9 @@ void SimulatedCampaigns::fill_arm(const std::string& arm, std::uint64_t runs, st
         const Effects& effects = world_.strata[field_of(row.id.stratum)];
         const auto which = static_cast<std::size_t>(drawn.unit() * static_cast<double>(effects.size()));
         const double luck = drawn.unit();
-        std::optional<double> effect = effects[which];
+        std::optional<double> effect = effects[which].limits;
         if (effect && luck < harmed) effect = kTwiceTheLimit;
+        row.faults.bits().changes = {effects[which].change};
         row.result->status = effect ? record::RunStatus::done : record::RunStatus::nonfinite;
         if (!effect) break;
         const double rise = *effect * limit * (1 + world_.varies * own.normal()) + kRounding * own.normal();

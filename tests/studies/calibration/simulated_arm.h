@@ -29,8 +29,14 @@ enum class Following {
 };
 constexpr EnumNames<3> names_of(Following) { return {"following", {"rigid", "chaotic", "stray"}}; }
 
-/// Effects of all faults of a stratum, in limits of the campaign that measured them; nullopt: a crash.
-using Effects = std::vector<std::optional<double>>;
+/// What one fault did.
+struct Effect {
+  std::optional<double> limits;    ///< in limits of the campaign that measured it; absent: a crash
+  record::ElementChange change{};  ///< of a float32
+};
+
+/// Of all faults of a stratum.
+using Effects = std::vector<Effect>;
 
 /// A number that is not of a campaign: of what the simulated ones share.
 struct World {

@@ -48,6 +48,7 @@ inline Sample sample_with(const std::vector<Hits>& strata, std::uint32_t faults 
       cell.outcomes.assign(strata[h].draws, record::OutcomeClass::masked);
       for (std::uint64_t i = 0; i < strata[h].hits; ++i) cell.outcomes[i] = record::OutcomeClass::sdc;
       cell.faults.assign(strata[h].draws, faults);
+      cell.sizes.assign(strata[h].draws, no_size);
       cell.rises.resize(strata[h].draws);
       sizes.cells[{arm, names[h]}].bits = cell.bits;
     }

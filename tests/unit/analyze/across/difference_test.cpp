@@ -54,6 +54,49 @@ TEST(RateDifference, OfOtherFaultsInTheSamePopulationIsUnpaired) {
                    stratified_fisher({{4, 40, 6, 40}, {8, 40, 20, 40}}).two_sided);
 }
 
+// Large faults always do harm, and the second sample has more of them by chance.
+TEST(RateDifference, OfOtherFaultsComparesFaultsOfTheSameSize) {
+  Sample first = sample_with({{1000, 40, 4}}, 1);
+  Sample second = sample_with({{1000, 40, 14}}, 2);
+  EXPECT_DOUBLE_EQ(sdc(first, second).exact_p().value(), stratified_fisher({{4, 40, 14, 40}}).two_sided);
+  const auto sizes = [](Sample& sample) -> std::vector<double>& {
+    return sample.cells.at({"serial", "weight.sign"}).sizes;
+  };
+  const auto large = [&](Sample& sample, std::size_t count) {
+    sizes(sample).assign(40, 0.5);
+    std::fill_n(sizes(sample).begin(), count, 8);
+  };
+  large(first, 4);
+  large(second, 14);
+  EXPECT_DOUBLE_EQ(sdc(first, second).exact_p().value(), 1);
+  large(second, 10);
+  EXPECT_DOUBLE_EQ(sdc(first, second).exact_p().value(),
+                   stratified_fisher({{0, 36, 4, 30}, {4, 4, 10, 10}}).two_sided);
+  // Without a size in the second campaign alone: no counterpart.
+  sizes(second).back() = no_size;
+  EXPECT_DOUBLE_EQ(sdc(first, second).exact_p().value(),
+                   stratified_fisher({{0, 36, 4, 29}, {4, 4, 10, 10}}).two_sided);
+}
+
+// 80 draws are four groups by their ranks; two faults of the same size are never apart.
+TEST(RateDifference, OfOtherFaultsHasGroupsOfTwentyDraws) {
+  Sample first = sample_with({{1000, 40, 4}}, 1);
+  Sample second = sample_with({{1000, 40, 14}}, 2);
+  for (std::size_t i = 0; i < 40; ++i) {
+    first.cells.at({"serial", "weight.sign"}).sizes[i] = 1 + 2 * static_cast<double>(i);
+    second.cells.at({"serial", "weight.sign"}).sizes[i] = 2 + 2 * static_cast<double>(i);
+  }
+  const auto table = [&] { return sdc(first, second).table(); };
+  ASSERT_EQ(table().size(), 4U);
+  EXPECT_EQ(table()[0].first_hits, 4U);
+  EXPECT_EQ(table()[1].second_hits, 4U);
+  EXPECT_EQ(table()[3].second_trials, 10U);
+  // The ranks 19, 20 and 21 have the mean 20: all are in the first group.
+  first.cells.at({"serial", "weight.sign"}).sizes[10] = 20;
+  first.cells.at({"serial", "weight.sign"}).sizes[9] = 20;
+  EXPECT_EQ(table()[0].first_trials, 11U);
+}
+
 TEST(RateDifference, OfOtherPopulationsIsNarrowerThanTheIntervalsOfBothTogether) {
   const Sample first = sample_with({{100'000, 400, 40}}, 1);
   const Sample second = sample_with({{50'000, 400, 100}}, 2);

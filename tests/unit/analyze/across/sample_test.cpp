@@ -1,5 +1,7 @@
 #include "analyze/across/sample.h"
 
+#include <limits>
+
 #include <gmock/gmock.h>
 
 #include "core/error.h"
@@ -82,10 +84,34 @@ TEST(Sample, TellsFaultsApart) {
   EXPECT_NE(faults[0], faults[1]);
 }
 
+TEST(Sample, NotesTheLargestChangeOfAnElement) {
+  Rows rows = rows_of(4, 0, 0);
+  for (record::TrialRecord& row : rows) {
+    if (row.kind != record::TrialKind::trial || row.id.draw == 3) continue;
+    record::AppliedFault one = fault(1);
+    one.old_pattern = 0x3f800000;  // 1
+    one.new_pattern = 0xbf800000;
+    if (row.id.draw == 1) one.new_pattern = 0x7f800000;
+    row.faults.bits().append(one);
+    if (row.id.draw != 2) continue;
+    one.element = 2;
+    one.new_pattern = 0x41200000;  // 10
+    row.faults.bits().append(one);
+    one.element = 3;
+    one.dtype = "";
+    row.faults.bits().append(one);
+  }
+  const Sample sample = sampled(rows);
+  const SampledCell* cell = sample.cell("serial", "weight.sign");
+  EXPECT_THAT(cell->sizes, ::testing::ElementsAre(2, std::numeric_limits<double>::max(), 9, no_size));
+  const Sample read = sample_from_json(Json::parse(to_json(sample).dump()));
+  EXPECT_EQ(read.cell("serial", "weight.sign")->sizes, cell->sizes);
+}
+
 TEST(Sample, IsTheSameAfterItWasWrittenAndRead) {
   const Sample sample = sampled(rows_of(5, 3, 2));
   const Json written = to_json(sample);
-  EXPECT_EQ(written["schema"], "bitrift/baseline/2");
+  EXPECT_EQ(written["schema"], "bitrift/baseline/3");
   EXPECT_EQ(written["arms"]["serial"]["weight.sign"]["outcomes"], "mmmmmssscc");
   const Sample read = sample_from_json(Json::parse(written.dump()));
   EXPECT_EQ(to_json(read), written);
@@ -97,8 +123,8 @@ TEST(Sample, IsTheSameAfterItWasWrittenAndRead) {
 TEST(Sample, RefusesWhatIsNoBaseline) {
   EXPECT_THAT(refusal(Json::array()), HasSubstr("not a baseline (its schema is missing"));
   EXPECT_THAT(refusal({{"schema", "bitrift/summary/2"}}), HasSubstr("'bitrift/summary/2'"));
-  EXPECT_THAT(refusal({{"schema", "bitrift/baseline/1"}}), HasSubstr("another version of bitrift wrote it"));
-  EXPECT_THAT(refusal({{"schema", "bitrift/baseline/2"}}), HasSubstr("not a whole baseline"));
+  EXPECT_THAT(refusal({{"schema", "bitrift/baseline/2"}}), HasSubstr("another version of bitrift wrote it"));
+  EXPECT_THAT(refusal({{"schema", "bitrift/baseline/3"}}), HasSubstr("not a whole baseline"));
 }
 
 TEST(Sample, RefusesADamagedBaseline) {
@@ -111,6 +137,9 @@ TEST(Sample, RefusesADamagedBaseline) {
   EXPECT_THAT(with("/arms/serial/weight.sign/outcomes", "mmmmmssscx"), HasSubstr("letters m, s and c"));
   EXPECT_THAT(with("/arms/serial/weight.sign/faults", "00"), HasSubstr("eight digits"));
   EXPECT_THAT(with("/arms/serial/weight.sign/faults", std::string(80, 'g')), HasSubstr("hexadecimal"));
+  EXPECT_THAT(with("/arms/serial/weight.sign/sizes", Json::array()), HasSubstr("one entry for each letter"));
+  EXPECT_THAT(with("/arms/serial/weight.sign/sizes/3", -1),
+              HasSubstr("-1, which is not the size of a fault"));
   EXPECT_THAT(with("/arms/serial/weight.sign/bits", 9), HasSubstr("9 bits has 10 outcomes"));
   EXPECT_THAT(with("/arms/other", Json::object()), HasSubstr("arm 'other' is not in its spec"));
   EXPECT_THAT(with("/spec/seed", "x"), HasSubstr("seed"));

@@ -26,16 +26,25 @@ TEST(StratifiedFisher, OfTheOtherDirectionIsLarge) {
   EXPECT_NEAR(stratified_fisher({{8, 10, 1, 6}}).greater, 0.9991258741258742, 1e-13);
 }
 
-// mantelhaen.test(Rabbits, exact = TRUE) of R's example: p-value = 0.03994 (Mantel, JASA 58, 1963). More
-// digits: numpy.convolve of scipy.stats.hypergeom.pmf.
-TEST(StratifiedFisher, OverStrataIsTheExactMantelHaenszelTest) {
+TEST(StratifiedFisher, CountsRareHitsMore) {
+  EXPECT_EQ(weight_of_hit(0, 11), 8U);  // 2 / sqrt(1/13 * 12/13) = 7.5
+  EXPECT_EQ(weight_of_hit(6, 12), 4U);
+  EXPECT_EQ(weight_of_hit(7, 7), 6U);
+}
+
+// numpy.convolve of scipy.stats.hypergeom.pmf, with as many zeros between its values as the weight asks for.
+TEST(StratifiedFisher, OverStrataAddsWeightedHits) {
+  // The data of mantelhaen.test(Rabbits) of R's example (Mantel, JASA 58, 1963).
   const FisherTest rabbits =
       stratified_fisher({{0, 5, 0, 6}, {0, 6, 3, 6}, {2, 6, 6, 6}, {6, 6, 5, 6}, {5, 5, 2, 2}});
-  EXPECT_NEAR(rabbits.two_sided, 0.03994490358126722, 1e-14);
-  EXPECT_NEAR(rabbits.greater, 0.019972451790633606, 1e-14);
+  EXPECT_NEAR(rabbits.greater, 0.01997245179063361, 1e-14);
+  EXPECT_NEAR(rabbits.two_sided, 2 * 0.01997245179063361, 1e-14);
   const FisherTest three = stratified_fisher({{3, 100, 12, 100}, {5, 40, 6, 80}, {0, 30, 2, 30}});
-  EXPECT_NEAR(three.greater, 0.06869523997631409, 1e-13);
-  EXPECT_NEAR(three.two_sided, 0.10996517019436244, 1e-13);
+  EXPECT_NEAR(three.greater, 0.0458639119482345, 1e-13);
+  // Of equal weights: the exact Mantel-Haenszel test.
+  const FisherTest two = stratified_fisher({{2, 6, 6, 6}, {3, 6, 5, 6}});
+  EXPECT_NEAR(two.greater, 0.015610651974288335, 1e-14);
+  EXPECT_NEAR(two.two_sided, 0.031221303948576674, 1e-14);
 }
 
 TEST(StratifiedFisher, SaysNothingWithoutHitsOrWithoutASecondSample) {
