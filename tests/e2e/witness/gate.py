@@ -213,7 +213,7 @@ class Line:
 
 
 def rounded(rates: Sequence[float], trials: Sequence[int]) -> list[int]:
-    """Hits of cells; what a cell is short of or cannot hold goes to the next one, and from the last one to the first."""
+    """Hits of cells; what a cell lacks or cannot hold goes to the next one, and from the last one to the first."""
     wanted, owed = [rate * n for rate, n in zip(rates, trials, strict=True)], 0.0
     for _ in range(2):
         for i, n in enumerate(trials):
