@@ -1,4 +1,4 @@
-"""SIGKILL at arbitrary moments, around a stand-in for the trainer; tests/studies/kill_campaign.py does it at length."""
+"""SIGKILL at arbitrary moments, around a stand-in for the trainer; studies/kill_campaign.py does it at length."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "studies"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "studies"))
 
 import kill_campaign
 
