@@ -20,7 +20,7 @@ using record::Round;
 using record::Stop;
 using record::StratumDraws;
 
-// Chosen by simulation (tests/bench/sampling.cpp).
+// Chosen by simulation (bench/sampling.cpp).
 constexpr double kGrowth = 0.25;    // a round's share of all draws before it, at most
 constexpr double kSmallest = 0.05;  // and at least
 // Of the picks, these go by size and evenly instead of by Neyman's rule.

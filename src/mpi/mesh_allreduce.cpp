@@ -16,7 +16,7 @@ namespace bitrift::mpi {
 namespace {
 
 /// Receives from one neighbour that are posted before their data can be written: one more than is written at
-/// a time, so that the next data have a place to go. 1, 4 and 8 were as fast (tests/bench/mesh.py).
+/// a time, so that the next data have a place to go. 1, 4 and 8 were as fast (bench/mesh.py).
 constexpr std::size_t most_posted = 2;
 
 template <typename T>

@@ -10,7 +10,9 @@ from house import ROOT, sources
 
 LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
-PLACE = re.compile(r"`(?P<path>(?:tests|src|tools|campaigns|examples|notebooks|python|cmake)/[\w./*-]+)[`\s]")
+PLACE = re.compile(
+    r"`(?P<path>(?:tests|src|tools|bench|studies|campaigns|examples|notebooks|python|cmake)/[\w./*-]+)[`\s]"
+)
 # In the sources of another program.
 FOREIGN = ("src/caffe/",)
 HEADING = re.compile(r"^#+\s+(?P<title>.+?)\s*#*$", re.MULTILINE)

@@ -74,6 +74,8 @@ def test_every_row_is_there_and_every_fault_landed(reference):
     assert serial == data
 
 
+# test_campaign_driver.py: test_number_of_workers_changes_nothing.
+@pytest.mark.thorough
 def test_side_by_side_workers_and_a_copied_base_give_an_equal_journal(reference, tmp_path):
     place, rows = reference
     done = campaign("run", place / "spec.json", "-o", tmp_path / "two", "--workers", "2")
@@ -82,6 +84,8 @@ def test_side_by_side_workers_and_a_copied_base_give_an_equal_journal(reference,
     assert campaign("diff", place / "plain", tmp_path / "two").returncode == 0
 
 
+# test_campaign_driver.py has one of this name, and test_campaign_killed.py kills workers too.
+@pytest.mark.thorough
 def test_killed_at_ten_arbitrary_moments_ends_with_the_same_journal(reference, tmp_path):
     place, rows = reference
     chance = random.Random(3)
@@ -118,7 +122,8 @@ def test_designed_failures_become_one_row_each_and_the_rest_is_unchanged(referen
     assert sorted(one["id"] for one in incidents) == sorted([*drills, *drills])
 
 
-@pytest.mark.parametrize("arm", ["serial", "data-2"])
+# A worker of one process: test_campaign_driver.py.
+@pytest.mark.parametrize("arm", [pytest.param("serial", marks=pytest.mark.thorough), "data-2"])
 def test_worker_killed_from_outside_costs_an_incident_and_no_verdict(reference, tmp_path, arm):
     place, rows = reference
     driver = Driver("run", place / "spec.json", "-o", tmp_path / "hit", "--workers", "1")

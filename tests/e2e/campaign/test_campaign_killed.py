@@ -1,4 +1,4 @@
-"""SIGKILL at arbitrary moments, around a stand-in for the trainer; tests/studies/kill_campaign.py does it at length."""
+"""SIGKILL at arbitrary moments, around a stand-in for the trainer; studies/kill_campaign.py does it at length."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "studies"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "studies"))
 
 import kill_campaign
 
 
-@pytest.mark.parametrize(("workers", "shards"), [(1, 1), (4, 1), (1, 3)])
+@pytest.mark.parametrize(("workers", "shards"), [pytest.param(1, 1, marks=pytest.mark.thorough), (4, 1), (1, 3)])
 def test_driver_worker_and_both_killed_at_arbitrary_moments_leave_an_equal_journal(tmp_path, workers, shards):
     left = {"driver": 3, "worker": 3, "both": 2}
     campaign = kill_campaign.stand_in_campaign(tmp_path)

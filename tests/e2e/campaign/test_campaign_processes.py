@@ -179,6 +179,8 @@ def test_a_killed_driver_gives_the_same_rows(reference, study):
     assert read_rows(study.place / "killed") == reference.rows
 
 
+# Shards, and larger campaigns, of other faults: test_campaign_shards.py, test_campaign_extend.py.
+@pytest.mark.thorough
 def test_shards_give_the_same_rows(reference, study):
     started = [study.start("divided", "--shard", f"{index}/2") for index in (1, 2)]
     for driver in started:
@@ -189,6 +191,7 @@ def test_shards_give_the_same_rows(reference, study):
     }
 
 
+@pytest.mark.thorough
 def test_phases_and_arms_can_be_added(reference, study):
     small = SPEC | {
         "arms": SPEC["arms"][:2],

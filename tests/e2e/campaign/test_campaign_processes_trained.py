@@ -95,6 +95,8 @@ def stops_with_ranks(driver: Driver, folder: Path, rows: int) -> bool:
     return False
 
 
+# Around a stand-in for the trainer: test_campaign_processes.py.
+@pytest.mark.thorough
 def test_killed_driver_leaves_no_process_and_the_next_one_ends_with_the_same_rows(rows: dict, place: Path) -> None:
     arms = ["spare", "respawn"]
     expected = {key: row for key, row in rows.items() if row["id"]["arm"] in arms}

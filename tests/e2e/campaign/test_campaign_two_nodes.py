@@ -116,6 +116,7 @@ def test_trials_across_two_nodes_give_the_journal_of_one(tmp_path: Path) -> None
     assert again.returncode == 0, again.stderr
 
 
+@pytest.mark.thorough
 def test_ranks_elsewhere_end_with_a_driver_that_is_killed(tmp_path: Path) -> None:
     nodes = TwoNodes(tmp_path, connect="network")
     process = nodes.start("run", nodes.spec, "-o", tmp_path / "two", "--workers", "1")
@@ -133,6 +134,7 @@ def test_ranks_elsewhere_end_with_a_driver_that_is_killed(tmp_path: Path) -> Non
     process.communicate(timeout=10)
 
 
+@pytest.mark.thorough
 def test_a_local_socket_is_out_of_reach_from_another_node(tmp_path: Path) -> None:
     """What the setting is for: without it these two nodes cannot run one trial."""
     nodes = TwoNodes(tmp_path)

@@ -63,6 +63,7 @@ def rows_of(folder, shard):
     return sum(path.read_bytes().count(b"\n") for path in folder.glob(f"shards/{shard}-of-*/*/trials.jsonl"))
 
 
+@pytest.mark.thorough
 def test_array_with_a_cancelled_and_a_requeued_task_gives_the_journal_of_one_driver(slurm, reference, study):
     folder = study.place / "array"
     job = submit(slurm, study, "0-2", folder)

@@ -9,16 +9,9 @@ import pytest
 from notebook_support import NOTEBOOKS, ROOT, execute
 
 
-# Other tests run campaigns of the thorough ones' kinds, and make the same data frames.
-@pytest.mark.parametrize(
-    "name",
-    [
-        "checkpoint_study",
-        "own_trainer",
-        pytest.param("guards", marks=pytest.mark.thorough),
-        pytest.param("propagation", marks=pytest.mark.thorough),
-    ],
-)
+# The notebook one_bit is a test of its own. What these do has its tests: studies, campaigns of each kind, data frames.
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["checkpoint_study", "own_trainer", "guards", "propagation"])
 def test_it_runs_to_its_conclusion(name: str, tmp_path: Path) -> None:
     assert "Conclusion" in execute(name, tmp_path)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -69,6 +70,37 @@ def outputs(folder: Path) -> list[tuple[str, str, str]]:
     return found
 
 
+def commands() -> list[list[str]]:
+    """Of bitrift, without comments and what a shell does with their output."""
+    text = "".join(text for kind, text in blocks() if kind == "bash").replace("\\\n", " ")
+    words = [shlex.split(line, comments=True) for line in text.splitlines()]
+    return [line for line in words if line and line[0] == "bitrift"]
+
+
+def test_programs_know_every_subcommand_and_option() -> None:
+    assert len(commands()) >= 6
+    for _, *words in commands():
+        names = [word for word in words[:2] if re.fullmatch(r"[a-z-]+", word)]
+        program = Path(os.environ["BITRIFT_BIN_DIR"]) / "bitrift"
+        # The first word is a subcommand, and a second one where it has subcommands itself.
+        for known in (names, names[:1]):
+            shown = subprocess.run([program, *known, "--help"], capture_output=True, text=True, check=False)
+            if shown.returncode == 0:
+                break
+        assert shown.returncode == 0, (words, shown.stderr)
+        for option in (word.partition("=")[0] for word in words if word.startswith("-")):
+            assert re.search(rf"(^|[\s,]){re.escape(option)}\b", shown.stdout), (words, option)
+
+
+def test_its_python_compiles() -> None:
+    texts = [text for kind, text in blocks() if kind == "python"]
+    assert len(texts) >= 4
+    for text in texts:
+        compile(text, "docs/tutorial.md", "exec")
+
+
+# These run the whole page. The notebook one_bit and the tests of each command are in the first tier.
+@pytest.mark.thorough
 def test_every_line_that_is_shown_comes(outputs: list[tuple[str, str, str]]) -> None:
     assert len(outputs) >= 7
     for command, printed, shown in outputs:
@@ -77,6 +109,7 @@ def test_every_line_that_is_shown_comes(outputs: list[tuple[str, str, str]]) -> 
             assert without_numbers(line) in there, f"{command}does not print\n{line}\nbut\n{printed}"
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("outputs")
 def test_every_line_of_python_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, object] = {}
@@ -91,5 +124,6 @@ def test_every_line_of_python_runs(folder: Path, capsys: pytest.CaptureFixture[s
     assert "does not read role exp_avg" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 def test_the_notebook_of_the_quickstart_reaches_its_conclusion(folder: Path) -> None:
     assert "Conclusion" in execute("quickstart", folder / "results" / "quickstart")

@@ -1,4 +1,4 @@
-"""Random files: bitrift reads and alters them as libhdf5 does. tests/studies/hdf5_stream.py does it for hours."""
+"""Random files: bitrift reads and alters them as libhdf5 does. studies/hdf5_stream.py does it for hours."""
 
 from __future__ import annotations
 

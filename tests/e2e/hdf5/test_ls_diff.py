@@ -141,7 +141,7 @@ def test_diff_of_large_chunked_tensors_reads_them_in_pieces(tmp_path: Path) -> N
 
 
 def test_the_program_that_must_start_fast_links_neither_libtorch_nor_mpi() -> None:
-    """What makes `ls` take milliseconds; tests/bench/ls_start.py measures them."""
+    """What makes `ls` take milliseconds; bench/ls_start.py measures them."""
     linked = subprocess.run(["ldd", BITRIFT], capture_output=True, text=True, timeout=60, check=True).stdout
     assert "libc.so" in linked
     assert not [name for name in ("libtorch", "libc10", "libmpi", "libopen-pal") if name in linked]

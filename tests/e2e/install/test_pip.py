@@ -135,6 +135,7 @@ def test_the_program_runs_with_the_filters_of_hdf5(installed: Path, place: Path)
             assert sorted(before["model/packed"][()] ^ after["model/packed"][()])[-2:] == [0, 1]
 
 
+@pytest.mark.thorough
 def test_a_users_script_runs_and_passes_mypy_strict(installed: Path, place: Path) -> None:
     (place / "use.py").write_text(USE)
     assert call(installed / "python", "-W", "error", "use.py", cwd=place) == "NOT_FOUND \nbad_input bits\n"

@@ -90,7 +90,7 @@ def test_every_way_to_fail_is_a_row_of_its_own(study: OwnStudy) -> None:
     assert "are retracted and run again" in done.stderr
 
 
-@pytest.mark.parametrize("drill", ["ignore-file", "flip-nothing"])
+@pytest.mark.parametrize("drill", ["ignore-file", pytest.param("flip-nothing", marks=pytest.mark.thorough)])
 def test_harness_that_does_not_reach_the_script_is_noticed(study: OwnStudy, drill: str) -> None:
     done = study.start("out", "--drill", drill, "--workers", 1).finish()
     assert done.returncode == 1 and "canary:nan" in done.stderr
@@ -156,7 +156,7 @@ def test_script_that_cannot_start_stops_the_campaign_with_its_exception(study: O
     assert done.returncode == 2 and says in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize("drop", ["serve", "load"])
+@pytest.mark.parametrize("drop", ["serve", pytest.param("load", marks=pytest.mark.thorough)])
 def test_script_that_does_not_load_the_optimizer_ends_with_the_name_of_the_role(study: OwnStudy, drop: str) -> None:
     if drop == "serve":
         study.replace("optimizer=optimizer, train_epoch", "train_epoch")
@@ -182,6 +182,8 @@ def test_stratum_that_nothing_reads_is_pointed_out(study: OwnStudy) -> None:
     assert summary["all_bitwise"] == [{"arm": "own", "stratum": "exp_avg.exponent_msb", "trials": 5}]
 
 
+# test_resume_examples.py runs this script too.
+@pytest.mark.thorough
 def test_loop_in_the_style_of_hugging_face_is_a_campaign(tmp_path: Path) -> None:
     study = OwnStudy(tmp_path, "language_model.py", "language-model.h5")
     study.replace("read_text(0, 640)", "read_text(0, 96)")  # three steps an epoch

@@ -58,7 +58,11 @@ def run(study: OwnStudy, *arguments: object) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("script", EXAMPLES)
+# test_own_trainer.py runs a campaign of the one with two ranks.
+@pytest.mark.parametrize(
+    "script",
+    [pytest.param(name, marks=[pytest.mark.thorough] * (name == "cnn_ddp.py")) for name in EXAMPLES],
+)
 def test_example_resumes_bit_for_bit(tmp_path: Path, script: str) -> None:
     example = EXAMPLES[script]
     study = OwnStudy(tmp_path, script, example.base)

@@ -122,6 +122,8 @@ def test_head_that_is_not_loaded_is_left_out_by_name_and_refused_if_it_is_asked_
     assert "model/aux.weight is asked for, but the script does not load it" in done.stderr.splitlines()[-1]
 
 
+# Shards of the other trainers: test_campaign_shards.py and test_campaign_shards_trained.py.
+@pytest.mark.thorough
 def test_shards_agree_on_what_a_lenient_load_leaves_out(tmp_path: Path) -> None:
     study = Gpt(tmp_path, "lenient")
     shards = [study.start("--shard", f"{one}/2") for one in (1, 2)]

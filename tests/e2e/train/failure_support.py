@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from train_support import LENET, MLP, PROGRAM, run, write_spec
+from train_support import LENET, MLP, PROGRAM, run, started, write_spec
 
 PHASES = ("forward", "backward", "reduce", "update", "evaluate", "finish", "save")  # a death there needs a recovery
 RECOVERY_POINTS = ("noticed", "shrunk", "state", "resumed")
@@ -135,15 +135,14 @@ def fail_ranks(*arguments: object, patience: float = 30, limit: float = 120, pol
     """Runs bitrift-train until it ends, `patience` seconds after the last failure, or `limit` seconds at all."""
     name = "BITRIFT_TEST_MARK"
     mark = f"{name}={uuid.uuid4().hex}"
-    command = [str(PROGRAM), *map(str, arguments)]
     with tempfile.TemporaryDirectory(prefix="bt-", ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
         environment = os.environ | {name: mark.partition("=")[2], "TMPDIR": scratch}
-        environment["BITRIFT_DEATH_NOTE"] = str(folder / "note")
+        how = started(arguments, environment | {"BITRIFT_DEATH_NOTE": str(folder / "note")})
         deaths: tuple[float, ...] = ()
         with (folder / "out").open("w+") as out, (folder / "err").open("w+") as err:
             began = time.monotonic()
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment)
+            process = subprocess.Popen(**how, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
             code = None
             while True:
                 deaths = max(deaths, _times_of_death(folder), key=len)
@@ -162,7 +161,8 @@ def fail_ranks(*arguments: object, patience: float = 30, limit: float = 120, pol
             end_processes(mark)
             process.wait()
             texts = [file.seek(0) or file.read() for file in (out, err)]
-    return Ended(" ".join(command), code, texts[0], texts[1], deaths, began, ended, left)
+    command = " ".join(map(str, (PROGRAM, *arguments)))
+    return Ended(command, code, texts[0], texts[1], deaths, began, ended, left)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,7 +20,7 @@ from typing import Any
 import h5py
 import pytest
 from failure_support import digest, fail_ranks, pairs_of
-from train_support import LENET, MLP, PROGRAM, SGD, STRATEGIES, call, mpirun_program, run, write_spec
+from train_support import LENET, MLP, PROGRAM, SGD, STRATEGIES, alive, call, mpirun_program, run, write_spec
 
 DATA = {"name": "digits", "train_samples": 640, "test_samples": 160}  # epochs of ten steps
 MODES = ("sync", "async")
@@ -133,6 +133,8 @@ def kill_with_children(process: subprocess.Popen[str]) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     process.communicate()
+    while any(alive(pid) for pid in found):  # what is dying still holds its locks
+        time.sleep(0.005)
 
 
 @pytest.mark.parametrize(("mode", "ranks"), pairs_of(MODES, (2, 1)))

@@ -251,7 +251,7 @@ def of_killed(folder: Path, part: str) -> list[str]:
     return [line for line, row in rows if row["format"] in KILLED and row["part"] == part]
 
 
-@pytest.mark.parametrize("lines", [3, 70])
+@pytest.mark.parametrize("lines", [pytest.param(3, marks=pytest.mark.thorough), 70])
 def test_a_killed_study_ends_with_the_same_rows(done: Path, tmp_path: Path, lines: int) -> None:
     spec, folder = write(tmp_path, formats=KILLED), tmp_path / "out"
     command = [PROGRAM, "checkpoint-study", spec, "-o", folder]

@@ -10,12 +10,13 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
+from resident_program import resident
 
 PROGRAM = Path(os.environ.get("BITRIFT_BIN_DIR", ".")) / "bitrift-train"
 SGD = {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9, "weight_decay": 0.0005}
@@ -51,10 +52,21 @@ def mpirun_program() -> str:
     return os.environ.get("BITRIFT_MPIRUN") or named.split("=", 1)[1]
 
 
-def call(*arguments: object, timeout: float = 120, **more: Any) -> subprocess.CompletedProcess[str]:
-    """Runs bitrift-train whatever its exit code."""
+def started(arguments: Sequence[object], environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """What subprocess needs for a run of bitrift-train as a fork of a resident one: `args` and `env`."""
     command = [str(PROGRAM), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, **more)
+    if "BITRIFT_RESIDENT_TOOLS" not in os.environ:
+        return {"args": command, "env": environment}
+    return resident(PROGRAM, mpirun_program()).start(command, environment)
+
+
+def call(*arguments: object, timeout: float = 120, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Runs bitrift-train whatever its exit code. With preexec_fn in a new process, otherwise in a fork."""
+    if "preexec_fn" in more:
+        how = {"args": [str(PROGRAM), *map(str, arguments)]}
+    else:
+        how = started(arguments, more.pop("env", os.environ))
+    return subprocess.run(**how, capture_output=True, text=True, timeout=timeout, **more)
 
 
 def run(*arguments: object, **more: Any) -> dict:
@@ -102,14 +114,8 @@ class Driver:
         self.log = log.open("w")
         # Launchers that end or are killed tidy up the session folders of their machine; ours is not among them.
         self.scratch = tempfile.TemporaryDirectory(prefix="bt-", ignore_cleanup_errors=True)
-        command = [str(PROGRAM), "serve", str(base), "--connect", name, *options]
-        self.process = subprocess.Popen(
-            command,
-            stdout=self.log,
-            stderr=self.log,
-            start_new_session=True,
-            env=os.environ | {"TMPDIR": self.scratch.name},
-        )
+        how = started(["serve", base, "--connect", name, *options], os.environ | {"TMPDIR": self.scratch.name})
+        self.process = subprocess.Popen(**how, stdout=self.log, stderr=self.log, start_new_session=True)
         self.files = []
         self.pids: list[int] = []
         for _ in range(ranks):

@@ -63,6 +63,8 @@ def behaved(roles: str) -> set[tuple[str, str]]:
     return {("canary:nan", "crash"), ("canary:negate", "SDC"), ("canary:none", "bitwise")} | readers
 
 
+# More arms and roles, judged by the rules of the campaigns below.
+@pytest.mark.thorough
 def test_the_quickstart_campaign_is_judged_alike(quickstart: Path) -> None:
     found = judged(quickstart)
     assert {kind: len(found[kind]) for kind in RANKED} == {"trial": 3 * 9 * 6, "held_out": 45, "jitter": 45}

@@ -8,6 +8,7 @@ from typing import Any
 import h5py
 import pytest
 import torch
+from failure_support import pairs_of
 from witness_run import Witness, check_run, run_and_trace, walk
 
 LENET = {"name": "lenet"}
@@ -48,8 +49,7 @@ def spec_of(model: dict[str, Any], optimizer: dict[str, Any], **more: Any) -> di
     } | more
 
 
-@pytest.mark.parametrize("precision", ["fp32", "fp64"])
-@pytest.mark.parametrize("name", ["lenet", "gpt"])
+@pytest.mark.parametrize(("name", "precision"), pairs_of(("lenet", "gpt"), ("fp32", "fp64")))
 def test_gradients_are_clipped_as_by_clip_grad_norm(tmp_path: Path, name: str, precision: str) -> None:
     optimizer = (SGD if name == "lenet" else ADAM) | {"clip_norm": 0.1}
     witness = check_run(tmp_path, spec_of(MODELS[name], optimizer, precision=precision))
@@ -82,14 +82,12 @@ def test_plateau_schedule_is_reduce_lr_on_plateau(tmp_path: Path, monitor: str) 
     assert witness.lr < 0.4
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("name", ["lenet", "mlp", "gpt"])
+@pytest.mark.parametrize(("name", "optimizer"), pairs_of(("lenet", "mlp", "gpt"), OPTIMIZERS))
 def test_bfloat16_parameters(tmp_path: Path, name: str, optimizer: str) -> None:
     check_run(tmp_path, spec_of(MODELS[name], OPTIMIZERS[optimizer] | {"clip_norm": 1.0}, precision="bf16"))
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("name", ["lenet", "gpt", "googlenet"])
+@pytest.mark.parametrize(("name", "optimizer"), pairs_of(("lenet", "gpt", "googlenet"), OPTIMIZERS))
 def test_autocast_to_bfloat16(tmp_path: Path, name: str, optimizer: str) -> None:
     check_run(tmp_path, spec_of(MODELS[name], OPTIMIZERS[optimizer], precision="autocast-bf16"))
 

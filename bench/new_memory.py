@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Seconds that writes to new memory take, by how long that memory was free: of a process, and of the page cache.
 
-python tests/bench/new_memory.py [MEGABYTES [REPETITIONS [FOLDER]]]     219 MB, 7 and the current folder: six minutes
+python bench/new_memory.py [MEGABYTES [REPETITIONS [FOLDER]]]     219 MB, 7 and the current folder: six minutes
 
 A virtual machine may give free memory back to its host, and then waits for the host when a program writes to it. A
 machine of its own shows no difference between the pauses.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A data-parallel step on two ranks, beside DistributedDataParallel over gloo: two processes of one thread each.
 
-python tests/bench/data_parallel.py [REPETITIONS]     needs two cores that do nothing else
+python bench/data_parallel.py [REPETITIONS]     needs two cores that do nothing else
 """
 
 from __future__ import annotations

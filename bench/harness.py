@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a trial of a campaign costs beside its own computation: one worker, trials that run to their end.
 
-python tests/bench/harness.py [REPETITIONS]     about half a minute a repetition
+python bench/harness.py [REPETITIONS]     about half a minute a repetition
 
 A worker says with each result how long the steps and evaluations of that run took (`run_seconds` in a row); the driver
 writes down when a trial began. So both times are of the same trials in the same process, and a slow moment of the
@@ -22,8 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import bitrift
 from training import LENET, RESNET20, SGD
+
+from bench import bitrift
 
 # Model and data, batch size, epochs of the base, trials. ResNet-20 takes three steps of 0.3 s a trial.
 CASES: dict[str, tuple[dict[str, Any], int, int, int]] = {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Saves of a checkpoint of 226 MB through every sink, beside raw writes and other libraries; and its load.
 
-python tests/bench/checkpoint.py [REPETITIONS] [FOLDER]     FOLDER: on the disk in question; default: a temporary one
+python bench/checkpoint.py [REPETITIONS] [FOLDER]     FOLDER: on the disk in question; default: a temporary one
 
 All write the same tensors from memory that was touched before, to a new file, and end with an fsync; "raw" also
 renames, as the sinks do. `bitrift-train` is the save that it reports itself. The reads find the file in the page
@@ -26,8 +26,9 @@ from pathlib import Path
 import h5py
 import numpy as np
 import torch
-from bench import helper
 from training import call, write_spec
+
+from bench import helper
 
 # 64 -> 7,500 -> 7,500 -> 10: 57 million float32 parameters; SGD without momentum has no state.
 TASK = {"model": {"name": "mlp", "hidden": [7500, 7500], "norm": "none"}, "data": {"name": "digits"}}

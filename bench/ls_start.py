@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whole-process time of `bitrift ls` on a small checkpoint, beside h5py listing the same.
 
-python tests/bench/ls_start.py [REPETITIONS]
+python bench/ls_start.py [REPETITIONS]
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Steps of plain PyTorch, timed: the other side of step.py and data_parallel.py.
 
-python tests/bench/torch_steps.py SPEC WARM STEPS [--foreach] [--rank R --ranks N --meeting FILE]
+python bench/torch_steps.py SPEC WARM STEPS [--foreach] [--rank R --ranks N --meeting FILE]
 
 Takes model, batch size and optimizer from a training spec of bitrift-train, on one thread. The data lie in memory as
 the model takes them, so a batch costs one index_select for each of inputs and targets. With several ranks it is
@@ -24,7 +24,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "e2e" / "witness"))
 models = importlib.import_module("witness_models")
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How often `bitrift gate` fails among real campaigns of one training, and whether it finds real increases of harm.
 
-    python tests/studies/gate_campaigns.py DIR [--campaigns 20] [--workers N]
+    python studies/gate_campaigns.py DIR [--campaigns 20] [--workers N]
 
 `--campaigns` campaigns of campaigns/ci.json (its serial arm, 360 trials) train a base and draw faults and data orders
 with seeds of their own. Every ordered pair is a gate, of which at most 5 % may fail. The same is done with a second
@@ -24,7 +24,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(os.environ.get("BITRIFT_BIN_DIR", ROOT / "build" / "release" / "bin"))
 Spec = dict[str, Any]
 

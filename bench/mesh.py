@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Allreduce by the schedules of `bitrift mesh plan` beside MPI_Allreduce, on 4 to 16 ranks.
 
-python tests/bench/mesh.py [REPETITIONS]     after `cmake --build --preset release --target bench_mesh_allreduce`
+python bench/mesh.py [REPETITIONS]     after `cmake --build --preset release --target bench_mesh_allreduce`
 
 All schemes take turns with MPI_Allreduce in one run. With more ranks than cores, the times are those of the machine's
 scheduler as much as of the schemes, and only the ratios say something.

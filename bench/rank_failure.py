@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a rank failure costs: from a kill to the next finished step, and of a step while nobody fails.
 
-python tests/bench/rank_failure.py [REPETITIONS] [--only recoveries|torchrun|steps]     needs two cores for itself
+python bench/rank_failure.py [REPETITIONS] [--only recoveries|torchrun|steps]     needs two cores for itself
 
 Recoveries: LeNet on 4 ranks; rank 2 is killed in step 5. The parts of the recovery time come from the result. Another
 clock checks their sum: rank 1 is killed as soon as it begins the next step, and both deaths leave their time behind.

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Random ranks fail at random moments: does every run end in the undisturbed run's file, or say why it cannot?
 
-    python tests/studies/rank_failures.py [--kills 500] [--seed 1] [--jobs 1] [--patience 30]
-    python tests/studies/rank_failures.py --at-the-end [--kills 200] [--recoveries shrink,spare,respawn]
+    python studies/rank_failures.py [--kills 500] [--seed 1] [--jobs 1] [--patience 30]
+    python studies/rank_failures.py --at-the-end [--kills 200] [--recoveries shrink,spare,respawn]
 
 The first command has ranks end themselves at kill points. With --at-the-end another process kills a rank at a random
 moment between the line of the last epoch and the end of the save, or soon after it; kills after it do not count as
@@ -30,7 +30,7 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e" / "train"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "e2e" / "train"))
 
 
 from failure_support import (

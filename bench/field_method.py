@@ -27,6 +27,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+
 from bench import ROOT, bitrift
 
 Row = dict[str, Any]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """10,000 trials of the quickstart campaign in one start: does the driver stay small, quick and steady?
 
-    python tests/studies/long_campaign.py [TRIALS] [--arms 1] [--workers 1] [--keep DIR]
+    python studies/long_campaign.py [TRIALS] [--arms 1] [--workers 1] [--keep DIR]
 
 Prints the driver's resident memory on the way and at its highest, the time that `campaign status` takes to read the
 journal, and the throughput of the last thousand trials against that of the first: of those that ran to their end, which
@@ -25,11 +25,11 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e" / "campaign"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests" / "e2e" / "campaign"))
 
 from campaign_support import BIN, CONTROLS, PREPARATION_PER_ARM, Driver, journal_lines
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 ROLES = ["weight", "momentum"]
 CELLS = 6
 PREPARATION = 3 * PREPARATION_PER_ARM + 15  # rows before the first trial, and some more

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A serial training step, beside plain Python PyTorch of the same version, one thread each.
 
-python tests/bench/step.py [REPETITIONS] [MODEL]...     models: lenet, resnet20, gpt (default all)
+python bench/step.py [REPETITIONS] [MODEL]...     models: lenet, resnet20, gpt (default all)
 
 Python's optimizers go over tensors one by one on a CPU (foreach=False) unless told to take them together
 (foreach=True). Processor time tells more than wall time where other programs run.

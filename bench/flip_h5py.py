@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Flips bit 20 of random float32 values of a file, as a script with h5py does it; what inject.py compares with.
 
-python tests/bench/flip_h5py.py HOW FILE COUNT SEED
+python bench/flip_h5py.py HOW FILE COUNT SEED
 
 HOW: `elements`: draw a dataset, draw an element, read it, flip it, write it back, and so on; `chunks`: draw all places,
 then read, alter and write each chunk once; `datasets`: the same with whole datasets, for many flips.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares bitrift's reader with libhdf5 on a stream of random files, which libhdf5 writes.
 
-    python tests/studies/hdf5_stream.py [--seconds 600 | --files N] [--seed S] [--keep DIR] [--json]
+    python studies/hdf5_stream.py [--seconds 600 | --files N] [--seed S] [--keep DIR] [--json]
 
 File i of the stream comes from seed S + i alone: `--seed T --files 1` makes file T again. A file on which both disagree
 stays in DIR, and its seed is printed. Each file is made and compared in a process of its own, because some requests
@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TypeVar
 
 os.environ.pop("HDF5_PLUGIN_PATH", None)  # libhdf5 reads it when it is loaded, and then makes other files of some seeds
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e" / "hdf5"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "e2e" / "hdf5"))
 
 from hdf5_compare import Divergence, compare
 from random_hdf5 import REFUSED, Maker
@@ -132,7 +132,7 @@ def main() -> int:
             print(f"{count:8}  {name}")
         print(f"seed {first}: {len(diverged)} divergences in {seen['files']} files")
         for seed in diverged:
-            print(f"run again: python tests/studies/hdf5_stream.py --seed {seed} --files 1")
+            print(f"run again: python studies/hdf5_stream.py --seed {seed} --files 1")
     return 1 if diverged else 0
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """SIGKILL for the driver, for worker ranks and for both, at arbitrary moments: is the journal an undisturbed run's?
 
-    python tests/studies/kill_campaign.py [--driver 50] [--worker 50] [--both 20] [--workers 1] [--shards 1]
+    python studies/kill_campaign.py [--driver 50] [--worker 50] [--both 20] [--workers 1] [--shards 1]
                                            [--stand-in | --processes]
 
 BITRIFT_BIN_DIR names the folder that holds bitrift and bitrift-train. A campaign that ends before its kills are spent
@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e" / "campaign"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests" / "e2e" / "campaign"))
 
 from campaign_support import (
     BIN,
@@ -39,7 +39,7 @@ from campaign_support import (
     wait_until,
 )
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 STAND_IN_SECONDS = "0.03"
 OWN_PREPARATION = 9  # runs of an arm that every shard makes: controls and canaries
 CLEAN_RUNS = sum(CONTROLS.values())  # of an arm, which shards divide

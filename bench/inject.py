@@ -5,7 +5,7 @@ All flip bit 20 of float32 values; the million of flips is drawn from all bits b
 --in-place` also takes a lock, writes an undo journal, syncs both and reads back what it wrote; the others only flip.
 Files are in the page cache, competitors take turns, and `bitrift undo` runs between, untimed.
 
-python tests/bench/inject.py [--mib N] [--repetitions N] [--folder DIR] [CASE...]
+python bench/inject.py [--mib N] [--repetitions N] [--folder DIR] [CASE...]
 
   --mib N          size of each file; default: 1024
   --repetitions N  default: 9; a third of that where a run takes seconds

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How often the verdict of docs/outcomes.md is wrong, and what it is blind to: measured on the quickstart's training.
 
-    python tests/studies/verdict.py golden-tail|clean-rate|sensitivity|power DIR [--quick] [--workers N] [--seeds 2-59]
+    python studies/verdict.py golden-tail|clean-rate|sensitivity|power DIR [--quick] [--workers N] [--seeds 2-59]
 
 `golden-tail`: flips of low bits in campaigns over many bases, by this rule and by that of earlier versions.
 `clean-rate`: clean runs and flipped seeds that are called SDC, by the number of clean runs that calibrate.
@@ -28,13 +28,13 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e" / "witness"))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e" / "campaign"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "e2e" / "witness"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "e2e" / "campaign"))
 
 import verdict as witness
 from campaign_support import BIN
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 SUBSETS = 200
 FIRST_RULE = ("test_accuracy", "test_loss", "train_accuracy", "train_loss")  # what the rule of earlier versions judged
 FIRST_RUNS = 20  # and its clean runs

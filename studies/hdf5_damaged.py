@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Flips bits of two sound files, and counts what libhdf5 and bitrift make of them.
 
-    python tests/studies/hdf5_damaged.py [COPIES] [--seed S]
+    python studies/hdf5_damaged.py [COPIES] [--seed S]
 
 COPIES (default: 2500) of a file in the oldest and of one in the newest format get one to four flipped bits each.
 h5py reads every dataset and attribute of a copy in a process of its own, with 10 seconds and 4 GiB; `bitrift ls` lists

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A DistributedDataParallel training of which one rank is killed, for rank_failure.py to run under torchrun.
 
-torchrun --standalone --nproc-per-node 2 --max-restarts 3 tests/bench/torch_elastic.py SPEC FOLDER STEP EVERY
+torchrun --standalone --nproc-per-node 2 --max-restarts 3 bench/torch_elastic.py SPEC FOLDER STEP EVERY
 
 Saves a checkpoint every EVERY steps. Rank 1 kills itself in STEP, between backward and update, the first time that it
 gets there. FOLDER gets `died` and, once STEP is done, `redone`: seconds of the machine's monotonic clock.

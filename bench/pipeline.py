@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A step of a pipeline of two stages, beside a serial step with the same micro-batches.
 
-python tests/bench/pipeline.py [REPETITIONS]     needs two cores that do nothing else
+python bench/pipeline.py [REPETITIONS]     needs two cores that do nothing else
 
 With m micro-batches the costlier stage works m times and waits once for the cheaper one to fill the pipeline and once
 to drain it. So a step takes at least m a + b, where a and b are the two stages' times of a micro-batch; equal stages
