@@ -26,6 +26,10 @@ const char* error_code_name(ErrorCode code) noexcept {
   return "internal";
 }
 
+void throw_error(ErrorCode code, const char* key, fmt::string_view text, fmt::format_args arguments) {
+  throw Error(code, fmt::vformat(text, arguments), key);
+}
+
 std::string errno_text(int errno_value) { return std::generic_category().message(errno_value); }
 
 }  // namespace bitrift

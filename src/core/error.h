@@ -3,7 +3,6 @@
 
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -38,16 +37,20 @@ class Error : public std::runtime_error {
   const char* key_;
 };
 
+/// Throws Error(code, fmt::vformat(text, arguments), key). Not inline: there are a thousand calls of fail().
+[[noreturn]] void throw_error(ErrorCode code, const char* key, fmt::string_view text,
+                              fmt::format_args arguments);
+
 /// Throws Error(code, fmt::format(...)).
 template <typename... Args>
 [[noreturn]] void fail(ErrorCode code, fmt::format_string<Args...> text, Args&&... args) {
-  throw Error(code, fmt::format(text, std::forward<Args>(args)...));
+  throw_error(code, "", text, fmt::make_format_args(args...));
 }
 
 /// Throws Error(code, fmt::format(...), key).
 template <typename... Args>
 [[noreturn]] void fail_at(ErrorCode code, const char* key, fmt::format_string<Args...> text, Args&&... args) {
-  throw Error(code, fmt::format(text, std::forward<Args>(args)...), key);
+  throw_error(code, key, text, fmt::make_format_args(args...));
 }
 
 /// A name for the code, as printed in logs ("bad_input").

@@ -4,6 +4,7 @@
 
 #include "core/build_info.h"
 #include "core/error.h"
+#include "core/process/wheel_places.h"
 #include "dataset/image_folder.h"
 #include "dataset/image_set.h"
 #include "dataset/labelled_images.h"
@@ -48,7 +49,9 @@ std::string hint_of(record::DataName name) {
 std::filesystem::path dataset_folder(const record::DataSpec& spec) {
   if (!spec.path.empty()) return spec.path;
   const char* named = std::getenv("BITRIFT_DATA_DIR");
-  const std::filesystem::path data = named != nullptr && *named != '\0' ? named : build_data;
+  const auto wheel = wheel_places();
+  const std::filesystem::path shipped = wheel ? wheel->data : build_data;
+  const std::filesystem::path data = named != nullptr && *named != '\0' ? named : shipped;
   std::filesystem::path folder = data / name_of(spec.name);
   if (spec.name == record::DataName::fashion_mnist && !std::filesystem::exists(folder)) {
     return "/usr/share/datasets/fashion-mnist";  // of Debian's package dataset-fashion-mnist

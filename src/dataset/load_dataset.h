@@ -10,8 +10,8 @@
 namespace bitrift::nn {
 
 /// Where a data set is: `path` when given; else NAME in the folder of the environment variable
-/// BITRIFT_DATA_DIR, or in the data/ folder of the source tree; fashion-mnist, when that has none, where
-/// Debian's package dataset-fashion-mnist puts it.
+/// BITRIFT_DATA_DIR, or in the data/ folder of the source tree or of the wheel; fashion-mnist, when that has
+/// none, where Debian's package dataset-fashion-mnist puts it.
 [[nodiscard]] std::filesystem::path dataset_folder(const record::DataSpec& spec);
 
 /// Loads and checks a data set for a model that asks for so many classes, or for samples of so much context.

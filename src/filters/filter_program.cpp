@@ -18,11 +18,12 @@ namespace fs = std::filesystem;
 constexpr const char* kProgram = "bitrift-hdf5";
 
 /// Where it may be: where programs are installed together with the shared object that this code is in
-/// (lib/python3.N/site-packages/bitrift, if that is Python's) or with this program.
+/// (lib/python3.N/site-packages/bitrift, if that is Python's; bitrift.scripts is beside it in a wheel of
+/// tools/wheel) or with this program.
 std::vector<fs::path> likely_folders() {
   std::vector<fs::path> folders;
   const auto add_around = [&folders](const fs::path& own) {
-    for (const char* const step : {".", "../bin", "../../bin", "../../../../bin"})
+    for (const char* const step : {".", "../bitrift.scripts", "../bin", "../../bin", "../../../../bin"})
       folders.push_back(own / step);
   };
   std::error_code none;

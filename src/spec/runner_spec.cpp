@@ -1,6 +1,8 @@
 #include "spec/runner_spec.h"
 
-#include <regex>
+#include <algorithm>
+#include <string>
+#include <string_view>
 
 #include "core/error.h"
 #include "spec/exec_runner.h"
@@ -12,14 +14,21 @@ std::filesystem::path folder_of(const Document& document) {
   return std::filesystem::absolute(document.source).parent_path();
 }
 
+// A name of Python, of the letters of ASCII.
+bool is_name(std::string_view text) {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  const auto fits = [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); };
+  return !text.empty() && is_letter(text.front()) && std::all_of(text.begin(), text.end(), fits);
+}
+
 // "train.py:main": a file beside the spec and, if a name follows, a function of it.
 void read_script(const Document& document, RunnerSpec& runner) {
-  static const std::regex with_function("(.+):([A-Za-z_][A-Za-z0-9_]*)");
   const auto text = document.value.at("runner").at("python").get<std::string>();
-  std::smatch parts;
-  const bool named = std::regex_match(text, parts, with_function);
-  runner.script = (folder_of(document) / (named ? parts[1].str() : text)).lexically_normal();
-  if (named) runner.function = parts[2];
+  const auto colon = text.rfind(':');
+  const bool named =
+      colon != std::string::npos && colon > 0 && is_name(std::string_view(text).substr(colon + 1));
+  runner.script = (folder_of(document) / (named ? text.substr(0, colon) : text)).lexically_normal();
+  if (named) runner.function = text.substr(colon + 1);
   runner.interpreter = document.value["runner"].value("interpreter", "");
   // A name without a folder is looked up on PATH.
   if (runner.interpreter.find('/') != std::string::npos)

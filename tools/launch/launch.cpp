@@ -15,6 +15,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/process/subprocess.h"
+#include "core/process/wheel_places.h"
 #include "mpi/environment.h"
 
 namespace bitrift::cli {
@@ -27,7 +28,9 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 
 std::string mpirun_program() {
   const char* named = std::getenv("BITRIFT_MPIRUN");
-  return named != nullptr && *named != '\0' ? named : BITRIFT_MPIEXEC;
+  if (named != nullptr && *named != '\0') return named;
+  const auto wheel = wheel_places();
+  return wheel ? (wheel->bin / "mpiexec").string() : BITRIFT_MPIEXEC;
 }
 
 Command mpirun_command(int ranks, const std::vector<std::string>& more,

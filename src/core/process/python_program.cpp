@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "core/error.h"
+#include "core/process/wheel_places.h"
 
 namespace bitrift {
 namespace {
@@ -57,6 +58,8 @@ fs::path find_python(const fs::path& program) {
   if (fs::path beside = program.parent_path() / kPython; program.has_parent_path() && runs(beside)) {
     return beside;
   }
+  if (const auto wheel = wheel_places(program); wheel && runs(wheel->bin / kPython))
+    return wheel->bin / kPython;
   if (fs::path found = of_checkout(program); !found.empty()) return found;
   if (fs::path found = on_path(kPython); !found.empty()) return found;
   fail(ErrorCode::not_found, "no {} beside this program or on PATH: install Python 3.11 or newer, or set {}",

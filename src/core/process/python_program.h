@@ -10,8 +10,9 @@
 namespace bitrift {
 
 /// The Python interpreter for the package `bitrift`: $BITRIFT_PYTHON (a path, or a name on PATH); else
-/// python3 beside `program`; else, for a program in CHECKOUT/build, CHECKOUT/.venv/bin/python3; else python3
-/// on PATH. Whether it has the package is for the caller to find out. Throws Error(not_found).
+/// python3 beside `program`; else, for a program of a wheel, that of its environment; else, for a program in
+/// CHECKOUT/build, CHECKOUT/.venv/bin/python3; else python3 on PATH. Whether it has the package is for the
+/// caller to find out. Throws Error(not_found).
 [[nodiscard]] std::filesystem::path find_python(const std::filesystem::path& program);
 /// The same for the program that is running.
 [[nodiscard]] std::filesystem::path find_python();

@@ -27,7 +27,7 @@ def without_numbers(line: str) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As a checkout is after tools/quickstart, whose campaign is run here.
+    """As a checkout is after tools/quickstart --full, whose campaign is run here.
 
     In an eighth of its time: without the faults in mantissas, which none of the page's commands shows, with few
     clean runs, and for two epochs, which gives other numbers but the same lines.
@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("campaigns", "data", "examples"):
         (folder / name).symlink_to(ROOT / name)
     (folder / "results").mkdir()
-    assert blocks()[0] == ("bash", "tools/quickstart\n")
+    assert blocks()[0] == ("bash", "tools/quickstart --full\n")
     assert blocks()[1][1].startswith("export PATH=")
     command = [Path(os.environ["BITRIFT_BIN_DIR"]) / "bitrift", "campaign", "run", "campaigns/quickstart.json"]
     strata = 'strata={"roles": ["weight", "bias", "momentum"], "fields": ["sign", "exponent"]}'

@@ -55,7 +55,7 @@ TEST(FaultSentences, ExistForEveryShippedCampaign) {
 TEST(FaultSentences, NameThePopulationWithItsSizeWhereThatIsKnown) {
   EXPECT_EQ(
       of("quickstart.json").faults.at(""),
-      "a flip of one bit, chosen uniformly from the sign, exponent and mantissa bits of weight, bias and "
+      "a flip of one bit, chosen uniformly from the exponent, sign and mantissa bits of weight, bias and "
       "momentum tensors");
   const CampaignSpec spec = record::read_campaign_spec(shipped / "exhaustive-mlp.json");
   record::Round round;

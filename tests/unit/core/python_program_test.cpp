@@ -64,6 +64,14 @@ TEST_F(PythonProgram, AnEnvironmentIsThatOfItsOwnCheckoutOnly) {
   EXPECT_EQ(find_python(scratch_ / "build/release/bin/bitrift"), on_path_);
 }
 
+TEST_F(PythonProgram, AProgramOfAWheelTakesThatOfItsEnvironment) {
+  const fs::path packages = scratch_ / "environment/lib/python3.11/site-packages";
+  EXPECT_EQ(find_python(packages / "bitrift.scripts/bitrift"), on_path_);
+  const fs::path own = make_program(scratch_ / "environment/bin/python3");
+  EXPECT_EQ(find_python(packages / "bitrift.scripts/bitrift"), own);
+  EXPECT_EQ(find_python(packages / "another.scripts/bitrift"), on_path_);
+}
+
 TEST_F(PythonProgram, TheVariableComesFirstAndMustNameAProgram) {
   make_program(checkout_ / ".venv/bin/python3");
   const fs::path chosen = make_program(scratch_ / "path/python3.13");
