@@ -7,7 +7,7 @@
 #include <libdeflate.h>
 #include <zlib.h>
 
-#include "core/deflate/patch.h"
+#include "core/deflate/stream_patch.h"
 #include "core/error.h"
 #include "core/log.h"
 
@@ -35,7 +35,7 @@ std::vector<std::uint8_t> deflate_at(std::span<const std::uint8_t> bytes, int le
   return {out.get(), out.get() + size};
 }
 
-/// Empty where the data cannot be patched. What a fault of ours could make wrong is not used.
+/// Empty where the data cannot be patched. A wrong one would be a fault of bitrift, and is not used.
 std::vector<std::uint8_t> patch(std::span<const std::uint8_t> packed, std::span<const std::uint8_t> before,
                                 std::span<const std::uint8_t> after) {
   auto patched = deflate::patch_stream(packed, before, after);
@@ -46,7 +46,7 @@ std::vector<std::uint8_t> patch(std::span<const std::uint8_t> packed, std::span<
   } catch (const Error&) {
     // It is said below.
   }
-  spdlog::warn("patched deflated data does not hold its content, and is packed anew; please report this");
+  spdlog::warn("patched deflated data does not hold its content, and is packed again; please report this");
   return {};
 }
 
@@ -106,8 +106,8 @@ std::vector<std::uint8_t> deflate_raw_again(std::span<const std::uint8_t> packed
                                             std::span<const std::uint8_t> after) {
   const std::vector<std::uint8_t> patched = patch(packed, before, after);
   if (!patched.empty() && patched.size() <= packed.size()) return patched;
-  std::vector<std::uint8_t> anew = deflate_raw(after, packed.size());
-  return patched.empty() || anew.size() < patched.size() ? anew : patched;
+  std::vector<std::uint8_t> repacked = deflate_raw(after, packed.size());
+  return patched.empty() || repacked.size() < patched.size() ? repacked : patched;
 }
 
 std::vector<std::uint8_t> deflate_behind(std::span<const std::uint8_t> head,

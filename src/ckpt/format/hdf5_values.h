@@ -25,8 +25,9 @@ struct ValueSource {
   ChunkCache& kept;
 };
 
-/// Beside what is read, a chunk takes its decoded size four times at most, and few are decoded at once when
-/// they are large; chunks that HDF5 itself must decode take more, in a child process.
+/// Beside what is read, a chunk takes its decoded size four times at most, seven times while it is altered,
+/// and few are decoded at once when they are large; chunks that HDF5 itself must decode take more, in a child
+/// process.
 class Hdf5Values final : public Values {
  public:
   /// What the source refers to must outlive it; `fd` reads what `file` describes.

@@ -28,8 +28,8 @@ struct Member {
   std::string problem;      ///< why nothing can be read; "" where it can
 };
 
-/// A part of a member, decoded. A deflated member takes its decoded size four times at most while it is read
-/// or packed; its CRC-32 is checked, that of a stored one is not.
+/// A part of a member, decoded. A deflated member takes its decoded size four times at most while it is read,
+/// seven times while it is altered; its CRC-32 is checked, that of a stored one is not.
 class MemberValues final : public Values {
  public:
   /// Bytes [first, first + bytes) of the decoded member, which has them.

@@ -57,8 +57,8 @@ class Values {
   [[nodiscard]] virtual std::uint64_t chunk_bytes() const noexcept = 0;
   /// A chunk's values.
   [[nodiscard]] virtual std::vector<std::uint8_t> decode(const h5map::Chunk& chunk) const = 0;
-  /// The stored form of a chunk's values after `alter` has changed some in place, which decodes to them again.
-  /// Throws also Error(unsupported) when the filters do not keep every value, and what `alter` throws.
+  /// The stored form of a chunk's values after `alter` has changed some in place, which decodes to them
+  /// again. Throws also Error(unsupported) when the filters do not keep every value, and what `alter` throws.
   using Alteration = std::function<void(std::span<std::uint8_t> values)>;
   [[nodiscard]] virtual EncodedChunk recode(const h5map::Chunk& chunk, const Alteration& alter) const = 0;
 

@@ -11,7 +11,9 @@ void HuffmanCode::assign(std::span<const std::uint8_t> lengths, bool sparse) {
   std::uint32_t left = std::uint32_t{1} << longest;  // of the space of codes, in codes of the longest kind
   std::array<std::uint32_t, longest + 2> next{};     // code of each length
   std::array<std::uint32_t, longest + 2> rank{};     // of that code among all
+  unsigned deepest = 0;
   for (unsigned length = 1; length <= longest; ++length) {
+    if (count_[length] > 0) deepest = length;
     const std::uint32_t taken = std::uint32_t{count_[length]} << (longest - length);
     if (taken > left) fail(ErrorCode::unsupported, "deflated data has a code with too many symbols");
     left -= taken;
@@ -24,7 +26,9 @@ void HuffmanCode::assign(std::span<const std::uint8_t> lengths, bool sparse) {
   symbols_ = lengths.size();
   lengths_.fill(0);
   std::copy(lengths.begin(), lengths.end(), lengths_.begin());
-  table_.fill(Entry{});
+  const std::size_t used = std::size_t{1} << std::min(deepest, table_bits);
+  mask_ = used - 1;
+  std::fill_n(table_.begin(), used, Entry{});
   for (unsigned symbol = 0; symbol < symbols_; ++symbol) {
     const unsigned length = lengths_[symbol];
     if (length == 0) continue;
@@ -34,7 +38,7 @@ void HuffmanCode::assign(std::span<const std::uint8_t> lengths, bool sparse) {
     for (unsigned i = 0; i < length; ++i) reversed |= (code >> i & 1U) << (length - 1 - i);
     bits_[symbol] = static_cast<std::uint16_t>(reversed);
     if (length > table_bits) continue;
-    for (std::size_t at = reversed; at < table_.size(); at += std::size_t{1} << length) {
+    for (std::size_t at = reversed; at < used; at += std::size_t{1} << length) {
       table_[at] = {static_cast<std::uint16_t>(symbol), static_cast<std::uint8_t>(length)};
     }
   }

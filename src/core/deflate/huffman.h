@@ -33,7 +33,7 @@ class HuffmanCode {
     std::uint8_t length = 0;  ///< bits; 0: none that short
   };
   /// The symbol that bits begin with, where its code is not a long one: else the length is 0.
-  [[nodiscard]] Entry next(std::uint64_t bits) const noexcept { return table_[bits % table_.size()]; }
+  [[nodiscard]] Entry next(std::uint64_t bits) const noexcept { return table_[bits & mask_]; }
   /// The most bits of a code that is not long: tables stay small enough for the fastest cache.
   static constexpr unsigned table_bits = 11;
 
@@ -44,7 +44,8 @@ class HuffmanCode {
   std::array<std::uint8_t, most_symbols> lengths_{};
   std::array<std::uint16_t, most_symbols> bits_{};  // as they are written, the first one lowest
   std::array<Entry, std::size_t{1} << table_bits> table_{};
-  std::array<std::uint16_t, longest + 1> count_{};   // of the codes of each length
+  std::size_t mask_ = 0;                              // of the part of the table that is in use
+  std::array<std::uint16_t, longest + 1> count_{};    // of the codes of each length
   std::array<std::uint16_t, most_symbols> sorted_{};  // symbols in the order of their codes
 };
 

@@ -68,7 +68,8 @@ class SpliceList {
   };
 
   [[nodiscard]] bool reachable(std::int64_t growth) const noexcept;
-  [[nodiscard]] std::bitset<sums> sums_with(std::int64_t growth, const std::bitset<sums>& before) const noexcept;
+  [[nodiscard]] std::bitset<sums> sums_with(std::int64_t growth,
+                                            const std::bitset<sums>& before) const noexcept;
   void add_forms(std::span<const Splice> forms, std::int64_t kept_growth, std::size_t instead_of);
   void take(std::int64_t growth);
   void take_if_still();
@@ -77,8 +78,8 @@ class SpliceList {
   BitWriter bits_;
   std::vector<Splice> settled_, forced_;
   std::int64_t forced_growth_ = 0;
-  std::bitset<sums> reached_;      // sums of growths of chosen forms, from -farthest on
-  std::array<Step, sums> steps_;   // the last one to each sum; earlier ones lead to where it begins
+  std::bitset<sums> reached_;     // sums of growths of chosen forms, from -farthest on
+  std::array<Step, sums> steps_;  // the last one to each sum; earlier ones lead to where it begins
   unsigned asked_ = 0;
   bool moved_ = false, held_ = false, joins_ = false;
 };

@@ -67,7 +67,8 @@ Bytes undo(const Filter& filter, std::span<const std::uint8_t> bytes, std::uint6
     case filter_deflate: {
       std::size_t taken = 0;
       Bytes inflated = inflate_bytes(bytes, most, &taken);
-      if (stage != nullptr) *stage = {inflated, {bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(taken)}};
+      if (stage != nullptr)
+        *stage = {inflated, {bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(taken)}};
       return inflated;
     }
     case filter_shuffle:
@@ -80,7 +81,8 @@ Bytes undo(const Filter& filter, std::span<const std::uint8_t> bytes, std::uint6
 }
 
 /// `stage`: what undo() kept of this filter; or nullptr.
-Bytes apply(const Filter& filter, std::span<const std::uint8_t> bytes, std::uint64_t room, const Stage* stage) {
+Bytes apply(const Filter& filter, std::span<const std::uint8_t> bytes, std::uint64_t room,
+            const Stage* stage) {
   switch (filter.id) {
     case filter_deflate: {
       const std::uint32_t level = value_of(filter, "level");

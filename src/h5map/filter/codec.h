@@ -45,9 +45,9 @@ void check_claim(std::span<const Filter> filters, std::uint32_t mask, std::uint6
                                                      std::span<const std::uint8_t> values, std::uint64_t room,
                                                      const std::string& where);
 
-/// The stored form of a chunk, whose values `alter` changes in place, under the same filters. Of deflated data
-/// only what changes is packed anew where that is possible, so that most stored bytes and their number stay as
-/// they were (deflate_again()). Throws as decode_chunk(), and what `alter` throws.
+/// The stored form of a chunk, whose values `alter` changes in place, under the same filters. Of deflated
+/// data only what changes is packed again where that is possible, so that most stored bytes and their number
+/// stay as they were (deflate_again()). Throws as decode_chunk(), and what `alter` throws.
 using Alteration = std::function<void(std::span<std::uint8_t> values)>;
 [[nodiscard]] std::vector<std::uint8_t> recode_chunk(std::span<const Filter> filters, std::uint32_t mask,
                                                      std::span<const std::uint8_t> stored,

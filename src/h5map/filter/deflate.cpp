@@ -6,7 +6,7 @@
 
 #include <libdeflate.h>
 
-#include "core/deflate/patch.h"
+#include "core/deflate/stream_patch.h"
 #include "core/error.h"
 #include "core/log.h"
 
@@ -41,7 +41,7 @@ std::vector<std::uint8_t> deflate_at(std::span<const std::uint8_t> bytes, int le
   return {out.get(), out.get() + size};
 }
 
-/// Empty where the stream cannot be patched. What a fault of ours could make wrong is not used.
+/// Empty where the stream cannot be patched. A wrong one would be a fault of bitrift, and is not used.
 std::vector<std::uint8_t> patch(std::span<const std::uint8_t> packed, std::span<const std::uint8_t> before,
                                 std::span<const std::uint8_t> after) {
   constexpr std::size_t header = 2;
@@ -52,14 +52,15 @@ std::vector<std::uint8_t> patch(std::span<const std::uint8_t> packed, std::span<
   std::vector<std::uint8_t> whole(packed.begin(), packed.begin() + header);
   whole.insert(whole.end(), patched->begin(), patched->end());
   const std::uint32_t sum = libdeflate_adler32(1, after.data(), after.size());
-  for (unsigned shift = 32; shift > 0; shift -= 8) whole.push_back(static_cast<std::uint8_t>(sum >> (shift - 8)));
+  for (unsigned shift = 32; shift > 0; shift -= 8)
+    whole.push_back(static_cast<std::uint8_t>(sum >> (shift - 8)));
   try {
     const std::vector<std::uint8_t> again = inflate_bytes(whole, after.size());
     if (std::equal(again.begin(), again.end(), after.begin(), after.end())) return whole;
   } catch (const Error&) {
     // It is said below.
   }
-  spdlog::warn("a patched deflate stream does not hold its content, and is packed anew; please report this");
+  spdlog::warn("a patched deflate stream does not hold its content, and is packed again; please report this");
   return {};
 }
 
@@ -106,8 +107,8 @@ std::vector<std::uint8_t> deflate_again(std::span<const std::uint8_t> packed,
                                         std::uint64_t room) {
   const std::vector<std::uint8_t> patched = patch(packed, before, after);
   if (!patched.empty() && patched.size() <= room) return patched;
-  std::vector<std::uint8_t> anew = deflate_bytes(after, level, room);
-  return patched.empty() || anew.size() < patched.size() ? anew : patched;
+  std::vector<std::uint8_t> repacked = deflate_bytes(after, level, room);
+  return patched.empty() || repacked.size() < patched.size() ? repacked : patched;
 }
 
 }  // namespace bitrift::h5map

@@ -8,8 +8,8 @@
 namespace bitrift::h5map {
 
 /// What a zlib stream (RFC 1950) holds; bytes behind its end are left alone, as HDF5 leaves them. Throws
-/// Error(bad_file) for damage, a wrong Adler-32 sum included, and for more than `most` bytes. `taken`: where to
-/// put the size of the stream.
+/// Error(bad_file) for damage, a wrong Adler-32 sum included, and for more than `most` bytes. `taken`: where
+/// to put the size of the stream.
 [[nodiscard]] std::vector<std::uint8_t> inflate_bytes(std::span<const std::uint8_t> packed,
                                                       std::uint64_t most, std::size_t* taken = nullptr);
 
@@ -19,9 +19,9 @@ namespace bitrift::h5map {
 [[nodiscard]] std::vector<std::uint8_t> deflate_bytes(std::span<const std::uint8_t> bytes,
                                                       std::uint32_t level, std::uint64_t room);
 
-/// As deflate_bytes(), made from the zlib stream `packed` of `before`, of which `after` differs in some bytes.
-/// Where these are few, only they are packed anew (core/deflate/patch.h): then most bytes stay what they were,
-/// and the result is checked by inflating it.
+/// As deflate_bytes(), made from the zlib stream `packed` of `before`, of which `after` differs in some
+/// bytes. Where these are few, only they are packed again (core/deflate/stream_patch.h): then most bytes stay
+/// what they were, and the result is checked by inflating it.
 [[nodiscard]] std::vector<std::uint8_t> deflate_again(std::span<const std::uint8_t> packed,
                                                       std::span<const std::uint8_t> before,
                                                       std::span<const std::uint8_t> after,

@@ -278,8 +278,8 @@ class Patcher {
     add_differing(offset, before, bytes);
   }
 
-  /// Only what differs, and short gaps between, for which further ranges would cost more: an altered chunk may
-  /// keep most of its stored bytes.
+  /// Only what differs, and short gaps between, for which further ranges would cost more: an altered chunk
+  /// may keep most of its stored bytes.
   void add_differing(std::uint64_t offset, std::span<const std::uint8_t> before,
                      std::span<const std::uint8_t> after) {
     constexpr std::size_t most_between = 512;

@@ -1,4 +1,4 @@
-#include "core/deflate/block.h"
+#include "core/deflate/deflate_block.h"
 
 #include <algorithm>
 #include <bit>
@@ -22,13 +22,13 @@ struct Range {
 
 // RFC 1951, 3.2.5.
 constexpr std::array<Range, 29> length_ranges = {
-    {{3, 0},  {4, 0},  {5, 0},  {6, 0},  {7, 0},  {8, 0},  {9, 0},   {10, 0},  {11, 1},  {13, 1},
-     {15, 1}, {17, 1}, {19, 2}, {23, 2}, {27, 2}, {31, 2}, {35, 3},  {43, 3},  {51, 3},  {59, 3},
+    {{3, 0},  {4, 0},  {5, 0},  {6, 0},   {7, 0},   {8, 0},   {9, 0},   {10, 0},  {11, 1}, {13, 1},
+     {15, 1}, {17, 1}, {19, 2}, {23, 2},  {27, 2},  {31, 2},  {35, 3},  {43, 3},  {51, 3}, {59, 3},
      {67, 4}, {83, 4}, {99, 4}, {115, 4}, {131, 5}, {163, 5}, {195, 5}, {227, 5}, {258, 0}}};
 constexpr std::array<Range, 30> distance_ranges = {
-    {{1, 0},    {2, 0},    {3, 0},     {4, 0},     {5, 1},     {7, 1},    {9, 2},    {13, 2},
-     {17, 3},   {25, 3},   {33, 4},    {49, 4},    {65, 5},    {97, 5},   {129, 6},  {193, 6},
-     {257, 7},  {385, 7},  {513, 8},   {769, 8},   {1025, 9},  {1537, 9}, {2049, 10}, {3073, 10},
+    {{1, 0},     {2, 0},     {3, 0},     {4, 0},      {5, 1},      {7, 1},     {9, 2},     {13, 2},
+     {17, 3},    {25, 3},    {33, 4},    {49, 4},     {65, 5},     {97, 5},    {129, 6},   {193, 6},
+     {257, 7},   {385, 7},   {513, 8},   {769, 8},    {1025, 9},   {1537, 9},  {2049, 10}, {3073, 10},
      {4097, 11}, {6145, 11}, {8193, 12}, {12289, 12}, {16385, 13}, {24577, 13}}};
 
 constexpr auto symbols_of_lengths = [] {
@@ -42,8 +42,9 @@ constexpr auto symbols_of_lengths = [] {
 }();
 
 unsigned distance_symbol(unsigned distance) noexcept {
-  const auto after = std::upper_bound(distance_ranges.begin(), distance_ranges.end(), distance,
-                                      [](unsigned wanted, const Range& range) { return wanted < range.first; });
+  const auto after =
+      std::upper_bound(distance_ranges.begin(), distance_ranges.end(), distance,
+                       [](unsigned wanted, const Range& range) { return wanted < range.first; });
   return static_cast<unsigned>(after - distance_ranges.begin()) - 1;
 }
 
@@ -151,7 +152,8 @@ void Block::read_dynamic(BitReader& from) {
       lengths.insert(lengths.end(), symbol == few_zeros ? 3 + from.take(3) : 11 + from.take(7), 0);
     }
   }
-  if (lengths.size() != literals + distances || literals > 286 || distances > 30 || lengths[end_of_block] == 0) {
+  if (lengths.size() != literals + distances || literals > 286 || distances > 30 ||
+      lengths[end_of_block] == 0) {
     fail(ErrorCode::unsupported, "deflated data has a block with invalid codes");
   }
   const std::span all(lengths);

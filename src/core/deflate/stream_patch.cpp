@@ -1,9 +1,9 @@
-#include "core/deflate/patch.h"
+#include "core/deflate/stream_patch.h"
 
 #include <algorithm>
 #include <bitset>
 
-#include "core/deflate/block.h"
+#include "core/deflate/deflate_block.h"
 #include "core/deflate/splice.h"
 
 namespace bitrift::deflate {
@@ -28,7 +28,7 @@ class Edits {
   /// Where the last token can begin that any edit affects.
   [[nodiscard]] std::uint64_t reach() const noexcept { return places_.back() + farthest_match; }
 
-  /// Whether a token must be written anew. Tokens are asked for in ascending order.
+  /// Whether a token must be rewritten. Tokens are asked for in ascending order.
   [[nodiscard]] bool affect(const Token& token) noexcept {
     while (next_ < places_.size() && places_[next_] < token.at) ++next_;
     if (next_ < places_.size() && places_[next_] < token.end()) return true;
@@ -36,7 +36,8 @@ class Edits {
     // The sources of a copy begin at most so far back; those inside of it are covered above.
     const std::uint64_t source = token.at - token.distance;
     if (places_[next_ - 1] < source) return false;
-    const auto first = std::lower_bound(places_.begin(), places_.begin() + static_cast<std::ptrdiff_t>(next_), source);
+    const auto first =
+        std::lower_bound(places_.begin(), places_.begin() + static_cast<std::ptrdiff_t>(next_), source);
     return *first < source + token.length;
   }
   /// Up to where tokens from `at` on that are literals are not affected.
@@ -61,10 +62,10 @@ struct Place {
 
 /// What a first pass over a block finds.
 struct Survey {
-  Place end;                                ///< after the block
-  std::optional<Place> affected;            ///< the first token that must be written anew
-  std::uint64_t last_affected = 0;          ///< where the last of them begins in the content
-  std::vector<std::uint8_t> missing;        ///< literals that are needed, without a code
+  Place end;                          ///< after the block
+  std::optional<Place> affected;      ///< the first token that must be rewritten
+  std::uint64_t last_affected = 0;    ///< where the last of them begins in the content
+  std::vector<std::uint8_t> missing;  ///< literals that are needed, without a code
 };
 
 /// Literals and copies that stand for the bytes of one token.
@@ -78,14 +79,16 @@ class Form {
   template <typename Visit>
   void visit_missing(const Block& block, const Visit& visit) const {
     for (const Part& part : parts_) {
-      if (part.distance == 0 && block.literal_bits(part.value) == 0) visit(static_cast<std::uint8_t>(part.value));
+      if (part.distance == 0 && block.literal_bits(part.value) == 0)
+        visit(static_cast<std::uint8_t>(part.value));
     }
   }
   /// nullopt where the block has no code for some of it.
   [[nodiscard]] std::optional<unsigned> bits(const Block& block) const {
     unsigned sum = 0;
     for (const Part& part : parts_) {
-      const unsigned bits = part.distance == 0 ? block.literal_bits(part.value) : block.length_bits(part.value);
+      const unsigned bits =
+          part.distance == 0 ? block.literal_bits(part.value) : block.length_bits(part.value);
       if (bits == 0) return std::nullopt;
       sum += bits + (part.distance == 0 ? 0 : block.distance_bits(part.distance));
     }
@@ -152,7 +155,7 @@ class StreamPatcher {
   Place pass_coded(const Block& block, std::uint64_t at) {
     const Survey survey = look_at(block, at);
     if (!survey.missing.empty()) {
-      write_anew(block, at, survey);
+      rewrite_block(block, at, survey);
     } else if (splices_.moved() || (early_ && survey.affected)) {
       if (early_ && survey.affected) splices_.hold();
       edit(block, {block.first_token(), at}, survey);
@@ -182,7 +185,7 @@ class StreamPatcher {
       unaffected = std::min<std::uint64_t>(edits_.next(token.end()), after_.size());
       if (!survey.affected) survey.affected = Place{token.first_bit, token.at};
       survey.last_affected = token.at;
-      form_anew(block, token, form);
+      rewrite_token(block, token, form);
       form.visit_missing(block, [&](std::uint8_t literal) { missing.set(literal); });
     }
     for (unsigned literal = 0; literal < missing.size(); ++literal) {
@@ -193,7 +196,7 @@ class StreamPatcher {
   }
 
   /// The token with its new bytes: where these are still those at its distance, as copies.
-  void form_anew(const Block& block, const Token& token, Form& form) const {
+  void rewrite_token(const Block& block, const Token& token, Form& form) const {
     form.clear();
     for (std::uint64_t at = token.at; at < token.end();) {
       std::uint64_t end = at;
@@ -231,7 +234,7 @@ class StreamPatcher {
     return {token.first_bit, token.end_bit, first, splices_.bits().bits()};
   }
 
-  /// Writes tokens anew from a place on, up to where no more must change and the rest can stay in place.
+  /// Rewrites tokens from a place on, up to where no more must change and the rest can stay in place.
   void edit(const Block& block, Place from, const Survey& survey) {
     edits_.rewind(from.at);
     TokenReader reader(stream_, block, from.bit, from.at);
@@ -240,7 +243,7 @@ class StreamPatcher {
       const bool all_done = !survey.affected || token.at > survey.last_affected;
       if (all_done) splices_.release();
       if (edits_.affect(token)) {
-        form_anew(block, token, form);
+        rewrite_token(block, token, form);
         splices_.force(splice(block, token, form));
       } else if (token.distance > 0 && splices_.wants_forms()) {
         splices_.offer(forms_of(block, token));
@@ -253,16 +256,20 @@ class StreamPatcher {
   std::vector<Splice> forms_of(const Block& block, const Token& token) {
     constexpr unsigned most_literals = 3, most_of_all = 12;
     std::vector<Splice> forms;
-    const auto literals = [&](unsigned first, unsigned end) { return after_.subspan(token.at + first, end - first); };
+    const auto literals = [&](unsigned first, unsigned end) {
+      return after_.subspan(token.at + first, end - first);
+    };
     const unsigned kept = block.length_bits(token.length) + block.distance_bits(token.distance);
     const auto add = [&](unsigned before, unsigned after) {
-      Form form;
+      Form& form = scratch_;
+      form.clear();
       const unsigned rest = token.length - before - after;
       for (const std::uint8_t byte : literals(0, before)) form.literal(byte);
       if (rest > 0) form.match(rest, token.distance);
       for (const std::uint8_t byte : literals(token.length - after, token.length)) form.literal(byte);
       const auto bits = form.bits(block);
-      if (bits && splices_.wants_form(std::int64_t{*bits} - kept)) forms.push_back(splice(block, token, form));
+      if (bits && splices_.wants_form(std::int64_t{*bits} - kept))
+        forms.push_back(splice(block, token, form));
     };
     if (token.length <= most_of_all) add(token.length, 0);
     for (unsigned count = 1; count <= most_literals && token.length >= count + shortest_match; ++count) {
@@ -273,7 +280,7 @@ class StreamPatcher {
   }
 
   /// A block with codes for the literals that it lacks: all of its tokens have other bits.
-  void write_anew(const Block& block, std::uint64_t at, const Survey& survey) {
+  void rewrite_block(const Block& block, std::uint64_t at, const Survey& survey) {
     std::array<std::uint64_t, HuffmanCode::most_symbols> uses{};
     TokenReader counted(stream_, block, block.first_token(), at);
     while (counted.next().length > 0) ++uses[counted.symbol()];
@@ -292,15 +299,15 @@ class StreamPatcher {
       const bool affected = edits_.affect(token);
       form.clear();
       if (affected) {
-        form_anew(block, token, form);  // with `block`, as the survey had it
+        rewrite_token(block, token, form);  // with `block`, as the survey had it
       } else if (token.distance > 0) {
         form.match(token.length, token.distance);
       } else {
         form.literal(reader.symbol());
       }
-      const Splice anew = splice(renewed, token, form);
+      const Splice rewritten = splice(renewed, token, form);
       const bool choice = !affected && token.distance > 0 && splices_.wants_forms();
-      splices_.force(anew, choice ? forms_of(renewed, token) : std::vector<Splice>());
+      splices_.force(rewritten, choice ? forms_of(renewed, token) : std::vector<Splice>());
       if (token.length == 0) break;
     }
     splices_.release();
@@ -310,12 +317,14 @@ class StreamPatcher {
   Edits edits_;
   bool early_;
   SpliceList splices_;
+  Form scratch_;
 };
 
 }  // namespace
 
 std::optional<Bytes> patch_stream(Content stream, Content before, Content after) {
-  if (before.size() != after.size()) fail(ErrorCode::internal, "contents of different sizes cannot be patched");
+  if (before.size() != after.size())
+    fail(ErrorCode::internal, "contents of different sizes cannot be patched");
   const Edits edits(before, after);
   if (edits.count() == 0) return Bytes(stream.begin(), stream.end());
   if (edits.count() > 16 + after.size() / 256) return std::nullopt;
