@@ -24,6 +24,13 @@ namespace bitrift::archive {
 /// 16 MiB, it is packed harder.
 [[nodiscard]] std::vector<std::uint8_t> deflate_raw(std::span<const std::uint8_t> bytes, std::uint64_t room);
 
+/// As deflate_raw(), made from deflated data `packed` of `before`, of which `after` differs in some bytes.
+/// Where these are few, only they are packed again (core/deflate/stream_patch.h): then most bytes stay what
+/// they were, and the result is checked by inflating it.
+[[nodiscard]] std::vector<std::uint8_t> deflate_raw_again(std::span<const std::uint8_t> packed,
+                                                          std::span<const std::uint8_t> before,
+                                                          std::span<const std::uint8_t> after);
+
 /// Deflated data that inflates to `head`, of at most 65535 bytes, and then `bytes`. The head is kept as it
 /// is.
 [[nodiscard]] std::vector<std::uint8_t> deflate_behind(std::span<const std::uint8_t> head,

@@ -17,8 +17,10 @@ namespace {
 using h5map::Storage;
 using h5map::undefined;
 
-// What one chunk takes while it is decoded or encoded, in its own size: two copies and what the filters hold.
+// What one chunk takes while it is decoded, in its own size: two copies and what the filters hold.
 constexpr std::uint64_t copies = 3;
+// The same while it is altered: values before and after, those that are read back, and three stored forms.
+constexpr std::uint64_t recoded_copies = 6;
 // The same with HDF5, in both processes.
 constexpr std::uint64_t pipeline_copies = 8;
 
@@ -356,15 +358,20 @@ std::vector<std::uint8_t> Hdf5Values::decode(const h5map::Chunk& chunk) const {
   return with_memory(times(size, unfiltered ? 1 : (known ? copies : pipeline_copies)), name, values);
 }
 
-EncodedChunk Hdf5Values::encode(const h5map::Chunk& chunk, std::span<const std::uint8_t> values) const {
+EncodedChunk Hdf5Values::recode(const h5map::Chunk& chunk, const Alteration& alter) const {
   State& state = *state_;
   const std::string name = state.chunk_name(chunk);
-  if (h5map::codec_knows(state.layout.filters, chunk.mask)) {
-    return with_memory(times(values.size(), copies), name, [&] {
-      return EncodedChunk{h5map::encode_chunk(state.layout.filters, chunk.mask, values, chunk.bytes, name),
+  const std::uint64_t size = state.table->grid().chunk_bytes();
+  const auto& filters = state.layout.filters;
+  if (h5map::codec_knows(filters, chunk.mask)) {
+    h5map::check_claim(filters, chunk.mask, chunk.bytes, size, name);
+    return with_memory(times(size, recoded_copies), name, [&] {
+      return EncodedChunk{h5map::recode_chunk(filters, chunk.mask, state.stored(chunk), size, alter, name),
                           chunk.mask};
     });
   }
+  std::vector<std::uint8_t> values = decode(chunk);
+  alter(values);
   h5::Recoded coded =
       with_memory(values.size() * pipeline_copies, name, [&] { return state.coder().recode(values); });
   if (!coded.differing.empty()) {

@@ -25,8 +25,9 @@ struct ValueSource {
   ChunkCache& kept;
 };
 
-/// Beside what is read, a chunk takes its decoded size four times at most, and few are decoded at once when
-/// they are large; chunks that HDF5 itself must decode take more, in a child process.
+/// Beside what is read, a chunk takes its decoded size four times at most, seven times while it is altered,
+/// and few are decoded at once when they are large; chunks that HDF5 itself must decode take more, in a child
+/// process.
 class Hdf5Values final : public Values {
  public:
   /// What the source refers to must outlive it; `fd` reads what `file` describes.
@@ -42,8 +43,7 @@ class Hdf5Values final : public Values {
   [[nodiscard]] Spot locate(std::uint64_t byte) const override;
   [[nodiscard]] std::uint64_t chunk_bytes() const noexcept override;
   [[nodiscard]] std::vector<std::uint8_t> decode(const h5map::Chunk& chunk) const override;
-  [[nodiscard]] EncodedChunk encode(const h5map::Chunk& chunk,
-                                    std::span<const std::uint8_t> values) const override;
+  [[nodiscard]] EncodedChunk recode(const h5map::Chunk& chunk, const Alteration& alter) const override;
   [[nodiscard]] std::vector<StoredRun> stored_runs() const override;
 
   /// Index of the chunks; nullptr when storage is not chunked.

@@ -12,22 +12,32 @@ namespace bitrift::ckpt {
 
 namespace {
 
-std::vector<std::uint8_t> unpacked(const Member& member) {
+using Bytes = std::vector<std::uint8_t>;
+
+/// Reads a deflated member, and calls with its stored bytes and what they hold. `copies`: what that takes, in
+/// its decoded size.
+template <typename Use>
+auto unpack(const Member& member, std::uint64_t copies, const Use& use) {
   // A claim that cannot be true is damage, whatever memory there is.
   if (!archive::can_inflate_to(member.stored_bytes, member.bytes)) {
     fail(ErrorCode::bad_file, "{}: {} deflated bytes cannot hold {}", member.where, member.stored_bytes,
          member.bytes);
   }
-  return with_memory(member.stored_bytes + member.bytes, member.where, [&] {
-    const auto packed = member.file.read(member.data, member.stored_bytes, "a deflated member");
+  return with_memory(member.stored_bytes + copies * member.bytes, member.where, [&] {
+    const Bytes packed = member.file.read(member.data, member.stored_bytes, "a deflated member");
+    Bytes values;
     try {
-      auto values = archive::inflate_raw(packed, member.bytes);
+      values = archive::inflate_raw(packed, member.bytes);
       if (archive::crc32(values) != member.crc32) fail(ErrorCode::bad_file, "its CRC-32 does not match");
-      return values;
     } catch (const Error& error) {
       fail(error.code(), "{}: {}", member.where, error.what());
     }
+    return use(packed, std::move(values));
   });
+}
+
+Bytes unpacked(const Member& member) {
+  return unpack(member, 1, [](const Bytes&, Bytes values) { return values; });
 }
 
 }  // namespace
@@ -63,9 +73,13 @@ std::uint64_t MemberValues::chunk_bytes() const noexcept { return member_->defla
 
 std::vector<std::uint8_t> MemberValues::decode(const h5map::Chunk&) const { return unpacked(*member_); }
 
-EncodedChunk MemberValues::encode(const h5map::Chunk& chunk, std::span<const std::uint8_t> values) const {
-  return with_memory(2 * values.size(), member_->where, [&] {
-    return EncodedChunk{archive::deflate_raw(values, chunk.bytes), 0, archive::crc32(values)};
+EncodedChunk MemberValues::recode(const h5map::Chunk&, const Alteration& alter) const {
+  // Values before and after, those that are read back, and two stored forms.
+  constexpr std::uint64_t copies = 5;
+  return unpack(*member_, copies, [&](const Bytes& packed, const Bytes& before) {
+    Bytes values = before;
+    alter(values);
+    return EncodedChunk{archive::deflate_raw_again(packed, before, values), 0, archive::crc32(values)};
   });
 }
 

@@ -28,8 +28,8 @@ struct Member {
   std::string problem;      ///< why nothing can be read; "" where it can
 };
 
-/// A part of a member, decoded. A deflated member takes its decoded size four times at most while it is read
-/// or packed; its CRC-32 is checked, that of a stored one is not.
+/// A part of a member, decoded. A deflated member takes its decoded size four times at most while it is read,
+/// seven times while it is altered; its CRC-32 is checked, that of a stored one is not.
 class MemberValues final : public Values {
  public:
   /// Bytes [first, first + bytes) of the decoded member, which has them.
@@ -43,8 +43,7 @@ class MemberValues final : public Values {
   [[nodiscard]] Spot locate(std::uint64_t byte) const override;
   [[nodiscard]] std::uint64_t chunk_bytes() const noexcept override;
   [[nodiscard]] std::vector<std::uint8_t> decode(const h5map::Chunk& chunk) const override;
-  [[nodiscard]] EncodedChunk encode(const h5map::Chunk& chunk,
-                                    std::span<const std::uint8_t> values) const override;
+  [[nodiscard]] EncodedChunk recode(const h5map::Chunk& chunk, const Alteration& alter) const override;
   [[nodiscard]] std::vector<StoredRun> stored_runs() const override;
 
  private:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -56,10 +57,10 @@ class Values {
   [[nodiscard]] virtual std::uint64_t chunk_bytes() const noexcept = 0;
   /// A chunk's values.
   [[nodiscard]] virtual std::vector<std::uint8_t> decode(const h5map::Chunk& chunk) const = 0;
-  /// The stored form of altered values, which decodes to them again. Throws also Error(unsupported) when the
-  /// filters do not keep every value.
-  [[nodiscard]] virtual EncodedChunk encode(const h5map::Chunk& chunk,
-                                            std::span<const std::uint8_t> values) const = 0;
+  /// The stored form of a chunk's values after `alter` has changed some in place, which decodes to them
+  /// again. Throws also Error(unsupported) when the filters do not keep every value, and what `alter` throws.
+  using Alteration = std::function<void(std::span<std::uint8_t> values)>;
+  [[nodiscard]] virtual EncodedChunk recode(const h5map::Chunk& chunk, const Alteration& alter) const = 0;
 
   /// Runs of stored bytes, filtered or not, in the order of the values.
   struct StoredRun {

@@ -56,10 +56,21 @@ std::uint32_t value_of(const Filter& filter, const char* what) {
   return filter.values[0];
 }
 
-Bytes undo(const Filter& filter, std::span<const std::uint8_t> bytes, std::uint64_t most) {
+/// What a filter was given when a chunk was written, and what it gave.
+struct Stage {
+  Bytes before, after;
+};
+
+/// `stage`: where to keep what deflate was given and gave, which packing it again needs; or nullptr.
+Bytes undo(const Filter& filter, std::span<const std::uint8_t> bytes, std::uint64_t most, Stage* stage) {
   switch (filter.id) {
-    case filter_deflate:
-      return inflate_bytes(bytes, most);
+    case filter_deflate: {
+      std::size_t taken = 0;
+      Bytes inflated = inflate_bytes(bytes, most, &taken);
+      if (stage != nullptr)
+        *stage = {inflated, {bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(taken)}};
+      return inflated;
+    }
     case filter_shuffle:
       return shuffle(bytes, value_of(filter, "element size"), true);
     case filter_fletcher32:
@@ -69,10 +80,16 @@ Bytes undo(const Filter& filter, std::span<const std::uint8_t> bytes, std::uint6
   }
 }
 
-Bytes apply(const Filter& filter, std::span<const std::uint8_t> bytes, std::uint64_t room) {
+/// `stage`: what undo() kept of this filter; or nullptr.
+Bytes apply(const Filter& filter, std::span<const std::uint8_t> bytes, std::uint64_t room,
+            const Stage* stage) {
   switch (filter.id) {
-    case filter_deflate:
-      return deflate_bytes(bytes, value_of(filter, "level"), room);
+    case filter_deflate: {
+      const std::uint32_t level = value_of(filter, "level");
+      const bool same_size = stage != nullptr && stage->before.size() == bytes.size();
+      return same_size ? deflate_again(stage->after, stage->before, bytes, level, room)
+                       : deflate_bytes(bytes, level, room);
+    }
     case filter_shuffle:
       return shuffle(bytes, value_of(filter, "element size"), false);
     case filter_fletcher32:
@@ -95,6 +112,49 @@ void check_known(std::span<const Filter> filters, std::uint32_t mask, const std:
       fail(ErrorCode::unsupported, "{}: filter {} is left to HDF5", where, filters[i].id);
     }
   }
+}
+
+/// `stages`: as many as filters, or none.
+Bytes decode(std::span<const Filter> filters, std::uint32_t mask, std::span<const std::uint8_t> stored,
+             std::uint64_t chunk_bytes, std::span<Stage> stages, const std::string& where) {
+  check_known(filters, mask, where);
+  // Between two filters a chunk may be larger than its values: by sums, or packed in vain.
+  const std::uint64_t most = chunk_bytes + chunk_bytes / 16 + 1024;
+  Bytes bytes;
+  bool any = false;
+  try {
+    for (std::size_t i = filters.size(); i-- > 0;) {
+      if (left_out(mask, i)) continue;
+      Stage* const stage = stages.empty() ? nullptr : &stages[i];
+      bytes = undo(filters[i], any ? bytes : stored, i == 0 ? chunk_bytes : most, stage);
+      any = true;
+    }
+  } catch (const Error& error) {
+    fail(error.code(), "{}: {}", where, error.what());
+  }
+  if (!any) bytes.assign(stored.begin(), stored.end());
+  if (bytes.size() != chunk_bytes) {
+    fail(ErrorCode::bad_file, "{}: holds {} bytes of values, not {}", where, bytes.size(), chunk_bytes);
+  }
+  return bytes;
+}
+
+Bytes encode(std::span<const Filter> filters, std::uint32_t mask, std::span<const std::uint8_t> values,
+             std::uint64_t room, std::span<const Stage> stages, const std::string& where) {
+  check_known(filters, mask, where);
+  Bytes bytes;
+  bool any = false;
+  try {
+    for (std::size_t i = 0; i < filters.size(); ++i) {
+      if (left_out(mask, i)) continue;
+      bytes = apply(filters[i], any ? bytes : values, room, stages.empty() ? nullptr : &stages[i]);
+      any = true;
+    }
+  } catch (const Error& error) {
+    fail(error.code(), "{}: {}", where, error.what());
+  }
+  if (!any) bytes.assign(values.begin(), values.end());
+  return bytes;
 }
 
 }  // namespace
@@ -149,44 +209,22 @@ void check_claim(std::span<const Filter> filters, std::uint32_t mask, std::uint6
 std::vector<std::uint8_t> decode_chunk(std::span<const Filter> filters, std::uint32_t mask,
                                        std::span<const std::uint8_t> stored, std::uint64_t chunk_bytes,
                                        const std::string& where) {
-  check_known(filters, mask, where);
-  // Between two filters a chunk may be larger than its values: by sums, or packed in vain.
-  const std::uint64_t most = chunk_bytes + chunk_bytes / 16 + 1024;
-  Bytes bytes;
-  bool any = false;
-  try {
-    for (std::size_t i = filters.size(); i-- > 0;) {
-      if (left_out(mask, i)) continue;
-      bytes = undo(filters[i], any ? bytes : stored, i == 0 ? chunk_bytes : most);
-      any = true;
-    }
-  } catch (const Error& error) {
-    fail(error.code(), "{}: {}", where, error.what());
-  }
-  if (!any) bytes.assign(stored.begin(), stored.end());
-  if (bytes.size() != chunk_bytes) {
-    fail(ErrorCode::bad_file, "{}: holds {} bytes of values, not {}", where, bytes.size(), chunk_bytes);
-  }
-  return bytes;
+  return decode(filters, mask, stored, chunk_bytes, {}, where);
 }
 
 std::vector<std::uint8_t> encode_chunk(std::span<const Filter> filters, std::uint32_t mask,
                                        std::span<const std::uint8_t> values, std::uint64_t room,
                                        const std::string& where) {
-  check_known(filters, mask, where);
-  Bytes bytes;
-  bool any = false;
-  try {
-    for (std::size_t i = 0; i < filters.size(); ++i) {
-      if (left_out(mask, i)) continue;
-      bytes = apply(filters[i], any ? bytes : values, room);
-      any = true;
-    }
-  } catch (const Error& error) {
-    fail(error.code(), "{}: {}", where, error.what());
-  }
-  if (!any) bytes.assign(values.begin(), values.end());
-  return bytes;
+  return encode(filters, mask, values, room, {}, where);
+}
+
+std::vector<std::uint8_t> recode_chunk(std::span<const Filter> filters, std::uint32_t mask,
+                                       std::span<const std::uint8_t> stored, std::uint64_t chunk_bytes,
+                                       const Alteration& alter, const std::string& where) {
+  std::vector<Stage> stages(filters.size());
+  Bytes values = decode(filters, mask, stored, chunk_bytes, stages, where);
+  alter(values);
+  return encode(filters, mask, values, stored.size(), stages, where);
 }
 
 }  // namespace bitrift::h5map

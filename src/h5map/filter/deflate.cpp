@@ -1,11 +1,14 @@
 #include "h5map/filter/deflate.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
 #include <libdeflate.h>
 
+#include "core/deflate/stream_patch.h"
 #include "core/error.h"
+#include "core/log.h"
 
 namespace bitrift::h5map {
 namespace {
@@ -38,16 +41,40 @@ std::vector<std::uint8_t> deflate_at(std::span<const std::uint8_t> bytes, int le
   return {out.get(), out.get() + size};
 }
 
+/// Empty where the stream cannot be patched. A wrong one would be a fault of bitrift, and is not used.
+std::vector<std::uint8_t> patch(std::span<const std::uint8_t> packed, std::span<const std::uint8_t> before,
+                                std::span<const std::uint8_t> after) {
+  constexpr std::size_t header = 2;
+  constexpr std::size_t sum_bytes = 4;
+  const auto stream = packed.subspan(header, packed.size() - header - sum_bytes);
+  const auto patched = deflate::patch_stream(stream, before, after);
+  if (!patched) return {};
+  std::vector<std::uint8_t> whole(packed.begin(), packed.begin() + header);
+  whole.insert(whole.end(), patched->begin(), patched->end());
+  const std::uint32_t sum = libdeflate_adler32(1, after.data(), after.size());
+  for (unsigned shift = 32; shift > 0; shift -= 8)
+    whole.push_back(static_cast<std::uint8_t>(sum >> (shift - 8)));
+  try {
+    const std::vector<std::uint8_t> again = inflate_bytes(whole, after.size());
+    if (std::equal(again.begin(), again.end(), after.begin(), after.end())) return whole;
+  } catch (const Error&) {
+    // It is said below.
+  }
+  spdlog::warn("a patched deflate stream does not hold its content, and is packed again; please report this");
+  return {};
+}
+
 }  // namespace
 
-std::vector<std::uint8_t> inflate_bytes(std::span<const std::uint8_t> packed, std::uint64_t most) {
+std::vector<std::uint8_t> inflate_bytes(std::span<const std::uint8_t> packed, std::uint64_t most,
+                                        std::size_t* taken) {
   thread_local const Decompressor unpacker(libdeflate_alloc_decompressor());
   if (unpacker == nullptr) throw std::bad_alloc();
   std::vector<std::uint8_t> out(most);
-  std::size_t taken = 0;
+  std::size_t used = 0;
   std::size_t done = 0;
   switch (libdeflate_zlib_decompress_ex(unpacker.get(), packed.data(), packed.size(), out.data(), out.size(),
-                                        &taken, &done)) {
+                                        &used, &done)) {
     case LIBDEFLATE_SUCCESS:
       break;
     case LIBDEFLATE_INSUFFICIENT_SPACE:
@@ -56,6 +83,7 @@ std::vector<std::uint8_t> inflate_bytes(std::span<const std::uint8_t> packed, st
       fail(ErrorCode::bad_file, "deflated data is damaged or ends too early");
   }
   out.resize(done);
+  if (taken != nullptr) *taken = used;
   return out;
 }
 
@@ -71,6 +99,16 @@ std::vector<std::uint8_t> deflate_bytes(std::span<const std::uint8_t> bytes, std
     if (again.size() < packed.size()) packed = std::move(again);
   }
   return packed;
+}
+
+std::vector<std::uint8_t> deflate_again(std::span<const std::uint8_t> packed,
+                                        std::span<const std::uint8_t> before,
+                                        std::span<const std::uint8_t> after, std::uint32_t level,
+                                        std::uint64_t room) {
+  const std::vector<std::uint8_t> patched = patch(packed, before, after);
+  if (!patched.empty() && patched.size() <= room) return patched;
+  std::vector<std::uint8_t> repacked = deflate_bytes(after, level, room);
+  return patched.empty() || repacked.size() < patched.size() ? repacked : patched;
 }
 
 }  // namespace bitrift::h5map

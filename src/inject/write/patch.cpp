@@ -257,9 +257,9 @@ class Patcher {
     }
     const auto encode = [&](std::size_t i) {
       ChunkEdits& one = *all[i];
-      Bytes values = one.values->decode(one.chunk);
-      for (const Edit& edit : one.edits) alter(*edit.site, edit.change, values.data() + edit.within);
-      one.encoded = one.values->encode(one.chunk, values);
+      one.encoded = one.values->recode(one.chunk, [&](std::span<std::uint8_t> values) {
+        for (const Edit& edit : one.edits) alter(*edit.site, edit.change, values.data() + edit.within);
+      });
     };
     ckpt::parallel_for(all.size(), encode, largest);
     // Their order decides where those go that grew.
@@ -275,7 +275,26 @@ class Patcher {
     }
     Bytes before(bytes.size());
     read_at(fd_, before.data(), before.size(), offset, reader_.path());
-    if (before != bytes) patch_.add(offset, before, bytes);
+    add_differing(offset, before, bytes);
+  }
+
+  /// Only what differs, and short gaps between, for which further ranges would cost more: an altered chunk
+  /// may keep most of its stored bytes.
+  void add_differing(std::uint64_t offset, std::span<const std::uint8_t> before,
+                     std::span<const std::uint8_t> after) {
+    constexpr std::size_t most_between = 512;
+    const auto differ_from = [&](std::size_t at) {
+      const auto found = std::mismatch(before.begin() + static_cast<std::ptrdiff_t>(at), before.end(),
+                                       after.begin() + static_cast<std::ptrdiff_t>(at));
+      return static_cast<std::size_t>(found.first - before.begin());
+    };
+    for (std::size_t first = differ_from(0); first < before.size();) {
+      std::size_t end = first + 1;
+      std::size_t next = differ_from(end);
+      for (; next < before.size() && next - end <= most_between; next = differ_from(end)) end = next + 1;
+      patch_.add(offset + first, before.subspan(first, end - first), after.subspan(first, end - first));
+      first = next;
+    }
   }
 
   void refuse_clashes() const {

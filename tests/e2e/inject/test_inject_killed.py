@@ -78,7 +78,7 @@ def test_killed_at_every_call_an_injection_is_taken_back_or_repeated(
             phases[one.phase()] += 1
             recover(one)
             assert len(one.leftovers()) <= 1
-        assert calls == {"fchmod", "pwrite", "fsync", "rename"}
+        assert calls == {"fchmod", "pwrite", "fsync", "fdatasync", "rename"}
     assert set(phases) == phases_of(one)
     say(capsys, f"inject, {make.__name__}", phases)
 

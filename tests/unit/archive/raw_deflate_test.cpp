@@ -26,6 +26,19 @@ TEST(RawDeflate, WhatIsPackedIsUnpackedAgain) {
   EXPECT_EQ(inflate_raw(deflate_raw(bytes, 0), bytes.size()), bytes);
 }
 
+TEST(RawDeflate, WhatChangesLittleKeepsMostPackedBytes) {
+  Bytes bytes(100'000);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i * i * i / 77);
+  const Bytes before = deflate_raw(bytes, 0);
+  Bytes altered = bytes;
+  altered[50'000] ^= 1;
+  const Bytes after = deflate_raw_again(before, bytes, altered);
+  EXPECT_EQ(inflate_raw(after, altered.size()), altered);
+  EXPECT_LE(after.size(), before.size() + 2);
+  std::reverse(altered.begin(), altered.end());  // too much to patch
+  EXPECT_EQ(inflate_raw(deflate_raw_again(before, bytes, altered), altered.size()), altered);
+}
+
 TEST(RawDeflate, AHeadIsKeptAsItIsBeforeWhatIsPacked) {
   const Bytes head = {'h', 'e', 'a', 'd'};
   Bytes whole = head;
