@@ -36,9 +36,10 @@ std::vector<std::uint8_t> deflate_at(std::span<const std::uint8_t> bytes, int le
 }
 
 /// Empty where the data cannot be patched. A wrong one would be a fault of bitrift, and is not used.
-std::vector<std::uint8_t> patch(std::span<const std::uint8_t> packed, std::span<const std::uint8_t> before,
+std::vector<std::uint8_t> patch(std::span<const std::uint8_t> packed, std::vector<std::uint8_t> before,
                                 std::span<const std::uint8_t> after) {
   auto patched = deflate::patch_stream(packed, before, after);
+  before = {};  // it makes room for what is read back
   if (!patched) return {};
   try {
     const std::vector<std::uint8_t> again = inflate_raw(*patched, after.size());
@@ -102,9 +103,9 @@ std::vector<std::uint8_t> deflate_raw(std::span<const std::uint8_t> bytes, std::
 }
 
 std::vector<std::uint8_t> deflate_raw_again(std::span<const std::uint8_t> packed,
-                                            std::span<const std::uint8_t> before,
+                                            std::vector<std::uint8_t> before,
                                             std::span<const std::uint8_t> after) {
-  const std::vector<std::uint8_t> patched = patch(packed, before, after);
+  const std::vector<std::uint8_t> patched = patch(packed, std::move(before), after);
   if (!patched.empty() && patched.size() <= packed.size()) return patched;
   std::vector<std::uint8_t> repacked = deflate_raw(after, packed.size());
   return patched.empty() || repacked.size() < patched.size() ? repacked : patched;

@@ -28,7 +28,7 @@ namespace bitrift::archive {
 /// Where these are few, only they are packed again (core/deflate/stream_patch.h): then most bytes stay what
 /// they were, and the result is checked by inflating it.
 [[nodiscard]] std::vector<std::uint8_t> deflate_raw_again(std::span<const std::uint8_t> packed,
-                                                          std::span<const std::uint8_t> before,
+                                                          std::vector<std::uint8_t> before,
                                                           std::span<const std::uint8_t> after);
 
 /// Deflated data that inflates to `head`, of at most 65535 bytes, and then `bytes`. The head is kept as it

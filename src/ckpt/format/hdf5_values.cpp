@@ -19,8 +19,9 @@ using h5map::undefined;
 
 // What one chunk takes while it is decoded, in its own size: two copies and what the filters hold.
 constexpr std::uint64_t copies = 3;
-// The same while it is altered: values before and after, those that are read back, and three stored forms.
-constexpr std::uint64_t recoded_copies = 6;
+// The same while it is altered: values before, which make room for those that are read back, values after
+// them, once more if shuffled, and two stored forms.
+constexpr std::uint64_t recoded_copies = 5;
 // The same with HDF5, in both processes.
 constexpr std::uint64_t pipeline_copies = 8;
 

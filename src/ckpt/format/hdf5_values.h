@@ -25,7 +25,7 @@ struct ValueSource {
   ChunkCache& kept;
 };
 
-/// Beside what is read, a chunk takes its decoded size four times at most, seven times while it is altered,
+/// Beside what is read, a chunk takes its decoded size four times at most, six times while it is altered,
 /// and few are decoded at once when they are large; chunks that HDF5 itself must decode take more, in a child
 /// process.
 class Hdf5Values final : public Values {

@@ -29,7 +29,7 @@ struct Member {
 };
 
 /// A part of a member, decoded. A deflated member takes its decoded size four times at most while it is read,
-/// seven times while it is altered; its CRC-32 is checked, that of a stored one is not.
+/// six times while it is altered; its CRC-32 is checked, that of a stored one is not.
 class MemberValues final : public Values {
  public:
   /// Bytes [first, first + bytes) of the decoded member, which has them.

@@ -1,6 +1,7 @@
 #include "h5map/filter/codec.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/byte_cursor.h"
 #include "core/error.h"
@@ -80,14 +81,13 @@ Bytes undo(const Filter& filter, std::span<const std::uint8_t> bytes, std::uint6
   }
 }
 
-/// `stage`: what undo() kept of this filter; or nullptr.
-Bytes apply(const Filter& filter, std::span<const std::uint8_t> bytes, std::uint64_t room,
-            const Stage* stage) {
+/// `stage`: what undo() kept of this filter, which is used up; or nullptr.
+Bytes apply(const Filter& filter, std::span<const std::uint8_t> bytes, std::uint64_t room, Stage* stage) {
   switch (filter.id) {
     case filter_deflate: {
       const std::uint32_t level = value_of(filter, "level");
       const bool same_size = stage != nullptr && stage->before.size() == bytes.size();
-      return same_size ? deflate_again(stage->after, stage->before, bytes, level, room)
+      return same_size ? deflate_again(stage->after, std::move(stage->before), bytes, level, room)
                        : deflate_bytes(bytes, level, room);
     }
     case filter_shuffle:
@@ -140,7 +140,7 @@ Bytes decode(std::span<const Filter> filters, std::uint32_t mask, std::span<cons
 }
 
 Bytes encode(std::span<const Filter> filters, std::uint32_t mask, std::span<const std::uint8_t> values,
-             std::uint64_t room, std::span<const Stage> stages, const std::string& where) {
+             std::uint64_t room, std::span<Stage> stages, const std::string& where) {
   check_known(filters, mask, where);
   Bytes bytes;
   bool any = false;

@@ -42,12 +42,13 @@ std::vector<std::uint8_t> deflate_at(std::span<const std::uint8_t> bytes, int le
 }
 
 /// Empty where the stream cannot be patched. A wrong one would be a fault of bitrift, and is not used.
-std::vector<std::uint8_t> patch(std::span<const std::uint8_t> packed, std::span<const std::uint8_t> before,
+std::vector<std::uint8_t> patch(std::span<const std::uint8_t> packed, std::vector<std::uint8_t> before,
                                 std::span<const std::uint8_t> after) {
   constexpr std::size_t header = 2;
   constexpr std::size_t sum_bytes = 4;
   const auto stream = packed.subspan(header, packed.size() - header - sum_bytes);
   const auto patched = deflate::patch_stream(stream, before, after);
+  before = {};  // it makes room for what is read back
   if (!patched) return {};
   std::vector<std::uint8_t> whole(packed.begin(), packed.begin() + header);
   whole.insert(whole.end(), patched->begin(), patched->end());
@@ -102,10 +103,9 @@ std::vector<std::uint8_t> deflate_bytes(std::span<const std::uint8_t> bytes, std
 }
 
 std::vector<std::uint8_t> deflate_again(std::span<const std::uint8_t> packed,
-                                        std::span<const std::uint8_t> before,
-                                        std::span<const std::uint8_t> after, std::uint32_t level,
-                                        std::uint64_t room) {
-  const std::vector<std::uint8_t> patched = patch(packed, before, after);
+                                        std::vector<std::uint8_t> before, std::span<const std::uint8_t> after,
+                                        std::uint32_t level, std::uint64_t room) {
+  const std::vector<std::uint8_t> patched = patch(packed, std::move(before), after);
   if (!patched.empty() && patched.size() <= room) return patched;
   std::vector<std::uint8_t> repacked = deflate_bytes(after, level, room);
   return patched.empty() || repacked.size() < patched.size() ? repacked : patched;

@@ -23,7 +23,7 @@ namespace bitrift::h5map {
 /// bytes. Where these are few, only they are packed again (core/deflate/stream_patch.h): then most bytes stay
 /// what they were, and the result is checked by inflating it.
 [[nodiscard]] std::vector<std::uint8_t> deflate_again(std::span<const std::uint8_t> packed,
-                                                      std::span<const std::uint8_t> before,
+                                                      std::vector<std::uint8_t> before,
                                                       std::span<const std::uint8_t> after,
                                                       std::uint32_t level, std::uint64_t room);
 
