@@ -39,7 +39,7 @@ std::vector<std::uint8_t> deflate_at(std::span<const std::uint8_t> bytes, int le
 std::vector<std::uint8_t> patch(std::span<const std::uint8_t> packed, std::vector<std::uint8_t> before,
                                 std::span<const std::uint8_t> after) {
   auto patched = deflate::patch_stream(packed, before, after);
-  before = {};  // it makes room for what is read back
+  before = std::vector<std::uint8_t>();  // it makes room for what is read back
   if (!patched) return {};
   try {
     const std::vector<std::uint8_t> again = inflate_raw(*patched, after.size());

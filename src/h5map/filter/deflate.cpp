@@ -48,7 +48,7 @@ std::vector<std::uint8_t> patch(std::span<const std::uint8_t> packed, std::vecto
   constexpr std::size_t sum_bytes = 4;
   const auto stream = packed.subspan(header, packed.size() - header - sum_bytes);
   const auto patched = deflate::patch_stream(stream, before, after);
-  before = {};  // it makes room for what is read back
+  before = std::vector<std::uint8_t>();  // it makes room for what is read back
   if (!patched) return {};
   std::vector<std::uint8_t> whole(packed.begin(), packed.begin() + header);
   whole.insert(whole.end(), patched->begin(), patched->end());

@@ -17,7 +17,7 @@ from random_hdf5 import VERSIONS
 from random_hdf5_datasets import FILTERS, INDEXES
 from random_hdf5_types import Chance
 
-STUDY = Path(__file__).resolve().parents[2] / "studies" / "hdf5_stream.py"
+STUDY = Path(__file__).resolve().parents[3] / "studies" / "hdf5_stream.py"
 SEED, FILES = 133, 60
 LAYOUTS = ["compact", "contiguous", "external", "virtual", *(f"chunked, {index}" for index in INDEXES)]
 CLASSES = [
