@@ -72,7 +72,7 @@ class Bench:
             undone()
             os.sync()
 
-        restore: dict[str, Callable[[], object]] = {name: os.sync for name in commands}
+        restore: dict[str, Callable[[], object]] = dict.fromkeys(commands, os.sync)
         self.compare("1,000 flips, 100 contiguous tensors", commands, restore | {"bitrift": undo_and_sync})
 
     def gzip(self) -> None:
