@@ -105,7 +105,7 @@ std::vector<std::uint8_t> deflate_raw(std::span<const std::uint8_t> bytes, std::
 std::vector<std::uint8_t> deflate_raw_again(std::span<const std::uint8_t> packed,
                                             std::vector<std::uint8_t> before,
                                             std::span<const std::uint8_t> after) {
-  const std::vector<std::uint8_t> patched = patch(packed, std::move(before), after);
+  std::vector<std::uint8_t> patched = patch(packed, std::move(before), after);
   if (!patched.empty() && patched.size() <= packed.size()) return patched;
   std::vector<std::uint8_t> repacked = deflate_raw(after, packed.size());
   return patched.empty() || repacked.size() < patched.size() ? repacked : patched;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bitset>
+#include <utility>
 
 #include "core/deflate/deflate_block.h"
 #include "core/deflate/splice.h"
@@ -114,8 +115,8 @@ class Form {
 class StreamPatcher {
  public:
   /// `early`: tokens from the beginning of a block on may take other forms, not only those after an edit.
-  StreamPatcher(Content stream, Content after, const Edits& edits, bool early)
-      : stream_(stream), after_(after), edits_(edits), early_(early) {}
+  StreamPatcher(Content stream, Content after, Edits edits, bool early)
+      : stream_(stream), after_(after), edits_(std::move(edits)), early_(early) {}
 
   Bytes run() {
     Place place;

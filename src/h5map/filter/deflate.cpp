@@ -105,7 +105,7 @@ std::vector<std::uint8_t> deflate_bytes(std::span<const std::uint8_t> bytes, std
 std::vector<std::uint8_t> deflate_again(std::span<const std::uint8_t> packed,
                                         std::vector<std::uint8_t> before, std::span<const std::uint8_t> after,
                                         std::uint32_t level, std::uint64_t room) {
-  const std::vector<std::uint8_t> patched = patch(packed, std::move(before), after);
+  std::vector<std::uint8_t> patched = patch(packed, std::move(before), after);
   if (!patched.empty() && patched.size() <= room) return patched;
   std::vector<std::uint8_t> repacked = deflate_bytes(after, level, room);
   return patched.empty() || repacked.size() < patched.size() ? repacked : patched;
