@@ -21,7 +21,7 @@ int main(int count, char** words) {
   std::array<std::atomic<std::uint64_t>, 4> outcomes{};
   std::atomic<std::uint64_t> faults{0}, bytes{0};
   const auto start = std::chrono::steady_clock::now();
-  ckpt::parallel_for((cases + in_batch - 1) / in_batch, [&](std::size_t batch) {
+  parallel_for((cases + in_batch - 1) / in_batch, [&](std::size_t batch) {
     testing::DeflateCases source(seed * 1'000'003 + batch);
     const std::uint64_t some = std::min(in_batch, cases - batch * in_batch);
     for (std::uint64_t i = 0; i < some; ++i) {

@@ -9,7 +9,6 @@
 
 #include "core/deflate/stream_patch.h"
 #include "core/error.h"
-#include "core/log.h"
 
 namespace bitrift::archive {
 namespace {
@@ -33,22 +32,6 @@ std::vector<std::uint8_t> deflate_at(std::span<const std::uint8_t> bytes, int le
       libdeflate_deflate_compress(packer.get(), bytes.data(), bytes.size(), out.get(), bound);
   if (size == 0) fail(ErrorCode::internal, "{} bytes cannot be deflated", bytes.size());
   return {out.get(), out.get() + size};
-}
-
-/// Empty where the data cannot be patched. A wrong one would be a fault of bitrift, and is not used.
-std::vector<std::uint8_t> patch(std::span<const std::uint8_t> packed, std::vector<std::uint8_t> before,
-                                std::span<const std::uint8_t> after) {
-  auto patched = deflate::patch_stream(packed, before, after);
-  before = std::vector<std::uint8_t>();  // it makes room for what is read back
-  if (!patched) return {};
-  try {
-    const std::vector<std::uint8_t> again = inflate_raw(*patched, after.size());
-    if (std::equal(again.begin(), again.end(), after.begin(), after.end())) return std::move(*patched);
-  } catch (const Error&) {
-    // It is said below.
-  }
-  spdlog::warn("patched deflated data does not hold its content, and is packed again; please report this");
-  return {};
 }
 
 }  // namespace
@@ -105,10 +88,11 @@ std::vector<std::uint8_t> deflate_raw(std::span<const std::uint8_t> bytes, std::
 std::vector<std::uint8_t> deflate_raw_again(std::span<const std::uint8_t> packed,
                                             std::vector<std::uint8_t> before,
                                             std::span<const std::uint8_t> after) {
-  std::vector<std::uint8_t> patched = patch(packed, std::move(before), after);
-  if (!patched.empty() && patched.size() <= packed.size()) return patched;
+  auto patched = deflate::patch_checked(packed, std::move(before), after,
+                                        [&](auto stream) { return inflate_raw(stream, after.size()); });
+  if (patched && patched->size() <= packed.size()) return std::move(*patched);
   std::vector<std::uint8_t> repacked = deflate_raw(after, packed.size());
-  return patched.empty() || repacked.size() < patched.size() ? repacked : patched;
+  return patched && patched->size() <= repacked.size() ? std::move(*patched) : repacked;
 }
 
 std::vector<std::uint8_t> deflate_behind(std::span<const std::uint8_t> head,

@@ -191,10 +191,6 @@ void sync_file(const FileDescriptor& fd, const std::filesystem::path& path) {
   if (::fsync(fd.get()) != 0) fail_errno("sync", path, errno);
 }
 
-void sync_data(const FileDescriptor& fd, const std::filesystem::path& path) {
-  if (::fdatasync(fd.get()) != 0) fail_errno("sync", path, errno);
-}
-
 void sync_folder_of(const std::filesystem::path& path) {
   const auto folder = folder_of(path);
   const FileDescriptor fd = open_file(folder, O_RDONLY | O_DIRECTORY);

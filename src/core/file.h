@@ -38,9 +38,6 @@ void write_at(const FileDescriptor& fd, const void* data, std::size_t size, std:
               const std::filesystem::path& path);
 /// fsync of a descriptor / of the folder that holds a path. Throws Error(io).
 void sync_file(const FileDescriptor& fd, const std::filesystem::path& path);
-/// Of the bytes and the size only (fdatasync), for a file that was there before: its times need not last, and
-/// cost another write to the disk. Throws Error(io).
-void sync_data(const FileDescriptor& fd, const std::filesystem::path& path);
 void sync_folder_of(const std::filesystem::path& path);
 
 /// Takes flock(LOCK_EX | LOCK_NB); throws Error(busy) that names the path when somebody holds it. HDF5 holds

@@ -350,6 +350,18 @@ def chunks() -> Iterator[bytes]:
             yield stored + b"\0\1" + trailer
 
 
+def deflate_streams() -> Iterator[bytes]:
+    weights = np.random.default_rng(1).standard_normal(600, dtype="f4")
+    phrases = b"".join(b"layer%d/weight, " % (i % 7) for i in range(90))
+    contents = [weights.tobytes(), weights.view("u1").reshape(-1, 4).T.tobytes(), phrases, bytes(3000)]
+    for content in contents:
+        for level, strategy in ((0, zlib.Z_DEFAULT_STRATEGY), (6, zlib.Z_DEFAULT_STRATEGY), (6, zlib.Z_FIXED)):
+            packer = zlib.compressobj(level, zlib.DEFLATED, -15, 1, strategy)
+            half = packer.compress(content[:900]) + packer.flush(zlib.Z_SYNC_FLUSH)
+            # The target takes the changes from the end.
+            yield half + packer.compress(content[900:]) + packer.flush() + bytes(range(11))
+
+
 def escaped(word: bytes) -> str:
     return '"' + "".join(f"\\x{byte:02x}" for byte in word) + '"'
 
@@ -383,6 +395,7 @@ def main(folder: Path) -> None:
     write(folder, "manifest", as_seeds, words)
     write(folder, "undo", {f"{i}": content for i, content in enumerate(journals())}, JSON_WORDS)
     write(folder, "schedule", schedule_seeds.files(), JSON_WORDS + schedule_seeds.WORDS)
+    write(folder, "deflate", {f"{i}": stream for i, stream in enumerate(deflate_streams())}, [])
     write(folder, "codec", {f"{i}": content for i, content in enumerate(chunks())}, [])
 
 

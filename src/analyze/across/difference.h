@@ -69,7 +69,7 @@ class RateDifference {
   /// For one look: McNemar's test of pairs, else Fisher's over strata and sizes of faults; absent unless
   /// fixed_draws().
   [[nodiscard]] std::optional<double> exact_p() const;
-  /// One-sided: that the second rate is higher in some stratum.
+  /// One-sided: that the second rate is higher in some stratum, or among faults of some size.
   [[nodiscard]] std::optional<double> exact_p_above() const;
 
   /// By stratum and size of the fault, where both have trials; for tests of what could have been seen.

@@ -359,7 +359,7 @@ std::vector<std::uint8_t> Hdf5Values::decode(const h5map::Chunk& chunk) const {
   return with_memory(times(size, unfiltered ? 1 : (known ? copies : pipeline_copies)), name, values);
 }
 
-EncodedChunk Hdf5Values::recode(const h5map::Chunk& chunk, const Alteration& alter) const {
+EncodedChunk Hdf5Values::recode(const h5map::Chunk& chunk, const h5map::ValueChange& change) const {
   State& state = *state_;
   const std::string name = state.chunk_name(chunk);
   const std::uint64_t size = state.table->grid().chunk_bytes();
@@ -367,12 +367,12 @@ EncodedChunk Hdf5Values::recode(const h5map::Chunk& chunk, const Alteration& alt
   if (h5map::codec_knows(filters, chunk.mask)) {
     h5map::check_claim(filters, chunk.mask, chunk.bytes, size, name);
     return with_memory(times(size, recoded_copies), name, [&] {
-      return EncodedChunk{h5map::recode_chunk(filters, chunk.mask, state.stored(chunk), size, alter, name),
+      return EncodedChunk{h5map::recode_chunk(filters, chunk.mask, state.stored(chunk), size, change, name),
                           chunk.mask};
     });
   }
   std::vector<std::uint8_t> values = decode(chunk);
-  alter(values);
+  change(values);
   h5::Recoded coded =
       with_memory(values.size() * pipeline_copies, name, [&] { return state.coder().recode(values); });
   if (!coded.differing.empty()) {

@@ -73,12 +73,12 @@ std::uint64_t MemberValues::chunk_bytes() const noexcept { return member_->defla
 
 std::vector<std::uint8_t> MemberValues::decode(const h5map::Chunk&) const { return unpacked(*member_); }
 
-EncodedChunk MemberValues::recode(const h5map::Chunk&, const Alteration& alter) const {
+EncodedChunk MemberValues::recode(const h5map::Chunk&, const h5map::ValueChange& change) const {
   // Values before, which make room for those that are read back, values after, and two stored forms.
   constexpr std::uint64_t copies = 4;
   return unpack(*member_, copies, [&](const Bytes& packed, Bytes before) {
     Bytes values = before;
-    alter(values);
+    change(values);
     return EncodedChunk{archive::deflate_raw_again(packed, std::move(before), values), 0,
                         archive::crc32(values)};
   });

@@ -43,7 +43,8 @@ class MemberValues final : public Values {
   [[nodiscard]] Spot locate(std::uint64_t byte) const override;
   [[nodiscard]] std::uint64_t chunk_bytes() const noexcept override;
   [[nodiscard]] std::vector<std::uint8_t> decode(const h5map::Chunk& chunk) const override;
-  [[nodiscard]] EncodedChunk recode(const h5map::Chunk& chunk, const Alteration& alter) const override;
+  [[nodiscard]] EncodedChunk recode(const h5map::Chunk& chunk,
+                                    const h5map::ValueChange& change) const override;
   [[nodiscard]] std::vector<StoredRun> stored_runs() const override;
 
  private:

@@ -2,13 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "h5map/chunk/chunk_table.h"
+#include "h5map/filter/codec.h"
 #include "h5map/structure/seal.h"
 
 namespace bitrift::ckpt {
@@ -57,10 +57,11 @@ class Values {
   [[nodiscard]] virtual std::uint64_t chunk_bytes() const noexcept = 0;
   /// A chunk's values.
   [[nodiscard]] virtual std::vector<std::uint8_t> decode(const h5map::Chunk& chunk) const = 0;
-  /// The stored form of a chunk's values after `alter` has changed some in place, which decodes to them
-  /// again. Throws also Error(unsupported) when the filters do not keep every value, and what `alter` throws.
-  using Alteration = std::function<void(std::span<std::uint8_t> values)>;
-  [[nodiscard]] virtual EncodedChunk recode(const h5map::Chunk& chunk, const Alteration& alter) const = 0;
+  /// The stored form of a chunk's values after `change` has altered some in place, which decodes to them
+  /// again. Throws also Error(unsupported) when the filters do not keep every value, and what `change`
+  /// throws.
+  [[nodiscard]] virtual EncodedChunk recode(const h5map::Chunk& chunk,
+                                            const h5map::ValueChange& change) const = 0;
 
   /// Runs of stored bytes, filtered or not, in the order of the values.
   struct StoredRun {

@@ -96,8 +96,7 @@ class TokenReader {
     at_ = token.end();
     return token;
   }
-  /// Passes over literals at least up to where something other comes, or the byte `end` of the content is
-  /// near.
+  /// Skips literals. Stops at the latest at another token, or shortly before byte `end` of the content.
   void skip_literals(std::uint64_t end) noexcept {
     constexpr unsigned at_once = BitReader::most / HuffmanCode::table_bits;
     while (at_ + at_once <= end && from_.whole()) {

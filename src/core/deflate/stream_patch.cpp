@@ -6,6 +6,8 @@
 
 #include "core/deflate/deflate_block.h"
 #include "core/deflate/splice.h"
+#include "core/error.h"
+#include "core/log.h"
 
 namespace bitrift::deflate {
 namespace {
@@ -338,6 +340,21 @@ std::optional<Bytes> patch_stream(Content stream, Content before, Content after)
     if (error.code() != ErrorCode::unsupported) throw;
     return std::nullopt;
   }
+}
+
+std::optional<Bytes> patch_checked(Content stream, Bytes before, Content after,
+                                   const std::function<Bytes(Content)>& inflate) {
+  std::optional<Bytes> patched = patch_stream(stream, before, after);
+  before = Bytes();
+  if (!patched) return std::nullopt;
+  try {
+    const Bytes again = inflate(*patched);
+    if (std::equal(again.begin(), again.end(), after.begin(), after.end())) return patched;
+  } catch (const Error& error) {
+    spdlog::debug("a patched deflate stream: {}", error.what());
+  }
+  spdlog::warn("a patched deflate stream does not hold its content, and is packed again; please report this");
+  return std::nullopt;
 }
 
 }  // namespace bitrift::deflate

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -17,9 +18,17 @@ namespace bitrift::deflate {
 /// `stream` ends with the last byte of its last block; `before` is what it inflates to, and has the size of
 /// `after`. nullopt where the contents differ in too many bytes for this to pay, and for streams of a form
 /// that few writers use: these must be packed again. The same arguments always give the same bytes. Takes
-/// little memory beside the result. A caller who must be certain inflates the result and compares.
+/// little memory beside the result.
 [[nodiscard]] std::optional<std::vector<std::uint8_t>> patch_stream(std::span<const std::uint8_t> stream,
                                                                     std::span<const std::uint8_t> before,
                                                                     std::span<const std::uint8_t> after);
+
+/// The same, and certain: `inflate` gives what a deflate stream holds, or throws Error, and that must be
+/// `after`. A wrong stream would be a fault of bitrift: it is reported in the log, and not returned. `before`
+/// is freed first, so that what is inflated takes its place.
+[[nodiscard]] std::optional<std::vector<std::uint8_t>> patch_checked(
+    std::span<const std::uint8_t> stream, std::vector<std::uint8_t> before,
+    std::span<const std::uint8_t> after,
+    const std::function<std::vector<std::uint8_t>(std::span<const std::uint8_t>)>& inflate);
 
 }  // namespace bitrift::deflate

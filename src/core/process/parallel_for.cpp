@@ -10,7 +10,7 @@
 
 #include <sched.h>
 
-namespace bitrift::ckpt {
+namespace bitrift {
 namespace {
 
 std::size_t usable_threads() {
@@ -53,4 +53,4 @@ void parallel_for(std::size_t count, const std::function<void(std::size_t)>& pie
   if (failure) std::rethrow_exception(failure);
 }
 
-}  // namespace bitrift::ckpt
+}  // namespace bitrift

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 
-namespace bitrift::ckpt {
+namespace bitrift {
 
 /// Calls piece(0) ... piece(count - 1), each once, on as many threads as the process may use cores (at most
 /// 16); on the caller's alone when there is one piece, or when two would hold more than 256 MiB, each of them
@@ -13,4 +13,4 @@ namespace bitrift::ckpt {
 void parallel_for(std::size_t count, const std::function<void(std::size_t)>& piece,
                   std::uint64_t bytes_each = 0);
 
-}  // namespace bitrift::ckpt
+}  // namespace bitrift

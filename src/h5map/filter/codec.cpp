@@ -220,10 +220,10 @@ std::vector<std::uint8_t> encode_chunk(std::span<const Filter> filters, std::uin
 
 std::vector<std::uint8_t> recode_chunk(std::span<const Filter> filters, std::uint32_t mask,
                                        std::span<const std::uint8_t> stored, std::uint64_t chunk_bytes,
-                                       const Alteration& alter, const std::string& where) {
+                                       const ValueChange& change, const std::string& where) {
   std::vector<Stage> stages(filters.size());
   Bytes values = decode(filters, mask, stored, chunk_bytes, stages, where);
-  alter(values);
+  change(values);
   return encode(filters, mask, values, stored.size(), stages, where);
 }
 

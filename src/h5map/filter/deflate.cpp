@@ -1,6 +1,5 @@
 #include "h5map/filter/deflate.h"
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -8,7 +7,6 @@
 
 #include "core/deflate/stream_patch.h"
 #include "core/error.h"
-#include "core/log.h"
 
 namespace bitrift::h5map {
 namespace {
@@ -41,28 +39,18 @@ std::vector<std::uint8_t> deflate_at(std::span<const std::uint8_t> bytes, int le
   return {out.get(), out.get() + size};
 }
 
-/// Empty where the stream cannot be patched. A wrong one would be a fault of bitrift, and is not used.
-std::vector<std::uint8_t> patch(std::span<const std::uint8_t> packed, std::vector<std::uint8_t> before,
-                                std::span<const std::uint8_t> after) {
-  constexpr std::size_t header = 2;
-  constexpr std::size_t sum_bytes = 4;
-  const auto stream = packed.subspan(header, packed.size() - header - sum_bytes);
-  const auto patched = deflate::patch_stream(stream, before, after);
-  before = std::vector<std::uint8_t>();  // it makes room for what is read back
-  if (!patched) return {};
-  std::vector<std::uint8_t> whole(packed.begin(), packed.begin() + header);
-  whole.insert(whole.end(), patched->begin(), patched->end());
-  const std::uint32_t sum = libdeflate_adler32(1, after.data(), after.size());
+constexpr std::size_t header_bytes = 2;
+constexpr std::size_t sum_bytes = 4;
+
+/// The zlib stream of `values` whose deflate stream is `stream`; its header is that of `packed`.
+std::vector<std::uint8_t> wrapped(std::span<const std::uint8_t> stream, std::span<const std::uint8_t> packed,
+                                  std::span<const std::uint8_t> values) {
+  std::vector<std::uint8_t> whole(packed.begin(), packed.begin() + header_bytes);
+  whole.insert(whole.end(), stream.begin(), stream.end());
+  const std::uint32_t sum = libdeflate_adler32(1, values.data(), values.size());
   for (unsigned shift = 32; shift > 0; shift -= 8)
     whole.push_back(static_cast<std::uint8_t>(sum >> (shift - 8)));
-  try {
-    const std::vector<std::uint8_t> again = inflate_bytes(whole, after.size());
-    if (std::equal(again.begin(), again.end(), after.begin(), after.end())) return whole;
-  } catch (const Error&) {
-    // It is said below.
-  }
-  spdlog::warn("a patched deflate stream does not hold its content, and is packed again; please report this");
-  return {};
+  return whole;
 }
 
 }  // namespace
@@ -105,10 +93,14 @@ std::vector<std::uint8_t> deflate_bytes(std::span<const std::uint8_t> bytes, std
 std::vector<std::uint8_t> deflate_again(std::span<const std::uint8_t> packed,
                                         std::vector<std::uint8_t> before, std::span<const std::uint8_t> after,
                                         std::uint32_t level, std::uint64_t room) {
-  std::vector<std::uint8_t> patched = patch(packed, std::move(before), after);
-  if (!patched.empty() && patched.size() <= room) return patched;
+  const auto stream = packed.subspan(header_bytes, packed.size() - header_bytes - sum_bytes);
+  const auto patched = deflate::patch_checked(stream, std::move(before), after, [&](auto one) {
+    return inflate_bytes(wrapped(one, packed, after), after.size());
+  });
+  const std::size_t size = patched ? header_bytes + patched->size() + sum_bytes : 0;
+  if (patched && size <= room) return wrapped(*patched, packed, after);
   std::vector<std::uint8_t> repacked = deflate_bytes(after, level, room);
-  return patched.empty() || repacked.size() < patched.size() ? repacked : patched;
+  return patched && size <= repacked.size() ? wrapped(*patched, packed, after) : repacked;
 }
 
 }  // namespace bitrift::h5map

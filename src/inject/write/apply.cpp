@@ -87,7 +87,8 @@ void keep_mode(const std::filesystem::path& input, const std::filesystem::path& 
 void write_or_restore(const FileDescriptor& fd, const std::filesystem::path& file,
                       const UndoJournal& journal) {
   try {
-    write_synced(fd, file, journal.patch);
+    write_compared(fd, file, journal.patch);
+    sync_file(fd, file);
   } catch (const Error& error) {
     try {
       take_back(journal, fd, file);

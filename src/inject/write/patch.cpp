@@ -261,7 +261,7 @@ class Patcher {
         for (const Edit& edit : one.edits) alter(*edit.site, edit.change, values.data() + edit.within);
       });
     };
-    ckpt::parallel_for(all.size(), encode, largest);
+    parallel_for(all.size(), encode, largest);
     // Their order decides where those go that grew.
     for (ChunkEdits* one : all) rewriter_->put_chunk(*one->values, one->chunk, std::move(one->encoded));
   }

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "core/error.h"
-#include "core/process/parallel_for.h"
 #include "inject/write/patch.h"
 
 namespace bitrift::inject {
@@ -57,17 +56,6 @@ void expect_tail(const FileDescriptor& fd, const std::filesystem::path& path, co
   expect_bytes(found.data(), path, patch.file_bytes, patch.tail, code, text);
 }
 
-void write_forwards(const FileDescriptor& fd, const std::filesystem::path& path, const Patch& patch) {
-  // Nothing may point behind the end of the file at any moment: the tail comes first and goes last.
-  write_at(fd, patch.tail.data(), patch.tail.size(), patch.file_bytes, path);
-  write_ranges(fd, path, patch.ranges, patch.after);
-}
-
-void expect_written(const FileDescriptor& fd, const std::filesystem::path& path, const Patch& patch) {
-  expect_all(fd, path, patch, patch.after, ErrorCode::io, unread);
-  expect_tail(fd, path, patch, true, ErrorCode::io, unread);
-}
-
 }  // namespace
 
 void read_ranges(const FileDescriptor& fd, const std::filesystem::path& path,
@@ -102,27 +90,19 @@ void write_ranges(const FileDescriptor& fd, const std::filesystem::path& path,
   }
 }
 
-void write_synced(const FileDescriptor& fd, const std::filesystem::path& path, const Patch& patch) {
-  write_forwards(fd, path, patch);
-  constexpr std::size_t few = 64;
-  if (patch.ranges.size() < few) {  // a thread would take longer
-    sync_data(fd, path);
-    return expect_written(fd, path, patch);
-  }
-  ckpt::parallel_for(2, [&](std::size_t which) {
-    if (which == 0) return sync_data(fd, path);
-    expect_written(fd, path, patch);
-  });
+void write_compared(const FileDescriptor& fd, const std::filesystem::path& path, const Patch& patch) {
+  // Nothing may point behind the end of the file at any moment: the tail comes first and goes last.
+  write_at(fd, patch.tail.data(), patch.tail.size(), patch.file_bytes, path);
+  write_ranges(fd, path, patch.ranges, patch.after);
+  expect_all(fd, path, patch, patch.after, ErrorCode::io, unread);
+  expect_tail(fd, path, patch, true, ErrorCode::io, unread);
 }
 
 void write_patch(const FileDescriptor& fd, const std::filesystem::path& path, const Patch& patch,
                  bool backwards) {
   expect_all(fd, path, patch, backwards ? patch.after : patch.before, ErrorCode::conflict, changed);
   expect_tail(fd, path, patch, backwards, ErrorCode::conflict, changed);
-  if (!backwards) {
-    write_forwards(fd, path, patch);
-    return expect_written(fd, path, patch);
-  }
+  if (!backwards) return write_compared(fd, path, patch);
   write_ranges(fd, path, patch.ranges, patch.before);
   if (!patch.tail.empty() && ::ftruncate(fd.get(), static_cast<off_t>(patch.file_bytes)) != 0) {
     fail(ErrorCode::io, "{}: cannot be truncated to {} bytes: {}", path.string(), patch.file_bytes,

@@ -16,9 +16,8 @@ namespace bitrift::inject {
 /// copies; no lock, no journal, no sync.
 void write_patch(const FileDescriptor& fd, const std::filesystem::path& path, const Patch& patch,
                  bool backwards);
-/// As write_patch() forwards, where the caller has compared the file with `before` himself. Also syncs the
-/// bytes, while they are read back. After an Error some may have been written.
-void write_synced(const FileDescriptor& fd, const std::filesystem::path& path, const Patch& patch);
+/// As write_patch() forwards, where the caller has compared the file with `before` himself.
+void write_compared(const FileDescriptor& fd, const std::filesystem::path& path, const Patch& patch);
 
 /// Calls `visit` with each range and the bytes that the file holds there now. Ranges that lie close together
 /// are read at once. Throws Error(io | bad_file).

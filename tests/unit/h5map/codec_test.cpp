@@ -73,7 +73,7 @@ TEST(Codec, DecodesWhatH5pyWroteAndH5pyReadsWhatItEncoded) {
       EXPECT_EQ(decode_chunk(filters, chunk.mask, again, values.size(), "d"), others);
       Bytes flipped = values;
       flipped[values.size() / 2] ^= 16;
-      const Alteration flip = [](std::span<std::uint8_t> one) { one[one.size() / 2] ^= 16; };
+      const ValueChange flip = [](std::span<std::uint8_t> one) { one[one.size() / 2] ^= 16; };
       const Bytes recoded = recode_chunk(filters, chunk.mask, stored, values.size(), flip, "d");
       EXPECT_EQ(decode_chunk(filters, chunk.mask, recoded, values.size(), "d"), flipped);
       encoded += std::to_string(again.size()) + " " + std::to_string(chunk.mask) + "\n";
