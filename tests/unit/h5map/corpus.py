@@ -131,15 +131,16 @@ def describe(path: Path) -> bytes:
         group = h5g.open(file, b"/" + here)
         groups += attribute_lines(here + b"/", group)
         children = []
+        names: dict[int, list[bytes]] = {}  # of each object, in the order of members()
         for name in members(group):
-            inner = here + b"/" + name if here else name
-            info = h5o.get_info(file, b"/" + inner)
-            if info.addr in seen:
+            names.setdefault(h5o.get_info(group, name).addr, []).append(name)
+        for address, same in names.items():
+            if address in seen:
                 continue
-            seen.add(info.addr)
-            same = [one for one in members(group) if h5o.get_info(group, one).addr == info.addr]
+            seen.add(address)
             first = min(same, key=lambda one, links=group.links: links.get_info(one).corder)  # 0 where not kept
             inner = here + b"/" + first if here else first
+            info = h5o.get_info(group, first)
             if info.type == h5o.TYPE_GROUP:
                 children.append(inner)
             elif info.type == h5o.TYPE_DATASET:
