@@ -12,7 +12,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "studies"))
 import kill_campaign
 
 
-@pytest.mark.parametrize(("workers", "shards"), [pytest.param(1, 1, marks=pytest.mark.thorough), (4, 1), (1, 3)])
+# One driver: test_campaign_driver.py.
+@pytest.mark.parametrize(
+    ("workers", "shards"), [*(pytest.param(n, 1, marks=pytest.mark.thorough) for n in (1, 4)), (1, 3)]
+)
 def test_driver_worker_and_both_killed_at_arbitrary_moments_leave_an_equal_journal(tmp_path, workers, shards):
     left = {"driver": 3, "worker": 3, "both": 2}
     campaign = kill_campaign.stand_in_campaign(tmp_path)

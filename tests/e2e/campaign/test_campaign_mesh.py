@@ -24,7 +24,7 @@ SPEC = {
     "resume": {"epochs": 2},
     "arms": [arm("trees", "trees", "shrink"), arm("spare", "rings-2d", "spare")],
     "strata": {"process": {"phases": PHASES}},
-    "trials_per_stratum": 2,
+    "trials_per_stratum": 1,  # each loses a process that starts LibTorch again
     "controls": CONTROLS,
 }
 
@@ -48,7 +48,7 @@ def trials(rows: dict, arm: str) -> list:
 
 def test_survivors_go_on_with_other_sums(rows: dict) -> None:
     golden = rows["trees/control/0"]["result"]
-    assert len(trials(rows, "trees")) == 2 * len(PHASES)
+    assert len(trials(rows, "trees")) == len(PHASES)
     for row in trials(rows, "trees"):
         result = row["result"]
         assert result["status"] == "done"
@@ -61,7 +61,7 @@ def test_survivors_go_on_with_other_sums(rows: dict) -> None:
 
 def test_a_spare_takes_the_chip_and_the_bits_stay(rows: dict) -> None:
     golden = rows["spare/control/0"]["result"]["final_digest"]
-    assert [row["result"]["final_digest"] for row in trials(rows, "spare")] == [golden] * 2 * len(PHASES)
+    assert [row["result"]["final_digest"] for row in trials(rows, "spare")] == [golden] * len(PHASES)
 
 
 def test_only_an_arm_that_promises_the_golden_bits_is_held_to_them(rows: dict, place: Path) -> None:
@@ -73,7 +73,7 @@ def test_only_an_arm_that_promises_the_golden_bits_is_held_to_them(rows: dict, p
 
 
 def test_replay_gives_the_same_row(rows: dict, place: Path) -> None:
-    again = campaign("replay", place / "mesh", "trees/process.update/1")
+    again = campaign("replay", place / "mesh", "trees/process.update/0")
     assert again.returncode == 0, again.stdout + again.stderr
 
 

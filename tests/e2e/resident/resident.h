@@ -12,8 +12,8 @@
 
 namespace bitrift::tests {
 
-/// What a run is given: its standard streams, and the words of its start, each with a NUL behind it: the
-/// folder, the number of arguments, the arguments, and the environment.
+/// What a run is given: its standard streams, and these words, each followed by a NUL: the folder, the number
+/// of arguments, the arguments, and the environment.
 ///
 /// On the wire: the length of the words as 4 bytes, which carry the descriptors of the streams; the words.
 /// The answers are 4 bytes each: the number of the process, and when it has ended, its status as waitpid(2)

@@ -95,16 +95,13 @@ def test_a_job_is_launched_again_from_what_the_disk_has(base: Path, tmp_path: Pa
 
 def test_a_killed_run_leaves_a_whole_file(base: Path, tmp_path: Path) -> None:
     chance, out, seen = random.Random(17), tmp_path / "out.h5", 0
+    command = [PROGRAM, "resume", base, "-o", out, "--epochs", "2", *ASYNC]
     began = time.monotonic()
-    run("resume", base, "-o", out, "--epochs", 2, *ASYNC)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     whole = time.monotonic() - began
     out.unlink()
     for _ in range(8):
-        process = subprocess.Popen(
-            [PROGRAM, "resume", base, "-o", out, "--epochs", "2", *ASYNC],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(chance.uniform(0.3, 1) * whole)
         process.kill()
         process.wait()

@@ -48,7 +48,11 @@ def walk_by_ddp(folder: Path, parts: int) -> list[dict[str, np.ndarray]]:
 
 @pytest.mark.parametrize(
     "model, optimizer, precision, parts",
-    [(RESNET, SGD, "fp32", 1), (RESNET, ADAMW, "fp32", 2), (GPT, ADAMW, "fp64", 1)],
+    [
+        pytest.param(RESNET, SGD, "fp32", 1, marks=pytest.mark.thorough),
+        (RESNET, ADAMW, "fp32", 2),
+        (GPT, ADAMW, "fp64", 1),
+    ],
     ids=["resnet20", "resnet20 in micro-batches", "gpt"],
 )
 def test_ddp_semantics_are_those_of_distributed_data_parallel(
