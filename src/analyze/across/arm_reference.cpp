@@ -14,23 +14,6 @@ using record::Json;
 using record::TrialKind;
 using record::TrialRecord;
 
-MetricValues badness_of(const record::Evaluation& evaluation, const std::vector<record::Metric>& metrics) {
-  MetricValues values;
-  for (const record::Metric metric : metrics) {
-    const auto value = record::value_of(evaluation, metric);
-    values.push_back(value ? badness(metric, *value) : std::numeric_limits<double>::quiet_NaN());
-  }
-  return values;
-}
-
-record::Evaluation at_horizon(const TrialRecord& row, const ArmControls& controls, record::Judge judge) {
-  return judged(*row.result, judge).at(controls.horizon - 1);
-}
-
-const std::vector<record::Metric>& metrics_of(const ArmControls& controls) {
-  return controls.calibration.value().metrics();
-}
-
 std::vector<MetricValues> list_from_json(const Json& value) {
   std::vector<MetricValues> list;
   for (const Json& one : value) list.push_back(values_from_json(one));
@@ -78,15 +61,6 @@ void check_lengths(const ArmReference& reference) {
 }
 
 }  // namespace
-
-MetricValues rises_of(const TrialRecord& row, const ArmControls& controls, record::Judge judge) {
-  const auto& metrics = metrics_of(controls);
-  MetricValues rises = badness_of(at_horizon(row, controls, judge), metrics);
-  const CleanRun& golden = controls.golden.at(static_cast<std::size_t>(row.order));
-  const MetricValues from = badness_of(golden.evaluations.at(controls.horizon - 1), metrics);
-  for (std::size_t j = 0; j < rises.size(); ++j) rises[j] -= from[j];
-  return rises;
-}
 
 ArmReference arm_reference(const std::vector<TrialRecord>& rows, const std::string& arm, const Trust& trust) {
   const ArmControls& controls = trust.controls.at(arm);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "analyze/verdict/rises.h"
 #include "analyze/verdict/trust.h"
 #include "record/json/json.h"
 #include "record/metric.h"
@@ -11,14 +12,9 @@
 
 namespace bitrift::analyze {
 
-/// A value of each judged metric of an arm, in the order of ArmReference::metrics. NaN where a run lacks the
-/// metric.
-using MetricValues = std::vector<double>;
-
-/// The clean runs of one arm at the horizon. A *rise* is the badness of a run (-accuracy, or ln(loss)) less
-/// that of the golden run of its data order.
+/// The clean runs of one arm at the horizon: badness, and rises (rises_of()).
 struct ArmReference {
-  std::vector<record::Metric> metrics;  ///< judged
+  std::vector<record::Metric> metrics;  ///< judged; all values are in their order
   MetricValues limit;                   ///< Calibration::limit_rises()
   std::vector<MetricValues> clean;      ///< badness of every envelope run, then of every held-out run
   std::vector<MetricValues> golden;     ///< badness, by data order
@@ -28,10 +24,6 @@ struct ArmReference {
 /// Runs that crashed are left out. trust: of the same rows, by Rule::conformal.
 [[nodiscard]] ArmReference arm_reference(const std::vector<record::TrialRecord>& rows, const std::string& arm,
                                          const Trust& trust);
-
-/// The rises of a run that reached the horizon.
-[[nodiscard]] MetricValues rises_of(const record::TrialRecord& row, const ArmControls& controls,
-                                    record::Judge judge);
 
 /// As docs/ci.md describes it.
 [[nodiscard]] record::Json to_json(const ArmReference& reference);

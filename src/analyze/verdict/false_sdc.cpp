@@ -6,6 +6,8 @@
 #include <boost/math/distributions/beta.hpp>
 #include <fmt/format.h>
 
+#include "analyze/verdict/rises.h"
+
 namespace bitrift::analyze {
 namespace {
 
@@ -13,22 +15,14 @@ using record::TrialKind;
 
 double log_beta(double a, double b) { return std::lgamma(a) + std::lgamma(b) - std::lgamma(a + b); }
 
-// Of a run that reached the horizon, in units: the largest over the judged metrics.
+// Of a run that reached the horizon, in units: the largest over the judged metrics that it has.
 double distance_from_golden(const record::TrialRecord& row, const ArmControls& controls,
-                            const Judging& judging) {
-  const Calibration& calibration = *controls.calibration;
-  const std::vector<double> units = calibration.units();
-  const std::size_t last = controls.horizon - 1;
-  const record::Evaluation run = judged(*row.result, judging.judge).at(last);
-  const record::Evaluation& golden =
-      controls.golden.at(static_cast<std::size_t>(row.order)).evaluations.at(last);
+                            record::Judge judge) {
+  const std::vector<double> units = controls.calibration.value().units();
+  const MetricValues rises = rises_of(row, controls, judge);
   double distance = 0;
   for (std::size_t j = 0; j < units.size(); ++j) {
-    const record::Metric metric = calibration.metrics()[j];
-    const auto own = record::value_of(run, metric);
-    const auto known = record::value_of(golden, metric);
-    if (own && known)
-      distance = std::max(distance, std::abs(badness(metric, *own) - badness(metric, *known)) / units[j]);
+    if (!std::isnan(rises[j])) distance = std::max(distance, std::abs(rises[j]) / units[j]);
   }
   return distance;
 }
@@ -56,7 +50,7 @@ FalseSdc false_sdc_of(const std::vector<record::TrialRecord>& rows, const std::s
     if (outcome != record::OutcomeClass::masked) ++judged.called;
     if (row.kind != TrialKind::jitter || outcome == record::OutcomeClass::crash || !controls.calibration)
       continue;
-    const double distance = distance_from_golden(row, controls, judging);
+    const double distance = distance_from_golden(row, controls, judging.judge);
     found.jitter_distance = std::max(found.jitter_distance.value_or(0), distance);
   }
   return found;
