@@ -194,6 +194,13 @@ void keep_memory() {
 #endif
 }
 
+// A result is written whole or not at all, should its rank be killed: the rank that leads then tells it
+// again. The terminal that mpirun gives to a rank would get it in pieces of 1 KiB.
+void write_at_once() {
+  constexpr std::size_t longer_than_a_result = 1 << 16;
+  std::setvbuf(stdout, nullptr, _IOFBF, longer_than_a_result);
+}
+
 // Skips the destructors of LibTorch's static objects, which take a sixth of a short command's time. By now,
 // bitrift has nothing left to write or to remove.
 [[noreturn]] void leave(int code) {
@@ -212,6 +219,7 @@ int main(int count, char** words) {
   // A file size limit is then an error that write(2) returns, like a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   bitrift::cli::keep_memory();
+  bitrift::cli::write_at_once();
   bitrift::start_logging("bitrift-train");
   bitrift::cli::leave(bitrift::cli::guarded(count, words));
 }

@@ -157,9 +157,13 @@ def test_a_rank_is_killed_from_outside_after_the_last_epoch(
 ) -> None:
     out = tmp_path / "out.h5"
     words = bases.words("sgd", "data", out, *RECOVERIES[recovery])
-    ended, strike = kill_at_end(*words, out=out, victim=victim, delay=0.002)
-    assert strike.hit
-    right_end(ended, out, bases.golden("sgd", "data"))
+    for _ in range(10):
+        ended, strike = kill_at_end(*words, out=out, victim=victim, delay=0.002)
+        right_end(ended, out, bases.golden("sgd", "data"))
+        if strike.hit:
+            return
+        out.unlink()  # too late: this process was kept from running
+    pytest.fail("the run ended before every signal")
 
 
 TWO_FAILURES = [
@@ -210,7 +214,7 @@ def test_one_of_two_that_replaced_two_fails(bases: Bases, tmp_path: Path) -> Non
     """Open MPI hangs in a third start of processes when two were started by one call and one of them is dead."""
     faults = kills("0@2:backward", "2@2:backward", "0@5:reduce", "2@7:backward")
     recoveries = recovered(bases, "sgd", "data", tmp_path / "out.h5", *RECOVERIES["respawn"], *faults)
-    assert [rank for one in recoveries for rank in one["failed"]] == [0, 2, 0, 2]
+    assert [rank for one in recoveries for rank in one["failed"]] == [0, 2, 0, 2], recoveries
 
 
 FEWER = {"data": ["data", "--ranks", 3], "hybrid": ["pipeline", "--ranks", 2]}
