@@ -44,6 +44,18 @@ def test_the_verdict_is_in_words_with_rates_and_intervals(folder: Path) -> None:
     assert "None of 2 comparisons between arms shows a difference." in page.text
 
 
+def test_one_planned_trial_is_no_several(tmp_path: Path) -> None:
+    rows = [*clean_rows("serial"), *trial_rows("serial", "weight.sign", 1000, 1, 0, 0)]
+    write_campaign(tmp_path / "study", rows, ("serial",))
+    respec(
+        tmp_path / "study",
+        lambda identity: identity["spec"].update(
+            trials_per_stratum=1, strata={"roles": ["weight"], "fields": ["sign"]}
+        ),
+    )
+    assert "The campaign is finished: its planned trial counts." in page_of(tmp_path / "study").text
+
+
 def test_rates_and_reasons_are_those_of_analyze(folder: Path) -> None:
     page = page_of(folder)
     (group,) = [one for one in bitrift.summary(folder)["groups"] if one["key"] == {"arm": "serial", "field": "sign"}]

@@ -277,10 +277,8 @@ def test_script_trains_as_before_and_answers_a_single_run(tmp_path: Path) -> Non
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines()[-1].startswith("4 0.")
     words = ("-m", "bitrift.runner", EXAMPLE / "cnn.py", "--checkpoint", "digits.h5")
-    runs = [python(*words, place=tmp_path) for _ in "12"]
-    first, second = (json.loads(run.stdout) for run in runs)
-    assert first.pop("seconds") > 0 < second.pop("seconds")
-    assert first == second and first["steps"] == 23 and first["replicas"][0][0]["epoch"] == 6
+    result = json.loads(python(*words, place=tmp_path).stdout)
+    assert result["seconds"] > 0 and result["steps"] == 23 and result["replicas"][0][0]["epoch"] == 6
 
 
 def test_mistakes_are_named(tmp_path: Path) -> None:

@@ -191,4 +191,8 @@ def test_files_without_a_model_are_refused(tmp_path: Path, content: object) -> N
     assert done.returncode == 2 and done.stderr.startswith("bitrift: error: "), done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "c.h5").exists()
-    assert convert(tmp_path / "missing.pt", tmp_path / "c.h5").returncode == 2
+
+
+def test_a_file_that_is_missing_is_refused(tmp_path: Path) -> None:
+    done = convert(tmp_path / "missing.pt", tmp_path / "c.h5")
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1

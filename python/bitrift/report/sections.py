@@ -96,11 +96,13 @@ def _lead(facts: Facts) -> str:
         return f"The journal holds {words.counted(facts.trials, 'trial')}, {which} not judged."
     summary = facts.summary
     reason = facts.unfinished()
-    state = (
-        f"The campaign is not finished: {reason}. All rates below are preliminary, and their intervals hold already."
-        if reason
-        else f"The campaign is finished: all {words.counted(summary['planned'], 'planned trial')} count."
-    )
+    if reason:
+        preliminary = "All rates below are preliminary, and their intervals hold already."
+        state = f"The campaign is not finished: {reason}. {preliminary}"
+    elif summary["planned"] == 1:
+        state = "The campaign is finished: its planned trial counts."
+    else:
+        state = f"The campaign is finished: all {summary['planned']:,} planned trials count."
     if not summary["trials"]:
         return f"{state} No trial counts yet."
     return f"{state} {ran}"

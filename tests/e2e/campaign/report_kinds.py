@@ -150,7 +150,8 @@ KINDS = {
     ),
     "mesh": Kind(
         test_campaign_mesh.SPEC
-        | {"arms": test_campaign_mesh.SPEC["arms"][:1], "strata": {"process": {"phases": ["reduce"]}}, "controls": FEW},
+        | {"arms": test_campaign_mesh.SPEC["arms"][:1], "strata": {"process": {"phases": ["reduce"]}}, "controls": FEW}
+        | {"trials_per_stratum": 2},
         "the failure of a rank (killed with SIGKILL) in phase reduce, chosen uniformly from the {N} combinations of "
         "ranks, steps and points",
         [PROCESS_LIMITS, ONE_ORDER],

@@ -52,7 +52,11 @@ def test_two_thousand_trials_end_alike_with_and_without_an_early_end(full: Path,
     ("parallel", "changes"),
     [
         ({"kind": "data", "ranks": 2}, {"schedule": {"name": "plateau", "patience": 0, "monitor": "train_loss"}}),
-        ({"kind": "pipeline", "ranks": 2, "micro_batches": 2}, {"schedule": {"name": "step", "every": 10}}),
+        pytest.param(
+            {"kind": "pipeline", "ranks": 2, "micro_batches": 2},
+            {"schedule": {"name": "step", "every": 10}},
+            marks=pytest.mark.thorough,
+        ),
         ({"kind": "serial"}, {"optimizer": {"name": "adam", "learning_rate": 0.01}}),
     ],
 )

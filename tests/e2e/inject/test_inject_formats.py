@@ -150,7 +150,9 @@ def check(before: dict, after: dict, faults: list[dict]) -> None:
     assert total == sum(len(fault["bits"]) for fault in faults)
 
 
-@pytest.mark.parametrize("batch", range(SCENARIOS // BATCH))
+@pytest.mark.parametrize(
+    "batch", [pytest.param(one, marks=[pytest.mark.thorough] * (one > 3)) for one in range(SCENARIOS // BATCH)]
+)
 def test_exactly_the_asked_bits_differ(tmp_path: Path, batch: int) -> None:
     for scenario in range(batch * BATCH, (batch + 1) * BATCH):
         pick = random.Random(scenario)

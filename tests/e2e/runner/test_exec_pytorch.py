@@ -102,11 +102,9 @@ def worker(base: Path, tmp_path: Path) -> Iterator[ExecWorker]:
 
 def test_ddp_in_python_and_bitrift_train_give_the_same_results(base: Path, worker: ExecWorker, tmp_path: Path) -> None:
     runs = [
-        (Path(shutil.copy(base, tmp_path / "ckpt.h5")), 1, {}),
-        (tmp_path / "ckpt.h5", 1, {"order_seed": 77}),
-        (tmp_path / "ckpt.h5", 0, {}),
+        (Path(shutil.copy(base, tmp_path / "ckpt.h5")), 0, {}),
         (flipped(base, "model/conv1.weight", 3, 30), 1, {}),
-        (flipped(base, "optimizer/momentum_buffer/fc2.weight", 100, 29), 1, {}),
+        (flipped(base, "optimizer/momentum_buffer/fc2.weight", 100, 29), 1, {"order_seed": 77}),
         (flipped(base, "model/fc3.bias", 4, 0), 2, {}),
     ]
     with serving(base, ["--parallel", "data", "--ranks", "2"], 2, tmp_path) as ours:
