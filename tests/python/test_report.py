@@ -46,7 +46,7 @@ def test_the_verdict_is_in_words_with_rates_and_intervals(folder: Path) -> None:
 
 def test_one_planned_trial_is_no_several(tmp_path: Path) -> None:
     rows = [*clean_rows("serial"), *trial_rows("serial", "weight.sign", 1000, 1, 0, 0)]
-    write_campaign(tmp_path / "study", rows, ("serial",))
+    write_campaign(tmp_path / "study", rows, ["serial"])
     respec(
         tmp_path / "study",
         lambda identity: identity["spec"].update(
