@@ -94,13 +94,15 @@ std::vector<std::uint8_t> deflate_again(std::span<const std::uint8_t> packed,
                                         std::vector<std::uint8_t> before, std::span<const std::uint8_t> after,
                                         std::uint32_t level, std::uint64_t room) {
   const auto stream = packed.subspan(header_bytes, packed.size() - header_bytes - sum_bytes);
-  const auto patched = deflate::patch_checked(stream, std::move(before), after, [&](auto one) {
-    return inflate_bytes(wrapped(one, packed, after), after.size());
-  });
-  const std::size_t size = patched ? header_bytes + patched->size() + sum_bytes : 0;
-  if (patched && size <= room) return wrapped(*patched, packed, after);
+  std::vector<std::uint8_t> whole;
+  const auto inflate = [&](auto one) {
+    whole = wrapped(one, packed, after);
+    return inflate_bytes(whole, after.size());
+  };
+  const bool patched = deflate::patch_checked(stream, std::move(before), after, inflate).has_value();
+  if (patched && whole.size() <= room) return whole;
   std::vector<std::uint8_t> repacked = deflate_bytes(after, level, room);
-  return patched && size <= repacked.size() ? wrapped(*patched, packed, after) : repacked;
+  return patched && whole.size() <= repacked.size() ? std::move(whole) : std::move(repacked);
 }
 
 }  // namespace bitrift::h5map
