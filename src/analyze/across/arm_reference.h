@@ -1,4 +1,4 @@
-// What the harm of an arm's trials is counted from, and the limit that it is held against, in absolute units.
+// The clean runs that the harm of an arm's trials is measured from, and its limit, in absolute units.
 #pragma once
 
 #include <cstddef>

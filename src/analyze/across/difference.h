@@ -43,7 +43,7 @@ class RateDifference {
                  const std::vector<std::string>& strata = {}, std::optional<ComparisonKind> kind = {});
 
   [[nodiscard]] ComparisonKind kind() const noexcept { return kind_; }
-  /// Of the trials that are compared: of paired ones those that both have.
+  /// These count the trials that are compared; where trials are paired, the ones that both sides have.
   [[nodiscard]] std::uint64_t first_trials() const noexcept { return first_trials_; }
   [[nodiscard]] std::uint64_t second_trials() const noexcept { return second_trials_; }
   [[nodiscard]] std::uint64_t first_hits() const noexcept { return first_hits_; }

@@ -15,7 +15,8 @@ using record::TrialKind;
 
 double log_beta(double a, double b) { return std::lgamma(a) + std::lgamma(b) - std::lgamma(a + b); }
 
-// Of a run that reached the horizon, in units: the largest over the judged metrics that it has.
+// The largest distance over the judged metrics that the run has, in units. The run must have reached the
+// horizon.
 double distance_from_golden(const record::TrialRecord& row, const ArmControls& controls,
                             record::Judge judge) {
   const std::vector<double> units = controls.calibration.value().units();

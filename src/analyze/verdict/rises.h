@@ -9,18 +9,19 @@
 
 namespace bitrift::analyze {
 
-/// A value of each of some metrics. NaN where a run lacks the metric.
+/// One value for each metric; NaN if the run lacks it.
 using MetricValues = std::vector<double>;
 
-/// Badness: -accuracy, or ln(loss).
+/// The badness of each metric: -accuracy, or ln(loss).
 [[nodiscard]] MetricValues badness_of(const record::Evaluation& evaluation,
                                       const std::vector<record::Metric>& metrics);
 
-/// As judged, of a run that reached the horizon.
+/// The evaluation at the horizon, as judged. The run must have reached it.
 [[nodiscard]] record::Evaluation at_horizon(const record::TrialRecord& row, const ArmControls& controls,
                                             record::Judge judge);
 
-/// Of a run that reached the horizon: its badness there less that of its golden run, of each judged metric.
+/// For each judged metric, the badness of the run at the horizon minus that of its golden run. The run must
+/// have reached the horizon.
 [[nodiscard]] MetricValues rises_of(const record::TrialRecord& row, const ArmControls& controls,
                                     record::Judge judge);
 

@@ -30,7 +30,7 @@ struct ValueSource {
 /// process.
 class Hdf5Values final : public Values {
  public:
-  /// What the source refers to must outlive it; `fd` reads what `file` describes.
+  /// Everything that `source` refers to must outlive this object. `fd` reads the file that `file` describes.
   Hdf5Values(const ValueSource& source, const h5map::Dataset& dataset);
   Hdf5Values(const ValueSource& source, const std::string& path, const h5map::Attribute& attribute);
   ~Hdf5Values() override;

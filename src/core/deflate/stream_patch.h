@@ -23,9 +23,9 @@ namespace bitrift::deflate {
                                                                     std::span<const std::uint8_t> before,
                                                                     std::span<const std::uint8_t> after);
 
-/// The same, and certain: `inflate` gives what a deflate stream holds, or throws Error, and that must be
-/// `after`. A wrong stream would be a fault of bitrift: it is reported in the log, and not returned. `before`
-/// is freed first, so that what is inflated takes its place.
+/// Does the same and checks the result: `inflate` returns the content of a deflate stream, or throws Error,
+/// and the content must equal `after`. A wrong stream would be a fault of bitrift: it is logged and not
+/// returned. `before` is freed before `inflate` is called, so that both never need memory at once.
 [[nodiscard]] std::optional<std::vector<std::uint8_t>> patch_checked(
     std::span<const std::uint8_t> stream, std::vector<std::uint8_t> before,
     std::span<const std::uint8_t> after,

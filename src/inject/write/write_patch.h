@@ -16,7 +16,7 @@ namespace bitrift::inject {
 /// copies; no lock, no journal, no sync.
 void write_patch(const FileDescriptor& fd, const std::filesystem::path& path, const Patch& patch,
                  bool backwards);
-/// As write_patch() forwards, where the caller has compared the file with `before` himself.
+/// As write_patch() forwards, but the caller has already compared the file with `before`.
 void write_compared(const FileDescriptor& fd, const std::filesystem::path& path, const Patch& patch);
 
 /// Calls `visit` with each range and the bytes that the file holds there now. Ranges that lie close together
