@@ -31,6 +31,7 @@
 #include "campaign/journal/journal.h"
 #include "campaign/progress/running_rates.h"
 #include "core/error.h"
+#include "design/kind/bit_strata.h"
 #include "sampling_across.h"
 #include "sampling_bias.h"
 #include "sampling_paired.h"
@@ -47,7 +48,7 @@ struct Mean {
   double trials = 0, rounds = 0;
 };
 
-Mean mean_of(record::CampaignSpec spec, const std::string& allocation, int repetitions) {
+Mean mean_of(design::CampaignSpec spec, const std::string& allocation, int repetitions) {
   Mean mean;
   spec.sampling->allocation = parse_named<record::Allocation>(allocation);
   for (int i = 0; i < repetitions; ++i) {
@@ -59,7 +60,7 @@ Mean mean_of(record::CampaignSpec spec, const std::string& allocation, int repet
   return mean;
 }
 
-void compare(record::CampaignSpec spec, std::uint64_t pilot, int repetitions) {
+void compare(design::CampaignSpec spec, std::uint64_t pilot, int repetitions) {
   spec.sampling->pilot = pilot;
   const Mean neyman = mean_of(spec, "neyman", repetitions);
   const Mean even = mean_of(spec, "even", repetitions);
@@ -76,7 +77,7 @@ int allocation(int repetitions) {
   for (const std::uint64_t pilot : {20, 10, 5, 4, 3, 2}) {
     compare(spec_of("totals", "neyman", 0.02), pilot, repetitions);
   }
-  record::CampaignSpec arms = spec_of("totals", "neyman", 0.02);
+  design::CampaignSpec arms = spec_of("totals", "neyman", 0.02);
   arms.arms = {{"serial", {}}, {"data-2", {}}, {"pipeline-2", {}}};
   compare(arms, arms.sampling->pilot, repetitions);
   for (const std::uint64_t pilot : {20, 5}) {
@@ -88,7 +89,7 @@ int allocation(int repetitions) {
 // Every stratum of an exhaustive campaign with the outcomes of all its faults, for one arm.
 std::vector<Truth> recorded(const std::string& folder) {
   const campaign::Layout layout{folder};
-  const record::CampaignSpec spec = campaign::read_stored_campaign(layout).spec;
+  const design::CampaignSpec spec = campaign::read_stored_campaign(layout).spec;
   const auto rounds = campaign::read_rounds(layout);
   const auto seen = analyze::observe(campaign::read_journal(layout.journal()).effective(), spec);
   std::vector<Truth> truths;
@@ -156,7 +157,7 @@ int ground_truth(const std::string& folder, int repetitions) {
     double trials = 0;
     const double aim = target == "totals" ? 0.02 : 0;
     for (int i = 0; i < repetitions; ++i) {
-      record::CampaignSpec spec = spec_of(target, "neyman", 0.02);
+      design::CampaignSpec spec = spec_of(target, "neyman", 0.02);
       spec.seed = static_cast<std::uint64_t>(i) + 1;
       std::vector<char> missed(kinds, 0);
       const Campaign campaign =
@@ -181,7 +182,7 @@ int ground_truth(const std::string& folder, int repetitions) {
 }
 
 int speed(std::uint64_t rows) {
-  record::CampaignSpec spec = spec_of("totals", "neyman", 1e-4);
+  design::CampaignSpec spec = spec_of("totals", "neyman", 1e-4);
   spec.sampling->pilot = std::max<std::uint64_t>(2, rows / 20);
   std::vector<record::Stratum> strata;
   for (const Truth& truth : quickstart()) {
@@ -203,9 +204,9 @@ int speed(std::uint64_t rows) {
 
 // What the rates shown on the way cost, when they are asked for after every row.
 int live(std::uint64_t rows) {
-  record::CampaignSpec spec = spec_of("totals", "neyman", 1e-4);
-  spec.strata.roles = {"weight", "bias", "momentum"};
-  spec.strata.fields = {"sign", "exponent", "mantissa"};
+  design::CampaignSpec spec = spec_of("totals", "neyman", 1e-4);
+  spec.strata.edit<design::BitStrata>().roles = {"weight", "bias", "momentum"};
+  spec.strata.edit<design::BitStrata>().fields = {"sign", "exponent", "mantissa"};
   spec.sampling->max_trials = rows;
   std::vector<Truth> truths = quickstart();
   for (Truth& truth : truths) truth.stratum.bits = std::max(truth.stratum.bits, rows);

@@ -11,6 +11,7 @@
 #include "analyze/across/difference.h"
 #include "analyze/across/gate.h"
 #include "core/philox.h"
+#include "design/kind/bit_strata.h"
 
 namespace bitrift {
 namespace {
@@ -39,8 +40,8 @@ Sample campaign(std::size_t arms, std::uint64_t scale) {
   Sample sample;
   sample.spec.name = "simulated";
   sample.spec.seed = 1;
-  sample.spec.strata.roles = {"weight"};
-  sample.spec.strata.fields = {"sign", "exponent"};
+  sample.spec.strata.edit<design::BitStrata>().roles = {"weight"};
+  sample.spec.strata.edit<design::BitStrata>().fields = {"sign", "exponent"};
   sample.spec.trials_per_stratum = kDraws;
   for (std::size_t arm = 0; arm < arms; ++arm) {
     sample.spec.arms.push_back({"arm" + std::to_string(arm), {}});

@@ -98,11 +98,11 @@ void add_campaign(BiasLine& line, const Campaign& campaign, const analyze::Order
   }
 }
 
-void bias_of(const record::CampaignSpec& asked, int repetitions) {
+void bias_of(const design::CampaignSpec& asked, int repetitions) {
   std::vector<BiasLine> lines = bias_lines();
   double trials = 0;
   for (int i = 0; i < repetitions; ++i) {
-    record::CampaignSpec spec = asked;
+    design::CampaignSpec spec = asked;
     spec.seed = static_cast<std::uint64_t>(i) + 1;
     const Campaign campaign = run(spec, quickstart(), [](const Campaign&) {});
     trials += static_cast<double>(campaign.trials()) / repetitions;

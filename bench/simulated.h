@@ -63,9 +63,9 @@ class Replay {
   std::vector<Permutation> order_;
 };
 
-inline record::CampaignSpec spec_of(const std::string& target, const std::string& allocation,
+inline design::CampaignSpec spec_of(const std::string& target, const std::string& allocation,
                                     double half_width) {
-  record::CampaignSpec spec;
+  design::CampaignSpec spec;
   spec.arms = {{"serial", {}}};
   spec.sampling.emplace();
   spec.sampling->target = parse_named<record::SamplingTarget>(target);
@@ -87,7 +87,7 @@ struct Campaign {
 
 // look: called at every barrier.
 template <typename Look>
-Campaign run(const record::CampaignSpec& spec, const std::vector<Truth>& truths, Look look) {
+Campaign run(const design::CampaignSpec& spec, const std::vector<Truth>& truths, Look look) {
   std::vector<record::Stratum> strata;
   for (const Truth& truth : truths) strata.push_back(truth.stratum);
   const Replay replay(truths, spec.seed);

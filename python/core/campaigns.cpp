@@ -40,7 +40,7 @@ using bitrift::record::Json;
 
 /// A campaign's folder, read once.
 struct Campaign {
-  bitrift::record::CampaignSpec spec;
+  bitrift::design::CampaignSpec spec;
   std::vector<bitrift::record::TrialRecord> rows;
   std::vector<bitrift::record::Round> rounds;
 };

@@ -25,8 +25,8 @@
 #include "campaign/plan/plan.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "record/stratum_name.h"
-#include "spec/extension.h"
+#include "design/extension.h"
+#include "design/kind/process_strata.h"
 
 namespace bitrift::python {
 namespace {
@@ -39,14 +39,14 @@ constexpr std::size_t kAllPairs =
 constexpr std::size_t kFaultsOfATrial = 3;  // that are written out
 
 struct Rows {
-  record::CampaignSpec spec;
+  design::CampaignSpec spec;
   std::vector<record::TrialRecord> rows;
   std::vector<record::Round> rounds;
 };
 
 Json runs_of(const Rows& campaign) {
   Json runs = Json::object();
-  for (const record::Arm& arm : campaign.spec.arms) runs[arm.name] = Json::object();
+  for (const design::Arm& arm : campaign.spec.arms) runs[arm.name] = Json::object();
   for (const record::TrialRecord& row : campaign.rows) {
     Json& count = runs[row.id.arm][name_of(row.kind)];
     count = count.is_null() ? 1 : count.get<std::uint64_t>() + 1;
@@ -70,7 +70,7 @@ Json times_of(const Rows& campaign) {
 Json line_json(const analyze::TrialLine& line) {
   const record::TrialRecord& row = *line.row;
   Json value = analyze::to_json(line);
-  value["fault"] = analyze::fault_text(row, kFaultsOfATrial);
+  value["fault"] = record::described(row.faults, kFaultsOfATrial);
   value["detail"] = row.failure ? row.failure->detail : row.result ? row.result->detail : "";
   value["change"] = record::number_to_json(analyze::largest_change(row));
   return value;
@@ -99,7 +99,7 @@ Json or_refusal(const Work& work) {
 /// A comparison for each base that has several arms.
 Json comparisons_of(const Rows& campaign, const analyze::Trust& trust) {
   std::map<std::size_t, std::vector<std::string>> arms;
-  for (const record::Arm& arm : campaign.spec.arms)
+  for (const design::Arm& arm : campaign.spec.arms)
     arms[campaign.spec.files.at(arm.file).base].push_back(arm.name);
   Json list = Json::array();
   for (const auto& [base, names] : arms) {
@@ -122,8 +122,8 @@ Json comparisons_of(const Rows& campaign, const analyze::Trust& trust) {
 Json untried_of(const Rows& campaign, const analyze::Trust& trust) {
   const analyze::Observations seen = analyze::observe(campaign.rows, campaign.spec, trust);
   Json untried = Json::object();
-  for (const record::Arm& arm : campaign.spec.arms) {
-    for (const record::Stratum& stratum : record::strata_of(campaign.spec.strata)) {
+  for (const design::Arm& arm : campaign.spec.arms) {
+    for (const record::Stratum& stratum : campaign.spec.strata->strata()) {
       const auto cell = seen.cells.find({arm.name, stratum.name});
       if (cell == seen.cells.end() || cell->second.trials() == 0) untried[arm.name].push_back(stratum.name);
     }
@@ -143,7 +143,7 @@ void add_judged(Json& report, const Rows& campaign, const analyze::Trust& trust)
     report["propagation"] = or_refusal(
         [&] { return analyze::to_json(analyze::propagation_of(campaign.rows, campaign.spec, false)); });
   }
-  if (campaign.spec.strata.process) {
+  if (campaign.spec.strata.as<design::ProcessStrata>() != nullptr) {
     report["process"] =
         analyze::to_json(analyze::process_view(campaign.rows, campaign.spec, trust, campaign.rounds));
   }
@@ -175,10 +175,10 @@ std::map<std::string, analyze::ArmControls> known_controls(const Rows& campaign,
 /// all have run, or where the base is not there.
 std::map<std::string, std::vector<std::string>> planned_canaries(const Rows& campaign,
                                                                  const campaign::Layout& layout) {
-  const auto last = [&](const record::Arm& arm) {
+  const auto last = [&](const design::Arm& arm) {
     return std::ranges::any_of(campaign.rows, [&](const record::TrialRecord& row) {
       return row.kind == record::TrialKind::canary && row.id.arm == arm.name &&
-             row.id.stratum == name_of(record::Canary::none);
+             row.id.stratum == name_of(design::BaseCanary::none);
     });
   };
   std::map<std::string, std::vector<std::string>> planned;
@@ -186,7 +186,7 @@ std::map<std::string, std::vector<std::string>> planned_canaries(const Rows& cam
   static_cast<void>(or_refusal([&]() -> Json {
     const campaign::Bases bases = campaign::open_bases(layout, campaign.spec);
     const campaign::Plan plan(campaign.spec, bases);
-    for (const record::Arm& arm : campaign.spec.arms) {
+    for (const design::Arm& arm : campaign.spec.arms) {
       for (const auto& chain : plan.preparation(arm.name)) {
         for (const campaign::RunKey& key : chain) {
           if (key.kind == record::TrialKind::canary) planned[arm.name].push_back(key.id.stratum);
@@ -208,7 +208,7 @@ Json check_json(const analyze::CanaryCheck& check) {
 bool is_decided(const Rows& campaign) {
   const auto stops = std::ranges::count_if(campaign.rounds,
                                            [](const record::Round& round) { return round.stop.has_value(); });
-  return campaign.rounds.empty() || static_cast<std::size_t>(stops) == record::generations(campaign.spec);
+  return campaign.rounds.empty() || static_cast<std::size_t>(stops) == design::generations(campaign.spec);
 }
 
 }  // namespace
@@ -242,7 +242,7 @@ Json report(const std::filesystem::path& folder) {
     report["refused"] = refusal.at("refused");
   }
   std::vector<std::string> arms;
-  for (const record::Arm& arm : campaign.spec.arms) arms.push_back(arm.name);
+  for (const design::Arm& arm : campaign.spec.arms) arms.push_back(arm.name);
   std::vector<std::string> problems = trust ? trust->problems : std::vector<std::string>{};
   for (const analyze::CanaryCheck& check : analyze::canary_checks(
            campaign.rows, arms, trust ? trust->controls : known_controls(campaign, judging), judging,

@@ -8,8 +8,7 @@
 #include "analyze/rates/picks.h"
 #include "analyze/rates/total_interval.h"
 #include "core/error.h"
-#include "record/strata.h"
-#include "spec/extension.h"
+#include "design/extension.h"
 
 namespace bitrift::analyze {
 namespace {
@@ -51,7 +50,7 @@ double rounded(double half_width) { return std::round(half_width * 1e6) / 1e6; }
 
 /// The question that all functions below are asked.
 struct Case {
-  const record::CampaignSpec& spec;
+  const design::CampaignSpec& spec;
   const record::Sampling& sampling;
   const std::vector<Round>& earlier;  // all with the strata of `spec`
   const Observations& seen;
@@ -66,7 +65,7 @@ struct Case {
 std::vector<Reached> reached_totals(const Case& c) {
   const auto rounds = picked(c.earlier);
   std::vector<Reached> all;
-  for (const record::Arm& arm : c.spec.arms) {
+  for (const design::Arm& arm : c.spec.arms) {
     for (const OutcomeClass outcome : c.sampling.outcomes) {
       std::vector<StratumHits> strata;
       for (std::size_t h = 0; h < c.strata().size(); ++h) {
@@ -87,7 +86,7 @@ double half_width_of(std::uint64_t hits, std::uint64_t draws, std::uint64_t bits
 
 std::vector<Reached> reached_strata(const Case& c) {
   std::vector<Reached> all;
-  for (const record::Arm& arm : c.spec.arms) {
+  for (const design::Arm& arm : c.spec.arms) {
     for (const OutcomeClass outcome : c.sampling.outcomes) {
       Reached widest{arm.name, outcome, "", -1};
       for (std::size_t h = 0; h < c.strata().size(); ++h) {
@@ -109,7 +108,7 @@ double deviation(const Case& c, std::size_t h) {
   double most = 0;
   const std::uint64_t draws = drawn(c.earlier, h);
   const Imagined before = imagined(c.strata()[h].stratum.field);
-  for (const record::Arm& arm : c.spec.arms) {
+  for (const design::Arm& arm : c.spec.arms) {
     for (const OutcomeClass outcome : c.sampling.outcomes) {
       const std::uint64_t hits = c.cell(arm.name, h).count(outcome, draws);
       const double rare = static_cast<double>(std::min(hits, draws - hits)) + before.rare;
@@ -125,7 +124,7 @@ double forecast(const Case& c, std::size_t h) {
   const std::uint64_t draws = drawn(c.earlier, h);
   const std::uint64_t bits = c.strata()[h].stratum.bits;
   std::uint64_t most = 0;
-  for (const record::Arm& arm : c.spec.arms) {
+  for (const design::Arm& arm : c.spec.arms) {
     for (const OutcomeClass outcome : c.sampling.outcomes) {
       const auto rate =
           static_cast<double>(c.cell(arm.name, h).count(outcome, draws)) / static_cast<double>(draws);
@@ -253,10 +252,10 @@ std::size_t stops(const std::vector<Round>& rounds) {
 
 // Those of `all` that a spec of the campaign has; the last one has all.
 std::vector<record::Stratum> strata_of_spec(const std::vector<record::Stratum>& all,
-                                            const record::CampaignSpec& campaign, std::size_t number) {
+                                            const design::CampaignSpec& campaign, std::size_t number) {
   if (number >= campaign.earlier.size()) return all;
   std::vector<record::Stratum> strata;
-  for (const record::Stratum& wanted : record::strata_of(campaign.earlier[number].strata)) {
+  for (const record::Stratum& wanted : campaign.earlier[number].strata->strata()) {
     const auto found = std::find_if(all.begin(), all.end(),
                                     [&](const record::Stratum& one) { return one.name == wanted.name; });
     if (found != all.end()) strata.push_back(*found);
@@ -265,8 +264,8 @@ std::vector<record::Stratum> strata_of_spec(const std::vector<record::Stratum>& 
 }
 
 // The first round of a spec: what was not drawn yet of a fixed number, or a pilot where nothing was.
-void open_spec(Round& round, const record::CampaignSpec& all, std::size_t number) {
-  const record::CampaignSpec& spec = record::generation(all, number);
+void open_spec(Round& round, const design::CampaignSpec& all, std::size_t number) {
+  const design::CampaignSpec& spec = design::generation(all, number);
   std::uint64_t faults = 0;
   for (StratumDraws& cell : round.strata) {
     std::uint64_t wanted = spec.exhaustive ? cell.stratum.bits : spec.trials_per_stratum;
@@ -281,10 +280,10 @@ void open_spec(Round& round, const record::CampaignSpec& all, std::size_t number
          faults, largest_exhaustive);
   }
   if (number == 0) return;
-  const auto& known = record::generation(all, number - 1).arms;
-  for (const record::Arm& arm : spec.arms) {
+  const auto& known = design::generation(all, number - 1).arms;
+  for (const design::Arm& arm : spec.arms) {
     const bool joins = std::none_of(known.begin(), known.end(),
-                                    [&](const record::Arm& one) { return one.name == arm.name; });
+                                    [&](const design::Arm& one) { return one.name == arm.name; });
     if (joins) round.joining.push_back(arm.name);
   }
 }
@@ -330,16 +329,16 @@ std::vector<std::uint64_t> apportion(std::uint64_t total, const std::vector<doub
   return parts;
 }
 
-Round next_round(const record::CampaignSpec& campaign, const std::vector<record::Stratum>& strata,
+Round next_round(const design::CampaignSpec& campaign, const std::vector<record::Stratum>& strata,
                  const std::vector<Round>& rounds, const Observations& seen) {
   const std::size_t number = stops(rounds);
-  const record::CampaignSpec& spec = record::generation(campaign, number);
+  const design::CampaignSpec& spec = design::generation(campaign, number);
   const std::vector<record::Stratum> own = strata_of_spec(strata, campaign, number);
   const std::vector<Round> earlier = record::with_all_strata(rounds, own);
   Round round;
   round.number = earlier.size();
   round.seed = spec.seed;
-  for (const record::Arm& arm : spec.arms) round.arms.push_back(arm.name);
+  for (const design::Arm& arm : spec.arms) round.arms.push_back(arm.name);
   bool open = false;
   std::uint64_t before = 0;
   for (std::size_t h = 0; h < own.size(); ++h) {
@@ -355,7 +354,7 @@ Round next_round(const record::CampaignSpec& campaign, const std::vector<record:
     round.stop = Stop::plan;
     return round;
   }
-  const Case c{spec, *spec.sampling, earlier, seen, record::generation(campaign, 0).sampling->half_width};
+  const Case c{spec, *spec.sampling, earlier, seen, design::generation(campaign, 0).sampling->half_width};
   round.reached = half_widths(c);
   std::optional<std::uint64_t> affordable;
   if (c.sampling.max_trials) {

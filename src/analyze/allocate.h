@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "analyze/observations.h"
+#include "design/campaign_spec.h"
 #include "record/round.h"
 #include "record/trial.h"
-#include "spec/campaign_spec.h"
 
 namespace bitrift::analyze {
 
@@ -20,7 +20,7 @@ inline constexpr std::uint64_t largest_exhaustive = 1'000'000;
 /// when rows of earlier rounds are missing, Error(bad_input) when exhaustive asks for too much. In a campaign
 /// that was extended, rounds are those of its first spec up to their stop, then those of the next spec: the
 /// first of these draws what a new stratum or a larger number still needs, and new arms join in it.
-[[nodiscard]] record::Round next_round(const record::CampaignSpec& campaign,
+[[nodiscard]] record::Round next_round(const design::CampaignSpec& campaign,
                                        const std::vector<record::Stratum>& strata,
                                        const std::vector<record::Round>& rounds, const Observations& seen);
 

@@ -133,7 +133,7 @@ void sort_rows(Cut& cut, const std::vector<const record::TrialRecord*>& rows, st
 
 }  // namespace
 
-Lines::Lines(const record::CampaignSpec& spec, const std::vector<Dimension>& by, Where& where,
+Lines::Lines(const design::CampaignSpec& spec, const std::vector<Dimension>& by, Where& where,
              const Contents* contents, const Order& order, const Observations& seen,
              const std::vector<record::TrialRecord>& rows)
     : spec_(spec), by_(by), where_(where), contents_(contents), order_(order), seen_(seen) {
@@ -147,7 +147,7 @@ Lines::Lines(const record::CampaignSpec& spec, const std::vector<Dimension>& by,
   const std::vector<Dimension> asked = where.dimensions();
   const Keys keys(spec, by);
   const Keys conditions(spec, asked);
-  for (const record::Arm& arm : spec.arms) {
+  for (const design::Arm& arm : spec.arms) {
     for (std::size_t at = 0; at < order.names.size(); ++at) {
       const Key properties = conditions.of(arm.name, order.names[at]);
       bool allowed = true;
@@ -193,13 +193,13 @@ Line& Lines::line_of(const Key& key, const std::string& arm) {
   return lines_[at->second];
 }
 
-void Lines::add_stratum(const record::Arm& arm, std::size_t position, const Key& key) {
+void Lines::add_stratum(const design::Arm& arm, std::size_t position, const Key& key) {
   const auto cell = seen_.cells.find({arm.name, order_.names[position]});
   Line& line = line_of(key, arm.name);
   line.members.push_back({cell == seen_.cells.end() ? nullptr : &cell->second, position});
 }
 
-void Lines::add_parts(const record::Arm& arm, std::size_t position, const Key& key) {
+void Lines::add_parts(const design::Arm& arm, std::size_t position, const Key& key) {
   const std::string& name = order_.names[position];
   Cut cut(contents_->at(arm.file).strata.at(name), by_, where_, key);
   const auto found = seen_.cells.find({arm.name, name});

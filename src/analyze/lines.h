@@ -14,7 +14,7 @@
 #include "analyze/rates/stratum_part.h"
 #include "analyze/views/keys.h"
 #include "analyze/views/where.h"
-#include "spec/campaign_spec.h"
+#include "design/campaign_spec.h"
 
 namespace bitrift::analyze {
 
@@ -32,7 +32,7 @@ class Lines {
   /// nullptr. All must outlive this. Throws Error(bad_input) when contents are missing or `where` asks for
   /// what there is not, Error(unsupported) on a row whose fault is not one bit of one element, and
   /// Error(conflict) on one whose fault is not in its stratum.
-  Lines(const record::CampaignSpec& spec, const std::vector<Dimension>& by, Where& where,
+  Lines(const design::CampaignSpec& spec, const std::vector<Dimension>& by, Where& where,
         const Contents* contents, const Order& order, const Observations& seen,
         const std::vector<record::TrialRecord>& rows);
   Lines(const Lines&) = delete;
@@ -43,13 +43,13 @@ class Lines {
 
  private:
   using Key = std::map<std::string, std::string>;
-  void add_stratum(const record::Arm& arm, std::size_t position, const Key& key);
-  void add_parts(const record::Arm& arm, std::size_t position, const Key& key);
+  void add_stratum(const design::Arm& arm, std::size_t position, const Key& key);
+  void add_parts(const design::Arm& arm, std::size_t position, const Key& key);
   Line& line_of(const Key& key, const std::string& arm);
   void sort_by_position();
   void collect_rows(const std::vector<record::TrialRecord>& rows);
 
-  const record::CampaignSpec& spec_;
+  const design::CampaignSpec& spec_;
   const std::vector<Dimension>& by_;
   Where& where_;
   const Contents* contents_;

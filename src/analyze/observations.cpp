@@ -6,7 +6,6 @@
 
 #include "analyze/landed.h"
 #include "core/error.h"
-#include "record/strata.h"
 
 namespace bitrift::analyze {
 namespace {
@@ -15,8 +14,8 @@ using record::TrialKind;
 using record::TrialRecord;
 
 // Every arm has controls, canaries behaved, and clean runs are judged as stated.
-void refuse_untrusted(const Trust& trust, const record::CampaignSpec& spec) {
-  for (const record::Arm& arm : spec.arms) {
+void refuse_untrusted(const Trust& trust, const design::CampaignSpec& spec) {
+  for (const design::Arm& arm : spec.arms) {
     if (!trust.controls.contains(arm.name)) {
       fail(ErrorCode::conflict, "arm '{}' has no controls: let `bitrift campaign run` finish them", arm.name);
     }
@@ -91,11 +90,11 @@ std::vector<std::uint8_t> StratumSeen::hits(record::OutcomeClass outcome, std::u
   return hits;
 }
 
-Observations observe(const std::vector<TrialRecord>& rows, const record::CampaignSpec& spec) {
+Observations observe(const std::vector<TrialRecord>& rows, const design::CampaignSpec& spec) {
   return observe(rows, spec, trust_of(rows, judging_of(spec)));
 }
 
-Observations observe(const std::vector<TrialRecord>& rows, const record::CampaignSpec& spec,
+Observations observe(const std::vector<TrialRecord>& rows, const design::CampaignSpec& spec,
                      const Trust& trust) {
   refuse_untrusted(trust, spec);
   Observations seen;

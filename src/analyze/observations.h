@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "analyze/verdict/trust.h"
+#include "design/campaign_spec.h"
 #include "record/outcome.h"
 #include "record/trial.h"
-#include "spec/campaign_spec.h"
 
 namespace bitrift::analyze {
 
@@ -47,9 +47,9 @@ struct Observations {
 /// the stated level allows, a row occurs twice, a stratum's size is not the same in all rows, or a draw
 /// exceeds it; Error(unsupported) on rows drawn by another measure than bits.
 [[nodiscard]] Observations observe(const std::vector<record::TrialRecord>& rows,
-                                   const record::CampaignSpec& spec, const Trust& trust);
+                                   const design::CampaignSpec& spec, const Trust& trust);
 /// The same, judged as the campaign asks.
 [[nodiscard]] Observations observe(const std::vector<record::TrialRecord>& rows,
-                                   const record::CampaignSpec& spec);
+                                   const design::CampaignSpec& spec);
 
 }  // namespace bitrift::analyze

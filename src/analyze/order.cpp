@@ -5,8 +5,7 @@
 
 #include "analyze/allocate.h"
 #include "core/error.h"
-#include "record/strata.h"
-#include "spec/extension.h"
+#include "design/extension.h"
 
 namespace bitrift::analyze {
 namespace {
@@ -18,11 +17,11 @@ constexpr double kSquares = 6;
 constexpr double kCaution = 0.3;
 
 // Of a spec with one round that is known before it runs.
-Order order_of_spec(const record::CampaignSpec& spec, const Observations& seen) {
+Order order_of_spec(const design::CampaignSpec& spec, const Observations& seen) {
   Order order;
   PickedRound round;
   round.fixed = true;
-  for (const record::Stratum& stratum : record::strata_of(spec.strata)) {
+  for (const record::Stratum& stratum : spec.strata->strata()) {
     order.names.push_back(stratum.name);
     order.bits.push_back(0);
     round.first.push_back(0);
@@ -85,7 +84,7 @@ std::size_t Order::position(const std::string& stratum) const {
   return static_cast<std::size_t>(found - names.begin());
 }
 
-std::vector<double> round_weights(const record::CampaignSpec& campaign,
+std::vector<double> round_weights(const design::CampaignSpec& campaign,
                                   const std::vector<record::Round>& rounds) {
   std::vector<double> weights;
   const bool weighed = campaign.sampling && campaign.sampling->target == record::SamplingTarget::totals;
@@ -96,13 +95,13 @@ std::vector<double> round_weights(const record::CampaignSpec& campaign,
   for (const record::Round& round : rounds) {
     if (round.stop) {
       ++number;
-      if (weighed && number < record::generations(campaign))
-        rest = given * more_information(round, record::generation(campaign, number).sampling->half_width);
+      if (weighed && number < design::generations(campaign))
+        rest = given * more_information(round, design::generation(campaign, number).sampling->half_width);
       continue;
     }
     if (round.draws() == 0) continue;
     double part = 0;
-    const record::CampaignSpec& spec = record::generation(campaign, number);
+    const design::CampaignSpec& spec = design::generation(campaign, number);
     if (weighed && weights.empty()) {
       part = pilot_weight(round, spec.sampling->half_width);
     } else if (weighed) {
@@ -121,7 +120,7 @@ std::vector<double> round_weights(const record::CampaignSpec& campaign,
   return weights;
 }
 
-Order order_of(const record::CampaignSpec& spec, const std::vector<record::Round>& rounds,
+Order order_of(const design::CampaignSpec& spec, const std::vector<record::Round>& rounds,
                const Observations& seen) {
   if (rounds.empty() && spec.sampling) {
     fail(ErrorCode::bad_input, "campaign '{}' samples by rounds, and none was given", spec.name);
@@ -139,7 +138,7 @@ Order order_of(const record::CampaignSpec& spec, const std::vector<record::Round
   for (std::size_t i = 0; i < weights.size(); ++i) order.rounds[i].weight = weights[i];
   // Bets may not depend on what was asked for after the first draw.
   if (spec.sampling && spec.sampling->target == record::SamplingTarget::totals)
-    order.aim = record::generation(spec, 0).sampling->half_width;
+    order.aim = design::generation(spec, 0).sampling->half_width;
   return order;
 }
 

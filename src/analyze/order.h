@@ -8,8 +8,8 @@
 
 #include "analyze/observations.h"
 #include "analyze/rates/picks.h"
+#include "design/campaign_spec.h"
 #include "record/round.h"
-#include "spec/campaign_spec.h"
 
 namespace bitrift::analyze {
 
@@ -25,7 +25,7 @@ struct Order {
 /// rounds: as published. A spec without `sampling` can do without: it has one round, known before it runs,
 /// and the sizes are then those of the rows. Throws Error(bad_input) on missing rounds, Error(conflict) on a
 /// row of a stratum that the campaign does not have.
-[[nodiscard]] Order order_of(const record::CampaignSpec& spec, const std::vector<record::Round>& rounds,
+[[nodiscard]] Order order_of(const design::CampaignSpec& spec, const std::vector<record::Round>& rounds,
                              const Observations& seen);
 
 /// What each round that draws something counts in the estimate of a total (docs/statistics.md, "Estimates").
@@ -33,7 +33,7 @@ struct Order {
 /// 1 or, where a campaign stopped earlier than forecast, to a little less: so stopping by the data leaves the
 /// estimate unbiased. The rounds of an extension add to this sum what they bring, in relation to the rounds
 /// before. All 0 where the draws were not chosen by `sampling.target` totals.
-[[nodiscard]] std::vector<double> round_weights(const record::CampaignSpec& campaign,
+[[nodiscard]] std::vector<double> round_weights(const design::CampaignSpec& campaign,
                                                 const std::vector<record::Round>& rounds);
 
 }  // namespace bitrift::analyze

@@ -62,7 +62,7 @@ Group make_group(const Line& line, double confidence, const Order& order) {
 }
 
 // What the controls say of verdicts, whatever the trials were.
-void add_assurance(Summary& summary, const Trust& trust, const record::CampaignSpec& spec) {
+void add_assurance(Summary& summary, const Trust& trust, const design::CampaignSpec& spec) {
   const ArmControls& first = trust.controls.at(spec.arms.front().name);
   summary.evaluations = first.golden.front().evaluations.size();
   summary.horizon_step = first.golden.front().evaluations.at(first.horizon - 1).step;
@@ -72,25 +72,12 @@ void add_assurance(Summary& summary, const Trust& trust, const record::CampaignS
     summary.assurance[arm] = assurance_of(controls, trust.false_sdc.at(arm), spec.confidence);
 }
 
-bool asked_for(const record::UnreadTensor& one, const std::vector<std::string>& tensors,
-               const std::vector<std::string>& roles) {
-  const bool named = std::any_of(tensors.begin(), tensors.end(),
-                                 [&](const auto& glob) { return glob_match(glob, one.tensor); });
-  const bool state = one.role != "unknown" && one.role != "progress";
-  return (tensors.empty() || named) &&
-         (roles.empty() ? state || named : std::find(roles.begin(), roles.end(), one.role) != roles.end());
-}
-
 // What is known of the bases, of the tensors and roles that the strata choose.
-std::vector<std::string> unread_of(const record::CampaignSpec& spec) {
+std::vector<std::string> unread_of(const design::CampaignSpec& spec) {
   std::set<std::string> names;
-  const record::StrataSpec& strata = spec.strata;
   for (const record::BaseFile& file : spec.files) {
     for (const record::UnreadTensor& one : file.unread.value_or(std::vector<record::UnreadTensor>())) {
-      bool asked = strata.of_bits() && asked_for(one, strata.tensors, strata.roles);
-      for (const record::StratumModel& model : strata.models)
-        asked = asked || asked_for(one, model.model.tensors, model.model.roles);
-      if (asked) names.insert(one.tensor);
+      if (spec.strata->asks_for(one.tensor, one.role)) names.insert(one.tensor);
     }
   }
   return {names.begin(), names.end()};
@@ -101,8 +88,7 @@ void count_trials(Summary& summary, const Observations& seen) {
     summary.trials += cell.trials();
     summary.waiting += cell.waiting;
     // A recovery is to leave no trace, and slow messages leave none.
-    const bool bits = !summary.judging.ranks_fail() && !summary.judging.links_fail;
-    if (bits && cell.trials() >= least_all_bitwise &&
+    if (summary.judging.strata->leaves_traces() && cell.trials() >= least_all_bitwise &&
         std::count(cell.outcomes.begin(), cell.outcomes.end(), record::Reason::bitwise) ==
             std::ssize(cell.outcomes)) {
       summary.all_bitwise.push_back({id.first, id.second, cell.trials()});
@@ -110,7 +96,7 @@ void count_trials(Summary& summary, const Observations& seen) {
   }
 }
 
-std::uint64_t planned_by_spec(const record::CampaignSpec& spec, const Order& order) {
+std::uint64_t planned_by_spec(const design::CampaignSpec& spec, const Order& order) {
   const auto& draws = order.rounds.front().share;
   return spec.arms.size() * std::accumulate(draws.begin(), draws.end(), std::uint64_t{0});
 }
@@ -133,13 +119,13 @@ void sort_worst_first(Summary& summary, RateOf what) {
                    [&](const Group& a, const Group& b) { return worth(a) > worth(b); });
 }
 
-Summary summarize(const std::vector<record::TrialRecord>& rows, const record::CampaignSpec& spec,
+Summary summarize(const std::vector<record::TrialRecord>& rows, const design::CampaignSpec& spec,
                   const std::vector<std::string>& by, const std::vector<record::Round>& rounds,
                   const SummaryOptions& options) {
   return summarize(rows, spec, trust_of(rows, judging_of(spec)), by, rounds, options);
 }
 
-Summary summarize(const std::vector<record::TrialRecord>& rows, const record::CampaignSpec& spec,
+Summary summarize(const std::vector<record::TrialRecord>& rows, const design::CampaignSpec& spec,
                   const Trust& trust, const std::vector<std::string>& by,
                   const std::vector<record::Round>& rounds, const SummaryOptions& options) {
   Summary summary;

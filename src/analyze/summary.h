@@ -13,11 +13,11 @@
 #include "analyze/variation.h"
 #include "analyze/verdict/assurance.h"
 #include "analyze/views/keys.h"
+#include "design/campaign_spec.h"
 #include "record/json/json.h"
 #include "record/outcome.h"
 #include "record/round.h"
 #include "record/trial.h"
-#include "spec/campaign_spec.h"
 
 namespace bitrift::analyze {
 
@@ -97,13 +97,13 @@ void sort_worst_first(Summary& summary, RateOf what);
 /// and Lines do, and Error(conflict) on a row of a stratum that the rounds do not have; Error(bad_input) on
 /// an unknown dimension or missing rounds.
 [[nodiscard]] Summary summarize(const std::vector<record::TrialRecord>& rows,
-                                const record::CampaignSpec& spec, const Trust& trust,
+                                const design::CampaignSpec& spec, const Trust& trust,
                                 const std::vector<std::string>& by,
                                 const std::vector<record::Round>& rounds = {},
                                 const SummaryOptions& options = {});
 /// The same, judged as the campaign asks.
 [[nodiscard]] Summary summarize(const std::vector<record::TrialRecord>& rows,
-                                const record::CampaignSpec& spec, const std::vector<std::string>& by,
+                                const design::CampaignSpec& spec, const std::vector<std::string>& by,
                                 const std::vector<record::Round>& rounds = {},
                                 const SummaryOptions& options = {});
 

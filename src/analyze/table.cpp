@@ -287,10 +287,7 @@ std::string rounds_text(const Summary& summary) {
   return text;
 }
 
-const char* drawn_from(const Judging& judging) {
-  if (judging.ranks_fail()) return "ranks, steps and points";
-  return judging.links_fail ? "links and steps" : "bits";
-}
+const char* drawn_from(const Judging& judging) { return judging.strata->averaged_over(); }
 
 record::Json interval_json(const Interval& interval) {
   return record::Json::array({record::number_to_json(interval.low), record::number_to_json(interval.high)});

@@ -36,8 +36,8 @@ std::map<OutcomeClass, StratumCount> counts_of(const StratumSeen& cell, std::siz
 }
 
 // Strata that are not parts of one population are compared one by one.
-std::string model_of(const record::CampaignSpec& spec, const std::string& stratum) {
-  return spec.strata.models.empty() ? "" : stratum;
+std::string model_of(const design::CampaignSpec& spec, const std::string& stratum) {
+  return spec.strata->pooled() ? "" : stratum;
 }
 
 void add(Comparison& comparison, std::size_t level, const std::map<OutcomeClass, StratumCount>& counts) {
@@ -47,13 +47,13 @@ void add(Comparison& comparison, std::size_t level, const std::map<OutcomeClass,
   }
 }
 
-std::vector<Comparison> comparisons_of(const Observations& seen, const record::CampaignSpec& spec) {
+std::vector<Comparison> comparisons_of(const Observations& seen, const design::CampaignSpec& spec) {
   const auto orders = static_cast<std::size_t>(spec.orders);
   std::map<std::pair<std::string, std::string>, Comparison> between_orders, between_bases;
   for (const auto& [id, cell] : seen.cells) {
     const std::string& name = id.first;
     const auto arm = std::find_if(spec.arms.begin(), spec.arms.end(),
-                                  [&name](const record::Arm& one) { return one.name == name; });
+                                  [&name](const design::Arm& one) { return one.name == name; });
     if (arm == spec.arms.end()) continue;
     const std::string model = model_of(spec, id.second);
     Comparison& of_orders = between_orders[{id.first, model}];
@@ -95,7 +95,7 @@ std::optional<Variation> variation_of(const Comparison& comparison, OutcomeClass
 
 }  // namespace
 
-std::vector<Variation> variations_of(const Observations& seen, const record::CampaignSpec& spec) {
+std::vector<Variation> variations_of(const Observations& seen, const design::CampaignSpec& spec) {
   std::vector<Variation> variations;
   for (const Comparison& comparison : comparisons_of(seen, spec)) {
     for (const OutcomeClass outcome : record::outcome_classes) {

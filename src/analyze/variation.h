@@ -6,9 +6,9 @@
 
 #include "analyze/observations.h"
 #include "analyze/rates/between.h"
+#include "design/campaign_spec.h"
 #include "record/json/json.h"
 #include "record/outcome.h"
-#include "spec/campaign_spec.h"
 
 namespace bitrift::analyze {
 
@@ -25,7 +25,7 @@ struct Variation {
 /// Of campaigns with several orders or bases; empty for others. Levels without a trial in every stratum that
 /// has one elsewhere do not take part.
 [[nodiscard]] std::vector<Variation> variations_of(const Observations& seen,
-                                                   const record::CampaignSpec& spec);
+                                                   const design::CampaignSpec& spec);
 [[nodiscard]] std::string table(const std::vector<Variation>& variations);
 [[nodiscard]] record::Json to_json(const std::vector<Variation>& variations);
 

@@ -7,7 +7,7 @@
 namespace bitrift::record {
 namespace {
 
-constexpr std::array<std::pair<const char*, double RecoveryTimes::*>, 6> times_of = {
+constexpr std::array<std::pair<const char*, double RecoveryTimes::*>, 6> recovery_parts = {
     {{"revoke", &RecoveryTimes::revoke},
      {"agree", &RecoveryTimes::agree},
      {"shrink", &RecoveryTimes::shrink},
@@ -42,7 +42,7 @@ RecoverySpec recovery_spec_from_json(const Json& value) {
   return spec;
 }
 
-Json to_json(const Recovery& recovery) {
+Json to_json(const Recovery& recovery, Times times) {
   Json value = {{"kind", recovery.kind},
                 {"failed", recovery.failed},
                 {"ranks_before", recovery.ranks_before},
@@ -52,21 +52,21 @@ Json to_json(const Recovery& recovery) {
                 {"steps_redone", recovery.steps_redone},
                 {"bytes_moved", recovery.bytes_moved}};
   if (recovery.state) value["state"] = *recovery.state;
-  value["volatile"] = to_json(recovery.times);
+  if (times == Times::with) value["volatile"] = to_json(recovery.times);
   return value;
 }
 
 Json to_json(const RecoveryTimes& times) {
   Json value = Json::object();
   if (times.detect) value["detect"] = *times.detect;
-  for (const auto& [name, member] : times_of) value[name] = times.*member;
+  for (const auto& [name, member] : recovery_parts) value[name] = times.*member;
   return value;
 }
 
 RecoveryTimes recovery_times_from_json(const Json& value) {
   RecoveryTimes times;
   if (value.contains("detect")) times.detect = value["detect"].get<double>();
-  for (const auto& [name, member] : times_of) times.*member = value.value(name, 0.0);
+  for (const auto& [name, member] : recovery_parts) times.*member = value.value(name, 0.0);
   return times;
 }
 

@@ -128,7 +128,7 @@ struct Relaunch {
 [[nodiscard]] Json to_json(const RecoverySpec& spec);
 [[nodiscard]] RecoverySpec recovery_spec_from_json(const Json& value);
 /// Times stand under "volatile", in seconds.
-[[nodiscard]] Json to_json(const Recovery& recovery);
+[[nodiscard]] Json to_json(const Recovery& recovery, Times times = Times::with);
 [[nodiscard]] Recovery recovery_from_json(const Json& value);
 [[nodiscard]] Json to_json(const Relaunch& relaunch);
 [[nodiscard]] Relaunch relaunch_from_json(const Json& value);

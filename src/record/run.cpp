@@ -68,9 +68,7 @@ Json to_json(const RunRequest& request) {
   if (request.golden) value["golden"] = true;
   if (request.early_end) value["early_end"] = true;
   if (request.propagation) value["propagation"] = to_json(*request.propagation);
-  for (const ProcessFault& fault : request.process_faults) value["process_faults"].push_back(to_json(fault));
-  for (const LinkFault& fault : request.link_faults) value["link_faults"].push_back(to_json(fault));
-  for (const FailedLink& link : request.failed_links) value["failed_links"].push_back(to_json(link));
+  if (!request.faults.empty()) value["faults"] = to_json(request.faults);
   if (request.recovery) value["recovery"] = to_json(*request.recovery);
   if (request.relaunched) value["relaunched"] = to_json(*request.relaunched);
   return value;
@@ -89,23 +87,13 @@ RunRequest run_request_from_json(const Json& value) {
   request.golden = value.value("golden", false);
   request.early_end = value.value("early_end", false);
   if (value.contains("propagation")) request.propagation = propagation_spec_from_json(value["propagation"]);
-  if (value.contains("process_faults")) {
-    for (const Json& fault : value["process_faults"])
-      request.process_faults.push_back(process_fault_from_json(fault));
-  }
-  if (value.contains("link_faults")) {
-    for (const Json& fault : value["link_faults"]) request.link_faults.push_back(link_fault_from_json(fault));
-  }
-  if (value.contains("failed_links")) {
-    for (const Json& link : value["failed_links"])
-      request.failed_links.push_back(failed_link_from_json(link));
-  }
+  if (value.contains("faults")) request.faults = faults_from_json(value["faults"]);
   if (value.contains("recovery")) request.recovery = recovery_spec_from_json(value["recovery"]);
   if (value.contains("relaunched")) request.relaunched = relaunch_from_json(value["relaunched"]);
   return request;
 }
 
-Json to_json(const RunResult& result) {
+Json to_json(const RunResult& result, Times times) {
   Json replicas = Json::array();
   for (const auto& replica : result.replicas) {
     Json evaluations = Json::array();
@@ -121,8 +109,8 @@ Json to_json(const RunResult& result) {
                 {"final_digest", result.final_digest},
                 {"replica_digests", result.replica_digests},
                 {"changed_tensors", result.changed_tensors},
-                {"last_loss", result.last_loss},
-                {"seconds", result.seconds}};
+                {"last_loss", result.last_loss}};
+  if (times == Times::with) value["seconds"] = result.seconds;
   if (result.unreached_tensors) value["unreached_tensors"] = *result.unreached_tensors;
   if (result.test_targets) value["test_targets"] = *result.test_targets;
   if (result.nonfinite_step) value["nonfinite_step"] = *result.nonfinite_step;
@@ -136,10 +124,11 @@ Json to_json(const RunResult& result) {
     value["propagation"] = Json::array();
     for (const StepDrift& drift : *result.propagation) value["propagation"].push_back(to_json(drift));
   }
-  for (const Recovery& recovery : result.recoveries) value["recoveries"].push_back(to_json(recovery));
+  for (const Recovery& recovery : result.recoveries) value["recoveries"].push_back(to_json(recovery, times));
   for (const AlteredMessage& altered : result.altered_messages)
     value["altered_messages"].push_back(to_json(altered));
-  for (const LinkReport& report : result.failed_links) value["failed_links"].push_back(to_json(report));
+  for (const LinkReport& report : result.failed_links)
+    value["failed_links"].push_back(to_json(report, times));
   return value;
 }
 

@@ -7,9 +7,7 @@
 #include <vector>
 
 #include "core/named_enum.h"
-#include "record/fault/failed_link.h"
-#include "record/fault/link_fault.h"
-#include "record/fault/process_fault.h"
+#include "record/fault/faults.h"
 #include "record/json/json.h"
 #include "record/propagation_report.h"
 #include "record/recovery.h"
@@ -73,11 +71,9 @@ struct RunRequest {
   bool early_end = false;  ///< may end where its state equals the golden run's: the rest would repeat it
   /// With golden: states to keep; else: steps after which to compare with them.
   std::optional<PropagationSpec> propagation = {};
-  std::vector<ProcessFault> process_faults = {};  ///< ranks that fail on the way
-  std::vector<LinkFault> link_faults = {};        ///< messages that arrive altered
-  std::vector<FailedLink> failed_links = {};      ///< from a step on
-  std::optional<RecoverySpec> recovery = {};      ///< for this run instead of the worker's own
-  std::optional<Relaunch> relaunched = {};        ///< the run continues from there, in another job
+  Faults faults = {};                         ///< what the run meets on the way; altered bits are in the file
+  std::optional<RecoverySpec> recovery = {};  ///< for this run instead of the worker's own
+  std::optional<Relaunch> relaunched = {};    ///< the run continues from there, in another job
 };
 
 /// How a run ended that has a result.
@@ -133,7 +129,7 @@ struct RunResult {
 [[nodiscard]] Alarm alarm_from_json(const Json& value);
 [[nodiscard]] Json to_json(const RunRequest& request);
 [[nodiscard]] RunRequest run_request_from_json(const Json& value);
-[[nodiscard]] Json to_json(const RunResult& result);
+[[nodiscard]] Json to_json(const RunResult& result, Times times = Times::with);
 [[nodiscard]] RunResult run_result_from_json(const Json& value);
 
 }  // namespace bitrift::record

@@ -18,30 +18,14 @@ Failure failure_from_json(const Json& value) {
 
 namespace {
 
-// Of the recoveries of a row, whose times stand beside its result.
-void take_times(const Json& result, const Json& times, TrialRecord& record) {
-  Json recoveries = result.value("recoveries", Json::array());
-  if (recoveries.size() != times.size()) {
-    fail(ErrorCode::bad_file, "row {}: times of {} recoveries, but {} recoveries", record.id.text(),
-         times.size(), recoveries.size());
-  }
-  for (std::size_t i = 0; i < times.size(); ++i) {
-    recoveries[i]["volatile"] = times[i];
-    record.result->recoveries[i] = recovery_from_json(recoveries[i]);
-  }
-}
-
-// The same of links that failed.
-void take_link_times(const Json& result, const Json& times, TrialRecord& record) {
-  Json reports = result.value("failed_links", Json::array());
-  if (reports.size() != times.size()) {
-    fail(ErrorCode::bad_file, "row {}: times of {} failed links, but {} failed links", record.id.text(),
-         times.size(), reports.size());
-  }
-  for (std::size_t i = 0; i < times.size(); ++i) {
-    reports[i]["volatile"] = times[i];
-    record.result->failed_links[i] = link_report_from_json(reports[i]);
-  }
+// The times of a list in a result, which stand beside the result in a row. take: of one item.
+template <typename Item, typename Take>
+void take_all(const Json& extra, const char* list, const TrialId& id, std::vector<Item>& items, Take take) {
+  if (!extra.contains(list)) return;
+  const Json& times = extra.at(list);
+  if (times.size() != items.size())
+    fail(ErrorCode::bad_file, "row {}: {} times of {} {}", id.text(), times.size(), items.size(), list);
+  for (std::size_t i = 0; i < items.size(); ++i) take(times[i], items[i]);
 }
 
 }  // namespace
@@ -63,16 +47,7 @@ Json stable_json(const TrialRecord& record) {
   }
   if (!record.replicas.empty()) value["replicas"] = record.replicas;
   if (record.order != 0) value["order"] = record.order;
-  if (record.result) {
-    value["result"] = to_json(*record.result);
-    value["result"].erase("seconds");
-    if (!record.result->recoveries.empty()) {
-      for (Json& recovery : value["result"]["recoveries"]) recovery.erase("volatile");
-    }
-    if (!record.result->failed_links.empty()) {
-      for (Json& report : value["result"]["failed_links"]) report.erase("volatile");
-    }
-  }
+  if (record.result) value["result"] = to_json(*record.result, Times::without);
   if (record.failure) value["failure"] = to_json(*record.failure);
   return value;
 }
@@ -86,9 +61,9 @@ Json to_json(const TrialRecord& record) {
                        {"attempts", record.attempts}};
   if (!record.result) return value;
   for (const Recovery& recovery : record.result->recoveries)
-    value["volatile"]["recoveries"].push_back(to_json(recovery).at("volatile"));
+    value["volatile"]["recoveries"].push_back(to_json(recovery.times));
   for (const LinkReport& report : record.result->failed_links)
-    value["volatile"]["failed_links"].push_back(to_json(report).at("volatile"));
+    value["volatile"]["failed_links"].push_back(times_of(report));
   return value;
 }
 
@@ -118,9 +93,12 @@ TrialRecord trial_record_from_json(const Json& value) {
   extra.at("host").get_to(record.host);
   extra.at("seconds").get_to(record.seconds);
   extra.at("attempts").get_to(record.attempts);
-  if (record.result) extra.at("run_seconds").get_to(record.result->seconds);
-  if (extra.contains("recoveries")) take_times(value.at("result"), extra["recoveries"], record);
-  if (extra.contains("failed_links")) take_link_times(value.at("result"), extra["failed_links"], record);
+  if (!record.result) return record;
+  extra.at("run_seconds").get_to(record.result->seconds);
+  take_all(extra, "recoveries", record.id, record.result->recoveries,
+           [](const Json& times, Recovery& recovery) { recovery.times = recovery_times_from_json(times); });
+  take_all(extra, "failed_links", record.id, record.result->failed_links,
+           [](const Json& times, LinkReport& report) { take_times(times, report); });
   return record;
 }
 

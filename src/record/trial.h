@@ -44,6 +44,11 @@ struct Stratum {
   std::uint64_t bits = 0;  ///< size of the population: how many single-bit faults it holds
 };
 
+/// Size of a stratum whose faults are no list that could be used up: sets of faults are drawn independently
+/// of each other. The largest population that intervals are computed for: with it they are those of draws
+/// with replacement.
+inline constexpr std::uint64_t unbounded_stratum = std::uint64_t{1} << 52;
+
 /// What a canary does to every element of a tensor: flip its sign bit, or set it to NaN.
 enum class WholeChange { negate, nan };
 struct WholeTensor {
@@ -53,19 +58,25 @@ struct WholeTensor {
   bool operator==(const WholeTensor&) const = default;
 };
 
-/// A planned run.
-struct TrialSpec {
+/// What a plan says of a run, and its row repeats.
+struct PlannedRun {
   TrialKind kind = TrialKind::trial;
   TrialId id;
-  Faults faults;  ///< bits to change, whose new_pattern must be read back, or what happens on the way
+  /// Bits to change, whose new_pattern must be read back, or what happens on the way. Of a canary that alters
+  /// whole tensors: none.
+  Faults faults;
+  std::vector<int> replicas;       ///< that load the altered file; empty: all
+  int order = 0;                   ///< golden data order that it runs in, see CampaignSpec::orders
+  Measure measure = Measure::bit;  ///< by which the faults were drawn
+  Plane plane = Plane::value;      ///< of all its faults
+};
+
+/// A planned run, with all that it takes to run it.
+struct TrialSpec : PlannedRun {
   std::vector<WholeTensor> whole;  ///< of a canary without faults: the tensors that it changes
   std::int64_t epochs = 0;
-  std::optional<std::uint64_t> order_seed;
-  int order = 0;  ///< golden data order that it shares; order_seed follows from it
+  std::optional<std::uint64_t> order_seed;  ///< follows from `order`
   std::optional<Drill> drill;
-  std::vector<int> replicas;                  ///< that load the altered file; empty: all
-  Measure measure = Measure::bit;             ///< by which the faults were drawn
-  Plane plane = Plane::value;                 ///< of all its faults
   std::optional<RecoverySpec> recovery = {};  ///< where ranks fail: how the run is to recover
 };
 
@@ -83,20 +94,13 @@ struct Failure {
 };
 
 /// One row of the journal. Exactly one of result and failure is set.
-struct TrialRecord {
-  TrialKind kind = TrialKind::trial;
-  TrialId id;
-  std::uint64_t stratum_bits = 0;  ///< population of the stratum; unbounded_stratum (record/strata.h) for
+struct TrialRecord : PlannedRun {
+  std::uint64_t stratum_bits = 0;  ///< population of the stratum; unbounded_stratum for
                                    ///< sets of faults; 0 for controls, envelope and canaries
-  Measure measure = Measure::bit;
-  Plane plane = Plane::value;
-  Faults faults;              ///< of a canary that alters the file none
-  std::vector<int> replicas;  ///< that loaded the altered file; empty: all
-  int order = 0;              ///< golden data order that it ran in, see CampaignSpec::orders
-  bool landed = false;        ///< the loaded state differed from the base exactly in the altered tensors, or
-                              ///< the ranks that were to fail did, or the messages that were to be altered
-                              ///< were, or the links that were to fail did
-  bool no_change = false;     ///< the fault changed no bit (set or stuck-at)
+  bool landed = false;     ///< the loaded state differed from the base exactly in the altered tensors, or
+                           ///< the ranks that were to fail did, or the messages that were to be altered
+                           ///< were, or the links that were to fail did
+  bool no_change = false;  ///< the fault changed no bit (set or stuck-at)
   std::optional<RunResult> result;
   std::optional<Failure> failure;
   // volatile: left out of journal comparison

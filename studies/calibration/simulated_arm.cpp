@@ -13,6 +13,7 @@
 #include "campaign/journal/journal.h"
 #include "core/error.h"
 #include "core/philox.h"
+#include "design/kind/bit_strata.h"
 #include "unit/analyze/rows.h"
 
 namespace bitrift::study {
@@ -124,7 +125,7 @@ double true_limit(CleanScores scores) {
 
 std::vector<Effects> measured_effects(const std::string& folder) {
   const campaign::Layout layout{folder};
-  const record::CampaignSpec spec = campaign::read_stored_campaign(layout).spec;
+  const design::CampaignSpec spec = campaign::read_stored_campaign(layout).spec;
   const auto rows = campaign::read_journal(layout.journal()).effective();
   const analyze::Trust trust = analyze::trust_of(rows, analyze::judging_of(spec));
   const std::string& arm = spec.arms.front().name;
@@ -150,8 +151,8 @@ SimulatedCampaigns::SimulatedCampaigns(World world) : world_(std::move(world)) {
   spec_.name = "simulated";
   spec_.seed = 1;
   spec_.bases.front().checkpoint = "base.h5";
-  spec_.strata.roles = {"weight"};
-  spec_.strata.fields = {kFields.begin(), kFields.end()};
+  spec_.strata.edit<design::BitStrata>().roles = {"weight"};
+  spec_.strata.edit<design::BitStrata>().fields = {kFields.begin(), kFields.end()};
   spec_.trials_per_stratum = world_.draws;
   spec_.orders = world_.orders;
   spec_.envelope_runs = world_.envelope;

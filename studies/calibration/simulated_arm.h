@@ -10,8 +10,8 @@
 
 #include "analyze/across/sample.h"
 #include "core/named_enum.h"
+#include "design/campaign_spec.h"
 #include "record/trial.h"
-#include "spec/campaign_spec.h"
 
 namespace bitrift::study {
 
@@ -66,13 +66,13 @@ class SimulatedCampaigns {
                                                bool own_arms = true);
   /// Of the last rows.
   [[nodiscard]] analyze::Sample sample() const;
-  [[nodiscard]] const record::CampaignSpec& spec() const noexcept { return spec_; }
+  [[nodiscard]] const design::CampaignSpec& spec() const noexcept { return spec_; }
 
  private:
   void fill_arm(const std::string& arm, std::uint64_t runs, std::uint64_t faults, double harmed);
 
   World world_;
-  record::CampaignSpec spec_;
+  design::CampaignSpec spec_;
   std::vector<record::TrialRecord> rows_;
   std::uint32_t fault_seed_ = 0;
 };

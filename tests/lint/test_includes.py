@@ -27,9 +27,10 @@ ROOMS: dict[str, set[str]] = {
     "dataset": {"spec", "core"},
     "nn": {"dataset", "spec", "core"},
     "train": {"nn", "dataset", "comm", "mpi", "sink", "ckpt", "spec", "record", "wire", "core"},
-    "analyze": {"spec", "record", "core"},
-    "campaign": {"analyze", "inject", "ckpt", "spec", "record", "wire", "core"},
-    "study": {"campaign", "analyze", "ckpt", "spec", "record", "wire", "core"},
+    "design": {"inject", "ckpt", "spec", "record", "core"},
+    "analyze": {"design", "spec", "record", "core"},
+    "campaign": {"analyze", "design", "inject", "ckpt", "spec", "record", "wire", "core"},
+    "study": {"campaign", "analyze", "design", "ckpt", "spec", "record", "wire", "core"},
 }
 # The sub-folders of a room, each of which may include those before it; "." are the files of the room itself.
 ORDER: dict[str, list[str]] = {
@@ -41,6 +42,7 @@ ORDER: dict[str, list[str]] = {
     "ckpt": ["format", "container", "dialect", "."],
     "sink": [".", "format"],
     "inject": [".", "draw", "write", "manifest"],
+    "design": ["kind", "."],
     "nn": ["layer", "vision", "text", "."],
     "train": ["step", "parallel", "state", "golden", "recover", "run", "serve"],
     "analyze": ["rates", "verdict", "views", ".", "process", "across"],

@@ -142,7 +142,7 @@ int status(const std::string& folder, bool json) {
 // How the row of a trial is judged; clean runs have no verdict.
 void print_verdict(const campaign::Layout& layout, const record::TrialRecord& row) {
   const auto rows = effective_rows(layout);
-  const record::CampaignSpec spec = campaign::read_stored_campaign(layout).spec;
+  const design::CampaignSpec spec = campaign::read_stored_campaign(layout).spec;
   const analyze::Trust trust = analyze::trust_of(rows, analyze::judging_of(spec));
   if (!trust.problems.empty()) return;
   for (const analyze::TrialLine& line : analyze::trials_view(rows, trust, {.arms = {row.id.arm}})) {

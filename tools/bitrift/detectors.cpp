@@ -10,7 +10,7 @@ int report_detectors(const std::filesystem::path& folder, bool json,
                      const std::vector<std::string>& command) {
   const auto campaign = read_trusted(folder);
   if (!campaign) return 1;
-  const record::CampaignSpec& spec = campaign->stored.spec;
+  const design::CampaignSpec& spec = campaign->stored.spec;
   const analyze::Scoreboard board = analyze::scoreboard_of(campaign->rows, spec, campaign->trust,
                                                            campaign::resumed_steps(campaign->layout, spec));
   record::Json document = analyze::to_json(board);

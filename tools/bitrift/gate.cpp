@@ -41,7 +41,7 @@ void describe_flips(analyze::GateReport& report, const std::string& folder) {
   for (analyze::Flip& flip : report.flips) wanted[flip.id] = &flip;
   for (const record::TrialRecord& row : effective_rows(campaign::Layout{folder})) {
     if (row.kind != record::TrialKind::trial || !wanted.contains(row.id)) continue;
-    wanted[row.id]->fault = analyze::fault_text(row, 2);
+    wanted[row.id]->fault = record::described(row.faults, 2);
   }
 }
 

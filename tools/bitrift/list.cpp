@@ -19,18 +19,18 @@ namespace {
 using record::Json;
 
 // The spec and the bases of a campaign's folder, or of a spec file that names checkpoints.
-std::pair<record::CampaignSpec, campaign::Bases> planned_from(const std::string& place,
+std::pair<design::CampaignSpec, campaign::Bases> planned_from(const std::string& place,
                                                               const std::vector<std::string>& overrides) {
   if (std::filesystem::is_directory(place)) {
     if (!overrides.empty())
       fail(ErrorCode::bad_input, "--set: {} is a campaign folder, whose spec cannot change; leave out --set",
            place);
     const campaign::Layout layout{place};
-    record::CampaignSpec spec = campaign::read_stored_campaign(layout).spec;
+    design::CampaignSpec spec = campaign::read_stored_campaign(layout).spec;
     campaign::Bases bases = campaign::open_bases(layout, spec);
     return {std::move(spec), std::move(bases)};
   }
-  record::CampaignSpec spec = record::read_campaign_spec(place, overrides);
+  design::CampaignSpec spec = design::read_campaign_spec(place, overrides);
   campaign::Bases bases;
   for (const record::BaseFile& file : spec.files) {
     const auto& checkpoint = spec.bases[file.base].checkpoint;
@@ -41,53 +41,27 @@ std::pair<record::CampaignSpec, campaign::Bases> planned_from(const std::string&
     }
     bases.emplace_back(*checkpoint);
   }
-  if (spec.strata.process || spec.strata.wire || spec.strata.link) {
+  if (const auto needed = spec.strata->fact_needed()) {
     fail(ErrorCode::bad_input,
          "{}: bitrift-train has not said yet {}, so the faults are unknown; start the campaign and list its "
          "folder",
-         place,
-         spec.strata.wire   ? "which messages are sent"
-         : spec.strata.link ? "how many steps there are"
-                            : "at which points ranks can fail");
+         place, needed->says);
   }
   return {std::move(spec), std::move(bases)};
 }
 
 constexpr std::size_t most_printed = 4;
 
-// "3,23-30": ascending numbers with runs drawn together.
-std::string ranges(const std::vector<unsigned>& bits) {
-  std::string text;
-  for (std::size_t first = 0, last = 0; first < bits.size(); first = last + 1) {
-    for (last = first; last + 1 < bits.size() && bits[last + 1] == bits[last] + 1;) ++last;
-    text += fmt::format("{}{}", text.empty() ? "" : ",", bits[first]);
-    if (last > first) text += fmt::format("-{}", bits[last]);
-  }
-  return text;
-}
-
 // A canary alters whole tensors: its faults are too many to be shown.
 bool shows_faults(const record::TrialSpec& run) {
-  return run.kind == record::TrialKind::trial || run.kind == record::TrialKind::jitter ||
-         !run.faults.of_bits();
+  return run.kind == record::TrialKind::trial || run.kind == record::TrialKind::jitter || !run.faults.empty();
 }
 
 void print_run(const record::TrialSpec& run) {
   std::string line = fmt::format("{:<44} {}", run.id.text(), name_of(run.kind));
   if (run.order > 0) line += fmt::format(" in data order {}", run.order);
   if (shows_faults(run)) {
-    const record::FaultList& bits = run.faults.bits();
-    for (std::size_t i = 0; i < std::min(bits.size(), most_printed); ++i) {
-      const record::AppliedFault fault = bits.at(i);
-      line += fmt::format("{} {} [{}] bit {} {:#x} -> {:#x}", i == 0 ? "" : ",", fault.tensor, fault.element,
-                          ranges(fault.bits), fault.old_pattern, fault.new_pattern);
-    }
-    for (const record::ProcessFault& fault : run.faults.processes()) line += " rank " + to_text(fault);
-    for (const record::LinkFault& fault : run.faults.links()) line += " message " + to_text(fault);
-    for (const record::FailedLink& link : run.faults.failed_links())
-      line += fmt::format(" {} link {}", name_of(link.kind), to_text(link));
-    if (run.faults.empty()) line += " no fault";
-    if (bits.size() > most_printed) line += fmt::format(", and {} more", bits.size() - most_printed);
+    line += run.faults.empty() ? " no fault" : " " + record::described(run.faults, most_printed);
   }
   fmt::print("{}\n", line);
 }
@@ -110,7 +84,7 @@ int list_runs(const std::string& place, const std::vector<std::string>& override
     if (run.order_seed) line["order_seed"] = *run.order_seed;
     runs.push_back(std::move(line));
   };
-  for (const record::Arm& arm : spec.arms) {
+  for (const design::Arm& arm : spec.arms) {
     for (const auto& chain : plan.preparation(arm.name)) {
       for (const campaign::RunKey& key : chain) show(key);
     }

@@ -27,7 +27,7 @@
 namespace bitrift::cli {
 namespace {
 
-analyze::Judging judging_for(const record::CampaignSpec& spec, const ReportOptions& options) {
+analyze::Judging judging_for(const design::CampaignSpec& spec, const ReportOptions& options) {
   analyze::Judging judging = analyze::judging_of(spec);
   judging.rule = options.rule;
   judging.horizon = options.horizon;
@@ -36,7 +36,7 @@ analyze::Judging judging_for(const record::CampaignSpec& spec, const ReportOptio
   return judging;
 }
 
-void print_study(const std::vector<record::TrialRecord>& rows, const record::CampaignSpec& spec,
+void print_study(const std::vector<record::TrialRecord>& rows, const design::CampaignSpec& spec,
                  const analyze::Trust& trust, const ReportOptions& options) {
   const auto by = analyze::dimensions(options.by, spec);
   const auto show = [&](const auto& lines, const auto& text) {
@@ -67,7 +67,7 @@ void print_summary(analyze::Summary summary, const ReportOptions& options, recor
   if (summary.groups.size() < all) print(fmt::format("{} of {} lines shown\n", options.top, all));
 }
 
-int report_map(const std::vector<record::TrialRecord>& rows, const record::CampaignSpec& spec,
+int report_map(const std::vector<record::TrialRecord>& rows, const design::CampaignSpec& spec,
                const analyze::Trust& trust, const std::vector<record::Round>& rounds,
                const ReportOptions& options) {
   analyze::SummaryOptions rates = options.rates;
@@ -123,7 +123,7 @@ std::string trial_text(const analyze::TrialLine& line) {
   std::string text = fmt::format("{}: {}, {}", line.row->id.text(), name_of(outcome.outcome_class()),
                                  name_of(outcome.reason));
   if (outcome.p_value) text += fmt::format(", p {:.4f}", *outcome.p_value);
-  text += "\n  faults   " + analyze::fault_text(*line.row, 4) + "\n  metrics  ";
+  text += "\n  faults   " + record::described(line.row->faults, 4) + "\n  metrics  ";
   const char* separator = "";
   for (const record::Metric metric : record::all_metrics) {
     if (!line.at) break;
@@ -141,7 +141,7 @@ int report_campaign(const std::filesystem::path& folder, const ReportOptions& op
   const auto campaign = read_trusted(folder, options);
   if (!campaign) return 1;
   const auto& [layout, stored, rows, trust] = *campaign;
-  const record::CampaignSpec& spec = stored.spec;
+  const design::CampaignSpec& spec = stored.spec;
   if (options.horizons) {
     print_horizons(rows, trust.judging, options.json);
     return 0;

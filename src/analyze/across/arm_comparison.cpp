@@ -15,22 +15,22 @@ namespace {
 
 using record::OutcomeClass;
 
-std::vector<std::string> arms_of(const record::CampaignSpec& spec, const ComparisonOptions& options) {
+std::vector<std::string> arms_of(const design::CampaignSpec& spec, const ComparisonOptions& options) {
   std::vector<std::string> names = options.arms;
   if (names.empty()) {
-    for (const record::Arm& arm : spec.arms) names.push_back(arm.name);
+    for (const design::Arm& arm : spec.arms) names.push_back(arm.name);
   }
   if (names.size() < 2) {
     fail(ErrorCode::bad_input, "a comparison needs two arms, but {}",
          options.arms.empty() ? "this campaign has only one" : "only one is given");
   }
-  const record::Arm& first = spec.arms[spec.arm_index(names.front())];
+  const design::Arm& first = spec.arms[spec.arm_index(names.front())];
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
         names.begin() + static_cast<std::ptrdiff_t>(i)) {
       fail(ErrorCode::bad_input, "arm '{}' is given twice", names[i]);
     }
-    const record::Arm& arm = spec.arms[spec.arm_index(names[i])];
+    const design::Arm& arm = spec.arms[spec.arm_index(names[i])];
     if (spec.files.at(arm.file).base == spec.files.at(first.file).base) continue;
     fail(ErrorCode::bad_input,
          "arms '{}' and '{}' start from different bases: the same draw is not the same fault in them; name "
@@ -72,7 +72,7 @@ std::string answer(const ComparedPair& pair, double margin) {
 
 }  // namespace
 
-ArmComparison compare_arms(const std::vector<record::TrialRecord>& rows, const record::CampaignSpec& spec,
+ArmComparison compare_arms(const std::vector<record::TrialRecord>& rows, const design::CampaignSpec& spec,
                            const Trust& trust, const std::vector<record::Round>& rounds,
                            const ComparisonOptions& options) {
   if (!(options.margin > 0 && options.margin < 1)) {

@@ -8,11 +8,11 @@
 #include "analyze/rates/comparison_verdict.h"
 #include "analyze/rates/paired.h"
 #include "analyze/verdict/trust.h"
+#include "design/campaign_spec.h"
 #include "record/json/json.h"
 #include "record/outcome.h"
 #include "record/round.h"
 #include "record/trial.h"
-#include "spec/campaign_spec.h"
 
 namespace bitrift::analyze {
 
@@ -48,7 +48,7 @@ struct ArmComparison {
 /// +-margin. Throws as summarize() does, and Error(bad_input) on an unknown arm, fewer than two arms, arms of
 /// different bases, or a margin outside (0, 1).
 [[nodiscard]] ArmComparison compare_arms(const std::vector<record::TrialRecord>& rows,
-                                         const record::CampaignSpec& spec, const Trust& trust,
+                                         const design::CampaignSpec& spec, const Trust& trust,
                                          const std::vector<record::Round>& rounds,
                                          const ComparisonOptions& options);
 

@@ -25,8 +25,8 @@ std::vector<ArmPair> arms_of(const Sample& first, const Sample& second, const Co
          options.arms.size());
   }
   std::vector<ArmPair> pairs;
-  for (const record::Arm& arm : first.spec.arms) {
-    const auto same = [&](const record::Arm& one) { return one.name == arm.name; };
+  for (const design::Arm& arm : first.spec.arms) {
+    const auto same = [&](const design::Arm& one) { return one.name == arm.name; };
     if (std::any_of(second.spec.arms.begin(), second.spec.arms.end(), same))
       pairs.emplace_back(arm.name, arm.name);
   }

@@ -41,7 +41,7 @@ std::map<Key, Place> places_of(const GateFamily& family, const Sample& baseline,
   const Keys shown(current.spec, shown_by);
   const Keys known(current.spec, known_by);
   std::map<Key, Place> places;
-  for (const record::Arm& arm : baseline.spec.arms) {
+  for (const design::Arm& arm : baseline.spec.arms) {
     for (const std::string& stratum : current.order.names) {
       if (!matches(known.of(arm.name, stratum), family)) continue;
       Place& place = places[shown.of(arm.name, stratum)];
@@ -229,7 +229,7 @@ void add_flips(GateReport& report, const Sample& baseline, const Sample& current
 
 bool has_arm(const Sample& sample, const std::string& name) {
   return std::any_of(sample.spec.arms.begin(), sample.spec.arms.end(),
-                     [&](const record::Arm& arm) { return arm.name == name; });
+                     [&](const design::Arm& arm) { return arm.name == name; });
 }
 
 }  // namespace
@@ -258,7 +258,7 @@ void refuse_unfinished(const Sample& sample) {
 GateReport gate(const Sample& baseline, const Sample& current, const GateRules& rules) {
   refuse_other_meaning(baseline, current, kHint);
   refuse_unfinished(current);
-  for (const record::Arm& arm : baseline.spec.arms) {
+  for (const design::Arm& arm : baseline.spec.arms) {
     if (has_arm(current, arm.name)) continue;
     fail(ErrorCode::bad_input, "the campaign lacks arm '{}' of the baseline; run it, or {}", arm.name, kHint);
   }
@@ -266,10 +266,10 @@ GateReport gate(const Sample& baseline, const Sample& current, const GateRules& 
   report.campaign = current.spec.name;
   report.alpha = rules.alpha;
   report.differences = differences(baseline, current);
-  for (const record::Arm& arm : current.spec.arms) {
+  for (const design::Arm& arm : current.spec.arms) {
     if (!has_arm(baseline, arm.name)) report.new_arms.push_back(arm.name);
   }
-  for (const record::Arm& arm : baseline.spec.arms) {
+  for (const design::Arm& arm : baseline.spec.arms) {
     report.arms.push_back({arm.name,
                            one_limit({&baseline, arm.name}, {&current, arm.name}, rules.alpha * range_share),
                            shifts_of(baseline.references.at(arm.name), current.references.at(arm.name))});

@@ -33,7 +33,7 @@ std::string difference_text(const std::string& key, const Json& first, const Jso
   return fmt::format("{}: {} and {}", whole, difference->first, difference->second);
 }
 
-const std::string& digest_of(const Sample& sample, const record::Arm& arm) {
+const std::string& digest_of(const Sample& sample, const design::Arm& arm) {
   static const std::string unknown;
   const auto found = sample.base_digests.find(sample.spec.files.at(arm.file).stem);
   return found == sample.base_digests.end() ? unknown : found->second;
@@ -41,9 +41,9 @@ const std::string& digest_of(const Sample& sample, const record::Arm& arm) {
 
 // Of arms with one name: the first whose base has other bytes.
 std::string base_text(const Sample& first, const Sample& second) {
-  for (const record::Arm& arm : first.spec.arms) {
+  for (const design::Arm& arm : first.spec.arms) {
     const auto other = std::find_if(second.spec.arms.begin(), second.spec.arms.end(),
-                                    [&](const record::Arm& one) { return one.name == arm.name; });
+                                    [&](const design::Arm& one) { return one.name == arm.name; });
     if (other == second.spec.arms.end() || digest_of(first, arm) == digest_of(second, *other)) continue;
     return fmt::format("base checkpoint of arm {}: other bytes", arm.name);
   }
@@ -84,8 +84,8 @@ std::string horizon_text(const Sample& first, const Sample& second) {
 }  // namespace
 
 std::vector<std::string> differences(const Sample& first, const Sample& second) {
-  const Json one = record::to_json(first.spec);
-  const Json other = record::to_json(second.spec);
+  const Json one = design::to_json(first.spec);
+  const Json other = design::to_json(second.spec);
   std::vector<std::string> texts;
   for (const char* key : kOthers)
     texts.push_back(difference_text(key, part_of(one, key), part_of(other, key)));
@@ -98,8 +98,8 @@ std::vector<std::string> differences(const Sample& first, const Sample& second) 
 }
 
 void refuse_other_meaning(const Sample& first, const Sample& second, const std::string& hint) {
-  const Json one = record::to_json(first.spec);
-  const Json other = record::to_json(second.spec);
+  const Json one = design::to_json(first.spec);
+  const Json other = design::to_json(second.spec);
   for (const char* key : kMeaning) {
     const std::string text = difference_text(key, part_of(one, key), part_of(other, key));
     if (text.empty()) continue;

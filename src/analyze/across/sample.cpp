@@ -33,17 +33,21 @@ std::uint32_t crc_of(const record::Faults& faults) {
     add_number(text.size());
     crc = crc32c(text.data(), text.size(), crc);
   };
-  for (const record::ElementChange& change : faults.bits().changes) {
-    const record::FaultSite& site = faults.bits().sites.at(change.site);
-    add_text(site.tensor);
-    add_text(site.dtype);
-    add_text(site.structure);
-    for (const std::uint64_t number : {change.element, change.bits, change.old_pattern, change.new_pattern})
-      add_number(number);
-  }
-  for (const record::ProcessFault& fault : faults.processes()) add_text(to_text(fault));
-  for (const record::LinkFault& fault : faults.links()) add_text(to_text(fault));
-  for (const record::FailedLink& link : faults.failed_links()) add_text(to_text(link));
+  faults.visit([&]<typename List>(const List& list) {
+    if constexpr (std::is_same_v<List, record::FaultList>) {
+      for (const record::ElementChange& change : list.changes) {
+        const record::FaultSite& site = list.sites.at(change.site);
+        add_text(site.tensor);
+        add_text(site.dtype);
+        add_text(site.structure);
+        for (const std::uint64_t number :
+             {change.element, change.bits, change.old_pattern, change.new_pattern})
+          add_number(number);
+      }
+    } else {
+      for (const auto& fault : list) add_text(to_text(fault));
+    }
+  });
   return crc;
 }
 
@@ -194,7 +198,7 @@ std::uint64_t Sample::draws_per_arm() const noexcept {
   return draws;
 }
 
-Sample sample_of(const std::vector<record::TrialRecord>& rows, const record::CampaignSpec& spec,
+Sample sample_of(const std::vector<record::TrialRecord>& rows, const design::CampaignSpec& spec,
                  const Trust& trust, const std::vector<record::Round>& rounds,
                  const std::map<std::string, std::string>& base_digests) {
   Sample sample;
@@ -220,7 +224,7 @@ Sample sample_of(const std::vector<record::TrialRecord>& rows, const record::Cam
     if (reason == record::Reason::bitwise || record::class_of(reason) == OutcomeClass::crash) continue;
     cell.rises[row.id.draw] = rises_of(row, trust.controls.at(row.id.arm), trust.judging.judge);
   }
-  for (const record::Arm& arm : spec.arms) sample.references[arm.name] = arm_reference(rows, arm.name, trust);
+  for (const design::Arm& arm : spec.arms) sample.references[arm.name] = arm_reference(rows, arm.name, trust);
   const ArmControls& first = trust.controls.at(spec.arms.front().name);
   sample.horizon = first.horizon;
   sample.horizon_step = first.golden.front().evaluations.at(first.horizon - 1).step;
@@ -242,7 +246,7 @@ Json to_json(const Sample& sample) {
   Json rounds = Json::array();
   for (const record::Round& round : sample.rounds) rounds.push_back(record::to_json(round));
   return {{"schema", kSchema},
-          {"spec", record::to_json(sample.spec)},
+          {"spec", design::to_json(sample.spec)},
           {"base_digests", sample.base_digests},
           {"horizon", sample.horizon},
           {"horizon_step", sample.horizon_step},
@@ -255,18 +259,18 @@ Sample sample_from_json(const Json& value) {
   check_schema_name(value);
   try {
     Sample sample;
-    sample.spec = record::campaign_spec_from_json(value.at("spec"));
+    sample.spec = design::campaign_spec_from_json(value.at("spec"));
     sample.base_digests = value.at("base_digests").get<std::map<std::string, std::string>>();
     sample.horizon = value.at("horizon").get<std::size_t>();
     sample.horizon_step = value.at("horizon_step").get<std::int64_t>();
     for (const Json& round : value.at("rounds")) sample.rounds.push_back(record::round_from_json(round));
     for (const auto& [arm, strata] : value.at("arms").items()) {
       if (std::none_of(sample.spec.arms.begin(), sample.spec.arms.end(),
-                       [&arm = arm](const record::Arm& one) { return one.name == arm; }))
+                       [&arm = arm](const design::Arm& one) { return one.name == arm; }))
         fail(ErrorCode::bad_file, "arm '{}' is not in its spec", arm);
       for (const auto& [stratum, cell] : strata.items()) sample.cells[{arm, stratum}] = cell_from_json(cell);
     }
-    for (const record::Arm& arm : sample.spec.arms)
+    for (const design::Arm& arm : sample.spec.arms)
       sample.references[arm.name] = arm_reference_from_json(value.at("references").at(arm.name));
     check_rises(sample);
     check_orders(sample);

@@ -10,11 +10,11 @@
 #include "analyze/across/arm_reference.h"
 #include "analyze/order.h"
 #include "analyze/verdict/trust.h"
+#include "design/campaign_spec.h"
 #include "record/json/json.h"
 #include "record/outcome.h"
 #include "record/round.h"
 #include "record/trial.h"
-#include "spec/campaign_spec.h"
 
 namespace bitrift::analyze {
 
@@ -38,7 +38,7 @@ struct SampledCell {
 using ArmOutcomes = std::map<std::string, std::vector<record::OutcomeClass>>;
 
 struct Sample {
-  record::CampaignSpec spec;
+  design::CampaignSpec spec;
   std::map<std::string, std::string> base_digests;  ///< by stem of BaseFile; without those that are not known
   std::vector<record::Round> rounds;
   std::map<std::pair<std::string, std::string>, SampledCell> cells;  ///< (arm, stratum)
@@ -58,7 +58,7 @@ struct Sample {
 };
 
 /// trust: of the same rows. Throws as summarize() does.
-[[nodiscard]] Sample sample_of(const std::vector<record::TrialRecord>& rows, const record::CampaignSpec& spec,
+[[nodiscard]] Sample sample_of(const std::vector<record::TrialRecord>& rows, const design::CampaignSpec& spec,
                                const Trust& trust, const std::vector<record::Round>& rounds,
                                const std::map<std::string, std::string>& base_digests);
 

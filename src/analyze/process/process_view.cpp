@@ -8,6 +8,7 @@
 #include "analyze/views/columns.h"
 #include "analyze/views/counted_rows.h"
 #include "core/error.h"
+#include "design/kind/process_strata.h"
 
 namespace bitrift::analyze {
 namespace {
@@ -20,14 +21,14 @@ record::TrainingPhase phase_of(const record::Stratum& stratum) {
 }
 
 // The strata of a campaign in which ranks fail: one a phase.
-std::vector<record::Stratum> phases_of(const record::CampaignSpec& spec) {
-  if (!spec.strata.process) {
+std::vector<record::Stratum> phases_of(const design::CampaignSpec& spec) {
+  if (spec.strata.as<design::ProcessStrata>() == nullptr) {
     fail(ErrorCode::bad_input,
          "campaign '{}': this campaign has no process faults; name the phases in which ranks fail under "
          "strata.process of a spec (docs/rank-failure.md)",
          spec.name);
   }
-  return record::strata_of(spec.strata);
+  return spec.strata->strata();
 }
 
 ProcessLine process_line(const Line& line, const Order& order, const std::vector<record::Stratum>& phases,
@@ -170,7 +171,7 @@ RecoveryOutcome recovery_outcome_of(record::Reason reason) noexcept {
   return RecoveryOutcome::lost;
 }
 
-ProcessView process_view(const std::vector<record::TrialRecord>& rows, const record::CampaignSpec& spec,
+ProcessView process_view(const std::vector<record::TrialRecord>& rows, const design::CampaignSpec& spec,
                          const Trust& trust, const std::vector<record::Round>& rounds,
                          const SummaryOptions& options) {
   const std::vector<record::Stratum> phases = phases_of(spec);
@@ -189,7 +190,7 @@ ProcessView process_view(const std::vector<record::TrialRecord>& rows, const rec
   view.simultaneous = options.simultaneous;
   const auto shown = static_cast<double>((parts.all().size() + totals.all().size()) * recovery_outcomes);
   view.each_confidence = options.simultaneous ? each_of(shown, spec.confidence) : spec.confidence;
-  for (const record::Arm& arm : spec.arms) {
+  for (const design::Arm& arm : spec.arms) {
     const Line* const total = find_line(totals, {{"arm", arm.name}});
     if (total == nullptr) continue;
     const auto counted = counted_rows(rows, arm.name);

@@ -63,7 +63,7 @@ struct ProcessView {
 /// rows, rounds: as for summarize(), whose options interval, simultaneous and where apply. Throws as it does,
 /// and Error(bad_input) when no rank fails in this campaign.
 [[nodiscard]] ProcessView process_view(const std::vector<record::TrialRecord>& rows,
-                                       const record::CampaignSpec& spec, const Trust& trust,
+                                       const design::CampaignSpec& spec, const Trust& trust,
                                        const std::vector<record::Round>& rounds,
                                        const SummaryOptions& options = {});
 

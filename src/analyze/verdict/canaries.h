@@ -44,9 +44,8 @@ struct CanaryCheck {
 
 /// Checks the canaries of every arm that has controls (NaN first weight: crash; negated last layer after zero
 /// steps: SDC; no flip: bitwise; all tensors of a role NaN: not bitwise, because the trainer must read them;
-/// all landed), and where ranks fail those of record::ProcessCanary (a fault that is never reached: bitwise;
-/// a recovery that promises it: bitwise; no recovery: unrecovered). Returns one line per problem, missing
-/// ones included; empty when all behave.
+/// all landed), and those that the kind of fault has. Returns one line per problem, missing ones included;
+/// empty when all behave.
 [[nodiscard]] std::vector<std::string> canary_problems(const std::vector<record::TrialRecord>& rows,
                                                        const std::map<std::string, ArmControls>& controls,
                                                        const Judging& judging);

@@ -5,7 +5,6 @@
 
 #include "analyze/verdict/limits_rule.h"
 #include "core/error.h"
-#include "record/stratum_name.h"
 
 namespace bitrift::analyze {
 namespace {
@@ -64,9 +63,10 @@ Reason reason_of(const record::Failure& failure) {
 // failure.
 bool without_recovery(const record::TrialRecord& row, const Judging& judging) {
   if (!row.faults.of_processes() || row.failure->reason == record::FailureReason::hang) return false;
-  if (row.id.stratum == name_of(record::ProcessCanary::no_recovery)) return true;
-  const auto arm = judging.recoveries.find(row.id.arm);
-  return arm != judging.recoveries.end() && arm->second.kind == record::RecoveryKind::none;
+  for (const design::Canary& canary : judging.strata->canaries(judging.recovery_of(row.id.arm))) {
+    if (canary.stratum == row.id.stratum && canary.required == design::Required::unrecovered) return true;
+  }
+  return judging.recovery_of(row.id.arm).kind == record::RecoveryKind::none;
 }
 
 const CleanRun& golden_of(const record::TrialRecord& row, const ArmControls& controls) {

@@ -92,7 +92,7 @@ void worsen(std::optional<double>& metric, const std::optional<double>& other, b
   if (other) metric = metric ? worse(*metric, *other, larger_is_worse) : *other;
 }
 
-CleanRun agreed(const std::string& arm, const Rows& rows, record::Judge judge) {
+CleanRun agreed(const std::string& arm, const Rows& rows, design::Judge judge) {
   const record::RunResult& first = clean_result(*rows.front());
   for (const TrialRecord* row : rows) {
     const std::string difference = first_difference(first, clean_result(*row));
@@ -111,7 +111,7 @@ CleanRun agreed(const std::string& arm, const Rows& rows, record::Judge judge) {
 
 // The evaluations of the clean runs that calibrate, up to the horizon.
 std::vector<Trajectory> clean_runs(const std::string& arm, const Rows& rows, std::size_t horizon,
-                                   std::size_t evaluations, record::Judge judge) {
+                                   std::size_t evaluations, design::Judge judge) {
   if (rows.size() < kLeastEnvelopeRuns) {
     fail(ErrorCode::bad_input,
          "arm '{}' has {} envelope runs, at least {} are needed: let `bitrift campaign run` finish them", arm,
@@ -142,7 +142,7 @@ struct Found {
   Rows zero_step, envelope;
 };
 
-std::vector<CleanRun> golden_runs(const std::string& arm, const Found& found, record::Judge judge) {
+std::vector<CleanRun> golden_runs(const std::string& arm, const Found& found, design::Judge judge) {
   std::vector<CleanRun> golden;
   const int orders = found.golden.empty() ? 1 : found.golden.rbegin()->first + 1;
   for (int order = 0; order < orders; ++order) {
@@ -201,7 +201,7 @@ ArmControls controls_of_arm(const std::string& arm, const Found& found, const Ju
 
 }  // namespace
 
-Trajectory judged(const record::RunResult& result, record::Judge judge) {
+Trajectory judged(const record::RunResult& result, design::Judge judge) {
   if (result.replicas.empty()) fail(ErrorCode::bad_file, "run {}: the result holds no replica", result.id);
   Trajectory run = result.replicas.front();
   for (const auto& replica : result.replicas) {
@@ -209,7 +209,7 @@ Trajectory judged(const record::RunResult& result, record::Judge judge) {
       fail(ErrorCode::bad_file, "run {}: replicas have {} and {} evaluations", result.id, run.size(),
            replica.size());
     }
-    if (judge == record::Judge::rank0) continue;
+    if (judge == design::Judge::rank0) continue;
     for (std::size_t i = 0; i < run.size(); ++i) {
       worsen(run[i].train_loss, replica[i].train_loss, true);
       worsen(run[i].train_accuracy, replica[i].train_accuracy, false);

@@ -34,7 +34,7 @@ struct ArmControls {
 /// The one trajectory that counts. Judge::worst takes, per evaluation and metric, the worst of all
 /// replicas; Judge::rank0 takes replica 0. NaN is worse than any number. Throws Error(bad_file) when replicas
 /// are missing or differ in length.
-[[nodiscard]] Trajectory judged(const record::RunResult& result, record::Judge judge);
+[[nodiscard]] Trajectory judged(const record::RunResult& result, design::Judge judge);
 
 /// Collects the controls of every arm that has a row in the journal. Throws Error(conflict) that names the
 /// arm when no-flip runs are missing, failed or differ (digest or any metric, bit for bit), when the

@@ -18,7 +18,7 @@ double log_beta(double a, double b) { return std::lgamma(a) + std::lgamma(b) - s
 // The largest distance over the judged metrics that the run has, in units. The run must have reached the
 // horizon.
 double distance_from_golden(const record::TrialRecord& row, const ArmControls& controls,
-                            record::Judge judge) {
+                            design::Judge judge) {
   const std::vector<double> units = controls.calibration.value().units();
   const MetricValues rises = rises_of(row, controls, judge);
   double distance = 0;

@@ -2,15 +2,18 @@
 
 namespace bitrift::analyze {
 
-Judging judging_of(const record::CampaignSpec& spec) {
+record::RecoverySpec Judging::recovery_of(const std::string& arm) const {
+  const auto known = recoveries.find(arm);
+  return known == recoveries.end() ? record::RecoverySpec{} : known->second;
+}
+
+Judging judging_of(const design::CampaignSpec& spec) {
   Judging judging;
   judging.judge = spec.judge;
   judging.metrics = spec.metrics;
   judging.level = spec.level;
-  judging.links_alter = spec.strata.wire.has_value();
-  judging.links_fail = spec.strata.link.has_value();
-  if (!spec.strata.process) return judging;
-  for (const record::Arm& arm : spec.arms) judging.recoveries.emplace(arm.name, arm.recovery);
+  judging.strata = spec.strata;
+  for (const design::Arm& arm : spec.arms) judging.recoveries.emplace(arm.name, arm.recovery);
   return judging;
 }
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "design/campaign_spec.h"
 #include "record/metric.h"
-#include "spec/campaign_spec.h"
 
 namespace bitrift::analyze {
 
@@ -19,19 +19,18 @@ enum class Rule {
 };
 
 struct Judging {
-  record::Judge judge = record::Judge::worst;
+  design::Judge judge = design::Judge::worst;
   std::vector<record::Metric> metrics = {record::Metric::test_accuracy, record::Metric::test_capped_loss};
   double level = 0.01;                 ///< how often a clean run may be called SDC
   std::optional<std::size_t> horizon;  ///< judged at this evaluation, the first being 1; absent: the last
   Rule rule = Rule::conformal;
-  /// By arm, where ranks fail; empty in other campaigns.
+  design::Strata strata = {};  ///< what the campaign studies
+  /// By arm; one that is not here has none.
   std::map<std::string, record::RecoverySpec> recoveries = {};
-  bool links_alter = false;  ///< messages, so that there are record::LinkCanary
-  bool links_fail = false;   ///< so that there are record::FailedLinkCanary
-  [[nodiscard]] bool ranks_fail() const noexcept { return !recoveries.empty(); }
+  [[nodiscard]] record::RecoverySpec recovery_of(const std::string& arm) const;
 };
 
 /// As the campaign asks.
-[[nodiscard]] Judging judging_of(const record::CampaignSpec& spec);
+[[nodiscard]] Judging judging_of(const design::CampaignSpec& spec);
 
 }  // namespace bitrift::analyze

@@ -16,11 +16,11 @@ MetricValues badness_of(const record::Evaluation& evaluation, const std::vector<
 }
 
 record::Evaluation at_horizon(const record::TrialRecord& row, const ArmControls& controls,
-                              record::Judge judge) {
+                              design::Judge judge) {
   return judged(*row.result, judge).at(controls.horizon - 1);
 }
 
-MetricValues rises_of(const record::TrialRecord& row, const ArmControls& controls, record::Judge judge) {
+MetricValues rises_of(const record::TrialRecord& row, const ArmControls& controls, design::Judge judge) {
   const auto& metrics = controls.calibration.value().metrics();
   MetricValues rises = badness_of(at_horizon(row, controls, judge), metrics);
   const CleanRun& golden = controls.golden.at(static_cast<std::size_t>(row.order));

@@ -18,11 +18,11 @@ using MetricValues = std::vector<double>;
 
 /// The evaluation at the horizon, as judged. The run must have reached it.
 [[nodiscard]] record::Evaluation at_horizon(const record::TrialRecord& row, const ArmControls& controls,
-                                            record::Judge judge);
+                                            design::Judge judge);
 
 /// For each judged metric, the badness of the run at the horizon minus that of its golden run. The run must
 /// have reached the horizon.
 [[nodiscard]] MetricValues rises_of(const record::TrialRecord& row, const ArmControls& controls,
-                                    record::Judge judge);
+                                    design::Judge judge);
 
 }  // namespace bitrift::analyze

@@ -10,7 +10,6 @@
 #include "analyze/views/counted_rows.h"
 #include "core/error.h"
 #include "core/number/median.h"
-#include "record/strata.h"
 #include "record/stratum_name.h"
 
 namespace bitrift::analyze {
@@ -21,7 +20,7 @@ using record::OutcomeClass;
 using record::TrialKind;
 using record::TrialRecord;
 
-record::GuardSpec guards_of(const record::CampaignSpec& spec, const record::Arm& arm) {
+record::GuardSpec guards_of(const design::CampaignSpec& spec, const design::Arm& arm) {
   if (arm.guards) return *arm.guards;
   const auto& train = spec.base_of(arm).train;
   return train ? train->guards : record::GuardSpec{};
@@ -32,8 +31,8 @@ bool any_guard(const record::GuardSpec& guards) {
 }
 
 // The arm without guards that runs the same faults in the same way.
-const record::Arm* beside(const record::CampaignSpec& spec, const record::Arm& arm) {
-  const auto found = std::find_if(spec.arms.begin(), spec.arms.end(), [&](const record::Arm& other) {
+const design::Arm* beside(const design::CampaignSpec& spec, const design::Arm& arm) {
+  const auto found = std::find_if(spec.arms.begin(), spec.arms.end(), [&](const design::Arm& other) {
     return !any_guard(guards_of(spec, other)) && other.file == arm.file && other.parallel == arm.parallel &&
            record::to_json(other.scope) == record::to_json(arm.scope);
   });
@@ -86,13 +85,13 @@ void add_intervals(AlarmsByOutcome& outcomes, double confidence) {
 using Trials = std::vector<const TrialRecord*>;
 
 // Draw by draw: the outcome without the guard, and whether the guard noticed.
-void add_trials(Detector& detector, const std::vector<TrialRecord>& rows, const record::CampaignSpec& spec,
+void add_trials(Detector& detector, const std::vector<TrialRecord>& rows, const design::CampaignSpec& spec,
                 const Trust& trust, std::optional<std::int64_t> resumed) {
   const ArmControls& controls = trust.controls.at(detector.beside);
   auto plain = counted_rows(rows, detector.beside);
   auto guarded = counted_rows(rows, detector.arm);
   std::vector<double> steps;
-  for (const record::Stratum& stratum : record::strata_of(spec.strata)) {
+  for (const record::Stratum& stratum : spec.strata->strata()) {
     const Trials& without = plain[stratum.name];
     const Trials& with = guarded[stratum.name];
     for (std::size_t draw = 0; draw < std::min(without.size(), with.size()); ++draw) {
@@ -111,8 +110,8 @@ void add_trials(Detector& detector, const std::vector<TrialRecord>& rows, const 
   detector.median_steps = median(steps);
 }
 
-Detector detector_of(const std::vector<TrialRecord>& rows, const record::CampaignSpec& spec,
-                     const Trust& trust, const record::Arm& arm, const record::Arm& plain,
+Detector detector_of(const std::vector<TrialRecord>& rows, const design::CampaignSpec& spec,
+                     const Trust& trust, const design::Arm& arm, const design::Arm& plain,
                      const std::map<std::string, std::int64_t>& resumed) {
   Detector detector;
   detector.arm = arm.name;
@@ -173,12 +172,12 @@ Json number_or_null(const std::optional<double>& value) { return value ? Json(*v
 
 }  // namespace
 
-Scoreboard scoreboard_of(const std::vector<TrialRecord>& rows, const record::CampaignSpec& spec,
+Scoreboard scoreboard_of(const std::vector<TrialRecord>& rows, const design::CampaignSpec& spec,
                          const Trust& trust, const std::map<std::string, std::int64_t>& resumed) {
   Scoreboard board{spec.name, spec.confidence, {}, {}};
-  for (const record::Arm& arm : spec.arms) {
+  for (const design::Arm& arm : spec.arms) {
     if (!any_guard(guards_of(spec, arm))) continue;
-    const record::Arm* plain = beside(spec, arm);
+    const design::Arm* plain = beside(spec, arm);
     if (plain == nullptr || !trust.controls.contains(plain->name)) {
       board.unpaired.push_back(arm.name);
     } else {

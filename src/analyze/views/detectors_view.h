@@ -9,10 +9,10 @@
 
 #include "analyze/rates/interval.h"
 #include "analyze/verdict/trust.h"
+#include "design/campaign_spec.h"
 #include "record/json/json.h"
 #include "record/outcome.h"
 #include "record/trial.h"
-#include "spec/campaign_spec.h"
 
 namespace bitrift::analyze {
 
@@ -51,7 +51,7 @@ struct Scoreboard {
 /// base had taken; alarms count steps from the beginning of the training. Throws as observe(), and
 /// Error(bad_input) when no arm has a guard.
 [[nodiscard]] Scoreboard scoreboard_of(const std::vector<record::TrialRecord>& rows,
-                                       const record::CampaignSpec& spec, const Trust& trust,
+                                       const design::CampaignSpec& spec, const Trust& trust,
                                        const std::map<std::string, std::int64_t>& resumed);
 [[nodiscard]] std::string table(const Scoreboard& board);
 /// Schema "bitrift/detectors/1" (docs/detectors.md); the caller adds "provenance".

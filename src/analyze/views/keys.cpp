@@ -30,22 +30,15 @@ std::string guard_text(const record::GuardSpec& guards) {
   return on.empty() ? "none" : fmt::format("{}", fmt::join(on, "+"));
 }
 
-const record::FaultModel* fault_model_of(const record::CampaignSpec& spec, const std::string& stratum) {
-  for (const record::StratumModel& one : spec.strata.models) {
-    if (one.name == stratum) return &one.model;
-  }
-  return nullptr;
-}
-
-std::string guard_names(const record::CampaignSpec& spec, const record::Arm& arm) {
+std::string guard_names(const design::CampaignSpec& spec, const design::Arm& arm) {
   if (arm.guards) return guard_text(*arm.guards);
   const auto& train = spec.base_of(arm).train;
   return train ? guard_text(train->guards) : "none";
 }
 
-std::string property_of(Dimension dimension, const record::CampaignSpec& spec, const record::Arm& arm,
+std::string property_of(Dimension dimension, const design::CampaignSpec& spec, const design::Arm& arm,
                         const record::Stratum& stratum, bool by_base) {
-  const record::FaultModel* const model = fault_model_of(spec, stratum.name);
+  const record::FaultModel* const model = spec.strata->model(stratum.name);
   switch (dimension) {
     case Dimension::strategy:
       return by_base && !arm.stem.empty() ? arm.stem : arm.name;
@@ -60,8 +53,7 @@ std::string property_of(Dimension dimension, const record::CampaignSpec& spec, c
     case Dimension::scope:
       return scope_text(arm.scope.all() && model != nullptr ? model->scope : arm.scope);
     case Dimension::plane:
-      if (spec.strata.wire) return record::wire_plane;
-      return name_of(model == nullptr ? record::Plane::value : model->plane);
+      return spec.strata->plane(stratum.name);
     case Dimension::precision:
       return arm.precision.empty() ? "base" : arm.precision;
     case Dimension::guard:
@@ -112,42 +104,20 @@ std::string list_dimensions() {
   return list;
 }
 
-std::vector<std::string> usual_dimensions(const record::CampaignSpec& spec) {
-  return {"strategy", spec.strata.models.empty() ? "field" : "stratum"};
+std::vector<std::string> usual_dimensions(const design::CampaignSpec& spec) {
+  return {"strategy", spec.strata->usual_dimension()};
 }
 
-Dimension dimension_named(const std::string& word, const record::CampaignSpec& spec, const char* option) {
+Dimension dimension_named(const std::string& word, const design::CampaignSpec& spec, const char* option) {
   const auto dimension = find_dimension(word);
   if (!dimension) fail(ErrorCode::bad_input, "{} {}: give one of {}", option, word, list_dimensions());
-  if (cuts_strata(*dimension) && spec.strata.process) {
-    fail(ErrorCode::unsupported,
-         "{} {}: in this campaign ranks fail and no tensor is altered; group by field, "
-         "which is the phase",
-         option, word);
-  }
-  if (cuts_strata(*dimension) && spec.strata.wire) {
-    fail(ErrorCode::unsupported,
-         "{} {}: in this campaign messages are altered and no tensor; group by field, or by role, which is "
-         "the "
-         "kind of message",
-         option, word);
-  }
-  if (cuts_strata(*dimension) && spec.strata.link) {
-    fail(ErrorCode::unsupported,
-         "{} {}: in this campaign links fail and no tensor is altered; group by field, which is the kind of "
-         "failure",
-         option, word);
-  }
-  if (cuts_strata(*dimension) && !spec.strata.models.empty()) {
-    fail(ErrorCode::unsupported,
-         "{} {}: the strata of this campaign are fault models, whose draws are sets of faults, so they have "
-         "no rate by {}; group by stratum",
-         option, word, word);
-  }
+  if (!cuts_strata(*dimension)) return *dimension;
+  if (const std::string why = spec.strata->no_rates_by(word); !why.empty())
+    fail(ErrorCode::unsupported, "{} {}: {}", option, word, why);
   return *dimension;
 }
 
-std::vector<Dimension> dimensions(const std::vector<std::string>& by, const record::CampaignSpec& spec) {
+std::vector<Dimension> dimensions(const std::vector<std::string>& by, const design::CampaignSpec& spec) {
   std::vector<Dimension> result;
   const auto add = [&](Dimension one) {
     if (std::find(result.begin(), result.end(), one) == result.end()) result.push_back(one);
@@ -157,11 +127,11 @@ std::vector<Dimension> dimensions(const std::vector<std::string>& by, const reco
   if (spec.bases.size() > 1) add(Dimension::base);
   for (const std::string& name : by) add(dimension_named(name, spec, "--by"));
   // Fault models are not parts of one population: each has its own line.
-  if (spec.strata.models.size() > 1) add(Dimension::stratum);
+  if (!spec.strata->pooled() && spec.strata->strata().size() > 1) add(Dimension::stratum);
   return result;
 }
 
-std::vector<Dimension> whole_dimensions(const std::vector<std::string>& by, const record::CampaignSpec& spec,
+std::vector<Dimension> whole_dimensions(const std::vector<std::string>& by, const design::CampaignSpec& spec,
                                         const std::string& table) {
   std::vector<Dimension> result = dimensions(by, spec);
   for (const Dimension dimension : result) {
@@ -173,12 +143,12 @@ std::vector<Dimension> whole_dimensions(const std::vector<std::string>& by, cons
   return result;
 }
 
-Keys::Keys(const record::CampaignSpec& spec, const std::vector<Dimension>& by)
-    : spec_(spec), by_(by), strata_(record::strata_of(spec.strata)) {}
+Keys::Keys(const design::CampaignSpec& spec, const std::vector<Dimension>& by)
+    : spec_(spec), by_(by), strata_(spec.strata->strata()) {}
 
 std::map<std::string, std::string> Keys::of(const std::string& arm_name,
                                             const std::string& stratum_name) const {
-  const record::Arm& arm = spec_.arms[spec_.arm_index(arm_name)];
+  const design::Arm& arm = spec_.arms[spec_.arm_index(arm_name)];
   const auto stratum = std::find_if(strata_.begin(), strata_.end(),
                                     [&](const record::Stratum& one) { return one.name == stratum_name; });
   if (stratum == strata_.end()) {

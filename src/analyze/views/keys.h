@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/named_enum.h"
+#include "design/campaign_spec.h"
 #include "record/trial.h"
-#include "spec/campaign_spec.h"
 
 namespace bitrift::analyze {
 
@@ -57,37 +57,37 @@ constexpr EnumNames<13> names_of(Dimension) {
 
 /// The dimensions by which a campaign's rates are grouped by default: strategy and field, or strategy
 /// and stratum where the strata are fault models.
-[[nodiscard]] std::vector<std::string> usual_dimensions(const record::CampaignSpec& spec);
+[[nodiscard]] std::vector<std::string> usual_dimensions(const design::CampaignSpec& spec);
 
 /// The dimension of one word, if it is one. `arm` is the word for users; files keep `strategy`.
 [[nodiscard]] std::optional<Dimension> find_dimension(std::string_view word) noexcept;
 /// The same. option: "--by", for messages. Throws Error(bad_input) on an
 /// unknown word, Error(unsupported) on one that cuts through strata where these are fault models.
-[[nodiscard]] Dimension dimension_named(const std::string& word, const record::CampaignSpec& spec,
+[[nodiscard]] Dimension dimension_named(const std::string& word, const design::CampaignSpec& spec,
                                         const char* option);
 
 /// Those that `by` names, completed. Arms are never pooled, because every fault runs in all of them and their
 /// rows are not independent, and neither are bases or fault models: `strategy`, and `base` and `stratum`
 /// where there are several, are added where `by` lacks them. Throws as dimension_named() does.
 [[nodiscard]] std::vector<Dimension> dimensions(const std::vector<std::string>& by,
-                                                const record::CampaignSpec& spec);
+                                                const design::CampaignSpec& spec);
 /// The same for tables that only count rows. Throws Error(unsupported) on dimensions that cut through strata;
 /// `table`: what refuses them, "--view metrics".
 [[nodiscard]] std::vector<Dimension> whole_dimensions(const std::vector<std::string>& by,
-                                                      const record::CampaignSpec& spec,
+                                                      const design::CampaignSpec& spec,
                                                       const std::string& table);
 
 /// The key of a row's line: {"arm":"serial","field":"exponent"}.
 class Keys {
  public:
   /// by: as dimensions() gives it; what cuts through strata is left out. Both must outlive this.
-  Keys(const record::CampaignSpec& spec, const std::vector<Dimension>& by);
+  Keys(const design::CampaignSpec& spec, const std::vector<Dimension>& by);
   /// Throws Error(conflict) on a stratum that the campaign does not have.
   [[nodiscard]] std::map<std::string, std::string> of(const std::string& arm,
                                                       const std::string& stratum) const;
 
  private:
-  const record::CampaignSpec& spec_;
+  const design::CampaignSpec& spec_;
   const std::vector<Dimension>& by_;
   std::vector<record::Stratum> strata_;
 };

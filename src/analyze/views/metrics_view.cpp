@@ -36,7 +36,7 @@ void add_metric(std::map<Key, MetricsLine>& lines, const std::vector<TrialRecord
 
 }  // namespace
 
-std::vector<MetricsLine> metrics_view(const std::vector<TrialRecord>& rows, const record::CampaignSpec& spec,
+std::vector<MetricsLine> metrics_view(const std::vector<TrialRecord>& rows, const design::CampaignSpec& spec,
                                       const Trust& trust, const std::vector<std::string>& by) {
   const std::vector<Dimension> lines_by = whole_dimensions(by, spec, "--view metrics");
   const Keys keys(spec, lines_by);

@@ -9,9 +9,9 @@
 
 #include "analyze/verdict/trust.h"
 #include "analyze/views/keys.h"
+#include "design/campaign_spec.h"
 #include "record/json/json.h"
 #include "record/trial.h"
-#include "spec/campaign_spec.h"
 
 namespace bitrift::analyze {
 
@@ -27,7 +27,7 @@ struct MetricsLine {
 /// trust: of the same rows. Groups all `trial` rows by the dimensions of analyze/views/keys.h, in the order
 /// of all_metrics, whatever trust.judging.metrics names. Throws as study_view does.
 [[nodiscard]] std::vector<MetricsLine> metrics_view(const std::vector<record::TrialRecord>& rows,
-                                                    const record::CampaignSpec& spec, const Trust& trust,
+                                                    const design::CampaignSpec& spec, const Trust& trust,
                                                     const std::vector<std::string>& by);
 [[nodiscard]] std::string metrics_table(const std::vector<MetricsLine>& lines,
                                         const std::vector<Dimension>& by);

@@ -107,7 +107,7 @@ std::string number_text(double value) { return fmt::format("{:.3g}", value); }
 
 }  // namespace
 
-Propagation propagation_of(const std::vector<TrialRecord>& rows, const record::CampaignSpec& spec,
+Propagation propagation_of(const std::vector<TrialRecord>& rows, const design::CampaignSpec& spec,
                            bool by_origin) {
   if (!spec.propagation) {
     fail(ErrorCode::bad_input,

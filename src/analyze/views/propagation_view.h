@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "design/campaign_spec.h"
 #include "record/json/json.h"
 #include "record/trial.h"
-#include "spec/campaign_spec.h"
 
 namespace bitrift::analyze {
 
@@ -46,7 +46,7 @@ struct Propagation {
 /// rows: all of the journal; as for rates, only rows without a gap before them count. Throws
 /// Error(bad_input) when the campaign records no propagation.
 [[nodiscard]] Propagation propagation_of(const std::vector<record::TrialRecord>& rows,
-                                         const record::CampaignSpec& spec, bool by_origin);
+                                         const design::CampaignSpec& spec, bool by_origin);
 /// Plain text, a block for each group.
 [[nodiscard]] std::string table(const Propagation& propagation);
 /// Schema "bitrift/propagation/1" (docs/propagation.md); the caller adds "provenance".

@@ -118,7 +118,7 @@ std::vector<std::string> first_cells(const RecoveryLine& line) {
 
 }  // namespace
 
-std::vector<RecoveryLine> recovery_lines(const std::vector<const TrialRecord*>& rows, const record::Arm& arm,
+std::vector<RecoveryLine> recovery_lines(const std::vector<const TrialRecord*>& rows, const design::Arm& arm,
                                          record::TrainingPhase phase) {
   std::map<VictimClass, std::vector<RecoveryCost>> costs;
   for (const TrialRecord* row : rows) {

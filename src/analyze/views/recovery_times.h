@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "core/named_enum.h"
+#include "design/campaign_spec.h"
 #include "record/fault/process_fault.h"
 #include "record/json/json.h"
 #include "record/trial.h"
-#include "spec/campaign_spec.h"
 
 namespace bitrift::analyze {
 
@@ -56,7 +56,7 @@ struct RecoveryLine {
 /// Sorted by victims; classes without a trial that recovered are left out. rows: trials of this arm and
 /// phase.
 [[nodiscard]] std::vector<RecoveryLine> recovery_lines(const std::vector<const record::TrialRecord*>& rows,
-                                                       const record::Arm& arm, record::TrainingPhase phase);
+                                                       const design::Arm& arm, record::TrainingPhase phase);
 
 /// Two tables: times, then steps and bytes. Empty without a line.
 [[nodiscard]] std::string recovery_tables(const std::vector<RecoveryLine>& lines);

@@ -24,7 +24,8 @@ std::vector<StrangeFault> first_faults(const std::vector<TrialLine>& lines, std:
   std::map<record::Reason, std::size_t> taken;
   for (const TrialLine& line : lines) {
     const record::TrialRecord& row = *line.row;
-    const std::string name = fmt::format("{}/{} {}", row.id.stratum, row.id.draw, fault_text(row, 1));
+    const std::string name =
+        fmt::format("{}/{} {}", row.id.stratum, row.id.draw, record::described(row.faults, 1));
     if (const auto known = at.find(name); known != at.end()) {
       faults[known->second].arms.push_back(row.id.arm);
       continue;

@@ -80,7 +80,7 @@ std::string points(double value) { return std::isnan(value) ? "-" : fmt::format(
 
 }  // namespace
 
-std::vector<StudyLine> study_view(const std::vector<TrialRecord>& rows, const record::CampaignSpec& spec,
+std::vector<StudyLine> study_view(const std::vector<TrialRecord>& rows, const design::CampaignSpec& spec,
                                   const Trust& trust, const std::vector<std::string>& by) {
   const std::vector<Dimension> lines_by = whole_dimensions(by, spec, "--view jpdc2024");
   const Keys keys(spec, lines_by);

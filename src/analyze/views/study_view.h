@@ -8,9 +8,9 @@
 
 #include "analyze/verdict/trust.h"
 #include "analyze/views/keys.h"
+#include "design/campaign_spec.h"
 #include "record/json/json.h"
 #include "record/trial.h"
-#include "spec/campaign_spec.h"
 
 namespace bitrift::analyze {
 
@@ -38,7 +38,7 @@ inline constexpr double accuracy_drop = 0.05;
 /// in their stratum) by the dimensions of analyze/views/keys.h. Throws Error(conflict) as classify and
 /// controls_of do, Error(bad_input) on an unknown dimension.
 [[nodiscard]] std::vector<StudyLine> study_view(const std::vector<record::TrialRecord>& rows,
-                                                const record::CampaignSpec& spec, const Trust& trust,
+                                                const design::CampaignSpec& spec, const Trust& trust,
                                                 const std::vector<std::string>& by);
 /// Plain text, columns aligned; counts in % of the line's trials.
 [[nodiscard]] std::string study_table(const std::vector<StudyLine>& lines, const std::vector<Dimension>& by);

@@ -52,33 +52,42 @@ Json metrics_of(const std::optional<record::Evaluation>& evaluation) {
   return metrics;
 }
 
+// What is peculiar to a kind of fault.
+
+void add_columns(const record::FaultList& bits, const TrialLine&, Json& value) {
+  if (!bits.empty()) value = record::to_json(bits.at(0));
+}
+
 // Which ranks were to fail and where, and what became of that.
-void add_processes(const record::TrialRecord& row, Json& value) {
+void add_columns(const std::vector<record::ProcessFault>& faults, const TrialLine& line, Json& value) {
   value["victims"] = Json::array();
-  for (const record::ProcessFault& fault : row.faults.processes()) value["victims"].push_back(fault.rank);
-  const record::ProcessFault& last = row.faults.processes().back();
+  for (const record::ProcessFault& fault : faults) value["victims"].push_back(fault.rank);
+  const record::ProcessFault& last = faults.back();
   value["phase"] = last.phase;
   value["step"] = last.step;
   value["point"] = last.point;
   value["how"] = last.how;
+  value["recovered"] = line.outcome.recovered;
   value["recoveries"] = Json::array();
-  if (!row.result) return;
-  for (const record::Recovery& recovery : row.result->recoveries)
+  if (!line.row->result) return;
+  for (const record::Recovery& recovery : line.row->result->recoveries)
     value["recoveries"].push_back(record::to_json(recovery));
 }
 
 // Which message was altered; its link and numbers are known where the run tells of it.
-void add_message(const record::TrialRecord& row, Json& value) {
-  const bool known = row.result && !row.result->altered_messages.empty();
-  value["message"] = known ? record::to_json(row.result->altered_messages.front())
-                           : Json{{"link", record::to_json(row.faults.links().front())}};
+void add_columns(const std::vector<record::LinkFault>& faults, const TrialLine& line, Json& value) {
+  const auto& result = line.row->result;
+  const bool known = result && !result->altered_messages.empty();
+  value["message"] = known ? record::to_json(result->altered_messages.front())
+                           : Json{{"link", record::to_json(faults.front())}};
 }
 
 // Which link failed, and what it cost where the run tells of it.
-void add_link(const record::TrialRecord& row, Json& value) {
-  const bool known = row.result && !row.result->failed_links.empty();
-  value["failed_link"] = known ? record::to_json(row.result->failed_links.front())
-                               : Json{{"link", record::to_json(row.faults.failed_links().front())}};
+void add_columns(const std::vector<record::FailedLink>& links, const TrialLine& line, Json& value) {
+  const auto& result = line.row->result;
+  const bool known = result && !result->failed_links.empty();
+  value["failed_link"] =
+      known ? record::to_json(result->failed_links.front()) : Json{{"link", record::to_json(links.front())}};
 }
 
 }  // namespace
@@ -117,34 +126,11 @@ void sort_worst_first(std::vector<TrialLine>& lines) {
                    [&](const TrialLine& a, const TrialLine& b) { return p_value(a) < p_value(b); });
 }
 
-std::string fault_text(const record::TrialRecord& row, std::size_t most) {
-  std::vector<std::string> texts;
-  const record::FaultList& bits = row.faults.bits();
-  for (std::size_t i = 0; i < std::min(bits.size(), most); ++i) {
-    const record::AppliedFault fault = bits.at(i);
-    texts.push_back(fmt::format("{}[{}] bit {} {:#x} -> {:#x}", fault.tensor, fault.element,
-                                fmt::join(fault.bits, ","), fault.old_pattern, fault.new_pattern));
-  }
-  for (const record::ProcessFault& fault : row.faults.processes()) {
-    if (texts.size() < most) texts.push_back("rank " + to_text(fault));
-  }
-  for (const record::LinkFault& fault : row.faults.links()) {
-    if (texts.size() < most) texts.push_back("message " + to_text(fault));
-  }
-  for (const record::FailedLink& link : row.faults.failed_links()) {
-    if (texts.size() < most) texts.push_back(fmt::format("{} link {}", name_of(link.kind), to_text(link)));
-  }
-  if (texts.empty()) return "none";
-  std::string text = fmt::format("{}", fmt::join(texts, "; "));
-  if (row.faults.size() > most) text += fmt::format("; and {} more", row.faults.size() - most);
-  return text;
-}
-
 Json to_json(const TrialLine& line) {
   const record::TrialRecord& row = *line.row;
   const record::Outcome& outcome = line.outcome;
-  const record::FaultList& bits = row.faults.bits();
-  Json value = bits.empty() ? Json::object() : record::to_json(bits.at(0));
+  Json value = Json::object();
+  row.faults.visit([&](const auto& faults) { add_columns(faults, line, value); });
   value["faults"] = row.faults.size();
   value["id"] = row.id.text();
   value["arm"] = row.id.arm;
@@ -152,16 +138,12 @@ Json to_json(const TrialLine& line) {
   value["draw"] = row.id.draw;
   value["kind"] = row.kind;
   value["order"] = row.order;
-  if (row.faults.of_links()) add_message(row, value);
-  if (row.faults.of_failed_links()) add_link(row, value);
-  if (row.faults.of_processes()) add_processes(row, value);
   value["outcome"] = outcome.outcome_class();
   value["reason"] = outcome.reason;
   value["course"] = outcome.course;
   value["p_value"] = outcome.p_value ? Json(*outcome.p_value) : Json();
   value["bitwise_equal"] = outcome.bitwise_equal;
   value["steps_to_recover"] = outcome.steps_to_recover ? Json(*outcome.steps_to_recover) : Json();
-  if (row.faults.of_processes()) value["recovered"] = outcome.recovered;
   value["steps"] = row.result ? Json(row.result->steps) : Json();
   value["signal"] = row.failure && row.failure->signal != 0 ? Json(row.failure->signal) : Json();
   value.update(metrics_of(line.at));

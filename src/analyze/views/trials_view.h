@@ -38,10 +38,6 @@ struct TrialFilter {
 void sort_worst_first(std::vector<TrialLine>& lines, record::Metric metric);
 /// The smallest p-value first; trials without one last.
 void sort_worst_first(std::vector<TrialLine>& lines);
-
-/// "model/conv1.weight[12] bit 30 0x3dcccccd -> 0x7dcccccd" or "rank 2@5:backward.1=kill", one for each
-/// fault, at most `most` of them.
-[[nodiscard]] std::string fault_text(const record::TrialRecord& row, std::size_t most);
 /// {"id","arm","stratum","draw","kind","faults","tensor","role","element","bits","field","dtype","old","new",
 /// "outcome","reason",...,"steps", a metric each, "golden": {metrics}}. The keys of a fault are those of the
 /// first one; `faults` is their number. Where ranks fail instead {"victims","phase","step","point","how",

@@ -6,7 +6,6 @@
 
 #include "core/error.h"
 #include "core/glob.h"
-#include "record/strata.h"
 
 namespace bitrift::analyze {
 namespace {
@@ -18,9 +17,9 @@ bool matches(Dimension dimension, const std::string& wanted, const std::string& 
 }
 
 // A field such as 3,7,30 is one value.
-bool is_one_value(Dimension dimension, const std::string& text, const record::CampaignSpec& spec) {
+bool is_one_value(Dimension dimension, const std::string& text, const design::CampaignSpec& spec) {
   if (dimension != Dimension::field && dimension != Dimension::stratum) return false;
-  const auto strata = record::strata_of(spec.strata);
+  const auto strata = spec.strata->strata();
   return std::any_of(strata.begin(), strata.end(),
                      [&](const record::Stratum& one) { return text == one.field || text == one.name; });
 }
@@ -44,7 +43,7 @@ std::string shortened(const std::vector<std::string>& list) {
 
 }  // namespace
 
-Where::Where(const std::vector<std::string>& conditions, const record::CampaignSpec& spec) {
+Where::Where(const std::vector<std::string>& conditions, const design::CampaignSpec& spec) {
   for (const std::string& condition : conditions) {
     const std::size_t at = condition.find('=');
     if (at == std::string::npos || at == 0 || at + 1 == condition.size()) {

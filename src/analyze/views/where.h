@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "analyze/views/keys.h"
+#include "design/campaign_spec.h"
 #include "record/json/json.h"
-#include "spec/campaign_spec.h"
 
 namespace bitrift::analyze {
 
@@ -17,7 +17,7 @@ class Where {
  public:
   /// conditions: KEY=VALUE[,VALUE...]; values of a repeated key add up. Values of `tensor` are patterns
   /// (core/glob.h). Throws Error(bad_input) on a text without '=' or value, and as dimension_named() does.
-  Where(const std::vector<std::string>& conditions, const record::CampaignSpec& spec);
+  Where(const std::vector<std::string>& conditions, const design::CampaignSpec& spec);
 
   [[nodiscard]] bool empty() const noexcept { return wanted_.empty(); }
   /// Whether layer, tensor or bit is among the conditions.

@@ -11,8 +11,7 @@
 #include "campaign/commands/merge.h"
 #include "campaign/driver/driver.h"
 #include "campaign/folder/disk_use.h"
-#include "campaign/folder/kill_points.h"
-#include "campaign/folder/messages.h"
+#include "campaign/folder/fact.h"
 #include "campaign/folder/work_place.h"
 #include "campaign/plan/ends.h"
 #include "campaign/plan/limits.h"
@@ -26,7 +25,7 @@ namespace bitrift::campaign {
 namespace {
 
 /// Trainers of a campaign load HDF5.
-void refuse_other_formats(const record::CampaignSpec& spec) {
+void refuse_other_formats(const design::CampaignSpec& spec) {
   for (const record::BaseSpec& base : spec.bases) {
     const std::string other = base.checkpoint ? ckpt::other_than_hdf5(*base.checkpoint) : "";
     if (other.empty()) continue;
@@ -39,14 +38,13 @@ void refuse_other_formats(const record::CampaignSpec& spec) {
 }
 
 // Everything that can be refused without a folder is refused before one is made.
-void check_before_folder(record::CampaignSpec& spec, const RunOptions& options, const Drills& drills,
+void check_before_folder(design::CampaignSpec& spec, const RunOptions& options, const Drills& drills,
                          const std::filesystem::path& trainer) {
   refuse_other_formats(spec);
   const Layout layout{options.folder};
   const bool begun = std::filesystem::exists(layout.journal()) || std::filesystem::exists(layout.shards());
   if (!begun || options.extend) check_arms_fit(spec, options.spec, trainer);
-  find_kill_points(spec, layout, options.spec, trainer);
-  find_messages(spec, layout, options.spec, trainer);
+  find_fact(spec, layout, options.spec, trainer);
   drills.check(spec);
   const bool ready = std::all_of(spec.files.begin(), spec.files.end(), [&](const record::BaseFile& file) {
     return file.precision.empty() && spec.bases[file.base].checkpoint;
@@ -67,7 +65,7 @@ std::size_t count_done(const std::vector<Job>& missing, std::size_t total) {
 
 // Stage after stage; throws Misbehaviour if the controls or canaries do not allow the campaign to continue.
 void run_preparation(const Plan& plan, Driver& driver, Pool& pool, const Ledger& ledger, Progress& progress) {
-  const record::CampaignSpec& spec = plan.spec();
+  const design::CampaignSpec& spec = plan.spec();
   const std::size_t preparations = preparation_of(driver.shard(), plan).size();
   std::vector<Job> jobs = driver.preparation_jobs();
   progress.stage("controls, clean runs, canaries", count_done(jobs, preparations), preparations);
@@ -84,7 +82,7 @@ void run_preparation(const Plan& plan, Driver& driver, Pool& pool, const Ledger&
   if (!problems.empty()) throw Misbehaviour(fmt::format("{}", fmt::join(problems, "\n")));
 }
 
-std::string round_name(const record::Round& round, const record::CampaignSpec& spec) {
+std::string round_name(const record::Round& round, const design::CampaignSpec& spec) {
   if (!spec.sampling) return "trials";
   std::string name = fmt::format("round {}", round.number);
   if (const record::Reached* widest = round.widest()) {
@@ -95,7 +93,7 @@ std::string round_name(const record::Round& round, const record::CampaignSpec& s
 }
 
 void run_round(const Plan& plan, Driver& driver, Pool& pool, Progress& progress) {
-  const record::CampaignSpec& spec = plan.spec();
+  const design::CampaignSpec& spec = plan.spec();
   const record::Round& round = plan.rounds().back();
   std::vector<Job> jobs = driver.trial_jobs();
   std::size_t trials = 0;
@@ -110,7 +108,7 @@ void run_round(const Plan& plan, Driver& driver, Pool& pool, Progress& progress)
 // Round after round, each planned from all rows of those before, until one says stop.
 void run_rounds(Plan& plan, Driver& driver, Pool& pool, const Ledger& ledger, Folder& folder,
                 Progress& progress) {
-  const record::CampaignSpec& spec = plan.spec();
+  const design::CampaignSpec& spec = plan.spec();
   while (true) {
     const record::Round& round = plan.rounds().back();
     folder.publish_round(round);
@@ -136,7 +134,7 @@ std::optional<std::chrono::steady_clock::time_point> end_of(const RunOptions& op
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(hours);
 }
 
-PoolOptions pool_options(const RunOptions& options, const record::CampaignSpec& spec, const Drills& drills,
+PoolOptions pool_options(const RunOptions& options, const design::CampaignSpec& spec, const Drills& drills,
                          const DriverPlace& place, const WorkPlace& copies,
                          const std::filesystem::path& scratch, const Launch& launch) {
   PoolOptions pool;
@@ -162,7 +160,7 @@ PoolOptions pool_options(const RunOptions& options, const record::CampaignSpec& 
 // Everything that a start stands on; all outlive the run.
 struct Work {
   const RunOptions& options;
-  const record::CampaignSpec& spec;
+  const design::CampaignSpec& spec;
   const Drills& drills;
   const Launch& launch;
   Folder& folder;
@@ -278,7 +276,7 @@ RunReport run_campaign(const RunOptions& options, Progress& progress) {
   if (options.workers && *options.workers < 1) {
     fail(ErrorCode::bad_input, "--workers {}: at least one worker is needed", *options.workers);
   }
-  record::CampaignSpec asked = record::read_campaign_spec(options.spec, options.overrides);
+  design::CampaignSpec asked = design::read_campaign_spec(options.spec, options.overrides);
   if (began_without_reader_canaries(options.folder)) asked.reader_canaries.reset();
   const bool trains = std::any_of(asked.bases.begin(), asked.bases.end(),
                                   [](const record::BaseSpec& base) { return base.train.has_value(); });
@@ -287,7 +285,7 @@ RunReport run_campaign(const RunOptions& options, Progress& progress) {
   Folder folder(std::filesystem::absolute(options.folder), asked, drills, options.command,
                 options.shard ? options.shard->count : 0,
                 options.extend ? OtherSpec::extend : OtherSpec::refuse);
-  const record::CampaignSpec& spec = folder.spec();
+  const design::CampaignSpec& spec = folder.spec();
   const Layout& layout = folder.layout();
   progress.note(fmt::format("campaign '{}', seed {}, in {}{}", spec.name, spec.seed, layout.root.string(),
                             options.shard ? ", shard " + options.shard->text() : ""));

@@ -130,7 +130,7 @@ Status read_status(const std::filesystem::path& folder) {
     rows = read_journal(layout.journal());
     status.retracted = rows.retracted();
   }
-  for (const record::Arm& arm : stored.spec.arms) status.arms.push_back(status_of(arm.name, plan, rows));
+  for (const design::Arm& arm : stored.spec.arms) status.arms.push_back(status_of(arm.name, plan, rows));
   return status;
 }
 

@@ -5,13 +5,12 @@
 
 #include <unistd.h>
 
-#include "campaign/driver/link_landing.h"
-#include "campaign/driver/process_landing.h"
 #include "campaign/plan/ends.h"
 #include "campaign/worker/private_copy.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/process/host.h"
+#include "design/kind/run_landing.h"
 #include "record/json/json_diff.h"
 #include "record/provenance.h"
 
@@ -30,8 +29,9 @@ std::string met_by(const record::RunResult& result) {
   std::vector<std::string> met;
   for (const record::Recovery& recovery : result.recoveries)
     met.push_back(fmt::format("rank {}", fmt::join(recovery.failed, ", ")));
-  for (const record::AlteredMessage& altered : result.altered_messages) met.push_back(to_text(altered.fault));
-  for (const record::LinkReport& failed : result.failed_links) met.push_back("link " + to_text(failed.link));
+  for (const record::AlteredMessage& altered : result.altered_messages)
+    met.push_back(described(altered.fault));
+  for (const record::LinkReport& failed : result.failed_links) met.push_back(described(failed.link));
   return list_of(met);
 }
 
@@ -42,16 +42,10 @@ record::TrialRecord row_on_the_way(const Ran& ran, record::TrialRecord row) {
     throw Misbehaviour(fmt::format("{}: nothing was altered, but {} differs from the base when loaded", id,
                                    list_of(ran.result->changed_tensors)));
   }
-  row.landed = row.faults.of_links()          ? messages_altered(ran)
-               : row.faults.of_failed_links() ? links_failed(ran)
-                                              : processes_failed(ran);
+  row.landed = design::landed(row.faults, {ran.result, ran.failure});
   if (row.landed || !ran.result || row.kind == TrialKind::canary) return row;
-  std::vector<std::string> asked;
-  for (const record::ProcessFault& fault : row.faults.processes()) asked.push_back("rank " + to_text(fault));
-  for (const record::LinkFault& fault : row.faults.links()) asked.push_back(to_text(fault));
-  for (const record::FailedLink& link : row.faults.failed_links()) asked.push_back("link " + to_text(link));
-  throw Misbehaviour(fmt::format("{}: the fault was not reached: asked for {}, met {}", id, list_of(asked),
-                                 met_by(*ran.result)));
+  throw Misbehaviour(fmt::format("{}: the fault was not reached: asked for {}, met {}", id,
+                                 described(row.faults, row.faults.size()), met_by(*ran.result)));
 }
 
 // A script that does not read what was altered would make every such fault masked.
@@ -67,20 +61,14 @@ void refuse_unreached(const record::TrialId& id, const record::RunResult& result
 
 record::TrialRecord row_of(const Ran& ran, std::uint64_t stratum_bits, const Drills& drills) {
   record::TrialRecord row;
-  row.kind = ran.spec.kind;
-  row.id = ran.spec.id;
+  static_cast<record::PlannedRun&>(row) = ran.spec;
   row.stratum_bits = stratum_bits;
-  row.faults = ran.spec.faults;
-  row.replicas = ran.spec.replicas;
-  row.order = ran.spec.order;
   row.result = ran.result;
   row.failure = ran.failure;
   row.started = ran.started;
   row.host = host_name();
   row.seconds = ran.seconds;
   row.attempts = ran.attempts;
-  row.measure = ran.spec.measure;
-  row.plane = ran.spec.plane;
   if (row.result) row.result->unreached_tensors.reset();  // rows say whether the fault landed
   if (!row.faults.of_bits()) return row_on_the_way(ran, std::move(row));
   const std::vector<std::string>& altered = ran.altered;
@@ -172,7 +160,7 @@ bool Driver::golden_known(std::size_t arm, int order) { return controls_.golden_
 void Driver::on_ready(std::size_t arm, const record::Ready& ready) {
   check_bases();  // the worker and its private copy have just read it
   // Guards with a memory have state of their own.
-  const record::Arm& of = plan_.spec().arms[arm];
+  const design::Arm& of = plan_.spec().arms[arm];
   const auto [known, first] = base_digests_.emplace(
       std::pair(of.file, of.guards ? record::to_json(*of.guards).dump() : ""), ready.base_digest);
   if (known->second != ready.base_digest) {

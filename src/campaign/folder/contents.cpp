@@ -7,8 +7,8 @@
 namespace bitrift::campaign {
 
 analyze::Contents read_contents(const Layout& layout, const StoredCampaign& campaign) {
-  const record::CampaignSpec& spec = campaign.spec;
-  if (!spec.strata.of_bits()) return {};
+  const design::CampaignSpec& spec = campaign.spec;
+  if (!spec.strata->no_rates_by("bit").empty()) return {};
   for (const record::BaseFile& file : spec.files) {
     const auto path = layout.base(file.stem);
     if (std::filesystem::exists(path)) continue;
@@ -25,7 +25,7 @@ analyze::Contents read_contents(const Layout& layout, const StoredCampaign& camp
       contents[i].layers.push_back(layer.name);
     for (const Cell& cell : plan.cells()) {
       auto& tensors = contents[i].strata[cell.stratum.name];
-      for (const inject::Target& target : cell.populations.at(i).targets()) {
+      for (const inject::Target& target : cell.population->bits(i)->targets()) {
         const ckpt::TensorInfo* const tensor = bases[i].find(target.path);
         tensors.push_back(
             {target.path, tensor == nullptr ? "" : tensor->layer, target.elements, target.bits});
@@ -35,7 +35,7 @@ analyze::Contents read_contents(const Layout& layout, const StoredCampaign& camp
   return contents;
 }
 
-std::map<std::string, std::string> layers_of_tensors(const Layout& layout, const record::CampaignSpec& spec) {
+std::map<std::string, std::string> layers_of_tensors(const Layout& layout, const design::CampaignSpec& spec) {
   std::map<std::string, std::string> layers;
   for (const record::BaseFile& file : spec.files) {
     const auto path = layout.base(file.stem);

@@ -16,6 +16,6 @@ namespace bitrift::campaign {
 
 /// The layer of every tensor that belongs to one, by path; of all bases that are there.
 [[nodiscard]] std::map<std::string, std::string> layers_of_tensors(const Layout& layout,
-                                                                   const record::CampaignSpec& spec);
+                                                                   const design::CampaignSpec& spec);
 
 }  // namespace bitrift::campaign

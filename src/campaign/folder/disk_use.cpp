@@ -11,6 +11,7 @@
 #include "campaign/worker/pool.h"
 #include "core/byte_size.h"
 #include "core/error.h"
+#include "design/kind/process_strata.h"
 
 namespace bitrift::campaign {
 namespace {
@@ -26,7 +27,7 @@ std::uint64_t size_of(const std::filesystem::path& path) {
 }
 
 // A row with nothing short in it.
-std::uint64_t made_up_row(const record::CampaignSpec& spec, std::uint64_t faults) {
+std::uint64_t made_up_row(const design::CampaignSpec& spec, std::uint64_t faults) {
   constexpr double long_number = -0.12345678901234567;
   const std::string digest(32, 'f');
   record::TrialRecord row;
@@ -44,7 +45,7 @@ std::uint64_t made_up_row(const record::CampaignSpec& spec, std::uint64_t faults
   if (spec.orders > 1) row.order = spec.orders - 1;
   record::RunResult result;
   std::size_t replicas = 1;
-  for (const record::Arm& arm : spec.arms) {
+  for (const design::Arm& arm : spec.arms) {
     replicas = std::max(replicas, static_cast<std::size_t>(arm.parallel.replicas()));
   }
   const record::Evaluation evaluation{1000,        100000,      long_number, long_number,
@@ -78,15 +79,13 @@ bool same_file_system(const std::filesystem::path& first, const std::filesystem:
 }
 
 // Of files as large as the base, in the place of a worker's private copy.
-std::size_t copies_of_worker(const record::CampaignSpec& spec) {
-  using record::TrainingPhase;
-  if (!spec.strata.process) return 1;
-  const auto& phases = spec.strata.process->phases;
+std::size_t copies_of_worker(const design::CampaignSpec& spec) {
+  const auto* const ranks = spec.strata.as<design::ProcessStrata>();
+  if (ranks == nullptr) return 1;
   std::size_t most = 1;
-  for (const record::Arm& arm : spec.arms) {
+  for (const design::Arm& arm : spec.arms) {
     const bool relaunches = arm.recovery.kind == record::RecoveryKind::relaunch;
-    const bool saves = arm.recovery.checkpoint_every > 0 ||
-                       std::find(phases.begin(), phases.end(), TrainingPhase::save) != phases.end();
+    const bool saves = arm.recovery.checkpoint_every > 0 || ranks->has(record::TrainingPhase::save);
     // The copy, a checkpoint, and one that is being written; in a job that was launched again, what it came
     // from.
     most = std::max<std::size_t>(most, 1 + (saves ? 2 : 0) + (relaunches ? 1 : 0));
@@ -96,14 +95,14 @@ std::size_t copies_of_worker(const record::CampaignSpec& spec) {
 
 }  // namespace
 
-std::size_t most_workers(const record::CampaignSpec& spec, std::size_t side_by_side) {
+std::size_t most_workers(const design::CampaignSpec& spec, std::size_t side_by_side) {
   // Every worker belongs to one arm.
   return std::min(side_by_side * spec.arms.size(),
                   side_by_side + static_cast<std::size_t>(most_parked_ranks));
 }
 
 DiskUse disk_use(const Plan& plan, const Layout& layout, const JournalRows& rows, std::size_t workers) {
-  const record::CampaignSpec& spec = plan.spec();
+  const design::CampaignSpec& spec = plan.spec();
   DiskUse use;
   for (const record::BaseFile& file : spec.files) {
     const std::uint64_t size = size_of(layout.base(file.stem));

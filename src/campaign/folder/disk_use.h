@@ -13,7 +13,7 @@ namespace bitrift::campaign {
 
 /// Most workers that a driver of this campaign ever has at once: those that work, and idle ones that are kept
 /// for a later stage.
-[[nodiscard]] std::size_t most_workers(const record::CampaignSpec& spec, std::size_t side_by_side);
+[[nodiscard]] std::size_t most_workers(const design::CampaignSpec& spec, std::size_t side_by_side);
 
 /// Bytes. What is there already is not counted.
 struct DiskUse {

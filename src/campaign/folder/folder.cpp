@@ -20,8 +20,8 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/process/subprocess.h"
+#include "design/extension.h"
 #include "record/json/json_diff.h"
-#include "spec/extension.h"
 
 namespace bitrift::campaign {
 namespace {
@@ -76,7 +76,7 @@ StoredCampaign read_stored_campaign(const Layout& layout) {
   const Json stored = read_identity(path);
   try {
     StoredCampaign campaign;
-    campaign.spec = record::campaign_spec_from_json(stored.at("spec"));
+    campaign.spec = design::campaign_spec_from_json(stored.at("spec"));
     campaign.drills = parse_drills(stored.at("drills").get<std::vector<std::string>>());
     campaign.spec.earlier = earlier_specs(stored);
     campaign.shards = stored.value("shards", 0);
@@ -117,7 +117,7 @@ void check_bases(const Layout& layout, const std::map<std::string, std::string>&
   for (const auto& [stem, digest] : digests) check_digest(layout.base(stem), digest);
 }
 
-Bases open_bases(const Layout& layout, const record::CampaignSpec& spec) {
+Bases open_bases(const Layout& layout, const design::CampaignSpec& spec) {
   Bases bases;
   for (const record::BaseFile& file : spec.files) {
     ckpt::Reader& base = bases.emplace_back(layout.base(file.stem));
@@ -129,7 +129,7 @@ Bases open_bases(const Layout& layout, const record::CampaignSpec& spec) {
   return bases;
 }
 
-Folder::Folder(const std::filesystem::path& root, const record::CampaignSpec& spec, const Drills& drills,
+Folder::Folder(const std::filesystem::path& root, const design::CampaignSpec& spec, const Drills& drills,
                const std::vector<std::string>& command, int shards, OtherSpec other)
     : layout_{root}, spec_(spec), shards_(shards), command_(command) {
   refuse_foreign(root, layout_.identity(), {"lock", "rounds", "logs", "work"});
@@ -186,10 +186,10 @@ void Folder::compare_stored(const Drills& drills, OtherSpec other) {
          folder, change_text(*difference));
   }
   const Json stored = identity_.value("spec", Json());
-  const auto difference = json_difference(stored, record::to_json(spec_));
+  const auto difference = json_difference(stored, to_json(spec_));
   if (!difference) return;
-  const record::CampaignSpec before = record::campaign_spec_from_json(stored);
-  const auto problem = record::extension_problem(before, spec_);
+  const design::CampaignSpec before = design::campaign_spec_from_json(stored);
+  const auto problem = design::extension_problem(before, spec_);
   if (problem && other == OtherSpec::extend) {
     fail(ErrorCode::conflict,
          "{}: this does not extend it: {}; only draws, strata and arms can be added, lists at their end",
@@ -239,8 +239,8 @@ void Folder::extend() {
   if (!std::exchange(extends_, false)) return;
   if (shards_ > 0) identity_ = read_identity(layout_.identity());  // others write to it
   const Json stored = identity_.at("spec");
-  if (stored == record::to_json(spec_)) return;
-  if (const auto difference = json_difference(stored, record::to_json(spec_.earlier.back()))) {
+  if (stored == to_json(spec_)) return;
+  if (const auto difference = json_difference(stored, to_json(spec_.earlier.back()))) {
     fail(ErrorCode::conflict, "{}: another start extended it meanwhile: {}; run the same command again",
          layout_.root.string(), change_text(*difference));
   }

@@ -14,9 +14,9 @@
 #include "campaign/plan/plan.h"
 #include "core/file.h"
 #include "core/process/subprocess.h"
+#include "design/campaign_spec.h"
 #include "record/json/json.h"
 #include "record/round.h"
-#include "spec/campaign_spec.h"
 
 namespace bitrift::campaign {
 
@@ -58,7 +58,7 @@ struct Layout {
 
 /// A stored campaign, read-only.
 struct StoredCampaign {
-  record::CampaignSpec spec;
+  design::CampaignSpec spec;
   Drills drills;
   int shards = 0;                                   ///< how many drivers share the folder; 0: undivided
   std::map<std::string, std::string> base_digests;  ///< by stem; without those that are not there yet
@@ -78,7 +78,7 @@ struct StoredCampaign {
 /// Throws Error(conflict) that names the file when a base is not the one that the campaign began with.
 void check_bases(const Layout& layout, const std::map<std::string, std::string>& digests);
 /// Opens the bases of a campaign. Throws as ckpt::Reader does.
-[[nodiscard]] Bases open_bases(const Layout& layout, const record::CampaignSpec& spec);
+[[nodiscard]] Bases open_bases(const Layout& layout, const design::CampaignSpec& spec);
 
 /// What a start may do with a folder that was started with another spec.
 enum class OtherSpec { refuse, extend };
@@ -91,12 +91,12 @@ class Folder {
   /// or another number of shards (0: undivided), Error(bad_input) when it holds other things, Error(io).
   /// An undivided campaign without a row takes another spec. With OtherSpec::extend, a spec that adds to that
   /// of the folder is accepted; it is stored by extend().
-  Folder(const std::filesystem::path& root, const record::CampaignSpec& spec, const Drills& drills,
+  Folder(const std::filesystem::path& root, const design::CampaignSpec& spec, const Drills& drills,
          const std::vector<std::string>& command, int shards = 0, OtherSpec other = OtherSpec::refuse);
 
   [[nodiscard]] const Layout& layout() const noexcept { return layout_; }
   /// With the specs before it, if the campaign was or is to be extended.
-  [[nodiscard]] const record::CampaignSpec& spec() const noexcept { return spec_; }
+  [[nodiscard]] const design::CampaignSpec& spec() const noexcept { return spec_; }
   /// "" or, for people, what was done about another spec.
   [[nodiscard]] const std::string& note() const noexcept { return note_; }
   /// Whether extend() is still to be called.
@@ -141,7 +141,7 @@ class Folder {
   void store_identity();
 
   Layout layout_;
-  record::CampaignSpec spec_;
+  design::CampaignSpec spec_;
   int shards_;
   FileDescriptor lock_;
   record::Json identity_;

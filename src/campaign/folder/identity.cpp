@@ -8,11 +8,14 @@ namespace bitrift::campaign {
 
 using record::Json;
 
-Json new_identity(const record::CampaignSpec& spec, const Drills& drills,
+Json new_identity(const design::CampaignSpec& spec, const Drills& drills,
                   const std::vector<std::string>& command, int shards) {
-  Json identity = {{"schema", record::schema_version},     {"seed", spec.seed},
-                   {"spec", record::to_json(spec)},        {"drills", campaign::to_json(drills)},
-                   {"environment", numeric_environment()}, {"provenance", record::provenance(command)}};
+  Json identity = {{"schema", record::schema_version},
+                   {"seed", spec.seed},
+                   {"spec", to_json(spec)},
+                   {"drills", campaign::to_json(drills)},
+                   {"environment", numeric_environment()},
+                   {"provenance", record::provenance(command)}};
   if (shards > 0) identity["shards"] = shards;
   return identity;
 }
@@ -27,19 +30,19 @@ Json read_identity(const std::filesystem::path& path) {
   return identity;
 }
 
-std::vector<record::CampaignSpec> earlier_specs(const Json& identity) {
-  std::vector<record::CampaignSpec> specs;
+std::vector<design::CampaignSpec> earlier_specs(const Json& identity) {
+  std::vector<design::CampaignSpec> specs;
   for (const Json& one : identity.value("extensions", Json::array()))
-    specs.push_back(record::campaign_spec_from_json(one.at("before")));
+    specs.push_back(design::campaign_spec_from_json(one.at("before")));
   return specs;
 }
 
-void add_extension(Json& identity, const record::CampaignSpec& spec,
+void add_extension(Json& identity, const design::CampaignSpec& spec,
                    const std::vector<std::string>& command) {
   identity["extensions"].push_back({{"before", identity.at("spec")},
                                     {"environment", numeric_environment()},
                                     {"provenance", record::provenance(command)}});
-  identity["spec"] = record::to_json(spec);
+  identity["spec"] = to_json(spec);
 }
 
 std::string change_text(const JsonDifference& difference) {

@@ -7,21 +7,21 @@
 #include <vector>
 
 #include "campaign/plan/drills.h"
+#include "design/campaign_spec.h"
 #include "record/json/json.h"
 #include "record/json/json_diff.h"
-#include "spec/campaign_spec.h"
 
 namespace bitrift::campaign {
 
 /// Of a new campaign; shards: 0 when it is undivided.
-[[nodiscard]] record::Json new_identity(const record::CampaignSpec& spec, const Drills& drills,
+[[nodiscard]] record::Json new_identity(const design::CampaignSpec& spec, const Drills& drills,
                                         const std::vector<std::string>& command, int shards);
 /// Throws Error(bad_file) when it is of a schema that this version does not read.
 [[nodiscard]] record::Json read_identity(const std::filesystem::path& path);
 /// The specs that were extended, the first one first. Throws Error(bad_file).
-[[nodiscard]] std::vector<record::CampaignSpec> earlier_specs(const record::Json& identity);
+[[nodiscard]] std::vector<design::CampaignSpec> earlier_specs(const record::Json& identity);
 /// Makes the spec the present one, and keeps the one before it, with this start's provenance.
-void add_extension(record::Json& identity, const record::CampaignSpec& spec,
+void add_extension(record::Json& identity, const design::CampaignSpec& spec,
                    const std::vector<std::string>& command);
 
 /// "seed was 1, is now 2".

@@ -22,11 +22,11 @@ std::optional<std::int64_t> steps_of(const std::filesystem::path& base) {
 
 }  // namespace
 
-std::map<std::string, std::int64_t> resumed_steps(const Layout& layout, const record::CampaignSpec& spec) {
+std::map<std::string, std::int64_t> resumed_steps(const Layout& layout, const design::CampaignSpec& spec) {
   std::vector<std::optional<std::int64_t>> of_file;
   for (const record::BaseFile& file : spec.files) of_file.push_back(steps_of(layout.base(file.stem)));
   std::map<std::string, std::int64_t> steps;
-  for (const record::Arm& arm : spec.arms) {
+  for (const design::Arm& arm : spec.arms) {
     if (of_file[arm.file]) steps[arm.name] = *of_file[arm.file];
   }
   return steps;

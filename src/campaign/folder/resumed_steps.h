@@ -12,6 +12,6 @@ namespace bitrift::campaign {
 /// Optimizer steps behind the base of each arm, by arm. Without the arms whose base is not in the folder or
 /// does not say it (progress/step). Throws as ckpt::Reader does.
 [[nodiscard]] std::map<std::string, std::int64_t> resumed_steps(const Layout& layout,
-                                                                const record::CampaignSpec& spec);
+                                                                const design::CampaignSpec& spec);
 
 }  // namespace bitrift::campaign

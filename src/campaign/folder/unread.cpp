@@ -38,7 +38,7 @@ struct BesideBase {
 };
 
 // What the script of an arm does not load.
-std::set<std::string> unread_by(const record::Arm& arm, const Launch& launch,
+std::set<std::string> unread_by(const design::Arm& arm, const Launch& launch,
                                 const std::filesystem::path& log) {
   const TemporaryFolder folder("bitrift-unread");
   const auto answer = folder.path() / "answer.json";
@@ -75,13 +75,12 @@ std::map<std::string, std::set<std::string>> readable_roles(const ckpt::Reader& 
 
 }  // namespace
 
-bool looks_for_unread(const record::CampaignSpec& spec) {
-  const record::StrataSpec& strata = spec.strata;
-  const bool bits = !strata.process && !strata.wire && !strata.link;
-  return bits && spec.runner.kind == record::RunnerKind::python && spec.reader_canaries.value_or(false);
+bool looks_for_unread(const design::CampaignSpec& spec) {
+  return spec.strata->alters_file() && spec.runner.kind == record::RunnerKind::python &&
+         spec.reader_canaries.value_or(false);
 }
 
-std::vector<record::UnreadTensor> find_unread(const record::CampaignSpec& spec, std::size_t file,
+std::vector<record::UnreadTensor> find_unread(const design::CampaignSpec& spec, std::size_t file,
                                               const std::filesystem::path& base, const Launch& launch,
                                               const std::filesystem::path& log) {
   const ckpt::Reader reader(base);
@@ -89,7 +88,7 @@ std::vector<record::UnreadTensor> find_unread(const record::CampaignSpec& spec, 
   std::set<std::string> unread, kept;
   Launch own = launch;
   own.base = base;
-  for (const record::Arm& arm : spec.arms) {
+  for (const design::Arm& arm : spec.arms) {
     if (arm.file != file) continue;
     const std::set<std::string> here = unread_by(arm, own, log);
     unread.insert(here.begin(), here.end());
@@ -112,7 +111,7 @@ Json to_json(const std::vector<record::UnreadTensor>& unread) {
   return list;
 }
 
-void take_unread(record::CampaignSpec& spec, const Json& bases) {
+void take_unread(design::CampaignSpec& spec, const Json& bases) {
   for (record::BaseFile& file : spec.files) {
     if (!bases.contains(file.stem) || !bases.at(file.stem).contains("unread")) continue;
     auto& unread = file.unread.emplace();

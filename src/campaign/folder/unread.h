@@ -5,19 +5,19 @@
 #include <vector>
 
 #include "campaign/launch/launch.h"
+#include "design/campaign_spec.h"
 #include "record/json/json.h"
-#include "spec/campaign_spec.h"
 
 namespace bitrift::campaign {
 
 /// Whether a campaign looks for them: faults are in the file of a script, and reader checks are on.
-[[nodiscard]] bool looks_for_unread(const record::CampaignSpec& spec);
+[[nodiscard]] bool looks_for_unread(const design::CampaignSpec& spec);
 
 /// Has the script of every arm that resumes from this file load it with altered tensors, and returns those
 /// that changed nothing in some arm, sorted. If an arm reads no tensor of a role, this role is left to its
 /// reader canary. file: index into spec.files; base: where it is. Throws Error(bad_input) with the script's
 /// exception.
-[[nodiscard]] std::vector<record::UnreadTensor> find_unread(const record::CampaignSpec& spec,
+[[nodiscard]] std::vector<record::UnreadTensor> find_unread(const design::CampaignSpec& spec,
                                                             std::size_t file,
                                                             const std::filesystem::path& base,
                                                             const Launch& launch,
@@ -25,6 +25,6 @@ namespace bitrift::campaign {
 
 [[nodiscard]] record::Json to_json(const std::vector<record::UnreadTensor>& unread);
 /// Fills in spec.files from what campaign.json holds of its bases, by stem.
-void take_unread(record::CampaignSpec& spec, const record::Json& bases);
+void take_unread(design::CampaignSpec& spec, const record::Json& bases);
 
 }  // namespace bitrift::campaign

@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "design/kind/process_strata.h"
 
 namespace bitrift::campaign {
 namespace {
@@ -102,7 +103,7 @@ std::vector<std::string> guarded(const std::string& bitrift, std::vector<std::st
   return command;
 }
 
-void add_recovery(std::vector<std::string>& arguments, const record::Arm& arm, int reserve, bool detector) {
+void add_recovery(std::vector<std::string>& arguments, const design::Arm& arm, int reserve, bool detector) {
   arguments.insert(arguments.end(), {"--recovery", record::to_json(arm.recovery).dump(), "--reserve",
                                      std::to_string(reserve)});
   if (detector) arguments.emplace_back("--detector");
@@ -133,7 +134,7 @@ int Processes::needed_for_trial(int failing) const noexcept {
   return working + (reserve > 0 ? std::max(spare, failing) : spare);
 }
 
-Processes processes_of(const record::Arm& arm, int failing) {
+Processes processes_of(const design::Arm& arm, int failing) {
   Processes processes{arm.parallel.ranks};
   if (failing == 0) return processes;
   using record::RecoveryKind;
@@ -151,7 +152,7 @@ std::filesystem::path find_trainer() {
 
 std::filesystem::path find_bitrift() { return find_program("bitrift", "BITRIFT_PROGRAM", "build it"); }
 
-Command serve_command(const Launch& launch, const record::Arm& arm, const std::string& socket_name,
+Command serve_command(const Launch& launch, const design::Arm& arm, const std::string& socket_name,
                       const std::filesystem::path& log, const std::filesystem::path& scratch) {
   std::vector<std::string> arguments = {launch.program.string(), "serve", launch.base.string(), "--connect",
                                         socket_name};
@@ -197,7 +198,7 @@ Command convert_command(const std::filesystem::path& program, const std::filesys
 
 namespace {
 
-Command exec_command(const Launch& launch, const record::Arm& arm, const std::string& socket_name,
+Command exec_command(const Launch& launch, const design::Arm& arm, const std::string& socket_name,
                      const std::filesystem::path& log, const std::filesystem::path& scratch) {
   std::vector<std::string> words = launch.runner.command;
   words.insert(words.end(), arm.words.begin(), arm.words.end());
@@ -214,7 +215,7 @@ Command exec_command(const Launch& launch, const record::Arm& arm, const std::st
 }
 
 // options: of the package's program, before the script's own words.
-Command runner_command(const Launch& launch, const record::Arm& arm, const std::vector<std::string>& options,
+Command runner_command(const Launch& launch, const design::Arm& arm, const std::vector<std::string>& options,
                        const std::filesystem::path& log) {
   const record::RunnerSpec& runner = launch.runner;
   const std::string script = runner.script.string() + (runner.function.empty() ? "" : ":" + runner.function);
@@ -229,7 +230,7 @@ Command runner_command(const Launch& launch, const record::Arm& arm, const std::
   return {guarded(own_program, words), environment, log};
 }
 
-Command script_command(const Launch& launch, const record::Arm& arm, const std::string& socket_name,
+Command script_command(const Launch& launch, const design::Arm& arm, const std::string& socket_name,
                        const std::filesystem::path& log, const std::filesystem::path& scratch) {
   std::vector<std::string> options = {"--connect", socket_name};
   if (launch.ignore_file) options.insert(options.end(), {"--drill", "ignore-file"});
@@ -240,12 +241,12 @@ Command script_command(const Launch& launch, const record::Arm& arm, const std::
 
 }  // namespace
 
-Command unread_command(const Launch& launch, const record::Arm& arm, const std::filesystem::path& copy,
+Command unread_command(const Launch& launch, const design::Arm& arm, const std::filesystem::path& copy,
                        const std::filesystem::path& out, const std::filesystem::path& log) {
   return runner_command(launch, arm, {"--checkpoint", copy.string(), "--unread", out.string()}, log);
 }
 
-Command worker_command(const Launch& launch, const record::Arm& arm, const std::string& socket_name,
+Command worker_command(const Launch& launch, const design::Arm& arm, const std::string& socket_name,
                        const std::filesystem::path& log, const std::filesystem::path& scratch) {
   switch (launch.runner.kind) {
     case record::RunnerKind::exec:
@@ -258,14 +259,14 @@ Command worker_command(const Launch& launch, const record::Arm& arm, const std::
   return serve_command(launch, arm, socket_name, log, scratch);
 }
 
-Launch launch_of(const record::CampaignSpec& spec, bool trains, bool ignore_file) {
+Launch launch_of(const design::CampaignSpec& spec, bool trains, bool ignore_file) {
   Launch launch;
   launch.wrapper = spec.launch;
   launch.ignore_file = ignore_file;
   launch.runner = spec.runner;
-  if (spec.strata.process) {
-    launch.failing = spec.strata.process->failing();
-    launch.detector = spec.strata.process->how == record::Ending::stop;
+  if (const auto* const ranks = spec.strata.as<design::ProcessStrata>()) {
+    launch.failing = ranks->failing();
+    launch.detector = ranks->how == record::Ending::stop;
     launch.guard = own_program;
   }
   if (trains || spec.runner.kind == record::RunnerKind::train) launch.program = find_trainer();
@@ -273,7 +274,7 @@ Launch launch_of(const record::CampaignSpec& spec, bool trains, bool ignore_file
   return launch;
 }
 
-Command resume_command(const Launch& launch, const record::Arm& arm, const std::filesystem::path& copy,
+Command resume_command(const Launch& launch, const design::Arm& arm, const std::filesystem::path& copy,
                        const std::vector<int>& replicas, std::int64_t epochs,
                        const std::filesystem::path& trace, const std::filesystem::path& log) {
   std::vector<std::string> arguments = {launch.program.string(), "resume"};

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/process/subprocess.h"
-#include "spec/campaign_spec.h"
+#include "design/campaign_spec.h"
 
 namespace bitrift::campaign {
 
@@ -42,7 +42,7 @@ struct Processes {
 };
 
 /// Of a worker of an arm when it starts. failing: see Launch.
-[[nodiscard]] Processes processes_of(const record::Arm& arm, int failing);
+[[nodiscard]] Processes processes_of(const design::Arm& arm, int failing);
 
 /// bitrift-train: $BITRIFT_TRAIN_PROGRAM, else beside this executable, else on PATH. Throws Error(not_found).
 [[nodiscard]] std::filesystem::path find_trainer();
@@ -51,24 +51,24 @@ struct Processes {
 
 /// `bitrift-train serve`, to be connected to `socket_name`; output is appended to `log`, temporary files of
 /// the launcher go to `scratch` (empty: wherever it likes).
-[[nodiscard]] Command serve_command(const Launch& launch, const record::Arm& arm,
+[[nodiscard]] Command serve_command(const Launch& launch, const design::Arm& arm,
                                     const std::string& socket_name, const std::filesystem::path& log,
                                     const std::filesystem::path& scratch);
 
 /// What starts a worker of the launch's runner: serve_command; `bitrift exec-worker` of this executable for
 /// runner.exec; for runner.python `python -m bitrift.runner`, so that its descendants end with it.
-[[nodiscard]] Command worker_command(const Launch& launch, const record::Arm& arm,
+[[nodiscard]] Command worker_command(const Launch& launch, const design::Arm& arm,
                                      const std::string& socket_name, const std::filesystem::path& log,
                                      const std::filesystem::path& scratch);
 
 /// What the campaign's runner needs on this machine: finds bitrift-train, or the Python of a script. trains:
 /// bitrift-train is needed in any case, to make a base. The base of the launch is left empty. Throws
 /// Error(not_found).
-[[nodiscard]] Launch launch_of(const record::CampaignSpec& spec, bool trains, bool ignore_file);
+[[nodiscard]] Launch launch_of(const design::CampaignSpec& spec, bool trains, bool ignore_file);
 
 /// `python -m bitrift.runner` of a script, which writes to `out` which tensors of the launch's base it does
 /// not load: {"unread": [...]}, or {"failed": "..."}. copy: a file that it writes and loads.
-[[nodiscard]] Command unread_command(const Launch& launch, const record::Arm& arm,
+[[nodiscard]] Command unread_command(const Launch& launch, const design::Arm& arm,
                                      const std::filesystem::path& copy, const std::filesystem::path& out,
                                      const std::filesystem::path& log);
 
@@ -88,7 +88,7 @@ struct Processes {
 
 /// `bitrift-train resume` of an altered copy for so many epochs, in the way of the arm. replicas: that load
 /// the copy, the others the base; empty: all.
-[[nodiscard]] Command resume_command(const Launch& launch, const record::Arm& arm,
+[[nodiscard]] Command resume_command(const Launch& launch, const design::Arm& arm,
                                      const std::filesystem::path& copy, const std::vector<int>& replicas,
                                      std::int64_t epochs, const std::filesystem::path& trace,
                                      const std::filesystem::path& log);

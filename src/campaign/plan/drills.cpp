@@ -11,9 +11,9 @@ std::optional<record::Drill> Drills::of(const std::string& id) const {
   return found == trials.end() ? std::nullopt : std::optional(found->second);
 }
 
-void Drills::check(const record::CampaignSpec& spec) const {
+void Drills::check(const design::CampaignSpec& spec) const {
   if (!forget_state) return;
-  const bool any = std::any_of(spec.arms.begin(), spec.arms.end(), [](const record::Arm& arm) {
+  const bool any = std::any_of(spec.arms.begin(), spec.arms.end(), [](const design::Arm& arm) {
     const auto kind = arm.recovery.kind;
     return arm.recovery.promises_golden() && kind != record::RecoveryKind::shrink;
   });

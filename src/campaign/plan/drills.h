@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "design/campaign_spec.h"
 #include "record/json/json.h"
 #include "record/run.h"
-#include "spec/campaign_spec.h"
 
 namespace bitrift::campaign {
 
@@ -22,7 +22,7 @@ struct Drills {
   /// Whether what workers load is not what was asked for, so that only the canaries can tell.
   [[nodiscard]] bool blind() const noexcept { return flip_nothing || ignore_file; }
   /// Throws Error(bad_input) when a drill cannot be noticed in this campaign.
-  void check(const record::CampaignSpec& spec) const;
+  void check(const design::CampaignSpec& spec) const;
   /// Plants the drills of a run in it.
   void plant(record::TrialSpec& run) const;
   /// The drill of a run, if it has one.

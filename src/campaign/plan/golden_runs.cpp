@@ -4,7 +4,6 @@
 
 #include "campaign/plan/ends.h"
 #include "campaign/plan/plan.h"
-#include "campaign/plan/process_population.h"
 #include "core/error.h"
 #include "record/json/json_diff.h"
 
@@ -35,7 +34,7 @@ std::optional<std::string> run_difference(const record::RunResult& first, const 
   return std::nullopt;
 }
 
-Controls::Controls(const record::CampaignSpec& spec, const std::vector<record::TrialRecord>& rows)
+Controls::Controls(const design::CampaignSpec& spec, const std::vector<record::TrialRecord>& rows)
     : spec_(spec) {
   for (const record::TrialRecord& row : rows) {
     if (!is_golden_run({row.kind, row.id}) || !row.result) continue;
@@ -69,7 +68,7 @@ void Controls::check(std::size_t arm, int order, const record::RunResult& result
 }
 
 void Controls::check_accuracy(std::size_t arm, int order, const record::RunResult& result) const {
-  const record::Arm& of = spec_.arms[arm];
+  const design::Arm& of = spec_.arms[arm];
   const double least = spec_.base_of(of).min_test_accuracy;
   for (const auto& replica : result.replicas) {
     const double reached = replica.empty() ? 0 : replica.back().test_accuracy;
@@ -93,17 +92,13 @@ void Controls::check_propagation(std::size_t arm, const record::RunResult& resul
 
 // Where a rank or a link fails, or a message is altered, was drawn from so many steps.
 void Controls::check_length(std::size_t arm, const record::RunResult& result) const {
-  const record::StrataSpec& strata = spec_.strata;
-  if (!strata.process && !strata.wire && !strata.link) return;
-  const std::int64_t planned = strata.wire   ? steps_of_run(*strata.wire, spec_.resume_epochs)
-                               : strata.link ? steps_of_run(*strata.link, spec_.resume_epochs)
-                                             : steps_of_run(*strata.process, spec_.resume_epochs);
-  if (planned == result.steps) return;
+  const auto planned = spec_.strata->steps_of_run(spec_.resume_epochs);
+  if (!planned || *planned == result.steps) return;
   fail(
       ErrorCode::bad_input,
       "arm '{}': a run takes {} steps, but resume.epochs x steps an epoch is {}: resume from a checkpoint at "
       "the end of an epoch",
-      spec_.arms[arm].name, result.steps, planned);
+      spec_.arms[arm].name, result.steps, *planned);
 }
 
 void Controls::took(std::size_t arm, double seconds) {

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "design/campaign_spec.h"
 #include "record/run.h"
 #include "record/trial.h"
-#include "spec/campaign_spec.h"
 
 namespace bitrift::campaign {
 
@@ -25,7 +25,7 @@ class Controls {
  public:
   /// rows: what the journal holds already. spec must outlive this. Throws Misbehaviour when its controls
   /// differ.
-  Controls(const record::CampaignSpec& spec, const std::vector<record::TrialRecord>& rows);
+  Controls(const design::CampaignSpec& spec, const std::vector<record::TrialRecord>& rows);
 
   [[nodiscard]] bool golden_known(std::size_t arm, int order) const { return golden_.contains({arm, order}); }
   /// Compares a no-flip run with the golden run of its order, or makes it that. `what` begins the message.
@@ -43,7 +43,7 @@ class Controls {
   void check_propagation(std::size_t arm, const record::RunResult& result) const;
   void check_length(std::size_t arm, const record::RunResult& result) const;
 
-  const record::CampaignSpec& spec_;
+  const design::CampaignSpec& spec_;
   std::map<std::pair<std::size_t, int>, record::RunResult> golden_;  // by arm and order
   std::map<std::size_t, double> slowest_;
 };

@@ -7,20 +7,18 @@
 #include <fmt/ranges.h>
 
 #include "analyze/allocate.h"
-#include "campaign/plan/own_canaries.h"
-#include "campaign/plan/shared_faults.h"
 #include "core/error.h"
-#include "core/glob.h"
 #include "core/natural_order.h"
 #include "core/permutation.h"
 #include "core/philox.h"
+#include "design/extension.h"
+#include "inject/draw/fault_plan.h"
 #include "record/stratum_name.h"
-#include "spec/extension.h"
 
 namespace bitrift::campaign {
 namespace {
 
-using record::Canary;
+using design::BaseCanary;
 using record::TrialId;
 using record::TrialKind;
 
@@ -42,152 +40,60 @@ std::vector<RunKey> run_each(const std::string& arm, TrialKind kind, const std::
   return keys;
 }
 
-// The globs of strata.tensors by role: each cell is one role, and a glob may be meant for some of the roles.
-bool selects(const std::string& glob, const ckpt::Reader& base, const std::vector<std::string>& roles) {
-  const auto wanted = [&](const ckpt::TensorInfo& tensor) {
-    return std::find(roles.begin(), roles.end(), tensor.role) != roles.end() &&
-           glob_selects(glob, tensor.path, tensor.holder, tensor.attribute);
-  };
-  if (std::any_of(base.tensors().begin(), base.tensors().end(), wanted)) return true;
-  if (glob.find('@') == std::string::npos) return false;
-  const auto& attributes = base.attribute_tensors();
-  return std::any_of(attributes.begin(), attributes.end(), wanted);
-}
-
-void check_globs(const record::StrataSpec& strata, const ckpt::Reader& base) {
-  for (const std::string& glob : strata.tensors) {
-    if (selects(glob, base, strata.roles)) continue;
-    fail(
-        ErrorCode::not_found,
-        "strata.tensors: {}: no tensor of role {} matches '{}' (* matches within one name, ** also matches . "
-        "and /; see bitrift ls); correct or remove it",
-        base.path().string(), fmt::join(strata.roles, " or "), glob);
+// A bit that both populations hold, in words; "" where there is none.
+std::string shared_bit(const inject::Population& first, const inject::Population& second) {
+  for (const inject::Target& one : first.targets()) {
+    for (const inject::Target& other : second.targets()) {
+      if (one.path != other.path) continue;
+      std::vector<unsigned> common;
+      std::set_intersection(one.bits.begin(), one.bits.end(), other.bits.begin(), other.bits.end(),
+                            std::back_inserter(common));
+      if (!common.empty()) return fmt::format("bit {} of {}", common.front(), one.path);
+    }
   }
-}
-
-std::vector<std::string> globs_of_role(const record::StrataSpec& strata, const ckpt::Reader& base,
-                                       const std::string& role) {
-  std::vector<std::string> globs;
-  std::copy_if(strata.tensors.begin(), strata.tensors.end(), std::back_inserter(globs),
-               [&](const std::string& glob) { return selects(glob, base, {role}); });
-  if (globs.empty() && !strata.tensors.empty()) {
-    fail(ErrorCode::not_found,
-         "{}: no tensor of this role matches strata.tensors; remove the role, or add a glob",
-         base.path().string());
-  }
-  return globs;
+  return "";
 }
 
 }  // namespace
 
-Plan::Plan(const record::CampaignSpec& spec, const Bases& bases) : spec_(spec), bases_(bases) {
-  const std::vector<record::Stratum> strata = record::strata_of(spec.strata);
-  for (const ckpt::Reader& base : bases) check_globs(spec.strata, base);
-  for (std::size_t i = 0; i < strata.size(); ++i) {
-    try {
-      if (spec.strata.process) {
-        add_processes(strata[i], spec.strata.process->phases[i]);
-      } else if (spec.strata.wire) {
-        add_messages(strata[i]);
-      } else if (spec.strata.link) {
-        add_links(strata[i]);
-      } else if (spec.strata.models.empty()) {
-        add_cell(strata[i]);
-      } else {
-        add_model(strata[i], spec.strata.models[i].model);
-      }
-    } catch (const Error& error) {
-      fail(error.code(), "strata: {} {} (role {}, field {}): {}",
-           spec.strata.models.empty() ? "cell" : "model", strata[i].name, strata[i].role, strata[i].field,
-           error.what());
-    }
-  }
+Plan::Plan(const design::CampaignSpec& spec, const Bases& bases) : spec_(spec), bases_(bases) {
+  spec.strata->check_bases(bases);
+  add_cells();
   refuse_overlap();
-  add_round(analyze::next_round(spec, this->strata(), {}, {}));
+  add_round(analyze::next_round(spec, strata(), {}, {}));
   find_weights();
   check_jitter();
 }
 
-void Plan::add_cell(const record::Stratum& stratum) {
-  Cell cell;
-  cell.stratum = stratum;
-  for (const ckpt::Reader& base : bases_) {
-    cell.populations.emplace_back(base, globs_of_role(spec_.strata, base, stratum.role),
-                                  std::vector{stratum.role}, stratum.field);
-    refuse_other_bits(cell.populations.front(), bases_.front(), cell.populations.back(), base);
-  }
-  add_read(cell.populations.front(), true);
-  cell.stratum.bits = cell.populations.front().bits();
-  add_counted(std::move(cell));
-}
-
-void Plan::add_processes(const record::Stratum& stratum, record::TrainingPhase phase) {
-  Cell cell;
-  cell.stratum = stratum;
-  cell.processes.emplace(phase, *spec_.strata.process, spec_.arms.front().parallel, spec_.resume_epochs);
-  cell.stratum.bits = cell.processes->size();
-  add_counted(std::move(cell));
-}
-
-void Plan::add_messages(const record::Stratum& stratum) {
-  Cell cell;
-  cell.stratum = stratum;
-  cell.messages.emplace(parse_named<record::MessageKind>(stratum.role), stratum.field, *spec_.strata.wire,
-                        spec_.resume_epochs);
-  cell.stratum.bits = cell.messages->size();
-  add_counted(std::move(cell));
-}
-
-void Plan::add_links(const record::Stratum& stratum) {
-  Cell cell;
-  cell.stratum = stratum;
-  cell.links.emplace(parse_named<record::LinkFailure>(stratum.field), *spec_.strata.link,
-                     *spec_.arms.front().parallel.mesh, spec_.resume_epochs);
-  cell.stratum.bits = cell.links->size();
-  add_counted(std::move(cell));
-}
-
-void Plan::add_counted(Cell cell) {
-  if (spec_.trials_per_stratum > cell.stratum.bits) {
-    fail(ErrorCode::bad_input, "it holds {} {}, but trials_per_stratum needs {} draws without replacement",
-         cell.stratum.bits, cell.processes || cell.links ? "faults" : "bits", spec_.trials_per_stratum);
-  }
-  cells_.push_back(std::move(cell));
-}
-
-void Plan::add_model(const record::Stratum& stratum, const record::FaultModel& model) {
-  if (model.plane == record::Plane::metadata) {
-    // Files of other tensors have other structures: each base is drawn from by itself.
-    for (const ckpt::Reader& base : bases_) static_cast<void>(inject::draw(base, model));
-    cells_.push_back({.stratum = stratum, .populations = {}, .model = &model});
-    return;
-  }
-  const inject::Population first = inject::population_of(bases_.front(), model);
-  for (const ckpt::Reader& base : bases_) {
-    refuse_other_bits(first, bases_.front(), inject::population_of(base, model), base,
-                      inject::Alteration(model).whole());
-    static_cast<void>(inject::draw(base, model));  // more than there is, and what else cannot be drawn
-  }
-  if (model.plane == record::Plane::value) add_read(first, !model.roles.empty());
-  cells_.push_back({.stratum = stratum, .populations = {}, .model = &model});
-}
-
-// named: the spec names the roles. If it does not, a trainer need not read what does not belong to its state.
-void Plan::add_read(const inject::Population& population, bool named) {
-  for (const inject::Target& target : population.targets()) {
-    const ckpt::TensorInfo* const tensor = bases_.front().find(target.path);
-    if (tensor == nullptr || !tensor->format || tensor->format->kind != NumberKind::floating) continue;
-    const bool state = target.role != "unknown" && target.role != "progress" && target.role != "checksum";
-    if (named || state) read_[target.role].insert(target.path);
+void Plan::add_cells() {
+  const design::Kind& kind = *spec_.strata;
+  for (const record::Stratum& stratum : kind.strata()) {
+    Cell cell{.stratum = stratum, .population = nullptr};
+    try {
+      cell.population = kind.population(cells_.size(), setting(spec_.arms.front()));
+      cell.stratum.bits = cell.population->size();
+      if (spec_.trials_per_stratum > cell.stratum.bits) {
+        fail(ErrorCode::bad_input,
+             "it holds {} {}, but trials_per_stratum needs {} draws without replacement", cell.stratum.bits,
+             kind.members(), spec_.trials_per_stratum);
+      }
+    } catch (const Error& error) {
+      fail(error.code(), "strata: {} (role {}, field {}): {}", stratum.name, stratum.role, stratum.field,
+           error.what());
+    }
+    for (const std::string& path : cell.population->read_tensors())
+      read_[bases_.front().find(path)->role].insert(path);
+    cells_.push_back(std::move(cell));
   }
 }
 
 void Plan::refuse_overlap() const {
   for (std::size_t i = 0; i < cells_.size(); ++i) {
     for (std::size_t j = i + 1; j < cells_.size(); ++j) {
-      // Models are studied one by one: they may hit the same bits.
-      if (cells_[i].populations.empty() || cells_[j].populations.empty()) continue;
-      const std::string bit = shared_bit(cells_[i].populations.front(), cells_[j].populations.front());
+      const inject::Population* const one = cells_[i].population->bits(0);
+      const inject::Population* const other = cells_[j].population->bits(0);
+      if (one == nullptr || other == nullptr) continue;
+      const std::string bit = shared_bit(*one, *other);
       if (bit.empty()) continue;
       fail(ErrorCode::bad_input, "strata: cells {} and {} share {}; strata must not overlap",
            cells_[i].stratum.name, cells_[j].stratum.name, bit);
@@ -218,7 +124,7 @@ void Plan::add_known(const std::vector<record::Round>& published) {
 bool Plan::ended() const {
   const auto stops = std::count_if(rounds_.begin(), rounds_.end(),
                                    [](const record::Round& round) { return round.stop.has_value(); });
-  return static_cast<std::size_t>(stops) == record::generations(spec_);
+  return static_cast<std::size_t>(stops) == design::generations(spec_);
 }
 
 std::vector<RunKey> Plan::trials(const std::string& arm) const {
@@ -260,9 +166,9 @@ record::TrialSpec Plan::expand(const RunKey& key) const {
       run.replicas = replicas_of(key.id);
       break;
     case TrialKind::canary:
-      if (expand_own_canary(spec_, arm(key.id.arm), key.id.stratum, run)) break;
+      if (plants_own(key, run)) break;
       run.whole = whole_tensors(key.id);
-      if (key.id.stratum == name_of(Canary::negate)) run.epochs = 0;
+      if (key.id.stratum == name_of(BaseCanary::negate)) run.epochs = 0;
       break;
     case TrialKind::trial:
       expand_trial(key, run);
@@ -273,37 +179,15 @@ record::TrialSpec Plan::expand(const RunKey& key) const {
 
 void Plan::expand_trial(const RunKey& key, record::TrialSpec& run) const {
   const Cell& found = *cell(find(key.id).id.stratum);
-  if (found.processes || found.messages || found.links) {
-    const Permutation order(found.stratum.bits, derive_key(spec_.seed, "stratum/" + found.stratum.name));
-    const std::uint64_t member = order(key.id.draw);
-    if (found.messages) {
-      run.faults = std::vector{found.messages->at(member)};
-    } else {
-      run.faults = found.links ? record::Faults(std::vector{found.links->at(member)})
-                               : record::Faults(found.processes->at(member));
-      run.recovery = arm(key.id.arm).recovery;
-    }
-    return;
+  const design::Arm& of = arm(key.id.arm);
+  const std::string& name = found.stratum.name;
+  run.faults = found.population->draw(derive_key(spec_.seed, "stratum/" + name), key.id.draw, of.file);
+  if (spec_.strata->alters_file()) run.replicas = replicas_of(key.id);
+  if (spec_.strata->recovers()) run.recovery = of.recovery;
+  if (const record::FaultModel* const model = spec_.strata->model(name)) {
+    run.measure = model->measure;
+    run.plane = model->plane;
   }
-  run.faults = drawn_faults(key.id);
-  run.replicas = replicas_of(key.id);
-  if (found.model != nullptr) {
-    run.measure = found.model->measure;
-    run.plane = found.model->plane;
-  }
-}
-
-record::FaultList Plan::drawn_faults(const TrialId& id) const {
-  const std::size_t file = arm(id.arm).file;
-  const Cell& found = *cell(id.stratum);
-  const std::uint64_t stratum_key = derive_key(spec_.seed, "stratum/" + found.stratum.name);
-  if (found.model == nullptr) {
-    const Permutation order(found.stratum.bits, stratum_key);
-    return record::compact({inject::flip_at(bases_[file], found.populations[file].locate(order(id.draw)))});
-  }
-  record::FaultModel model = *found.model;
-  model.seed = random_u64(stratum_key, id.draw, 0);
-  return inject::draw(bases_[file], model);
 }
 
 std::vector<int> Plan::replicas_of(const TrialId& id) const {
@@ -331,25 +215,53 @@ std::vector<std::vector<RunKey>> Plan::preparation(const std::string& arm) const
   add(TrialKind::held_out, name_of(TrialKind::held_out), spec_.held_out_runs);
   add(TrialKind::jitter, name_of(TrialKind::jitter), spec_.jitter_runs);
   std::vector<RunKey> chain;
-  chain.reserve(std::size(record::canaries) + read_.size() + 1);
-  for (const Canary canary : record::canaries) {
+  chain.reserve(std::size(design::base_canaries) + read_.size() + 1);
+  for (const BaseCanary canary : design::base_canaries) {
     // Last comes the run that alters nothing: it also shows that the others left nothing behind.
     for (const auto& [role, tensors] : read_) {
-      if (canary != Canary::none || !spec_.reader_canaries.value_or(false)) break;
-      chain.push_back({TrialKind::canary, {arm, record::reader_canary(role), 0}});
+      if (canary != BaseCanary::none || !spec_.reader_canaries.value_or(false)) break;
+      chain.push_back({TrialKind::canary, {arm, design::reader_canary(role), 0}});
     }
     chain.push_back({TrialKind::canary, {arm, name_of(canary), 0}});
   }
   chain.push_back({TrialKind::control,
                    {arm, record::control_stratum(0), static_cast<std::uint64_t>(spec_.control_repeats)}});
   chains.push_back(std::move(chain));
-  for (auto& own : own_canary_chains(spec_, this->arm(arm))) chains.push_back(std::move(own));
+  add_own_canaries(arm, chains);
   return chains;
 }
 
+// Those that a worker survives are one chain, with a control after them.
+void Plan::add_own_canaries(const std::string& arm, std::vector<std::vector<RunKey>>& chains) const {
+  std::vector<RunKey> survived;
+  for (const design::Canary& canary : spec_.strata->canaries(this->arm(arm).recovery)) {
+    RunKey key{TrialKind::canary, {arm, canary.stratum, 0}};
+    if (canary.survives) {
+      survived.push_back(std::move(key));
+    } else {
+      chains.push_back({std::move(key)});
+    }
+  }
+  if (survived.empty()) return;
+  survived.push_back(
+      {TrialKind::control,
+       {arm, record::control_stratum(0), static_cast<std::uint64_t>(spec_.control_repeats) + 1}});
+  chains.push_back(std::move(survived));
+}
+
+bool Plan::plants_own(const RunKey& key, record::TrialSpec& run) const {
+  const design::Arm& of = arm(key.id.arm);
+  for (const design::Canary& canary : spec_.strata->canaries(of.recovery)) {
+    if (canary.stratum != key.id.stratum) continue;
+    spec_.strata->plant(canary.stratum, setting(of), of.recovery, run);
+    return true;
+  }
+  return false;
+}
+
 std::vector<record::WholeTensor> Plan::whole_tensors(const TrialId& id) const {
-  if (id.stratum == name_of(Canary::nan)) return {{weights_.front(), record::WholeChange::nan}};
-  if (const auto role = record::role_of_reader_canary(id.stratum)) {
+  if (id.stratum == name_of(BaseCanary::nan)) return {{weights_.front(), record::WholeChange::nan}};
+  if (const auto role = design::role_of_reader_canary(id.stratum)) {
     const std::set<std::string>& tensors = read_.at(*role);
     std::vector<record::WholeTensor> whole;
     std::uint64_t all = 0;
@@ -361,7 +273,7 @@ std::vector<record::WholeTensor> Plan::whole_tensors(const TrialId& id) const {
     for (const std::string& path : tensors) whole.push_back({path, record::WholeChange::nan, most});
     return whole;
   }
-  if (id.stratum != name_of(Canary::negate)) return {};
+  if (id.stratum != name_of(BaseCanary::negate)) return {};
   std::vector<record::WholeTensor> layer;
   std::string bias = weights_.back();
   bias.replace(bias.size() - std::string_view("weight").size(), std::string::npos, "bias");

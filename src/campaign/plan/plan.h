@@ -4,34 +4,27 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "campaign/plan/link_population.h"
-#include "campaign/plan/message_population.h"
-#include "campaign/plan/process_population.h"
 #include "campaign/plan/run_key.h"
-#include "inject/draw/fault_plan.h"
+#include "design/campaign_spec.h"
 #include "record/round.h"
 #include "record/trial.h"
-#include "spec/campaign_spec.h"
 
 namespace bitrift::campaign {
 
-/// The files of record::CampaignSpec::files, open, in that order.
+/// The files of design::CampaignSpec::files, open, in that order.
 using Bases = std::vector<ckpt::Reader>;
 
 /// A stratum with the faults it holds and how many of them are drawn in the rounds so far.
 struct Cell {
   record::Stratum stratum;
-  std::vector<inject::Population> populations;      ///< of single bits, one per base file, equally large
-  const record::FaultModel* model = nullptr;        ///< of the spec; nullptr: none
-  std::optional<ProcessPopulation> processes = {};  ///< of ranks that fail
-  std::optional<MessagePopulation> messages = {};   ///< of messages that arrive altered
-  std::optional<LinkPopulation> links = {};         ///< of links that fail
+  std::shared_ptr<const design::Population> population;
   std::uint64_t draws = 0;
 };
 
@@ -43,25 +36,22 @@ inline constexpr std::uint64_t most_read_elements = std::uint64_t{1} << 22;
 
 /// Expands a spec over its base checkpoints. `spec` and `bases` must outlive the plan.
 ///
-/// The cells are roles x fields, or the fault models, or the phases in which ranks fail, or kinds of messages
-/// x fields, or kinds of failures of links, in the order of the spec. Draw d of a model is what
-/// inject::draw draws with the seed random_u64(derive_key(seed, "stratum/" + name), d, 0). Draw d of a
-/// stratum of N bits (also of messages), or N processes or links that may fail, is member Permutation(N,
-/// derive_key(seed, "stratum/" + name))(d) of its population: it depends on no arm, no other stratum and no
-/// order. Envelope run i has the order seed random_u64(derive_key(seed, "envelope"), i, 0) in every arm,
-/// held-out run i random_u64(derive_key(seed, "held_out"), i, 0), and golden order K > 0
-/// random_u64(derive_key(seed, "order"), K, 0); golden order 0 is the base's own. Jitter run i flips the
-/// lowest bit of 16 weights (of all, where there are fewer), as inject::draw draws them with the seed
-/// random_u64(derive_key(seed, "jitter"), i, 0).
+/// The cells are the strata in the order of the spec. Draw d of a stratum is that of its population with the
+/// key derive_key(seed, "stratum/" + name): it depends on no arm, no other stratum and no order. Envelope run
+/// i has the order seed random_u64(derive_key(seed, "envelope"), i, 0) in every arm, held-out run i
+/// random_u64(derive_key(seed, "held_out"), i, 0), and golden order K > 0 random_u64(derive_key(seed,
+/// "order"), K, 0); golden order 0 is the base's own. Jitter run i flips the lowest bit of 16 weights (of
+/// all, where there are fewer), as inject::draw draws them with the seed random_u64(derive_key(seed,
+/// "jitter"), i, 0).
 class Plan {
  public:
   /// Throws Error(bad_input | not_found | unsupported) that names the cell: one that holds no bit, holds
   /// fewer bits than are to be drawn, shares a bit with another, or holds other bits in one base than in
   /// another.
-  Plan(const record::CampaignSpec& spec, const Bases& bases);
+  Plan(const design::CampaignSpec& spec, const Bases& bases);
 
   [[nodiscard]] const std::vector<Cell>& cells() const noexcept { return cells_; }
-  [[nodiscard]] const record::CampaignSpec& spec() const noexcept { return spec_; }
+  [[nodiscard]] const design::CampaignSpec& spec() const noexcept { return spec_; }
   /// The strata in their order.
   [[nodiscard]] std::vector<record::Stratum> strata() const;
   /// The rounds so far; the first is known from spec and base alone.
@@ -89,26 +79,24 @@ class Plan {
 
  private:
   [[nodiscard]] const Cell* cell(const std::string& name) const;
-  [[nodiscard]] const record::Arm& arm(const std::string& name) const {
+  [[nodiscard]] const design::Arm& arm(const std::string& name) const {
     return spec_.arms[spec_.arm_index(name)];
   }
   [[nodiscard]] std::vector<int> replicas_of(const record::TrialId& id) const;
-  [[nodiscard]] record::FaultList drawn_faults(const record::TrialId& id) const;
   [[nodiscard]] record::FaultList jitter_faults(const record::TrialId& id) const;
   [[nodiscard]] std::vector<record::WholeTensor> whole_tensors(const record::TrialId& id) const;
-  void add_cell(const record::Stratum& stratum);
-  void add_counted(Cell cell);
-  void add_model(const record::Stratum& stratum, const record::FaultModel& model);
-  void add_processes(const record::Stratum& stratum, record::TrainingPhase phase);
-  void add_messages(const record::Stratum& stratum);
-  void add_links(const record::Stratum& stratum);
+  [[nodiscard]] design::Setting setting(const design::Arm& arm) const {
+    return {bases_, arm.parallel, spec_.resume_epochs};
+  }
+  [[nodiscard]] bool plants_own(const RunKey& key, record::TrialSpec& run) const;
+  void add_own_canaries(const std::string& arm, std::vector<std::vector<RunKey>>& chains) const;
+  void add_cells();
   void expand_trial(const RunKey& key, record::TrialSpec& run) const;
   void refuse_overlap() const;
   void find_weights();
-  void add_read(const inject::Population& population, bool named);
   void check_jitter() const;
 
-  const record::CampaignSpec& spec_;
+  const design::CampaignSpec& spec_;
   const Bases& bases_;
   std::vector<Cell> cells_;
   std::vector<record::Round> rounds_;

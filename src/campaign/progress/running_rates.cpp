@@ -27,7 +27,7 @@ std::string listed(const std::vector<std::string>& names) {
 
 }  // namespace
 
-RunningRates::RunningRates(const record::CampaignSpec& spec,
+RunningRates::RunningRates(const design::CampaignSpec& spec,
                            std::map<std::string, analyze::ArmControls> controls)
     : spec_(spec), judging_(analyze::judging_of(spec)), controls_(std::move(controls)) {}
 
@@ -124,11 +124,12 @@ std::vector<std::string> RunningRates::lines() {
     if (trials(arm, stratum) > 0) return add_line(arm, stratum, lines);
     without.push_back(stratum.empty() ? arm : arm + " " + stratum);
   };
-  for (const record::Arm& arm : spec_.arms) {
-    if (spec_.strata.models.size() < 2) {
+  for (const design::Arm& arm : spec_.arms) {
+    const auto strata = spec_.strata->strata();
+    if (spec_.strata->pooled() || strata.size() < 2) {
       add(arm.name, "");
     } else {
-      for (const auto& model : spec_.strata.models) add(arm.name, model.name);
+      for (const record::Stratum& stratum : strata) add(arm.name, stratum.name);
     }
   }
   if (lines.empty()) return lines;

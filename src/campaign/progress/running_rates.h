@@ -11,10 +11,10 @@
 
 #include "analyze/order.h"
 #include "analyze/verdict/classify.h"
+#include "design/campaign_spec.h"
 #include "record/outcome.h"
 #include "record/round.h"
 #include "record/trial.h"
-#include "spec/campaign_spec.h"
 
 namespace bitrift::campaign {
 
@@ -25,7 +25,7 @@ namespace bitrift::campaign {
 class RunningRates {
  public:
   /// spec must outlive this. controls: what rows are judged against, by arm.
-  RunningRates(const record::CampaignSpec& spec, std::map<std::string, analyze::ArmControls> controls);
+  RunningRates(const design::CampaignSpec& spec, std::map<std::string, analyze::ArmControls> controls);
 
   /// What is drawn: all rounds so far. Without it there is one round, as the spec says.
   void set_rounds(std::vector<record::Round> rounds);
@@ -57,7 +57,7 @@ class RunningRates {
                                     std::uint64_t trials) const;
   void add_line(const std::string& arm, const std::string& stratum, std::vector<std::string>& lines);
 
-  const record::CampaignSpec& spec_;
+  const design::CampaignSpec& spec_;
   analyze::Judging judging_;
   std::map<std::string, analyze::ArmControls> controls_;
   std::map<std::string, std::map<std::string, Cell>> cells_;  // by arm, then stratum

@@ -90,7 +90,7 @@ bool takes(const ShardId& shard, const RunKey& key) {
 
 std::vector<RunKey> preparation_of(const ShardId& shard, const Plan& plan) {
   std::vector<RunKey> keys;
-  for (const record::Arm& arm : plan.spec().arms) {
+  for (const design::Arm& arm : plan.spec().arms) {
     for (const auto& chain : plan.preparation(arm.name)) {
       for (const RunKey& key : chain) {
         if (takes(shard, key)) keys.push_back(key);

@@ -27,14 +27,14 @@ std::string refusal(const record::TrainingSpec& training, const record::Parallel
 
 }  // namespace
 
-void check_arms_fit(const record::CampaignSpec& spec, const std::filesystem::path& source,
+void check_arms_fit(const design::CampaignSpec& spec, const std::filesystem::path& source,
                     const std::filesystem::path& trainer) {
   if (spec.runner.kind != record::RunnerKind::train) return;
   for (std::size_t base = 0; base < spec.bases.size(); ++base) {
     const record::TrainingSpec training = training_of(spec.bases[base], source);
     std::set<std::string> checked;
     for (std::size_t i = 0; i < spec.arms.size(); ++i) {
-      const record::Arm& arm = spec.arms[i];
+      const design::Arm& arm = spec.arms[i];
       if (spec.files[arm.file].base != base) continue;
       const std::string where = fmt::format("{}: arms[{}].parallel", source.string(), i / spec.bases.size());
       record::check_parallel(arm.parallel, training.batch_size, where);

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "spec/campaign_spec.h"
+#include "design/campaign_spec.h"
 
 namespace bitrift::campaign {
 
@@ -11,7 +11,7 @@ namespace bitrift::campaign {
 /// describe` says whether the model can be cut so. Does nothing for campaigns with another runner.
 /// source: of the spec, for messages; trainer: see find_trainer(). Throws Error(bad_input) when a checkpoint
 /// is not one of bitrift-train, a batch cannot be split, or a model has fewer layers than an arm has stages.
-void check_arms_fit(const record::CampaignSpec& spec, const std::filesystem::path& source,
+void check_arms_fit(const design::CampaignSpec& spec, const std::filesystem::path& source,
                     const std::filesystem::path& trainer);
 
 }  // namespace bitrift::campaign

@@ -20,7 +20,7 @@ std::unique_ptr<Crew> start_crew(const PoolOptions& options, const Bases& bases,
   crew->slot = slot;
   const WorkerPlace place = options.place_of(slot);
   crew->log = place.log;
-  const record::Arm& of = options.arms[arm];
+  const design::Arm& of = options.arms[arm];
   const ckpt::Reader& base = bases.at(of.file);
   crew->copy = std::make_unique<PrivateCopy>(base, place.copy, options.network);
   // A folder of this machine's memory means nothing to ranks elsewhere.
@@ -70,13 +70,11 @@ record::RunRequest run_request(Crew& crew, const PoolOptions& options) {
   run.order_seed = spec.order_seed;
   run.drill = spec.drill;
   run.replicas = spec.replicas;
-  run.process_faults = spec.faults.processes();
-  run.link_faults = spec.faults.links();
-  run.failed_links = spec.faults.failed_links();
+  if (!spec.faults.of_bits()) run.faults = spec.faults;
   run.recovery = spec.recovery;
   if (!crew.checking && crew.job && crew.job->relaunched) {
     run.relaunched = crew.job->relaunched->from;
-    run.process_faults = crew.job->relaunched->faults;
+    run.faults = crew.job->relaunched->faults;
   }
   if (spec.kind == record::TrialKind::trial) {
     const bool audit = crew.trials++ % full_read_every == 0;

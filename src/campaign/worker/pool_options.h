@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "campaign/launch/launch.h"
-#include "spec/campaign_spec.h"
+#include "design/campaign_spec.h"
 
 namespace bitrift::campaign {
 
@@ -22,7 +22,7 @@ struct WorkerPlace {
 
 struct PoolOptions {
   Launch launch;  ///< except the base, which is the arm's
-  std::vector<record::Arm> arms;
+  std::vector<design::Arm> arms;
   std::optional<int> workers;  ///< groups side by side; absent: as many as the cores hold, at least one
   int check_every = 100;       ///< trials (jitter runs count) of a worker in a data order between two checks
   int orders = 1;              ///< golden data orders, see CampaignSpec::orders

@@ -36,30 +36,35 @@ Json header_of(const Json& line, const std::filesystem::path& trace) {
   fail(ErrorCode::bad_file, "{}: not a trace of bitrift-train", trace.string());
 }
 
+// A trace is that of a file: what happens on the way is not in it.
+
+void refuse_on_the_way(const std::string&, const record::FaultList&) {}
+
+void refuse_on_the_way(const std::string& id, const std::vector<record::ProcessFault>&) {
+  fail(ErrorCode::unsupported,
+       "--trace: {}: a rank fails in it, and a trace ends with its rank; name a run in which none does", id);
+}
+
+void refuse_on_the_way(const std::string& id, const std::vector<record::LinkFault>& faults) {
+  fail(ErrorCode::unsupported,
+       "--trace: {}: a message is altered in it; trace it with bitrift-train resume --flip-message {}", id,
+       to_text(faults.front()));
+}
+
+void refuse_on_the_way(const std::string& id, const std::vector<record::FailedLink>& links) {
+  fail(ErrorCode::unsupported,
+       "--trace: {}: a link fails in it; make it with bitrift-train resume --{}-link {}", id,
+       links.front().kind == record::LinkFailure::dead ? "kill" : "slow", to_text(links.front()));
+}
+
 }  // namespace
 
-void check_traceable(const record::CampaignSpec& spec, const record::TrialSpec& run) {
+void check_traceable(const design::CampaignSpec& spec, const record::TrialSpec& run) {
   if (spec.runner.kind != record::RunnerKind::train) {
     fail(ErrorCode::unsupported,
          "--trace: the runs of this campaign are those of your own program (runner), which writes no trace");
   }
-  if (run.faults.of_processes()) {
-    fail(ErrorCode::unsupported,
-         "--trace: {}: a rank fails in it, and a trace ends with its rank; name a run "
-         "in which none does",
-         run.id.text());
-  }
-  if (run.faults.of_links()) {
-    fail(ErrorCode::unsupported,
-         "--trace: {}: a message is altered in it; trace it with bitrift-train resume --flip-message {}",
-         run.id.text(), to_text(run.faults.links().front()));
-  }
-  if (run.faults.of_failed_links()) {
-    const record::FailedLink& link = run.faults.failed_links().front();
-    fail(ErrorCode::unsupported,
-         "--trace: {}: a link fails in it; make it with bitrift-train resume --{}-link {}", run.id.text(),
-         link.kind == record::LinkFailure::dead ? "kill" : "slow", to_text(link));
-  }
+  run.faults.visit([&](const auto& faults) { refuse_on_the_way(run.id.text(), faults); });
   if (run.order_seed) {
     fail(ErrorCode::unsupported,
          "--trace: {} runs in the data order of seed {}, which no checkpoint holds; name a run in the base's "

@@ -13,7 +13,7 @@ namespace bitrift::campaign {
 
 struct TraceRequest {
   Launch launch;
-  record::Arm arm;
+  design::Arm arm;
   record::TrialSpec run;
   std::filesystem::path copy;   ///< where the altered file may lie; removed afterwards
   std::filesystem::path trace;  ///< to be written (docs/data-order.md, "Trace"); replaced when it is there
@@ -23,7 +23,7 @@ struct TraceRequest {
 
 /// Throws Error(unsupported) for what cannot be traced: runs of a command of the user's (runner.exec), and
 /// runs in a data order that no checkpoint holds (envelope and held-out runs, golden orders above 0).
-void check_traceable(const record::CampaignSpec& spec, const record::TrialSpec& run);
+void check_traceable(const design::CampaignSpec& spec, const record::TrialSpec& run);
 
 /// Resumes in a process of its own from the altered file, read whole, to the end: neither what a worker
 /// keeps in memory nor an early end is involved. nullopt when a trace was written, else why there is none

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/process/subprocess.h"
-#include "spec/campaign_spec.h"
+#include "design/campaign_spec.h"
 
 namespace bitrift::campaign {
 

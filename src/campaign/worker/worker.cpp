@@ -61,7 +61,7 @@ void Worker::run(const record::RunRequest& request, double deadline_s, bool surv
   const std::string line = record::to_line(std::optional<record::RunRequest>(request));
   for (Connection& connection : connections_) connection.send(line, read_grace_ms);
   state_ = State::running;
-  allowed_ = known_ + (survives ? request.process_faults.size() : 0);
+  allowed_ = known_ + (survives ? request.faults.processes().size() : 0);
   deadline_ = in(deadline_s);
 }
 

@@ -1,5 +1,6 @@
 #include "record/fault/failed_link.h"
 
+#include <array>
 #include <charconv>
 #include <utility>
 
@@ -7,6 +8,11 @@
 
 namespace bitrift::record {
 namespace {
+
+constexpr std::array<std::pair<const char*, std::optional<double> LinkReport::*>, 3> report_seconds = {
+    {{"plan_seconds", &LinkReport::plan_seconds},
+     {"step_seconds_before", &LinkReport::step_seconds_before},
+     {"step_seconds_behind", &LinkReport::step_seconds_behind}}};
 
 // Reads a text from its start to its end.
 class TextParts {
@@ -101,30 +107,32 @@ FailedLink failed_link_from_json(const Json& value) {
   return link;
 }
 
-Json to_json(const LinkReport& report) {
-  Json value = {{"link", to_json(report.link)}, {"volatile", Json::object()}};
+Json to_json(const LinkReport& report, Times times) {
+  Json value = {{"link", to_json(report.link)}};
   if (report.link.kind == LinkFailure::slow) value["delayed_messages"] = report.delayed;
-  const auto put = [&](const char* key, const std::optional<double>& seconds) {
-    if (seconds) value["volatile"][key] = *seconds;
-  };
-  put("plan_seconds", report.plan_seconds);
-  put("step_seconds_before", report.step_seconds_before);
-  put("step_seconds_behind", report.step_seconds_behind);
+  if (times == Times::with) value["volatile"] = times_of(report);
   return value;
+}
+
+Json times_of(const LinkReport& report) {
+  Json times = Json::object();
+  for (const auto& [key, member] : report_seconds) {
+    if (report.*member) times[key] = *(report.*member);
+  }
+  return times;
+}
+
+void take_times(const Json& times, LinkReport& report) {
+  for (const auto& [key, member] : report_seconds) {
+    if (times.contains(key)) report.*member = times[key].get<double>();
+  }
 }
 
 LinkReport link_report_from_json(const Json& value) {
   LinkReport report;
   report.link = failed_link_from_json(value.at("link"));
   report.delayed = value.value("delayed_messages", std::int64_t{0});
-  if (!value.contains("volatile")) return report;
-  const Json& times = value["volatile"];
-  const auto take = [&](const char* key, std::optional<double>& seconds) {
-    if (times.contains(key)) seconds = times[key].get<double>();
-  };
-  take("plan_seconds", report.plan_seconds);
-  take("step_seconds_before", report.step_seconds_before);
-  take("step_seconds_behind", report.step_seconds_behind);
+  if (value.contains("volatile")) take_times(value["volatile"], report);
   return report;
 }
 

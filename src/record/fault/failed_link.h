@@ -46,16 +46,19 @@ struct FailedLink {
 /// What became of a link that failed in a run.
 struct LinkReport {
   FailedLink link;
-  std::int64_t delayed = 0;              ///< slow: messages that were late
-  std::optional<double> plan_seconds{};  ///< dead: to plan and prove without it on rank 0; absent: nothing
-                                         ///< was planned. Volatile
+  std::int64_t delayed = 0;  ///< slow: messages that were late
+  /// Dead: seconds to plan and prove without it on rank 0; absent: nothing was planned. Volatile.
+  std::optional<double> plan_seconds{};
   /// Medians of the run's steps on rank 0, those before the link failed and those from then on; absent: there
   /// was none. Volatile.
   std::optional<double> step_seconds_before{}, step_seconds_behind{};
 };
 
-/// {"link": {...}, "delayed_messages"; "volatile": {"plan_seconds", ...}}
-[[nodiscard]] Json to_json(const LinkReport& report);
+/// {"link": {...}, "delayed_messages"}, and with the times "volatile": {"plan_seconds", ...}.
+[[nodiscard]] Json to_json(const LinkReport& report, Times times = Times::with);
 [[nodiscard]] LinkReport link_report_from_json(const Json& value);
+/// Only the object under "volatile".
+[[nodiscard]] Json times_of(const LinkReport& report);
+void take_times(const Json& times, LinkReport& report);
 
 }  // namespace bitrift::record

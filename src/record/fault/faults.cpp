@@ -1,8 +1,21 @@
 #include "record/fault/faults.h"
 
+#include <algorithm>
+#include <vector>
+
+#include <fmt/ranges.h>
+
 #include "core/error.h"
 
 namespace bitrift::record {
+namespace {
+
+// The key that a fault on the way stands under in a list of faults. Altered bits have none.
+const char* key_of(const ProcessFault&) { return "process"; }
+const char* key_of(const LinkFault&) { return "link"; }
+const char* key_of(const FailedLink&) { return "failed_link"; }
+
+}  // namespace
 
 const FaultList& Faults::bits() const noexcept {
   static const FaultList none;
@@ -33,13 +46,41 @@ const std::vector<FailedLink>& Faults::failed_links() const noexcept {
   return list == nullptr ? none : *list;
 }
 
+std::string described(const AppliedFault& fault) {
+  return fmt::format("{}[{}] bit {} {:#x} -> {:#x}", fault.tensor, fault.element, fmt::join(fault.bits, ","),
+                     fault.old_pattern, fault.new_pattern);
+}
+
+std::string described(const ProcessFault& fault) { return "rank " + to_text(fault); }
+
+std::string described(const LinkFault& fault) { return "message " + to_text(fault); }
+
+std::string described(const FailedLink& link) {
+  return fmt::format("{} link {}", name_of(link.kind), to_text(link));
+}
+
+std::string described(const Faults& faults, std::size_t most) {
+  std::vector<std::string> texts;
+  faults.visit([&](const auto& list) {
+    for (std::size_t i = 0; i < std::min(list.size(), most); ++i) texts.push_back(described(list.at(i)));
+  });
+  if (texts.empty()) return "none";
+  const std::string more =
+      faults.size() > most ? fmt::format("; and {} more", faults.size() - most) : std::string();
+  return fmt::format("{}{}", fmt::join(texts, "; "), more);
+}
+
 Json to_json(const Faults& faults) {
   Json value = Json::array();
-  const FaultList& bits = faults.bits();
-  for (std::size_t i = 0; i < bits.size(); ++i) value.push_back(to_json(bits.at(i)));
-  for (const ProcessFault& fault : faults.processes()) value.push_back({{"process", to_json(fault)}});
-  for (const LinkFault& fault : faults.links()) value.push_back({{"link", to_json(fault)}});
-  for (const FailedLink& link : faults.failed_links()) value.push_back({{"failed_link", to_json(link)}});
+  faults.visit([&]<typename List>(const List& list) {
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      if constexpr (std::is_same_v<List, FaultList>) {
+        value.push_back(to_json(list.at(i)));
+      } else {
+        value.push_back({{key_of(list[i]), to_json(list[i])}});
+      }
+    }
+  });
   return value;
 }
 

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -42,15 +44,31 @@ class Faults {
   [[nodiscard]] const std::vector<ProcessFault>& processes() const noexcept;
   [[nodiscard]] const std::vector<LinkFault>& links() const noexcept;
   [[nodiscard]] const std::vector<FailedLink>& failed_links() const noexcept;
-  [[nodiscard]] std::size_t size() const noexcept {
-    return bits().size() + processes().size() + links().size() + failed_links().size();
+  /// Calls `visitor` with the list of the kind that these are.
+  template <typename Visitor>
+  decltype(auto) visit(Visitor&& visitor) const {
+    return std::visit(std::forward<Visitor>(visitor), faults_);
   }
-  [[nodiscard]] bool empty() const noexcept { return size() == 0; }
+  [[nodiscard]] std::size_t size() const {
+    return visit([](const auto& list) { return list.size(); });
+  }
+  [[nodiscard]] bool empty() const { return size() == 0; }
   bool operator==(const Faults&) const = default;
 
  private:
   std::variant<FaultList, std::vector<ProcessFault>, std::vector<LinkFault>, std::vector<FailedLink>> faults_;
 };
+
+/// "model/fc.weight[3] bit 0,30 0x3f800000 -> 0x7f800001".
+[[nodiscard]] std::string described(const AppliedFault& fault);
+/// "rank 2@5:backward.1=kill".
+[[nodiscard]] std::string described(const ProcessFault& fault);
+/// "message 12@5:0.3.30".
+[[nodiscard]] std::string described(const LinkFault& fault);
+/// "dead link 0,1-0,2@5".
+[[nodiscard]] std::string described(const FailedLink& link);
+/// The first `most` of them, separated by "; ", and how many more there are; "none" without a fault.
+[[nodiscard]] std::string described(const Faults& faults, std::size_t most);
 
 /// A list: of an altered element its keys, of a process {"process": {...}}, of a message {"link": {...}}, of
 /// a failed link {"failed_link": {...}}.

@@ -11,19 +11,21 @@
 
 #include "core/named_enum.h"
 
+/// An enum with names is its name in JSON; the way back throws Error(bad_file) for other texts.
+template <bitrift::NamedEnum E>
+struct nlohmann::adl_serializer<E> {
+  static void to_json(json& value, E name) { value = bitrift::name_of(name); }
+  static void from_json(const json& value, E& name) {
+    name = bitrift::parse_named<E>(value.template get<std::string>());
+  }
+};
+
 namespace bitrift::record {
 
 using Json = nlohmann::json;
 
-/// An enum with names is its name in JSON; the way back throws Error(bad_file) for other texts.
-template <NamedEnum E>
-void to_json(Json& json, E value) {
-  json = name_of(value);
-}
-template <NamedEnum E>
-void from_json(const Json& json, E& value) {
-  value = parse_named<E>(json.get<std::string>());
-}
+/// Whether a JSON form has what differs between two runs of the same: durations, under "volatile".
+enum class Times { with, without };
 
 /// A parsed document that remembers the line of each value.
 struct Document {

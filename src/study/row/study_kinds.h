@@ -11,10 +11,6 @@
 
 namespace bitrift::study {
 
-// Enums of this namespace are their names in JSON.
-using record::from_json;
-using record::to_json;
-
 /// Two are timed only. raw: the bytes of all tensors, one after the other, which no save can be faster than.
 /// hdf5_parallel: one HDF5 file that several ranks write with its parallel interface.
 enum class Format {

@@ -23,6 +23,12 @@
 namespace bitrift::train {
 namespace {
 
+// What a run meets on the way. Altered bits are in its file.
+void meet(const record::FaultList&, RunOptions&) {}
+void meet(const std::vector<record::ProcessFault>& faults, RunOptions& run) { run.process_faults = faults; }
+void meet(const std::vector<record::LinkFault>& faults, RunOptions& run) { run.link_faults = faults; }
+void meet(const std::vector<record::FailedLink>& links, RunOptions& run) { run.failed_links = links; }
+
 using record::Drill;
 
 // What a drill does on the rank that it falls on.
@@ -106,9 +112,7 @@ class Worker {
     if (trainer.leads()) std::filesystem::remove(run.death_note, ignored);
     run.order = order_of(request);
     run.id = request.id;
-    run.process_faults = request.process_faults;
-    run.link_faults = request.link_faults;
-    run.failed_links = request.failed_links;
+    request.faults.visit([&run](const auto& faults) { meet(faults, run); });
     run.start_file = options_.base;
     run.checkpoint = [&trainer, file = std::filesystem::path(request.checkpoint + ".saved")] {
       trainer.save(file, record::Json::object());

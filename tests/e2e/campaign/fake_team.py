@@ -27,6 +27,11 @@ def alive(pid):
         return False
 
 
+def processes(request):
+    """The ranks that are to fail in a run."""
+    return [fault["process"] for fault in request.get("faults", []) if "process" in fault]
+
+
 class Team:
     """recovery: of `serve --recovery`, None where no rank may fail."""
 
@@ -52,7 +57,7 @@ class Team:
 
         join(): the life of a newcomer. mode: `late`, victims die when the answer was given; `extra`, one more dies.
         """
-        faults = request["process_faults"]
+        faults = processes(request)
         if self.ends_with_a_rank():
             self.end_job(request)
         recovery = request.get("recovery", self.recovery)
@@ -90,7 +95,7 @@ class Team:
     @staticmethod
     def given_up(request):
         """What the answer to a request says of ranks that nobody can do without."""
-        ranks = sorted({fault["rank"] for fault in request["process_faults"]})
+        ranks = sorted({fault["rank"] for fault in processes(request)})
         numbers = ("ranks_before", "ranks_after", "step", "steps_lost", "steps_redone", "bytes_moved")
         return {"kind": "none", "failed": ranks, "volatile": {}} | dict.fromkeys(numbers, 0)
 
@@ -100,7 +105,7 @@ class Team:
     def end_job(self, request):
         """Who fails leaves a checkpoint of step 5 if it came so far, and word; the launcher ends the others."""
         again = request.get("relaunched")
-        for fault in request["process_faults"]:
+        for fault in processes(request):
             if fault["rank"] != self.rank or (fault["phase"] == "recovery" and not again):
                 continue
             beside = request["checkpoint"]

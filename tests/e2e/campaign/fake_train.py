@@ -17,7 +17,7 @@ import time
 
 import h5py
 import numpy as np
-from fake_team import Team, continued, launch, team_of
+from fake_team import Team, continued, launch, processes, team_of
 
 LAYERS = 3
 
@@ -101,14 +101,14 @@ def simulate(request, base, tensors, replicas):
 
 def strikes(request):
     """Whether ranks fail in this run: it goes as far as the fault, and they are mortal or nobody would recover."""
-    reached = any(fault["step"] <= 20 * request["epochs"] for fault in request.get("process_faults", []))
+    reached = any(fault["step"] <= 20 * request["epochs"] for fault in processes(request))
     return reached and (not os.environ.get("FAKE_TRAIN_IMMORTAL") or request["recovery"]["kind"] == "none")
 
 
 def recovered(request, result, recoveries):
     """The answer to a request in which ranks failed. recoveries: None where there was none."""
     if recoveries is None:
-        ranks = sorted({fault["rank"] for fault in request["process_faults"]})
+        ranks = sorted({fault["rank"] for fault in processes(request)})
         detail = f"rank {ranks[0]} failed, and nobody holds its stage"
         lost = {"status": "unrecovered", "detail": detail, "recoveries": [Team.given_up(request)]}
         return result | lost | {"replicas": [[] for _ in result["replicas"]]}

@@ -77,7 +77,7 @@ def test_fields_that_are_not_as_wide_in_every_base_are_refused(tmp_path: Path) -
     content = SPEC | {"base": SMALL_BASE, "strata": {"roles": ["weight"], "fields": ["exponent"]}}
     code, text = start(tmp_path, content)
     assert code == 2 and text.count("error") == 1
-    assert "cell weight.exponent" in text and "x 8 bits (float32)" in text and "x 11 bits (float64)" in text
+    assert "strata: weight.exponent" in text and "x 8 bits (float32)" in text and "x 11 bits (float64)" in text
 
 
 def test_fault_models_are_strata(tmp_path: Path) -> None:

@@ -222,7 +222,7 @@ def test_exhaustive_campaigns_try_every_fault(study):
 @pytest.mark.parametrize(
     ("drill", "says"),
     [
-        ("forget-state", "arm 'spare': canary:recovers: must be bitwise, is masked (within_noise) after a recovery"),
+        ("forget-state", "arm 'spare': canary:recovers: must be bitwise after a recovery, is masked (within_noise)"),
         ("ignore-file", "canary:nan"),
     ],
 )

@@ -190,7 +190,7 @@ def test_base_checkpoint_is_copied_and_guarded(reference, study):
         ),
         (
             {"strata": {"roles": ["weight", "bias"], "fields": ["sign"], "tensors": ["model/*.weight"]}},
-            ["cell bias.sign", "no tensor of this role matches strata.tensors"],
+            ["strata: bias.sign", "no tensor of this role matches strata.tensors"],
         ),
     ],
 )

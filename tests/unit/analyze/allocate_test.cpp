@@ -18,8 +18,8 @@ const std::vector<record::Stratum> kStrata = {{"weight.sign", "weight", "sign", 
                                               {"weight.exponent", "weight", "exponent", 8000},
                                               {"bias.sign", "bias", "sign", 12}};
 
-record::CampaignSpec spec_with(record::SamplingTarget target = record::SamplingTarget::totals) {
-  record::CampaignSpec spec;
+design::CampaignSpec spec_with(record::SamplingTarget target = record::SamplingTarget::totals) {
+  design::CampaignSpec spec;
   spec.seed = 3;
   spec.arms = {{"serial", {}}, {"data-2", {}}};
   spec.sampling.emplace();
@@ -45,7 +45,7 @@ Observations rows_of(const std::vector<Round>& rounds, const std::vector<std::ui
   return seen;
 }
 
-std::vector<Round> run_to_stop(const record::CampaignSpec& spec, const std::vector<std::uint64_t>& every) {
+std::vector<Round> run_to_stop(const design::CampaignSpec& spec, const std::vector<std::uint64_t>& every) {
   std::vector<Round> rounds;
   Observations seen;
   do {
@@ -74,7 +74,7 @@ TEST(NextRound, TheFirstIsThePilotOrAStratumThatIsSmaller) {
 }
 
 TEST(NextRound, WithoutATargetThePlanIsOneRound) {
-  record::CampaignSpec spec = spec_with();
+  design::CampaignSpec spec = spec_with();
   spec.sampling.reset();
   spec.trials_per_stratum = 7;
   const Round first = next_round(spec, kStrata, {}, {});
@@ -83,7 +83,7 @@ TEST(NextRound, WithoutATargetThePlanIsOneRound) {
 }
 
 TEST(NextRound, ExhaustiveDrawsEveryBitUpToALimit) {
-  record::CampaignSpec spec = spec_with();
+  design::CampaignSpec spec = spec_with();
   spec.sampling.reset();
   spec.exhaustive = true;
   EXPECT_EQ(next_round(spec, kStrata, {}, {}).draws(), 9012U);
@@ -99,7 +99,7 @@ TEST(NextRound, ExhaustiveDrawsEveryBitUpToALimit) {
 }
 
 TEST(NextRound, GoesOnWhereTheStrataStoppedAndLeavesOutTheExhausted) {
-  const record::CampaignSpec spec = spec_with();
+  const design::CampaignSpec spec = spec_with();
   const std::vector<Round> first = {next_round(spec, kStrata, {}, {})};
   const Round second = next_round(spec, kStrata, first, rows_of(first, {2, 2, 2}));
   EXPECT_EQ(second.stop, std::nullopt);
@@ -118,7 +118,7 @@ TEST(NextRound, GoesWhereOutcomesVary) {
   const std::vector<record::Stratum> alike = {{"w.sign", "w", "sign", 100000},
                                               {"w.exponent", "w", "exponent", 100000},
                                               {"w.mantissa", "w", "mantissa", 100000}};
-  record::CampaignSpec spec = spec_with();
+  design::CampaignSpec spec = spec_with();
   spec.arms = {{"serial", {}}};
   spec.sampling->half_width = 0.001;
   for (const auto& [draws, rare, expected] : std::vector<std::tuple<int, std::vector<int>, int>>{
@@ -142,7 +142,7 @@ TEST(NextRound, GoesWhereOutcomesVary) {
 }
 
 TEST(NextRound, LaterRowsChangeNothing) {
-  const record::CampaignSpec spec = spec_with();
+  const design::CampaignSpec spec = spec_with();
   const std::vector<Round> first = {next_round(spec, kStrata, {}, {})};
   const Observations seen = rows_of(first, {3, 2, 2});
   Observations more = seen;
@@ -153,7 +153,7 @@ TEST(NextRound, LaterRowsChangeNothing) {
 }
 
 TEST(NextRound, MissingRowsOfEarlierRoundsAreRefused) {
-  const record::CampaignSpec spec = spec_with();
+  const design::CampaignSpec spec = spec_with();
   const std::vector<Round> first = {next_round(spec, kStrata, {}, {})};
   Observations seen = rows_of(first, {3, 2, 2});
   seen.cells.at({"data-2", "weight.sign"}).outcomes.pop_back();
@@ -173,7 +173,7 @@ TEST(NextRound, StopsWhenTheTargetIsReachedAndSaysHowFarItCame) {
 
 TEST(NextRound, NeverPassesTheBudget) {
   for (const auto target : {record::SamplingTarget::totals, record::SamplingTarget::strata}) {
-    record::CampaignSpec spec = spec_with(target);
+    design::CampaignSpec spec = spec_with(target);
     spec.sampling->max_trials = 301;
     const auto rounds = run_to_stop(spec, {2, 4, 3});
     EXPECT_EQ(rounds.back().stop, record::Stop::max_trials);
@@ -184,7 +184,7 @@ TEST(NextRound, NeverPassesTheBudget) {
 }
 
 TEST(NextRound, SmallPopulationsAreExhausted) {
-  record::CampaignSpec spec = spec_with(record::SamplingTarget::strata);
+  design::CampaignSpec spec = spec_with(record::SamplingTarget::strata);
   spec.sampling->half_width = 1e-7;
   const auto rounds = run_to_stop(spec, {2, 4, 3});
   EXPECT_EQ(rounds.back().stop, record::Stop::exhausted);

@@ -3,6 +3,7 @@
 
 #include "analyze/allocate.h"
 #include "analyze/order.h"
+#include "design/kind/bit_strata.h"
 
 namespace bitrift::analyze::extended_test {
 namespace {
@@ -20,13 +21,13 @@ const std::vector<record::Stratum> kStrata = {{"weight.sign", "weight", "sign", 
                                               {"bias.sign", "bias", "sign", 12},
                                               {"bias.exponent", "bias", "exponent", 96}};
 
-record::CampaignSpec spec_of(std::uint64_t trials, const std::vector<std::string>& fields,
+design::CampaignSpec spec_of(std::uint64_t trials, const std::vector<std::string>& fields,
                              const std::vector<std::string>& arms) {
-  record::CampaignSpec spec;
+  design::CampaignSpec spec;
   spec.seed = 3;
   for (const std::string& arm : arms) spec.arms.push_back({arm, {}});
-  spec.strata.roles = {"weight", "bias"};
-  spec.strata.fields = fields;
+  spec.strata.edit<design::BitStrata>().roles = {"weight", "bias"};
+  spec.strata.edit<design::BitStrata>().fields = fields;
   spec.trials_per_stratum = trials;
   return spec;
 }
@@ -37,7 +38,7 @@ std::vector<std::uint64_t> draws(const Round& round) {
   return all;
 }
 
-std::vector<Round> all_rounds(const record::CampaignSpec& spec) {
+std::vector<Round> all_rounds(const design::CampaignSpec& spec) {
   std::vector<Round> rounds;
   std::size_t stops = 0;
   while (stops <= spec.earlier.size()) {
@@ -47,8 +48,8 @@ std::vector<Round> all_rounds(const record::CampaignSpec& spec) {
   return rounds;
 }
 
-record::CampaignSpec extended() {
-  record::CampaignSpec spec = spec_of(10, {"sign", "exponent"}, {"serial", "data-2"});
+design::CampaignSpec extended() {
+  design::CampaignSpec spec = spec_of(10, {"sign", "exponent"}, {"serial", "data-2"});
   spec.earlier = {spec_of(4, {"sign"}, {"serial"})};
   return spec;
 }
@@ -75,7 +76,7 @@ TEST(ExtendedRounds, ARoundKeepsWhoJoinsInItsFile) {
 
 // What holds at every look holds because the order of draws never changes afterwards.
 TEST(ExtendedOrder, BeginsWithTheDrawsOfTheRoundsBefore) {
-  const record::CampaignSpec first = spec_of(4, {"sign"}, {"serial"});
+  const design::CampaignSpec first = spec_of(4, {"sign"}, {"serial"});
   const Order before = order_of(first, {next_round(first, {kStrata[0], kStrata[2]}, {}, {})}, {});
   const Order after = order_of(extended(), all_rounds(extended()), {});
   EXPECT_THAT(after.names, ElementsAre("weight.sign", "weight.exponent", "bias.sign", "bias.exponent"));
@@ -101,7 +102,7 @@ Round sampled_round(std::uint64_t number, std::uint64_t first, std::uint64_t pic
 // Twice as precise takes four times the information: what the first spec's rounds brought, and three times
 // that.
 TEST(ExtendedWeights, AnExtensionAddsTheInformationThatItBrings) {
-  record::CampaignSpec spec = spec_of(0, {"sign"}, {"serial"});
+  design::CampaignSpec spec = spec_of(0, {"sign"}, {"serial"});
   spec.sampling.emplace();
   spec.sampling->half_width = 0.04;
   Round pilot = sampled_round(0, 0, 50, 1);
@@ -114,7 +115,7 @@ TEST(ExtendedWeights, AnExtensionAddsTheInformationThatItBrings) {
   ASSERT_EQ(first.size(), 2U);
   EXPECT_NEAR(first[0] + first[1], 1, 1e-12);
 
-  record::CampaignSpec finer = spec;
+  design::CampaignSpec finer = spec;
   finer.sampling->half_width = 0.02;
   finer.earlier = {spec};
   auto rounds = before;
@@ -131,12 +132,12 @@ TEST(ExtendedWeights, AnExtensionAddsTheInformationThatItBrings) {
 }
 
 TEST(ExtendedRounds, ANewStratumBeginsWithAPilot) {
-  record::CampaignSpec spec = spec_of(0, {"sign", "exponent"}, {"serial"});
+  design::CampaignSpec spec = spec_of(0, {"sign", "exponent"}, {"serial"});
   spec.sampling.emplace();
   spec.sampling->target = SamplingTarget::strata;
   spec.sampling->pilot = 5;
-  record::CampaignSpec first = spec;
-  first.strata.fields = {"sign"};
+  design::CampaignSpec first = spec;
+  first.strata.edit<design::BitStrata>().fields = {"sign"};
   spec.earlier = {first};
   Round pilot = next_round(first, {kStrata[0], kStrata[2]}, {}, {});
   Round stop = pilot;

@@ -15,6 +15,8 @@
 #include "core/error.h"
 #include "core/permutation.h"
 #include "core/philox.h"
+#include "design/kind/bit_strata.h"
+#include "design/kind/model_strata.h"
 #include "unit/analyze/study.h"
 
 namespace bitrift::analyze::lines_test {
@@ -64,9 +66,9 @@ Contents contents() {
   return {base};
 }
 
-record::CampaignSpec two_strata() {
-  record::CampaignSpec spec = spec_of({"serial"});
-  spec.strata.fields = {"29,30"};
+design::CampaignSpec two_strata() {
+  design::CampaignSpec spec = spec_of({"serial"});
+  spec.strata.edit<design::BitStrata>().fields = {"29,30"};
   return spec;
 }
 
@@ -186,9 +188,9 @@ TEST(Lines, WhatCannotBeGroupedIsRefused) {
   add(resized, "weight.29,30", 801, {{"conv.weight", 30, false}});
   EXPECT_THAT(refusal({"bit"}, {}, resized), HasSubstr("holds 800 bits in the base checkpoint and 801"));
   EXPECT_THROW((void)summarize(rows(), two_strata(), {"bit"}), Error);
-  record::CampaignSpec models = spec_of({"serial"});
+  design::CampaignSpec models = spec_of({"serial"});
   models.strata = {};
-  models.strata.models = {{"burst", {}}};
+  models.strata.edit<design::ModelStrata>().models = {{"burst", {}}};
   EXPECT_THROW((void)dimensions({"layer"}, models), Error);
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "core/error.h"
+#include "design/kind/bit_strata.h"
 #include "unit/analyze/rows.h"
 
 namespace bitrift::analyze::observations_test {
@@ -12,11 +13,11 @@ using record::TrialKind;
 using record::TrialRecord;
 using ::testing::HasSubstr;
 
-record::CampaignSpec spec() {
-  record::CampaignSpec spec;
+design::CampaignSpec spec() {
+  design::CampaignSpec spec;
   spec.arms = {{"serial", {}}};
-  spec.strata.roles = {"weight"};
-  spec.strata.fields = {"sign"};
+  spec.strata.edit<design::BitStrata>().roles = {"weight"};
+  spec.strata.edit<design::BitStrata>().fields = {"sign"};
   return spec;
 }
 

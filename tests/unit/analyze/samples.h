@@ -7,6 +7,7 @@
 
 #include "analyze/across/sample.h"
 #include "core/philox.h"
+#include "design/kind/bit_strata.h"
 #include "unit/analyze/study.h"
 
 namespace bitrift::analyze::testing {
@@ -36,9 +37,9 @@ inline Sample sample_with(const std::vector<Hits>& strata, std::uint32_t faults 
   const std::vector<std::string> names = {"weight.sign", "weight.exponent"};
   Sample sample;
   sample.spec = spec_of(arms);
-  sample.spec.strata.roles = {"weight"};
-  sample.spec.strata.fields = {"sign", "exponent"};
-  if (strata.size() == 1) sample.spec.strata.fields = {"sign"};
+  sample.spec.strata.edit<design::BitStrata>().roles = {"weight"};
+  sample.spec.strata.edit<design::BitStrata>().fields = {"sign", "exponent"};
+  if (strata.size() == 1) sample.spec.strata.edit<design::BitStrata>().fields = {"sign"};
   sample.spec.trials_per_stratum = strata.front().draws;
   Observations sizes;
   for (const std::string& arm : arms) {

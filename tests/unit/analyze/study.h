@@ -7,17 +7,18 @@
 #include <vector>
 
 #include "analyze/summary.h"
+#include "design/kind/bit_strata.h"
 #include "unit/analyze/rows.h"
 
 namespace bitrift::analyze::testing {
 
-inline record::CampaignSpec spec_of(const std::vector<std::string>& arms) {
-  record::CampaignSpec spec;
+inline design::CampaignSpec spec_of(const std::vector<std::string>& arms) {
+  design::CampaignSpec spec;
   spec.name = "hand";
   spec.seed = 42;
   for (const std::string& arm : arms) spec.arms.push_back({arm, {}});
-  spec.strata.roles = {"weight", "bias"};
-  spec.strata.fields = {"sign", "exponent"};
+  spec.strata.edit<design::BitStrata>().roles = {"weight", "bias"};
+  spec.strata.edit<design::BitStrata>().fields = {"sign", "exponent"};
   spec.trials_per_stratum = 10;
   return spec;
 }

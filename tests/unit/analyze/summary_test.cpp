@@ -10,6 +10,7 @@
 
 #include "analyze/table.h"
 #include "core/error.h"
+#include "design/kind/bit_strata.h"
 #include "unit/analyze/study.h"
 
 namespace bitrift::analyze::summary_test {
@@ -30,7 +31,7 @@ using testing::one_arm;
 using testing::spec_of;
 using Rows = std::vector<TrialRecord>;
 
-ErrorCode code_of(const Rows& rows, const record::CampaignSpec& spec,
+ErrorCode code_of(const Rows& rows, const design::CampaignSpec& spec,
                   const std::vector<std::string>& by = {}) {
   try {
     (void)summarize(rows, spec, by);
@@ -84,8 +85,8 @@ TEST(Summary, EqualStrataWithoutEventsAreWorthAllTheirTrials) {
   Rows rows = clean_arm("serial");
   add_trials(rows, "serial", "weight.sign", 500, 10, 0, 0);
   add_trials(rows, "serial", "bias.sign", 500, 10, 0, 0);
-  record::CampaignSpec spec = spec_of({"serial"});
-  spec.strata.fields = {"sign"};
+  design::CampaignSpec spec = spec_of({"serial"});
+  spec.strata.edit<design::BitStrata>().fields = {"sign"};
   const Rate rate = summarize(rows, spec, {"strategy"}).groups.at(0).rates.at(OutcomeClass::crash);
   EXPECT_EQ(rate.estimate, 0);
   EXPECT_EQ(rate.wilson.low, 0);
@@ -152,10 +153,10 @@ TEST(Summary, ADimensionGivenTwiceStandsOnce) {
 TEST(Summary, AFieldThatIsAListKeepsItsName) {
   Rows rows = clean_arm("serial");
   add_trials(rows, "serial", "exp_avg.3,7,30", 100, 1, 0, 0);
-  record::CampaignSpec spec = spec_of({"serial"});
+  design::CampaignSpec spec = spec_of({"serial"});
   EXPECT_EQ(code_of(rows, spec), ErrorCode::conflict);  // a stratum that is not the campaign's
-  spec.strata.roles = {"exp_avg"};
-  spec.strata.fields = {"3,7,30"};
+  spec.strata.edit<design::BitStrata>().roles = {"exp_avg"};
+  spec.strata.edit<design::BitStrata>().fields = {"3,7,30"};
   const Summary summary = summarize(rows, spec, {"role", "field"});
   EXPECT_EQ(summary.groups.at(0).key.at("role"), "exp_avg");
   EXPECT_EQ(summary.groups.at(0).key.at("field"), "3,7,30");
@@ -205,8 +206,8 @@ TEST(Summary, StrataWithoutATrialCountAsAnything) {
   add_trials(rows, "serial", "weight.sign", 600, 10, 0, 0);
   add_trials(rows, "data2", "weight.sign", 600, 10, 0, 0);
   add_trials(rows, "data2", "bias.sign", 400, 10, 0, 0);
-  record::CampaignSpec spec = spec_of({"serial", "data2"});
-  spec.strata.fields = {"sign"};
+  design::CampaignSpec spec = spec_of({"serial", "data2"});
+  spec.strata.edit<design::BitStrata>().fields = {"sign"};
   const Summary summary = summarize(rows, spec, {"strategy"});
   const Group& serial = group(summary, {{"arm", "serial"}});
   EXPECT_THAT(serial.unseen, ElementsAre("bias.sign"));

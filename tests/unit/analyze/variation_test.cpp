@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include "design/kind/bit_strata.h"
+
 namespace bitrift::analyze::variation_test {
 namespace {
 
@@ -22,12 +24,12 @@ const Variation& of(const std::vector<Variation>& all, const std::string& betwee
   throw std::logic_error("no such variation");
 }
 
-record::CampaignSpec spec(int orders) {
-  record::CampaignSpec spec;
+design::CampaignSpec spec(int orders) {
+  design::CampaignSpec spec;
   spec.orders = orders;
   spec.arms = {{"serial", {}}};
-  spec.strata.roles = {"weight"};
-  spec.strata.fields = {"sign"};
+  spec.strata.edit<design::BitStrata>().roles = {"weight"};
+  spec.strata.edit<design::BitStrata>().fields = {"sign"};
   return spec;
 }
 
@@ -57,7 +59,7 @@ TEST(Variation, EqualOrdersDoNotVary) {
 }
 
 TEST(Variation, BasesOfOneArmAreCompared) {
-  record::CampaignSpec two = spec(1);
+  design::CampaignSpec two = spec(1);
   two.bases = {{.name = "a"}, {.name = "b"}};
   two.files = {{0, "", "base-a"}, {1, "", "base-b"}};
   two.arms = {{"serial@a", {}}, {"serial@b", {}}};

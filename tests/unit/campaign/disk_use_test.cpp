@@ -23,7 +23,7 @@ class DiskUseTest : public ::testing::Test {
   }
   TemporaryFolder folder_;
   Layout layout_{folder_.path()};
-  record::CampaignSpec spec_ = testing::small_spec();
+  design::CampaignSpec spec_ = testing::small_spec();
 };
 
 TEST_F(DiskUseTest, CountsEveryPlannedRowAndCopy) {

@@ -139,7 +139,7 @@ def rank_main(team, joined=None):
             return
         run = message["run"]
         kind = RUNS.get(run["id"], run.get("drill", run["id"]))
-        if "process_faults" in run:
+        if "faults" in run:
             lose_ranks(team, run, kind, say, join)
             continue
         rank = team.rank

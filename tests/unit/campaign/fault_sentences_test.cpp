@@ -2,13 +2,14 @@
 
 #include <gmock/gmock.h>
 
+#include "design/kind/model_strata.h"
 #include "unit/campaign/support.h"
 #include "unit/places.h"
 
 namespace bitrift::campaign::fault_sentences_test {
 namespace {
 
-using record::CampaignSpec;
+using design::CampaignSpec;
 using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
@@ -28,7 +29,7 @@ std::vector<std::filesystem::path> shipped_campaigns() {
 }
 
 FaultSentences of(const std::string& name, const std::vector<std::string>& overrides = {}) {
-  return fault_sentences(record::read_campaign_spec(shipped / name, overrides), {}, {});
+  return fault_sentences(design::read_campaign_spec(shipped / name, overrides), {}, {});
 }
 
 TEST(FaultSentences, ExistForEveryShippedCampaign) {
@@ -36,18 +37,19 @@ TEST(FaultSentences, ExistForEveryShippedCampaign) {
   EXPECT_GE(paths.size(), 20U);
   for (const auto& path : paths) {
     SCOPED_TRACE(path.string());
-    const CampaignSpec spec = record::read_campaign_spec(path);
+    const CampaignSpec spec = design::read_campaign_spec(path);
     const FaultSentences said = fault_sentences(spec, {}, {});
-    const bool models = !spec.strata.models.empty();
-    EXPECT_EQ(said.faults.size(), models ? spec.strata.models.size() + (spec.strata.models.size() == 1) : 1U);
+    const auto* const strata = spec.strata.as<design::ModelStrata>();
+    const std::size_t models = strata == nullptr ? 0 : strata->models.size();
+    EXPECT_EQ(said.faults.size(), models > 0 ? models + (models == 1 ? 1 : 0) : 1U);
     for (const auto& [name, fault] : said.faults) {
       EXPECT_THAT(fault, AnyOf(StartsWith("a flip of one bit"), StartsWith("a fault of the model "),
                                StartsWith("the failure of a ")));
       EXPECT_THAT(fault, Not(HasSubstr("none")));
     }
     EXPECT_THAT(said.rates, StartsWith("Each rate is that of a "));
-    EXPECT_GE(said.limits.size(), 2U + spec.strata.models.size());
-    EXPECT_EQ(said.no_map.empty(), spec.strata.of_bits());
+    EXPECT_GE(said.limits.size(), 2U + models);
+    EXPECT_EQ(said.no_map.empty(), spec.strata->no_rates_by("bit").empty());
     EXPECT_EQ(said.scopes.size(), spec.arms.size());
   }
 }
@@ -57,9 +59,9 @@ TEST(FaultSentences, NameThePopulationWithItsSizeWhereThatIsKnown) {
       of("quickstart.json").faults.at(""),
       "a flip of one bit, chosen uniformly from the exponent, sign and mantissa bits of weight, bias and "
       "momentum tensors");
-  const CampaignSpec spec = record::read_campaign_spec(shipped / "exhaustive-mlp.json");
+  const CampaignSpec spec = design::read_campaign_spec(shipped / "exhaustive-mlp.json");
   record::Round round;
-  for (record::Stratum stratum : record::strata_of(spec.strata)) {
+  for (record::Stratum stratum : spec.strata->strata()) {
     stratum.bits = 1000;
     round.strata.push_back({stratum});
   }

@@ -54,7 +54,7 @@ TEST(RunDifference, OneBitOfAMetricIsADifference) {
 }
 
 TEST(Controls, FirstNoFlipRunIsGoldenAndOthersMustEqualIt) {
-  const record::CampaignSpec spec = small_spec();
+  const design::CampaignSpec spec = small_spec();
   Controls controls(spec, {});
   EXPECT_FALSE(controls.golden_known(kSerial, 0));
   controls.check(kSerial, 0, result("x"), "first");
@@ -66,7 +66,7 @@ TEST(Controls, FirstNoFlipRunIsGoldenAndOthersMustEqualIt) {
 }
 
 TEST(Controls, EveryDataOrderHasAGoldenRunOfItsOwn) {
-  record::CampaignSpec spec = small_spec();
+  design::CampaignSpec spec = small_spec();
   spec.orders = 2;
   auto other = row("serial", "control:order-1", 0, record::TrialKind::control);
   other.order = 1;
@@ -88,7 +88,7 @@ TEST(Controls, EveryDataOrderHasAGoldenRunOfItsOwn) {
 }
 
 TEST(Controls, GoldenRunIsTakenFromTheJournal) {
-  const record::CampaignSpec spec = small_spec();
+  const design::CampaignSpec spec = small_spec();
   Controls controls(spec, {row("serial", "control", 0, record::TrialKind::control)});
   EXPECT_TRUE(controls.golden_known(kSerial, 0));
   EXPECT_NE(misbehaviour_of([&] { controls.check(kSerial, 0, result("w", 0.625), "check"); }), "");
@@ -101,7 +101,7 @@ TEST(Controls, GoldenRunIsTakenFromTheJournal) {
 }
 
 TEST(Controls, NoFlipRunThatLoadedSomethingElseOrFailedIsMisbehaviour) {
-  const record::CampaignSpec spec = small_spec();
+  const design::CampaignSpec spec = small_spec();
   Controls controls(spec, {});
   record::RunResult changed = result("a");
   changed.changed_tensors = {"model/fc2.bias"};
@@ -115,7 +115,7 @@ TEST(Controls, NoFlipRunThatLoadedSomethingElseOrFailedIsMisbehaviour) {
 }
 
 TEST(Controls, GoldenRunBelowTheAskedAccuracyIsRefused) {
-  record::CampaignSpec spec = small_spec();
+  design::CampaignSpec spec = small_spec();
   spec.bases.front().min_test_accuracy = 0.95;
   Controls controls(spec, {});
   controls.check(kSerial, 0, result("a"), "exactly reached");
@@ -126,7 +126,7 @@ TEST(Controls, GoldenRunBelowTheAskedAccuracyIsRefused) {
 }
 
 TEST(Controls, DeadlineFollowsTheSlowestControlUnlessTheSpecNamesOne) {
-  record::CampaignSpec spec = small_spec();
+  design::CampaignSpec spec = small_spec();
   Controls controls(spec, {});
   EXPECT_EQ(controls.deadline_s(kSerial), 600);
   controls.took(kSerial, 2);

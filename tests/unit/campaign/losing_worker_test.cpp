@@ -29,8 +29,8 @@ std::vector<ProcessFault> faults_of(const std::vector<int>& ranks) {
   return faults;
 }
 
-record::Arm arm_of(int ranks, RecoverySpec recovery) {
-  record::Arm arm{"a", {record::ParallelKind::data, ranks, 1}};
+design::Arm arm_of(int ranks, RecoverySpec recovery) {
+  design::Arm arm{"a", {record::ParallelKind::data, ranks, 1}};
   arm.recovery = std::move(recovery);
   return arm;
 }
@@ -97,7 +97,7 @@ class LosingWorkerTest : public ::testing::Test {
   void start(int ranks, const RecoverySpec& recovery, int failing = 1, const std::string& mode = "") {
     setenv("FAKE_RUNS", record::Json{{"run", mode}}.dump().c_str(), 1);
     Listener listener;
-    const record::Arm arm = arm_of(ranks, recovery);
+    const design::Arm arm = arm_of(ranks, recovery);
     const Launch launch = launch_for(failing);
     const Command command = serve_command(launch, arm, listener.name(), folder_ / "log", {});
     worker_.emplace(std::move(listener), command, processes_of(arm, failing).all(), 20);
@@ -117,7 +117,7 @@ class LosingWorkerTest : public ::testing::Test {
   }
   WorkerEvent run(const std::vector<int>& victims, double deadline = 20) {
     record::RunRequest request{"run", "copy.h5", 1, std::nullopt};
-    request.process_faults = faults_of(victims);
+    request.faults = faults_of(victims);
     worker_->run(request, deadline);
     return next();
   }
@@ -181,7 +181,7 @@ TEST_F(LosingWorkerTest, NewcomersTakePartAndEndWithTheWorker) {
 TEST_F(LosingWorkerTest, StoppedRankDoesNotComeBack) {
   start(2, {RecoveryKind::shrink});
   record::RunRequest request{"run", "copy.h5", 1, std::nullopt};
-  request.process_faults = {{.rank = 1, .how = record::Ending::stop}};
+  request.faults = std::vector{record::ProcessFault{.rank = 1, .how = record::Ending::stop}};
   worker_->run(request, 20);
   EXPECT_TRUE(std::holds_alternative<WorkerFinished>(next()));
   EXPECT_EQ(worker_->strength(), 9);

@@ -5,6 +5,8 @@
 
 #include "campaign/plan/plan.h"
 #include "core/philox.h"
+#include "design/kind/bit_strata.h"
+#include "design/kind/model_strata.h"
 #include "record/stratum_name.h"
 #include "support.h"
 #include "tests_support.h"
@@ -31,7 +33,7 @@ class PreparationTest : public ::testing::Test {
 };
 
 TEST_F(PreparationTest, CanariesAlterFirstAndLastLayerInNaturalOrder) {
-  const record::CampaignSpec spec = small_spec();
+  const design::CampaignSpec spec = small_spec();
   const Plan plan(spec, base());
   const auto nan = plan.expand({TrialKind::canary, {"serial", "canary:nan", 0}});
   EXPECT_TRUE(nan.faults.empty());
@@ -55,7 +57,7 @@ TEST_F(PreparationTest, CanariesAlterFirstAndLastLayerInNaturalOrder) {
 }
 
 TEST_F(PreparationTest, PreparationEndsWithAControlBehindTheCanaries) {
-  const record::CampaignSpec spec = small_spec();
+  const design::CampaignSpec spec = small_spec();
   const Plan plan(spec, base());
   const auto chains = plan.preparation("data-2");
   ASSERT_EQ(chains.size(), 2U + 1 + 20 + 4 + 4 + 1);
@@ -68,8 +70,8 @@ TEST_F(PreparationTest, PreparationEndsWithAControlBehindTheCanaries) {
 }
 
 TEST_F(PreparationTest, ReaderCanarySetsAllTargetedTensorsOfItsRoleToNan) {
-  record::CampaignSpec spec = small_spec();
-  spec.strata.tensors = {"**/conv1.*"};
+  design::CampaignSpec spec = small_spec();
+  spec.strata.edit<design::BitStrata>().tensors = {"**/conv1.*"};
   const auto whole = [&](const Plan& plan, const std::string& stratum) {
     return plan.expand(plan.find({"serial", stratum, 0})).whole;
   };
@@ -86,7 +88,7 @@ TEST_F(PreparationTest, ReaderCanarySetsAllTargetedTensorsOfItsRoleToNan) {
   record::FaultModel model;
   model.roles = {"bias"};
   model.count = 1;
-  spec.strata.models = {{"biases", model}};
+  spec.strata.edit<design::ModelStrata>().models = {{"biases", model}};
   const Plan models(spec, base());
   EXPECT_THAT(whole(models, "canary:reads-bias"),
               ::testing::Each(::testing::Field(&record::WholeTensor::tensor, HasSubstr(".bias"))));
@@ -96,7 +98,7 @@ TEST_F(PreparationTest, ReaderCanarySetsAllTargetedTensorsOfItsRoleToNan) {
 }
 
 TEST_F(PreparationTest, EnvelopeRunsHaveTheSameOrderSeedsInEveryArm) {
-  const record::CampaignSpec spec = small_spec();
+  const design::CampaignSpec spec = small_spec();
   const Plan plan(spec, base());
   std::set<std::uint64_t> seeds;
   for (std::uint64_t i = 0; i < 20; ++i) {
@@ -109,7 +111,7 @@ TEST_F(PreparationTest, EnvelopeRunsHaveTheSameOrderSeedsInEveryArm) {
 }
 
 TEST_F(PreparationTest, HeldOutRunsHaveOrderSeedsThatNoOtherRunHas) {
-  record::CampaignSpec spec = small_spec();
+  design::CampaignSpec spec = small_spec();
   spec.orders = 3;
   const Plan plan(spec, base());
   std::set<std::uint64_t> seeds;
@@ -132,7 +134,7 @@ TEST_F(PreparationTest, HeldOutRunsHaveOrderSeedsThatNoOtherRunHas) {
 }
 
 TEST_F(PreparationTest, JitterRunFlipsTheLowestBitsOfSixteenWeightsAlikeInEveryArm) {
-  record::CampaignSpec spec = small_spec();
+  design::CampaignSpec spec = small_spec();
   spec.arms[1].scope.count = 1;
   const Plan plan(spec, base());
   std::set<std::vector<std::pair<std::string, std::uint64_t>>> sets;
@@ -168,8 +170,8 @@ TEST_F(PreparationTest, BaseWithFewerWeightsIsJitteredInAllOfThem) {
   writer.commit();
   Bases bases;
   bases.emplace_back(folder_ / "five.h5");
-  record::CampaignSpec spec = small_spec();
-  spec.strata.roles = {"weight"};
+  design::CampaignSpec spec = small_spec();
+  spec.strata.edit<design::BitStrata>().roles = {"weight"};
   spec.trials_per_stratum = 1;
   const Plan plan(spec, bases);
   std::vector<std::uint64_t> elements;
@@ -179,7 +181,7 @@ TEST_F(PreparationTest, BaseWithFewerWeightsIsJitteredInAllOfThem) {
 }
 
 TEST_F(PreparationTest, DrawsTakeTurnsInTheGoldenOrdersEachWithItsNoFlipRuns) {
-  record::CampaignSpec spec = small_spec();
+  design::CampaignSpec spec = small_spec();
   spec.orders = 3;
   const Plan plan(spec, base());
   const auto seed_of = [](int order) {

@@ -6,6 +6,8 @@
 
 #include <gmock/gmock.h>
 
+#include "design/kind/bit_strata.h"
+#include "design/kind/model_strata.h"
 #include "support.h"
 #include "tests_support.h"
 
@@ -25,7 +27,7 @@ class PlanTest : public ::testing::Test {
     bases_.emplace_back(folder_ / "base.h5");
   }
   [[nodiscard]] const Bases& base() const { return bases_; }
-  [[nodiscard]] std::string refusal(const record::CampaignSpec& spec) const {
+  [[nodiscard]] std::string refusal(const design::CampaignSpec& spec) const {
     return error_of([&] { const Plan plan(spec, base()); });
   }
   void add_base(const std::string& name, const std::string& format);
@@ -41,7 +43,7 @@ std::vector<record::AppliedFault> faults_of(const Plan& plan, const std::string&
 }
 
 TEST_F(PlanTest, StrataPartitionRolesByFieldsWithTheirSizes) {
-  const record::CampaignSpec spec = small_spec();
+  const design::CampaignSpec spec = small_spec();
   const Plan plan(spec, base());
   ASSERT_EQ(plan.cells().size(), 4U);
   EXPECT_EQ(plan.cells()[0].stratum.name, "weight.sign");
@@ -52,7 +54,7 @@ TEST_F(PlanTest, StrataPartitionRolesByFieldsWithTheirSizes) {
 }
 
 TEST_F(PlanTest, EveryArmGetsTheSameFaultsAndNoneTwice) {
-  const record::CampaignSpec spec = small_spec();
+  const design::CampaignSpec spec = small_spec();
   const Plan plan(spec, base());
   const auto serial = faults_of(plan, "serial");
   EXPECT_EQ(serial, faults_of(plan, "data-2"));
@@ -66,11 +68,12 @@ TEST_F(PlanTest, EveryArmGetsTheSameFaultsAndNoneTwice) {
 }
 
 TEST_F(PlanTest, DrawsDependNeitherOnTheirNumberNorOnOtherStrata) {
-  const record::CampaignSpec spec = small_spec();
-  record::CampaignSpec other = spec;
+  const design::CampaignSpec spec = small_spec();
+  design::CampaignSpec other = spec;
   other.trials_per_stratum = 20;
-  std::reverse(other.strata.roles.begin(), other.strata.roles.end());
-  other.strata.fields.emplace_back("mantissa");
+  std::reverse(other.strata.edit<design::BitStrata>().roles.begin(),
+               other.strata.edit<design::BitStrata>().roles.end());
+  other.strata.edit<design::BitStrata>().fields.emplace_back("mantissa");
   const Plan plan(spec, base());
   const Plan wider(other, base());
   for (const RunKey& key : plan.trials("serial")) {
@@ -79,9 +82,9 @@ TEST_F(PlanTest, DrawsDependNeitherOnTheirNumberNorOnOtherStrata) {
 }
 
 TEST_F(PlanTest, DrawingAWholeStratumHitsEachOfItsBitsOnce) {
-  record::CampaignSpec spec = small_spec();
-  spec.strata.roles = {"weight"};
-  spec.strata.fields = {"sign"};
+  design::CampaignSpec spec = small_spec();
+  spec.strata.edit<design::BitStrata>().roles = {"weight"};
+  spec.strata.edit<design::BitStrata>().fields = {"sign"};
   spec.trials_per_stratum = 42;
   const Plan plan(spec, base());
   std::set<std::pair<std::string, std::uint64_t>> hit;
@@ -90,50 +93,50 @@ TEST_F(PlanTest, DrawingAWholeStratumHitsEachOfItsBitsOnce) {
 }
 
 TEST_F(PlanTest, SeedChangesTheFaults) {
-  const record::CampaignSpec spec = small_spec();
-  record::CampaignSpec other = spec;
+  const design::CampaignSpec spec = small_spec();
+  design::CampaignSpec other = spec;
   other.seed = 43;
   EXPECT_NE(faults_of(Plan(spec, base()), "serial"), faults_of(Plan(other, base()), "serial"));
 }
 
 TEST_F(PlanTest, AGlobMayBeMeantForSomeOfTheRoles) {
-  record::CampaignSpec spec = small_spec();
-  spec.strata.roles = {"weight", "bias"};
-  spec.strata.tensors = {"model/conv1.weight", "model/fc2.bias", "**/conv1.*"};
+  design::CampaignSpec spec = small_spec();
+  spec.strata.edit<design::BitStrata>().roles = {"weight", "bias"};
+  spec.strata.edit<design::BitStrata>().tensors = {"model/conv1.weight", "model/fc2.bias", "**/conv1.*"};
   spec.trials_per_stratum = 2;
   const Plan plan(spec, base());
   ASSERT_EQ(plan.cells().size(), 4U);
   const auto paths = [&](std::size_t cell) {
     std::vector<std::string> found;
-    for (const inject::Target& target : plan.cells()[cell].populations.front().targets())
+    for (const inject::Target& target : plan.cells()[cell].population->bits(0)->targets())
       found.push_back(target.path);
     return found;
   };
   EXPECT_THAT(paths(0), ::testing::ElementsAre("model/conv1.weight"));
   EXPECT_THAT(paths(2), ::testing::ElementsAre("model/conv1.bias", "model/fc2.bias"));
-  spec.strata.tensors = {"model/conv1.weight", "model/conv9.*"};
+  spec.strata.edit<design::BitStrata>().tensors = {"model/conv1.weight", "model/conv9.*"};
   EXPECT_THAT(refusal(spec), ::testing::AllOf(HasSubstr("strata.tensors: "), HasSubstr("'model/conv9.*'"),
                                               HasSubstr("no tensor of role weight or bias")));
-  spec.strata.tensors = {"model/conv1.weight", "**/momentum_buffer/**"};
+  spec.strata.edit<design::BitStrata>().tensors = {"model/conv1.weight", "**/momentum_buffer/**"};
   EXPECT_THAT(refusal(spec), HasSubstr("'**/momentum_buffer/**'"));
-  spec.strata.tensors = {"model/conv1.weight", "model/fc2.weight"};
+  spec.strata.edit<design::BitStrata>().tensors = {"model/conv1.weight", "model/fc2.weight"};
   EXPECT_THAT(refusal(spec),
-              ::testing::AllOf(HasSubstr("cell bias.sign"), HasSubstr("no tensor of this role")));
+              ::testing::AllOf(HasSubstr("strata: bias.sign"), HasSubstr("no tensor of this role")));
 }
 
 TEST_F(PlanTest, EmptyCellsTooManyDrawsAndOverlapsNameTheirCell) {
-  record::CampaignSpec spec = small_spec();
-  spec.strata.roles = {"exp_avg"};
-  EXPECT_THAT(refusal(spec), HasSubstr("cell exp_avg.sign"));
+  design::CampaignSpec spec = small_spec();
+  spec.strata.edit<design::BitStrata>().roles = {"exp_avg"};
+  EXPECT_THAT(refusal(spec), HasSubstr("strata: exp_avg.sign"));
   spec = small_spec();
   spec.trials_per_stratum = 43;
-  EXPECT_THAT(refusal(spec), ::testing::AllOf(HasSubstr("cell weight.sign"), HasSubstr("42 bits")));
+  EXPECT_THAT(refusal(spec), ::testing::AllOf(HasSubstr("strata: weight.sign"), HasSubstr("42 bits")));
   spec = small_spec();
-  spec.strata.fields = {"exponent", "exponent_msb"};
+  spec.strata.edit<design::BitStrata>().fields = {"exponent", "exponent_msb"};
   EXPECT_THAT(refusal(spec),
               ::testing::AllOf(HasSubstr("weight.exponent and weight.exponent_msb"), HasSubstr("bit 30")));
   spec = small_spec();
-  spec.strata.roles = {"weight", "weight"};
+  spec.strata.edit<design::BitStrata>().roles = {"weight", "weight"};
   EXPECT_THAT(refusal(spec), HasSubstr("must not overlap"));
 }
 
@@ -160,8 +163,8 @@ void PlanTest::add_base(const std::string& name, const std::string& format) {
   bases_.emplace_back(folder_ / name);
 }
 
-record::CampaignSpec two_files() {
-  record::CampaignSpec spec = small_spec();
+design::CampaignSpec two_files() {
+  design::CampaignSpec spec = small_spec();
   spec.arms = {{"fp32", {}}, {"fp16", {}}};
   spec.arms[1].file = 1;
   spec.files = {{0, "", "base"}, {0, "fp16", "base-fp16"}};
@@ -169,8 +172,8 @@ record::CampaignSpec two_files() {
 }
 
 TEST_F(PlanTest, AFaultHitsTheSamePlaceInEveryBase) {
-  record::CampaignSpec spec = two_files();
-  spec.strata.fields = {"sign", "exponent_msb"};
+  design::CampaignSpec spec = two_files();
+  spec.strata.edit<design::BitStrata>().fields = {"sign", "exponent_msb"};
   add_base("base-fp16.h5", "float16");
   const Plan plan(spec, base());
   const auto wide = faults_of(plan, "fp32");
@@ -189,15 +192,15 @@ TEST_F(PlanTest, AFaultHitsTheSamePlaceInEveryBase) {
 }
 
 TEST_F(PlanTest, BasesThatDoNotHoldTheSameFaultsAreRefused) {
-  record::CampaignSpec spec = two_files();
+  design::CampaignSpec spec = two_files();
   add_base("base-fp16.h5", "float16");
-  EXPECT_THAT(refusal(spec), ::testing::AllOf(HasSubstr("cell weight.exponent"), HasSubstr("base.h5"),
+  EXPECT_THAT(refusal(spec), ::testing::AllOf(HasSubstr("strata: weight.exponent"), HasSubstr("base.h5"),
                                               HasSubstr("model/conv1.weight with 18 x 8 bits (float32)"),
                                               HasSubstr("18 x 5 bits (float16)")));
 }
 
 TEST_F(PlanTest, BasesOfOtherShapesAreRefused) {
-  record::CampaignSpec spec = two_files();
+  design::CampaignSpec spec = two_files();
   write_converted(folder_ / "other.h5", "float32", 5);
   bases_.emplace_back(folder_ / "other.h5");
   EXPECT_THAT(refusal(spec),
@@ -205,10 +208,11 @@ TEST_F(PlanTest, BasesOfOtherShapesAreRefused) {
 }
 
 TEST_F(PlanTest, ModelsMayBeOfEveryKind) {
-  record::CampaignSpec spec = small_spec();
+  design::CampaignSpec spec = small_spec();
   spec.strata = {};
-  for (const char* kind : names_of(record::FaultKind{}).words) spec.strata.models.push_back({kind, {}});
-  for (record::StratumModel& one : spec.strata.models) {
+  for (const char* kind : names_of(record::FaultKind{}).words)
+    spec.strata.edit<design::ModelStrata>().models.push_back({kind, {}});
+  for (design::StratumModel& one : spec.strata.edit<design::ModelStrata>().models) {
     record::FaultModel& model = one.model;
     model.what = parse_named<record::FaultKind>(one.name);
     model.roles = {"weight"};
@@ -239,43 +243,46 @@ TEST_F(PlanTest, ModelsMayBeOfEveryKind) {
   for (const std::uint64_t pattern : patterns("burst")) EXPECT_EQ(std::popcount(pattern ^ 0x3f000000U), 3);
   EXPECT_GT(patterns("random").size(), 15U);
   EXPECT_GT(patterns("stuck-at-1").size(), 5U);
-  record::CampaignSpec wrong = spec;
-  wrong.strata.models[1].model.length.reset();
-  EXPECT_THAT(refusal(wrong), HasSubstr("model burst (role weight, field any): --what burst needs --length"));
+  design::CampaignSpec wrong = spec;
+  wrong.strata.edit<design::ModelStrata>().models[1].model.length.reset();
+  EXPECT_THAT(refusal(wrong),
+              HasSubstr("strata: burst (role weight, field any): --what burst needs --length"));
 }
 
 TEST_F(PlanTest, AModelMayNameItsElement) {
   replace_text(folder_ / "c.json", R"({"name": "c", "seed": 1, "base": {"checkpoint": "base.h5"},
     "arms": [{"name": "serial", "parallel": {"kind": "serial"}}], "trials_per_stratum": 1, "strata": {"models": [
       {"name": "one", "tensors": ["model/fc2.weight"], "element": 7, "bits": "30", "count": 1}]}})");
-  record::CampaignSpec spec = record::read_campaign_spec(folder_ / "c.json");
+  design::CampaignSpec spec = design::read_campaign_spec(folder_ / "c.json");
   const Plan plan(spec, base());
   const auto faults = faults_of(plan, "serial");
   ASSERT_EQ(faults.size(), 1U);
   EXPECT_EQ(faults[0].tensor, "model/fc2.weight");
   EXPECT_EQ(faults[0].element, 7U);
   EXPECT_EQ(faults[0].old_pattern ^ faults[0].new_pattern, 0x40000000U);
-  const record::Json canonical = record::to_json(spec);
-  EXPECT_EQ(record::campaign_spec_from_json(canonical).strata.models[0].model.element, 7U);
-  record::FaultModel& model = spec.strata.models[0].model;
+  const record::Json canonical = design::to_json(spec);
+  EXPECT_EQ(
+      design::campaign_spec_from_json(canonical).strata.as<design::ModelStrata>()->models[0].model.element,
+      7U);
+  record::FaultModel& model = spec.strata.edit<design::ModelStrata>().models[0].model;
   model.element = 12;
-  EXPECT_THAT(refusal(spec), HasSubstr("model one (role any, field 30): "));
+  EXPECT_THAT(refusal(spec), HasSubstr("strata: one (role any, field 30): "));
   EXPECT_THAT(refusal(spec), HasSubstr("model/fc2.weight has 12 elements"));
   model.tensors = {"model/**"};
   EXPECT_THAT(refusal(spec), HasSubstr("--element 12 needs one tensor"));
 }
 
 TEST_F(PlanTest, EveryDrawOfAModelIsASetOfFaultsOfItsOwn) {
-  record::CampaignSpec spec = small_spec();
+  design::CampaignSpec spec = small_spec();
   spec.strata = {};
-  spec.strata.models = {{"ten", {}}, {"rare", {}}, {"zeros", {}}};
-  record::FaultModel& ten = spec.strata.models[0].model;
+  spec.strata.edit<design::ModelStrata>().models = {{"ten", {}}, {"rare", {}}, {"zeros", {}}};
+  record::FaultModel& ten = spec.strata.edit<design::ModelStrata>().models[0].model;
   ten.roles = {"weight"};
   ten.bits = "mantissa";
   ten.count = 10;
-  spec.strata.models[1].model.ber = 1e-9;
-  spec.strata.models[2].model.what = record::FaultKind::zero;
-  spec.strata.models[2].model.count = 3;
+  spec.strata.edit<design::ModelStrata>().models[1].model.ber = 1e-9;
+  spec.strata.edit<design::ModelStrata>().models[2].model.what = record::FaultKind::zero;
+  spec.strata.edit<design::ModelStrata>().models[2].model.count = 3;
   const Plan plan(spec, base());
   EXPECT_EQ(plan.cells()[0].stratum.bits, record::unbounded_stratum);
   std::set<std::vector<std::uint64_t>> sets;
@@ -300,17 +307,18 @@ TEST_F(PlanTest, EveryDrawOfAModelIsASetOfFaultsOfItsOwn) {
 }
 
 TEST_F(PlanTest, AModelThatAsksForTooMuchIsNamed) {
-  record::CampaignSpec spec = small_spec();
+  design::CampaignSpec spec = small_spec();
   spec.strata = {};
-  spec.strata.models = {{"all", {}}};
-  spec.strata.models[0].model.roles = {"weight"};
-  spec.strata.models[0].model.bits = "sign";
-  spec.strata.models[0].model.count = 43;
-  EXPECT_THAT(refusal(spec), ::testing::AllOf(HasSubstr("model all"), HasSubstr("43"), HasSubstr("42 bits")));
+  spec.strata.edit<design::ModelStrata>().models = {{"all", {}}};
+  spec.strata.edit<design::ModelStrata>().models[0].model.roles = {"weight"};
+  spec.strata.edit<design::ModelStrata>().models[0].model.bits = "sign";
+  spec.strata.edit<design::ModelStrata>().models[0].model.count = 43;
+  EXPECT_THAT(refusal(spec),
+              ::testing::AllOf(HasSubstr("strata: all"), HasSubstr("43"), HasSubstr("42 bits")));
 }
 
 TEST_F(PlanTest, UnknownIdsSayWhatThereIs) {
-  const record::CampaignSpec spec = small_spec();
+  const design::CampaignSpec spec = small_spec();
   const Plan plan(spec, base());
   const auto refused = [&](const record::TrialId& id) {
     return error_of([&] { static_cast<void>(plan.find(id)); });

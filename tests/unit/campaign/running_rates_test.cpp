@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 
 #include "analyze/rates/interval.h"
+#include "design/kind/model_strata.h"
 #include "support.h"
 
 namespace bitrift::campaign::running_rates_test {
@@ -47,7 +48,7 @@ record::TrialRecord trial(const std::string& stratum, std::uint64_t draw, Outcom
 
 class RunningRatesTest : public ::testing::Test {
  protected:
-  record::CampaignSpec spec_ = testing::small_spec();
+  design::CampaignSpec spec_ = testing::small_spec();
   RunningRates rates_{spec_, controls()};
 };
 
@@ -149,7 +150,7 @@ TEST_F(RunningRatesTest, OneLineForEachArmSaysEveryRateWithItsInterval) {
 }
 
 TEST_F(RunningRatesTest, FaultModelsAreNotAveraged) {
-  spec_.strata.models = {{"zero", {}}, {"burst", {}}};
+  spec_.strata.edit<design::ModelStrata>().models = {{"zero", {}}, {"burst", {}}};
   rates_.add(trial("zero", 0, OutcomeClass::crash));
   rates_.add(trial("burst", 0, OutcomeClass::masked));
   EXPECT_THAT(rates_.lines(), ElementsAre(HasSubstr("serial zero: 1 trial: masked 0.0 %"),
@@ -172,7 +173,7 @@ TEST_F(RunningRatesTest, ManyArmsAreCutToEightLines) {
     many["arm" + std::to_string(i)] = many["serial"];
   }
   RunningRates rates(spec_, many);
-  for (const record::Arm& arm : spec_.arms)
+  for (const design::Arm& arm : spec_.arms)
     rates.add(trial("weight.sign", 0, OutcomeClass::masked, arm.name));
   const auto lines = rates.lines();
   EXPECT_EQ(lines.size(), 9U);

@@ -12,9 +12,10 @@
 
 #include "ckpt/reader.h"
 #include "core/file.h"
+#include "design/campaign_spec.h"
+#include "design/kind/bit_strata.h"
 #include "record/trial.h"
 #include "sink/format/writer.h"
-#include "spec/campaign_spec.h"
 #include "unit/places.h"
 
 namespace bitrift::campaign::testing {
@@ -65,13 +66,13 @@ inline void write_base(const std::filesystem::path& path) {
   writer.commit();
 }
 
-inline record::CampaignSpec small_spec() {
-  record::CampaignSpec spec;
+inline design::CampaignSpec small_spec() {
+  design::CampaignSpec spec;
   spec.name = "small";
   spec.seed = 42;
   spec.arms = {{"serial", {}}, {"data-2", {record::ParallelKind::data, 2, 1}}};
-  spec.strata.roles = {"weight", "momentum"};
-  spec.strata.fields = {"sign", "exponent"};
+  spec.strata.edit<design::BitStrata>().roles = {"weight", "momentum"};
+  spec.strata.edit<design::BitStrata>().fields = {"sign", "exponent"};
   spec.trials_per_stratum = 9;
   spec.envelope_runs = 20;
   spec.held_out_runs = 4;

@@ -69,7 +69,7 @@ TEST_F(TraceTest, OfNoStepsTheHeadersDigestIsTheEnd) {
 }
 
 TEST(CheckTraceable, RunInADataOrderThatNoCheckpointHoldsIsRefused) {
-  record::CampaignSpec spec = testing::small_spec();
+  design::CampaignSpec spec = testing::small_spec();
   record::TrialSpec run;
   run.id = {"serial", "weight.sign", 3};
   check_traceable(spec, run);

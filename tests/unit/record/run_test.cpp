@@ -49,10 +49,10 @@ TEST(RunResult, GivesAlarmsBackWithValuesThatAreNotFinite) {
 
 TEST(RunRequest, GivesBackWhichRanksFailAndHowTheRunGoesOn) {
   RunRequest request;
-  request.process_faults = {{1, 7, TrainingPhase::reduce, 2, Ending::stop}};
+  request.faults = std::vector{ProcessFault{1, 7, TrainingPhase::reduce, 2, Ending::stop}};
   request.recovery = RecoverySpec{.kind = RecoveryKind::spare, .spares = 1, .forget = {Structure::optimizer}};
   const RunRequest back = run_request_from_json(Json::parse(to_json(request).dump()));
-  EXPECT_EQ(back.process_faults, request.process_faults);
+  EXPECT_EQ(back.faults, request.faults);
   EXPECT_EQ(back.recovery, request.recovery);
   EXPECT_FALSE(to_json(RunRequest{}).contains("recovery"));
 }

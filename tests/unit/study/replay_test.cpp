@@ -32,7 +32,7 @@ TEST(Replay, TheCampaignChangesExactlyTheGivenBits) {
                                            {"b-1", {"optimizer/momentum_buffer/fc3.bias", 0, 0x5}},
                                            {"b-2", {"progress/step", 0, std::uint64_t{1} << 63U}}};
   write_bytes(scratch / "replay.json", replay_campaign(study, "base.h5", trials).dump());
-  const record::CampaignSpec spec = record::read_campaign_spec(scratch / "replay.json");
+  const design::CampaignSpec spec = design::read_campaign_spec(scratch / "replay.json");
   EXPECT_EQ(spec.resume_epochs, 2);
   campaign::Bases bases;
   bases.emplace_back(scratch / "base.h5");

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "core/error.h"
+#include "design/kind/bit_strata.h"
 #include "unit/analyze/study.h"
 
 namespace bitrift::analyze::arm_comparison_test {
@@ -15,10 +16,10 @@ using ::testing::HasSubstr;
 using testing::spec_of;
 using Rows = std::vector<record::TrialRecord>;
 
-record::CampaignSpec one_stratum(const std::vector<std::string>& arms) {
-  record::CampaignSpec spec = spec_of(arms);
-  spec.strata.roles = {"weight"};
-  spec.strata.fields = {"exponent"};
+design::CampaignSpec one_stratum(const std::vector<std::string>& arms) {
+  design::CampaignSpec spec = spec_of(arms);
+  spec.strata.edit<design::BitStrata>().roles = {"weight"};
+  spec.strata.edit<design::BitStrata>().fields = {"exponent"};
   spec.trials_per_stratum = 400;
   return spec;
 }
@@ -32,12 +33,12 @@ Rows rows_of(const std::vector<std::pair<std::string, int>>& sdc_of_arms) {
   return rows;
 }
 
-ArmComparison compared(const Rows& rows, const record::CampaignSpec& spec,
+ArmComparison compared(const Rows& rows, const design::CampaignSpec& spec,
                        const ComparisonOptions& options = {}) {
   return compare_arms(rows, spec, trust_of(rows, judging_of(spec)), {}, options);
 }
 
-std::string refusal(const Rows& rows, const record::CampaignSpec& spec, const ComparisonOptions& options) {
+std::string refusal(const Rows& rows, const design::CampaignSpec& spec, const ComparisonOptions& options) {
   try {
     (void)compared(rows, spec, options);
   } catch (const Error& error) {

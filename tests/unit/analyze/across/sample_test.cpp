@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "core/error.h"
+#include "design/kind/bit_strata.h"
 #include "unit/analyze/samples.h"
 
 namespace bitrift::analyze::sample_test {
@@ -18,11 +19,11 @@ using ::testing::HasSubstr;
 using testing::spec_of;
 using Rows = std::vector<record::TrialRecord>;
 
-record::CampaignSpec one_stratum() {
-  record::CampaignSpec spec = spec_of({"serial"});
+design::CampaignSpec one_stratum() {
+  design::CampaignSpec spec = spec_of({"serial"});
   spec.bases.front().checkpoint = "/somewhere/base.h5";
-  spec.strata.roles = {"weight"};
-  spec.strata.fields = {"sign"};
+  spec.strata.edit<design::BitStrata>().roles = {"weight"};
+  spec.strata.edit<design::BitStrata>().fields = {"sign"};
   return spec;
 }
 
@@ -32,7 +33,7 @@ Rows rows_of(int masked, int sdc, int crash) {
   return rows;
 }
 
-Sample sampled(const Rows& rows, const record::CampaignSpec& spec = one_stratum()) {
+Sample sampled(const Rows& rows, const design::CampaignSpec& spec = one_stratum()) {
   return sample_of(rows, spec, trust_of(rows, judging_of(spec)), {}, {{"base", "0123"}});
 }
 

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "core/error.h"
+#include "design/kind/process_strata.h"
 #include "tests_support.h"
 #include "unit/analyze/study.h"
 
@@ -25,16 +26,16 @@ using ::testing::IsEmpty;
 
 using Rows = std::vector<TrialRecord>;
 
-record::CampaignSpec spec_of(const std::vector<std::string>& arms = {"spare"}) {
-  record::CampaignSpec spec;
+design::CampaignSpec spec_of(const std::vector<std::string>& arms = {"spare"}) {
+  design::CampaignSpec spec;
   spec.name = "deaths";
   spec.seed = 16;
   for (const std::string& name : arms) {
     spec.arms.push_back({name, {.kind = record::ParallelKind::data, .ranks = 4}});
     spec.arms.back().recovery = {.kind = record::RecoveryKind::spare, .spares = 1};
   }
-  spec.strata.process = record::ProcessStrata{
-      .phases = {TrainingPhase::update, TrainingPhase::forward, TrainingPhase::recovery}};
+  spec.strata.edit<design::ProcessStrata>().phases = {TrainingPhase::update, TrainingPhase::forward,
+                                                      TrainingPhase::recovery};
   spec.trials_per_stratum = 4;
   return spec;
 }
@@ -93,7 +94,7 @@ Rows example(const std::string& arm = "spare") {
   return rows;
 }
 
-ProcessView view_of(const Rows& rows, const record::CampaignSpec& spec = spec_of(),
+ProcessView view_of(const Rows& rows, const design::CampaignSpec& spec = spec_of(),
                     const SummaryOptions& options = {}) {
   return process_view(rows, spec, trust_of(rows, judging_of(spec)), {}, options);
 }

@@ -108,7 +108,7 @@ struct Estimates {
   double weight = 0;  // of all rounds together
 };
 
-Estimates one_campaign(const Simulated& all, record::CampaignSpec spec) {
+Estimates one_campaign(const Simulated& all, design::CampaignSpec spec) {
   std::vector<record::Round> rounds;
   Observations seen;
   while (true) {
@@ -145,7 +145,7 @@ constexpr int divisor = 1;
 // and stop early. Over 1,500 campaigns that is seven standard errors.
 TEST(TotalEstimate, IsUnbiasedWhereDrawsAndEndAreChosenByWhatWasSeen) {
   const Simulated all = simulated();
-  record::CampaignSpec spec;
+  design::CampaignSpec spec;
   spec.arms = {{"serial", {}}};
   spec.sampling.emplace();
   constexpr int campaigns = 1500 / divisor;
@@ -182,7 +182,7 @@ record::Round round_with(std::uint64_t number, std::uint64_t draws, std::uint64_
 }
 
 TEST(RoundWeights, ARoundThatIsForecastToBeTheLastTakesTheRest) {
-  record::CampaignSpec spec;
+  design::CampaignSpec spec;
   spec.arms = {{"serial", {}}};
   spec.sampling.emplace();
   spec.sampling->half_width = 0.02;
@@ -194,7 +194,7 @@ TEST(RoundWeights, ARoundThatIsForecastToBeTheLastTakesTheRest) {
 }
 
 TEST(RoundWeights, TheEndOfTheBudgetIsTheLastRound) {
-  record::CampaignSpec spec;
+  design::CampaignSpec spec;
   spec.arms = {{"serial", {}}, {"data-2", {}}};
   spec.sampling.emplace();
   spec.sampling->max_trials = 200;
@@ -203,7 +203,7 @@ TEST(RoundWeights, TheEndOfTheBudgetIsTheLastRound) {
 }
 
 TEST(RoundWeights, OthersThanTotalsHaveNone) {
-  record::CampaignSpec spec;
+  design::CampaignSpec spec;
   spec.arms = {{"serial", {}}};
   EXPECT_EQ(round_weights(spec, {round_with(0, 50, 0, 0)}), std::vector<double>{0});
   spec.sampling.emplace();

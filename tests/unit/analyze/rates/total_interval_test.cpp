@@ -183,7 +183,7 @@ struct Misses {
   double reached = 1;
 };
 
-Misses look(const record::CampaignSpec& spec, const std::vector<record::Round>& rounds,
+Misses look(const design::CampaignSpec& spec, const std::vector<record::Round>& rounds,
             const Observations& seen, const Population& population) {
   Misses misses;
   const auto order = picked(rounds);
@@ -210,7 +210,7 @@ Misses look(const record::CampaignSpec& spec, const std::vector<record::Round>& 
   return misses;
 }
 
-Misses follow(const Population& population, const record::CampaignSpec& spec) {
+Misses follow(const Population& population, const design::CampaignSpec& spec) {
   std::vector<Permutation> orders;
   for (const auto& stratum : population.strata) {
     orders.emplace_back(stratum.bits, derive_key(spec.seed, "stratum/" + stratum.name));
@@ -235,8 +235,8 @@ Misses follow(const Population& population, const record::CampaignSpec& spec) {
   }
 }
 
-record::CampaignSpec sampling_spec(double half_width, double confidence) {
-  record::CampaignSpec spec;
+design::CampaignSpec sampling_spec(double half_width, double confidence) {
+  design::CampaignSpec spec;
   spec.arms = {{"serial", {}}};
   spec.confidence = confidence;
   spec.sampling.emplace();
@@ -258,7 +258,7 @@ TEST(Coverage, HoldsAtEveryLookAtOnceOverAThousandPopulations) {
   int total = 0;
   int stratum = 0;
   for (std::uint64_t i = 0; i < 1000 / divisor; ++i) {
-    record::CampaignSpec spec = sampling_spec(0.045, 0.95);
+    design::CampaignSpec spec = sampling_spec(0.045, 0.95);
     spec.seed = i;
     const Misses misses = follow(synthetic(i), spec);
     total += misses.total ? 1 : 0;
@@ -275,7 +275,7 @@ TEST(Coverage, HoldsAtEveryLookAtOnceOverAThousandPopulations) {
 TEST(Coverage, IsNotVacuous) {
   int total = 0;
   for (std::uint64_t i = 0; i < 300 / divisor; ++i) {
-    record::CampaignSpec spec = sampling_spec(0.02, 0.55);
+    design::CampaignSpec spec = sampling_spec(0.02, 0.55);
     spec.seed = i;
     total += follow(synthetic(i), spec).total ? 1 : 0;
   }

@@ -7,6 +7,7 @@
 
 #include "analyze/verdict/canaries.h"
 #include "core/error.h"
+#include "design/kind/wire_strata.h"
 #include "unit/analyze/rows.h"
 
 namespace bitrift::analyze::canary_checks_test {
@@ -97,7 +98,7 @@ TEST(CanaryChecks, OfRolesFollowFromThePlan) {
 
 TEST(CanaryChecks, SayWhetherTheFaultReachedTheRun) {
   Judging by = judging();
-  by.links_alter = true;
+  by.strata = design::WireStrata{};
   Rows rows = clean_arm("a");
   for (const bool landed : {false, true}) {
     rows.push_back(finished(TrialKind::canary, "a", landed ? "canary:link-lands" : "canary:link-unreached", 0,

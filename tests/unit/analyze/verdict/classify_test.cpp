@@ -26,7 +26,7 @@ using testing::evaluation;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-Judging by(record::Judge judge) {
+Judging by(design::Judge judge) {
   Judging judging;
   judging.judge = judge;
   judging.metrics = {Metric::test_accuracy, Metric::test_capped_loss, Metric::train_accuracy,
@@ -34,8 +34,8 @@ Judging by(record::Judge judge) {
   return judging;
 }
 
-const Judging kWorst = by(record::Judge::worst);
-const Judging kRank0 = by(record::Judge::rank0);
+const Judging kWorst = by(design::Judge::worst);
+const Judging kRank0 = by(design::Judge::rank0);
 
 // Clean run i of 99: all metrics lie a little apart, none of them beyond what any letter below means.
 Evaluation clean_evaluation(std::size_t i, std::int64_t epoch) {
@@ -232,7 +232,7 @@ TEST(Classify, StoppedAtANonFiniteLossIsACrash) {
 
 TEST(Classify, ANonFiniteMetricOfAnyReplicaIsACrashUnderEitherJudge) {
   for (const double value : {kNan, kInf, -kInf}) {
-    for (const auto judge : {record::Judge::worst, record::Judge::rank0}) {
+    for (const auto judge : {design::Judge::worst, design::Judge::rank0}) {
       TrialRecord row = trial({trajectory("iii"), trajectory("iii")});
       row.result->replicas[1][1].test_loss = value;
       EXPECT_EQ(classify(row, controls(3, 2), by(judge)).reason, Reason::nonfinite);
@@ -312,7 +312,7 @@ TEST(Classify, AbsentTrainingMetricsDoNotTakePart) {
 }
 
 ErrorCode code_of(const TrialRecord& row, const ArmControls& arm,
-                  record::Judge judge = record::Judge::worst) {
+                  design::Judge judge = design::Judge::worst) {
   try {
     (void)classify(row, arm, by(judge));
   } catch (const Error& error) {
@@ -342,7 +342,7 @@ TEST(Classify, RowsThatNoCampaignWritesAreRefused) {
 TEST(Judged, NanIsWorseThanAnyNumber) {
   const auto run =
       judged(testing::result({{evaluation(1, 1, 0.5, 3, 0.5)}, {evaluation(1, kNan, kNan, 2, kNan)}}, "d"),
-             record::Judge::worst);
+             design::Judge::worst);
   ASSERT_EQ(run.size(), 1U);
   EXPECT_TRUE(std::isnan(*run[0].train_loss));
   EXPECT_TRUE(std::isnan(*run[0].train_accuracy));

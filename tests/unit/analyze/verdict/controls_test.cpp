@@ -142,7 +142,7 @@ TEST(Controls, TheJudgeAlsoJudgesTheEnvelope) {
   Judging judging;
   judging.rule = Rule::limits;
   EXPECT_GT(controls_of(rows, judging).at("data2").envelope[0].train_loss_max, 5);
-  judging.judge = record::Judge::rank0;
+  judging.judge = design::Judge::rank0;
   EXPECT_LT(controls_of(rows, judging).at("data2").envelope[0].train_loss_max, 1);
 }
 

@@ -1,4 +1,6 @@
 // Campaigns whose links alter messages: their canaries, and how a trial is shown.
+#include "design/kind/link_strata.h"
+
 #include <functional>
 #include <string>
 #include <vector>
@@ -7,6 +9,7 @@
 
 #include "analyze/verdict/canaries.h"
 #include "analyze/views/trials_view.h"
+#include "design/kind/wire_strata.h"
 #include "unit/analyze/rows.h"
 
 namespace bitrift::analyze::link_test {
@@ -33,7 +36,7 @@ TrialRecord link_row(TrialKind kind, const std::string& stratum, const std::stri
 std::vector<std::string> problems_after(const std::function<void(Rows&)>& change, bool links_alter = true) {
   Judging by;
   by.level = 0.05;
-  by.links_alter = links_alter;
+  if (links_alter) by.strata = design::WireStrata{};
   Rows rows = clean_arm("data");
   rows.push_back(link_row(TrialKind::canary, "canary:link-unreached", "golden", false));
   rows.push_back(link_row(TrialKind::canary, "canary:link-lands", "other", true));
@@ -50,7 +53,7 @@ TEST(LinkCanaries, ShowWhatWentWrong) {
   EXPECT_THAT(problems_after([&](Rows& rows) { first(rows).landed = true; }),
               ElementsAre("arm 'data': canary:link-unreached: a message was altered that was not to be"));
   EXPECT_THAT(problems_after([&](Rows& rows) { first(rows).result->final_digest = "other"; }),
-              ElementsAre("arm 'data': canary:link-unreached: must be bitwise, is not"));
+              ElementsAre("arm 'data': canary:link-unreached: must be bitwise, is masked (within_noise)"));
   EXPECT_THAT(problems_after([](Rows& rows) { rows.back().landed = false; }),
               ElementsAre("arm 'data': canary:link-lands: the message that was to be altered was not"));
   EXPECT_THAT(problems_after([](Rows& rows) {
@@ -62,18 +65,18 @@ TEST(LinkCanaries, ShowWhatWentWrong) {
 }
 
 TEST(LinkCanaries, AreAskedForOnlyWhereLinksAlterMessages) {
-  EXPECT_THAT(problems_after([](Rows& rows) { rows.pop_back(); }, false), IsEmpty());
+  EXPECT_THAT(problems_after([](Rows& rows) { rows.resize(rows.size() - 2); }, false), IsEmpty());
 }
 
 TEST(LinkTrial, IsShownWithItsMessage) {
   const TrialRecord row = link_row(TrialKind::trial, "add.exponent", "other", true);
-  EXPECT_EQ(fault_text(row, 3), "message 12@5:0.3.30");
+  EXPECT_EQ(record::described(row.faults, 3), "message 12@5:0.3.30");
 }
 
 std::vector<std::string> failure_problems_after(const std::function<void(Rows&)>& change) {
   Judging by;
   by.level = 0.05;
-  by.links_fail = true;
+  by.strata = design::LinkStrata{};
   Rows rows = clean_arm("data");
   for (const bool reached : {false, true}) {
     rows.push_back(link_row(TrialKind::canary, reached ? "canary:slow-link" : "canary:failure-unreached",
@@ -95,7 +98,7 @@ TEST(FailedLinkCanaries, ShowWhatWentWrong) {
   EXPECT_THAT(failure_problems_after([](Rows& rows) { rows.back().landed = false; }),
               ElementsAre("arm 'data': canary:slow-link: the link that was to be slow was not"));
   EXPECT_THAT(failure_problems_after([](Rows& rows) { rows.back().result->final_digest = "other"; }),
-              ElementsAre("arm 'data': canary:slow-link: must be bitwise, is not"));
+              ElementsAre("arm 'data': canary:slow-link: must be bitwise, is masked (within_noise)"));
   EXPECT_THAT(failure_problems_after([](Rows& rows) { rows.pop_back(); }),
               ElementsAre("arm 'data': canary:slow-link: missing"));
 }
@@ -103,7 +106,7 @@ TEST(FailedLinkCanaries, ShowWhatWentWrong) {
 TEST(FailedLinkTrial, IsShownWithItsLink) {
   TrialRecord row = link_row(TrialKind::trial, "link.dead", "other", true);
   row.faults = std::vector<record::FailedLink>{{record::LinkFailure::dead, {0, 0}, {0, 1}, 5, 0}};
-  EXPECT_EQ(fault_text(row, 3), "dead link 0,0-0,1@5");
+  EXPECT_EQ(record::described(row.faults, 3), "dead link 0,0-0,1@5");
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // Runs in which ranks fail: their outcomes, and the canaries of such a campaign.
+#include "design/kind/process_strata.h"
+
 #include <algorithm>
 
 #include <gmock/gmock.h>
@@ -36,6 +38,7 @@ using Rows = std::vector<TrialRecord>;
 Judging judging(const RecoverySpec& recovery) {
   Judging judging;
   judging.level = 0.05;
+  judging.strata = design::ProcessStrata{};
   judging.recoveries = {{"data", recovery}};
   return judging;
 }
@@ -135,11 +138,12 @@ TEST(ProcessCanaries, BehaveOrAreNamed) {
       problems_after([](Rows& rows) {
         canary(rows, "canary:unreached").result->recoveries = {{.kind = {}, .state = {}, .failed = {3}}};
       }),
-      ElementsAre(HasSubstr("must be bitwise, is masked (bitwise) after a recovery")));
+      ElementsAre(HasSubstr("must be bitwise without a recovery, is masked (bitwise) after a recovery")));
   EXPECT_THAT(problems_after([](Rows& rows) { canary(rows, "canary:recovers").landed = false; }),
               ElementsAre(HasSubstr("canary:recovers: the rank that was to fail did not")));
-  EXPECT_THAT(problems_after([](Rows& rows) { canary(rows, "canary:recovers").result->recoveries = {}; }),
-              ElementsAre(HasSubstr("canary:recovers: must be bitwise, is masked (bitwise)")));
+  EXPECT_THAT(
+      problems_after([](Rows& rows) { canary(rows, "canary:recovers").result->recoveries = {}; }),
+      ElementsAre(HasSubstr("canary:recovers: must be bitwise after a recovery, is masked (bitwise)")));
 }
 
 // What the drill forget-state makes of a replacement.
@@ -151,7 +155,8 @@ TEST(ProcessCanaries, CatchAReplacementThatForgot) {
   };
   EXPECT_THAT(
       problems_after(forgot),
-      ElementsAre(HasSubstr("canary:recovers: must be bitwise, is masked (within_noise) after a recovery")));
+      ElementsAre(HasSubstr(
+          "canary:recovers: must be bitwise after a recovery, is masked (within_noise) after a recovery")));
 }
 
 TEST(ProcessCanaries, CatchARunThatGoesOnWithoutRecovery) {
@@ -195,7 +200,7 @@ TEST(ProcessTrials, NameVictimsPhaseAndRecoveries) {
   EXPECT_EQ(json["recovered"], true);
   EXPECT_EQ(json["recoveries"][0]["volatile"]["redo"], 0.25);
   EXPECT_FALSE(json.contains("tensor"));
-  EXPECT_EQ(fault_text(rows.back(), 4), "rank 1@5:backward.2=kill");
+  EXPECT_EQ(record::described(rows.back().faults, 4), "rank 1@5:backward.2=kill");
 }
 
 }  // namespace

@@ -17,8 +17,8 @@ using record::TrialRecord;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-record::CampaignSpec spec_of() {
-  record::CampaignSpec spec = testing::spec_of({"plain", "guarded"});
+design::CampaignSpec spec_of() {
+  design::CampaignSpec spec = testing::spec_of({"plain", "guarded"});
   spec.arms[1].guards = record::GuardSpec{.nonfinite = true};
   return spec;
 }
@@ -48,7 +48,7 @@ std::vector<TrialRecord> rows() {
   return all;
 }
 
-Scoreboard board_of(const std::vector<TrialRecord>& all, const record::CampaignSpec& spec = spec_of()) {
+Scoreboard board_of(const std::vector<TrialRecord>& all, const design::CampaignSpec& spec = spec_of()) {
   return scoreboard_of(all, spec, trust_of(all, judging_of(spec)), {{"plain", 100}, {"guarded", 100}});
 }
 
@@ -132,7 +132,7 @@ TEST(Scoreboard, OnlyDrawsThatBothArmsHaveCount) {
 }
 
 TEST(Scoreboard, AnArmIsComparedWithOneThatIsLikeItInEverythingElse) {
-  record::CampaignSpec spec = spec_of();
+  design::CampaignSpec spec = spec_of();
   spec.arms[1].parallel = {.kind = record::ParallelKind::data, .ranks = 2};
   const auto all = rows();
   EXPECT_THAT(tests::error_of([&] { (void)board_of(all, spec); }),

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "analyze/views/metrics_view.h"
+#include "design/kind/bit_strata.h"
 #include "unit/analyze/rows.h"
 
 namespace bitrift::analyze::horizons_test {
@@ -65,10 +66,10 @@ TEST(Horizons, EveryEvaluationHasALineAndLateCrashesAreCountedAsSuch) {
 
 TEST(MetricsView, EachMetricIsJudgedByItself) {
   auto rows = testing::clean_arm("serial");
-  record::CampaignSpec spec;
+  design::CampaignSpec spec;
   spec.arms = {{"serial", {}}};
-  spec.strata.roles = {"weight"};
-  spec.strata.fields = {"sign"};
+  spec.strata.edit<design::BitStrata>().roles = {"weight"};
+  spec.strata.edit<design::BitStrata>().fields = {"sign"};
   add(rows, run_with({0.5}));
   add(rows, run_with({0.95}));
   rows.back().result->replicas[0][0].test_loss = 1e30;

@@ -25,8 +25,8 @@ record::TensorDrift drift(const std::string& tensor, double norm, std::uint64_t 
           .max = norm};
 }
 
-record::CampaignSpec spec(std::uint64_t every = 1) {
-  record::CampaignSpec spec;
+design::CampaignSpec spec(std::uint64_t every = 1) {
+  design::CampaignSpec spec;
   spec.name = "by hand";
   spec.propagation = record::PropagationSpec{.steps = {1}, .every = every};
   return spec;
@@ -112,7 +112,7 @@ TEST(PropagationTable, IsMadeForEachTensorThatHeldTheFault) {
 }
 
 TEST(PropagationTable, OfACampaignThatRecordsNoneIsRefused) {
-  record::CampaignSpec none = spec();
+  design::CampaignSpec none = spec();
   none.propagation.reset();
   EXPECT_THAT(tests::error_of([&] { (void)propagation_of({}, none, false); }),
               HasSubstr("records no propagation"));

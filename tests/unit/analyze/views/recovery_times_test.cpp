@@ -36,7 +36,7 @@ TrialRecord trial(const std::vector<int>& victims, const std::vector<record::Rec
 std::vector<RecoveryLine> lines_of(const std::vector<TrialRecord>& rows, int stages = 1) {
   std::vector<const TrialRecord*> all;
   for (const TrialRecord& row : rows) all.push_back(&row);
-  record::Arm arm;
+  design::Arm arm;
   arm.name = "arm";
   arm.parallel = {.kind = record::ParallelKind::hybrid, .ranks = 4, .stages = stages};
   return recovery_lines(all, arm, TrainingPhase::update);

@@ -1,0 +1,85 @@
+#include "campaign/folder/fact.h"
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "campaign/worker/training_facts.h"
+#include "core/error.h"
+
+namespace bitrift::campaign {
+namespace {
+
+using record::Json;
+
+// What the fact follows from.
+Json origin_of(const design::CampaignSpec& spec, const design::FactNeeded& needed) {
+  return {{"bases", record::to_json(spec.bases)},
+          {"parallel", to_json(spec.arms.front().parallel)},
+          {"fact", needed.pointer}};
+}
+
+std::optional<Json> stored_fact(const design::CampaignSpec& spec, const Layout& layout,
+                                const design::FactNeeded& needed) {
+  if (!std::filesystem::exists(layout.identity())) return std::nullopt;
+  const design::CampaignSpec stored = read_stored_campaign(layout).spec;
+  const auto same = stored.strata->fact_needed();
+  if (!same || origin_of(stored, *same) != origin_of(spec, needed)) return std::nullopt;
+  return stored.strata->fact();
+}
+
+Json described_fact(const record::TrainingSpec& training, const record::Parallel& parallel,
+                    const std::filesystem::path& source, const std::filesystem::path& trainer,
+                    const design::FactNeeded& needed) {
+  const Description described = describe(training, parallel, trainer, true);
+  if (!described.status || !described.status->ok()) {
+    fail(ErrorCode::bad_input, "{}: base: bitrift-train describe ended with {}: {}", source.string(),
+         described.status ? described.status->text() : "its deadline", described.said);
+  }
+  // Warnings may come before and after the document.
+  const auto begin = described.text.find('{');
+  const auto end = described.text.rfind('}');
+  Json document = begin == std::string::npos || end < begin
+                      ? Json()
+                      : Json::parse(described.text.substr(begin, end - begin + 1), nullptr, false);
+  if (document.is_object() && document.contains(needed.key)) return document.at(needed.key);
+  fail(ErrorCode::unsupported, "{}: strata: {} does not say {}; use the bitrift-train of this version",
+       source.string(), trainer.string(), needed.says);
+}
+
+design::Strata described_by_all(const design::CampaignSpec& spec, const std::filesystem::path& source,
+                                const std::filesystem::path& trainer, const design::FactNeeded& needed) {
+  std::optional<design::Strata> known;
+  for (const record::BaseSpec& base : spec.bases) {
+    design::Strata here = spec.strata->with_fact(
+        described_fact(training_of(base, source), spec.arms.front().parallel, source, trainer, needed));
+    if (known && (*known)->fact() != here->fact()) {
+      fail(ErrorCode::bad_input, "{}: base: '{}' and '{}' differ in {}; use one campaign for each",
+           source.string(), spec.bases.front().name, base.name, needed.what);
+    }
+    known = std::move(here);
+  }
+  return known.value();
+}
+
+}  // namespace
+
+void find_fact(design::CampaignSpec& spec, const Layout& layout, const std::filesystem::path& source,
+               const std::filesystem::path& trainer) {
+  const auto needed = spec.strata->fact_needed();
+  if (!needed) return;
+  const auto stored = stored_fact(spec, layout, *needed);
+  spec.strata = stored ? spec.strata->with_fact(*stored) : described_by_all(spec, source, trainer, *needed);
+  const std::vector<ckpt::Reader> no_bases;
+  const std::vector<record::Stratum> strata = spec.strata->strata();
+  for (std::size_t i = 0; i < strata.size(); ++i) {
+    try {
+      static_cast<void>(
+          spec.strata->population(i, {no_bases, spec.arms.front().parallel, spec.resume_epochs}));
+    } catch (const Error& error) {
+      fail(error.code(), "{}: strata: {}: {}", source.string(), strata[i].name, error.what());
+    }
+  }
+}
+
+}  // namespace bitrift::campaign

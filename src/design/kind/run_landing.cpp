@@ -1,0 +1,18 @@
+#include "design/kind/run_landing.h"
+
+#include "design/kind/link_strata.h"
+#include "design/kind/process_strata.h"
+#include "design/kind/wire_strata.h"
+
+namespace bitrift::design {
+namespace {
+
+bool landed(const record::FaultList&, const RunEnd&) { return false; }
+
+}  // namespace
+
+bool landed(const record::Faults& faults, const RunEnd& end) {
+  return faults.visit([&](const auto& list) { return landed(list, end); });
+}
+
+}  // namespace bitrift::design
