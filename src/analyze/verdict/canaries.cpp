@@ -1,6 +1,7 @@
 #include "analyze/verdict/canaries.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -17,7 +18,7 @@ using record::TrialRecord;
 // All that an arm has, but those of roles, which follow from the base.
 std::vector<Canary> required_canaries(const std::string& arm, const Judging& judging) {
   std::vector<Canary> list;
-  for (const design::BaseCanary canary : design::base_canaries) list.push_back(canary_of(canary));
+  std::ranges::transform(design::base_canaries, std::back_inserter(list), design::canary_of);
   for (Canary& own : judging.strata->canaries(judging.recovery_of(arm))) list.push_back(std::move(own));
   return list;
 }

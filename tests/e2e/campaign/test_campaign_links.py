@@ -152,4 +152,4 @@ def test_steps_behind_the_end_are_refused(tmp_path: Path) -> None:
     (tmp_path / "spec.json").write_text(json.dumps(SPEC | {"strata": {"link": {"steps": 9}}}))
     done = campaign("run", tmp_path / "spec.json", "-o", tmp_path / "run")
     assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert "strata.link: dead links: strata.link.steps names step 9, but a run takes 8 steps" in done.stderr
+    assert "strata: link.dead: strata.link.steps names step 9, but a run takes 8 steps" in done.stderr

@@ -1,6 +1,4 @@
 // Campaigns whose links alter messages: their canaries, and how a trial is shown.
-#include "design/kind/link_strata.h"
-
 #include <functional>
 #include <string>
 #include <vector>
@@ -9,6 +7,7 @@
 
 #include "analyze/verdict/canaries.h"
 #include "analyze/views/trials_view.h"
+#include "design/kind/link_strata.h"
 #include "design/kind/wire_strata.h"
 #include "unit/analyze/rows.h"
 

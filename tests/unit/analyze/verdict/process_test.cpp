@@ -1,6 +1,4 @@
 // Runs in which ranks fail: their outcomes, and the canaries of such a campaign.
-#include "design/kind/process_strata.h"
-
 #include <algorithm>
 
 #include <gmock/gmock.h>
@@ -9,6 +7,7 @@
 #include "analyze/verdict/canaries.h"
 #include "analyze/verdict/classify.h"
 #include "analyze/views/trials_view.h"
+#include "design/kind/process_strata.h"
 #include "unit/analyze/rows.h"
 
 namespace bitrift::analyze::process_test {
