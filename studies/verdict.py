@@ -101,7 +101,7 @@ def called_sdc(arm: witness.Arm, kind: str, chosen: Sequence[int] | None = None)
 
 
 def called_by_first_rule(arm: witness.Arm, chosen: Sequence[int]) -> int:
-    """Trials that are SDC by `--rule 1`: limits by normal theory for each metric."""
+    """Trials that are SDC by limits from normal theory for each metric, the rule before this one (rule 1)."""
 
     def last(row: Spec) -> list[float]:
         return [float(row["result"]["replicas"][0][-1][metric]) for metric in FIRST_RULE]

@@ -26,13 +26,12 @@ def report(folder: str | PathLike[str]) -> str: ...
 def outcomes(
     folder: str | PathLike[str],
     kinds: list[str],
-    rule: int,
     horizon: int | None,
     metrics: list[str] | None,
     level: float | None,
 ) -> str: ...
 def trials(
-    folder: str | PathLike[str], kinds: list[str], rule: int, horizon: int | None, metrics: list[str] | None
+    folder: str | PathLike[str], kinds: list[str], horizon: int | None, metrics: list[str] | None
 ) -> list[tuple[str, str, Any, Any]]: ...
 def compare(folder: str | PathLike[str], arms: list[str], outcomes: list[str], margin: float) -> str: ...
 def propagation(folder: str | PathLike[str], by_tensor: bool) -> str: ...
@@ -47,7 +46,6 @@ def summary(
     interval: str,
     simultaneous: bool,
     effects: bool,
-    rule: int,
     horizon: int | None,
     metrics: list[str] | None,
     where: list[str],
@@ -58,7 +56,6 @@ def table(
     interval: str,
     simultaneous: bool,
     effects: bool,
-    rule: int,
     horizon: int | None,
     metrics: list[str] | None,
     where: list[str],

@@ -53,20 +53,19 @@ def outcomes(
     folder: Path,
     kinds: Sequence[str] = ("trial",),
     *,
-    rule: int = 2,
     horizon: int | None = None,
     metrics: Sequence[str] | None = None,
     level: float | None = None,
 ) -> list[Outcome]:
     """The outcome of every trial, in file order.
 
-    kinds: of rows: trial, held_out, jitter, canary. rule: 1 is that of earlier versions. horizon: judge at this
+    kinds: of rows: trial, held_out, jitter, canary.  horizon: judge at this
     evaluation, the first being 1. metrics, level: instead of the campaign's own. Raises NotFound and BadFile, Conflict
     or BadInput when the campaign's controls are missing, disagree or calibrate nothing, and Conflict when its canaries
     misbehave or its clean runs contradict the stated level.
     """
     chosen = None if metrics is None else list(metrics)
-    text = _core.outcomes(folder, list(kinds), rule, horizon, chosen, level)
+    text = _core.outcomes(folder, list(kinds), horizon, chosen, level)
     return [Outcome(**entry) for entry in json.loads(text)]
 
 
@@ -77,7 +76,6 @@ def summary(
     interval: str = "anytime",
     simultaneous: bool = False,
     effects: bool = False,
-    rule: int = 2,
     horizon: int | None = None,
     metrics: Sequence[str] | None = None,
     where: Where | None = None,
@@ -89,12 +87,12 @@ def summary(
     models. interval: anytime holds at every look, wilson and clopper_pearson at one. simultaneous: all intervals hold
     together. effects: also the shares of trials that lose more than 0.1 to 10 points of test accuracy. where: only
     what has one of these values in each dimension, such as {"role": "momentum", "bit": [30, 31]}; for tensor they are
-    patterns. layer, tensor and bit need the base checkpoint in the folder. rule, horizon, metrics and what is raised:
+    patterns. layer, tensor and bit need the base checkpoint in the folder. horizon, metrics and what is raised:
     as `outcomes`.
     """
     grouped = None if by is None else list(by)
     chosen = None if metrics is None else list(metrics)
-    text = _core.summary(folder, grouped, interval, simultaneous, effects, rule, horizon, chosen, conditions(where))
+    text = _core.summary(folder, grouped, interval, simultaneous, effects, horizon, chosen, conditions(where))
     return cast(dict[str, Any], numbers_of(json.loads(text)))
 
 
@@ -105,7 +103,6 @@ def table(
     interval: str = "anytime",
     simultaneous: bool = False,
     effects: bool = False,
-    rule: int = 2,
     horizon: int | None = None,
     metrics: Sequence[str] | None = None,
     where: Where | None = None,
@@ -113,7 +110,7 @@ def table(
     """The same as text, as `bitrift analyze` prints it. Raises as `summary` does."""
     grouped = None if by is None else list(by)
     chosen = None if metrics is None else list(metrics)
-    return _core.table(folder, grouped, interval, simultaneous, effects, rule, horizon, chosen, conditions(where))
+    return _core.table(folder, grouped, interval, simultaneous, effects, horizon, chosen, conditions(where))
 
 
 def conditions(where: Where | None) -> list[str]:

@@ -66,7 +66,6 @@ class Campaign:
         self,
         kinds: Sequence[str] = ("trial",),
         *,
-        rule: int = 2,
         horizon: int | None = None,
         metrics: Sequence[str] | None = None,
     ) -> pd.DataFrame:
@@ -79,11 +78,11 @@ class Campaign:
         not reach the evaluation. Where ranks fail also victims (a tuple of ranks), phase, step, point, how (of the last
         one to fail), recovered; recovery and state (source) of the last recovery, ranks_after, and summed over the
         recoveries of the run steps_lost, steps_redone, bytes_moved, the seconds detect_s, revoke_s, agree_s, shrink_s,
-        respawn_s, state_s, redo_s, and their sum recovery_s. kinds, rule, horizon, metrics: as for `bitrift.outcomes`.
+        respawn_s, state_s, redo_s, and their sum recovery_s. kinds, horizon, metrics: as for `bitrift.outcomes`.
         """
         pandas = pandas_package()
         chosen = None if metrics is None else list(metrics)
-        columns = _core.trials(self.folder, list(kinds), rule, horizon, chosen)
+        columns = _core.trials(self.folder, list(kinds), horizon, chosen)
         frame = pandas.DataFrame({name: _typed(pandas, *column) for name, *column in columns})
         return cast("pd.DataFrame", frame)
 

@@ -60,7 +60,6 @@ std::string read_journal(const Path& folder) {
 
 /// How the caller wants rows judged: what is absent is as the campaign asks.
 struct Wishes {
-  int rule = 2;
   std::optional<std::size_t> horizon;
   std::optional<std::vector<std::string>> metrics;
   std::optional<double> level;
@@ -68,9 +67,6 @@ struct Wishes {
 
 bitrift::analyze::Judging judging_for(const Campaign& campaign, const Wishes& wishes) {
   auto judging = bitrift::analyze::judging_of(campaign.spec);
-  if (wishes.rule != 1 && wishes.rule != 2)
-    bitrift::fail(ErrorCode::bad_input, "rule {}: give 1 or 2", wishes.rule);
-  judging.rule = wishes.rule == 1 ? bitrift::analyze::Rule::limits : bitrift::analyze::Rule::conformal;
   judging.horizon = wishes.horizon;
   if (wishes.level) judging.level = *wishes.level;
   if (wishes.metrics) {
@@ -210,20 +206,18 @@ void add_campaigns(py::module_& module) {
       py::arg("folder"));
   module.def(
       "outcomes",
-      [](const Path& folder, const std::vector<std::string>& kinds, int rule,
-         std::optional<std::size_t> horizon, std::optional<std::vector<std::string>> metrics,
-         std::optional<double> level) {
-        return outcomes(folder, kinds, {rule, horizon, std::move(metrics), level});
+      [](const Path& folder, const std::vector<std::string>& kinds, std::optional<std::size_t> horizon,
+         std::optional<std::vector<std::string>> metrics, std::optional<double> level) {
+        return outcomes(folder, kinds, {horizon, std::move(metrics), level});
       },
-      py::arg("folder"), py::arg("kinds"), py::arg("rule"), py::arg("horizon"), py::arg("metrics"),
-      py::arg("level"));
+      py::arg("folder"), py::arg("kinds"), py::arg("horizon"), py::arg("metrics"), py::arg("level"));
   module.def(
       "trials",
-      [](const Path& folder, const std::vector<std::string>& kinds, int rule,
-         std::optional<std::size_t> horizon, std::optional<std::vector<std::string>> metrics) {
-        return trials(folder, kinds, {rule, horizon, std::move(metrics), std::nullopt});
+      [](const Path& folder, const std::vector<std::string>& kinds, std::optional<std::size_t> horizon,
+         std::optional<std::vector<std::string>> metrics) {
+        return trials(folder, kinds, {horizon, std::move(metrics), std::nullopt});
       },
-      py::arg("folder"), py::arg("kinds"), py::arg("rule"), py::arg("horizon"), py::arg("metrics"));
+      py::arg("folder"), py::arg("kinds"), py::arg("horizon"), py::arg("metrics"));
   module.def("compare", &compare, py::arg("folder"), py::arg("arms"), py::arg("outcomes"), py::arg("margin"));
   module.def("propagation", &propagation, py::arg("folder"), py::arg("by_tensor"));
   module.def(
@@ -244,14 +238,14 @@ void add_campaigns(py::module_& module) {
     module.def(
         name,
         [convert](const Path& folder, const std::optional<std::vector<std::string>>& by, std::string interval,
-                  bool simultaneous, bool effects, int rule, std::optional<std::size_t> horizon,
+                  bool simultaneous, bool effects, std::optional<std::size_t> horizon,
                   std::optional<std::vector<std::string>> metrics, std::vector<std::string> where) {
           return convert(summarized(folder, by,
                                     {std::move(interval), simultaneous, effects, std::move(where)},
-                                    {rule, horizon, std::move(metrics), std::nullopt}));
+                                    {horizon, std::move(metrics), std::nullopt}));
         },
         py::arg("folder"), py::arg("by"), py::arg("interval"), py::arg("simultaneous"), py::arg("effects"),
-        py::arg("rule"), py::arg("horizon"), py::arg("metrics"), py::arg("where"));
+        py::arg("horizon"), py::arg("metrics"), py::arg("where"));
   };
   using bitrift::analyze::Summary;
   def_summary("summary", [](const Summary& summary) { return text_of(bitrift::analyze::to_json(summary)); });

@@ -15,8 +15,7 @@ namespace bitrift::analyze {
 ///   low   the lower end of the rate at the highest limit that the clean runs do not refute; 0 where they are
 ///         too few to refute any limit;
 ///   high  the upper end of the rate at the lowest limit that they do not refute.
-/// It holds whatever the scores of faults are, and at every look. controls: of the line's arm, by
-/// Rule::conformal.
+/// It holds whatever the scores of faults are, and at every look. controls: of the line's arm.
 [[nodiscard]] Interval harmful_interval(const std::vector<Member>& line, const Order& order,
                                         const ArmControls& controls, double confidence);
 

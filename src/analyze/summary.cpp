@@ -66,7 +66,6 @@ void add_assurance(Summary& summary, const Trust& trust, const design::CampaignS
   const ArmControls& first = trust.controls.at(spec.arms.front().name);
   summary.evaluations = first.golden.front().evaluations.size();
   summary.horizon_step = first.golden.front().evaluations.at(first.horizon - 1).step;
-  if (summary.judging.rule != Rule::conformal) return;
   summary.judging.metrics = first.calibration.value().metrics();
   for (const auto& [arm, controls] : trust.controls)
     summary.assurance[arm] = assurance_of(controls, trust.false_sdc.at(arm), spec.confidence);
@@ -152,19 +151,15 @@ Summary summarize(const std::vector<record::TrialRecord>& rows, const design::Ca
   count_trials(summary, seen);
   const Lines all_lines(spec, summary.by, where, options.contents, order, seen, rows);
   const std::vector<Line>& lines = all_lines.all();
-  const bool harm = summary.judging.rule == Rule::conformal;
-  const auto shown =
-      static_cast<double>(lines.size() * (3 + (harm ? 1 : 0) + (options.effects ? effect_points.size() : 0)));
+  const auto shown = static_cast<double>(lines.size() * (4 + (options.effects ? effect_points.size() : 0)));
   summary.each_confidence = options.simultaneous ? each_of(shown, spec.confidence) : spec.confidence;
   for (const Line& line : lines) {
     summary.groups.push_back(make_group(line, summary.each_confidence, order));
     Group& group = summary.groups.back();
     summary.wanted += group.trials;
     if (group.trials == 0) continue;
-    if (harm) {
-      group.harmful =
-          harmful_interval(line.members, order, trust.controls.at(line.arm), summary.each_confidence);
-    }
+    group.harmful =
+        harmful_interval(line.members, order, trust.controls.at(line.arm), summary.each_confidence);
     if (!options.effects) continue;
     // The bands of one line hold together; with `simultaneous` they are among all that do.
     const double together = 1 - static_cast<double>(effect_points.size()) * (1 - summary.each_confidence);

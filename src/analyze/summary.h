@@ -35,7 +35,7 @@ struct Group {
   std::map<record::Reason, std::uint64_t> reasons;
   std::map<record::OutcomeClass, Rate> rates;
   std::map<record::Course, std::uint64_t> courses;  ///< of SDCs with several evaluations
-  std::optional<Interval> harmful;                  ///< harmful_interval(); absent by Rule::limits
+  std::optional<Interval> harmful;                  ///< harmful_interval()
   std::optional<Effects> effects;                   ///< where asked for
 };
 
@@ -67,7 +67,7 @@ struct Summary {
   Judging judging;
   std::size_t evaluations = 0;    ///< of a run; judged at judging.horizon, or at the last
   std::int64_t horizon_step = 0;  ///< optimizer steps from the resume to the horizon, of the first arm
-  std::map<std::string, Assurance> assurance;  ///< by arm; empty by Rule::limits
+  std::map<std::string, Assurance> assurance;  ///< by arm
   std::vector<Variation> variations;
   std::vector<Dimension> by;   ///< in the order of the columns; strategy is always the first
   std::vector<Group> groups;   ///< as Lines sorts them

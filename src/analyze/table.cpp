@@ -95,9 +95,7 @@ std::string rates_block(const Summary& summary) {
   std::vector<Cells> lines(1);
   for (const Dimension dimension : summary.by) lines[0].emplace_back(key_name(dimension));
   const std::size_t count_column = lines[0].size();
-  const bool harm = summary.judging.rule == Rule::conformal;
-  for (const char* name : {"n", "masked %", "SDC %", "crash %"}) lines[0].emplace_back(name);
-  if (harm) lines[0].emplace_back("harmful %");
+  for (const char* name : {"n", "masked %", "SDC %", "crash %", "harmful %"}) lines[0].emplace_back(name);
   for (const Group& group : summary.groups) {
     Cells line = key_cells(group, summary.by);
     line.push_back(std::to_string(group.trials));
@@ -106,11 +104,10 @@ std::string rates_block(const Summary& summary) {
       line.push_back(fmt::format("{:5.1f} {}", 100 * rate.estimate,
                                  interval_text(rate.interval(summary.options.interval))));
     }
-    if (harm) {
-      line.push_back(group.harmful->low > 0
-                         ? fmt::format("{:4.1f}-{:.1f}", 100 * group.harmful->low, 100 * group.harmful->high)
-                         : fmt::format("<= {:.1f}", 100 * group.harmful->high));
-    }
+    line.push_back(!group.harmful ? ""
+                   : group.harmful->low > 0
+                       ? fmt::format("{:4.1f}-{:.1f}", 100 * group.harmful->low, 100 * group.harmful->high)
+                       : fmt::format("<= {:.1f}", 100 * group.harmful->high));
     lines.push_back(line);
   }
   return block(lines, count_column);
@@ -248,8 +245,6 @@ std::string verdict_text(const Summary& summary) {
   const std::string at = fmt::format("evaluation {} of {} ({} steps after the resume)",
                                      summary.judging.horizon.value_or(summary.evaluations),
                                      summary.evaluations, summary.horizon_step);
-  if (summary.judging.rule == Rule::limits)
-    return fmt::format("Judged at {} by rule 1, that of earlier versions.\n", at);
   return fmt::format(
              "Judged at {} by {}.\nharmful: the share of faults beyond the true limit, which the envelope "
              "runs "
@@ -358,7 +353,7 @@ record::Json group_json(const Group& group, const Summary& summary) {
 }
 
 record::Json judging_json(const Summary& summary) {
-  return {{"rule", static_cast<int>(summary.judging.rule)},
+  return {{"rule", rule_version},
           {"judge", summary.judging.judge},
           {"metrics", summary.judging.metrics},
           {"level", record::number_to_json(summary.judging.level)},

@@ -8,12 +8,9 @@ OutcomeClass class_of(Reason reason) noexcept {
     case Reason::reconverged:
     case Reason::within_noise:
       return OutcomeClass::masked;
-    case Reason::sharp_degrade:
-    case Reason::slow_degrade:
     case Reason::low_test_accuracy:
     case Reason::high_test_loss:
     case Reason::training_only:
-    case Reason::degraded:
       return OutcomeClass::sdc;
     case Reason::rejected:
     case Reason::exception:

@@ -21,9 +21,6 @@ enum class Reason {
   low_test_accuracy,
   high_test_loss,
   training_only,  // SDC
-  sharp_degrade,
-  slow_degrade,
-  degraded,  // SDC, by rule 1
   rejected,
   exception,
   signal,
@@ -31,11 +28,10 @@ enum class Reason {
   nonfinite,
   unrecovered,  // crash
 };
-constexpr EnumNames<15> names_of(Reason) {
+constexpr EnumNames<12> names_of(Reason) {
   return {"reason of an outcome",
           {"bitwise", "reconverged", "within_noise", "low_test_accuracy", "high_test_loss", "training_only",
-           "sharp_degrade", "slow_degrade", "degraded", "rejected", "exception", "signal", "hang",
-           "nonfinite", "unrecovered"}};
+           "rejected", "exception", "signal", "hang", "nonfinite", "unrecovered"}};
 }
 [[nodiscard]] OutcomeClass class_of(Reason reason) noexcept;
 

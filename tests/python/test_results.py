@@ -112,8 +112,8 @@ def study(place: Path) -> Path:
 
 
 def test_trials_agree_with_outcomes_and_other_rules(campaign: bitrift.Campaign) -> None:
-    expected = {(one.arm, one.stratum, one.draw): one.outcome for one in bitrift.outcomes(campaign.folder, rule=1)}
-    trials = campaign.trials(rule=1)
+    expected = {(one.arm, one.stratum, one.draw): one.outcome for one in bitrift.outcomes(campaign.folder, horizon=1)}
+    trials = campaign.trials(horizon=1)
     found = dict(
         zip(zip(trials["arm"], trials["stratum"], trials["draw"], strict=True), trials["outcome"], strict=True)
     )

@@ -24,7 +24,6 @@ struct AnalyzeOptions {
   std::string interval = "anytime";
   std::string arm, sort;
   std::string outcome = name_of(analyze::RateOf::harmed);
-  int rule = 2;
   std::size_t horizon = 0;
 };
 
@@ -63,10 +62,10 @@ void check_views(const ReportOptions& report) {
 
 int analyze_detectors(const AnalyzeOptions& options) {
   const ReportOptions& report = options.report;
-  if (!report.by.empty() || options.horizon > 0 || !report.metrics.empty() || options.rule != 2) {
+  if (!report.by.empty() || options.horizon > 0 || !report.metrics.empty()) {
     fail(ErrorCode::bad_input,
          "--view detectors: judges as the campaign asks and groups by outcome and field; leave out --by, "
-         "--horizon, --metrics and --rule");
+         "--horizon and --metrics");
   }
   return report_detectors(options.folder, report.json, command_line());
 }
@@ -74,7 +73,6 @@ int analyze_detectors(const AnalyzeOptions& options) {
 int analyze_folder(AnalyzeOptions& options) {
   if (options.propagation) return analyze_propagation(options);
   options.report.rates.interval = analyze::interval_kind(options.interval);
-  if (options.rule == 1) options.report.rule = analyze::Rule::limits;
   if (options.horizon > 0) options.report.horizon = options.horizon;
   if (!options.arm.empty()) options.report.rates.where.push_back("arm=" + options.arm);
   if (!options.sort.empty()) options.report.sort = parse_named<analyze::RateOf>(options.sort);
@@ -133,12 +131,6 @@ void add_judging(CLI::App& command, AnalyzeOptions& options) {
                   "train_loss (default: those of the campaign's spec)")
       ->delimiter(',')
       ->allow_extra_args(false);
-  command
-      .add_option("--rule", options.rule,
-                  "rule that classifies a trial; 2: by its rank among the clean runs and its difference from "
-                  "the golden "
-                  "run; 1: by fixed limits, as earlier versions did (default: 2)")
-      ->check(CLI::IsMember({1, 2}));
 }
 
 }  // namespace

@@ -29,7 +29,6 @@ namespace {
 
 analyze::Judging judging_for(const design::CampaignSpec& spec, const ReportOptions& options) {
   analyze::Judging judging = analyze::judging_of(spec);
-  judging.rule = options.rule;
   judging.horizon = options.horizon;
   if (!options.metrics.empty()) judging.metrics.clear();
   for (const std::string& name : options.metrics) judging.metrics.push_back(record::metric_from_name(name));

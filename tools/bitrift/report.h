@@ -25,7 +25,6 @@ struct ReportOptions {
   std::size_t top = 0;                               ///< so many lines; 0: all
   bool horizons = false;                             ///< instead: analyze::horizons_of
   // How outcomes are found, where it is not as the campaign asks.
-  analyze::Rule rule = analyze::Rule::conformal;
   std::optional<std::size_t> horizon = {};
   std::vector<std::string> metrics = {};
   bool json = false;

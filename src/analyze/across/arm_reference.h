@@ -21,7 +21,7 @@ struct ArmReference {
   std::vector<std::vector<MetricValues>> jitter;  ///< by data order: the rises of its jitter runs
 };
 
-/// Runs that crashed are left out. trust: of the same rows, by Rule::conformal.
+/// Runs that crashed are left out. trust: of the same rows.
 [[nodiscard]] ArmReference arm_reference(const std::vector<record::TrialRecord>& rows, const std::string& arm,
                                          const Trust& trust);
 

@@ -22,7 +22,7 @@ struct Assurance {
   Resolution resolution;
 };
 
-/// controls: by Rule::conformal. confidence: of the campaign.
+/// confidence: of the campaign.
 [[nodiscard]] Assurance assurance_of(const ArmControls& controls, const FalseSdc& measured,
                                      double confidence);
 

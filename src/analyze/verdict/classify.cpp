@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analyze/verdict/limits_rule.h"
 #include "core/error.h"
 
 namespace bitrift::analyze {
@@ -181,8 +180,7 @@ record::Outcome classify(const record::TrialRecord& row, const ArmControls& cont
     return outcome;
   }
   const bool recovered = outcome.recovered;
-  outcome = judging.rule == Rule::conformal ? judge_by_rank(run, controls, golden)
-                                            : judge_by_limits(run, controls.envelope);
+  outcome = judge_by_rank(run, controls, golden);
   outcome.recovered = recovered;
   return outcome;
 }

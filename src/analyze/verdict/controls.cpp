@@ -161,8 +161,7 @@ std::vector<CleanRun> golden_runs(const std::string& arm, const Found& found, de
   return golden;
 }
 
-// Without the capped loss if no run has it: earlier versions did not measure it, and a user's own training
-// program need not.
+// Without the capped loss if no run has it: a user's own training program need not measure it.
 std::vector<Metric> metrics_in(const std::vector<Trajectory>& clean, std::vector<Metric> metrics) {
   const bool capped = std::any_of(clean.begin(), clean.end(), [](const Trajectory& run) {
     return run.back().test_capped_loss.has_value();
@@ -186,10 +185,6 @@ ArmControls controls_of_arm(const std::string& arm, const Found& found, const Ju
   const std::size_t evaluations = controls.golden.front().evaluations.size();
   controls.horizon = horizon_of(arm, evaluations, judging);
   const auto clean = clean_runs(arm, found.envelope, controls.horizon, evaluations, judging.judge);
-  if (judging.rule == Rule::limits) {
-    controls.envelope = make_envelope(clean, 0.99, kLeastEnvelopeRuns);
-    return controls;
-  }
   try {
     controls.calibration.emplace(clean, metrics_in(clean, judging.metrics), judging.level,
                                  found.golden.at(0).front()->result->test_targets);

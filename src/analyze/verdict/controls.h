@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "analyze/verdict/calibration.h"
-#include "analyze/verdict/envelope.h"
 #include "analyze/verdict/judging.h"
 #include "record/trial.h"
 
@@ -27,8 +26,7 @@ struct ArmControls {
   std::vector<CleanRun> golden;            ///< by data order, at least one; all equally long
   CleanRun zero_step;                      ///< for canaries that are evaluated as loaded
   std::size_t horizon = 0;                 ///< evaluations that count, at most those of a golden run
-  std::optional<Calibration> calibration;  ///< by Rule::conformal
-  Envelope envelope;                       ///< by Rule::limits
+  std::optional<Calibration> calibration;  ///< always there in what controls_of() gives
 };
 
 /// The one trajectory that counts. Judge::worst takes, per evaluation and metric, the worst of all

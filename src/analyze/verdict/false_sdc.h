@@ -30,7 +30,7 @@ struct FalseSdc {
   std::optional<double> jitter_distance = {};
 };
 
-/// controls: by Rule::conformal, or the distance is left out. Throws as classify does.
+/// Throws as classify does.
 [[nodiscard]] FalseSdc false_sdc_of(const std::vector<record::TrialRecord>& rows, const std::string& arm,
                                     const ArmControls& controls, const Judging& judging);
 
@@ -45,7 +45,7 @@ struct FalseSdc {
 /// Less likely counts contradict the stated level.
 inline constexpr double contradiction = 0.001;
 
-/// One line for each arm and kind whose count contradicts the level; none by Rule::limits, which states none.
+/// One line for each arm and kind whose count contradicts the level.
 [[nodiscard]] std::vector<std::string> false_sdc_problems(const std::map<std::string, FalseSdc>& found,
                                                           const std::map<std::string, ArmControls>& controls);
 

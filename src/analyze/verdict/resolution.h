@@ -13,7 +13,6 @@ namespace bitrift::analyze {
 /// several data orders the largest. nullopt: not even the worst value is outside.
 using Resolution = std::map<record::Metric, std::optional<double>>;
 
-/// controls: by Rule::conformal.
 [[nodiscard]] Resolution resolution_of(const ArmControls& controls);
 
 }  // namespace bitrift::analyze

@@ -25,7 +25,6 @@ TABLES: dict[str, str] = {
     "role-clopper-pearson": "--by strategy --by role --interval clopper_pearson",
     "first-horizon": "--horizon 1 --by strategy",
     "train-loss": "--metrics train_loss,test_loss --by strategy",
-    "rule-1": "--rule 1 --by strategy",
     "horizons": "--horizons --by strategy",
     "jpdc2024": "--view jpdc2024 --by strategy",
     "metrics": "--view metrics --by strategy",
@@ -44,7 +43,7 @@ FINISHED = ("rounds/finished", "models", "trained")
 def tables_of(campaign: str) -> dict[str, str]:
     """The options of each table of a campaign."""
     if campaign == "models":
-        return {name: TABLES[name] for name in ("stratum-wilson-simultaneous", "rule-1")}
+        return {name: TABLES[name] for name in ("stratum-wilson-simultaneous",)}
     return TABLES | ({"propagation-by-tensor": "--propagation --by tensor"} if campaign == "trained" else {})
 
 

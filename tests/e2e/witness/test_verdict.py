@@ -356,7 +356,7 @@ def test_a_verdict_that_differs_in_any_field_is_noticed(tmp_path: Path) -> None:
         hand.add("trial", way)
     folder = write(tmp_path, hand)
     (arm,) = verdict.read_arms(folder)
-    ours, theirs = [one for one in arm.verdicts() if one.kind in RANKED], bitrift.outcomes(folder, kinds=RANKED, rule=2)
+    ours, theirs = [one for one in arm.verdicts() if one.kind in RANKED], bitrift.outcomes(folder, kinds=RANKED)
     assert differences(ours, theirs) == []
     changes: list[dict[str, Any]] = [{"outcome": "crash"}, {"reason": "hang"}, {"course": "slow"}, {"p_value": 0.5}]
     for change in [*changes, {"steps_to_recover": 1}, {"draw": 9}]:

@@ -59,7 +59,7 @@ def judged(folder: Path, **options: Any) -> dict[str, list[verdict.Verdict]]:
     """Our verdicts by kind, in file order, after bitrift gave the same for every row."""
     ours = [one for arm in verdict.read_arms(folder, **options) for one in arm.verdicts() if one.kind in RANKED]
     named = {key: value for key, value in options.items() if key in ("metrics", "level", "horizon")}
-    assert differences(ours, bitrift.outcomes(folder, kinds=RANKED, rule=2, **named)) == []
+    assert differences(ours, bitrift.outcomes(folder, kinds=RANKED, **named)) == []
     return {kind: [one for one in ours if one.kind == kind] for kind in RANKED}
 
 
@@ -80,7 +80,7 @@ def refused(folder: Path, *words: str) -> None:
     with pytest.raises(verdict.Refused):
         [arm.verdicts() for arm in verdict.read_arms(folder)]
     with pytest.raises(bitrift.Error):
-        bitrift.outcomes(folder, kinds=RANKED, rule=2)
+        bitrift.outcomes(folder, kinds=RANKED)
     done = analyze(folder)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done
     assert all(word in done.stderr for word in words), done.stderr

@@ -106,17 +106,6 @@ TEST(Summary, StrataWhoseTrialsAreAllBitwiseArePointedOut) {
   EXPECT_FALSE(to_json(few).contains("all_bitwise"));
 }
 
-TEST(SummaryOptions, TheOldRuleHasNoLevelAndNoHarmfulRate) {
-  Judging judging;
-  judging.rule = Rule::limits;
-  const Summary old = summarize(one_arm(), spec_of({"serial"}), trust_of(one_arm(), judging), {"strategy"});
-  EXPECT_TRUE(old.assurance.empty());
-  EXPECT_FALSE(old.groups[0].harmful);
-  EXPECT_THAT(table(old), HasSubstr("by rule 1"));
-  EXPECT_THAT(table(old), Not(HasSubstr("harmful")));
-  EXPECT_EQ(to_json(old).at("judging").at("rule"), 1);
-}
-
 TEST(Summary, TheTableSaysWhatItCanSee) {
   const std::string text = table(summarize(one_arm(), spec_of({"serial"}), {"strategy"}));
   EXPECT_THAT(text, HasSubstr("Judged at evaluation 1 of 1 (20 steps after the resume)"));

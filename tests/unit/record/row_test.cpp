@@ -182,7 +182,7 @@ TEST(Outcome, EveryReasonHasAClassAndAName) {
   EXPECT_EQ(class_of(Reason::bitwise), OutcomeClass::masked);
   EXPECT_EQ(class_of(Reason::low_test_accuracy), OutcomeClass::sdc);
   EXPECT_EQ(class_of(Reason::nonfinite), OutcomeClass::crash);
-  EXPECT_STREQ(name_of(Reason::slow_degrade), "slow_degrade");
+  EXPECT_STREQ(name_of(Reason::high_test_loss), "high_test_loss");
   EXPECT_STREQ(name_of(OutcomeClass::sdc), "SDC");
 }
 

@@ -168,7 +168,7 @@ Population synthetic(std::uint64_t seed) {
     for (std::uint64_t i = 0; i < sizes[h]; ++i) {
       const double at = random_unit(key, 1000 + h, i);
       outcomes.push_back(at < crash         ? Reason::nonfinite
-                         : at < crash + sdc ? Reason::degraded
+                         : at < crash + sdc ? Reason::low_test_accuracy
                                             : Reason::bitwise);
     }
     population.outcomes.push_back(outcomes);

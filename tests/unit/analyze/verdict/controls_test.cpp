@@ -66,19 +66,6 @@ TEST(Controls, OfTwoArmsAreFound) {
   EXPECT_EQ(data.calibration.value().runs(), 20U);
   EXPECT_EQ(data.calibration->targets(), testing::kTargets);
   EXPECT_DOUBLE_EQ(data.calibration->level(), 1.0 / 21);
-  EXPECT_TRUE(data.envelope.empty());
-}
-
-TEST(Controls, OfTheOldRuleAreLimits) {
-  Judging old;
-  old.rule = Rule::limits;
-  const auto controls = controls_of(two_arms(), old);
-  const ArmControls& data = controls.at("data2");
-  EXPECT_FALSE(data.calibration);
-  ASSERT_EQ(data.envelope.size(), 1U);
-  EXPECT_TRUE(data.envelope[0].has_train);
-  EXPECT_GT(data.envelope[0].test_loss_max, 0.2 + 0.019);
-  EXPECT_LT(data.envelope[0].test_accuracy_min, 0.95 - 0.019);
 }
 
 TEST(Controls, EveryDataOrderHasItsOwnGoldenRun) {
@@ -130,20 +117,6 @@ TEST(Controls, AHorizonMustBeAnEvaluation) {
       EXPECT_THAT(error.what(), HasSubstr("evaluations 1 to 1"));
     }
   }
-}
-
-TEST(Controls, TheJudgeAlsoJudgesTheEnvelope) {
-  Rows rows = clean_arm("data2", 2);
-  for (TrialRecord& row : rows) {
-    // A replica's own training loss differs from the other's, in every clean run.
-    if (row.kind == TrialKind::envelope || row.id.stratum == "control")
-      *row.result->replicas[1][0].train_loss += 5;
-  }
-  Judging judging;
-  judging.rule = Rule::limits;
-  EXPECT_GT(controls_of(rows, judging).at("data2").envelope[0].train_loss_max, 5);
-  judging.judge = design::Judge::rank0;
-  EXPECT_LT(controls_of(rows, judging).at("data2").envelope[0].train_loss_max, 1);
 }
 
 TEST(Controls, AnyDifferenceBetweenNoFlipRunsIsRefusedByName) {
