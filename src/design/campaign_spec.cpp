@@ -20,7 +20,9 @@ using record::BaseFile;
 using record::BaseSpec;
 using record::Document;
 using record::Json;
+using record::Key;
 using record::Parallel;
+using record::Presence;
 
 std::string pointer_of(const std::string& dotted) {
   std::string pointer = "/";
@@ -192,25 +194,31 @@ std::uint64_t byte_size_from(const Document& document, const std::string& pointe
   }
 }
 
-// What the controls and the analysis ask for. A spec that a campaign stored names every key that its version
-// knew: what it lacks, that campaign did not have.
+constexpr std::tuple controls_keys = {Key{"repeats", &CampaignSpec::control_repeats, Presence::defaulted},
+                                      Key{"every", &CampaignSpec::check_every, Presence::defaulted},
+                                      Key{"orders", &CampaignSpec::orders, Presence::defaulted},
+                                      Key{"envelope", &CampaignSpec::envelope_runs, Presence::defaulted},
+                                      Key{"held_out", &CampaignSpec::held_out_runs, Presence::defaulted},
+                                      Key{"jitter", &CampaignSpec::jitter_runs, Presence::defaulted},
+                                      Key{"readers", &CampaignSpec::reader_canaries}};
+
+constexpr std::tuple analysis_keys = {Key{"confidence", &CampaignSpec::confidence, Presence::defaulted},
+                                      Key{"judge", &CampaignSpec::judge, Presence::defaulted},
+                                      Key{"level", &CampaignSpec::level, Presence::defaulted},
+                                      Key{"metrics", &CampaignSpec::metrics, Presence::defaulted}};
+
+constexpr std::tuple worker_keys = {Key{"early_end", &CampaignSpec::early_end, Presence::defaulted},
+                                    Key{"deadline_s", &CampaignSpec::deadline_s},
+                                    Key{"launch", &CampaignSpec::launch, Presence::unless_default}};
+
+// What the controls and the analysis ask for. A stored spec without a key for reader canaries is of a
+// campaign that had none.
 void read_judgement(const Document& document, bool stored, CampaignSpec& spec) {
-  const Json none = Json::object();
-  const Json& controls = document.value.contains("controls") ? document.value["controls"] : none;
-  const Json& analysis = document.value.contains("analysis") ? document.value["analysis"] : none;
-  spec.confidence = analysis.value("confidence", spec.confidence);
-  spec.judge = analysis.value("judge", spec.judge);
-  spec.level = analysis.value("level", spec.level);
-  spec.metrics = analysis.value("metrics", spec.metrics);
+  if (document.value.contains("analysis")) take_keys(document.value["analysis"], spec, analysis_keys);
   std::sort(spec.metrics.begin(), spec.metrics.end());
-  spec.control_repeats = controls.value("repeats", spec.control_repeats);
-  spec.check_every = controls.value("every", spec.check_every);
-  spec.orders = controls.value("orders", spec.orders);
-  spec.envelope_runs = controls.value("envelope", clean_runs_for(spec.level));
-  spec.held_out_runs = controls.value("held_out", stored ? 0 : spec.held_out_runs);
-  spec.jitter_runs = controls.value("jitter", stored ? 0 : spec.jitter_runs);
+  spec.envelope_runs = clean_runs_for(spec.level);
   if (stored) spec.reader_canaries.reset();
-  if (controls.contains("readers")) spec.reader_canaries = controls["readers"].get<bool>();
+  if (document.value.contains("controls")) take_keys(document.value["controls"], spec, controls_keys);
 }
 
 CampaignSpec from_document(const Document& document, bool stored) {
@@ -242,11 +250,8 @@ CampaignSpec from_document(const Document& document, bool stored) {
     return value.contains(key) ? value[key] : none;
   };
   read_judgement(document, stored, spec);
-  if (section("worker").contains("deadline_s"))
-    spec.deadline_s = section("worker")["deadline_s"].get<double>();
+  take_keys(section("worker"), spec, worker_keys);
   if (section("worker").contains("memory")) spec.memory = byte_size_from(document, "/worker/memory");
-  spec.early_end = section("worker").value("early_end", spec.early_end);
-  spec.launch = section("worker").value("launch", "");
   spec.network = section("worker").value("connect", "local") == "network";
   if (value.contains("propagation")) spec.propagation = record::propagation_from(document);
   spec.runner = record::runner_from(document);
@@ -298,10 +303,11 @@ CampaignSpec read_campaign_spec(const std::filesystem::path& path,
 Json to_json(const CampaignSpec& spec) {
   Json arms = Json::array();
   for (std::size_t i = 0; i < spec.arms.size(); i += spec.bases.size()) arms.push_back(to_json(spec.arms[i]));
-  Json worker = {{"early_end", spec.early_end}};
-  if (spec.deadline_s) worker["deadline_s"] = *spec.deadline_s;
+  Json controls = Json::object(), analysis = Json::object(), worker = Json::object();
+  put_keys(controls, spec, controls_keys);
+  put_keys(analysis, spec, analysis_keys);
+  put_keys(worker, spec, worker_keys);
   if (spec.memory) worker["memory"] = *spec.memory;
-  if (!spec.launch.empty()) worker["launch"] = spec.launch;
   if (spec.network) worker["connect"] = "network";
   Json value = {{"name", spec.name},
                 {"seed", spec.seed},
@@ -309,20 +315,9 @@ Json to_json(const CampaignSpec& spec) {
                 {"resume", {{"epochs", spec.resume_epochs}}},
                 {"arms", arms},
                 {"strata", spec.strata->to_json()},
-                {"controls",
-                 {{"repeats", spec.control_repeats},
-                  {"every", spec.check_every},
-                  {"orders", spec.orders},
-                  {"envelope", spec.envelope_runs},
-                  {"held_out", spec.held_out_runs},
-                  {"jitter", spec.jitter_runs}}},
-                {"analysis",
-                 {{"confidence", spec.confidence},
-                  {"judge", spec.judge},
-                  {"level", spec.level},
-                  {"metrics", spec.metrics}}},
+                {"controls", controls},
+                {"analysis", analysis},
                 {"worker", worker}};
-  if (spec.reader_canaries) value["controls"]["readers"] = *spec.reader_canaries;
   if (spec.runner.kind != record::RunnerKind::train) value["runner"] = to_json(spec.runner);
   if (spec.sampling) value["sampling"] = to_json(*spec.sampling);
   if (spec.exhaustive) value["exhaustive"] = true;

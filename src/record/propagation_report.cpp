@@ -33,7 +33,7 @@ Json column(const StepDrift& drift, double TensorDrift::*member) {
 }  // namespace
 
 PropagationSpec propagation_from(const Document& document) {
-  PropagationSpec spec = propagation_spec_from_json(document.value.at("propagation"));
+  auto spec = document.value.at("propagation").get<PropagationSpec>();
   std::sort(spec.steps.begin(), spec.steps.end());
   if (spec.steps.empty() && !spec.at_end) {
     fail(ErrorCode::bad_input, "{}: nothing to compare; name steps, or leave 'final' on",
@@ -42,33 +42,15 @@ PropagationSpec propagation_from(const Document& document) {
   return spec;
 }
 
-Json to_json(const PropagationSpec& spec) {
-  return {{"steps", spec.steps},
-          {"final", spec.at_end},
-          {"optimizer", spec.optimizer},
-          {"every", spec.every},
-          {"memory_mib", spec.memory_mib}};
-}
-
-PropagationSpec propagation_spec_from_json(const Json& value) {
-  PropagationSpec spec;
-  spec.steps = value.value("steps", spec.steps);
-  spec.at_end = value.value("final", spec.at_end);
-  spec.optimizer = value.value("optimizer", spec.optimizer);
-  spec.every = value.value("every", spec.every);
-  spec.memory_mib = value.value("memory_mib", spec.memory_mib);
-  return spec;
-}
-
-Json to_json(const StepDrift& drift) {
-  Json value = {{"step", drift.step},
-                {"tensors", Json::array()},
-                {"elements", column(drift, &TensorDrift::elements)},
-                {"altered", column(drift, &TensorDrift::altered)},
-                {"nonfinite", column(drift, &TensorDrift::nonfinite)},
-                {"norm", column(drift, &TensorDrift::norm)},
-                {"mean", column(drift, &TensorDrift::mean)},
-                {"max", column(drift, &TensorDrift::max)}};
+void to_json(Json& value, const StepDrift& drift) {
+  value = {{"step", drift.step},
+           {"tensors", Json::array()},
+           {"elements", column(drift, &TensorDrift::elements)},
+           {"altered", column(drift, &TensorDrift::altered)},
+           {"nonfinite", column(drift, &TensorDrift::nonfinite)},
+           {"norm", column(drift, &TensorDrift::norm)},
+           {"mean", column(drift, &TensorDrift::mean)},
+           {"max", column(drift, &TensorDrift::max)}};
   Json replicas = Json::array();
   bool any = false;
   for (const TensorDrift& tensor : drift.tensors) {
@@ -77,11 +59,10 @@ Json to_json(const StepDrift& drift) {
     any = any || tensor.replica.has_value();
   }
   if (any) value["replica"] = std::move(replicas);
-  return value;
 }
 
-StepDrift step_drift_from_json(const Json& value) {
-  StepDrift drift;
+void from_json(const Json& value, StepDrift& drift) {
+  drift.tensors.clear();
   value.at("step").get_to(drift.step);
   const Json& tensors = value.at("tensors");
   for (const auto& [key, member] : value.items()) {
@@ -101,7 +82,6 @@ StepDrift step_drift_from_json(const Json& value) {
     if (value.contains("replica") && !value["replica"][i].is_null())
       tensor.replica = value["replica"][i].get<int>();
   }
-  return drift;
 }
 
 std::vector<StepDrift> merged(const std::vector<std::vector<StepDrift>>& replicas) {

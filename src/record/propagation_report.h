@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "record/json/json.h"
+#include "record/json/keys.h"
 
 namespace bitrift::record {
 
@@ -19,6 +19,14 @@ struct PropagationSpec {
   std::int64_t memory_mib = 1024;   ///< what golden states may take in the memory of a rank
   [[nodiscard]] bool wants_draw(std::uint64_t draw) const noexcept { return draw % every == 0; }
 };
+constexpr auto keys_of(std::type_identity<PropagationSpec>) {
+  using enum Presence;
+  return std::tuple(Key{"steps", &PropagationSpec::steps, defaulted},
+                    Key{"final", &PropagationSpec::at_end, defaulted},
+                    Key{"optimizer", &PropagationSpec::optimizer, defaulted},
+                    Key{"every", &PropagationSpec::every, defaulted},
+                    Key{"memory_mib", &PropagationSpec::memory_mib, defaulted});
+}
 
 /// How far one tensor is from the golden run's. All arithmetic is in double, with a1 the golden value, a2
 /// the run's, over all elements; 0 / 0 counts as 0. A NaN or an infinity in a2 shows in norm, mean and max.
@@ -42,15 +50,12 @@ struct StepDrift {
 /// Reads the value at /propagation of a document that obeys the schema. Throws Error(bad_input) with file,
 /// line and key when nothing is to be compared.
 [[nodiscard]] PropagationSpec propagation_from(const Document& document);
-[[nodiscard]] Json to_json(const PropagationSpec& spec);
-/// The inverse of to_json. Throws Json::exception.
-[[nodiscard]] PropagationSpec propagation_spec_from_json(const Json& value);
 
 /// {"step", "tensors": [paths], "altered": [...], ...}: one array a column, all equally long; "replica", with
 /// null for all, only where some tensor needs it.
-[[nodiscard]] Json to_json(const StepDrift& drift);
+void to_json(Json& value, const StepDrift& drift);
 /// Throws Json::exception, and Error(bad_file) when columns are not equally long.
-[[nodiscard]] StepDrift step_drift_from_json(const Json& value);
+void from_json(const Json& value, StepDrift& drift);
 
 /// One list for all replicas, from what each of them found after the same steps: replicas[r][step]. A tensor
 /// that differs in the same way in all replicas is listed once, any other once for each replica where it

@@ -8,7 +8,7 @@
 
 #include "core/named_enum.h"
 #include "record/fault/death_note.h"
-#include "record/json/json.h"
+#include "record/json/keys.h"
 
 namespace bitrift::record {
 
@@ -77,6 +77,15 @@ struct RecoverySpec {
     return kind != RecoveryKind::none && kind != RecoveryKind::relaunch;
   }
 };
+constexpr auto keys_of(std::type_identity<RecoverySpec>) {
+  using enum Presence;
+  return std::tuple(Key{"kind", &RecoverySpec::kind}, Key{"state", &RecoverySpec::state},
+                    Key{"spares", &RecoverySpec::spares, unless_default},
+                    Key{"snapshot_every", &RecoverySpec::snapshot_every, unless_default},
+                    Key{"checkpoint_every", &RecoverySpec::checkpoint_every, unless_default},
+                    Key{"batch", &RecoverySpec::batch, unless_default},
+                    Key{"forget", &RecoverySpec::forget, unless_default});
+}
 
 /// Seconds. Of rank 0 of the group that continues, unless said otherwise.
 struct RecoveryTimes {
@@ -90,7 +99,16 @@ struct RecoveryTimes {
   [[nodiscard]] double total() const noexcept {
     return detect.value_or(0) + revoke + agree + shrink + respawn + state + redo;
   }
+  bool operator==(const RecoveryTimes&) const = default;
 };
+constexpr auto keys_of(std::type_identity<RecoveryTimes>) {
+  using enum Presence;
+  return std::tuple(
+      Key{"detect", &RecoveryTimes::detect}, Key{"revoke", &RecoveryTimes::revoke, defaulted},
+      Key{"agree", &RecoveryTimes::agree, defaulted}, Key{"shrink", &RecoveryTimes::shrink, defaulted},
+      Key{"respawn", &RecoveryTimes::respawn, defaulted}, Key{"state", &RecoveryTimes::state, defaulted},
+      Key{"redo", &RecoveryTimes::redo, defaulted});
+}
 
 /// One recovery of a run.
 struct Recovery {
@@ -104,6 +122,14 @@ struct Recovery {
   std::uint64_t bytes_moved = 0;          ///< of state, between ranks and from files
   RecoveryTimes times = {};               ///< volatile
 };
+constexpr auto keys_of(std::type_identity<Recovery>) {
+  return std::tuple(Key{"kind", &Recovery::kind}, Key{"state", &Recovery::state},
+                    Key{"failed", &Recovery::failed}, Key{"ranks_before", &Recovery::ranks_before},
+                    Key{"ranks_after", &Recovery::ranks_after}, Key{"step", &Recovery::step},
+                    Key{"steps_lost", &Recovery::steps_lost}, Key{"steps_redone", &Recovery::steps_redone},
+                    Key{"bytes_moved", &Recovery::bytes_moved},
+                    Key{"volatile", &Recovery::times, Presence::defaulted});
+}
 
 /// What a job that is launched again after it lost ranks must know.
 struct Relaunch {
@@ -118,22 +144,17 @@ struct Relaunch {
   /// The last recovery of a run that continues from the state after so many of its steps.
   [[nodiscard]] Recovery continued_behind(std::int64_t steps) const;
 };
+constexpr auto keys_of(std::type_identity<Relaunch>) {
+  return std::tuple(Key{"checkpoint", &Relaunch::checkpoint}, Key{"ledgers", &Relaunch::ledgers},
+                    Key{"step", &Relaunch::step}, Key{"phase", &Relaunch::phase},
+                    Key{"recoveries", &Relaunch::recoveries});
+}
 
 /// Describes the relaunch of a job with this number of ranks. deaths: the notes that its ranks left; empty if
 /// they left none. noticed: monotonic_seconds() when the end of the job was noticed.
 [[nodiscard]] Relaunch relaunch_after(const std::vector<DeathNote>& deaths, int ranks, double noticed);
 
-/// Keys of RecoverySpec: kind, state, spares, snapshot_every, checkpoint_every, batch, forget; those with
-/// their default are left out.
-[[nodiscard]] Json to_json(const RecoverySpec& spec);
-[[nodiscard]] RecoverySpec recovery_spec_from_json(const Json& value);
-/// Times stand under "volatile", in seconds.
-[[nodiscard]] Json to_json(const Recovery& recovery, Times times = Times::with);
-[[nodiscard]] Recovery recovery_from_json(const Json& value);
-[[nodiscard]] Json to_json(const Relaunch& relaunch);
-[[nodiscard]] Relaunch relaunch_from_json(const Json& value);
-/// Only the object under "volatile".
-[[nodiscard]] Json to_json(const RecoveryTimes& times);
-[[nodiscard]] RecoveryTimes recovery_times_from_json(const Json& value);
+/// With or without the object "volatile".
+[[nodiscard]] Json to_json(const Recovery& recovery, Times times);
 
 }  // namespace bitrift::record

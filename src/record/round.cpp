@@ -10,21 +10,27 @@
 namespace bitrift::record {
 namespace {
 
+constexpr std::tuple draws_keys = {Key{"first_draw", &StratumDraws::first_draw},
+                                   Key{"draws", &StratumDraws::draws}};
+
+constexpr std::tuple round_keys = {Key{"round", &Round::number},
+                                   Key{"seed", &Round::seed},
+                                   Key{"arms", &Round::arms},
+                                   Key{"joining", &Round::joining, Presence::unless_default},
+                                   Key{"picks", &Round::picks, Presence::unless_default},
+                                   Key{"stop", &Round::stop}};
+
 Json to_json(const StratumDraws& cell, bool by_share) {
-  Json value = {{"name", cell.stratum.name}, {"role", cell.stratum.role},     {"field", cell.stratum.field},
-                {"bits", cell.stratum.bits}, {"first_draw", cell.first_draw}, {"draws", cell.draws}};
+  Json value = cell.stratum;
+  put_keys(value, cell, draws_keys);
   if (by_share) value["share"] = cell.share;
   return value;
 }
 
 StratumDraws cell_from_json(const Json& value) {
   StratumDraws cell;
-  value.at("name").get_to(cell.stratum.name);
-  value.at("role").get_to(cell.stratum.role);
-  value.at("field").get_to(cell.stratum.field);
-  value.at("bits").get_to(cell.stratum.bits);
-  value.at("first_draw").get_to(cell.first_draw);
-  value.at("draws").get_to(cell.draws);
+  value.get_to(cell.stratum);
+  take_keys(value, cell, draws_keys);
   cell.share = value.value("share", std::uint64_t{0});
   return cell;
 }
@@ -62,11 +68,11 @@ std::vector<Round> with_all_strata(std::vector<Round> rounds, const std::vector<
 Json to_json(const Round& round) {
   Json strata = Json::array();
   for (const StratumDraws& cell : round.strata) strata.push_back(to_json(cell, round.picks > 0));
-  Json value = {{"schema", schema_version}, {"round", round.number}, {"seed", round.seed},
-                {"measure", Measure::bit},  {"plane", Plane::value}, {"arms", round.arms},
-                {"strata", strata}};
-  if (!round.joining.empty()) value["joining"] = round.joining;
-  if (round.picks > 0) value["picks"] = round.picks;
+  Json value = {{"schema", schema_version},
+                {"measure", Measure::bit},
+                {"plane", Plane::value},
+                {"strata", std::move(strata)}};
+  put_keys(value, round, round_keys);
   if (!round.reached.empty()) {
     Json reached = Json::array();
     for (const Reached& one : round.reached) {
@@ -77,7 +83,6 @@ Json to_json(const Round& round) {
     }
     value["reached"] = reached;
   }
-  if (round.stop) value["stop"] = *round.stop;
   return value;
 }
 
@@ -85,19 +90,14 @@ Round round_from_json(const Json& value) {
   check_schema(value);
   try {
     Round round;
-    value.at("round").get_to(round.number);
-    value.at("seed").get_to(round.seed);
-    value.at("arms").get_to(round.arms);
-    round.joining = value.value("joining", round.joining);
+    take_keys(value, round, round_keys);
     for (const auto& cell : value.at("strata")) round.strata.push_back(cell_from_json(cell));
-    round.picks = value.value("picks", std::uint64_t{0});
     if (value.contains("reached")) {
       for (const auto& one : value["reached"]) {
         round.reached.push_back({one.at("arm"), outcome_from_key(one.at("outcome")), one.at("stratum"),
                                  one.at("half_width").get<double>()});
       }
     }
-    if (value.contains("stop")) round.stop = value["stop"].get<Stop>();
     return round;
   } catch (const Json::exception& error) {
     fail(ErrorCode::bad_file, "not the plan of a round: {}", error.what());

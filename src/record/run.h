@@ -8,7 +8,7 @@
 
 #include "core/named_enum.h"
 #include "record/fault/faults.h"
-#include "record/json/json.h"
+#include "record/json/keys.h"
 #include "record/propagation_report.h"
 #include "record/recovery.h"
 
@@ -27,6 +27,13 @@ struct Evaluation {
   /// classes would. Absent in rows of versions that did not measure it, and where a runner does not give it.
   std::optional<double> test_capped_loss = {};
 };
+constexpr auto keys_of(std::type_identity<Evaluation>) {
+  return std::tuple(
+      Key{"epoch", &Evaluation::epoch}, Key{"step", &Evaluation::step},
+      Key{"train_loss", &Evaluation::train_loss}, Key{"train_accuracy", &Evaluation::train_accuracy},
+      Key{"test_loss", &Evaluation::test_loss}, Key{"test_accuracy", &Evaluation::test_accuracy},
+      Key{"test_capped_loss", &Evaluation::test_capped_loss});
+}
 
 /// A check that a run makes of itself (docs/training.md, "Guards").
 enum class Guard { nonfinite, loss_spike, gradient_norm, moment_bound, checksums };
@@ -42,6 +49,10 @@ struct Alarm {
   std::string tensor;     ///< path, or "" for the loss and the norm
   double value = 0, limit = 0;
 };
+constexpr auto keys_of(std::type_identity<Alarm>) {
+  return std::tuple(Key{"guard", &Alarm::guard}, Key{"step", &Alarm::step}, Key{"rank", &Alarm::rank},
+                    Key{"tensor", &Alarm::tensor}, Key{"value", &Alarm::value}, Key{"limit", &Alarm::limit});
+}
 
 /// A fault in the harness itself, in one run (docs/campaign.md, "Drills"). All but `leak` are what the last
 /// rank does in its first step.
@@ -75,6 +86,19 @@ struct RunRequest {
   std::optional<RecoverySpec> recovery = {};  ///< for this run instead of the worker's own
   std::optional<Relaunch> relaunched = {};    ///< the run continues from there, in another job
 };
+constexpr auto keys_of(std::type_identity<RunRequest>) {
+  using enum Presence;
+  return std::tuple(Key{"id", &RunRequest::id}, Key{"checkpoint", &RunRequest::checkpoint},
+                    Key{"epochs", &RunRequest::epochs}, Key{"order_seed", &RunRequest::order_seed},
+                    Key{"drill", &RunRequest::drill}, Key{"altered", &RunRequest::altered},
+                    Key{"replicas", &RunRequest::replicas, unless_default},
+                    Key{"compare_loaded", &RunRequest::compare_loaded, unless_default},
+                    Key{"golden", &RunRequest::golden, unless_default},
+                    Key{"early_end", &RunRequest::early_end, unless_default},
+                    Key{"propagation", &RunRequest::propagation},
+                    Key{"faults", &RunRequest::faults, unless_default},
+                    Key{"recovery", &RunRequest::recovery}, Key{"relaunched", &RunRequest::relaunched});
+}
 
 /// How a run ended that has a result.
 enum class RunStatus {
@@ -121,14 +145,8 @@ struct RunResult {
   double seconds = 0;  ///< volatile: of steps and evaluations on rank 0; of an exec runner, the whole command
 };
 
-[[nodiscard]] Json to_json(const Evaluation& evaluation);
-[[nodiscard]] Evaluation evaluation_from_json(const Json& value);
 /// "guard loss_spike at step 7 on rank 0: 31.2, limit 4.6".
 [[nodiscard]] std::string describe(const Alarm& alarm);
-[[nodiscard]] Json to_json(const Alarm& alarm);
-[[nodiscard]] Alarm alarm_from_json(const Json& value);
-[[nodiscard]] Json to_json(const RunRequest& request);
-[[nodiscard]] RunRequest run_request_from_json(const Json& value);
 [[nodiscard]] Json to_json(const RunResult& result, Times times = Times::with);
 [[nodiscard]] RunResult run_result_from_json(const Json& value);
 

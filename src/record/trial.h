@@ -35,6 +35,10 @@ struct TrialId {
   [[nodiscard]] std::string text() const;
   auto operator<=>(const TrialId&) const = default;
 };
+constexpr auto keys_of(std::type_identity<TrialId>) {
+  return std::tuple(Key{"arm", &TrialId::arm}, Key{"stratum", &TrialId::stratum},
+                    Key{"draw", &TrialId::draw});
+}
 
 /// A cell of the targeted bits.
 struct Stratum {
@@ -43,6 +47,10 @@ struct Stratum {
   std::string field;
   std::uint64_t bits = 0;  ///< size of the population: how many single-bit faults it holds
 };
+constexpr auto keys_of(std::type_identity<Stratum>) {
+  return std::tuple(Key{"name", &Stratum::name}, Key{"role", &Stratum::role}, Key{"field", &Stratum::field},
+                    Key{"bits", &Stratum::bits});
+}
 
 /// Size of a stratum whose faults are no list that could be used up: sets of faults are drawn independently
 /// of each other. The largest population that intervals are computed for: with it they are those of draws
@@ -92,6 +100,10 @@ struct Failure {
   int signal = 0;      ///< 0 when unknown or none
   bool operator==(const Failure&) const = default;
 };
+constexpr auto keys_of(std::type_identity<Failure>) {
+  return std::tuple(Key{"reason", &Failure::reason}, Key{"detail", &Failure::detail},
+                    Key{"signal", &Failure::signal});
+}
 
 /// One row of the journal. Exactly one of result and failure is set.
 struct TrialRecord : PlannedRun {
@@ -110,8 +122,6 @@ struct TrialRecord : PlannedRun {
   int attempts = 1;
 };
 
-[[nodiscard]] Json to_json(const Failure& failure);
-[[nodiscard]] Failure failure_from_json(const Json& value);
 /// {"kind","id":{...},...,"volatile":{...}}
 [[nodiscard]] Json to_json(const TrialRecord& record);
 [[nodiscard]] TrialRecord trial_record_from_json(const Json& value);

@@ -43,7 +43,7 @@ WorkerMessage from_json(const Json& value) {
   }
   if (value.contains("result")) return Finished{run_result_from_json(value["result"])};
   const Json& failure = value.at("failure");
-  return Broken{failure.at("rank").get<int>(), failure_from_json(failure)};
+  return Broken{failure.at("rank").get<int>(), failure.get<Failure>()};
 }
 
 // One line whatever is in the texts; bytes that are no UTF-8 (in an exception's text, say) are replaced.
@@ -70,7 +70,7 @@ std::optional<RunRequest> run_request_from_line(const std::string& line) {
   try {
     const Json value = Json::parse(line);
     if (value.contains("quit")) return std::nullopt;
-    return run_request_from_json(value.at("run"));
+    return value.at("run").get<RunRequest>();
   } catch (const Json::exception& error) {
     fail(ErrorCode::bad_file, "the driver said something that is no request ({}): {}", error.what(),
          line.substr(0, 200));

@@ -5,6 +5,19 @@
 namespace bitrift::record {
 namespace {
 
+// All but the stages, which follow from the ranks of a pipeline, and the mesh, from which the ranks follow.
+constexpr std::tuple parallel_keys = {
+    Key{"kind", &Parallel::kind},
+    Key{"ranks", &Parallel::ranks, Presence::defaulted},
+    Key{"micro_batches", &Parallel::micro_batches, Presence::defaulted},
+    Key{"semantics", &Parallel::semantics, Presence::unless_default},
+    Key{"sync_on_resume", &Parallel::sync_on_resume},
+    Key{"resync_every", &Parallel::resync_every, Presence::unless_default},
+    Key{"shard_optimizer", &Parallel::shard_optimizer, Presence::unless_default},
+    Key{"schedule", &Parallel::schedule, Presence::unless_default},
+    Key{"balance", &Parallel::balance, Presence::unless_default},
+    Key{"device", &Parallel::device, Presence::unless_default}};
+
 void check_ranks(const Parallel& parallel, const std::string& where) {
   if (parallel.ranks < 1 || parallel.micro_batches < 1 || parallel.stages < 1 || parallel.resync_every < 0) {
     fail(ErrorCode::bad_input,
@@ -66,35 +79,19 @@ Parallel parallel_from_json(const Json& value, const std::string& where) {
     parallel.mesh = mesh_from_json(value["mesh"], where + ".mesh");
     parallel.ranks = parallel.mesh->ranks();
   }
-  parallel.ranks = value.value("ranks", parallel.ranks);
+  take_keys(value, parallel, parallel_keys);
   if (parallel.kind == ParallelKind::hybrid && !value.contains("stages")) {
     fail(ErrorCode::bad_input, "{}: key 'stages' is missing; a hybrid run needs the stages of each replica",
          where);
   }
   parallel.stages = value.value("stages", parallel.kind == ParallelKind::pipeline ? parallel.ranks : 1);
-  parallel.micro_batches = value.value("micro_batches", parallel.micro_batches);
-  parallel.semantics = value.value("semantics", parallel.semantics);
-  if (value.contains("sync_on_resume")) parallel.sync_on_resume = value["sync_on_resume"].get<ResumeSync>();
-  parallel.resync_every = value.value("resync_every", parallel.resync_every);
-  parallel.shard_optimizer = value.value("shard_optimizer", parallel.shard_optimizer);
-  parallel.schedule = value.value("schedule", parallel.schedule);
-  parallel.balance = value.value("balance", parallel.balance);
-  parallel.device = value.value("device", parallel.device);
   return parallel;
 }
 
 Json to_json(const Parallel& parallel) {
-  const Parallel plain;
-  Json value = {
-      {"kind", parallel.kind}, {"ranks", parallel.ranks}, {"micro_batches", parallel.micro_batches}};
+  Json value = Json::object();
+  put_keys(value, parallel, parallel_keys);
   if (parallel.kind == ParallelKind::hybrid) value["stages"] = parallel.stages;
-  if (parallel.semantics != plain.semantics) value["semantics"] = parallel.semantics;
-  if (parallel.sync_on_resume) value["sync_on_resume"] = *parallel.sync_on_resume;
-  if (parallel.resync_every != 0) value["resync_every"] = parallel.resync_every;
-  if (parallel.shard_optimizer) value["shard_optimizer"] = true;
-  if (parallel.schedule != plain.schedule) value["schedule"] = parallel.schedule;
-  if (parallel.balance != plain.balance) value["balance"] = parallel.balance;
-  if (parallel.device != plain.device) value["device"] = parallel.device;
   if (parallel.mesh) value["mesh"] = to_json(*parallel.mesh);
   return value;
 }

@@ -5,7 +5,7 @@
 #include <string>
 #include <tuple>
 
-#include "record/json/json.h"
+#include "record/json/keys.h"
 
 namespace bitrift::record {
 
@@ -36,15 +36,6 @@ template <typename Value>
 void put(Json& object, const char* key, const Value& value, const Value& usual) {
   if (!(value == usual)) object[key] = value;
 }
-
-/// A key of a part, and the member that it fills.
-template <typename Spec, typename Value>
-struct Key {
-  const char* name;
-  Value Spec::*member;
-};
-template <typename Spec, typename Value>
-Key(const char*, Value Spec::*) -> Key<Spec, Value>;
 
 /// Reads those of the keys (a tuple of Key) that are there.
 template <typename Spec, typename... Keys>

@@ -365,8 +365,7 @@ int resume(const Arguments& given) {
 int serve(const Arguments& arguments) {
   const record::Parallel parallel = chosen_parallel(arguments.parallel, {});
   record::RecoverySpec recovery;
-  if (arguments.serve_recovery)
-    recovery = record::recovery_spec_from_json(record::Json::parse(*arguments.serve_recovery));
+  if (arguments.serve_recovery) record::Json::parse(*arguments.serve_recovery).get_to(recovery);
   // A job that is launched again ends with the first rank that fails.
   const bool survives = arguments.serve_recovery && recovery.kind != record::RecoveryKind::relaunch;
   const auto with_guards = [&](record::TrainingSpec spec) {

@@ -80,7 +80,7 @@ int list_runs(const std::string& place, const std::vector<std::string>& override
                  {"kind", name_of(run.kind)},
                  {"epochs", run.epochs},
                  {"order", run.order},
-                 {"faults", record::to_json(run.faults)}};
+                 {"faults", run.faults}};
     if (run.order_seed) line["order_seed"] = *run.order_seed;
     runs.push_back(std::move(line));
   };

@@ -78,8 +78,7 @@ void add_columns(const std::vector<record::ProcessFault>& faults, const TrialLin
 void add_columns(const std::vector<record::LinkFault>& faults, const TrialLine& line, Json& value) {
   const auto& result = line.row->result;
   const bool known = result && !result->altered_messages.empty();
-  value["message"] = known ? record::to_json(result->altered_messages.front())
-                           : Json{{"link", record::to_json(faults.front())}};
+  value["message"] = known ? Json(result->altered_messages.front()) : Json{{"link", faults.front()}};
 }
 
 // Which link failed, and what it cost where the run tells of it.

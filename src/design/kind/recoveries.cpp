@@ -35,7 +35,7 @@ class RecoveryReader {
       }
       value_ = {{"kind", value}};
     }
-    spec_ = record::recovery_spec_from_json(value_);
+    spec_ = value_.get<RecoverySpec>();
   }
 
   /// failing: ranks that fail in one trial.

@@ -43,82 +43,73 @@ bool names_byte(Plane plane, std::string_view structure) noexcept {
   return plane == Plane::metadata || (plane == Plane::storage && structure.starts_with("raw chunk "));
 }
 
+namespace {
+
+constexpr std::tuple applied_keys = {Key{"tensor", &AppliedFault::tensor},
+                                     Key{"role", &AppliedFault::role},
+                                     Key{"element", &AppliedFault::element},
+                                     Key{"dtype", &AppliedFault::dtype},
+                                     Key{"bits", &AppliedFault::bits},
+                                     Key{"field", &AppliedFault::field},
+                                     Key{"plane", &AppliedFault::plane, Presence::unless_default},
+                                     Key{"structure", &AppliedFault::structure, Presence::unless_default}};
+
+// All but the scope, and the kind and the value, which may be written in another way.
+constexpr std::tuple model_keys = {Key{"tensors", &FaultModel::tensors, Presence::defaulted},
+                                   Key{"roles", &FaultModel::roles, Presence::defaulted},
+                                   Key{"layers", &FaultModel::layers, Presence::unless_default},
+                                   Key{"element", &FaultModel::element},
+                                   Key{"bits", &FaultModel::bits, Presence::defaulted},
+                                   Key{"measure", &FaultModel::measure, Presence::defaulted},
+                                   Key{"count", &FaultModel::count},
+                                   Key{"fraction", &FaultModel::fraction},
+                                   Key{"ber", &FaultModel::ber},
+                                   Key{"plane", &FaultModel::plane, Presence::defaulted},
+                                   Key{"seed", &FaultModel::seed, Presence::defaulted},
+                                   Key{"allow_nan", &FaultModel::allow_nan, Presence::defaulted},
+                                   Key{"keep_sign", &FaultModel::keep_sign, Presence::defaulted},
+                                   Key{"length", &FaultModel::length},
+                                   Key{"mask", &FaultModel::mask, Presence::unless_default},
+                                   Key{"mask_at", &FaultModel::mask_at},
+                                   Key{"factor", &FaultModel::factor},
+                                   Key{"as", &FaultModel::as, Presence::unless_default}};
+
+}  // namespace
+
 Json to_json(const AppliedFault& fault) {
-  Json value = {{"tensor", fault.tensor},
-                {"role", fault.role},
-                {"element", fault.element},
-                {"dtype", fault.dtype},
-                {"bits", fault.bits},
-                {"field", fault.field},
-                {"old", pattern_to_json(fault.old_pattern, fault.dtype)},
+  Json value = {{"old", pattern_to_json(fault.old_pattern, fault.dtype)},
                 {"new", pattern_to_json(fault.new_pattern, fault.dtype)}};
-  if (fault.plane != Plane::value) value["plane"] = fault.plane;
-  if (!fault.structure.empty()) value["structure"] = fault.structure;
+  put_keys(value, fault, applied_keys);
   return value;
 }
 
 AppliedFault applied_fault_from_json(const Json& value) {
   AppliedFault fault;
-  value.at("tensor").get_to(fault.tensor);
-  value.at("role").get_to(fault.role);
-  value.at("element").get_to(fault.element);
-  value.at("dtype").get_to(fault.dtype);
-  value.at("bits").get_to(fault.bits);
+  take_keys(value, fault, applied_keys);
   for (const unsigned bit : fault.bits) {
     if (bit >= 64) fail(ErrorCode::bad_file, "{} has no bit {}", fault.dtype, bit);
   }
-  value.at("field").get_to(fault.field);
   fault.old_pattern = pattern_from_json(value.at("old"));
   fault.new_pattern = pattern_from_json(value.at("new"));
-  fault.plane = value.value("plane", fault.plane);
-  fault.structure = value.value("structure", "");
   return fault;
 }
 
 Json to_json(const FaultModel& model) {
-  Json value = {{"tensors", model.tensors}, {"roles", model.roles},         {"bits", model.bits},
-                {"what", model.what},       {"measure", model.measure},     {"plane", model.plane},
-                {"seed", model.seed},       {"allow_nan", model.allow_nan}, {"keep_sign", model.keep_sign}};
-  if (model.count) value["count"] = *model.count;
-  if (model.fraction) value["fraction"] = *model.fraction;
-  if (model.ber) value["ber"] = *model.ber;
-  if (!model.layers.empty()) value["layers"] = model.layers;
-  if (model.element) value["element"] = *model.element;
-  if (model.length) value["length"] = *model.length;
-  if (!model.mask.empty()) value["mask"] = model.mask;
-  if (model.mask_at) value["mask_at"] = *model.mask_at;
-  if (model.factor) value["factor"] = *model.factor;
+  Json value = {{"what", model.what}};
+  put_keys(value, model, model_keys);
   if (!model.value.empty()) value["value"] = model.value;
-  if (!model.as.empty()) value["as"] = model.as;
   if (!model.scope.all()) value["scope"] = to_json(model.scope);
   return value;
 }
 
 FaultModel fault_model_from_json(const Json& value) {
   FaultModel model;
-  model.tensors = value.value("tensors", model.tensors);
-  model.roles = value.value("roles", model.roles);
-  model.layers = value.value("layers", model.layers);
-  model.bits = value.value("bits", model.bits);
+  take_keys(value, model, model_keys);
   if (value.contains("what")) model.what = fault_kind_from_json(value["what"]);
-  model.measure = value.value("measure", model.measure);
-  model.plane = value.value("plane", model.plane);
-  model.seed = value.value("seed", model.seed);
-  model.allow_nan = value.value("allow_nan", model.allow_nan);
-  model.keep_sign = value.value("keep_sign", model.keep_sign);
-  if (value.contains("count")) model.count = value["count"].get<std::uint64_t>();
-  if (value.contains("fraction")) model.fraction = value["fraction"].get<double>();
-  if (value.contains("ber")) model.ber = value["ber"].get<double>();
-  if (value.contains("element")) model.element = value["element"].get<std::uint64_t>();
-  if (value.contains("length")) model.length = value["length"].get<unsigned>();
-  model.mask = value.value("mask", model.mask);
-  if (value.contains("mask_at")) model.mask_at = value["mask_at"].get<MaskPlace>();
-  if (value.contains("factor")) model.factor = value["factor"].get<double>();
   if (value.contains("value")) {
     const Json& number = value["value"];
     model.value = number.is_string() ? number.get<std::string>() : number.dump();
   }
-  model.as = value.value("as", model.as);
   if (value.contains("scope")) model.scope = scope_from_json(value["scope"]);
   return model;
 }

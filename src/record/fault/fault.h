@@ -11,7 +11,7 @@
 #include "core/named_enum.h"
 #include "core/number/number_format.h"
 #include "record/fault/scope.h"
-#include "record/json/json.h"
+#include "record/json/keys.h"
 
 namespace bitrift::record {
 

@@ -70,8 +70,8 @@ std::string described(const Faults& faults, std::size_t most) {
   return fmt::format("{}{}", fmt::join(texts, "; "), more);
 }
 
-Json to_json(const Faults& faults) {
-  Json value = Json::array();
+void to_json(Json& value, const Faults& faults) {
+  value = Json::array();
   faults.visit([&]<typename List>(const List& list) {
     for (std::size_t i = 0; i < list.size(); ++i) {
       if constexpr (std::is_same_v<List, FaultList>) {
@@ -81,19 +81,18 @@ Json to_json(const Faults& faults) {
       }
     }
   });
-  return value;
 }
 
-Faults faults_from_json(const Json& value) {
+void from_json(const Json& value, Faults& faults) {
   FaultList bits;
   std::vector<ProcessFault> processes;
   std::vector<LinkFault> links;
   std::vector<FailedLink> failed;
   for (const Json& fault : value) {
     if (fault.contains("process")) {
-      processes.push_back(process_fault_from_json(fault.at("process")));
+      processes.push_back(fault.at("process").get<ProcessFault>());
     } else if (fault.contains("link")) {
-      links.push_back(link_fault_from_json(fault.at("link")));
+      links.push_back(fault.at("link").get<LinkFault>());
     } else if (fault.contains("failed_link")) {
       failed.push_back(failed_link_from_json(fault.at("failed_link")));
     } else {
@@ -105,10 +104,10 @@ Faults faults_from_json(const Json& value) {
   if (kinds > 1)
     fail(ErrorCode::bad_file,
          "'faults' mixes altered bits, processes that fail, altered messages and failed links");
-  if (!processes.empty()) return processes;
-  if (!links.empty()) return links;
-  if (!failed.empty()) return failed;
-  return bits;
+  faults = std::move(bits);
+  if (!processes.empty()) faults = std::move(processes);
+  if (!links.empty()) faults = std::move(links);
+  if (!failed.empty()) faults = std::move(failed);
 }
 
 }  // namespace bitrift::record

@@ -72,8 +72,8 @@ class Faults {
 
 /// A list: of an altered element its keys, of a process {"process": {...}}, of a message {"link": {...}}, of
 /// a failed link {"failed_link": {...}}.
-[[nodiscard]] Json to_json(const Faults& faults);
+void to_json(Json& value, const Faults& faults);
 /// Throws Error(bad_file) when the list mixes kinds.
-[[nodiscard]] Faults faults_from_json(const Json& value);
+void from_json(const Json& value, Faults& faults);
 
 }  // namespace bitrift::record

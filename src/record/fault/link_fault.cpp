@@ -12,23 +12,7 @@ namespace {
 
 constexpr std::int64_t most_bits = 64;
 
-Json to_json(const ChipPlace& chip) { return {{"row", chip.row}, {"column", chip.column}}; }
-
-ChipPlace chip_from_json(const Json& value) { return {value.at("row"), value.at("column")}; }
-
 }  // namespace
-
-Json to_json(const LinkFault& fault) {
-  return {{"step", fault.step},
-          {"bucket", fault.bucket},
-          {"send", fault.send},
-          {"element", fault.element},
-          {"bit", fault.bit}};
-}
-
-LinkFault link_fault_from_json(const Json& value) {
-  return {value.at("step"), value.at("bucket"), value.at("send"), value.at("element"), value.at("bit")};
-}
 
 LinkFault link_fault_from_text(std::string_view text) {
   struct Part {
@@ -66,22 +50,25 @@ std::string to_text(const LinkFault& fault) {
   return fmt::format("{}@{}:{}.{}.{}", fault.send, fault.step, fault.bucket, fault.element, fault.bit);
 }
 
-Json to_json(const AlteredMessage& altered) {
-  return {{"link", to_json(altered.fault)},
-          {"from", to_json(altered.from)},
-          {"to", to_json(altered.to)},
-          {"chunk", altered.chunk},
-          {"kind", altered.kind},
-          {"dtype", altered.dtype},
-          {"old", pattern_to_json(altered.old_pattern, altered.dtype)},
-          {"new", pattern_to_json(altered.new_pattern, altered.dtype)}};
+namespace {
+
+constexpr std::tuple altered_keys = {
+    Key{"link", &AlteredMessage::fault}, Key{"from", &AlteredMessage::from},
+    Key{"to", &AlteredMessage::to},      Key{"chunk", &AlteredMessage::chunk},
+    Key{"kind", &AlteredMessage::kind},  Key{"dtype", &AlteredMessage::dtype}};
+
+}  // namespace
+
+void to_json(Json& value, const AlteredMessage& altered) {
+  value = {{"old", pattern_to_json(altered.old_pattern, altered.dtype)},
+           {"new", pattern_to_json(altered.new_pattern, altered.dtype)}};
+  put_keys(value, altered, altered_keys);
 }
 
-AlteredMessage altered_message_from_json(const Json& value) {
-  return {link_fault_from_json(value.at("link")), chip_from_json(value.at("from")),
-          chip_from_json(value.at("to")),         value.at("chunk"),
-          value.at("kind").get<MessageKind>(),    value.at("dtype"),
-          pattern_from_json(value.at("old")),     pattern_from_json(value.at("new"))};
+void from_json(const Json& value, AlteredMessage& altered) {
+  take_keys(value, altered, altered_keys);
+  altered.old_pattern = pattern_from_json(value.at("old"));
+  altered.new_pattern = pattern_from_json(value.at("new"));
 }
 
 }  // namespace bitrift::record

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "core/named_enum.h"
-#include "record/json/json.h"
+#include "record/json/keys.h"
 
 namespace bitrift::record {
 
@@ -28,9 +28,11 @@ struct LinkFault {
   bool operator==(const LinkFault&) const = default;
 };
 
-/// {"step", "bucket", "send", "element", "bit"}
-[[nodiscard]] Json to_json(const LinkFault& fault);
-[[nodiscard]] LinkFault link_fault_from_json(const Json& value);
+constexpr auto keys_of(std::type_identity<LinkFault>) {
+  return std::tuple(Key{"step", &LinkFault::step}, Key{"bucket", &LinkFault::bucket},
+                    Key{"send", &LinkFault::send}, Key{"element", &LinkFault::element},
+                    Key{"bit", &LinkFault::bit});
+}
 /// "SEND@STEP:BUCKET.ELEMENT.BIT": "12@5:0.3.30". Throws Error(bad_input) that says what was expected.
 [[nodiscard]] LinkFault link_fault_from_text(std::string_view text);
 /// The inverse.
@@ -41,6 +43,9 @@ struct ChipPlace {
   int row = 0, column = 0;
   bool operator==(const ChipPlace&) const = default;
 };
+constexpr auto keys_of(std::type_identity<ChipPlace>) {
+  return std::tuple(Key{"row", &ChipPlace::row}, Key{"column", &ChipPlace::column});
+}
 
 /// What a link fault did, as the receiver saw it.
 struct AlteredMessage {
@@ -55,7 +60,7 @@ struct AlteredMessage {
 
 /// {"link": {...}, "from": {"row", "column"}, "to": {...}, "chunk", "kind", "dtype", "old", "new"}; patterns
 /// as in an AppliedFault.
-[[nodiscard]] Json to_json(const AlteredMessage& altered);
-[[nodiscard]] AlteredMessage altered_message_from_json(const Json& value);
+void to_json(Json& value, const AlteredMessage& altered);
+void from_json(const Json& value, AlteredMessage& altered);
 
 }  // namespace bitrift::record

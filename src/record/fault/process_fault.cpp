@@ -40,19 +40,6 @@ E named(std::string_view text, std::string_view name) {
 
 }  // namespace
 
-Json to_json(const ProcessFault& fault) {
-  return {{"rank", fault.rank},
-          {"step", fault.step},
-          {"phase", fault.phase},
-          {"point", fault.point},
-          {"how", fault.how}};
-}
-
-ProcessFault process_fault_from_json(const Json& value) {
-  return {value.at("rank"), value.at("step"), value.at("phase").get<TrainingPhase>(), value.at("point"),
-          value.at("how").get<Ending>()};
-}
-
 ProcessFault process_fault_from_text(std::string_view text) {
   std::string_view rest = text;
   const bool says_how = rest.find('=') != std::string_view::npos;

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "core/named_enum.h"
-#include "record/json/json.h"
+#include "record/json/keys.h"
 
 namespace bitrift::record {
 
@@ -82,9 +82,11 @@ struct ProcessFault {
   bool operator==(const ProcessFault&) const = default;
 };
 
-/// {"rank", "step", "phase", "point", "how"}
-[[nodiscard]] Json to_json(const ProcessFault& fault);
-[[nodiscard]] ProcessFault process_fault_from_json(const Json& value);
+constexpr auto keys_of(std::type_identity<ProcessFault>) {
+  return std::tuple(Key{"rank", &ProcessFault::rank}, Key{"step", &ProcessFault::step},
+                    Key{"phase", &ProcessFault::phase}, Key{"point", &ProcessFault::point},
+                    Key{"how", &ProcessFault::how});
+}
 /// "RANK@STEP:PHASE", "RANK@STEP:PHASE.POINT" or either with "=HOW" behind: "2@5:backward.1=stop". Throws
 /// Error(bad_input) that says what was expected.
 [[nodiscard]] ProcessFault process_fault_from_text(std::string_view text);

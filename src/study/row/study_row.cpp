@@ -9,29 +9,45 @@ namespace bitrift::study {
 namespace {
 
 using record::Json;
+using record::Key;
+using record::Presence;
 
-Json fault_json(const BitFault& fault) {
-  return {{"file", fault.file}, {"byte", fault.byte}, {"bit", fault.bit}, {"structure", fault.structure}};
+constexpr std::tuple kill_keys = {Key{"call", &KillResult::call},       Key{"half", &KillResult::half},
+                                  Key{"calls", &KillResult::calls},     Key{"outcome", &KillResult::outcome},
+                                  Key{"message", &KillResult::message}, Key{"left", &KillResult::left}};
+
+constexpr std::tuple case_keys = {Key{"mode", &CostCase::mode}, Key{"route", &CostCase::route},
+                                  Key{"ranks", &CostCase::ranks}, Key{"model", &CostCase::model},
+                                  Key{"shard_optimizer", &CostCase::shard_optimizer}};
+
+constexpr std::tuple cost_keys = {
+    Key{"turn", &CostResult::turn},           Key{"bytes", &CostResult::bytes},
+    Key{"block_seconds", &CostResult::block}, Key{"persist_seconds", &CostResult::persist},
+    Key{"load_seconds", &CostResult::load},   Key{"step_seconds", &CostResult::step},
+    Key{"every", &CostResult::every},         Key{"processor_seconds", &CostResult::processor},
+    Key{"library", &CostResult::library}};
+
+constexpr std::tuple policy_keys = {Key{"mode", &PolicyResult::mode},
+                                    Key{"interval", &PolicyResult::interval},
+                                    Key{"number", &PolicyResult::number}};
+
+constexpr std::tuple policy_cost_keys = {
+    Key{"step_seconds", &PolicyCosts::step}, Key{"block_seconds", &PolicyCosts::block},
+    Key{"persist_seconds", &PolicyCosts::persist}, Key{"restart_seconds", &PolicyCosts::restart}};
+
+constexpr std::tuple life_keys = {Key{"seconds", &Life::seconds}, Key{"steps", &Life::steps},
+                                  Key{"step_seconds", &Life::step, Presence::unless_default},
+                                  Key{"block_seconds", &Life::block, Presence::unless_default},
+                                  Key{"persist_seconds", &Life::persist, Presence::unless_default}};
+
+template <record::HasKeys Result>
+void put(Json& row, const Result& result) {
+  put_keys(row, result, keys_of(std::type_identity<Result>{}));
 }
 
-BitFault fault_from(const Json& value) {
-  return {value.at("file").get<std::string>(), value.at("byte").get<std::uint64_t>(),
-          value.at("bit").get<int>(), value.at("structure").get<std::string>()};
-}
-
-void put(Json& row, const SizeResult& size) {
-  row["bytes"] = size.bytes;
-  row["payload_bytes"] = size.payload_bytes;
-  row["tensor_bytes"] = size.tensor_bytes;
-  row["parameters"] = size.parameters;
-}
-
-void put(Json& row, const DeterminismResult& saves) {
-  row["equal"] = saves.equal;
-  row["first_bytes"] = saves.first_bytes;
-  row["second_bytes"] = saves.second_bytes;
-  row["differing_bytes"] = saves.differing_bytes;
-  if (saves.first_difference) row["first_difference"] = fault_json(*saves.first_difference);
+template <record::HasKeys Result>
+void take(const Json& row, Result& result) {
+  row.get_to(result);
 }
 
 void put(Json& row, const DamageResult& damage) {
@@ -40,11 +56,24 @@ void put(Json& row, const DamageResult& damage) {
   } else {
     row["stratum"] = damage.stratum;
     row["draw"] = damage.draw;
-    row["fault"] = fault_json(damage.fault.value());
+    row["fault"] = damage.fault.value();
   }
   row["outcome"] = damage.outcome;
   row["message"] = damage.message;
   if (damage.outcome == DamageOutcome::silently_wrong) row["missing"] = damage.missing;
+}
+
+void take(const Json& row, DamageResult& damage) {
+  if (row.contains("canary")) {
+    damage.canary = row["canary"].get<DamageCanary>();
+  } else {
+    row.at("stratum").get_to(damage.stratum);
+    row.at("draw").get_to(damage.draw);
+    damage.fault = row.at("fault").get<BitFault>();
+  }
+  row.at("outcome").get_to(damage.outcome);
+  row.at("message").get_to(damage.message);
+  damage.missing = row.value("missing", std::uint64_t{0});
 }
 
 void put(Json& row, const ReplayResult& replay) {
@@ -57,152 +86,58 @@ void put(Json& row, const ReplayResult& replay) {
   row["reason"] = *replay.reason;
 }
 
-ReplayResult replay_from(const Json& value) {
-  ReplayResult replay{value.at("draw").get<std::uint64_t>()};
-  if (!value.contains("change")) return replay;
-  replay.change = change_from_json(value["change"]);
-  replay.reason = value.at("reason").get<record::Reason>();
-  return replay;
+void take(const Json& row, ReplayResult& replay) {
+  row.at("draw").get_to(replay.draw);
+  if (!row.contains("change")) return;
+  replay.change = change_from_json(row["change"]);
+  replay.reason = row.at("reason").get<record::Reason>();
 }
 
 void put(Json& row, const KillResult& kill) {
-  row["call"] = kill.call;
-  row["half"] = kill.half;
-  row["calls"] = kill.calls;
+  put_keys(row, kill, kill_keys);
   if (kill.call == 0) row["points"] = kill.points;
-  row["outcome"] = kill.outcome;
-  row["message"] = kill.message;
-  row["left"] = kill.left;
 }
 
-KillResult kill_from(const Json& value) {
-  return {value.at("call").get<std::uint64_t>(),
-          value.at("half").get<bool>(),
-          value.at("calls").get<std::vector<std::string>>(),
-          value.value("points", std::uint64_t{0}),
-          value.at("outcome").get<KillOutcome>(),
-          value.at("message").get<std::string>(),
-          value.at("left").get<std::uint64_t>()};
-}
-
-template <typename T>
-void put_optional(Json& row, const char* key, const std::optional<T>& value) {
-  if (value) row[key] = *value;
-}
-
-template <typename T>
-void take_optional(const Json& row, const char* key, std::optional<T>& value) {
-  if (row.contains(key)) value = row[key].get<T>();
-}
-
-void put(Json& row, const StateResult& state) { row.update(state_json(state)); }
-
-StateResult state_from(const Json& value) {
-  StateResult state{value.at("piece").get<std::string>(), value.at("tensors").get<std::uint64_t>(),
-                    value.at("changed").get<std::uint64_t>(), value.at("steps").get<std::uint64_t>()};
-  take_optional(value, "first_step", state.first_step);
-  take_optional(value, "largest_difference", state.largest);
-  take_optional(value, "first_evaluation", state.first_evaluation);
-  state.refused = value.value("refused", "");
-  return state;
+void take(const Json& row, KillResult& kill) {
+  take_keys(row, kill, kill_keys);
+  kill.points = row.value("points", std::uint64_t{0});
 }
 
 void put(Json& row, const CostResult& cost) {
-  put_optional(row, "mode", cost.what.mode);
-  row["route"] = cost.what.route;
-  row["ranks"] = cost.what.ranks;
-  row["model"] = cost.what.model;
-  put_optional(row, "shard_optimizer", cost.what.shard_optimizer);
-  row["turn"] = cost.turn;
-  row["bytes"] = cost.bytes;
-  row["block_seconds"] = cost.block;
-  row["persist_seconds"] = cost.persist;
-  put_optional(row, "load_seconds", cost.load);
-  put_optional(row, "step_seconds", cost.step);
-  put_optional(row, "every", cost.every);
-  put_optional(row, "processor_seconds", cost.processor);
-  put_optional(row, "library", cost.library);
+  put_keys(row, cost.what, case_keys);
+  put_keys(row, cost, cost_keys);
 }
 
-CostResult cost_from(const Json& value) {
-  CostResult cost;
-  take_optional(value, "mode", cost.what.mode);
-  cost.what.route = value.at("route").get<SaveRoute>();
-  cost.what.ranks = value.at("ranks").get<int>();
-  cost.what.model = value.at("model").get<std::size_t>();
-  take_optional(value, "shard_optimizer", cost.what.shard_optimizer);
-  cost.turn = value.at("turn").get<std::uint64_t>();
-  cost.bytes = value.at("bytes").get<std::uint64_t>();
-  cost.block = value.at("block_seconds").get<double>();
-  cost.persist = value.at("persist_seconds").get<double>();
-  take_optional(value, "load_seconds", cost.load);
-  take_optional(value, "step_seconds", cost.step);
-  take_optional(value, "every", cost.every);
-  take_optional(value, "processor_seconds", cost.processor);
-  take_optional(value, "library", cost.library);
-  return cost;
+void take(const Json& row, CostResult& cost) {
+  take_keys(row, cost.what, case_keys);
+  take_keys(row, cost, cost_keys);
 }
 
 void put(Json& row, const PolicyResult& policy) {
-  row["mode"] = policy.mode;
-  row["interval"] = policy.interval;
-  row["number"] = policy.number;
+  put_keys(row, policy, policy_keys);
   if (const auto* costs = std::get_if<PolicyCosts>(&policy.found)) {
-    row["step_seconds"] = costs->step;
-    row["block_seconds"] = costs->block;
-    row["persist_seconds"] = costs->persist;
-    row["restart_seconds"] = costs->restart;
-    return;
-  }
-  const Life& life = std::get<Life>(policy.found);
-  row["seconds"] = life.seconds;
-  row["steps"] = life.steps;
-  if (life.step > 0) row["step_seconds"] = life.step;
-  if (life.block > 0) row["block_seconds"] = life.block;
-  if (life.persist > 0) row["persist_seconds"] = life.persist;
-}
-
-SizeResult size_from(const Json& value) {
-  return {value.at("bytes").get<std::uint64_t>(), value.at("payload_bytes").get<std::uint64_t>(),
-          value.at("tensor_bytes").get<std::uint64_t>(), value.at("parameters").get<std::uint64_t>()};
-}
-
-DeterminismResult saves_from(const Json& value) {
-  DeterminismResult saves{value.at("equal").get<bool>(), value.at("first_bytes").get<std::uint64_t>(),
-                          value.at("second_bytes").get<std::uint64_t>(),
-                          value.at("differing_bytes").get<std::uint64_t>()};
-  if (value.contains("first_difference")) saves.first_difference = fault_from(value["first_difference"]);
-  return saves;
-}
-
-DamageResult damage_from(const Json& value) {
-  DamageResult damage;
-  if (value.contains("canary")) {
-    damage.canary = value["canary"].get<DamageCanary>();
+    put_keys(row, *costs, policy_cost_keys);
   } else {
-    damage.stratum = value.at("stratum").get<BitStratum>();
-    damage.draw = value.at("draw").get<std::uint64_t>();
-    damage.fault = fault_from(value.at("fault"));
+    put_keys(row, std::get<Life>(policy.found), life_keys);
   }
-  damage.outcome = value.at("outcome").get<DamageOutcome>();
-  damage.message = value.at("message").get<std::string>();
-  damage.missing = value.value("missing", std::uint64_t{0});
-  return damage;
 }
 
-PolicyResult policy_from(const Json& value) {
-  PolicyResult policy{value.at("mode").get<record::SaveMode>(), value.at("interval").get<std::int64_t>(),
-                      value.at("number").get<std::uint64_t>()};
-  if (value.contains("restart_seconds")) {
-    policy.found =
-        PolicyCosts{value.at("step_seconds").get<double>(), value.at("block_seconds").get<double>(),
-                    value.at("persist_seconds").get<double>(), value["restart_seconds"].get<double>()};
+void take(const Json& row, PolicyResult& policy) {
+  take_keys(row, policy, policy_keys);
+  if (row.contains("restart_seconds")) {
+    take_keys(row, policy.found.emplace<PolicyCosts>(), policy_cost_keys);
   } else {
-    policy.found = Life{value.at("seconds").get<double>(), value.at("steps").get<std::int64_t>(),
-                        value.value("step_seconds", 0.0), value.value("block_seconds", 0.0),
-                        value.value("persist_seconds", 0.0)};
+    take_keys(row, policy.found.emplace<Life>(), life_keys);
   }
-  return policy;
+}
+
+// The result of one part of a study, which is an alternative of StudyRow::result.
+template <std::size_t part = 0>
+void take_result(const Json& row, StudyPart asked, StudyRow& into) {
+  if constexpr (part < std::variant_size_v<decltype(into.result)>) {
+    if (asked != static_cast<StudyPart>(part)) return take_result<part + 1>(row, asked, into);
+    take(row, into.result.emplace<part>());
+  }
 }
 
 std::string id_of(StudyPart part, Format format, FileWriter writer) {
@@ -234,32 +169,7 @@ Json to_json(const StudyRow& row) {
 
 StudyRow study_row_from_json(const Json& value) {
   StudyRow row{value.at("format").get<Format>(), value.at("writer").get<FileWriter>()};
-  switch (value.at("part").get<StudyPart>()) {
-    case StudyPart::size:
-      row.result = size_from(value);
-      break;
-    case StudyPart::determinism:
-      row.result = saves_from(value);
-      break;
-    case StudyPart::damage:
-      row.result = damage_from(value);
-      break;
-    case StudyPart::replay:
-      row.result = replay_from(value);
-      break;
-    case StudyPart::kill:
-      row.result = kill_from(value);
-      break;
-    case StudyPart::state:
-      row.result = state_from(value);
-      break;
-    case StudyPart::cost:
-      row.result = cost_from(value);
-      break;
-    case StudyPart::policy:
-      row.result = policy_from(value);
-      break;
-  }
+  take_result(value, value.at("part").get<StudyPart>(), row);
   return row;
 }
 
@@ -272,16 +182,6 @@ ValueChange change_from_json(const Json& value) {
   if (!prefixed || read.ec != std::errc() || read.ptr != end || change.mask == 0)
     fail(ErrorCode::bad_file, "'{}' is no mask of bits", text);
   return change;
-}
-
-Json state_json(const StateResult& state) {
-  Json value = {
-      {"piece", state.piece}, {"tensors", state.tensors}, {"changed", state.changed}, {"steps", state.steps}};
-  put_optional(value, "first_step", state.first_step);
-  put_optional(value, "largest_difference", state.largest);
-  put_optional(value, "first_evaluation", state.first_evaluation);
-  if (!state.refused.empty()) value["refused"] = state.refused;
-  return value;
 }
 
 std::string row_id(StudyPart part, const FileKind& kind) { return id_of(part, kind.format, kind.writer); }

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "record/json/json.h"
+#include "record/json/keys.h"
 #include "record/outcome.h"
 #include "spec/checkpoint_policy.h"
 #include "study/row/study_kinds.h"
@@ -22,6 +22,11 @@ struct BitFault {
   std::string structure;  ///< "central directory"; of payload the tensor
   bool operator==(const BitFault&) const = default;
 };
+constexpr auto keys_of(std::type_identity<BitFault>) {
+  using record::Key;
+  return std::tuple(Key{"file", &BitFault::file}, Key{"byte", &BitFault::byte}, Key{"bit", &BitFault::bit},
+                    Key{"structure", &BitFault::structure});
+}
 
 /// One read of a damaged file, or of a canary.
 struct DamageResult {
@@ -58,6 +63,12 @@ struct SizeResult {
   std::uint64_t parameters = 0;     ///< that the model trains
   bool operator==(const SizeResult&) const = default;
 };
+constexpr auto keys_of(std::type_identity<SizeResult>) {
+  using record::Key;
+  return std::tuple(Key{"bytes", &SizeResult::bytes}, Key{"payload_bytes", &SizeResult::payload_bytes},
+                    Key{"tensor_bytes", &SizeResult::tensor_bytes},
+                    Key{"parameters", &SizeResult::parameters});
+}
 
 /// Two saves of one state in two processes, seconds apart, under two names.
 struct DeterminismResult {
@@ -67,6 +78,14 @@ struct DeterminismResult {
   std::optional<BitFault> first_difference = {};    ///< bit: unused
   bool operator==(const DeterminismResult&) const = default;
 };
+constexpr auto keys_of(std::type_identity<DeterminismResult>) {
+  using record::Key;
+  return std::tuple(Key{"equal", &DeterminismResult::equal},
+                    Key{"first_bytes", &DeterminismResult::first_bytes},
+                    Key{"second_bytes", &DeterminismResult::second_bytes},
+                    Key{"differing_bytes", &DeterminismResult::differing_bytes},
+                    Key{"first_difference", &DeterminismResult::first_difference});
+}
 
 /// One save over an older checkpoint, killed at a call that alters files.
 struct KillResult {
@@ -92,6 +111,15 @@ struct StateResult {
   std::string refused = {};                            ///< why the training did not begin
   bool operator==(const StateResult&) const = default;
 };
+constexpr auto keys_of(std::type_identity<StateResult>) {
+  using record::Key;
+  return std::tuple(Key{"piece", &StateResult::piece}, Key{"tensors", &StateResult::tensors},
+                    Key{"changed", &StateResult::changed}, Key{"steps", &StateResult::steps},
+                    Key{"first_step", &StateResult::first_step},
+                    Key{"largest_difference", &StateResult::largest},
+                    Key{"first_evaluation", &StateResult::first_evaluation},
+                    Key{"refused", &StateResult::refused, record::Presence::unless_default});
+}
 
 /// A way to save, and what is saved.
 struct CostCase {
@@ -166,9 +194,6 @@ struct StudyRow {
 
 /// A change as rows and readers have it. Throws record::Json::exception and Error(bad_file).
 [[nodiscard]] ValueChange change_from_json(const record::Json& value);
-
-/// The keys of a row's result.
-[[nodiscard]] record::Json state_json(const StateResult& state);
 
 /// The id of a row that is to be.
 [[nodiscard]] std::string row_id(StudyPart part, const FileKind& kind);

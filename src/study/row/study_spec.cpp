@@ -1,12 +1,12 @@
 #include "study/row/study_spec.h"
 
 #include <algorithm>
-#include <array>
 #include <ranges>
 
 #include "ckpt/container/open_container.h"
 #include "core/byte_size.h"
 #include "core/error.h"
+#include "record/json/keys.h"
 #include "record/json/schema.h"
 #include "study/row/base_checkpoint.h"
 
@@ -15,6 +15,8 @@ namespace {
 
 using record::Document;
 using record::Json;
+using record::Key;
+using record::Presence;
 
 std::filesystem::path beside(const Document& document, const std::string& text) {
   // An absolute path replaces what is before it.
@@ -97,57 +99,66 @@ std::vector<E> choice(const Json& value, const char* key) {
   return chosen;
 }
 
+constexpr std::tuple damage_keys = {
+    Key{"flips", &DamageSpec::flips, Presence::defaulted},
+    Key{"seed", &DamageSpec::seed, Presence::defaulted},
+    Key{"timeout_seconds", &DamageSpec::timeout_seconds, Presence::defaulted}};
+constexpr std::tuple replay_keys = {Key{"flips", &ReplaySpec::flips, Presence::defaulted},
+                                    Key{"epochs", &ReplaySpec::epochs, Presence::defaulted},
+                                    Key{"seed", &ReplaySpec::seed, Presence::defaulted}};
+constexpr std::tuple kill_keys = {Key{"kills", &KillSpec::kills, Presence::defaulted}};
+constexpr std::tuple state_keys = {Key{"steps", &StateSpec::steps, Presence::defaulted}};
+constexpr std::tuple cost_keys = {
+    Key{"turns", &CostSpec::turns, Presence::defaulted},
+    Key{"ranks", &CostSpec::ranks, Presence::defaulted},
+    Key{"shard_optimizer", &CostSpec::shard_optimizer, Presence::unless_default},
+    Key{"pause_seconds", &CostSpec::pause_seconds, Presence::defaulted},
+    Key{"between_seconds", &CostSpec::between_seconds, Presence::defaulted},
+    Key{"seed", &CostSpec::seed, Presence::defaulted}};
+constexpr std::tuple cluster_keys = {Key{"bytes", &Cluster::bytes}, Key{"write_all", &Cluster::write_all},
+                                     Key{"write_machine", &Cluster::write_machine},
+                                     Key{"send_machine", &Cluster::send_machine},
+                                     Key{"ranks_machine", &Cluster::ranks_machine}};
+constexpr std::tuple policy_keys = {
+    Key{"mean_time_between_failures", &PolicySpec::mean_time_between_failures, Presence::defaulted},
+    Key{"lives", &PolicySpec::lives, Presence::defaulted},
+    Key{"factors", &PolicySpec::factors, Presence::defaulted},
+    Key{"modes", &PolicySpec::modes, Presence::defaulted},
+    Key{"seed", &PolicySpec::seed, Presence::defaulted}};
+
+// A section of a spec, or its defaults where the spec does not have it.
+template <typename Section, typename Keys>
+Section section_from(const Json& spec, const char* name, const Keys& keys) {
+  Section section;
+  if (spec.contains(name)) take_keys(spec[name], section, keys);
+  return section;
+}
+
+template <typename Section, typename Keys>
+Json section_json(const Section& section, const Keys& keys) {
+  Json value = Json::object();
+  put_keys(value, section, keys);
+  return value;
+}
+
 DamageSpec damage_from(const Document& document) {
-  DamageSpec damage;
-  if (!document.value.contains("damage")) return damage;
-  const Json& value = document.value["damage"];
-  damage.flips = value.value("flips", damage.flips);
-  damage.seed = value.value("seed", damage.seed);
-  damage.timeout_seconds = value.value("timeout_seconds", damage.timeout_seconds);
-  if (value.contains("memory")) {
-    try {
-      damage.memory = parse_byte_size(value["memory"].get<std::string>());
-    } catch (const Error& error) {
-      fail(error.code(), "{}: {}", document.where("/damage/memory"), error.what());
-    }
+  auto damage = section_from<DamageSpec>(document.value, "damage", damage_keys);
+  const Json::json_pointer memory("/damage/memory");
+  if (!document.value.contains(memory)) return damage;
+  try {
+    damage.memory = parse_byte_size(document.value[memory].get<std::string>());
+  } catch (const Error& error) {
+    fail(error.code(), "{}: {}", document.where("/damage/memory"), error.what());
   }
   return damage;
 }
 
-ReplaySpec replay_spec_from(const Json& spec) {
-  ReplaySpec replay;
-  if (!spec.contains("replay")) return replay;
-  const Json& value = spec["replay"];
-  replay.flips = value.value("flips", replay.flips);
-  replay.epochs = value.value("epochs", replay.epochs);
-  replay.seed = value.value("seed", replay.seed);
-  return replay;
-}
-
-KillSpec kill_from(const Document& document) {
-  KillSpec kill;
-  if (document.value.contains("kill")) kill.kills = document.value["kill"].value("kills", kill.kills);
-  return kill;
-}
-
-StateSpec state_from(const Document& document) {
-  StateSpec state;
-  if (document.value.contains("state")) state.steps = document.value["state"].value("steps", state.steps);
-  return state;
-}
-
 CostSpec cost_from(const Document& document) {
-  CostSpec cost;
+  auto cost = section_from<CostSpec>(document.value, "cost", cost_keys);
   if (!document.value.contains("cost")) return cost;
   const Json& value = document.value["cost"];
-  cost.turns = value.value("turns", cost.turns);
-  cost.ranks = value.value("ranks", cost.ranks);
-  cost.pause_seconds = value.value("pause_seconds", cost.pause_seconds);
-  cost.between_seconds = value.value("between_seconds", cost.between_seconds);
-  cost.seed = value.value("seed", cost.seed);
   std::sort(cost.ranks.begin(), cost.ranks.end());
   if (value.contains("cores")) cost.cores = value["cores"].get<int>();
-  cost.shard_optimizer = value.value("shard_optimizer", cost.shard_optimizer);
   if (value.contains("cluster")) {
     const auto has = [&](int ranks) {
       return std::find(cost.ranks.begin(), cost.ranks.end(), ranks) != cost.ranks.end();
@@ -159,10 +170,7 @@ CostSpec cost_from(const Document& document) {
            "2, and cost.models",
            document.where("/cost/cluster"));
     }
-    const Json& cluster = value["cluster"];
-    cost.cluster = Cluster{cluster.at("bytes").get<std::uint64_t>(), cluster.at("write_all").get<double>(),
-                           cluster.at("write_machine").get<double>(),
-                           cluster.at("send_machine").get<double>(), cluster.at("ranks_machine").get<int>()};
+    take_keys(value["cluster"], cost.cluster.emplace(), cluster_keys);
   }
   for (std::size_t i = 0; value.contains("models") && i < value["models"].size(); ++i)
     cost.models.push_back(training_from(document, fmt::format("/cost/models/{}", i)));
@@ -170,15 +178,9 @@ CostSpec cost_from(const Document& document) {
 }
 
 PolicySpec policy_from(const Document& document) {
-  PolicySpec policy;
-  if (!document.value.contains("policy")) return policy;
-  const Json& value = document.value["policy"];
-  policy.mean_time_between_failures =
-      value.value("mean_time_between_failures", policy.mean_time_between_failures);
-  policy.lives = value.value("lives", policy.lives);
-  policy.factors = value.value("factors", policy.factors);
-  policy.modes = choice<record::SaveMode>(value, "modes");
-  policy.seed = value.value("seed", policy.seed);
+  auto policy = section_from<PolicySpec>(document.value, "policy", policy_keys);
+  if (document.value.contains("policy"))
+    policy.modes = choice<record::SaveMode>(document.value["policy"], "modes");
   std::sort(policy.factors.begin(), policy.factors.end());
   return policy;
 }
@@ -237,9 +239,9 @@ StudySpec read_study_spec(const std::filesystem::path& path) {
          document.where("/parts"));
   }
   spec.damage = damage_from(document);
-  spec.replay = replay_spec_from(document.value);
-  spec.kill = kill_from(document);
-  spec.state = state_from(document);
+  spec.replay = section_from<ReplaySpec>(document.value, "replay", replay_keys);
+  spec.kill = section_from<KillSpec>(document.value, "kill", kill_keys);
+  spec.state = section_from<StateSpec>(document.value, "state", state_keys);
   spec.cost = cost_from(document);
   check_replicas(document, spec);
   spec.policy = policy_from(document);
@@ -256,20 +258,6 @@ StudySpec read_study_spec(const std::filesystem::path& path) {
 }
 
 namespace {
-
-// What came later is left out where it was not asked for, so that older studies can be resumed.
-Json cost_json(const CostSpec& cost) {
-  Json models = Json::array();
-  for (const record::TrainingSpec& model : cost.models) models.push_back(training_json(model));
-  Json value = {{"turns", cost.turns},
-                {"ranks", cost.ranks},
-                {"models", models},
-                {"pause_seconds", cost.pause_seconds},
-                {"between_seconds", cost.between_seconds},
-                {"seed", cost.seed}};
-  if (!cost.shard_optimizer.empty()) value["shard_optimizer"] = cost.shard_optimizer;
-  return value;
-}
 
 // "All formats" is written as the list that older studies have, so that they can be resumed.
 std::vector<Format> formats_json(std::vector<Format> formats) {
@@ -288,28 +276,23 @@ Json to_json(const StudySpec& spec) {
   if (spec.base.train) base["train"] = training_json(*spec.base.train);
   if (spec.base.steps) base["steps"] = *spec.base.steps;
   if (spec.base.checkpoint) base["checkpoint"] = spec.base.checkpoint->string();
-  return {
-      {"name", spec.name},
-      {"base", base},
-      {"formats", formats_json(spec.formats)},
-      {"writers", spec.writers},
-      {"parts", spec.parts},
-      {"damage",
-       {{"flips", spec.damage.flips},
-        {"seed", spec.damage.seed},
-        {"timeout_seconds", spec.damage.timeout_seconds},
-        {"memory", spec.damage.memory}}},
-      {"replay", {{"flips", spec.replay.flips}, {"epochs", spec.replay.epochs}, {"seed", spec.replay.seed}}},
-      {"kill", {{"kills", spec.kill.kills}}},
-      {"state", {{"steps", spec.state.steps}}},
-      {"cost", cost_json(spec.cost)},
-      {"policy",
-       {{"mean_time_between_failures", spec.policy.mean_time_between_failures},
-        {"lives", spec.policy.lives},
-        {"factors", spec.policy.factors},
-        {"modes", spec.policy.modes},
-        {"seed", spec.policy.seed}}},
-      {"confidence", spec.confidence}};
+  Json damage = section_json(spec.damage, damage_keys);
+  damage["memory"] = spec.damage.memory;
+  Json cost = section_json(spec.cost, cost_keys);
+  cost["models"] = Json::array();
+  for (const record::TrainingSpec& model : spec.cost.models) cost["models"].push_back(training_json(model));
+  return {{"name", spec.name},
+          {"base", base},
+          {"formats", formats_json(spec.formats)},
+          {"writers", spec.writers},
+          {"parts", spec.parts},
+          {"damage", damage},
+          {"replay", section_json(spec.replay, replay_keys)},
+          {"kill", section_json(spec.kill, kill_keys)},
+          {"state", section_json(spec.state, state_keys)},
+          {"cost", cost},
+          {"policy", section_json(spec.policy, policy_keys)},
+          {"confidence", spec.confidence}};
 }
 
 }  // namespace bitrift::study

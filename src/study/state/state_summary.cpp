@@ -34,7 +34,7 @@ std::vector<StateResult> summarize_states(const std::vector<StudyRow>& rows) {
 
 record::Json states_json(const std::vector<StateResult>& states) {
   record::Json list = record::Json::array();
-  for (const StateResult& state : states) list.push_back(state_json(state));
+  for (const StateResult& state : states) list.push_back(state);
   return list;
 }
 

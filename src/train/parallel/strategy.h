@@ -25,6 +25,11 @@ struct BatchResult {
       0;  ///< mean in double of the losses of all micro-batches, ascending by (replica, micro-batch)
   std::int64_t asked = 0, correct = 0;  ///< targets of the batch, and how many the logits had right
 };
+constexpr auto keys_of(std::type_identity<BatchResult>) {
+  using record::Key;
+  return std::tuple(Key{"loss", &BatchResult::loss}, Key{"asked", &BatchResult::asked},
+                    Key{"correct", &BatchResult::correct});
+}
 
 /// What the test set gave to one replica.
 struct TestResult {
@@ -41,6 +46,11 @@ struct Decision {
   bool bad_gradient = false;  ///< on some rank, see LossScaler
   std::vector<double> norms;  ///< of this replica's gradients by stage, then tensor; empty unless exchanged
 };
+constexpr auto keys_of(std::type_identity<Decision>) {
+  using record::Key;
+  return std::tuple(Key{"batch", &Decision::batch}, Key{"bad_gradient", &Decision::bad_gradient},
+                    Key{"norms", &Decision::norms});
+}
 
 /// What a strategy is made for.
 struct StrategyOptions {

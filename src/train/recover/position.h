@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/named_enum.h"
+#include "record/json/keys.h"
 
 namespace bitrift::train {
 
@@ -29,5 +30,8 @@ struct Position {
   Next next = Next::look;
   auto operator<=>(const Position&) const = default;
 };
+constexpr auto keys_of(std::type_identity<Position>) {
+  return std::tuple(record::Key{"commits", &Position::commits}, record::Key{"next", &Position::next});
+}
 
 }  // namespace bitrift::train

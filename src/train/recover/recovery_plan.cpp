@@ -11,26 +11,8 @@
 namespace bitrift::train {
 namespace {
 
-using record::Json;
 using record::RecoveryKind;
 using record::StateSource;
-
-Json to_json(const Position& position) {
-  return {{"commits", position.commits}, {"next", name_of(position.next)}};
-}
-
-Position position_from_json(const Json& value) {
-  return {value.at("commits"), parse_named<Next>(value.at("next").get<std::string>())};
-}
-
-Json to_json(const HeldState& held) {
-  return {
-      {"at", to_json(held.at)}, {"stage", held.stage}, {"stages", held.stages}, {"replica", held.replica}};
-}
-
-HeldState held_from_json(const Json& value) {
-  return {position_from_json(value.at("at")), value.at("stage"), value.at("stages"), value.at("replica")};
-}
 
 class Planner {
  public:
@@ -314,28 +296,6 @@ class Planner {
 };
 
 }  // namespace
-
-Json to_json(const Report& report) {
-  Json value = {{"rank", report.rank},         {"joined", report.joined},   {"reached", report.reached},
-                {"prepared", report.prepared}, {"noticed", report.noticed}, {"snapshots", Json::array()}};
-  if (report.live) value["live"] = to_json(*report.live);
-  if (report.file) value["file"] = to_json(*report.file);
-  for (const HeldState& held : report.snapshots) value["snapshots"].push_back(to_json(held));
-  return value;
-}
-
-Report report_from_json(const Json& value) {
-  Report report;
-  report.rank = value.at("rank");
-  report.joined = value.at("joined");
-  report.reached = value.at("reached");
-  report.prepared = value.at("prepared");
-  report.noticed = value.at("noticed");
-  if (value.contains("live")) report.live = held_from_json(value["live"]);
-  if (value.contains("file")) report.file = position_from_json(value["file"]);
-  for (const Json& held : value.at("snapshots")) report.snapshots.push_back(held_from_json(held));
-  return report;
-}
 
 RecoveryPlan plan_recovery(const record::RecoverySpec& spec, const ReplicaMap& before,
                            const std::vector<Report>& reports, const std::optional<record::MeshSpec>& mesh) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "record/json/json.h"
+#include "record/json/keys.h"
 #include "record/recovery.h"
 #include "spec/mesh_spec.h"
 #include "train/parallel/replica_map.h"
@@ -21,6 +21,11 @@ struct HeldState {
   int replica = 0;            ///< the first of those that it was computed for
   bool operator==(const HeldState&) const = default;
 };
+constexpr auto keys_of(std::type_identity<HeldState>) {
+  using record::Key;
+  return std::tuple(Key{"at", &HeldState::at}, Key{"stage", &HeldState::stage},
+                    Key{"stages", &HeldState::stages}, Key{"replica", &HeldState::replica});
+}
 
 /// What a survivor says of itself.
 struct Report {
@@ -33,8 +38,13 @@ struct Report {
   std::int64_t reached = 0;           ///< steps behind it when it noticed
   double noticed = 0;                 ///< when it noticed, seconds of its machine's monotonic clock
 };
-[[nodiscard]] record::Json to_json(const Report& report);
-[[nodiscard]] Report report_from_json(const record::Json& value);
+constexpr auto keys_of(std::type_identity<Report>) {
+  using record::Key;
+  return std::tuple(Key{"rank", &Report::rank}, Key{"live", &Report::live}, Key{"joined", &Report::joined},
+                    Key{"prepared", &Report::prepared}, Key{"snapshots", &Report::snapshots},
+                    Key{"file", &Report::file}, Key{"reached", &Report::reached},
+                    Key{"noticed", &Report::noticed});
+}
 
 /// What was decided, the same on all survivors.
 struct RecoveryPlan {

@@ -11,15 +11,7 @@ namespace {
 
 using record::Json;
 
-Json binary(const std::string& bytes) {
-  return Json::binary(Json::binary_t::container_type(bytes.begin(), bytes.end()));
-}
-
-std::string bytes_of(const Json& value) {
-  const auto& bytes = value.get_binary();
-  return {bytes.begin(), bytes.end()};
-}
-
+// Marks are many, so they are lists.
 Json to_json(const Trajectory& golden) {
   Json marks = Json::array();
   for (const Trajectory::Mark& mark : golden.marks) marks.push_back({mark.loss, mark.correct, mark.digests});
@@ -33,39 +25,18 @@ Trajectory trajectory_from_json(const Json& value) {
   return golden;
 }
 
-Json to_json(const StepMade& step) {
-  return {{"epoch", step.epoch},
-          {"learning_rate", step.learning_rate},
-          {"loss", step.loss},
-          {"correct", step.correct},
-          {"stopped", step.stopped},
-          {"epoch_ended", step.epoch_ended},
-          {"training", record::to_json(step.training)}};
-}
-
-StepMade step_from_json(const Json& value) {
-  return {value.at("epoch"),
-          value.at("learning_rate"),
-          value.at("loss"),
-          value.at("correct"),
-          value.at("stopped"),
-          value.at("epoch_ended"),
-          record::evaluation_from_json(value.at("training"))};
-}
-
-Json to_json(const Decision& decision) {
-  return {{"loss", decision.batch.loss},
-          {"asked", decision.batch.asked},
-          {"correct", decision.batch.correct},
-          {"bad_gradient", decision.bad_gradient},
-          {"norms", decision.norms}};
-}
-
-Decision decision_from_json(const Json& value) {
-  return {{value.at("loss"), value.at("asked"), value.at("correct")},
-          value.at("bad_gradient"),
-          value.at("norms")};
-}
+// All but the result, the shared state and the golden run.
+constexpr std::tuple ledger_keys = {record::Key{"at", &Ledger::at},
+                                    record::Key{"terms", &Ledger::terms},
+                                    record::Key{"first_epoch", &Ledger::first_epoch},
+                                    record::Key{"last", &Ledger::last},
+                                    record::Key{"decision", &Ledger::decision},
+                                    record::Key{"next_look", &Ledger::next_look},
+                                    record::Key{"gap", &Ledger::gap},
+                                    record::Key{"faults", &Ledger::faults},
+                                    record::Key{"file", &Ledger::file},
+                                    record::Key{"batch_size", &Ledger::batch_size},
+                                    record::Key{"costs", &Ledger::costs}};
 
 std::filesystem::path ledger_file(const std::filesystem::path& folder, std::int64_t step) {
   return folder / fmt::format("ledger-{}", step);
@@ -74,24 +45,10 @@ std::filesystem::path ledger_file(const std::filesystem::path& folder, std::int6
 }  // namespace
 
 std::string to_text(const Ledger& ledger) {
-  Json value = {{"commits", ledger.at.commits},
-                {"next", name_of(ledger.at.next)},
-                {"epochs", ledger.terms.epochs},
-                {"order", ledger.terms.order},
-                {"early_end", ledger.terms.early_end},
-                {"result", record::to_json(ledger.result)},
-                {"first_epoch", ledger.first_epoch},
-                {"last", to_json(ledger.last)},
-                {"decision", to_json(ledger.decision)},
-                {"next_look", ledger.next_look},
-                {"gap", ledger.gap},
-                {"faults", Json::array()},
-                {"batch_size", ledger.batch_size},
-                {"costs", ledger.costs},
-                {"shared", binary(packed(ledger.shared))}};
-  for (const record::ProcessFault& fault : ledger.faults) value["faults"].push_back(record::to_json(fault));
-  if (ledger.terms.steps) value["steps"] = *ledger.terms.steps;
-  if (ledger.file) value["file"] = ledger.file->string();
+  const std::string shared = packed(ledger.shared);
+  Json value = {{"result", record::to_json(ledger.result)},
+                {"shared", Json::binary(Json::binary_t::container_type(shared.begin(), shared.end()))}};
+  put_keys(value, ledger, ledger_keys);
   if (ledger.golden) value["golden"] = to_json(*ledger.golden);
   const std::vector<std::uint8_t> bytes = Json::to_cbor(value);
   return {bytes.begin(), bytes.end()};
@@ -101,21 +58,10 @@ Ledger ledger_from_text(const std::string& text) {
   try {
     const Json value = Json::from_cbor(text);
     Ledger ledger;
-    ledger.at = {value.at("commits"), parse_named<Next>(value.at("next").get<std::string>())};
-    ledger.terms = {{}, value.at("epochs"), value.at("order"), value.at("early_end")};
-    if (value.contains("steps")) ledger.terms.steps = value["steps"].get<std::int64_t>();
+    take_keys(value, ledger, ledger_keys);
     ledger.result = record::run_result_from_json(value.at("result"));
-    ledger.first_epoch = value.at("first_epoch");
-    ledger.last = step_from_json(value.at("last"));
-    ledger.decision = decision_from_json(value.at("decision"));
-    ledger.next_look = value.at("next_look");
-    ledger.gap = value.at("gap");
-    for (const Json& fault : value.at("faults"))
-      ledger.faults.push_back(record::process_fault_from_json(fault));
-    ledger.batch_size = value.at("batch_size");
-    ledger.costs = value.at("costs").get<std::vector<double>>();
-    ledger.shared = unpacked(bytes_of(value.at("shared")));
-    if (value.contains("file")) ledger.file = value["file"].get<std::string>();
+    const auto& shared = value.at("shared").get_binary();
+    ledger.shared = unpacked(std::string(shared.begin(), shared.end()));
     if (value.contains("golden")) ledger.golden = trajectory_from_json(value["golden"]);
     return ledger;
   } catch (const Json::exception& error) {

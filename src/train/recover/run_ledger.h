@@ -28,6 +28,13 @@ struct StepMade {
   bool stopped = false, epoch_ended = false;
   record::Evaluation training = {};  ///< metrics of the epoch so far
 };
+constexpr auto keys_of(std::type_identity<StepMade>) {
+  using record::Key;
+  return std::tuple(Key{"epoch", &StepMade::epoch}, Key{"learning_rate", &StepMade::learning_rate},
+                    Key{"loss", &StepMade::loss}, Key{"correct", &StepMade::correct},
+                    Key{"stopped", &StepMade::stopped}, Key{"epoch_ended", &StepMade::epoch_ended},
+                    Key{"training", &StepMade::training});
+}
 
 /// What was asked of the run.
 struct Terms {
@@ -36,6 +43,11 @@ struct Terms {
   std::uint64_t order = 0;
   bool early_end = false;
 };
+constexpr auto keys_of(std::type_identity<Terms>) {
+  using record::Key;
+  return std::tuple(Key{"steps", &Terms::steps}, Key{"epochs", &Terms::epochs}, Key{"order", &Terms::order},
+                    Key{"early_end", &Terms::early_end});
+}
 
 struct Ledger {
   Position at;

@@ -87,13 +87,11 @@ std::string nonfinite_metric(const std::vector<record::Evaluation>& replicas, bo
 }
 
 void gather_alarms(const Guards& guards, const mpi::Communicator& ranks, record::RunResult& result) {
-  record::Json mine = {{"count", guards.count()}, {"alarms", record::Json::array()}};
-  for (const record::Alarm& alarm : guards.alarms()) mine["alarms"].push_back(record::to_json(alarm));
+  const record::Json mine = {{"count", guards.count()}, {"alarms", guards.alarms()}};
   for (const std::string& text : ranks.allgather(mine.dump())) {
     const record::Json theirs = record::Json::parse(text);
     result.alarm_count += theirs["count"].get<std::int64_t>();
-    for (const record::Json& alarm : theirs["alarms"])
-      result.alarms.push_back(record::alarm_from_json(alarm));
+    for (const record::Json& alarm : theirs["alarms"]) result.alarms.push_back(alarm.get<record::Alarm>());
   }
   std::stable_sort(result.alarms.begin(), result.alarms.end(),
                    [](const auto& a, const auto& b) { return a.step < b.step; });

@@ -174,7 +174,7 @@ class RecoveryRun {
     mine.reached = interrupted_.ledger ? interrupted_.ledger->at.commits : 0;
     mine.snapshots = snapshots_.held();
     mine.file = interrupted_.file_position;
-    Json says = {{"report", to_json(mine)}, {"golden", state_.golden.contains(interrupted_.order)}};
+    Json says = {{"report", mine}, {"golden", state_.golden.contains(interrupted_.order)}};
     if (knows_before_) {
       says["before"] = {before_.replicas(), before_.stages(), before_.hosts()};
       for (const Member& member : members_before_)
@@ -183,7 +183,7 @@ class RecoveryRun {
     Roll roll;
     std::vector<Member> known;
     for (const Json& said : team().roll_call(says)) {
-      roll.reports.push_back(report_from_json(said.at("report")));
+      roll.reports.push_back(said.at("report").get<Report>());
       roll.wants_golden = roll.wants_golden || !said.at("golden").get<bool>();
       if (!said.contains("before") || !known.empty()) continue;
       const Json& before = said["before"];
@@ -275,10 +275,9 @@ class RecoveryRun {
   void share_times(const RecoveryPlan& plan) {
     if (const auto died = record::last_death_note(interrupted_.death_note, noticed_))
       times().detect = std::max(0.0, noticed_ - died->time);
-    Json mine = record::to_json(times());
-    std::string text = mine.dump();
+    std::string text = record::to_json(times()).dump();
     team().everyone().broadcast(text, plan.leader);
-    result_.record.times = record::recovery_times_from_json(Json::parse(text));
+    Json::parse(text).get_to(result_.record.times);
   }
 
   void catch_up(const RecoveryPlan& plan, const Ledger& ledger) {

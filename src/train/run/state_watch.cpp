@@ -29,11 +29,7 @@ std::uint64_t state_bytes(Session& session, const record::OptimizerSpec& optimiz
   return bytes;
 }
 
-std::string dumped(const std::vector<record::StepDrift>& drifts) {
-  record::Json value = record::Json::array();
-  for (const record::StepDrift& drift : drifts) value.push_back(record::to_json(drift));
-  return value.dump();
-}
+std::string dumped(const std::vector<record::StepDrift>& drifts) { return record::Json(drifts).dump(); }
 
 }  // namespace
 
@@ -74,7 +70,7 @@ std::optional<std::vector<record::StepDrift>> StateWatch::gather() {
     const std::size_t mine = rank / static_cast<std::size_t>(layout.stages());
     const record::Json part = record::Json::parse(parts[rank]);
     for (std::size_t i = 0; i < part.size(); ++i) {
-      const record::StepDrift drift = record::step_drift_from_json(part[i]);
+      const auto drift = part[i].get<record::StepDrift>();
       for (std::size_t replica = 0; replica < replicas.size(); ++replica) {
         std::vector<record::StepDrift>& own = replicas[replica];
         own.resize(part.size());

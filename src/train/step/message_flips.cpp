@@ -33,12 +33,10 @@ bool MessageFlips::due_after(std::int64_t steps) const {
 
 void MessageFlips::gather(const mpi::Communicator& ranks, record::RunResult& result) const {
   if (faults_.empty()) return;
-  record::Json mine = record::Json::array();
-  for (const AlteredMessage& altered : altered_) mine.push_back(to_json(altered));
   std::vector<AlteredMessage> all;
-  for (const std::string& text : ranks.allgather(mine.dump())) {
+  for (const std::string& text : ranks.allgather(record::Json(altered_).dump())) {
     for (const record::Json& altered : record::Json::parse(text))
-      all.push_back(record::altered_message_from_json(altered));
+      all.push_back(altered.get<AlteredMessage>());
   }
   result.altered_messages.clear();
   for (const LinkFault& fault : faults_) {

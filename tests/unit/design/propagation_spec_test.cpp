@@ -64,9 +64,9 @@ TEST(Propagation, OfAResultComesBackFromItsLine) {
 }
 
 TEST(Propagation, WithColumnsOfDifferentLengthsIsRefused) {
-  Json value = to_json(StepDrift{4, {drift_of("model/a", 1)}});
+  Json value = StepDrift{4, {drift_of("model/a", 1)}};
   value["max"].push_back(3);
-  EXPECT_THAT(error_of([&] { (void)step_drift_from_json(value); }), HasSubstr("after step 4: 'max'"));
+  EXPECT_THAT(error_of([&] { (void)value.get<StepDrift>(); }), HasSubstr("after step 4: 'max'"));
 }
 
 TEST(Propagation, WhatAllReplicasFoundAlikeIsListedOnce) {
@@ -92,7 +92,7 @@ TEST(Propagation, WhatReplicasFoundDifferentlyIsListedForEachInWhichItDiffers) {
 TEST(Propagation, OfOneReplicaNamesNone) {
   const auto all = merged({{{0, {drift_of("model/a", 0.5)}}}});
   EXPECT_FALSE(all[0].tensors[0].replica);
-  EXPECT_FALSE(to_json(all[0]).contains("replica"));
+  EXPECT_FALSE(Json(all[0]).contains("replica"));
 }
 
 TEST(Propagation, StandsInASpecInAnyOrderAndComesBackSorted) {

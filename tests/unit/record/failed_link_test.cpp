@@ -88,12 +88,12 @@ TEST(Faults, OfFailedLinksAreAKindOfTheirOwn) {
   EXPECT_TRUE(faults.of_failed_links());
   EXPECT_FALSE(faults.of_links() || faults.of_processes());
   EXPECT_EQ(faults.size(), 2U);
-  const Json value = to_json(faults);
+  const Json value = faults;
   EXPECT_EQ(value.at(0), (Json{{"failed_link", to_json(dead)}}));
-  EXPECT_EQ(faults_from_json(value), faults);
+  EXPECT_EQ(value.get<Faults>(), faults);
   Json mixed = value;
   mixed.push_back({{"link", to_json(LinkFault{})}});
-  EXPECT_THROW((void)faults_from_json(mixed), Error);
+  EXPECT_THROW((void)mixed.get<Faults>(), Error);
 }
 
 TEST(LinkReport, KeepsTimesApartFromWhatRepeats) {

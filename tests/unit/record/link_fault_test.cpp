@@ -25,7 +25,7 @@ TEST(LinkFault, OfATextHasEveryPartOfIt) {
 TEST(LinkFault, SurvivesTextAndJson) {
   for (const LinkFault& fault : {LinkFault{}, LinkFault{largest, largest, largest, largest, 63}}) {
     EXPECT_EQ(link_fault_from_text(to_text(fault)), fault);
-    EXPECT_EQ(link_fault_from_json(Json::parse(to_json(fault).dump())), fault);
+    EXPECT_EQ(Json::parse(to_json(fault).dump()).get<LinkFault>(), fault);
   }
 }
 
@@ -57,10 +57,10 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(AlteredMessage, SurvivesJson) {
   const AlteredMessage altered = {{5, 0, 12, 3, 30}, {0, 1},    {1, 1}, 7,
                                   MessageKind::copy, "float32", 0x3f0,  0x400003f0};
-  const Json value = to_json(altered);
+  const Json value = altered;
   EXPECT_EQ(value.at("old"), "0x000003f0");
   EXPECT_EQ(value.at("to"), (Json{{"row", 1}, {"column", 1}}));
-  EXPECT_EQ(altered_message_from_json(Json::parse(value.dump())), altered);
+  EXPECT_EQ(Json::parse(value.dump()).get<AlteredMessage>(), altered);
 }
 
 TEST(Faults, OfLinksAreAKindOfTheirOwn) {
@@ -69,13 +69,13 @@ TEST(Faults, OfLinksAreAKindOfTheirOwn) {
   EXPECT_FALSE(faults.of_processes());
   EXPECT_EQ(faults.size(), 2U);
   EXPECT_TRUE(faults.bits().empty() && faults.processes().empty());
-  const Json value = to_json(faults);
+  const Json value = faults;
   EXPECT_EQ(value.at(0),
             (Json{{"link", {{"step", 5}, {"bucket", 0}, {"send", 12}, {"element", 3}, {"bit", 30}}}}));
-  EXPECT_EQ(faults_from_json(value), faults);
+  EXPECT_EQ(value.get<Faults>(), faults);
   Json mixed = value;
   mixed.push_back({{"process", to_json(ProcessFault{})}});
-  EXPECT_THROW((void)faults_from_json(mixed), Error);
+  EXPECT_THROW((void)mixed.get<Faults>(), Error);
 }
 
 MessageMap map_of_two_buckets() {

@@ -31,7 +31,7 @@ TEST(ProcessFault, SurvivesTextAndJsonInEveryPhaseAndManner) {
         const ProcessFault fault = {std::numeric_limits<int>::max(), number,
                                     static_cast<TrainingPhase>(phase), number - 1, static_cast<Ending>(how)};
         EXPECT_EQ(process_fault_from_text(to_text(fault)), fault) << to_text(fault);
-        EXPECT_EQ(process_fault_from_json(Json::parse(to_json(fault).dump())), fault);
+        EXPECT_EQ(Json::parse(to_json(fault).dump()).get<ProcessFault>(), fault);
       }
     }
   }
@@ -90,12 +90,12 @@ TEST(ProcessFault, OfJsonWithoutAKeyOrWithAnUnknownWordIsRefused) {
   for (const char* key : {"rank", "step", "phase", "point", "how"}) {
     Json value = to_json(ProcessFault{});
     value.erase(key);
-    EXPECT_ANY_THROW((void)process_fault_from_json(value)) << key;
+    EXPECT_ANY_THROW((void)value.get<ProcessFault>()) << key;
   }
   for (const char* key : {"phase", "how"}) {
     Json value = to_json(ProcessFault{});
     value[key] = "sleep";
-    EXPECT_THROW((void)process_fault_from_json(value), Error) << key;
+    EXPECT_THROW((void)value.get<ProcessFault>(), Error) << key;
   }
 }
 

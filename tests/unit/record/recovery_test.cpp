@@ -23,20 +23,21 @@ TEST(RecoverySpec, SurvivesJsonWithEveryKey) {
                              .checkpoint_every = std::numeric_limits<std::int64_t>::max(),
                              .batch = BatchRule::smaller,
                              .forget = {Structure::optimizer, Structure::cursor}};
-  EXPECT_EQ(recovery_spec_from_json(through_text(spec)), spec);
+  EXPECT_EQ(through_text(spec).get<RecoverySpec>(), spec);
   for (std::size_t kind = 0; kind < names_of(RecoveryKind{}).words.size(); ++kind) {
     const RecoverySpec plain = {.kind = static_cast<RecoveryKind>(kind)};
-    EXPECT_EQ(recovery_spec_from_json(through_text(plain)), plain);
+    EXPECT_EQ(through_text(plain).get<RecoverySpec>(), plain);
     EXPECT_EQ(to_json(plain).size(), 1U);  // defaults leave no key
   }
 }
 
 TEST(RecoverySpec, WithoutAKindOrWithAnUnknownWordIsRefused) {
-  EXPECT_ANY_THROW((void)recovery_spec_from_json(Json::object()));
-  EXPECT_THROW((void)recovery_spec_from_json({{"kind", "pray"}}), Error);
-  EXPECT_THROW((void)recovery_spec_from_json({{"kind", "spare"}, {"state", "cloud"}}), Error);
-  EXPECT_THROW((void)recovery_spec_from_json({{"kind", "spare"}, {"batch", "larger"}}), Error);
-  EXPECT_THROW((void)recovery_spec_from_json({{"kind", "spare"}, {"forget", {"everything"}}}), Error);
+  EXPECT_ANY_THROW((void)Json::object().get<RecoverySpec>());
+  EXPECT_THROW((void)Json::object({{"kind", "pray"}}).get<RecoverySpec>(), Error);
+  EXPECT_THROW((void)Json::object({{"kind", "spare"}, {"state", "cloud"}}).get<RecoverySpec>(), Error);
+  EXPECT_THROW((void)Json::object({{"kind", "spare"}, {"batch", "larger"}}).get<RecoverySpec>(), Error);
+  EXPECT_THROW((void)Json::object({{"kind", "spare"}, {"forget", {"everything"}}}).get<RecoverySpec>(),
+               Error);
 }
 
 Recovery recovery() {
@@ -60,7 +61,7 @@ Recovery recovery() {
 
 TEST(Recovery, SurvivesJsonWithEveryKey) {
   const Recovery one = recovery();
-  const Recovery back = recovery_from_json(through_text(one));
+  const Recovery back = through_text(one).get<Recovery>();
   EXPECT_EQ(to_json(back), to_json(one));
   EXPECT_EQ(back.kind, one.kind);
   EXPECT_EQ(back.state, one.state);
@@ -84,18 +85,18 @@ TEST(Recovery, KeepsWhatIsUnknownUnknown) {
   const Json value = to_json(one);
   EXPECT_FALSE(value.contains("state"));
   EXPECT_FALSE(value["volatile"].contains("detect"));
-  const Recovery back = recovery_from_json(value);
+  const Recovery back = value.get<Recovery>();
   EXPECT_EQ(back.state, std::nullopt);
   EXPECT_EQ(back.times.detect, std::nullopt);
 }
 
 TEST(Recovery, TakesItsTimesFromTheVolatilePartOnly) {
-  Json value = to_json(recovery());
+  Json value = to_json(recovery(), Times::with);
   value.erase("volatile");
-  EXPECT_EQ(recovery_from_json(value).times.total(), 0);
+  EXPECT_EQ(value.get<Recovery>().times.total(), 0);
   EXPECT_EQ(value["kind"], "spare");
   value.erase("failed");
-  EXPECT_ANY_THROW((void)recovery_from_json(value));
+  EXPECT_ANY_THROW((void)value.get<Recovery>());
 }
 
 TEST(RecoveryTimes, AddUpToTheirTotal) {
@@ -112,7 +113,7 @@ TEST(Relaunch, NamesAllRanksThatLeftWordAndTheLastMoment) {
   ASSERT_EQ(relaunch.recoveries.size(), 1U);
   EXPECT_EQ(relaunch.recoveries[0].failed, (std::vector<int>{1, 3}));
   EXPECT_EQ(relaunch.recoveries[0].times.detect, 0.5);
-  const Relaunch back = relaunch_from_json(through_text(relaunch));
+  const Relaunch back = through_text(relaunch).get<Relaunch>();
   EXPECT_EQ(back.step, 7);
   EXPECT_EQ(back.phase, TrainingPhase::reduce);
   EXPECT_EQ(back.recoveries[0].failed, relaunch.recoveries[0].failed);

@@ -51,7 +51,7 @@ TEST(RunRequest, GivesBackWhichRanksFailAndHowTheRunGoesOn) {
   RunRequest request;
   request.faults = std::vector{ProcessFault{1, 7, TrainingPhase::reduce, 2, Ending::stop}};
   request.recovery = RecoverySpec{.kind = RecoveryKind::spare, .spares = 1, .forget = {Structure::optimizer}};
-  const RunRequest back = run_request_from_json(Json::parse(to_json(request).dump()));
+  const RunRequest back = Json::parse(to_json(request).dump()).get<RunRequest>();
   EXPECT_EQ(back.faults, request.faults);
   EXPECT_EQ(back.recovery, request.recovery);
   EXPECT_FALSE(to_json(RunRequest{}).contains("recovery"));
@@ -68,7 +68,7 @@ TEST(RecoverySpec, PromisesTheGoldenResultUnlessItDropsSomething) {
 TEST(Alarm, OfAnUnknownGuardIsRefused) {
   Json value = to_json(Alarm{});
   value["guard"] = "watchdog";
-  EXPECT_THROW((void)alarm_from_json(value), Error);
+  EXPECT_THROW((void)value.get<Alarm>(), Error);
 }
 
 }  // namespace
