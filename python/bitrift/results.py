@@ -197,7 +197,7 @@ class Campaign:
         one of the other; none: all that both have. margin: of the difference of two rates, as a share. Columns: first,
         second, outcome, kind (paired, or unpaired or unrelated with `other`), first_rate, second_rate, difference, low,
         high, p, adjusted_p, share_seen, verdict (differ, equivalent or open), answer (a sentence); of pairs also pairs,
-        both, first_only, second_only, neither; mcnemar_p, or exact_p with `other` (docs/statistics.md).
+        both, first_only, second_only, neither; exact_p, for one look (docs/statistics.md), None with `sampling`.
         """
         pandas = pandas_package()
         if other is None:
@@ -210,8 +210,7 @@ class Campaign:
             pairs = json.loads(run_program(command))["pairs"]
         for pair in pairs:
             pair["low"], pair["high"] = pair.pop("interval")
-        tests = ["mcnemar_p"] if other is None else ["exact_p"]
-        columns = [*_COMPARED, *tests, "share_seen", "verdict", "answer"]
+        columns = [*_COMPARED, "exact_p", "share_seen", "verdict", "answer"]
         return cast("pd.DataFrame", pandas.DataFrame(pairs, columns=columns))
 
     def propagation(self, *, by_tensor: bool = False) -> pd.DataFrame:

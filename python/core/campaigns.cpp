@@ -9,7 +9,7 @@
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
-#include "analyze/across/arm_comparison.h"
+#include "analyze/across/comparison.h"
 #include "analyze/map_view.h"
 #include "analyze/process/process_view.h"
 #include "analyze/summary.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "analyze/across/arm_comparison.h"
+#include "analyze/across/comparison.h"
 #include "analyze/observations.h"
 #include "analyze/process/process_view.h"
 #include "analyze/summary.h"

@@ -5,8 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "analyze/across/arm_comparison.h"
-#include "analyze/across/campaign_comparison.h"
+#include "analyze/across/comparison.h"
 #include "campaign/folder/folder.h"
 #include "commands.h"
 #include "core/error.h"
@@ -37,8 +36,7 @@ analyze::ComparisonOptions wanted_of(const CompareOptions& options) {
   return wanted;
 }
 
-template <typename Comparison>
-void show(const Comparison& comparison, bool json) {
+void show(const analyze::Comparison& comparison, bool json) {
   if (!json) return print(analyze::text(comparison));
   record::Json document = analyze::to_json(comparison);
   document["provenance"] = record::provenance(command_line());

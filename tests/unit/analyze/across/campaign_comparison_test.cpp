@@ -1,7 +1,6 @@
-#include "analyze/across/campaign_comparison.h"
-
 #include <gmock/gmock.h>
 
+#include "analyze/across/comparison.h"
 #include "core/error.h"
 #include "unit/analyze/samples.h"
 
@@ -12,8 +11,7 @@ using record::OutcomeClass;
 using ::testing::HasSubstr;
 using testing::sample_with;
 
-CampaignComparison compared(const Sample& first, const Sample& second,
-                            const ComparisonOptions& options = {}) {
+Comparison compared(const Sample& first, const Sample& second, const ComparisonOptions& options = {}) {
   return compare_campaigns(first, "old", second, "new", options);
 }
 
@@ -30,10 +28,10 @@ std::string refusal(const Sample& first, const Sample& second, const ComparisonO
 TEST(CampaignComparison, PairsTheSameFaultsAndNamesTheWorseCampaign) {
   const Sample first = sample_with({{8000, 400, 20}});
   const Sample second = sample_with({{8000, 400, 80}});
-  const CampaignComparison comparison = compared(first, second);
-  ASSERT_EQ(comparison.lines.size(), 2U);
-  EXPECT_EQ(comparison.lines[0].verdict, ComparisonVerdict::differ);
-  EXPECT_EQ(comparison.lines[1].verdict, ComparisonVerdict::open);
+  const Comparison comparison = compared(first, second);
+  ASSERT_EQ(comparison.pairs.size(), 2U);
+  EXPECT_EQ(comparison.pairs[0].verdict, ComparisonVerdict::differ);
+  EXPECT_EQ(comparison.pairs[1].verdict, ComparisonVerdict::open);
   EXPECT_THAT(text(comparison), HasSubstr("The SDC rate is higher in serial of new than in serial of old"));
   const record::Json value = to_json(comparison);
   EXPECT_EQ(value["schema"], "bitrift/comparison/1");
@@ -47,9 +45,9 @@ TEST(CampaignComparison, AdjustsForAllLines) {
   const Sample second = sample_with({{8000, 400, 40}}, 2, {"a", "b"});
   ComparisonOptions sdc;
   sdc.outcomes = {OutcomeClass::sdc};
-  const CampaignComparison comparison = compared(first, second, sdc);
-  ASSERT_EQ(comparison.lines.size(), 2U);
-  EXPECT_DOUBLE_EQ(comparison.lines[0].adjusted_p, std::min(1.0, 2 * comparison.lines[0].p));
+  const Comparison comparison = compared(first, second, sdc);
+  ASSERT_EQ(comparison.pairs.size(), 2U);
+  EXPECT_DOUBLE_EQ(comparison.pairs[0].adjusted_p, std::min(1.0, 2 * comparison.pairs[0].p));
   EXPECT_EQ(to_json(comparison)["pairs"][0]["kind"], "unpaired");
 }
 
@@ -59,7 +57,7 @@ TEST(CampaignComparison, ComparesAnArmOfEach) {
   EXPECT_THAT(refusal(first, second), HasSubstr("as in --arms plain,guarded"));
   ComparisonOptions options;
   options.arms = {"plain", "guarded"};
-  EXPECT_EQ(compared(first, second, options).lines.size(), 2U);
+  EXPECT_EQ(compared(first, second, options).pairs.size(), 2U);
   options.arms = {"guarded", "plain"};
   EXPECT_THAT(refusal(first, second, options), HasSubstr("no arm 'guarded'"));
   options.arms = {"plain"};

@@ -1,4 +1,4 @@
-#include "analyze/across/arm_comparison.h"
+#include "analyze/across/comparison.h"
 
 #include <gmock/gmock.h>
 
@@ -6,7 +6,7 @@
 #include "design/kind/bit_strata.h"
 #include "unit/analyze/study.h"
 
-namespace bitrift::analyze::arm_comparison_test {
+namespace bitrift::analyze::comparison_test {
 namespace {
 
 using record::OutcomeClass;
@@ -33,8 +33,8 @@ Rows rows_of(const std::vector<std::pair<std::string, int>>& sdc_of_arms) {
   return rows;
 }
 
-ArmComparison compared(const Rows& rows, const design::CampaignSpec& spec,
-                       const ComparisonOptions& options = {}) {
+Comparison compared(const Rows& rows, const design::CampaignSpec& spec,
+                    const ComparisonOptions& options = {}) {
   return compare_arms(rows, spec, trust_of(rows, judging_of(spec)), {}, options);
 }
 
@@ -49,19 +49,19 @@ std::string refusal(const Rows& rows, const design::CampaignSpec& spec, const Co
 
 TEST(Comparison, PairsTrialsOfTheSameFaultAndNamesTheWorseArm) {
   const auto spec = one_stratum({"serial", "data-2"});
-  const ArmComparison comparison = compared(rows_of({{"serial", 20}, {"data-2", 80}}), spec);
+  const Comparison comparison = compared(rows_of({{"serial", 20}, {"data-2", 80}}), spec);
   ASSERT_EQ(comparison.pairs.size(), 2U);
-  const ComparedPair& sdc = comparison.pairs[0];
+  const ComparedArms& sdc = comparison.pairs[0];
   EXPECT_EQ(sdc.outcome, OutcomeClass::sdc);
-  EXPECT_EQ(sdc.paired.counts.both, 20U);
-  EXPECT_EQ(sdc.paired.counts.first_only, 0U);
-  EXPECT_EQ(sdc.paired.counts.second_only, 60U);
-  EXPECT_EQ(sdc.paired.counts.neither, 320U);
-  EXPECT_NEAR(sdc.difference, 0.15, 1e-12);
+  EXPECT_EQ(sdc.difference.shown().counts().both, 20U);
+  EXPECT_EQ(sdc.difference.shown().counts().first_only, 0U);
+  EXPECT_EQ(sdc.difference.shown().counts().second_only, 60U);
+  EXPECT_EQ(sdc.difference.shown().counts().neither, 320U);
+  EXPECT_NEAR(sdc.difference.shown().difference(), 0.15, 1e-12);
   EXPECT_EQ(sdc.verdict, ComparisonVerdict::differ);
   EXPECT_THAT(text(comparison), HasSubstr("The SDC rate is higher in data-2 than in serial"));
-  const ComparedPair& crash = comparison.pairs[1];
-  EXPECT_EQ(crash.difference, 0);
+  const ComparedArms& crash = comparison.pairs[1];
+  EXPECT_EQ(crash.difference.shown().difference(), 0);
   EXPECT_EQ(crash.adjusted_p, 1);
   EXPECT_EQ(to_json(comparison)["pairs"][0]["verdict"], "differ");
 }
@@ -74,7 +74,7 @@ TEST(Comparison, CallsArmsEquivalentOnlyInsideTheMargin) {
   EXPECT_EQ(compared(rows, spec, wide).pairs[0].verdict, ComparisonVerdict::equivalent);
   ComparisonOptions narrow;
   narrow.margin = 0.001;
-  const ArmComparison open = compared(rows, spec, narrow);
+  const Comparison open = compared(rows, spec, narrow);
   EXPECT_EQ(open.pairs[0].verdict, ComparisonVerdict::open);
   EXPECT_THAT(text(open), HasSubstr("No difference in the SDC rate between serial and data-2 is shown"));
 }
@@ -84,11 +84,11 @@ TEST(Comparison, ComparesAllPairsOrTheFirstArmWithTheOthersAndAdjustsForAllOfThe
   const Rows rows = rows_of({{"a", 20}, {"b", 40}, {"c", 20}});
   ComparisonOptions sdc;
   sdc.outcomes = {OutcomeClass::sdc};
-  const ArmComparison all = compared(rows, spec, sdc);
+  const Comparison all = compared(rows, spec, sdc);
   ASSERT_EQ(all.pairs.size(), 3U);
-  EXPECT_DOUBLE_EQ(all.pairs[0].adjusted_p, std::min(1.0, 3 * all.pairs[0].paired.p));
+  EXPECT_DOUBLE_EQ(all.pairs[0].adjusted_p, std::min(1.0, 3 * all.pairs[0].p));
   sdc.arms = {"c", "b", "a"};
-  const ArmComparison two = compared(rows, spec, sdc);
+  const Comparison two = compared(rows, spec, sdc);
   ASSERT_EQ(two.pairs.size(), 2U);
   EXPECT_EQ(two.pairs[0].first, "c");
   EXPECT_EQ(two.pairs[1].second, "a");
@@ -99,9 +99,9 @@ TEST(Comparison, UsesOnlyDrawsThatBothArmsHave) {
   Rows rows = rows_of({{"serial", 20}});
   for (auto& row : clean_arm("data-2")) rows.push_back(row);
   add_trials(rows, "data-2", "weight.exponent", 8000, 100, 0, 0);
-  const ArmComparison comparison = compared(rows, spec);
-  EXPECT_EQ(comparison.pairs[0].paired.counts.pairs(), 100U);
-  EXPECT_EQ(comparison.pairs[0].first_rate, 0);
+  const Comparison comparison = compared(rows, spec);
+  EXPECT_EQ(comparison.pairs[0].difference.shown().counts().pairs(), 100U);
+  EXPECT_EQ(comparison.pairs[0].difference.shown().first_rate(), 0);
 }
 
 TEST(Comparison, RefusesWhatCannotBeCompared) {
@@ -127,4 +127,4 @@ TEST(Comparison, RefusesWhatCannotBeCompared) {
 }
 
 }  // namespace
-}  // namespace bitrift::analyze::arm_comparison_test
+}  // namespace bitrift::analyze::comparison_test
