@@ -79,12 +79,12 @@ def test_the_same_trials_at_other_horizons(tmp_path: Path) -> None:
     dies["result"] |= {"status": "nonfinite", "final_digest": "c", "replica_digests": ["c"]}
     dies["result"]["replicas"][0].pop()
     write_campaign(tmp_path, rows, ["serial"])
-    done = analyze(tmp_path, "--horizons", "--json")
+    done = analyze(tmp_path, "--view", "horizons", "--json")
     assert done.returncode == 0, done.stderr
     first, last = json.loads(done.stdout)["horizons"]
     assert (first["step"], first["counts"], first["moving"]) == (20, {"masked": 5, "SDC": 1, "crash": 0}, 3)
     assert (last["step"], last["counts"], last["moving"]) == (40, {"masked": 4, "SDC": 1, "crash": 1}, 0)
-    assert "moving" in analyze(tmp_path, "--horizons").stdout
+    assert "moving" in analyze(tmp_path, "--view", "horizons").stdout
     early = [one.reason for one in bitrift.outcomes(tmp_path, horizon=1)]
     assert early == ["within_noise"] * 4 + ["low_test_accuracy", "within_noise"]
     whole = [one.reason for one in bitrift.outcomes(tmp_path)]

@@ -160,10 +160,10 @@ def test_the_default_view_shows_phases_as_fields(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--by", "field"], "--view process is by arm and phase"),
+        (["--by", "field"], "--by: --view process does not use it"),
         (["--where", "field=sleep"], "sleep"),
         (["--where", "layer=conv1"], "no tensor is altered"),
-        (["--sort", "crash"], "--sort and --top: supported for rates only"),
+        (["--sort", "crash"], "--sort: --view process does not use it"),
     ],
 )
 def test_what_the_view_cannot_do_is_refused_in_one_line(folder: Path, options: list[str], message: str) -> None:

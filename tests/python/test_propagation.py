@@ -1,4 +1,4 @@
-"""`Campaign.propagation`: the numbers of `bitrift analyze --propagation --json` as a table."""
+"""`Campaign.propagation`: the numbers of `bitrift analyze --view propagation --json` as a table."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "analyze/views/keys.h"
 #include "commands.h"
@@ -20,70 +20,69 @@ namespace {
 struct AnalyzeOptions {
   std::string folder;
   ReportOptions report;
-  bool propagation = false;
+  std::string view = name_of(View::rates);
   std::string interval = "anytime";
   std::string arm, sort;
   std::string outcome = name_of(analyze::RateOf::harmed);
   std::size_t horizon = 0;
 };
 
+// Which options choose, group or judge what a view shows. The others would be ignored, so they are refused.
+std::vector<std::string> options_of(View view) {
+  switch (view) {
+    case View::rates:
+      return {"--by",      "--where",   "--arm",      "--sort",         "--top",
+              "--horizon", "--metrics", "--interval", "--simultaneous", "--effects"};
+    case View::map:
+      return {"--where", "--arm", "--outcome", "--horizon", "--metrics", "--interval", "--simultaneous"};
+    case View::process:
+      return {"--where", "--arm", "--horizon", "--metrics", "--interval", "--simultaneous"};
+    case View::metrics:
+    case View::jpdc2024:
+      return {"--by", "--horizon", "--metrics"};
+    case View::horizons:
+      return {"--metrics"};
+    case View::propagation:
+      return {"--by"};
+    case View::detectors:
+      break;
+  }
+  return {};
+}
+
+void check_view(const CLI::App& command, const ReportOptions& report) {
+  const std::vector<std::string> used = options_of(report.view);
+  for (const std::string& name : options_of(View::rates)) {
+    if (command.count(name) == 0 || std::ranges::find(used, name) != used.end()) continue;
+    fail(ErrorCode::bad_input, "{}: --view {} does not use it; leave it out (it uses {})", name,
+         name_of(report.view), used.empty() ? "no such option" : fmt::format("{}", fmt::join(used, ", ")));
+  }
+  if (command.count("--outcome") > 0 && report.view != View::map)
+    fail(ErrorCode::bad_input, "--outcome: is for --view map; leave it out, or give --view map");
+  if (report.view != View::propagation) return;
+  for (const std::string& name : report.by) {
+    if (name == "tensor") continue;
+    fail(ErrorCode::bad_input,
+         "--by {}: --view propagation supports only --by tensor (where the fault was planted)", name);
+  }
+}
+
 bool names_arm(const std::string& word) {
   return analyze::find_dimension(word) == analyze::Dimension::strategy;
 }
 
-int analyze_propagation(const AnalyzeOptions& options) {
-  const ReportOptions& report = options.report;
-  for (const std::string& name : report.by) {
-    if (name == "tensor") continue;
-    fail(ErrorCode::bad_input,
-         "--by {}: --propagation supports only --by tensor (where the fault was planted)", name);
-  }
-  return report_propagation(options.folder, !report.by.empty(), report.json, command_line());
-}
-
-// Views that count rows take no conditions.
-void check_views(const ReportOptions& report) {
-  const bool map = report.view == "map";
-  const bool process = report.view == "process";
-  if (map && !report.by.empty())
-    fail(ErrorCode::bad_input, "--by {}: --view map is by layer and bit; leave --by out", report.by.front());
-  if (process && !report.by.empty()) {
-    fail(ErrorCode::bad_input, "--by {}: --view process is by arm and phase; leave --by out",
-         report.by.front());
-  }
-  if ((report.sort || report.top > 0) && (report.horizons || !report.view.empty()))
-    fail(ErrorCode::bad_input, "--sort and --top: supported for rates only; leave out --view and --horizons");
-  const bool rows_only = report.horizons || (!report.view.empty() && !map && !process);
-  if (rows_only && !report.rates.where.empty()) {
-    fail(ErrorCode::bad_input, "--where {}: supported for rates and --view map or process only; leave it out",
-         report.rates.where.front());
-  }
-}
-
-int analyze_detectors(const AnalyzeOptions& options) {
-  const ReportOptions& report = options.report;
-  if (!report.by.empty() || options.horizon > 0 || !report.metrics.empty()) {
-    fail(ErrorCode::bad_input,
-         "--view detectors: judges as the campaign asks and groups by outcome and field; leave out --by, "
-         "--horizon and --metrics");
-  }
-  return report_detectors(options.folder, report.json, command_line());
-}
-
-int analyze_folder(AnalyzeOptions& options) {
-  if (options.propagation) return analyze_propagation(options);
-  options.report.rates.interval = analyze::interval_kind(options.interval);
-  if (options.horizon > 0) options.report.horizon = options.horizon;
-  if (!options.arm.empty()) options.report.rates.where.push_back("arm=" + options.arm);
-  if (!options.sort.empty()) options.report.sort = parse_named<analyze::RateOf>(options.sort);
-  options.report.map_of = parse_named<analyze::RateOf>(options.outcome);
-  check_views(options.report);
-  const auto& by = options.report.by;
-  if (!by.empty() && std::none_of(by.begin(), by.end(), names_arm)) {
+int analyze_folder(const CLI::App& command, AnalyzeOptions& options) {
+  ReportOptions& report = options.report;
+  report.view = parse_named<View>(options.view);
+  check_view(command, report);
+  report.rates.interval = analyze::interval_kind(options.interval);
+  if (options.horizon > 0) report.horizon = options.horizon;
+  if (!options.arm.empty()) report.rates.where.push_back("arm=" + options.arm);
+  if (!options.sort.empty()) report.sort = parse_named<analyze::RateOf>(options.sort);
+  report.map_of = parse_named<analyze::RateOf>(options.outcome);
+  if (report.view != View::propagation && !report.by.empty() && std::ranges::none_of(report.by, names_arm))
     spdlog::info("added --by arm: every fault runs in every arm, so arms cannot be pooled");
-  }
-  if (options.report.view == "detectors") return analyze_detectors(options);
-  return report_campaign(options.folder, options.report, command_line());
+  return report_campaign(options.folder, report, command_line());
 }
 
 // Which lines, and in which order.
@@ -119,12 +118,6 @@ void add_judging(CLI::App& command, AnalyzeOptions& options) {
       ->check(whole_number(1, 1'000'000'000))
       ->type_name("N");
   command
-      .add_flag("--horizons", options.report.horizons,
-                "print a different table: the outcomes at each evaluation, and how many trials change "
-                "outcome later")
-      ->excludes("--horizon")
-      ->excludes("--view");
-  command
       .add_option("--metrics", options.report.metrics,
                   "comma-separated metrics by which to judge trials: test_accuracy, test_capped_loss, "
                   "test_loss, train_accuracy, "
@@ -145,7 +138,7 @@ void add_analyze(CLI::App& app, ExitCode& exit_code) {
           "--by", options->report.by,
           "comma-separated: group rates by arm, base, role, field, stratum, state (model or optimizer), "
           "layer, "
-          "tensor, bit, scope, plane, precision or guard (with --propagation: by tensor); repeatable "
+          "tensor, bit, scope, plane, precision or guard (with --view propagation: by tensor); repeatable "
           "(default: arm and field or, if the spec uses fault models, arm and stratum)")
       ->delimiter(',')
       ->allow_extra_args(false);
@@ -164,28 +157,24 @@ void add_analyze(CLI::App& app, ExitCode& exit_code) {
       "--effects", options->report.rates.effects,
       "also print how many trials lose more than 0.1, 0.5, 1, 2, 5 and 10 points of test accuracy");
   command
-      ->add_option(
-          "--view", options->report.view,
-          "print a different table; jpdc2024: the outcome categories of a study published in 2024 (see "
-          "docs/jpdc2024.md); metrics: for each metric, how many trials it alone would classify as SDC; map: "
-          "the rate of SDC or crash by layer and bit; detectors: what each guard noticed (see "
-          "docs/detectors.md); process: what became of runs in which ranks failed, and how long the "
-          "recoveries took (see docs/rank-failure.md)")
-      ->check(CLI::IsMember({"jpdc2024", "metrics", "map", "detectors", "process"}));
+      ->add_option("--view", options->view,
+                   "the table to print (default: rates). rates: outcome rates; map: the rate of SDC or crash "
+                   "by layer and "
+                   "bit; metrics: for each metric, how many trials it alone would classify as SDC; horizons: "
+                   "the outcomes at "
+                   "each evaluation, and how many trials change outcome later; propagation: for each tensor, "
+                   "in how many "
+                   "trials it came to differ from the golden run, after how many steps, and by how much "
+                   "(with --by tensor, "
+                   "one such table for each tensor into which faults were injected); detectors: what each "
+                   "guard noticed (see "
+                   "docs/detectors.md); process: what became of runs in which ranks failed, and how long the "
+                   "recoveries "
+                   "took (see docs/rank-failure.md); jpdc2024: the outcome categories of a study published "
+                   "in 2024 (see "
+                   "docs/jpdc2024.md)")
+      ->check(one_of<View>());
   add_judging(*command, *options);
-  command
-      ->add_flag("--propagation", options->propagation,
-                 "print a different table: for each tensor, in how many trials it came to differ from the "
-                 "golden run, "
-                 "after how many steps, and by how much; with --by tensor, one such table for each tensor "
-                 "into which "
-                 "faults were injected")
-      ->excludes("--view")
-      ->excludes("--horizons")
-      ->excludes("--where")
-      ->excludes("--arm")
-      ->excludes("--sort")
-      ->excludes("--top");
   command->add_flag("--json", options->report.json, "print JSON instead of the table");
   command->footer(
       "Examples:\n"
@@ -193,11 +182,11 @@ void add_analyze(CLI::App& app, ExitCode& exit_code) {
       "  bitrift analyze results/quickstart --by layer,bit --sort SDC --top 10\n"
       "  bitrift analyze results/quickstart --by field --where role=momentum\n"
       "  bitrift analyze results/quickstart --view map --arm serial\n"
-      "  bitrift analyze results/quickstart --horizons\n"
+      "  bitrift analyze results/quickstart --view horizons\n"
       "  bitrift analyze results/quickstart --view jpdc2024\n"
       "  bitrift analyze results/process --view process --where field=recovery\n\n" +
       std::string(checking_exit_codes));
-  command->callback([options, &exit_code] { exit_code.value = analyze_folder(*options); });
+  command->callback([options, command, &exit_code] { exit_code.value = analyze_folder(*command, *options); });
 }
 
 }  // namespace bitrift::cli

@@ -9,6 +9,7 @@
 #include "analyze/process/process_view.h"
 #include "analyze/table.h"
 #include "analyze/verdict/trust.h"
+#include "analyze/views/detectors_view.h"
 #include "analyze/views/horizons.h"
 #include "analyze/views/keys.h"
 #include "analyze/views/metrics_view.h"
@@ -18,6 +19,7 @@
 #include "campaign/commands/merge.h"
 #include "campaign/folder/contents.h"
 #include "campaign/folder/folder.h"
+#include "campaign/folder/resumed_steps.h"
 #include "campaign/journal/journal.h"
 #include "core/file.h"
 #include "core/log.h"
@@ -40,13 +42,13 @@ void print_study(const std::vector<record::TrialRecord>& rows, const design::Cam
   const auto by = analyze::dimensions(options.by, spec);
   const auto show = [&](const auto& lines, const auto& text) {
     if (!options.json) return print(text(lines, by));
-    print(record::Json{{"view", options.view},
+    print(record::Json{{"view", name_of(options.view)},
                        {"by", analyze::dimension_names(by)},
                        {"lines", analyze::to_json(lines)}}
               .dump(2) +
           "\n");
   };
-  if (options.view == "metrics") {
+  if (options.view == View::metrics) {
     show(analyze::metrics_view(rows, spec, trust, options.by), analyze::metrics_table);
   } else {
     show(analyze::study_view(rows, spec, trust, options.by), analyze::study_table);
@@ -66,31 +68,57 @@ void print_summary(analyze::Summary summary, const ReportOptions& options, recor
   if (summary.groups.size() < all) print(fmt::format("{} of {} lines shown\n", options.top, all));
 }
 
-int report_map(const std::vector<record::TrialRecord>& rows, const design::CampaignSpec& spec,
-               const analyze::Trust& trust, const std::vector<record::Round>& rounds,
-               const ReportOptions& options) {
+void print_map(const TrustedCampaign& campaign, const ReportOptions& options) {
+  const analyze::Contents contents = campaign::read_contents(campaign.layout, campaign.stored);
   analyze::SummaryOptions rates = options.rates;
   rates.untried = true;
+  rates.contents = &contents;
   const auto map = analyze::map_view(
-      analyze::summarize(rows, spec, trust, analyze::map_dimensions(), rounds, rates), options.map_of);
+      analyze::summarize(campaign.rows, campaign.stored.spec, campaign.trust, analyze::map_dimensions(),
+                         campaign::read_rounds(campaign.layout), rates),
+      options.map_of);
   print(options.json ? analyze::to_json(map).dump(2) + "\n" : analyze::map_table(map));
-  return 0;
 }
 
-int report_process(const TrustedCampaign& campaign, const ReportOptions& options,
-                   const std::vector<std::string>& command) {
-  const auto view = analyze::process_view(campaign.rows, campaign.stored.spec, campaign.trust,
-                                          campaign::read_rounds(campaign.layout), options.rates);
-  record::Json document = analyze::to_json(view);
+template <typename Table>
+void print_table(const Table& table, const ReportOptions& options, const std::vector<std::string>& command) {
+  if (!options.json) return print(analyze::table(table));
+  record::Json document = analyze::to_json(table);
   document["provenance"] = record::provenance(command);
-  print(options.json ? document.dump(2) + "\n" : analyze::table(view));
-  return 0;
+  print(document.dump(2) + "\n");
 }
 
-void print_horizons(const std::vector<record::TrialRecord>& rows, const analyze::Judging& judging,
-                    bool json) {
-  const auto lines = analyze::horizons_of(rows, judging);
-  print(json ? record::Json{{"horizons", analyze::to_json(lines)}}.dump(2) + "\n" : analyze::table(lines));
+// The rates, and the views that count the rows behind them: each also writes summary.json.
+void report_rates(const TrustedCampaign& campaign, const ReportOptions& options,
+                  const std::vector<std::string>& command) {
+  const auto& [layout, stored, rows, trust] = campaign;
+  const design::CampaignSpec& spec = stored.spec;
+  const auto by = options.by.empty() ? analyze::usual_dimensions(spec) : options.by;
+  analyze::Contents contents;
+  if (analyze::needs_contents(by, options.rates.where)) contents = campaign::read_contents(layout, stored);
+  analyze::SummaryOptions rates = options.rates;
+  rates.contents = &contents;
+  const analyze::Summary summary =
+      analyze::summarize(rows, spec, trust, by, campaign::read_rounds(layout), rates);
+  record::Json document = analyze::to_json(summary);
+  document["provenance"] = record::provenance(command);
+  const std::string text = document.dump(2) + "\n";
+  if (options.view == View::rates) {
+    print_summary(summary, options, document);
+  } else {
+    print_study(rows, spec, trust, options);
+  }
+  if (access(layout.root.c_str(), W_OK) != 0) {
+    spdlog::warn("{} cannot be written to: summary.json is left as it is", layout.root.string());
+    return;
+  }
+  replace_text(layout.summary(), text);
+}
+
+void print_horizons(const TrustedCampaign& campaign, const ReportOptions& options) {
+  const auto lines = analyze::horizons_of(campaign.rows, campaign.trust.judging);
+  print(options.json ? record::Json{{"horizons", analyze::to_json(lines)}}.dump(2) + "\n"
+                     : analyze::table(lines));
 }
 
 }  // namespace
@@ -141,46 +169,30 @@ int report_campaign(const std::filesystem::path& folder, const ReportOptions& op
   if (!campaign) return 1;
   const auto& [layout, stored, rows, trust] = *campaign;
   const design::CampaignSpec& spec = stored.spec;
-  if (options.horizons) {
-    print_horizons(rows, trust.judging, options.json);
-    return 0;
+  switch (options.view) {
+    case View::rates:
+    case View::metrics:
+    case View::jpdc2024:
+      report_rates(*campaign, options, command);
+      break;
+    case View::map:
+      print_map(*campaign, options);
+      break;
+    case View::horizons:
+      print_horizons(*campaign, options);
+      break;
+    case View::propagation:
+      print_table(analyze::propagation_of(rows, spec, !options.by.empty()), options, command);
+      break;
+    case View::detectors:
+      print_table(analyze::scoreboard_of(rows, spec, trust, campaign::resumed_steps(layout, spec)), options,
+                  command);
+      break;
+    case View::process:
+      print_table(analyze::process_view(rows, spec, trust, campaign::read_rounds(layout), options.rates),
+                  options, command);
+      break;
   }
-  if (options.view == "process") return report_process(*campaign, options, command);
-  const auto by = options.by.empty() ? analyze::usual_dimensions(spec) : options.by;
-  const bool map = options.view == "map";
-  analyze::Contents contents;
-  if (map || analyze::needs_contents(by, options.rates.where))
-    contents = campaign::read_contents(layout, stored);  // none where the strata are fault models
-  ReportOptions filled = options;
-  filled.rates.contents = &contents;
-  if (map) return report_map(rows, spec, trust, campaign::read_rounds(layout), filled);
-  const analyze::Summary summary =
-      analyze::summarize(rows, spec, trust, by, campaign::read_rounds(layout), filled.rates);
-  record::Json document = analyze::to_json(summary);
-  document["provenance"] = record::provenance(command);
-  const std::string text = document.dump(2) + "\n";
-  if (!options.view.empty()) {
-    print_study(rows, spec, trust, options);
-  } else {
-    print_summary(summary, options, document);
-  }
-  if (access(folder.c_str(), W_OK) != 0) {
-    spdlog::warn("{} cannot be written to: summary.json is left as it is", folder.string());
-    return 0;
-  }
-  replace_text(layout.summary(), text);
-  return 0;
-}
-
-int report_propagation(const std::filesystem::path& folder, bool by_origin, bool json,
-                       const std::vector<std::string>& command) {
-  const auto campaign = read_trusted(folder);
-  if (!campaign) return 1;
-  const analyze::Propagation propagation =
-      analyze::propagation_of(campaign->rows, campaign->stored.spec, by_origin);
-  record::Json document = analyze::to_json(propagation);
-  document["provenance"] = record::provenance(command);
-  print(json ? document.dump(2) + "\n" : analyze::table(propagation));
   return 0;
 }
 

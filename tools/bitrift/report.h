@@ -11,19 +11,23 @@
 #include "analyze/verdict/trust.h"
 #include "analyze/views/trials_view.h"
 #include "campaign/folder/folder.h"
+#include "core/named_enum.h"
 
 namespace bitrift::cli {
+
+/// The tables of a campaign.
+enum class View { rates, map, metrics, horizons, propagation, detectors, process, jpdc2024 };
+constexpr EnumNames<8> names_of(View) {
+  return {"view", {"rates", "map", "metrics", "horizons", "propagation", "detectors", "process", "jpdc2024"}};
+}
 
 /// What is printed of a campaign.
 struct ReportOptions {
   std::vector<std::string> by = {};  ///< see analyze::dimensions; empty: what is usual
-  /// "": outcomes and intervals; jpdc2024: study_view; metrics: metrics_view; map: map_view; process:
-  /// process_view
-  std::string view = {};
+  View view = View::rates;
   analyze::RateOf map_of = analyze::RateOf::harmed;  ///< of the view map
   std::optional<analyze::RateOf> sort = {};          ///< worst first; summary.json keeps its order
   std::size_t top = 0;                               ///< so many lines; 0: all
-  bool horizons = false;                             ///< instead: analyze::horizons_of
   // How outcomes are found, where it is not as the campaign asks.
   std::optional<std::size_t> horizon = {};
   std::vector<std::string> metrics = {};
@@ -49,23 +53,12 @@ struct TrustedCampaign {
 /// What was altered in a trial, how it ended and what was measured, in three lines.
 [[nodiscard]] std::string trial_text(const analyze::TrialLine& line);
 
-/// Reads the folder's spec and journal, prints the table (or the summary as JSON) on stdout and writes
-/// summary.json atomically. Returns 0; 1 when canaries misbehave or clean runs contradict the stated level:
-/// each problem is then a line on stderr, and neither a table nor a file comes. command: what the user
-/// called, for the provenance. Throws Error as campaign::read_stored_campaign, campaign::read_journal and
-/// analyze::summarize do.
+/// Reads the folder's spec and journal, and prints a table (or its JSON) on stdout. The views rates, metrics
+/// and jpdc2024 also write summary.json, atomically. Returns 0; 1 when canaries misbehave or clean runs
+/// contradict the stated level: each problem is then a line on stderr, and neither a table nor a file comes.
+/// command: what the user called, for the provenance. Throws Error as campaign::read_stored_campaign,
+/// campaign::read_journal and analyze::summarize do.
 [[nodiscard]] int report_campaign(const std::filesystem::path& folder, const ReportOptions& options,
                                   const std::vector<std::string>& command);
-
-/// Prints how far the faults of a campaign reached (docs/propagation.md); writes no file. by_origin: apart
-/// for every tensor in which faults were planted. Returns and throws as report_campaign(), and as
-/// analyze::propagation_of.
-[[nodiscard]] int report_propagation(const std::filesystem::path& folder, bool by_origin, bool json,
-                                     const std::vector<std::string>& command);
-
-/// Prints what the guards of a campaign noticed (docs/detectors.md); writes no file. Returns and throws as
-/// report_campaign(), and as analyze::scoreboard_of.
-[[nodiscard]] int report_detectors(const std::filesystem::path& folder, bool json,
-                                   const std::vector<std::string>& command);
 
 }  // namespace bitrift::cli

@@ -172,7 +172,7 @@ def _sortable(value: float | None) -> float | None:
 def propagation(facts: Facts) -> Json:
     """How far faults reached, tensor by tensor; nothing where the campaign records none."""
     found = facts.report["propagation"]
-    command = f"bitrift analyze {words.command([facts.folder])} --propagation"
+    command = f"bitrift analyze {words.command([facts.folder])} --view propagation"
     if not found or "refused" in found:
         said = f"Propagation is not shown: {found['refused']}" if found else ""
         return {"propagation": None, "no_propagation": said or "This campaign did not record how far faults propagate."}

@@ -85,7 +85,7 @@ def test_trials_are_those_of_a_campaign_without_it(reach: Path, tmp_path: Path) 
     for row in recorded.values():
         row["result"].pop("propagation", None)
     assert recorded == trials(tmp_path / "plain")
-    done = analyze(tmp_path / "plain", "--propagation")
+    done = analyze(tmp_path / "plain", "--view", "propagation")
     assert done.returncode == 2 and "records no propagation" in done.stderr
 
 
@@ -121,7 +121,7 @@ def test_strategies_with_the_same_arithmetic_stray_alike(tmp_path: Path) -> None
 
 
 def test_the_table_is_what_the_rows_say(reach: Path) -> None:
-    done = analyze(reach, "--propagation", "--json")
+    done = analyze(reach, "--view", "propagation", "--json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["schema"] == "bitrift/propagation/1" and document["provenance"]
@@ -146,12 +146,12 @@ def test_the_table_is_what_the_rows_say(reach: Path) -> None:
             assert float(one["median_norm"]) == pytest.approx(statistics.median(norms))
             assert float(one["max_norm"]) == max(norms)
             assert one["mean_altered"] == pytest.approx(statistics.mean(shares))
-    text = analyze(reach, "--propagation").stdout
+    text = analyze(reach, "--view", "propagation").stdout
     assert "serial  weight.exponent  step 1: " in text and "optimizer/momentum_buffer/" in text
-    by_tensor = json.loads(analyze(reach, "--propagation", "--by", "tensor", "--json").stdout)
+    by_tensor = json.loads(analyze(reach, "--view", "propagation", "--by", "tensor", "--json").stdout)
     assert sum(group["trials"] + group["ended"] for group in by_tensor["groups"]) == 3 * 4 * 30
     assert len({group["origin"] for group in by_tensor["groups"]}) == 4
-    assert analyze(reach, "--propagation", "--by", "role").returncode == 2
+    assert analyze(reach, "--view", "propagation", "--by", "role").returncode == 2
 
 
 def test_a_step_beyond_the_end_is_refused(tmp_path: Path) -> None:

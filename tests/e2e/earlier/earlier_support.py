@@ -25,17 +25,17 @@ TABLES: dict[str, str] = {
     "role-clopper-pearson": "--by strategy --by role --interval clopper_pearson",
     "first-horizon": "--horizon 1 --by strategy",
     "train-loss": "--metrics train_loss,test_loss --by strategy",
-    "horizons": "--horizons --by strategy",
+    "horizons": "--view horizons",
     "jpdc2024": "--view jpdc2024 --by strategy",
     "metrics": "--view metrics --by strategy",
 }
 DOCUMENTS: dict[str, str] = {
     "summary": "",
-    "horizons": "--horizons --by strategy",
+    "horizons": "--view horizons",
     "jpdc2024": "--view jpdc2024 --by strategy",
     "metrics": "--view metrics --by strategy",
 }
-REACH = {"propagation": "--propagation"}
+REACH = {"propagation": "--view propagation"}
 CHECKPOINTS = ("adam", "fp16", "replicas")
 FINISHED = ("rounds/finished", "models", "trained")
 
@@ -44,7 +44,7 @@ def tables_of(campaign: str) -> dict[str, str]:
     """The options of each table of a campaign."""
     if campaign == "models":
         return {name: TABLES[name] for name in ("stratum-wilson-simultaneous",)}
-    return TABLES | ({"propagation-by-tensor": "--propagation --by tensor"} if campaign == "trained" else {})
+    return TABLES | ({"propagation-by-tensor": "--view propagation --by tensor"} if campaign == "trained" else {})
 
 
 def documents_of(campaign: str) -> dict[str, str]:
