@@ -1,8 +1,9 @@
-// How far a run is, and all of it that is not in the session. Inside train/ only.
+// What is asked of a run, and how far it is.
 #pragma once
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 
 #include "core/named_enum.h"
 #include "record/json/keys.h"
@@ -32,6 +33,24 @@ struct Position {
 };
 constexpr auto keys_of(std::type_identity<Position>) {
   return std::tuple(record::Key{"commits", &Position::commits}, record::Key{"next", &Position::next});
+}
+
+/// What is asked of a run, the same on all ranks.
+struct Terms {
+  std::optional<std::int64_t> steps = {};  ///< optimizer steps to take; else
+  std::int64_t epochs = 0;                 ///< epochs to complete; the one in progress counts
+  /// Data-order seed of the golden run that this one is, or is compared with. A file may hold another seed,
+  /// in some replicas only: then no state equals that golden run's.
+  std::uint64_t order = 0;
+  /// End as soon as all ranks have the state that the remembered run of the same order had after as many
+  /// steps, and report its rest: the same result except returned_step. The state then stays where it was. Not
+  /// with `steps`.
+  bool early_end = false;
+};
+constexpr auto keys_of(std::type_identity<Terms>) {
+  using record::Key;
+  return std::tuple(Key{"steps", &Terms::steps}, Key{"epochs", &Terms::epochs}, Key{"order", &Terms::order},
+                    Key{"early_end", &Terms::early_end});
 }
 
 }  // namespace bitrift::train

@@ -36,27 +36,21 @@ constexpr auto keys_of(std::type_identity<StepMade>) {
                     Key{"training", &StepMade::training});
 }
 
-/// What was asked of the run.
-struct Terms {
-  std::optional<std::int64_t> steps = {};
-  std::int64_t epochs = 0;
-  std::uint64_t order = 0;
-  bool early_end = false;
-};
-constexpr auto keys_of(std::type_identity<Terms>) {
-  using record::Key;
-  return std::tuple(Key{"steps", &Terms::steps}, Key{"epochs", &Terms::epochs}, Key{"order", &Terms::order},
-                    Key{"early_end", &Terms::early_end});
-}
-
-struct Ledger {
+/// How far a run is. A rank that joins the run copies this as a whole.
+struct RunProgress {
   Position at;
-  Terms terms;
-  record::RunResult result;
+  record::RunResult result = {};
   std::int64_t first_epoch = 0;  ///< completed when the run began
   StepMade last = {};
-  Decision decision = {};  ///< of the last step
+  /// How often the state is compared with the golden run's while losses agree: not before `next_look` steps,
+  /// and after a comparison that failed not for twice as many as before, `gap`.
   std::int64_t next_look = 0, gap = 1;
+};
+
+/// The progress of a run, and the rest that a rank which joins it needs.
+struct Ledger : RunProgress {
+  Terms terms;
+  Decision decision = {};                          ///< of the last step
   std::vector<record::ProcessFault> faults = {};   ///< that have not struck
   std::optional<std::filesystem::path> file = {};  ///< last checkpoint
   int batch_size = 0;

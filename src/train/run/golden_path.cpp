@@ -32,14 +32,15 @@ void GoldenPath::mark(const StepMade& last, std::int64_t steps) {
 
 // The loss is the same on all ranks
 // and cheap to compare; a state that differs although the losses agree is looked at ever more rarely.
-bool GoldenPath::meets(const StepMade& last, std::int64_t steps, const RunOptions& options) {
-  const auto kept = state_.golden.find(options.order);
-  const bool follows = options.early_end && !keeps_ && !options.steps;
+bool GoldenPath::meets(RunProgress& run, const Terms& terms) {
+  const std::int64_t steps = run.result.steps;
+  const auto kept = state_.golden.find(terms.order);
+  const bool follows = terms.early_end && !keeps_ && !terms.steps;
   if (!follows || kept == state_.golden.end()) return false;
-  order_ = options.order;
+  order_ = terms.order;
   const Trajectory& golden = kept->second;
   const auto at = static_cast<std::size_t>(steps);
-  if (at > golden.marks.size() || steps < next_look) return false;
+  if (at > golden.marks.size() || steps < run.next_look) return false;
   // A run that still has to lose a rank has not returned for good.
   for (const record::ProcessFault& fault : state_.kill_point.faults()) {
     if (fault.step >= steps) return false;
@@ -48,7 +49,7 @@ bool GoldenPath::meets(const StepMade& last, std::int64_t steps, const RunOption
   // What failed links cost is measured to the end.
   if (state_.links.failures.any()) return false;
   const Trajectory::Mark& mark = golden.marks[at - 1];
-  if (std::bit_cast<std::uint64_t>(mark.loss) != std::bit_cast<std::uint64_t>(last.loss)) return false;
+  if (std::bit_cast<std::uint64_t>(mark.loss) != std::bit_cast<std::uint64_t>(run.last.loss)) return false;
   bool equal = mark.digests.size() == state_.map.hosts().size();
   state_.strategy().for_each_replica([&](int replica) {
     const auto seat = static_cast<std::size_t>(replica * state_.map.stages() + state_.layout().stage());
@@ -58,7 +59,7 @@ bool GoldenPath::meets(const StepMade& last, std::int64_t steps, const RunOption
   std::vector<char> all(static_cast<std::size_t>(state_.layout().world.size()));
   state_.layout().world.allgather_equal(&same, 1, all.data());
   if (std::all_of(all.begin(), all.end(), [](char one) { return one != 0; })) return true;
-  next_look = steps + (gap *= 2);
+  run.next_look = steps + (run.gap *= 2);
   return false;
 }
 

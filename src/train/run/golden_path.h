@@ -22,14 +22,13 @@ class GoldenPath {
 
   /// Behind a step, the `steps`-th of the run; may be called again for the same. Local.
   void mark(const StepMade& last, std::int64_t steps);
-  /// Whether all ranks stand where the golden run stood after as many steps. Collective.
-  [[nodiscard]] bool meets(const StepMade& last, std::int64_t steps, const RunOptions& options);
+  /// Whether all ranks have the state that the golden run had after as many steps. Collective. Sets when
+  /// `run` is looked at again.
+  [[nodiscard]] bool meets(RunProgress& run, const Terms& terms);
   /// From here on the golden run would be repeated: its rest becomes the result's. Local.
   void follow(const StepMade& last, record::RunResult& result);
   /// At the end of a golden run. Collective where the team may lose members.
   void keep(const record::RunResult& result, std::uint64_t order);
-
-  std::int64_t next_look = 0, gap = 1;  ///< how often meets() compares states while losses agree
 
  private:
   TrainerState& state_;

@@ -13,22 +13,22 @@ namespace bitrift::train {
 
 Loop::Loop(TrainerState& state, const RunOptions& options)
     : state_(state), options_(options), golden_(state, options.keep_golden), checkpoints_(state, options_) {
-  result_.id = options.id;
-  result_.replicas.resize(static_cast<std::size_t>(state.parallel.replicas()));
+  run_.result.id = options.id;
+  run_.result.replicas.resize(static_cast<std::size_t>(state.parallel.replicas()));
   if (state.team.working()) states_.emplace(state, options.states);
 }
 
 record::RunResult Loop::run() {
   begin_team();
-  if (state_.team.working() && at_ == Position{0, Next::step}) {
-    first_epoch_ = progress().epoch;
+  if (state_.team.working() && run_.at == Position{0, Next::step}) {
+    run_.first_epoch = progress().epoch;
     begin_trace();
     states_->after(0);
-    at_.next = done() ? Next::evaluate : Next::step;
-    checkpoints_.note_start_file(at_, [&] { return ledger(); });
+    run_.at.next = done() ? Next::evaluate : Next::step;
+    checkpoints_.note_start_file(run_.at, [&] { return ledger(); });
     if (options_.before_first_step) options_.before_first_step();
   }
-  while (at_.next != Next::over) {
+  while (run_.at.next != Next::over) {
     try {
       advance();
     } catch (const mpi::RankFailed&) {
@@ -40,9 +40,9 @@ record::RunResult Loop::run() {
     for (const record::ProcessFault& fault : state_.kill_point.faults())
       spdlog::warn("rank {} was to fail at {}, which the run never reached", fault.rank,
                    record::to_text(fault));
-    for (const record::LinkFault& fault : state_.links.flips.missing(result_))
+    for (const record::LinkFault& fault : state_.links.flips.missing(run_.result))
       spdlog::warn("a message was to be altered at {}, which the run never reached", record::to_text(fault));
-    for (const record::FailedLink& link : state_.links.failures.missing(result_))
+    for (const record::FailedLink& link : state_.links.failures.missing(run_.result))
       spdlog::warn("a link was to be {} at {}, which the run never reached", name_of(link.kind),
                    record::to_text(link));
   }
@@ -50,12 +50,12 @@ record::RunResult Loop::run() {
   state_.links.flips.arm({});
   state_.links.failures.arm({});
   state_.restore_links();
-  return std::move(result_);
+  return std::move(run_.result);
 }
 
 void Loop::advance() {
-  if (at_.commits == 0) keep_snapshot();
-  switch (at_.next) {
+  if (run_.at.commits == 0) keep_snapshot();
+  switch (run_.at.next) {
     case Next::look:
       return look();
     case Next::evaluate:
@@ -65,12 +65,12 @@ void Loop::advance() {
     case Next::finish:
       return finish();
     case Next::save:
-      state_.kill_point.at_step(result_.steps);
-      if (options_.save && result_.status == record::RunStatus::done) {
+      state_.kill_point.at_step(run_.result.steps);
+      if (options_.save && run_.result.status == record::RunStatus::done) {
         checkpoints_.keep_ledger(ledger());
         options_.save();
       }
-      at_.next = Next::leave;
+      run_.at.next = Next::leave;
       return;
     case Next::leave:
       return leave();
@@ -80,8 +80,8 @@ void Loop::advance() {
 }
 
 bool Loop::done() const {
-  return options_.steps ? result_.steps >= *options_.steps
-                        : progress().epoch - first_epoch_ >= options_.epochs;
+  return options_.steps ? run_.result.steps >= *options_.steps
+                        : progress().epoch - run_.first_epoch >= options_.epochs;
 }
 
 // Behind a step or an epoch's evaluation. A run that ends within an epoch is evaluated once more.
@@ -99,43 +99,43 @@ void Loop::begin_trace() {
 }
 
 void Loop::step() {
-  checkpoints_.step_begins(at_.commits);
+  checkpoints_.step_begins(run_.at.commits);
   // Here, where the evaluation that may follow a step is over: a schedule may have learned from it.
-  if (checkpoints_.due(at_.commits)) {
-    state_.kill_point.at_step(result_.steps);
-    checkpoints_.write(at_, [&] { return ledger(); });
+  if (checkpoints_.due(run_.at.commits)) {
+    state_.kill_point.at_step(run_.result.steps);
+    checkpoints_.write(run_.at, [&] { return ledger(); });
   }
-  state_.kill_point.at_step(result_.steps + 1);
-  state_.links.at_step(result_.steps + 1);
-  const std::string refusal = state_.meet_failed_links(result_);
+  state_.kill_point.at_step(run_.result.steps + 1);
+  state_.links.at_step(run_.result.steps + 1);
+  const std::string refusal = state_.meet_failed_links(run_.result);
   if (!refusal.empty()) return lose(refusal);
   const std::span<const std::int64_t> batch = state_.next_batch();
   if (options_.tracing) batch_.assign(batch.begin(), batch.end());
   learning_rate_ = progress().learning_rate;
   // The cost of the training itself, with or without bitrift: everything else is the harness's.
-  const double before = result_.seconds;
+  const double before = run_.result.seconds;
   const StepResult made = timed([&] { return state_.step(batch); });
-  state_.links.failures.took(result_.seconds - before);
+  state_.links.failures.took(run_.result.seconds - before);
   commit(made);
 }
 
 // What follows from a step on this rank alone.
 void Loop::commit(const StepResult& outcome) {
   const double loss = outcome.batch.loss;
-  last_ = {.epoch = progress().epoch,
-           .learning_rate = learning_rate_,
-           .loss = loss,
-           .correct = outcome.batch.correct,
-           .stopped = outcome.stopped};
-  result_.last_loss = record::hex_float(loss);
-  at_ = {at_.commits + 1, Next::look};
+  run_.last = {.epoch = progress().epoch,
+               .learning_rate = learning_rate_,
+               .loss = loss,
+               .correct = outcome.batch.correct,
+               .stopped = outcome.stopped};
+  run_.result.last_loss = record::hex_float(loss);
+  run_.at = {run_.at.commits + 1, Next::look};
   note_redone();
   if (outcome.stopped) return;
-  result_.steps += 1;
-  states_->after(result_.steps);
-  last_.training = training_metrics(state_, result_.steps);
-  last_.epoch_ended = progress().cursor + state_.spec.batch_size > state_.data->train_size();
-  if (!last_.epoch_ended) return;
+  run_.result.steps += 1;
+  states_->after(run_.result.steps);
+  run_.last.training = training_metrics(state_, run_.result.steps);
+  run_.last.epoch_ended = progress().cursor + state_.spec.batch_size > state_.data->train_size();
+  if (!run_.last.epoch_ended) return;
   progress().epoch += 1;
   progress().cursor = 0;
   progress().epoch_loss_sum = 0;
@@ -144,48 +144,48 @@ void Loop::commit(const StepResult& outcome) {
 }
 
 void Loop::look() {
-  const std::string alarm = state_.settle(last_.stopped);
-  if (last_.stopped) {
+  const std::string alarm = state_.settle(run_.last.stopped);
+  if (run_.last.stopped) {
     if (!alarm.empty()) return reject(alarm);
-    return stop(fmt::format("loss of step {} is {}", result_.steps + 1, last_.loss));
+    return stop(fmt::format("loss of step {} is {}", run_.result.steps + 1, run_.last.loss));
   }
   watch();
   if (!alarm.empty()) return reject(alarm);
   keep_snapshot();
-  golden_.mark(last_, result_.steps);
-  if (golden_.meets(last_, result_.steps, options_)) {
-    states_->same_after(result_.steps);
-    golden_.follow(last_, result_);
-    at_.next = Next::finish;
+  golden_.mark(run_.last, run_.result.steps);
+  if (golden_.meets(run_, options_)) {
+    states_->same_after(run_.result.steps);
+    golden_.follow(run_.last, run_.result);
+    run_.at.next = Next::finish;
     return;
   }
-  at_.next = last_.epoch_ended ? Next::evaluate : next_part();
+  run_.at.next = run_.last.epoch_ended ? Next::evaluate : next_part();
 }
 
 void Loop::stop(const std::string& why) {
-  result_.status = record::RunStatus::nonfinite;
-  result_.detail = why;
-  result_.nonfinite_step = result_.steps;
-  at_.next = Next::finish;
+  run_.result.status = record::RunStatus::nonfinite;
+  run_.result.detail = why;
+  run_.result.nonfinite_step = run_.result.steps;
+  run_.at.next = Next::finish;
 }
 
 void Loop::reject(const std::string& why) {
-  result_.status = record::RunStatus::rejected;
-  result_.detail = why;
-  at_.next = Next::finish;
+  run_.result.status = record::RunStatus::rejected;
+  run_.result.detail = why;
+  run_.at.next = Next::finish;
 }
 
 void Loop::lose(const std::string& why) {
-  result_.status = record::RunStatus::unrecovered;
-  result_.detail = why;
-  state_.links.failures.note_times(result_);
+  run_.result.status = record::RunStatus::unrecovered;
+  run_.result.detail = why;
+  state_.links.failures.note_times(run_.result);
   if (state_.team.working() && state_.team.active().rank() == 0) state_.team.release();
-  at_.next = Next::over;
+  run_.at.next = Next::over;
 }
 
 void Loop::watch() {
   if (!options_.tracing && !options_.check_replicas) return;
-  TraceStep step{last_.epoch, progress().step, batch_, last_.learning_rate, last_.loss, "", true};
+  TraceStep step{run_.last.epoch, progress().step, batch_, run_.last.learning_rate, run_.last.loss, "", true};
   const std::vector<std::string> digests = state_.digests();
   for (std::size_t r = 1; r < digests.size(); ++r) {
     if (digests[r] == digests[0]) continue;
@@ -201,33 +201,34 @@ void Loop::watch() {
 }
 
 void Loop::evaluate() {
-  state_.kill_point.at_step(result_.steps);
-  const bool epoch_ended = at_.commits > 0 && last_.epoch_ended && progress().cursor == 0;
-  record::Evaluation training = epoch_ended ? last_.training : training_metrics(state_, result_.steps);
+  state_.kill_point.at_step(run_.result.steps);
+  const bool epoch_ended = run_.at.commits > 0 && run_.last.epoch_ended && progress().cursor == 0;
+  record::Evaluation training =
+      epoch_ended ? run_.last.training : training_metrics(state_, run_.result.steps);
   training.epoch = progress().epoch;
-  training.step = result_.steps;
+  training.step = run_.result.steps;
   std::vector<record::Evaluation> replicas;
   for (const TestResult& test : timed([&] { return state_.strategy().evaluate(); })) {
     replicas.push_back(training);
     replicas.back().test_loss = test.loss;
     replicas.back().test_accuracy = test.accuracy;
     replicas.back().test_capped_loss = test.capped_loss;
-    result_.test_targets = test.targets;
+    run_.result.test_targets = test.targets;
   }
   if (epoch_ended) after_evaluation(state_.spec.schedule, replicas[0], progress());
-  result_.replicas.resize(replicas.size());
-  for (std::size_t r = 0; r < replicas.size(); ++r) result_.replicas[r].push_back(replicas[r]);
+  run_.result.replicas.resize(replicas.size());
+  for (std::size_t r = 0; r < replicas.size(); ++r) run_.result.replicas[r].push_back(replicas[r]);
   if (options_.trace != nullptr) options_.trace->evaluation(replicas[0]);
   if (options_.on_evaluation && state_.layout().world.rank() == 0) options_.on_evaluation(replicas[0]);
   const std::string bad = nonfinite_metric(replicas, state_.scaler.dynamic());
-  if (!bad.empty()) return stop(fmt::format("{} after step {} is not finite", bad, result_.steps));
-  at_.next = epoch_ended ? next_part() : Next::finish;
+  if (!bad.empty()) return stop(fmt::format("{} after step {} is not finite", bad, run_.result.steps));
+  run_.at.next = epoch_ended ? next_part() : Next::finish;
 }
 
 void Loop::finish() {
-  state_.kill_point.at_step(result_.steps);
+  state_.kill_point.at_step(run_.result.steps);
   state_.kill_point.reach(record::FinishPoint::evaluated);
-  record::RunResult whole = result_;
+  record::RunResult whole = run_.result;
   if (state_.guards.any()) gather_alarms(state_.guards, state_.layout().world, whole);
   if (!whole.returned_step) {
     whole.replica_digests = state_.digests();
@@ -241,11 +242,11 @@ void Loop::finish() {
   whole.propagation = states_->gather();
   state_.links.flips.gather(state_.layout().world, whole);
   state_.links.failures.gather(state_.layout().world, whole);
-  result_ = std::move(whole);
+  run_.result = std::move(whole);
   state_.guards.clear();
-  if (options_.keep_golden) golden_.keep(result_, options_.order);
+  if (options_.keep_golden) golden_.keep(run_.result, options_.order);
   state_.kill_point.reach(record::FinishPoint::gathered);
-  at_.next = Next::save;
+  run_.at.next = Next::save;
 }
 
 // Those who wait do so until they are needed or the run is over; who joined comes into the middle of a
@@ -260,7 +261,7 @@ void Loop::begin_team() {
   if (state_.team.working()) return;
   if (state_.team.waits_among_first(state_.recovery.spares)) state_.warm_up();
   if (state_.team.stand_by()) {
-    at_.next = Next::over;
+    run_.at.next = Next::over;
   } else {
     recover_from_loss();
   }
@@ -282,13 +283,13 @@ void Loop::begin_again() {
   if (known) {
     known->result.recoveries.insert(known->result.recoveries.end(), all.begin(), all.end() - 1);
     adopt({.works = true, .ledger = std::move(*known), .record = all.back()});
-    kept_ = at_.commits;
-    checkpoints_.stands_at(at_.commits);
+    kept_ = run_.at.commits;
+    checkpoints_.stands_at(run_.at.commits);
     begin_trace();
   } else {
     furthest_ = all.back().steps_lost;
     redo_from_ = record::monotonic_seconds();
-    result_.recoveries = std::move(all);
+    run_.result.recoveries = std::move(all);
   }
   state_.forget(state_.recovery.forget);
   state_.kill_point.reach(record::RecoveryPoint::resumed);
@@ -303,35 +304,29 @@ void Loop::recover_from_loss() {
                             .command = options_.command};
     if (state_.team.working()) {
       interrupted.ledger = ledger();
-      furthest_ = std::max(furthest_, at_.commits);
+      furthest_ = std::max(furthest_, run_.at.commits);
     }
     const Recovered recovered = recover(state_, snapshots_, interrupted);
     if (!recovered.refusal.empty()) {
       // Those who worked may have ended the run and left without a rank that should have said so here.
       if (!interrupted.ledger && options_.reported && options_.reported()) {
-        at_.next = Next::over;
+        run_.at.next = Next::over;
         return;
       }
-      result_.recoveries.push_back(recovered.record);
+      run_.result.recoveries.push_back(recovered.record);
       return lose(recovered.refusal);
     }
     if (recovered.works) return adopt(recovered);
     if (state_.team.stand_by()) {
-      at_.next = Next::over;
+      run_.at.next = Next::over;
       return;
     }
   }
 }
 
 Ledger Loop::ledger() {
-  Ledger now{.at = at_,
-             .terms = {options_.steps, options_.epochs, options_.order, options_.early_end},
-             .result = result_,
-             .first_epoch = first_epoch_,
-             .last = last_};
+  Ledger now{run_, options_};
   now.decision = state_.last_decision();
-  now.next_look = golden_.next_look;
-  now.gap = golden_.gap;
   now.faults = state_.kill_point.faults();
   now.batch_size = state_.spec.batch_size;
   now.costs = state_.costs;
@@ -340,18 +335,9 @@ Ledger Loop::ledger() {
 }
 
 void Loop::adopt(const Recovered& recovered) {
-  const Ledger& run = recovered.ledger;
-  at_ = run.at;
-  result_ = run.result;
-  first_epoch_ = run.first_epoch;
-  options_.steps = run.terms.steps;
-  options_.epochs = run.terms.epochs;
-  options_.order = run.terms.order;
-  options_.early_end = run.terms.early_end;
-  last_ = run.last;
-  golden_.next_look = run.next_look;
-  golden_.gap = run.gap;
-  result_.recoveries.push_back(recovered.record);
+  run_ = static_cast<const RunProgress&>(recovered.ledger);
+  static_cast<Terms&>(options_) = recovered.ledger.terms;
+  run_.result.recoveries.push_back(recovered.record);
   kept_ = -1;
   checkpoints_.moved();
   furthest_ = std::max(furthest_, recovered.record.step + recovered.record.steps_lost);
@@ -360,22 +346,22 @@ void Loop::adopt(const Recovered& recovered) {
 }
 
 void Loop::note_redone() {
-  if (!redo_from_ || at_.commits <= furthest_ || result_.recoveries.empty()) return;
-  result_.recoveries.back().times.redo = record::monotonic_seconds() - *redo_from_;
+  if (!redo_from_ || run_.at.commits <= furthest_ || run_.result.recoveries.empty()) return;
+  run_.result.recoveries.back().times.redo = record::monotonic_seconds() - *redo_from_;
   redo_from_.reset();
 }
 
 void Loop::keep_snapshot() {
-  if (kept_ == at_.commits) return;
+  if (kept_ == run_.at.commits) return;
   const std::int64_t every = state_.recovery.snapshot_every;
-  const bool due = every > 0 && (kept_ < 0 || at_.commits % every == 0);
+  const bool due = every > 0 && (kept_ < 0 || run_.at.commits % every == 0);
   if (state_.team.may_lose() && due) take_snapshot();
-  kept_ = at_.commits;
+  kept_ = run_.at.commits;
 }
 
 void Loop::take_snapshot() {
   Snapshot mine;
-  mine.held = {at_, state_.layout().stage(), state_.layout().stages(), state_.layout().replica()};
+  mine.held = {run_.at, state_.layout().stage(), state_.layout().stages(), state_.layout().replica()};
   mine.state = snapshots_.buffer();
   pack_state(state_.session(), mine.state);
   mine.ledger = to_text(ledger());
@@ -383,18 +369,18 @@ void Loop::take_snapshot() {
 }
 
 void Loop::leave() {
-  state_.kill_point.at_step(result_.steps);
+  state_.kill_point.at_step(run_.result.steps);
   state_.kill_point.reach(record::LeavePoint::saved, state_.team.may_lose());
   if (state_.team.may_lose()) {
     state_.stand_together();
     state_.team.part([&](bool leads) {
       state_.kill_point.reach(record::LeavePoint::agreed, true);
       const bool told = options_.reported && options_.reported();
-      if (leads && options_.report && !told) options_.report(result_);
+      if (leads && options_.report && !told) options_.report(run_.result);
       state_.kill_point.reach(record::LeavePoint::reported, true);
     });
   }
-  at_.next = Next::over;
+  run_.at.next = Next::over;
 }
 
 }  // namespace bitrift::train

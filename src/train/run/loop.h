@@ -48,7 +48,7 @@ class Loop {
   auto timed(const Work& work) {
     const auto began = std::chrono::steady_clock::now();
     auto result = work();
-    result_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    run_.result.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     return result;
   }
 
@@ -67,12 +67,9 @@ class Loop {
   TrainerState& state_;
   RunOptions options_;
   std::optional<StateWatch> states_;
-  record::RunResult result_;
-  Position at_{0, Next::step};
-  StepMade last_;
+  RunProgress run_{{0, Next::step}};
   double learning_rate_ = 0;         // of the step under way
   std::vector<std::int64_t> batch_;  // of the last step, for the trace
-  std::int64_t first_epoch_ = 0;
   GoldenPath golden_;
 
   Snapshots snapshots_;

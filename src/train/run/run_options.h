@@ -15,6 +15,7 @@
 #include "record/fault/process_fault.h"
 #include "record/recovery.h"
 #include "record/run.h"
+#include "train/recover/position.h"
 #include "train/run/trace.h"
 #include "train/state/checkpoint_clock.h"
 
@@ -28,23 +29,14 @@ struct ChosenStates {
 };
 
 /// How far to run, and who watches.
-struct RunOptions {
-  std::string id = {};                ///< echoed in the result
-  std::optional<std::int64_t> steps;  ///< optimizer steps to take; else
-  std::int64_t epochs = 0;            ///< epochs to complete; the one under way counts
-  bool check_replicas = false;        ///< compare all replicas' state digests after every step
-  Trace* trace = nullptr;             ///< on rank 0 only; the others set `tracing`
-  bool tracing = false;               ///< the same on all ranks
-  /// Data-order seed of the golden run that this one is, or is compared with. A file may hold another seed,
-  /// in some replicas only: then no state equals that golden run's.
-  std::uint64_t order = 0;
+struct RunOptions : Terms {
+  std::string id = {};          ///< echoed in the result
+  bool check_replicas = false;  ///< compare all replicas' state digests after every step
+  Trace* trace = nullptr;       ///< on rank 0 only; the others set `tracing`
+  bool tracing = false;         ///< the same on all ranks
   /// Remember this run, step by step, for later ones with early_end, instead of what was remembered before of
   /// the same order. It goes to its end whatever early_end says.
   bool keep_golden = false;
-  /// End as soon as all ranks stand where the remembered run of the same order stood after as many steps, and
-  /// report its rest: the same result except returned_step. The state then stays where it was. Not with
-  /// `steps`.
-  bool early_end = false;
   std::optional<ChosenStates> states = {};  ///< what is compared must have been kept
   /// Of a team that may lose members: ranks that fail on the way, the file in which they leave the time of
   /// that, and the command that starts another process of this program.
