@@ -17,7 +17,7 @@ using record::OutcomeClass;
 using Counts = std::vector<StratumCount>;
 
 /// What is compared: one line of counts a level.
-struct Comparison {
+struct LevelCounts {
   std::string between, arm, model;
   std::vector<std::map<OutcomeClass, Counts>> levels;
 };
@@ -40,32 +40,32 @@ std::string model_of(const design::CampaignSpec& spec, const std::string& stratu
   return spec.strata->pooled() ? "" : stratum;
 }
 
-void add(Comparison& comparison, std::size_t level, const std::map<OutcomeClass, StratumCount>& counts) {
-  if (comparison.levels.size() <= level) comparison.levels.resize(level + 1);
+void add(LevelCounts& counted, std::size_t level, const std::map<OutcomeClass, StratumCount>& counts) {
+  if (counted.levels.size() <= level) counted.levels.resize(level + 1);
   for (const auto& [outcome, count] : counts) {
-    if (count.trials > 0) comparison.levels[level][outcome].push_back(count);
+    if (count.trials > 0) counted.levels[level][outcome].push_back(count);
   }
 }
 
-std::vector<Comparison> comparisons_of(const Observations& seen, const design::CampaignSpec& spec) {
+std::vector<LevelCounts> level_counts_of(const Observations& seen, const design::CampaignSpec& spec) {
   const auto orders = static_cast<std::size_t>(spec.orders);
-  std::map<std::pair<std::string, std::string>, Comparison> between_orders, between_bases;
+  std::map<std::pair<std::string, std::string>, LevelCounts> between_orders, between_bases;
   for (const auto& [id, cell] : seen.cells) {
     const std::string& name = id.first;
     const auto arm = std::find_if(spec.arms.begin(), spec.arms.end(),
                                   [&name](const design::Arm& one) { return one.name == name; });
     if (arm == spec.arms.end()) continue;
     const std::string model = model_of(spec, id.second);
-    Comparison& of_orders = between_orders[{id.first, model}];
+    LevelCounts& of_orders = between_orders[{id.first, model}];
     of_orders = {"orders", id.first, model, std::move(of_orders.levels)};
     for (std::size_t order = 0; order < orders; ++order)
       add(of_orders, order, counts_of(cell, order, orders));
     const std::string stem = arm->stem.empty() ? arm->name : arm->stem;
-    Comparison& of_bases = between_bases[{stem, model}];
+    LevelCounts& of_bases = between_bases[{stem, model}];
     of_bases = {"bases", stem, model, std::move(of_bases.levels)};
     add(of_bases, spec.files.at(arm->file).base, counts_of(cell, 0, 1));
   }
-  std::vector<Comparison> all;
+  std::vector<LevelCounts> all;
   if (spec.orders > 1) {
     for (auto& [key, one] : between_orders) all.push_back(std::move(one));
   }
@@ -75,31 +75,30 @@ std::vector<Comparison> comparisons_of(const Observations& seen, const design::C
   return all;
 }
 
-std::optional<Variation> variation_of(const Comparison& comparison, OutcomeClass outcome) {
+std::optional<Variation> variation_of(const LevelCounts& counted, OutcomeClass outcome) {
   std::size_t strata = 0;
-  for (const auto& level : comparison.levels) {
+  for (const auto& level : counted.levels) {
     const auto counts = level.find(outcome);
     if (counts != level.end()) strata = std::max(strata, counts->second.size());
   }
   std::vector<LevelRate> rates;
-  for (const auto& level : comparison.levels) {
+  for (const auto& level : counted.levels) {
     const auto counts = level.find(outcome);
     if (counts == level.end() || counts->second.size() != strata) continue;
     const StratifiedRate rate = stratified_rate(counts->second, 0.95);
     rates.push_back({rate.estimate, rate.variance});
   }
   if (rates.size() < 2) return std::nullopt;
-  return Variation{comparison.between, comparison.arm, comparison.model, outcome,
-                   rates.size(),       between(rates)};
+  return Variation{counted.between, counted.arm, counted.model, outcome, rates.size(), between(rates)};
 }
 
 }  // namespace
 
 std::vector<Variation> variations_of(const Observations& seen, const design::CampaignSpec& spec) {
   std::vector<Variation> variations;
-  for (const Comparison& comparison : comparisons_of(seen, spec)) {
+  for (const LevelCounts& counted : level_counts_of(seen, spec)) {
     for (const OutcomeClass outcome : record::outcome_classes) {
-      if (auto found = variation_of(comparison, outcome)) variations.push_back(std::move(*found));
+      if (auto found = variation_of(counted, outcome)) variations.push_back(std::move(*found));
     }
   }
   return variations;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
-#include <sstream>
 #include <system_error>
 
 #include "analyze/allocate.h"
@@ -79,7 +78,7 @@ void run_preparation(const Plan& plan, Driver& driver, Pool& pool, const Ledger&
   } catch (const Error& error) {
     problems = {error.what()};
   }
-  if (!problems.empty()) throw Misbehaviour(fmt::format("{}", fmt::join(problems, "\n")));
+  if (!problems.empty()) throw Misbehaviour(problems);
 }
 
 std::string round_name(const record::Round& round, const design::CampaignSpec& spec) {
@@ -259,8 +258,7 @@ RunReport run_in(const Work& work) {
     report.incidents = driver.incidents();
     journal.sync();
   } catch (const Misbehaviour& problem) {
-    std::istringstream lines(problem.what());
-    for (std::string line; std::getline(lines, line);) report.problems.push_back(line);
+    report.problems = problem.problems();
   }
   std::error_code ignored;
   std::filesystem::remove_all(place.work(), ignored);

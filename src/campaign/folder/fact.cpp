@@ -1,6 +1,5 @@
 #include "campaign/folder/fact.h"
 
-#include <cstddef>
 #include <optional>
 #include <vector>
 
@@ -31,17 +30,12 @@ std::optional<Json> stored_fact(const design::CampaignSpec& spec, const Layout& 
 Json described_fact(const record::TrainingSpec& training, const record::Parallel& parallel,
                     const std::filesystem::path& source, const std::filesystem::path& trainer,
                     const design::FactNeeded& needed) {
-  const Description described = describe(training, parallel, trainer, true);
+  const Description described = describe(training, parallel, trainer);
   if (!described.status || !described.status->ok()) {
     fail(ErrorCode::bad_input, "{}: base: bitrift-train describe ended with {}: {}", source.string(),
          described.status ? described.status->text() : "its deadline", described.said);
   }
-  // Warnings may come before and after the document.
-  const auto begin = described.text.find('{');
-  const auto end = described.text.rfind('}');
-  Json document = begin == std::string::npos || end < begin
-                      ? Json()
-                      : Json::parse(described.text.substr(begin, end - begin + 1), nullptr, false);
+  const Json document = Json::parse(described.document, nullptr, false);
   if (document.is_object() && document.contains(needed.key)) return document.at(needed.key);
   fail(ErrorCode::unsupported, "{}: strata: {} does not say {}; use the bitrift-train of this version",
        source.string(), trainer.string(), needed.says);

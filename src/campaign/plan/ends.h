@@ -2,12 +2,23 @@
 #pragma once
 
 #include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace bitrift::campaign {
 
 /// The harness may not be believed: controls differ, a fault did not land, a canary misbehaves. Exit code 1.
 class Misbehaviour : public std::runtime_error {
-  using std::runtime_error::runtime_error;
+ public:
+  explicit Misbehaviour(const std::string& problem) : Misbehaviour(std::vector{problem}) {}
+  /// problems: at least one; what() is the first.
+  explicit Misbehaviour(std::vector<std::string> problems)
+      : std::runtime_error(problems.front()), problems_(std::move(problems)) {}
+  [[nodiscard]] const std::vector<std::string>& problems() const noexcept { return problems_; }
+
+ private:
+  std::vector<std::string> problems_;
 };
 
 /// SIGINT, SIGTERM or SIGHUP arrived; the same command resumes. Exit code 2.

@@ -14,7 +14,7 @@ namespace {
 // known.
 std::string refusal(const record::TrainingSpec& training, const record::Parallel& parallel,
                     const std::filesystem::path& trainer) {
-  const Description described = describe(training, parallel, trainer, false);
+  const Description described = describe(training, parallel, trainer);
   if (!described.status || described.status->code != 2) return "";
   const std::string& said = described.said;
   const std::string begin = "bitrift-train: error: " + described.spec + ":";

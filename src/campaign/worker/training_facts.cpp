@@ -25,13 +25,15 @@ record::TrainingSpec training_of(const record::BaseSpec& base, const std::filesy
 }
 
 Description describe(const record::TrainingSpec& training, const record::Parallel& parallel,
-                     const std::filesystem::path& trainer, bool json) {
+                     const std::filesystem::path& trainer) {
   const TemporaryFolder folder("bitrift-describe");
   const auto spec = folder.path() / "spec.json";
-  const auto log = folder.path() / "log";
+  const auto document = folder.path() / "document";
+  const auto errors = folder.path() / "errors";
   replace_text(spec, record::to_text(training));
-  Command command = describe_command(trainer, parallel, spec, log);
-  if (json) command.arguments.emplace_back("--json");
+  Command command = describe_command(trainer, parallel, spec, document);
+  command.arguments.emplace_back("--json");
+  command.errors = errors;
   Subprocess child(command);
   constexpr std::chrono::minutes longest{5};  // the data may be large
   const auto end = std::chrono::steady_clock::now() + longest;
@@ -40,8 +42,8 @@ Description describe(const record::TrainingSpec& training, const record::Paralle
     description.status = child.wait(0.1);
     InterruptGuard::check();
   }
-  description.said = log_tail(log);
-  description.text = read_text(log);
+  description.document = read_text(document);
+  description.said = log_tail(errors);
   description.spec = spec.string();
   return description;
 }

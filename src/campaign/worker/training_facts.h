@@ -15,15 +15,15 @@ namespace bitrift::campaign {
 [[nodiscard]] record::TrainingSpec training_of(const record::BaseSpec& base,
                                                const std::filesystem::path& source);
 
-/// How `bitrift-train describe` ended, and all that it printed.
+/// How `bitrift-train describe --json` ended, and what it printed.
 struct Description {
   std::optional<ExitStatus> status;  ///< nullopt: it took more than five minutes
-  std::string said;                  ///< the end of it, as log_tail() gives it
-  std::string text;
-  std::string spec;  ///< name of the training's file, which messages begin with
+  std::string document;              ///< stdout: JSON, if it succeeded
+  std::string said;                  ///< the end of stderr, as log_tail() gives it
+  std::string spec;                  ///< name of the training's file, which messages begin with
 };
-/// Describes a training under a strategy; trainer: see find_trainer(). json: asks for a JSON document.
+/// Describes a training under a strategy; trainer: see find_trainer().
 [[nodiscard]] Description describe(const record::TrainingSpec& training, const record::Parallel& parallel,
-                                   const std::filesystem::path& trainer, bool json);
+                                   const std::filesystem::path& trainer);
 
 }  // namespace bitrift::campaign

@@ -46,7 +46,8 @@ Prepared prepare(const Command& command) {
   return prepared;
 }
 
-[[noreturn]] void run_child(const Prepared& prepared, int null_input, int output, int report, pid_t parent) {
+[[noreturn]] void run_child(const Prepared& prepared, int null_input, int output, int errors, int report,
+                            pid_t parent) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(127);  // the parent died before prctl took effect
@@ -56,7 +57,8 @@ Prepared prepare(const Command& command) {
   ::signal(SIGPIPE, SIG_DFL);
   ::signal(SIGINT, SIG_DFL);
   ::signal(SIGTERM, SIG_DFL);
-  if (::dup2(null_input, 0) >= 0 && (output < 0 || (::dup2(output, 1) >= 0 && ::dup2(output, 2) >= 0))) {
+  const auto redirects = [](int from, int to) { return from < 0 || ::dup2(from, to) >= 0; };
+  if (redirects(null_input, 0) && redirects(output, 1) && redirects(errors < 0 ? output : errors, 2)) {
     ::execvpe(prepared.arguments[0], prepared.arguments.data(), prepared.variables.data());
   }
   const int error = errno;
@@ -79,8 +81,9 @@ Subprocess::Subprocess(const Command& command) {
   if (command.arguments.empty()) fail(ErrorCode::internal, "a command without a program");
   const Prepared prepared = prepare(command);
   const FileDescriptor null_input = open_file("/dev/null", O_RDONLY);
-  FileDescriptor output;
+  FileDescriptor output, errors;
   if (!command.output.empty()) output = open_file(command.output, O_WRONLY | O_CREAT | O_APPEND);
+  if (!command.errors.empty()) errors = open_file(command.errors, O_WRONLY | O_CREAT | O_APPEND);
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) fail(ErrorCode::io, "cannot make a pipe: {}", errno_text(errno));
   const FileDescriptor report_in(ends[0]);
@@ -88,7 +91,7 @@ Subprocess::Subprocess(const Command& command) {
   const pid_t parent = ::getpid();
   pid_ = ::fork();
   if (pid_ < 0) fail(ErrorCode::io, "cannot start {}: {}", command.arguments[0], errno_text(errno));
-  if (pid_ == 0) run_child(prepared, null_input.get(), output.get(), report_out.get(), parent);
+  if (pid_ == 0) run_child(prepared, null_input.get(), output.get(), errors.get(), report_out.get(), parent);
   ::setpgid(pid_, pid_);  // parent and child both do it: either may be first
   report_out.close();
   int error = 0;

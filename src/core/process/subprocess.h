@@ -27,6 +27,7 @@ struct Command {
   std::vector<std::string> arguments;              ///< arguments[0] is looked up on PATH
   std::map<std::string, std::string> environment;  ///< added to (or replacing) the parent's
   std::filesystem::path output;                    ///< stdout and stderr are appended here; empty: inherited
+  std::filesystem::path errors = {};  ///< stderr is appended here instead; empty: it goes with stdout
 };
 
 /// A child in a process group of its own. The kernel sends it SIGKILL when the thread that started it ends

@@ -4,9 +4,8 @@
 #include <cmath>
 #include <cstring>
 #include <set>
-#include <sstream>
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 #include <torch/version.h>
 
 #include "core/file.h"
@@ -290,10 +289,10 @@ void Trainer::note_changes() {
 std::vector<std::string> Trainer::changed_tensors() {
   if (!working()) return {};
   std::set<std::string> all;
-  const std::string mine = fmt::format("{}", fmt::join(state_->changed, "\n"));
-  for (const std::string& part : state_->layout().world.allgather(mine)) {
-    std::istringstream lines(part);
-    for (std::string path; std::getline(lines, path);) all.insert(path);
+  const std::vector<std::uint8_t> mine =
+      record::Json::to_cbor(state_->changed);  // any bytes may be in a path
+  for (const std::string& part : state_->layout().world.allgather({mine.begin(), mine.end()})) {
+    for (const record::Json& path : record::Json::from_cbor(part)) all.insert(path.get<std::string>());
   }
   return {all.begin(), all.end()};
 }

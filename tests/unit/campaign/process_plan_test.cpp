@@ -335,11 +335,13 @@ TEST(ProcessLanding, OfACanaryIsKeptWhicheverWay) {
 
 class KillPointsTest : public ::testing::Test {
  protected:
-  // A bitrift-train that says this of every training, and counts how often it was asked.
-  std::filesystem::path trainer(const std::string& text, int code = 0) {
+  // A bitrift-train that prints this document for every training and this line to stderr, and counts how
+  // often it was asked.
+  std::filesystem::path trainer(const std::string& document, const std::string& line = "", int code = 0) {
     const auto program = folder_ / "trainer";
-    replace_text(program, "#!/bin/sh\necho asked >> " + (folder_ / "asked").string() + "\ncat <<'END'\n" +
-                              text + "\nEND\nexit " + std::to_string(code) + "\n");
+    replace_text(program, "#!/bin/sh\necho asked >> " + (folder_ / "asked").string() + "\necho '" + line +
+                              "' >&2\ncat <<'END'\n" + document + "\nEND\nexit " + std::to_string(code) +
+                              "\n");
     std::filesystem::permissions(program, std::filesystem::perms::owner_all);
     return program;
   }
@@ -363,7 +365,7 @@ class KillPointsTest : public ::testing::Test {
 
 TEST_F(KillPointsTest, AreAskedForOnceAndKeptInTheFolder) {
   design::CampaignSpec first = spec();
-  const auto program = trainer("a warning\n" + std::string(points_));
+  const auto program = trainer(points_, "a warning");
   ASSERT_EQ(find(first, program), "");
   ASSERT_TRUE(first.strata.edit<design::ProcessStrata>().points);
   EXPECT_EQ(first.strata.edit<design::ProcessStrata>().points->of(0, TrainingPhase::update), 10);
@@ -390,7 +392,7 @@ TEST_F(KillPointsTest, ThatDoNotFitTheStrataAreRefusedBeforeAnythingIsMade) {
                         "run takes 44 steps"));
   design::CampaignSpec old = spec();
   EXPECT_THAT(find(old, trainer("{\"layers\": []}")), HasSubstr("does not say at which points"));
-  EXPECT_THAT(find(old, trainer("no", 2)), HasSubstr("describe ended with exit code 2: no"));
+  EXPECT_THAT(find(old, trainer("", "no", 2)), HasSubstr("describe ended with exit code 2: no"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "campaign"));
 }
 
