@@ -42,7 +42,7 @@ struct Observations {
 };
 
 /// trust: of the same rows. Only rows without a gap before them count: trials that end early have other
-/// outcomes than trials that take long, so the rows that are there first are no fair sample. Throws
+/// outcomes than trials that take long, so the rows that are there first are not a fair sample. Throws
 /// Error(conflict) when controls are missing, canaries misbehave, clean runs are called SDC more often than
 /// the stated level allows, a row occurs twice, a stratum's size is not the same in all rows, or a draw
 /// exceeds it; Error(unsupported) on rows drawn by another measure than bits.

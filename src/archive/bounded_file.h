@@ -15,7 +15,7 @@ namespace bitrift::archive {
 /// An open file and its size. Any number of threads.
 class BoundedFile {
  public:
-  /// Throws Error(not_found | io), Error(bad_file) for what is no regular file.
+  /// Throws Error(not_found | io), Error(bad_file) for what is not a regular file.
   explicit BoundedFile(const std::filesystem::path& path);
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }

@@ -60,7 +60,7 @@ class HeaderText {
     return true;
   }
   void expect(char wanted) {
-    if (!accept(wanted)) damaged("its text is no dictionary of Python");
+    if (!accept(wanted)) damaged("its text is not a Python dictionary");
   }
 
   std::string quoted() {
@@ -122,7 +122,7 @@ class HeaderText {
       std::uint64_t value = 0;
       const auto [rest, error] = std::from_chars(text_.data(), text_.data() + text_.size(), value);
       if (error != std::errc{} || found.size() == most_npy_dimensions)
-        damaged("its shape is no list of sizes");
+        damaged("its shape is not a list of sizes");
       text_.remove_prefix(static_cast<std::size_t>(rest - text_.data()));
       (void)accept('L');  // as Python 2 wrote them
       found.push_back(value);

@@ -215,7 +215,7 @@ class TensorFinder {
   [[nodiscard]] std::uint64_t size_at(PickleId id, const std::string& path, const char* what) const {
     const PickleValue& value = pickle_[id];
     if (value.kind != PickleKind::integer || value.integer < 0)
-      damaged(path, fmt::format("its {} is no size", what));
+      damaged(path, fmt::format("its {} is not a size", what));
     return static_cast<std::uint64_t>(value.integer);
   }
 
@@ -228,7 +228,7 @@ class TensorFinder {
     }
     const bool list = value->kind == PickleKind::tuple || value->kind == PickleKind::list;
     if (!list || value->items.size() > most_torch_dimensions)
-      damaged(path, fmt::format("its {} is no list of sizes", what));
+      damaged(path, fmt::format("its {} is not a list of sizes", what));
     std::vector<std::uint64_t> sizes;
     for (const PickleId item : value->items) sizes.push_back(size_at(item, path, what));
     return sizes;

@@ -165,7 +165,7 @@ std::optional<std::string> Reader::text_of(const TensorInfo& attribute) const {
 std::size_t Reader::block(const TensorInfo& tensor) const {
   const TensorInfo* const known = find(tensor.path);
   if (known == nullptr) {
-    fail(ErrorCode::internal, "{}: {}: is no tensor of this file", state_->path.string(), tensor.path);
+    fail(ErrorCode::internal, "{}: {}: is not a tensor of this file", state_->path.string(), tensor.path);
   }
   const auto& all = known->attribute ? state_->attribute_tensors : state_->tensors;
   const auto& blocks = known->attribute ? state_->attribute_block_of : state_->block_of;
@@ -177,7 +177,7 @@ const Values& Reader::values(const TensorInfo& tensor) const { return *state_->b
 void Reader::read(const TensorInfo& tensor, void* out, std::size_t bytes) const {
   const TensorInfo* const known = find(tensor.path);
   const std::string where = state_->path.string() + ": " + tensor.path;
-  if (known == nullptr) fail(ErrorCode::internal, "{}: is no tensor of this file", where);
+  if (known == nullptr) fail(ErrorCode::internal, "{}: is not a tensor of this file", where);
   if (!known->plain) fail(ErrorCode::unsupported, "{}: type {} cannot be read as bytes", where, known->dtype);
   if (known->elements() * known->element_bytes != bytes) {
     fail(ErrorCode::internal, "{}: asked for {} bytes of {} x {}", where, bytes, known->elements(),

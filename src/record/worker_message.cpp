@@ -57,7 +57,7 @@ WorkerMessage worker_message_from_line(const std::string& line) {
   try {
     return from_json(Json::parse(line));
   } catch (const Json::exception& error) {
-    fail(ErrorCode::bad_file, "a worker said something that is no message ({}): {}", error.what(),
+    fail(ErrorCode::bad_file, "a worker said something that is not a message ({}): {}", error.what(),
          line.substr(0, 200));
   }
 }
@@ -72,7 +72,7 @@ std::optional<RunRequest> run_request_from_line(const std::string& line) {
     if (value.contains("quit")) return std::nullopt;
     return value.at("run").get<RunRequest>();
   } catch (const Json::exception& error) {
-    fail(ErrorCode::bad_file, "the driver said something that is no request ({}): {}", error.what(),
+    fail(ErrorCode::bad_file, "the driver said something that is not a request ({}): {}", error.what(),
          line.substr(0, 200));
   }
 }

@@ -14,7 +14,7 @@ namespace bitrift::ckpt {
 /// Collects consecutive writes in an aligned buffer and writes whole blocks with O_DIRECT. This takes less of
 /// the processor, and leaves the page cache to others. The first and the last block of a stretch go through
 /// the page cache unless they are full. Where the file system refuses O_DIRECT, it says so once in the log
-/// and works like PlainSink. Throws Error(bad_input) where the target is no regular file.
+/// and works like PlainSink. Throws Error(bad_input) where the target is not a regular file.
 class DirectSink final : public Sink {
  public:
   explicit DirectSink(std::filesystem::path target);

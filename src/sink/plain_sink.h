@@ -9,7 +9,7 @@
 
 namespace bitrift::ckpt {
 
-/// The sink for every file system. Throws Error(bad_input) where the target is no regular file.
+/// The sink for every file system. Throws Error(bad_input) where the target is not a regular file.
 class PlainSink final : public Sink {
  public:
   explicit PlainSink(std::filesystem::path target);

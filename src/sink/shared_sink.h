@@ -28,7 +28,7 @@ namespace bitrift::ckpt {
 /// The file system must keep bytes apart that several machines write at once, as parallel file systems do.
 class SharedSink final : public Sink {
  public:
-  /// The first process. On begin() throws Error(bad_input) where the target is no regular file, and
+  /// The first process. On begin() throws Error(bad_input) where the target is not a regular file, and
   /// Error(unsupported) on NFS and SMB.
   explicit SharedSink(std::filesystem::path target);
   /// Another process. temporary: what the first one's temporary() returned.

@@ -46,7 +46,7 @@ void OutputPlace::check_names() const {
       std::filesystem::is_regular_file(beside, none))
     return;
   fail(ErrorCode::bad_input,
-       "-o {}: {} is no regular file, so the provenance cannot be written; move it elsewhere",
+       "-o {}: {} is not a regular file, so the provenance cannot be written; move it elsewhere",
        named_.string(), beside.string());
 }
 

@@ -42,8 +42,7 @@ void check_values(const ArmReference& reference) {
   right = right && std::all_of(reference.clean.begin(), reference.clean.end(), number_or_none);
   for (const auto& order : reference.jitter)
     right = right && std::all_of(order.begin(), order.end(), number_or_none);
-  if (!right)
-    fail(ErrorCode::bad_file, "\"references\" holds a limit or a clean run that is no finite number");
+  if (!right) fail(ErrorCode::bad_file, "\"references\" holds a limit or a clean run that is not finite");
 }
 
 void check_lengths(const ArmReference& reference) {

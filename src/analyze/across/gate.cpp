@@ -251,7 +251,7 @@ void refuse_unfinished(const Sample& sample) {
   if (sample.trials() >= planned) return;
   fail(ErrorCode::bad_input,
        "campaign '{}' has {} of {} trials; let `bitrift campaign run` finish it, because the trials that are "
-       "there first are no fair sample",
+       "there first are not a fair sample",
        sample.spec.name, sample.trials(), planned);
 }
 

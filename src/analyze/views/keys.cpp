@@ -65,7 +65,7 @@ std::string property_of(Dimension dimension, const design::CampaignSpec& spec, c
     case Dimension::bit:
       break;
   }
-  fail(ErrorCode::internal, "{} is no property of an arm or a stratum", name_of(dimension));
+  fail(ErrorCode::internal, "{} is not a property of an arm or a stratum", name_of(dimension));
 }
 
 }  // namespace

@@ -50,7 +50,8 @@ void mark_negated(const archive::TorchTensor& tensor, std::vector<TensorInfo>& p
     part.negated = part.plain = part.refused_by_type = false;
     part.format.reset();
     part.dtype += " (negated)";
-    if (part.refusal.empty()) part.refusal = "its numbers are stored negated, and are no floating numbers";
+    if (part.refusal.empty())
+      part.refusal = "its numbers are stored negated, and are not floating-point numbers";
   }
 }
 

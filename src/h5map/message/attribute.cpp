@@ -83,7 +83,7 @@ void read_dense_attributes(const Source& source, const Frame& frame, SharedMessa
   FractalHeap heap(source, frame, heap_at);
   const BTree2 tree(source, frame, tree_at);
   if (tree.type() != kAttributesByName || tree.record_bytes() < heap.id_bytes() + 1) {
-    fail(ErrorCode::bad_file, "{}: B-tree at byte {} is no index of attributes", source.name(), tree_at);
+    fail(ErrorCode::bad_file, "{}: B-tree at byte {} is not an index of attributes", source.name(), tree_at);
   }
   tree.visit([&](const BTree2::Record& record) {
     const auto id = record.bytes.first(heap.id_bytes());

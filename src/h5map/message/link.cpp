@@ -148,7 +148,7 @@ void read_dense_links(const Source& source, const Frame& frame, const Message& m
   FractalHeap heap(source, frame, heap_at);
   const BTree2 tree(source, frame, tree_at);
   if (tree.type() != kLinksByName || tree.record_bytes() != 4U + heap.id_bytes()) {
-    fail(ErrorCode::bad_file, "{}: B-tree at byte {} is no index of links", source.name(), tree_at);
+    fail(ErrorCode::bad_file, "{}: B-tree at byte {} is not an index of links", source.name(), tree_at);
   }
   // HDF5 looks a name up by its hash (HDF5 file format 3.0, section III.A.2, record type 5).
   std::uint32_t last = 0;

@@ -21,7 +21,7 @@ inline constexpr std::uint64_t undefined = ~std::uint64_t{0};
 /// follows one goes through here. Not thread-safe.
 class Source {
  public:
-  /// Throws Error(not_found | io), Error(bad_file) when it is no regular file.
+  /// Throws Error(not_found | io), Error(bad_file) when it is not a regular file.
   explicit Source(const std::filesystem::path& path);
   Source(std::vector<std::uint8_t> bytes, std::string name);
   ~Source();

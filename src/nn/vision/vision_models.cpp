@@ -27,7 +27,7 @@ Layers make(const ModelDescription& model) {
     case record::ModelName::googlenet:
       return make_googlenet(model);
     default:
-      fail(ErrorCode::internal, "{} is no vision model", name_of(model.name));
+      fail(ErrorCode::internal, "{} is not a vision model", name_of(model.name));
   }
 }
 

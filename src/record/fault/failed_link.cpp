@@ -23,12 +23,12 @@ class TextParts {
   template <typename T>
   T number(const char* what, char behind) {
     const std::size_t end = behind == '\0' ? rest_.size() : rest_.find(behind);
-    if (end == std::string_view::npos) refuse(fmt::format("no '{}' behind the {}", behind, what));
+    if (end == std::string_view::npos) refuse(fmt::format("no '{}' after the {}", behind, what));
     const std::string_view digits = rest_.substr(0, end);
     T value{};
     const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), value);
     if (parsed.ec != std::errc() || parsed.ptr != digits.data() + digits.size() || digits.starts_with('-'))
-      refuse(fmt::format("'{}' is no {}", digits, what));
+      refuse(fmt::format("'{}' is not a valid {}", digits, what));
     rest_.remove_prefix(behind == '\0' ? end : end + 1);
     return value;
   }

@@ -35,12 +35,12 @@ LinkFault link_fault_from_text(std::string_view text) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Part& part = parts[i];
     const auto end = part.behind == '\0' ? rest.size() : rest.find(part.behind);
-    if (end == std::string_view::npos) refuse(fmt::format("no '{}' behind the {}", part.behind, part.what));
+    if (end == std::string_view::npos) refuse(fmt::format("no '{}' after the {}", part.behind, part.what));
     const std::string_view digits = rest.substr(0, end);
     const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), numbers[i]);
     const bool read = parsed.ec == std::errc() && parsed.ptr == digits.data() + digits.size();
     if (!read || numbers[i] < part.least || numbers[i] > part.most)
-      refuse(fmt::format("'{}' is no {} from {}", digits, part.what, part.least));
+      refuse(fmt::format("'{}' is not a valid {} (they begin at {})", digits, part.what, part.least));
     rest.remove_prefix(part.behind == '\0' ? end : end + 1);
   }
   return {numbers[1], numbers[2], numbers[0], numbers[3], static_cast<int>(numbers[4])};

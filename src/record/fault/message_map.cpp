@@ -14,7 +14,7 @@ std::int64_t MessageMap::elements(std::size_t bucket, const Send& send) const {
 
 int MessageMap::bits() const {
   const auto format = number_format(dtype);
-  if (!format) fail(ErrorCode::bad_file, "messages of '{}', which is no number format", dtype);
+  if (!format) fail(ErrorCode::bad_file, "messages of '{}', which is not a number format", dtype);
   return static_cast<int>(format->bytes) * 8;
 }
 

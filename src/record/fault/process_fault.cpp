@@ -19,7 +19,7 @@ Number number_of(std::string_view text, std::string_view digits, const char* wha
   const char* const end = digits.data() + digits.size();
   const auto parsed = std::from_chars(digits.data(), end, value);
   if (digits.empty() || parsed.ec != std::errc() || parsed.ptr != end || value < least)
-    refuse(text, fmt::format("'{}' is no {} from {}", digits, what, least));
+    refuse(text, fmt::format("'{}' is not a valid {} (they begin at {})", digits, what, least));
   return value;
 }
 
@@ -35,7 +35,7 @@ std::string_view cut_behind(std::string_view& text, char mark) {
 template <NamedEnum E>
 E named(std::string_view text, std::string_view name) {
   if (const auto value = find_named<E>(name)) return *value;
-  refuse(text, fmt::format("'{}' is no {} ({})", name, names_of(E{}).noun, list_names<E>()));
+  refuse(text, fmt::format("'{}' is not a valid {} ({})", name, names_of(E{}).noun, list_names<E>()));
 }
 
 }  // namespace

@@ -180,7 +180,7 @@ ValueChange change_from_json(const Json& value) {
   const char* const end = text.data() + text.size();
   const auto read = std::from_chars(text.data() + (prefixed ? 2 : 0), end, change.mask, 16);
   if (!prefixed || read.ec != std::errc() || read.ptr != end || change.mask == 0)
-    fail(ErrorCode::bad_file, "'{}' is no mask of bits", text);
+    fail(ErrorCode::bad_file, "'{}' is not a mask of bits", text);
   return change;
 }
 

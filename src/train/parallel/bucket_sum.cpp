@@ -37,7 +37,7 @@ std::shared_ptr<const mpi::LocalSchedule> plan_share(const record::MeshSpec& mes
   const comm::Schedule schedule = plan_gradients(mesh, bytes);
   const comm::Verdict verdict = comm::verify(schedule);
   if (verdict.counter_example) {
-    fail(ErrorCode::internal, "the schedule {} that was planned for the mesh is no allreduce: {}",
+    fail(ErrorCode::internal, "the schedule {} that was planned for the mesh is not an allreduce: {}",
          name_of(mesh.schedule), verdict.counter_example->text);
   }
   if (!verdict.proof.one_order) {

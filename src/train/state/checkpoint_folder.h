@@ -22,8 +22,8 @@ struct FolderCheckpoint {
 [[nodiscard]] std::vector<FolderCheckpoint> checkpoints_in(const std::filesystem::path& folder);
 
 /// Throws Error(bad_input) that names what is there under the name of a checkpoint or of the provenance
-/// beside one, but is no regular file: a save would not replace it. Nothing happens where the folder does not
-/// exist.
+/// beside one, but is not a regular file: a save would not replace it. Nothing happens where the folder does
+/// not exist.
 void check_names(const std::filesystem::path& folder);
 
 /// How much of a checkpoint is looked at.

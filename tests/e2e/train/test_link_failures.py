@@ -156,7 +156,7 @@ def test_what_the_run_does_not_reach_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--kill-link", "0,1-0,2"), "no '@' behind the column; expected ROW,COLUMN-ROW,COLUMN@STEP"),
+        (("--kill-link", "0,1-0,2"), "no '@' after the column; expected ROW,COLUMN-ROW,COLUMN@STEP"),
         (("--slow-link", "0,1-0,2@5:11"), "more than 0 and at most 10"),
         (("--kill-link", "0,2-0,3@5"), "the mesh of 2x3 has no chip in row 0, column 3"),
         (("--kill-link", "0,0-0,1@5"), "chip 0 (row 0, column 0) is dead from the beginning"),

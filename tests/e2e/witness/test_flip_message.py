@@ -142,9 +142,9 @@ def refused(*words: object) -> str:
 @pytest.mark.parametrize(
     "text, says",
     [
-        ("0@1:0.0", "no '.' behind the element; expected SEND@STEP:BUCKET.ELEMENT.BIT"),
-        ("0@0:0.0.1", "'0' is no step from 1"),
-        ("0@1:0.0.x", "'x' is no bit"),
+        ("0@1:0.0", "no '.' after the element; expected SEND@STEP:BUCKET.ELEMENT.BIT"),
+        ("0@0:0.0.1", "'0' is not a valid step (they begin at 1)"),
+        ("0@1:0.0.x", "'x' is not a valid bit"),
         ("99999@1:0.0.1", "there is no send 99999; there are 0 to"),
         ("0@1:7.0.1", "there is no bucket 7; there are 0 to 0"),
         ("0@1:0.999999.1", "there is no element 999999; there are 0 to"),

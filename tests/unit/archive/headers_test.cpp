@@ -67,7 +67,7 @@ TEST(NpyHeader, WhatDoesNotFitIsRefused) {
   EXPECT_ERROR(npy("{'descr': '<f4', 'descr': '<f4', " + rest, 12), bad_file, "unknown key");
   EXPECT_ERROR(npy("{'descr': __import__('os'), " + rest, 12), bad_file, "a text is missing");
   EXPECT_ERROR(npy("{'descr': '<f4', 'fortran_order': False}", 12), bad_file, "incomplete");
-  EXPECT_ERROR(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", 12), bad_file, "no list");
+  EXPECT_ERROR(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", 12), bad_file, "not a list");
   EXPECT_ERROR(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}", 0),
                bad_file, "do not fit");
   EXPECT_ERROR(npy("{}", 0, 4), unsupported, "version 4.0");

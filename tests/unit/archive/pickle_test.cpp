@@ -138,7 +138,7 @@ TEST(TorchPickle, ATensorOutsideOfItsStorageIsRefused) {
   EXPECT_ERROR(tensors(proto + tensor(6, 1, {6}, {1}) + "."), bad_file, "outside of its storage of 24");
   EXPECT_ERROR(tensors(proto + tensor(6, 0, {2, 2}, {5, 1}) + "."), bad_file, "outside of its storage");
   EXPECT_ERROR(tensors(proto + tensor(6, 0, {2}, {3, 1}) + "."), bad_file, "do not fit");
-  EXPECT_ERROR(tensors(proto + tensor(6, 0, {2, 0x80000000U}, {1, 1}) + "."), bad_file, "no size");
+  EXPECT_ERROR(tensors(proto + tensor(6, 0, {2, 0x80000000U}, {1, 1}) + "."), bad_file, "not a size");
   EXPECT_ERROR(
       tensors(proto + tensor(6, 0, {0x7fffffff, 0x7fffffff, 0x7fffffff, 2}, {0x7fffffff, 1, 1, 1}) + "."),
       bad_file, "outside of its storage");

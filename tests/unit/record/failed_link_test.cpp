@@ -57,18 +57,25 @@ TEST_P(HostileLink, IsRefusedWithWhatWasExpected) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, HostileLink,
-    ::testing::Values(
-        std::pair("", "no ',' behind the row"), std::pair("0,1", "no '-' behind the column"),
-        std::pair("0,1-0,2", "no '@' behind the column"), std::pair("0,1-0,2@5", "no ':' behind the step"),
-        std::pair("0,1-0,2@5:", "'' is no delay"), std::pair("0,1-0,2@0:1", "steps count from 1"),
-        std::pair("0,1-0,1@5:1", "names one chip twice"), std::pair("-1,0-0,0@1:1", "'-1' is no row"),
-        std::pair("0,+1-0,2@5:1", "'+1' is no column"), std::pair("0,1-0, 2@5:1", "' 2' is no column"),
-        std::pair("0,1-99999999999,2@5:1", "is no row"), std::pair("0,1-0,2@5:nan", "a delay of nan"),
-        std::pair("0,1-0,2@5:inf", "a delay of inf"), std::pair("0,1-0,2@5:-1", "'-1' is no delay"),
-        std::pair("0,1-0,2@5:0", "a delay of 0"), std::pair("0,1-0,2@5:10.5", "more than 0 and at most 10"),
-        std::pair("0,1-0,2@5:2ms", "'2ms' is no delay"), std::pair("0,1-0,2@1.5:1", "'1.5' is no step")));
+INSTANTIATE_TEST_SUITE_P(All, HostileLink,
+                         ::testing::Values(std::pair("", "no ',' after the row"),
+                                           std::pair("0,1", "no '-' after the column"),
+                                           std::pair("0,1-0,2", "no '@' after the column"),
+                                           std::pair("0,1-0,2@5", "no ':' after the step"),
+                                           std::pair("0,1-0,2@5:", "'' is not a valid delay"),
+                                           std::pair("0,1-0,2@0:1", "steps count from 1"),
+                                           std::pair("0,1-0,1@5:1", "names one chip twice"),
+                                           std::pair("-1,0-0,0@1:1", "'-1' is not a valid row"),
+                                           std::pair("0,+1-0,2@5:1", "'+1' is not a valid column"),
+                                           std::pair("0,1-0, 2@5:1", "' 2' is not a valid column"),
+                                           std::pair("0,1-99999999999,2@5:1", "is not a valid row"),
+                                           std::pair("0,1-0,2@5:nan", "a delay of nan"),
+                                           std::pair("0,1-0,2@5:inf", "a delay of inf"),
+                                           std::pair("0,1-0,2@5:-1", "'-1' is not a valid delay"),
+                                           std::pair("0,1-0,2@5:0", "a delay of 0"),
+                                           std::pair("0,1-0,2@5:10.5", "more than 0 and at most 10"),
+                                           std::pair("0,1-0,2@5:2ms", "'2ms' is not a valid delay"),
+                                           std::pair("0,1-0,2@1.5:1", "'1.5' is not a valid step")));
 
 TEST(FailedLink, OfImpossibleJsonIsRefused) {
   for (const auto& [key, bad] : {std::pair<const char*, Json>{"step", 0},

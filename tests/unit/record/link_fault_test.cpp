@@ -45,14 +45,18 @@ TEST_P(HostileLinkText, IsRefusedWithWhatWasExpected) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, HostileLinkText,
-    ::testing::Values(
-        std::pair("", "no '@' behind the send"), std::pair("1", "no '@' behind the send"),
-        std::pair("1@2", "no ':' behind the step"), std::pair("1@2:3", "no '.' behind the bucket"),
-        std::pair("1@2:3.4", "no '.' behind the element"), std::pair("1@2:3.4.", "'' is no bit"),
-        std::pair("1@2:3.4.5.6", "'5.6' is no bit"), std::pair("1@2:3.4.64", "'64' is no bit"),
-        std::pair("1@0:3.4.5", "'0' is no step from 1"), std::pair("-1@2:3.4.5", "'-1' is no send"),
-        std::pair("+1@2:3.4.5", "'+1' is no send"), std::pair(" 1@2:3.4.5", "' 1' is no send"),
-        std::pair("1@2:3.99999999999999999999.5", "is no element")));
+    ::testing::Values(std::pair("", "no '@' after the send"), std::pair("1", "no '@' after the send"),
+                      std::pair("1@2", "no ':' after the step"),
+                      std::pair("1@2:3", "no '.' after the bucket"),
+                      std::pair("1@2:3.4", "no '.' after the element"),
+                      std::pair("1@2:3.4.", "'' is not a valid bit"),
+                      std::pair("1@2:3.4.5.6", "'5.6' is not a valid bit"),
+                      std::pair("1@2:3.4.64", "'64' is not a valid bit"),
+                      std::pair("1@0:3.4.5", "'0' is not a valid step (they begin at 1)"),
+                      std::pair("-1@2:3.4.5", "'-1' is not a valid send"),
+                      std::pair("+1@2:3.4.5", "'+1' is not a valid send"),
+                      std::pair(" 1@2:3.4.5", "' 1' is not a valid send"),
+                      std::pair("1@2:3.99999999999999999999.5", "is not a valid element")));
 
 TEST(AlteredMessage, SurvivesJson) {
   const AlteredMessage altered = {{5, 0, 12, 3, 30}, {0, 1},    {1, 1}, 7,

@@ -55,7 +55,7 @@ TEST(StudyRow, SurvivesJson) {
   for (const char* mask : {"80", "0x", "0x0", "0x1g", "0x10000000000000000"}) {
     record::Json other = replay;
     other["change"]["mask"] = mask;
-    EXPECT_ERROR((void)study_row_from_json(other), bad_file, "is no mask");
+    EXPECT_ERROR((void)study_row_from_json(other), bad_file, "is not a mask");
   }
 }
 

@@ -149,10 +149,10 @@ TEST(Sample, RefusesADamagedBaseline) {
   EXPECT_THAT(with("/arms/serial/weight.sign/rises", Json::array()), HasSubstr("one entry for each letter"));
   EXPECT_THAT(with("/arms/serial/weight.sign/rises/0", {1}), HasSubstr("hold 1 values, \"metrics\" has 2"));
   EXPECT_THAT(with("/arms/serial/weight.sign/rises/9", {1, 1}), HasSubstr("draw 9, which crashed"));
-  EXPECT_THAT(with("/references/serial/limit/0", nullptr), HasSubstr("no finite number"));
-  EXPECT_THAT(with("/references/serial/limit/0", -1), HasSubstr("no finite number"));
-  EXPECT_THAT(with("/references/serial/golden/0/0", nullptr), HasSubstr("no finite number"));
-  EXPECT_THAT(with("/references/serial/clean/3/1", "Infinity"), HasSubstr("no finite number"));
+  EXPECT_THAT(with("/references/serial/limit/0", nullptr), HasSubstr("not finite"));
+  EXPECT_THAT(with("/references/serial/limit/0", -1), HasSubstr("not finite"));
+  EXPECT_THAT(with("/references/serial/golden/0/0", nullptr), HasSubstr("not finite"));
+  EXPECT_THAT(with("/references/serial/clean/3/1", "Infinity"), HasSubstr("not finite"));
   EXPECT_THAT(with("/references/serial/golden", Json::array()), HasSubstr("other lengths"));
   EXPECT_THAT(with("/references/serial/metrics/0", "speed"), HasSubstr("speed"));
   EXPECT_THAT(with("/spec/controls/orders", 2), HasSubstr("1 golden runs, its spec has 2 data orders"));
