@@ -16,7 +16,7 @@
 #include "analyze/table.h"
 #include "analyze/verdict/trust.h"
 #include "analyze/views/detectors_view.h"
-#include "analyze/views/keys.h"
+#include "analyze/views/dimension.h"
 #include "analyze/views/propagation_view.h"
 #include "analyze/views/trials_view.h"
 #include "analyze/views/where.h"

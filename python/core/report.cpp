@@ -14,7 +14,7 @@
 #include "analyze/table.h"
 #include "analyze/verdict/canaries.h"
 #include "analyze/verdict/trust.h"
-#include "analyze/views/keys.h"
+#include "analyze/views/dimension.h"
 #include "analyze/views/propagation_view.h"
 #include "analyze/views/strangest.h"
 #include "analyze/views/trials_view.h"

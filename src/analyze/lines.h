@@ -12,7 +12,7 @@
 #include "analyze/observations.h"
 #include "analyze/order.h"
 #include "analyze/rates/stratum_part.h"
-#include "analyze/views/keys.h"
+#include "analyze/views/dimension.h"
 #include "analyze/views/where.h"
 #include "design/campaign_spec.h"
 

@@ -12,7 +12,7 @@
 #include "analyze/rates/effects.h"
 #include "analyze/variation.h"
 #include "analyze/verdict/assurance.h"
-#include "analyze/views/keys.h"
+#include "analyze/views/dimension.h"
 #include "design/campaign_spec.h"
 #include "record/json/json.h"
 #include "record/outcome.h"
@@ -91,7 +91,7 @@ struct Summary {
 void sort_worst_first(Summary& summary, RateOf what);
 
 /// Groups the `trial` rows. trust: of the same rows. A line covers all strata of the campaign that fall into
-/// it. by: as dimensions() takes it (analyze/views/keys.h). By layer, tensor or bit a line covers parts of
+/// it. by: as dimensions() takes it (analyze/views/dimension.h). By layer, tensor or bit a line covers parts of
 /// strata, whose sizes are those of options.contents. Canaries, controls and envelope runs never count.
 /// rounds: as published; a spec with trials_per_stratum has but one and can do without. Throws as observe
 /// and Lines do, and Error(conflict) on a row of a stratum that the rounds do not have; Error(bad_input) on

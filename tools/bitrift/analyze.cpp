@@ -5,7 +5,7 @@
 
 #include <fmt/ranges.h>
 
-#include "analyze/views/keys.h"
+#include "analyze/views/dimension.h"
 #include "commands.h"
 #include "core/error.h"
 #include "core/log.h"

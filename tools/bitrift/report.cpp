@@ -11,7 +11,7 @@
 #include "analyze/verdict/trust.h"
 #include "analyze/views/detectors_view.h"
 #include "analyze/views/horizons.h"
-#include "analyze/views/keys.h"
+#include "analyze/views/dimension.h"
 #include "analyze/views/metrics_view.h"
 #include "analyze/views/propagation_view.h"
 #include "analyze/views/study_view.h"

@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "analyze/across/meaning.h"
-#include "analyze/views/keys.h"
+#include "analyze/views/dimension.h"
 #include "core/error.h"
 
 namespace bitrift::analyze {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "analyze/verdict/trust.h"
-#include "analyze/views/keys.h"
+#include "analyze/views/dimension.h"
 #include "design/campaign_spec.h"
 #include "record/json/json.h"
 #include "record/trial.h"
@@ -24,7 +24,7 @@ struct MetricsLine {
   std::map<record::Metric, std::optional<std::uint64_t>> outside;
 };
 
-/// trust: of the same rows. Groups all `trial` rows by the dimensions of analyze/views/keys.h, in the order
+/// trust: of the same rows. Groups all `trial` rows by the dimensions of analyze/views/dimension.h, in the order
 /// of all_metrics, whatever trust.judging.metrics names. Throws as study_view does.
 [[nodiscard]] std::vector<MetricsLine> metrics_view(const std::vector<record::TrialRecord>& rows,
                                                     const design::CampaignSpec& spec, const Trust& trust,

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "analyze/verdict/trust.h"
-#include "analyze/views/keys.h"
+#include "analyze/views/dimension.h"
 #include "design/campaign_spec.h"
 #include "record/json/json.h"
 #include "record/trial.h"
@@ -35,7 +35,7 @@ struct StudyLine {
 inline constexpr double accuracy_drop = 0.05;
 
 /// trust: of the same rows. Groups the `trial` rows that count (those before the first draw that is missing
-/// in their stratum) by the dimensions of analyze/views/keys.h. Throws Error(conflict) as classify and
+/// in their stratum) by the dimensions of analyze/views/dimension.h. Throws Error(conflict) as classify and
 /// controls_of do, Error(bad_input) on an unknown dimension.
 [[nodiscard]] std::vector<StudyLine> study_view(const std::vector<record::TrialRecord>& rows,
                                                 const design::CampaignSpec& spec, const Trust& trust,

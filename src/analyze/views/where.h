@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "analyze/views/keys.h"
+#include "analyze/views/dimension.h"
 #include "design/campaign_spec.h"
 #include "record/json/json.h"
 

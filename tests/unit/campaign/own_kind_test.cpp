@@ -6,7 +6,7 @@
 
 #include "analyze/verdict/canaries.h"
 #include "analyze/verdict/controls.h"
-#include "analyze/views/keys.h"
+#include "analyze/views/dimension.h"
 #include "campaign/plan/fault_sentences.h"
 #include "campaign/plan/plan.h"
 #include "core/permutation.h"

@@ -1,4 +1,4 @@
-#include "analyze/views/keys.h"
+#include "analyze/views/dimension.h"
 
 #include <algorithm>
 
