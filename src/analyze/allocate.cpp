@@ -20,9 +20,9 @@ using record::Stop;
 using record::StratumDraws;
 
 // Chosen by simulation (bench/sampling.cpp).
-constexpr double kGrowth = 0.25;    // a round's share of all draws before it, at most
+constexpr double kGrowth = 0.25;    // the largest share that a round may have of all draws before it
 constexpr double kSmallest = 0.05;  // and at least
-// Of the picks, these go by size and evenly instead of by Neyman's rule.
+// This share of the picks goes by size and evenly instead of by Neyman's rule.
 constexpr double kFloorBySize = 0.1;
 constexpr double kFloorEven = 0.02;
 constexpr double kShareUnits = 1e6;
@@ -48,13 +48,13 @@ const StratumSeen& cell_of(const Observations& seen, const std::string& arm, con
 
 double rounded(double half_width) { return std::round(half_width * 1e6) / 1e6; }
 
-/// The question that all functions below are asked.
+/// The campaign's request, on which all functions below depend.
 struct Case {
   const design::CampaignSpec& spec;
   const record::Sampling& sampling;
-  const std::vector<Round>& earlier;  // all with the strata of `spec`
+  const std::vector<Round>& earlier;  // all rounds, with the strata of `spec`
   const Observations& seen;
-  double aim = 0;  // of the first spec: bets may not depend on what was asked for later
+  double aim = 0;  // that of the first spec: bets may not depend on later requests
 
   [[nodiscard]] const std::vector<StratumDraws>& strata() const { return earlier.front().strata; }
   [[nodiscard]] const StratumSeen& cell(const std::string& arm, std::size_t h) const {
@@ -103,7 +103,8 @@ std::vector<Reached> reached_strata(const Case& c) {
   return all;
 }
 
-// The largest standard deviation of an asked outcome over all arms, the rarer of "it" and "not it" counted.
+// The largest standard deviation of a requested outcome over all arms, where the rarer of "it" and "not it"
+// counts.
 double deviation(const Case& c, std::size_t h) {
   double most = 0;
   const std::uint64_t draws = drawn(c.earlier, h);
@@ -119,7 +120,8 @@ double deviation(const Case& c, std::size_t h) {
   return most;
 }
 
-// Draws that a stratum still needs until every asked interval has the half-width, if its rates stay.
+// The draws that a stratum still needs until every requested interval has the half-width, if its rates stay
+// the same.
 double forecast(const Case& c, std::size_t h) {
   const std::uint64_t draws = drawn(c.earlier, h);
   const std::uint64_t bits = c.strata()[h].stratum.bits;
@@ -152,7 +154,7 @@ double forecast(const Case& c, std::size_t h) {
   return static_cast<double>(most);
 }
 
-// Demand by stratum: Neyman's rule on what is left of each, with a floor by size and by number, or evenly.
+// Demand by stratum: Shares out the rest by Neyman's rule, with a floor by size and by number, or evenly.
 std::vector<double> demand_of_totals(const Case& c) {
   double sizes = 0;
   double number = 0;
@@ -186,7 +188,8 @@ std::vector<double> demand_of_strata(const Case& c) {
   return demand;
 }
 
-// How many draws a round of one arm makes: what seems to be missing, between two shares of what there is.
+// The number of draws of a round in one arm: the draws that seem to be missing, between two shares of the
+// existing ones.
 std::uint64_t size_of_round(const Case& c, const Round& round, std::optional<std::uint64_t> affordable,
                             double missing) {
   double before = 0;
@@ -250,7 +253,7 @@ std::size_t stops(const std::vector<Round>& rounds) {
       std::count_if(rounds.begin(), rounds.end(), [](const Round& round) { return round.stop.has_value(); }));
 }
 
-// Those of `all` that a spec of the campaign has; the last one has all.
+// The strata of `all` that a spec of the campaign has; the last spec has all.
 std::vector<record::Stratum> strata_of_spec(const std::vector<record::Stratum>& all,
                                             const design::CampaignSpec& campaign, std::size_t number) {
   if (number >= campaign.earlier.size()) return all;
@@ -263,7 +266,7 @@ std::vector<record::Stratum> strata_of_spec(const std::vector<record::Stratum>& 
   return strata;
 }
 
-// The first round of a spec: what was not drawn yet of a fixed number, or a pilot where nothing was.
+// The first round of a spec: the rest of a fixed number of draws, or a pilot if nothing was drawn.
 void open_spec(Round& round, const design::CampaignSpec& all, std::size_t number) {
   const design::CampaignSpec& spec = design::generation(all, number);
   std::uint64_t faults = 0;
@@ -290,8 +293,8 @@ void open_spec(Round& round, const design::CampaignSpec& all, std::size_t number
 
 }  // namespace
 
-// That a flip matters much more often in an exponent than in a sign or a mantissa is the one thing that all
-// studies found. A wrong guess costs some draws; intervals know nothing of it.
+// All studies agree on one thing: a flip matters much more often in an exponent than in a sign or a mantissa.
+// A wrong guess costs some draws; intervals do not depend on it.
 Imagined imagined(const std::string& field) {
   if (field == "sign" || field == "mantissa") return {1, 40};
   return {2, 10};
@@ -305,7 +308,7 @@ std::vector<std::uint64_t> apportion(std::uint64_t total, const std::vector<doub
     double sum = 0;
     for (std::size_t h = 0; h < demand.size(); ++h) sum += parts[h] < capacity[h] ? demand[h] : 0;
     if (sum <= 0) break;
-    // Whole parts first, then one each to the largest remainders, in the order of the strata when equal.
+    // Rounds down first, then adds one each to the largest remainders, in the order of the strata when equal.
     std::vector<std::pair<double, std::size_t>> remainders;
     std::uint64_t given = 0;
     for (std::size_t h = 0; h < demand.size(); ++h) {
@@ -317,7 +320,7 @@ std::vector<std::uint64_t> apportion(std::uint64_t total, const std::vector<doub
       if (parts[h] < capacity[h]) remainders.emplace_back(due - std::floor(due), h);
     }
     left -= std::min(given, left);
-    if (given > 0 && left > remainders.size()) continue;  // some were full: share out again
+    if (given > 0 && left > remainders.size()) continue;  // some were full: share out the rest
     std::stable_sort(remainders.begin(), remainders.end(),
                      [](const auto& a, const auto& b) { return a.first > b.first; });
     for (const auto& [remainder, h] : remainders) {

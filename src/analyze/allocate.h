@@ -1,4 +1,4 @@
-// Sampling by rounds: what the next round draws, and when it is enough (docs/statistics.md, "Rounds").
+// Sampling by rounds: the draws of the next round, and when they are enough (docs/statistics.md, "Rounds").
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace bitrift::analyze {
 
-/// `exhaustive: true` is refused above so many faults.
+/// A spec with more faults than this may not ask for `exhaustive: true`.
 inline constexpr std::uint64_t largest_exhaustive = 1'000'000;
 
 /// The plan of the round after `rounds`, or a round with `stop`: a pure function of the spec, the strata in
@@ -24,12 +24,12 @@ inline constexpr std::uint64_t largest_exhaustive = 1'000'000;
                                        const std::vector<record::Stratum>& strata,
                                        const std::vector<record::Round>& rounds, const Observations& seen);
 
-/// What is believed of a stratum before much was seen: so many draws with so many rare outcomes are imagined.
+/// The prior belief about a stratum: as if this many draws had shown this many rare outcomes.
 struct Imagined {
   double rare = 0;
   double draws = 0;
 };
-/// Of a bit field ("exponent", or a list of bits).
+/// The prior for a bit field ("exponent", or a list of bits).
 [[nodiscard]] Imagined imagined(const std::string& field);
 
 /// Splits `total` in proportion to `demand`, at most capacity[h] each, rounded so that the sum is

@@ -1,4 +1,4 @@
-// What the strata of a campaign hold, tensor by tensor, as its base checkpoints say.
+// The contents of a campaign's strata, tensor by tensor, as its base checkpoints say.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct TensorBits {
   std::vector<unsigned> bits;  ///< of each element, ascending; bit 0 is the least significant
 };
 
-/// Of one base file.
+/// The contents of one base file.
 struct BaseContents {
   std::vector<std::string> layers;                        ///< in network order
   std::map<std::string, std::vector<TensorBits>> strata;  ///< by name

@@ -79,7 +79,7 @@ double share_seen(const std::vector<Member>& line, const Order& order) {
 
 Interval anytime_of(const std::vector<Member>& line, const Order& order, double confidence,
                     const std::function<std::vector<std::uint8_t>(const StratumSeen&)>& hits) {
-  // Nothing is known of a stratum whose size is not known.
+  // Nothing can be said about a stratum of unknown size.
   if (share_seen(line, order) <= 0) return {};
   std::vector<StratumHits> strata(order.names.size());
   for (StratumHits& one : strata) one.counted = false;

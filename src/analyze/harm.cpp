@@ -28,7 +28,7 @@ std::vector<std::uint8_t> strictly(const StratumSeen& seen, std::size_t rank) {
   return hits;
 }
 
-// Of the error probability, a quarter is that of each limit, and a quarter that of each interval.
+// Each limit takes a quarter of the error probability, and so does each interval.
 double for_limit(double confidence) { return 1 - (1 - confidence) / 2; }
 double for_interval(double confidence) { return 1 - (1 - confidence) / 4; }
 

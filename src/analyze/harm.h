@@ -1,4 +1,4 @@
-// The share of faults that do harm, with what the calibration leaves open.
+// The share of faults that do harm, and the uncertainty that comes from the calibration.
 #pragma once
 
 #include <vector>

@@ -26,7 +26,7 @@ unsigned number_of(const std::string& bit) {
   return number;
 }
 
-/// A part of one stratum under one arm: what a line holds of it.
+/// A part of one stratum under one arm: a line's share of it.
 struct LineCell {
   std::map<std::string, std::string> key;
   std::uint64_t bits = 0;
@@ -58,7 +58,7 @@ class Cut {
 
   [[nodiscard]] std::uint64_t bits() const noexcept { return bits_; }
 
-  /// The cell that a row's fault is in; nullptr when no line wants it.
+  /// The cell that holds a row's fault; nullptr when no line wants it.
   LineCell* find(const record::TrialRecord& row) {
     const auto& [sites, changes] = row.faults.bits();
     if (changes.size() != 1 || std::popcount(changes.front().bits) != 1 ||
@@ -104,7 +104,7 @@ class Cut {
   std::uint64_t bits_ = 0;
 };
 
-// The draws of a stratum that fell into a cell, as if it were a stratum.
+// The draws of a stratum that fell into a cell, as if the cell were a stratum.
 StratumSeen seen_of(const StratumSeen& whole, const LineCell& cell) {
   StratumSeen seen;
   seen.bits = cell.bits;
@@ -118,7 +118,7 @@ StratumSeen seen_of(const StratumSeen& whole, const LineCell& cell) {
   return seen;
 }
 
-// The first `trials` rows count, the others wait.
+// The first `trials` rows count, later rows wait.
 void sort_rows(Cut& cut, const std::vector<const record::TrialRecord*>& rows, std::uint64_t trials) {
   for (std::uint64_t draw = 0; draw < rows.size(); ++draw) {
     LineCell* const cell = cut.find(*rows[draw]);
@@ -154,7 +154,7 @@ Lines::Lines(const design::CampaignSpec& spec, const std::vector<Dimension>& by,
       for (const Dimension dimension : asked) {
         if (cuts_strata(dimension)) continue;
         bool one = where.allows(dimension, properties.at(key_name(dimension)));
-        // An arm of the spec is one arm for each base.
+        // An arm of the spec becomes one arm for each base.
         if (dimension == Dimension::strategy) one = where.allows(dimension, arm.name) || one;
         if (dimension == Dimension::strategy && !arm.stem.empty())
           one = where.allows(dimension, arm.stem) || one;

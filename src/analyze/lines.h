@@ -1,4 +1,4 @@
-// The lines of a table: which strata, or which parts of them, each line covers.
+// The lines of a table: the strata, or the parts of strata, that each line covers.
 #pragma once
 
 #include <deque>
@@ -24,14 +24,15 @@ struct Line {
   std::vector<Member> members;
 };
 
-/// All lines that there can be, whatever was seen so far: their number must not depend on it. By the values
-/// of their keys or, by layer, tensor or bit, in the order of `by`: layers in network order, high bits first.
+/// All lines that are possible, whatever was observed: their number must not depend on it. Sorted by the
+/// values of their keys or, by layer, tensor or bit, in the order of `by`: layers in network order, high bits
+/// first.
 class Lines {
  public:
   /// rows: those that `seen` was made from. contents: needed where `by` or `where` cuts through strata, else
   /// nullptr. All must outlive this. Throws Error(bad_input) when contents are missing or `where` asks for
-  /// what there is not, Error(unsupported) on a row whose fault is not one bit of one element, and
-  /// Error(conflict) on one whose fault is not in its stratum.
+  /// something that does not exist, Error(unsupported) on a row whose fault is not one bit of one element,
+  /// and Error(conflict) on one whose fault is not in its stratum.
   Lines(const design::CampaignSpec& spec, const std::vector<Dimension>& by, Where& where,
         const Contents* contents, const Order& order, const Observations& seen,
         const std::vector<record::TrialRecord>& rows);
@@ -59,7 +60,7 @@ class Lines {
       rows_;  // by arm and stratum, sorted by draw
   std::map<Key, std::size_t> index_;
   std::vector<Line> lines_;
-  std::deque<StratumSeen> parts_seen_;  // what members point to
+  std::deque<StratumSeen> parts_seen_;  // the objects that members point to
   std::deque<Part> parts_;
 };
 

@@ -11,15 +11,16 @@
 
 namespace bitrift::analyze {
 
-/// All bits of one number in the tensors of one layer: those of its parameters, or those of their slots.
+/// All bits of one number in the tensors of one layer: those of its parameters, or those of their optimizer
+/// slots.
 struct MapCell {
   std::map<std::string, std::string>
       map;  ///< which map: {"arm", "state"}, and "base" where there are several
   std::string layer;
   unsigned bit = 0;
   std::optional<double> estimate;  ///< absent without a trial
-  Interval interval;               ///< 0 to 1 without a trial
-  std::uint64_t count = 0;         ///< of n trials, so many were harmed
+  Interval interval;               ///< the whole range 0 to 1 if there is no trial
+  std::uint64_t count = 0;         ///< how many of the n trials were harmed
   std::uint64_t n = 0;
   std::uint64_t bits = 0;  ///< population
 };
@@ -28,7 +29,7 @@ struct VulnerabilityMap {
   RateOf what = RateOf::harmed;
   IntervalKind kind = IntervalKind::anytime;
   double confidence = 0;       ///< of every interval alone
-  std::vector<MapCell> cells;  ///< map after map; layers in network order, bits from high to low
+  std::vector<MapCell> cells;  ///< one map after another; layers in network order, bits from high to low
 };
 
 /// The dimensions of its summary, which must have groups without a trial, too (SummaryOptions::untried).
@@ -36,7 +37,7 @@ struct VulnerabilityMap {
 /// summary: by map_dimensions().
 [[nodiscard]] VulnerabilityMap map_view(const Summary& summary, RateOf what);
 
-/// A character a cell, and the cells that are worst by the lower end of their intervals.
+/// One character for each cell, and the cells that are worst by the lower end of their intervals.
 [[nodiscard]] std::string map_table(const VulnerabilityMap& map);
 /// {"view", "outcome", "interval", "confidence", "cells": [{"arm", "state", "layer", "bit", "estimate",
 /// "low", "high", "count", "n", "bits"}]}

@@ -13,7 +13,7 @@ namespace {
 using record::TrialKind;
 using record::TrialRecord;
 
-// Every arm has controls, canaries behaved, and clean runs are judged as stated.
+// Checks that every arm has controls, canaries behaved, and clean runs are judged as stated.
 void refuse_untrusted(const Trust& trust, const design::CampaignSpec& spec) {
   for (const design::Arm& arm : spec.arms) {
     if (!trust.controls.contains(arm.name)) {
@@ -26,7 +26,7 @@ void refuse_untrusted(const Trust& trust, const design::CampaignSpec& spec) {
   }
 }
 
-// Of a run that reached the horizon.
+// Only for a run that reached the horizon.
 std::optional<double> accuracy_loss(const TrialRecord& row, const ArmControls& controls,
                                     const Judging& judging, record::Reason reason) {
   if (record::class_of(reason) == record::OutcomeClass::crash) return std::nullopt;
@@ -44,7 +44,7 @@ void append(StratumSeen& cell, const TrialRecord& row, const ArmControls& contro
   cell.ranks.push_back(static_cast<std::size_t>(std::lround(outcome.p_value.value_or(0) * runs)));
 }
 
-// A stratum's size in one row against the others of its cell.
+// Compares a stratum's size in one row with that in the other rows of its cell.
 void check_row(const TrialRecord& row, StratumSeen& cell) {
   if (row.measure != record::Measure::bit && row.stratum_bits != record::unbounded_stratum) {
     fail(ErrorCode::unsupported,
@@ -98,7 +98,7 @@ Observations observe(const std::vector<TrialRecord>& rows, const design::Campaig
                      const Trust& trust) {
   refuse_untrusted(trust, spec);
   Observations seen;
-  // Rows by cell and draw: the order of the journal is that in which they ended.
+  // Rows by cell and draw: the journal has them in the order in which they ended.
   std::map<std::pair<std::string, std::string>, std::vector<const TrialRecord*>> cells;
   std::set<record::TrialId> others;
   for (const TrialRecord& row : rows) {

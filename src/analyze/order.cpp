@@ -10,13 +10,14 @@
 namespace bitrift::analyze {
 namespace {
 
-// Of the variance that a half-width leaves, (half-width)^2 / kSquares: what campaigns stop at, by simulation.
+// The share of the variance that a half-width leaves, (half-width)^2 / kSquares: simulation shows that
+// campaigns stop there.
 constexpr double kSquares = 6;
-// A round is weighed as if its own part of what is missing were so much larger than forecast: rounds that
-// turn out to be the last leave little, those that turn out not to be leave something for the next.
+// A round is weighted as if its own part of the missing information were larger than forecast, by this
+// factor: rounds that turn out to be the last leave little, others leave something for the next.
 constexpr double kCaution = 0.3;
 
-// Of a spec with one round that is known before it runs.
+// For a spec with one round that is known before it runs.
 Order order_of_spec(const design::CampaignSpec& spec, const Observations& seen) {
   Order order;
   PickedRound round;
@@ -37,7 +38,7 @@ Order order_of_spec(const design::CampaignSpec& spec, const Observations& seen) 
   return order;
 }
 
-// The pilot is worth what it is believed to say, measured against what the campaign is to reach.
+// The pilot has the value that it is believed to have, relative to the campaign's aim.
 double pilot_weight(const record::Round& pilot, double half_width) {
   double bits = 0;
   for (const record::StratumDraws& cell : pilot.strata) bits += static_cast<double>(cell.stratum.bits);
@@ -52,7 +53,7 @@ double pilot_weight(const record::Round& pilot, double half_width) {
   return asked / (asked + variance);
 }
 
-// The part of what is still missing that a later round brings.
+// The part of the missing information that a later round brings.
 double part_of_rest(const record::Round& round, double before, double half_width, double affordable) {
   double undrawn = 0;
   for (const record::StratumDraws& cell : round.strata) {
@@ -65,8 +66,8 @@ double part_of_rest(const record::Round& round, double before, double half_width
   return std::min(1.0, size / (before * (ratio - 1) + kCaution * size));
 }
 
-// What an extension to this half-width brings, as a multiple of what the rounds before its stop brought:
-// information grows with 1 / (half-width)^2.
+// The information that an extension to this half-width adds, as a multiple of what the rounds before its stop
+// added: information grows with 1 / (half-width)^2.
 double more_information(const record::Round& stop, double half_width) {
   const record::Reached* widest = stop.widest();
   const double ratio = widest == nullptr ? 1 : std::max(1.0, widest->half_width / half_width);
@@ -136,7 +137,7 @@ Order order_of(const design::CampaignSpec& spec, const std::vector<record::Round
   order.rounds = picked(record::with_all_strata(rounds, strata));
   const std::vector<double> weights = round_weights(spec, rounds);
   for (std::size_t i = 0; i < weights.size(); ++i) order.rounds[i].weight = weights[i];
-  // Bets may not depend on what was asked for after the first draw.
+  // Bets may not depend on requests that came after the first draw.
   if (spec.sampling && spec.sampling->target == record::SamplingTarget::totals)
     order.aim = design::generation(spec, 0).sampling->half_width;
   return order;

@@ -61,7 +61,7 @@ Group make_group(const Line& line, double confidence, const Order& order) {
   return group;
 }
 
-// What the controls say of verdicts, whatever the trials were.
+// What the controls say about verdicts, regardless of the trials.
 void add_assurance(Summary& summary, const Trust& trust, const design::CampaignSpec& spec) {
   const ArmControls& first = trust.controls.at(spec.arms.front().name);
   summary.evaluations = first.golden.front().evaluations.size();
@@ -71,7 +71,7 @@ void add_assurance(Summary& summary, const Trust& trust, const design::CampaignS
     summary.assurance[arm] = assurance_of(controls, trust.false_sdc.at(arm), spec.confidence);
 }
 
-// What is known of the bases, of the tensors and roles that the strata choose.
+// What is known about the bases, and about the tensors and roles that the strata choose.
 std::vector<std::string> unread_of(const design::CampaignSpec& spec) {
   std::set<std::string> names;
   for (const record::BaseFile& file : spec.files) {
@@ -86,7 +86,7 @@ void count_trials(Summary& summary, const Observations& seen) {
   for (const auto& [id, cell] : seen.cells) {
     summary.trials += cell.trials();
     summary.waiting += cell.waiting;
-    // A recovery is to leave no trace, and slow messages leave none.
+    // A recovery should leave no trace, and slow messages leave none.
     if (summary.judging.strata->leaves_traces() && cell.trials() >= least_all_bitwise &&
         std::count(cell.outcomes.begin(), cell.outcomes.end(), record::Reason::bitwise) ==
             std::ssize(cell.outcomes)) {
@@ -100,7 +100,7 @@ std::uint64_t planned_by_spec(const design::CampaignSpec& spec, const Order& ord
   return spec.arms.size() * std::accumulate(draws.begin(), draws.end(), std::uint64_t{0});
 }
 
-// Each spec of a campaign ends with a stop: what is drawn after one was added by the next spec.
+// Each spec of a campaign ends with a stop: draws after a stop were added by the next spec.
 bool drawn_by_extension(const std::vector<record::Round>& rounds) {
   const auto stop = std::find_if(rounds.begin(), rounds.end(), [](const auto& one) { return one.stop; });
   return std::any_of(stop, rounds.end(), [](const record::Round& round) { return round.draws() > 0; });
@@ -140,7 +140,7 @@ Summary summarize(const std::vector<record::TrialRecord>& rows, const design::Ca
   summary.left_out = unread_of(spec);
   const Observations seen = observe(rows, spec, trust);
   Where where(options.where, spec);
-  // They are of all strata.
+  // The numbers are those of all strata.
   if (where.empty()) summary.variations = variations_of(seen, spec);
   add_assurance(summary, trust, spec);
   const Order order = order_of(spec, rounds, seen);
@@ -161,11 +161,12 @@ Summary summarize(const std::vector<record::TrialRecord>& rows, const design::Ca
     group.harmful =
         harmful_interval(line.members, order, trust.controls.at(line.arm), summary.each_confidence);
     if (!options.effects) continue;
-    // The bands of one line hold together; with `simultaneous` they are among all that do.
+    // The bands of one line hold together; with `simultaneous`, they are part of all intervals that hold
+    // together.
     const double together = 1 - static_cast<double>(effect_points.size()) * (1 - summary.each_confidence);
     group.effects = effects_of_line(line, order, options.simultaneous ? together : spec.confidence);
   }
-  // Groups all of whose rows wait have nothing to show.
+  // Groups whose rows all wait have nothing to show.
   if (!options.untried) std::erase_if(summary.groups, [](const Group& group) { return group.trials == 0; });
   return summary;
 }

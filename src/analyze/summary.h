@@ -1,4 +1,4 @@
-// From rows to rates: what the table shows, summary.json holds and the gate compares.
+// From rows to rates: the content of the table and of summary.json, which the gate compares.
 #pragma once
 
 #include <cstdint>
@@ -28,13 +28,13 @@ struct Group {
   std::uint64_t trials = 0;         ///< rows that count
   std::uint64_t waiting = 0;        ///< rows after a draw without a row yet; they do not count
   std::uint64_t bits = 0;           ///< population, of the strata whose size is known
-  std::size_t strata = 0;           ///< that it covers, or covers a part of
+  std::size_t strata = 0;           ///< the strata that it covers, wholly or in part
   std::vector<std::string> unseen;  ///< strata without a row that counts: estimates leave them out
   double share_seen = 1;            ///< of its bits in the other strata; 0 where the size of one is not known
   std::map<record::OutcomeClass, std::uint64_t> counts;
   std::map<record::Reason, std::uint64_t> reasons;
   std::map<record::OutcomeClass, Rate> rates;
-  std::map<record::Course, std::uint64_t> courses;  ///< of SDCs with several evaluations
+  std::map<record::Course, std::uint64_t> courses;  ///< for SDCs with several evaluations
   std::optional<Interval> harmful;                  ///< harmful_interval()
   std::optional<Effects> effects;                   ///< where asked for
 };
@@ -55,7 +55,7 @@ struct AllBitwise {
   std::uint64_t trials = 0;
 };
 
-/// Fewer trials that are all bitwise say nothing.
+/// Fewer trials that are all bitwise prove nothing.
 inline constexpr std::uint64_t least_all_bitwise = 5;
 
 struct Summary {
@@ -65,19 +65,19 @@ struct Summary {
   double each_confidence = 0;  ///< of every interval alone
   SummaryOptions options;
   Judging judging;
-  std::size_t evaluations = 0;    ///< of a run; judged at judging.horizon, or at the last
+  std::size_t evaluations = 0;    ///< evaluations of a run; judged at judging.horizon, or at the last
   std::int64_t horizon_step = 0;  ///< optimizer steps from the resume to the horizon, of the first arm
   std::map<std::string, Assurance> assurance;  ///< by arm
   std::vector<Variation> variations;
   std::vector<Dimension> by;   ///< in the order of the columns; strategy is always the first
   std::vector<Group> groups;   ///< as Lines sorts them
   std::uint64_t trials = 0;    ///< rows that count
-  std::uint64_t wanted = 0;    ///< of them, those that options.where asks for
-  std::uint64_t waiting = 0;   ///< and that do not yet
+  std::uint64_t wanted = 0;    ///< the rows among them that options.where asks for
+  std::uint64_t waiting = 0;   ///< and those that do not count yet
   std::uint64_t planned = 0;   ///< trials of all rounds so far
   std::uint64_t canaries = 0;  ///< checked, all of which behaved
   std::vector<AllBitwise>
-      all_bitwise;  ///< of least_all_bitwise trials or more; sorted. None where ranks or links fail
+      all_bitwise;  ///< Strata with at least least_all_bitwise trials; sorted. None where ranks or links fail
   /// Tensors that the strata ask for and that no fault is drawn from (BaseFile::unread), sorted; the layers
   /// of fault models are not looked at.
   std::vector<std::string> left_out;
@@ -86,16 +86,16 @@ struct Summary {
   std::optional<record::Sampling> sampling;  ///< of the spec
 };
 
-/// The worst first: sorts groups by the lower end of the interval shown, then by the estimate, highest
-/// first; a rate from a single trial is no evidence, whatever it is. Equal ones keep their order.
+/// Sorts groups by the lower end of the interval shown, then by the estimate, highest first; the estimate
+/// from a single trial says little. Equal ones keep their order.
 void sort_worst_first(Summary& summary, RateOf what);
 
 /// Groups the `trial` rows. trust: of the same rows. A line covers all strata of the campaign that fall into
-/// it. by: as dimensions() takes it (analyze/views/dimension.h). By layer, tensor or bit a line covers parts of
-/// strata, whose sizes are those of options.contents. Canaries, controls and envelope runs never count.
-/// rounds: as published; a spec with trials_per_stratum has but one and can do without. Throws as observe
-/// and Lines do, and Error(conflict) on a row of a stratum that the rounds do not have; Error(bad_input) on
-/// an unknown dimension or missing rounds.
+/// it. by: as dimensions() takes it (analyze/views/dimension.h). By layer, tensor or bit a line covers parts
+/// of strata, whose sizes are those of options.contents. Canaries, controls and envelope runs never count.
+/// rounds: as published; a spec with trials_per_stratum has only one and needs none. Throws as observe and
+/// Lines do, and Error(conflict) on a row of a stratum that the rounds do not have; Error(bad_input) on an
+/// unknown dimension or missing rounds.
 [[nodiscard]] Summary summarize(const std::vector<record::TrialRecord>& rows,
                                 const design::CampaignSpec& spec, const Trust& trust,
                                 const std::vector<std::string>& by,

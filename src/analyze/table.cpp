@@ -63,7 +63,7 @@ std::vector<std::string> reason_texts(const Group& group) {
   return texts;
 }
 
-// Entries joined by "; ", broken between entries when a line would pass kWidth.
+// Joins entries by "; ", and breaks lines between entries where they would exceed kWidth.
 std::string wrapped(const std::string& start, const std::vector<std::string>& entries) {
   std::string text;
   std::string line = start;
@@ -113,7 +113,7 @@ std::string rates_block(const Summary& summary) {
   return block(lines, count_column);
 }
 
-// In two rows a group, so that six bands fit: shares, and under them the bands.
+// Two rows for each group, so that six bands fit: the shares, and below them the bands.
 std::string effects_block(const Summary& summary) {
   if (!summary.options.effects || summary.groups.empty()) return "";
   std::vector<Cells> lines(1);
@@ -137,7 +137,7 @@ std::string effects_block(const Summary& summary) {
          block(lines, lines[0].size());
 }
 
-// What of a line was never tried.
+// The parts of a line that were never tried.
 std::string unseen_block(const Summary& summary) {
   constexpr std::size_t most = 8;
   std::vector<std::string> entries;
@@ -190,7 +190,7 @@ std::string interval_words(IntervalKind kind) {
   return "valid at every look";
 }
 
-// What the intervals promise.
+// The promise of the intervals.
 std::string guarantee(const Summary& summary) {
   const std::string confidence = fmt::format("{:g} %", 100 * summary.confidence);
   const std::string kind = interval_words(summary.options.interval);
@@ -204,7 +204,7 @@ std::string guarantee(const Summary& summary) {
       kind, confidence);
 }
 
-// Why a line of several strata differs from that of a campaign that was started with the same draws.
+// Why a line of several strata differs from the same line of a campaign that was started with these draws.
 std::string extension_note(const Summary& summary) {
   const bool several = std::any_of(summary.groups.begin(), summary.groups.end(),
                                    [](const Group& one) { return one.strata > 1; });
@@ -215,7 +215,7 @@ std::string extension_note(const Summary& summary) {
          "them, and can be wider if strata were added.\n";
 }
 
-// What --where leaves out.
+// The trials that --where leaves out.
 std::string restriction(const Summary& summary) {
   if (summary.options.where.empty()) return "";
   return fmt::format("Only {}: {} of these trials.\n", fmt::join(summary.options.where, " and "),
@@ -238,7 +238,7 @@ std::string reasons_block(const Summary& summary) {
   return text;
 }
 
-// By what outcomes were found.
+// The rule by which outcomes were found.
 std::string verdict_text(const Summary& summary) {
   std::vector<std::string> metrics;
   for (const record::Metric metric : summary.judging.metrics) metrics.emplace_back(name_of(metric));
@@ -266,7 +266,7 @@ std::string courses_block(const Summary& summary) {
   return fmt::format("Courses of SDC: {}\n", fmt::join(parts, ", "));
 }
 
-// The last decision: what was asked, what was reached, and whether that was the end.
+// The last decision: the request, the result, and whether it was the end.
 std::string rounds_text(const Summary& summary) {
   if (!summary.sampling || summary.rounds.empty()) return "";
   const record::Round& last = summary.rounds.back();
@@ -323,7 +323,7 @@ record::Json rates_json(const Group& group, const Summary& summary) {
   return rates;
 }
 
-// Bit numbers are numbers.
+// Bit numbers are written as numbers.
 record::Json key_json(const Group& group) {
   record::Json key = group.key;
   if (const auto bit = group.key.find("bit"); bit != group.key.end()) key["bit"] = std::stoul(bit->second);

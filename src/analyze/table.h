@@ -8,9 +8,9 @@
 
 namespace bitrift::analyze {
 
-/// Plain text, columns aligned, at most 100 wide with names of usual length: a header line, then group, n and
-/// the rates in % with the interval asked for; then, where asked for, the losses of accuracy; at the end the
-/// reasons, counted, and what the intervals hold for.
+/// Plain text with aligned columns, at most 100 wide with names of usual length: a header line, then group, n
+/// and the rates in % with the chosen interval; then, if requested, the losses of accuracy; at the end the
+/// counted reasons, and what the intervals hold for.
 [[nodiscard]] std::string table(const Summary& summary);
 /// Schema "bitrift/summary/2" (docs/statistics.md); the caller adds "provenance".
 [[nodiscard]] record::Json to_json(const Summary& summary);

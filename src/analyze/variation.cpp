@@ -16,7 +16,7 @@ namespace {
 using record::OutcomeClass;
 using Counts = std::vector<StratumCount>;
 
-/// What is compared: one line of counts a level.
+/// One comparison: a line of counts for each level.
 struct LevelCounts {
   std::string between, arm, model;
   std::vector<std::map<OutcomeClass, Counts>> levels;

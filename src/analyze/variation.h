@@ -22,8 +22,8 @@ struct Variation {
   Between found;
 };
 
-/// Of campaigns with several orders or bases; empty for others. Levels without a trial in every stratum that
-/// has one elsewhere do not take part.
+/// For campaigns with several orders or bases; empty for others. Levels that lack a trial in a stratum where
+/// another level has one do not take part.
 [[nodiscard]] std::vector<Variation> variations_of(const Observations& seen,
                                                    const design::CampaignSpec& spec);
 [[nodiscard]] std::string table(const std::vector<Variation>& variations);

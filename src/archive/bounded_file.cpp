@@ -29,7 +29,7 @@ void BoundedFile::read(std::uint64_t offset, std::span<std::uint8_t> out, std::s
 
 std::vector<std::uint8_t> BoundedFile::read(std::uint64_t offset, std::uint64_t bytes,
                                             std::string_view what) const {
-  check(offset, bytes, what);  // before the memory is taken
+  check(offset, bytes, what);  // checked before the memory is allocated
   std::vector<std::uint8_t> out(bytes);
   read(offset, out, what);
   return out;

@@ -1,4 +1,4 @@
-// A file whose contents are not trusted: every read is checked against its size.
+// A file whose contents are not trusted: every read is checked against the file's size.
 #pragma once
 
 #include <cstdint>

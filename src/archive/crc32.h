@@ -6,12 +6,12 @@
 
 namespace bitrift::archive {
 
-/// CRC-32 as zip archives have it (APPNOTE.TXT 4.4.7: polynomial 0xdebb20e3, reflected, initial and final
-/// XOR of all ones). `before`: that of the bytes in front of these.
+/// CRC-32 as zip archives have it (APPNOTE.TXT 4.4.7: polynomial 0xdebb20e3, reflected, initial and final XOR
+/// of all ones). `before`: the CRC of the bytes before these.
 [[nodiscard]] std::uint32_t crc32(std::span<const std::uint8_t> bytes, std::uint32_t before = 0) noexcept;
 
-/// The CRC of a message after XOR-ing `difference` into it at a place that `bytes_after` bytes follow; see
-/// crc32c_xor().
+/// The CRC of a message after XOR-ing `difference` into it at a place that is followed by `bytes_after`
+/// bytes; see crc32c_xor().
 [[nodiscard]] std::uint32_t crc32_xor(std::uint32_t crc, std::span<const std::uint8_t> difference,
                                       std::uint64_t bytes_after) noexcept;
 

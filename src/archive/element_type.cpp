@@ -53,7 +53,7 @@ constexpr std::array<Named, 22> safetensors_types = {{{"BOOL", "bool", 1},
                                                       {"I64", "int64", 8},
                                                       {"U64", "uint64", 8}}};
 
-/// Types that PyTorch packs into bytes or integers are read as what they are packed into.
+/// Types that PyTorch packs into bytes or integers are read as those bytes or integers.
 constexpr std::array<Named, 58> torch_types = {{{"FloatStorage", "float32", 4},
                                                 {"DoubleStorage", "float64", 8},
                                                 {"HalfStorage", "float16", 2},
@@ -123,7 +123,7 @@ std::optional<ElementType> among(const std::array<Named, N>& types, std::string_
   return type;
 }
 
-/// The first code of a number format.
+/// The first code that has this number format.
 template <std::size_t N>
 std::optional<std::string_view> code_among(const std::array<Named, N>& types,
                                            std::string_view name) noexcept {
@@ -133,7 +133,7 @@ std::optional<std::string_view> code_among(const std::array<Named, N>& types,
   return at->code;
 }
 
-/// A floating or integer type of this width; names that core/number lacks show what it is.
+/// A floating or integer type of this width; the type's own name stays if core/number lacks it.
 ElementType number_type(std::string_view stem, std::uint64_t bytes) {
   return {fmt::format("{}{}", stem, 8 * bytes), bytes, false, false, true};
 }

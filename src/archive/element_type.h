@@ -1,4 +1,4 @@
-// What an element of an array is, as the formats of archives name it.
+// The type of an array's elements, as the formats of archives name it.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ struct ElementType {
   std::uint64_t bytes = 0;  ///< of one element
   bool big_endian = false;
   bool complex = false;  ///< two floating numbers, the real part first
-  bool plain = true;     ///< its bytes are its value
+  bool plain = true;     ///< its bytes are the value
   bool unicode = false;  ///< a string of 4 bytes for each character
-  /// Of an element that takes less than a byte; `bytes` is then that of the smallest part that can be read. 0
-  /// for all others.
+  /// The type of an element that takes less than a byte; `bytes` is then that of the smallest part that can
+  /// be read. 0 for all others.
   unsigned packed_bits = 0;
 };
 
-/// The type code of a .npy header, such as "<f4", "|b1" or "|S12" (numpy.dtype.str). nullopt for texts that
-/// are none.
+/// The type code of a .npy header, such as "<f4", "|b1" or "|S12" (numpy.dtype.str). nullopt for any other
+/// text.
 [[nodiscard]] std::optional<ElementType> npy_type(std::string_view code);
 /// The dtype of a safetensors header, such as "F32" or "BF16". nullopt for unknown ones.
 [[nodiscard]] std::optional<ElementType> safetensors_type(std::string_view code);

@@ -88,7 +88,7 @@ class HeaderText {
   void read_type(NpyHeader& header) {
     skip_spaces();
     if (text_.starts_with('[')) {
-      // A structured type: its members are not looked at, and the size of an element stays unknown.
+      // A structured type: its members are ignored, and the size of an element stays unknown.
       skip_list();
       header.type = {"compound", 0, false, false, false};
       return;

@@ -8,17 +8,18 @@ namespace {
 constexpr std::uint32_t end_of_unicode = 0x110000;
 
 bool is_character(std::uint32_t code) {
-  return code < end_of_unicode && (code < 0xd800 || code >= 0xe000);  // between them are surrogates
+  // the range between them is that of the surrogates
+  return code < end_of_unicode && (code < 0xd800 || code >= 0xe000);
 }
 
-/// Bytes of a character, of which UTF-8 allows the shortest form only.
+/// The number of bytes of a character, of which UTF-8 allows the shortest form only.
 unsigned utf8_bytes(std::uint32_t code) {
   if (code < 0x80) return 1;
   if (code < 0x800) return 2;
   return code < 0x10000 ? 3 : 4;
 }
 
-/// Takes a character off the front; nullopt where none is.
+/// Removes a character from the front; nullopt if there is no valid one.
 std::optional<std::uint32_t> take_character(std::string_view& text) {
   const auto lead = static_cast<std::uint8_t>(text.front());
   const unsigned bytes = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;

@@ -56,7 +56,7 @@ class PickleMachine {
     stack_.pop_back();
     return id;
   }
-  /// The values above the last mark, which goes too.
+  /// Removes the values above the last mark, and the mark.
   std::vector<PickleId> pop_to_mark() {
     std::size_t first = stack_.size();
     while (first > 0 && stack_[first - 1] != mark) --first;
@@ -131,7 +131,7 @@ class PickleMachine {
     make(PickleKind::long_integer);
   }
 
-  /// The opcodes of protocol 0, which write values as lines of text. Escapes in texts stay as they are.
+  /// The opcodes of protocol 0, which write values as lines of text. Escapes in texts are kept as they are.
   bool lines(std::uint8_t opcode) {
     switch (opcode) {
       case 'I':  // INT
@@ -185,7 +185,7 @@ class PickleMachine {
     stack_.push_back(id);
     return pickle_.values_[id];
   }
-  /// To a list or set, or to an object that is made like one, such as a deque.
+  /// Items are added to a list or set, or to an object that is built like one, such as a deque.
   void add_elements(const std::vector<PickleId>& items, PickleKind kind) {
     PickleValue& value = container_on_top();
     if (value.kind != kind && value.kind != PickleKind::object) damaged("a container is missing");
@@ -304,7 +304,7 @@ class PickleMachine {
     }
   }
 
-  /// The bytes up to the end of a line.
+  /// Reads the bytes up to the end of a line.
   std::string_view line() {
     std::string_view text = chars(1);
     while (text.back() != '\n') text = {text.data(), text.size() + chars(1).size()};
@@ -320,7 +320,7 @@ class PickleMachine {
     object.callable = callable;
     object.arguments = arguments;
   }
-  /// The state of an object. Anything else that takes one, such as a dict, ignores it.
+  /// Sets the state of an object. Any other value that takes a state, such as a dict, ignores it.
   void give_state(PickleId state) {
     PickleValue& value = container_on_top();
     if (value.kind != PickleKind::object) return;
@@ -344,7 +344,7 @@ class PickleMachine {
         const PickleId arguments = pop();
         return make_object(pop(), arguments), true;
       }
-      case 0x92: {  // NEWOBJ_EX: what is named in the dict counts as state
+      case 0x92: {  // NEWOBJ_EX: the dict of named arguments counts as state
         const PickleId named = pop();
         const PickleId arguments = pop();
         make_object(pop(), arguments);

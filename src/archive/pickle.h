@@ -23,29 +23,30 @@ enum class PickleKind : std::uint8_t {
   dict,
   set,
   global,     ///< a name of Python, "collections.OrderedDict"
-  object,     ///< what a global would make of its arguments, were it called
-  persistent  ///< what the program that loads the pickle keeps elsewhere
+  object,     ///< the result that a global would return for its arguments, if it were called
+  persistent  ///< an object that the program that loads the pickle keeps elsewhere
 };
 
-/// Numbers of values, in the order in which the pickle makes them.
+/// The numbers of values, in the order in which the pickle creates them.
 using PickleId = std::uint32_t;
 
-/// Keys among the items of an object that no pickle writes: of an element that was appended, and of the state
-/// that the object is given when it is made.
+/// Keys among the items of an object that no pickle writes: the key of an appended element, and that of the
+/// state given to the object.
 constexpr PickleId element_key = ~PickleId{0} - 1, state_key = ~PickleId{0} - 2;
 
 struct PickleValue {
   PickleKind kind = PickleKind::none;
   PickleId callable = 0;        ///< object
-  PickleId arguments = 0;       ///< object; persistent: its identifier
+  PickleId arguments = 0;       ///< the object; for persistent ones, its identifier
   std::int64_t integer = 0;     ///< integer, truth
   std::string_view text;        ///< text, bytes, global
-  std::vector<PickleId> items;  ///< of a tuple, list or set; of a dict or object key, value, key, value, ...
+  std::vector<PickleId> items;  ///< the items of a tuple, list or set; of a dict or object key, value, key,
+                                ///< value, ...
 };
 
-/// A pickle of the protocols 1 to 5, by a machine of all opcodes but those that need a registry of extensions
-/// or buffers from outside. A call becomes a value of the kind `object`. Values may hold each other in
-/// circles.
+/// Reads a pickle of the protocols 1 to 5, with a machine for all opcodes except those that need a registry
+/// of extensions or buffers from outside. A call becomes a value of the kind `object`. Values may hold each
+/// other in circles.
 class Pickle {
  public:
   /// The bytes must outlive it. `where` names file and pickle in messages. Throws Error(bad_file) for damage,

@@ -26,7 +26,7 @@ std::vector<std::uint8_t> deflate_at(std::span<const std::uint8_t> bytes, int le
   const std::unique_ptr<libdeflate_compressor, Free> packer(libdeflate_alloc_compressor(level));
   if (packer == nullptr) throw std::bad_alloc();
   const std::size_t bound = libdeflate_deflate_compress_bound(packer.get(), bytes.size());
-  // Not set to zeros: of a large bound most pages are never touched.
+  // Not initialised: most pages of a large bound are never touched.
   const auto out = std::make_unique_for_overwrite<std::uint8_t[]>(bound);
   const std::size_t size =
       libdeflate_deflate_compress(packer.get(), bytes.data(), bytes.size(), out.get(), bound);
@@ -45,7 +45,7 @@ std::vector<std::uint8_t> inflate_raw(std::span<const std::uint8_t> packed, std:
   const std::unique_ptr<libdeflate_decompressor, Free> unpacker(libdeflate_alloc_decompressor());
   if (unpacker == nullptr) throw std::bad_alloc();
   std::vector<std::uint8_t> out(bytes);
-  // Without a place for the size, fewer bytes than asked for are an error too.
+  // If no place is given for the size, a smaller result is an error too.
   switch (libdeflate_deflate_decompress(unpacker.get(), packed.data(), packed.size(), out.data(), out.size(),
                                         nullptr)) {
     case LIBDEFLATE_SUCCESS:
@@ -99,8 +99,8 @@ std::vector<std::uint8_t> deflate_behind(std::span<const std::uint8_t> head,
                                          std::span<const std::uint8_t> bytes) {
   if (head.size() > most_of_stored_block)
     fail(ErrorCode::internal, "{} bytes do not fit into a stored block", head.size());
-  // A block that is stored and not the last (RFC 1951, 3.2.4). It ends at a whole byte, where others may
-  // follow.
+  // A block that is stored and not the last (RFC 1951, 3.2.4). It ends at a whole byte, where another block
+  // may follow.
   const auto size = static_cast<unsigned>(head.size());
   std::vector<std::uint8_t> out = {0};
   for (const unsigned half : {size, ~size}) {

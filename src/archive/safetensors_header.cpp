@@ -15,10 +15,10 @@ namespace {
 using nlohmann::json;
 
 constexpr std::uint64_t length_bytes = 8;
-constexpr std::uint64_t most_header = 100'000'000;  // as the format's own reader has it
+constexpr std::uint64_t most_header = 100'000'000;  // as in the format's own reader
 constexpr std::size_t most_tensors = 500'000;
 constexpr std::size_t most_dimensions = 64;
-constexpr std::size_t most_nesting = 127;  // as the format's own reader has it
+constexpr std::size_t most_nesting = 127;  // as in the format's own reader
 
 std::uint64_t header_length(const BoundedFile& file) {
   const auto bytes = file.read(0, length_bytes, "the length of the safetensors header");
@@ -27,9 +27,9 @@ std::uint64_t header_length(const BoundedFile& file) {
   return length;
 }
 
-/// Takes the header's events one by one, so that no document of it is held in memory:
-/// {"__metadata__": {text: text}, name: {"dtype": text, "shape": [n], "data_offsets": [first, end]}}. Like
-/// the format's own reader it takes null for no metadata, and skips other keys of an entry with their values.
+/// Takes the header's events one by one, so that no document of it is held in memory: {"__metadata__": {text:
+/// text}, name: {"dtype": text, "shape": [n], "data_offsets": [first, end]}}. Like the format's own reader,
+/// it accepts null as "no metadata", and skips other keys of an entry with their values.
 class HeaderEvents : public json::json_sax_t {
  public:
   HeaderEvents(const BoundedFile& file, SafetensorsHeader& header) : file_(file), header_(header) {}
@@ -164,7 +164,7 @@ class HeaderEvents : public json::json_sax_t {
   std::size_t depth_ = 0;
   bool in_metadata_ = false, in_list_ = false;
   bool skipping_ = false;   // the value of the last key
-  std::size_t inside_ = 0;  // how many objects and lists of it
+  std::size_t inside_ = 0;  // the depth of objects and lists in it
   std::string key_;
   std::vector<std::uint64_t> list_;
   SafeTensor tensor_;

@@ -27,7 +27,7 @@ constexpr std::array<std::string_view, 3> tensors = {
 /// A tensor or parameter with attributes of its own: (function, class, arguments of the function,
 /// attributes).
 constexpr std::string_view with_attributes = "torch._tensor._rebuild_from_type_v2";
-/// Where a pickled module keeps what its state_dict lists.
+/// Where a pickled module keeps the contents of its state_dict.
 constexpr std::array<std::string_view, 3> parts_of_modules = {"_parameters", "_buffers", "_modules"};
 
 template <std::size_t N>
@@ -106,7 +106,7 @@ class TensorFinder {
   }
 
   void visit(PickleId id, const std::string& path, unsigned depth) {
-    if (!may_hold_tensors(id) || visiting_[id]) return;  // a value that holds itself is named once
+    if (!may_hold_tensors(id) || visiting_[id]) return;  // a value that contains itself is named once
     if (depth > deepest_value) {
       fail(ErrorCode::unsupported, "{}: values at {} are nested more than {} deep", where_, printable(path),
            deepest_value);
@@ -129,7 +129,7 @@ class TensorFinder {
     if (may_hold_tensors(id)) visit(id, joined(path, std::to_string(number)), depth + 1);
   }
 
-  /// Keys and values, of objects also elements and states.
+  /// Keys and values; for objects also elements and states.
   void visit_pairs(const std::vector<PickleId>& items, const std::string& path, unsigned depth) {
     std::size_t elements = 0;
     for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
@@ -144,8 +144,8 @@ class TensorFinder {
     }
   }
 
-  /// Attributes in a dict, or in a pair of dicts where some are slots. Those of modules have the names that
-  /// their state_dict gives them.
+  /// Attributes in a dict, or in a pair of dicts if some are slots. Modules have the names that their
+  /// state_dict gives them.
   void visit_state(PickleId id, const std::string& path, unsigned depth) {
     const PickleValue& state = pickle_[id];
     const auto is_dict = [&](std::size_t i) { return pickle_[state.items[i]].kind == PickleKind::dict; };
@@ -175,7 +175,7 @@ class TensorFinder {
     visit_pairs(object.items, path, depth);
   }
 
-  /// What a call of `name` would make.
+  /// What a call of `name` would create.
   void visit_call(std::string_view name, const std::vector<PickleId>& arguments, const std::string& path,
                   unsigned depth) {
     if (is_among(parameters, name)) {
@@ -193,7 +193,7 @@ class TensorFinder {
         return visit_state(arguments[3], path, depth);
       }
     }
-    // An only argument is what the object holds: deque([...]), or the object that a wrapper is of.
+    // A single argument is the content of the object: deque([...]), or the object inside a wrapper.
     if (arguments.size() == 1) return visit(arguments[0], path, depth + 1);
     for (std::size_t i = 0; i < arguments.size(); ++i) visit_item(arguments[i], path, i, depth);
   }
@@ -202,7 +202,7 @@ class TensorFinder {
     return pickle_[id].kind == PickleKind::list || pickle_[id].kind == PickleKind::tuple;
   }
 
-  /// What an OrderedDict is made of.
+  /// The contents of an OrderedDict.
   void visit_list_of_pairs(PickleId id, const std::string& path, unsigned depth) {
     const PickleValue& list = pickle_[id];
     if (list.kind == PickleKind::dict) return visit_pairs(list.items, path, depth);
@@ -269,15 +269,15 @@ class TensorFinder {
     return false;
   }
 
-  /// (storage, offset, size, stride, requires_grad, hooks), in version 3 the type behind them, and for lazy
-  /// views their marks.
+  /// (storage, offset, size, stride, requires_grad, hooks); in version 3 the type follows, and for lazy views
+  /// their marks.
   void add_tensor(std::string_view name, const std::vector<PickleId>& arguments, const std::string& path) {
     const bool typed = name.ends_with("_v3");
     if (arguments.size() < (typed ? 7U : 4U)) damaged(path, "arguments are missing");
     if (found_.size() == most_torch_tensors) {
       fail(ErrorCode::unsupported, "{}: has more than {} tensors", where_, most_torch_tensors);
     }
-    // What lies in several containers counts for each; a sound pickle has a dozen values for every tensor.
+    // A value in several containers counts once for each; a sound pickle has a dozen values for every tensor.
     path_bytes_ += path.size();
     if (found_.size() > 1024 + pickle_.values().size() || path_bytes_ > most_path_bytes) {
       damaged(path, "the pickle repeats its values too often");

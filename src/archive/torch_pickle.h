@@ -13,29 +13,30 @@ namespace bitrift::archive {
 
 /// A tensor over a storage, which other tensors may share.
 struct TorchTensor {
-  std::string path;  ///< keys and indexes on the way to it, joined by '/'; "tensor" where it is all there is
+  std::string path;     ///< keys and indexes on the way to it, joined by '/'; "tensor" if the pickle holds
+                        ///< nothing else
   std::string storage;  ///< its key: the member "data/<key>" of the archive holds it
   std::uint64_t storage_bytes = 0;
   ElementType type;
   std::uint64_t first = 0;  ///< byte of the storage where element 0 begins
   std::vector<std::uint64_t> shape;
   std::vector<std::uint64_t> strides;  ///< bytes from one element to the next, for each dimension
-  std::uint64_t end =
-      0;                 ///< behind the last byte of the storage that belongs to it; `first` when it is empty
-  bool negated = false;  ///< a lazy view (torch.Tensor.is_neg): its values are those stored, times -1
+  std::uint64_t end = 0;  ///< the end of the last byte of the storage that belongs to it; `first` when it is
+                          ///< empty
+  bool negated = false;   ///< a lazy view (torch.Tensor.is_neg): its values are those stored, times -1
   bool conjugated = false;  ///< a lazy view (torch.Tensor.is_conj): likewise their imaginary parts
 };
 
-/// What a pickle of torch.save holds.
+/// The contents of a pickle of torch.save.
 struct TorchContents {
   std::vector<TorchTensor> tensors;
   std::map<std::string, std::string> texts;  ///< of the outermost dict, by their keys
 };
 
 /// The tensors in the order of the pickle; one that is named twice comes twice. Python objects other than
-/// ordered dicts, parameters and tensors are not interpreted: nothing is called, and the tensors
-/// among what they hold (elements, arguments, attributes) are found like those of a dict. `where` names file
-/// and pickle in messages. Throws Error(bad_file) for damage and for tensors outside of their storage.
+/// ordered dicts, parameters and tensors are not interpreted: nothing is called, and tensors in their
+/// elements, arguments and attributes are found like those of a dict. `where` names file and pickle in
+/// messages. Throws Error(bad_file) for damage and for tensors outside of their storage.
 [[nodiscard]] TorchContents contents_of_pickle(std::span<const std::uint8_t> pickle,
                                                const std::string& where);
 

@@ -19,12 +19,12 @@ constexpr std::uint64_t most_central = std::uint64_t{64} << 20U;
 constexpr std::uint32_t in_zip64 = 0xffffffff;
 constexpr unsigned encrypted = 1U, has_descriptor = 8U, hidden = 0x2000U;
 
-/// The ZIP64 extra field of a header: 8-byte values of those that the header itself leaves open, in order.
+/// The ZIP64 extra field of a header: 8-byte values of the fields that the header leaves open, in order.
 class Zip64Extra {
  public:
-  /// `at`: of the extra fields in the file.
+  /// `at`: the place of the extra fields in the file.
   Zip64Extra(std::span<const std::uint8_t> extra, std::uint64_t at) {
-    // Extra fields may be padded with bytes that are none.
+    // Extra fields may be padded with other bytes.
     for (std::uint64_t i = 0; i + 4 <= extra.size();) {
       const auto id = static_cast<unsigned>(extra[i] | extra[i + 1] << 8U);
       const auto size = static_cast<std::uint64_t>(extra[i + 2] | extra[i + 3] << 8U);
@@ -37,7 +37,7 @@ class Zip64Extra {
       i += 4 + size;
     }
   }
-  /// Replaces a value that says it is here. False when it is not.
+  /// Replaces a value that says that it is here. False when it is not.
   bool resolve(std::uint64_t& value, ZipField& field) {
     if (value != in_zip64) return true;
     if (values_.size() - used_ < 8) return values_.empty();  // without the extra field it is a plain number
@@ -59,7 +59,7 @@ std::uint64_t number(std::span<const std::uint8_t> bytes, std::uint64_t at, unsi
   return value;
 }
 
-/// What the end of an archive says of its central directory.
+/// What the end of an archive says about its central directory.
 struct End {
   std::uint64_t entries = 0, central_size = 0, begins = 0;  // begins: the first of the records of the end
   ZipTail tail;
@@ -147,7 +147,7 @@ class EndReader {
   const BoundedFile& file_;
 };
 
-/// One member, first as the central directory has it, then as its local header confirms it.
+/// One member, first as the central directory describes it, then as its local header confirms it.
 class MemberReader {
  public:
   MemberReader(const BoundedFile& file, const ZipTail& tail) : file_(file), tail_(tail) {}
@@ -263,7 +263,7 @@ class MemberReader {
     }
   }
 
-  /// With and without a mark, with 4 and with 8 bytes for each size.
+  /// Data descriptors with and without a mark, with 4 and with 8 bytes for each size.
   [[nodiscard]] bool read_descriptor(ZipMember& member) const {
     std::array<std::uint8_t, 24> bytes{};
     const std::uint64_t there = std::min<std::uint64_t>(bytes.size(), tail_.central - member.end);

@@ -11,7 +11,7 @@ namespace bitrift::archive {
 ZipRewrite::ZipRewrite(const BoundedFile& file, const ZipDirectory& directory)
     : file_(file), directory_(directory) {}
 
-/// The number of the member whose data holds a byte; that of members where there is none.
+/// The number of the member whose data holds a byte; the number of members if there is none.
 std::size_t ZipRewrite::member_at(std::uint64_t offset) const {
   const auto& all = directory_.members();
   const auto behind =
@@ -22,7 +22,7 @@ std::size_t ZipRewrite::member_at(std::uint64_t offset) const {
   return static_cast<std::size_t>(found - all.begin());
 }
 
-/// Whether the CRC-32 that a stored member has is the one of its data.
+/// Whether the CRC-32 of a stored member is that of its data.
 bool ZipRewrite::is_crc32_of(const ZipMember& member) const {
   constexpr std::uint64_t piece = std::uint64_t{1} << 20U;
   std::uint32_t crc = 0;
@@ -33,7 +33,7 @@ bool ZipRewrite::is_crc32_of(const ZipMember& member) const {
   return crc == member.crc32;
 }
 
-/// Writers that compute no sums (torch.save with config.save.compute_crc32 = False) leave 0. Where a member's
+/// Writers that compute no sums (torch.save with config.save.compute_crc32 = False) leave 0. If a member's
 /// data has the sum 0, the other members decide.
 bool ZipRewrite::has_crc32(const ZipMember& member) {
   if (member.crc32 != 0) return true;
@@ -70,7 +70,7 @@ void ZipRewrite::replace(std::uint64_t data, std::vector<std::uint8_t> stored, s
 }
 
 void ZipRewrite::put(const ZipField& field, std::uint64_t value) {
-  // The widest value of four bytes means that the number is somewhere else.
+  // The largest value of four bytes means that the number is somewhere else.
   if (field.bytes < 8 && value >= (std::uint64_t{1} << (8 * field.bytes)) - (field.bytes == 4 ? 1 : 0)) {
     fail(ErrorCode::unsupported,
          "{}: {} does not fit the {} bytes that the zip archive has for it at byte {}; write it again with "
@@ -98,12 +98,12 @@ void ZipRewrite::put_sizes(const ZipMember& member, const NewContents& contents)
   }
 }
 
-/// Writes a member again behind the others: header, data and descriptor.
+/// Writes a member again after the others: header, data and descriptor.
 void ZipRewrite::move(const ZipMember& member, const NewContents& contents) {
   const std::uint64_t header = directory_.tail().central + moved_.size();
   const auto append = [&](std::uint64_t first, std::uint64_t bytes) {
     std::vector<std::uint8_t> part = file_.read(first, bytes, "a member of the zip archive");
-    // What was noted for the old place belongs to the new one.
+    // The notes about the old place apply to the new one.
     for (auto one = changes_.lower_bound(first); one != changes_.end() && one->first < first + bytes;) {
       std::copy(one->second.begin(), one->second.end(),
                 part.begin() + static_cast<std::ptrdiff_t>(one->first - first));
@@ -117,7 +117,7 @@ void ZipRewrite::move(const ZipMember& member, const NewContents& contents) {
   put(member.header_field, header);
 }
 
-/// The central directory and the records of the archive's end, behind what moved.
+/// The central directory and the records of the archive's end, which follow the moved members.
 void ZipRewrite::append_end() {
   const ZipTail& tail = directory_.tail();
   const std::uint64_t shift = moved_.size();
@@ -144,7 +144,7 @@ std::map<std::uint64_t, std::vector<std::uint8_t>> ZipRewrite::finish() {
       move(member, contents);
       continue;
     }
-    // The data descriptor comes right behind the data.
+    // The data descriptor follows the data directly.
     if (member.descriptor_bytes() != 0 && contents.stored.size() < member.stored_bytes) {
       const std::uint64_t first = member.data + member.stored_bytes;
       auto descriptor = file_.read(first, member.descriptor_bytes(), "a data descriptor");

@@ -35,7 +35,7 @@ TensorDifference difference(const TensorInfo& tensor, const char* kind, std::str
 bool same_type(const TensorInfo& a, const TensorInfo& b) {
   if (a.format.has_value() != b.format.has_value()) return false;
   if (!a.format) {
-    // References to what lies elsewhere are as long as the file's addresses.
+    // References to data elsewhere are as long as the file's addresses.
     return a.dtype == b.dtype && (a.plain ? a.element_bytes == b.element_bytes : !b.plain);
   }
   NumberFormat in_same_order = *b.format;
@@ -43,7 +43,7 @@ bool same_type(const TensorInfo& a, const TensorInfo& b) {
   return *a.format == in_same_order;
 }
 
-/// Reads a tensor in pieces, of chunked storage in such as have whole chunks.
+/// Reads a tensor in pieces; pieces of chunked storage have whole chunks.
 class Pieces {
  public:
   Pieces(const Reader& reader, const TensorInfo& tensor)
@@ -59,7 +59,7 @@ class Pieces {
     step_ = std::max<std::uint64_t>(kChunkedPieceBytes / stride, 1) * stride / tensor.element_bytes;
   }
 
-  /// The elements from `at` on that it has in memory or reads now; at least one, if there is one.
+  /// The elements from `at` on that are in memory or read now; at least one, if there is one.
   std::span<const std::uint8_t> from(std::uint64_t at) {
     const std::uint64_t first = at / step_ * step_;
     if (first != first_ || held_.empty()) {
@@ -78,7 +78,7 @@ class Pieces {
   std::vector<std::uint8_t> held_;
 };
 
-/// Adds what differs between `count` elements to the result.
+/// Adds the differences between `count` elements to the result.
 void compare_elements(const std::uint8_t* a, const std::uint8_t* b, std::uint64_t first, std::uint64_t count,
                       std::size_t width, bool is_number, TensorDifference& result) {
   if (std::memcmp(a, b, count * width) == 0) return;
@@ -158,7 +158,7 @@ void compare_attributes(const Reader& first, const Reader& second, std::vector<T
 void compare_lists(const Reader& a, const std::vector<TensorInfo>& all_a, const Reader& b,
                    const std::vector<TensorInfo>& all_b, std::vector<TensorDifference>& result) {
   const auto counts = [](const Reader& reader, const TensorInfo& tensor) {
-    // Texts of the root group are compared with everything else that they say.
+    // Texts of the root group are compared with all their other properties.
     return !(tensor.attribute && tensor.path.starts_with('@') && reader.text_of(tensor));
   };
   for (const TensorInfo& tensor : all_a) {

@@ -23,9 +23,9 @@ struct TensorDifference {
 
 /// Compares tensors by value bits (NaN payloads count; byte order and storage do not), and the string
 /// attributes of the root group as pseudo-paths "@spec". Tensors of other plain types are compared as bytes
-/// (patterns stay 0). What cannot be compared (other types, virtual or external storage, more than 1 GiB that
-/// is not in one place) is listed as such, never left out, unless both files are equal byte for byte. Sorted
-/// by path; empty when equal. Throws as Reader does.
+/// (patterns stay 0). Tensors that cannot be compared (other types, virtual or external storage, more than 1
+/// GiB that is not in one place) are listed as such, never left out, unless both files are equal byte for
+/// byte. Sorted by path; empty when equal. Throws as Reader does.
 [[nodiscard]] std::vector<TensorDifference> compare(const std::filesystem::path& first,
                                                     const std::filesystem::path& second);
 

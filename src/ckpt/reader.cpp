@@ -18,7 +18,7 @@
 namespace bitrift::ckpt {
 namespace {
 
-// Of the names, of which a file has one for each tensor.
+// The sum over the names, of which a file has one for each tensor.
 constexpr std::uint64_t kMostChecksumBytes = std::uint64_t{256} << 20U;
 
 /// Stored elements as values in little-endian order.
@@ -146,7 +146,7 @@ const std::vector<TensorInfo>& Reader::attribute_tensors() const {
     for (Block& block : state.container->attribute_blocks()) {
       state.take(std::move(block), state.attribute_tensors, state.attribute_block_of);
     }
-    // An attribute may be spelled like a dataset's path, which keeps it.
+    // An attribute may be spelled like a dataset's path; then the dataset keeps the path.
     State::sort(state.attribute_tensors, state.attribute_block_of, state.tensors);
   });
   return state.attribute_tensors;
@@ -205,7 +205,7 @@ void Reader::read_elements(const TensorInfo& tensor, std::uint64_t first, std::u
   to_values(*known, bytes, size);
 }
 
-/// Whole rows are read, a megabyte at a time, and the member's part is taken out of each.
+/// Reads whole rows, a megabyte at a time, and extracts the member's part from each.
 void Reader::read_members(const TensorInfo& tensor, std::uint64_t first, std::uint64_t count,
                           std::uint8_t* out) const {
   if (count == 0) return;
@@ -226,11 +226,11 @@ void Reader::read_members(const TensorInfo& tensor, std::uint64_t first, std::ui
   }
 }
 
-/// Elements that lie close together are read at once with what is between them, others one by one.
+/// Elements that are close together are read in one piece, others one by one.
 void Reader::read_steps(const TensorInfo& tensor, std::uint64_t first, std::uint64_t count,
                         std::uint8_t* out) const {
   constexpr std::uint64_t most_span = std::uint64_t{64} << 20U;
-  constexpr std::uint64_t most_between = 64;  // bytes for each one that is wanted
+  constexpr std::uint64_t most_between = 64;  // bytes read for each byte that is wanted
   const Values& all = values(tensor);
   const std::uint64_t width = tensor.element_bytes;
   std::uint64_t low = ~std::uint64_t{0}, high = 0;

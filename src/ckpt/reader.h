@@ -19,8 +19,8 @@
 namespace bitrift::ckpt {
 
 /// Any HDF5 file, safetensors file, npz file or zip file of torch.save, read-only and without their
-/// libraries: what is wrong in it is an error in one line. A shared lock, as HDF5 takes it, keeps writers out
-/// meanwhile. Several threads may read values at once; attributes are for one.
+/// libraries: any problem in it is a one-line error. A shared lock, as HDF5 takes it, keeps writers out while
+/// the file is open. Several threads may read values at once; attributes are for one.
 class Reader {
  public:
   /// Throws Error(not_found | bad_file | busy | unsupported | io): missing, of no known format, truncated,
@@ -35,26 +35,25 @@ class Reader {
   /// All datasets or arrays, or the members of their elements (ckpt/format/units.h), sorted by path
   /// (bytewise).
   [[nodiscard]] const std::vector<TensorInfo>& tensors() const noexcept;
-  /// Takes these tensors, and their aliases, out of every choice that follows: nobody reads them.
+  /// Removes these tensors, and their aliases, from every later choice: nobody reads them.
   void leave_out(const std::vector<std::string>& paths);
-  /// Which program's names these are: one of layout_names().
+  /// The program whose names these are: one of layout_names().
   [[nodiscard]] const std::string& layout() const noexcept;
   /// The layers that the tensors belong to, in order.
   [[nodiscard]] const LayerList& layers() const;
   /// The same of all attributes: "<object>@NAME", "@NAME" on the root group. Read at the first call.
   [[nodiscard]] const std::vector<TensorInfo>& attribute_tensors() const;
-  /// A tensor or, when the name has an '@', an attribute; nullptr when there is none of that name.
+  /// A tensor or, when the name has an '@', an attribute; nullptr when nothing has that name.
   [[nodiscard]] const TensorInfo* find(std::string_view path) const;
   /// Reads all bytes of a tensor, row-major; numbers become little-endian, other plain types stay as stored.
   /// `bytes` must be elements() * element_bytes. Throws Error(bad_file), and Error(unsupported) for virtual
-  /// storage, for filters that are not there and for types that are not plain.
+  /// storage, for missing filters and for types that are not plain.
   void read(const TensorInfo& tensor, void* out, std::size_t bytes) const;
-  /// Reads `count` elements from flat index `first` on, little-endian. Costs O(count), with filters that of
-  /// the chunks. Throws as read().
+  /// Reads `count` elements from flat index `first` on, little-endian. Costs O(count), with filters O(the
+  /// chunks). Throws as read().
   void read_elements(const TensorInfo& tensor, std::uint64_t first, std::uint64_t count, void* out) const;
   /// Reads all bytes of a tensor that has an offset from `copy`, a copy of this file in which only values
-  /// were altered: what read() would give there, without asking HDF5. Throws Error(not_found | io |
-  /// bad_file).
+  /// were altered: the same as read() of the copy, without HDF5. Throws Error(not_found | io | bad_file).
   void read_from_copy(const std::filesystem::path& copy, const TensorInfo& tensor, void* out,
                       std::size_t bytes) const;
   /// A text of the file as a whole, nullopt when absent: a string attribute of the root group, a text of a

@@ -1,4 +1,4 @@
-// Whose gradients are in one chunk of every chip's buffer, without any numbers.
+// The chips whose gradients are in one chunk of every chip's buffer, without any numbers.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace bitrift::comm {
 
-/// One chunk at all chips. For each chip and gradient it counts 0, 1, or 2 and more: a count only falls where
-/// a copy replaces all of them, so what was counted twice is never once again.
+/// One chunk at all chips. For each chip and gradient it counts 0, 1, or 2 and more. A count only falls where
+/// a copy replaces all of them, so a gradient that was counted twice never counts once again.
 class Contributors {
  public:
   explicit Contributors(const Topology& topology);
@@ -23,7 +23,7 @@ class Contributors {
   void add(int from, int to);
   void copy(int from, int to);
 
-  /// What a chip's chunk holds of a gradient: 0, 1 or 2 (and more).
+  /// How often a chip's chunk holds a gradient: 0, 1 or 2 (and more).
   [[nodiscard]] int count(int chip, int gradient) const noexcept;
   /// A live chip, and a live chip whose gradient it does not hold exactly once.
   [[nodiscard]] std::optional<std::pair<int, int>> wrong() const;
@@ -37,9 +37,10 @@ class Contributors {
   }
 
   std::vector<int> live_;
-  std::vector<int> index_;           // of a chip among the live ones; -1: dead
+  std::vector<int> index_;           // number of a chip among the live ones; -1: dead
   std::size_t words_;                // of 64 gradients each
-  std::vector<std::uint64_t> bits_;  // for each live chip: those held, then those held more than once
+  std::vector<std::uint64_t> bits_;  // for each live chip: the gradients that it holds, then those that it
+                                     // holds more than once
   std::vector<std::uint64_t> all_;   // a row in which everything is held once
   std::vector<std::uint32_t> sum_;   // for each live chip: the number of the sum it holds
   std::unordered_map<std::uint64_t, std::uint32_t> sums_;  // the sum of two sums; the lower number first

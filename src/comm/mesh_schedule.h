@@ -30,7 +30,7 @@ namespace bitrift::comm {
 enum class SendKind : std::uint8_t { add, copy };
 constexpr EnumNames<2> names_of(SendKind) { return {"kind of send", {"add", "copy"}}; }
 
-/// How a schedule was made.
+/// The method that made a schedule.
 enum class Scheme { ring, rings_2d, row_pairs, forwarding, trees, other };
 constexpr EnumNames<6> names_of(Scheme) {
   return {"scheme of a schedule", {"ring", "rings-2d", "row-pairs", "forwarding", "trees", "other"}};
@@ -38,7 +38,7 @@ constexpr EnumNames<6> names_of(Scheme) {
 
 inline constexpr std::uint32_t most_chunks = 1U << 20U;
 inline constexpr std::size_t most_sends = 1U << 24U;
-/// Entries of `after` of all sends together.
+/// The number of entries of `after` in all sends.
 inline constexpr std::size_t most_waits = 1U << 26U;
 
 struct Send {
@@ -54,7 +54,7 @@ class Schedule {
   Schedule(Topology topology, Scheme scheme, std::uint32_t chunks)
       : topology_(std::move(topology)), scheme_(scheme), chunks_(chunks) {}
 
-  /// Appends a send, which begins after the sends with these indices, of which some may yet be appended.
+  /// Appends a send, which begins after the sends with these indices; some of them may be appended later.
   /// Throws Error(unsupported) beyond most_sends or most_waits.
   void append(const Send& send, std::span<const std::uint32_t> after);
   void append(const Send& send, std::initializer_list<std::uint32_t> after) {
@@ -85,8 +85,8 @@ class Schedule {
   Scheme scheme_ = Scheme::other;
   std::uint32_t chunks_ = 1;
   std::vector<Send> sends_;
-  std::vector<std::uint32_t> after_;      // of all sends, one after the other
-  std::vector<std::uint32_t> after_end_;  // where those of a send end
+  std::vector<std::uint32_t> after_;      // the waits of all sends, one after another
+  std::vector<std::uint32_t> after_end_;  // the end of each send's waits
 };
 
 }  // namespace bitrift::comm

@@ -26,7 +26,7 @@ struct RawSend {
   SendKind kind = SendKind::add;
 };
 
-/// Takes the events of a file one by one: sends go into flat lists, all else into one small value.
+/// Takes the events of a file one by one: sends go into flat lists, everything else into one small value.
 class FileEvents : public json::json_sax_t {
  public:
   explicit FileEvents(const std::string& source) : source_(source) {}
@@ -119,7 +119,7 @@ class FileEvents : public json::json_sax_t {
     if (open_.back()->contains(key_)) wrong("has a key twice");
     (*open_.back())[key_] = nullptr;
   }
-  // Puts a value where the events are, and returns where it lies.
+  // Stores a value at the place of the current event, and returns where it is.
   json& place(json one) {
     if (++values_ > most_header_values) wrong("has too many values outside its sends");
     if (open_.empty()) {
@@ -153,12 +153,12 @@ class FileEvents : public json::json_sax_t {
       "is not [from, to, chunk, \"add\" or \"copy\", [sends to wait for]] with whole numbers from 0";
 
   const std::string& source_;
-  std::vector<json*> open_;  // an array that grows moves its elements, none of which is then open
+  std::vector<json*> open_;  // an array that grows moves its elements, but none is open then
   std::string key_;
   std::size_t values_ = 0;
   bool in_sends_ = false;
   int depth_ = 0;  // within the sends
-  int field_ = 0;  // of a send: which comes next
+  int field_ = 0;  // the part of a send that comes next
   RawSend send_;
 };
 

@@ -17,8 +17,8 @@ inline constexpr std::uintmax_t most_file_bytes = std::uintmax_t{1} << 30U;
 [[nodiscard]] std::string schedule_text(const Schedule& schedule);
 
 /// Reads what schedule_text wrote. Throws Error(bad_file), which names `source`, for anything else: unknown,
-/// missing or doubled keys, other types, numbers out of range, meshes that are not connected. Whether the
-/// schedule is right is for verify() to say.
+/// missing or doubled keys, other types, numbers out of range, meshes that are not connected. verify()
+/// decides whether the schedule is right.
 [[nodiscard]] Schedule schedule_from_text(std::string_view text, const std::string& source);
 /// Also throws Error(not_found | io), and bad_file beyond most_file_bytes.
 [[nodiscard]] Schedule read_schedule(const std::filesystem::path& path);

@@ -19,7 +19,7 @@ int stepped(int at, int step, int size, bool closed) {
   return closed && size > 2 ? (next + size) % size : none;
 }
 
-// All places next to one, as if every chip and link were alive, ascending.
+// All places next to a place, as if every chip and link were alive, ascending.
 std::vector<int> places_next_to(const Topology& topology, int chip) {
   const Place here = topology.place(chip);
   const bool rows = topology.wrap() == Wrap::rows || topology.wrap() == Wrap::both;
@@ -50,7 +50,7 @@ Topology::Topology(int rows, int columns, Wrap wrap, const std::vector<Board>& d
   }
   alive_.assign(static_cast<std::size_t>(chips()), true);
   for (const Board& board : dead) {
-    // Compared this way round, no sum can overflow.
+    // In this form the comparison cannot overflow.
     if (!inside(*this, board.first) || board.height < 1 || board.width < 1 ||
         board.height > rows - board.first.row || board.width > columns - board.first.column) {
       fail(ErrorCode::bad_input,
@@ -169,7 +169,7 @@ void Topology::require_connected() const {
 
 namespace {
 
-// Numbers and the marks between them: "1,1,2x2" by {',', ',', 'x'}. nullopt for anything else.
+// Numbers and the marks between them: "1,1,2x2" by {',', ',', 'x'}. nullopt for any other text.
 template <std::size_t n>
 std::optional<std::array<int, n + 1>> numbers_in(std::string_view text, const std::array<char, n>& marks) {
   std::array<int, n + 1> numbers{};

@@ -16,13 +16,13 @@
 
 namespace bitrift::comm {
 
-/// Which lines of chips are closed to rings. `rows`: the last chip of each row is linked to its first.
+/// The lines of chips that are closed to rings. `rows`: the last chip of each row is linked to its first.
 enum class Wrap { neither, rows, columns, both };
 constexpr EnumNames<4> names_of(Wrap) {
   return {"direction to wrap around in", {"neither", "rows", "columns", "both"}};
 }
 
-/// The most chips of a mesh, dead ones included.
+/// The largest number of chips in a mesh, dead ones included.
 inline constexpr int most_chips = 4096;
 
 struct Place {
@@ -53,7 +53,7 @@ class Topology {
   [[nodiscard]] int rows() const noexcept { return rows_; }
   [[nodiscard]] int columns() const noexcept { return columns_; }
   [[nodiscard]] Wrap wrap() const noexcept { return wrap_; }
-  /// All places, dead or alive.
+  /// The number of all places, dead or alive.
   [[nodiscard]] int chips() const noexcept { return rows_ * columns_; }
   [[nodiscard]] int chip(Place place) const noexcept { return place.row * columns_ + place.column; }
   [[nodiscard]] Place place(int chip) const noexcept { return {chip / columns_, chip % columns_}; }
@@ -73,9 +73,9 @@ class Topology {
   /// All live links, once in each direction, ascending.
   [[nodiscard]] std::vector<Link> links() const;
 
-  /// The same with these chips dead as well.
+  /// The same mesh with these chips dead as well.
   [[nodiscard]] Topology without(std::span<const int> chips) const;
-  /// The same with this link, between two neighbours, dead as well.
+  /// The same mesh with this link, between two neighbours, dead as well.
   [[nodiscard]] Topology without_link(Link link) const;
 
   /// The lowest live chip to which no path leads from the first live chip.
@@ -94,14 +94,14 @@ class Topology {
   std::vector<bool> alive_;
   std::vector<int> live_;
   std::vector<Link> dead_links_;
-  std::vector<int> neighbours_;            // of all chips, one chip after the other
-  std::vector<std::size_t> neighbour_at_;  // where those of a chip begin, and one more
+  std::vector<int> neighbours_;            // for all chips, one after another
+  std::vector<std::size_t> neighbour_at_;  // the beginning of each chip's neighbours, and one more
 };
 
-/// "0,0-0,1": the places of two chips; nothing for any other text.
+/// "0,0-0,1": the places of two chips; nullopt for any other text.
 [[nodiscard]] std::optional<std::pair<Place, Place>> link_from_text(std::string_view text);
 
-/// What a command line or a spec says about a mesh.
+/// The description of a mesh in a command line or a spec.
 struct TopologyText {
   std::string mesh;                     ///< "4x4": rows, columns
   std::string wrap = "neither";         ///< a name of Wrap

@@ -48,7 +48,7 @@ std::optional<CounterExample> unseen_wait(const Schedule& schedule) {
   return std::nullopt;
 }
 
-/// The sends of each chunk, those that must come first in front.
+/// The sends of each chunk, each after those that must come first.
 class ByChunk {
  public:
   ByChunk(const Schedule& schedule, const std::vector<std::uint32_t>& order)
@@ -66,8 +66,9 @@ class ByChunk {
   std::vector<std::uint32_t> begin_, sends_;
 };
 
-/// Whether anything orders the parts of sends that use one chunk at one chip. Each write must come behind the
-/// write before it and the reads between them, and each read behind the write before it; all else follows.
+/// Whether the waits order the parts of sends that use one chunk at one chip. Each write must come after the
+/// write before it and the reads between them, and each read after the write before it; everything else
+/// follows.
 class Races {
  public:
   Races(const Schedule& schedule, WaitOrder& waits)

@@ -10,11 +10,11 @@
 
 namespace bitrift::comm {
 
-/// What is wrong with a schedule, in the order in which it is looked for.
+/// The faults of a schedule, in the order in which they are looked for.
 enum class Flaw {
   dead_chip,    ///< a send from or to a dead chip
   no_link,      ///< a send over a dead link, or between chips that are not neighbours
-  unseen_wait,  ///< a send waits for one that neither of its chips takes part in
+  unseen_wait,  ///< a send waits for one in which neither of its chips takes part
   cycle,        ///< sends that wait for each other
   race,         ///< two parts of sends use a chunk at a chip, one writes it, and nothing orders them
   missing,      ///< at the end, a gradient is not in a chunk of a chip
@@ -27,24 +27,24 @@ constexpr EnumNames<7> names_of(Flaw) {
 
 struct CounterExample {
   Flaw flaw = Flaw::missing;
-  std::string text;  ///< one line, without the name of the flaw
+  std::string text;  ///< one line, without the name of the fault
 };
 
-/// What holds for a schedule that is an allreduce.
+/// The properties of a schedule that is an allreduce.
 struct ProofSummary {
   std::size_t chips = 0;  ///< live ones
   std::size_t sends = 0;
   std::uint32_t chunks = 0;
   std::size_t steps = 0;           ///< sends of the longest chain of waits
   std::size_t busiest_link = 0;    ///< the most sends over one link in one direction
-  std::size_t directed_links = 0;  ///< live ones, each direction counted
-  /// Every chip ends with a sum that was added up in the same order: with any arithmetic whose addition
-  /// commutes, such as floating point, all chips have the same bits.
+  std::size_t directed_links = 0;  ///< number of live directed links
+  /// Every chip ends with a sum that was added up in the same order: with any commutative addition, such as
+  /// floating point, all chips have the same bits.
   bool one_order = false;
 };
 
 struct Verdict {
-  std::optional<CounterExample> counter_example;  ///< none: the schedule is an allreduce
+  std::optional<CounterExample> counter_example;  ///< the fault; none: the schedule is an allreduce
   ProofSummary proof;                             ///< complete only then
 };
 
@@ -53,9 +53,9 @@ struct Verdict {
 /// Sends of different chunks never meet, so chunks are proved one by one; memory is 2 bits for each pair of
 /// live chips, plus 24 bytes for each send. A race is a flaw even where all orders would give the same sum,
 /// because they would not give the same bits. Throws Error(bad_input) for a schedule that is not sound
-/// (require_sound), and Error(unsupported) where deciding whether waits order sends takes more than 2^30
-/// steps: a step for each wait that is looked at. Sends that share a chunk at a chip and wait for each other
-/// directly take few.
+/// (require_sound), and Error(unsupported) if deciding whether waits order sends takes more than 2^30 steps
+/// (each wait that is examined is a step). Sends that share a chunk at a chip and wait for each other
+/// directly take few steps.
 [[nodiscard]] Verdict verify(const Schedule& schedule);
 
 }  // namespace bitrift::comm

@@ -40,7 +40,7 @@ void WaitOrder::find_order() {
   std::iota(position_.begin(), position_.end(), 0U);
   if (listed) return;
   std::partial_sum(begin.begin(), begin.end(), begin.begin());
-  std::vector<std::uint32_t> waiting(begin.back());  // the sends that wait for each, one after the other
+  std::vector<std::uint32_t> waiting(begin.back());  // the sends that wait for each, one after another
   std::vector<std::uint32_t> next(begin.begin(), begin.end() - 1);
   for (std::size_t i = 0; i < count; ++i) {
     for (const std::uint32_t before : schedule_.after(i))
@@ -62,7 +62,7 @@ void WaitOrder::find_order() {
 
 void WaitOrder::find_cycle(const std::vector<std::uint32_t>& missing) {
   const auto stuck = [&](std::uint32_t send) { return missing[send] != 0; };
-  // Every stuck send waits for a stuck one, so walking back must come round.
+  // Every stuck send waits for a stuck one, so walking back must reach one of them again.
   std::vector<std::uint32_t> walk;
   std::vector<bool> met(missing.size(), false);
   auto at = static_cast<std::uint32_t>(std::ranges::find_if(missing, [](auto n) { return n != 0; }) -
@@ -92,15 +92,15 @@ void WaitOrder::find_steps() {
 }
 
 bool WaitOrder::ordered(std::uint32_t first, Part first_part, std::uint32_t second, Part second_part) {
-  // Both parts are one chip's: it waits for its own part of what `after` names.
+  // Both parts belong to one chip, which waits for its own parts of the sends in `after`.
   const auto after = schedule_.after(second);
   searched_ += after.size();
   if (std::ranges::find(after, first) != after.end()) return true;
   return search(first, first_part, second, second_part);
 }
 
-// Walks back from the second part. What ends before it begins: the parts that the same chip waits for and,
-// for a write, what ends before the read of the same send begins.
+// Walks back from the second part. The parts that end before this one begins: those that its chip waits for
+// and, for a write, those that end before the read of the same send begins.
 bool WaitOrder::search(std::uint32_t first, Part first_part, std::uint32_t second, Part second_part) {
   if (seen_.empty()) seen_.assign(2 * schedule_.size(), 0);
   ++search_;

@@ -1,4 +1,4 @@
-// What the waits of a schedule order.
+// The order that the waits of a schedule impose.
 #pragma once
 
 #include <cstddef>
@@ -19,16 +19,16 @@ class WaitOrder {
   /// The schedule must be sound, and outlive this object.
   explicit WaitOrder(const Schedule& schedule);
 
-  /// Sends that wait for each other, in plain words; nothing if there are none.
+  /// Sends that wait for each other, in plain words; empty if there are none.
   [[nodiscard]] const std::optional<std::string>& cycle() const noexcept { return cycle_; }
-  /// All sends, each behind those that it waits for: list order where that is one. Only without a cycle.
+  /// All sends, each after those that it waits for: list order, if that is one. Only without a cycle.
   [[nodiscard]] const std::vector<std::uint32_t>& order() const noexcept { return order_; }
   /// Sends of the longest chain of waits.
   [[nodiscard]] std::size_t steps() const noexcept { return steps_; }
 
   /// Whether a part of a send ends before a part of another begins, however the chips' speeds differ. Both
   /// parts are done by the same chip, and `first` is earlier in order(). Throws Error(unsupported) when all
-  /// answers together took more than 2^30 steps.
+  /// answers together have taken more than 2^30 steps.
   [[nodiscard]] bool ordered(std::uint32_t first, Part first_part, std::uint32_t second, Part second_part);
 
  private:
@@ -43,7 +43,7 @@ class WaitOrder {
   std::size_t steps_ = 0;
   std::uint64_t searched_ = 0;
   std::uint32_t search_ = 0;         // number of the search
-  std::vector<std::uint32_t> seen_;  // the last search that met a part of a send
+  std::vector<std::uint32_t> seen_;  // the last search that reached a part of a send
   std::vector<std::uint64_t> open_;
 };
 

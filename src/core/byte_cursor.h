@@ -1,4 +1,4 @@
-// Numbers and bytes out of untrusted bytes, one after the other.
+// Reads numbers and bytes from untrusted bytes, one after another.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace bitrift {
 
-/// Takes little-endian fields off the front of some bytes. All members throw Error "<name>: <what> ends too
-/// early" when fewer bytes are left than they need.
+/// Removes little-endian fields from the front of some bytes. All members throw Error "<name>: <what> ends
+/// too early" when fewer bytes are left than they need.
 class ByteCursor {
  public:
   /// `name` (of a file; may be empty), `what` (the part of it) and `code` are for errors. The bytes and both
@@ -25,7 +25,7 @@ class ByteCursor {
   [[nodiscard]] std::uint16_t u16() { return static_cast<std::uint16_t>(number(2)); }
   [[nodiscard]] std::uint32_t u32() { return static_cast<std::uint32_t>(number(4)); }
   [[nodiscard]] std::uint64_t u64() { return number(8); }
-  /// Part of the bytes, not a copy.
+  /// A part of the bytes, not a copy.
   [[nodiscard]] std::span<const std::uint8_t> take(std::uint64_t count);
   void skip(std::uint64_t count) { (void)take(count); }
   [[nodiscard]] std::uint64_t position() const noexcept { return at_; }  ///< bytes taken so far

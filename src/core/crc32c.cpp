@@ -24,7 +24,7 @@ __attribute__((target("sse4.2"))) std::uint64_t next_word(std::uint64_t state,
   return _mm_crc32_u64(state, word);
 }
 
-// One instruction takes three cycles and another can begin in each: three parts side by side keep it busy.
+// One instruction takes three cycles and another can begin in each: three interleaved parts keep it busy.
 // Long enough that joining the parts costs little, short enough for the first-level cache.
 constexpr std::size_t part_bytes = 8192;
 

@@ -10,9 +10,9 @@ namespace bitrift {
 /// Pass an earlier result as `crc` to continue it.
 [[nodiscard]] std::uint32_t crc32c(const void* data, std::size_t size, std::uint32_t crc = 0) noexcept;
 
-/// The CRC of a message after XOR-ing `size` bytes `difference` into it at a place that `bytes_after` bytes
-/// follow. CRC is linear over GF(2): crc(m ^ d) = crc(m) ^ c(d), where c has neither initial nor final XOR
-/// and trailing zero bytes multiply by x^8 modulo the polynomial. Cost O(size + log bytes_after).
+/// The CRC of a message after XOR-ing `size` bytes `difference` into it at a place that is followed by
+/// `bytes_after` bytes. CRC is linear over GF(2): crc(m ^ d) = crc(m) ^ c(d), where c has neither initial nor
+/// final XOR and trailing zero bytes multiply by x^8 modulo the polynomial. Cost O(size + log bytes_after).
 [[nodiscard]] std::uint32_t crc32c_xor(std::uint32_t crc, const void* difference, std::size_t size,
                                        std::uint64_t bytes_after) noexcept;
 

@@ -36,7 +36,7 @@ struct CrcAlgebra {
     return product;
   }
 
-  /// What a state becomes when `bytes` zero bytes follow, as a factor for multiply(): x^(8 bytes).
+  /// The factor for multiply() that advances a state over `bytes` zero bytes: x^(8 bytes).
   static std::uint32_t power_of_zeros(std::uint64_t bytes) noexcept {
     std::uint32_t result = 0x80000000, power = 0x00800000;  // 1 and x^8
     for (; bytes != 0; bytes >>= 1) {

@@ -15,8 +15,8 @@ enum class ErrorCode {
   bad_file,     ///< a file is damaged, truncated or of another kind
   unsupported,  ///< well-formed, but it cannot be done faithfully; the text says why
   io,           ///< the operating system refused: full disk, permission, ...
-  busy,         ///< someone else holds the file or folder
-  conflict,     ///< two things that must agree do not (digest, spec, base checkpoint)
+  busy,         ///< another process holds the file or folder
+  conflict,     ///< two things disagree that must agree (digest, spec, base checkpoint)
   internal,     ///< a fault in bitrift itself
 };
 
@@ -27,7 +27,7 @@ class Error : public std::runtime_error {
   Error(ErrorCode code, const std::string& text, const char* key = "")
       : std::runtime_error(text), code_(code), key_(key) {}
   [[nodiscard]] ErrorCode code() const noexcept { return code_; }
-  /// The key of a spec whose value is wrong ("data.mean"), or "": who knows the spec knows its line.
+  /// The key of a spec whose value is wrong ("data.mean"), or "": code that knows the spec knows its line.
   [[nodiscard]] const char* key() const noexcept { return key_; }
   /// Process exit code: 3 for an internal error in bitrift, 2 for a usage or input error.
   [[nodiscard]] int exit_code() const noexcept { return code_ == ErrorCode::internal ? 3 : 2; }

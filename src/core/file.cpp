@@ -37,9 +37,10 @@ void cut_to(const FileDescriptor& fd, std::uint64_t size, const std::filesystem:
   if (::ftruncate(fd.get(), static_cast<off_t>(size)) != 0) fail_errno("write", path, errno);
 }
 
-/// Whether all who can see a folder are on this machine, so that they see each other's locks.
+/// Whether all processes that can see a folder are on this machine, so that they see each other's locks.
 bool is_local(const std::filesystem::path& folder) {
-  // As statfs(2) names them: ext2 to ext4, XFS, Btrfs, F2FS, ZFS, bcachefs, tmpfs, ramfs, overlayfs.
+  // The file systems, by their names in statfs(2): ext2 to ext4, XFS, Btrfs, F2FS, ZFS, bcachefs, tmpfs,
+  // ramfs, overlayfs.
   constexpr std::array<std::uint32_t, 9> kinds = {0xef53,     0x58465342, 0x9123683e, 0xf2f52010, 0x2fc12fc1,
                                                   0xca451a4e, 0x01021994, 0x858458f6, 0x794c7630};
   struct statfs info {};
@@ -47,7 +48,8 @@ bool is_local(const std::filesystem::path& folder) {
   return std::find(kinds.begin(), kinds.end(), static_cast<std::uint32_t>(info.f_type)) != kinds.end();
 }
 
-// A lock of this descriptor, whichever process has it. Those of flock(2), which HDF5 uses, do not meet it.
+// A lock that belongs to the descriptor, whichever process has it. Locks of flock(2), which HDF5 uses, do not
+// conflict with it.
 int take_lock(const FileDescriptor& fd, short kind) {
   struct flock range {};
   range.l_type = kind;
@@ -55,24 +57,24 @@ int take_lock(const FileDescriptor& fd, short kind) {
   return ::fcntl(fd.get(), F_OFD_SETLK, &range);
 }
 
-// False when somebody took the new file for a leftover; then it is gone.
+// False when another process took the new file for a leftover and removed it.
 bool lock_temporary(const FileDescriptor& fd, const std::filesystem::path& path) {
   if (take_lock(fd, F_WRLCK) == 0) {
     struct stat info {};
     return ::fstat(fd.get(), &info) != 0 || info.st_nlink > 0;
   }
-  if (errno != EAGAIN && errno != EACCES) return true;  // without a lock then
+  if (errno != EAGAIN && errno != EACCES) return true;  // there is no lock then
   ::unlink(path.c_str());
   return false;
 }
 
-// Removes a temporary file unless its owner lives.
+// Removes a temporary file unless its owner is alive.
 void remove_leftover(const std::filesystem::path& path) {
   const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   struct stat opened {};
   if (!fd || ::fstat(fd.get(), &opened) != 0 || !S_ISREG(opened.st_mode)) return;
   if (take_lock(fd, F_RDLCK) != 0) return;
-  // Its owner may have renamed it before the lock was there.
+  // Its owner may have renamed it before it was locked here.
   struct stat named {};
   if (::lstat(path.c_str(), &named) != 0) return;
   if (named.st_dev == opened.st_dev && named.st_ino == opened.st_ino) ::unlink(path.c_str());
@@ -85,7 +87,7 @@ class FileCopy {
            const std::filesystem::path& to)
       : in_(in), from_(from), out_(out), to_(to) {}
 
-  /// Copies the bytes [at, end), or as many as there are. Returns where that was.
+  /// Copies the bytes [at, end), or as many as exist. Returns the place at which it stopped.
   std::uint64_t run(std::uint64_t at, std::uint64_t end) {
     constexpr std::uint64_t piece = std::uint64_t{1} << 30;
     for (std::uint64_t moved = 1; at < end && moved > 0; at += moved)
@@ -103,8 +105,8 @@ class FileCopy {
         moved = ::copy_file_range(in_.get(), &from, out_.get(), &to, most, 0);
       } while (moved < 0 && errno == EINTR);
       if (moved > 0) return static_cast<std::uint64_t>(moved);
-      // Not every pair of file systems can, and some say 0 where there are bytes; an error of the disk comes
-      // again below.
+      // Not every pair of file systems supports this, and some return 0 although bytes exist; a disk error
+      // occurs again below.
       in_kernel_ = false;
       buffer_.resize(std::size_t{1} << 20);
     }
@@ -256,7 +258,7 @@ void remove_leftovers(const std::filesystem::path& folder, const std::function<b
 PendingFile::PendingFile(std::filesystem::path target) : target_(std::move(target)) {
   std::error_code none;
   const auto there = std::filesystem::status(target_, none);
-  // A device would be gone, and what was written would be a file in its place.
+  // A rename would remove a device and put a file in its place.
   if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
     fail(ErrorCode::bad_input, "{}: is not a regular file and will not be replaced", target_.string());
   }
@@ -271,7 +273,7 @@ PendingFile::PendingFile(std::filesystem::path target) : target_(std::move(targe
     if (!owned_) fail_errno("write into the folder of", target_, errno);
     temporary_ = name;
   } while (local && !lock_temporary(owned_, temporary_));
-  // mkostemp makes 0600; a result file gets what open(2) would have given it.
+  // mkostemp uses mode 0600; a result file gets the mode that open(2) would have given it.
   const mode_t mask = ::umask(0);
   ::umask(mask);
   if (::fchmod(owned_.get(), 0666 & ~mask) == 0) return;
@@ -304,7 +306,7 @@ bool PendingFile::publish() {
     committed_ = won;
   }
   if (!won && errno == EEXIST) {
-    // Over a network the answer to a link that was made can be lost, and the repetition finds it there.
+    // Over a network, the answer to a successful link can be lost, and the repetition finds the link.
     struct stat info {};
     won = ::fstat(fd.get(), &info) == 0 && info.st_nlink > 1;
     if (!won) return false;
@@ -340,13 +342,14 @@ TemporaryFolder::~TemporaryFolder() {
 
 void copy_file_bytes(const std::filesystem::path& from, const std::filesystem::path& to) {
   const FileDescriptor in = open_file(from, O_RDONLY);
-  // Without O_TRUNC: ext4 writes a file that was cut to nothing when it is closed, and waits for the disk.
+  // Without O_TRUNC: when ext4 closes a file that was truncated to nothing, it writes the file and waits for
+  // the disk.
   const FileDescriptor out = open_file(to, O_WRONLY | O_CREAT);
   if (size_of(out, to) > 0) cut_to(out, 0, to);
   if (::ioctl(out.get(), FICLONE, in.get()) == 0) return;
   FileCopy copy(in, from, out, to);
   std::uint64_t size = size_of(in, from);
-  if (size == 0) {  // some pseudo file systems say so of files that do have bytes
+  if (size == 0) {  // some pseudo file systems report 0 for files that have bytes
     copy.run(0, std::numeric_limits<off_t>::max());
     return;
   }
@@ -356,7 +359,7 @@ void copy_file_bytes(const std::filesystem::path& from, const std::filesystem::p
     const off_t hole = data < 0 ? -1 : ::lseek(in.get(), data, SEEK_HOLE);
     const std::uint64_t end = hole < 0 ? size : std::min(size, static_cast<std::uint64_t>(hole));
     at = copy.run(data < 0 ? at : static_cast<std::uint64_t>(data), end);
-    if (at < end) size = at;  // it became shorter meanwhile
+    if (at < end) size = at;  // it became shorter in the meantime
   }
   cut_to(out, size, to);
 }

@@ -40,9 +40,9 @@ void write_at(const FileDescriptor& fd, const void* data, std::size_t size, std:
 void sync_file(const FileDescriptor& fd, const std::filesystem::path& path);
 void sync_folder_of(const std::filesystem::path& path);
 
-/// Takes flock(LOCK_EX | LOCK_NB); throws Error(busy) that names the path when somebody holds it. HDF5 holds
-/// a shared lock while a file is open for reading, so this sees other HDF5 users too (not those that switched
-/// locking off). Released when the descriptor closes.
+/// Takes flock(LOCK_EX | LOCK_NB); throws Error(busy) that names the path when another process holds it. HDF5
+/// holds a shared lock while a file is open for reading, so this detects other users of HDF5 too (except
+/// those that switched locking off). Released when the descriptor closes.
 void lock_exclusive(const FileDescriptor& fd, const std::filesystem::path& path);
 
 /// Whole text of a file. Throws Error(not_found | io).
@@ -50,17 +50,17 @@ void lock_exclusive(const FileDescriptor& fd, const std::filesystem::path& path)
 /// Writes a temporary neighbour, syncs it, renames it over path, syncs the folder. On error nothing is left
 /// behind and the old file is unchanged. Throws Error(io).
 void replace_text(const std::filesystem::path& path, std::string_view text);
-/// As replace_text, but only where nothing of that name is: of several programs that publish a name at once,
-/// on one machine or on several that share the folder, exactly one gets true, and the others' texts are
+/// As replace_text, but only if nothing has that name: when several programs publish a name at once, on one
+/// machine or on several that share the folder, exactly one gets true, and the texts of all others are
 /// dropped. Needs a file system with hard links, or with renameat2(2) and RENAME_NOREPLACE. Throws Error(io).
 [[nodiscard]] bool publish_text(const std::filesystem::path& path, std::string_view text);
 
 /// A temporary neighbour of `target` that becomes it on commit() (sync, rename, sync folder) and is removed
-/// otherwise. The name starts with "." + target's name + ".tmp-". The file itself is created empty by the
-/// constructor, which also removes those that killed programs left of this target. On a local file system it
-/// holds a lock on the file for as long as this object lives, so that no other program mistakes it for such a
-/// leftover; elsewhere locks may not reach other machines, and leftovers stay. Throws Error(bad_input) where
-/// the target is a folder, a device, a pipe or a socket.
+/// otherwise. The name starts with "." + target's name + ".tmp-". The constructor creates the file itself,
+/// empty, and removes those that killed programs left for this target. On a local file system, it holds a
+/// lock on the file as long as this object lives, so that no other program mistakes it for such a leftover;
+/// elsewhere locks may not reach other machines, and leftovers stay. Throws Error(bad_input) where the target
+/// is a folder, a device, a pipe or a socket.
 class PendingFile {
  public:
   explicit PendingFile(std::filesystem::path target);
@@ -80,12 +80,13 @@ class PendingFile {
   bool committed_ = false;
 };
 
-/// Removes the temporary files that killed programs left of the targets in `folder` whose names `of` accepts;
-/// those of living programs stay. On file systems that are not local, all stay. An error is not reported.
+/// Removes the temporary files that killed programs left for the targets in `folder` whose names `of`
+/// accepts; those of living programs stay. On file systems that are not local, all stay. An error is not
+/// reported.
 void remove_leftovers(const std::filesystem::path& folder, const std::function<bool(std::string_view)>& of);
 
-/// A new folder "<name>-XXXXXX" in `parent` (without: among the system's temporary files: $TMPDIR, /tmp),
-/// private to this user and removed with all that is in it at the end of the scope. Throws Error(io).
+/// A new folder "<name>-XXXXXX" in `parent` (by default among the system's temporary files: $TMPDIR, /tmp),
+/// private to this user; it is removed with its contents at the end of the scope. Throws Error(io).
 class TemporaryFolder {
  public:
   explicit TemporaryFolder(std::string_view name);
@@ -100,8 +101,7 @@ class TemporaryFolder {
 };
 
 /// Copies the bytes of `from` over the existing or new file `to`: reflink where the file system can, else
-/// copy_file_range, else read and write. What is a hole in `from` is one in `to`. Throws Error(not_found |
-/// io).
+/// copy_file_range, else read and write. Holes in `from` become holes in `to`. Throws Error(not_found | io).
 void copy_file_bytes(const std::filesystem::path& from, const std::filesystem::path& to);
 
 }  // namespace bitrift

@@ -18,7 +18,8 @@ std::string_view without_root(std::string_view text) {
 bool glob_match(std::string_view pattern, std::string_view path) {
   pattern = without_root(pattern);
   path = without_root(path);
-  // matched[j]: the pattern so far matches the first j characters. Polynomial in time, whatever the stars.
+  // matched[j]: the pattern so far matches the first j characters. Polynomial in time, however many stars
+  // there are.
   std::vector<char> matched(path.size() + 1, 0);
   matched[0] = 1;
   for (std::size_t i = 0; i < pattern.size(); ++i) {

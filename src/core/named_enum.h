@@ -1,4 +1,4 @@
-// Enums whose values have a name: one table each, from which both directions follow.
+// Enums whose values have names: one table for each, from which both directions follow.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 namespace bitrift {
 
 /// The names of an enum's values, in the order of its enumerators, which count from 0. An enum E has names
-/// when its namespace declares, right behind it, `constexpr EnumNames<N> names_of(E)`.
+/// when its namespace declares, right after it, `constexpr EnumNames<N> names_of(E)`.
 template <std::size_t n>
 struct EnumNames {
   const char* noun;  ///< what a value is, for messages: "plane"

@@ -1,4 +1,4 @@
-// Names with numbers in them, in the order in which people count.
+// Sorts names with numbers in natural order.
 #pragma once
 
 #include <string_view>

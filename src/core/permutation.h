@@ -16,7 +16,8 @@ class Permutation {
  public:
   /// size: 1 .. 2^63. Throws Error(bad_input) otherwise.
   Permutation(std::uint64_t size, std::uint64_t key);
-  /// Where i goes; i must be below size(). Expected cost: a look-up, or at most four network evaluations.
+  /// The image of i, which must be below size(). Expected cost: a look-up, or at most four network
+  /// evaluations.
   [[nodiscard]] std::uint64_t operator()(std::uint64_t i) const;
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
 

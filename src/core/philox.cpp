@@ -35,7 +35,7 @@ double random_unit(std::uint64_t key, std::uint64_t a, std::uint64_t b) noexcept
 
 std::uint64_t random_below(std::uint64_t key, std::uint64_t a, std::uint64_t b,
                            std::uint64_t bound) noexcept {
-  // 2^64 mod bound values at the low end would be hit once more than the others: draw again.
+  // The first 2^64 mod bound values would be drawn once more often than the others: draw again.
   const std::uint64_t excess = (0 - bound) % bound;
   for (std::uint64_t attempt = 0;; ++attempt) {
     const std::uint64_t value = random_u64(key, a, b | attempt << 32);

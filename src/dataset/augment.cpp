@@ -13,7 +13,7 @@ struct Plane {
   std::int64_t height, width;
 };
 
-// to[y][x] = from[y + down][x + right], which is 0 outside; then mirrored.
+// to[y][x] = from[y + down][x + right], or 0 if that is outside; then mirrored.
 template <typename T>
 void move_plane(const T* from, T* to, Plane size, std::int64_t down, std::int64_t right, bool mirrored) {
   const std::int64_t first = std::max<std::int64_t>(0, -right);

@@ -1,4 +1,4 @@
-// Augmentation of training images, and pixels as the models take them.
+// Augmentation of training images, and the conversion of pixels for the models.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace bitrift::nn {
 class AugmentDraws {
  public:
   AugmentDraws(std::uint64_t seed, std::int64_t epoch) noexcept;
-  /// Which of `places` >= 1 crops, 0 .. places - 1.
+  /// The index of one of `places` >= 1 crops, 0 .. places - 1.
   [[nodiscard]] std::int64_t crop(std::int64_t sample, std::int64_t places) const noexcept;
   [[nodiscard]] bool flip(std::int64_t sample) const noexcept;
 
@@ -27,12 +27,13 @@ class AugmentDraws {
 [[nodiscard]] torch::Tensor augment_images(const torch::Tensor& images, std::span<const std::int64_t> rows,
                                            const AugmentDraws& draws, std::int64_t padding, bool flip);
 
-/// Images brought to height x width as torch.nn.functional.interpolate does with mode="bilinear",
+/// Images resized to height x width as by torch.nn.functional.interpolate with mode="bilinear",
 /// antialias=True; float32 [rows, channels, ...].
 [[nodiscard]] torch::Tensor resize_images(const torch::Tensor& images, std::int64_t height,
                                           std::int64_t width);
 
-/// (x - mean) / std in float32 for each channel, as torchvision's Normalize does it; nothing when empty.
+/// (x - mean) / std in float32 for each channel, as in torchvision's Normalize; does nothing when both are
+/// empty.
 class Normalization {
  public:
   /// One value, or one for each of `channels`; both or none. Throws Error(bad_input).

@@ -11,10 +11,10 @@
 
 namespace bitrift::nn {
 
-/// Rows of samples, on the CPU, in the order that was asked for.
+/// Rows of samples, on the CPU, in the requested order.
 struct Batch {
   torch::Tensor inputs;   ///< float32 [rows, channels, height, width], or int64 [rows, context]
-  torch::Tensor targets;  ///< int64 [rows], or [rows, context] with -100 where nothing is asked
+  torch::Tensor targets;  ///< int64 [rows], or [rows, context] with -100 for tokens that are not asked
 };
 
 /// A loaded data set. It does not change after loading; const calls may come from several threads at once.
@@ -26,18 +26,19 @@ class Dataset {
 
   [[nodiscard]] std::int64_t train_size() const noexcept { return facts_.train_size; }
   [[nodiscard]] std::int64_t test_size() const noexcept { return facts_.test_size; }
-  /// Of one sample: {channels, height, width} or {context}.
+  /// The shape of one sample: {channels, height, width} or {context}.
   [[nodiscard]] const std::vector<std::int64_t>& input_shape() const noexcept { return facts_.input_shape; }
   /// Labels or token ids are 0 .. classes() - 1.
   [[nodiscard]] std::int64_t classes() const noexcept { return facts_.classes; }
-  /// How many targets of a sample are asked: 1; context for next-token text; the masked ones of masked text.
+  /// The number of targets that are asked in a sample: 1; context for next-token text; the masked ones for
+  /// masked text.
   [[nodiscard]] std::int64_t targets_per_sample() const noexcept { return facts_.targets_per_sample; }
-  /// Whether batches take real work (decoding, resizing, augmentation) that is worth a thread ahead.
+  /// Whether batches take enough work (decoding, resizing, augmentation) to be prepared ahead by a thread.
   [[nodiscard]] bool costly() const noexcept { return facts_.costly; }
 
   /// Training samples by index, augmented or masked as a pure function of (seed, epoch, index): the same rows
-  /// in another batch are the same bits. Throws Error(bad_input) for a row outside the set, and of a folder
-  /// Error(bad_file | not_found | io) that names an image which no longer decodes.
+  /// in another batch are the same bits. Throws Error(bad_input) for a row outside the set; for a folder also
+  /// Error(bad_file | not_found | io) that names an image which can no longer be decoded.
   [[nodiscard]] virtual Batch train_batch(std::span<const std::int64_t> rows, std::uint64_t seed,
                                           std::int64_t epoch) const = 0;
   /// Test samples first .. last - 1, never augmented. Throws as train_batch does.

@@ -36,7 +36,7 @@ IdxArray read_idx(const std::filesystem::path& path, int dimensions) {
   std::uint64_t size = 1;
   for (std::size_t d = 0; d < static_cast<std::size_t>(dimensions); ++d) {
     const std::uint32_t extent = big_endian(header.data() + 4 + 4 * d);
-    // Deflate packs at most 1032 to 1: a header that promises more than that lies.
+    // Deflate packs at most 1032 to 1: a header that promises more is wrong.
     if (extent == 0 || extent > (content.size() + 1) * 1032 / size) {
       fail(ErrorCode::bad_file,
            "{}: expected dimensions that fit a file of {} bytes, found dimension {} to be {}", path.string(),

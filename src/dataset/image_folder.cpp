@@ -64,7 +64,7 @@ ImageFolder::Listing list_split(const fs::path& folder) {
   return split;
 }
 
-// The size after the shorter side has come to `resize`; the longer one as torchvision's Resize has it.
+// The size after the shorter side was resized to `resize`; the longer one as in torchvision's Resize.
 ImageSize resized(ImageSize size, std::int64_t resize) {
   if (resize == 0) return size;
   if (size.width <= size.height) return {resize, resize * size.height / size.width};
@@ -94,7 +94,7 @@ void check_classes(const ImageFolder::Listing& train, const ImageFolder::Listing
        (in_train ? test : train).folder.string(), (in_train ? train : test).folder.string(), odd.front());
 }
 
-// Halves as torchvision's CenterCrop rounds them: to even.
+// Halves are rounded to even, as in torchvision's CenterCrop.
 std::int64_t centre(std::int64_t spare) { return spare / 2 + (spare % 2 != 0 && spare / 2 % 2 != 0 ? 1 : 0); }
 
 torch::Tensor cut(const torch::Tensor& picture, std::int64_t top, std::int64_t left, std::int64_t side) {

@@ -14,7 +14,7 @@
 namespace bitrift::nn {
 
 /// PATH/train/CLASS/NAME and PATH/val/CLASS/NAME (or test/): labels are the classes by sorted name (bytes),
-/// the same in both; samples are sorted by class, then name. Holds names and sizes, no pixels.
+/// the same in both; samples are sorted by class, then name. Holds names and sizes, but no pixels.
 class ImageFolder : public Dataset {
  public:
   struct Image {
@@ -27,7 +27,7 @@ class ImageFolder : public Dataset {
     std::vector<Image> images;
     [[nodiscard]] std::filesystem::path path(std::int64_t index) const;
   };
-  /// classes: 0: counted; else more of them are refused.
+  /// classes: 0: counted; otherwise a larger number of them is refused.
   ImageFolder(const record::DataSpec& spec, std::int64_t classes, Listing train, Listing test);
 
   [[nodiscard]] Batch train_batch(std::span<const std::int64_t> rows, std::uint64_t seed,
@@ -43,9 +43,9 @@ class ImageFolder : public Dataset {
   Normalization normalization_;
 };
 
-/// Lists both splits and checks the header of every image that will be used. Throws Error(not_found) with the
+/// Lists both splits and checks the header of every image that is used. Throws Error(not_found) with the
 /// hint, and Error(bad_file | unsupported | bad_input) that names the folder or file: an empty or unknown
-/// class, a file that is no image, one that is too small for the crop.
+/// class, a file that is not an image, one that is too small for the crop.
 [[nodiscard]] std::unique_ptr<Dataset> load_image_folder(const record::DataSpec& spec, std::int64_t classes,
                                                          const std::filesystem::path& folder,
                                                          const std::string& hint);

@@ -40,7 +40,7 @@ ImageSet::ImageSet(const record::DataSpec& spec, LabelledImages images)
       set_(std::move(images)),
       normalization_(spec.mean, spec.std, input_shape()[0]) {}
 
-// What follows the augmentation: channels and normalisation of float32 images.
+// The steps after the augmentation: channels and normalisation of float32 images.
 torch::Tensor ImageSet::finished(torch::Tensor images) const {
   const std::int64_t channels = input_shape()[0];
   if (images.size(1) != channels) images = images.expand({-1, channels, -1, -1}).contiguous();
@@ -58,8 +58,8 @@ Batch ImageSet::train_batch(std::span<const std::int64_t> rows, std::uint64_t se
     if (spec_.crop_padding == 0 && !spec_.flip) return plain;
     return augment_images(plain, rows, AugmentDraws(seed, epoch), spec_.crop_padding, spec_.flip);
   };
-  // Without resizing the bytes are moved, a quarter of the work; moving and dividing give the same either
-  // way.
+  // Without resizing, bytes are moved before the conversion, which is a quarter of the work; the order makes
+  // no difference to the result.
   if (spec_.resize == 0) images = augmented(images);
   images = images.to(torch::kFloat32).div_(255);
   if (spec_.resize > 0) images = augmented(resize_images(images, spec_.resize, spec_.resize));

@@ -27,8 +27,8 @@ class ImageSet : public Dataset {
   Normalization normalization_;
 };
 
-/// How many samples a split gives: `wanted`, or all `there` for 0. Throws Error(bad_input) that names the key
-/// when there are fewer.
+/// The number of samples of a split: `wanted`, or all `there` for 0. Throws Error(bad_input) that names the
+/// key when there are fewer.
 [[nodiscard]] std::int64_t samples_taken(std::int64_t wanted, std::int64_t there, const char* key);
 
 }  // namespace bitrift::nn

@@ -11,8 +11,9 @@
 
 namespace bitrift::nn {
 
-/// Reads content that starts with gzip's magic inflated, any other as it is; step by step, so that a file
-/// cannot make its reader hold more than it asked for. `path` is for messages; both must outlive the source.
+/// Inflates content that starts with gzip's magic, and returns any other content unchanged, step by step, so
+/// that a file cannot make its reader hold more than it asked for. `path` is for messages; both must outlive
+/// the source.
 class ByteSource {
  public:
   /// Throws Error(unsupported) for content beyond 4 GiB.
@@ -23,7 +24,7 @@ class ByteSource {
 
   /// Up to `size` next bytes; fewer only at the end. Throws Error(bad_file) for truncated or damaged gzip.
   std::size_t read(std::uint8_t* out, std::size_t size);
-  /// Bytes that stand after the end of the compressed stream.
+  /// Bytes after the end of the compressed stream.
   [[nodiscard]] std::size_t left_over() const { return gzip_ && ended_ ? stream_.avail_in : 0; }
 
  private:

@@ -13,7 +13,7 @@
 namespace bitrift::nn {
 namespace {
 
-// How to get a data set that is not where it is looked for.
+// How to get a data set that is missing.
 std::string hint_of(record::DataName name) {
   switch (name) {
     case record::DataName::digits:

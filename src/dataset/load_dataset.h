@@ -9,15 +9,15 @@
 
 namespace bitrift::nn {
 
-/// Where a data set is: `path` when given; else NAME in the folder of the environment variable
-/// BITRIFT_DATA_DIR, or in the data/ folder of the source tree or of the wheel; fashion-mnist, when that has
-/// none, where Debian's package dataset-fashion-mnist puts it.
+/// The place of a data set: `path` if given; otherwise NAME in the folder of the environment variable
+/// BITRIFT_DATA_DIR, or in the data/ folder of the source tree or of the wheel; fashion-mnist, if that has
+/// none, in the place of Debian's package dataset-fashion-mnist.
 [[nodiscard]] std::filesystem::path dataset_folder(const record::DataSpec& spec);
 
-/// Loads and checks a data set for a model that asks for so many classes, or for samples of so much context.
-/// Throws Error(bad_input) for a spec that does not fit the data (one line that names the key),
+/// Loads and checks a data set for a model that asks for this many classes, or for samples of this much
+/// context. Throws Error(bad_input) for a spec that does not fit the data (one line that names the key),
 /// Error(not_found) that says how to get the data, and Error(bad_file | unsupported | io) that names the file
-/// and what is wrong with it.
+/// and the problem.
 [[nodiscard]] std::unique_ptr<Dataset> load_dataset(const record::DataSpec& spec,
                                                     const record::ModelSpec& model = {});
 

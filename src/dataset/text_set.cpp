@@ -27,7 +27,7 @@ Cut cut_of(const record::DataSpec& spec, std::int64_t tokens) {
   return {tokens - test, test};
 }
 
-// Next-token samples need one token behind the last.
+// Next-token samples need one token after the last.
 std::int64_t samples_in(const record::DataSpec& spec, std::int64_t context, std::int64_t tokens,
                         const char* split) {
   const std::int64_t extra = spec.mask_fraction > 0 ? 0 : 1;
@@ -56,7 +56,7 @@ class Masking {
         asked_(asked),
         vocabulary_(vocabulary) {}
 
-  // tokens: the sample; targets: what is asked of it, filled here.
+  // tokens: the sample; targets: what the model must predict, filled in here.
   void apply(std::int64_t sample, std::int64_t* tokens, std::int64_t* targets) const {
     const std::uint64_t first = static_cast<std::uint64_t>(sample) * static_cast<std::uint64_t>(context_);
     std::vector<std::pair<std::uint64_t, std::int64_t>> order;

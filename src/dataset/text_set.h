@@ -12,8 +12,8 @@
 
 namespace bitrift::nn {
 
-/// Of `context` tokens: sample i is tokens [i context, (i + 1) context) of its split. Next-token: targets are
-/// the tokens one later, all asked. Masked-token (BERT, Devlin et al. 2018, section 3.1): max(1,
+/// Samples of `context` tokens: sample i is tokens [i context, (i + 1) context) of its split. Next-token:
+/// targets are the next tokens, all asked. Masked-token (BERT, Devlin et al. 2018, section 3.1): max(1,
 /// round(mask_fraction context)) drawn positions are asked; of these 80 % hold the mask token (the last id),
 /// 10 % a random token, 10 % their own.
 class TextSet : public Dataset {

@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::size_t max_tokens = std::size_t{1} << 24;
 
-// Bytes of the UTF-8 character that starts the text (Unicode 15, table 3-7); 0 when it is none.
+// The number of bytes of the UTF-8 character that starts the text (Unicode 15, table 3-7); 0 if it does not
+// start with one.
 std::size_t character_size(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<std::uint8_t>(text[i]) : 0U; };
   const unsigned lead = byte(0);
@@ -26,7 +27,7 @@ std::size_t character_size(std::string_view text) {
   return overlong || outside ? 0 : size;
 }
 
-// The token that a line writes; throws for a line that writes none.
+// The token on a line; throws for an invalid line.
 std::string token_of(std::string_view line, const std::filesystem::path& path, std::size_t number) {
   if (line.empty())
     fail(ErrorCode::bad_file, "{}: line {}: expected a token, found nothing", path.string(), number);

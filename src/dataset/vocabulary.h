@@ -16,15 +16,15 @@ class Vocabulary {
  public:
   Vocabulary() = default;
   /// Throws Error(not_found | io), and Error(bad_file) that names file and line: an empty line, a token
-  /// twice, an unknown escape, no UTF-8, fewer than 2 tokens, or more than 2^24.
+  /// twice, an unknown escape, invalid UTF-8, fewer than 2 tokens, or more than 2^24.
   explicit Vocabulary(const std::filesystem::path& path);
 
   [[nodiscard]] std::int64_t size() const noexcept {
     return bytes() ? 256 : static_cast<std::int64_t>(ids_.size());
   }
   [[nodiscard]] bool bytes() const noexcept { return ids_.empty(); }
-  /// Ids of a text, at each position the longest token that matches. `path` is for the message of
-  /// Error(bad_file) when none does, with the byte's offset in the text.
+  /// The ids of a text: at each position the longest token that matches. `path` is for the message of
+  /// Error(bad_file) when no token matches, which gives the byte's offset in the text.
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text,
                                                  const std::filesystem::path& path) const;
 
@@ -37,7 +37,7 @@ class Vocabulary {
   };
   std::filesystem::path path_;
   std::unordered_map<std::string, std::int32_t, Hash, std::equal_to<>> ids_;
-  std::vector<std::size_t> lengths_;  // of tokens, in bytes, longest first, each once
+  std::vector<std::size_t> lengths_;  // lengths of tokens in bytes, longest first, each once
 };
 
 }  // namespace bitrift::nn

@@ -30,7 +30,8 @@ std::string pointer_of(const std::string& dotted) {
   return pointer;
 }
 
-// A value that parses as JSON is that; anything else is a string, so that --set name=quick needs no quotes.
+// A value that parses as JSON is used as such; anything else is a string, so that --set name=quick needs no
+// quotes.
 void apply_override(Document& document, const std::string& text) {
   const auto equals = text.find('=');
   if (equals == std::string::npos || equals == 0) {
@@ -51,7 +52,7 @@ void apply_override(Document& document, const std::string& text) {
   document.places[pointer] = "--set " + key;
 }
 
-// Overrides that say what the document is, before others change it.
+// Overrides that choose a part of the document, before others change it.
 bool is_scale(const std::string& override_text) {
   return override_text.starts_with("scale=") || override_text.starts_with("scales");
 }
@@ -64,7 +65,7 @@ void apply_scale(Document& document, const std::vector<std::string>& overrides) 
   if (!document.value.is_object()) return;
   const Json chosen = document.value.value("scale", Json("full"));
   const Json scales = document.value.value("scales", Json::object());
-  if (!chosen.is_string() || !scales.is_object()) return;  // the schema says what is wrong
+  if (!chosen.is_string() || !scales.is_object()) return;  // the schema check reports the problem
   const auto name = chosen.get<std::string>();
   if (!scales.contains(name) && name != "full") {
     std::vector<std::string> names = {"full"};
@@ -127,7 +128,7 @@ void check_arms(const Document& document, const CampaignSpec& spec) {
   }
 }
 
-// Which file an arm resumes from; a new one when no other arm has it.
+// The file from which an arm resumes; a new one when no other arm has it.
 std::size_t file_of(CampaignSpec& spec, std::size_t base, const std::string& precision) {
   BaseFile file{base, precision, "base"};
   for (const std::string& part : {spec.bases[base].name, precision}) {
@@ -143,8 +144,8 @@ std::size_t file_of(CampaignSpec& spec, std::size_t base, const std::string& pre
   return spec.files.size() - 1;
 }
 
-// Every arm with every base. The bases as they were trained come first among the files: the others are
-// made from them.
+// Crosses every arm with every base. The bases as they were trained come first among the files, because the
+// others are made from them.
 void cross_arms_with_bases(CampaignSpec& spec) {
   spec.files.clear();
   for (std::size_t base = 0; base < spec.bases.size(); ++base) file_of(spec, base, "");
@@ -167,7 +168,7 @@ int clean_runs_for(double level) {
   return std::max(least, static_cast<int>(std::ceil(1 / level - 1e-9)) - 1);
 }
 
-// How much is drawn: one key of three.
+// The amount that is drawn: exactly one of three keys.
 void read_amount(const Document& document, CampaignSpec& spec) {
   const Json& value = document.value;
   spec.exhaustive = value.value("exhaustive", false);
@@ -211,7 +212,7 @@ constexpr std::tuple worker_keys = {Key{"early_end", &CampaignSpec::early_end, P
                                     Key{"deadline_s", &CampaignSpec::deadline_s},
                                     Key{"launch", &CampaignSpec::launch, Presence::unless_default}};
 
-// What the controls and the analysis ask for. A stored spec without a key for reader canaries is of a
+// Reads the requests for controls and analysis. A stored spec without a key for reader canaries belongs to a
 // campaign that had none.
 void read_judgement(const Document& document, bool stored, CampaignSpec& spec) {
   if (document.value.contains("analysis")) take_keys(document.value["analysis"], spec, analysis_keys);

@@ -10,7 +10,7 @@ namespace {
 
 using record::Json;
 
-// Lists that may grow at their end.
+// Lists that may grow at the end.
 constexpr const char* growing_lists[] = {"/arms", "/strata/roles", "/strata/fields", "/strata/models",
                                          "/strata/process/phases"};
 
@@ -22,7 +22,7 @@ void forget(Json& one, Json& other, const Json::json_pointer& pointer) {
   for (Json* value : {&one, &other}) value->at(pointer.parent_pointer()).erase(pointer.back());
 }
 
-// What is allowed to differ is taken out of both; what then differs is refused.
+// Keys that may differ are removed from both; the rest must be equal.
 void forget_growth(Json& before, Json& after) {
   for (const char* const list : growing_lists) {
     const Json::json_pointer pointer(list);

@@ -11,11 +11,11 @@
 namespace bitrift::design {
 
 /// Why a campaign of the spec `before` cannot become one of `after`: "seed was 1, is now 2", or a sentence
-/// on what its rounds rule out. nullopt when `after` only adds draws, strata or arms, or is the same.
+/// about its rounds. nullopt when `after` only adds draws, strata or arms, or is the same.
 [[nodiscard]] std::optional<std::string> extension_problem(const CampaignSpec& before,
                                                            const CampaignSpec& after);
 
-/// How many specs a campaign has had; the last is the present one.
+/// How many specs a campaign has had; the last one is current.
 [[nodiscard]] inline std::size_t generations(const CampaignSpec& spec) { return spec.earlier.size() + 1; }
 /// The spec of a generation, counted from 0.
 [[nodiscard]] inline const CampaignSpec& generation(const CampaignSpec& spec, std::size_t number) {

@@ -37,7 +37,8 @@ ChunkPipeline::ChunkPipeline(PipelineSpec spec, std::string where)
 StoredChunk ChunkPipeline::ask(FilterTask task, std::span<const std::uint8_t> bytes,
                                std::uint32_t mask) const {
   ConfinedLimits limits;
-  // Ample for the slowest of compressors: 2 MB a second, and 16 times the chunk beside what libraries take.
+  // Ample for the slowest of compressors: 2 MB a second, and 16 times the chunk in addition to what libraries
+  // take.
   limits.memory_bytes += 16 * chunk_bytes_;
   limits.seconds += static_cast<unsigned>(chunk_bytes_ >> 21);
   limits.answer_bytes = 2 * chunk_bytes_ + 65536;

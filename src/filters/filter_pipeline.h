@@ -12,18 +12,18 @@ namespace bitrift::h5 {
 
 enum class FilterTask : std::uint8_t;  // filters/filter_request.h
 
-/// A chunk coded, and what became of it.
+/// An encoded chunk, and the result of decoding it.
 struct Recoded {
   StoredChunk stored;
-  std::vector<std::uint64_t> differing;  ///< elements that read back with other bytes; none: faithful
+  std::vector<std::uint64_t> differing;  ///< elements that are decoded to other bytes; none: faithful
 };
 
 /// Applies filters and undoes them by letting libhdf5 write and read a dataset of one chunk in memory; szip,
-/// nbit, scale-offset and all plugins that HDF5 finds ($HDF5_PLUGIN_PATH). That is done in another process
-/// with limits (filters/filter_program.h), so filters cannot do harm with damaged chunks. Any number of
-/// threads. All members throw Error(unsupported) when a filter is missing, cannot code, or would code with
-/// other client data than the file names; Error(bad_file) for chunks that do not decode. Messages begin with
-/// `where`.
+/// nbit, scale-offset and all plugins that HDF5 finds ($HDF5_PLUGIN_PATH). Decoding happens in another
+/// process with limits (filters/filter_program.h), so filters cannot do harm with damaged chunks. Any number
+/// of threads. All members throw Error(unsupported) when a filter is missing, cannot encode, or would encode
+/// with other client data than the file names; Error(bad_file) for chunks that do not decode. Messages begin
+/// with `where`.
 class ChunkPipeline {
  public:
   ChunkPipeline(PipelineSpec spec, std::string where);
@@ -33,8 +33,8 @@ class ChunkPipeline {
                                                  std::uint32_t mask) const;
   /// The stored form of `values`. HDF5 leaves out an optional filter that fails.
   [[nodiscard]] StoredChunk encode(std::span<const std::uint8_t> values) const;
-  /// encode(), then what decode() makes of it: a pipeline that loses digits, or that alters elements because
-  /// of others, shows here. Before anything is altered, the decoded values themselves must come back whole.
+  /// encode(), then decode() of the result: this reveals a pipeline that loses digits, or that alters
+  /// elements because of others. First, the decoded values themselves must survive unchanged.
   [[nodiscard]] Recoded recode(std::span<const std::uint8_t> values) const;
 
  private:

@@ -17,8 +17,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kProgram = "bitrift-hdf5";
 
-/// Where it may be: where programs are installed together with the shared object that this code is in
-/// (lib/python3.N/site-packages/bitrift, if that is Python's; bitrift.scripts is beside it in a wheel of
+/// The places where it may be: where programs are installed together with the shared object that this code is
+/// in (lib/python3.N/site-packages/bitrift, if that is Python's; bitrift.scripts is next to it in a wheel of
 /// tools/wheel) or with this program.
 std::vector<fs::path> likely_folders() {
   std::vector<fs::path> folders;
@@ -46,13 +46,14 @@ fs::path find_program(const std::string& where) {
        where, kProgram);
 }
 
-/// A process, and where HDF5 looks for plugins in it.
+/// A process, and the place where HDF5 looks for plugins in it.
 struct Process {
   std::unique_ptr<Confined> program;
   std::string plugins;
 };
 
-/// Those that nobody asks just now. Never destroyed: they end when their channels close with this process.
+/// The processes that are idle now. Never destroyed: the processes end when their channels close with this
+/// process.
 struct Idle {
   std::mutex lock;
   std::vector<Process> processes;
@@ -69,8 +70,7 @@ Process take(const std::string& where) {
   const std::lock_guard guard(idle().lock);
   auto& processes = idle().processes;
   if (idle().owner != ::getpid()) {
-    // After a fork (Python's multiprocessing) they still answer the process that started them, and nobody
-    // else.
+    // After a fork (Python's multiprocessing) they still answer the process that started them, and no other.
     for (Process& one : processes)
       static_cast<void>(one.program.release());  // NOLINT(bugprone-unused-return-value)
     processes.clear();

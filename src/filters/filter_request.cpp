@@ -23,7 +23,7 @@ void put(Bytes& out, std::span<const T> list) {
   append(out, list.data(), list.size_bytes());
 }
 
-/// Lists are taken with their sizes in bytes before them.
+/// Lists are preceded by their sizes in bytes.
 class Unpacker : public ByteCursor {
  public:
   explicit Unpacker(std::span<const std::uint8_t> bytes)

@@ -1,4 +1,4 @@
-// What is asked of the program bitrift-hdf5, and what it answers, as bytes.
+// The requests to the program bitrift-hdf5, and its answers, as bytes.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@
 namespace bitrift::h5 {
 
 enum class FilterTask : std::uint8_t {
-  decode,   ///< the values of a stored chunk
-  encode,   ///< the stored form of values
-  version,  ///< of the HDF5 library, as text
+  decode,   ///< decode: the values of a stored chunk
+  encode,   ///< encode: the stored form of values
+  version,  ///< version: of the HDF5 library, as text
 };
 
-/// Both sides are of one build, so numbers are in the machine's byte order and nothing has a version.
+/// Both sides come from one build, so numbers are in the machine's byte order and nothing has a version.
 struct FilterRequest {
   FilterTask task = FilterTask::version;
   std::string where;  ///< begins the messages of errors
   PipelineSpec spec;
-  StoredChunk chunk;  ///< or values, without a mask
+  StoredChunk chunk;  ///< the stored bytes, or values without a mask
 
   [[nodiscard]] std::vector<std::uint8_t> packed() const;
-  /// Throws Error(internal) for bytes that packed() does not give.
+  /// Throws Error(internal) for bytes that packed() does not produce.
   [[nodiscard]] static FilterRequest unpacked(std::span<const std::uint8_t> bytes);
 };
 

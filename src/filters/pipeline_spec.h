@@ -7,17 +7,18 @@
 
 namespace bitrift::h5 {
 
-/// One filter of a pipeline, as the object header has it.
+/// One filter of a pipeline, as in the object header.
 struct PipelineFilter {
   unsigned id = 0;
   bool optional = false;
   std::vector<std::uint32_t> values;  ///< client data
 };
 
-/// The most client data of a filter that is coded.
+/// The most client data of a filter that can be encoded.
 inline constexpr std::size_t most_filter_values = 256;
 
-/// Of what a pipeline's filters are made: some look at the datatype and at the shape of a chunk.
+/// The input from which a pipeline's filters are set up: some look at the datatype and at the shape of a
+/// chunk.
 struct PipelineSpec {
   std::vector<std::uint8_t> datatype;  ///< the datatype message of the dataset, as in the object header
   std::vector<std::uint64_t> chunk;    ///< shape of a chunk in elements
@@ -25,7 +26,7 @@ struct PipelineSpec {
   std::vector<PipelineFilter> filters;  ///< in the order of writing
 };
 
-/// A chunk as it is stored; bit i of the mask: filter i was left out.
+/// A stored chunk; bit i of the mask: filter i was skipped.
 struct StoredChunk {
   std::vector<std::uint8_t> bytes;
   std::uint32_t mask = 0;

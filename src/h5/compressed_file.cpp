@@ -14,12 +14,12 @@ namespace {
 using detail::done;
 using detail::made;
 
-constexpr std::size_t structure_room = 2048;  // HDF5's default; what is left of a piece stays unused
+constexpr std::size_t structure_room = 2048;  // HDF5's default; the rest of a piece stays unused
 constexpr std::size_t memory_step = std::size_t{4} << 20U;
 constexpr std::uint64_t most_of_chunk = std::uint64_t{1} << 20U, least_of_chunked = 4096;
 constexpr unsigned deflate_level = 4;  // h5py's usual one
 
-/// The first dimensions are cut, so that a chunk is one stretch of the dataset.
+/// The first dimensions are split, so that a chunk is one piece of the dataset.
 std::vector<hsize_t> chunk_of(const NewDataset& dataset) {
   std::vector<hsize_t> chunk(dataset.shape.begin(), dataset.shape.end());
   std::uint64_t bytes = dataset.bytes();
@@ -42,7 +42,7 @@ void set_storage(std::int64_t creation, const NewDataset& dataset) {
   }
   const std::vector<hsize_t> chunk = chunk_of(dataset);
   done(H5Pset_chunk(creation, static_cast<int>(chunk.size()), chunk.data()), where);
-  // The last chunk may reach beyond the dataset; its rest must not be what happens to be in memory.
+  // The last chunk may reach beyond the dataset; its rest must not be random memory.
   done(H5Pset_fill_time(creation, H5D_FILL_TIME_ALLOC), where);
   done(H5Pset_shuffle(creation), where);
   done(H5Pset_deflate(creation, deflate_level), where);

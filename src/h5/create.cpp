@@ -15,8 +15,9 @@ using detail::made;
 
 constexpr std::size_t head_step = std::size_t{1} << 12U;  // by which the memory grows
 
-/// Room for all structures in one piece, so that they come before the elements: an object header takes 80 to
-/// 200 bytes, a link in a group about 40 beside its name, and the blocks of a group's heap double in size.
+/// Space for all structures in one piece, so that they come before the elements: an object header takes 80 to
+/// 200 bytes, a link in a group about 40 in addition to its name, and the blocks of a group's heap double in
+/// size.
 std::size_t head_room(const std::vector<NewDataset>& datasets,
                       const std::map<std::string, std::string>& attributes) {
   std::size_t bytes = 16384;
@@ -40,7 +41,7 @@ std::uint64_t create_dataset(MemoryFile& file, const NewDataset& dataset) {
   return offset;
 }
 
-/// The structures in one piece of `room` bytes; in two of them where they do not fit.
+/// The structures in one piece of `room` bytes, or in two if they do not fit.
 Blueprint with_room(std::size_t room, const std::vector<NewDataset>& datasets,
                     const std::map<std::string, std::string>& attributes) {
   Blueprint blueprint;
@@ -49,7 +50,7 @@ Blueprint with_room(std::size_t room, const std::vector<NewDataset>& datasets,
   for (const NewDataset& dataset : datasets) file.add_groups_of(dataset.path);
   for (const NewDataset& dataset : datasets) blueprint.offsets.push_back(create_dataset(file, dataset));
   const MemoryFile::Bytes bytes = file.close();
-  // HDF5's memory grows in steps, and reaches into the elements; what it did not write is zero.
+  // HDF5's memory grows in steps, and reaches into the elements; memory that HDF5 did not write is zero.
   std::size_t written = bytes.there.size();
   while (written > 0 && bytes.there[written - 1] == 0) --written;
   blueprint.head.assign(bytes.there.begin(), bytes.there.begin() + static_cast<std::ptrdiff_t>(written));
@@ -57,14 +58,14 @@ Blueprint with_room(std::size_t room, const std::vector<NewDataset>& datasets,
   return blueprint;
 }
 
-/// How much of the room is used; zeros at its end are not counted.
+/// The used part of the space; zeros at its end are not counted.
 std::size_t used_of(const Blueprint& blueprint, std::size_t room) {
   std::size_t used = std::min(room, blueprint.head.size());
   while (used > 0 && blueprint.head[used - 1] == 0) --used;
   return used;
 }
 
-/// As small as it can be: HDF5 does not say what it needs, so a wide room is tried first.
+/// Makes it as small as possible: HDF5 does not say what it needs, so a wide room is tried first.
 Blueprint fitting(const std::vector<NewDataset>& datasets,
                   const std::map<std::string, std::string>& attributes) {
   const std::size_t most = head_room(datasets, attributes);

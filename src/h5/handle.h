@@ -18,7 +18,7 @@ class Handle {
   [[nodiscard]] std::int64_t get() const noexcept { return id_; }
   [[nodiscard]] explicit operator bool() const noexcept { return id_ >= 0; }
   void reset() noexcept;
-  /// Gives the identifier up; the caller closes it.
+  /// Releases the identifier; the caller closes it.
   [[nodiscard]] std::int64_t release() noexcept { return std::exchange(id_, -1); }
 
  private:

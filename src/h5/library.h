@@ -1,4 +1,4 @@
-// How every call into HDF5 is made: one at a time, silent, its result checked.
+// The rules of every call into HDF5: one at a time, silent, its result checked.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace bitrift::h5 {
 /// Passes a result through, or throws as own() does when it is negative.
 std::int64_t check(std::int64_t result, const std::string& where, ErrorCode code = ErrorCode::bad_file);
 
-/// Version of the HDF5 library that runs, "1.10.8".
+/// Version of the HDF5 library at run time, "1.10.8".
 [[nodiscard]] std::string library_version();
 
 }  // namespace bitrift::h5

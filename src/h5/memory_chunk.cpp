@@ -18,13 +18,13 @@
 namespace bitrift::h5 {
 namespace {
 
-constexpr unsigned first_plugin_id = 256;  // below are those of HDF5 itself
+constexpr unsigned first_plugin_id = 256;  // lower numbers are those of HDF5 itself
 
 // HDF5 up to 1.14 does not check how many bytes the filters of a chunk returned, and reads past their end. A
 // filter of bitrift, which changes nothing, is placed next to the values to check this. Identifiers 256 to
 // 511 are free.
 constexpr H5Z_filter_t probe_id = 509;
-constexpr unsigned probes = 1;  // filters in front of those of the pipeline
+constexpr unsigned probes = 1;  // filters before those of the pipeline
 std::size_t probe_wanted = 0;   // guarded by Scope, as all of HDF5
 std::size_t probe_found = 0;
 
@@ -58,11 +58,11 @@ std::vector<std::uint32_t> values_of(hid_t list, unsigned at, const std::string&
   return {values.begin(), values.begin() + static_cast<std::ptrdiff_t>(std::min(count, values.size()))};
 }
 
-/// The type that a datatype message describes. H5Tdecode wants it behind two bytes of its own.
+/// The type that a datatype message describes. H5Tdecode expects it after two bytes of its own.
 Handle decode_type(const PipelineSpec& spec, const std::string& where) {
   std::vector<std::uint8_t> message = {3, 0};
   message.insert(message.end(), spec.datatype.begin(), spec.datatype.end());
-  message.resize(message.size() + 64);  // it does not know where the message ends
+  message.resize(message.size() + 64);  // it does not know the end of the message
 #if H5_VERSION_GE(2, 0, 0)
   const hid_t id = H5Tdecode2(message.data(), message.size());
 #else
@@ -142,7 +142,7 @@ Handle MemoryChunk::creation_list(const PipelineSpec& spec,
   return list;
 }
 
-/// The first filter whose client data in the dataset are not those that were asked for.
+/// The first filter whose client data in the dataset differ from the requested ones.
 std::size_t MemoryChunk::first_other_values(const PipelineSpec& spec) const {
   const Handle list = own(H5Dget_create_plist(dataset_.get()), where_);
   for (std::size_t i = 0; i < spec.filters.size(); ++i) {
@@ -151,8 +151,8 @@ std::size_t MemoryChunk::first_other_values(const PipelineSpec& spec) const {
   return spec.filters.size();
 }
 
-/// Filters amend their client data when a dataset is made. Most come to the same when they are given the
-/// amended ones; some (bitshuffle) put values in front of those given, so they get the rest alone.
+/// Filters amend their client data when a dataset is made. Most give the same result for the amended data;
+/// some (bitshuffle) prepend values to the given ones, so they get only the rest.
 void MemoryChunk::create(const PipelineSpec& spec) {
   std::vector<std::vector<std::uint32_t>> values;
   for (const PipelineFilter& filter : spec.filters) values.push_back(filter.values);
@@ -190,7 +190,8 @@ void MemoryChunk::create_with(const PipelineSpec& spec,
   reopen();
 }
 
-/// HDF5 1.10 remembers of a chunk that was written past the filters where it is, but not which were left out.
+/// For a chunk that was written past the filters, HDF5 1.10 remembers the place, but not which filters were
+/// skipped.
 void MemoryChunk::reopen() {
   dataset_.reset();
   const Handle access = own(H5Pcreate(H5P_DATASET_ACCESS), where_, ErrorCode::internal);
@@ -198,7 +199,7 @@ void MemoryChunk::reopen() {
   dataset_ = own(H5Dopen2(file_.get(), name_.c_str(), access.get()), where_, ErrorCode::internal);
 }
 
-/// HDF5 up to 1.14 lets n-bit and scale-offset read behind a chunk that is too short.
+/// HDF5 up to 1.14 lets n-bit and scale-offset read past the end of a chunk that is too short.
 bool MemoryChunk::reads_on(std::uint32_t mask) const noexcept {
   for (std::size_t i = filter_ids_.size(); i-- > 0;) {
     if ((mask >> i & 1U) == 0) return filter_ids_[i] == 5 || filter_ids_[i] == 6;
@@ -209,7 +210,7 @@ bool MemoryChunk::reads_on(std::uint32_t mask) const noexcept {
 std::vector<std::uint8_t> MemoryChunk::decode(std::span<const std::uint8_t> stored, std::uint32_t mask) {
   mask |= idle_;
   if (!reads_on(mask)) return decode_exactly(stored, mask);
-  // What lies behind the chunk must not matter.
+  // The bytes after the chunk must not matter.
   std::vector<std::uint8_t> longer(stored.begin(), stored.end());
   longer.resize(stored.size() + bytes_ + 64, 0x00);
   std::vector<std::uint8_t> values = decode_exactly(longer, mask);

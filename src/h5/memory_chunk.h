@@ -37,7 +37,7 @@ class MemoryChunk {
   std::uint64_t bytes_ = 0;
   std::vector<std::uint64_t> origin_;
   std::vector<unsigned> filter_ids_;
-  std::uint32_t idle_ = 0;  // filters that pass bytes on unchanged: as in a mask of those that were left out
+  std::uint32_t idle_ = 0;  // filters that pass bytes on unchanged, as a mask of skipped filters
   Handle file_, type_, dataset_;
 };
 

@@ -62,7 +62,7 @@ Handle create_in_memory(MemoryImage& image, std::size_t room, std::size_t step) 
   return made(H5Fcreate("bitrift-in-memory.h5", H5F_ACC_TRUNC, creation.get(), access.get()), where);
 }
 
-/// Where the file ends, as its superblock says (HDF5 file format, section II.A).
+/// The end of the file according to its superblock (HDF5 file format, section II.A).
 std::uint64_t end_of_file(std::span<const std::uint8_t> head) {
   const std::size_t version_at = 8;
   if (head.size() < 64) fail(ErrorCode::internal, "HDF5 gave no image of the new file");
@@ -114,7 +114,7 @@ MemoryFile::Bytes MemoryFile::close() {
   done(H5Fclose(file_.release()), "new HDF5 file");
   const std::span<const std::uint8_t> all(image_.last.get(), image_.last ? image_.size : 0);
   const std::uint64_t end = end_of_file(all);
-  // The driver's memory grows in steps: what lies behind the file's end is padding.
+  // The driver's memory grows in steps: bytes after the file's end are padding.
   return {end, all.first(std::min<std::uint64_t>(end, all.size()))};
 }
 

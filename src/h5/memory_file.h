@@ -15,8 +15,8 @@
 
 namespace bitrift::h5 {
 
-/// The memory of HDF5's `core` driver. HDF5 gives it away when the file is closed: that is the moment when
-/// all structures are in it.
+/// The memory of HDF5's `core` driver. HDF5 gives it away when the file is closed, when all structures are in
+/// it.
 struct MemoryImage {
   struct Free {
     void operator()(std::uint8_t* memory) const noexcept { std::free(memory); }
@@ -37,13 +37,13 @@ class MemoryFile {
   void add_attribute(const std::string& name, const std::string& text);
   /// The groups on the way to a path.
   void add_groups_of(const std::string& path);
-  /// With these groups. creation: HDF5's property list for it.
+  /// Makes the missing groups. creation: HDF5's property list for it.
   [[nodiscard]] Handle add_dataset(const NewDataset& dataset, const Handle& creation);
 
   struct Bytes {
     std::uint64_t file_bytes = 0;  ///< size of the whole file
     std::span<const std::uint8_t>
-        there;  ///< its first bytes, as far as HDF5 wrote any; valid with the object
+        there;  ///< its first bytes, as far as HDF5 wrote them; valid with the object
   };
   /// Closes the file. Once, last.
   [[nodiscard]] Bytes close();

@@ -7,7 +7,7 @@
 namespace bitrift::h5 {
 namespace {
 
-/// Everything that decides what the bits of a floating type mean.
+/// Everything that determines the meaning of a floating type's bits.
 struct FloatLayout {
   std::size_t sign = 0, exponent_at = 0, exponent_bits = 0, mantissa_at = 0, mantissa_bits = 0;
   std::size_t precision = 0, bytes = 0, bias = 0;
@@ -35,7 +35,7 @@ Handle make_type(const NumberFormat& format) {
   if (format.kind == NumberKind::floating) {
     type = made(H5Tcopy(format.bytes == 8 ? H5T_IEEE_F64LE : H5T_IEEE_F32LE));
     if (format.bytes < 4) {
-      // Fields first: the precision may not shrink below them.
+      // The fields come first: the precision may not shrink below them.
       const FloatLayout layout = layout_of(format);
       done(H5Tset_fields(type.get(), layout.sign, layout.exponent_at, layout.exponent_bits,
                          layout.mantissa_at, layout.mantissa_bits));

@@ -10,9 +10,8 @@ namespace bitrift::h5 {
 namespace {
 
 std::recursive_mutex& mutex() {
-  // Never destroyed: handles of static life may close after the destructors of this file ran.
-  // A child that is forked while another thread is inside HDF5 gets a mutex of its own: nobody would free
-  // ours.
+  // Never destroyed: handles of static life may close after the destructors of this file ran. A child that is
+  // forked while another thread is inside HDF5 gets its own mutex: nobody would unlock ours.
   static std::recursive_mutex* const instance = [] {
     static auto* made = new std::recursive_mutex;
     ::pthread_atfork([] { made->lock(); }, [] { made->unlock(); }, [] { new (made) std::recursive_mutex; });
@@ -25,10 +24,9 @@ std::recursive_mutex& mutex() {
 
 Scope::Scope() noexcept {
   mutex().lock();
-  // Before the first other call: on its way out HDF5 would try, and fail, to close what a damaged file left
-  // open
-  // ("infinite loop closing library"). Nothing needs it: every file is read-only or in memory, and closed by
-  // us.
+  // This comes before the first other call: at exit HDF5 would try, and fail, to close what a damaged file
+  // left open ("infinite loop closing library"). Nothing needs that: every file is read-only or in memory,
+  // and bitrift closes it.
   static const herr_t no_exit_handler = H5dont_atexit();
   static_cast<void>(no_exit_handler);
   H5E_auto2_t function = nullptr;

@@ -3,8 +3,8 @@
 
 namespace bitrift::h5 {
 
-/// While one lives, this thread alone is inside HDF5 (a serial build of it is not thread-safe) and HDF5
-/// prints no errors; the former printing is put back. May be nested.
+/// While one exists, only this thread is inside HDF5 (a serial build of it is not thread-safe) and HDF5
+/// prints no errors; afterwards the former error handler is restored. May be nested.
 class Scope {
  public:
   Scope() noexcept;

@@ -13,10 +13,10 @@ namespace {
 
 constexpr std::string_view kFree = "free space manager";
 constexpr std::string_view kInfo = "message";
-// Of a gap that is searched for heaps: a file with holes can have gaps of any size.
+// The part of a gap that is searched for heaps: a file with holes can have gaps of any size.
 constexpr std::uint64_t kMostSearched = std::uint64_t{16} << 20U;
 
-/// Calls `read`; what is damaged is left to lie.
+/// Calls `read`, and ignores damage.
 template <typename Read>
 void see(const Read& read) {
   try {

@@ -1,4 +1,4 @@
-// Structures that hold nothing a reader needs, but that own bytes of the file.
+// Structures that a reader does not need, but that own bytes of the file.
 #pragma once
 
 #include "h5map/structure/object_header.h"
@@ -7,9 +7,10 @@
 
 namespace bitrift::h5map {
 
-/// Reads what an object's header leads to beside its links and attributes: indexes in the order of creation,
-/// and the free space of its heaps (HDF5 file format 3.0, section III.H). A program that watches the source
-/// sees it. Damage in any of it ends the reading without an error, for nothing else depends on it.
+/// Reads what an object's header refers to in addition to its links and attributes: indexes in the order of
+/// creation, and the free space of its heaps (HDF5 file format 3.0, section III.H). A program that watches
+/// the source sees the reads. Damage ends the reading without an error, because nothing else depends on these
+/// structures.
 void see_bookkeeping(const Source& source, const Frame& frame, const ObjectHeader& header);
 
 /// The same for the file: its index of shared messages (section III.I) and its free space managers.

@@ -20,10 +20,10 @@ namespace {
 constexpr std::size_t deepest_group = 256;
 constexpr std::uint64_t kLargest = std::uint64_t{64} << 20U;  // bytes of one structure
 
-/// While it lives, counts the bytes that are read and kept, and stops a reader whom the file leads over the
-/// same bytes again and again, or into one huge structure (a file with holes is as large as it likes). Honest
-/// files stay far below: every structure is read once or twice, and the largest are heaps and headers of a
-/// few megabytes.
+/// While it exists, counts the bytes that are read and kept, and stops a reader that the file leads over the
+/// same bytes again and again, or into one huge structure (a file with holes can be as large as it likes).
+/// Sound files stay far below the limit: every structure is read once or twice, and the largest are heaps and
+/// headers of a few megabytes.
 class Meter {
  public:
   Meter(const Source& source, Structures* map) : source_(source), map_(map) {
@@ -61,15 +61,15 @@ class Meter {
   bool exhausted_ = false;
 };
 
-/// An error's text without the name of the file, which every error of this room begins with.
+/// The text of an error without the name of the file, with which every error of this room begins.
 std::string without_name(const Error& error, const Source& source) {
   const std::string text = error.what();
   const std::string prefix = source.name() + ": ";
   return text.rfind(prefix, 0) == 0 ? text.substr(prefix.size()) : text;
 }
 
-/// What keeps a layout from fitting type and shape; "" when nothing does. Sets the bytes of contiguous
-/// storage that a layout message of version 1 or 2 leaves open.
+/// Why a layout does not fit type and shape; "" when it does. Sets the bytes of contiguous storage that a
+/// layout message of version 1 or 2 leaves open.
 std::string misfit(Dataset& dataset, std::uint64_t file_bytes) {
   Layout& layout = dataset.layout;
   const std::uint64_t count = dataset.space.element_count();
@@ -126,7 +126,7 @@ class File::Walk {
         map_(map),
         shared_(source, superblock) {}
 
-  /// A worklist, not recursion: the depth of a file is not ours to trust.
+  /// A worklist instead of recursion: the depth of a file cannot be trusted.
   void run() {
     seen_.insert(superblock_.root);
     std::vector<Open> open{{"", 0, superblock_.root}};
@@ -213,7 +213,7 @@ class File::Walk {
       const bool has_type = header.find(message::datatype) != nullptr;
       const bool has_space = header.find(message::dataspace) != nullptr;
       if (has_type && !has_space && header.find(message::layout) == nullptr) {
-        // Objects of that type may have been read before, and then have noted this header as theirs.
+        // Objects of that type may have been read before, and may have noted this header as theirs.
         if (map_ != nullptr) map_->prevail();
         see(header);
         return;  // a committed datatype
@@ -278,7 +278,7 @@ class File::Walk {
     return {value.begin(), value.end()};
   }
 
-  /// For the map: everything else that belongs to the object.
+  /// For the map: notes everything else that belongs to the object.
   void see(const ObjectHeader& header) {
     if (map_ == nullptr) return;
     (void)read_attributes(source_, superblock_.frame, shared_, header);
@@ -367,7 +367,7 @@ std::vector<std::string> File::texts(const std::string& group, const std::string
       }
     } catch (const Error& error) {
       if (error.code() == ErrorCode::io) throw;
-      return {};  // who lists the attributes says what is damaged
+      return {};  // the code that lists the attributes reports the damage
     }
   }
   return {};

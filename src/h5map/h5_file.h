@@ -1,4 +1,4 @@
-// An HDF5 file read without HDF5: its groups, datasets and attributes, and where their bytes lie.
+// An HDF5 file read without HDF5: its groups, datasets and attributes, and the places of their bytes.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@
 
 namespace bitrift::h5map {
 
-/// One dataset, as far as it could be understood.
+/// One dataset, as far as it could be interpreted.
 struct Dataset {
   std::string path;                           ///< without leading '/'
   std::vector<std::string> other_paths = {};  ///< further hard links to it, sorted
   std::uint64_t header = 0;                   ///< its object header in the file, user block included
   DatatypePtr type;                           ///< null when it could not be read; `problem` then says why
   Dataspace space;
-  Layout layout;  ///< contiguous bytes and chunk shapes fit type and space when there is no problem
-  std::vector<std::uint8_t> type_message;  ///< the type as its message has it; only with filters
+  Layout layout;  ///< contiguous bytes and chunk shapes fit type and space unless there is a problem
+  std::vector<std::uint8_t> type_message;  ///< the type as in its message; only with filters
   std::vector<std::uint8_t> fill;  ///< value of elements that are not stored, type->bytes long; empty: zeros
   std::string problem;  ///< one line: what is damaged, unknown or contradicts the file's size; "" when sound
 };
@@ -37,11 +37,11 @@ struct Group {
 };
 
 /// An HDF5 file of any version from 1.0 to 2.0 (file format 1.1 to 4.0). It trusts nothing in the file: every
-/// size, count and address is checked, circles end, and the work that a file may cause is bounded by a
+/// size, count and address is checked, circles end, and the work that a file can cause is limited to a
 /// multiple of its size. Not thread-safe.
 class File {
  public:
-  /// Reads the superblock and no more. Throws Error(not_found | io), Error(bad_file) when it is no HDF5 file,
+  /// Reads only the superblock. Throws Error(not_found | io), Error(bad_file) when it is not an HDF5 file,
   /// damaged at its head or truncated, Error(unsupported) for files in several pieces. Messages name the
   /// path.
   explicit File(const std::filesystem::path& path);
@@ -54,15 +54,15 @@ class File {
   [[nodiscard]] const Superblock& superblock() const noexcept;
   [[nodiscard]] const Frame& frame() const noexcept { return superblock().frame; }
 
-  /// Every dataset that hard links reach, once, under the first of its names, sorted by path (bytewise). Of
-  /// several names in one group the first is the one that was made first, where the group keeps that. A group
-  /// with several names counts under the first. Soft and external links add nothing, committed datatypes
-  /// neither. An object whose header cannot be read counts as a dataset with a problem: nothing is left out
-  /// in silence. Throws Error(bad_file) that names the group when a group is damaged or when groups are
-  /// nested more than 256 deep. The file is walked once.
+  /// Every dataset that hard links reach, once, under the first of its names, sorted by path (bytewise). If
+  /// an object has several names in one group, the first is the one that was made first, where the group
+  /// keeps that. A group with several names counts under the first. Soft and external links and committed
+  /// datatypes are left out. An object whose header cannot be read counts as a dataset with a problem:
+  /// nothing is left out in silence. Throws Error(bad_file) that names the group when a group is damaged or
+  /// when groups are nested more than 256 deep. The file is walked once.
   [[nodiscard]] const std::vector<Dataset>& datasets() const&;
   [[nodiscard]] const std::vector<Dataset>& datasets() const&& = delete;  // would outlive the file
-  /// The groups that the same walk meets, in its order, the root first.
+  /// The groups that the same walk reaches, in its order, the root first.
   [[nodiscard]] const std::vector<Group>& groups() const&;
   [[nodiscard]] const std::vector<Group>& groups() const&& = delete;
   /// The attributes of a dataset or group, given by its `header`, sorted by name.
@@ -72,10 +72,10 @@ class File {
   /// A text attribute of a group ("" is the root), see attribute_texts; none when either is absent or
   /// damaged.
   [[nodiscard]] std::vector<std::string> texts(const std::string& group, const std::string& attribute) const;
-  /// What every byte of the file belongs to, chunks and bookkeeping included: see StructureMap. What only
-  /// the elements of datasets refer to (global heaps) is found by its signature and has no owner.
+  /// The owner of every byte of the file, chunks and bookkeeping included: see StructureMap. Structures that
+  /// only the elements of datasets refer to (global heaps) are found by their signature and have no owner.
   [[nodiscard]] StructureMap structures() const;
-  /// Where values lie over structures: see Structures::clashes.
+  /// Places where values overlap structures: see Structures::clashes.
   [[nodiscard]] std::vector<Clash> clashes() const;
 
  private:

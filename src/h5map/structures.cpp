@@ -22,7 +22,7 @@ void Structures::add(std::uint64_t first, std::uint64_t bytes, std::string_view 
   auto known = std::find(kinds_.begin(), kinds_.end(), kind);
   if (known == kinds_.end()) known = kinds_.emplace(kinds_.end(), kind);
   const auto index = static_cast<std::uint32_t>(known - kinds_.begin());
-  // A reader often takes the head of a structure, then all of it.
+  // A reader often reads the head of a structure, then all of it.
   if (!runs_.empty() && runs_.back().kind == index && runs_.back().owner == owner_ &&
       first >= runs_.back().first && first <= runs_.back().end) {
     runs_.back().end = std::max(runs_.back().end, first + bytes);
@@ -35,7 +35,7 @@ void Structures::prevail() {
   for (auto run = runs_.rbegin(); run != runs_.rend() && run->owner == owner_; ++run) run->order = 0;
 }
 
-/// Cuts overlaps: at every byte the run of the lowest order stays.
+/// Removes overlaps: at every byte the run of the lowest order stays.
 std::vector<Structures::Run> Structures::flatten(std::vector<Run> runs) {
   std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.first < b.first; });
   const auto later = [](const Run& a, const Run& b) { return a.order > b.order; };
@@ -77,7 +77,7 @@ std::vector<std::pair<std::uint64_t, std::uint64_t>> Structures::gaps(std::uint6
 }
 
 std::vector<Clash> Structures::clashes() const {
-  const auto is_apart = [&](const Run& run) {  // compact values and attributes lie in structures
+  const auto is_apart = [&](const Run& run) {  // compact values and attributes are inside of structures
     return kinds_[run.kind] == "raw data, contiguous" || kinds_[run.kind] == "raw data, chunk";
   };
   std::vector<Run> values, others;

@@ -11,7 +11,7 @@ namespace bitrift::h5map {
 
 /// A run of bytes of one kind.
 struct Extent {
-  std::uint64_t first = 0, end = 0;  ///< in the file, user block included; `end` is one behind the last
+  std::uint64_t first = 0, end = 0;  ///< in the file, user block included; `end` is one past the last
   std::string_view
       kind;  ///< "superblock", "object header", "raw data, contiguous", "attribute value", "unused", ...
   std::string_view
@@ -51,9 +51,10 @@ class Structures {
   /// Memory for one more extent, about.
   static constexpr std::uint64_t bytes_of_one = 128;
 
-  /// What is noted from now on belongs to this object.
+  /// Bytes that are noted from now on belong to this object.
   void set_owner(std::string_view path);
-  /// What the current owner has noted since set_owner() is its own, even where others noted it before.
+  /// The bytes that the current owner has noted since set_owner() are its own, even where other owners noted
+  /// them before.
   void prevail();
   /// Empty extents are left out.
   void add(std::uint64_t first, std::uint64_t bytes, std::string_view kind);

@@ -96,7 +96,7 @@ void write_all(const mpi::Communicator& ranks, const std::vector<TensorPart>& pa
   try {
     for (const TensorPart& part : parts) write(file, part, lists, transfer);
   } catch (...) {
-    static_cast<void>(file.release());  // closing it would wait for ranks that do not
+    static_cast<void>(file.release());  // closing it would wait for ranks that do not close it
     throw;
   }
   done(H5Fclose(file.release()), path);

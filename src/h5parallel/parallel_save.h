@@ -13,8 +13,8 @@ namespace bitrift::h5parallel {
 
 /// How ranks write the elements of a dataset. Its structures are always written together.
 enum class Transfer {
-  collective,   ///< all ranks in one call; MPI-IO may gather the bytes at some of them
-  independent,  ///< each rank by itself
+  collective,   ///< all ranks in one call; MPI-IO may gather the bytes at some of the ranks
+  independent,  ///< each rank alone
 };
 constexpr EnumNames<2> names_of(Transfer) { return {"transfer", {"collective", "independent"}}; }
 

@@ -14,7 +14,7 @@ ckpt::TensorMeta meta_of(const ckpt::Reader& source, const ckpt::TensorInfo& ten
          source.path().string(), tensor.holder.empty() ? tensor.path : tensor.holder, tensor.dtype);
   }
   ckpt::TensorMeta meta{tensor.path, *tensor.format, tensor.shape};
-  meta.format.order = ByteOrder::little;  // as Reader gives them
+  meta.format.order = ByteOrder::little;  // in the form of Reader
   return meta;
 }
 

@@ -1,4 +1,4 @@
-// What one of several ranks holds of a checkpoint.
+// The part of a checkpoint that one of several ranks holds.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct SourceTensor {
 };
 
 /// All tensors of a file, in path order; checksums and attributes are left out. Throws Error(unsupported) for
-/// tensors that are no plain numbers, Error(bad_input) if there is none.
+/// tensors that are not plain numbers, Error(bad_input) if there is none.
 [[nodiscard]] std::vector<SourceTensor> tensors_of(const ckpt::Reader& source);
 
 struct TensorPart {

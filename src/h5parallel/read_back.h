@@ -1,4 +1,4 @@
-// Whether a written file holds what it should.
+// Checks whether a written file holds the expected tensors.
 #pragma once
 
 #include <filesystem>

@@ -18,7 +18,7 @@ std::uint64_t mask_of(const std::vector<unsigned>& bits) {
 
 std::uint64_t low_bits(unsigned count) { return ~std::uint64_t{0} >> (64 - count); }
 
-// A parameter that is given goes with one kind, and that kind needs it.
+// A given parameter belongs to one kind, and that kind needs it.
 void check_parameter(const record::FaultModel& model, const char* key, record::FaultKind kind, bool given,
                      bool needed) {
   const std::string option = key == std::string_view("mask_at") ? "--mask-at" : fmt::format("--{}", key);
@@ -106,7 +106,7 @@ std::vector<unsigned> Alteration::field_bits(const NumberFormat& format) const {
 
 std::vector<unsigned> Alteration::places(const NumberFormat& format) const {
   if (kind_ == Kind::nan || kind_ == Kind::infinity) {
-    // They exist where there is an exponent; its bits stand for the element.
+    // They exist if there is an exponent; its bits represent the element.
     if (kind_ == Kind::infinity && format.finite_only) return {};
     return bit_field(format, "exponent");
   }

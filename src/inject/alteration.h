@@ -1,4 +1,4 @@
-// What a fault does to one number: the kinds of a fault model as functions of bit patterns.
+// The effect of a fault on one number: the kinds of a fault model as functions of bit patterns.
 #pragma once
 
 #include <cstdint>
@@ -24,17 +24,17 @@ class Alteration {
 
   /// True for kinds that alter whole elements: zero, nan, inf, max, set, scale, random.
   [[nodiscard]] bool whole() const noexcept;
-  /// True when --ber has a meaning: each bit is struck by itself.
+  /// True when --ber has a meaning: each bit is struck independently.
   [[nodiscard]] bool single_bits() const noexcept;
 
-  /// What a fault may be at in an element of this format, ascending: places, or for whole elements the bits
+  /// Where a fault may strike in an element of this format, ascending: places, or for whole elements the bits
   /// that it may alter. Empty: the format has none, and its tensors are left out. Throws Error(bad_input)
   /// when the kind's number does not fit an integer format.
   [[nodiscard]] std::vector<unsigned> places(const NumberFormat& format) const;
-  /// The bits that a fault at this place may alter; `place` is not looked at for whole elements.
+  /// The bits that a fault at this place may alter; `place` is ignored for whole elements.
   [[nodiscard]] std::uint64_t touched(const NumberFormat& format, unsigned place) const;
   /// The pattern after the fault. `draw(k)` gives the k-th of 64-bit random numbers, for `random` alone.
-  /// nullopt: a policy refuses every result. Throws Error(bad_input) where a scaled integer does not fit.
+  /// nullopt: a policy refuses every result. Throws Error(bad_input) if a scaled integer does not fit.
   template <typename Draw>
   [[nodiscard]] std::optional<std::uint64_t> apply(const NumberFormat& format, std::uint64_t old,
                                                    unsigned place, Draw draw) const {
@@ -46,9 +46,9 @@ class Alteration {
       if (allow_nan_ || is_finite(format, pattern)) return pattern;
     }
   }
-  /// Whether the policies leave a fault at this place of this value a result.
+  /// Whether the policies allow a result for a fault at this place of this value.
   [[nodiscard]] bool accepts(const NumberFormat& format, std::uint64_t old, unsigned place) const;
-  /// Whether accepts() looks at the value at all, for tensors of this format.
+  /// Whether accepts() depends on the value at all, for tensors of this format.
   [[nodiscard]] bool looks_at_values(const NumberFormat& format) const noexcept;
   /// Whether accepts() depends on the value only through its exponent (all kinds but scale).
   [[nodiscard]] bool only_exponent_counts(const NumberFormat& format) const noexcept;
@@ -57,7 +57,7 @@ class Alteration {
   using Kind = record::FaultKind;
 
   void read_parameters(const record::FaultModel& model);
-  [[nodiscard]] std::uint64_t shape() const noexcept;  // what a place touches, at place 0
+  [[nodiscard]] std::uint64_t shape() const noexcept;  // the bits of a fault at place 0
   [[nodiscard]] std::uint64_t constant(const NumberFormat& format) const;
   [[nodiscard]] std::optional<std::uint64_t> fixed(const NumberFormat& format, std::uint64_t old,
                                                    unsigned place) const;
@@ -75,7 +75,8 @@ class Alteration {
   std::string value_;
 };
 
-/// "101", "0b101" or "0x5" as a number. Throws Error(bad_input) for other texts, for 0 and beyond 64 bits.
+/// "101", "0b101" or "0x5" as a number. Throws Error(bad_input) for other texts, for 0 and for numbers beyond
+/// 64 bits.
 [[nodiscard]] std::uint64_t mask_from_text(const std::string& text);
 
 }  // namespace bitrift::inject

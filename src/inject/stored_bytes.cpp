@@ -38,7 +38,7 @@ StoredBytes::StoredBytes(const ckpt::Reader& reader, const std::string& dataset)
   if (const std::string reason = values.unalterable(); !reason.empty()) {
     fail(ErrorCode::unsupported, "{}: {} cannot be altered: {}", file, dataset, reason);
   }
-  runs_ = values.stored_runs();  // every cell has one, so the i-th is that of cell i
+  runs_ = values.stored_runs();  // every cell has one, so the i-th belongs to cell i
   before_.assign(1, 0);
   for (const auto& run : runs_) before_.push_back(before_.back() + run.bytes);
   by_offset_.resize(runs_.size());

@@ -1,4 +1,4 @@
-// The bytes of a dataset as filters left them.
+// The bytes of a dataset after its filters.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace bitrift::inject {
 
-/// True when chunks of the tensor's dataset go through filters, so that stored bytes are no values.
+/// True when chunks of the tensor's dataset go through filters, so that stored bytes are not values.
 [[nodiscard]] bool has_filters(const ckpt::TensorInfo& tensor);
 /// The path of the dataset that a tensor is, or is a part of.
 [[nodiscard]] const std::string& dataset_of(const ckpt::TensorInfo& tensor) noexcept;
@@ -27,14 +27,14 @@ class StoredBytes {
     std::uint64_t offset = 0;  ///< of the byte in the file
     std::uint64_t run = 0;     ///< bytes from here to the chunk's end
   };
-  /// Where byte i is; i < bytes().
+  /// The place of byte i; i < bytes().
   [[nodiscard]] Place place(std::uint64_t i) const;
   /// Whether a byte of the file is one of them.
   [[nodiscard]] bool holds(std::uint64_t offset) const;
 
  private:
   std::vector<ckpt::Values::StoredRun> runs_;
-  std::vector<std::uint64_t> before_;   // bytes of the chunks before each, and of all
+  std::vector<std::uint64_t> before_;   // bytes of all chunks before each, and the total
   std::vector<std::size_t> by_offset_;  // chunks in the order of the file
 };
 

@@ -22,10 +22,10 @@ int int_count(std::size_t count) {
   return static_cast<int>(count);
 }
 
-// Travels with data, because a call may report success without the data of a dead rank: in Open MPI 5.0.11,
+// Sent with the data, because a call may report success without the data of a dead rank: in Open MPI 5.0.11,
 // MPI_Allgatherv ignores the error of the broadcast within it, and the split binary tree of MPI_Bcast, which
-// is used for 16 to 32 KB among 256 and more ranks, that of a receive. The number of the exchange makes sure
-// that what an earlier one left in a buffer of the library is not taken for this one's.
+// is used for 16 to 32 KB among 256 and more ranks, ignores that of a receive. The number of the exchange
+// ensures that data which an earlier exchange left in a buffer of the library are not taken for this one's.
 struct Seal {
   std::uint32_t sum = 0;
   Seal() = default;
@@ -37,13 +37,13 @@ struct Seal {
   }
 };
 
-// What is known of a text before it comes.
+// The size of a text, which is known before it arrives.
 struct TextHeader {
   std::uint32_t size = 0;
   Seal text = {};
 };
 
-// Larger broadcasts are left to MPI, whose algorithms for so much data return the error: a copy takes time.
+// Larger broadcasts are left to MPI, whose algorithms for this size return the error: a copy takes time.
 constexpr std::size_t most_sealed_broadcast = std::size_t{1} << 16;
 
 }  // namespace
@@ -146,7 +146,7 @@ void Communicator::broadcast(std::string& text, int root) const {
   header.text.check(text.data(), text.size(), exchange, "MPI_Bcast");
 }
 
-// The texts of all ranks, as long as the longest: `gather` puts so many bytes of each into its target.
+// The texts of all ranks, as long as the longest: `gather` puts this many bytes of each into its target.
 template <typename Gather>
 std::vector<std::string> Communicator::gathered(const std::string& mine, bool here,
                                                 const Gather& gather) const {

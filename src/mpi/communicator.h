@@ -1,4 +1,4 @@
-// A group of ranks and what they say to each other. No MPI type appears here.
+// A group of ranks and their communication. No MPI type appears here.
 #pragma once
 
 #include <cstddef>
@@ -20,27 +20,27 @@ class RankFailed : public Error {
   explicit RankFailed(const std::string& text) : Error(ErrorCode::internal, text) {}
 };
 
-/// A send or receive under way. The buffer that it was given must live until wait() returns.
+/// A send or receive in progress. Its buffer must live until wait() returns.
 class Request {
  public:
   explicit Request(std::unique_ptr<RequestHandle> state) noexcept;
   Request(Request&&) noexcept;
   Request& operator=(Request&&) noexcept;
-  ~Request();  ///< waits for what is still under way; an error there is logged
+  ~Request();  ///< waits for whatever is still in progress; an error there is logged
   /// Throws RankFailed, or Error(internal) with MPI's own text.
   void wait();
   /// Whether it is complete; wait() and test() do nothing after that. Throws as wait() does. For a rank that
-  /// sleeps between two looks: a blocking call keeps a core busy.
+  /// sleeps between two tests, because a blocking call keeps a core busy.
   [[nodiscard]] bool test();
 
  private:
   std::unique_ptr<RequestHandle> state_;
 };
 
-/// Ranks 0 .. size - 1. Copies are the same group. Every call throws RankFailed when a peer is dead,
+/// Ranks 0 .. size - 1. Copies refer to the same group. Every call throws RankFailed when a peer is dead,
 /// Error(internal) with MPI's own text for other failures of MPI, and Error(unsupported) for a message of 2
-/// GiB or more. What a collective brings was sent: where MPI reports success without a dead rank's data, that
-/// is RankFailed too. With one rank every collective is local: such a communicator needs no MPI at all.
+/// GiB or more. A collective delivers only what was sent: if MPI reports success without a dead rank's data,
+/// that is RankFailed too. With one rank every collective is local: such a communicator needs no MPI at all.
 class Communicator {
  public:
   /// One rank, without MPI.
@@ -58,8 +58,8 @@ class Communicator {
   /// One byte string of any length from every rank, by rank. On other ranks than `root` the result is empty.
   [[nodiscard]] std::vector<std::string> gather(const std::string& mine, int root) const;
   [[nodiscard]] std::vector<std::string> allgather(const std::string& mine) const;
-  /// `size` bytes from every rank, the same size on all, one after the other by rank into `out` (size *
-  /// size() bytes).
+  /// `size` bytes from every rank, the same size on all, one after another by rank into `out` (size * size()
+  /// bytes).
   void allgather_equal(const void* mine, std::size_t size, void* out) const;
 
   void send(const void* data, std::size_t size, int to, int tag) const;
@@ -70,12 +70,12 @@ class Communicator {
   /// The ranks that pass the same color, numbered by (key, rank here). Collective.
   [[nodiscard]] Communicator split(int color, int key) const;
 
-  /// The same ranks; what is said here and there never mixes. Collective.
+  /// A group of the same ranks whose messages never mix with those of this one. Collective.
   [[nodiscard]] Communicator duplicate() const;
 
-  /// Whether there is an MPI communicator behind this: not for one rank that no launcher started.
+  /// Whether this has an MPI communicator: not for one rank that no launcher started.
   [[nodiscard]] bool has_state() const noexcept { return state_ != nullptr; }
-  /// For the inside of mpi/. Needs has_state(), which more than one rank always has.
+  /// For internal use in mpi/. Needs has_state(), which more than one rank always has.
   [[nodiscard]] const CommunicatorHandle& state() const noexcept { return *state_; }
 
  private:
@@ -98,7 +98,7 @@ class AgreedError : public Error {
   using Error::Error;
 };
 
-/// Runs `work` on every rank, then agree(). Only Error is agreed upon; anything else passes.
+/// Runs `work` on every rank, then agree(). The ranks agree only on Error; other exceptions pass.
 template <typename Work>
 void agreed(const Communicator& communicator, const Work& work) {
   std::unique_ptr<Error> error;

@@ -29,7 +29,7 @@ int first_number(std::initializer_list<const char*> names) noexcept {
 }  // namespace
 
 bool started_by_launcher() noexcept {
-  // SLURM_PROCID is no sign: it is set in a plain batch script too.
+  // SLURM_PROCID proves nothing: it is set in a plain batch script too.
   return first_number({"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_SIZE", "PMI_RANK"}) >= 0;
 }
 
@@ -63,11 +63,12 @@ bool reads_device_memory() noexcept {
 Environment::Environment() {
   if (!started_by_launcher()) return;
   int provided = MPI_THREAD_SINGLE;
-  // Open MPI's thread for heartbeats needs its locks, and does not ask for them itself.
+  // Open MPI's thread for heartbeats needs its locks, but does not request them.
   const int wanted = watches_heartbeats() ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED;
   check_code(MPI_Init_thread(nullptr, nullptr, wanted, &provided), "MPI_Init_thread");
   active_ = true;
-  // A spawned rank that dies leaves a socket, and a write to it must be an error code, not the end.
+  // A spawned rank that dies leaves a socket, and a write to it must return an error instead of ending the
+  // process.
   if (survives_failures()) std::signal(SIGPIPE, SIG_IGN);
   check_code(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   if (provided < MPI_THREAD_FUNNELED) {

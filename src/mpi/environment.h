@@ -10,18 +10,18 @@ namespace bitrift::mpi {
 
 /// Whether mpirun or srun started this process (PMIx, Open MPI or PMI variables are set). Needs no MPI.
 [[nodiscard]] bool started_by_launcher() noexcept;
-/// How many ranks the launcher started, where its variables say so; 0 when unknown.
+/// How many ranks the launcher started, if its variables say so; 0 when unknown.
 [[nodiscard]] int launched_ranks() noexcept;
 /// This process's rank by the same variables; 0 when unknown.
 [[nodiscard]] int launched_rank() noexcept;
 
 /// Options of this MPI's mpirun for bitrift: ranks may outnumber cores and are not bound to them.
-/// exit_codes_are_mine: a rank that leaves in order with an exit code other than 0 is no failure to mpirun,
-/// which then neither reports it nor passes the code on (Open MPI 5 and later; other libraries have no such
-/// option). Needs no MPI at run time.
+/// exit_codes_are_mine: mpirun does not treat a rank that leaves in order with an exit code other than 0 as a
+/// failure, and then neither reports it nor passes the code on (Open MPI 5 and later; other libraries have no
+/// such option). Needs no MPI at run time.
 [[nodiscard]] std::vector<std::string> launcher_options(bool exit_codes_are_mine);
 
-/// Whether this MPI library says that messages may lie in the memory of a CUDA device. Needs no MPI at run
+/// Whether this MPI library says that messages may be in the memory of a CUDA device. Needs no MPI at run
 /// time.
 [[nodiscard]] bool reads_device_memory() noexcept;
 
@@ -32,19 +32,19 @@ class Environment {
  public:
   /// Throws Error(internal) with MPI's text.
   Environment();
-  /// Finalizes, unless an exception is on its way out of a world of several ranks: then MPI_Finalize would
-  /// wait for peers that may be stuck, and the caller decides (see abort()).
+  /// Finalizes, unless an exception leaves a world of several ranks: then MPI_Finalize would wait for peers
+  /// that may be stuck, and the caller decides (see abort()).
   ~Environment();
   Environment(Environment&&) = delete;
   Environment& operator=(Environment&&) = delete;
 
   [[nodiscard]] const Communicator& world() const noexcept { return world_; }
-  /// MPI_Finalize now; throws on failure. Later calls do nothing.
+  /// Calls MPI_Finalize now; throws on failure. Later calls do nothing.
   void finalize();
-  /// Ends all ranks: MPI_Abort, or exit(code) when there is no MPI. For a `main` only.
+  /// Ends all ranks: MPI_Abort, or exit(code) without MPI. For a `main` only.
   [[noreturn]] void abort(int code);
   /// Ends this process of a world that lost ranks, in which MPI_Finalize may hang: waits for the survivors,
-  /// writes out what is buffered, and exits without finalizing. For a `main` only.
+  /// flushes buffered output, and exits without finalizing. For a `main` only.
   [[noreturn]] void leave(int code, const Communicator& survivors) noexcept;
   /// "Open MPI v5.0.11, ..." on one line; "none" without MPI.
   [[nodiscard]] std::string library() const;

@@ -11,8 +11,8 @@ namespace bitrift::mpi {
 inline constexpr int first_sum_tag = 1 << 14;
 inline constexpr int sum_tags = 1 << 14;
 
-/// Buffers and the messages under way in them. A send cannot be cancelled in every library, and waiting for
-/// it could take forever when another rank is gone.
+/// Buffers and the messages in progress in them. Not every library can cancel a send, and waiting for it
+/// could take forever when another rank is gone.
 struct LeftOver {
   LeftOver() = default;
   LeftOver(LeftOver&&) = delete;
@@ -20,17 +20,18 @@ struct LeftOver {
   virtual ~LeftOver() = default;
   /// Whether MPI may still read or write the memory. Waits for nothing.
   virtual bool in_use() noexcept = 0;
-  LeftOver* next_left = nullptr;  ///< of those that were given up
+  LeftOver* next_left = nullptr;  ///< of those that were abandoned
 };
 
-/// Deletes it as soon as MPI is done with it: now, or whenever another one is given up.
+/// Deletes it as soon as MPI is done with it: now, or whenever another one is abandoned.
 void give_up(LeftOver* memory) noexcept;
 
-/// Forgets the requests that have ended. Each is asked by itself: after a rank died, a call on several
+/// Forgets the requests that have ended. Each is tested separately: after a rank died, a call on several
 /// requests also frees some that Open MPI (5.0) still works on, and then aborts when those end. Without `all`
-/// it ends at the first that is under way: an idle look gives the core away. Returns an error code.
+/// it stops at the first that is in progress: a test of an idle request gives the core away. Returns an error
+/// code.
 [[nodiscard]] int forget_ended(std::vector<MPI_Request>& requests, bool all) noexcept;
-/// Whether some of these are still under way, whatever errors the others ended with.
+/// Whether some of these are still in progress, whatever errors the others ended with.
 [[nodiscard]] bool any_under_way(std::vector<MPI_Request>& requests) noexcept;
 
 }  // namespace bitrift::mpi

@@ -9,12 +9,12 @@ namespace {
 
 constexpr std::uint32_t no_step = ~0U;
 
-/// Which steps of this rank used each chunk last.
+/// The steps of this rank that used each chunk last.
 class ChunkUses {
  public:
   explicit ChunkUses(std::uint32_t chunks) : uses_(chunks) {}
 
-  /// Adds the steps that this one must come behind to `after`.
+  /// Adds the steps that must precede this one to `after`.
   void note(std::uint32_t index, const LocalSchedule::Step& step, std::vector<std::uint32_t>& after) {
     Uses& uses = uses_[step.chunk];
     if (uses.write != no_step) after.push_back(uses.write);

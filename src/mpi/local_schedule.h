@@ -31,8 +31,8 @@ class LocalSchedule {
     std::vector<std::uint32_t> steps = {};
   };
 
-  /// comm::verify must have proved the schedule: here only what would lead out of its arrays or into a
-  /// certain hang is refused, with Error(bad_input), as is a rank without a live chip.
+  /// comm::verify must have proved the schedule: here only schedules that would exceed the arrays or
+  /// certainly hang are refused, with Error(bad_input), as is a rank without a live chip.
   LocalSchedule(const comm::Schedule& schedule, int rank);
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
@@ -57,7 +57,7 @@ class LocalSchedule {
   int rank_, ranks_;
   std::uint32_t chunks_;
   std::vector<Step> steps_;
-  std::vector<std::uint32_t> waits_;  // of all steps, one after the other
+  std::vector<std::uint32_t> waits_;  // waits of all steps, one after another
   std::vector<std::size_t> wait_end_;
   std::vector<Queue> outgoing_, incoming_;
 };

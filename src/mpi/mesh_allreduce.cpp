@@ -16,7 +16,7 @@ namespace bitrift::mpi {
 namespace {
 
 /// Receives from one neighbour that are posted before their data can be written: one more than is written at
-/// a time, so that the next data have a place to go. 1, 4 and 8 were as fast (bench/mesh.py).
+/// a time, so that the next data have a place. 1, 4 and 8 were as fast (bench/mesh.py).
 constexpr std::size_t most_posted = 2;
 
 template <typename T>
@@ -48,13 +48,13 @@ struct MeshAllreduce<T>::State : LeftOver {
   struct Incoming {
     std::size_t posted = 0, written = 0;
     std::vector<T> room = {};   // for most_posted chunks
-    std::vector<T*> into = {};  // where the receive in each of these places writes
+    std::vector<T*> into = {};  // the target of the receive in each of these places
   };
 
   // Messages to one neighbour.
   struct Outgoing {
     std::size_t sent = 0;
-    std::deque<Clock::time_point> held = {};  // when those behind them may be sent
+    std::deque<Clock::time_point> held = {};  // when those after them may be sent
   };
 
   Communicator communicator;
@@ -91,7 +91,7 @@ struct MeshAllreduce<T>::State : LeftOver {
     }
   }
 
-  // The first chunks have one element more where the division leaves a rest.
+  // If the division leaves a remainder, the first chunks have one element more.
   [[nodiscard]] std::size_t size(std::size_t chunk) const {
     return count / schedule->chunks() + (chunk < count % schedule->chunks() ? 1 : 0);
   }
@@ -144,7 +144,7 @@ struct MeshAllreduce<T>::State : LeftOver {
     return true;
   }
 
-  // A send is asked about only when something waits for it: each idle question gives the core away.
+  // A send is tested only when something waits for it: each test of an idle request gives the core away.
   bool has_ended(std::uint32_t step) {
     if (progress[step] == Progress::begun && schedule->step(step).part == comm::Part::read && arrived(step))
       progress[step] = Progress::ended;
@@ -197,8 +197,8 @@ struct MeshAllreduce<T>::State : LeftOver {
     }
   }
 
-  // A held message is read when it is let go, so nothing may overwrite its chunk until then: has_ended() is
-  // false.
+  // A held message is read when it is released, so nothing may overwrite its chunk before that: has_ended()
+  // is false.
   void hold_ready(const LocalSchedule::Queue& queue, Outgoing& to) {
     for (std::size_t next = to.sent + to.held.size(); next < queue.steps.size(); ++next) {
       if (!may_begin(queue.steps[next])) return;
@@ -213,7 +213,7 @@ struct MeshAllreduce<T>::State : LeftOver {
     return std::ranges::any_of(outgoing, [](const Outgoing& to) { return !to.held.empty(); });
   }
 
-  // Writes what has come from one neighbour; whether anything had.
+  // Writes the data that have come from one neighbour; returns whether there were any.
   bool take(std::size_t q) {
     const LocalSchedule::Queue& queue = schedule->incoming()[q];
     Incoming& from = incoming[q];
@@ -254,7 +254,7 @@ struct MeshAllreduce<T>::State : LeftOver {
     do {
       bool any = false;
       for (std::size_t q = 0; q < incoming.size(); ++q) any = take(q) || any;
-      // A send may have ended that others wait for.
+      // A send for which others wait may have ended.
       if (!any) send_ready();
       if (!any && !block) break;
       // Nothing else may give the core away while a message is held.

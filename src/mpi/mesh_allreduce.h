@@ -13,9 +13,9 @@ namespace bitrift::mpi {
 
 /// Runs a schedule (comm/mesh_schedule.h) that comm::verify has proved: afterwards every rank has the sum of
 /// all ranks' arrays. The order of additions is the schedule's. So repeated runs give the same bits, and all
-/// ranks have the same bits where the proof says `one_order`. Works while other things are computed; progress
-/// is made in advance(). All ranks must start sums with equal tags in the same way. T: float, double, int32_t
-/// or int64_t; integers wrap around.
+/// ranks have the same bits if the proof says `one_order`. Runs while other things are computed; advance()
+/// makes progress. All ranks must start sums with equal tags in the same way. T: float, double, int32_t or
+/// int64_t; integers wrap around.
 template <typename T>
 class MeshAllreduce {
  public:
@@ -32,26 +32,27 @@ class MeshAllreduce {
   struct Arrival {
     const LocalSchedule::Step& step;
     int from;  ///< rank of the sender
-    T* data;   ///< what the link brought, the receiver's own: may be altered
+    T* data;   ///< the received data, the receiver's own: may be altered
     std::size_t count;
   };
-  /// Called with every message that arrives here, so that a study can have a link alter it. Empty, as at
-  /// first: nothing is called. Not while a sum is under way.
+  /// Called with every message that arrives here, so that a study can let a link alter it. Empty, which is
+  /// the default: nothing is called. Not while a sum is in progress.
   void on_arrival(std::function<void(const Arrival&)> look);
 
-  /// Asked about every message that may be sent: seconds for which the link to this rank holds it, so that a
-  /// study can have a slow link. Messages of one link stay in order; those of other links do not wait for
-  /// them. Empty, as at first: nothing is asked, and nothing held. Not while a sum is under way.
+  /// Called for every message that may be sent: returns the seconds for which the link to this rank holds it,
+  /// so that a study can have a slow link. Messages of one link stay in order; those of other links do not
+  /// wait for them. Empty, which is the default: nothing is called, and nothing held. Not while a sum is in
+  /// progress.
   void on_send(std::function<double(int to)> hold);
 
-  /// Begins. The array must be left alone until advance() says so. May be called again after that.
+  /// Begins. The array must not be touched until advance() returns true. May be called again after that.
   void start();
   /// Whether the sum is complete in the array. Throws RankFailed, or Error(internal), also where a
   /// neighbour's array has another size; the sum must not be started again after that. Only the
   /// neighbours of a dead rank notice its death; the others do once a rank revokes the communicator
   /// (survivors.h).
   bool advance();
-  /// advance() until it is there.
+  /// Calls advance() until the sum is complete.
   void wait();
 
  private:

@@ -31,7 +31,7 @@ struct OrderedSum<T>::State : LeftOver {
   int tag;
   std::shared_ptr<const void> owner;
   Phase phase = Phase::idle;
-  std::vector<T> slices = {};  // [term][my slice]; the places of this rank's terms stay unused
+  std::vector<T> slices = {};  // [term][my slice]; the places of this rank's own terms stay unused
   std::vector<MPI_Request> requests = {};
 
   State(Communicator ranks_of, std::vector<T*> mine_of, std::size_t elements, std::vector<int> held_by,
@@ -102,7 +102,7 @@ struct OrderedSum<T>::State : LeftOver {
     }
   }
 
-  // The sum of my slice, in the first of my terms where I have one.
+  // The sum of my slice, in the first of my terms if I have one.
   T* add() {
     const std::size_t length = size(me()), start = begin(me());
     T* sum = mine(0) ? terms[0] + start : slices.data();

@@ -22,7 +22,7 @@ Communicator merged(MPI_Comm between, bool spawned) {
   return all;
 }
 
-// Of the processes that spawned this one; MPI_COMM_NULL: none did, or MPI has not begun.
+// For the processes that spawned this one; MPI_COMM_NULL: none did, or MPI has not begun.
 MPI_Comm parent_group() {
   int started = 0;
   check_code(MPI_Initialized(&started), "MPI_Initialized");
@@ -44,14 +44,14 @@ bool is_switched_on(const char* variable) noexcept {
 
 }  // namespace
 
-// The variables are set by mpirun.
+// mpirun sets these variables.
 bool survives_failures() noexcept { return is_switched_on("OMPI_MCA_mpi_ft_enable"); }
 bool watches_heartbeats() noexcept { return is_switched_on("OMPI_MCA_mpi_ft_detector_thread"); }
 
 std::vector<std::string> survival_options(bool detector) {
   std::vector<std::string> options = {"--with-ft", "ulfm"};
   if (detector) {
-    // Without a thread of its own a rank that computes for long gives no heartbeat, and is declared dead.
+    // Without a separate thread, a rank that computes for long gives no heartbeat, and is declared dead.
     for (const auto& [name, value] : {std::pair{"mpi_ft_detector", "1"},
                                       {"mpi_ft_detector_thread", "1"},
                                       {"mpi_ft_detector_period", "0.1"},
@@ -97,12 +97,13 @@ bool all_agree(const Communicator& communicator, bool mine) {
   int acknowledged = 0;
   check_code(MPIX_Comm_ack_failed(handle, communicator.size(), &acknowledged), "MPIX_Comm_ack_failed");
   const int code = MPIX_Comm_agree(handle, &yes);
-  // A death that not everybody has acknowledged is an error, and yet all have the same answer.
+  // A death that some rank has not acknowledged is an error, and yet all get the same answer.
   if (!is_rank_failure(code)) check_code(code, "MPIX_Comm_agree");
   return yes != 0;
 }
 
-// A death that some rank has not acknowledged is an error, on all; one that all have is known to all.
+// A death that some rank has not acknowledged is an error on all ranks; one that all have acknowledged is
+// known to all.
 bool nobody_died(const Communicator& communicator) {
   if (communicator.size() == 1 || !survives_failures()) return true;
   int yes = failed_ranks(communicator).empty() ? 1 : 0;

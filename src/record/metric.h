@@ -21,11 +21,11 @@ inline constexpr Metric all_metrics[] = {Metric::test_accuracy, Metric::test_cap
 
 /// The metric with this name. Throws Error(bad_input) that lists all names.
 [[nodiscard]] Metric metric_from_name(std::string_view name);
-/// Whether less is better, and a difference is judged by the logarithm.
+/// Whether less is better; such differences are judged by the logarithm.
 [[nodiscard]] bool is_loss(Metric metric) noexcept;
 /// Whether it is measured on the training batches.
 [[nodiscard]] bool is_training(Metric metric) noexcept;
-/// nullopt where the evaluation lacks it.
+/// nullopt if the evaluation lacks it.
 [[nodiscard]] std::optional<double> value_of(const Evaluation& evaluation, Metric metric) noexcept;
 
 }  // namespace bitrift::record

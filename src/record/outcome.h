@@ -37,7 +37,7 @@ constexpr EnumNames<12> names_of(Reason) {
 
 /// How an SDC developed over the evaluations of its run.
 enum class Course {
-  none,      ///< no SDC, or one evaluation: nothing can be said
+  none,      ///< no SDC, or one evaluation: unknown
   sharp,     ///< outside at every evaluation
   slow,      ///< inside at the first evaluation
   relapsed,  ///< outside at the first evaluation, inside in between
@@ -47,11 +47,12 @@ constexpr EnumNames<4> names_of(Course) { return {"course of an SDC", {"", "shar
 struct Outcome {
   Reason reason = Reason::within_noise;
   Course course = Course::none;
-  /// Share of n + 1 runs, n clean ones and this, that are at least as harmful at the horizon; absent where
-  /// metrics did not decide.
+  /// Share of the n + 1 runs (n clean ones and this one) that are at least as harmful at the horizon; absent
+  /// if metrics did not decide.
   std::optional<double> p_value = {};
-  bool bitwise_equal = false;                    ///< final state equals the golden run's, whatever the reason
-  std::optional<std::int64_t> steps_to_recover;  ///< reconverged: steps until back inside for good
+  bool bitwise_equal = false;                    ///< the final state equals the golden run's, whatever the
+                                                 ///< reason
+  std::optional<std::int64_t> steps_to_recover;  ///< reconverged: steps until it stays inside
   bool recovered = false;                        ///< ranks failed, and the run continued to its end
   [[nodiscard]] OutcomeClass outcome_class() const noexcept { return class_of(reason); }
 };

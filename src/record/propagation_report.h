@@ -1,4 +1,4 @@
-// How far a run strays from the golden one, tensor by tensor (docs/propagation.md).
+// How far a run deviates from the golden one, tensor by tensor (docs/propagation.md).
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ struct PropagationSpec {
   std::vector<std::int64_t> steps;  ///< ascending optimizer steps since the resume; 0: as loaded
   bool at_end = true;               ///< also after the golden run's last step; "final" in a spec
   bool optimizer = false;           ///< compare optimizer/ as well as model/
-  std::uint64_t every = 1;          ///< trials record whose draw is a multiple of this
-  std::int64_t memory_mib = 1024;   ///< what golden states may take in the memory of a rank
+  std::uint64_t every = 1;          ///< trials whose draw is a multiple of this record it
+  std::int64_t memory_mib = 1024;   ///< the memory of a rank that golden states may take
   [[nodiscard]] bool wants_draw(std::uint64_t draw) const noexcept { return draw % every == 0; }
 };
 constexpr auto keys_of(std::type_identity<PropagationSpec>) {
@@ -41,7 +41,7 @@ struct TensorDrift {
   double max = 0;   ///< their maximum; where there are none: norm
 };
 
-/// The tensors that differ after a step, by path, then replica; none when the run is where the golden run is.
+/// The tensors that differ after a step, by path, then replica; none if the states are equal.
 struct StepDrift {
   std::int64_t step = 0;  ///< since the resume
   std::vector<TensorDrift> tensors;
@@ -57,7 +57,7 @@ void to_json(Json& value, const StepDrift& drift);
 /// Throws Json::exception, and Error(bad_file) when columns are not equally long.
 void from_json(const Json& value, StepDrift& drift);
 
-/// One list for all replicas, from what each of them found after the same steps: replicas[r][step]. A tensor
+/// One list for all replicas, from the findings of each after the same steps: replicas[r][step]. A tensor
 /// that differs in the same way in all replicas is listed once, any other once for each replica where it
 /// differs.
 [[nodiscard]] std::vector<StepDrift> merged(const std::vector<std::vector<StepDrift>>& replicas);

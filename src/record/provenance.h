@@ -1,4 +1,4 @@
-// Where a result comes from.
+// The provenance of a result.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ namespace bitrift::record {
 /// Schema version of every file that bitrift writes.
 inline constexpr int schema_version = 1;
 
-/// Refuses a document whose member "schema" is not schema_version. Throws Error(bad_file) that names what was
-/// found and what was expected, but no file.
+/// Refuses a document whose member "schema" is not schema_version. Throws Error(bad_file) that names both
+/// versions, but no file.
 void check_schema(const Json& document);
 
 /// Version, commit and build type of this binary, host, processor, operating system, exact command, UTC time.

@@ -1,4 +1,4 @@
-// How a run recovers from a rank that failed: what was asked for, and what happened (docs/rank-failure.md).
+// How a run recovers from a rank that failed: the request, and what happened (docs/rank-failure.md).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ enum class RecoveryKind {
   none,      ///< the run ends
   shrink,    ///< the survivors take over the dead rank's work
   spare,     ///< an idle rank takes the dead rank's place
-  respawn,   ///< a new process does
+  respawn,   ///< a new process takes it
   restart,   ///< every survivor unwinds to its starting point and reloads a snapshot, as Reinit does
   relaunch,  ///< the job ends and starts again from the last checkpoint file
 };
@@ -24,7 +24,7 @@ constexpr EnumNames<6> names_of(RecoveryKind) {
   return {"recovery", {"none", "shrink", "spare", "respawn", "restart", "relaunch"}};
 }
 
-/// Where the state of a dead rank comes from.
+/// The source of a dead rank's state.
 enum class StateSource {
   replica,  ///< a live rank that holds the same stage
   buddy,    ///< a live rank that keeps a copy of the last snapshot
@@ -32,7 +32,7 @@ enum class StateSource {
 };
 constexpr EnumNames<3> names_of(StateSource) { return {"source of state", {"replica", "buddy", "file"}}; }
 
-/// What becomes of the batch when a data-parallel run continues with fewer ranks.
+/// What happens to the batch when a data-parallel run continues with fewer ranks.
 enum class BatchRule {
   same,     ///< survivors also compute the dead replica's part: the result does not change
   smaller,  ///< the dead replica's part is dropped, and the mean is taken over the rest
@@ -45,8 +45,8 @@ enum class Structure {
   optimizer,   ///< momentum, moments, step counts
   buffers,     ///< running statistics of batch norm
   loss_scale,  ///< scale and growth tracker
-  schedule,    ///< learning rate and what the schedule remembers
-  rng,         ///< the data-order seed, from which dropout and augmentation follow too
+  schedule,    ///< learning rate and the state of the schedule
+  rng,         ///< the data-order seed, which also determines dropout and augmentation
   cursor,      ///< epoch, step and position in the epoch
 };
 constexpr EnumNames<7> names_of(Structure) {
@@ -54,16 +54,17 @@ constexpr EnumNames<7> names_of(Structure) {
           {"parameters", "optimizer", "buffers", "loss_scale", "schedule", "rng", "cursor"}};
 }
 
-/// What a run is to do when a rank fails.
+/// What a run does when a rank fails.
 struct RecoverySpec {
   RecoveryKind kind = RecoveryKind::none;
-  std::optional<StateSource> state = {};  ///< absent: a replica where one lives, else buddy, else file
-  int spares = 0;                         ///< idle ranks beside those that work; spare and restart
+  std::optional<StateSource> state = {};  ///< absent: a replica if one is alive, else buddy, else file
+  int spares = 0;                         ///< idle ranks in addition to those that work; spare and restart
   std::int64_t snapshot_every = 0;        ///< steps between two snapshots for buddy and restart; 0: none
   std::int64_t checkpoint_every = 0;      ///< steps between two checkpoint files; 0: none
   BatchRule batch = BatchRule::same;      ///< shrink
-  std::vector<Structure> forget = {};     ///< what a replacement or a rolled-back rank does not get back
-  /// Survivors add gradients in another order, as those that shrink on a mesh do. Follows from the run's
+  std::vector<Structure> forget = {};     ///< state that a replacement or a rolled-back rank does not get
+                                          ///< back
+  /// Survivors add gradients in another order, like those that shrink on a mesh. Follows from the run's
   /// strategy, and is not part of the JSON form.
   bool reorders_sums = false;
   bool operator==(const RecoverySpec&) const = default;
@@ -87,15 +88,15 @@ constexpr auto keys_of(std::type_identity<RecoverySpec>) {
                     Key{"forget", &RecoverySpec::forget, unless_default});
 }
 
-/// Seconds. Of rank 0 of the group that continues, unless said otherwise.
+/// Seconds. Times of rank 0 of the group that continues, unless said otherwise.
 struct RecoveryTimes {
   std::optional<double> detect = {};  ///< from the failure until the first rank noticed; absent when unknown
-  double revoke = 0;                  ///< until no call of the old group is under way
-  double agree = 0;                   ///< until all survivors know who is left and how far each is
+  double revoke = 0;                  ///< until no call of the old group is in progress
+  double agree = 0;                   ///< until all survivors know who is left and how far each rank is
   double shrink = 0;                  ///< until the new groups exist
   double respawn = 0;                 ///< until replacements have started and joined
   double state = 0;                   ///< until every rank holds the state to continue from
-  double redo = 0;  ///< until the next step that is further than any before the failure is done
+  double redo = 0;  ///< until the next step is done that is further than any before the failure
   [[nodiscard]] double total() const noexcept {
     return detect.value_or(0) + revoke + agree + shrink + respawn + state + redo;
   }
@@ -113,10 +114,11 @@ constexpr auto keys_of(std::type_identity<RecoveryTimes>) {
 /// One recovery of a run.
 struct Recovery {
   RecoveryKind kind = RecoveryKind::none;
-  std::optional<StateSource> state = {};  ///< absent: no state was lost (a spare died, or nothing but a step)
+  std::optional<StateSource> state = {};  ///< absent: no state was lost (a spare died, or only a step was
+                                          ///< lost)
   std::vector<int> failed;                ///< ranks, as the run began, whose work was lost, ascending
   int ranks_before = 0, ranks_after = 0;  ///< that worked
-  std::int64_t step = 0;                  ///< steps of this run behind the state from which it continued
+  std::int64_t step = 0;                  ///< steps of this run after the state from which it continued
   std::int64_t steps_lost = 0;            ///< updates that were undone
   std::int64_t steps_redone = 0;          ///< steps that were computed again, the interrupted one included
   std::uint64_t bytes_moved = 0;          ///< of state, between ranks and from files
@@ -131,17 +133,17 @@ constexpr auto keys_of(std::type_identity<Recovery>) {
                     Key{"volatile", &Recovery::times, Presence::defaulted});
 }
 
-/// What a job that is launched again after it lost ranks must know.
+/// What a job must know that is launched again after it lost ranks.
 struct Relaunch {
   std::string checkpoint = {};  ///< the last file that the job wrote; "": none, so the run starts again
-  std::string ledgers = {};     ///< folder of what the job knew beside its checkpoints; "": not kept
-  std::int64_t step = 0;        ///< of the run, in which the ranks failed (see ProcessFault); 0: unknown
-  TrainingPhase phase = TrainingPhase::forward;  ///< in which they failed
-  /// Those that the ledger of the checkpoint lacks. The last one has no steps yet, and no times of state and
-  /// redo.
+  std::string ledgers = {};     ///< folder of what the job knew in addition to its checkpoints; "": not kept
+  std::int64_t step = 0;        ///< step of the run in which the ranks failed (see ProcessFault); 0: unknown
+  TrainingPhase phase = TrainingPhase::forward;  ///< phase in which they failed
+  /// The recoveries that the ledger of the checkpoint lacks. The last one has no steps yet, and no times of
+  /// state and redo.
   std::vector<Recovery> recoveries = {};
 
-  /// The last recovery of a run that continues from the state after so many of its steps.
+  /// The last recovery of a run that continues from the state after this many of its steps.
   [[nodiscard]] Recovery continued_behind(std::int64_t steps) const;
 };
 constexpr auto keys_of(std::type_identity<Relaunch>) {

@@ -6,7 +6,7 @@ namespace bitrift::record {
 
 namespace {
 
-// All but the times, and the lists that have some.
+// All members except the times, and the lists that contain times.
 constexpr std::tuple result_keys = {
     Key{"id", &RunResult::id},
     Key{"status", &RunResult::status},

@@ -61,7 +61,7 @@ enum class Drill {
   segfault,
   raise,
   hang,
-  leak,  ///< something stays behind after the run
+  leak,  ///< memory stays allocated after the run
 };
 constexpr EnumNames<5> names_of(Drill) { return {"drill", {"abort", "segfault", "raise", "hang", "leak"}}; }
 
@@ -73,10 +73,11 @@ struct RunRequest {
   std::optional<std::uint64_t> order_seed;  ///< replaces the base's data-order seed; one that a fault
                                             ///< altered in the file stays
   std::optional<Drill> drill = {};
-  /// The only tensors in which the file differs from the base: the others are taken from memory. Absent: the
-  /// whole file is read.
+  /// The only tensors in which the file differs from the base: all other tensors are taken from memory.
+  /// Absent: the whole file is read.
   std::optional<std::vector<std::string>> altered = {};
-  std::vector<int> replicas = {};  ///< that load the file; the others load the base; empty: all
+  std::vector<int> replicas = {};  ///< those that load the file, while all other replicas load the base;
+                                   ///< empty: all
   bool compare_loaded = false;     ///< RunResult::unreached_tensors is wanted
   bool golden = false;     ///< a no-flip run that later ones of the same order_seed may be compared with
   bool early_end = false;  ///< may end where its state equals the golden run's: the rest would repeat it
@@ -128,7 +129,7 @@ struct RunResult {
   std::string final_digest;      ///< digest of the whole final state (docs/checkpoint-format.md), replica 0
   std::vector<std::string> replica_digests;  ///< one per replica
   std::vector<std::string> changed_tensors;  ///< loaded tensors that differ from the base file's, sorted
-  /// Of changed_tensors those that did not change what a script loaded; absent: not compared. Not in rows.
+  /// The changed_tensors that did not change what a script loaded; absent: not compared. Not in rows.
   std::optional<std::vector<std::string>> unreached_tensors = {};
   std::vector<Alarm> alarms;     ///< by step, then rank; at most 100 of each rank
   std::int64_t alarm_count = 0;  ///< of all ranks, those left out included

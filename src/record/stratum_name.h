@@ -1,4 +1,4 @@
-// Names of the strata under which the no-flip runs of a campaign's preparation stand.
+// Names of the strata for the no-flip runs of a campaign's preparation.
 #pragma once
 
 #include <string>
@@ -6,8 +6,7 @@
 
 namespace bitrift::record {
 
-/// Stratum of the no-flip run that loads, evaluates and takes no step: what the negated canary is judged
-/// against.
+/// Stratum of the no-flip run that loads, evaluates and takes no step: the reference for the negated canary.
 inline constexpr std::string_view zero_step_stratum = "control:zero";
 
 /// Stratum of the no-flip runs of a golden data order: "control" for order 0, "control:order-K" for K > 0.

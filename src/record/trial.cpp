@@ -6,7 +6,7 @@ namespace bitrift::record {
 
 namespace {
 
-// The times of a list in a result, which stand beside the result in a row. take: of one item.
+// Reads the times of a list in a result, which are stored next to the result in a row. take: for one item.
 template <typename Item, typename Take>
 void take_all(const Json& extra, const char* list, const TrialId& id, std::vector<Item>& items, Take take) {
   if (!extra.contains(list)) return;
@@ -22,7 +22,7 @@ std::string TrialId::text() const { return fmt::format("{}/{}/{}", arm, stratum,
 
 namespace {
 
-// All but the plane and the measure, which say nothing of some faults, the result and the volatile fields.
+// All but the plane and the measure, which do not apply to some faults, the result and the volatile fields.
 constexpr std::tuple row_keys = {Key{"kind", &TrialRecord::kind},
                                  Key{"id", &TrialRecord::id},
                                  Key{"stratum_bits", &TrialRecord::stratum_bits},

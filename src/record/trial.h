@@ -1,4 +1,4 @@
-// Trials: what runs, and the row that is kept of it.
+// Trials: the run, and its row.
 #pragma once
 
 #include <compare>
@@ -52,36 +52,36 @@ constexpr auto keys_of(std::type_identity<Stratum>) {
                     Key{"bits", &Stratum::bits});
 }
 
-/// Size of a stratum whose faults are no list that could be used up: sets of faults are drawn independently
-/// of each other. The largest population that intervals are computed for: with it they are those of draws
-/// with replacement.
+/// Size of a stratum whose faults are not a list that could be used up: sets of faults are drawn
+/// independently of each other. The largest population for which intervals are computed: with it they are
+/// those of draws with replacement.
 inline constexpr std::uint64_t unbounded_stratum = std::uint64_t{1} << 52;
 
-/// What a canary does to every element of a tensor: flip its sign bit, or set it to NaN.
+/// The change that a canary makes to every element of a tensor: flip its sign bit, or set it to NaN.
 enum class WholeChange { negate, nan };
 struct WholeTensor {
   std::string tensor;
   WholeChange change = WholeChange::negate;
-  std::uint64_t elements = 0;  ///< how many, from the first on; 0: all
+  std::uint64_t elements = 0;  ///< how many, from the first one on; 0: all
   bool operator==(const WholeTensor&) const = default;
 };
 
-/// What a plan says of a run, and its row repeats.
+/// The part of a planned run that its row repeats.
 struct PlannedRun {
   TrialKind kind = TrialKind::trial;
   TrialId id;
-  /// Bits to change, whose new_pattern must be read back, or what happens on the way. Of a canary that alters
-  /// whole tensors: none.
+  /// Bits to change, whose new_pattern must be read back, or faults during the run. A canary that alters
+  /// whole tensors has none.
   Faults faults;
-  std::vector<int> replicas;       ///< that load the altered file; empty: all
-  int order = 0;                   ///< golden data order that it runs in, see CampaignSpec::orders
-  Measure measure = Measure::bit;  ///< by which the faults were drawn
-  Plane plane = Plane::value;      ///< of all its faults
+  std::vector<int> replicas;       ///< replicas that load the altered file; empty: all
+  int order = 0;                   ///< golden data order in which it runs, see CampaignSpec::orders
+  Measure measure = Measure::bit;  ///< measure by which the faults were drawn
+  Plane plane = Plane::value;      ///< plane of all its faults
 };
 
-/// A planned run, with all that it takes to run it.
+/// A planned run, with everything that is needed to run it.
 struct TrialSpec : PlannedRun {
-  std::vector<WholeTensor> whole;  ///< of a canary without faults: the tensors that it changes
+  std::vector<WholeTensor> whole;  ///< for a canary without faults: the tensors that it changes
   std::int64_t epochs = 0;
   std::optional<std::uint64_t> order_seed;  ///< follows from `order`
   std::optional<Drill> drill;
@@ -109,9 +109,8 @@ constexpr auto keys_of(std::type_identity<Failure>) {
 struct TrialRecord : PlannedRun {
   std::uint64_t stratum_bits = 0;  ///< population of the stratum; unbounded_stratum for
                                    ///< sets of faults; 0 for controls, envelope and canaries
-  bool landed = false;     ///< the loaded state differed from the base exactly in the altered tensors, or
-                           ///< the ranks that were to fail did, or the messages that were to be altered
-                           ///< were, or the links that were to fail did
+  bool landed = false;     ///< the loaded state differed from the base exactly in the altered tensors, or the
+                           ///< intended ranks failed, messages were altered, or links failed
   bool no_change = false;  ///< the fault changed no bit (set or stuck-at)
   std::optional<RunResult> result;
   std::optional<Failure> failure;

@@ -10,7 +10,7 @@ struct Overloaded : Ts... {
   using Ts::operator()...;
 };
 template <typename... Ts>
-Overloaded(Ts...) -> Overloaded<Ts...>;  // clang 14 does not deduce aggregates by itself
+Overloaded(Ts...) -> Overloaded<Ts...>;  // clang 14 does not deduce aggregates
 
 Json to_json(const WorkerMessage& message) {
   return std::visit(
@@ -46,7 +46,8 @@ WorkerMessage from_json(const Json& value) {
   return Broken{failure.at("rank").get<int>(), failure.get<Failure>()};
 }
 
-// One line whatever is in the texts; bytes that are no UTF-8 (in an exception's text, say) are replaced.
+// Makes one line whatever the texts contain; bytes that are not UTF-8 (in an exception's text, say) are
+// replaced.
 std::string dump(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 }  // namespace

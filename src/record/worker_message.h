@@ -1,4 +1,4 @@
-// What workers and the driver say to each other: one JSON object on one line (docs/campaign.md, "Worker
+// The messages between workers and the driver: one JSON object on one line (docs/campaign.md, "Worker
 // protocol").
 #pragma once
 
@@ -20,7 +20,7 @@ struct Hello {
 
 /// From rank 0 when base checkpoint and data are loaded on all ranks.
 struct Ready {
-  std::string base_digest;  ///< state digest of the base checkpoint as loaded
+  std::string base_digest;  ///< From rank 0 when all ranks have loaded the base checkpoint and the data.
   Json environment;         ///< library versions, processor, device
 };
 
@@ -29,7 +29,7 @@ struct Finished {
   RunResult result;
 };
 
-/// From any rank, the last thing it says: an exception escaped, or a signal arrived.
+/// The last line of any rank: an exception escaped, or a signal arrived.
 struct Broken {
   int rank = 0;
   Failure failure;
@@ -42,7 +42,7 @@ using WorkerMessage = std::variant<Hello, Ready, Finished, Broken>;
 /// Throws Error(bad_file) for anything else.
 [[nodiscard]] WorkerMessage worker_message_from_line(const std::string& line);
 
-/// The driver's side: a RunRequest ({"run":{...}}), or no request, which means: finish ({"quit":true}).
+/// The driver's side: a RunRequest ({"run":{...}}), or no request, which means finish ({"quit":true}).
 [[nodiscard]] std::string to_line(const std::optional<RunRequest>& request);
 [[nodiscard]] std::optional<RunRequest> run_request_from_line(const std::string& line);
 

@@ -33,7 +33,7 @@ void BufferedFile::write(std::uint64_t offset, std::span<const std::uint8_t> byt
 
 void BufferedFile::sync() { sync_file(fd_, target_); }
 
-// The disk works while memory is still being copied, so that the final sync finds less to do. Only a hint:
+// The disk works while memory is still being copied, so that the final sync has less to do. Only a hint:
 // errors show in that sync.
 void BufferedFile::begin_writeback(std::size_t length) {
   waiting_ += length;

@@ -10,7 +10,7 @@
 
 namespace bitrift::ckpt {
 
-/// Of tensors that are sorted by path.
+/// The checksums of tensors that are sorted by path.
 class ChecksumList {
  public:
   explicit ChecksumList(const std::vector<TensorMeta>& metas);

@@ -15,7 +15,8 @@
 namespace bitrift::ckpt {
 namespace {
 
-// What O_DIRECT asks of offsets, lengths and memory: at most a page, on all local file systems.
+// The alignment that O_DIRECT demands of offsets, lengths and memory: at most a page, on all local file
+// systems.
 constexpr std::size_t block_bytes = 4096;
 constexpr std::size_t buffer_bytes = std::size_t{1} << 22;
 

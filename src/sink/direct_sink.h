@@ -1,4 +1,4 @@
-// Writing a file that bypasses the page cache.
+// Writes a file without the page cache.
 #pragma once
 
 #include <cstdlib>
@@ -11,10 +11,10 @@
 
 namespace bitrift::ckpt {
 
-/// Collects consecutive writes in an aligned buffer and writes whole blocks with O_DIRECT. This takes less of
-/// the processor, and leaves the page cache to others. The first and the last block of a stretch go through
-/// the page cache unless they are full. Where the file system refuses O_DIRECT, it says so once in the log
-/// and works like PlainSink. Throws Error(bad_input) where the target is not a regular file.
+/// Collects consecutive writes in an aligned buffer and writes whole blocks with O_DIRECT. This takes less
+/// processor time, and leaves the page cache to other programs. The first and the last block of a piece go
+/// through the page cache unless they are full. If the file system refuses O_DIRECT, it says so once in the
+/// log and works like PlainSink. Throws Error(bad_input) if the target is not a regular file.
 class DirectSink final : public Sink {
  public:
   explicit DirectSink(std::filesystem::path target);
@@ -36,10 +36,10 @@ class DirectSink final : public Sink {
   std::filesystem::path target_;
   std::optional<PendingFile> pending_;
   std::optional<BufferedFile> buffered_;
-  FileDescriptor direct_;  // closed: all goes through the page cache
+  FileDescriptor direct_;  // closed: everything goes through the page cache
   std::unique_ptr<std::uint8_t, Free> buffer_;
-  std::uint64_t base_ = 0;              // where the buffer lies in the file, at the start of a block
-  std::uint64_t start_ = 0, stop_ = 0;  // the bytes of the file that it holds
+  std::uint64_t base_ = 0;              // place of the buffer in the file, at the start of a block
+  std::uint64_t start_ = 0, stop_ = 0;  // number of bytes of the file in it
 };
 
 }  // namespace bitrift::ckpt

@@ -1,4 +1,4 @@
-// Laying a checkpoint out as an HDF5 file.
+// Lays a checkpoint out as an HDF5 file.
 #pragma once
 
 #include <map>

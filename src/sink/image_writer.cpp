@@ -47,7 +47,8 @@ void ImageWriter::tensor(std::string_view path, const void* data, std::size_t by
   if (found->bytes != bytes)
     fail(ErrorCode::internal, "{}: has {} bytes, {} were given", where, found->bytes, bytes);
   sum = found->checksum_begun;
-  // Piece by piece, so that the kernel copies from the processor's cache what the checksum has just read.
+  // Piece by piece, so that the kernel copies data that the checksum has just read from the processor's
+  // cache.
   for_each_piece(found->offset, {static_cast<const std::uint8_t*>(data), bytes},
                  [&](std::uint64_t at, std::span<const std::uint8_t> piece) {
                    sum = continued(image_.checksum, piece, *sum);

@@ -1,4 +1,4 @@
-// Filling an image through a sink.
+// Fills an image through a sink.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace bitrift::ckpt {
 
-/// Writes a checkpoint's file, or a process's part of it. Both arguments must outlive it.
-/// A whole file: fixed(), every tensor() in any order, commit(). A part (SharedSink): one process calls
-/// fixed(), each gives its tensors, calls checksums(), and then what the sink demands.
+/// Writes a checkpoint's file, or the part of one process. Both arguments must outlive it. A whole file:
+/// fixed(), every tensor() in any order, commit(). A part (SharedSink): one process calls fixed(), each gives
+/// its tensors and calls checksums(), and then does what the sink demands.
 class ImageWriter {
  public:
   /// Calls sink.begin().
   ImageWriter(const Image& image, Sink& sink);
   /// Writes all bytes that belong to no tensor and no checksum.
   void fixed();
-  /// Writes all bytes of one tensor (little-endian, row-major) and takes their checksum on the way. Each
-  /// exactly once; throws Error(internal) otherwise.
+  /// Writes all bytes of one tensor (little-endian, row-major) and computes their checksum. Each exactly
+  /// once; throws Error(internal) otherwise.
   void tensor(std::string_view path, const void* data, std::size_t bytes);
   /// Writes the checksums of the tensors that were given. Once.
   void checksums();

@@ -1,4 +1,4 @@
-// Writing a file through the page cache.
+// Writes a file through the page cache.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace bitrift::ckpt {
 
-/// The sink for every file system. Throws Error(bad_input) where the target is not a regular file.
+/// The sink for every file system. Throws Error(bad_input) if the target is not a regular file.
 class PlainSink final : public Sink {
  public:
   explicit PlainSink(std::filesystem::path target);

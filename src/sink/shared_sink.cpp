@@ -15,7 +15,8 @@ namespace {
 /// NFS and SMB clients cache whole pages: two machines that write different bytes of one page can undo each
 /// other's writes.
 void refuse_page_caches_of_others(const std::filesystem::path& file, const std::filesystem::path& target) {
-  constexpr std::array<std::uint32_t, 3> kinds = {0x6969, 0xff534d42, 0xfe534d42};  // as statfs(2) names them
+  // magic numbers in statfs(2)
+  constexpr std::array<std::uint32_t, 3> kinds = {0x6969, 0xff534d42, 0xfe534d42};
   struct statfs info {};
   if (::statfs(file.c_str(), &info) != 0) return;
   if (std::find(kinds.begin(), kinds.end(), static_cast<std::uint32_t>(info.f_type)) == kinds.end()) return;

@@ -1,4 +1,4 @@
-// Several processes that write one file.
+// Lets several processes write one file.
 #pragma once
 
 #include <optional>
@@ -28,13 +28,13 @@ namespace bitrift::ckpt {
 /// The file system must keep bytes apart that several machines write at once, as parallel file systems do.
 class SharedSink final : public Sink {
  public:
-  /// The first process. On begin() throws Error(bad_input) where the target is not a regular file, and
+  /// The first process. On begin() throws Error(bad_input) if the target is not a regular file, and
   /// Error(unsupported) on NFS and SMB.
   explicit SharedSink(std::filesystem::path target);
   /// Another process. temporary: what the first one's temporary() returned.
   SharedSink(std::filesystem::path target, const std::string& temporary);
 
-  /// Throws what begin() would, before there is anything to save.
+  /// Throws as begin() would, before there is anything to save.
   static void check_place(const std::filesystem::path& target);
 
   /// The first process creates the file; others open it, and throw Error(conflict) if its size differs.
@@ -42,7 +42,8 @@ class SharedSink final : public Sink {
   void write(std::uint64_t offset, std::span<const std::uint8_t> bytes) override;
   /// Waits until the disk has all bytes that this process wrote.
   void sync();
-  /// sync(). The first process then renames the file: to be called when the others' commit() has returned.
+  /// sync(). The first process then renames the file: call it when commit() has returned in all other
+  /// processes.
   void commit() override;
   [[nodiscard]] const std::filesystem::path& target() const noexcept override { return target_; }
   /// Name of the temporary file, without its folder. The first process has it after begin().
@@ -51,7 +52,7 @@ class SharedSink final : public Sink {
  private:
   std::filesystem::path target_, temporary_;
   bool first_;
-  std::optional<PendingFile> pending_;  // of the first process
+  std::optional<PendingFile> pending_;  // only in the first process
   std::optional<BufferedFile> file_;
 };
 

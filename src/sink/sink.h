@@ -9,19 +9,19 @@
 
 namespace bitrift::ckpt {
 
-/// One file on its way to the disk. It is written under a temporary name in the folder of its target;
-/// commit() gives it the target's name. Kill the process at any moment: the target is the previous file or
-/// the new one, whole. A temporary file that a killed process leaves is removed by the next sink of the same
-/// target. All calls throw Error(io) that names the target: full disk, quota, a folder that cannot be
-/// written, a disk that fails. After an error only the destructor may be called.
+/// One file that is being written to disk. It is written under a temporary name in the folder of its target;
+/// commit() gives it the target's name. If the process is killed at any moment, the target is the previous
+/// file or the new one, whole. A temporary file that a killed process leaves is removed by the next sink of
+/// the same target. All calls throw Error(io) that names the target: full disk, quota, a folder that cannot
+/// be written, a disk that fails. After an error only the destructor may be called.
 class Sink {
  public:
   Sink() = default;
-  virtual ~Sink() = default;  ///< without commit() nothing is left, and the previous file is untouched
+  virtual ~Sink() = default;  ///< without commit() nothing is left behind, and the previous file is untouched
   Sink(const Sink&) = delete;
   Sink& operator=(const Sink&) = delete;
 
-  /// Creates the temporary file: `size` bytes, all zero. Once, before all other calls.
+  /// Creates the temporary file: `size` bytes, all zero. Called once, before all other calls.
   virtual void begin(std::uint64_t size) = 0;
   /// Writes within that size, in any order; each byte at most once.
   virtual void write(std::uint64_t offset, std::span<const std::uint8_t> bytes) = 0;
@@ -30,11 +30,11 @@ class Sink {
   [[nodiscard]] virtual const std::filesystem::path& target() const noexcept = 0;
 };
 
-/// How much is written at once. Larger writes are slower: the kernel then copies from memory that has left
-/// the processor's cache.
+/// The number of bytes that are written at once. Larger writes are slower: the kernel then copies from memory
+/// that has left the processor's cache.
 constexpr std::size_t piece_bytes = std::size_t{1} << 18;
 
-/// Calls piece(offset, bytes) for consecutive parts of `bytes`, cut where the offset in the file is a
+/// Calls piece(offset, bytes) for consecutive parts of `bytes`, divided where the offset in the file is a
 /// multiple of piece_bytes.
 template <typename Piece>
 void for_each_piece(std::uint64_t offset, std::span<const std::uint8_t> bytes, const Piece& piece) {

@@ -1,4 +1,4 @@
-// The sinks that one process can write a file through.
+// The sinks through which one process can write a file.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +13,7 @@ enum class SinkKind {
   direct,  ///< DirectSink: bypasses it
 };
 
-/// Throws what the constructor of the sink throws.
+/// Throws as the constructor of the sink does.
 [[nodiscard]] std::unique_ptr<Sink> make_sink(SinkKind kind, std::filesystem::path target);
 
 }  // namespace bitrift::ckpt

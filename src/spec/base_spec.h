@@ -1,4 +1,4 @@
-// The checkpoints that a campaign starts from (docs/spec.md, "base").
+// The checkpoints from which a campaign starts (docs/spec.md, "base").
 #pragma once
 
 #include <cstddef>
@@ -16,29 +16,29 @@ struct BaseSpec {
   std::string name = {};                                 ///< "" when it is the only one
   std::optional<TrainingSpec> train = {};                ///< exactly one of train and checkpoint
   std::optional<std::filesystem::path> checkpoint = {};  ///< absolute, resolved against the spec's folder
-  double min_test_accuracy = 0;  ///< the golden runs must reach this, else the campaign refuses to start
+  double min_test_accuracy = 0;  ///< the golden runs must reach this, otherwise the campaign refuses to start
 };
 
-/// A tensor that a script does not load: altering it changes nothing of the loaded state.
+/// A tensor that a script does not load: altering it changes nothing in the loaded state.
 struct UnreadTensor {
   std::string tensor;
   std::string role;
 };
 
-/// A file in the campaign's folder that arms resume from: a base, as it is or in another precision.
+/// A file in the campaign's folder from which arms resume: a base, unchanged or in another precision.
 struct BaseFile {
   std::size_t base = 0;        ///< index of its BaseSpec
   std::string precision = {};  ///< "": as it was trained
   std::string stem = "base";  ///< of the file's name: base | base-NAME | base-PRECISION | base-NAME-PRECISION
-  /// Tensors of it that are in no population, sorted; absent: not looked for. Not part of the canonical form.
+  /// Its tensors that are in no population, sorted; absent: not looked for. Not part of the canonical form.
   std::optional<std::vector<UnreadTensor>> unread = {};
 };
 
 /// Reads the value at /base of a document that obeys the schema: one object, or a list of named ones. Throws
 /// Error(bad_input) with file, line and key.
 [[nodiscard]] std::vector<BaseSpec> bases_from(const Document& document);
-/// For a spec as written; a campaign in canonical form has its own copies. Throws Error(not_found) with the
-/// name of the first missing checkpoint.
+/// For a spec as the user wrote it; a campaign in canonical form has its own copies. Throws Error(not_found)
+/// with the name of the first missing checkpoint.
 void check_bases_exist(const Document& document, const std::vector<BaseSpec>& bases);
 [[nodiscard]] Json to_json(const std::vector<BaseSpec>& bases);
 

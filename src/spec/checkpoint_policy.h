@@ -19,7 +19,7 @@ constexpr EnumNames<2> names_of(SaveMode) { return {"mode of saving", {"sync", "
 
 /// Which ranks write a checkpoint's file.
 enum class SaveWriter {
-  gather,  ///< rank 0, to which the others send their tensors
+  gather,  ///< rank 0, to which all other ranks send their tensors
   shared,  ///< every rank writes its tensors into the one file; all must see its folder
   direct,  ///< like gather, but bypassing the page cache
 };
@@ -30,10 +30,11 @@ constexpr EnumNames<3> names_of(SaveWriter) {
 /// Not part of a checkpoint (docs/training.md, "Checkpoints").
 struct CheckpointPolicy {
   std::int64_t every = 0;  ///< steps between two checkpoints; 0: only one at the end
-  bool automatic = false;  ///< instead of `every`: from the measured cost of a save
+  bool automatic = false;  ///< instead of `every`: computed from the measured cost of a save
   SaveMode mode = SaveMode::sync;
   SaveWriter writer = SaveWriter::gather;
-  std::optional<int> keep = {};                           ///< newest files of a folder that stay; absent: 2
+  std::optional<int> keep = {};                           ///< newest files of a folder that are kept; absent:
+                                                          ///< 2
   std::optional<double> mean_time_between_failures = {};  ///< seconds; with `automatic`
 
   static constexpr int usual_keep = 2;
@@ -44,13 +45,13 @@ struct CheckpointPolicy {
 /// The text of `every`: a number of steps or "auto". Throws Error(bad_input) that begins with `where`.
 void set_every(CheckpointPolicy& policy, const std::string& text, const std::string& where);
 [[nodiscard]] CheckpointPolicy read_checkpoint_policy(const Part& part);
-/// What does not fit together. A command line may complete what a spec says, so this comes after both.
-/// Throws Error(bad_input).
+/// Refuses values that do not fit together. A command line may complete the policy of a spec, so this check
+/// comes after both. Throws Error(bad_input).
 void check_checkpoint_policy(const CheckpointPolicy& policy);
 
-// The time between two checkpoints that costs a long training least, when failures come at random with a
-// mean time M between them (exponentially distributed). All times are seconds above 0. The interval W is
-// the time that a run works between the end of one save and the beginning of the next.
+// The time between two checkpoints that minimises the cost for a long training, when failures come at random
+// with a mean time M between them (exponentially distributed). All times are seconds above 0. The interval W
+// is the time that a run works between the end of one save and the beginning of the next.
 
 /// Synchronous saves of cost C: sqrt(2 C M), which minimises C / W + W / (2 M). J. W. Young, "A first order
 /// approximation to the optimum checkpoint interval", Communications of the ACM 17(9), 1974.
@@ -61,22 +62,22 @@ void check_checkpoint_policy(const CheckpointPolicy& policy);
 /// Generation Computer Systems 22(3), 2006, equation 37.
 [[nodiscard]] double daly_interval(double cost, double mean_time_between_failures);
 
-/// Expected time of a run for each second of work, with synchronous saves and restarts of R seconds:
-/// exp(R / M) (exp((W + C) / M) - 1) M / W. The model that daly_interval() approximates the minimum of (Daly
-/// 2006, equation 20).
+/// Expected time of a run for each second of work, with synchronous saves and restarts of R seconds: exp(R /
+/// M) (exp((W + C) / M) - 1) M / W. daly_interval() approximates the minimum of this model (Daly 2006,
+/// equation 20).
 [[nodiscard]] double daly_slowdown(double interval, double cost, double restart,
                                    double mean_time_between_failures);
 
 /// Saves in the background that stop the training for s seconds and reach the disk p seconds later: max(p,
-/// daly_interval(s, M)), which minimises asynchronous_slowdown() over W >= p as well as Daly's does his
-/// model.
+/// daly_interval(s, M)), which minimises asynchronous_slowdown() over W >= p about as well as Daly's formula
+/// minimises his model.
 [[nodiscard]] double asynchronous_interval(double stall, double persist, double mean_time_between_failures);
 
 /// Expected time of a run for each second of work, with saves in the background: exp(p / M) times
-/// daly_slowdown() with cost s, for W >= p; with a smaller W a save would wait for the one before it.
-/// Own derivation. A process that starts at 0 has save k on disk at R + k (W + s) + p; it outlives a failure
-/// at an exponential time with probability exp(-that / M), so the expected number of saves that do is a
-/// geometric series. Each is W of work, and the mean time of a process is M. For p = 0 that is Daly's model.
+/// daly_slowdown() with cost s, for W >= p; with a smaller W a save would wait for the one before it. Own
+/// derivation. A process that starts at 0 has save k on disk at R + k (W + s) + p; it survives until then
+/// with probability exp(-that / M), so the expected number of its saves is a geometric series. Each save
+/// stands for W of work, and the mean time of a process is M. For p = 0 that is Daly's model.
 [[nodiscard]] double asynchronous_slowdown(double interval, double stall, double persist, double restart,
                                            double mean_time_between_failures);
 

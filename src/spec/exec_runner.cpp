@@ -12,8 +12,8 @@
 namespace bitrift::record {
 namespace {
 
-// The names in `text` that are written as {name}, of small letters and '_'. std::regex would take seconds to
-// compile.
+// The names in `text` that are written as {name}, of small letters and '_'. Compiling a std::regex would take
+// seconds.
 std::vector<std::string> placeholders_in(const std::string& text) {
   std::vector<std::string> names;
   for (auto open = text.find('{'); open != std::string::npos; open = text.find('{', open + 1)) {
@@ -36,7 +36,7 @@ bool is_known(const std::string& name) {
          std::end(exec_placeholders);
 }
 
-// Python's str(float) and the journal's words; the schema lets no other text through.
+// The spellings of Python's str(float) and of the journal; the schema lets no other text through.
 double number_of(const Json& value) {
   if (!value.is_string()) return value.get<double>();
   const auto text = value.get<std::string>();
@@ -61,7 +61,7 @@ Evaluation evaluation_of(const Json& value) {
   return evaluation;
 }
 
-// What a schema of draft 7 would say only with alternatives, whose messages name no key.
+// Checks what a schema of draft 7 could say only with alternatives, whose messages name no key.
 void check_result(const Document& document, const RunResult& result) {
   const auto refuse = [&](const std::string& key, const std::string& text) {
     fail(ErrorCode::bad_file, "{}: {}: {}", document.place("/" + key), key, text);

@@ -57,7 +57,7 @@ Json to_json(const MeshSpec& mesh) {
 
 void check_mesh(const MeshSpec& mesh, const std::string& where) {
   try {
-    // Trees serve every mesh that is connected.
+    // Trees serve every connected mesh.
     if (mesh.schedule == comm::Scheme::trees) {
       mesh.topology.require_connected();
     } else {

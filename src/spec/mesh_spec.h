@@ -1,4 +1,4 @@
-// The mesh of chips that the replicas of a run sit on.
+// The mesh of chips on which the replicas of a run are placed.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace bitrift::record {
 
-/// Rank i of the run is the i-th live chip. Gradients travel over the links between neighbours only, as a
-/// planned schedule says (docs/mesh.md), so they are added in that schedule's order.
+/// Rank i of the run is the i-th live chip. Gradients travel only over the links between neighbours,
+/// according to a planned schedule (docs/mesh.md), so they are added in that schedule's order.
 struct MeshSpec {
   comm::Topology topology;
   comm::Scheme schedule = comm::Scheme::trees;
@@ -19,11 +19,11 @@ struct MeshSpec {
   [[nodiscard]] int ranks() const { return static_cast<int>(topology.live().size()); }
 };
 
-/// {"rows", "columns", "wrap", "dead": ["1,1,2x2"], "dead_links": ["0,0-0,1"], "schedule"}, of which rows and
-/// columns are required. The value is expected to have passed the schema. Throws Error(bad_input) that begins
-/// with `where` as comm::topology_from_text() does.
+/// {"rows", "columns", "wrap", "dead": ["1,1,2x2"], "dead_links": ["0,0-0,1"], "schedule"}; rows and columns
+/// are required. The value is expected to have passed the schema. Throws Error(bad_input) that begins with
+/// `where` as comm::topology_from_text() does.
 [[nodiscard]] MeshSpec mesh_from_json(const Json& value, const std::string& where);
-/// The inverse. Each dead chip is named on its own.
+/// The inverse. Each dead chip is listed separately.
 [[nodiscard]] Json to_json(const MeshSpec& mesh);
 
 /// A chip of the mesh by its place, and the inverse.

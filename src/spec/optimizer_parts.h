@@ -27,19 +27,20 @@ constexpr EnumNames<4> names_of(ScheduleName) {
   return {"schedule", {"constant", "step", "cosine", "plateau"}};
 }
 
-/// What a plateau is seen in.
+/// The metric in which a plateau is seen.
 enum class Monitor { test_loss, train_loss, test_accuracy };
 constexpr EnumNames<3> names_of(Monitor) {
   return {"metric to monitor", {"test_loss", "train_loss", "test_accuracy"}};
 }
 
-/// How the learning rate moves (docs/training.md, "Schedules").
+/// How the learning rate changes (docs/training.md, "Schedules").
 struct ScheduleSpec {
   ScheduleName name = ScheduleName::constant;
   int every = 0;                         ///< step: epochs
   double gamma = 0.1;                    ///< step: factor
   std::int64_t warmup_steps = 0;         ///< cosine
-  std::int64_t steps = 0;                ///< cosine: where it ends; 0: at the end of the spec's epochs
+  std::int64_t steps = 0;                ///< cosine: number of steps to its end; 0: the end of the spec's
+                                         ///< epochs
   double min_learning_rate = 0;          ///< cosine, plateau
   double factor = 0.1;                   ///< plateau
   int patience = 10, cooldown = 0;       ///< plateau: evaluations
@@ -48,11 +49,11 @@ struct ScheduleSpec {
   bool operator==(const ScheduleSpec&) const = default;
 };
 
-/// What an alarm does to the run: it is noted, or ends it.
+/// The effect of an alarm on the run: it is noted, or ends the run.
 enum class OnAlarm { record, stop };
 constexpr EnumNames<2> names_of(OnAlarm) { return {"value of on_alarm", {"record", "stop"}}; }
 
-/// Checks that a run makes of itself; all off (docs/training.md, "Guards").
+/// Checks that a run makes of itself; all off by default (docs/training.md, "Guards").
 struct GuardSpec {
   bool nonfinite = false;     ///< loss, and state after a step
   double loss_spike = 0;      ///< > 0: a loss beyond this many times the mean of the last losses

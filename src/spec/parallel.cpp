@@ -5,7 +5,7 @@
 namespace bitrift::record {
 namespace {
 
-// All but the stages, which follow from the ranks of a pipeline, and the mesh, from which the ranks follow.
+// All but the stages, which follow from the ranks of a pipeline, and the mesh, which determines the ranks.
 constexpr std::tuple parallel_keys = {
     Key{"kind", &Parallel::kind},
     Key{"ranks", &Parallel::ranks, Presence::defaulted},

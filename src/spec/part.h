@@ -19,7 +19,7 @@ class Part {
   void take(const char* key, Value& into) const {
     if (has(key)) into = value_.at(key).get<Value>();
   }
-  /// A key that the chosen name has no use for is a mistake, not a detail.
+  /// A key that the chosen name does not use is a mistake, not a detail.
   void refuse(std::initializer_list<const char*> keys, const std::string& owner) const;
   void require(std::initializer_list<const char*> keys, const std::string& owner) const;
   /// "spec.json:3: model.name".
@@ -37,13 +37,13 @@ void put(Json& object, const char* key, const Value& value, const Value& usual) 
   if (!(value == usual)) object[key] = value;
 }
 
-/// Reads those of the keys (a tuple of Key) that are there.
+/// Reads those of the keys (a tuple of Key) that exist.
 template <typename Spec, typename... Keys>
 void take_all(const Part& part, const std::tuple<Keys...>& keys, Spec& into) {
   std::apply([&](const auto&... key) { (part.take(key.name, into.*key.member), ...); }, keys);
 }
 
-/// Adds those of the keys that have no default.
+/// Adds those of the keys that differ from their defaults.
 template <typename Spec, typename... Keys>
 void put_all(Json& object, const std::tuple<Keys...>& keys, const Spec& value) {
   const Spec usual;

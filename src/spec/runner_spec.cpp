@@ -14,14 +14,14 @@ std::filesystem::path folder_of(const Document& document) {
   return std::filesystem::absolute(document.source).parent_path();
 }
 
-// A name of Python, of the letters of ASCII.
+// A Python name, restricted to ASCII letters.
 bool is_name(std::string_view text) {
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
   const auto fits = [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); };
   return !text.empty() && is_letter(text.front()) && std::all_of(text.begin(), text.end(), fits);
 }
 
-// "train.py:main": a file beside the spec and, if a name follows, a function of it.
+// "train.py:main": a file next to the spec and, if a name follows, a function of it.
 void read_script(const Document& document, RunnerSpec& runner) {
   const auto text = document.value.at("runner").at("python").get<std::string>();
   const auto colon = text.rfind(':');
@@ -35,7 +35,7 @@ void read_script(const Document& document, RunnerSpec& runner) {
     runner.interpreter = (folder_of(document) / runner.interpreter).lexically_normal();
 }
 
-// Keys that only bitrift-train obeys.
+// Keys that only bitrift-train uses.
 void refuse_other_keys(const Document& document, const std::string& name) {
   const Json& value = document.value;
   const auto has = [&](const std::string& pointer) { return value.contains(Json::json_pointer(pointer)); };

@@ -79,7 +79,7 @@ void read_vision(const Part& part, ModelSpec& model) {
   model.small = width == "small";
 }
 
-// Whether the set has a place of its own, or must be given one.
+// Whether the set knows its place, or must be given one.
 void check_path(const Part& part, DataName name) {
   switch (name) {
     case DataName::digits:

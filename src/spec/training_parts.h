@@ -1,4 +1,4 @@
-// The model and the data of a training spec, and how they are read and written.
+// The model and the data of a training spec: reading and writing.
 #pragma once
 
 #include "spec/part.h"
@@ -25,7 +25,7 @@ constexpr EnumNames<11> names_of(ModelName) {
            "gpt", "bert"}};
 }
 
-/// What follows a hidden layer.
+/// The layer after a hidden layer.
 enum class Norm { none, batch };
 constexpr EnumNames<2> names_of(Norm) { return {"normalisation", {"none", "batch"}}; }
 
@@ -33,7 +33,7 @@ constexpr EnumNames<2> names_of(Norm) { return {"normalisation", {"none", "batch
 enum class Stem { imagenet, cifar };
 constexpr EnumNames<2> names_of(Stem) { return {"stem", {"imagenet", "cifar"}}; }
 
-/// Keys that the named model has no use for keep their defaults.
+/// Keys that the named model does not use keep their defaults.
 struct ModelSpec {
   ModelName name = ModelName::mlp;
   std::vector<int> hidden = {};                       ///< mlp: widths of the hidden layers
@@ -55,22 +55,23 @@ constexpr EnumNames<9> names_of(DataName) {
           {"digits", "fashion-mnist", "mnist", "idx", "cifar10", "cifar100", "folder", "jargon", "text"}};
 }
 
-/// A data set, and how its samples are prepared (docs/data.md says what each set takes).
+/// A data set, and the preparation of its samples (docs/data.md says what each set accepts).
 struct DataSpec {
   DataName name = DataName::digits;
-  std::string path = {};          ///< the folder of the set; of text the file; "" where a place is known
+  std::string path = {};          ///< the folder of the set; for text the file; "" if a default place is
+                                  ///< known
   std::int64_t resize = 0;        ///< > 0: images to resize x resize pixels; folder: the shorter side
   std::int64_t crop = 0;          ///< folder, required: side of the square crop
   std::int64_t channels = 0;      ///< 0: as stored; 3: grey images are repeated; 1: grey images only
-  std::vector<double> mean = {};  ///< (x / 255 - mean) / std, one value or one a channel; both or none
+  std::vector<double> mean = {};  ///< (x / 255 - mean) / std, one value or one for each channel; both or none
   std::vector<double> std = {};
   std::int64_t crop_padding = 0;     ///< training: zeros on each side, then a crop of the original size
-  bool random_crop = false;          ///< folder: training crops at a drawn place
+  bool random_crop = false;          ///< folder: training crops at a random place
   bool flip = false;                 ///< training: mirrored left-right with probability 1/2
   std::string vocabulary = {};       ///< text: "" for bytes, else a file with a token on each line
-  double test_fraction = 0.1;        ///< text: the last part of it that is the test set
-  double mask_fraction = 0;          ///< text: > 0 asks for this part of each sample, masked
-  std::int64_t train_samples = 0;    ///< 0: all; else the first so many
+  double test_fraction = 0.1;        ///< text: the fraction at its end that is the test set
+  double mask_fraction = 0;          ///< text: > 0: this fraction of each sample is masked and asked
+  std::int64_t train_samples = 0;    ///< 0: all; else only the first ones, this many
   std::int64_t test_samples = 0;     ///< the same
   std::optional<int> prefetch = {};  ///< batches that a thread prepares ahead; none: 2 if costly, else 0
   bool operator==(const DataSpec&) const = default;

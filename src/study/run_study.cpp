@@ -26,7 +26,7 @@ using campaign::Progress;
 /// A time stamp of a zip archive counts in steps of 2 s.
 constexpr double between_saves = 2.5;  // s
 
-// Everything that the parts stand on; all outlive the run.
+// Everything that the parts need; all of it outlives the run.
 struct Study {
   const StudySpec& spec;
   StudyFolder& folder;
@@ -36,7 +36,7 @@ struct Study {
   Progress& progress;
   const std::vector<StudyFile>& files;
   const std::filesystem::path& trainer;
-  const std::filesystem::path& bitrift;  ///< "" where no part needs it
+  const std::filesystem::path& bitrift;  ///< "" if no part needs it
 
   [[nodiscard]] std::vector<const StudyFile*> without_row(StudyPart part) const {
     std::vector<const StudyFile*> missing;
@@ -45,7 +45,7 @@ struct Study {
     }
     return missing;
   }
-  // The stage of a part; how many rows it has.
+  // The stage of a part, and its number of rows.
   void begin(StudyPart part, std::size_t total) const {
     const auto& rows = journal.rows();
     const auto done =

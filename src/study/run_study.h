@@ -16,7 +16,7 @@
 
 namespace bitrift::study {
 
-/// Ways to make a study misbehave, to show that its canaries notice.
+/// Ways to make a study misbehave, to show that its canaries notice it.
 enum class StudyDrill {
   read_original,  ///< the reader gets the original in place of the damaged copy
   misread,        ///< the reader returns a wrong tensor for every file

@@ -34,7 +34,7 @@ std::vector<WrittenExtent> extents_from(const Json& value) {
   return extents;
 }
 
-// What the members below take from it.
+// Checks the keys that the members below read.
 void check_identity(const Json& identity, const std::filesystem::path& path) {
   try {
     for (const char* const one : {"base", "older", "fresh"}) {
@@ -185,7 +185,7 @@ StudyFile StudyFolder::prepare_file(const FileKind& kind, Saver& saver) {
   const auto path = layout_.files() / kind.file_name();
   const std::string name = kind.name();
   if (!identity_.contains("files") || !identity_["files"].contains(name)) {
-    // The name is part of some formats, so the file has it from the start.
+    // The name is part of some formats, so the file is created under it.
     const auto fresh = layout_.work() / kind.file_name();
     const auto extents = saver.save(kind, fresh);
     std::filesystem::remove_all(path);

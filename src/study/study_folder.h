@@ -1,4 +1,5 @@
-// The folder of a study: which file is where, who may write, and that it holds one study only.
+// The folder of a study: the place of each file, the right to write, and the check that it holds one study
+// only.
 #pragma once
 
 #include <cstdint>
@@ -39,25 +40,26 @@ class StudyFolder {
  public:
   /// Creates or opens the folder and locks it. drill: "" or the drill's name. Throws Error(busy) when another
   /// study runs in it, Error(conflict) that names the first difference when it belongs to another spec or
-  /// drill, Error(bad_input) when it holds other things, Error(io).
+  /// drill, Error(bad_input) when it holds other files, Error(io).
   StudyFolder(const std::filesystem::path& root, const StudySpec& spec, const std::string& drill,
               const std::vector<std::string>& command);
 
   [[nodiscard]] const StudyLayout& layout() const noexcept { return layout_; }
-  /// Trains or copies the base unless it is there. Throws Error(conflict) when it is not what it was at the
-  /// first start, and as run_program() does.
+  /// Trains or copies the base unless it exists. Throws Error(conflict) when it has changed since the first
+  /// start, and as run_program() does.
   void prepare_base(const StudySpec& spec, const std::filesystem::path& trainer);
-  /// Trains each of spec.cost.models for one step unless it is there. Throws as prepare_base() does.
+  /// Trains each of spec.cost.models for one step unless it exists. Throws as prepare_base() does.
   [[nodiscard]] std::vector<std::filesystem::path> prepare_models(const StudySpec& spec,
                                                                   const std::filesystem::path& trainer);
-  /// A checkpoint of the base's training in another state: after one step, or two where the base is that.
+  /// A checkpoint of the base's training in another state: after one step, or after two if the base is that.
   /// Throws as prepare_base() does.
   [[nodiscard]] std::filesystem::path prepare_older(const std::filesystem::path& trainer);
-  /// The same before the first step.
+  /// The same, but before the first step.
   [[nodiscard]] std::filesystem::path prepare_fresh(const std::filesystem::path& trainer);
-  /// Keeps the versions of the native libraries. Throws Error(conflict) when the study began with others.
+  /// Keeps the versions of the native libraries. Throws Error(conflict) when the study began with other
+  /// versions.
   void note_versions(const record::Json& versions);
-  /// Saves the base as a kind of file unless it is there. Throws as prepare_base() and Saver::save() do.
+  /// Saves the base as a kind of file unless it exists. Throws as prepare_base() and Saver::save() do.
   [[nodiscard]] StudyFile prepare_file(const FileKind& kind, Saver& saver);
 
  private:

@@ -14,7 +14,7 @@ using record::Json;
 
 std::size_t index_of(DamageOutcome outcome) { return static_cast<std::size_t>(outcome); }
 
-// "local header of w.npy" is a local header, and "end of the archive" is what it is.
+// "local header of w.npy" becomes a local header; "end of the archive" stays.
 std::string without_owner(const std::string& structure) {
   const std::size_t cut = structure.find(" of ");
   const bool whole = cut == std::string::npos || structure.compare(cut, 8, " of the ") == 0;
@@ -27,7 +27,7 @@ struct Draws {
   std::uint64_t missing = 0;  ///< see DamageCell
 };
 
-// Both strata weighted by their bits, with the intervals that campaigns have (docs/statistics.md).
+// Both strata weighted by their bits, with the intervals of campaigns (docs/statistics.md).
 OutcomeRates file_rates(const std::vector<DamageCell>& cells, const std::map<BitStratum, Draws>& draws,
                         const StudySpec& spec) {
   analyze::PickedRound round;

@@ -1,4 +1,4 @@
-// What the rows of a study say.
+// The results in the rows of a study.
 #pragma once
 
 #include <array>
@@ -25,11 +25,11 @@ struct DamageCell {
   std::uint64_t bits = 0;
   std::uint64_t flips = 0;
   OutcomeCounts counts = {};
-  std::uint64_t missing = 0;  ///< of those silently wrong: a saved tensor is missing
+  std::uint64_t missing = 0;  ///< number of silently wrong flips for which a saved tensor is missing
   OutcomeRates rates = {};
 };
 
-/// All that is known of one kind of file.
+/// All results for one kind of file.
 struct KindSummary {
   FileKind kind;
   std::string missing;  ///< why it was not studied; "" if it was
@@ -37,12 +37,12 @@ struct KindSummary {
   std::optional<DeterminismResult> saves = {};
   std::map<DamageCanary, DamageOutcome> canaries = {};
   std::vector<DamageCell> cells = {};
-  std::optional<OutcomeRates> file = {};  ///< of a uniform bit of the whole file
+  std::optional<OutcomeRates> file = {};  ///< rates of a uniform bit of the whole file
   /// Flips of metadata by the structure that they hit, without the name of its owner.
   std::map<std::string, OutcomeCounts> structures = {};
 };
 
-/// In the order of the tables. files: of the kinds that could be studied.
+/// In the order of the tables. files: those of the kinds that could be studied.
 [[nodiscard]] std::vector<KindSummary> summarize(const StudySpec& spec, const std::vector<StudyRow>& rows,
                                                  const std::vector<StudyFile>& files);
 

@@ -44,7 +44,7 @@ std::string sizes(const std::vector<KindSummary>& kinds) {
   return text + "payload: bytes that hold values, per byte of the values in memory\n\n";
 }
 
-// Outcomes that are common as rates, the others as numbers of flips.
+// Common outcomes are shown as rates, all others as numbers of flips.
 std::string outcomes_text(const OutcomeRates& rates, const OutcomeCounts& counts, std::uint64_t missing) {
   std::string text;
   for (const auto outcome : {DamageOutcome::detected, DamageOutcome::silently_wrong, DamageOutcome::same})

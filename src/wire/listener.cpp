@@ -28,7 +28,7 @@
 namespace bitrift::campaign {
 namespace {
 
-// A rank proves itself right after it connected.
+// The time in which a rank must prove itself after it connected.
 constexpr std::chrono::seconds proof_time{10};
 constexpr std::size_t most_strangers = 256;
 
@@ -67,7 +67,7 @@ std::string numeric(const sockaddr& address, socklen_t length) {
   return text.data();
 }
 
-/// IPv4 addresses under which others may reach this machine; its loopback address when there is none.
+/// IPv4 addresses under which other machines may reach this one; its loopback address when there is none.
 std::vector<std::string> own_addresses() {
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) fail(ErrorCode::io, "cannot list network addresses: {}", errno_text(errno));
@@ -178,7 +178,7 @@ bool Listener::prove(Stranger& stranger) const {
   const std::string expected = token_ + "\n";
   std::array<char, token_characters + 1> piece{};
   while (stranger.said.size() < expected.size()) {
-    // Never beyond the token: what follows it belongs to the connection.
+    // Never reads beyond the token: the bytes after it belong to the connection.
     const ssize_t count =
         recv(stranger.fd.get(), piece.data(), expected.size() - stranger.said.size(), MSG_DONTWAIT);
     if (count < 0 && errno == EINTR) continue;

@@ -41,7 +41,7 @@ FileDescriptor connect_locally(const std::string& name) {
   return fd;
 }
 
-/// 0, or the errno value that says why not.
+/// 0, or the errno value that says why it failed.
 int connect_within(const FileDescriptor& fd, const addrinfo& to, int milliseconds) {
   if (::connect(fd.get(), to.ai_addr, to.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
@@ -57,7 +57,7 @@ int connect_within(const FileDescriptor& fd, const addrinfo& to, int millisecond
   return error;
 }
 
-/// A blocking, connected socket; nothing with `why` when it cannot be.
+/// A blocking, connected socket; nullopt with `why` if that is impossible.
 FileDescriptor connect_to_address(const std::string& address, std::uint16_t port, std::string& why) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;

@@ -11,8 +11,8 @@
 
 namespace bitrift {
 
-/// Where a driver listens on the network. Who connects proves by `token` that it may: it sends the token and
-/// a line feed before anything else.
+/// The address at which a driver listens on the network. A process that connects proves by `token` that it
+/// may: it sends the token and a line feed before anything else.
 struct MeetingPoint {
   std::vector<std::string> addresses;  ///< numeric, of this machine; tried in order
   std::uint16_t port = 0;

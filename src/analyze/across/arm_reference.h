@@ -12,9 +12,10 @@
 
 namespace bitrift::analyze {
 
-/// The clean runs of one arm at the horizon: badness, and rises (rises_of()).
+/// The clean runs of one arm at the horizon: their badness, and how much worse than the golden run they ended
+/// (rises_of()).
 struct ArmReference {
-  std::vector<record::Metric> metrics;  ///< judged; all values are in their order
+  std::vector<record::Metric> metrics;  ///< the judged metrics; all values below are in this order
   MetricValues limit;                   ///< Calibration::limit_rises()
   std::vector<MetricValues> clean;      ///< badness of every envelope run, then of every held-out run
   std::vector<MetricValues> golden;     ///< badness, by data order
@@ -25,7 +26,7 @@ struct ArmReference {
 [[nodiscard]] ArmReference arm_reference(const std::vector<record::TrialRecord>& rows, const std::string& arm,
                                          const Trust& trust);
 
-/// As docs/ci.md describes it.
+/// The JSON form that docs/ci.md describes.
 [[nodiscard]] record::Json to_json(const ArmReference& reference);
 /// Throws Json::exception, and Error(bad_file) on lists that do not fit together.
 [[nodiscard]] ArmReference arm_reference_from_json(const record::Json& value);

@@ -242,7 +242,7 @@ std::string text(const Comparison& comparison) {
   out += comparison.differences.empty() ? "" : "\n";
   for (const ComparedArms& pair : comparison.pairs) out += block(comparison, pair);
   const bool judged = std::ranges::any_of(comparison.pairs, [](const ComparedArms& one) {
-    return one.outcome != OutcomeClass::crash;  // which needs no limit
+    return one.outcome != OutcomeClass::crash;  // crashes need no limit
   });
   for (const std::string& limit : judged ? comparison.limits : std::vector<std::string>())
     out += limit + "\n";

@@ -1,4 +1,5 @@
-// Whether an arm ends otherwise than another: of the same campaign, under the same faults, or of another one.
+// Whether an arm ends differently from another: of the same campaign, under the same faults, or of another
+// campaign.
 #pragma once
 
 #include <memory>
@@ -35,7 +36,7 @@ struct ComparedArms {
 };
 
 struct Comparison {
-  std::string first, second;  ///< how two campaigns are called: their folders; "": one campaign
+  std::string first, second;  ///< the names of two campaigns: their folders; "": one campaign
   double confidence = 0;      ///< of every interval alone; 1 - confidence bounds any wrong `differ`
   double margin = 0;
   std::vector<std::string> differences = {};  ///< of two campaigns, in words
@@ -49,11 +50,10 @@ struct Comparison {
 };
 
 /// Pairs the trials of two arms by stratum and draw: they hold the same fault. options.arms: the first one is
-/// compared with the others; empty: every two. trust: of the same rows.
-/// `differ`: the adjusted p is at most 1 - confidence, whatever the number of pairs and of looks.
-/// `equivalent`: else, and the interval lies inside +-margin. Throws as summarize() does, and
-/// Error(bad_input) on an unknown arm, fewer than two arms, arms of different bases, or a margin outside (0,
-/// 1).
+/// compared with the others; if empty, every two arms are compared. trust: of the same rows. `differ`: the
+/// adjusted p is at most 1 - confidence, whatever the number of pairs and of looks. `equivalent`: else, and
+/// the interval lies inside +-margin. Throws as summarize() does, and Error(bad_input) on an unknown arm,
+/// fewer than two arms, arms of different bases, or a margin outside (0, 1).
 [[nodiscard]] Comparison compare_arms(const std::vector<record::TrialRecord>& rows,
                                       const design::CampaignSpec& spec, const Trust& trust,
                                       const std::vector<record::Round>& rounds,

@@ -28,7 +28,7 @@ std::vector<std::uint8_t> hits_in(const Side& side, const std::string& stratum, 
   return hits;
 }
 
-// Whether every draw that both have is the same fault, and there is one.
+// Whether both sides have a draw in common, and every such draw is the same fault.
 bool same_faults(const Side& first, const Side& second) {
   bool any = false;
   for (const std::string& stratum : first.sample->order.names) {
@@ -55,12 +55,13 @@ ComparisonKind kind_of(const Side& first, const Side& second) {
   return fixed && same_sizes ? ComparisonKind::unpaired : ComparisonKind::unrelated;
 }
 
-// So many draws of both sides together, or a few more if their faults are equally large.
+// The least number of draws, of both sides together, in a group; a few more if their faults are equally
+// large.
 constexpr std::size_t kDrawsOfGroup = 20;
 
-// The draws of a stratum in groups of faults of about the same size, where both sides have some. Sizes are
-// known before a run is, so Fisher's test stays exact; how many of the large faults, which do the harm, a
-// side happens to draw is then no longer part of its luck.
+// Groups the draws of a stratum by faults of about the same size, where both sides have some. Sizes are known
+// before a run is, so Fisher's test stays exact; luck no longer decides how many of the large faults, which
+// do the harm, a side happens to draw.
 std::vector<TwoCounts> counts_by_size(const SampledCell& one, const std::vector<std::uint8_t>& first,
                                       const SampledCell& other, const std::vector<std::uint8_t>& second) {
   struct Draw {
@@ -79,7 +80,7 @@ std::vector<TwoCounts> counts_by_size(const SampledCell& one, const std::vector<
   std::size_t begin = 0;
   for (std::size_t end = 0; begin < draws.size(); begin = end) {
     while (end < draws.size() && draws[end].size == draws[begin].size) ++end;
-    // The mean of their ranks decides; those without a size are a group of their own.
+    // The mean of their ranks decides; draws without a size form a separate group.
     const std::size_t group =
         begin < unsized ? 0 : 1 + (begin - unsized + end - unsized - 1) / (2 * kDrawsOfGroup);
     for (std::size_t i = begin; i < end; ++i) {
@@ -125,7 +126,7 @@ RateDifference::RateDifference(Side first, Side second, record::OutcomeClass out
     fail(ErrorCode::conflict, "campaigns with other strata cannot be compared");
   kind_ = kind.value_or(kind_of(first_, second_));
   fixed_ = first_.sample->fixed_draws() && second_.sample->fixed_draws();
-  // Which plan has fewer draws was known before they were drawn, if it was fixed.
+  // If the plans were fixed, it was known before the draws which one has fewer.
   const bool shorter = fixed_ && second_.sample->draws_per_arm() < first_.sample->draws_per_arm();
   walked_ = shorter ? &second_.sample->order : &first_.sample->order;
   for (const std::string& name : names) {

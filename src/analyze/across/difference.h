@@ -15,7 +15,7 @@
 
 namespace bitrift::analyze {
 
-/// How the trials of two campaigns belong together.
+/// How the trials of two campaigns correspond.
 enum class ComparisonKind {
   paired,     ///< draw d of a stratum is the same fault in both
   unpaired,   ///< other faults in strata of the same sizes
@@ -29,7 +29,7 @@ constexpr EnumNames<3> names_of(ComparisonKind) {
 struct Side {
   const Sample* sample = nullptr;
   std::string arm;
-  const ArmOutcomes* outcomes = nullptr;  ///< of the same draws, instead of those of the sample
+  const ArmOutcomes* outcomes = nullptr;  ///< outcomes of the same draws, used instead of those of the sample
 };
 
 /// The rate of one outcome over some strata of two arms, and what can be said of their difference, second -
@@ -72,7 +72,8 @@ class RateDifference {
   /// One-sided: that the second rate is higher in some stratum, or among faults of some size.
   [[nodiscard]] std::optional<double> exact_p_above() const;
 
-  /// By stratum and size of the fault, where both have trials; for tests of what could have been seen.
+  /// By stratum and size of the fault, where both have trials; for tests of which differences could have been
+  /// seen.
   [[nodiscard]] const std::vector<TwoCounts>& table() const noexcept { return table_; }
 
  private:
@@ -81,7 +82,7 @@ class RateDifference {
 
   Side first_, second_;
   ComparisonKind kind_ = ComparisonKind::unrelated;
-  const Order* walked_ = nullptr;  // of the picks of both, where their draws are walked side by side
+  const Order* walked_ = nullptr;  // of the picks of both, if their draws are compared in that order
   bool fixed_ = false;
   bool sized_ = true;  // the sizes of all strata are known
   std::uint64_t first_trials_ = 0, second_trials_ = 0, first_hits_ = 0, second_hits_ = 0;

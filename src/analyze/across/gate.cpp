@@ -30,7 +30,7 @@ bool matches(const Key& key, const GateFamily& family) {
   });
 }
 
-// The lines of a family, for every arm that the baseline has.
+// The lines of a family, one for every arm that the baseline has.
 std::map<Key, Place> places_of(const GateFamily& family, const Sample& baseline, const Sample& current) {
   std::vector<std::string> finer = family.by;
   for (const auto& [name, values] : family.where) {
@@ -64,20 +64,20 @@ GateTest test_of(const GateLine& line) {
   return difference.kind() == ComparisonKind::paired ? GateTest::mcnemar : GateTest::fisher;
 }
 
-// The test counts the fewest hits of the campaign, the reader sees all: so much more, as a share of the
-// trials.
+// The test counts the fewest hits of the campaign, and the reader sees all: the difference between them, as a
+// share of the trials.
 double in_doubt(const LimitedDifference& difference) {
   const std::uint64_t hits = difference.shown().second_hits() - difference.least().second_hits();
   return static_cast<double>(hits) / static_cast<double>(difference.shown().second_trials());
 }
 
-// So many pairs, or more, in which only the campaign has the outcome, among those in which the baseline lacks
-// it.
+// The probability of at least this many pairs in which only the campaign has the outcome, among those in
+// which the baseline lacks it.
 double visible_by_mcnemar(const RateDifference& least, double level) {
   const PairCounts& counts = least.counts();
   const auto pairs = static_cast<double>(counts.pairs());
   std::uint64_t worse = counts.first_only + 1;
-  // The weighted rate must have increased, too.
+  // In addition, the weighted rate must have increased.
   const double missing = -least.difference() * pairs;
   if (missing >= 0) worse = std::max(worse, counts.second_only + static_cast<std::uint64_t>(missing) + 1);
   for (; worse <= counts.second_only + counts.neither; ++worse) {
@@ -87,8 +87,8 @@ double visible_by_mcnemar(const RateDifference& least, double level) {
   return 1;
 }
 
-// The table with the first sample's rates in the second. A rounding error, and a hit that does not fit, are
-// passed on to the next cell, and from the last one to the first.
+// The table of counts with the first sample's rates in the second. Rounding errors, and hits that do not fit,
+// are passed on to the next cell, and from the last cell to the first.
 std::vector<TwoCounts> at_the_first_rates(std::vector<TwoCounts> table) {
   double owed = 0;
   for (std::size_t round = 0; round < 2; ++round) {
@@ -104,8 +104,8 @@ std::vector<TwoCounts> at_the_first_rates(std::vector<TwoCounts> table) {
   return table;
 }
 
-// The cells that further hits go to, one after the other, until all are full: in proportion to their trials
-// (Sainte-Lague). The hits of n more are then among those of n + 1 more.
+// The cells to which further hits go, one after the other, until all are full: in proportion to their trials
+// (Sainte-Lague). So the hits for n more are a subset of those for n + 1 more.
 std::vector<std::size_t> cells_of_further_hits(const std::vector<TwoCounts>& table) {
   std::vector<std::size_t> cells;
   std::vector<std::uint64_t> given(table.size(), 0);

@@ -16,17 +16,17 @@
 
 namespace bitrift::analyze {
 
-/// What a line, or the gate, found.
+/// The result of a line, or of the gate.
 enum class GateVerdict {
   passed,
-  undecided,  ///< no increase is shown, but one of `must_see` could have passed unseen
+  undecided,  ///< no increase is shown, but one as large as `must_see` could have passed unseen
   worse,      ///< the rate increased by more than the tolerance
 };
 constexpr EnumNames<3> names_of(GateVerdict) {
   return {"verdict of a gate", {"passed", "undecided", "worse"}};
 }
 
-/// By which test a line is decided (docs/statistics.md, "The gate").
+/// The test that decides a line (docs/statistics.md, "The gate").
 enum class GateTest { mcnemar, fisher, interval };
 constexpr EnumNames<3> names_of(GateTest) { return {"test", {"mcnemar", "fisher", "interval"}}; }
 
@@ -37,7 +37,7 @@ struct GateLine {
   double tolerance = 0;
   std::optional<double> must_see = {};
   LimitedDifference difference;  ///< current less baseline
-  Interval interval;             ///< at 1 - alpha, by itself
+  Interval interval;             ///< at 1 - alpha, for this line alone
   GateTest test = GateTest::interval;
   double p = 1;           ///< one-sided
   double adjusted_p = 1;  ///< after Holm, over all lines
@@ -51,36 +51,36 @@ struct GateLine {
 struct GateArm {
   std::string arm;
   OneLimit limit;
-  std::vector<Shift> shifts;  ///< of all runs, harmed or not
+  std::vector<Shift> shifts;  ///< share of all runs, harmed or not
 };
 
-/// A fault that ends otherwise than in the baseline.
+/// A fault whose trial ends differently from the baseline's.
 struct Flip {
   record::TrialId id;
   record::OutcomeClass before = record::OutcomeClass::masked, after = record::OutcomeClass::masked;
-  std::string fault = {};  ///< in words; for the one who has the rows to fill in
+  std::string fault = {};  ///< the fault in words; the caller, who has the rows, fills it in
   [[nodiscard]] bool worse() const noexcept { return after > before; }
 };
 
 struct GateReport {
   std::string campaign;  ///< name of the spec
   double alpha = 0;
-  std::vector<std::string> differences;  ///< of the campaigns, in words
-  std::vector<std::string> new_arms;     ///< that the baseline lacks: not tested
-  std::vector<GateArm> arms;             ///< those of the baseline
+  std::vector<std::string> differences;  ///< differences of the campaigns, in words
+  std::vector<std::string> new_arms;     ///< arms that the baseline lacks: they are not tested
+  std::vector<GateArm> arms;             ///< arms of the baseline
   std::vector<GateLine> lines;
   std::uint64_t pairs = 0;  ///< trials with the same fault in both
-  std::vector<Flip> flips;  ///< the worse ones first, then by id
+  std::vector<Flip> flips;  ///< those that became worse first, then by id
   [[nodiscard]] GateVerdict verdict() const noexcept;
 };
 
-/// If both campaigns, with their clean runs, come from one distribution, or no rate has increased by more
-/// than its tolerance, the verdict is `worse` with a probability of at most rules.alpha (docs/statistics.md,
-/// "The gate"). The report refers to both samples. Throws Error(bad_input) as refuse_other_meaning() does,
-/// when `current` lacks trials of its plan or an arm of the baseline, and on a family without a line.
+/// If both campaigns and their clean runs come from one distribution, or no rate has increased by more than
+/// its tolerance, the probability of the verdict `worse` is at most rules.alpha (docs/statistics.md, "The
+/// gate"). The report refers to both samples. Throws Error(bad_input) as refuse_other_meaning() does, when
+/// `current` lacks trials of its plan or an arm of the baseline, and on a family without a line.
 [[nodiscard]] GateReport gate(const Sample& baseline, const Sample& current, const GateRules& rules);
 
-/// Throws Error(bad_input) when trials of the plan are missing: what is there first is no fair sample.
+/// Throws Error(bad_input) when trials of the plan are missing: those that ended first are not a fair sample.
 void refuse_unfinished(const Sample& sample);
 
 }  // namespace bitrift::analyze

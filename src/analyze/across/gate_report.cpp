@@ -131,7 +131,7 @@ std::vector<std::string> notes(const GateReport& report) {
   return out;
 }
 
-// By which limit SDCs of both campaigns were counted, an entry for each arm.
+// The limits by which the SDCs of both campaigns were counted, an entry for each arm.
 std::vector<std::string> limit_sentences(const GateReport& report) {
   std::vector<std::string> out;
   const bool judged = std::any_of(report.lines.begin(), report.lines.end(), [](const GateLine& line) {
@@ -157,7 +157,7 @@ std::string flip_text(const Flip& flip) {
                      name_of(flip.before), flip.fault.empty() ? "" : "; ", flip.fault);
 }
 
-// A text as it may stand in a Markdown table or list.
+// A text in the form that a Markdown table or list takes.
 std::string in_markdown(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -195,7 +195,7 @@ std::string in_xml(const std::string& text) {
       case '"':
         out += "&quot;";
         break;
-      default:  // XML 1.0 has no character below 0x20 but these
+      default:  // XML 1.0 allows only these characters below 0x20
         out += static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' ? '?' : c;
     }
   }

@@ -1,4 +1,4 @@
-// What may not get worse, and by how much it may.
+// The rates that may not get worse, and by how much they may.
 #pragma once
 
 #include <map>
@@ -14,14 +14,15 @@ namespace bitrift::analyze {
 /// Lines that are tested: for each outcome, one for every value of `by`.
 struct GateFamily {
   std::vector<record::OutcomeClass> outcomes = {record::OutcomeClass::sdc, record::OutcomeClass::crash};
-  std::vector<std::string> by = {};  ///< base, role, field, stratum; arms are never pooled
-  std::map<std::string, std::vector<std::string>> where;  ///< "arm" or one of these to the values that count
+  std::vector<std::string> by = {};  ///< base, role, field or stratum; arms are never pooled
+  std::map<std::string, std::vector<std::string>> where;  ///< from "arm" or one of these to the values that
+                                                          ///< count
   double tolerance = 0;                                   ///< accepted increase, as a share
-  std::optional<double> must_see = {};  ///< as a share; an increase so large must not pass unseen
+  std::optional<double> must_see = {};  ///< as a share; an increase of this size must not pass unseen
 };
 
 struct GateRules {
-  double alpha = 0.05;  ///< of all lines together
+  double alpha = 0.05;  ///< error probability of all lines together
   std::vector<GateFamily> families = {GateFamily{}};
 };
 

@@ -13,12 +13,12 @@ namespace {
 
 using record::Json;
 
-// Of a spec, by what it decides.
+// The parts of a spec, by what they decide.
 constexpr const char* kMeaning[] = {"strata", "analysis", "resume"};
 constexpr const char* kOthers[] = {"seed",     "base",       "arms",   "controls",
                                    "sampling", "exhaustive", "runner", "trials_per_stratum"};
 
-// The spec's value, or null; without what changes no rate.
+// The spec's value, or null, without the keys that change no rate.
 Json part_of(const Json& spec, const std::string& key) {
   Json part = spec.value(key, Json());
   if (key == "analysis") part.erase("confidence");
@@ -39,7 +39,7 @@ const std::string& digest_of(const Sample& sample, const design::Arm& arm) {
   return found == sample.base_digests.end() ? unknown : found->second;
 }
 
-// Of arms with one name: the first whose base has other bytes.
+// The first arm, among those with one name, whose base has other bytes.
 std::string base_text(const Sample& first, const Sample& second) {
   for (const design::Arm& arm : first.spec.arms) {
     const auto other = std::find_if(second.spec.arms.begin(), second.spec.arms.end(),
@@ -59,8 +59,8 @@ std::string sizes_text(const Sample& first, const Sample& second) {
   return "";
 }
 
-// Of arms with one name: the first that is judged by other metrics. A gate or comparison uses those of the
-// first.
+// The first arm, among those with one name, that is judged by other metrics. A gate or comparison uses those
+// of the first.
 std::string metrics_text(const Sample& first, const Sample& second) {
   for (const auto& [arm, reference] : first.references) {
     const auto other = second.references.find(arm);

@@ -17,20 +17,20 @@ namespace {
 
 using record::OutcomeClass;
 
-// With so few jitter runs that even the widest range misses its centre more often than this many times the
-// probability asked for, the clean runs say how far it may lie.
+// With few jitter runs, even the widest range misses its centre more often than this many times the requested
+// probability; the clean runs then say how far away the centre may be.
 constexpr double kWidestFactor = 10;
 
-/// Where harmless runs of one data order lie, as rises of one metric above the golden run.
+/// The range in which harmless runs of one data order lie, as rises of one metric above the golden run.
 struct CentreRange {
   double low = 0, centre = 0, high = 0;
 };
 /// By data order, then by metric.
 using Centres = std::vector<std::vector<CentreRange>>;
 
-/// What all ranges together cost.
+/// The error probability that all ranges together cost.
 struct RangeCost {
-  double each = 0;  ///< asked for, of one end of one range
+  double each = 0;  ///< requested for one end of one range
   double miss = 0;
 };
 
@@ -38,8 +38,8 @@ double below_half(std::size_t n, std::size_t at_most) {
   return boost::math::cdf(boost::math::binomial(static_cast<double>(n), 0.5), static_cast<double>(at_most));
 }
 
-// The s-th smallest and the s-th largest value: the median of what they are drawn from lies below the first
-// (or above the second) with probability P(Binomial(n, 1/2) < s). s is the largest for which that is within
+// The s-th smallest and the s-th largest value: the median of their distribution lies below the first (or
+// above the second) with probability P(Binomial(n, 1/2) < s). s is the largest for which that is at most
 // `each`.
 CentreRange range_of_median(std::vector<double> values, RangeCost& cost) {
   std::sort(values.begin(), values.end());
@@ -67,7 +67,7 @@ CentreRange range_by_clean_runs(const std::vector<double>& clean, RangeCost& cos
   return {std::min(0.0, all.low), 0, std::max(0.0, all.high)};
 }
 
-// The rises of one metric of all trials in a data order that did not crash; bitwise ones have none.
+// The rises of one metric of all trials in a data order that did not crash; bitwise trials have none.
 std::vector<double> trial_rises(const Side& side, std::size_t order, std::size_t orders, std::size_t metric) {
   std::vector<double> rises;
   for (const std::string& stratum : side.sample->order.names) {
@@ -87,16 +87,16 @@ std::vector<double> trial_rises(const Side& side, std::size_t order, std::size_t
 }
 
 // There are many more trials than jitter runs, so their median is known better. Two campaigns of one training
-// have the same one, however many faults do harm. But it moves when harm increases: it only counts where it
-// is one that harmless runs may have. Elsewhere trials do not follow their golden run, or most faults do
-// harm, and the centre may be either.
+// have the same median, as long as only few faults do harm. It moves when harm increases, so it counts only
+// where harmless runs may have it too. Elsewhere trials do not follow their golden run, or most faults do
+// harm, and the centre may be any of them.
 CentreRange with_trials(CentreRange harmless, const std::vector<double>& trials,
                         const std::vector<double>& clean, RangeCost& cost) {
   if (trials.empty() || clean.empty()) return harmless;
   const CentreRange range = range_of_median(trials, cost);
   if (harmless.low <= range.centre && range.centre <= harmless.high)
     return {std::max(range.low, harmless.low), range.centre, std::min(range.high, harmless.high)};
-  // No harmless run is expected beyond the clean ones.
+  // Harmless runs are not expected beyond the clean ones.
   const auto [least, most] = std::minmax_element(clean.begin(), clean.end());
   const double witness = std::clamp(range.centre, *least, *most);
   return {std::min(harmless.low, witness), harmless.centre, std::max(harmless.high, witness)};
@@ -119,10 +119,10 @@ Centres centres_of(const Side& side, RangeCost& cost) {
   return centres;
 }
 
-/// How far above the centre a rise must be, by data order and metric.
+/// The rise above the centre that makes a trial SDC, by data order and metric.
 using LimitsByOrder = std::vector<MetricValues>;
 
-// columns: of each metric of the limits, its index among the arm's own metrics, or none.
+// columns: for each metric of the limits, its index among the arm's own metrics, or none.
 ArmOutcomes outcomes_by(const Side& side, const Centres& centres, const LimitsByOrder& limits,
                         const std::vector<std::optional<std::size_t>>& columns) {
   ArmOutcomes outcomes;
@@ -169,7 +169,7 @@ OneLimit one_limit(const Side& first, const Side& second, double error) {
          first.arm, second.arm);
   }
   RangeCost cost;
-  // Two ranges for each data order and metric: of harmless runs and of trials.
+  // Two ranges for each data order and metric: one of harmless runs, one of trials.
   cost.each = error / static_cast<double>(2 * (one.golden.size() + other.golden.size()) * one.metrics.size());
   const Centres first_centres = centres_of(first, cost);
   const Centres second_centres = centres_of(second, cost);
@@ -254,7 +254,7 @@ namespace {
 
 Side with(const Side& side, const ArmOutcomes& outcomes) { return {side.sample, side.arm, &outcomes}; }
 
-// Fewer SDCs are more masked trials.
+// The fewest SDCs are the most masked trials.
 const ArmOutcomes& fewest(const OneLimit& limit, OutcomeClass outcome) {
   return outcome == OutcomeClass::masked ? limit.second_most : limit.second_least;
 }

@@ -1,5 +1,5 @@
-// Two arms whose trials are judged by one limit, so that a difference between them is not that of their clean
-// runs (docs/statistics.md, "One limit").
+// Judges the trials of two arms by one limit, so that a difference between them does not come from their
+// clean runs (docs/statistics.md, "One limit").
 #pragma once
 
 #include <cstddef>
@@ -23,32 +23,33 @@ namespace bitrift::analyze {
 /// wherever the centres lie in their ranges, `second_most` those that may be.
 struct OneLimit {
   std::vector<record::Metric> metrics;
-  MetricValues limit;      ///< rise of the badness above the centre
-  MetricValues allowance;  ///< what second_least adds to it, at most: of the worst data order
-  /// In one direction, the probability that a centre lies outside its range, at most.
+  MetricValues limit;      ///< the limit: rise of the badness above the centre
+  MetricValues allowance;  ///< the most that second_least adds to it, in the worst data order
+  /// The largest probability, in one direction, that a centre lies outside its range.
   double miss = 0;
   ArmOutcomes first, second;
   ArmOutcomes second_least, second_most;
 };
 
-/// Of the error probability of a statement, what the ranges of the centres may use up.
+/// The share of a statement's error probability that the ranges of the centres may use up.
 inline constexpr double range_share = 0.02;
 
-/// error: how much of an error probability `miss` may use up; with few jitter runs it is ten times as much at
-/// most.
+/// error: the part of an error probability that `miss` may use up; with few jitter runs `miss` is at most ten
+/// times as much.
 [[nodiscard]] OneLimit one_limit(const Side& first, const Side& second, double error);
 
-/// A metric whose clean runs differ between two arms: all runs are better or worse, whatever faults do.
+/// A metric whose clean runs differ between two arms, so that all runs are better or worse, whatever faults
+/// do.
 struct Shift {
   record::Metric metric = record::Metric::test_accuracy;
   double first = 0, second = 0;  ///< medians of the metric (not of the badness) over the clean runs
   [[nodiscard]] bool worse() const noexcept;
   /// "the median test_accuracy of its clean runs is 92.51 %, in the baseline 94.51 %". was: the words before
-  /// the first value.
+  /// the value of `first`.
   [[nodiscard]] std::string text(const std::string& was) const;
 };
 
-/// Metrics that differ in Mood's median test with p at most 0.001.
+/// The metrics that differ in Mood's median test with p at most 0.001.
 [[nodiscard]] std::vector<Shift> shifts_of(const ArmReference& first, const ArmReference& second);
 
 /// A limit in words: "a fall of test_accuracy by more than 0.83 points or a rise of test_capped_loss by more
@@ -58,15 +59,15 @@ struct Shift {
 /// The difference of two rates by one limit.
 class LimitedDifference {
  public:
-  /// limit: of the same sides. strata, kind and what is thrown: as RateDifference.
+  /// limit: of the same sides. strata, kind and exceptions: as in RateDifference.
   LimitedDifference(const Side& first, const Side& second, const OneLimit& limit,
                     record::OutcomeClass outcome, const std::vector<std::string>& strata = {},
                     std::optional<ComparisonKind> kind = {});
 
   [[nodiscard]] const RateDifference& shown() const noexcept { return shown_; }
-  /// With the fewest trials of the second arm that have the outcome.
+  /// The difference with the fewest trials of the second arm that may have the outcome.
   [[nodiscard]] const RateDifference& least() const noexcept { return least_; }
-  /// What the ranges of the centres add to the error of a one-sided statement; 0 for crashes.
+  /// The error probability that the ranges of the centres add to a one-sided statement; 0 for crashes.
   [[nodiscard]] double miss() const noexcept { return miss_; }
 
   /// Holds at every look, and whatever clean runs both arms happened to have.
@@ -83,7 +84,7 @@ class LimitedDifference {
  private:
   RateDifference shown_, least_, most_;
   double miss_ = 0;
-  bool settled_ = false;  ///< nothing is open: all three are equal
+  bool settled_ = false;  ///< no trial is in doubt: all three differences are equal
 };
 
 }  // namespace bitrift::analyze

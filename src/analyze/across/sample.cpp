@@ -64,7 +64,7 @@ double size_of(const record::Faults& faults) {
   return largest;
 }
 
-// Sizes are all that the order takes from what was seen.
+// The order depends on the results only through sizes.
 Order order_of_cells(const Sample& sample) {
   Observations sizes;
   for (const auto& [id, cell] : sample.cells) sizes.cells[id].bits = cell.bits;
@@ -138,7 +138,7 @@ SampledCell cell_from_json(const Json& value) {
   return cell;
 }
 
-// Each row has a rise of every judged metric of its arm.
+// Checks that each row has a rise of every judged metric of its arm.
 void check_rises(const Sample& sample) {
   for (const auto& [id, cell] : sample.cells) {
     const std::size_t metrics = sample.references.at(id.first).metrics.size();

@@ -90,7 +90,7 @@ std::string outcome_table(const ProcessView& view) {
   return in_columns(lines);
 }
 
-// Why trials were lost, and what was not tried.
+// Why trials were lost, and which faults were not tried.
 std::string remarks(const ProcessView& view) {
   std::string text;
   std::uint64_t waiting = 0;

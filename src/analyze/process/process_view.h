@@ -17,12 +17,12 @@
 
 namespace bitrift::analyze {
 
-/// How a trial in which ranks failed ended: the classes of outcomes, with masked in two.
+/// How a trial in which ranks failed ended: the classes of outcomes, with masked split in two.
 enum class RecoveryOutcome {
   bitwise,       ///< recovered, and its final state equals the golden run's
-  within_noise,  ///< recovered, masked all the same
-  degraded,      ///< recovered, and is an SDC
-  lost,          ///< a crash, for whatever reason
+  within_noise,  ///< recovered, with another final state, but masked
+  degraded,      ///< recovered, but an SDC
+  lost,          ///< a crash, whatever the reason
 };
 constexpr EnumNames<4> names_of(RecoveryOutcome) {
   return {"outcome of a recovery",
@@ -31,14 +31,14 @@ constexpr EnumNames<4> names_of(RecoveryOutcome) {
 inline constexpr std::size_t recovery_outcomes = names_of(RecoveryOutcome{}).words.size();
 [[nodiscard]] RecoveryOutcome recovery_outcome_of(record::Reason reason) noexcept;
 
-/// The trials of an arm in one phase, or in all phases that are asked for.
+/// The trials of an arm in one phase, or in all requested phases.
 struct ProcessLine {
   std::string arm;
   std::optional<record::TrainingPhase> phase;  ///< absent: the total over phases, weighted by their sizes
   std::uint64_t trials = 0;                    ///< that count
   std::uint64_t waiting = 0;                   ///< rows after a draw without a row yet
   std::uint64_t population = 0;                ///< faults that could be drawn; 0 where it is not known
-  std::vector<record::TrainingPhase> unseen;   ///< without a trial: estimates leave them out
+  std::vector<record::TrainingPhase> unseen;   ///< phases without a trial: estimates leave them out
   std::array<std::uint64_t, recovery_outcomes> counts{};
   std::vector<Rate> rates;                          ///< by RecoveryOutcome; empty without a trial
   std::map<record::Reason, std::uint64_t> reasons;  ///< of lost trials

@@ -10,7 +10,7 @@
 namespace bitrift::analyze {
 namespace {
 
-// The mean of all levels, each weighing 1 / (its variance + `added`).
+// The mean of all levels, weighted by 1 / (its variance + `added`).
 double mean_with(const std::vector<LevelRate>& levels, double added) {
   double sum = 0;
   double weights = 0;

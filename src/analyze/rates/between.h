@@ -1,21 +1,22 @@
-// How far rates lie apart between data orders or bases, beyond what the draws of each explain.
+// How far rates differ between data orders or bases, beyond the variance of their draws.
 #pragma once
 
 #include <vector>
 
 namespace bitrift::analyze {
 
-/// The rate of one data order or base, with the variance that its draws leave.
+/// The rate of one data order or base, with the variance from its draws.
 struct LevelRate {
   double estimate = 0;
   double variance = 0;  ///< positive, as StratifiedRate::variance is
 };
 
 struct Between {
-  double mean = 0;       ///< of all levels there could be: inverse-variance mean with `deviation`
-  double deviation = 0;  ///< standard deviation of the true rates between levels; 0: none to be seen
+  double mean = 0;       ///< of all possible levels: the inverse-variance mean with `deviation`
+  double deviation = 0;  ///< standard deviation of the true rates between levels; 0: none is visible
   double q = 0;          ///< Cochran's statistic
-  double p = 1;  ///< of so large a q when all levels have one rate: chi-squared with levels - 1 degrees
+  double p = 1;  ///< probability of a q at least this large when all levels have one rate: chi-squared with
+                 ///< levels - 1 degrees
 };
 
 /// The random-effects model by the method of moments: with weights w_i = 1/variance_i, their mean y, and

@@ -1,4 +1,4 @@
-// What the data say of the difference of two rates.
+// What the data say about the difference of two rates.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace bitrift::analyze {
 
-/// What the data say of a difference, with the margin that the reader calls small.
+/// What the data say about a difference, given the margin that the reader calls small.
 enum class ComparisonVerdict { differ, equivalent, open };
 constexpr EnumNames<3> names_of(ComparisonVerdict) {
   return {"verdict of a comparison", {"differ", "equivalent", "open"}};
@@ -20,7 +20,7 @@ constexpr EnumNames<3> names_of(ComparisonVerdict) {
 [[nodiscard]] ComparisonVerdict comparison_verdict(double adjusted_p, const Interval& interval,
                                                    double confidence, double margin);
 
-/// The difference second - first of one outcome, as it is put into words.
+/// The difference second - first of one outcome, for a sentence.
 struct ComparisonAnswer {
   ComparisonVerdict verdict = ComparisonVerdict::open;
   record::OutcomeClass outcome = record::OutcomeClass::sdc;

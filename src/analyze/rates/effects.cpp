@@ -28,7 +28,7 @@ Effects effects_of(const std::vector<PickedRound>& rounds, const std::vector<Str
                    double confidence, double aim) {
   std::vector<StratumClasses> classes;
   for (const StratumLosses& stratum : strata) {
-    // Strata without a draw have no part in the estimate.
+    // Strata without a draw are not part of the estimate.
     classes.push_back(
         {stratum.bits, {}, stratum.counted && !stratum.losses.empty(), stratum.part == nullptr});
     for (const auto& loss : stratum.losses) classes.back().classes.push_back(class_of_loss(loss));

@@ -13,13 +13,13 @@
 
 namespace bitrift::analyze {
 
-/// Losses of test accuracy that are asked for, in points.
+/// The losses of test accuracy for which shares are given, in points.
 inline constexpr std::array<double, 6> effect_points = {0.1, 0.5, 1, 2, 5, 10};
 
-/// What was seen of one stratum, for one arm.
+/// The observations of one stratum, for one arm.
 struct StratumLosses {
-  std::uint64_t bits = 0;  ///< size of its population; 0: not known, so nothing is known of the total
-  /// Of draws 0, 1, ... without a gap: points of test accuracy lost; nullopt: a crash.
+  std::uint64_t bits = 0;  ///< size of its population; 0: not known, so nothing is known about the total
+  /// For draws 0, 1, ... without a gap: points of test accuracy lost; nullopt: a crash.
   std::vector<std::optional<double>> losses;
   bool counted = true;         ///< whether it belongs to the total
   const Part* part = nullptr;  ///< as in StratumHits

@@ -93,7 +93,7 @@ Interval anytime(std::uint64_t successes, std::uint64_t n, double confidence) {
     const double of_failures = successes == n ? 0 : (total - k) * std::log1p(-p);
     return of_successes + of_failures > threshold;
   };
-  // The likelihood rises to k/n and falls from there, so each end is found by halving; the outer point is
+  // The likelihood rises to k/n and falls after it, so each end is found by bisection; the outer point is
   // returned.
   const auto end = [&](double in, double out) {
     for (int i = 0; i < 200; ++i) {
@@ -123,11 +123,11 @@ Interval anytime_finite(std::uint64_t successes, std::uint64_t n, std::uint64_t 
   };
   const std::uint64_t least = successes;
   const std::uint64_t most = population - (n - successes);
-  // The likelihood's peak is floor(k (N + 1) / n); one beside it is as good, so rounding does no harm.
+  // The likelihood's peak is floor(k (N + 1) / n); one next to it is as good, so rounding does no harm.
   const double share = n == 0 ? 0.5 : static_cast<double>(successes) / static_cast<double>(n);
   const auto guess = static_cast<std::uint64_t>(share * (static_cast<double>(population) + 1));
   const std::uint64_t peak = std::clamp(guess, least, most);
-  std::uint64_t low = least;  // the least total inside: inside(high_in) always holds
+  std::uint64_t low = least;  // the smallest total inside: inside(high_in) always holds
   std::uint64_t high_in = peak;
   while (low < high_in) {
     const std::uint64_t middle = low + (high_in - low) / 2;

@@ -27,17 +27,17 @@ struct Interval {
 [[nodiscard]] Interval anytime_finite(std::uint64_t successes, std::uint64_t n, std::uint64_t population,
                                       double confidence);
 
-/// Half the width of Student's t interval of a mean whose standard error was estimated with so many degrees
-/// of freedom ("Student" 1908). Without a degree of freedom infinite.
+/// Half the width of Student's t interval of a mean whose standard error was estimated with this many degrees
+/// of freedom ("Student" 1908). Infinite without a degree of freedom.
 [[nodiscard]] double student_t_margin(double standard_error, std::uint64_t degrees, double confidence);
-/// Student's t interval of a mean whose standard error was estimated with so many degrees of freedom, clamped
-/// to [0, 1] ("Student" 1908). Without a degree of freedom [0, 1].
+/// Student's t interval of a mean whose standard error was estimated with this many degrees of freedom,
+/// clamped to [0, 1] ("Student" 1908). [0, 1] without a degree of freedom.
 [[nodiscard]] Interval student_t(double mean, double standard_error, std::uint64_t degrees,
                                  double confidence);
 
 /// The interval, extended to `estimate` if that is outside.
 [[nodiscard]] Interval stretched_to(double estimate, const Interval& interval);
-/// Of a total: `weight` of it has this interval, of the rest nothing is known.
+/// Of a total: A share `weight` of it has this interval; nothing is known about the rest.
 [[nodiscard]] Interval with_unknown_rest(double weight, const Interval& interval);
 /// The confidence of each of `number` intervals that all hold together with `confidence` (Bonferroni).
 [[nodiscard]] double each_of(double number, double confidence);

@@ -64,7 +64,7 @@ double exact_mcnemar_greater(std::uint64_t first_only, std::uint64_t second_only
 }
 
 double smallest_error(const std::function<bool(double)>& refuted) {
-  double in = 1;  // an error probability at which it holds; 1: not known to
+  double in = 1;  // an error probability at which it holds; 1: none is known
   double out = kLeastP;
   if (refuted(out)) return 0;
   for (int i = 0; i < 24; ++i) {

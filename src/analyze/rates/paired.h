@@ -10,10 +10,10 @@
 
 namespace bitrift::analyze {
 
-/// What was seen of one stratum under two arms. Draw d is the same fault under both.
+/// The observations of one stratum under two arms. Draw d is the same fault under both.
 struct StratumPairs {
   std::uint64_t bits = 0;  ///< size of its population
-  /// Of draws 0, 1, ... without a gap in either arm: whether the outcome occurred. Equally long.
+  /// For draws 0, 1, ... without a gap in either arm: whether the outcome occurred. Equally long.
   std::vector<std::uint8_t> first, second;
   bool counted = true;  ///< whether it belongs to the total
 };
@@ -31,7 +31,8 @@ struct PairedDifference {
   double mcnemar = 1;  ///< exact p-value of the unweighted counts, for one look
 };
 
-/// Of the counted strata. Throws Error(bad_input) where the arms of one have other numbers of draws.
+/// Counts over the counted strata. Throws Error(bad_input) where the two arms of a stratum have different
+/// numbers of draws.
 [[nodiscard]] PairCounts count_pairs(const std::vector<StratumPairs>& strata);
 
 /// The smallest error probability at which `refuted(error)` holds, found by bisection between 1e-12 and 1; 0
@@ -42,10 +43,10 @@ struct PairedDifference {
 /// second_only, 1/2), at most 1. Source: McNemar, Psychometrika 12, 1947; exact: Fagerland, Lydersen and
 /// Laake, BMC Medical Research Methodology 13:91, 2013.
 [[nodiscard]] double exact_mcnemar(std::uint64_t first_only, std::uint64_t second_only);
-/// One-sided: the probability of so many pairs, or more, in which only the second has the outcome.
+/// One-sided: the probability of at least this many pairs in which only the second has the outcome.
 [[nodiscard]] double exact_mcnemar_greater(std::uint64_t first_only, std::uint64_t second_only);
 
-/// For which difference the bets are sized: 5 points. It changes the width, not the coverage.
+/// The difference for which the bets are sized: 5 points. It changes the width, not the coverage.
 inline constexpr double expected_difference = 0.05;
 
 /// The interval of paired_difference() alone.
@@ -55,7 +56,7 @@ inline constexpr double expected_difference = 0.05;
 /// sum_h w_h (second_h - first_h) over the counted strata. A pair has the value (1 + second - first) / 2; the
 /// interval is 2 theta - 1 of total_interval() of these values, which a pair with equal outcomes (1/2) hardly
 /// widens. p is 0 below 1e-12. Throws as total_interval() does, and Error(bad_input) where the arms of a
-/// stratum have not equally many draws.
+/// stratum have different numbers of draws.
 [[nodiscard]] PairedDifference paired_difference(const std::vector<PickedRound>& rounds,
                                                  const std::vector<StratumPairs>& strata, double confidence);
 

@@ -16,7 +16,7 @@ double quantile(std::vector<double> values, double p) {
   const auto below = static_cast<std::size_t>(std::floor(position));
   const double low = values[below];
   const double high = values[std::min(below + 1, values.size() - 1)];
-  // Equal infinities have no difference.
+  // Two equal infinities have the difference 0.
   return low == high ? low : low + (position - std::floor(position)) * (high - low);
 }
 

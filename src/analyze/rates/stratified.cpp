@@ -18,7 +18,7 @@ StratifiedRate stratified_rate(const std::vector<StratumCount>& strata, double c
     if (stratum.trials == 0) fail(ErrorCode::bad_input, "a stratum without a trial has no rate");
     const double weight = static_cast<double>(stratum.bits) / bits;
     rate.estimate += weight * k / n;
-    // Drawn towards 1/2, so that a stratum without events still has a variance.
+    // Shrunk towards 1/2, so that a stratum without events still has a variance.
     const double p = (k + 1) / (n + 2);
     smoothed += weight * p;
     rate.variance += weight * weight * p * (1 - p) / n;

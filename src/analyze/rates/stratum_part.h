@@ -1,4 +1,4 @@
-// A part of a stratum: what a layer, a tensor or a bit number holds of it.
+// A part of a stratum: the bits of it that belong to a layer, a tensor or a bit number.
 #pragma once
 
 #include <cstdint>

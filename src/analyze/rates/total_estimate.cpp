@@ -7,7 +7,8 @@
 namespace bitrift::analyze {
 namespace {
 
-/// Walks through the draws of the counted strata and forms an unbiased estimate of all rates from each pick.
+/// Processes the draws of the counted strata in order and forms an unbiased estimate of all rates from each
+/// pick.
 class Walk {
  public:
   Walk(const std::vector<StratumClasses>& strata, std::size_t classes)
@@ -26,7 +27,7 @@ class Walk {
     }
   }
 
-  /// False when nothing behind this round can be used.
+  /// False when no round after this one can be used.
   bool pass(const PickedRound& round) { return round.fixed ? pass_fixed(round) : pass_picks(round); }
 
   /// sum of weighted terms, and of the weights.
@@ -43,17 +44,17 @@ class Walk {
   [[nodiscard]] bool open(std::size_t h) const {
     return strata_[h].counted && cells_[h].drawn < strata_[h].bits;
   }
-  // Weight of what is not drawn yet.
+  // The weight of everything that is not drawn yet.
   [[nodiscard]] double rest(std::size_t h) const {
     return cells_[h].weight *
            (1 - static_cast<double>(cells_[h].drawn) / static_cast<double>(strata_[h].bits));
   }
-  // A class's rate in all counted strata so far, half a draw being imagined for each two classes.
+  // A class's rate in all counted strata so far, as if half a draw of each two classes had been added.
   [[nodiscard]] double pooled(std::size_t o) const {
     return (hits_[o] + 1 / static_cast<double>(classes_)) / (drawn_ + 1);
   }
 
-  // The parts of a term that a stratum adds: what is known of it, and what is guessed of the rest.
+  // The parts of a term that a stratum contributes: the known part, and the guess for the rest.
   void add_parts(std::size_t h, double sign) {
     const Cell& cell = cells_[h];
     const double per_draw = rest(h) / (static_cast<double>(cell.drawn) + 1);
@@ -76,7 +77,7 @@ class Walk {
     ++drawn_;
   }
 
-  // The draws of all strata together give one term: each is a fair sample of what its stratum had left.
+  // The draws of all strata together give one term: each is a fair sample of what was left of its stratum.
   bool pass_fixed(const PickedRound& round) {
     for (std::size_t h = 0; h < strata_.size(); ++h) {
       if (!open(h)) continue;
@@ -129,8 +130,7 @@ class Walk {
   const std::vector<StratumClasses>& strata_;
   std::size_t classes_;
   std::vector<Cell> cells_;
-  // A term is known + guessed + pooled x shared, each a sum over strata that changes with one draw in one
-  // place.
+  // A term is known + guessed + pooled x shared, each a sum over strata of which one draw changes one addend.
   std::vector<double> known_;
   std::vector<double> guessed_;
   double shared_ = 0;
@@ -144,7 +144,7 @@ class Walk {
 struct Plain {
   std::vector<double> rates;  ///< sum_h w_h k_h / n_h
   std::vector<double> known;  ///< share of the total's bits that were drawn and gave the class
-  std::size_t counted = 0;    ///< strata of the total
+  std::size_t counted = 0;    ///< the strata of the total
   bool parts = false;         ///< some of them are counted in part
 };
 
@@ -174,8 +174,8 @@ Plain plain_of(const std::vector<StratumClasses>& strata, std::size_t classes) {
   return plain;
 }
 
-// Terms vary on both sides of what is possible. What was seen stands; the rest is shared out by what the
-// terms say beyond it.
+// Terms vary on both sides of the possible range. Observed strata keep their values; the terms say how the
+// rest is shared out.
 std::vector<double> possible(const std::vector<double>& estimate, const Plain& plain) {
   std::vector<double> rates = plain.known;
   double room = 1;

@@ -9,10 +9,10 @@
 
 namespace bitrift::analyze {
 
-/// What was seen of one stratum, for one arm.
+/// The observations of one stratum, for one arm.
 struct StratumClasses {
   std::uint64_t bits = 0;             ///< size of its population
-  std::vector<std::uint8_t> classes;  ///< of draws 0, 1, ... without a gap: which of the classes
+  std::vector<std::uint8_t> classes;  ///< of draws 0, 1, ... without a gap: the class of each
   bool counted = true;                ///< whether it belongs to the total
   bool whole = true;                  ///< false: only a part of the stratum is counted, see Part
 };

@@ -10,26 +10,27 @@
 namespace bitrift::analyze {
 namespace {
 
-constexpr double kBetShare = 0.9;    // of the error probability; Bonferroni has the rest
-constexpr double kLargestBet = 0.9;  // of the wealth: a lost bet leaves a tenth
-// A fixed round ends for the bets once strata that are out of draws hold more than this of the weight.
+constexpr double kBetShare = 0.9;    // of the error probability; the Bonferroni intervals have the rest
+constexpr double kLargestBet = 0.9;  // of the wealth: after a lost bet a tenth is left
+// A fixed round ends for the bets once exhausted strata hold more than this share of the weight.
 constexpr double kTolerated = 0.002;
-// Deviations for which the bets are sized, a geometric grid over which the first wealth is shared out.
+// Deviations for which the bets are sized, a geometric grid over which the initial wealth is shared out.
 constexpr std::size_t kStakes = 10;
 using PerStake = std::array<double, kStakes>;
 constexpr PerStake kDeviations = {0x1p-11, 0x1p-10, 0x1p-9, 0x1p-8, 0x1p-7,
                                   0x1p-6,  0x1p-5,  0x1p-4, 0x1p-3, 0x1p-2};
 
-constexpr double kAimed = 0.75;  // of the first wealth goes to the deviations nearest to the one aimed at
+constexpr double kAimed = 0.75;  // of the initial wealth goes to the deviations nearest to the aim
 
-// Shares of the first wealth: even ones, with those beside `aim` (0: none) enlarged. They add up to 1.
+// Shares of the initial wealth: equal ones, except that those near `aim` (0: none) are larger. They add up to
+// 1.
 PerStake first_shares(double aim) {
   PerStake shares;
   shares.fill(1.0 / kStakes);
   if (aim <= 0) return shares;
   const double at = std::clamp(aim, kDeviations.front(), kDeviations.back());
   double all = 0;
-  PerStake nearness{};  // 1 at the aim, 0 from a factor of two on
+  PerStake nearness{};  // 1 at the aim, 0 for deviations that differ by a factor of two or more
   for (std::size_t k = 0; k < kStakes; ++k) {
     nearness[k] = std::max(0.0, 1 - std::abs(std::log2(kDeviations[k] / at)));
     all += nearness[k];
@@ -40,15 +41,15 @@ PerStake first_shares(double aim) {
   return shares;
 }
 
-/// A bet on one pick: the estimate lies `above` its least possible value, and `least` is that value.
+/// A bet on one pick: the estimate is `least`, its smallest possible value, plus `above`.
 struct Bet {
   double above = 0;
   double least = 0;
-  double scale = 0;  ///< times a deviation: the share of the wealth to bet
-  double reach = 0;  ///< over `scale`: the variance of the estimate
+  double scale = 0;  ///< times a deviation: the share of the wealth that is bet
+  double reach = 0;  ///< divided by `scale`: the variance of the estimate
 };
 
-/// Walks through the picks and forms an unbiased estimate of the total from each.
+/// Processes the picks in order and forms an unbiased estimate of the total from each.
 class Bettor {
  public:
   Bettor(const std::vector<StratumHits>& strata, bool of_misses) : strata_(strata), of_misses_(of_misses) {
@@ -93,7 +94,7 @@ class Bettor {
   [[nodiscard]] std::uint64_t stratum_draws(std::size_t h) const {
     return strata_[h].part == nullptr ? strata_[h].hits.size() : strata_[h].part->draws;
   }
-  // Whether the next draw of a stratum falls into what is counted of it.
+  // Whether the next draw of a stratum falls into the part that is counted.
   [[nodiscard]] bool next_is_counted(std::size_t h) const {
     if (strata_[h].part == nullptr) return true;
     const auto& inside = strata_[h].part->inside;
@@ -126,7 +127,7 @@ class Bettor {
     drawn_of_all_ += 1;
   }
 
-  // What earlier rounds drew is known; false when some of it is missing.
+  // Looks up what earlier rounds drew; false when some of it is missing.
   bool begin(const PickedRound& round) {
     for (std::size_t h = 0; h < strata_.size(); ++h) {
       share_[h] = static_cast<double>(round.share[h]);
@@ -155,7 +156,7 @@ class Bettor {
       centre += weight_[h] * hits_[h] / size;
       if (!open(h)) continue;
       if (share_[h] <= 0) {
-        out += rest;  // counts as if it held nothing more: that errs to the safe side
+        out += rest;  // counts as if the stratum held nothing more: that errs on the safe side
         continue;
       }
       const double rate = (hits_[h] + pooled) / (drawn + 1);
@@ -169,8 +170,8 @@ class Bettor {
     return {std::max(0.0, change + reach), centre - reach, reach / variance, reach};
   }
 
-  // Of a draw of a stratum; it sizes the bet, and any size keeps the bound. Differences are mostly 0, the
-  // value 1/2: before anything is seen, one in four is not.
+  // The expected value of a draw of a stratum; it sizes the bet, and any size keeps the bound. Differences
+  // are mostly 0, the value 1/2: before anything is observed, one in four is assumed to differ.
   [[nodiscard]] double spread(std::size_t h, double rate) const {
     if (strata_[h].most == 1) return rate * (1 - rate);
     constexpr double before = 0.25 + 0.25 * 0.25;
@@ -184,8 +185,8 @@ class Bettor {
   const std::vector<StratumHits>& strata_;
   bool of_misses_;
   std::vector<double> weight_;
-  std::vector<std::uint64_t> drawn_;   // of what is counted
-  std::vector<std::uint64_t> passed_;  // of the whole stratum
+  std::vector<std::uint64_t> drawn_;   // size of the counted part
+  std::vector<std::uint64_t> passed_;  // size of the whole stratum
   std::vector<double> hits_;
   std::vector<double> squares_;
   std::vector<double> share_;
@@ -194,9 +195,9 @@ class Bettor {
   double squares_of_all_ = 0;
 };
 
-// Logarithm of what all bets against the total `theta` have won, the first wealth being 1.
+// The logarithm of the wealth after all bets against the total `theta`; the initial wealth is 1.
 double log_wealth(const std::vector<Bet>& bets, const PerStake& shares, double theta) {
-  constexpr std::size_t stride = 16;  // products of so many factors neither overflow nor vanish
+  constexpr std::size_t stride = 16;  // products of this many factors neither overflow nor vanish
   PerStake product{};
   PerStake logs{};
   product.fill(1);
@@ -204,7 +205,7 @@ double log_wealth(const std::vector<Bet>& bets, const PerStake& shares, double t
     const Bet& bet = bets[i];
     const double room = theta - bet.least;
     if (room <= 0 && bet.above > 0) return std::numeric_limits<double>::infinity();
-    // Less than what was won keeps the bound.
+    // A smaller wealth keeps the bound.
     const double ratio = bet.above > 0 ? std::min(bet.above / room, 1e15) : 0;
     for (std::size_t k = 0; k < kStakes; ++k) {
       const double share = std::min(kLargestBet, kDeviations[k] * bet.scale);
@@ -223,8 +224,8 @@ double log_wealth(const std::vector<Bet>& bets, const PerStake& shares, double t
   return most + std::log(sum);
 }
 
-// The largest total known to be refuted from below, or `least` when none in [least, most] is: the wealth
-// falls with theta.
+// The largest total that is known to be refuted from below, or `least` when none in [least, most] is: the
+// wealth falls with theta.
 double lower_end(const std::vector<Bet>& bets, const PerStake& shares, double least, double most,
                  double log_limit) {
   if (bets.empty() || most <= least || log_wealth(bets, shares, least) < log_limit) return least;
@@ -241,7 +242,7 @@ double lower_end(const std::vector<Bet>& bets, const PerStake& shares, double le
 /// Sums over the counted strata that need no order.
 struct Sums {
   double low = 0, high = 0;            ///< Bonferroni
-  double known = 0, known_misses = 0;  ///< parts of the total that were seen
+  double known = 0, known_misses = 0;  ///< parts of the total that were observed
   double estimate = 0;
 };
 
@@ -281,7 +282,7 @@ double counted_strata(const std::vector<StratumHits>& strata) {
                                            [](const StratumHits& stratum) { return stratum.counted; }));
 }
 
-// Bets on (1 + one - other) / 2, one of each: the misses of `other` are 1 - its total.
+// Bets on (1 + one - other) / 2, for one pick of each: the misses of `other` have the total 1 - its total.
 std::vector<Bet> joint_bets(const TotalSample& one, const TotalSample& other) {
   const auto hits = Bettor(*one.strata, false).bets(*one.rounds);
   const auto misses = Bettor(*other.strata, true).bets(*other.rounds);
@@ -309,7 +310,7 @@ Interval total_difference(const TotalSample& first, const TotalSample& second, d
   const Sums other = sums(second);
   const double log_limit = std::log(2 / (kBetShare * alpha));
   const PerStake shares = first_shares(aim / 2);
-  // The difference is at least `least` and at most `most`, by what was drawn.
+  // The difference is at least `least` and at most `most`, according to the draws so far.
   const double least = other.known - (1 - one.known_misses);
   const double most = 1 - other.known_misses - one.known;
   const double low =
@@ -347,8 +348,8 @@ Interval total_interval(const std::vector<PickedRound>& rounds, const std::vecto
   const auto above = Bettor(strata, true).bets(rounds);
   Interval interval{std::max(sums.low, lower_end(below, shares, least, most, log_limit)),
                     std::min(sums.high, 1 - lower_end(above, shares, 1 - most, 1 - least, log_limit))};
-  // Where the two contradict each other one of them is wrong, which happens with probability 1 - confidence
-  // at most; what is given then changes nothing about that.
+  // If the two contradict each other, one of them is wrong, which happens with probability 1 - confidence at
+  // most; the returned interval changes nothing about that.
   if (interval.low > interval.high) interval = {sums.low, sums.high};
   interval.low = std::clamp(std::min(interval.low, sums.estimate), 0.0, 1.0);
   interval.high = std::clamp(std::max(interval.high, sums.estimate), 0.0, 1.0);

@@ -10,7 +10,7 @@
 
 namespace bitrift::analyze {
 
-/// What was seen of one stratum, for one arm and one outcome, or for two arms and the difference of their
+/// The observations of one stratum, for one arm and one outcome, or for two arms and the difference of their
 /// outcomes.
 struct StratumHits {
   std::uint64_t bits = 0;          ///< size of its population
@@ -51,10 +51,11 @@ struct TotalSample {
   const std::vector<StratumHits>* strata = nullptr;
 };
 
-/// An interval for the total of `second` less that of `first`, in -1..1, that holds at every look of both. Of
-/// every pick of one and the pick of the other with the same number, the estimates are bet on together, with
-/// 0.9 of the error probability; the Bonferroni intervals of both have 0.05 each. aim: the difference for
-/// which the bets are sized; 0: none in particular. Values must be 0 and 1. Throws as total_interval() does.
+/// An interval for the total of `second` less that of `first`, in -1..1, that holds at every look of both.
+/// Each pick of one is matched with the pick of the other that has the same number. The bets are on both
+/// estimates together, with 0.9 of the error probability; the Bonferroni intervals of both have 0.05 each.
+/// aim: the difference for which the bets are sized; 0: none in particular. Values must be 0 and 1. Throws as
+/// total_interval() does.
 [[nodiscard]] Interval total_difference(const TotalSample& first, const TotalSample& second,
                                         double confidence, double aim = 0);
 

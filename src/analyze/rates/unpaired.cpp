@@ -17,7 +17,7 @@ struct Distribution {
   std::vector<double> probability = {1};
 };
 
-// Leaves out what is too unlikely to matter: a sum over strata then takes little time.
+// Leaves out probabilities that are too small to matter: a sum over strata then takes little time.
 Distribution trimmed(Distribution given) {
   const auto likely = [](double p) { return p > kNegligible; };
   auto& list = given.probability;
@@ -53,7 +53,7 @@ Distribution hypergeometric(std::uint64_t drawn, std::uint64_t hits, std::uint64
   return trimmed(std::move(result));
 }
 
-// Of one + weight * other.
+// The values one + weight * other.
 Distribution sum_of(const Distribution& one, const Distribution& other, std::uint64_t weight) {
   Distribution sum{one.least + weight * other.least, {}};
   sum.probability.assign(one.probability.size() + weight * (other.probability.size() - 1), 0.0);
@@ -94,7 +94,8 @@ FisherTest stratified_fisher(const std::vector<TwoCounts>& strata) {
   double as_unlikely = 0;
   double greater = 0;
   double fewer = 0;
-  // Sums from the rare end, so that small ones keep their digits. Equally likely numbers differ by rounding.
+  // Sums from the rare end, so that small ones keep their digits. Numbers that are equally likely differ by
+  // rounding errors.
   for (std::size_t at = hits.probability.size(); at-- > 0;) {
     const double p = hits.probability[at];
     if (hits.least + at >= seen) greater += p;

@@ -1,4 +1,4 @@
-// Two samples whose draws have nothing to do with each other.
+// Two samples of unrelated draws.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,16 @@ struct TwoCounts {
 
 /// p-values for one look at numbers of trials that were fixed in advance.
 struct FisherTest {
-  /// Of one stratum, all that is as unlikely as what was seen, or more; else twice the less likely direction.
+  /// In one stratum, the probability of everything that is as unlikely as the observation, or less likely;
+  /// otherwise twice that of the less likely direction.
   double two_sided = 1;
-  double greater = 1;  ///< the second rate is higher in some stratum: so many hits of it, or more
+  double greater = 1;  ///< the second rate is higher in some stratum: at least this many hits in the second
+                       ///< sample
 };
 
-/// What a hit counts in a stratum with so many hits and trials in both samples: 2 / sqrt(p (1 - p)), to the
-/// next whole number, with p = (hits + 1) / (trials + 2). A hit where they are rare says more than one where
-/// they are usual.
+/// The weight of a hit in a stratum with these hits and trials in both samples: 2 / sqrt(p (1 - p)), to the
+/// next whole number, with p = (hits + 1) / (trials + 2). A hit says more where hits are rare than where they
+/// are usual.
 [[nodiscard]] std::uint64_t weight_of_hit(std::uint64_t hits, std::uint64_t trials);
 
 /// Fisher's exact test over strata: given how many hits and trials every stratum has in both samples

@@ -26,15 +26,15 @@ struct Assurance {
 [[nodiscard]] Assurance assurance_of(const ArmControls& controls, const FalseSdc& measured,
                                      double confidence);
 
-/// Harmless faults that end farther than so many units from their golden run are luck, not rounding: a rigid
-/// training keeps them within 0.01 or so.
+/// Harmless faults that end farther than this many units from their golden run differ by luck, not by
+/// rounding: a rigid training keeps them within about 0.01.
 inline constexpr double chaotic = 0.1;
 
-/// The largest fall of accuracy that a campaign may be blind to before it is told so: 5 points, what the JPDC
-/// 2024 study calls a degradation.
+/// The largest fall of accuracy that a campaign may miss without a warning: 5 points, which the JPDC 2024
+/// study calls a degradation.
 inline constexpr double coarse = 0.05;
 
-/// One paragraph for each arm, and how to sharpen those that are blind to a coarse fall.
+/// One paragraph for each arm, and how to sharpen the arms that miss a large fall.
 [[nodiscard]] std::string assurance_text(const std::map<std::string, Assurance>& arms, double confidence);
 [[nodiscard]] record::Json to_json(const Assurance& arm);
 

@@ -74,7 +74,7 @@ double badness(Metric metric, double value) noexcept {
   return std::log(std::max(value, std::numeric_limits<double>::min()));
 }
 
-/// Harm is measured from the reference, in units.
+/// Harm is measured from the reference value, in units.
 struct Calibration::Column {
   std::size_t evaluation = 0;
   std::size_t metric = 0;

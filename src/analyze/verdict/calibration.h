@@ -42,17 +42,17 @@ class Calibration {
   Calibration(const std::vector<Trajectory>& clean, std::vector<record::Metric> metrics, double level,
               std::optional<std::int64_t> targets);
 
-  /// run, golden: at least up to the horizon. Metrics that the run lacks do not count.
+  /// run, golden: at least up to the horizon. Metrics that the run lacks are skipped.
   [[nodiscard]] Ranking rank(const Trajectory& run, const Trajectory& golden) const;
 
   [[nodiscard]] std::size_t runs() const noexcept { return runs_; }
   [[nodiscard]] std::size_t evaluations() const noexcept { return evaluations_; }
   [[nodiscard]] const std::vector<record::Metric>& metrics() const noexcept { return metrics_; }
   [[nodiscard]] std::optional<std::int64_t> targets() const noexcept { return targets_; }
-  /// The share of clean runs that is called outside at the horizon, at most: r/(n + 1), the largest such
-  /// share within the level asked for, but at least 1/(n + 1).
+  /// The largest share of clean runs that is called outside at the horizon: r/(n + 1), the largest such share
+  /// within the requested level, but at least 1/(n + 1).
   [[nodiscard]] double level() const noexcept;
-  /// r, the number of clean runs beyond which nothing is outside.
+  /// r: if more clean runs than this score at least as high, the run is not outside.
   [[nodiscard]] std::size_t rank_limit() const noexcept { return rank_limit_; }
   /// The level that these very runs have with this confidence: the share of further runs that exceed the r-th
   /// largest of n scores is Beta(r, n + 1 - r) distributed (Vovk, "Conditional validity of inductive
@@ -88,7 +88,7 @@ class Calibration {
   std::vector<double> least_unit_;  // by metric
 };
 
-/// -accuracy, or ln(loss) with losses below the smallest positive number as that.
+/// -accuracy, or ln(loss); losses below the smallest positive number count as that number.
 [[nodiscard]] double badness(record::Metric metric, double value) noexcept;
 
 }  // namespace bitrift::analyze

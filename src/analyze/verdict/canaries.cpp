@@ -15,7 +15,7 @@ namespace {
 using design::Canary;
 using record::TrialRecord;
 
-// All that an arm has, but those of roles, which follow from the base.
+// All canaries that an arm must have, except those of roles, which follow from the base.
 std::vector<Canary> required_canaries(const std::string& arm, const Judging& judging) {
   std::vector<Canary> list;
   std::ranges::transform(design::base_canaries, std::back_inserter(list), design::canary_of);
@@ -30,7 +30,7 @@ std::optional<Canary> canary_named(const std::string& stratum, const std::vector
   return std::nullopt;
 }
 
-// A file that the trainer refuses is one that it reads.
+// If the trainer refuses a file, it reads it.
 bool refused(const Canary& canary, const TrialRecord& row) {
   return canary.may_be_refused && row.result && row.result->status == record::RunStatus::rejected;
 }
@@ -58,7 +58,7 @@ bool is_canary_of(const TrialRecord& row, const std::string& arm) {
   return row.kind == record::TrialKind::canary && row.id.arm == arm;
 }
 
-// Adds the check of each row of this canary, or of one that has not run.
+// Adds a check for each row of this canary, or one that says that it has not run.
 void add_checks(std::vector<CanaryCheck>& checks, const std::vector<const TrialRecord*>& rows,
                 const std::string& arm, const Canary& canary, const ArmControls* controls,
                 const Judging& judging) {
@@ -97,7 +97,7 @@ std::vector<CanaryCheck> canary_checks(const std::vector<TrialRecord>& rows,
       if (!is_canary_of(row, arm)) continue;
       own.push_back(&row);
       if (std::ranges::find(strata, row.id.stratum) != strata.end()) continue;
-      // Those of roles run before the one that alters nothing.
+      // The canaries of roles run before the one that alters nothing.
       strata.insert(std::ranges::find(strata, name_of(design::BaseCanary::none)), row.id.stratum);
     }
     const auto known = controls.find(arm);

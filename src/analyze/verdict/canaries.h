@@ -1,4 +1,4 @@
-// Whether faults whose outcome is known end as they must.
+// Checks that faults whose outcome is known end as they must.
 #pragma once
 
 #include <map>
@@ -12,23 +12,23 @@ namespace bitrift::analyze {
 
 enum class CanaryState {
   holds,       ///< it ended as required
-  misbehaves,  ///< it did not, or cannot be judged
-  unjudged,    ///< it ran, but its arm has not all the clean runs yet that it is judged against
+  misbehaves,  ///< it did not, or it cannot be judged
+  unjudged,    ///< it ran, but its arm lacks some clean runs against which it is judged
   not_run,
 };
 constexpr EnumNames<4> names_of(CanaryState) {
   return {"state of a canary", {"holds", "misbehaves", "unjudged", "not run"}};
 }
 
-/// One canary of one arm, in words where no type is named: for reports.
+/// One canary of one arm, in words only: for reports.
 struct CanaryCheck {
   std::string arm, stratum;
-  std::string altered;   ///< what happens in it: "the weight and bias of the last layer negated"
+  std::string altered;   ///< the change that it makes: "the weight and bias of the last layer negated"
   std::string required;  ///< "masked (bitwise), after a recovery"
   std::string found;     ///< the outcome: "crash (nonfinite)"; "" where it is not known
-  std::string landing;   ///< whether what was to happen in it did: "yes", "no, as required"; "" before it ran
+  std::string landing;   ///< whether its change took effect: "yes", "no, as required"; "" before it ran
   CanaryState state = CanaryState::not_run;
-  std::string problem = {};  ///< what is wrong; "" for all states but misbehaves and not_run
+  std::string problem = {};  ///< the problem; "" for all states except misbehaves and not_run
   /// "arm 'data': canary:nan: missing"
   [[nodiscard]] std::string line() const;
 };

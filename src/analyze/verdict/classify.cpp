@@ -35,7 +35,7 @@ bool all_finite(const record::RunResult& result) {
   });
 }
 
-// A canary may be evaluated as loaded. A trial never counts as one: that a fault left no step to take is an
+// A canary may be evaluated as loaded. Trials are excluded: a fault that leaves no step to take is an
 // outcome.
 bool as_loaded(const record::TrialRecord& row, const Trajectory& run) {
   return row.kind == record::TrialKind::canary && run.size() == 1 && run.front().step == 0;
@@ -58,7 +58,7 @@ Reason reason_of(const record::Failure& failure) {
   return Reason::hang;
 }
 
-// Whether ranks were to fail and nothing was to replace them. A hang is one: nobody noticed the
+// Whether ranks were to fail and no process was to replace them. A hang counts as a crash: nobody noticed the
 // failure.
 bool without_recovery(const record::TrialRecord& row, const Judging& judging) {
   if (!row.faults.of_processes() || row.failure->reason == record::FailureReason::hang) return false;
@@ -111,8 +111,8 @@ record::Outcome judge_by_rank(const Trajectory& run, const ArmControls& controls
   return outcome;
 }
 
-// Evaluated as loaded there is no spread: the zero-step run's own values are the limits. Canaries show that
-// the file is read, whichever metrics are judged.
+// There is no spread in what is evaluated as loaded: the zero-step run's own values are the limits. Canaries
+// show that the file is read, whichever metrics are judged.
 Reason judge_as_loaded(const Evaluation& loaded, const Evaluation& clean) {
   std::vector<Metric> worse;
   for (const Metric metric : record::all_metrics) {
@@ -172,7 +172,7 @@ record::Outcome classify(const record::TrialRecord& row, const ArmControls& cont
   }
   const bool whole = controls.horizon == golden.evaluations.size();
   const std::int64_t last_step = golden.evaluations[controls.horizon - 1].step;
-  // Equal at the end; at an earlier horizon only if it was back by then, or was never altered.
+  // Equal at the end; at an earlier horizon only if the run had returned by then, or was never altered.
   const bool back = result.returned_step && *result.returned_step <= last_step;
   if (equal && (whole || back || row.kind == record::TrialKind::canary)) {
     outcome.bitwise_equal = true;

@@ -39,7 +39,7 @@ const char* differing_metric(const Evaluation& a, const Evaluation& b) {
   return nullptr;
 }
 
-// What differs first between two runs that should be equal to the bit; "" when they are.
+// The first difference between two runs that should be equal to the bit; "" when they are equal.
 std::string first_difference(const record::RunResult& a, const record::RunResult& b) {
   if (a.steps != b.steps) return fmt::format("steps ({} and {})", a.steps, b.steps);
   if (a.replicas.size() != b.replicas.size()) return "number of replicas";
@@ -136,7 +136,7 @@ std::size_t horizon_of(const std::string& arm, std::size_t evaluations, const Ju
        evaluations);
 }
 
-/// Rows of one arm by what they are for.
+/// The rows of one arm, by kind.
 struct Found {
   std::map<int, Rows> golden;  // by data order
   Rows zero_step, envelope;
@@ -161,7 +161,7 @@ std::vector<CleanRun> golden_runs(const std::string& arm, const Found& found, de
   return golden;
 }
 
-// Without the capped loss if no run has it: a user's own training program need not measure it.
+// Without the capped loss if no run has it: a user's own training program may not measure it.
 std::vector<Metric> metrics_in(const std::vector<Trajectory>& clean, std::vector<Metric> metrics) {
   const bool capped = std::any_of(clean.begin(), clean.end(), [](const Trajectory& run) {
     return run.back().test_capped_loss.has_value();

@@ -1,4 +1,4 @@
-// The runs of an arm in which nothing was altered, and what they make of its trials' judgement
+// The runs of an arm in which nothing was altered, and what they contribute to the verdict on its trials
 // (docs/outcomes.md).
 #pragma once
 
@@ -21,12 +21,12 @@ struct CleanRun {
   Trajectory evaluations;                    ///< as judged, see judged()
 };
 
-/// What an arm's rows are judged against.
+/// The reference against which an arm's rows are judged.
 struct ArmControls {
   std::vector<CleanRun> golden;            ///< by data order, at least one; all equally long
   CleanRun zero_step;                      ///< for canaries that are evaluated as loaded
   std::size_t horizon = 0;                 ///< evaluations that count, at most those of a golden run
-  std::optional<Calibration> calibration;  ///< always there in what controls_of() gives
+  std::optional<Calibration> calibration;  ///< always present in the result of controls_of()
 };
 
 /// The one trajectory that counts. Judge::worst takes, per evaluation and metric, the worst of all

@@ -1,4 +1,4 @@
-// How often runs in which nothing is wrong are called SDC: measured, and held against the stated level.
+// How often runs in which nothing is wrong are called SDC: measured, and compared with the stated level.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ struct Judged {
 
 /// Of one arm.
 struct FalseSdc {
-  /// Clean, in other data orders. They alone measure the false-SDC rate.
+  /// Clean runs, in other data orders. They alone measure the false-SDC rate.
   Judged held_out;
-  /// With flips of lowest bits, in a golden data order. They share the luck of its golden run, so that they
-  /// say nothing of other golden runs.
+  /// Runs with flips of lowest bits, in a golden data order. They share the luck of its golden run, so they
+  /// say nothing about other golden runs.
   Judged jitter;
   /// The largest distance, over jitter runs and judged metrics at the horizon, between the badness of a
   /// jitter run and that of its golden run, in units of the clean runs. Absent without a jitter run that
@@ -37,9 +37,9 @@ struct FalseSdc {
 /// The largest rate that is not refuted: one-sided, Clopper and Pearson 1934. No run: 1.
 [[nodiscard]] double upper_bound(const Judged& judged, double confidence);
 
-/// The probability that at least `called` of `runs` further runs score beyond the r-th largest of n, r and n
-/// being those of the calibration, if all are exchangeable: the beta-binomial with parameters r and n + 1 -
-/// r.
+/// The probability that at least `called` of `runs` further runs score beyond the r-th largest of n, where r
+/// and n are those of the calibration and all runs are exchangeable: the beta-binomial with parameters r and
+/// n + 1 - r.
 [[nodiscard]] double chance_of(const Judged& judged, const Calibration& calibration);
 
 /// Less likely counts contradict the stated level.

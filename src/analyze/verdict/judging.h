@@ -1,4 +1,4 @@
-// By which rule rows are judged.
+// The rule by which rows are judged.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace bitrift::analyze {
 
-/// Of the rule by which a trial is judged (docs/outcomes.md); stored in summaries.
+/// The number of the rule by which a trial is judged (docs/outcomes.md); stored in summaries.
 inline constexpr int rule_version = 2;
 
 struct Judging {
@@ -20,13 +20,13 @@ struct Judging {
   std::vector<record::Metric> metrics = {record::Metric::test_accuracy, record::Metric::test_capped_loss};
   double level = 0.01;                 ///< how often a clean run may be called SDC
   std::optional<std::size_t> horizon;  ///< judged at this evaluation, the first being 1; absent: the last
-  design::Strata strata = {};          ///< what the campaign studies
-  /// By arm; one that is not here has none.
+  design::Strata strata = {};          ///< the kind of fault that the campaign studies
+  /// By arm; an arm that is missing here has no recovery.
   std::map<std::string, record::RecoverySpec> recoveries = {};
   [[nodiscard]] record::RecoverySpec recovery_of(const std::string& arm) const;
 };
 
-/// As the campaign asks.
+/// The rule that the campaign's spec chooses.
 [[nodiscard]] Judging judging_of(const design::CampaignSpec& spec);
 
 }  // namespace bitrift::analyze

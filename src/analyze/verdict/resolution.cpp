@@ -9,7 +9,7 @@ namespace {
 using record::Evaluation;
 using record::Metric;
 
-constexpr double kLargestRise = 1e9;  // of a loss; one that is not seen then is not seen at all
+constexpr double kLargestRise = 1e9;  // of a loss; a rise that is not seen then is not seen at all
 
 void set_value(Evaluation& evaluation, Metric metric, double value) {
   switch (metric) {
@@ -57,7 +57,7 @@ class Probe {
   double value_;
 };
 
-// Right answers are counted: the values are those that an evaluation gives, to the bit. Harm never becomes
+// Right answers are counted: the values are exactly those that an evaluation gives. Harm never becomes
 // harmless by growing.
 std::optional<double> fall_by_targets(Probe& probe, double targets) {
   const double right = std::round(probe.value() * targets);
@@ -71,7 +71,7 @@ std::optional<double> fall_by_targets(Probe& probe, double targets) {
   return outside / targets;
 }
 
-// worse: the metric's value after so much harm.
+// worse: the metric's value after this much harm.
 template <typename Worse>
 std::optional<double> smallest_harm(Probe& probe, double largest, const Worse& worse) {
   if (largest <= 0 || !probe.outside(worse(largest))) return std::nullopt;

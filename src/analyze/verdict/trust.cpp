@@ -7,7 +7,7 @@ namespace bitrift::analyze {
 Trust trust_of(const std::vector<record::TrialRecord>& rows, const Judging& judging) {
   Trust trust{judging, controls_of(rows, judging), {}, {}};
   trust.problems = canary_problems(rows, trust.controls, judging);
-  // Counts of clean runs mean nothing when the harness itself misbehaves.
+  // Counts of clean runs mean nothing when the harness is wrong.
   if (!trust.problems.empty()) return trust;
   for (const auto& [arm, controls] : trust.controls)
     trust.false_sdc[arm] = false_sdc_of(rows, arm, controls, judging);

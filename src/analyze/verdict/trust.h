@@ -1,4 +1,4 @@
-// What verdicts of a campaign rest on, and whether they may be believed at all.
+// What the verdicts of a campaign rest on, and whether they can be trusted at all.
 #pragma once
 
 #include <map>
@@ -14,7 +14,7 @@ struct Trust {
   Judging judging;
   std::map<std::string, ArmControls> controls;  ///< by arm
   std::map<std::string, FalseSdc> false_sdc;    ///< by arm; empty when canaries misbehave
-  /// Canaries that misbehave, else clean runs that are called SDC more often than stated, one line each;
+  /// Canaries that misbehave; otherwise clean runs that are called SDC more often than stated. One line each;
   /// empty when all is well.
   std::vector<std::string> problems;
 };

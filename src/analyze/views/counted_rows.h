@@ -1,4 +1,4 @@
-// The rows of trials that count.
+// The rows of the trials that count.
 #pragma once
 
 #include <map>

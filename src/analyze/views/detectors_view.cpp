@@ -45,12 +45,13 @@ bool rejected(const TrialRecord& row) {
   return row.result && row.result->status == record::RunStatus::rejected;
 }
 
-// Guards change nothing but this: one that stops a run while it loads its file leaves no alarm in the row.
+// Guards change nothing else in a run, with one exception: a guard that stops a run while it loads its file
+// leaves no alarm in the row.
 bool noticed(const TrialRecord& with, const TrialRecord& without) {
   return alarmed(with) || (rejected(with) && !rejected(without));
 }
 
-// Clean runs of an arm: no-flip runs of one data order are the same run, so the first stands for all.
+// Clean runs of an arm: no-flip runs of one data order are the same run, so the first represents all of them.
 std::vector<const TrialRecord*> clean_rows(const std::vector<TrialRecord>& rows, const std::string& arm) {
   std::vector<const TrialRecord*> clean;
   for (const TrialRecord& row : rows) {

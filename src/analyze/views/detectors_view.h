@@ -16,35 +16,35 @@
 
 namespace bitrift::analyze {
 
-/// In how many of some runs a guard raised an alarm.
+/// The share of some runs in which a guard raised an alarm.
 struct AlarmShare {
   std::uint64_t runs = 0;
   std::uint64_t alarms = 0;
-  Interval interval;  ///< of alarms / runs: Clopper and Pearson, with the campaign's confidence
+  Interval interval;  ///< an interval for alarms / runs: Clopper and Pearson, with the campaign's confidence
 };
 
 /// By the outcome that the same fault has in the arm without guards.
 using AlarmsByOutcome = std::map<record::OutcomeClass, AlarmShare>;
 
-/// One arm with guards, beside the arm without that is like it in everything else.
+/// One arm with guards, and the arm without guards that is otherwise the same.
 struct Detector {
   std::string arm, beside;
   record::GuardSpec guards;
   AlarmsByOutcome all;                            ///< over all draws that both arms have
   std::map<std::string, AlarmsByOutcome> fields;  ///< the same by bit field (of a fault model: its bits)
   AlarmShare clean;  ///< one golden run of each data order, envelope and held-out runs
-  /// Of the alarms on SDCs and crashes: steps after the resume until the first. Absent: none, or not known.
+  /// For the alarms on SDCs and crashes: steps after the resume until the first. Absent: none, or not known.
   std::optional<double> median_steps, most_steps;
   /// Median over the clean runs of (duration of steps and evaluations) / steps; absent: without a clean run.
   std::optional<double> step_seconds;
-  std::optional<double> cost;  ///< step_seconds over that of `beside`
+  std::optional<double> cost;  ///< step_seconds divided by that of `beside`
 };
 
 struct Scoreboard {
   std::string campaign;
   double confidence = 0.95;
   std::vector<Detector> detectors;    ///< in the order of the arms
-  std::vector<std::string> unpaired;  ///< arms with guards that have no such arm beside them
+  std::vector<std::string> unpaired;  ///< arms with guards for which no such arm exists
 };
 
 /// rows: all of the journal; draws count up to the first without a row. resumed: by arm, the steps that the

@@ -1,4 +1,4 @@
-// The keys of the lines of a table, and which lines are wanted.
+// The dimensions by which trials are grouped into the lines of a table, and which lines are wanted.
 #pragma once
 
 #include <map>
@@ -13,14 +13,15 @@
 
 namespace bitrift::analyze {
 
-/// What of a training a role belongs to.
+/// The part of a training that a role belongs to.
 enum class State { model, optimizer, other };
 constexpr EnumNames<3> names_of(State) { return {"state", {"model", "optimizer", "other"}}; }
-/// role: of a stratum (docs/roles.md); several are joined by '+', and other where they are not of one state.
+/// role: of a stratum (docs/roles.md); several are joined by '+'. The state is `other` if the roles belong to
+/// different states.
 [[nodiscard]] State state_of(std::string_view role) noexcept;
 
-/// By what trials are grouped into lines. layer, tensor and bit cut through strata; all others are properties
-/// of arms or strata.
+/// The dimensions by which trials are grouped into lines. layer, tensor and bit cut through strata; all
+/// others are properties of arms or strata.
 enum class Dimension {
   strategy,
   base,
@@ -66,9 +67,9 @@ constexpr EnumNames<13> names_of(Dimension) {
 [[nodiscard]] Dimension dimension_named(const std::string& word, const design::CampaignSpec& spec,
                                         const char* option);
 
-/// Those that `by` names, completed. Arms are never pooled, because every fault runs in all of them and their
-/// rows are not independent, and neither are bases or fault models: `strategy`, and `base` and `stratum`
-/// where there are several, are added where `by` lacks them. Throws as dimension_named() does.
+/// The dimensions that `by` names, completed. Arms are never pooled, because every fault runs in all of them
+/// and their rows are not independent, and neither are bases or fault models: `strategy`, and `base` and
+/// `stratum` where there are several, are added where `by` lacks them. Throws as dimension_named() does.
 [[nodiscard]] std::vector<Dimension> dimensions(const std::vector<std::string>& by,
                                                 const design::CampaignSpec& spec);
 /// The same for tables that only count rows. Throws Error(unsupported) on dimensions that cut through strata;

@@ -1,4 +1,4 @@
-// The same trials judged at every evaluation: which outcomes are still moving.
+// The same trials judged at every evaluation, to show which outcomes still change.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +20,11 @@ struct HorizonLine {
   std::size_t horizon = 0;  ///< evaluation, the first being 1
   std::int64_t step = 0;    ///< since the resume, of the golden run
   std::map<record::OutcomeClass, std::uint64_t> counts;
-  std::uint64_t moving = 0;  ///< trials of another class at the last horizon
+  std::uint64_t moving = 0;  ///< trials whose class differs from that at the last horizon
 };
 
 /// By arm, then horizon. Counts are of trials as they were drawn, without weights. Throws as controls_of and
-/// classify do. judging.horizon does not count.
+/// classify do. judging.horizon is ignored.
 [[nodiscard]] std::vector<HorizonLine> horizons_of(const std::vector<record::TrialRecord>& rows,
                                                    Judging judging);
 [[nodiscard]] std::string table(const std::vector<HorizonLine>& lines);

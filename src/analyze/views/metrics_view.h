@@ -1,4 +1,4 @@
-// Which metrics are outside, each judged by itself.
+// Which metrics are outside, each judged alone.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct MetricsLine {
   std::map<record::Metric, std::optional<std::uint64_t>> outside;
 };
 
-/// trust: of the same rows. Groups all `trial` rows by the dimensions of analyze/views/dimension.h, in the order
-/// of all_metrics, whatever trust.judging.metrics names. Throws as study_view does.
+/// trust: of the same rows. Groups all `trial` rows by the dimensions of analyze/views/dimension.h, in the
+/// order of all_metrics, whatever trust.judging.metrics names. Throws as study_view does.
 [[nodiscard]] std::vector<MetricsLine> metrics_view(const std::vector<record::TrialRecord>& rows,
                                                     const design::CampaignSpec& spec, const Trust& trust,
                                                     const std::vector<std::string>& by);

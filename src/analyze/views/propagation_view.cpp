@@ -79,7 +79,7 @@ ReachGroup group_of(const std::vector<const TrialRecord*>& rows, std::int64_t st
     for (const auto& [tensor, worst] : worst_of(*drift)) tensors[tensor].push_back(worst);
   }
   for (const auto& [tensor, trials] : tensors) group.tensors.push_back(reach_of(tensor, trials));
-  // Layer 10 behind layer 2.
+  // Layer 10 comes after layer 2.
   std::sort(group.tensors.begin(), group.tensors.end(),
             [](const Reach& a, const Reach& b) { return natural_less(a.tensor, b.tensor); });
   return group;
@@ -91,7 +91,7 @@ std::string origin_of(const TrialRecord& row) {
   return tensors.size() == 1 ? *tensors.begin() : fmt::format("{} tensors", tensors.size());
 }
 
-// The steps that were looked at: those asked for, and the golden run's last.
+// The steps at which states were compared: the requested ones, and the golden run's last.
 std::set<std::int64_t> steps_of(const std::vector<TrialRecord>& rows, const std::string& arm,
                                 const record::PropagationSpec& asked) {
   std::set<std::int64_t> steps(asked.steps.begin(), asked.steps.end());

@@ -15,7 +15,7 @@ using record::Json;
 using record::Recovery;
 using record::TrialRecord;
 
-// What one trial adds: sums over its recoveries.
+// What one trial adds: the sums over its recoveries.
 struct RecoveryCost {
   std::array<std::optional<double>, recovery_parts> seconds;
   double steps_lost = 0, steps_redone = 0, bytes_moved = 0;
@@ -40,7 +40,7 @@ std::optional<double> seconds_of(const record::RecoveryTimes& times, RecoveryPar
     case RecoveryPart::total:
       break;
   }
-  // Without its first part it is no total.
+  // Without its first part, the sum is not a total.
   return times.detect ? std::optional(times.total()) : std::nullopt;
 }
 
@@ -75,7 +75,7 @@ bool recovered(const TrialRecord& row) {
   return row.result && row.result->status == record::RunStatus::done && !row.result->recoveries.empty();
 }
 
-/// value(cost): a number, or std::nullopt where the trial does not know it.
+/// value(cost): a number, or std::nullopt where the trial does not have it.
 template <typename Value>
 Spread spread_over(const std::vector<RecoveryCost>& costs, const Value& value) {
   std::vector<double> values;

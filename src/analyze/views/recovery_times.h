@@ -1,4 +1,4 @@
-// How long recoveries took and what they cost, by who failed (docs/rank-failure.md).
+// The duration and the cost of recoveries, by the rank that failed (docs/rank-failure.md).
 #pragma once
 
 #include <array>
@@ -23,30 +23,32 @@ constexpr EnumNames<8> names_of(RecoveryPart) {
 }
 inline constexpr std::size_t recovery_parts = names_of(RecoveryPart{}).words.size();
 
-/// Who failed. Of several ranks that fail in a trial, rank 0 counts.
+/// Who failed. If several ranks fail in a trial, rank 0 counts.
 enum class Victim { rank_0, another };
 constexpr EnumNames<2> names_of(Victim) { return {"victim", {"rank 0", "another rank"}}; }
 
 struct VictimClass {
   Victim victim = Victim::another;
-  /// That the victims hold. Absent where the arm has one stage, and where victims hold different ones.
+  /// The stage that the victims hold. Absent where the arm has one stage, or victims hold different ones.
   std::optional<int> stage = {};
   auto operator<=>(const VictimClass&) const = default;
 };
 
-/// Over trials, each the sum over its recoveries.
+/// Over trials; the value of a trial is the sum over its recoveries.
 struct Spread {
-  std::uint64_t n = 0;                   ///< trials for which the value is known; 0: the others mean nothing
+  std::uint64_t n = 0;                   ///< trials for which the value is known; if 0, the other members
+                                         ///< mean nothing
   double median = 0, p95 = 0, most = 0;  ///< quantile()
 };
 
-/// The trials of one arm, phase and class of victims that recovered.
+/// The trials of one arm, phase and class of victims that recovered from the failure.
 struct RecoveryLine {
   std::string arm;
   record::TrainingPhase phase = record::TrainingPhase::forward;
   VictimClass victims;
   std::uint64_t trials = 0;
-  std::array<Spread, recovery_parts> milliseconds;  ///< detect and total: of trials that know when it began
+  std::array<Spread, recovery_parts> milliseconds;  ///< detect and total: of trials that know when the
+                                                    ///< failure began
   Spread steps_lost, steps_redone, bytes_moved;
   [[nodiscard]] const Spread& part(RecoveryPart one) const {
     return milliseconds[static_cast<std::size_t>(one)];

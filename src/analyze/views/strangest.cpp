@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kOfOneReason = 3;
 
-/// The first `most` faults of sorted lines, each once; of one reason at most `of_one_reason`.
+/// The first `most` faults of sorted lines, each once, and at most `of_one_reason` with the same reason.
 std::vector<StrangeFault> first_faults(const std::vector<TrialLine>& lines, std::size_t most,
                                        std::size_t of_one_reason) {
   std::vector<StrangeFault> faults;
@@ -67,7 +67,7 @@ double largest_change(const record::TrialRecord& row) {
   double largest = 0;
   const auto add = [&](const NumberFormat& format, std::uint64_t before, std::uint64_t after) {
     const double change = decode_number(format, after) - decode_number(format, before);
-    // Between two NaN, or two infinite numbers, nothing is known of how far it is.
+    // Two NaN, or two infinite numbers, have no known distance.
     largest =
         std::isnan(change) ? std::numeric_limits<double>::infinity() : std::max(largest, std::abs(change));
   };

@@ -1,4 +1,4 @@
-// The trials that a reader wants to see first.
+// The trials that a reader should see first.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace bitrift::analyze {
 
-/// A fault whose trials end in the same class in these arms; `line` is the trial that comes first.
+/// A fault whose trials end in the same class in several arms; `line` is the first of these trials.
 struct StrangeFault {
   TrialLine line;
   std::vector<std::string> arms;
@@ -22,7 +22,7 @@ struct Strangest {
   std::vector<StrangeFault> unharmed;  ///< masked: the largest change of a number first
 };
 
-/// At most `most` faults of each. lines: of trials_view().
+/// At most `most` faults of each class. lines: of trials_view().
 [[nodiscard]] Strangest strangest(const std::vector<TrialLine>& lines, const Judging& judging,
                                   std::size_t most);
 

@@ -14,7 +14,7 @@ using record::TrialKind;
 using record::TrialRecord;
 using Cell = std::pair<std::string, std::string>;  // arm, stratum
 
-// How many draws of each cell are there without a gap.
+// The number of draws of each cell before the first gap.
 std::map<Cell, std::uint64_t> draws_without_gap(const std::vector<TrialRecord>& rows) {
   std::map<Cell, std::set<std::uint64_t>> seen;
   for (const TrialRecord& row : rows) {
@@ -98,7 +98,7 @@ std::vector<StudyLine> study_view(const std::vector<TrialRecord>& rows, const de
   }
   std::vector<StudyLine> lines;
   for (auto& [key, group] : groups) {
-    // Rows end in any order: sums of sorted values are the same for the same rows.
+    // Rows end in any order: sums of sorted values do not depend on it.
     std::sort(group.accuracies.begin(), group.accuracies.end());
     finish(group.line, group.accuracies);
     group.line.key = key;

@@ -1,4 +1,4 @@
-// The rows in the words of a published study, beside our own outcomes (docs/outcomes.md, "Other words").
+// The rows in the words of a published study, next to our own outcomes (docs/outcomes.md, "Other words").
 #pragma once
 
 #include <cstdint>

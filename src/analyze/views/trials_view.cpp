@@ -52,13 +52,13 @@ Json metrics_of(const std::optional<record::Evaluation>& evaluation) {
   return metrics;
 }
 
-// What is peculiar to a kind of fault.
+// The columns that only one kind of fault has.
 
 void add_columns(const record::FaultList& bits, const TrialLine&, Json& value) {
   if (!bits.empty()) value = record::to_json(bits.at(0));
 }
 
-// Which ranks were to fail and where, and what became of that.
+// Which ranks were to fail and where, and what happened.
 void add_columns(const std::vector<record::ProcessFault>& faults, const TrialLine& line, Json& value) {
   value["victims"] = Json::array();
   for (const record::ProcessFault& fault : faults) value["victims"].push_back(fault.rank);
@@ -74,14 +74,14 @@ void add_columns(const std::vector<record::ProcessFault>& faults, const TrialLin
     value["recoveries"].push_back(record::to_json(recovery));
 }
 
-// Which message was altered; its link and numbers are known where the run tells of it.
+// The altered message; its link and numbers are known if the run reports them.
 void add_columns(const std::vector<record::LinkFault>& faults, const TrialLine& line, Json& value) {
   const auto& result = line.row->result;
   const bool known = result && !result->altered_messages.empty();
   value["message"] = known ? Json(result->altered_messages.front()) : Json{{"link", faults.front()}};
 }
 
-// Which link failed, and what it cost where the run tells of it.
+// The failed link, and its cost if the run reports it.
 void add_columns(const std::vector<record::FailedLink>& links, const TrialLine& line, Json& value) {
   const auto& result = line.row->result;
   const bool known = result && !result->failed_links.empty();

@@ -1,4 +1,4 @@
-// Single trials: what was altered, how it ended, what was measured.
+// Single trials: the altered bits, the outcome, and the measurements.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,13 @@
 namespace bitrift::analyze {
 
 struct TrialLine {
-  const record::TrialRecord* row = nullptr;  ///< of the rows given
+  const record::TrialRecord* row = nullptr;  ///< a row among those given
   record::Outcome outcome;
-  std::optional<record::Evaluation> at, golden;  ///< as judged at the horizon; `at` only where it was reached
+  std::optional<record::Evaluation> at, golden;  ///< as judged at the horizon; `at` only if the run reached
+                                                 ///< it
 };
 
-/// Which trials; what is empty restricts nothing.
+/// Which trials are wanted; empty members restrict nothing.
 struct TrialFilter {
   std::set<record::TrialKind> kinds = {record::TrialKind::trial};
   std::set<record::OutcomeClass> outcomes = {};
@@ -33,14 +34,14 @@ struct TrialFilter {
 /// arm that has no row.
 [[nodiscard]] std::vector<TrialLine> trials_view(const std::vector<record::TrialRecord>& rows,
                                                  const Trust& trust, const TrialFilter& filter = {});
-/// The most harmed first: the lowest accuracy or the highest loss; a value that is not finite before all
-/// others, trials without an evaluation last. Equal ones keep their order.
+/// The most harmed first: the lowest accuracy or the highest loss. A value that is not finite comes before
+/// all others; trials without an evaluation come last. Equal ones keep their order.
 void sort_worst_first(std::vector<TrialLine>& lines, record::Metric metric);
 /// The smallest p-value first; trials without one last.
 void sort_worst_first(std::vector<TrialLine>& lines);
 /// {"id","arm","stratum","draw","kind","faults","tensor","role","element","bits","field","dtype","old","new",
 /// "outcome","reason",...,"steps", a metric each, "golden": {metrics}}. The keys of a fault are those of the
-/// first one; `faults` is their number. Where ranks fail instead {"victims","phase","step","point","how",
+/// first one; `faults` is their number. If ranks fail, instead {"victims","phase","step","point","how",
 /// "recovered","recoveries"}: of the last to fail.
 [[nodiscard]] record::Json to_json(const TrialLine& line);
 

@@ -16,7 +16,7 @@ bool matches(Dimension dimension, const std::string& wanted, const std::string& 
   return dimension == Dimension::tensor ? glob_match(wanted, value) : wanted == value;
 }
 
-// A field such as 3,7,30 is one value.
+// A field such as 3,7,30 counts as one value.
 bool is_one_value(Dimension dimension, const std::string& text, const design::CampaignSpec& spec) {
   if (dimension != Dimension::field && dimension != Dimension::stratum) return false;
   const auto strata = spec.strata->strata();

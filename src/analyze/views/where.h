@@ -24,10 +24,10 @@ class Where {
   [[nodiscard]] bool cuts_strata() const noexcept;
   /// The dimensions with a condition.
   [[nodiscard]] std::vector<Dimension> dimensions() const;
-  /// Whether this value is wanted, or nothing is asked of the dimension. Remembers the value for check().
+  /// Whether this value is wanted, or the dimension has no condition. Remembers the value for check().
   [[nodiscard]] bool allows(Dimension dimension, const std::string& value);
-  /// Throws Error(bad_input) that lists what there is when a wanted value was not among those that allows()
-  /// was asked for.
+  /// Throws Error(bad_input) that lists all values when a wanted value was not among those that allows() was
+  /// asked about.
   void check() const;
 
  private:
@@ -36,7 +36,7 @@ class Where {
   std::map<Dimension, std::set<std::string>> met_;         // wanted values
 };
 
-/// Whether --by and --where ask for layer, tensor or bit, which needs the campaign's Contents.
+/// Whether --by or --where uses layer, tensor or bit, which needs the campaign's Contents.
 [[nodiscard]] bool needs_contents(const std::vector<std::string>& by, const std::vector<std::string>& where);
 
 }  // namespace bitrift::analyze

@@ -21,7 +21,7 @@ namespace {
 
 using record::Json;
 
-// Sizes of all journals: what the last merge read, and what there is now.
+// The sizes of all journals: at the last merge, and now.
 std::filesystem::path stamp_of(const Layout& layout) { return layout.shards() / "merged.json"; }
 
 Json sizes_now(const Layout& layout, int shards) {

@@ -1,4 +1,4 @@
-// One journal out of those of all shards.
+// Makes one journal from those of all shards.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@ namespace bitrift::campaign {
 struct Merged {
   std::size_t rows = 0;
   std::size_t starts = 0;   ///< journals that were read
-  std::size_t doubles = 0;  ///< rows that several of them hold
+  std::size_t doubles = 0;  ///< rows that are in several of them
   std::size_t retracted = 0;
 };
 
 /// Reads every journal of a divided campaign by the torn-tail rule, drops doubles, sorts by id and replaces
-/// DIR/trials.jsonl and DIR/incidents.jsonl. Shards may be at work meanwhile. Throws Error(bad_input) when
-/// the campaign is undivided, Error(bad_file) with file and line for damage, Misbehaviour when doubles
+/// DIR/trials.jsonl and DIR/incidents.jsonl. Shards may be running at the same time. Throws Error(bad_input)
+/// when the campaign is undivided, Error(bad_file) with file and line for damage, Misbehaviour when doubles
 /// differ, Error(io).
 Merged merge_shards(const Layout& layout);
 

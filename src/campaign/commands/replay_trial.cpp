@@ -29,7 +29,7 @@ class ReplayObserver : public PoolObserver {
   record::TrialSpec expand(const RunKey& key) override {
     record::TrialSpec spec = plan_.expand(key);
     stored_.drills.plant(spec);
-    if (spec.drill == record::Drill::leak) spec.drill.reset();  // it is about the runs that follow
+    if (spec.drill == record::Drill::leak) spec.drill.reset();  // the end concerns only later runs
     return spec;
   }
   double deadline_s(std::size_t arm) override { return controls_.deadline_s(arm); }

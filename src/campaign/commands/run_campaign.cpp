@@ -128,7 +128,7 @@ void run_rounds(Plan& plan, Driver& driver, Pool& pool, const Ledger& ledger, Fo
 std::optional<std::chrono::steady_clock::time_point> end_of(const RunOptions& options) {
   using Clock = std::chrono::steady_clock;
   if (!options.max_hours) return std::nullopt;
-  // No clock counts further than this.
+  // No clock counts beyond this.
   const std::chrono::duration<double, std::ratio<3600>> hours(std::min(*options.max_hours, 1e5));
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(hours);
 }
@@ -156,7 +156,7 @@ PoolOptions pool_options(const RunOptions& options, const design::CampaignSpec& 
   return pool;
 }
 
-// Everything that a start stands on; all outlive the run.
+// Everything that a start needs; all of it outlives the run.
 struct Work {
   const RunOptions& options;
   const design::CampaignSpec& spec;
@@ -168,14 +168,14 @@ struct Work {
   Progress& progress;
 };
 
-// Where private copies go, when all that will be written has its place.
+// The place of private copies, once all files to be written have their place.
 std::unique_ptr<WorkPlace> find_place(const Work& work, const Plan& plan, const DriverPlace& place,
                                       const std::filesystem::path& owner, const JournalRows& rows) {
   const Layout& layout = work.folder.layout();
   const int side_by_side = work.options.workers.value_or(usable_cores());
   const DiskUse use =
       disk_use(plan, layout, rows, most_workers(work.spec, static_cast<std::size_t>(side_by_side)));
-  // A launcher may start ranks on other machines, and a command of the user's anything anywhere.
+  // A launcher may start ranks on other machines, and a user's command can start anything anywhere.
   const bool local =
       work.spec.launch.empty() && work.spec.runner.kind != record::RunnerKind::exec && !work.spec.network;
   auto found = std::make_unique<WorkPlace>(
@@ -197,7 +197,7 @@ void prepare_bases(const Work& work) {
   work.folder.note_unread();
 }
 
-// Once everything that can be refused was looked at.
+// Called once everything that can be refused has been checked.
 void store_extension(const Work& work) {
   if (!work.folder.extends()) return;
   if (work.shard == nullptr) return work.folder.extend();
@@ -214,7 +214,7 @@ void say_what_was_repaired(const Journal& journal, const std::filesystem::path& 
   }
 }
 
-// The shard that is first through with everything joins the journals for all.
+// The first shard that has finished everything joins the journals for all.
 void join(const Work& work) {
   if (work.shard == nullptr || is_merged(work.folder.layout())) return;
   const Merged merged = merge_shards(work.folder.layout());

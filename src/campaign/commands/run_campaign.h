@@ -17,27 +17,28 @@ struct RunOptions {
   std::filesystem::path folder;
   std::vector<std::string> overrides;             ///< key=value
   std::vector<std::string> drills;                ///< see parse_drills
-  std::optional<int> workers;                     ///< groups side by side; absent: what the cores hold
+  std::optional<int> workers;                     ///< number of groups at the same time; absent: as many as
+                                                  ///< the cores hold
   std::vector<std::string> command;               ///< for the provenance
   std::optional<std::filesystem::path> work_dir;  ///< for private copies; absent: see WorkPlace
   bool extend = false;               ///< the spec adds draws, strata or arms to that of the folder
   bool ignore_space = false;         ///< starts although the disk looks too small
-  std::optional<double> max_hours;   ///< of this start, from its first moment
+  std::optional<double> max_hours;   ///< the deadline of this start, counted from its first moment
   std::optional<ShardId> shard;      ///< the folder is shared with the drivers of the other shards
-  std::optional<double> wait_hours;  ///< bounds every waiting for other shards
+  std::optional<double> wait_hours;  ///< limits the time that it waits for other shards
 };
 
 struct RunReport {
-  std::vector<std::string> problems;  ///< why the harness may not be believed; empty when all is well
+  std::vector<std::string> problems;  ///< why the results cannot be trusted; empty when all is well
   std::size_t incidents = 0;          ///< of this start
-  std::string unfinished;             ///< why it ended before its plan did; "" when it did not
+  std::string unfinished;             ///< why it ended before its plan; "" if it did not
   bool judged = false;                ///< controls and canaries are complete and behave
   bool joined = true;                 ///< DIR/trials.jsonl holds all rows
 };
 
-/// Runs the campaign: base, controls, clean runs, canaries, trials. What the journal holds already is not run
-/// again. Throws Error, and Interrupted after SIGINT, SIGTERM or SIGHUP; nothing recorded is lost then, and
-/// no process is left.
+/// Runs the campaign: base, controls, clean runs, canaries, trials. Runs that the journal already holds are
+/// not repeated. Throws Error, and Interrupted after SIGINT, SIGTERM or SIGHUP; nothing recorded is lost
+/// then, and no process is left.
 [[nodiscard]] RunReport run_campaign(const RunOptions& options, Progress& progress);
 
 }  // namespace bitrift::campaign

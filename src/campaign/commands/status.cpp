@@ -49,7 +49,7 @@ ArmStatus status_of(const std::string& arm, const Plan& plan, const JournalRows&
   return status;
 }
 
-// Who works, without asking them.
+// Finds who works, without asking them.
 void add_shards(Status& status, const Layout& layout, int shards, const ShardJournals& journals) {
   for (int index = 1; index <= shards; ++index) {
     const ShardId id{index, shards};

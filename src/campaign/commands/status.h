@@ -1,4 +1,4 @@
-// How far a campaign is: read from its folder, without disturbing who works there.
+// The progress of a campaign: read from its folder, without disturbing those that work there.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ struct ShardStatus {
   std::string shard;  ///< "2/3"
   std::string state;  ///< "never started", "running: ...", "ended: ..."
   int starts = 0;
-  std::size_t done = 0, planned = 0;  ///< its runs, of the rounds that are published
+  std::size_t done = 0, planned = 0;  ///< its runs, in the published rounds
 };
 
 struct Status {
@@ -38,12 +38,12 @@ struct Status {
   std::size_t retracted = 0;
   std::optional<record::Sampling> sampling;  ///< of the spec
   std::vector<record::Round> rounds;         ///< as published
-  bool decided = false;                      ///< no round is still to be planned
+  bool decided = false;                      ///< all rounds are planned
   [[nodiscard]] bool complete() const noexcept;
 };
 
-/// Of a divided campaign the shards' own journals count, merged or not. Throws Error as read_stored_campaign,
-/// Plan and read_journal do.
+/// For a divided campaign the shards' own journals count, merged or not. Throws Error as
+/// read_stored_campaign, Plan and read_journal do.
 [[nodiscard]] Status read_status(const std::filesystem::path& folder);
 [[nodiscard]] record::Json to_json(const Status& status);
 

@@ -24,7 +24,7 @@ std::string list_of(const std::vector<std::string>& names) {
   return names.empty() ? "nothing" : fmt::format("{}", fmt::join(names, ", "));
 }
 
-// What was altered on the way of a run, or failed in it.
+// The faults that a run met: altered messages, and ranks or links that failed.
 std::string met_by(const record::RunResult& result) {
   std::vector<std::string> met;
   for (const record::Recovery& recovery : result.recoveries)
@@ -35,7 +35,7 @@ std::string met_by(const record::RunResult& result) {
   return list_of(met);
 }
 
-// The rest of a row of a run that met its faults on the way, and no tensor of whose file was altered.
+// The rest of the row of a run that met its faults while it ran, with a file in which nothing was altered.
 record::TrialRecord row_on_the_way(const Ran& ran, record::TrialRecord row) {
   const std::string id = row.id.text();
   if (ran.result && !ran.result->changed_tensors.empty()) {
@@ -48,7 +48,7 @@ record::TrialRecord row_on_the_way(const Ran& ran, record::TrialRecord row) {
                                  described(row.faults, row.faults.size()), met_by(*ran.result)));
 }
 
-// A script that does not read what was altered would make every such fault masked.
+// If a script does not read the altered tensors, every such fault would be masked.
 void refuse_unreached(const record::TrialId& id, const record::RunResult& result) {
   if (!result.unreached_tensors || result.unreached_tensors->empty()) return;
   throw Misbehaviour(
@@ -77,9 +77,9 @@ record::TrialRecord row_of(const Ran& ran, std::uint64_t stratum_bits, const Dri
   const bool values =
       row.plane != record::Plane::metadata && std::none_of(sites.begin(), sites.end(), is_byte);
   row.no_change = row.kind == TrialKind::trial && altered.empty() && values;
-  // Of a run without a result only this is known: that the file was altered, and read back.
-  // What bytes of a file's structures and behind filters do to tensors nobody can say: that they were altered
-  // was read back.
+  // For a run without a result only one fact is known: the file was altered, and read back. Nobody can say
+  // what altered bytes in a file's structures or in filtered chunks do to tensors; only that they were
+  // altered was read back.
   row.landed = ran.result && values ? ran.result->changed_tensors == altered
                                     : !drills.blind() || (values && altered.empty());
   if (row.landed && ran.result) refuse_unreached(row.id, *ran.result);
@@ -118,14 +118,14 @@ void Driver::meet(const Stage& stage) {
   if (shard_ == nullptr) return;
   shard_->finish(stage, ledger_.journal());
   shard_->meet(stage, [this] { on_tick(); });
-  if (rates_) show_rates();  // the rows of the other shards close the gaps between this one's
+  if (rates_) show_rates();  // the rows of other shards close the gaps between those of this one
 }
 
 std::vector<Job> Driver::preparation_jobs() const {
   std::vector<Job> jobs;
   for (std::size_t arm = 0; arm < plan_.spec().arms.size(); ++arm) {
     for (auto& chain : plan_.preparation(arm_name(arm))) {
-      // A chain runs as a whole: its last control shows something only behind its canaries.
+      // A chain runs as a whole: its last control shows something only after its canaries.
       const auto missing = [&](const RunKey& key) {
         return takes(shard(), key) && ledger_.find_own(key.id) == nullptr;
       };
@@ -148,7 +148,7 @@ record::TrialSpec Driver::expand(const RunKey& key) {
   check_bases();
   record::TrialSpec spec = plan_.expand(key);
   drills_.plant(spec);
-  // A leak that came back with the repetition would never end.
+  // A leak that occurs again in the repetition would never end.
   if (spec.drill == record::Drill::leak && !leaked_.insert(key.id.text()).second) spec.drill.reset();
   return spec;
 }
@@ -159,7 +159,7 @@ bool Driver::golden_known(std::size_t arm, int order) { return controls_.golden_
 
 void Driver::on_ready(std::size_t arm, const record::Ready& ready) {
   check_bases();  // the worker and its private copy have just read it
-  // Guards with a memory have state of their own.
+  // Guards that remember earlier steps have state of their own.
   const design::Arm& of = plan_.spec().arms[arm];
   const auto [known, first] = base_digests_.emplace(
       std::pair(of.file, of.guards ? record::to_json(*of.guards).dump() : ""), ready.base_digest);

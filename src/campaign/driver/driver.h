@@ -1,4 +1,4 @@
-// What a campaign wants of the pool: faults for its runs, and a row for each that is over.
+// What a campaign gives the pool: faults for its runs, and a row for each finished run.
 #pragma once
 
 #include <chrono>
@@ -27,7 +27,7 @@ namespace bitrift::campaign {
 
 /// The row of a run that is over. Throws Misbehaviour when a run that must land (a trial's flip, a rank that
 /// must fail, or a run without faults) did not. A canary that did not land is kept: judging canaries is the
-/// analysis' part.
+/// task of the analysis.
 [[nodiscard]] record::TrialRecord row_of(const Ran& ran, std::uint64_t stratum_bits, const Drills& drills);
 
 /// Watches over the runs of a campaign and writes them down.
@@ -40,8 +40,8 @@ class Driver : public PoolObserver {
   Driver(Driver&&) = delete;
   Driver& operator=(Driver&&) = delete;
 
-  /// This shard's runs that its journals do not hold yet, in the order in which they run; trials: of the last
-  /// round of the plan.
+  /// The runs of this shard that its journals do not hold yet, in the order in which they run; trials: of the
+  /// last round of the plan.
   [[nodiscard]] std::vector<Job> preparation_jobs() const;
   [[nodiscard]] std::vector<Job> trial_jobs() const;
   [[nodiscard]] ShardId shard() const { return shard_ == nullptr ? ShardId{} : shard_->id(); }
@@ -58,7 +58,7 @@ class Driver : public PoolObserver {
   void on_run(const Ran& ran) override;
   void on_incident(const Incident& incident) override;
   void on_tick() override;
-  /// Preparation is over and behaves: from here on the progress shows the rates of the trials.
+  /// The preparation is finished and behaves: from here on the progress shows the rates of the trials.
   void show_rates();
   /// A round was planned: the rates shown are those of all rounds.
   void show_round();

@@ -10,7 +10,8 @@
 namespace bitrift::campaign {
 namespace {
 
-// What every change of a file changes; times are from the kernel's clock, which nobody sets back by chance.
+// The fields that every change of a file changes; times are from the kernel's clock, which nobody sets back
+// by chance.
 auto stamp(const struct stat& file) {
   return std::tuple(file.st_dev, file.st_ino, file.st_size, file.st_mtim.tv_sec, file.st_mtim.tv_nsec,
                     file.st_ctim.tv_sec, file.st_ctim.tv_nsec);
@@ -38,7 +39,7 @@ void check_digest(const std::filesystem::path& path, const std::string& digest) 
 
 BaseWatch::BaseWatch(std::filesystem::path path, std::string digest)
     : path_(std::move(path)), digest_(std::move(digest)) {
-  // First the look, then the content: a change in between is seen at the next check.
+  // The status is taken before the content is read: a change in between is seen at the next check.
   seen_ = look(path_);
   check_digest(path_, digest_);
 }

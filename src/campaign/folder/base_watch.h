@@ -1,4 +1,4 @@
-// That the base stays what it was, also while a campaign runs.
+// Checks that the base does not change, also while a campaign runs.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +13,7 @@ class BaseWatch {
  public:
   /// Reads the file. Throws as check() does.
   BaseWatch(std::filesystem::path path, std::string digest);
-  /// Only a stat(2) if the file was not touched. Throws Error(conflict) with its name if its contents
+  /// Calls only stat(2) if the file was not touched. Throws Error(conflict) with its name if its contents
   /// changed, Error(not_found | io) when it cannot be read.
   void check();
 

@@ -26,7 +26,7 @@ std::uint64_t size_of(const std::filesystem::path& path) {
   return error ? 0 : size;
 }
 
-// A row with nothing short in it.
+// A typical row in which every optional part is present.
 std::uint64_t made_up_row(const design::CampaignSpec& spec, std::uint64_t faults) {
   constexpr double long_number = -0.12345678901234567;
   const std::string digest(32, 'f');
@@ -78,7 +78,7 @@ bool same_file_system(const std::filesystem::path& first, const std::filesystem:
        place.string(), what, byte_size_text(needed), byte_size_text(free));
 }
 
-// Of files as large as the base, in the place of a worker's private copy.
+// For files as large as the base, in the place of a worker's private copy.
 std::size_t copies_of_worker(const design::CampaignSpec& spec) {
   const auto* const ranks = spec.strata.as<design::ProcessStrata>();
   if (ranks == nullptr) return 1;
@@ -86,8 +86,8 @@ std::size_t copies_of_worker(const design::CampaignSpec& spec) {
   for (const design::Arm& arm : spec.arms) {
     const bool relaunches = arm.recovery.kind == record::RecoveryKind::relaunch;
     const bool saves = arm.recovery.checkpoint_every > 0 || ranks->has(record::TrainingPhase::save);
-    // The copy, a checkpoint, and one that is being written; in a job that was launched again, what it came
-    // from.
+    // The copy, a checkpoint, and one that is being written; in a job that was launched again, also the
+    // checkpoint from which it continued.
     most = std::max<std::size_t>(most, 1 + (saves ? 2 : 0) + (relaunches ? 1 : 0));
   }
   return most;

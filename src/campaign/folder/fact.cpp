@@ -11,7 +11,7 @@ namespace {
 
 using record::Json;
 
-// What the fact follows from.
+// The facts that the fact is derived from.
 Json origin_of(const design::CampaignSpec& spec, const design::FactNeeded& needed) {
   return {{"bases", record::to_json(spec.bases)},
           {"parallel", to_json(spec.arms.front().parallel)},

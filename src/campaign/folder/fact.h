@@ -1,4 +1,4 @@
-// What bitrift-train must say of a training before the faults of a campaign are known.
+// What bitrift-train must say about a training before the faults of a campaign are known.
 #pragma once
 
 #include <filesystem>

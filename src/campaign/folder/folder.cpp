@@ -31,8 +31,7 @@ using record::Json;
 // A base that takes longer is better trained by `bitrift-train train` and named as base.checkpoint.
 constexpr std::chrono::hours base_deadline{6};
 
-// Unfinished files of a start that was killed: their names are those of PendingFile. what: a part of the
-// name.
+// Unfinished files of a killed start: they have names of PendingFile. what: a part of the name.
 void remove_unfinished(const std::filesystem::path& folder, const std::string& what = ".tmp-") {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
@@ -43,14 +42,14 @@ void remove_unfinished(const std::filesystem::path& folder, const std::string& w
   }
 }
 
-// Waits for the trainer, but not past an interrupt.
+// Waits for the trainer, unless an interrupt comes.
 ExitStatus wait_for_training(Subprocess& child, const std::filesystem::path& log) {
   const auto limit = std::chrono::steady_clock::now() + base_deadline;
   while (std::chrono::steady_clock::now() < limit) {
     if (const auto status = child.wait(0.1)) return *status;
     cut_log(log);
     if (!InterruptGuard::raised()) continue;
-    child.terminate(5);  // politely: its launcher has ranks to end
+    child.terminate(5);  // with SIGTERM first: its launcher has ranks to end
     InterruptGuard::check();
   }
   child.terminate(5);
@@ -96,7 +95,7 @@ bool began_without_reader_canaries(const std::filesystem::path& root) {
   try {
     return !read_stored_campaign({root}).spec.reader_canaries.has_value();
   } catch (const Error&) {
-    return false;  // there is no campaign, or the driver's own look at it says what is wrong
+    return false;  // there is no campaign, or the driver's own check reports the problem
   }
 }
 
@@ -140,7 +139,7 @@ Folder::Folder(const std::filesystem::path& root, const design::CampaignSpec& sp
   make_folder(root);
   if (shards_ == 0) lock_ = lock_folder(root, layout_.lock(), "bitrift campaign run");
   for (const auto& folder : {root / "rounds", root / "logs"}) make_folder(folder);
-  if (shards_ == 0) {  // else they may belong to a shard that is at work
+  if (shards_ == 0) {  // otherwise they may belong to a running shard
     remove_unfinished(root);
     remove_unfinished(root / "rounds");
   }
@@ -211,7 +210,7 @@ bool Folder::has_rows() const {
   return !rows.effective().empty() || rows.retracted() > 0;
 }
 
-// In an order in which a kill at any moment leaves a folder that the next start takes.
+// The order of these steps lets a kill at any moment leave a folder that the next start accepts.
 void Folder::replace_spec(const Json& fresh, const std::string& difference) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(layout_.root / "rounds", ignored))
@@ -237,7 +236,7 @@ void Folder::replace_spec(const Json& fresh, const std::string& difference) {
 
 void Folder::extend() {
   if (!std::exchange(extends_, false)) return;
-  if (shards_ > 0) identity_ = read_identity(layout_.identity());  // others write to it
+  if (shards_ > 0) identity_ = read_identity(layout_.identity());  // other drivers write to it
   const Json stored = identity_.at("spec");
   if (stored == to_json(spec_)) return;
   if (const auto difference = json_difference(stored, to_json(spec_.earlier.back()))) {
@@ -254,12 +253,12 @@ void Folder::remove_unfinished_bases() { remove_unfinished(layout_.root, ".h5.tm
 
 bool Folder::publish(const std::filesystem::path& path, const std::string& text) {
   if (shards_ > 0) return publish_text(path, text);
-  replace_text(path, text);  // nobody else is here, and not every file system can publish
+  replace_text(path, text);  // this is the only process here, and not every file system can publish
   return true;
 }
 
 bool Folder::has_bases() {
-  if (shards_ > 0) identity_ = read_identity(layout_.identity());  // others write to it
+  if (shards_ > 0) identity_ = read_identity(layout_.identity());  // other drivers write to it
   return identity_.contains("bases") && identity_.at("bases").size() >= spec_.files.size();
 }
 
@@ -283,7 +282,7 @@ void Folder::prepare_bases(const Launch& launch, const std::function<void(std::s
       store_identity();
       continue;
     }
-    // A base whose digest was not stored yet may come from anywhere: make it again.
+    // A base whose digest was not stored yet may come from anywhere, so it is made again.
     if (!copied) {
       say(fmt::format("{} {}", file.precision.empty() ? "training" : "converting",
                       layout_.base(file.stem).filename().string()));

@@ -1,4 +1,5 @@
-// The folder of a campaign: which file is where, who may write, and that it holds one campaign only.
+// The folder of a campaign: the place of each file, the right to write, and the check that it holds one
+// campaign only.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@
 
 namespace bitrift::campaign {
 
-/// Where one driver writes: the campaign's folder, or that of one start of a shard.
+/// The place where one driver writes: the campaign's folder, or that of one start of a shard.
 struct DriverPlace {
   std::filesystem::path root;
   [[nodiscard]] std::filesystem::path journal() const { return root / "trials.jsonl"; }
@@ -37,7 +38,7 @@ struct DriverPlace {
 /// Names inside a campaign's folder (docs/campaign.md, "The folder").
 struct Layout {
   std::filesystem::path root;
-  /// What the driver of an undivided campaign writes.
+  /// The files that the driver of an undivided campaign writes.
   [[nodiscard]] DriverPlace place() const { return {root}; }
   [[nodiscard]] std::filesystem::path identity() const { return root / "campaign.json"; }
   /// stem: of a record::BaseFile.
@@ -61,8 +62,9 @@ struct StoredCampaign {
   design::CampaignSpec spec;
   Drills drills;
   int shards = 0;                                   ///< how many drivers share the folder; 0: undivided
-  std::map<std::string, std::string> base_digests;  ///< by stem; without those that are not there yet
-  record::Json environment;                         ///< see numeric_environment(), at the first start
+  std::map<std::string, std::string> base_digests;  ///< by stem; bases that do not exist yet are missing
+  record::Json environment;                         ///< see numeric_environment(); recorded at the first
+                                                    ///< start
   [[nodiscard]] bool has_bases() const { return base_digests.size() >= spec.files.size(); }
 };
 
@@ -88,38 +90,38 @@ class Folder {
  public:
   /// Creates or opens the folder and, when it is undivided, locks it. Throws Error(busy) when another driver
   /// runs, Error(conflict) that names the first differing key when it belongs to another spec, other drills
-  /// or another number of shards (0: undivided), Error(bad_input) when it holds other things, Error(io).
-  /// An undivided campaign without a row takes another spec. With OtherSpec::extend, a spec that adds to that
+  /// or another number of shards (0: undivided), Error(bad_input) when it holds other files, Error(io). An
+  /// undivided campaign without a row accepts another spec. With OtherSpec::extend, a spec that adds to that
   /// of the folder is accepted; it is stored by extend().
   Folder(const std::filesystem::path& root, const design::CampaignSpec& spec, const Drills& drills,
          const std::vector<std::string>& command, int shards = 0, OtherSpec other = OtherSpec::refuse);
 
   [[nodiscard]] const Layout& layout() const noexcept { return layout_; }
-  /// With the specs before it, if the campaign was or is to be extended.
+  /// Includes the earlier specs if the campaign was or is to be extended.
   [[nodiscard]] const design::CampaignSpec& spec() const noexcept { return spec_; }
-  /// "" or, for people, what was done about another spec.
+  /// "" or a note for people about what was done with another spec.
   [[nodiscard]] const std::string& note() const noexcept { return note_; }
   /// Whether extend() is still to be called.
   [[nodiscard]] bool extends() const noexcept { return extends_; }
-  /// Stores the added spec in campaign.json, beside those before it. Of several shards one may call it at a
-  /// time; the first does it. Throws Error(conflict) when another extended the campaign differently
-  /// meanwhile.
+  /// Stores the added spec in campaign.json, after the earlier ones. Of several shards, one at a time may
+  /// call it; the first one extends the campaign. Throws Error(conflict) when another start has extended the
+  /// campaign differently.
   void extend();
-  /// Whether campaign.json, as it is now, holds the digests of all bases.
+  /// Whether campaign.json holds the digests of all bases at this moment.
   [[nodiscard]] bool has_bases();
-  /// Removes what a maker of bases that was killed left behind; for the one who makes them now.
+  /// Removes what a killed maker of bases left behind; only the process that makes them now may call this.
   void remove_unfinished_bases();
-  /// Makes the bases (trains, copies or converts) that are not there, and checks that those which are, and
-  /// the checkpoints that they were copied from, are what they were at the first start. Of new ones, and as
-  /// long as there is no row, looks for what a script does not load (find_unread). say: called with what
-  /// is being done when it takes time. Throws Error(conflict | io | bad_input | internal).
+  /// Makes the missing bases (trains, copies or converts), and checks that existing bases, and the
+  /// checkpoints from which they were copied, have not changed since the first start. Looks for what a script
+  /// does not load (find_unread): for new bases, and as long as there is no row. say: called with the current
+  /// task when it takes time. Throws Error(conflict | io | bad_input | internal).
   void prepare_bases(const Launch& launch, const std::function<void(std::string)>& say);
-  /// Fills in what spec().files say of tensors that the script does not load; behind prepare_bases(), also
-  /// that of another shard.
+  /// Fills in what spec().files say of tensors that the script does not load; call it after prepare_bases().
+  /// It includes the result of another shard.
   void note_unread();
-  /// Of the bases that prepare_bases() made or checked, by stem.
+  /// The digests of the bases that prepare_bases() made or checked, by stem.
   [[nodiscard]] std::map<std::string, std::string> base_digests() const;
-  /// Publishes the plan of a round, unless it is there; then throws Error(conflict) when it differs.
+  /// Publishes the plan of a round, unless it exists; then throws Error(conflict) when it differs.
   void publish_round(const record::Round& planned);
   /// See environment_hint().
   [[nodiscard]] std::string environment_hint() const;
@@ -127,7 +129,7 @@ class Folder {
   void note_trainer(const record::Json& environment);
 
  private:
-  /// Whether this text is now what the name holds, because nothing was there.
+  /// Whether the name now holds this text, because it did not exist before.
   [[nodiscard]] bool publish(const std::filesystem::path& path, const std::string& text);
   void compare_shards(const record::Json& stored) const;
   void compare_stored(const Drills& drills, OtherSpec other);

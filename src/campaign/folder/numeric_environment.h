@@ -7,8 +7,8 @@
 
 namespace bitrift::campaign {
 
-/// OMP_NUM_THREADS and others that choose the number of threads or the kernels of numeric libraries: those
-/// that are set, with their values.
+/// OMP_NUM_THREADS and other variables that choose the number of threads or the kernels of numeric libraries:
+/// those that are set, with their values.
 [[nodiscard]] record::Json numeric_environment();
 /// "OMP_NUM_THREADS was 2, is now unset", one for each variable that differs; "" when none does.
 [[nodiscard]] std::string environment_change(const record::Json& before, const record::Json& now);

@@ -9,14 +9,14 @@
 
 namespace bitrift::campaign {
 
-/// With its parents; one that exists is fine. Throws Error(io).
+/// Creates parents too; an existing folder is fine. Throws Error(io).
 void make_folder(const std::filesystem::path& path);
-/// Locks a file in `root`, which is created. Throws Error(busy) that names `command` where another program
-/// has locked it.
+/// Locks a file in `root`, which is created. Throws Error(busy) that names `command` if another program has
+/// locked it.
 [[nodiscard]] FileDescriptor lock_folder(const std::filesystem::path& root, const std::filesystem::path& lock,
                                          const std::string& command);
-/// Throws Error(bad_input) where `root` is no folder, or holds no `identity` but other things than `ours`,
-/// which is what a start leaves that was killed before it wrote the identity.
+/// Throws Error(bad_input) where `root` is not a folder, or holds no `identity` but other entries than
+/// `ours`. Those in `ours` are what a start leaves that was killed before it wrote the identity.
 void refuse_foreign(const std::filesystem::path& root, const std::filesystem::path& identity,
                     const std::set<std::string>& ours);
 

@@ -1,4 +1,4 @@
-// How far the trainings had come from which the arms of a campaign resume.
+// How far the trainings had progressed from which the arms of a campaign resume.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace bitrift::campaign {
 
-/// Optimizer steps behind the base of each arm, by arm. Without the arms whose base is not in the folder or
+/// Optimizer steps after the base of each arm, by arm. Arms are missing whose base is not in the folder or
 /// does not say it (progress/step). Throws as ckpt::Reader does.
 [[nodiscard]] std::map<std::string, std::int64_t> resumed_steps(const Layout& layout,
                                                                 const design::CampaignSpec& spec);

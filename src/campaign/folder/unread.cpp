@@ -21,10 +21,10 @@ namespace {
 
 using record::Json;
 
-constexpr std::chrono::hours longest{1};  // of all loads of one arm
+constexpr std::chrono::hours longest{1};  // union over all loads of one arm
 
-// A copy of the base, for which there is room where the base is. The next start removes what a killed driver
-// left.
+// A copy of the base, in the folder of the base, which has room for it. The next start removes what a killed
+// driver left.
 struct BesideBase {
   explicit BesideBase(const std::filesystem::path& base)
       : path(base.parent_path() / fmt::format(".{}.tmp-unread-{}", base.filename().string(), getpid())) {}

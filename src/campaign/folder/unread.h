@@ -10,13 +10,13 @@
 
 namespace bitrift::campaign {
 
-/// Whether a campaign looks for them: faults are in the file of a script, and reader checks are on.
+/// Whether a campaign looks for them: a script loads the altered files, and reader checks are on.
 [[nodiscard]] bool looks_for_unread(const design::CampaignSpec& spec);
 
-/// Has the script of every arm that resumes from this file load it with altered tensors, and returns those
-/// that changed nothing in some arm, sorted. If an arm reads no tensor of a role, this role is left to its
-/// reader canary. file: index into spec.files; base: where it is. Throws Error(bad_input) with the script's
-/// exception.
+/// Lets the script of every arm that resumes from this file load it with altered tensors, and returns the
+/// tensors that changed nothing in some arm, sorted. If an arm reads no tensor of a role, this role is left
+/// to its reader canary. file: index into spec.files; base: where it is. Throws Error(bad_input) with the
+/// script's exception.
 [[nodiscard]] std::vector<record::UnreadTensor> find_unread(const design::CampaignSpec& spec,
                                                             std::size_t file,
                                                             const std::filesystem::path& base,

@@ -19,7 +19,7 @@ namespace bitrift::campaign {
 namespace {
 
 constexpr std::uint64_t room_factor = 2;
-// MPI's own segments lie there too; a rank whose segment finds no room dies by SIGBUS.
+// MPI's own segments are there too; a rank whose segment finds no room dies by SIGBUS.
 constexpr std::uint64_t room_for_mpi = std::uint64_t{256} << 20U;
 constexpr std::uint64_t memory_share = 4;
 constexpr std::string_view suffix = "copies";
@@ -28,7 +28,7 @@ constexpr const char* link_name = "elsewhere";
 std::optional<std::uint64_t> number_in(const std::filesystem::path& file) {
   std::ifstream stream(file);
   std::uint64_t number = 0;
-  if (!(stream >> number)) return std::nullopt;  // "max" is no number: no limit
+  if (!(stream >> number)) return std::nullopt;  // "max" is not a number: no limit
   return number;
 }
 
@@ -128,14 +128,14 @@ WorkPlace::WorkPlace(const WorkQuestion& question) : link_(question.inside / lin
   try {
     use(question.memory, question.root);
   } catch (const Error&) {
-    folder_ = question.inside;  // another user's folder has the name, or links cannot be made
+    folder_ = question.inside;  // another user's folder has this name, or links cannot be made
   }
 }
 
 void WorkPlace::use(const std::filesystem::path& parent, const std::filesystem::path& root) {
   const auto folder = parent / scratch_name(root, std::string(suffix));
   std::error_code error;
-  // The link first: a folder that nobody knows of would stay for ever.
+  // The link comes first: a folder that nobody knows about would stay for ever.
   std::filesystem::create_directory_symlink(folder, link_, error);
   if (!error) {
     std::filesystem::remove_all(folder, error);

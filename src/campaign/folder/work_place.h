@@ -1,4 +1,4 @@
-// Where the workers' private copies lie while a driver works.
+// The place of the workers' private copies while a driver works.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +8,18 @@
 
 namespace bitrift::campaign {
 
-/// Bytes that unprivileged users may still write into the file system of `path` (or of its nearest parent
-/// that is there). Throws Error(io).
+/// Bytes that unprivileged users may still write to the file system of `path` (or of its nearest existing
+/// parent). Throws Error(io).
 [[nodiscard]] std::uint64_t free_space(const std::filesystem::path& path);
 
-/// Bytes of memory that this process may still take: what the system has available, less where a control
-/// group (cgroup v2) of this process allows less. 0 when the system does not say.
+/// Bytes of memory that this process may still use: the memory that the system has available, or less if a
+/// control group (cgroup v2) of this process allows less. 0 when the system does not say.
 [[nodiscard]] std::uint64_t available_memory();
 
-/// What decides where copies go.
+/// Decides where copies go.
 struct WorkQuestion {
   std::filesystem::path root;                  ///< the campaign's folder
-  std::filesystem::path inside;                ///< its folder for work, used when nothing else serves
+  std::filesystem::path inside;                ///< its folder for work, used when no other place is suitable
   std::optional<std::filesystem::path> asked;  ///< --work-dir
   std::uint64_t bytes = 0;                     ///< of all copies together
   bool memory_serves = true;                   ///< all readers of the copies run on this machine
@@ -29,16 +29,16 @@ struct WorkQuestion {
 /// Removes a folder for work, and the place of copies that an earlier driver's link in it names.
 void remove_work(const std::filesystem::path& inside) noexcept;
 
-/// A folder for private copies: where the user asked for it; else in memory, when twice the copies' size and
-/// 256 MiB for MPI's segments are free there and they take at most a quarter of the available memory; else
-/// inside the campaign's folder. A driver that is killed leaves it behind; a link in `inside` tells the next
-/// one what to remove, also when that one is asked to work elsewhere.
+/// A folder for private copies: where the user asked for it; otherwise in memory, when twice the copies' size
+/// and 256 MiB for MPI's segments are free there and they take at most a quarter of the available memory;
+/// otherwise inside the campaign's folder. A killed driver leaves it behind; a link in `inside` tells the
+/// next driver what to remove, even if that driver works elsewhere.
 class WorkPlace {
  public:
-  /// Call it only while holding the campaign's lock: what an earlier driver left is removed first. Throws
-  /// Error(io | bad_input) when the folder that was asked for cannot be made.
+  /// Call it only while holding the campaign's lock: it first removes what an earlier driver left. Throws
+  /// Error(io | bad_input) when the requested folder cannot be made.
   explicit WorkPlace(const WorkQuestion& question);
-  ~WorkPlace();  ///< removes the folder, the link too
+  ~WorkPlace();  ///< removes the folder and the link
   WorkPlace(WorkPlace&&) = delete;
   WorkPlace& operator=(WorkPlace&&) = delete;
 
@@ -51,7 +51,7 @@ class WorkPlace {
 
   std::filesystem::path link_;
   std::filesystem::path folder_;
-  bool elsewhere_ = false;  // folder_ is this driver's own
+  bool elsewhere_ = false;  // folder_ belongs to this driver
 };
 
 }  // namespace bitrift::campaign

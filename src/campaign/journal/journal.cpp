@@ -35,9 +35,9 @@ struct Lines {
   std::vector<std::string> texts;
 };
 
-/// The next whole lines of a file, without a torn last one; none at its end.
+/// The next whole lines of a file, without a torn last one; none at the end of the file.
 Lines next_lines(std::istream& file, std::uint64_t first) {
-  constexpr std::size_t most = 2'000;  // parsing so many takes about 20 ms, starting a thread 0.05 ms
+  constexpr std::size_t most = 2'000;  // parsing this many takes about 20 ms, starting a thread 0.05 ms
   Lines lines{first, {}};
   std::string line;
   while (lines.texts.size() < most && std::getline(file, line) && !file.eof())

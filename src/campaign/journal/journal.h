@@ -18,32 +18,32 @@
 
 namespace bitrift::campaign {
 
-/// {"crc32c":"%08x","row":<json>}: the CRC-32C covers the bytes of <json> as they stand.
+/// {"crc32c":"%08x","row":<json>}: the CRC-32C covers the exact bytes of <json>.
 [[nodiscard]] std::string journal_line(const record::Json& row);
 /// The row of a line (without its line end), its CRC checked. Throws Error(bad_file) that begins with
 /// `place`.
 [[nodiscard]] record::Json row_of_line(std::string_view line, const std::string& place);
 
-/// What a line of a journal says: a row, or the ids of earlier rows that no longer count.
+/// The content of a journal's line: a row, or the ids of earlier rows that no longer count.
 using JournalEntry = std::variant<record::TrialRecord, std::vector<std::string>>;
 
-/// Throws as row_of_line() does, and Error(bad_file) that begins with `place` on a line that is no row.
+/// Throws as row_of_line() does, and Error(bad_file) that begins with `place` for a line that is not a row.
 [[nodiscard]] JournalEntry entry_of_line(std::string_view line, const std::string& place);
 
-/// What a journal says: rows that were not retracted later, each id once, in file order.
+/// The contents of a journal: rows that were not retracted later, each id once, in file order.
 class JournalRows {
  public:
-  /// Takes the next line into account.
+  /// Applies the next line.
   void add(JournalEntry entry);
 
   [[nodiscard]] std::vector<record::TrialRecord> effective() const&;
-  /// The same, moved instead of copied.
+  /// The same, but moved instead of copied.
   [[nodiscard]] std::vector<record::TrialRecord> effective() &&;
   /// The effective row of an id; nullptr when there is none.
   [[nodiscard]] const record::TrialRecord* find(const record::TrialId& id) const;
   /// How many rows are effective.
   [[nodiscard]] std::size_t size() const noexcept { return index_.size(); }
-  /// Ids that came again without being retracted in between; the first row counts.
+  /// Ids that occurred again without being retracted in between; the first row counts.
   [[nodiscard]] const std::vector<std::string>& duplicates() const noexcept { return duplicates_; }
   [[nodiscard]] std::size_t retracted() const noexcept { return retracted_; }
 
@@ -51,7 +51,7 @@ class JournalRows {
   void add_row(record::TrialRecord record);
   void retract(const std::vector<std::string>& ids);
 
-  std::deque<std::optional<record::TrialRecord>> rows_;  // a deque: growing moves no row
+  std::deque<std::optional<record::TrialRecord>> rows_;  // a deque, because its growth moves no row
   std::unordered_map<std::string, std::size_t> index_;   // id to its effective row
   std::vector<std::string> duplicates_;
   std::size_t retracted_ = 0;
@@ -61,15 +61,15 @@ class JournalRows {
 /// Error(bad_file) with file and line for damage anywhere else.
 [[nodiscard]] JournalRows read_journal(const std::filesystem::path& path);
 
-/// A journal that grows. One writer at a time: the campaign folder's lock sees to that.
+/// A journal that can be appended to. One writer at a time: the campaign folder's lock ensures that.
 class Journal {
  public:
-  /// Opens or creates; cuts a torn last line. Throws as read_journal and LineFile do.
+  /// Opens or creates it, and cuts off a torn last line. Throws as read_journal and LineFile do.
   explicit Journal(const std::filesystem::path& path);
 
   [[nodiscard]] const JournalRows& rows() const noexcept { return rows_; }
   void append(const record::TrialRecord& record);
-  /// Names rows that no longer count; they run again.
+  /// Retracts rows, which then run again.
   void retract(const std::vector<std::string>& ids, const std::string& reason);
   void sync() { file_.sync(); }
   void sync_if_due() { file_.sync_if_due(); }

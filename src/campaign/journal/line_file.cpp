@@ -15,7 +15,7 @@
 namespace bitrift::campaign {
 namespace {
 
-// Where the last whole line ends: 0 when there is none.
+// The end of the last whole line: 0 when there is none.
 std::uint64_t end_of_last_line(const FileDescriptor& fd, std::uint64_t size,
                                const std::filesystem::path& path) {
   std::vector<char> piece(std::size_t{64} << 10U);
@@ -70,7 +70,7 @@ void LineFile::append(std::string_view line) {
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) {
       const int reason = count < 0 ? errno : ENOSPC;
-      // Best effort: what stays behind is a torn last line, which the next start cuts off.
+      // Best effort: a torn last line may stay, which the next start cuts off.
       [[maybe_unused]] const int ignored = ftruncate(fd_.get(), static_cast<off_t>(size_));
       fail(ErrorCode::io, "{}: cannot append: {}; free some disk space and run the same command to resume",
            path_.string(), errno_text(reason));

@@ -12,7 +12,7 @@ namespace bitrift::campaign {
 
 /// Lines are appended with one write each and synced in groups. A last line without its line end (the writer
 /// died) is cut off when the file is opened, before anything is appended: otherwise the next line would be
-/// glued to it and both lost.
+/// joined to it and both lost.
 class LineFile {
  public:
   /// Opens or creates the file. Throws Error(io).
@@ -21,13 +21,13 @@ class LineFile {
   LineFile(LineFile&&) = delete;
   LineFile& operator=(LineFile&&) = delete;
 
-  /// Appends `line` and a line end; line must not hold one. A write that fails or is cut short is taken back.
-  /// Throws Error(io) that names the file and the reason.
+  /// Appends `line` and a line end; `line` must not contain one. A write that fails or is cut short is taken
+  /// back. Throws Error(io) that names the file and the reason.
   void append(std::string_view line);
   /// fdatasync, when something was appended since the last one. Throws Error(io).
   void sync();
-  /// sync() when the oldest unsynced line is at least 100 ms old; called at least every 100 ms, syncs lie at
-  /// most 200 ms apart.
+  /// Calls sync() when the oldest unsynced line is at least 100 ms old; if this is called at least every 100
+  /// ms, syncs are at most 200 ms apart.
   void sync_if_due();
   /// How many bytes of a torn last line were cut off at the start.
   [[nodiscard]] std::uint64_t torn_bytes() const noexcept { return torn_bytes_; }

@@ -17,12 +17,13 @@
 namespace bitrift::campaign {
 namespace {
 
-// Orphans of the command become children of this process: killing children until there are none reaches all.
+// Orphans of the command become children of this process: killing children until none is left reaches all of
+// them.
 void kill_descendants() {
   const std::string list = fmt::format("/proc/self/task/{}/children", ::getpid());
   while (true) {
     std::ifstream file(list);
-    if (!file) return;  // a kernel without this list: the group was killed, more cannot be found
+    if (!file) return;  // a kernel without this list: the group was killed, other processes cannot be found
     pid_t child = 0;
     while (file >> child) ::kill(child, SIGKILL);
     if (::waitpid(-1, nullptr, 0) < 0 && errno == ECHILD) return;
@@ -46,7 +47,7 @@ int guard_command(const std::vector<std::string>& words) {
   std::optional<ExitStatus> status;
   int signal = SIGCHLD;
   while (signal == SIGCHLD && !(status = command.poll())) {
-    // Orphans of the command that end meanwhile are left to kill_descendants().
+    // Orphans of the command that end before that are left to kill_descendants().
     if (::sigwait(&watched, &signal) != 0) signal = SIGTERM;
   }
   command.signal_group(SIGKILL);

@@ -37,9 +37,9 @@ using record::Drill;
 using record::FailureReason;
 
 constexpr int hung_up = 3;
-constexpr int command_failed = 2;  // the user's part, as for any worker
+constexpr int command_failed = 2;  // the user's own program decides, as for any worker
 
-// What has been written to the worker's log, which is this process' standard output.
+// The text in the worker's log, which is this process' standard output.
 std::uint64_t log_size() {
   struct stat state {};
   return ::fstat(STDOUT_FILENO, &state) == 0 && S_ISREG(state.st_mode)
@@ -47,8 +47,8 @@ std::uint64_t log_size() {
              : 0;
 }
 
-// The last line of what was printed since; "" when there is none. One line, because rows of repeated runs are
-// compared, and the lines above an exception's own line often name processes and times.
+// The last line that was printed since then; "" when there is none. Only one line, because rows of repeated
+// runs are compared, and the lines above an exception's own line often name processes and times.
 std::string last_line_since(std::uint64_t start) {
   constexpr std::uint64_t most = 600;
   const std::uint64_t size = log_size();
@@ -100,7 +100,7 @@ class ExecWorker {
   }
 
  private:
-  // 0, or what the worker ends with.
+  // 0, or the exit code with which the worker ends.
   int answer(const record::RunRequest& request) {
     const auto start = std::chrono::steady_clock::now();
     drill(request.drill);
@@ -162,7 +162,7 @@ class ExecWorker {
     return command;
   }
 
-  // Rows are compared: the folder of this worker's files must not show in them.
+  // Rows are compared, so the folder of this worker's files must not appear in them.
   int broke(record::Failure failure, const record::RunRequest& request, int code) {
     const std::string place = std::filesystem::path(request.checkpoint).parent_path().string() + "/";
     for (auto at = failure.detail.find(place); at != std::string::npos; at = failure.detail.find(place, at)) {
@@ -204,7 +204,7 @@ std::vector<std::string> changed_in_file(const std::filesystem::path& base,
                                          const std::filesystem::path& file) {
   std::vector<std::string> changed;
   for (const ckpt::TensorDifference& one : ckpt::compare(base, file)) {
-    // What cannot be compared (texts of variable length, say) cannot be altered by an injection either.
+    // An injection cannot alter tensors that cannot be compared (texts of variable length, say).
     if (one.kind != "not_compared" && !one.path.starts_with("checksum/")) changed.push_back(one.path);
   }
   return changed;

@@ -1,4 +1,4 @@
-// A worker for a training program that is not ours: speaks the worker protocol (docs/campaign.md) and runs a
+// A worker for a third-party training program: speaks the worker protocol (docs/campaign.md) and runs a
 // command for each request (docs/exec-runner.md).
 #pragma once
 
@@ -13,7 +13,7 @@
 namespace bitrift::campaign {
 
 struct ExecWorkerOptions {
-  std::filesystem::path base;        ///< what "changed" is measured against
+  std::filesystem::path base;        ///< the reference for "changed"
   std::string connect;               ///< the driver's socket, in the abstract namespace
   std::vector<std::string> command;  ///< words with placeholders (spec/exec_runner.h)
   std::string arm;
@@ -21,7 +21,7 @@ struct ExecWorkerOptions {
   bool ignore_file = false;  ///< drill: every run gets the base
 };
 
-/// From what worker_command() (campaign/launch/launch.h) writes. Throws Error(bad_input).
+/// The options that worker_command() (campaign/launch/launch.h) writes. Throws Error(bad_input).
 [[nodiscard]] ExecWorkerOptions exec_worker_options(const std::filesystem::path& base,
                                                     const std::string& connect, const std::string& runner);
 
@@ -30,8 +30,8 @@ struct ExecWorkerOptions {
 /// descendants end with it. Throws Error when the base cannot be read or the driver is not listening.
 [[nodiscard]] int run_exec_worker(const ExecWorkerOptions& options);
 
-/// The tensors and root attributes ("@spec") in which a file differs from the base, sorted; checksums follow
-/// their tensors and do not count, nor does what cannot be compared. Throws as ckpt::Reader does.
+/// The tensors and root attributes ("@spec") in which a file differs from the base, sorted; checksums, which
+/// follow their tensors, and tensors that cannot be compared do not count. Throws as ckpt::Reader does.
 [[nodiscard]] std::vector<std::string> changed_in_file(const std::filesystem::path& base,
                                                        const std::filesystem::path& file);
 

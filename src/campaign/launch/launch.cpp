@@ -66,7 +66,7 @@ void add_mesh(std::vector<std::string>& arguments, const record::MeshSpec& mesh)
     arguments.insert(arguments.end(), {"--dead-link", link.get<std::string>()});
 }
 
-// Every member that says something else than its default: bitrift-train's options have the names of the keys.
+// Every member that differs from its default: bitrift-train's options have the names of the keys.
 void add_parallel(std::vector<std::string>& arguments, const record::Parallel& parallel) {
   const record::Json said = record::to_json(parallel);
   for (const auto& [key, value] : said.items()) {
@@ -76,7 +76,7 @@ void add_parallel(std::vector<std::string>& arguments, const record::Parallel& p
     }
     const std::string name = key == "kind" ? "parallel" : replaced(key, "_", "-");
     arguments.push_back("--" + name);
-    if (value.is_boolean()) continue;  // a flag, which is only written where it is set
+    if (value.is_boolean()) continue;  // a flag, which is only written if it is set
     arguments.push_back(value.is_string() ? value.get<std::string>() : value.dump());
   }
 }
@@ -92,12 +92,12 @@ void add_guards(std::vector<std::string>& arguments, const record::GuardSpec& gu
   arguments.insert(arguments.end(), {"--on-alarm", name_of(guards.on_alarm)});
 }
 
-// Every failure uses up a process; where nothing replaces it, a worker ends after so many. A waiting process
-// costs memory and no time, a start of a worker one to two seconds.
+// Every failure uses up a process; if nothing replaces it, a worker ends after this many. A waiting process
+// costs memory but no time; a start of a worker takes one to two seconds.
 constexpr int usual_reserve = 8;
 
-// Starts a command under two guards: the driver kills what it started, the outer one; the inner one outlives
-// that and kills all that descends from the command.
+// Starts a command under two guards: the driver kills the process that it started, the outer guard; the inner
+// one survives that and kills all descendants of the command.
 std::vector<std::string> guarded(const std::string& bitrift, std::vector<std::string> command) {
   for (int i = 0; i < 2; ++i) command = {bitrift, "exec-guard", record::Json{{"command", command}}.dump()};
   return command;
@@ -109,7 +109,8 @@ void add_recovery(std::vector<std::string>& arguments, const design::Arm& arm, i
   if (detector) arguments.emplace_back("--detector");
 }
 
-// variable: of the environment, which may name another one. else_do: what the user can do beside setting it.
+// variable: of the environment, which may name another one. else_do: what the user can do instead of setting
+// it.
 std::filesystem::path find_program(const char* name, const char* variable, const char* else_do) {
   if (const char* named = std::getenv(variable); named != nullptr && *named != '\0') {
     if (access(named, X_OK) == 0) return std::filesystem::absolute(named);
@@ -304,7 +305,7 @@ std::string log_tail(const std::filesystem::path& log) {
     if (!line.empty()) lines.push_back(line);
   }
   if (lines.size() > most_lines) {
-    // Launchers say much when a rank ends; what our own program said counts more than the last of that.
+    // Launchers print much when a rank ends; the output of our own program matters more than the end of that.
     const auto own = std::find_if(lines.rbegin(), lines.rend(),
                                   [](const std::string& line) { return line.starts_with("bitrift-"); });
     const auto first = lines.end() - most_lines;

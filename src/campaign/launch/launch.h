@@ -1,4 +1,4 @@
-// How the programs that need LibTorch and MPI are found and called.
+// How to find and call the programs that need LibTorch and MPI.
 #pragma once
 
 #include <cstdint>
@@ -11,57 +11,59 @@
 
 namespace bitrift::campaign {
 
-/// What all workers of a campaign have in common.
+/// The settings that all workers of a campaign share.
 struct Launch {
   std::filesystem::path program;  ///< bitrift-train
-  std::filesystem::path base;     ///< of the worker's arm: what "changed" is measured against
+  std::filesystem::path base;     ///< of the worker's arm: the reference for "changed"
   std::string wrapper;            ///< CampaignSpec::launch: "{ranks}" and "{command}" are replaced; "" = none
-  bool ignore_file = false;       ///< drill: the worker resumes from the base, whatever file it is given
+  bool ignore_file = false;       ///< drill: the worker resumes from the base, whatever file it gets
   record::RunnerSpec runner = {};  ///< CampaignSpec::runner; kind train: `program` trains
-  Command python = {};             ///< runner.python: what runs the script, see script_python()
-  int failing = 0;                 ///< ranks that fail in a trial; 0: bits are altered, and no rank fails
+  Command python = {};             ///< runner.python: the Python that runs the script, see script_python()
+  int failing = 0;                 ///< ranks that fail in a trial; 0: bits are altered and ranks do not fail
   bool detector = false;           ///< failing: stopped processes are to be noticed too
-  /// failing: the bitrift whose exec-guard starts the worker, so that processes which were spawned and have
-  /// not connected end with it too; "": none.
+  /// failing: the bitrift whose exec-guard starts the worker, so that spawned processes that have not
+  /// connected end with it too; "": none.
   std::filesystem::path guard = {};
 
-  /// Starts of a worker that may fail in a row before none is tried any more. Open MPI's failure detector
-  /// crashes in about one start in ten (docs/rank-failure.md).
+  /// The number of starts of a worker that may fail in a row before the pool gives up. Open MPI's failure
+  /// detector crashes in about one start in ten (docs/rank-failure.md).
   [[nodiscard]] int failing_starts() const noexcept { return detector ? 5 : 2; }
 };
 
-/// How many processes a worker has.
+/// The number of processes of a worker.
 struct Processes {
   int working = 1;  ///< ranks of the strategy
   int spare = 0;    ///< wait in every run
-  int reserve = 0;  ///< take the places of those that failed, between two runs
+  int reserve = 0;  ///< take the places of failed ranks, between two runs
   [[nodiscard]] int all() const noexcept { return working + spare + reserve; }
-  /// That must live before a trial in which so many fail: as many as in every other trial, and, where no new
-  /// ones come, enough for a no-flip run behind it.
+  /// How many processes must live before a trial in which this many fail: as many as in every other trial
+  /// and, if no new ones come, enough for a no-flip run after it.
   [[nodiscard]] int needed_for_trial(int failing) const noexcept;
 };
 
-/// Of a worker of an arm when it starts. failing: see Launch.
+/// The same for a worker of an arm when it starts. failing: see Launch.
 [[nodiscard]] Processes processes_of(const design::Arm& arm, int failing);
 
-/// bitrift-train: $BITRIFT_TRAIN_PROGRAM, else beside this executable, else on PATH. Throws Error(not_found).
+/// bitrift-train: $BITRIFT_TRAIN_PROGRAM, else the one next to this executable, else the one on PATH. Throws
+/// Error(not_found).
 [[nodiscard]] std::filesystem::path find_trainer();
-/// bitrift itself, for other programs: $BITRIFT_PROGRAM, else as above. Throws Error(not_found).
+/// bitrift itself, for other programs: $BITRIFT_PROGRAM, otherwise as above. Throws Error(not_found).
 [[nodiscard]] std::filesystem::path find_bitrift();
 
-/// `bitrift-train serve`, to be connected to `socket_name`; output is appended to `log`, temporary files of
-/// the launcher go to `scratch` (empty: wherever it likes).
+/// `bitrift-train serve`, which connects to `socket_name`; output is appended to `log`, temporary files of
+/// the launcher go to `scratch` (empty: the launcher chooses).
 [[nodiscard]] Command serve_command(const Launch& launch, const design::Arm& arm,
                                     const std::string& socket_name, const std::filesystem::path& log,
                                     const std::filesystem::path& scratch);
 
-/// What starts a worker of the launch's runner: serve_command; `bitrift exec-worker` of this executable for
-/// runner.exec; for runner.python `python -m bitrift.runner`, so that its descendants end with it.
+/// The command that starts a worker of the launch's runner: serve_command; `bitrift exec-worker` of this
+/// executable for runner.exec; for runner.python `python -m bitrift.runner`, so that its descendants end with
+/// it.
 [[nodiscard]] Command worker_command(const Launch& launch, const design::Arm& arm,
                                      const std::string& socket_name, const std::filesystem::path& log,
                                      const std::filesystem::path& scratch);
 
-/// What the campaign's runner needs on this machine: finds bitrift-train, or the Python of a script. trains:
+/// Finds what the campaign's runner needs on this machine: bitrift-train, or the Python of a script. trains:
 /// bitrift-train is needed in any case, to make a base. The base of the launch is left empty. Throws
 /// Error(not_found).
 [[nodiscard]] Launch launch_of(const design::CampaignSpec& spec, bool trains, bool ignore_file);
@@ -72,7 +74,7 @@ struct Processes {
                                      const std::filesystem::path& copy, const std::filesystem::path& out,
                                      const std::filesystem::path& log);
 
-/// `bitrift-train train SPEC -o OUT`; ranks as the spec says.
+/// `bitrift-train train SPEC -o OUT`, with the ranks of the spec.
 [[nodiscard]] Command train_command(const std::filesystem::path& program, int ranks,
                                     const std::filesystem::path& spec, const std::filesystem::path& out,
                                     const std::filesystem::path& log);
@@ -86,15 +88,15 @@ struct Processes {
                                       const std::string& precision, const std::filesystem::path& out,
                                       const std::filesystem::path& log);
 
-/// `bitrift-train resume` of an altered copy for so many epochs, in the way of the arm. replicas: that load
-/// the copy, the others the base; empty: all.
+/// `bitrift-train resume` of an altered copy for this many epochs, with the strategy of the arm. replicas:
+/// those that load the copy, while the others load the base; empty: all.
 [[nodiscard]] Command resume_command(const Launch& launch, const design::Arm& arm,
                                      const std::filesystem::path& copy, const std::vector<int>& replicas,
                                      std::int64_t epochs, const std::filesystem::path& trace,
                                      const std::filesystem::path& log);
 
-/// The last lines of a log as one line, for messages, or the last one of bitrift's own program where a
-/// launcher said more behind it; "" when there is none.
+/// The last lines of a log as one line, for messages. If a launcher wrote more after them, the last line of
+/// bitrift's own program; "" when there is none.
 [[nodiscard]] std::string log_tail(const std::filesystem::path& log);
 
 }  // namespace bitrift::campaign

@@ -13,7 +13,7 @@ namespace bitrift::campaign {
 namespace {
 
 constexpr std::array needed = {"bitrift", "torch", "numpy", "h5py"};
-constexpr int first_missing = 10;  // exit code of the probe if the first of `needed` is not there
+constexpr int first_missing = 10;  // exit code of the probe if the first of `needed` is missing
 // PyTorch is looked for, not imported: that would take seconds.
 constexpr const char* probe =
     "import importlib.util, sys\n"
@@ -26,7 +26,7 @@ constexpr const char* probe =
     "        sys.exit(10 + number)\n";
 constexpr double probe_s = 30;
 
-// What keeps this Python from running a script; "" if nothing does.
+// Why this Python cannot run a script; "" if it can.
 std::string obstacle(Command python) {
   python.arguments.insert(python.arguments.end(), {"-c", probe});
   python.arguments.insert(python.arguments.end(), needed.begin(), needed.end());

@@ -7,9 +7,9 @@
 namespace bitrift::campaign {
 
 /// How to start that Python, without arguments: runner.interpreter, or else the one that find_python() finds
-/// (core/process/python_program.h), with what its processes need besides the driver's environment. Throws
-/// Error(not_found) that names the Python if it cannot be started or cannot import the package bitrift,
-/// PyTorch, NumPy or h5py.
+/// (core/process/python_program.h), and the environment that its processes need in addition to the driver's.
+/// Throws Error(not_found) that names the Python if it cannot be started or cannot import the package
+/// bitrift, PyTorch, NumPy or h5py.
 [[nodiscard]] Command script_python(const record::RunnerSpec& runner);
 
 }  // namespace bitrift::campaign

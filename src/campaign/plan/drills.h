@@ -19,11 +19,11 @@ struct Drills {
   bool forget_state = false;  ///< replacements of failed ranks start from fresh optimizer state
   std::map<std::string, record::Drill> trials;  ///< by trial id
 
-  /// Whether what workers load is not what was asked for, so that only the canaries can tell.
+  /// Whether workers load something other than what was requested, which only the canaries can reveal.
   [[nodiscard]] bool blind() const noexcept { return flip_nothing || ignore_file; }
   /// Throws Error(bad_input) when a drill cannot be noticed in this campaign.
   void check(const design::CampaignSpec& spec) const;
-  /// Plants the drills of a run in it.
+  /// Adds the drills of a run to it.
   void plant(record::TrialSpec& run) const;
   /// The drill of a run, if it has one.
   [[nodiscard]] std::optional<record::Drill> of(const std::string& id) const;
@@ -32,7 +32,7 @@ struct Drills {
 /// "flip-nothing", "ignore-file", "forget-state", "abort@ARM/STRATUM/DRAW" (or segfault, raise, hang, leak).
 /// Throws Error(bad_input).
 [[nodiscard]] Drills parse_drills(const std::vector<std::string>& texts);
-/// The texts again, sorted: what campaign.json keeps.
+/// The texts again, sorted, as campaign.json keeps them.
 [[nodiscard]] record::Json to_json(const Drills& drills);
 
 }  // namespace bitrift::campaign

@@ -8,7 +8,7 @@
 
 namespace bitrift::campaign {
 
-/// The harness may not be believed: controls differ, a fault did not land, a canary misbehaves. Exit code 1.
+/// The harness cannot be trusted: controls differ, a fault did not land, a canary misbehaves. Exit code 1.
 class Misbehaviour : public std::runtime_error {
  public:
   explicit Misbehaviour(const std::string& problem) : Misbehaviour(std::vector{problem}) {}
@@ -33,7 +33,7 @@ class OutOfTime : public std::runtime_error {
   OutOfTime() : std::runtime_error("the hours of --max-hours are over; run the same command to resume") {}
 };
 
-/// While one lives, these signals only raise a flag.
+/// While one exists, these signals only set a flag.
 class InterruptGuard {
  public:
   InterruptGuard();

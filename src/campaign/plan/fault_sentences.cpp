@@ -14,7 +14,7 @@ namespace {
 
 using record::Json;
 
-// How many faults all strata hold; nullopt where that is not known of each, or they are no list.
+// The number of faults in all strata; nullopt where it is not known for each of them, or they are not lists.
 std::optional<std::uint64_t> size_of(const design::CampaignSpec& spec,
                                      const std::vector<record::Round>& rounds,
                                      const std::vector<record::TrialRecord>& rows) {

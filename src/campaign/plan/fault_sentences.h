@@ -1,4 +1,4 @@
-// What faults a campaign draws and what its rates say of them, as sentences of a report.
+// The faults that a campaign draws and what its rates say about them, as sentences of a report.
 #pragma once
 
 #include <map>
@@ -13,11 +13,11 @@ namespace bitrift::campaign {
 
 /// Of one campaign.
 struct FaultSentences : design::Sentences {
-  /// By arm: who loads the altered file where not all replicas do; else "".
+  /// By arm: which replicas load the altered file if not all do; else "".
   std::map<std::string, std::string> scopes;
 };
 
-/// rounds, rows: they know how large the strata are; where they do not, no size is named.
+/// rounds, rows: they give the sizes of the strata; sizes that they do not give are not named.
 [[nodiscard]] FaultSentences fault_sentences(const design::CampaignSpec& spec,
                                              const std::vector<record::Round>& rounds,
                                              const std::vector<record::TrialRecord>& rows);

@@ -90,7 +90,7 @@ void Controls::check_propagation(std::size_t arm, const record::RunResult& resul
        spec_.arms[arm].name, last, result.steps, result.steps);
 }
 
-// Where a rank or a link fails, or a message is altered, was drawn from so many steps.
+// The number of steps from which the place was drawn where a rank or a link fails, or a message is altered.
 void Controls::check_length(std::size_t arm, const record::RunResult& result) const {
   const auto planned = spec_.strata->steps_of_run(spec_.resume_epochs);
   if (!planned || *planned == result.steps) return;

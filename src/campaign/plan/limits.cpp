@@ -49,7 +49,7 @@ std::multimap<pid_t, pid_t> children_by_parent() {
   return children;
 }
 
-// 0 for a process that is gone.
+// 0 for a process that has ended.
 std::uint64_t held_by(pid_t pid) {
   std::ifstream file(proc / std::to_string(pid) / "status");
   std::uint64_t total = 0;

@@ -22,7 +22,7 @@ using design::BaseCanary;
 using record::TrialId;
 using record::TrialKind;
 
-// So small a change of so few weights that a training must not suffer from it.
+// A change of so few weights is so small that a training must not suffer from it.
 record::FaultModel jitter_model(const ckpt::Reader& base) {
   record::FaultModel model;
   model.tensors = {"model/**"};
@@ -112,7 +112,7 @@ void Plan::add_round(const record::Round& round) {
   for (Cell& cell : cells_) {
     const auto drawn = std::find_if(round.strata.begin(), round.strata.end(),
                                     [&](const auto& one) { return one.stratum.name == cell.stratum.name; });
-    if (drawn != round.strata.end()) cell.draws += drawn->draws;  // else an extension added it later
+    if (drawn != round.strata.end()) cell.draws += drawn->draws;  // otherwise an extension added it later
   }
 }
 
@@ -217,7 +217,7 @@ std::vector<std::vector<RunKey>> Plan::preparation(const std::string& arm) const
   std::vector<RunKey> chain;
   chain.reserve(std::size(design::base_canaries) + read_.size() + 1);
   for (const BaseCanary canary : design::base_canaries) {
-    // Last comes the run that alters nothing: it also shows that the others left nothing behind.
+    // The run that alters nothing comes last: it also shows that the others left nothing behind.
     for (const auto& [role, tensors] : read_) {
       if (canary != BaseCanary::none || !spec_.reader_canaries.value_or(false)) break;
       chain.push_back({TrialKind::canary, {arm, design::reader_canary(role), 0}});
@@ -231,7 +231,7 @@ std::vector<std::vector<RunKey>> Plan::preparation(const std::string& arm) const
   return chains;
 }
 
-// Those that a worker survives are one chain, with a control after them.
+// The canaries that a worker survives are one chain, with a control after them.
 void Plan::add_own_canaries(const std::string& arm, std::vector<std::vector<RunKey>>& chains) const {
   std::vector<RunKey> survived;
   for (const design::Canary& canary : spec_.strata->canaries(this->arm(arm).recovery)) {
@@ -266,7 +266,7 @@ std::vector<record::WholeTensor> Plan::whole_tensors(const TrialId& id) const {
     std::vector<record::WholeTensor> whole;
     std::uint64_t all = 0;
     for (const std::string& path : tensors) all += bases_.front().find(path)->elements();
-    // Faults take ten times the memory of the weights that they hit; a few NaN spread as well as many.
+    // Faults take ten times the memory of the weights that they alter; a few NaN spread as well as many.
     const std::uint64_t most =
         all <= most_read_elements ? 0 : std::max<std::uint64_t>(1, most_read_elements / tensors.size());
     whole.reserve(tensors.size());

@@ -1,4 +1,4 @@
-// What a campaign runs: a pure function of its spec and its base checkpoint.
+// The runs of a campaign: a pure function of its spec and its base checkpoint.
 #pragma once
 
 #include <cstddef>
@@ -21,17 +21,17 @@ namespace bitrift::campaign {
 /// The files of design::CampaignSpec::files, open, in that order.
 using Bases = std::vector<ckpt::Reader>;
 
-/// A stratum with the faults it holds and how many of them are drawn in the rounds so far.
+/// A stratum with its faults, and how many of them are drawn in the rounds so far.
 struct Cell {
   record::Stratum stratum;
   std::shared_ptr<const design::Population> population;
   std::uint64_t draws = 0;
 };
 
-/// Weights whose lowest bit a jitter run flips, where a base has so many.
+/// How many weights a jitter run alters in their lowest bit, if a base has that many.
 inline constexpr std::uint64_t jittered_weights = 16;
 
-/// A reader canary sets all elements of its role to NaN, or the first of each tensor, so many in all.
+/// A reader canary sets all elements of its role to NaN, or the first of each tensor, up to this many in all.
 inline constexpr std::uint64_t most_read_elements = std::uint64_t{1} << 22;
 
 /// Expands a spec over its base checkpoints. `spec` and `bases` must outlive the plan.
@@ -54,9 +54,9 @@ class Plan {
   [[nodiscard]] const design::CampaignSpec& spec() const noexcept { return spec_; }
   /// The strata in their order.
   [[nodiscard]] std::vector<record::Stratum> strata() const;
-  /// The rounds so far; the first is known from spec and base alone.
+  /// The rounds so far; the first follows from spec and base alone.
   [[nodiscard]] const std::vector<record::Round>& rounds() const noexcept { return rounds_; }
-  /// Adds the round after them: its draws are then part of the plan.
+  /// Adds the next round: its draws are then part of the plan.
   void add_round(const record::Round& round);
   /// Adds the published rounds, then those that follow from the spec alone (all, without `sampling`).
   void add_known(const std::vector<record::Round>& published);
@@ -64,15 +64,15 @@ class Plan {
   [[nodiscard]] bool ended() const;
 
   /// The runs of an arm that come before its trials: no-flip controls of every golden order and one of zero
-  /// steps, envelope, held-out and jitter runs, and one chain of canaries with a control behind them (which
-  /// shows that nothing of a canary stays in the worker). Where ranks fail, one more such chain of the
-  /// canaries that survive it, and the one that does not. Runs of one chain share a worker.
+  /// steps, envelope, held-out and jitter runs, and one chain of canaries followed by a control (which shows
+  /// that nothing of a canary stays in the worker). If ranks fail, another such chain of the canaries that a
+  /// worker survives, and the canary that it does not survive. Runs of one chain share a worker.
   [[nodiscard]] std::vector<std::vector<RunKey>> preparation(const std::string& arm) const;
   /// The trials of an arm in the rounds so far, in stratum and draw order.
   [[nodiscard]] std::vector<RunKey> trials(const std::string& arm) const;
   /// The run with its faults. Throws Error(bad_input) when the plan holds no such run.
   [[nodiscard]] record::TrialSpec expand(const RunKey& key) const;
-  /// Finds what a text id names. Throws Error(bad_input) that says what there is.
+  /// Finds the run of a text id. Throws Error(bad_input) that says which runs exist.
   [[nodiscard]] RunKey find(const record::TrialId& id) const;
   /// Bits in the stratum of a trial; 0 for every other kind.
   [[nodiscard]] std::uint64_t stratum_bits(const RunKey& key) const;
@@ -101,7 +101,7 @@ class Plan {
   std::vector<Cell> cells_;
   std::vector<record::Round> rounds_;
   std::vector<std::string> weights_;  // paths of role weight under model/, in natural order
-  /// Floating-point tensors whose values faults are drawn from, by role.
+  /// Floating-point tensors from whose values faults are drawn, by role.
   std::map<std::string, std::set<std::string>> read_;
 };
 

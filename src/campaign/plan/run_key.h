@@ -1,4 +1,4 @@
-// Which run of a campaign is meant, before its faults are looked up.
+// The identity of a planned run.
 #pragma once
 
 #include <string>
@@ -15,11 +15,12 @@ struct RunKey {
 
 /// Whether a run alters nothing and takes the steps of a golden data order.
 [[nodiscard]] bool is_golden_run(const RunKey& key);
-/// The golden data order, one of 0 .. orders - 1, that a run takes its batches in or is compared with: of a
-/// trial or a jitter run draw mod orders, of a no-flip run the one its stratum names, of all others 0.
+/// The golden data order, one of 0 .. orders - 1, in which a run takes its batches or with which it is
+/// compared: draw mod orders for a trial or a jitter run, the one named by the stratum for a no-flip run, 0
+/// for all others.
 [[nodiscard]] int order_of(const RunKey& key, int orders);
 
-/// "arm/stratum/draw" taken apart from the right. Throws Error(bad_input) for anything else.
+/// Splits "arm/stratum/draw" from the right. Throws Error(bad_input) for anything else.
 [[nodiscard]] record::TrialId trial_id_from_text(const std::string& text);
 
 }  // namespace bitrift::campaign

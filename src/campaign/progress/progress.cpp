@@ -19,7 +19,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Columns of the terminal that stderr is; a line as wide as that would wrap in some of them.
+// The width of the terminal at stderr; a line of exactly that width would wrap in some terminals.
 std::size_t columns() {
   winsize size{};
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 20) return 79;
@@ -83,7 +83,7 @@ void Progress::note(const std::string& text) {
 
 double Progress::per_second() const {
   const double spent = seconds_since(before_.time);
-  // Retracted rows can take the count below the mark.
+  // Retracted rows can make the count lower than the mark.
   return spent > 0 && done_ > before_.done ? static_cast<double>(done_ - before_.done) / spent : 0;
 }
 

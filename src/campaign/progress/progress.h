@@ -1,4 +1,4 @@
-// What a person sees while a campaign runs: on stderr, so that stdout carries results only.
+// The progress display of a running campaign: on stderr, so that stdout carries results only.
 #pragma once
 
 #include <chrono>
@@ -14,12 +14,13 @@ namespace bitrift::campaign {
 [[nodiscard]] std::string duration_text(double seconds);
 /// "[######..............]", `width` characters between the brackets; total 0 counts as done.
 [[nodiscard]] std::string bar_text(std::size_t done, std::size_t total, std::size_t width);
-/// A line that does not wrap: cut to `columns` characters with "..." at the end where something is missing.
+/// A line that does not wrap: cut to `columns` characters, with "..." at the end if something is missing.
 [[nodiscard]] std::string fitted(std::string line, std::size_t columns);
 
-/// How far the stage is and what the trials so far say. On a terminal a bar with the rates below it,
-/// rewritten at most ten times a second; elsewhere plain lines at the start and the end of each stage and
-/// in between after 10 s, then whenever a tenth of the stage's time so far has passed, at most 5 min.
+/// Shows the progress of the stage and the rates of the trials so far. On a terminal, a bar with the rates
+/// below it, rewritten at most ten times a second; elsewhere plain lines at the start and the end of each
+/// stage and, in between, after 10 s and then whenever a tenth of the stage's time so far has passed, at most
+/// 5 min.
 class Progress {
  public:
   /// Looks at stderr.
@@ -28,18 +29,18 @@ class Progress {
   Progress(Progress&&) = delete;
   Progress& operator=(Progress&&) = delete;
 
-  /// A new stage of `total` runs, `done` of which an earlier start did.
+  /// Begins a stage of `total` runs; an earlier start did `done` of them.
   void stage(const std::string& name, std::size_t done, std::size_t total);
   /// One more run is over.
   void advance();
-  /// `runs` that were over are not.
+  /// `runs` runs that were over have to be repeated.
   void take_back(std::size_t runs) { done_ -= runs; }
   void incident() { ++incidents_; }
-  /// A line of its own.
+  /// Prints a separate line.
   void note(const std::string& text);
-  /// Called often: keeps the time left on a terminal alive while long runs are under way.
+  /// Called often: keeps the time left on a terminal up to date while long runs are in progress.
   void tick();
-  /// Shows these rates from now on; they must outlive this or be taken away with nullptr.
+  /// Shows these rates from now on; they must outlive this or be replaced by nullptr.
   void show(RunningRates* rates) { rates_ = rates; }
 
  private:
@@ -60,7 +61,7 @@ class Progress {
   std::size_t done_ = 0, total_ = 0, incidents_ = 0;
   RunningRates* rates_ = nullptr;
   Clock::time_point began_, printed_;
-  Mark recent_, before_;  // the speed is that since `before_`, 30 to 60 s ago
+  Mark recent_, before_;  // the speed since `before_`, 30 to 60 s ago
 };
 
 }  // namespace bitrift::campaign

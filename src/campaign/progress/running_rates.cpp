@@ -16,7 +16,7 @@ using record::OutcomeClass;
 
 constexpr std::size_t most_lines = 8;
 
-// A line is recomputed when its number of trials has grown by one part in this many.
+// A line is recomputed when its number of trials has grown by this fraction (one part in ...).
 constexpr std::uint64_t growth = 50;
 
 std::string listed(const std::vector<std::string>& names) {
@@ -38,7 +38,7 @@ void RunningRates::add(const record::TrialRecord& row) {
   try {
     reason = analyze::classify(row, controls->second, judging_).reason;
   } catch (const Error&) {
-    return;  // what is shown on the way must not end a campaign
+    return;  // an error in the progress display must not end a campaign
   }
   Cell& cell = cells_[row.id.arm][row.id.stratum];
   cell.bits = row.stratum_bits;

@@ -1,4 +1,4 @@
-// The rates of a campaign under way, kept up to date row by row.
+// The rates of a running campaign, kept up to date row by row.
 #pragma once
 
 #include <cstddef>
@@ -18,28 +18,29 @@
 
 namespace bitrift::campaign {
 
-/// Counts outcomes as the summary does (docs/statistics.md): of each stratum and arm the rows up to the first
-/// draw that has none. A row costs one classification, whatever came before. The rates of a line are
-/// recomputed when its number of trials has grown by a fiftieth, so the cost is O(1) a row
+/// Counts outcomes as the summary does (docs/statistics.md): for each stratum and arm, the rows before the
+/// first draw without a row. A row costs one classification, however many came before. The rates of a line
+/// are recomputed when its number of trials has grown by a fiftieth, so the cost is O(1) a row
 /// (docs/statistics.md, "Valid at every look").
 class RunningRates {
  public:
-  /// spec must outlive this. controls: what rows are judged against, by arm.
+  /// spec must outlive this. controls: the reference for rows, by arm.
   RunningRates(const design::CampaignSpec& spec, std::map<std::string, analyze::ArmControls> controls);
 
-  /// What is drawn: all rounds so far. Without it there is one round, as the spec says.
+  /// The draws: all rounds so far. Without it there is one round, as in the spec.
   void set_rounds(std::vector<record::Round> rounds);
-  /// Takes a row in; rows that are no trials, and those that the analysis will refuse, are left out.
+  /// Adds a row; rows that are not trials, and those that the analysis will refuse, are left out.
   void add(const record::TrialRecord& row);
-  /// Takes the row of a trial back; nothing when there is none.
+  /// Removes the row of a trial; does nothing if it does not exist.
   void remove(const record::TrialId& id);
 
   /// Trials of an arm that count.
   [[nodiscard]] std::size_t trials(const std::string& arm) const;
   /// One line for each arm (of several fault models, which are not parts of one population: each arm and
   /// model) that has trials which count: "serial: 120 trials: masked 71.0 % (59.8 to 80.6), SDC ..., crash
-  /// ..." with the intervals that hold at every look, and how many strata have no trial yet. At most eight,
-  /// then how many more. Last the arms (and models) without a trial. None before the first trial.
+  /// ..." with the intervals that hold at every look, and how many strata have no trial yet. At most eight
+  /// lines, then the number of the others. The arms (and models) without a trial come last. None before the
+  /// first trial.
   [[nodiscard]] std::vector<std::string> lines();
 
  private:
@@ -50,7 +51,7 @@ class RunningRates {
   };
   struct Line {
     std::string text;
-    std::uint64_t trials = 0;  // for which it was computed
+    std::uint64_t trials = 0;  // the number of trials for which it was computed
   };
   [[nodiscard]] std::uint64_t trials(const std::string& arm, const std::string& stratum) const;
   [[nodiscard]] std::string text_of(const std::string& arm, const std::string& stratum,

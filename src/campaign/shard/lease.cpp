@@ -31,13 +31,13 @@ constexpr const char* lease_file = "driver.json";
 constexpr std::size_t file_size = 4096;
 constexpr std::size_t longest_end = 300;
 
-// Tells two tries apart that are otherwise alike; decides nothing about the campaign.
+// Distinguishes two otherwise equal tries; decides nothing about the campaign.
 std::string random_token() {
   std::random_device source;
   return fmt::format("{:08x}{:08x}", source(), source());
 }
 
-// Numbers of processes mean the same to all who share boot and namespace.
+// Process numbers mean the same to all processes that share boot and namespace.
 std::string boot_id() {
   std::string text;
   try {
@@ -57,7 +57,7 @@ std::string process_namespace() {
 struct ProcessState {
   bool known = false;
   bool ended = false;   // a zombie counts as ended
-  std::string started;  // in ticks since boot: another process of the same number started later
+  std::string started;  // in ticks since boot: tells a later process with the same number apart
 };
 
 ProcessState look_at(int pid) {
@@ -123,7 +123,7 @@ LeaseHolder read_lease(const std::filesystem::path& numbered) {
       holder.lives = !state.ended && (!state.known || value.at("started") == state.started);
     }
   } catch (const Json::exception&) {
-    // Read during a write, or damaged: missing heartbeats will show whether the holder lives.
+    // Read during a write, or damaged: missing heartbeats will show whether the holder is alive.
   } catch (const Error&) {
   }
   return holder;
@@ -183,7 +183,7 @@ void Lease::beat_until_over() {
 
 void Lease::write(bool over) {
   const std::string text = lease_text(since_, token_, end_, beats_, over);
-  // A heartbeat that cannot be written is skipped; others may then take over, which loses no row.
+  // A heartbeat that cannot be written is skipped; another process may then take over, which loses no row.
   try {
     write_at(fd_, text.data(), text.size(), 0, folder_ / lease_file);
     sync_file(fd_, folder_ / lease_file);
@@ -232,12 +232,12 @@ std::unique_ptr<Lease> LeaseTaker::try_take() {
   chmod(draft.c_str(), 0777 & ~mask);
   replace_text(std::filesystem::path(draft) / lease_file, text);
   const auto target = numbered_folder(folder_, last + 1);
-  // A folder that holds something is never replaced, so of several that try, one is the first.
+  // A folder that is not empty is never replaced, so if several processes try, exactly one succeeds.
   const bool renamed = rename(draft.c_str(), target.c_str()) == 0;
   if (!renamed) {
     std::error_code ignored;
     std::filesystem::remove_all(draft, ignored);
-    // Over a network the answer to a rename that was made can be lost.
+    // Over a network, the answer to a successful rename can be lost.
     holder_ = read_lease(target);
     alive_ = holder_.here && holder_.lives;
     if (holder_.raw != text) return nullptr;

@@ -17,7 +17,7 @@ class Ledger {
 
   /// Effective row of an id, from any shard.
   [[nodiscard]] const record::TrialRecord* find(const record::TrialId& id) const;
-  /// The same, by this driver or an earlier start of its shard.
+  /// The same, but only by this driver or an earlier start of its shard.
   [[nodiscard]] const record::TrialRecord* find_own(const record::TrialId& id) const;
   /// All effective rows, each id once. Throws Misbehaviour when two shards differ.
   [[nodiscard]] std::vector<record::TrialRecord> effective() const;

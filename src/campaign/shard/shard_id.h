@@ -1,4 +1,4 @@
-// Which part of a campaign a driver runs when several share its folder.
+// The part of a campaign that a driver runs when several share its folder.
 #pragma once
 
 #include <cstddef>
@@ -23,13 +23,13 @@ struct ShardId {
 /// _MAX, _STEP, _COUNT). Throws Error(bad_input).
 [[nodiscard]] ShardId parse_shard(const std::string& text);
 
-/// Whether a run of the preparation is this shard's: envelope, held-out and jitter runs are taken in turn,
-/// everything else (controls, canaries) each shard runs for itself.
+/// Whether a run of the preparation belongs to this shard: envelope, held-out and jitter runs are taken in
+/// turn; everything else (controls, canaries) runs in each shard.
 [[nodiscard]] bool takes(const ShardId& shard, const RunKey& key);
 /// The runs of the preparation that are this shard's, of all arms.
 [[nodiscard]] std::vector<RunKey> preparation_of(const ShardId& shard, const Plan& plan);
-/// The trials of a round that are this shard's: each count-th of the round's list of arms, strata and draws.
-/// Arms that join in the round also run all draws before it.
+/// The trials of a round that belong to this shard: each count-th of the round's list of arms, strata and
+/// draws. Arms that join in the round also run all draws before it.
 [[nodiscard]] std::vector<RunKey> trials_of(const ShardId& shard, const record::Round& round);
 
 }  // namespace bitrift::campaign

@@ -14,7 +14,7 @@ namespace bitrift::campaign {
 
 void JournalTail::refresh() {
   problem_.clear();
-  // Reopened at each look: a network file system shows what others wrote only to those who open the file
+  // The file is opened again each time: a network file system shows new data only to those who open the file
   // later.
   std::ifstream file(path_, std::ios::binary);
   if (!file) return;

@@ -1,4 +1,4 @@
-// The journals that the shards of a campaign write: read side by side, while they grow.
+// The journals of a campaign's shards, read while they grow.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 
 namespace bitrift::campaign {
 
-/// Reads what is new in a journal that someone else may be writing.
+/// Reads the new part of a journal that another process may be writing.
 class JournalTail {
  public:
   explicit JournalTail(std::filesystem::path path) : path_(std::move(path)) {}
-  /// Takes the whole lines that came since the last look. Stops before a line that cannot be read: over a
-  /// network the end of a file can be seen before what precedes it, so it may be whole at the next look;
-  /// until then problem() says what is wrong.
+  /// Returns the whole lines that were added since the last call. Stops before a line that cannot be read:
+  /// over a network the end of a file can be seen before what precedes it, so it may be whole at the next
+  /// look; until then problem() says what is wrong.
   void refresh();
   [[nodiscard]] const JournalRows& rows() const noexcept { return rows_; }
-  /// How much of the file was taken.
+  /// How much of the file has been read.
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] const std::string& problem() const noexcept { return problem_; }
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
@@ -33,8 +33,8 @@ class JournalTail {
   std::string problem_;
 };
 
-/// Rows of several journals, each id once: the first that comes counts. Rows of one id must be equal, for a
-/// row is a function of its id.
+/// Rows of several journals, each id once: the first one counts. Rows of one id must be equal, for a row is a
+/// function of its id.
 class RowUnion {
  public:
   /// where: names the journal in messages. Throws Misbehaviour that names id, key and both journals when a
@@ -50,7 +50,7 @@ class RowUnion {
   std::size_t doubles_ = 0;
 };
 
-/// What one start of one shard wrote.
+/// The journal that one start of one shard wrote.
 struct StartJournal {
   int shard = 1;
   int start = 1;
@@ -61,9 +61,9 @@ struct StartJournal {
 /// All starts of all shards.
 class ShardJournals {
  public:
-  /// folder: DIR/shards. without: the name of a start that is left out, "2-of-3/0004"; "" for none.
+  /// folder: DIR/shards. without: the name of a start to leave out, "2-of-3/0004"; "" for none.
   ShardJournals(std::filesystem::path folder, int shards, std::string without = "");
-  /// Finds new starts and reads what is new. Throws Error(io).
+  /// Finds new starts and reads their new lines. Throws Error(io).
   void refresh();
   /// Effective row of an id, in any journal or in those of one shard (from 1); nullptr when there is none.
   [[nodiscard]] const record::TrialRecord* find(const record::TrialId& id) const;
@@ -71,9 +71,9 @@ class ShardJournals {
   /// Adds all effective rows, by shard and start.
   void add_to(RowUnion& all) const;
   [[nodiscard]] const std::vector<std::unique_ptr<StartJournal>>& starts() const noexcept { return starts_; }
-  /// Lines of one shard that were read so far.
+  /// Lines of one shard that have been read so far.
   [[nodiscard]] std::uint64_t bytes_of(int shard) const;
-  /// Throws Error(bad_file) with the first problem(); for journals that are no longer being written.
+  /// Throws Error(bad_file) with the first problem(); only for journals that are no longer being written.
   void refuse_damage() const;
 
  private:

@@ -22,10 +22,10 @@ using namespace std::chrono_literals;
 using record::Json;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto first_word = 5s;   // of waiting, before anything is said
+constexpr auto first_word = 5s;   // of waiting, before a message is printed
 constexpr auto next_word = 60s;   // between two lines
-constexpr auto slow_look = 2s;    // between two looks at the folder, once it takes long
-constexpr auto unreadable = 10s;  // a finished journal that cannot be read for so long is damaged
+constexpr auto slow_look = 2s;    // between two looks at the folder, once waiting takes long
+constexpr auto unreadable = 10s;  // a finished journal that cannot be read for this long is damaged
 
 Stage stage_of(std::string name, std::string words, int shards,
                const std::function<std::vector<RunKey>(const ShardId&)>& share) {
@@ -42,7 +42,7 @@ std::string minutes(Clock::duration time) {
   return seconds < 120 ? fmt::format("{} s", seconds) : fmt::format("{} min", seconds / 60);
 }
 
-// Grows, so that short rounds cost no time and long ones no load on the file server.
+// Grows, so that short rounds cost no time and long ones put no load on the file server.
 class Pause {
  public:
   void operator()(const std::function<void()>& tick) {
@@ -75,14 +75,14 @@ class Words {
 // The last look at a shard.
 struct Shard::Watch {
   bool marked = false;
-  std::string damage;  // of a journal that should be whole
+  std::string damage;  // problem of a journal that should be whole
   Clock::time_point damaged_since;
   std::uint64_t bytes = 0;
   Clock::time_point changed = Clock::now();
 };
 
 Stage preparation_stage(const Plan& plan, int shards) {
-  // An extended campaign has arms that no marker of an earlier start promised.
+  // An extended campaign has arms that are in no marker of an earlier start.
   const std::size_t extensions = plan.spec().earlier.size();
   const std::string name = extensions == 0 ? "preparation" : fmt::format("preparation-{:04d}", extensions);
   return stage_of(name, "the preparation", shards,
@@ -108,7 +108,7 @@ Shard::Shard(const Layout& layout, const ShardId& id, std::optional<double> wait
     if (one->shard == id.index && !one->tail.problem().empty())
       fail(ErrorCode::bad_file, "{}", one->tail.problem());
   }
-  // Starts before this one are over; their private copies of the base would pile up.
+  // Earlier starts are over; their private copies of the base would pile up.
   std::error_code ignored;
   for (int start = 1; start < lease_->number(); ++start) {
     remove_work(DriverPlace{numbered_folder(scratch_root(), start)}.work());
@@ -175,7 +175,7 @@ void Shard::prepare_bases(Folder& folder, const std::function<void()>& make) {
     }
     pause([] { InterruptGuard::check(); });
   }
-  make();  // looks whether they are what they were
+  make();  // checks whether they have changed
 }
 
 void Shard::alone(const std::function<void()>& act) {
@@ -251,12 +251,11 @@ void Shard::finish(const Stage& stage, Journal& own) {
   }
   const std::string name = id_.folder() + "/" + lease_->folder().filename().string();
   bytes[name] = std::filesystem::file_size(place().journal());
-  // A marker of an earlier start stands: what it promised is still true.
+  // A marker of an earlier start stays valid: what it promised is still true.
   static_cast<void>(publish_text(marker(id_.index, stage), Json{{"journals", bytes}}.dump(2) + "\n"));
 }
 
-// Whether a shard's marker is there, its journals can be read as far as the marker says, and no row is
-// missing.
+// Whether a shard's marker exists, its journals can be read as far as the marker says, and no row is missing.
 bool Shard::is_through(int shard, const Stage& stage, Watch& watch) const {
   const std::uint64_t bytes = journals_.bytes_of(shard);
   if (bytes != watch.bytes) watch.changed = Clock::now();

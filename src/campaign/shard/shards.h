@@ -1,5 +1,5 @@
-// A driver among several that share a campaign's folder: its place, what it waits for, what all must agree on
-// (docs/campaign.md, "Shards").
+// A driver that shares a campaign's folder with others: its place, what it waits for, and what all must agree
+// on (docs/campaign.md, "Shards").
 #pragma once
 
 #include <functional>
@@ -31,7 +31,7 @@ struct Stage {
 [[nodiscard]] Stage preparation_stage(const Plan& plan, int shards);
 [[nodiscard]] Stage round_stage(const record::Round& round, int shards);
 
-/// The golden run of an arm and a data order, as the shard that was first found it.
+/// The golden run of an arm and a data order, as the first shard found it.
 struct SharedGolden {
   record::RunResult result;
   std::string origin;  ///< "shard 1/3 on host a (processor ...)"
@@ -39,9 +39,9 @@ struct SharedGolden {
 
 class Shard {
  public:
-  /// Takes the shard for this process: waits until an earlier start on another machine was silent for long
-  /// enough. wait_hours: bounds every waiting for other shards. Throws Error(busy) when another driver runs
-  /// this shard, Error(bad_file) when an earlier start's journal is damaged, Interrupted. progress must
+  /// Takes the shard for this process: waits until an earlier start on another machine has been silent for
+  /// long enough. wait_hours: limits every waiting for other shards. Throws Error(busy) when another driver
+  /// runs this shard, Error(bad_file) when an earlier start's journal is damaged, Interrupted. progress must
   /// outlive the shard.
   Shard(const Layout& layout, const ShardId& id, std::optional<double> wait_hours, Progress& progress);
   ~Shard();
@@ -50,11 +50,11 @@ class Shard {
 
   [[nodiscard]] const ShardId& id() const noexcept { return id_; }
   [[nodiscard]] DriverPlace place() const { return {lease_->folder()}; }
-  /// Folder by which what killed starts of this shard left on its machine is found again.
+  /// The folder through which the files that killed starts of this shard left on its machine are found again.
   [[nodiscard]] std::filesystem::path scratch_root() const { return lease_->folder().parent_path(); }
   [[nodiscard]] const ShardJournals& others() const noexcept { return journals_; }
 
-  /// Calls `make` (Folder::prepare_bases) when no other shard is at it; returns once the bases are there.
+  /// Calls `make` (Folder::prepare_bases) when no other shard is doing so; returns once the bases exist.
   void prepare_bases(Folder& folder, const std::function<void()>& make);
   /// Calls `act` while no other shard makes bases or calls this.
   void alone(const std::function<void()>& act);
@@ -67,21 +67,21 @@ class Shard {
   /// " (the golden run is that of ...; this is ...)" for messages about runs that differ from it.
   [[nodiscard]] std::string origins(std::size_t arm, int order) const;
 
-  /// Says that all runs of the stage are in this shard's journals and will not be taken back; `own` is
+  /// Declares that all runs of the stage are in this shard's journals and will not be retracted; `own` is
   /// synced.
   void finish(const Stage& stage, Journal& own);
-  /// Waits until every shard has finished the stage and all their rows can be read here. Says on stderr who
-  /// is missing. tick: called at least every 100 ms. Throws what it throws; Error(busy) when --wait-hours are
-  /// over without a new row from a shard that is missing; Error(bad_file) when a finished journal cannot be
-  /// read.
+  /// Waits until every shard has finished the stage and all their rows can be read here. Says on stderr which
+  /// shards are missing. tick: called at least every 100 ms. Throws what it throws; Error(busy) when
+  /// --wait-hours have passed without a new row from a missing shard; Error(bad_file) when a finished journal
+  /// cannot be read.
   void meet(const Stage& stage, const std::function<void()>& tick);
-  /// Throws Error(busy) when another start has taken this one for dead and works in its place.
+  /// Throws Error(busy) when another start has taken this one for dead and runs in its place.
   void check_held() const;
-  /// How this start ends, for those who wait for it.
+  /// How this start ends, for the shards that wait for it.
   void set_end(const std::string& text) { lease_->set_end(text); }
 
  private:
-  struct Watch;  // what is known of a shard that is waited for
+  struct Watch;  // what is known about a shard that others wait for
   void take(const LeaseTimes& times);
   [[nodiscard]] std::filesystem::path marker(int shard, const Stage& stage) const;
   [[nodiscard]] std::filesystem::path golden_path(std::size_t arm, int order) const;

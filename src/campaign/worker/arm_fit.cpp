@@ -10,7 +10,7 @@
 namespace bitrift::campaign {
 namespace {
 
-// What bitrift-train says against a model in so many stages; "" when it can be cut, or when that is not
+// What bitrift-train says against a model in this many stages; "" when it can be cut, or when that is not
 // known.
 std::string refusal(const record::TrainingSpec& training, const record::Parallel& parallel,
                     const std::filesystem::path& trainer) {

@@ -1,4 +1,4 @@
-// Whether the arms of a campaign fit its bases, found before anything is created.
+// Checks whether the arms of a campaign fit its bases, before anything is created.
 #pragma once
 
 #include <filesystem>
@@ -7,10 +7,10 @@
 
 namespace bitrift::campaign {
 
-/// Checks every base.checkpoint and every arm against it; of arms with pipeline stages, `bitrift-train
-/// describe` says whether the model can be cut so. Does nothing for campaigns with another runner.
-/// source: of the spec, for messages; trainer: see find_trainer(). Throws Error(bad_input) when a checkpoint
-/// is not one of bitrift-train, a batch cannot be split, or a model has fewer layers than an arm has stages.
+/// Checks every base.checkpoint and every arm against it; for arms with pipeline stages, `bitrift-train
+/// describe` says whether the model can be cut that way. Does nothing for campaigns with another runner.
+/// source: of the spec, for messages; trainer: see find_trainer(). Throws Error(bad_input) when bitrift-train
+/// did not write a checkpoint, a batch cannot be split, or a model has fewer layers than an arm has stages.
 void check_arms_fit(const design::CampaignSpec& spec, const std::filesystem::path& source,
                     const std::filesystem::path& trainer);
 

@@ -8,8 +8,8 @@
 namespace bitrift::campaign {
 namespace {
 
-// A trial reads only what was altered, the rest is in memory; every so often one reads the whole file, and
-// always when more than values was altered.
+// A trial reads only the altered tensors, the rest is in memory; now and then a trial reads the whole file,
+// and always when more than values was altered.
 constexpr std::size_t full_read_every = 32;
 
 }  // namespace
@@ -23,7 +23,7 @@ std::unique_ptr<Crew> start_crew(const PoolOptions& options, const Bases& bases,
   const design::Arm& of = options.arms[arm];
   const ckpt::Reader& base = bases.at(of.file);
   crew->copy = std::make_unique<PrivateCopy>(base, place.copy, options.network);
-  // A folder of this machine's memory means nothing to ranks elsewhere.
+  // A folder in this machine's memory means nothing to ranks on other machines.
   if (!options.network) crew->scratch = std::make_unique<Scratch>(place.scratch);
   Launch launch = options.launch;
   launch.base = base.path();
@@ -43,8 +43,8 @@ void could_not_start(const Crew& crew, const WorkerLost& loss, const PoolOptions
                               ? fmt::format("it was not ready after {} s", startup_deadline_s)
                               : name_of(loss.failure.reason);
   const std::string tail = log_tail(crew.log);
-  // Exit code 2 is a usage or input error, 127 a program that does not exist. What a user's own program
-  // reports is its part, even if its process has not ended yet.
+  // Exit code 2 is a usage or input error, 127 a program that does not exist. A report by a user's own
+  // program counts, even if its process has not ended yet.
   const bool own_program = options.launch.runner.kind != record::RunnerKind::train &&
                            loss.failure.reason == record::FailureReason::exception;
   const bool users_fault =
@@ -87,7 +87,7 @@ record::RunRequest run_request(Crew& crew, const PoolOptions& options) {
   }
   run.golden = is_golden_run({spec.kind, spec.id});
   if (run.golden) run.propagation = options.propagation;
-  // What a trial loads is compared with what the golden run loaded.
+  // The tensors that a trial loads are compared with those that the golden run loaded.
   const bool values = spec.kind == record::TrialKind::trial && spec.plane == record::Plane::value;
   run.compare_loaded = options.compare_loaded && (run.golden || values);
   return run;

@@ -1,4 +1,4 @@
-// A worker of a pool and what it is at. Inside the pool only.
+// A worker of a pool and its current run. Inside the pool only.
 #pragma once
 
 #include <algorithm>
@@ -27,10 +27,11 @@ struct Crew {
   std::unique_ptr<PrivateCopy> copy;
   std::unique_ptr<Worker> worker;
   bool checked = false;           // its no-flip run equals the golden run
-  std::set<int> orders;           // data orders in which it does; a trial may end early against that run
-  bool checking = false;          // that run is under way
-  bool on_its_way = false;        // a request was sent and is not answered
-  std::vector<RunKey> unchecked;  // trials and jitter runs since the last good check in their order
+  std::set<int> orders;           // data orders in which it equals the golden run; a trial may end early
+                                  // against that run
+  bool checking = false;          // that run is in progress
+  bool on_its_way = false;        // a request was sent and not answered yet
+  std::vector<RunKey> unchecked;  // trials and jitter runs since the last successful check in their order
   std::size_t trials = 0;
   std::optional<Job> job;
   Ran current;
@@ -45,17 +46,17 @@ struct Crew {
   [[nodiscard]] bool active() const { return job.has_value() || checking; }
 };
 
-/// Starts a worker of this arm. slot: no other crew's.
+/// Starts a worker of this arm. slot: not used by another crew.
 [[nodiscard]] std::unique_ptr<Crew> start_crew(const PoolOptions& options, const Bases& bases,
                                                std::size_t arm, int slot);
-/// After too many starts that failed in a row. Throws Error(bad_input | internal) with what is known of the
-/// last one.
+/// Called after too many failed starts in a row. Throws Error(bad_input | internal) with what is known about
+/// the last one.
 [[noreturn]] void could_not_start(const Crew& crew, const WorkerLost& loss, const PoolOptions& options);
 
-/// Keeps the result of crew.current, without the place of its copy, and with tensors by the names that count.
+/// Keeps the result of crew.current, without the place of its copy, and with the names of tensors that count.
 void take_result(Crew& crew, const record::RunResult& result);
 
-/// What the worker is asked for; crew.current says for which run, and its tensors are altered.
+/// The request to the worker; crew.current says for which run, and its tensors are altered.
 [[nodiscard]] record::RunRequest run_request(Crew& crew, const PoolOptions& options);
 
 }  // namespace bitrift::campaign

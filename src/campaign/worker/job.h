@@ -1,4 +1,4 @@
-// Runs on their way through a pool: asked for, over, lost.
+// Runs in a pool: requested, finished, lost.
 #pragma once
 
 #include <cstddef>
@@ -16,22 +16,22 @@
 
 namespace bitrift::campaign {
 
-/// A run whose worker lost ranks, as it was to, and which continues in a new worker.
+/// A run whose worker lost ranks on purpose, and which continues in a new worker.
 struct RelaunchedRun {
   record::Relaunch from;
-  std::vector<record::ProcessFault> faults = {};      ///< that have not struck
-  std::shared_ptr<const TemporaryFolder> files = {};  ///< holds those that `from` names
-  std::string started = {};                           ///< UTC, of the run
-  double seconds = 0;                                 ///< that earlier workers spent on it
+  std::vector<record::ProcessFault> faults = {};      ///< faults that have not struck
+  std::shared_ptr<const TemporaryFolder> files = {};  ///< the folder that holds the files that `from` names
+  std::string started = {};                           ///< UTC, start of the run
+  double seconds = 0;                                 ///< seconds that earlier workers spent on it
 };
 
-/// Runs of one arm that go to one worker, one after the other.
+/// Runs of one arm that one worker takes, one after another.
 struct Job {
   std::size_t arm = 0;
   std::vector<RunKey> runs;
   std::size_t next = 0;                          ///< first run that is not over
   std::vector<record::Failure> failures = {};    ///< of runs[next] so far
-  std::optional<RelaunchedRun> relaunched = {};  ///< runs[next] is under way
+  std::optional<RelaunchedRun> relaunched = {};  ///< runs[next] is in progress
 };
 
 /// A run that is over. Exactly one of result and failure is set.
@@ -45,7 +45,7 @@ struct Ran {
   int attempts = 1;
 };
 
-/// What a worker was at when it was lost.
+/// What a worker was doing when it was lost.
 enum class Phase {
   start,
   check,

@@ -34,7 +34,7 @@ Pool::Pool(PoolOptions options, PoolObserver& observer, const Bases& bases)
       cores_(usable_cores()) {}
 
 Pool::~Pool() {
-  // All at once: they end side by side while the first is waited for.
+  // All at once: they end in parallel while the first is waited for.
   for (const auto& crew : crews_) {
     if (crew->worker->state() != Worker::State::ended) crew->worker->strike();
   }
@@ -93,7 +93,7 @@ void Pool::wait_for_news() {
   for (const auto& crew : crews_) {
     crew->worker->add_to(waiting);
     const auto state = crew->worker->state();
-    // The end of a process makes no descriptor readable when it never connected.
+    // The end of a process that never connected makes no descriptor readable.
     soon = soon || state == Worker::State::ending || state == Worker::State::quitting;
   }
   poll(waiting.data(), waiting.size(), soon ? 10 : 100);
@@ -150,7 +150,7 @@ Crew& Pool::add_crew(std::size_t arm) {
   return *crews_.emplace_back(start_crew(options_, bases_, arm, slot));
 }
 
-// False when a worker that has to go has rows that no no-flip run has confirmed yet: that run was sent.
+// False when a worker that has to go has rows that no no-flip run has confirmed yet: then that run was sent.
 bool Pool::limit_parked() {
   const auto processes = [&](const Crew& crew) {
     return options_.launch.failing > 0 ? crew.worker->strength() : options_.arms[crew.arm].parallel.ranks;
@@ -186,22 +186,22 @@ void Pool::watch_limits() {
 }
 
 void Pool::feed(Crew& crew) {
-  // It may have died right behind its answer: its loss is the next thing that it is asked about.
+  // It may have died right after its answer: its loss is the next thing that it is asked about.
   if (crew.worker->state() != Worker::State::ready) return;
   const RunKey& key = crew.job->runs[crew.job->next];
   if (too_weak(crew, key.kind)) return dismiss(crew);
   const int order = order_of(key, options_.orders);
-  // The first run of all is the golden run itself.
+  // The very first run is the golden run.
   if (!crew.checked && (observer_.golden_known(crew.arm, order) || !is_golden_run(key)))
     return check(crew, order);
-  // A row must not depend on which worker ran it: where a trial may end early, each has its order's golden
-  // run.
+  // A row must not depend on the worker that ran it: if a trial may end early, every worker has its order's
+  // golden run.
   if (key.kind == record::TrialKind::trial && !crew.orders.contains(order)) return check(crew, order);
   if (crew.unchecked_in(order, options_.orders) >= options_.check_every) return check(crew, order);
   request(crew, key);
 }
 
-// Whether ranks that failed have left a worker too few processes for a run of this kind.
+// Whether failed ranks have left a worker too few processes for a run of this kind.
 bool Pool::too_weak(const Crew& crew, record::TrialKind kind) const {
   const int failing = options_.launch.failing;
   if (failing == 0) return false;
@@ -210,7 +210,7 @@ bool Pool::too_weak(const Crew& crew, record::TrialKind kind) const {
   return crew.worker->strength() < (loses ? all.needed_for_trial(failing) : all.working);
 }
 
-// The worker has served its time: its other runs go to another one. It confirms its rows first if it still
+// The worker has done enough runs: its other runs go to another one. It confirms its rows first if it still
 // can.
 void Pool::dismiss(Crew& crew) {
   if (crew.job) queues_[crew.arm].push_front(std::move(*crew.job));
@@ -228,7 +228,7 @@ void Pool::check(Crew& crew, int order) {
           {record::TrialKind::control, {options_.arms[crew.arm].name, record::control_stratum(order), 0}});
 }
 
-// When nothing is left to run: whether some worker's last trials are still to be confirmed.
+// When nothing is left to run: whether the last trials of some worker still have to be confirmed.
 bool Pool::check_the_rest() {
   bool any = false;
   for (const auto& crew : crews_) {
@@ -285,7 +285,7 @@ void Pool::finished(Crew& crew, const record::RunResult& result) {
   if (key.kind == record::TrialKind::trial || key.kind == record::TrialKind::jitter)
     crew.unchecked.push_back(key);
   if (job.next == job.runs.size()) crew.job.reset();
-  // Behind a run that nobody could continue the worker ends.
+  // After a run that nobody could continue, the worker ends.
   const bool ends = crew.worker->state() == Worker::State::quitting;
   if (ends || (crew.worker->state() == Worker::State::ready && too_weak(crew, record::TrialKind::control)))
     return dismiss(crew);
@@ -376,12 +376,13 @@ void Pool::judge_check(Crew& crew, const record::RunResult& result) {
   if (!difference) {
     crew.checked = true;
     crew.orders.insert(order);
-    // It says nothing of the other orders, whose golden runs the worker keeps apart.
+    // It says nothing about the other orders, whose golden runs the worker keeps separately.
     std::erase_if(crew.unchecked, [&](const RunKey& run) { return order_of(run, options_.orders) == order; });
     if (crew.job) feed(crew);
     return;
   }
-  // A fresh worker that differs is no accident; one that was right before may have met a fault of its own.
+  // A fresh worker that differs is not an accident; one that was right before may have met a fault of its
+  // own.
   if (crew.unchecked.empty() || ++doubts_ > most_doubts) throw Misbehaviour(*difference);
   doubt(crew, *difference);
   if (crew.job) queues_.at(crew.arm).push_front(std::move(*crew.job));

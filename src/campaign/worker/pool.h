@@ -18,8 +18,8 @@
 
 namespace bitrift::campaign {
 
-/// What the pool asks of, and reports to, the owner of the campaign. Any of these may throw, which ends it
-/// all.
+/// What the pool asks the owner of the campaign for, and reports to it. Any of these may throw, which ends
+/// all runs.
 class PoolObserver {
  public:
   virtual ~PoolObserver() = default;
@@ -29,11 +29,11 @@ class PoolObserver {
   /// Whether the arm's golden run of this data order is known, so that a worker can be checked against it.
   virtual bool golden_known(std::size_t arm, int order) = 0;
   virtual void on_ready(std::size_t arm, const record::Ready& ready) = 0;
-  /// The no-flip run that every worker makes before anything else, before its first trial of each golden
-  /// data order, and again and again: how it differs from the golden run of that order, or nullopt.
+  /// The no-flip run that every worker makes before anything else, before its first trial of each golden data
+  /// order, and again and again: how it differs from the golden run of that order, or nullopt.
   virtual std::optional<std::string> on_check(std::size_t arm, int order,
                                               const record::RunResult& result) = 0;
-  /// A worker gave a golden run once and now does not (`why`): what it ran in between is to be forgotten and
+  /// A worker equalled the golden run once and now does not (`why`): the runs in between are discarded and
   /// will run again.
   virtual void on_doubt(std::size_t arm, const std::vector<RunKey>& runs, const std::string& why) = 0;
   virtual void on_run(const Ran& ran) = 0;
@@ -49,10 +49,10 @@ constexpr int most_parked_ranks = 6;
 struct Crew;
 
 /// Rule for a run whose worker is lost: an incident, then once more alone (no other worker alive, a fresh
-/// worker, three times the deadline). The same failure (reason and signal) twice makes it the run's outcome;
-/// a result makes it that result; three different failures end with the last.
-/// Where the recovery is relaunch, a worker that ends because a rank failed on purpose is neither an incident
-/// nor a failure: another worker continues the run.
+/// worker, three times the deadline). The same failure (reason and signal) twice becomes the run's outcome; a
+/// result becomes that result; after three different failures the last one counts. Where the recovery is
+/// relaunch, a worker that ends because a rank failed on purpose is neither an incident nor a failure:
+/// another worker continues the run.
 class Pool {
  public:
   /// observer and bases must outlive the pool.
@@ -97,7 +97,7 @@ class Pool {
   PoolObserver& observer_;
   const Bases& bases_;
   std::vector<std::deque<Job>> queues_;  // one per arm
-  std::deque<Job> failed_;               // to be run again, alone
+  std::deque<Job> failed_;               // runs to be repeated, alone
   std::vector<std::unique_ptr<Crew>> crews_;
   bool alone_ = false;
   Clock::time_point next_watch_;

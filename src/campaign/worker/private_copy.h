@@ -1,4 +1,4 @@
-// A worker's own copy of the base checkpoint: flipped before a run, flipped back after it.
+// A worker's own copy of the base checkpoint: altered before a run, restored after it.
 #pragma once
 
 #include <filesystem>
@@ -12,28 +12,29 @@
 
 namespace bitrift::campaign {
 
-/// One file that is reused for run after run. The base itself is only ever read.
+/// One file is reused for many runs. The base itself is only ever read.
 class PrivateCopy {
  public:
   /// Copies the base to `path`, over whatever a killed driver left there. `base` must outlive the copy.
-  /// shared: readers on other machines, so every change is synced before it counts as made. Throws Error(io).
+  /// shared: readers are on other machines, so every change is synced before it counts as made. Throws
+  /// Error(io).
   PrivateCopy(const ckpt::Reader& base, std::filesystem::path path, bool shared = false);
-  ~PrivateCopy();  ///< removes the file, and what runs left beside it
+  ~PrivateCopy();  ///< removes the file, and what runs left next to it
   PrivateCopy(PrivateCopy&&) = delete;
   PrivateCopy& operator=(PrivateCopy&&) = delete;
 
-  /// Writes the run's faults and reads them back, in O(bits); returns altered_tensors() of them. Throws
-  /// Error(conflict) when the file does not hold what it should, Error(io).
+  /// Writes the run's faults and reads them back, in O(bits); returns their altered_tensors(). Throws
+  /// Error(conflict) when the file does not hold the expected bytes, Error(io).
   std::vector<std::string> alter(const record::TrialSpec& run);
-  /// Takes the last alter() back and verifies.
+  /// Undoes the last alter() and verifies that.
   void restore();
-  /// A fresh copy of the base: a worker that died may have changed the file.
+  /// Copies the base again: a worker that died may have changed the file.
   void renew();
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   /// The tensors that hold the elements of these, which may be aliases; sorted, each once.
   [[nodiscard]] std::vector<std::string> primaries(const std::vector<std::string>& tensors) const;
-  /// What a run writes beside the copy: "saved" and "saved.json" (its last checkpoint), "ledgers" (a folder),
-  /// "deaths" (see record::DeathNote).
+  /// The files that a run writes next to the copy: "saved" and "saved.json" (its last checkpoint), "ledgers"
+  /// (a folder), "deaths" (see record::DeathNote).
   [[nodiscard]] std::filesystem::path beside(std::string_view what) const;
   /// Removes all of these.
   void forget_runs() const noexcept;
@@ -46,8 +47,7 @@ class PrivateCopy {
   inject::Patch patch_;
 };
 
-/// The tensors that these faults alter, sorted, each once; a fault that sets what is there already alters
-/// none.
+/// The tensors that these faults alter, sorted, each once; a fault that sets an existing value alters none.
 [[nodiscard]] std::vector<std::string> altered_tensors(const record::FaultList& faults);
 
 }  // namespace bitrift::campaign

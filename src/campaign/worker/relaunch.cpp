@@ -24,8 +24,8 @@ void move_file(const std::filesystem::path& from, const std::filesystem::path& t
   if (error) fail(ErrorCode::io, "cannot move {} to {}: {}", from.string(), to.string(), error.message());
 }
 
-// Takes the faults that have struck out of `faults`. Ranks that are to fail in one step are lost with the
-// first of them: the job ends.
+// Removes the faults that have struck from `faults`. Ranks that are to fail in the same step are all lost
+// with the first of them: the job ends.
 std::vector<int> take_struck(std::vector<ProcessFault>& faults, const std::vector<DeathNote>& deaths) {
   const auto struck = [&](const ProcessFault& fault) {
     return std::any_of(deaths.begin(), deaths.end(), [&](const DeathNote& death) {
@@ -79,7 +79,7 @@ std::optional<Loss> loss_of_run(const Crew& crew, int ranks, bool one_clock) {
   if (saved) {
     next.from.checkpoint = folder / "checkpoint.h5";
   } else if (earlier) {
-    // It has come no further: the ledger does not know of the earlier losses.
+    // It has not progressed: the ledger does not know about the earlier losses.
     next.from.checkpoint = earlier->from.checkpoint;
     next.from.recoveries.insert(next.from.recoveries.begin(), earlier->from.recoveries.begin(),
                                 earlier->from.recoveries.end());

@@ -13,7 +13,7 @@ namespace bitrift::campaign {
 
 namespace {
 
-// Where scratch folders lie; empty when there is no such place.
+// The folder that holds scratch folders; empty when there is none.
 std::filesystem::path scratch_parent() {
   const std::filesystem::path memory = "/dev/shm";
   std::error_code ignored;

@@ -6,10 +6,10 @@
 
 namespace bitrift::campaign {
 
-/// A folder for what MPI keeps outside of a process: session files and shared-memory segments. Processes that
-/// are killed by a signal leave theirs behind (16 MiB a rank or more); they are removed with this folder. It
-/// is in /dev/shm if that exists, because segments on a disk are slow, else in the system's folder for
-/// temporary files.
+/// A folder for the files that MPI keeps outside of a process: session files and shared-memory segments.
+/// Processes that are killed by a signal leave their files behind (16 MiB a rank or more); they are removed
+/// with this folder. It is in /dev/shm if that exists, because segments on a disk are slow, else in the
+/// system's folder for temporary files.
 class Scratch {
  public:
   /// Recreates the folder, without what an earlier driver of this name left in it. If that is not possible
@@ -25,11 +25,11 @@ class Scratch {
 };
 
 /// Removes what killed drivers of this campaign left behind; call it only while holding the campaign's lock.
-/// Folders of replays stay: one may be at work.
+/// Folders of replays stay, because a replay may be running.
 void remove_scratch_of(const std::filesystem::path& root) noexcept;
 
-/// "bitrift-<user id>-<digest of the campaign's folder>-<worker>": known to the next start, which cleans up
-/// behind a killed one.
+/// "bitrift-<user id>-<digest of the campaign's folder>-<worker>": the next start knows it, and cleans up
+/// after a killed one.
 [[nodiscard]] std::string scratch_name(const std::filesystem::path& root, const std::string& worker);
 
 }  // namespace bitrift::campaign

@@ -16,7 +16,7 @@ namespace {
 
 using record::Json;
 
-// Not past an interrupt, and not for ever. nullopt: the deadline passed.
+// An interrupt and the deadline end the wait. nullopt: the deadline passed.
 std::optional<ExitStatus> wait_for(Subprocess& process, double seconds) {
   using Clock = std::chrono::steady_clock;
   const auto limit =
@@ -36,7 +36,7 @@ Json header_of(const Json& line, const std::filesystem::path& trace) {
   fail(ErrorCode::bad_file, "{}: not a trace of bitrift-train", trace.string());
 }
 
-// A trace is that of a file: what happens on the way is not in it.
+// A trace describes a run from a file: faults during the run are not in it.
 
 void refuse_on_the_way(const std::string&, const record::FaultList&) {}
 
@@ -125,7 +125,7 @@ std::optional<std::string> trace_difference(const std::filesystem::path& trace,
       return fmt::format("evaluation {} is {} in the trace and {} in the row", i + 1, evaluations[i].dump(),
                          of_row.dump());
     }
-    // A run that stops in the middle of a step, and a plateau schedule that uses an evaluation, change the
+    // A run that stops in the middle of a step, or a plateau schedule that uses an evaluation, changes the
     // state after the last step's line.
     const auto schedule = header.at("spec").value(Json::json_pointer("/schedule/name"), std::string());
     const bool plateau = find_named<record::ScheduleName>(schedule) == record::ScheduleName::plateau;

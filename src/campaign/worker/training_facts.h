@@ -11,7 +11,7 @@
 namespace bitrift::campaign {
 
 /// The training that a base resumes. source: of the campaign's spec, for messages. Throws Error(bad_input)
-/// when its checkpoint carries none, and as ckpt::Reader does.
+/// when its checkpoint holds none, and as ckpt::Reader does.
 [[nodiscard]] record::TrainingSpec training_of(const record::BaseSpec& base,
                                                const std::filesystem::path& source);
 

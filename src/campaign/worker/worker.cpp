@@ -19,7 +19,7 @@ constexpr double grace_after_report_s = 0.3;
 // A launcher needs a moment to notice a dead rank and to pass its signal on as exit code 128 + n.
 constexpr double grace_after_silence_s = 2.0;
 constexpr double quit_grace_s = 5.0;
-// A rank that reads at all needs less for the next piece of a long line.
+// A rank that reads at all needs less time than this for the next piece of a long line.
 constexpr int read_grace_ms = 1000;
 
 Clock::time_point in(double seconds) {
@@ -39,7 +39,7 @@ record::Failure best_account(const std::vector<record::Failure>& accounts,
     return one.reason == FailureReason::signal && one.signal != SIGTERM && one.signal != 0;
   });
   if (signal != accounts.end()) return signal_failure(signal->signal);
-  // What follows a silent end is its echo: a peer that lost its partner, or was told to stop by the launcher.
+  // An end that follows a silent end is its echo: a peer lost its partner, or the launcher told it to stop.
   if (!accounts.empty() && accounts.front().reason != FailureReason::signal) return accounts.front();
   if (status && status->signal != 0) return signal_failure(status->signal);
   if (status && status->code > 128 && status->code <= 128 + 64) return signal_failure(status->code - 128);
@@ -85,7 +85,7 @@ void Worker::kill() {
   state_ = State::ended;
   strike();
   process_.wait(2);
-  process_.signal_group(SIGKILL);  // what was forked while the first signal was on its way
+  process_.signal_group(SIGKILL);  // processes that were forked while the first signal was on its way
   const auto limit = in(2);
   const auto gone = [](const Connection& connection) { return connection.peer_ended(); };
   while (!std::all_of(connections_.begin(), connections_.end(), gone) && Clock::now() < limit) {
@@ -136,9 +136,9 @@ std::optional<WorkerEvent> Worker::next_event() {
 
 void Worker::receive() {
   read_connections();
-  // What another rank said before an end may have arrived after its connection was looked at.
+  // A message that another rank sent before an end may have arrived after its connection was looked at.
   if (closed() != mourned_) read_connections();
-  // Who joined in a run connected before its answer was sent.
+  // A process that joined during a run connected before its answer was sent.
   for (Connection& connection : listener_.accept()) connections_.push_back(std::move(connection));
   bury();
   if (closed() == mourned_) return;
@@ -146,7 +146,7 @@ void Worker::receive() {
   lose(grace_after_silence_s);
 }
 
-// Takes away the connections of ranks that were to fail. Those processes must not come back.
+// Removes the connections of ranks that were to fail. The dead processes must not come back.
 void Worker::bury() {
   if (state_ != State::running && state_ != State::ready) return;
   std::erase_if(connections_, [this](const Connection& connection) {
@@ -171,7 +171,7 @@ void Worker::read_connections() {
 void Worker::handle(const std::string& line) {
   const record::WorkerMessage message = record::worker_message_from_line(line);
   if (const auto* hello = std::get_if<record::Hello>(&message)) {
-    // Who joins later was started by the ranks, and knows other numbers.
+    // A process that joins later was started by the ranks, and knows other numbers.
     if (state_ == State::starting && hello->ranks != ranks_) {
       fail(ErrorCode::bad_file, "a rank says that it is one of {}, expected {}", hello->ranks, ranks_);
     }
@@ -191,11 +191,11 @@ void Worker::handle(const std::string& line) {
 
 void Worker::answered(const record::RunResult& result) {
   const bool last = result.lost_ranks();
-  // Of a run that nobody continues the ranks end in any order, some before one has answered.
+  // If nobody continues a run, its ranks end in any order, some before one has answered.
   const auto silent = [](const auto& account) { return account == signal_failure(0); };
   const bool late = last && state_ == State::ending && allowed_ > known_ &&
                     std::all_of(accounts_.begin(), accounts_.end(), silent);
-  if (state_ != State::running && !late) return;  // the deadline was faster, or a peer broke meanwhile
+  if (state_ != State::running && !late) return;  // the deadline came first, or a peer broke in the meantime
   std::size_t failed = 0;
   for (const record::Recovery& recovery : result.recoveries) failed += recovery.failed.size();
   known_ = std::max(buried_, std::min(allowed_, known_ + failed));

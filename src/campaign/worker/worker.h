@@ -1,4 +1,5 @@
-// One worker: a process group whose ranks run what they are sent (docs/campaign.md, "Worker protocol").
+// One worker: a process group whose ranks run the requests that they get (docs/campaign.md, "Worker
+// protocol").
 #pragma once
 
 #include <chrono>
@@ -22,14 +23,15 @@ namespace bitrift::campaign {
 
 using Clock = std::chrono::steady_clock;
 
-/// Something that the driver has to know about a worker, in the order in which it happened.
+/// An event of a worker that the driver has to know, in the order of occurrence.
 struct WorkerReady {
   record::Ready ready;
 };
 struct WorkerFinished {
   record::RunResult result;
 };
-/// The worker is gone: killed, reaped, all its ranks too. `status` is its own end when it came by itself.
+/// The worker has ended: it and all its ranks are killed and reaped. `status` is its own status if it ended
+/// unasked.
 struct WorkerLost {
   record::Failure failure;
   std::optional<ExitStatus> status;
@@ -48,15 +50,15 @@ class Worker {
     starting,  ///< ranks have not all said Hello, or rank 0 has not said Ready
     ready,     ///< waits for a request
     running,   ///< has one
-    ending,    ///< something broke; waits shortly for a better account of it
-    quitting,  ///< was asked to finish, or gave the answer behind which it ends
+    ending,    ///< something broke; waits briefly for a better account of it
+    quitting,  ///< was asked to finish, or gave the answer after which it ends
     ended,     ///< gone
   };
 
   /// Starts the command, to which "--connect NAME" is already added by `command_for`. ranks: how many
   /// connections to expect. Throws Error(not_found | io) when it cannot be started.
   Worker(Listener listener, const Command& command, int ranks, double startup_deadline_s);
-  ~Worker();  ///< kills what is left
+  ~Worker();  ///< kills whatever still runs
   Worker(Worker&&) = delete;
   Worker& operator=(Worker&&) = delete;
 
@@ -64,27 +66,27 @@ class Worker {
   [[nodiscard]] pid_t pid() const noexcept { return process_.pid(); }
   /// Processes that can take part in the next run.
   [[nodiscard]] int strength() const;
-  /// Sends a request to every rank; state must be ready. survives: the other ranks outlive one that fails on
+  /// Sends a request to every rank; state must be ready. survives: the other ranks survive one that fails on
   /// purpose.
   void run(const record::RunRequest& request, double deadline_s, bool survives = true);
-  /// Asks every rank to finish; what has not after five seconds is killed.
+  /// Asks every rank to finish; ranks that have not after five seconds are killed.
   void quit();
   /// SIGKILL to the group and to every rank (a launcher may have put ranks into groups of their own), then
-  /// waits until they are gone, at most two seconds.
+  /// waits until they have ended, at most two seconds.
   void kill();
 
   /// The first half of kill(): the signals, without waiting.
   void strike() noexcept;
-  /// kill(), and what next_event() says of it.
+  /// kill(), and the event that next_event() returns for it.
   void end_with(const record::Failure& failure);
-  /// Of the process that was started and of every rank on this machine.
+  /// The memory of the process that was started and of every rank on this machine.
   [[nodiscard]] std::vector<pid_t> pids() const;
 
   /// Descriptors to wait on.
   void add_to(std::vector<pollfd>& waiting) const;
-  /// Takes in what has arrived and looks at the clock.
+  /// Receives what has arrived and checks the deadline.
   void step();
-  /// The next thing that happened, if any.
+  /// The next event, if any.
   [[nodiscard]] std::optional<WorkerEvent> next_event();
 
  private:
@@ -106,20 +108,20 @@ class Worker {
   int ranks_;
   State state_ = State::starting;
   int greeted_ = 0;
-  std::size_t mourned_ = 0;  // ended connections that stand in accounts_
-  // Ranks that failed because they were to, since the start: how many may have, how many answers tell of, and
-  // whose connection has ended.
+  std::size_t mourned_ = 0;  // ended connections that accounts_ holds
+  // Ranks that failed on purpose since the start: how many may have, how many the answers report, and how
+  // many connections have ended.
   std::size_t allowed_ = 0, known_ = 0, buried_ = 0;
   std::optional<record::Ready> ready_;
   Clock::time_point deadline_;
-  std::vector<record::Failure> accounts_;  // what ranks said before they went, in order
+  std::vector<record::Failure> accounts_;  // reports of ranks before they ended, in order
   std::deque<WorkerEvent> events_;
 };
 
-/// The best account of a loss. `accounts` in order: what ranks reported; the end of a connection is
-/// {signal, "", 0}. A signal that a rank reported comes first (not SIGTERM: launchers send it to the ranks
-/// that are left); then an exception, unless a connection ended silently before it; then how the process
-/// ended, 128 + n read as signal n; last, signal 0 (unknown).
+/// The best account of a loss. `accounts` in order: the reports of ranks; the end of a connection is {signal,
+/// "", 0}. A signal that a rank reported comes first (except SIGTERM: launchers send it to the remaining
+/// ranks); then an exception, unless a connection ended silently before it; then the way in which the process
+/// ended, where 128 + n means signal n; last, signal 0 (unknown).
 [[nodiscard]] record::Failure best_account(const std::vector<record::Failure>& accounts,
                                            const std::optional<ExitStatus>& status);
 

@@ -7,7 +7,7 @@
 namespace bitrift::ckpt {
 namespace {
 
-/// Some of its elements are the same bytes, as in a tensor of torch.expand().
+/// Some of its elements share bytes, as in a tensor of torch.expand().
 bool repeats(const std::vector<std::uint64_t>& shape, const std::vector<std::uint64_t>& strides,
              std::uint64_t element_bytes) {
   std::vector<std::size_t> order;
@@ -16,7 +16,7 @@ bool repeats(const std::vector<std::uint64_t>& shape, const std::vector<std::uin
   }
   std::sort(order.begin(), order.end(),
             [&](std::size_t a, std::size_t b) { return strides[a] < strides[b]; });
-  std::uint64_t reach = element_bytes;  // of all dimensions before
+  std::uint64_t reach = element_bytes;  // the product of all earlier dimensions
   for (const std::size_t i : order) {
     if (strides[i] < reach) return true;
     reach += strides[i] * (shape[i] - 1);
@@ -33,7 +33,7 @@ bool is_dense(const std::vector<std::uint64_t>& shape, const std::vector<std::ui
   return true;
 }
 
-/// Rows that repeat nothing: every element is reached by the steps alone.
+/// Rows without repetition: the steps alone reach every element.
 void set_steps(TensorInfo& tensor, const std::vector<std::uint64_t>& strides) {
   tensor.row_bytes = 0;
   tensor.per_row = tensor.elements();

@@ -16,12 +16,12 @@ namespace bitrift::ckpt {
 struct ArrayPlace {
   std::shared_ptr<const Member> member;
   std::uint64_t first = 0;  ///< of element 0
-  std::uint64_t end = 0;    ///< behind the last byte of any
+  std::uint64_t end = 0;    ///< the end of the last byte of any element
   /// Bytes from one element to the next, for each dimension; empty: row-major without gaps.
   std::vector<std::uint64_t> strides = {};
 };
 
-/// One tensor, or for a complex number its parts, "<path>:real" and "<path>:imag". `problem`: why none of it
+/// One tensor, or for a complex number its parts, "<path>:real" and "<path>:imag". `problem`: why no element
 /// can be altered.
 [[nodiscard]] Block array_block(const std::string& path, const archive::ElementType& type,
                                 const std::vector<std::uint64_t>& shape, const ArrayPlace& place,

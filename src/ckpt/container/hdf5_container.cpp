@@ -13,7 +13,7 @@
 namespace bitrift::ckpt {
 namespace {
 
-/// Chunks keep their place or move to the end; checksums of HDF5's structures follow.
+/// Chunks keep their place or move to the end; checksums of HDF5's structures are updated.
 class Hdf5Rewriter final : public Rewriter {
  public:
   explicit Hdf5Rewriter(const h5map::File& file) : rewrite_(file.source(), file.superblock()) {}
@@ -33,7 +33,7 @@ class Hdf5Rewriter final : public Rewriter {
   h5map::Rewrite rewrite_;
 };
 
-/// Datasets over the same bytes are refused, also those that only their type kept from being altered.
+/// Datasets over the same bytes are refused, also those that could not be altered only because of their type.
 void refuse_shared(std::vector<Block>& blocks, std::vector<OwnedRun> runs) {
   const auto shared = owners_that_share(std::move(runs));
   for (const auto& [owner, other] : shared) {
@@ -75,7 +75,7 @@ void Hdf5Container::add_aliases(std::vector<Block>& blocks) {
       std::vector<Values::StoredRun> same;
       Block alias = describe_dataset(datasets[i], path, same);
       const std::vector<TensorInfo>& parts = blocks[i].tensors;
-      // Where room is short, the later one has fewer.
+      // If space is short, later ones have fewer.
       for (std::size_t part = 0; part < std::min(alias.tensors.size(), parts.size()); ++part) {
         alias.tensors[part].alias_of = parts[part].path;
         alias.tensors[part].refusal = parts[part].refusal;
@@ -114,7 +114,8 @@ Block Hdf5Container::describe_dataset(const h5map::Dataset& dataset, const std::
   return block;
 }
 
-/// Shared attributes and heaps let many names share the same text: a text with no room is shown as bytes.
+/// Shared attributes and heaps let many names share the same text: a text for which there is no space is
+/// shown as bytes.
 void Hdf5Container::keep_text(const std::string& name, const h5map::Attribute& attribute) {
   if (attribute.bytes > room_) return;
   auto text = h5map::attribute_text(file_.source(), file_.frame(), attribute);
@@ -162,7 +163,7 @@ std::optional<std::string> Hdf5Container::text_of(const std::string& attribute) 
   return found->second;
 }
 
-/// The whole file is looked at, at the first call.
+/// The whole file is examined, at the first call.
 std::optional<std::string> Hdf5Container::clash(std::uint64_t first, std::uint64_t end) {
   std::call_once(clashes_once_, [&] {
     const std::lock_guard guard(lock_);

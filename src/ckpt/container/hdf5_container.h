@@ -40,7 +40,7 @@ class Hdf5Container final : public Container {
   [[nodiscard]] Block describe_dataset(const h5map::Dataset& dataset, const std::string& path,
                                        std::vector<Values::StoredRun>& runs);
   void add_aliases(std::vector<Block>& blocks);
-  /// primary: the first name of an object that has several; "": this is it.
+  /// primary: the first name of an object that has several; "": `path` is the first.
   void add_attributes(const std::string& object, std::uint64_t header, std::vector<Block>& blocks,
                       const std::string& primary = "");
   void keep_text(const std::string& name, const h5map::Attribute& attribute);

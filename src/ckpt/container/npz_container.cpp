@@ -18,7 +18,7 @@ std::string path_of(const archive::ZipMember& member) {
   return member.name.substr(0, member.name.size() - suffix.size());
 }
 
-/// A message that begins with the file's name, without it.
+/// A message without the name of the file with which it begins.
 std::string without_name(std::string text, const std::string& name) {
   if (text.starts_with(name + ": ")) text.erase(0, name.size() + 2);
   return text;
@@ -43,7 +43,7 @@ bool NpzContainer::keep_if_text(const archive::ZipMember& member) {
     return true;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::io) throw;
-    return false;  // described with what is wrong in it
+    return false;  // described, with the problem in it
   }
 }
 
@@ -58,7 +58,7 @@ Block NpzContainer::describe_member(const archive::ZipMember& member) {
     return describe_array(member, bytes);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::io) throw;
-    // The others can be read all the same.
+    // The other members can still be read.
     return array_block(path_of(member), {"unreadable", 1, false, false, false}, {member.bytes},
                        {bytes, 0, member.bytes}, without_name(error.what(), file().name()));
   }

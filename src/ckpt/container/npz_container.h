@@ -5,9 +5,9 @@
 
 namespace bitrift::ckpt {
 
-/// Arrays have the names of their members without ".npy", as numpy.load() gives them. A member that is no
+/// Arrays have the names of their members without ".npy", as numpy.load() gives them. A member that is not an
 /// array is one opaque tensor; an array that cannot be read is listed with the reason. A single Unicode text
-/// whose name begins with '@' is no tensor, but a text of the file (docs/checkpoint-formats.md).
+/// whose name begins with '@' is not a tensor, but a text of the file (docs/checkpoint-formats.md).
 class NpzContainer final : public ZipContainer {
  public:
   using ZipContainer::ZipContainer;
@@ -22,7 +22,7 @@ class NpzContainer final : public ZipContainer {
   [[nodiscard]] Block describe_array(const archive::ZipMember& member,
                                      const std::shared_ptr<const Member>& bytes);
 
-  std::uint64_t text_room_ = std::uint64_t{64} << 20U;  // bytes that texts may still take
+  std::uint64_t text_room_ = std::uint64_t{64} << 20U;  // bytes that texts may still use
 };
 
 }  // namespace bitrift::ckpt

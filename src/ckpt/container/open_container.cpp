@@ -30,7 +30,7 @@ FileDescriptor open_shared(const std::filesystem::path& path) {
   return fd;  // a file system without locks keeps nobody out, as for HDF5
 }
 
-/// The first bytes; fewer of a short file, none of one that cannot be read: opening it reports that.
+/// The first bytes; fewer if the file is short, none if it cannot be read: opening it reports that.
 std::string first_bytes(const std::filesystem::path& path) {
   std::array<char, 16> bytes{};
   const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
@@ -38,7 +38,7 @@ std::string first_bytes(const std::filesystem::path& path) {
   return count < 0 ? std::string() : std::string(bytes.data(), static_cast<std::size_t>(count));
 }
 
-/// What the first bytes of a file say of it.
+/// What the first bytes of a file say about it.
 enum class Wrapping {
   hdf5,  ///< or anything else
   zip,

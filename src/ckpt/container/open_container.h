@@ -1,4 +1,4 @@
-// Which format a file has.
+// Finds the format of a file.
 #pragma once
 
 #include <filesystem>
@@ -10,8 +10,8 @@
 namespace bitrift::ckpt {
 
 /// Opens a file in the format that its first bytes indicate, and as HDF5 if they indicate none. The name of
-/// the file does not matter. A shared lock, as HDF5 takes it, keeps writers out meanwhile. Throws
-/// Error(not_found | bad_file | busy | unsupported | io).
+/// the file does not matter. A shared lock, as HDF5 takes it, keeps writers out while the file is open.
+/// Throws Error(not_found | bad_file | busy | unsupported | io).
 [[nodiscard]] std::unique_ptr<Container> open_container(const std::filesystem::path& path);
 
 /// "a zip archive" or "a safetensors file" if the first bytes of the file indicate that; "" for all others,

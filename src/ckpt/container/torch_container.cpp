@@ -40,13 +40,13 @@ void mark_aliases(const std::vector<archive::TorchTensor>& tensors, std::vector<
   }
 }
 
-/// The lazy views of a tensor change the sign of what is stored.
+/// The lazy views of a tensor change the sign of the stored values.
 void mark_negated(const archive::TorchTensor& tensor, std::vector<TensorInfo>& parts) {
   for (TensorInfo& part : parts) {
     const bool imaginary = tensor.type.complex && &part != &parts.front();
     part.negated = tensor.negated != (imaginary && tensor.conjugated);
     if (!part.negated || (part.format && part.format->kind == NumberKind::floating)) continue;
-    // Only the sign of a floating number is one bit.
+    // The sign is a single bit only in floating-point numbers.
     part.negated = part.plain = part.refused_by_type = false;
     part.format.reset();
     part.dtype += " (negated)";
@@ -81,7 +81,7 @@ archive::TorchContents TorchContainer::read_pickle() const {
 
 bool TorchContainer::is_big_endian() const {
   const archive::ZipMember* const member = directory().find(root_ + "/byteorder");
-  if (member == nullptr) return false;  // written before there was one, on little-endian machines
+  if (member == nullptr) return false;  // written before that member existed, on little-endian machines
   const auto text = beginning(*member, 16);
   const std::string order(text.begin(), text.end());
   if (order != "little" && order != "big") {

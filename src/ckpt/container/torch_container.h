@@ -8,18 +8,19 @@
 
 namespace bitrift::ckpt {
 
-/// Tensors have the keys of the dictionaries that hold them, joined by '/'. Of several tensors over the same
-/// elements all but the first in path order are aliases of it. Numbers in the pickle are none of its tensors.
+/// Tensors have the keys of the dictionaries that hold them, joined by '/'. If several tensors share the same
+/// elements, all but the first in path order are aliases of it. Numbers in the pickle are not among its
+/// tensors.
 class TorchContainer final : public ZipContainer {
  public:
   using ZipContainer::ZipContainer;
 
   [[nodiscard]] FileFormat format() const noexcept override { return FileFormat::pytorch; }
   [[nodiscard]] std::vector<Block> blocks() override;
-  /// That of the dictionaries.
+  /// The order of the dictionaries.
   [[nodiscard]] std::vector<std::string> written_order() const override { return order_; }
 
-  /// "<root>" of the member "<root>/data.pkl"; "" when the archive is none of torch.save.
+  /// "<root>" of the member "<root>/data.pkl"; "" when torch.save did not write the archive.
   [[nodiscard]] static std::string root_of(const archive::ZipDirectory& directory);
 
  private:

@@ -63,7 +63,7 @@ std::vector<std::uint8_t> ZipContainer::beginning(const archive::ZipMember& memb
   }
 }
 
-/// Header, data, and data descriptor. Of the data, what note_values() was told is left out.
+/// Header, data, and data descriptor. The parts of the data that note_values() was told about are left out.
 void ZipContainer::add_member(const archive::ZipMember& member, const Runs& values,
                               std::vector<ByteExtent>& extents) const {
   extents.push_back({member.header, member.data, "local header of " + member.name});

@@ -1,4 +1,4 @@
-// What the formats that are zip archives have in common.
+// The base of the formats that are zip archives.
 #pragma once
 
 #include <map>
@@ -16,7 +16,7 @@
 
 namespace bitrift::ckpt {
 
-/// A zip archive whose directory is sound. On the plane value the CRC-32 of altered members follows.
+/// A zip archive whose directory is sound. On the plane value, the CRC-32 of altered members is updated.
 class ZipContainer : public Container {
  public:
   /// `fd` holds the caller's lock.
@@ -37,7 +37,7 @@ class ZipContainer : public Container {
   /// The first `most` bytes of a member, decoded; fewer where it has fewer. Throws Error(bad_file).
   [[nodiscard]] std::vector<std::uint8_t> beginning(const archive::ZipMember& member,
                                                     std::uint64_t most) const;
-  /// Bytes [first, end) of the file are values. The others of the same member are `rest` in the map.
+  /// Bytes [first, end) of the file are values. The other bytes of the same member are `rest` in the map.
   void note_values(std::uint64_t first, std::uint64_t end) { values_.emplace_back(first, end); }
   /// A text of the file as a whole.
   void keep_text(const std::string& name, std::string text) { texts_[name] = std::move(text); }

@@ -1,4 +1,4 @@
-// The datasets of a file by path, and how paths are taken apart. Inside ckpt/ only.
+// The datasets of a file by path, and how paths are split. Inside ckpt/ only.
 #pragma once
 
 #include <algorithm>
@@ -17,14 +17,14 @@ struct Dataset {
   std::string dtype = "float32";  ///< as TensorInfo has it
 };
 
-/// The texts of an attribute of a group ("" is the root group): one, a list, or none when it is absent. Asked
-/// only of groups that hold a dataset.
+/// The texts of an attribute of a group ("" is the root group): one, a list, or none when it is absent. Only
+/// for groups that hold a dataset.
 using GroupTexts =
     std::function<std::vector<std::string>(const std::string& group, const std::string& attribute)>;
 
 constexpr std::string_view unknown_role = "unknown";
 
-/// What a dialect tells of one dataset.
+/// What a dialect says about one dataset.
 struct Place {
   std::string role = "unknown";
   std::string layer = {};
@@ -35,7 +35,7 @@ class Catalog {
  public:
   explicit Catalog(const std::vector<Dataset>& sorted) : datasets_(sorted) {}
   [[nodiscard]] const std::vector<Dataset>& datasets() const noexcept { return datasets_; }
-  /// nullptr when there is none.
+  /// nullptr if the path does not exist.
   [[nodiscard]] const Dataset* find(std::string_view path) const {
     const auto at =
         std::lower_bound(datasets_.begin(), datasets_.end(), path,
@@ -60,14 +60,14 @@ class Catalog {
          std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
-/// "a/b/c" -> {"a", "b", "c"}, cut at any of `separators`.
+/// "a/b/c" -> {"a", "b", "c"}, split at any of `separators`.
 [[nodiscard]] std::vector<std::string_view> components(std::string_view path, const char* separators = "/");
 [[nodiscard]] std::string lower(std::string_view text);
 /// The part after the last '/'.
 [[nodiscard]] std::string_view leaf_of(std::string_view path);
 /// The part before the last '/'; "" if there is none.
 [[nodiscard]] std::string_view parent_of(std::string_view path);
-/// "conv2d_12" and "conv2d12" -> "conv2d"; a name of digits alone stays.
+/// "conv2d_12" and "conv2d12" -> "conv2d"; a name of digits only is kept.
 [[nodiscard]] std::string_view without_number(std::string_view name);
 
 }  // namespace bitrift::ckpt

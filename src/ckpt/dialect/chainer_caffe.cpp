@@ -19,7 +19,7 @@ std::string_view role_in_link(std::string_view name) {
                                                                      {"avg_var", "running_stat"}};
   const auto at = roles.find(name);
   if (at != roles.end()) return at->second;
-  // NStepRNN and its kin: w0 .. w7, b0 .. b7.
+  // NStepRNN and related links: w0 .. w7, b0 .. b7.
   if (name.size() == 2 && is_number(name.substr(1))) {
     if (name.front() == 'w') return "weight";
     if (name.front() == 'b') return "bias";
@@ -27,7 +27,7 @@ std::string_view role_in_link(std::string_view name) {
   return "unknown";
 }
 
-/// State of an update rule, which stands under the path of its parameter: .../conv1/W/m.
+/// State of an update rule, under the path of its parameter: .../conv1/W/m.
 std::string_view role_in_rule(const Catalog& catalog, std::string_view path) {
   const std::string_view name = leaf_of(path);
   const std::string group(parent_of(path));
@@ -78,7 +78,7 @@ std::vector<const Dataset*> blobs_of(const Catalog& catalog, const std::string& 
   return blobs;
 }
 
-/// A vector, as it is or with the leading ones of blobs that once had four axes.
+/// A vector, with or without the leading ones of blobs that once had four axes.
 bool is_vector(const Dataset& blob, std::size_t number) {
   if (blob.shape.size() <= 1) return true;
   return number > 0 &&
@@ -87,16 +87,16 @@ bool is_vector(const Dataset& blob, std::size_t number) {
          blob.shape.size() == 4;
 }
 
-/// Caffe numbers blobs and does not say what a layer is: its shapes have to.
+/// Caffe numbers blobs and does not say what a layer is, so the shapes must tell.
 std::string_view role_of_blob(const std::vector<const Dataset*>& blobs, std::size_t number) {
   const Dataset& first = *blobs.front();
   if (!is_vector(first, 0)) return is_vector(*blobs[number], number) ? "bias" : "weight";
-  // BatchNorm: mean, variance, and the factor that both were multiplied with.
+  // BatchNorm: mean, variance, and the factor by which both were multiplied.
   if (blobs.size() == 3 && first.shape == blobs[1]->shape &&
       blobs[2]->shape == std::vector<std::uint64_t>{1}) {
     return "running_stat";
   }
-  // Scale: the gamma and beta behind a BatchNorm.
+  // Scale: the gamma and beta after a BatchNorm.
   return blobs.size() == 2 && first.shape == blobs[1]->shape ? "norm" : "unknown";
 }
 

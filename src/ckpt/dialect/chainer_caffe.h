@@ -7,7 +7,7 @@
 
 namespace bitrift::ckpt {
 
-/// is_...: whether the file looks like its program's; ..._places: a Place for each dataset.
+/// is_...: whether the file looks like that of the program; ..._places: a Place for each dataset.
 [[nodiscard]] bool is_chainer(const Catalog& catalog);
 [[nodiscard]] std::vector<Place> chainer_places(const Catalog& catalog);
 [[nodiscard]] bool is_caffe(const Catalog& catalog);

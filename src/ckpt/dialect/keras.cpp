@@ -49,7 +49,7 @@ std::string_view role_of_variable(std::string_view name, std::string_view layer)
   name = without_output(name);
   if (name.size() > layer.size() + 1 && name.starts_with(layer) && name[layer.size()] == '_')
     name.remove_prefix(layer.size() + 1);
-  // Of RMSNormalization; attention may have a scale too.
+  // A layer with RMSNormalization; attention may have a scale too.
   if (without_number(name) == "scale" && lower(layer).find("norm") != std::string::npos) return "norm";
   const auto at = roles.find(without_number(name));
   return at == roles.end() ? std::string_view("unknown") : at->second;
@@ -97,8 +97,8 @@ class LayerNames {
       : names_(names.begin(), names.end()), texts_(texts), lead_(std::move(lead)) {}
 
   [[nodiscard]] bool empty() const noexcept { return names_.empty(); }
-  /// The layer whose group holds a dataset, "LAYER/...". Of the layers a and a/b, it is the one that lists
-  /// the dataset among its weights, or else the longer name. "" for none.
+  /// The layer whose group holds a dataset, "LAYER/...". Chooses between the layers a and a/b: the one that
+  /// lists the dataset among its weights, or else the longer name. "" for none.
   [[nodiscard]] std::string_view owner_of(std::string_view path) const {
     std::string_view longest, listed;
     for (std::size_t cut = path.find('/'); cut != std::string_view::npos; cut = path.find('/', cut + 1)) {

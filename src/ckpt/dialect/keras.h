@@ -8,7 +8,7 @@
 
 namespace bitrift::ckpt {
 
-/// Whether the file looks like its program's.
+/// Whether the file looks like one of Keras.
 [[nodiscard]] bool is_keras(const Catalog& catalog, const GroupTexts& texts, std::string& prefix);
 /// A Place for each dataset.
 [[nodiscard]] std::vector<Place> keras_places(const Catalog& catalog, const GroupTexts& texts,

@@ -7,14 +7,14 @@
 namespace bitrift::ckpt {
 namespace {
 
-/// Slots that are made in one pass over the model's variables, side by side for each of them.
+/// Slots that are made in one pass over the model's variables, all slots of a variable together.
 struct Pass {
   std::vector<std::string_view> roles;
   bool optional = false;
 };
 
 struct OptimizerClass {
-  std::vector<Pass> passes;  ///< after those of every optimizer
+  std::vector<Pass> passes;  ///< after the slots of every optimizer
   bool scalar_last = false;  ///< Nadam's product of its decays
 };
 
@@ -56,7 +56,7 @@ class Hypothesis {
     slots_ += pass.roles.size();
   }
 
-  /// Roles, unless variables of these shapes cannot come from it.
+  /// The roles; nullopt if variables of these shapes cannot come from it.
   [[nodiscard]] std::optional<std::vector<std::string_view>> roles(const std::vector<Shape>& variables,
                                                                    const ShapeCounts& model) const {
     const std::size_t first = rate_ ? 2 : 1, last = scalar_last_ ? 1 : 0;
@@ -84,7 +84,7 @@ class Hypothesis {
   }
 
  private:
-  /// Whether the model has that many variables of these shapes.
+  /// Whether the model has this many variables of these shapes.
   [[nodiscard]] bool are_in(const ShapeCounts& model, const std::vector<Shape>& variables, std::size_t first,
                             std::size_t trained) const {
     ShapeCounts wanted;
@@ -101,8 +101,8 @@ class Hypothesis {
   std::size_t slots_ = 0;  // of each variable
 };
 
-/// Of an optimizer whose slots are not known: counter and learning rate, which no scalar of the model can be
-/// taken for.
+/// For an optimizer whose slots are not known: counter and learning rate, which cannot be confused with a
+/// scalar of the model.
 std::vector<std::string_view> roles_at_the_head(std::string_view name, const std::vector<Shape>& variables,
                                                 const ShapeCounts& model) {
   std::vector<std::string_view> roles(variables.size(), unknown_role);

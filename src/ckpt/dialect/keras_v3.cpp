@@ -15,7 +15,7 @@ bool is_numbered_variable(std::string_view path) {
   return is_number(leaf_of(path)) && leaf_of(parent_of(path)) == "vars";
 }
 
-/// The variables of one group, by number: those that are there from 0 on without a gap.
+/// The variables of one group, by number, from 0 on without a gap.
 std::vector<const Dataset*> variables_of(const Catalog& catalog, const std::string& group) {
   std::vector<const Dataset*> all;
   while (const Dataset* const next = catalog.find(group + '/' + std::to_string(all.size())))
@@ -25,8 +25,8 @@ std::vector<const Dataset*> variables_of(const Catalog& catalog, const std::stri
 
 enum class Kind { unknown, kernel, separable, cell, batch_norm, norm, statistics, single, seed };
 
-/// A layer's kind by its class, whose name in snake case Keras uses as the name of a group in a list of
-/// layers, and of a layer to which nobody gave a name.
+/// A layer's kind by its class. Keras uses the name of the class in snake case as the name of a group in a
+/// list of layers, and of a layer without a name.
 Kind kind_of(std::string_view name) {
   const std::string whole = lower(name);
   const std::string_view stem = without_number(whole);
@@ -50,8 +50,8 @@ Kind kind_of(std::string_view name) {
 }
 
 /// The group of a layer in a list, "layers/dense_1", has the name of its class. Elsewhere a group has the
-/// name of an attribute, which may be any, and so may be the name that a layer has: where they contradict
-/// each other, neither counts.
+/// name of an attribute, which may be any, and a layer may have any name too: where the two contradict each
+/// other, neither counts.
 Kind kind_of_layer(std::string_view owner, const std::string& name) {
   const Kind by_group = kind_of(leaf_of(owner)), by_name = kind_of(name);
   if (by_group == Kind::unknown) return by_name;
@@ -59,7 +59,7 @@ Kind kind_of_layer(std::string_view owner, const std::string& name) {
   return listed || by_name == Kind::unknown || by_name == by_group ? by_group : Kind::unknown;
 }
 
-/// The variables of one layer, in the order in which it makes them: trained ones first.
+/// The variables of one layer, in the order of their creation: trained ones first.
 class LayerVariables {
  public:
   explicit LayerVariables(const std::vector<const Dataset*>& all) : all_(all), count_(all.size()) {}
@@ -80,14 +80,14 @@ class LayerVariables {
         return count_ <= 2 ? "norm" : unknown_role;
       case Kind::statistics:
         return "running_stat";
-      case Kind::single:  // quantized ones have scales behind them
+      case Kind::single:  // quantized ones have scales after them
         return number == 0 && (count_ == 1 || is_integer(0)) ? "weight" : unknown_role;
       case Kind::seed:
         return "rng";
       case Kind::unknown:
         break;
     }
-    // A class or attribute of the user's: a matrix and a vector as long as its last dimension.
+    // A class or attribute of the user's own: a matrix, and a vector as long as its last dimension.
     const bool pair = count_ == 2 && rank(0) >= 2 && rank(1) == 1 &&
                       all_[0]->shape.back() == all_[1]->shape.front() && !is_integer(0) && !is_integer(1);
     if (!pair) return unknown_role;
@@ -101,7 +101,7 @@ class LayerVariables {
     return dtype.starts_with("int") || dtype.starts_with("uint");
   }
 
-  /// A kernel and a bias, which each may lack; in quantized layers numbers follow that scale them
+  /// A kernel and a bias, either of which may be missing; in quantized layers numbers for scaling follow
   /// (Dense.variable_serialization_spec): for int8 a scale, for int4 also zeros (integers) and indexes, for
   /// float8 three pairs of a scale and a history.
   [[nodiscard]] std::string_view role_beside_kernel(std::size_t number) const {
@@ -122,7 +122,7 @@ class LayerVariables {
     return bias && number == 1 ? "bias" : unknown_role;
   }
 
-  /// Gamma and beta where they are, then two statistics, or five where `renorm` is on.
+  /// Gamma and beta if they exist, then two statistics, or five if `renorm` is on.
   [[nodiscard]] std::string_view role_in_batch_norm(std::size_t number) const {
     if (count_ < 2 || count_ > 7) return unknown_role;
     const bool vectors = std::all_of(all_.begin(), all_.end(), [&](const Dataset* one) {
@@ -210,7 +210,7 @@ std::vector<Place> keras_v3_places(const Catalog& catalog, const GroupTexts& tex
     const std::string group(parent_of(dataset.path));
     const auto [at, added] = groups.try_emplace(group);
     if (added) at->second = finder.places(group);
-    // After a gap in the numbers, or with a leading zero, it is none of them.
+    // After a gap in the numbers, or with a leading zero, it is not one of them.
     const std::string name(leaf_of(dataset.path));
     const std::size_t number = std::stoull(name.substr(0, 9));
     if (number < at->second.size() && std::to_string(number) == name) places.back() = at->second[number];

@@ -7,7 +7,7 @@
 
 namespace bitrift::ckpt {
 
-/// Whether the file looks like its program's.
+/// Whether the file looks like one of Keras.
 [[nodiscard]] bool is_keras_v3(const Catalog& catalog);
 /// A Place for each dataset.
 [[nodiscard]] std::vector<Place> keras_v3_places(const Catalog& catalog, const GroupTexts& texts);

@@ -12,12 +12,12 @@
 namespace bitrift::ckpt {
 namespace {
 
-constexpr int kPlain = 30;  // of names that say nothing about their place
+constexpr int kPlain = 30;  // for names that say nothing about their place
 constexpr int kConvolution = 20;
 constexpr int kNorm = 50;
 constexpr int kHead = 70;
 
-/// Where a module usually stands among its siblings, by its name in lower case without a number.
+/// The usual place of a module among its siblings, by its name in lower case without a number.
 int usual_rank(std::string_view stem) {
   static const std::map<std::string_view, int> ranks = {// what takes the input
                                                         {"stem", 8},
@@ -60,7 +60,7 @@ int usual_rank(std::string_view stem) {
                                                         {"intermediate", 34},
                                                         {"output", 36},
                                                         {"decoder", 40},
-                                                        // what gives the output
+                                                        // the layers of the output
                                                         {"dense", 45},
                                                         {"aux", 60},
                                                         {"pooler", 60},
@@ -80,7 +80,7 @@ bool is_norm(std::string_view stem) {
          stem == "scale" || stem == "ln_f";
 }
 
-/// One module in the tree of names, with what its own name says.
+/// One module in the tree of names, with the information in its own name.
 struct Node {
   explicit Node(std::string_view text) : name(text) {
     std::transform(name.begin(), name.end(), std::back_inserter(stem),
@@ -96,7 +96,7 @@ struct Node {
   std::map<std::string, std::unique_ptr<Node>, std::less<>> children;
 };
 
-/// Place among siblings: rank, then number where the rank pairs modules by it, then norms behind the rest.
+/// Place among siblings: rank, then number where the rank pairs modules by it, then norms after the rest.
 struct Key {
   int rank = kPlain;
   std::string number;
@@ -123,7 +123,7 @@ Key key_of(const Node& parent, const Node& child) {
   if (key.rank == kConvolution || key.rank == kHead) key.number = child.number;
   if (!is_norm(child.stem)) return key;
   for (const int partner : {kConvolution, kHead}) {
-    if (partner == kHead && child.number.empty()) break;  // a last norm stands before the head
+    if (partner == kHead && child.number.empty()) break;  // a last norm comes before the head
     if (has_sibling(parent, partner, child.number)) return {partner, child.number, true, child.name};
   }
   if (has_sibling(parent, usual_rank("attn"), "") && child.number == "1") return {31, "", false, child.name};

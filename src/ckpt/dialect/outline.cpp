@@ -48,7 +48,7 @@ std::string places_of(const Catalog& catalog, const GroupTexts& texts, std::vect
 }
 
 /// Whether a tool has sorted the names: weights and biases are in alphabetical order, although some layer has
-/// both, of which PyTorch makes the weight first.
+/// both, and PyTorch makes the weight first.
 bool is_sorted_by_name(const std::vector<std::string>& written) {
   const std::string* last = nullptr;
   bool bias_first = false;
@@ -63,8 +63,8 @@ bool is_sorted_by_name(const std::vector<std::string>& written) {
   return bias_first;
 }
 
-/// Layers in the order of a state_dict, which is the one in which its modules were made: those of the model,
-/// then those that only its optimizer names.
+/// Layers in the order of a state_dict, in which its modules were made: those of the model, then those that
+/// only its optimizer names.
 std::vector<std::string> layers_as_written(const Catalog& catalog, const std::vector<Place>& places,
                                            const std::vector<std::string>& written) {
   std::vector<std::string> order;

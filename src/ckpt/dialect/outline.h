@@ -1,5 +1,5 @@
-// What the tensors of a file are for, inferred from its names (docs/roles.md): which program wrote it, and
-// the role and the layer of each tensor.
+// The purpose of a file's tensors, inferred from its names (docs/roles.md): which program wrote it, and the
+// role and the layer of each tensor.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,11 @@ struct Outline {
   std::string layout;               ///< one of layout_names()
   std::vector<std::string> roles;   ///< of each dataset, as given
   std::vector<std::string> layers;  ///< of each dataset; "": belongs to none
-  std::vector<std::string> order;  ///< layers in the order that the file itself states; empty: it states none
+  std::vector<std::string> order;   ///< layers in the order that the file states; empty: it states none
 };
 
-/// `datasets` is sorted by path (bytewise). `written`: their paths in the order in which the program that
-/// wrote the file has them; empty where the file does not say. Never fails: what fits no rule has the role
-/// `unknown`.
+/// `datasets` is sorted by path (bytewise). `written`: their paths in the order of the program that wrote the
+/// file; empty if the file does not say. Never fails: a tensor that fits no rule has the role `unknown`.
 [[nodiscard]] Outline outline_of(const std::vector<Dataset>& datasets, const GroupTexts& texts,
                                  const std::vector<std::string>& written = {});
 

@@ -37,7 +37,7 @@ std::string role_of_optimizer_slot(std::string_view slot) {
   return "unknown";
 }
 
-// "replica/2/model/bn1.weight" has the role of "model/bn1.weight", whose siblings may stand there only.
+// "replica/2/model/bn1.weight" has the role of "model/bn1.weight", whose siblings may only be there.
 std::string_view path_in_replica(std::string_view path) {
   constexpr std::string_view prefix = "replica/";
   if (!path.starts_with(prefix)) return path;
@@ -66,7 +66,7 @@ bool is_optimizer(std::string_view name) {
                       {"optimizer", "optimizer_state_dict", "optimizer_state", "optim", "optimizer_states"});
 }
 
-/// A key of a state_dict without the names of what holds it: "model/module.conv1.weight" -> "conv1.weight".
+/// A key of a state_dict without the names of its containers: "model/module.conv1.weight" -> "conv1.weight".
 std::string_view module_key_of(std::string_view path) {
   for (;;) {
     const std::size_t cut = path.find_first_of(kSeparators);
@@ -84,8 +84,8 @@ std::string layer_of_key(std::string_view key) {
   return cut == std::string_view::npos ? std::string() : std::string(key.substr(0, cut));
 }
 
-/// Layers of weight and bias parameters that are named otherwise: recurrent ones, attention's joint
-/// projection, weight normalisation (torch.nn.RNNBase, MultiheadAttention, utils.weight_norm).
+/// Layers whose weight and bias parameters have other names: recurrent ones, attention's joint projection,
+/// weight normalisation (torch.nn.RNNBase, MultiheadAttention, utils.weight_norm).
 std::string role_of_variant(std::string_view name) {
   if (is_one_of<4>(name, {"weight_g", "weight_v", "weight_orig", "in_proj_weight"})) return "weight";
   if (is_one_of<4>(name, {"q_proj_weight", "k_proj_weight", "v_proj_weight", "weight_hr_l0"}))
@@ -106,7 +106,7 @@ bool names_a_norm(std::string_view layer) {
   return module.find("norm") != std::string::npos || stem == "ln" || stem == "bn" || stem == "gn";
 }
 
-/// Layer, group and instance normalisation have no running mean: theirs are vectors, weight and bias alike.
+/// Layer, group and instance normalisation have no running mean; their weight and bias are both vectors.
 bool is_norm_by_shape(const Catalog& catalog, const Dataset& dataset, std::string_view layer) {
   if (dataset.shape.size() != 1) return false;
   const std::string stem = dataset.path.substr(0, dataset.path.find_last_of(kSeparators) + 1);

@@ -1,4 +1,4 @@
-// The roles that tensors can have. Who has which: outline.h.
+// The roles that tensors can have. outline.h assigns them.
 #pragma once
 
 #include <string>
@@ -12,10 +12,10 @@ namespace bitrift::ckpt {
 /// Every role name (docs/roles.md), for messages and the schema.
 [[nodiscard]] const std::vector<std::string>& role_names();
 
-/// Whether PyTorch's names put a path into the state of an optimizer.
+/// Whether a path belongs to the state of an optimizer, by PyTorch's names.
 [[nodiscard]] bool is_optimizer_path(std::string_view path);
 
-/// PyTorch's names, ours among them (`ours`: a checkpoint of bitrift, where shapes decide nothing).
+/// PyTorch's names, ours among them (`ours`: a checkpoint of bitrift, in which shapes decide nothing).
 [[nodiscard]] std::vector<Place> pytorch_places(const Catalog& catalog, bool ours);
 
 }  // namespace bitrift::ckpt

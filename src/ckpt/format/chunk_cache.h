@@ -15,8 +15,8 @@ class ChunkCache {
   static constexpr std::uint64_t most_bytes = std::uint64_t{64} << 20U;
   using Bytes = std::vector<std::uint8_t>;
 
-  /// The values of a cell of an owner's chunks, of `bytes` bytes; `decode` gives them when they are not here.
-  /// Others make room before it is called. Valid until the next call.
+  /// The values of a cell of an owner's chunks, of `bytes` bytes; `decode` computes them if they are not
+  /// here. Other chunks are dropped before it is called. Valid until the next call.
   template <typename Decode>
   const Bytes& get(const void* owner, std::uint64_t cell, std::uint64_t bytes, const Decode& decode) {
     const std::pair key(owner, cell);

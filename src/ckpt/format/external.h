@@ -10,10 +10,10 @@
 
 namespace bitrift::ckpt {
 
-/// Bytes [first, first + out.size()) of a dataset in pieces. Names are relative to the folder of `file`; one
-/// that leaves it is refused (Error(unsupported)), because a file that somebody sent must not read others.
-/// Bytes behind the end of a piece's file are zeros, as for HDF5. `where` is for messages. Throws
-/// Error(not_found | io) for files that are missing.
+/// Bytes [first, first + out.size()) of a dataset in pieces. Names are relative to the folder of `file`; a
+/// name that leaves it is refused (Error(unsupported)), because a file from a stranger must not read others.
+/// Bytes after the end of a piece's file are zeros, as for HDF5. `where` is for messages. Throws
+/// Error(not_found | io) for missing files.
 void read_external(const std::string& file, const std::string& where,
                    const std::vector<h5map::ExternalSegment>& segments, std::uint64_t first,
                    std::span<std::uint8_t> out);

@@ -17,15 +17,16 @@ namespace {
 using h5map::Storage;
 using h5map::undefined;
 
-// What one chunk takes while it is decoded, in its own size: two copies and what the filters hold.
+// The memory that one chunk takes while it is decoded, in units of its own size: two copies and what the
+// filters hold.
 constexpr std::uint64_t copies = 3;
-// The same while it is altered: values before, which make room for those that are read back, values after
-// them, once more if shuffled, and two stored forms.
+// The same while it is altered: the old values, whose memory the values read back then use, the new values,
+// another copy if shuffled, and two stored forms.
 constexpr std::uint64_t recoded_copies = 5;
 // The same with HDF5, in both processes.
 constexpr std::uint64_t pipeline_copies = 8;
 
-// Sizes that a file claims may be any.
+// A file may claim any sizes.
 std::uint64_t times(std::uint64_t bytes, std::uint64_t count) {
   std::uint64_t product = 0;
   return __builtin_mul_overflow(bytes, count, &product) ? ~std::uint64_t{0} : product;
@@ -105,7 +106,8 @@ struct Hdf5Values::State {
     return kept->get(this, chunk.cell, table->grid().chunk_bytes(), [&] { return values.decode(chunk); });
   }
 
-  // A byte of the dataset: which cell, where in its chunk, how many follow in both.
+  // For a byte of the dataset: its cell, its place in the cell's chunk, and the number of bytes that follow
+  // in both.
   struct Split {
     std::uint64_t cell = 0, within = 0, run = 0;
   };
@@ -130,7 +132,8 @@ struct Hdf5Values::State {
     return found;
   }
 
-  // Copies a chunk's part of the dataset: calls with a byte of the chunk, one of the dataset, and how many.
+  // Copies a chunk's part of the dataset: calls with a byte of the chunk, a byte of the dataset, and a number
+  // of bytes.
   template <typename Copy>
   void scatter(std::uint64_t cell, const Copy& copy) const {
     const auto& chunk = table->grid().chunk();
@@ -316,7 +319,7 @@ void Hdf5Values::read(std::uint64_t first, std::span<std::uint8_t> out) const {
 std::uint64_t Hdf5Values::stride() const noexcept {
   if (!state_->table || state_->bytes == 0) return 1;
   const h5map::ChunkGrid& grid = state_->table->grid();
-  // Then the chunk that is kept serves all reads of it, and no second copy is made.
+  // Then the cached chunk serves all its reads, and no second copy is made.
   const bool one_a_row = grid.count() == grid.cells()[0];
   return one_a_row && grid.chunk_bytes() > ChunkCache::most_bytes ? 1 : state_->row_bytes();
 }
@@ -346,7 +349,7 @@ std::vector<std::uint8_t> Hdf5Values::decode(const h5map::Chunk& chunk) const {
   const bool unfiltered = state.unfiltered(chunk);
   const bool known = unfiltered || h5map::codec_knows(state.layout.filters, chunk.mask);
   const std::string name = state.chunk_name(chunk);
-  // A claim that cannot be true is damage, whatever memory there is.
+  // An impossible claim is damage, however much memory there is.
   if (known && !unfiltered) {
     h5map::check_claim(state.layout.filters, chunk.mask, chunk.bytes, size, name);
   }

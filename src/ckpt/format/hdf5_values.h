@@ -16,8 +16,8 @@
 
 namespace bitrift::ckpt {
 
-/// An open file as values are read from it. Indexes of chunks and what is kept of them are used under the
-/// lock, values are read beside it.
+/// An open file from which values are read. Indexes of chunks and what is kept of them are used under the
+/// lock; values are read without it.
 struct ValueSource {
   const h5map::File& file;
   const FileDescriptor& fd;
@@ -25,9 +25,9 @@ struct ValueSource {
   ChunkCache& kept;
 };
 
-/// Beside what is read, a chunk takes its decoded size four times at most, six times while it is altered,
-/// and few are decoded at once when they are large; chunks that HDF5 itself must decode take more, in a child
-/// process.
+/// In addition to the result, a chunk takes at most four times its decoded size, six times while it is
+/// altered, and few are decoded at once when they are large; chunks that HDF5 itself must decode take more,
+/// in a child process.
 class Hdf5Values final : public Values {
  public:
   /// Everything that `source` refers to must outlive this object. `fd` reads the file that `file` describes.

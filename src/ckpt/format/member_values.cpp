@@ -14,11 +14,11 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-/// Reads a deflated member, and calls with its stored bytes and what they hold. `copies`: what that takes, in
-/// its decoded size.
+/// Reads a deflated member, and calls with its stored bytes and their content. `copies`: the memory for that,
+/// in units of its decoded size.
 template <typename Use>
 auto unpack(const Member& member, std::uint64_t copies, const Use& use) {
-  // A claim that cannot be true is damage, whatever memory there is.
+  // An impossible claim is damage, however much memory there is.
   if (!archive::can_inflate_to(member.stored_bytes, member.bytes)) {
     fail(ErrorCode::bad_file, "{}: {} deflated bytes cannot hold {}", member.where, member.stored_bytes,
          member.bytes);
@@ -74,7 +74,7 @@ std::uint64_t MemberValues::chunk_bytes() const noexcept { return member_->defla
 std::vector<std::uint8_t> MemberValues::decode(const h5map::Chunk&) const { return unpacked(*member_); }
 
 EncodedChunk MemberValues::recode(const h5map::Chunk&, const h5map::ValueChange& change) const {
-  // Values before, which make room for those that are read back, values after, and two stored forms.
+  // The old values, whose memory the values read back then use, the new values, and two stored forms.
   constexpr std::uint64_t copies = 4;
   return unpack(*member_, copies, [&](const Bytes& packed, Bytes before) {
     Bytes values = before;

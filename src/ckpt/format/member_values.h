@@ -25,14 +25,14 @@ struct Member {
   std::uint64_t bytes = 0;         ///< decoded
   bool deflated = false;
   std::uint32_t crc32 = 0;  ///< of the decoded bytes of a deflated member
-  std::string problem;      ///< why nothing can be read; "" where it can
+  std::string problem;      ///< why nothing can be read; "" if it can
 };
 
-/// A part of a member, decoded. A deflated member takes its decoded size four times at most while it is read,
-/// six times while it is altered; its CRC-32 is checked, that of a stored one is not.
+/// A part of a member, decoded. A deflated member takes at most four times its decoded size while it is read,
+/// six times while it is altered; its CRC-32 is checked, that of a stored member is not.
 class MemberValues final : public Values {
  public:
-  /// Bytes [first, first + bytes) of the decoded member, which has them.
+  /// Bytes [first, first + bytes) of the decoded member, which must exist.
   MemberValues(std::shared_ptr<const Member> member, std::uint64_t first, std::uint64_t bytes);
 
   [[nodiscard]] std::uint64_t bytes() const noexcept override { return bytes_; }

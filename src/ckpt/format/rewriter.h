@@ -1,4 +1,4 @@
-// What else of a file must change when some of its values do.
+// The other parts of a file that must change when some of its values do.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace bitrift::ckpt {
 
-/// What is to be written to a file: bytes by their offset, none overlapping, none on both sides of its end.
+/// The bytes to write to a file, by their offset: none overlap, and none lie on both sides of its end.
 using NewBytes = std::map<std::uint64_t, std::vector<std::uint8_t>>;
 
-/// Collects the alterations of one file and says which bytes they come to, so that the file stays sound for
+/// Collects the alterations of one file and returns the bytes to write, so that the file stays sound for
 /// every reader. The file itself is only read, and must outlive it.
 class Rewriter {
  public:
@@ -23,15 +23,16 @@ class Rewriter {
   Rewriter(Rewriter&&) = delete;
   Rewriter& operator=(Rewriter&&) = delete;
 
-  /// Bytes of values that are stored as they are change in place, which the caller sees to: checksums that
-  /// cover them follow. Both spans have the same size.
+  /// Values that are stored unchanged are altered in place, by the caller: this updates the checksums that
+  /// cover them. Both spans must have the same size.
   virtual void change(std::uint64_t offset, std::span<const std::uint8_t> before,
                       std::span<const std::uint8_t> after) = 0;
-  /// Writes bytes in place, which a checksum covers.
+  /// Writes bytes in place that a checksum covers.
   virtual void put(std::uint64_t offset, std::span<const std::uint8_t> bytes, const h5map::Seal& seal) = 0;
-  /// Gives a chunk new stored bytes. Throws Error(unsupported) when the file cannot say their size or place.
+  /// Gives a chunk new stored bytes. Throws Error(unsupported) when the file cannot express their size or
+  /// place.
   virtual void put_chunk(const Values& values, const h5map::Chunk& chunk, EncodedChunk encoded) = 0;
-  /// All changes but those of change(); those beyond the end of the file lengthen it.
+  /// All changes except those of change(); bytes beyond the end of the file lengthen it.
   [[nodiscard]] virtual NewBytes finish() = 0;
 };
 

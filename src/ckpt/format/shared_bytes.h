@@ -14,7 +14,7 @@ struct OwnedRun {
   std::size_t owner = 0;
 };
 
-/// Owners that share bytes, each with another one (with itself, where two of its own runs overlap).
+/// Owners that share bytes, each paired with another one (with itself, where two of its own runs overlap).
 [[nodiscard]] std::map<std::size_t, std::size_t> owners_that_share(std::vector<OwnedRun> runs);
 
 }  // namespace bitrift::ckpt

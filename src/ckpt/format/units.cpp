@@ -34,7 +34,7 @@ class Taker {
   std::vector<TensorInfo> units;
   [[nodiscard]] std::uint64_t room() const noexcept { return room_; }
 
-  /// The arrays that a part is in: their dimensions and steps.
+  /// The arrays that contain a part: their dimensions and steps.
   struct Arrays {
     std::vector<std::uint64_t> dimensions;
     std::vector<TensorInfo::Step> steps;
@@ -111,7 +111,7 @@ std::vector<TensorInfo> units_of(const h5map::Datatype& type, const std::string&
   try {
     taker.take(type, 0, "", 0);
   } catch (const TooMany&) {
-    room = taker.room();  // what was taken in vain counts too: it bounds the time
+    room = taker.room();  // memory that was used in vain counts too, which limits the time
     TensorInfo whole;
     whole.path = path;
     whole.dtype = type.name();
@@ -124,7 +124,7 @@ std::vector<TensorInfo> units_of(const h5map::Datatype& type, const std::string&
 }
 
 void make_unique(std::vector<TensorInfo>& tensors, const std::function<bool(const std::string&)>& taken) {
-  std::unordered_map<std::string, std::uint64_t> met;  // and how many more of this name there were
+  std::unordered_map<std::string, std::uint64_t> met;  // and the number of others with this name
   for (TensorInfo& tensor : tensors) {
     const std::string name = tensor.path;
     while (met.contains(tensor.path) || taken(tensor.path)) {

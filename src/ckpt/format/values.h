@@ -16,11 +16,11 @@ namespace bitrift::ckpt {
 /// The stored form of a chunk's values, and what the file records of it besides its size.
 struct EncodedChunk {
   std::vector<std::uint8_t> bytes;
-  std::uint32_t mask = 0;   ///< HDF5: bit i: filter i was left out
+  std::uint32_t mask = 0;   ///< HDF5: bit i: filter i was skipped
   std::uint32_t crc32 = 0;  ///< zip: of the values
 };
 
-/// Bytes of a dataset or attribute are counted row-major, as a program sees them that reads the whole; bytes
+/// Bytes of a dataset or attribute are counted row-major, as a program sees them that reads all of it; bytes
 /// of an array with another order of elements are counted in the order of the file. Any number of threads may
 /// use it and others of the same file at once. All members throw Error(bad_file) for damage,
 /// Error(unsupported) for filters that cannot be applied, Error(io), also if memory is short. A deflated
@@ -35,18 +35,18 @@ class Values {
   [[nodiscard]] virtual std::uint64_t bytes() const noexcept = 0;
   /// Why no byte can be read; "" when they can.
   [[nodiscard]] virtual const std::string& unreadable() const noexcept = 0;
-  /// Why no byte can be altered; "" when each can. Looks at the index of chunked storage.
+  /// Why no byte can be altered; "" if each can. Reads the index of chunked storage.
   [[nodiscard]] virtual std::string unalterable() const = 0;
   /// Bytes [first, first + out.size()). Elements that are not stored have the fill value.
   virtual void read(std::uint64_t first, std::span<std::uint8_t> out) const = 0;
-  /// Who reads the values one after the other and not at once, reads a multiple of so many bytes: then no
-  /// chunk is decoded twice, and they are decoded on all cores. 1 where it does not matter.
+  /// A caller that reads the values in pieces should read a multiple of this many bytes: then no chunk is
+  /// decoded twice, and chunks are decoded on all cores. 1 where it does not matter.
   [[nodiscard]] virtual std::uint64_t stride() const noexcept = 0;
 
-  /// Where a byte is.
+  /// The place of a byte.
   struct Spot {
     std::uint64_t at = 0;               ///< in the file, or in the decoded chunk when there is one
-    std::uint64_t run = 0;              ///< bytes from here on that follow each other in both
+    std::uint64_t run = 0;              ///< number of bytes from here on that follow each other in both
     std::optional<h5map::Chunk> chunk;  ///< with filters
     std::optional<h5map::Seal> seal;    ///< that covers it
   };
@@ -57,8 +57,8 @@ class Values {
   [[nodiscard]] virtual std::uint64_t chunk_bytes() const noexcept = 0;
   /// A chunk's values.
   [[nodiscard]] virtual std::vector<std::uint8_t> decode(const h5map::Chunk& chunk) const = 0;
-  /// The stored form of a chunk's values after `change` has altered some in place, which decodes to them
-  /// again. Throws also Error(unsupported) when the filters do not keep every value, and what `change`
+  /// The stored form of a chunk's values after `change` has altered some in place; it decodes to the altered
+  /// values. Throws also Error(unsupported) when the filters do not keep every value, and what `change`
   /// throws.
   [[nodiscard]] virtual EncodedChunk recode(const h5map::Chunk& chunk,
                                             const h5map::ValueChange& change) const = 0;

@@ -11,7 +11,7 @@ struct BoundCertificate {
   Strength strength;
   Packing packing;
 
-  /// How far the packing is below tau, as a part of it.
+  /// The gap between the packing and tau, as a fraction of tau.
   [[nodiscard]] double gap() const noexcept { return 1 - packing.value() / strength.tau.value(); }
 };
 

@@ -16,7 +16,7 @@ class BoardTree {
   explicit BoardTree(const Topology& topology)
       : topology_(topology), next_to_(static_cast<std::size_t>(topology.chips()), {none_, none_}) {}
 
-  /// Nothing where the mesh does not divide into such boards, or links are dead that it needs.
+  /// Empty if the mesh does not divide into such boards, or links that it needs are dead.
   std::optional<std::vector<int>> cycle() {
     if (topology_.rows() % 2 != 0 || topology_.columns() % 2 != 0) return std::nullopt;
     for (int row = 0; row < topology_.rows(); row += 2) {
@@ -45,13 +45,13 @@ class BoardTree {
     if (live == 0) return true;
     if (live < 4) return false;
     for (std::size_t i = 0; i < 4; ++i) {
-      // A ring around the board may use a dead link here that is cut out when boards are joined.
+      // A ring around the board may use a dead link here that is removed when boards are joined.
       ends(chips[i]) = {chips[(i + 3) % 4], chips[(i + 1) % 4]};
     }
     return true;
   }
 
-  // Cuts the sides where two boards face each other, and links the four ends across.
+  // Removes the sides where two boards face each other, and links the four ends across.
   bool join(Place one, Place other) {
     const auto a = around(one);
     const auto b = around(other);
@@ -111,10 +111,10 @@ class BoardTree {
   }
 
   const Topology& topology_;
-  std::vector<std::array<int, 2>> next_to_;  // of each chip, along the ring
+  std::vector<std::array<int, 2>> next_to_;  // for each chip, its neighbours along the ring
 };
 
-/// Extends a path chip by chip, and takes steps back where the rest cannot be closed to a ring any more.
+/// Extends a path chip by chip, and takes steps back when the rest can no longer be closed to a ring.
 class PathSearch {
  public:
   /// Different starts and orders of chips lead to different searches.
@@ -135,7 +135,7 @@ class PathSearch {
  private:
   [[nodiscard]] bool used(int chip) const { return used_[static_cast<std::size_t>(chip)]; }
 
-  // Chips that could still come before or after a free chip.
+  // Chips that could still precede or follow a free chip.
   [[nodiscard]] int ways(int chip) const {
     return static_cast<int>(std::ranges::count_if(topology_.neighbours(chip), [&](int next) {
       return !used(next) || next == path_.back() || next == start_;
@@ -173,7 +173,7 @@ class PathSearch {
       if (!used(chip)) next.emplace_back(ways(chip), chip ^ order_);
     }
     std::sort(next.begin(), next.end());
-    // A chip with one way besides this one, which is not the way to the start, comes next or never.
+    // A chip with only one other way, which is not the way to the start, comes next or never.
     const auto forced = [&](const auto& one) {
       return path_.size() > 1 && one.first == 2 && !topology_.linked(one.second ^ order_, start_);
     };
@@ -201,7 +201,7 @@ class PathSearch {
   int steps_ = 0;
 };
 
-// Why there can be no ring, if that is easy to see.
+// Why a ring is impossible, if that is easy to see.
 std::string obstacle(const Topology& topology) {
   for (const int chip : topology.live()) {
     if (topology.neighbours(chip).size() < 2)
@@ -229,7 +229,7 @@ std::string obstacle(const Topology& topology) {
                      (count + balance) / 2, (count - balance) / 2);
 }
 
-// The first search starts where few ways lead on, the others anywhere.
+// The first search starts where few ways lead on, the others start anywhere.
 int start_of(const Topology& topology, int search) {
   const std::vector<int>& live = topology.live();
   if (search == 0)

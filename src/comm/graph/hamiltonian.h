@@ -11,12 +11,12 @@ namespace bitrift::comm {
 
 struct CycleSearch {
   std::vector<int> cycle;  ///< each live chip once, each linked to the next and the last to the first
-  std::string why_not;     ///< in plain words, where there is no cycle
-  bool proved = false;     ///< that there is none; otherwise the search gave up
+  std::string why_not;     ///< in plain words, if there is no cycle
+  bool proved = false;     ///< it is proved that there is none; otherwise the search gave up
 };
 
-/// A search extends a path chip by chip, and looks at every live chip in each step. Several begin at
-/// different chips: where one is lost in a corner, another often needs no step back.
+/// A search extends a path chip by chip, and looks at every live chip in each step. Several searches begin at
+/// different chips: if one gets lost in a corner, another often needs no step back.
 inline constexpr int most_cycle_steps = 4'000;
 inline constexpr int most_cycle_searches = 24;
 

@@ -68,7 +68,7 @@ class Truncation {
   }
 
  private:
-  // What an edge gives to one of its ends.
+  // The share of an edge that goes to one of its ends.
   std::int64_t& given(int edge, int vertex) {
     return graph_.edges()[at_index(edge)].a == vertex ? at_a_[at_index(edge)] : at_b_[at_index(edge)];
   }
@@ -80,16 +80,17 @@ class Truncation {
       given(next.edge, vertex) = graph_.edges()[at_index(next.edge)].capacity * lambda_.denominator;
       share_[at_index(vertex)] += given(next.edge, vertex);
     }
-    price_[at_index(vertex)] = share_[at_index(vertex)];  // no room for the flow to end where it starts
-    // It ends: each push moves 1 or more of the share. And soon, however large the capacities: search() finds
-    // a shortest path, so pushes are at most in the order of vertices x edges (Edmonds, Karp, JACM 19, 1972).
+    price_[at_index(vertex)] = share_[at_index(vertex)];  // the flow cannot end where it starts
+    // It ends: each push moves 1 or more of the share. It also ends soon, however large the capacities:
+    // search() finds a shortest path, so pushes are at most in the order of vertices x edges (Edmonds, Karp,
+    // JACM 19, 1972).
     while (const std::optional<int> end = search(vertex)) push(vertex, *end);
     for (const int other : reached_) parts_.unite(vertex, other);
     price_[at_index(vertex)] = share_[at_index(vertex)] + lambda_.numerator;
   }
 
-  // The nearest vertex with room to which some of the share of `start` can move; without one, reached_ is all
-  // that was tried, the set S that decides the price of `start`.
+  // The nearest vertex with room to which some of the share of `start` can move; without one, reached_ is the
+  // set of all vertices that were tried, the set S that decides the price of `start`.
   std::optional<int> search(int start) {
     for (const int vertex : reached_) via_[at_index(vertex)] = {};
     reached_.assign(1, start);
@@ -124,13 +125,13 @@ class Truncation {
 
   static constexpr int kUnseen = -2;
   struct Step {
-    int vertex = 0, edge = kUnseen;  // the vertex before, and the edge from it
+    int vertex = 0, edge = kUnseen;  // the previous vertex, and the edge from it
   };
 
   const Graph& graph_;
   Fraction lambda_;
   std::vector<std::int64_t> price_;  // p
-  std::vector<std::int64_t> share_;  // what the edges give to each vertex; at most its price
+  std::vector<std::int64_t> share_;  // the sum of what the edges give to each vertex; at most its price
   std::vector<bool> done_;
   std::vector<Step> via_;
   std::vector<int> reached_;

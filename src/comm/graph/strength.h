@@ -22,7 +22,7 @@ struct Fraction {
 /// trees, counted by weight, whose loads no edge exceeds (Tutte 1961, Nash-Williams 1961).
 struct Strength {
   Fraction tau;
-  std::vector<int> part;  ///< of each vertex, 0 to parts - 1: a partition that attains tau
+  std::vector<int> part;  ///< for each vertex, 0 to parts - 1: a partition that attains tau
   int parts = 0;
 };
 
@@ -32,8 +32,8 @@ struct Strength {
 /// connected. Throws Error(bad_input) for a single vertex, which has no such partition.
 [[nodiscard]] Strength strength_of(const Graph& graph);
 
-/// (capacity between parts) / (parts - 1) of a partition: never below the strength. part: of each vertex, any
-/// numbers. Throws Error(bad_input) unless there are at least two parts and one number for each vertex.
+/// (capacity between parts) / (parts - 1) of a partition: never below the strength. part: for each vertex,
+/// any numbers. Throws Error(bad_input) unless there are at least two parts and one number for each vertex.
 [[nodiscard]] Fraction partition_ratio(const Graph& graph, const std::vector<int>& part);
 
 }  // namespace bitrift::comm

@@ -12,7 +12,7 @@ namespace bitrift::comm {
 /// Error(bad_input) if no chip is alive.
 [[nodiscard]] Graph graph_of(const Topology& topology);
 
-/// Of each chip, dead ones included: its vertex in graph_of(), or -1.
+/// For each chip, dead ones included: its vertex in graph_of(), or -1.
 [[nodiscard]] std::vector<int> vertices_of(const Topology& topology);
 
 }  // namespace bitrift::comm

@@ -12,9 +12,9 @@
 namespace bitrift::comm {
 namespace {
 
-// Prices against that of depth, 0.3 by default. Tried on 16x32 and 32x32, with and without dead boards: these
-// reach the fair load nearly everywhere, with trees at most a few edges deeper than they need to be.
-constexpr double kExcessPrice = 4;  // for a tree beyond the fair load; one more each round
+// Prices relative to that of depth, 0.3 by default. Tried on 16x32 and 32x32, with and without dead boards:
+// these reach the fair load nearly everywhere, with trees at most a few edges deeper than they need to be.
+constexpr double kExcessPrice = 4;  // for a tree beyond the fair load; it grows by one each round
 constexpr double kLoadPrice = 2;    // for an edge with its fair load; less, in proportion, for one with less
 
 // The longest shortest path from a vertex.
@@ -30,8 +30,8 @@ int eccentricity(const Graph& graph, int start) {
   return distance[at_index(open.back())];
 }
 
-// Vertices from which a tree is at most a sixteenth deeper than from the centre: on a torus all, on a mesh
-// the middle.
+// Vertices from which a tree is at most a sixteenth deeper than from the centre: all on a torus, the middle
+// on a mesh.
 std::vector<int> central_vertices(const Graph& graph) {
   std::vector<int> far(at_index(graph.vertices()));
   for (int vertex = 0; vertex < graph.vertices(); ++vertex)
@@ -77,8 +77,8 @@ class Packer {
     measure();
   }
 
-  // Negotiated congestion: an edge costs what it would carry beyond its fair load, and also what it did in
-  // the rounds before, so that trees which can do without it leave it to the others.
+  // Negotiated congestion: an edge costs what it would carry beyond its fair load, now and in the rounds
+  // before, so that trees which can do without it leave it to the others.
   void rebuild(double excess_price) {
     for (Tree& tree : out_.trees) {
       count(tree, -1);
@@ -93,7 +93,7 @@ class Packer {
     measure();
   }
 
-  // The load of an edge with so many more trees, per capacity.
+  // The load of an edge with this many more trees, per capacity.
   [[nodiscard]] double load(int edge, int more) const {
     return static_cast<double>(out_.load[at_index(edge)] + more) /
            static_cast<double>(graph_.edges()[at_index(edge)].capacity);
@@ -110,14 +110,14 @@ class Packer {
       out_.busiest = std::max(out_.busiest, load(edge, 0));
   }
 
-  // Prim's algorithm with a price for depth. Ties: the smaller edge, then the smaller end.
+  // Prim's algorithm with a price for depth. Ties: the smaller edge wins, then the smaller end.
   template <typename Price>
   Tree grow(int root, const Price& price) {
     Tree tree{.root = root, .depth = 0, .parent = {}, .edge = {}, .order = {}};
     tree.parent.assign(at_index(graph_.vertices()), -1);
     tree.edge.assign(at_index(graph_.vertices()), -1);
     std::fill(depth_.begin(), depth_.end(), -1);
-    using Way = std::tuple<double, int, int, int>;  // its price, the edge, from where, to where
+    using Way = std::tuple<double, int, int, int>;  // its price, the edge, its start, its end
     std::priority_queue<Way, std::vector<Way>, std::greater<>> ways;
     const auto reach = [&](int vertex, int depth) {
       depth_[at_index(vertex)] = depth;
@@ -141,7 +141,7 @@ class Packer {
 
   const Graph& graph_;
   const PackingOptions& options_;
-  std::vector<double> past_excess_;  // of each edge, summed over the rounds
+  std::vector<double> past_excess_;  // for each edge, summed over the rounds
   double fair_;                      // fair_load()
   std::vector<int> depth_;
   Packing out_;

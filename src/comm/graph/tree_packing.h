@@ -13,13 +13,13 @@ namespace bitrift::comm {
 struct Tree {
   int root = 0;
   int depth = 0;            ///< edges on the longest path from the root
-  std::vector<int> parent;  ///< of each vertex; -1 for the root
-  std::vector<int> edge;    ///< of each vertex: the edge to its parent; -1 for the root
+  std::vector<int> parent;  ///< for each vertex; -1 for the root
+  std::vector<int> edge;    ///< for each vertex: the edge to its parent; -1 for the root
   std::vector<int> order;   ///< all vertices, each after its parent
 
-  /// Of each vertex: edges on the path to the root.
+  /// For each vertex: edges on the path to the root.
   [[nodiscard]] std::vector<int> depths() const;
-  /// Of each vertex: edges on the longest path down, 0 for a leaf.
+  /// For each vertex: edges on the longest path down, 0 for a leaf.
   [[nodiscard]] std::vector<int> heights() const;
 };
 
@@ -28,7 +28,7 @@ struct Tree {
 /// proof.
 struct Packing {
   std::vector<Tree> trees;
-  std::vector<std::int64_t> load;  ///< of each edge: the trees that use it
+  std::vector<std::int64_t> load;  ///< for each edge: the trees that use it
   double busiest = 0;              ///< the largest load / capacity
 
   [[nodiscard]] double value() const noexcept { return static_cast<double>(trees.size()) / busiest; }
@@ -37,15 +37,16 @@ struct Packing {
 
 struct PackingOptions {
   int trees = 48;
-  /// What one more edge between a vertex and the root costs, in trees on an edge. A higher price makes the
+  /// The price of one more edge between a vertex and the root, in trees on an edge. A higher price makes the
   /// trees shallower, and the loads less even or the work longer.
   double depth_price = 0.3;
-  /// How often every tree may be rebuilt. It ends earlier when the loads are as even as they can be.
+  /// The largest number of times that every tree is rebuilt. It ends earlier when the loads cannot become
+  /// more even.
   int rounds = 30;
 };
 
-/// No packing of so many trees has a smaller `busiest`: trees / tau, rounded up to a load that some edge can
-/// have.
+/// No packing of this many trees has a smaller `busiest`: trees / tau, rounded up to a load that some edge
+/// can have.
 [[nodiscard]] double fair_load(const Graph& graph, const Fraction& tau, int trees);
 
 /// Packs spanning trees in two phases. Greedily: each tree grows from its root by the edge with the smallest

@@ -32,8 +32,8 @@ class DirectedLinks {
   const Graph& mesh_;
 };
 
-// The run. Events are times at which a link may start something: when a send gets ready, and when the link is
-// free.
+// The run. Events are times at which a link may start a send: when a send becomes ready, and when the link
+// becomes free.
 class LinkRun {
  public:
   LinkRun(const Graph& mesh, const LinkCost& cost, const SendList& sends, LinkOrder order,
@@ -63,7 +63,7 @@ class LinkRun {
  private:
   struct Link {
     double free = 0, busy = 0;
-    Earliest<SendId> waiting;  // ready, in the order of the list
+    Earliest<SendId> waiting;  // ready sends, in the order of the list
   };
 
   static constexpr SendId kNone = std::numeric_limits<SendId>::max();
@@ -116,7 +116,8 @@ class LinkRun {
     }
   }
 
-  // Sends are taken as they become ready, so each finds on its link only those that became ready before it.
+  // Sends are processed as they become ready, so each finds on its link only those that became ready before
+  // it.
   void by_arrival() {
     while (!ready_.empty()) {
       const auto [time, send] = ready_.top();
@@ -167,8 +168,7 @@ class LinkRun {
     if (order_ == LinkOrder::listed && next_[send] != kNone) release(next_[send], link.free);
   }
 
-  // One of the waits of a send is over. start_ holds the time at which the last one was, until the send
-  // starts.
+  // One of the waits of a send is over. start_ holds the time of the last one until the send starts.
   void release(SendId send, double time) {
     start_[send] = std::max(start_[send], time);
     if (--left_[send] == 0) ready_.emplace(start_[send], send);
@@ -186,11 +186,11 @@ class LinkRun {
   const LinkCost& cost_;
   const SendList& sends_;
   LinkOrder order_;
-  std::span<const double> delays_;  // of edges; empty: none
+  std::span<const double> delays_;  // delays of edges; empty: none
   std::vector<Link> links_;
-  std::vector<std::uint32_t> link_, left_;  // of each send: its directed link, and the waits that are left
+  std::vector<std::uint32_t> link_, left_;  // of each send: its directed link, and its remaining waits
   std::vector<double> start_;
-  std::vector<std::uint32_t> first_;  // of a send in dependents_
+  std::vector<std::uint32_t> first_;  // the first entry of a send in dependents_
   std::vector<SendId> dependents_;
   std::vector<SendId> next_;  // of each send: the next one on its link; only for LinkOrder::listed
   Earliest<std::pair<double, SendId>> ready_;

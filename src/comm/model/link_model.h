@@ -1,4 +1,4 @@
-// How long a list of sends takes on a mesh: a model, not a measurement.
+// The duration of a list of sends on a mesh: a model, not a measurement.
 #pragma once
 
 #include <span>
@@ -19,18 +19,18 @@ struct LinkCost {
   double overhead = 0;   ///< seconds a message
 };
 
-/// In which order a directed link carries its sends.
+/// The order in which a directed link carries its sends.
 enum class LinkOrder {
   arrival,   ///< first in, first out: as they became ready; at the same time, in the order of the list
-  priority,  ///< whenever the link is free, the first in the list of those that are ready
+  priority,  ///< when the link is free, the first in the list among the ready ones
   listed,    ///< in the order of the list: a send that is not ready holds up the ones after it
 };
 
-/// What the model found.
+/// The result of the model.
 struct LinkTimes {
   double finish = 0;             ///< seconds until the last arrival
   std::vector<double> start;     ///< of each send
-  std::vector<double> forward;   ///< of each edge: seconds that the direction from a to b is occupied
+  std::vector<double> forward;   ///< of each edge: seconds for which the direction from a to b is occupied
   std::vector<double> backward;  ///< the same, from b to a
 
   /// The largest of forward and backward.
@@ -38,15 +38,15 @@ struct LinkTimes {
 };
 
 /// Runs the sends. A send is ready when every send it waits for has arrived (if it came to the chip that
-/// sends) or has left (if the same chip sent it). Chips store, add and forward at no cost and without limit.
+/// sends) or has left (if the same chip sent it). Chips store, add and forward at no cost and without limits.
 /// Throws Error(bad_input) for a send between chips without a link, a wait for a send that is not in the list
 /// or that its chip can neither receive nor send, and costs or sizes that are negative or not finite;
-/// Error(conflict) if sends wait for each other, naming one of them.
-/// delays: of each edge, seconds added to the latency, 0 or more; none: all are 0.
+/// Error(conflict) if sends wait for each other, naming one of them. delays: of each edge, seconds added to
+/// the latency, 0 or more; none: all are 0.
 [[nodiscard]] LinkTimes simulate(const Graph& mesh, const LinkCost& cost, const SendList& sends,
                                  LinkOrder order, std::span<const double> delays = {});
 
-/// The least time of an allreduce by the bound: bytes / (bandwidth tau) seconds.
+/// The lower bound for the time of an allreduce: bytes / (bandwidth tau) seconds.
 [[nodiscard]] double bound_seconds(double bytes, double bandwidth, double tau);
 
 }  // namespace bitrift::comm

@@ -16,18 +16,18 @@ namespace {
 constexpr double most_bytes = 1e15;
 constexpr double most_seconds = 1e3;
 
-using Unit = std::pair<std::string_view, int>;  // and its power of ten
+using Unit = std::pair<std::string_view, int>;  // and the power of ten that it multiplies
 constexpr std::array<Unit, 5> thousands{{{"", 0}, {"K", 3}, {"M", 6}, {"G", 9}, {"T", 12}}};
 constexpr std::array<Unit, 4> times{{{"ns", -9}, {"us", -6}, {"ms", -3}, {"s", 0}}};
 
-// Digits, and perhaps a point and more digits: no sign, exponent or space.
+// Digits, optionally a point and more digits; without sign, exponent or space.
 std::optional<double> parsed(std::string_view text, std::span<const Unit> units) {
   const std::size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
   const std::string_view number = text.substr(0, end);
   if (number.empty() || number.front() == '.' || number.back() == '.') return std::nullopt;
   for (const auto& [name, power] : units) {
     if (text.substr(end) != name) continue;
-    // In one step: 500 times 1e-9 is not the number closest to 500e-9.
+    // In one step, because 500 times 1e-9 is not the number closest to 500e-9.
     const std::string whole = fmt::format("{}e{}", number, power);
     double value = 0;
     const auto [stop, error] = std::from_chars(whole.data(), whole.data() + whole.size(), value);

@@ -1,4 +1,4 @@
-// How long a schedule takes, by the model of the links.
+// The duration of a schedule, by the model of the links.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,13 @@ namespace bitrift::comm {
 /// One direction of a link.
 struct LinkLoad {
   int from = 0, to = 0;  ///< chips
-  double seconds = 0;    ///< for which it is occupied
+  double seconds = 0;    ///< seconds for which it is occupied
 };
 
-/// All of it is modelled.
+/// The result of the model.
 struct Forecast {
   double seconds = 0;           ///< until the last arrival
-  double bound = 0;             ///< seconds: no schedule is faster
+  double bound = 0;             ///< seconds; the lower bound for every schedule
   std::vector<LinkLoad> links;  ///< the busiest first; idle ones are included
 
   [[nodiscard]] double of_bound() const noexcept { return bound / seconds; }
@@ -30,8 +30,7 @@ struct Forecast {
   [[nodiscard]] double mean_load() const noexcept;
 };
 
-/// A schedule, prepared for several workloads. Each link carries, of the sends that are ready, the first in
-/// the list.
+/// A schedule, prepared for several workloads. Each link carries the first of the ready sends in the list.
 class ScheduleModel {
  public:
   /// tau: the strength of graph_of() the mesh. Throws Error(bad_input) for a schedule that is not sound.
@@ -44,7 +43,7 @@ class ScheduleModel {
   Topology mesh_;
   Graph graph_;
   Fraction tau_;
-  SendList sends_;  // of a buffer of one byte
+  SendList sends_;  // times for a buffer of one byte
 };
 
 }  // namespace bitrift::comm

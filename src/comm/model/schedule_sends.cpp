@@ -8,17 +8,17 @@
 namespace bitrift::comm {
 namespace {
 
-// Finds what has to be over at a chip before it reads for a send.
+// Finds the sends that must be over at a chip before it reads for a send.
 class Waits {
  public:
   explicit Waits(const Schedule& schedule) : schedule_(schedule), seen_(schedule.size(), kNever) {}
 
-  // Until the next call.
+  // Valid until the next call.
   const std::vector<SendId>& of(SendId send) {
     const std::uint16_t chip = schedule_.send(send).from;
     found_.clear();
     add(schedule_.after(send), chip, send);
-    // A read began after its own waits, and these are in its entry. What a write waited for is added here.
+    // A read began after its own waits, which are in its entry. Adds what a write waited for.
     std::size_t looked_at = 0;
     while (looked_at < found_.size()) {  // add() appends
       const SendId before = found_[looked_at++];

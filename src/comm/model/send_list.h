@@ -1,4 +1,4 @@
-// What a schedule asks of the links: sends and the waits between them.
+// A schedule's demands on the links: sends and the waits between them.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ using SendId = std::uint32_t;
 /// Sends between neighbouring chips, kept in flat arrays: millions of them fit in a few hundred MB.
 class SendList {
  public:
-  /// Appends a send; `after` are the sends it waits for, earlier or later in the list. Throws
+  /// Appends a send; `after`: the sends that it waits for, earlier or later in the list. Throws
   /// Error(unsupported) for more than 2^32 - 2 sends or waits.
   SendId add(int from, int to, double bytes, std::span<const SendId> after);
   void reserve(std::size_t sends, std::size_t waits);
@@ -32,7 +32,7 @@ class SendList {
   std::vector<int> from_, to_;
   std::vector<double> bytes_;
   std::vector<SendId> after_;               // send by send
-  std::vector<std::uint32_t> first_ = {0};  // of a send in after_; one more at the end
+  std::vector<std::uint32_t> first_ = {0};  // the first entry of a send in after_; one more at the end
 };
 
 /// The sends by their start in a run of the model; at the same time, in the order of the list.

@@ -12,10 +12,10 @@
 namespace bitrift::comm {
 namespace {
 
-constexpr int kMostLoad = 40;  // trees on one link; with more, packings do not get much closer to the bound
+constexpr int kMostLoad = 40;  // trees on one link; with more trees, packings hardly get closer to the bound
 
-// Numbers of trees that a link could carry `load` of if the packing were perfect, or few less: a packing with
-// room to spare has shallower trees.
+// Numbers of trees that fill a link up to `load` if the packing is perfect, or slightly fewer: a packing with
+// spare capacity has shallower trees.
 std::set<int, std::greater<>> tree_counts(const Graph& mesh, const Fraction& tau) {
   std::set<int> loads = {1, 2, 4, 8, 16, 24, 32};
   if (tau.denominator <= kMostLoad) loads.insert(static_cast<int>(tau.denominator));
@@ -23,7 +23,7 @@ std::set<int, std::greater<>> tree_counts(const Graph& mesh, const Fraction& tau
   for (const int load : loads)
     for (int spare = 0; spare < 3; ++spare) {
       const int trees = static_cast<int>(load * tau.numerator / tau.denominator) - spare;
-      // On a small mesh, more trees than chips gain little and cost time.
+      // On a small mesh, more trees than chips gain little and cost planning time.
       if (trees >= 1 && trees <= mesh.vertices()) out.insert(trees);
     }
   return out;
@@ -49,7 +49,7 @@ TreePlan choose_trees(const Graph& mesh, double bytes, const LinkCost& cost, int
   const auto better = [&](const Chunking& chunking) {
     return best.packing.trees.empty() || chunking.seconds < best.estimate;
   };
-  // The largest first: for large messages, the others are then skipped.
+  // The largest comes first: for large messages, the others are then skipped.
   for (const int trees : tree_counts(mesh, tau)) {
     const double fair = fair_load(mesh, tau, trees);
     for (const double price : {0.3, 1.0}) {

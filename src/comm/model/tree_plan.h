@@ -1,4 +1,4 @@
-// How many trees, and how many chunks in each: chosen by the size of the message.
+// The number of trees, and the number of chunks in each, chosen by the size of the message.
 #pragma once
 
 #include "comm/graph/tree_packing.h"
@@ -12,7 +12,7 @@ struct TreePlan {
   double estimate = 0;  ///< seconds
 };
 
-/// Keeps the largest plans, of 1,024 chips, to a few hundred MB.
+/// Limits the largest plans, of 1,024 chips, to a few hundred MB.
 inline constexpr int most_pieces = 4096;
 
 /// What a packing takes, by estimate, and with how many chunks c of each tree, at most `pieces` pieces in
@@ -28,9 +28,9 @@ struct Chunking {
 [[nodiscard]] Chunking choose_chunks(int trees, double busiest, double depth, double bytes,
                                      const LinkCost& cost, int pieces);
 
-/// Packs trees in several numbers and with several prices for depth, and returns the plan with the smallest
-/// estimate. Skips what could not be better even if its loads were perfectly even and its trees as shallow as
-/// can be. Throws as pack_trees() does.
+/// Packs several numbers of trees with several prices for depth, and returns the plan with the smallest
+/// estimate. Skips packings that could not be better even with perfectly even loads and the shallowest
+/// possible trees. Throws as pack_trees() does.
 [[nodiscard]] TreePlan choose_trees(const Graph& mesh, double bytes, const LinkCost& cost,
                                     int pieces = most_pieces);
 

@@ -1,4 +1,4 @@
-// What an allreduce is planned for, and modelled with.
+// The message and the links for which an allreduce is planned and modelled.
 #pragma once
 
 #include "comm/model/link_model.h"

@@ -11,7 +11,7 @@ namespace bitrift::comm {
 namespace {
 
 struct WholeLane {
-  std::size_t number;  // of the row or column
+  std::size_t number;  // position in the row or column
   Lane lane;
 };
 
@@ -49,7 +49,7 @@ Schedule plan_forwarding(const Topology& topology) {
     const WholeLane& column = columns[chunk % cells % columns.size()];
     hand_over(reduction, ways, chunk);
     for (const WholeLane& one : rows) sweep(reduction, one.lane, column.number, chunk, turn);
-    // Chips of rows that are not whole hold nothing any more: they pass on what comes.
+    // Chips of rows that are not whole hold nothing any more: they pass on what arrives.
     sweep(reduction, column.lane, row.number, chunk, turn);
   }
   return reduction.allreduce();

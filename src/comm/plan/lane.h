@@ -1,4 +1,4 @@
-// Chips in a line or a ring, and how a chunk is reduced along them.
+// Chips in a line or a ring, and the reduction of a chunk along them.
 #pragma once
 
 #include <cstddef>

@@ -9,10 +9,10 @@
 namespace bitrift::comm {
 
 /// Plans a schedule. Throws Error(unsupported) where the scheme cannot serve the mesh, or is `other`;
-/// Error(bad_input) for a mesh that is not connected. Only `trees` depend on the work.
+/// Error(bad_input) for a mesh that is not connected. Only `trees` depend on the workload.
 [[nodiscard]] Schedule plan_schedule(const Topology& topology, Scheme scheme, const Workload& work = {});
 
-/// All that plan_schedule() plans.
+/// All schemes that plan_schedule() knows.
 inline constexpr std::array<Scheme, 5> planned_schemes{Scheme::ring, Scheme::rings_2d, Scheme::row_pairs,
                                                        Scheme::forwarding, Scheme::trees};
 

@@ -46,8 +46,8 @@ Schedule Reduction::allreduce() const {
   }
   ScheduleBuilder builder(topology_, scheme_, chunks_);
   for (const Send& move : moves_) builder.append(move);
-  // A chip that received a part handed it over later, or holds the sum: played backwards, it has the sum by
-  // the time it must pass it to the chip that the part came from.
+  // A chip that received a part handed it over later, or holds the sum: played backwards, it has the sum
+  // before it must pass it to the chip from which the part came.
   std::vector<bool> done = holds_;
   for (std::size_t i = moves_.size(); i-- > 0;) {
     const Send& move = moves_[i];

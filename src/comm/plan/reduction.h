@@ -18,8 +18,8 @@ class Reduction {
 
   [[nodiscard]] const Topology& topology() const noexcept { return topology_; }
   [[nodiscard]] std::uint32_t chunks() const noexcept { return chunks_; }
-  /// Adds to the neighbour's part. If it has handed its part over already, what arrives replaces the rest
-  /// that lies there. Nothing, if the chip has no part. The two must be linked.
+  /// Adds the chip's part to the neighbour's. If the neighbour has handed its part over already, the arriving
+  /// part replaces the remains there. Does nothing if the chip has no part. The two must be linked.
   void move(int from, int to, std::uint32_t chunk);
   /// Moves along each hop of a path.
   void move_along(const std::vector<int>& path, std::uint32_t chunk);
@@ -35,7 +35,7 @@ class Reduction {
   const Topology& topology_;
   Scheme scheme_;
   std::uint32_t chunks_;
-  std::vector<bool> holds_;  // of each chunk at each chip
+  std::vector<bool> holds_;  // the state of each chunk at each chip
   std::vector<Send> moves_;
 };
 

@@ -11,7 +11,7 @@
 namespace bitrift::comm {
 namespace {
 
-/// The columns [first, end) of the rows `row` and `row + 1`, along one row and back along the other.
+/// The columns [first, end) of the rows `row` and `row + 1`: along one row, and back along the other.
 Lane ring_of(const Topology& topology, int row, int first, int end) {
   Lane lane;
   for (int column = first; column < end; ++column) lane.chips.push_back(topology.chip({row, column}));
@@ -20,13 +20,13 @@ Lane ring_of(const Topology& topology, int row, int first, int end) {
   return lane;
 }
 
-/// The rings into which two rows divide: one, if they are whole.
+/// The rings into which two rows divide; one if they are whole.
 std::vector<Lane> rings_in(const Topology& topology, int row) {
   std::vector<Lane> rings;
   const auto upright = [&](int column) {
     return topology.linked(topology.chip({row, column}), topology.chip({row + 1, column}));
   };
-  const auto flat = [&](int column) {  // both links to the next column
+  const auto flat = [&](int column) {  // whether both links to the next column are alive
     return topology.linked(topology.chip({row, column}), topology.chip({row, column + 1})) &&
            topology.linked(topology.chip({row + 1, column}), topology.chip({row + 1, column + 1}));
   };
@@ -93,7 +93,7 @@ Schedule plan_row_pairs(const Topology& topology) {
   const auto homes = static_cast<std::uint32_t>(size * pairs);
   Reduction reduction(topology, Scheme::row_pairs, size > 2 ? 2 * homes : homes);
   for (std::size_t position = 0; position < size; ++position) {
-    std::vector<std::vector<int>> down, up;  // from each whole pair to the next, and back
+    std::vector<std::vector<int>> down, up;  // the ways from each whole pair to the next, and back
     for (std::size_t pair = 0; pair + 1 < pairs; ++pair) {
       down.push_back(
           way_between(topology, rings.whole[pair].chips[position], rings.whole[pair + 1].chips[position]));

@@ -15,10 +15,10 @@ class SchemeModel {
   SchemeModel(Topology mesh, Scheme scheme, const Fraction& tau)
       : mesh_(std::move(mesh)), scheme_(scheme), tau_(tau) {}
 
-  /// Trees are planned for each workload, the others once. Throws as plan_schedule() and
+  /// Trees are planned for each workload, all other schemes once. Throws as plan_schedule() and
   /// ScheduleModel::run() do.
   [[nodiscard]] Forecast run(const Workload& work);
-  /// Of the last run.
+  /// The results of the last run.
   [[nodiscard]] const Schedule& schedule() const { return schedule_.value(); }
 
  private:
@@ -29,15 +29,15 @@ class SchemeModel {
   std::optional<ScheduleModel> model_;
 };
 
-/// The same mesh without failures; nothing if it has none.
+/// The same mesh without failures; empty if it has none.
 [[nodiscard]] std::optional<Topology> without_failures(const Topology& mesh);
 
 /// A scheme on the mesh without failures.
 class WholeMeshModel {
  public:
   WholeMeshModel(const Topology& mesh, Scheme scheme);
-  /// Seconds of an allreduce, modelled. Nothing where the mesh has no failures, or the scheme cannot serve
-  /// it without them.
+  /// Seconds of an allreduce, modelled. Empty if the mesh has no failures, or the scheme cannot serve it
+  /// without them.
   [[nodiscard]] std::optional<double> seconds(const Workload& work);
 
  private:

@@ -8,8 +8,8 @@
 namespace bitrift::comm {
 namespace {
 
-// A piece also waits in queues on its way. Of 0.5 to 5, factors of 1.25 to 2 were best on 16x32 and 32x32 for
-// 102 MB and 1.34 GB, and within 1 % of each other.
+// A piece also waits in queues. Among 0.5 to 5, factors of 1.25 to 2 were best on 16x32 and 32x32 for 102 MB
+// and 1.34 GB, and within 1 % of each other.
 constexpr double hop_factor = 1.5;
 
 /// An edge of a tree.
@@ -19,7 +19,7 @@ struct Branch {
   int height = 0;  ///< of the child; a leaf's is 0
 };
 
-/// The branches of a tree, each after that above it.
+/// The branches of a tree, each after the branch above it.
 using Branches = std::vector<Branch>;
 
 void set_heights(Branches& branches, std::size_t chips) {
@@ -71,7 +71,7 @@ Branches branches_of(const Topology& topology, const RootedTree& tree, std::size
   return branches;
 }
 
-/// A send before it has its place in the list.
+/// A send that has no place in the list yet.
 struct Draft {
   double due = 0;
   std::uint32_t number = 0;  // (chunk x branches of a tree + branch) x 2 + copy

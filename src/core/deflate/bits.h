@@ -24,7 +24,7 @@ class BitReader {
   /// The next bit's number, counted from the first bit of the array.
   [[nodiscard]] std::uint64_t bit() const noexcept { return bit_; }
   void skip(unsigned count) noexcept { bit_ += count; }
-  /// At least `most` bits, without moving on. Bits after the end are zeros.
+  /// At least `most` bits, without advancing. Bits after the end are zeros.
   [[nodiscard]] std::uint64_t peek() const noexcept {
     const std::uint64_t byte = bit_ / 8;
     std::uint64_t word = 0;
@@ -35,14 +35,14 @@ class BitReader {
     }
     return word >> (bit_ % 8);
   }
-  /// Whether all bits that peek() gives are there.
+  /// Whether all bits that peek() returns exist.
   [[nodiscard]] bool whole() const noexcept { return bit_ / 8 + sizeof(std::uint64_t) <= bytes_.size(); }
   [[nodiscard]] std::uint64_t take(unsigned count) noexcept {
     const std::uint64_t bits = peek() & ((std::uint64_t{1} << count) - 1);
     skip(count);
     return bits;
   }
-  /// Throws Error(unsupported) where more bits were read than there are.
+  /// Throws Error(unsupported) if more bits were read than exist.
   void check() const {
     if (bit_ > 8 * bytes_.size()) fail(ErrorCode::unsupported, "deflated data ends too early");
   }
@@ -77,14 +77,14 @@ class BitWriter {
         first += 8 * count;
         continue;
       }
-      // Up to the next whole byte of the source, from where all may go at once.
+      // The bits up to the next whole byte of the source; after them, whole bytes can be copied.
       const std::uint64_t some = first % 8 == 0 ? 56 : 8 - first % 8;
       const auto count = static_cast<unsigned>(std::min<std::uint64_t>(some, end - first));
       put(BitReader(from, first).take(count), count);
       first += count;
     }
   }
-  /// All that was put, with zeros up to the next whole byte.
+  /// All bits that were put, with zeros up to the next whole byte.
   [[nodiscard]] std::span<const std::uint8_t> bytes() const noexcept {
     return {bytes_.data(), static_cast<std::size_t>((bits_ + 7) / 8)};
   }

@@ -9,15 +9,15 @@ namespace {
 constexpr std::size_t literal_symbols = 288, distance_symbols = 32, length_code_symbols = 19;
 constexpr unsigned first_length_symbol = 257, last_length_symbol = 285;
 constexpr unsigned longest_length_code = 7;
-// RFC 1951, 3.2.7: in this order the header has the lengths of the code that the other lengths are in.
+// RFC 1951, 3.2.7: the order in which the header has the lengths of the code for the other lengths.
 constexpr std::array<std::uint8_t, length_code_symbols> header_order = {16, 17, 18, 0, 8,  7, 9,  6, 10, 5,
                                                                         11, 4,  12, 3, 13, 2, 14, 1, 15};
-// There: symbols that repeat the last length, a few zeros, or many.
+// In that code: symbols that repeat the last length, a few zeros, or many.
 constexpr unsigned repeat = 16, few_zeros = 17, many_zeros = 18;
 
 struct Range {
   std::uint16_t first = 0;
-  std::uint8_t extra = 0;  ///< bits that say which of the range
+  std::uint8_t extra = 0;  ///< extra bits that select a value in the range
 };
 
 // RFC 1951, 3.2.5.
@@ -48,12 +48,12 @@ unsigned distance_symbol(unsigned distance) noexcept {
   return static_cast<unsigned>(after - distance_ranges.begin()) - 1;
 }
 
-/// How a header says lengths: a symbol, and what follows it.
+/// How a header encodes lengths: a symbol, and its extra bits.
 struct LengthWord {
   unsigned symbol = 0, extra = 0, extra_bits = 0;
 };
 
-/// Runs are said with those of the repeating symbols that have a code already.
+/// Runs are encoded with those repeating symbols that already have a code.
 std::vector<LengthWord> words_for(std::span<const std::uint8_t> lengths, const HuffmanCode& code) {
   std::vector<LengthWord> words;
   for (std::size_t i = 0; i < lengths.size();) {
@@ -188,7 +188,7 @@ Block Block::with_literals(std::span<const std::uint8_t> missing, std::span<cons
   for (const std::uint8_t literal : missing) add_code(lengths, uses, literal, HuffmanCode::longest);
   Block block = *this;
   block.literals_.assign(lengths, true);
-  // New lengths may need words that the header's code does not have.
+  // New lengths may need symbols for which the header's code has no word.
   lengths.insert(lengths.end(), distances_.lengths().begin(), distances_.lengths().end());
   std::vector<std::uint8_t> own(lengths_.lengths().begin(), lengths_.lengths().end());
   const std::vector<LengthWord> words = words_for(lengths, lengths_);

@@ -19,41 +19,42 @@ constexpr std::uint64_t farthest_match = 32768;
 /// A literal byte, or a copy of bytes that came before.
 struct Token {
   std::uint64_t first_bit = 0, end_bit = 0;  ///< in the stream
-  std::uint64_t at = 0;                      ///< of its first byte in the content
+  std::uint64_t at = 0;                      ///< place of its first byte in the content
   unsigned length = 0;                       ///< bytes of the content; 0 for the end of the block
-  unsigned distance = 0;                     ///< back to the bytes that are copied; 0 for a literal
+  unsigned distance = 0;                     ///< distance to the bytes that are copied; 0 for a literal
   [[nodiscard]] std::uint64_t end() const noexcept { return at + length; }
 };
 
 /// A block: its header, and the codes of its tokens.
 class Block {
  public:
-  /// Reads the header at a bit of the stream. Throws Error(unsupported) for damage, and for what zlib's
-  /// inflate does not take either.
+  /// Reads the header at a bit of the stream. Throws Error(unsupported) for damage, and for headers that
+  /// zlib's inflate does not accept either.
   void read(std::span<const std::uint8_t> stream, std::uint64_t bit);
 
   [[nodiscard]] bool last() const noexcept { return last_; }
   [[nodiscard]] bool stored() const noexcept { return kind_ == Kind::stored; }
   [[nodiscard]] std::uint64_t first_bit() const noexcept { return first_bit_; }
-  /// Where its tokens begin; of a stored block, its bytes.
+  /// The place where its tokens begin; for a stored block, its bytes.
   [[nodiscard]] std::uint64_t first_token() const noexcept { return first_token_; }
-  /// Of a stored block: its bytes, and the bits between its header and the next whole byte.
+  /// For a stored block: its bytes, and the bits between its header and the next whole byte.
   [[nodiscard]] std::uint64_t stored_bytes() const noexcept { return stored_bytes_; }
   [[nodiscard]] unsigned padding() const noexcept { return padding_; }
 
-  /// Bits of a literal (or the end of the block), and of a match's two halves; 0: it has no code.
+  /// The number of bits of a literal (or the end of the block), and of a match's two halves; 0: it has no
+  /// code.
   [[nodiscard]] unsigned literal_bits(unsigned symbol) const noexcept { return literals_.length(symbol); }
   [[nodiscard]] unsigned length_bits(unsigned length) const noexcept;
   [[nodiscard]] unsigned distance_bits(unsigned distance) const noexcept;
   void put_literal(unsigned symbol, BitWriter& out) const { literals_.put(symbol, out); }
   void put_match(unsigned length, unsigned distance, BitWriter& out) const;
 
-  /// The same block with codes for literals that it has none for, at the cost of those that are used least.
-  /// `uses`: how often each literal and length symbol occurs. Throws Error(unsupported) where no code can be
-  /// made room for.
+  /// The same block with codes for literals that have none, at the cost of the least used ones. `uses`: how
+  /// often each literal and length symbol occurs. Throws Error(unsupported) if no space for a code can be
+  /// made.
   [[nodiscard]] Block with_literals(std::span<const std::uint8_t> missing,
                                     std::span<const std::uint64_t> uses) const;
-  /// The header of a block that with_literals() gave.
+  /// The header of a block that with_literals() returned.
   void put_header(BitWriter& out) const;
 
  private:
@@ -67,7 +68,8 @@ class Block {
   Kind kind_ = Kind::stored;
   unsigned padding_ = 0;
   std::uint64_t first_bit_ = 0, first_token_ = 0, stored_bytes_ = 0;
-  HuffmanCode literals_, distances_, lengths_;  // lengths_: of the codes of the other two, in the header
+  HuffmanCode literals_, distances_, lengths_;  // lengths_: of the codes of the other two, as the header has
+                                                // them
 };
 
 /// The symbol of a match's length, among those of literals.
@@ -76,8 +78,8 @@ class Block {
 /// Reads the tokens of a block that is not stored.
 class TokenReader {
  public:
-  /// From a token's first bit on, which stands for byte `at` of the content. What they refer to must outlive
-  /// it.
+  /// Starts at the first bit of a token, which produces byte `at` of the content. The objects that they refer
+  /// to must outlive it.
   TokenReader(std::span<const std::uint8_t> stream, const Block& block, std::uint64_t bit, std::uint64_t at)
       : block_(&block), from_(stream, bit), at_(at) {}
   /// Throws Error(unsupported) for damage.
@@ -110,7 +112,7 @@ class TokenReader {
       }
     }
   }
-  /// Of the last token: the literal, the end of the block, or the symbol of the length.
+  /// For the last token: the literal, the end of the block, or the symbol of the length.
   [[nodiscard]] unsigned symbol() const noexcept { return symbol_; }
 
  private:

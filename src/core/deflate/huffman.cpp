@@ -8,9 +8,10 @@ void HuffmanCode::assign(std::span<const std::uint8_t> lengths, bool sparse) {
   count_.fill(0);
   for (const std::uint8_t length : lengths) ++count_[length];
   count_[0] = 0;
-  std::uint32_t left = std::uint32_t{1} << longest;  // of the space of codes, in codes of the longest kind
-  std::array<std::uint32_t, longest + 2> next{};     // code of each length
-  std::array<std::uint32_t, longest + 2> rank{};     // of that code among all
+  std::uint32_t left = std::uint32_t{1} << longest;  // the code space that is used, in codes of the longest
+                                                     // length
+  std::array<std::uint32_t, longest + 2> next{};     // first code of each length
+  std::array<std::uint32_t, longest + 2> rank{};     // its index among all codes
   unsigned deepest = 0;
   for (unsigned length = 1; length <= longest; ++length) {
     if (count_[length] > 0) deepest = length;
@@ -47,8 +48,8 @@ void HuffmanCode::assign(std::span<const std::uint8_t> lengths, bool sparse) {
 unsigned HuffmanCode::take_long(BitReader& from) const {
   std::uint64_t bits = from.peek();
   std::uint32_t code = 0;
-  std::uint32_t first = 0;  // code of each length
-  std::uint32_t rank = 0;   // of that code among all
+  std::uint32_t first = 0;  // first code of each length
+  std::uint32_t rank = 0;   // its index among all codes
   for (unsigned length = 1; length <= longest; ++length, bits >>= 1U) {
     code |= bits & 1U;
     if (code < first + count_[length]) {

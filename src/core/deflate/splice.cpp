@@ -23,7 +23,7 @@ bool SpliceList::reachable(std::int64_t growth) const noexcept {
   return sum >= -farthest && sum <= farthest && reached_[static_cast<std::size_t>(sum + farthest)];
 }
 
-/// Those that become possible from one of `before`.
+/// The replacements that become possible from one of `before`.
 std::bitset<SpliceList::sums> SpliceList::sums_with(std::int64_t growth,
                                                     const std::bitset<sums>& before) const noexcept {
   return (growth < 0 ? before >> static_cast<std::size_t>(-growth)
@@ -37,7 +37,7 @@ bool SpliceList::wants_form(std::int64_t growth) noexcept {
 }
 
 void SpliceList::force(const Splice& splice, std::span<const Splice> forms) {
-  // Runs of replacements are one.
+  // Adjacent replacements are joined.
   if (joins_ && forms.empty() && forced_.back().end == splice.first &&
       forced_.back().new_end == splice.new_first) {
     forced_.back().end = splice.end;
@@ -78,7 +78,7 @@ void SpliceList::take_if_still() {
   if (!held_ && moved_ && reachable(0)) take(0);
 }
 
-/// Makes the choice with that growth, and starts again.
+/// Makes the choice with that growth, and starts over.
 void SpliceList::take(std::int64_t growth) {
   for (std::int64_t sum = growth - forced_growth_; sum != 0;) {
     const Step& step = steps_[static_cast<std::size_t>(sum + farthest)];

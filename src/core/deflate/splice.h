@@ -1,4 +1,4 @@
-// Replacements of bits in a deflate stream, chosen so that what follows them keeps its place.
+// Replacements of bits in a deflate stream, chosen so that the bits after them keep their place.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace bitrift::deflate {
 
-/// Bits [first, end) of a stream, and those that take their place, kept elsewhere.
+/// Bits [first, end) of a stream, and their replacement, which is stored elsewhere.
 struct Splice {
   std::uint64_t first = 0, end = 0;
   std::uint64_t new_first = 0, new_end = 0;
@@ -20,47 +20,47 @@ struct Splice {
   }
 };
 
-/// Collects replacements in the order of the stream: those that must be, and choices between several forms of
-/// the same token. As soon as some choice makes all growths since the last one cancel out, it is taken: then
-/// the bits after it stay where they are, and a file keeps its bytes. Where none does, the bits move up to a
-/// place where settle() lets the stream have a whole number of bytes.
+/// Collects replacements in the order of the stream: required ones, and choices between several forms of the
+/// same token. As soon as some choice makes all growths since the last one cancel out, it is made: then the
+/// bits after it stay in place, and a file keeps its bytes. If none does, the bits move, up to a place where
+/// settle() gives the stream a whole number of bytes.
 class SpliceList {
  public:
   SpliceList() { start(0); }
 
-  /// Where new bits are written before they are given to one of the members.
+  /// The buffer for new bits before they are passed to one of the members.
   [[nodiscard]] BitWriter& bits() noexcept { return bits_; }
 
-  /// A replacement that must be, or one of the others `forms` of it.
+  /// A required replacement, or one of its alternatives `forms`.
   void force(const Splice& splice, std::span<const Splice> forms = {});
   /// Forms that a token may take; it may also stay as it is.
   void offer(std::span<const Splice> forms);
   /// Whether the bits after the last replacement would move.
   [[nodiscard]] bool moved() const noexcept { return moved_; }
-  /// Whether a form of that growth over the token's other one is of use: nothing has to make up for it where
-  /// nothing moves, and forms that lead to no new sum of growths only cost time.
+  /// Whether a form with that growth over the token's other one is useful: if nothing moves, nothing has to
+  /// be compensated, and forms that lead to no new sum of growths only cost time.
   [[nodiscard]] bool wants_form(std::int64_t growth) noexcept;
-  /// The same of any form; false also after thousands of questions.
+  /// The same for any form; false also after thousands of questions.
   [[nodiscard]] bool wants_forms() const noexcept { return (moved_ || held_) && asked_ < most_asked; }
-  /// While it is held, forms are of use also before anything moves, and no choice is made.
+  /// While it is held, forms are useful even before anything moves, and no choice is made.
   void hold() noexcept { held_ = true; }
   void release();
 
-  /// To be called for `padding` unused bits from `first` on, which end at a whole byte. Takes the choice by
-  /// which all before them has the same size in bytes, else the largest size that is smaller, else the
-  /// smallest. What follows moves by whole bytes.
+  /// Call it for `padding` unused bits from `first` on, which end at a whole byte. Makes the choice that
+  /// keeps the size in bytes of everything before them; otherwise the largest smaller size, otherwise the
+  /// smallest. The rest moves by whole bytes.
   void settle(std::uint64_t first, unsigned padding);
 
   /// The stream with all replacements made, after settle().
   [[nodiscard]] Bytes apply(std::span<const std::uint8_t> stream) const;
 
  private:
-  static constexpr std::int64_t farthest = 160;  // bits by which choices may move what follows
+  static constexpr std::int64_t farthest = 160;  // bits by which choices may move the bits after them
   static constexpr std::size_t sums = 2 * farthest + 1;
   static constexpr unsigned most_asked = 1U << 15U;
   static constexpr std::size_t none = ~std::size_t{0};
 
-  /// A form whose choice first made a sum of growths possible.
+  /// A form whose choice first made a certain sum of growths possible.
   struct Step {
     Splice form;
     std::int64_t growth = 0;
@@ -79,7 +79,7 @@ class SpliceList {
   std::vector<Splice> settled_, forced_;
   std::int64_t forced_growth_ = 0;
   std::bitset<sums> reached_;     // sums of growths of chosen forms, from -farthest on
-  std::array<Step, sums> steps_;  // the last one to each sum; earlier ones lead to where it begins
+  std::array<Step, sums> steps_;  // the last choice for each sum; earlier ones lead to its beginning
   unsigned asked_ = 0;
   bool moved_ = false, held_ = false, joins_ = false;
 };

@@ -14,7 +14,7 @@ namespace {
 
 using Content = std::span<const std::uint8_t>;
 
-/// Sorted positions of the content that change.
+/// The sorted positions of the content that change.
 class Edits {
  public:
   Edits(Content before, Content after) {
@@ -28,27 +28,27 @@ class Edits {
     }
   }
   [[nodiscard]] std::size_t count() const noexcept { return places_.size(); }
-  /// Where the last token can begin that any edit affects.
+  /// The place where the last token can begin that an edit affects.
   [[nodiscard]] std::uint64_t reach() const noexcept { return places_.back() + farthest_match; }
 
-  /// Whether a token must be rewritten. Tokens are asked for in ascending order.
+  /// Whether a token must be rewritten. Ask in ascending order of tokens.
   [[nodiscard]] bool affect(const Token& token) noexcept {
     while (next_ < places_.size() && places_[next_] < token.at) ++next_;
     if (next_ < places_.size() && places_[next_] < token.end()) return true;
     if (token.distance == 0 || next_ == 0) return false;
-    // The sources of a copy begin at most so far back; those inside of it are covered above.
+    // The sources of a copy begin at most this far back; sources inside of it are covered above.
     const std::uint64_t source = token.at - token.distance;
     if (places_[next_ - 1] < source) return false;
     const auto first =
         std::lower_bound(places_.begin(), places_.begin() + static_cast<std::ptrdiff_t>(next_), source);
     return *first < source + token.length;
   }
-  /// Up to where tokens from `at` on that are literals are not affected.
+  /// The place up to which literals from `at` on are not affected.
   [[nodiscard]] std::uint64_t next(std::uint64_t at) const noexcept {
     const auto found = std::lower_bound(places_.begin(), places_.end(), at);
     return found == places_.end() ? ~std::uint64_t{0} : *found;
   }
-  /// To ask again, from any token on.
+  /// Restarts the questions at any token.
   void rewind(std::uint64_t at) {
     next_ = static_cast<std::size_t>(std::lower_bound(places_.begin(), places_.end(), at) - places_.begin());
   }
@@ -58,20 +58,20 @@ class Edits {
   std::size_t next_ = 0;
 };
 
-/// Where a token begins: in the stream and in the content.
+/// The beginning of a token, in the stream and in the content.
 struct Place {
   std::uint64_t bit = 0, at = 0;
 };
 
-/// What a first pass over a block finds.
+/// The findings of a first pass over a block.
 struct Survey {
   Place end;                          ///< after the block
   std::optional<Place> affected;      ///< the first token that must be rewritten
-  std::uint64_t last_affected = 0;    ///< where the last of them begins in the content
-  std::vector<std::uint8_t> missing;  ///< literals that are needed, without a code
+  std::uint64_t last_affected = 0;    ///< the beginning of the last of them in the content
+  std::vector<std::uint8_t> missing;  ///< required literals that have no code
 };
 
-/// Literals and copies that stand for the bytes of one token.
+/// Literals and copies that produce the bytes of one token.
 class Form {
  public:
   void literal(unsigned byte) { parts_.push_back({byte, 0}); }
@@ -86,7 +86,7 @@ class Form {
         visit(static_cast<std::uint8_t>(part.value));
     }
   }
-  /// nullopt where the block has no code for some of it.
+  /// nullopt if the block lacks a code for a part of it.
   [[nodiscard]] std::optional<unsigned> bits(const Block& block) const {
     unsigned sum = 0;
     for (const Part& part : parts_) {
@@ -198,7 +198,7 @@ class StreamPatcher {
     return survey;
   }
 
-  /// The token with its new bytes: where these are still those at its distance, as copies.
+  /// The token with its new bytes: as copies where these still equal the bytes at its distance.
   void rewrite_token(const Block& block, const Token& token, Form& form) const {
     form.clear();
     for (std::uint64_t at = token.at; at < token.end();) {
@@ -215,7 +215,7 @@ class StreamPatcher {
     }
   }
 
-  /// A copy of `run` bytes; of lengths that the block has codes for, with literals between them.
+  /// A copy of `run` bytes, in lengths for which the block has codes, with literals between them.
   void copy(const Block& block, std::uint64_t at, unsigned run, unsigned distance, Form& form) const {
     while (run > 0) {
       unsigned length = run;
@@ -237,7 +237,7 @@ class StreamPatcher {
     return {token.first_bit, token.end_bit, first, splices_.bits().bits()};
   }
 
-  /// Rewrites tokens from a place on, up to where no more must change and the rest can stay in place.
+  /// Rewrites tokens from a place on, up to where nothing more must change and the rest can stay in place.
   void edit(const Block& block, Place from, const Survey& survey) {
     edits_.rewind(from.at);
     TokenReader reader(stream_, block, from.bit, from.at);
@@ -255,7 +255,7 @@ class StreamPatcher {
     }
   }
 
-  /// Forms of a copy in which a few of its bytes, before or after the rest or all, are literals.
+  /// Forms of a copy in which a few of its bytes, before or after the rest, or all bytes are literals.
   std::vector<Splice> forms_of(const Block& block, const Token& token) {
     constexpr unsigned most_literals = 3, most_of_all = 12;
     std::vector<Splice> forms;
@@ -282,7 +282,7 @@ class StreamPatcher {
     return forms;
   }
 
-  /// A block with codes for the literals that it lacks: all of its tokens have other bits.
+  /// A block with codes for missing literals: all of its tokens get new bits.
   void rewrite_block(const Block& block, std::uint64_t at, const Survey& survey) {
     std::array<std::uint64_t, HuffmanCode::most_symbols> uses{};
     TokenReader counted(stream_, block, block.first_token(), at);
@@ -302,7 +302,7 @@ class StreamPatcher {
       const bool affected = edits_.affect(token);
       form.clear();
       if (affected) {
-        rewrite_token(block, token, form);  // with `block`, as the survey had it
+        rewrite_token(block, token, form);  // with `block`, as the survey found it
       } else if (token.distance > 0) {
         form.match(token.length, token.distance);
       } else {

@@ -25,7 +25,8 @@ namespace bitrift::deflate {
 
 /// Does the same and checks the result: `inflate` returns the content of a deflate stream, or throws Error,
 /// and the content must equal `after`. A wrong stream would be a fault of bitrift: it is logged and not
-/// returned. `before` is freed before `inflate` is called, so that both never need memory at once.
+/// returned. `before` is freed before `inflate` is called, so that the two never need memory at the same
+/// time.
 [[nodiscard]] std::optional<std::vector<std::uint8_t>> patch_checked(
     std::span<const std::uint8_t> stream, std::vector<std::uint8_t> before,
     std::span<const std::uint8_t> after,

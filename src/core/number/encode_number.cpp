@@ -15,9 +15,9 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-// The sum of `nearest` and `rest` as the neighbouring double whose last bit is odd, where it is none itself:
-// rounding that to fewer bits gives what rounding the exact sum would (Boldo and Melquiond, "Emulation of FMA
-// and correctly rounded sums: proved algorithms using rounding to odd", IEEE TC 57(4), 2008, theorem 1).
+// The sum of `nearest` and `rest`; if it is not a double, the neighbouring double whose last bit is odd.
+// Rounding that to fewer bits gives the rounded exact sum (Boldo and Melquiond, "Emulation of FMA and
+// correctly rounded sums: proved algorithms using rounding to odd", IEEE TC 57(4), 2008, theorem 1).
 double round_to_odd(double nearest, double rest) {
   if (rest == 0 || !std::isfinite(nearest) || (std::bit_cast<std::uint64_t>(nearest) & 1) != 0)
     return nearest;
@@ -32,7 +32,7 @@ std::uint64_t split(double value, int& power) {
   return static_cast<std::uint64_t>(std::ldexp(fraction, 53));
 }
 
-// whole * 2^power, exactly; nullopt where it is no integer or takes more than 127 bits.
+// whole * 2^power, exactly; nullopt if it is not an integer or takes more than 127 bits.
 std::optional<Wide> shifted(Wide whole, int power) {
   for (; power < 0; ++power) {
     if ((whole & 1) != 0) return std::nullopt;
@@ -79,7 +79,7 @@ std::uint64_t power_pattern(const NumberFormat& format, double value) {
   return std::min<std::uint64_t>(static_cast<std::uint64_t>(exponent), nan_pattern(format));
 }
 
-/// Zero and what is below are no powers of two.
+/// Zero and negative numbers are not powers of two.
 bool is_representable(const NumberFormat& format, double value) {
   return format.has_sign() || std::isnan(value) || value > 0;
 }
@@ -124,7 +124,7 @@ std::optional<std::uint64_t> scale_pattern(const NumberFormat& format, std::uint
   if (std::isnan(value)) return pattern;
   const double product = value * factor;
   if (!is_representable(format, product)) return std::nullopt;
-  // float64 is rounded by the product itself; elsewhere the exact product is rounded once.
+  // float64 is rounded by the multiplication itself; for other formats the exact product is rounded once.
   if (format.bytes == 8 || !std::isfinite(product)) return encode_floating(format, product);
   return encode_floating(format, round_to_odd(product, std::fma(value, factor, -product)));
 }
@@ -139,7 +139,7 @@ std::optional<std::uint64_t> encode_text(const NumberFormat& format, std::string
     fail(ErrorCode::bad_input, "'{}' is not a number: give one such as 3, -0.25, 1e-3, nan or inf", text);
   }
   if (format.kind == NumberKind::floating) {
-    // Out of range from_chars gives no value, strtod zero or infinity.
+    // Out of range, from_chars returns no value, strtod zero or infinity.
     if (error != std::errc{}) value = std::strtod(std::string(digits).c_str(), nullptr);
     if (!is_representable(format, value)) return std::nullopt;
     return encode_floating(format, value);

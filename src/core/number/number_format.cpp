@@ -164,7 +164,7 @@ std::vector<unsigned> bit_field(const NumberFormat& format, std::string_view fie
   const auto ranges = parse_numbers(field);
   for (const auto [low, high] : ranges.value()) {
     for (unsigned bit = low; bit <= high; ++bit) {
-      // A bit beyond the width means that the format lacks the field, not that part of it is meant.
+      // A bit beyond the width means that the format lacks the field; a part of the field is not meant.
       if (bit >= format.bits()) return {};
       bits.push_back(bit);
     }
@@ -229,7 +229,7 @@ std::uint64_t infinity_pattern(const NumberFormat& format) {
 std::uint64_t nan_pattern(const NumberFormat& format) {
   if (format.finite_only) return format.mask() & ~sign_mask(format);
   const std::uint64_t infinity =
-      infinity_pattern(format);  // refuses integers, which have no mantissa to shift by
+      infinity_pattern(format);  // refuses integers, which cannot be shifted by a mantissa
   return infinity | std::uint64_t{1} << (format.mantissa_bits - 1);
 }
 

@@ -1,4 +1,4 @@
-// How a number is laid out in bits: floating formats, integers, and the bit fields that faults aim at.
+// The layout of a number in bits: floating formats, integers, and the bit fields that faults aim at.
 #pragma once
 
 #include <cstdint>
@@ -46,14 +46,14 @@ struct NumberFormat {
 /// bool (bit 0 of a byte), and integers of fewer bits than are stored: [u]intBITS_in_STORED[_at_OFFSET];
 /// nullopt for any other name.
 [[nodiscard]] std::optional<NumberFormat> number_format(std::string_view name);
-/// The names of all formats that have one of their own, in the order above.
+/// The names of all formats that have a name of their own, in the order above.
 [[nodiscard]] const std::vector<std::string>& number_format_names();
 
-/// The bits of a value that a fault may touch, ascending bit numbers (0 = least significant).
-/// field: `any` (all), `sign`, `exponent`, `mantissa`, `exponent_msb`, a range "LO-HI" (both ends in), or a
-/// list "3,7,30". For integers `sign` is the top bit of a signed integer, `mantissa` all other bits, and
-/// `exponent` has none. Returns an empty vector where the format has no such bits (range beyond the width
-/// included); throws Error(bad_input) when the text is no bit field at all.
+/// The bits of a value that a fault may touch, ascending bit numbers (0 = least significant). field: `any`
+/// (all), `sign`, `exponent`, `mantissa`, `exponent_msb`, a range "LO-HI" (both ends in), or a list "3,7,30".
+/// For integers `sign` is the top bit of a signed integer, `mantissa` all other bits, and `exponent` has
+/// none. Returns an empty vector if the format has no such bits (a range beyond its width included); throws
+/// Error(bad_input) when the text is not a bit field at all.
 [[nodiscard]] std::vector<unsigned> bit_field(const NumberFormat& format, std::string_view field);
 
 /// Throws Error(bad_input) unless the text is a bit field; the message lists what is accepted.
@@ -76,8 +76,8 @@ void check_bit_field(std::string_view field);
 /// The largest finite value.
 [[nodiscard]] std::uint64_t max_pattern(const NumberFormat& format) noexcept;
 
-/// Reads / writes a bit pattern from / to format.bytes stored bytes, honouring the byte order. Padding is
-/// left out of the pattern, and keeps what `stored` holds.
+/// Reads / writes a bit pattern from / to format.bytes stored bytes, honouring the byte order. Padding is not
+/// part of the pattern, and keeps the bits of `stored`.
 [[nodiscard]] std::uint64_t load_pattern(const NumberFormat& format, const std::uint8_t* stored) noexcept;
 void store_pattern(const NumberFormat& format, std::uint64_t pattern, std::uint8_t* stored) noexcept;
 

@@ -34,7 +34,7 @@ struct Order {
   std::uint64_t seconds = 0;
 };
 
-// Before every answer: how it went, and how long it is.
+// Precedes every answer: the status, and the length.
 enum class Kind : std::uint8_t { answer, error, foreign_error };
 struct Head {
   Kind kind = Kind::answer;
@@ -42,7 +42,7 @@ struct Head {
   std::uint64_t bytes = 0;
 };
 
-// What the program finds its channels as.
+// The descriptors under which the program finds its channels.
 constexpr int requests_fd = 3;
 constexpr int answers_fd = 4;
 
@@ -59,7 +59,7 @@ bool write_all(int fd, const void* data, std::size_t size) noexcept {
   return true;
 }
 
-/// False at the end, or when the deadline passed.
+/// False at the end of the data, or when the deadline passed.
 bool read_all(int fd, void* data, std::size_t size, const Clock::time_point* deadline) noexcept {
   auto* at = static_cast<std::uint8_t*>(data);
   while (size > 0) {
@@ -100,14 +100,14 @@ void limit(int what, std::uint64_t most) noexcept {
   ::setrlimit(static_cast<__rlimit_resource_t>(what), &now);
 }
 
-/// Keeps the channels only; the standard streams lead nowhere already.
+/// Keeps only the channels; the standard streams lead nowhere already.
 void close_others() noexcept {
   if (::syscall(SYS_close_range, 5U, ~0U, 0U) == 0) return;
   const long most = std::min(::sysconf(_SC_OPEN_MAX), 65536L);
   for (int fd = 5; fd < most; ++fd) ::close(fd);
 }
 
-/// A descriptor that is none of those which the program gets its channels as.
+/// A descriptor other than those that the program gets as its channels.
 FileDescriptor moved_up(FileDescriptor fd) {
   FileDescriptor moved(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 10));
   if (!moved) fail(ErrorCode::io, "no more files can be opened: {}", errno_text(errno));
@@ -136,7 +136,7 @@ int spawn(const std::filesystem::path& program, const Channel& down, const Chann
   for (int fd = 0; fd < 3; ++fd) ::posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_RDWR, 0);
   ::posix_spawn_file_actions_adddup2(&actions, down.theirs.get(), requests_fd);
   ::posix_spawn_file_actions_adddup2(&actions, up.theirs.get(), answers_fd);
-  // What the caller ignores or holds back, as Python does, is not ignored here.
+  // Signals that the caller ignores or blocks, as Python does, are not ignored here.
   sigset_t all;
   sigset_t none;
   ::sigfillset(&all);
@@ -152,7 +152,7 @@ int spawn(const std::filesystem::path& program, const Channel& down, const Chann
   return problem;
 }
 
-/// One request; false when the caller has gone.
+/// Serves one request; false when the caller has gone.
 bool serve_one(const ConfinedWork& work, std::uint64_t memory_at_start) {
   Order order;
   if (!read_all(requests_fd, &order, sizeof order, nullptr)) return false;
@@ -207,7 +207,7 @@ void Confined::stop() noexcept {
   pid_ = -1;
 }
 
-/// Says how the process ended, or ends it.
+/// Describes how the process ended, or ends it.
 void Confined::fail_dead(const std::string& where, unsigned seconds) {
   int status = 0;
   pid_t done = ::waitpid(pid_, &status, WNOHANG);
@@ -251,14 +251,14 @@ void serve_confined(const ConfinedWork& work) noexcept {
   try {
     close_others();
     for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGXCPU, SIGTERM}) {
-      ::signal(signal, SIG_DFL);  // the sanitizers have handlers that would end otherwise
+      ::signal(signal, SIG_DFL);  // the sanitizers have handlers that would end the process in another way
     }
     limit(RLIMIT_CORE, 0);
     const std::uint64_t memory_at_start = is_bounded ? address_space_now() : 0;
     while (serve_one(work, memory_at_start)) {
     }
   } catch (...) {
-    ::_exit(1);  // without bounds nothing is done
+    ::_exit(1);  // nothing runs without bounds
   }
   ::_exit(0);
 }

@@ -14,18 +14,20 @@
 
 namespace bitrift {
 
-/// What a confined process may use for one call.
+/// The resources that a confined process may use for one call.
 struct ConfinedLimits {
-  std::uint64_t memory_bytes = std::uint64_t{1} << 30;  ///< of address space, beyond what it starts with
-  unsigned seconds = 20;                 ///< of processor time; three times as many by the clock
+  std::uint64_t memory_bytes = std::uint64_t{1} << 30;  ///< bytes of address space, in addition to those at
+                                                        ///< its start
+  unsigned seconds = 20;                 ///< seconds of processor time; the deadline by the clock is three
+                                         ///< times as long
   std::uint64_t answer_bytes = 1 << 20;  ///< longest answer
 };
 
 /// A program that answers requests by serve_confined(): when it crashes, hangs or takes too much memory, the
 /// caller gets an Error and continues. It is started by the first call and serves all later ones; after it
 /// died the next call starts another. It keeps no file of the caller open, prints nothing and dies with this
-/// object and with the caller. Started afresh and not forked, it has nothing of the caller's memory, threads
-/// and libraries. One thread at a time; several objects work at once.
+/// object and with the caller. It is started fresh and not forked, so it shares no memory, threads or
+/// libraries with the caller. One thread at a time; several objects work at once.
 class Confined {
  public:
   explicit Confined(std::filesystem::path program);
@@ -33,9 +35,9 @@ class Confined {
   Confined(Confined&&) = delete;
   Confined& operator=(Confined&&) = delete;
 
-  /// What the program answers. An Error that it throws arrives here with its code and text. `where` begins
-  /// the messages of all others: Error(bad_file) when it dies, runs over its time or answers too long,
-  /// Error(unsupported) when it cannot be started.
+  /// Returns the program's answer. An Error that it throws arrives here with its code and text. `where`
+  /// begins the messages of all other errors: Error(bad_file) when it dies, runs over its time or answers too
+  /// long, Error(unsupported) when it cannot be started.
   std::vector<std::uint8_t> call(std::span<const std::uint8_t> request, const std::string& where,
                                  const ConfinedLimits& limits);
 
@@ -49,7 +51,7 @@ class Confined {
   FileDescriptor requests_, answers_;
 };
 
-/// The other side: what main() of such a program calls at once. Ends when the caller has gone.
+/// The other side: main() of such a program calls this at once. Ends when the caller has gone.
 using ConfinedWork = std::function<std::vector<std::uint8_t>(std::span<const std::uint8_t>)>;
 [[noreturn]] void serve_confined(const ConfinedWork& work) noexcept;
 

@@ -8,10 +8,11 @@
 namespace bitrift::ckpt {
 namespace {
 
-// Below, asking costs more than it tells.
+// Below this size, checking costs more than it tells.
 constexpr std::uint64_t large_bytes = std::uint64_t{256} << 20U;
 
-/// What Linux could give without swapping (proc(5), MemAvailable); all there can be where it does not say.
+/// The memory that Linux could give without swapping (proc(5), MemAvailable); all of it where Linux does not
+/// say.
 std::uint64_t available_bytes() {
   std::ifstream info("/proc/meminfo");
   for (std::string line; std::getline(info, line);) {

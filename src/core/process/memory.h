@@ -1,4 +1,4 @@
-// Whether there is memory for what a file claims.
+// Checks whether there is memory for the sizes that a file claims.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace bitrift::ckpt {
 
-/// Throws Error(io), "<where>: needs N bytes of memory ...", when the machine has fewer bytes to give. Asks
-/// it only about large numbers.
+/// Throws Error(io), "<where>: needs N bytes of memory ...", when the machine has fewer bytes to give. Checks
+/// only large numbers.
 void check_memory(std::uint64_t bytes, const std::string& where);
 
 /// Throws that error.
 [[noreturn]] void fail_memory(std::uint64_t bytes, const std::string& where);
 
-/// check_memory(), then `work`; memory that runs out in it is the same error.
+/// Calls check_memory(), then `work`; if memory runs out in it, the error is the same.
 template <typename Work>
 auto with_memory(std::uint64_t bytes, const std::string& where, const Work& work) {
   check_memory(bytes, where);

@@ -46,7 +46,7 @@ void parallel_for(std::size_t count, const std::function<void(std::size_t)>& pie
   try {
     for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
   } catch (const std::system_error&) {
-    // A limit on threads: those that there are do it all.
+    // The system limits threads: the existing ones do all the work.
   }
   work();
   for (std::thread& other : others) other.join();

@@ -1,4 +1,4 @@
-// The Python that runs what bitrift has written in Python.
+// Finds the Python that runs bitrift's own Python code.
 #pragma once
 
 #include <filesystem>
@@ -10,9 +10,9 @@
 namespace bitrift {
 
 /// The Python interpreter for the package `bitrift`: $BITRIFT_PYTHON (a path, or a name on PATH); else
-/// python3 beside `program`; else, for a program of a wheel, that of its environment; else, for a program in
-/// CHECKOUT/build, CHECKOUT/.venv/bin/python3; else python3 on PATH. Whether it has the package is for the
-/// caller to find out. Throws Error(not_found).
+/// python3 next to `program`; else, for a program of a wheel, that of its environment; else, for a program in
+/// CHECKOUT/build, CHECKOUT/.venv/bin/python3; else python3 on PATH. The caller must find out whether it has
+/// the package. Throws Error(not_found).
 [[nodiscard]] std::filesystem::path find_python(const std::filesystem::path& program);
 /// The same for the program that is running.
 [[nodiscard]] std::filesystem::path find_python();

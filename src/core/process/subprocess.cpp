@@ -157,7 +157,7 @@ ExitStatus Subprocess::terminate(double grace_seconds) {
   if (!poll()) signal_group(SIGTERM);
   if (!wait(grace_seconds)) signal_group(SIGKILL);
   const auto status = wait();
-  signal_group(SIGKILL);  // what the leader left behind in its group
+  signal_group(SIGKILL);  // processes that the leader left in its group
   return status.value_or(ExitStatus{});
 }
 

@@ -14,8 +14,8 @@ namespace bitrift {
 /// How a child ended: its exit code, or the signal that ended it.
 struct ExitStatus {
   int code = 0;    ///< valid when signal == 0
-  int signal = 0;  ///< 0 = exited by itself
-  /// From what waitpid(2) stores for a process that has ended.
+  int signal = 0;  ///< 0 = it exited
+  /// Made from the status of waitpid(2) for a process that has ended.
   [[nodiscard]] static ExitStatus of(int status) noexcept;
   [[nodiscard]] bool ok() const noexcept { return code == 0 && signal == 0; }
   /// "exit code 3" or "signal 11 (Segmentation fault)".
@@ -30,7 +30,7 @@ struct Command {
   std::filesystem::path errors = {};  ///< stderr is appended here instead; empty: it goes with stdout
 };
 
-/// A child in a process group of its own. The kernel sends it SIGKILL when the thread that started it ends
+/// A child in its own process group. The kernel sends it SIGKILL when the thread that started it ends
 /// (prctl(2), PR_SET_PDEATHSIG), so start children from a thread that lives as long as the program.
 class Subprocess {
  public:

@@ -1,4 +1,4 @@
-// Where the things lie that a wheel of tools/wheel brings or depends on, seen from a program in it.
+// The places of the files that a wheel of tools/wheel contains or depends on, relative to a program in it.
 #pragma once
 
 #include <filesystem>
@@ -7,13 +7,13 @@
 namespace bitrift {
 
 /// auditwheel moves programs to ENVIRONMENT/lib/python3.N/site-packages/bitrift.scripts, where their
-/// libraries are a fixed path away, and leaves scripts in ENVIRONMENT/bin that start them.
+/// libraries are at a fixed relative path, and leaves scripts in ENVIRONMENT/bin that start them.
 struct WheelPlaces {
   std::filesystem::path bin;   ///< of the environment: python3, mpiexec
-  std::filesystem::path data;  ///< the data sets that are shipped
+  std::filesystem::path data;  ///< the data sets that come with the wheel
 };
 
-/// Those of a program in such a folder; empty for any other program.
+/// The places of a program in such a folder; empty for any other program.
 [[nodiscard]] std::optional<WheelPlaces> wheel_places(const std::filesystem::path& program);
 /// The same for the program that is running.
 [[nodiscard]] std::optional<WheelPlaces> wheel_places();

@@ -24,7 +24,7 @@ constexpr std::uint64_t max_file_bytes = std::uint64_t{256} << 20;
        found);
 }
 
-// A file seen through a small window that moves, so that a header costs a read or two.
+// A small window that moves over a file, so that a header costs one or two reads.
 class FileWindow {
  public:
   explicit FileWindow(const std::filesystem::path& path) : path_(path), fd_(open_file(path, O_RDONLY)) {
@@ -77,7 +77,7 @@ ImageSize png_header(FileWindow& file, const std::string& name) {
   return size;
 }
 
-// What a start-of-frame segment says; content is its precision, height, width and number of components.
+// The contents of a start-of-frame segment: its precision, height, width and number of components.
 ImageSize jpeg_frame(std::uint8_t marker, std::string_view content, const std::string& name) {
   if (content.size() < 6) refuse_image(name, "a truncated JPEG header");
   if (marker != 0xC0 && marker != 0xC1 && marker != 0xC2 && marker != 0xC9 && marker != 0xCA) {
@@ -102,7 +102,7 @@ ImageSize jpeg_header(FileWindow& file, const std::string& name) {
     if (head.size() < 4) refuse_image(name, "a JPEG that ends within its header");
     if (head[0] != '\xff') refuse_image(name, "a damaged JPEG header");
     const auto marker = static_cast<std::uint8_t>(head[1]);
-    if (marker == 0xFF) {  // padding before a marker
+    if (marker == 0xFF) {  // padding bytes before a marker
       ++at;
       continue;
     }
@@ -119,7 +119,7 @@ ImageSize jpeg_header(FileWindow& file, const std::string& name) {
   }
 }
 
-// Both formats end with a mark that cannot stand earlier in the picture's data.
+// Both formats end with a mark that cannot occur earlier in the picture's data.
 bool ends_as_it_should(FileWindow& file, bool png) {
   const std::uint64_t tail = std::min<std::uint64_t>(file.size(), 4096);
   const std::string_view end = file.bytes(file.size() - tail, static_cast<std::size_t>(tail));
@@ -135,7 +135,7 @@ ImageSize check_image_header(const std::filesystem::path& path) {
   const bool png = head == png_magic;
   if (!png && !head.starts_with(jpeg_magic)) refuse_image(name, "neither format");
   const ImageSize size = png ? png_header(file, name) : jpeg_header(file, name);
-  // Other programs put data of their own behind an image: only decoding tells that from a missing end.
+  // Other programs append their own data to an image: only decoding distinguishes that from a missing end.
   if (!ends_as_it_should(file, png)) (void)decode_image(path);
   return size;
 }

@@ -1,4 +1,4 @@
-// JPEG and PNG files as RGB pixels; hostile ones are refused in one line.
+// Reads JPEG and PNG files as RGB pixels; malformed ones are refused with a one-line error.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace bitrift::nn {
 
-/// Reads an image's size from its header and looks at its end, a few small reads. The content decides between
-/// JPEG and PNG, not the name. Throws Error(not_found | io), Error(bad_file) that names the file (neither
-/// format, truncated, a size of 0 or one that so few bytes cannot hold, a damaged header) and
+/// Reads an image's size from its header and checks its end, with a few small reads. The content decides
+/// between JPEG and PNG, not the name. Throws Error(not_found | io), Error(bad_file) that names the file
+/// (neither format, truncated, a size of 0 or one that the file is too short for, a damaged header) and
 /// Error(unsupported): more than max_image_pixels, CMYK, 12-bit or lossless JPEG.
 [[nodiscard]] ImageSize check_image_header(const std::filesystem::path& path);
 
-/// Decodes a file as RGB: grey is repeated, palettes are looked up, alpha is dropped, of 16 bits the upper 8
-/// are taken; colour profiles, gamma and orientation marks are left alone. That is what Pillow's
-/// Image.open(path).convert("RGB") gives, except for 16-bit grey. Throws as check_image_header does, and
+/// Decodes a file as RGB: grey is repeated, palettes are looked up, alpha is dropped, and of 16 bits the
+/// upper 8 are used; colour profiles, gamma and orientation marks are ignored. The result equals that of
+/// Pillow's Image.open(path).convert("RGB"), except for 16-bit grey. Throws as check_image_header does, and
 /// Error(bad_file) for data that are truncated or corrupt anywhere.
 [[nodiscard]] Pixels decode_image(const std::filesystem::path& path);
 

@@ -10,8 +10,8 @@
 
 #include "core/error.h"
 
-// JPEG by libjpeg-turbo. The library leaves by longjmp, which runs no destructors: the functions that call it
-// own nothing, and everything that does lives in their caller.
+// JPEG by libjpeg-turbo. The library returns by longjmp, which runs no destructors: the functions that call
+// it own nothing, and all owners are in their caller.
 
 namespace bitrift::nn {
 namespace {
@@ -38,8 +38,8 @@ struct JpegDecoder {
   std::longjmp(decoder->escape, 1);
 }
 
-// A warning means that pixels were made up when it speaks of missing or broken data; others are about marks
-// that the picture does not depend on.
+// A warning about missing or broken data means that pixels were made up; other warnings concern marks that do
+// not affect the picture.
 void on_message(j_common_ptr info, int level) {
   if (level >= 0) return;
   switch (info->err->msg_code) {

@@ -1,4 +1,4 @@
-// A decoded picture, and how large one may be.
+// A decoded picture, and the limit of its size.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Pixels {
 /// More pixels than this are refused.
 inline constexpr std::int64_t max_image_pixels = std::int64_t{64} * 1024 * 1024;
 
-/// Throws for a size that no image may have, as check_image_header says.
+/// Throws for a size that no image may have, as check_image_header() does.
 void check_image_size(ImageSize size, const std::string& name);
 
 }  // namespace bitrift::nn

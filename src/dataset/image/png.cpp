@@ -10,8 +10,8 @@
 
 #include "core/error.h"
 
-// PNG by libpng. The library leaves by longjmp, which runs no destructors: the functions that call it own
-// nothing, and everything that does lives in their caller.
+// PNG by libpng. The library returns by longjmp, which runs no destructors: the functions that call it own
+// nothing, and all owners are in their caller.
 
 namespace bitrift::nn {
 namespace {
@@ -53,7 +53,7 @@ bool read_png_header(PngDecoder& decoder) {
   decoder.info = png_create_info_struct(decoder.png);
   if (decoder.info == nullptr) return false;
   png_set_read_fn(decoder.png, &decoder, take);
-  // Texts and profiles are compressed too: what one of them may inflate to.
+  // Texts and profiles are compressed too: the limit of what one of them may inflate to.
   png_set_chunk_malloc_max(decoder.png, png_alloc_size_t{8} << 20);
   png_read_info(decoder.png, decoder.info);
   decoder.size = {png_get_image_width(decoder.png, decoder.info),

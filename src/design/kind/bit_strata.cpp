@@ -15,7 +15,8 @@ namespace {
 
 using record::Json;
 
-// Strata.tensors holds globs for all roles: each cell is one role, and a glob may be meant for some of them.
+// strata.tensors holds globs for all roles: each cell has one role, and a glob may be meant for other roles
+// only.
 bool selects(const std::string& glob, const ckpt::Reader& base, const std::vector<std::string>& roles) {
   const auto wanted = [&](const ckpt::TensorInfo& tensor) {
     return std::find(roles.begin(), roles.end(), tensor.role) != roles.end() &&

@@ -35,25 +35,25 @@ struct BitStrata final : Kind {
 };
 
 /// Reads the value at /strata of a document that obeys the schema. Throws Error(bad_input) with file, line
-/// and key: fields that are none or overlap, or roles or fields missing.
+/// and key: fields that are invalid or overlap, or roles or fields missing.
 [[nodiscard]] Strata bit_strata_from(const record::Document& document);
 
-/// Throws Error(bad_input) with file, line and key for fields, at `list`, that are none or share a bit.
+/// Throws Error(bad_input) with file, line and key for fields, at `list`, that are invalid or share a bit.
 void check_fields(const record::Document& document, const std::string& list,
                   const std::vector<std::string>& fields);
 
-/// Whether a spec that names these tensors and roles asks for a tensor of its base.
+/// Whether a spec with these tensors and roles targets a tensor of its base.
 [[nodiscard]] bool asked_for(const std::string& tensor, const std::string& role,
                              const std::vector<std::string>& tensors, const std::vector<std::string>& roles);
 
-/// A fault runs in every arm, so it must exist in every base: same tensors, same number of bits an element.
-/// whole: the fault sets elements, whatever their width. Throws Error(bad_input) that names the first tensor
-/// that differs.
+/// A fault runs in every arm, so it must exist in every base: the same tensors, with the same number of bits
+/// in an element. whole: the fault sets elements, whatever their width. Throws Error(bad_input) that names
+/// the first tensor that differs.
 void refuse_other_bits(const inject::Population& first, const ckpt::Reader& first_base,
                        const inject::Population& other, const ckpt::Reader& other_base, bool whole = false);
 
 /// The floating-point tensors of a population that belong to a training's state. named: the spec names the
-/// roles. If it does not, a trainer need not read what does not belong to its state.
+/// roles. If it does not, a trainer need not read tensors outside of its state.
 [[nodiscard]] std::vector<std::string> read_tensors_of(const inject::Population& population,
                                                        const ckpt::Reader& base, bool named);
 

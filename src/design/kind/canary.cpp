@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::string_view reader_prefix = "canary:reads-";
 
-// As a message names it.
+// Its form in messages.
 const char* short_name(Required required) {
   switch (required) {
     case Required::bitwise:

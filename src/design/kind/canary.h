@@ -1,4 +1,4 @@
-// Canaries: faults whose outcome is known, and what it must be.
+// Canaries: faults whose outcome is known and required.
 #pragma once
 
 #include <array>
@@ -12,10 +12,10 @@
 
 namespace bitrift::design {
 
-/// What the outcome of a canary must be.
+/// The outcome that a canary must have.
 enum class Required {
   bitwise,                   ///< the final state equals the golden run's
-  bitwise_without_recovery,  ///< the same, and nothing was recovered
+  bitwise_without_recovery,  ///< the same, and no recovery happened
   bitwise_after_recovery,
   unrecovered,  ///< the run could not continue
   crash,
@@ -25,26 +25,25 @@ enum class Required {
 
 struct Canary {
   std::string stratum;  ///< "canary:nan"
-  std::string altered;  ///< what happens in it, in words
+  std::string altered;  ///< the change that it makes, in words
   Required required = Required::bitwise;
-  bool lands = true;  ///< whether what is to happen in it does
+  bool lands = true;  ///< whether its change is expected to take effect
   std::string landing_problem = "what it should change was not changed when loaded";
-  /// What is wrong where the outcome is not as required; "": made from `required`.
+  /// The problem if the outcome is not as required; "": made from `required`.
   std::string unmet = {};
   bool survives = true;         ///< its worker stays usable
-  bool may_be_refused = false;  ///< a run that refuses its file shows that it reads it
+  bool may_be_refused = false;  ///< if a run refuses its file, it shows that it reads the file
 };
 
 /// "masked (bitwise), after a recovery".
 [[nodiscard]] std::string words_of(Required required);
-/// What is wrong with the outcome of a canary: "must be crash, is masked (bitwise)"; "" when it is as
-/// required.
+/// The problem with the outcome of a canary: "must be crash, is masked (bitwise)"; "" when it is as required.
 [[nodiscard]] std::string problem_of(const Canary& canary, const record::Outcome& outcome);
 /// "crash (nonfinite)".
 [[nodiscard]] std::string words_of(const record::Outcome& outcome);
 
-/// What is done to the base of a canary that every campaign has, in the order in which they run. The names
-/// are those of strata.
+/// The change to the base in a canary that every campaign has, in the order in which they run. The names are
+/// those of strata.
 enum class BaseCanary { nan, negate, none };
 constexpr EnumNames<3> names_of(BaseCanary) {
   return {"canary", {"canary:nan", "canary:negate", "canary:none"}};

@@ -1,4 +1,4 @@
-// A kind of fault: everything that a campaign must know of what it studies (CONTRIBUTING.md, "How to add a
+// A kind of fault: everything that a campaign must know about what it studies (CONTRIBUTING.md, "How to add a
 // kind of fault").
 #pragma once
 
@@ -22,10 +22,12 @@
 
 namespace bitrift::design {
 
-/// Where the faults of a campaign strike. `bases` and `parallel` must outlive what is made from it.
+/// Where the faults of a campaign strike. `bases` and `parallel` must outlive the objects that are made from
+/// it.
 struct Setting {
   const std::vector<ckpt::Reader>& bases;  ///< the files that arms resume from; empty: not known yet
-  const record::Parallel& parallel;  ///< of the first arm; kinds that draw from it ask all arms for the same
+  const record::Parallel& parallel;  ///< of the first arm; kinds that depend on it require the same of all
+                                     ///< arms
   std::int64_t epochs = 0;           ///< of a run
 };
 
@@ -33,12 +35,12 @@ struct Setting {
 class Population {
  public:
   virtual ~Population() = default;
-  /// How many there are; record::unbounded_stratum for sets that are drawn independently of each other.
+  /// The number of faults; record::unbounded_stratum for sets that are drawn independently of each other.
   [[nodiscard]] virtual std::uint64_t size() const = 0;
   /// Draw `number` of a stratum with this key, in the base of this index. It depends on nothing else.
   [[nodiscard]] virtual record::Faults draw(std::uint64_t key, std::uint64_t number,
                                             std::size_t base) const = 0;
-  /// The single bits of tensors that it holds in that base; nullptr: it holds other faults.
+  /// The single bits of tensors that it holds in that base; nullptr if it holds other faults.
   [[nodiscard]] virtual const inject::Population* bits(std::size_t /*base*/) const { return nullptr; }
   /// The tensors of the first base whose values its faults alter, for the canaries that read them.
   [[nodiscard]] virtual std::vector<std::string> read_tensors() const { return {}; }
@@ -54,30 +56,30 @@ class ListedPopulation : public Population {
 
 /// What bitrift-train must say of a training before its faults are known.
 struct FactNeeded {
-  const char* key;      ///< of what `bitrift-train describe --json` prints
-  const char* pointer;  ///< where a stored spec keeps it; a user may not write it
+  const char* key;      ///< its key in the output of `bitrift-train describe --json`
+  const char* pointer;  ///< its place in a stored spec; a user may not write it
   const char* says;     ///< "at which points ranks can fail": what bitrift-train says
   const char* what;     ///< "the points at which ranks can fail"
 };
 
 class Kind;
 
-/// The strata of a campaign: a kind of fault with what the user asks of it. A value; never empty.
+/// The strata of a campaign: a kind of fault with the user's settings. A value; never empty.
 class Strata {
  public:
   template <std::derived_from<Kind> K>
   Strata(K kind) : kind_(std::make_shared<K>(std::move(kind))) {}
-  /// No stratum: cells of bits, of no role.
+  /// No stratum: bit cells without roles.
   Strata();
   const Kind* operator->() const noexcept { return kind_.get(); }
   const Kind& operator*() const noexcept { return *kind_; }
-  /// nullptr where the campaign studies another kind.
+  /// nullptr if the campaign studies another kind.
   template <std::derived_from<Kind> K>
   [[nodiscard]] const K* as() const noexcept {
     return dynamic_cast<const K*>(kind_.get());
   }
-  /// The strata to be changed, as a K: an empty one where they were of another kind. Copies of these strata
-  /// keep what they have.
+  /// The strata as a K, to be changed: an empty one if they were of another kind. Copies of these strata do
+  /// not change.
   template <std::derived_from<Kind> K>
   K& edit() {
     if (as<K>() == nullptr) {
@@ -96,48 +98,49 @@ class Kind {
  public:
   virtual ~Kind() = default;
 
-  // What the user asks for.
+  // The user's wishes.
 
-  /// The value at /strata of a spec, with the fact where it is known.
+  /// The value at /strata of a spec, with the fact if it is known.
   [[nodiscard]] virtual record::Json to_json() const = 0;
   /// Their names, roles and fields in order, without sizes.
   [[nodiscard]] virtual std::vector<record::Stratum> strata() const = 0;
-  /// Refuses what else a spec says and does not go with these faults. recoveries: of the arms. Throws
+  /// Refuses other parts of a spec that do not fit these faults. recoveries: of the arms. Throws
   /// Error(bad_input) with file, line and key.
   virtual void check(const record::Document& document, const std::vector<record::Parallel>& arms,
                      const std::vector<record::RecoverySpec>& recoveries) const = 0;
 
-  // What there is to draw.
+  // The faults that can be drawn.
 
   /// Throws Error(not_found) when the bases lack what the spec names.
   virtual void check_bases(const std::vector<ckpt::Reader>& /*bases*/) const {}
   /// The faults of stratum `index`. Throws Error(bad_input | not_found | unsupported) when there are none,
-  /// when a base holds others, or when the fact is not known.
+  /// when another base holds others, or when the fact is not known.
   [[nodiscard]] virtual std::unique_ptr<const Population> population(std::size_t index,
                                                                      const Setting& setting) const = 0;
-  /// "bits": what a stratum holds, as a plural.
+  /// "bits": the members of a stratum, as a plural.
   [[nodiscard]] virtual const char* members() const = 0;
   /// Whether its strata are parts of one population, so that rates over all of them have a meaning.
   [[nodiscard]] virtual bool pooled() const { return true; }
   [[nodiscard]] virtual std::optional<FactNeeded> fact_needed() const { return std::nullopt; }
   /// nullopt: not known.
   [[nodiscard]] virtual std::optional<record::Json> fact() const { return std::nullopt; }
-  /// The same strata with the fact. Throws Error(bad_file) when it is none.
+  /// The same strata with the fact. Throws Error(bad_file) when it is not a valid fact.
   [[nodiscard]] virtual Strata with_fact(const record::Json& fact) const;
-  /// How many steps a run takes by the fact that faults are drawn from; nullopt: they are drawn from none.
+  /// The number of steps of a run according to the fact from which faults are drawn; nullopt: they do not
+  /// depend on one.
   [[nodiscard]] virtual std::optional<std::int64_t> steps_of_run(std::int64_t /*epochs*/) const {
     return std::nullopt;
   }
 
-  // What a run meets.
+  // The faults that a run meets.
 
   /// Whether the file that a run loads is altered.
   [[nodiscard]] virtual bool alters_file() const = 0;
-  /// Whether an arm may say how it recovers.
+  /// Whether an arm may choose its recovery.
   [[nodiscard]] virtual bool recovers() const { return false; }
-  /// Ranks that fail in one trial.
+  /// The number of ranks that fail in one trial.
   [[nodiscard]] virtual int failing() const { return 0; }
-  /// The model of a stratum of sets of faults; else nullptr.
+  /// The model of a stratum of sets of faults; nullptr for other strata.
   [[nodiscard]] virtual const record::FaultModel* model(const std::string& /*stratum*/) const {
     return nullptr;
   }
@@ -148,24 +151,25 @@ class Kind {
     return false;
   }
 
-  // How it is known that it works.
+  // The checks that show that it works.
 
-  /// The canaries of an arm that are peculiar to this kind, in the order in which they run.
+  /// The canaries of an arm that only this kind has, in the order in which they run.
   [[nodiscard]] virtual std::vector<Canary> canaries(const record::RecoverySpec& recovery) const = 0;
   /// Makes `run` the canary of this stratum, which canaries() names.
   virtual void plant(const std::string& stratum, const Setting& setting, const record::RecoverySpec& recovery,
                      record::TrialSpec& run) const;
 
-  // What is said of it.
+  // The sentences about it.
 
   [[nodiscard]] virtual Sentences sentences(const std::optional<std::uint64_t>& size) const = 0;
-  /// Why rates by layer, tensor or bit (`word`) do not exist, and by what to group instead; "": they do.
+  /// Why rates by layer, tensor or bit (`word`) do not exist, and by what to group instead; "": they exist.
   [[nodiscard]] virtual std::string no_rates_by(const std::string& word) const = 0;
-  /// The dimension by which rates are shown by default, beside the arm.
+  /// The dimension by which rates are shown by default, in addition to the arm.
   [[nodiscard]] virtual const char* usual_dimension() const { return "field"; }
-  /// "ranks, steps and points": over what a rate is an average.
+  /// "ranks, steps and points": the set over which a rate is an average.
   [[nodiscard]] virtual const char* averaged_over() const { return "bits"; }
-  /// Whether a fault is expected to change the final state, so that a stratum in which none does is suspect.
+  /// Whether a fault is expected to change the final state, so that a stratum in which no fault does is
+  /// suspect.
   [[nodiscard]] virtual bool leaves_traces() const { return true; }
 };
 

@@ -20,10 +20,10 @@ using record::Document;
 using record::Json;
 
 struct Entry {
-  const char* key;  ///< under `strata`, that shows the kind
+  const char* key;  ///< the key under `strata` that shows the kind
   Strata (*read)(const Document&);
   std::optional<FactNeeded> (*fact_needed)();
-  const char* no_tensors;  ///< why `strata.tensors` does not go with it; nullptr: it does
+  const char* no_tensors;  ///< why `strata.tensors` does not fit it; nullptr: it does
 };
 template <std::derived_from<Kind> K>
 constexpr Entry entry(const char* key, Strata (*read)(const Document&), const char* no_tensors = nullptr) {
@@ -37,8 +37,8 @@ const std::array entries = {
     entry<LinkStrata>("link", link_strata_from, "links that fail alter no tensor"),
 };
 
-// The kind that the keys show. A document with one of `roles` and `fields` is one of bits, which lacks the
-// other.
+// The kind that the keys show. A document with only one of `roles` and `fields` is one of bits, in which the
+// other is missing.
 const Entry& shown_by(const Document& document) {
   const Json& value = document.value.at("strata");
   const auto shows = [&](const Entry& one) {

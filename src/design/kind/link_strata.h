@@ -17,7 +17,7 @@ namespace bitrift::design {
 /// Each kind of failure is a stratum "link.<kind>".
 struct LinkStrata final : Kind {
   std::vector<record::LinkFailure> kinds = {record::LinkFailure::dead, record::LinkFailure::slow};
-  std::optional<StepRange> steps = {};               ///< with which links begin to fail; absent: all of a run
+  std::optional<StepRange> steps = {};               ///< in which links begin to fail; absent: all of a run
   double delay = 0.001;                              ///< of a slow link, in seconds
   std::optional<std::int64_t> steps_per_epoch = {};  ///< of the arms; known once the campaign has begun
 
@@ -30,7 +30,7 @@ struct LinkStrata final : Kind {
   [[nodiscard]] const char* members() const override { return "faults"; }
   [[nodiscard]] std::optional<FactNeeded> fact_needed() const override;
   [[nodiscard]] std::optional<record::Json> fact() const override;
-  /// fact: a number of steps, or the messages of which bitrift-train says how many steps an epoch has.
+  /// fact: a number of steps, or the messages from which bitrift-train counts the steps of an epoch.
   [[nodiscard]] Strata with_fact(const record::Json& fact) const override;
   [[nodiscard]] std::optional<std::int64_t> steps_of_run(std::int64_t epochs) const override;
   [[nodiscard]] bool alters_file() const override { return false; }
@@ -69,7 +69,7 @@ class LinkPopulation final : public ListedPopulation {
   std::vector<record::FailedLink> links_;  // ascending
 };
 
-/// Whether the run met each of the links, and no other. Of a run without a result: false.
+/// Whether the run met each of the links, and no other. For a run without a result: false.
 [[nodiscard]] bool landed(const std::vector<record::FailedLink>& links, const RunEnd& end);
 
 }  // namespace bitrift::design

@@ -23,7 +23,7 @@ class ModelPopulation final : public Population {
  public:
   ModelPopulation(const record::FaultModel& model, const Setting& setting)
       : bases_(setting.bases), model_(model) {
-    // Files of other tensors have other structures: each base is drawn from by itself.
+    // Files with other tensors have other structures, so faults are drawn separately from each base.
     const bool values = model.plane != record::Plane::metadata;
     if (values) first_.emplace_back(inject::population_of(bases_.front(), model));
     for (const ckpt::Reader& base : bases_) {
@@ -31,7 +31,8 @@ class ModelPopulation final : public Population {
         refuse_other_bits(first_.front(), bases_.front(), inject::population_of(base, model), base,
                           inject::Alteration(model).whole());
       }
-      static_cast<void>(inject::draw(base, model));  // more than there is, and what else cannot be drawn
+      static_cast<void>(inject::draw(base, model));  // more than there are, and other faults that cannot be
+                                                     // drawn
     }
   }
   [[nodiscard]] std::uint64_t size() const override { return record::unbounded_stratum; }
@@ -60,7 +61,7 @@ std::string value_text(const Json& value) {
   return in_words(words, "or");
 }
 
-// The keys of a fault model that are no defaults: "what flip, bits mantissa, count 10".
+// The keys of a fault model that do not have their defaults: "what flip, bits mantissa, count 10".
 std::string model_text(const record::FaultModel& model) {
   const Json defaults = record::to_json(record::FaultModel{});
   std::string text = fmt::format("what {}", name_of(model.what));

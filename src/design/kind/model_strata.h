@@ -8,13 +8,13 @@
 
 namespace bitrift::design {
 
-/// A fault model as a stratum of its own.
+/// A fault model as a separate stratum.
 struct StratumModel {
   std::string name;
-  record::FaultModel model;  ///< its seed is redrawn for every trial
+  record::FaultModel model;  ///< its seed is drawn again for every trial
 };
 
-/// Models are studied one by one: they may hit the same bits, and have no rate in common.
+/// Models are studied one by one: they may hit the same bits, and have no common rate.
 struct ModelStrata final : Kind {
   ModelStrata() = default;
   explicit ModelStrata(std::vector<StratumModel> models) : models(std::move(models)) {}
@@ -26,7 +26,7 @@ struct ModelStrata final : Kind {
   [[nodiscard]] std::vector<record::Stratum> strata() const override;
   void check(const record::Document& document, const std::vector<record::Parallel>&,
              const std::vector<record::RecoverySpec>&) const override;
-  /// Draw d is what inject::draw draws with the seed random_u64(key, d, 0).
+  /// Draw d is the set that inject::draw draws with the seed random_u64(key, d, 0).
   [[nodiscard]] std::unique_ptr<const Population> population(std::size_t index,
                                                              const Setting& setting) const override;
   [[nodiscard]] const char* members() const override { return "sets of faults"; }
@@ -41,7 +41,7 @@ struct ModelStrata final : Kind {
 };
 
 /// Reads the value at /strata of a document that obeys the schema. Throws Error(bad_input) with file, line
-/// and key: doubled names, fields that are none, several amounts.
+/// and key: doubled names, invalid fields, several amounts.
 [[nodiscard]] Strata model_strata_from(const record::Document& document);
 
 }  // namespace bitrift::design

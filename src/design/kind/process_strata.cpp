@@ -25,7 +25,7 @@ constexpr EnumNames<3> names_of(ProcessCanary) {
   return {"canary", {"canary:unreached", "canary:recovers", "canary:no-recovery"}};
 }
 
-// Products of a number up to this and a number of ranks fit 64 bits.
+// Products of a number up to this and a number of ranks fit into 64 bits.
 constexpr std::uint64_t most_members = std::uint64_t{1} << 47U;
 
 // At most most_members + 1, which means: too many.
@@ -34,7 +34,7 @@ std::uint64_t capped_product(std::uint64_t a, std::uint64_t b) {
   return a * b;
 }
 
-// How many sets of `size` there are among `all`; capped as above.
+// The number of sets of `size` among `all`; capped as above.
 std::uint64_t subsets(std::uint64_t all, std::uint64_t size) {
   if (size > all) return 0;
   std::uint64_t count = 1;
@@ -334,7 +334,7 @@ bool landed(const std::vector<ProcessFault>& faults, const RunEnd& end) {
     lost.insert(recovery.failed.begin(), recovery.failed.end());
   const auto is_lost = [&](const ProcessFault& fault) { return lost.contains(fault.rank); };
   if (end.result->status != record::RunStatus::unrecovered) return std::ranges::all_of(faults, is_lost);
-  // A last recovery that found nobody alive names nobody.
+  // A last recovery that found nobody alive names no rank.
   const bool all = !recoveries.empty() && recoveries.back().failed.empty();
   return all || std::ranges::any_of(faults, is_lost);
 }

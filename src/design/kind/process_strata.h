@@ -62,8 +62,8 @@ struct ProcessStrata final : Kind {
 /// which an evaluation comes, one an epoch.
 class ProcessPopulation final : public ListedPopulation {
  public:
-  /// Throws Error(bad_input) when strata.points is not known or of other stages, a step is beyond the end of
-  /// a run, no rank has a point in the phase, or there are more than 2^47 members.
+  /// Throws Error(bad_input) when strata.points is unknown or has other stages, a step is beyond the end of a
+  /// run, no rank has a point in the phase, or there are more than 2^47 members.
   ProcessPopulation(record::TrainingPhase phase, const ProcessStrata& strata,
                     const record::Parallel& parallel, std::int64_t epochs);
 
@@ -85,15 +85,15 @@ class ProcessPopulation final : public ListedPopulation {
   int together_;
   std::uint64_t steps_ = 0;                   // how many
   std::int64_t first_step_ = 1, stride_ = 1;  // step i is first_step_ + i x stride_
-  std::vector<Victim> victims_;               // the one with the fewest points first
-  // How many (set, point) have a last victim before this one; a set's last victim has the most points.
+  std::vector<Victim> victims_;               // the rank with the fewest points first
+  // The number of pairs (set, point) with an earlier last victim; a set's last victim has the most points.
   std::vector<std::uint64_t> before_;
   std::uint64_t places_ = 0;  // (set, point), without the step
 };
 
-/// Whether the ranks failed that were to. A run that continued must have recovered from the failure of each.
-/// One that could not must name one of them: the others may have had no time to. Of a run without a result
-/// the way in which its worker was lost must be that of the fault.
+/// Whether exactly the ranks failed that were to fail. A run that continued must have recovered from the
+/// failure of each. A recovery that failed must name one of them: the others may have had no time to fail.
+/// Without a result, the worker must have been lost in the way of the fault.
 [[nodiscard]] bool landed(const std::vector<record::ProcessFault>& faults, const RunEnd& end);
 
 }  // namespace bitrift::design

@@ -22,7 +22,7 @@ bool has(const Document& document, const std::string& pointer) {
   return document.value.contains(Json::json_pointer(pointer));
 }
 
-/// The value at /arms/K/recovery.
+/// Reads the value at /arms/K/recovery.
 class RecoveryReader {
  public:
   RecoveryReader(const Document& document, std::string pointer, const Parallel& parallel)
@@ -107,7 +107,7 @@ class RecoveryReader {
       refuse("checkpoint_every", fmt::format("{} with state {} reads no checkpoint; remove the key", kind(),
                                              name_of(*spec_.state)));
     }
-    // Without a replica something must hold the state.
+    // Without a replica, another place must hold the state.
     const bool alone =
         !relaunches && !spec_.state && parallel_.replicas() == 1 && spec_.checkpoint_every == 0;
     if ((from_buddy || rolls_back || alone) && !given("snapshot_every"))

@@ -1,4 +1,4 @@
-// How a run ended, as far as it shows whether its faults landed.
+// The end of a run, as far as it shows whether its faults landed.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Whether the faults of a run that meets them on the way landed.
+// Whether the faults that a run meets while it runs have landed.
 #pragma once
 
 #include "design/kind/run_end.h"
@@ -6,7 +6,7 @@
 
 namespace bitrift::design {
 
-/// By the rule of each kind. Altered bits, which are in the file and not met on the way, did not.
+/// By the rule of each kind. Altered bits are in the file and not met during a run, so they did not.
 [[nodiscard]] bool landed(const record::Faults& faults, const RunEnd& end);
 
 }  // namespace bitrift::design

@@ -1,4 +1,4 @@
-// What a kind of fault says of itself in a report, and the words that these sentences are made of.
+// What a kind of fault says about itself in a report, and the words that these sentences are made of.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,18 @@ namespace bitrift::design {
 
 struct Sentences {
   /// A fault as the subject of a sentence, with the population from which it is drawn. The key is the name of
-  /// a fault model where strata are models, else "". A single model is under "" too.
+  /// a fault model if strata are models, else "". A single model also has the key "".
   std::map<std::string, std::string> faults;
-  std::string rates;                ///< what a rate is the rate of
-  std::vector<std::string> limits;  ///< what the rates say nothing about
-  std::string no_map;               ///< why there are no rates by layer and bit; "": there are
-  /// Whether a fault changes numbers whose old and new value a row holds.
+  std::string rates;                ///< the subject of a rate
+  std::vector<std::string> limits;  ///< the limits of the rates: what they say nothing about
+  std::string no_map;               ///< why rates by layer and bit do not exist; "": they do
+  /// Whether a fault changes numbers whose old and new values are in a row.
   bool numbers = true;
 };
 
 /// "a, b and c".
 [[nodiscard]] std::string in_words(const std::vector<std::string>& words, const char* last = "and");
-/// "1,620 ", or nothing.
+/// "1,620 ", or "".
 [[nodiscard]] std::string size_text(const std::optional<std::uint64_t>& size);
 /// "sign and highest exponent bits".
 [[nodiscard]] std::string bits_text(const std::vector<std::string>& fields);

@@ -1,4 +1,4 @@
-// Steps of a run in which faults strike.
+// The steps of a run in which faults strike.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,18 @@ struct StepRange {
   bool operator==(const StepRange&) const = default;
 };
 
-/// Reads a number, which is the last step, or {"first", "last"}; nullopt where nothing is at `pointer`.
-/// Throws Error(bad_input) with file, line and key.
+/// Reads a number, which is the last step, or {"first", "last"}; nullopt if `pointer` has no value. Throws
+/// Error(bad_input) with file, line and key.
 [[nodiscard]] std::optional<StepRange> step_range_from(const record::Document& document,
                                                        const std::string& pointer);
 [[nodiscard]] record::Json to_json(const StepRange& steps);
 
-/// The steps that faults are drawn from: those asked for, or all of a run. key: "strata.wire.steps", for
+/// The steps from which faults are drawn: the requested ones, or all of a run. key: "strata.wire.steps", for
 /// messages. Throws Error(bad_input) when one is beyond the end of the run.
 [[nodiscard]] StepRange drawn_steps(const std::optional<StepRange>& asked, std::int64_t per_epoch,
                                     std::int64_t epochs, const char* key);
 
-/// The step of a canary that must be reached, in the middle of a run, or of one that must not.
+/// The step of a canary that must be reached, in the middle of a run, or of one that must not be reached.
 [[nodiscard]] constexpr std::int64_t canary_step(std::int64_t steps_of_run, bool reached) noexcept {
   return reached ? (steps_of_run + 1) / 2 : steps_of_run + 1;
 }

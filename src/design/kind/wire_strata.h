@@ -62,7 +62,7 @@ class MessagePopulation final : public ListedPopulation {
  private:
   struct Message {
     std::int64_t bucket, send;
-    std::uint64_t before;  // elements of the messages before it
+    std::uint64_t before;  // elements of the earlier messages
   };
   std::int64_t first_step_ = 1;
   std::uint64_t steps_ = 0, elements_ = 0;  // elements: of all messages of a step
@@ -70,8 +70,8 @@ class MessagePopulation final : public ListedPopulation {
   std::vector<Message> messages_;
 };
 
-/// Whether each fault altered one bit of one message, and nothing else was altered. Of a run without a result
-/// this is not known: false.
+/// Whether each fault altered one bit of one message, and no other message was altered. For a run without a
+/// result this is not known: false.
 [[nodiscard]] bool landed(const std::vector<record::LinkFault>& faults, const RunEnd& end);
 
 }  // namespace bitrift::design

@@ -79,8 +79,8 @@ std::uint64_t ChunkBTree1::child(const Node& node, unsigned number) const {
   return offset;
 }
 
-/// Before which position the chunks of child number - 1 lie: key `number`, with a place inside of an element,
-/// which the key behind the last child may have.
+/// The position before which the chunks of child number - 1 lie: key `number`, with a place inside of an
+/// element, which the key after the last child may have.
 std::vector<std::uint64_t> ChunkBTree1::end_at(const Node& node, unsigned number) const {
   Cursor cursor(std::span(node.bytes).subspan(key_at(number), key_bytes()), source_->name(), what);
   cursor.skip(8);
@@ -90,8 +90,8 @@ std::vector<std::uint64_t> ChunkBTree1::end_at(const Node& node, unsigned number
   return end;
 }
 
-/// Passes the chunks of a node, which must lie from `begin` on and before `end` (none: anywhere): a search,
-/// ours as HDF5's, goes by the keys above.
+/// Passes the chunks of a node, which must lie from `begin` on and before `end` (none: anywhere), because a
+/// search, ours as HDF5's, relies on the keys above.
 void ChunkBTree1::visit_node(const Node& node, const std::vector<std::uint64_t>& begin,
                              const std::vector<std::uint64_t>& end, Walk& walk) const {
   walk.bytes += node.bytes.size();
@@ -134,7 +134,7 @@ bool ChunkBTree1::find(std::span<const std::uint64_t> position, const Visitor& f
   std::vector<std::uint64_t> at;
   ChunkEntry entry;
   for (;;) {
-    // The last key that is not beyond the position; key i is the smallest of child i.
+    // The last key that is not beyond the position; key i is the smallest position in child i.
     unsigned low = 0;
     unsigned high = node.entries;
     while (low < high) {

@@ -30,7 +30,7 @@ class ChunkBTree1 {
 
   /// Throws also when keys are not in order, so that find() would miss a chunk.
   void visit(const Visitor& each) const;
-  /// Passes the chunk at `position`, reading only the nodes on the way to it. False when there is none.
+  /// Passes the chunk at `position`, and reads only the nodes on the way to it. False when there is none.
   [[nodiscard]] bool find(std::span<const std::uint64_t> position, const Visitor& found) const;
   /// Bytes of a key.
   [[nodiscard]] unsigned key_bytes() const noexcept {

@@ -16,10 +16,10 @@ namespace {
 constexpr unsigned plain_type = 10;  // record types of version 2 B-trees of chunks
 constexpr unsigned filtered_type = 11;
 
-// Whatever the index is, it answers these two with cells of the grid.
+// Every kind of index answers these two questions with cells of the grid.
 using CellVisitor = std::function<void(std::uint64_t cell, const ChunkEntry& entry)>;
 
-/// No index: nothing, one chunk, or all chunks one after the other.
+/// Without an index: no chunk, one chunk, or all chunks one after another.
 struct Computed {
   ChunkIndex kind = ChunkIndex::implicit;
   ChunkedLayout layout;
@@ -28,7 +28,7 @@ struct Computed {
 /// A version 2 B-tree of chunks.
 struct Tree2 {
   BTree2 tree;
-  EntryCode code;  // of the fields before the position in a record
+  EntryCode code;  // size of the fields before the position in a record
   std::size_t rank = 0;
 
   [[nodiscard]] ChunkEntry entry(const Source& source, const BTree2::Record& record) const {
@@ -71,7 +71,7 @@ struct ChunkTable::State {
   ChunkGrid grid;
   std::string where;
   bool has_filters = false;
-  std::uint32_t all_filters = 0;  // a mask that leaves every filter out
+  std::uint32_t all_filters = 0;  // a mask that skips every filter
   bool partial_unfiltered = false;
   std::variant<Computed, FixedArray, ExtensibleArray, Tree2, ChunkBTree1> index;
 
@@ -159,7 +159,7 @@ ChunkEntry ChunkTable::State::computed(const Computed& computed, std::uint64_t c
   return entry;
 }
 
-/// Trees are sorted by position: a position that comes twice, or a step back, is damage.
+/// Trees are sorted by position: a repeated position, or a step back, is damage.
 void ChunkTable::State::check_order(std::span<const std::uint64_t> position,
                                     std::vector<std::uint64_t>& last) const {
   if (!last.empty() &&
@@ -237,7 +237,7 @@ Chunk ChunkTable::checked(std::uint64_t cell, const ChunkEntry& entry) const {
   const std::uint64_t whole = state.grid.chunk_bytes();
   const bool cut = state.partial_unfiltered && state.grid.partial(cell);
   if (cut) chunk.filtered = false;
-  // Where nothing is filtered, only the version 1 B-tree says a size.
+  // Without filters, only the version 1 B-tree states a size.
   if (!state.has_filters && !std::holds_alternative<ChunkBTree1>(state.index)) chunk.bytes = whole;
   if (chunk.offset == undefined || chunk.bytes == 0) {
     fail(ErrorCode::bad_file, "{}: chunk {} is stored in no bytes", state.where, cell);

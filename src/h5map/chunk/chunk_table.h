@@ -1,4 +1,4 @@
-// The chunks of a dataset: which there are, where they lie, and where the index says so.
+// The chunks of a dataset: which exist, where they are, and where the index says so.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,16 @@ namespace bitrift::h5map {
 
 /// One stored chunk.
 struct Chunk {
-  std::uint64_t cell = 0;    ///< its place in the grid of the dataset's present shape, row-major
+  std::uint64_t cell = 0;    ///< its place in the grid of the dataset's current shape, row-major
   std::uint64_t offset = 0;  ///< in the file, user block included
   std::uint64_t bytes = 0;   ///< stored
-  std::uint32_t mask = 0;    ///< bit i: filter i was left out
+  std::uint32_t mask = 0;    ///< bit i: filter i was skipped
   bool filtered = false;     ///< false: the pipeline was not applied at all, `bytes` is the whole chunk
   std::uint64_t entry_at = 0;
   Seal entry_seal;
 };
 
-/// Where the index holds what it says of a chunk; `offset` 0 for what it does not hold.
+/// Where the index holds its statements about a chunk; `offset` 0 for those that it does not hold.
 struct ChunkFields {
   Field address;  ///< relative to the frame's base
   Field bytes;
@@ -50,7 +50,7 @@ class ChunkTable {
   ChunkTable& operator=(ChunkTable&&) noexcept;
 
   [[nodiscard]] const ChunkGrid& grid() const noexcept;
-  /// The chunk of a cell; nullopt when none is stored. Reads only the way to it.
+  /// The chunk of a cell; nullopt when none is stored. Reads only the nodes on the way to it.
   [[nodiscard]] std::optional<Chunk> find(std::uint64_t cell) const;
   /// Passes all stored chunks, in the order of the index, each cell once.
   void visit(const std::function<void(const Chunk&)>& each) const;

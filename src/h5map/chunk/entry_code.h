@@ -1,4 +1,4 @@
-// How the entries of an array of chunks are coded.
+// How the entries of an array of chunks are encoded.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@
 
 namespace bitrift::h5map {
 
-/// How the entries of such an array are coded: an address alone, or address, stored size and filter mask.
+/// How the entries of such an array are encoded: an address alone, or address, stored size and filter mask.
 struct EntryCode {
   Frame frame;
   unsigned entry_bytes = 0;
   bool filtered = false;
 
-  /// Width of the size of a filtered entry: HDF5 takes 1 + (log2(bytes of a chunk) + 8) / 8, at most 8; the
-  /// file says it by the size of an entry.
+  /// Width of the size of a filtered entry: HDF5 uses 1 + (log2(bytes of a chunk) + 8) / 8, at most 8; the
+  /// size of an entry in the file shows it.
   [[nodiscard]] unsigned size_bytes() const noexcept { return entry_bytes - frame.offset_bytes - 4; }
   /// Reads the entry at position `at` of `block`.
   [[nodiscard]] ChunkEntry decode(const Source& source, const Block& block, std::uint64_t at) const;
   /// Throws Error(bad_file) when `client` (0: plain, 1: filtered) and the size of an entry contradict each
-  /// other or what the dataset needs.
+  /// other or the needs of the dataset.
   void check(const Source& source, unsigned client, bool needs_filtered, const char* what) const;
 };
 

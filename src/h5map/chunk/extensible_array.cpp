@@ -70,7 +70,7 @@ void ExtensibleArray::lay_out_supers() {
   }
 }
 
-/// Pages in each of a super block's data blocks; 0 when they are not paged.
+/// The number of pages in each of a super block's data blocks; 0 when they are not paged.
 std::uint64_t ExtensibleArray::pages_of(const Super& super) const {
   const std::uint64_t page_slots = std::uint64_t{1} << page_bits_;
   return super.data_slots > page_slots ? super.data_slots / page_slots : 0;
@@ -99,8 +99,8 @@ void ExtensibleArray::read_index_block(std::uint64_t offset) {
   }
 }
 
-/// Super blocks and data blocks begin alike: version, kind, header, and the number of their first entry,
-/// which makes it impossible that two pointers lead to one block.
+/// Super blocks and data blocks begin in the same way: version, kind, header, and the number of their first
+/// entry, so that two pointers cannot lead to one block.
 void ExtensibleArray::check_owner(Cursor& cursor, const char* what, std::uint64_t offset,
                                   std::initializer_list<std::uint64_t> first_slots) const {
   const unsigned version = cursor.u8();
@@ -139,7 +139,7 @@ Block ExtensibleArray::read_data(std::size_t number, std::uint64_t data, std::ui
                            extensible_data_block);
   Cursor cursor = block.body(*source_, extensible_data_block);
   const std::uint64_t first = super.first_slot + data * super.data_slots;
-  // HDF5 numbers those of the index block as if all data blocks before them were as large
+  // HDF5 numbers those of the index block as if all earlier data blocks were equally large
   // (H5EA__lookup_elmt).
   const std::uint64_t odd = number < direct_supers_ ? first + super.first_data * super.data_slots : first;
   check_owner(cursor, extensible_data_block, offset, {first, odd});
@@ -149,7 +149,8 @@ Block ExtensibleArray::read_data(std::size_t number, std::uint64_t data, std::ui
 /// Page `page` of data block `data` of super block `number`; nullopt when it was never written.
 std::optional<Block> ExtensibleArray::read_page(const SuperBlock& super, std::size_t number,
                                                 std::uint64_t data, std::uint64_t page) const {
-  // HDF5 rounds the room for a data block's bits up to bytes, yet numbers the bits of all of them on end.
+  // HDF5 rounds the space for a data block's bits up to bytes, yet numbers the bits of all blocks
+  // consecutively.
   const std::uint64_t bit = data * pages_of(supers_[number]) + page;
   if ((super.has_page[bit / 8] & (0x80U >> (bit % 8))) == 0) return std::nullopt;
   const std::uint64_t head = entries_at() + 4;

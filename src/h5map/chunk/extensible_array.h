@@ -11,8 +11,8 @@
 namespace bitrift::h5map {
 
 /// An extensible array (HDF5 file format 3.0, "Appendix C: The Extensible Array Index"; H5EA*.c): the first
-/// entries in the index block, the others in data blocks of doubling size, which the index block or super
-/// blocks point to; large data blocks are paged. Throws Error(bad_file).
+/// entries are in the index block, all other entries in data blocks of doubling size, which the index block
+/// or super blocks point to; large data blocks are paged. Throws Error(bad_file).
 class ExtensibleArray {
  public:
   ExtensibleArray(const Source& source, const Frame& frame, std::uint64_t offset, bool filtered);
@@ -22,17 +22,17 @@ class ExtensibleArray {
   void visit(const SlotVisitor& each) const;
 
  private:
-  // Super block u stands for 2^(u/2) data blocks of 2^((u+1)/2) times the smallest number of entries; those
-  // of the first few have no super block in the file, the index block points to their data blocks itself.
+  // Super block u represents 2^(u/2) data blocks of 2^((u+1)/2) times the smallest number of entries; the
+  // first few super blocks are not in the file, and the index block points to their data blocks directly.
   struct Super {
-    std::uint64_t first_slot = 0;  // of its entries, counted without those in the index block
+    std::uint64_t first_slot = 0;  // the number of its first entry, without those in the index block
     std::uint64_t first_data = 0;  // of its data blocks
     std::uint64_t data_blocks = 0;
     std::uint64_t data_slots = 0;  // entries in each of them
   };
   struct SuperBlock {
-    std::vector<std::uint64_t> data;     // where the data blocks are in the file
-    std::vector<std::uint8_t> has_page;  // bitmap over the pages of all of them, first bit highest
+    std::vector<std::uint64_t> data;     // the place of the data blocks in the file
+    std::vector<std::uint8_t> has_page;  // a bitmap of the pages of all of them, first bit highest
   };
 
   /// Width of the number of a block's first entry.
@@ -59,7 +59,7 @@ class ExtensibleArray {
   unsigned slot_bits_ = 0, index_slots_ = 0, data_min_slots_ = 0, super_min_data_ = 0, page_bits_ = 0;
   std::uint64_t header_ = undefined;
   std::vector<Super> supers_;
-  std::size_t direct_supers_ = 0;  // those without a block of their own
+  std::size_t direct_supers_ = 0;  // data blocks without a super block
   std::optional<Block> index_;     // none: no entry was ever written
   std::vector<std::uint64_t> direct_data_, super_blocks_;
 };

@@ -11,8 +11,7 @@
 namespace bitrift::h5map {
 
 /// A fixed array (HDF5 file format 3.0, "Appendix C: The Fixed Array Index"; H5FA*.c): all entries in one
-/// data block, or in checksummed pages of it, of which a bitmap says which were written. Throws
-/// Error(bad_file).
+/// data block, or in checksummed pages of it, with a bitmap of the written pages. Throws Error(bad_file).
 class FixedArray {
  public:
   FixedArray(const Source& source, const Frame& frame, std::uint64_t offset, bool filtered);

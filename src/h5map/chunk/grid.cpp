@@ -106,7 +106,7 @@ std::uint64_t ChunkGrid::slot(std::uint64_t cell) const {
   std::uint64_t slot = 0;
   for (std::size_t i = 0; i < rank(); ++i) {
     std::uint64_t part = 0;
-    // Along the unlimited dimension nothing bounds the product: such a slot is beyond every array.
+    // Nothing limits the product along the unlimited dimension: such a slot is beyond every array.
     if (__builtin_mul_overflow(at[order_[i]], steps_[i], &part) ||
         __builtin_add_overflow(slot, part, &slot)) {
       return undefined;

@@ -1,4 +1,4 @@
-// The grid that chunks cut a dataset into, and how the array-like indexes number its cells.
+// The grid into which chunks divide a dataset, and the numbering of its cells in array-like indexes.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace bitrift::h5map {
 
-/// Most dimensions that HDF5 has (H5S_MAX_RANK).
+/// The largest number of dimensions in HDF5 (H5S_MAX_RANK).
 inline constexpr std::size_t most_dimensions = 32;
 
-/// Cells in row-major order of the dataset's present shape. An index numbers them otherwise: in row-major
-/// order of the largest shape that the dataset may take, for an extensible array with the one unlimited
-/// dimension moved to the front (HDF5 file format 3.0, "Appendix C"; H5Dfarray.c, H5Dearray.c).
+/// Cells in row-major order of the dataset's present shape. An index numbers them in another way: in
+/// row-major order of the largest shape that the dataset may take; an extensible array moves the one
+/// unlimited dimension to the front (HDF5 file format 3.0, "Appendix C"; H5Dfarray.c, H5Dearray.c).
 class ChunkGrid {
  public:
   /// `max_shape` has `undefined` for an unlimited dimension. `where` names file and dataset in messages.
@@ -33,19 +33,19 @@ class ChunkGrid {
   [[nodiscard]] std::uint64_t count() const noexcept { return count_; }  ///< cells in all
   [[nodiscard]] std::uint64_t chunk_bytes() const noexcept {
     return chunk_bytes_;
-  }  ///< of a whole chunk, decoded
+  }  ///< bytes of a whole chunk, decoded
 
   /// Position of a cell along each dimension. `cell` < count().
   [[nodiscard]] std::vector<std::uint64_t> position(std::uint64_t cell) const;
   /// The cell at a position; nullopt when it lies outside of the present shape.
   [[nodiscard]] std::optional<std::uint64_t> cell(std::span<const std::uint64_t> position) const;
-  /// True when the dataset's edge cuts the chunk.
+  /// Whether the chunk reaches beyond the dataset's edge.
   [[nodiscard]] bool partial(std::uint64_t cell) const;
 
   /// The number of a cell in an index that is an array, and back.
   [[nodiscard]] std::uint64_t slot(std::uint64_t cell) const;
   [[nodiscard]] std::optional<std::uint64_t> cell_of_slot(std::uint64_t slot) const;
-  /// Slots that such an index can need; nullopt: no end (an unlimited dimension).
+  /// The number of slots that such an index can need; nullopt: unlimited (an unlimited dimension).
   [[nodiscard]] std::optional<std::uint64_t> slots() const noexcept { return slots_; }
 
  private:
@@ -54,10 +54,10 @@ class ChunkGrid {
 
   std::vector<std::uint64_t> shape_, chunk_, cells_;
   std::uint64_t count_ = 1, chunk_bytes_ = 0;
-  std::vector<std::size_t> order_;    // dimensions, the slowest of the index first
+  std::vector<std::size_t> order_;    // dimensions in the order of the index, the slowest first
   std::vector<std::uint64_t> steps_;  // slots from one cell to the next along order_[i]
   std::optional<std::uint64_t> slots_;
-  bool same_order_ = false;  // a slot is a cell
+  bool same_order_ = false;  // each slot is a cell
 };
 
 }  // namespace bitrift::h5map

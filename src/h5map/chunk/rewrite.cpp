@@ -8,7 +8,7 @@
 namespace bitrift::h5map {
 namespace {
 
-constexpr std::uint64_t alignment = 8;  // of what HDF5 itself allocates
+constexpr std::uint64_t alignment = 8;  // size that HDF5 itself allocates
 
 std::vector<std::uint8_t> little_endian(std::uint64_t value, unsigned bytes) {
   std::vector<std::uint8_t> out(bytes);
@@ -94,11 +94,11 @@ std::vector<std::uint8_t> Rewrite::altered(std::uint64_t first, std::uint64_t en
 }
 
 NewBytes Rewrite::finish() {
-  // The address counts in the user block that was there when the file was made.
+  // The address is relative to the user block that existed when the file was made.
   if (end_ > source_->size()) {
     put(superblock_.end_of_file_field, end_ - superblock_.offset + superblock_.stored_base);
   }
-  // A checksum may lie in what another one covers: the one that ends first comes first.
+  // A checksum may lie inside the range of another one: the one that ends first is computed first.
   std::vector<Seal> seals(seals_.begin(), seals_.end());
   std::sort(seals.begin(), seals.end(),
             [](const Seal& a, const Seal& b) { return a.covered_end() < b.covered_end(); });

@@ -13,7 +13,7 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-/// Byte b of every element goes to plane b; what is left of an element at the end stays behind
+/// Byte b of every element goes to plane b; the bytes of an incomplete last element are copied to the end
 /// (H5Zshuffle.c).
 Bytes shuffle(std::span<const std::uint8_t> bytes, std::size_t width, bool undo) {
   Bytes out(bytes.begin(), bytes.end());
@@ -36,7 +36,8 @@ Bytes without_sum(std::span<const std::uint8_t> bytes) {
   const auto covered = bytes.first(bytes.size() - 4);
   const std::uint32_t stored = ByteCursor(bytes.last(4), "", "fletcher32 sum").u32();
   const std::uint32_t sum = fletcher32(covered);
-  // HDF5 up to 1.6.2 wrote the bytes of both halves in reverse; today's still reads that (H5Zfletcher32.c).
+  // HDF5 up to 1.6.2 wrote the bytes of both halves in reverse; current versions still read that
+  // (H5Zfletcher32.c).
   const std::uint32_t reversed = (sum & 0x00ff00ffU) << 8 | (sum & 0xff00ff00U) >> 8;
   if (!sums_agree(stored, sum) && stored != reversed) {
     fail(ErrorCode::bad_file, "fletcher32 sum is {:08x}, that of the data {:08x}", stored, sum);
@@ -57,12 +58,12 @@ std::uint32_t value_of(const Filter& filter, const char* what) {
   return filter.values[0];
 }
 
-/// What a filter was given when a chunk was written, and what it gave.
+/// The input and the output of a filter when a chunk was written.
 struct Stage {
   Bytes before, after;
 };
 
-/// `stage`: where to keep what deflate was given and gave, which packing it again needs; or nullptr.
+/// `stage`: where to keep the input and output of deflate, which are needed to pack it again; or nullptr.
 Bytes undo(const Filter& filter, std::span<const std::uint8_t> bytes, std::uint64_t most, Stage* stage) {
   switch (filter.id) {
     case filter_deflate: {
@@ -81,7 +82,7 @@ Bytes undo(const Filter& filter, std::span<const std::uint8_t> bytes, std::uint6
   }
 }
 
-/// `stage`: what undo() kept of this filter, which is used up; or nullptr.
+/// `stage`: the data that undo() kept for this filter, which are consumed; or nullptr.
 Bytes apply(const Filter& filter, std::span<const std::uint8_t> bytes, std::uint64_t room, Stage* stage) {
   switch (filter.id) {
     case filter_deflate: {
@@ -118,7 +119,8 @@ void check_known(std::span<const Filter> filters, std::uint32_t mask, const std:
 Bytes decode(std::span<const Filter> filters, std::uint32_t mask, std::span<const std::uint8_t> stored,
              std::uint64_t chunk_bytes, std::span<Stage> stages, const std::string& where) {
   check_known(filters, mask, where);
-  // Between two filters a chunk may be larger than its values: by sums, or packed in vain.
+  // Between two filters a chunk may be larger than its values: because of sums, or because packing did not
+  // help.
   const std::uint64_t most = chunk_bytes + chunk_bytes / 16 + 1024;
   Bytes bytes;
   bool any = false;
@@ -163,7 +165,7 @@ std::uint32_t fletcher32(std::span<const std::uint8_t> bytes) noexcept {
   std::uint32_t one = 0;
   std::uint32_t two = 0;
   const auto fold = [](std::uint32_t sum) { return (sum & 0xffff) + (sum >> 16); };
-  // 360 words are the most whose sums cannot overflow 32 bits.
+  // Sums of at most 360 words cannot overflow 32 bits.
   while (bytes.size() >= 2) {
     const std::size_t words = std::min<std::size_t>(360, bytes.size() / 2);
     for (std::size_t i = 0; i < words; ++i) {
@@ -196,7 +198,8 @@ void check_claim(std::span<const Filter> filters, std::uint32_t mask, std::uint6
   for (std::size_t i = 0; i < filters.size(); ++i) {
     if (left_out(mask, i)) continue;
     const unsigned id = filters[i].id;
-    // Two bits give 258 bytes (RFC 1951, a copy of the longest kind); three bytes give 264 (liblzf).
+    // Two bits can produce 258 bytes (RFC 1951, a copy of the greatest length); three bytes can produce 264
+    // (liblzf).
     const std::uint64_t grows = id == filter_deflate ? 1032 : id == filter_lzf ? 88 : 1;
     if (__builtin_mul_overflow(most, grows, &most)) return;
   }

@@ -22,25 +22,25 @@ enum FilterId : unsigned {
   filter_lzf = 32000,
 };
 
-/// True when decode_chunk() and encode_chunk() know every filter that `mask` does not leave out.
+/// Whether decode_chunk() and encode_chunk() know every filter that `mask` does not skip.
 [[nodiscard]] bool codec_knows(std::span<const Filter> filters, std::uint32_t mask) noexcept;
 
-/// Throws Error(bad_file) when so many stored bytes cannot hold a chunk of so many, whatever they are:
+/// Throws Error(bad_file) when this many stored bytes cannot hold a chunk of this size, whatever they are:
 /// deflate makes at most 1032 bytes of one, LZF 88.
 void check_claim(std::span<const Filter> filters, std::uint32_t mask, std::uint64_t stored_bytes,
                  std::uint64_t chunk_bytes, const std::string& where);
 
-/// The values in a stored chunk: filters undone in reverse order, without those that `mask` leaves out (bit
-/// i: filter i). Gives exactly `chunk_bytes` bytes and never holds much more, whatever the stored bytes say.
-/// `where` names file, dataset and chunk in messages. Throws Error(bad_file) for damaged data, among which a
-/// wrong fletcher32 sum counts, Error(unsupported) for a filter that codec_knows() denies. Any number of
-/// threads may call it at once.
+/// The values in a stored chunk: filters are undone in reverse order, except those that `mask` skips (bit i:
+/// filter i). Returns exactly `chunk_bytes` bytes and never holds much more, whatever the stored bytes are.
+/// `where` names file, dataset and chunk in messages. Throws Error(bad_file) for damaged data, which includes
+/// a wrong fletcher32 sum, and Error(unsupported) for a filter that codec_knows() does not know. Any number
+/// of threads may call it at once.
 [[nodiscard]] std::vector<std::uint8_t> decode_chunk(std::span<const Filter> filters, std::uint32_t mask,
                                                      std::span<const std::uint8_t> stored,
                                                      std::uint64_t chunk_bytes, const std::string& where);
 
-/// The stored form of a chunk's values under the same filters; decode_chunk() gives `values` back. Where it
-/// takes more than `room` bytes, deflate is made to try harder. Throws Error(unsupported) as decode_chunk().
+/// The stored form of a chunk's values under the same filters; decode_chunk() returns `values` again. If it
+/// takes more than `room` bytes, deflate tries harder. Throws Error(unsupported) as decode_chunk().
 [[nodiscard]] std::vector<std::uint8_t> encode_chunk(std::span<const Filter> filters, std::uint32_t mask,
                                                      std::span<const std::uint8_t> values, std::uint64_t room,
                                                      const std::string& where);
@@ -48,9 +48,9 @@ void check_claim(std::span<const Filter> filters, std::uint32_t mask, std::uint6
 /// Alters values of a chunk in place.
 using ValueChange = std::function<void(std::span<std::uint8_t> values)>;
 
-/// The stored form of a chunk, whose values `change` alters in place, under the same filters. Of deflated
+/// The stored form of a chunk, whose values `change` alters in place, under the same filters. In deflated
 /// data only what changes is packed again where that is possible, so that most stored bytes and their number
-/// stay as they were (deflate_again()). Throws as decode_chunk(), and what `change` throws.
+/// stay the same (deflate_again()). Throws as decode_chunk(), and what `change` throws.
 [[nodiscard]] std::vector<std::uint8_t> recode_chunk(std::span<const Filter> filters, std::uint32_t mask,
                                                      std::span<const std::uint8_t> stored,
                                                      std::uint64_t chunk_bytes, const ValueChange& change,

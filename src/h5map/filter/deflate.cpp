@@ -18,10 +18,10 @@ struct Free {
 using Compressor = std::unique_ptr<libdeflate_compressor, Free>;
 using Decompressor = std::unique_ptr<libdeflate_decompressor, Free>;
 
-/// Larger chunks are not packed twice: the hardest level takes seconds for 100 MB.
+/// Larger chunks are not packed a second time: the highest level takes seconds for 100 MB.
 constexpr std::size_t most_repeated = std::size_t{16} << 20U;
 
-/// Up to a megabyte, so each thread keeps the one that it used last.
+/// Up to a megabyte, so each thread keeps the last one that it used.
 libdeflate_compressor* compressor(int level) {
   thread_local std::pair<int, Compressor> last{-1, nullptr};
   if (last.first != level) last = {level, Compressor(libdeflate_alloc_compressor(level))};
@@ -32,7 +32,7 @@ libdeflate_compressor* compressor(int level) {
 std::vector<std::uint8_t> deflate_at(std::span<const std::uint8_t> bytes, int level) {
   libdeflate_compressor* const packer = compressor(level);
   const std::size_t bound = libdeflate_zlib_compress_bound(packer, bytes.size());
-  // Not set to zeros: of a large bound most pages are never touched.
+  // Not initialised: most pages of a large bound are never touched.
   const auto out = std::make_unique_for_overwrite<std::uint8_t[]>(bound);
   const std::size_t size = libdeflate_zlib_compress(packer, bytes.data(), bytes.size(), out.get(), bound);
   if (size == 0) fail(ErrorCode::internal, "{} bytes cannot be deflated", bytes.size());

@@ -41,10 +41,11 @@ void put_copy(std::size_t back, std::size_t length, std::vector<std::uint8_t>& o
 
 std::vector<std::uint8_t> lzf_pack(std::span<const std::uint8_t> bytes) {
   constexpr std::size_t nowhere = std::numeric_limits<std::size_t>::max();
-  std::vector<std::size_t> last(std::size_t{1} << table_bits, nowhere);  // where three such bytes came last
+  // the last place of these three bytes
+  std::vector<std::size_t> last(std::size_t{1} << table_bits, nowhere);
   std::vector<std::uint8_t> out;
   out.reserve(bytes.size() + bytes.size() / most_literals + 1);
-  std::size_t literals = 0;  // where those begin that are not written yet
+  std::size_t literals = 0;  // the beginning of the bytes that are not written yet
   std::size_t at = 0;
   while (at + 2 < bytes.size()) {
     std::size_t& entry = last[slot_of(bytes, at)];
@@ -94,7 +95,7 @@ std::vector<std::uint8_t> lzf_unpack(std::span<const std::uint8_t> packed, std::
       out.insert(out.end(), run.begin(), run.end());
       at += length;
     }
-    // A copy may reach into itself: byte by byte.
+    // A copy may overlap itself, so it is made byte by byte.
     for (std::size_t i = 0; back != 0 && i < length; ++i) out.push_back(out[out.size() - back]);
   }
   return out;

@@ -15,7 +15,7 @@ constexpr std::string_view attribute_what = "attribute";
 constexpr unsigned kAttributesByName = 8;
 constexpr unsigned kTypeShared = 1, kSpaceShared = 2;
 
-/// A piece of an attribute message as a message of its own.
+/// A piece of an attribute message as a separate message.
 Message piece(Cursor& cursor, const Message& whole, unsigned type, bool shared, std::uint64_t bytes,
               std::uint64_t padding) {
   Message part;
@@ -99,7 +99,7 @@ void read_dense_attributes(const Source& source, const Frame& frame, SharedMessa
   });
 }
 
-/// One string: `value` is its place in the attribute, where one of variable length has a reference.
+/// One string: `value` is its place in the attribute; a value of variable length has a reference there.
 std::string text_at(const Source& source, const Frame& frame, const Datatype& type, GlobalObject value) {
   if (type.variable_string) {
     const auto reference = source.read(value.offset, value.bytes, "attribute value");

@@ -21,7 +21,7 @@ struct Dataspace {
   [[nodiscard]] std::uint64_t element_count() const noexcept;
 };
 
-/// Reads one dataspace off the cursor. Throws Error(bad_file) when it has more than 32 dimensions, when the
+/// Reads one dataspace from the cursor. Throws Error(bad_file) when it has more than 32 dimensions, when the
 /// number of elements does not fit 64 bits, or when a dimension is larger than its own maximum;
 /// Error(unsupported) for versions above 2. `name` (of the file) is for messages.
 [[nodiscard]] Dataspace parse_dataspace(Cursor& cursor, const Frame& frame, const std::string& name);

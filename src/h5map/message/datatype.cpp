@@ -91,7 +91,7 @@ class TypeReader {
   }
 
   void read_float(Datatype& type, unsigned flags) {
-    // HDF5 itself takes VAX order in messages of version 1 and 2 for big-endian; bitrift alters neither.
+    // HDF5 itself reads VAX order in messages of version 1 and 2 as big-endian; bitrift alters neither.
     type.order = (flags & 1U) == 0      ? StoredOrder::little
                  : (flags & 0x40U) == 0 ? StoredOrder::big
                                         : StoredOrder::vax;
@@ -153,7 +153,7 @@ class TypeReader {
     }
   }
 
-  /// Version 1 gives a member up to four dimensions of its own.
+  /// Version 1 gives a member up to four dimensions.
   std::vector<std::uint64_t> read_member_dimensions() {
     const unsigned rank = cursor_.u8();
     if (rank > 4) bad("member has more than four dimensions");
@@ -212,7 +212,7 @@ std::string float_name(const Datatype& type) {
                      type.fields.mantissa_bits);
 }
 
-/// The fields of an IEEE-like format of that many bytes and bits.
+/// The fields of an IEEE-like format of this many bytes and bits.
 bool is_ieee(const Datatype& type) {
   const FloatFields& fields = type.fields;
   const unsigned bits = type.precision;
@@ -222,8 +222,8 @@ bool is_ieee(const Datatype& type) {
          fields.bias == (1U << (fields.exponent_bits - 1)) - 1 && fields.norm == FloatFields::Norm::implied;
 }
 
-/// As h5py and others store truth values: a byte in which FALSE is 0 and TRUE is 1. Any other two names for 0
-/// and 1 may get a third one day.
+/// The form in which h5py and others store truth values: a byte in which FALSE is 0 and TRUE is 1. Any other
+/// two names for 0 and 1 may get a third one day.
 bool is_bool(const Datatype& type) {
   if (type.type_class != TypeClass::enumeration || type.bytes != 1 || type.values.size() != 2) return false;
   const auto names = [&](std::size_t i, std::string_view word) {
@@ -256,7 +256,7 @@ std::optional<NumberFormat> Datatype::number() const {
   } else {
     return std::nullopt;
   }
-  // Only what the formats know by a name.
+  // Only types that have a name as a number format.
   if (number_format(format.name()) != format) return std::nullopt;
   if (bytes > 1 && order == StoredOrder::big) format.order = ByteOrder::big;
   return format;

@@ -30,7 +30,7 @@ enum class TypeClass : unsigned {
 
 enum class StoredOrder { little, big, vax };
 
-/// Where the parts of a floating type lie; bit 0 is the least significant of the value.
+/// The places of the parts of a floating type; bit 0 is the least significant of the value.
 struct FloatFields {
   enum class Norm { none, top_bit_set, implied };
   unsigned sign = 0, exponent_at = 0, exponent_bits = 0, mantissa_at = 0, mantissa_bits = 0;
@@ -49,19 +49,19 @@ struct TypeMember {
   DatatypePtr type;
 };
 
-/// A datatype. Which of the fields mean something depends on the class.
+/// A datatype. The class determines which of the fields have a meaning.
 struct Datatype {
   TypeClass type_class = TypeClass::fixed_point;
-  unsigned version = 1;     ///< of its message: 1 to 5
+  unsigned version = 1;     ///< version of its message: 1 to 5
   std::uint64_t bytes = 0;  ///< size of one element in the file
   StoredOrder order = StoredOrder::little;
   bool is_signed = false;        ///< fixed_point
   unsigned first_bit = 0;        ///< fixed_point, floating_point, bitfield: bits of padding below the value
-  unsigned precision = 0;        ///< the same and time: bits of the value
+  unsigned precision = 0;        ///< fixed_point, floating_point, bitfield, time: bits of the value
   FloatFields fields;            ///< floating_point
   std::string tag;               ///< opaque
   bool variable_string = false;  ///< variable_length
-  bool space_padded = false;     ///< string: filled up with spaces, not zeros
+  bool space_padded = false;     ///< string: padded with spaces, not zeros
   std::vector<TypeMember> members;        ///< compound
   std::vector<std::string> value_names;   ///< enumeration
   std::vector<std::uint8_t> values;       ///< enumeration: `base->bytes` bytes for each name, as stored
@@ -71,20 +71,20 @@ struct Datatype {
   /// "float32", "int64", "uint12 in 2 bytes", "float8 (5 exponent, 2 mantissa bits)", "string",
   /// "variable-length string", "compound", "enum", "opaque", "complex of float32", ...
   [[nodiscard]] std::string name() const;
-  /// The number format with its byte order; absent where bitrift has none for it: other classes, floating
-  /// types with other fields. Bit fields are unsigned integers. An enumeration has the format of its numbers,
-  /// but one of a byte with names for 0 and 1 alone is a bool.
+  /// The number format with its byte order; absent if bitrift has none for it: other classes, floating types
+  /// with other fields. Bit fields are unsigned integers. An enumeration has the format of its numbers, but
+  /// one of a byte with names for 0 and 1 alone is a bool.
   [[nodiscard]] std::optional<NumberFormat> number() const;
   /// The stored bytes are the value: no variable-length part and no reference anywhere in it.
   [[nodiscard]] bool plain() const noexcept;
-  /// The bytes of a number, or of what an enumeration names, begin with the most significant one.
+  /// Whether the bytes of a number, or of an enumeration's number, begin with the most significant one.
   [[nodiscard]] bool is_big_endian() const noexcept;
-  /// Memory that the tree takes, in bytes, about.
+  /// The approximate memory of the tree, in bytes.
   [[nodiscard]] std::uint64_t footprint() const noexcept;
 };
 
-/// Reads one datatype off the cursor. Throws Error(bad_file) for what contradicts itself: sizes of zero,
-/// members outside of their compound, fields outside of their number, types nested more than 32 deep;
+/// Reads one datatype from the cursor. Throws Error(bad_file) for contradictions: sizes of zero, members
+/// outside of their compound, fields outside of their number, types nested more than 32 deep;
 /// Error(unsupported) for message versions above 5 and unknown classes. `name` (of the file) is for messages.
 [[nodiscard]] DatatypePtr parse_datatype(Cursor& cursor, const std::string& name);
 

@@ -14,7 +14,7 @@ constexpr std::string_view kFilters = "filter message";
 constexpr std::string_view kExternal = "external files message";
 constexpr unsigned most_layout_dimensions = 33;  // 32, and one for the size of an element
 constexpr unsigned kPartialUnfiltered = 1, kSingleFiltered = 2;
-// Of an entry of a virtual dataset, version 1 (HDF5 2.0).
+// For an entry of a virtual dataset, version 1 (HDF5 2.0).
 constexpr unsigned kSharedFile = 1, kSharedDataset = 2, kSameFile = 4;
 
 class LayoutReader {
@@ -293,7 +293,7 @@ std::vector<VirtualSource> read_virtual_sources(const Source& source, const Fram
     VirtualSource found;
     const unsigned flags = version == 1 ? cursor.u8() : 0;
     if (flags > 7) fail(ErrorCode::unsupported, "{}: {} have unknown flags {}", source.name(), what, flags);
-    // A name that an earlier entry has is given as the number of that entry.
+    // A name that an earlier entry has is stored as the number of that entry.
     const auto earlier = [&]() -> const VirtualSource& {
       const std::uint64_t index = cursor.number(frame.length_bytes);
       if (index >= i)

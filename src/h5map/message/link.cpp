@@ -33,14 +33,14 @@ class SymbolTable {
     const LocalHeap heap(source_, frame_, heap_);
     if (root_ == undefined) return;
     const auto before = static_cast<std::ptrdiff_t>(links.size());
-    // The level of a node is one less than its parent's: a circle cannot keep to that.
+    // The level of a node is one less than its parent's, which a circle cannot satisfy.
     std::vector<std::pair<std::uint64_t, int>> open{{root_, -1}};
     while (!open.empty()) {
       const auto [offset, level] = open.back();
       open.pop_back();
       read_node(offset, level, open, heap, links);
     }
-    // Names that were removed may stand in the keys of nodes, but HDF5 finds none that is out of order.
+    // Removed names may stay in the keys of nodes, but HDF5 finds no name that is out of order.
     if (!std::is_sorted(links.begin() + before, links.end(),
                         [](const Link& a, const Link& b) { return a.name < b.name; })) {
       fail(ErrorCode::bad_file, "{}: the names in the group B-tree at byte {} are not in order",
@@ -81,7 +81,7 @@ class SymbolTable {
         read_entries(child, heap, links);
       }
     }
-    // The last is taken first, and names come in order.
+    // The last one is taken first, and names come in order.
     std::reverse(open.begin() + static_cast<std::ptrdiff_t>(first_child), open.end());
   }
 
@@ -101,7 +101,7 @@ class SymbolTable {
     Cursor cursor(body, source_.name(), symbol_table_what);
     for (unsigned i = 0; i < used; ++i) {
       Link link;
-      // HDF5 writes the place of the name as a length, whatever the format's text says (H5Gent.c).
+      // HDF5 writes the size of the name's offset as a length, whatever the specification says (H5Gent.c).
       link.name = heap.text(cursor.number(frame_.length_bytes));
       source_.spend(link.name.size());
       const std::uint64_t header = cursor.address(frame_.offset_bytes);

@@ -18,7 +18,8 @@ struct Link {
   std::string name;
   Kind kind = Kind::hard;
   std::uint64_t header = 0;                 ///< hard: the object's header in the file, user block included
-  std::optional<std::uint64_t> order = {};  ///< in which the group's links were made, where it keeps that
+  std::optional<std::uint64_t> order = {};  ///< the order in which the group's links were made, if it keeps
+                                            ///< that
 };
 
 /// Whether an object header is that of a group.
@@ -30,11 +31,11 @@ struct Link {
 [[nodiscard]] std::vector<Link> read_links(const Source& source, const Superblock& superblock,
                                            const ObjectHeader& group);
 
-/// Of each object that hard links of a group lead to, by its header, the link that was made first, or else
+/// For each object that hard links of a group lead to, by its header: the link that was made first, or else
 /// the first in this order. The links must outlive the result.
 [[nodiscard]] std::map<std::uint64_t, const Link*> first_links(const std::vector<Link>& links);
 
-/// Text with every control character as \xNN, so that a message stays one line.
+/// The text with every control character as \xNN, so that a message stays one line.
 [[nodiscard]] std::string one_line(const std::string& text);
 
 }  // namespace bitrift::h5map

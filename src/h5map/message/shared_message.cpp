@@ -28,7 +28,7 @@ SharedMessages::Reference SharedMessages::parse(const Message& message) const {
     fail(ErrorCode::bad_file, "{}: reference to a shared message at byte {} is of unknown version or kind",
          source_->name(), message.offset);
   }
-  // Version 1 holds a symbol table entry: reserved bytes and the position of a name come first.
+  // Version 1 holds a symbol table entry, which begins with reserved bytes and the position of a name.
   if (version == 1) cursor.skip(6U + frame.length_bytes);
   reference.header = place(*source_, frame, cursor.address(frame.offset_bytes), kReference);
   return reference;
@@ -40,7 +40,7 @@ Message SharedMessages::resolve(const Message& message) {
   if (reference.header == undefined) {
     HeapObject object = heap_object(message.type, reference.heap_id);
     Message found{message.type, 0, object.offset, object.seal, std::move(object.bytes)};
-    // A tiny object lies in its id, behind the version, the kind and a byte of flags.
+    // A tiny object is stored in its id, after the version, the kind and a byte of flags.
     if (found.offset == undefined) {
       found.offset = message.offset + 3;
       found.seal = message.seal;

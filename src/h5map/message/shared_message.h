@@ -23,7 +23,8 @@ class SharedMessages {
   SharedMessages(const Source& source, const Superblock& superblock)
       : source_(&source), superblock_(&superblock) {}
 
-  /// The message itself: a copy, or what it refers to (offset and seal are then those of the target).
+  /// The message itself: a copy, or the message that it refers to (offset and seal are then those of the
+  /// target).
   [[nodiscard]] Message resolve(const Message& message);
   /// The datatype of a datatype message. Committed ones are parsed once.
   [[nodiscard]] DatatypePtr datatype(const Message& message);
@@ -36,10 +37,10 @@ class SharedMessages {
     unsigned types = 0;  // bit t: holds messages of type t
     std::uint64_t heap = undefined;
   };
-  // What the body of a shared message says.
+  // The contents of the body of a shared message.
   struct Reference {
-    std::uint64_t header = undefined;       // of a committed datatype
-    std::span<const std::uint8_t> heap_id;  // or in the heap of shared messages
+    std::uint64_t header = undefined;       // address of a committed datatype
+    std::span<const std::uint8_t> heap_id;  // or its id in the heap of shared messages
   };
 
   [[nodiscard]] Reference parse(const Message& message) const;

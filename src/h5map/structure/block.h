@@ -1,4 +1,4 @@
-// Structures of the newer HDF5 format: a signature in front, a checksum behind.
+// Structures of the newer HDF5 format: they begin with a signature and end with a checksum.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ struct Block {
   std::vector<std::uint8_t> bytes;
 
   [[nodiscard]] Seal seal() const noexcept { return {offset, offset + bytes.size() - 4}; }
-  /// Where `width` bytes at position `at` of this structure stand.
+  /// The place of `width` bytes at position `at` of this structure.
   [[nodiscard]] Field field(std::uint64_t at, unsigned width) const { return {offset + at, width, seal()}; }
   /// The bytes between signature and checksum; positions count from the end of the signature. `what` as for
   /// Cursor.
   [[nodiscard]] Cursor body(const Source& source, std::string_view what) const {
     return {std::span(bytes).subspan(4, bytes.size() - 8), source.name(), what};
   }
-  /// body() behind its version byte. Throws Error(unsupported) when that is not 0, the only one known.
+  /// body() after its version byte. Throws Error(unsupported) when that is not 0, the only known version.
   [[nodiscard]] Cursor body_of_version_0(const Source& source, std::string_view what) const;
 };
 

@@ -12,10 +12,10 @@ namespace {
 constexpr std::string_view btree2_header = "B-tree header";
 constexpr std::string_view node_what = "B-tree node";
 constexpr std::uint64_t node_prefix_bytes = 10;  // signature, version, type, checksum
-// Every level at least doubles the number of records, of which a file has fewer than 2^64.
+// Every level at least doubles the number of records, and a file has fewer than 2^64.
 constexpr unsigned deepest_btree2 = 64;
 
-/// Bytes that hold numbers up to `limit`, as HDF5 counts them.
+/// The number of bytes for numbers up to `limit`, in HDF5's way of counting.
 unsigned width_of(std::uint64_t limit) {
   return limit == 0 ? 1 : (static_cast<unsigned>(std::bit_width(limit)) - 1) / 8 + 1;
 }
@@ -43,7 +43,7 @@ BTree2::BTree2(const Source& source, const Frame& frame, std::uint64_t offset)
   node_bytes_ = cursor.u32();
   record_bytes_ = cursor.u16();
   depth_ = cursor.u16();
-  cursor.skip(2);  // when to split and to merge
+  cursor.skip(2);  // percentages at which nodes split and merge
   root_.offset = place(source, frame, cursor.address(frame.offset_bytes), btree2_header);
   root_.records = cursor.u16();
   record_count_ = cursor.number(frame.length_bytes);
@@ -54,8 +54,8 @@ BTree2::BTree2(const Source& source, const Frame& frame, std::uint64_t offset)
   measure();
 }
 
-// How many records fit where decides the width of the counts beside a pointer (section III.A.2, "Number of
-// Records in Child Node").
+// The number of records that fit decides the width of the counts next to a pointer (section III.A.2, "Number
+// of Records in Child Node").
 void BTree2::measure() {
   Level leaf;
   leaf.most = leaf.most_all = (node_bytes_ - node_prefix_bytes) / record_bytes_;

@@ -25,7 +25,7 @@ class BTree2 {
     std::uint64_t offset = 0;  ///< of bytes[0] in the file, user block included
     Seal seal;                 ///< of the node that holds the record
 
-    /// Where `width` bytes at position `at` of the record stand.
+    /// The place of `width` bytes at position `at` of the record.
     [[nodiscard]] Field field(std::uint64_t at, unsigned width) const { return {offset + at, width, seal}; }
   };
 
@@ -36,9 +36,10 @@ class BTree2 {
   [[nodiscard]] unsigned record_bytes() const noexcept { return record_bytes_; }
   [[nodiscard]] std::uint64_t record_count() const noexcept { return record_count_; }  ///< as the header says
 
-  /// Passes all records in the order of their keys. Throws also when they are not as many as the header says.
+  /// Passes all records in the order of their keys. Throws also when their number differs from that in the
+  /// header.
   void visit(const std::function<void(const Record&)>& each) const;
-  /// Passes the record for which `compare` (the key sought against the record's) is equal, reading only the
+  /// Passes the record for which `compare` (the wanted key against the record's) is equal, and reads only the
   /// nodes on the way to it. False when there is none.
   bool find(const std::function<std::strong_ordering(std::span<const std::uint8_t>)>& compare,
             const std::function<void(const Record&)>& found) const;
@@ -47,8 +48,8 @@ class BTree2 {
   // What the size of a node allows at one depth; [0] are the leaves.
   struct Level {
     std::uint64_t most = 0;      // records in one node
-    std::uint64_t most_all = 0;  // records in one node and all below it
-    unsigned all_bytes = 0;      // width of a pointer's count of those; 0 for leaves
+    std::uint64_t most_all = 0;  // records in one node and in all nodes below it
+    unsigned all_bytes = 0;      // width of a pointer's count of the latter; 0 for leaves
   };
   struct Child {
     std::uint64_t offset = 0;

@@ -47,14 +47,15 @@ FractalHeap::FractalHeap(const Source& source, const Frame& frame, std::uint64_t
   huge_tree_ = place(source, frame, cursor.address(address), heap_header_what);
   cursor.skip(std::uint64_t{wide} + address + std::uint64_t{8} * wide);
   read_table(cursor);
-  // A length in an id has room for the largest object, or for the largest direct block if that is less.
+  // The width of a length in an id is that of the largest object, or of the largest direct block if that is
+  // smaller.
   size_bytes_ =
       std::min((log2_of(direct_bytes_) + 7) / 8,
                most_managed == 0 ? 1U : static_cast<unsigned>(std::bit_width(most_managed) - 1) / 8 + 1);
 }
 
-/// The doubling table: rows of `width_` blocks, of `start_bytes_` in the first two rows and of twice the size
-/// in every further one; blocks above `direct_bytes_` are indirect.
+/// The doubling table: rows of `width_` blocks, of `start_bytes_` in the first two rows and twice the size in
+/// every further row; blocks above `direct_bytes_` are indirect.
 void FractalHeap::read_table(Cursor& cursor) {
   width_ = cursor.u16();
   start_bytes_ = cursor.number(frame_.length_bytes);
@@ -101,7 +102,7 @@ HeapObject FractalHeap::managed(Cursor& id) {
          "{}: object at position {} of the fractal heap at byte {} lies outside of its block",
          source_->name(), position, offset_);
   }
-  source_->spend(bytes);  // any number of ids may lead here
+  source_->spend(bytes);  // any number of ids may lead to it
   HeapObject object;
   const auto first = block.begin() + static_cast<std::ptrdiff_t>(inside);
   object.bytes.assign(first, first + static_cast<std::ptrdiff_t>(bytes));

@@ -30,15 +30,15 @@ class FractalHeap {
   FractalHeap(const Source& source, const Frame& frame, std::uint64_t offset);
 
   [[nodiscard]] unsigned id_bytes() const noexcept { return id_bytes_; }
-  /// The object of an id: managed, huge or tiny.
+  /// The object that an id denotes: managed, huge or tiny.
   [[nodiscard]] HeapObject object(std::span<const std::uint8_t> id);
 
  private:
-  // A direct block, as far as its address and size go.
+  // The address and size of a direct block.
   struct Place {
     std::uint64_t offset = 0;
     std::uint64_t bytes = 0;
-    std::uint64_t first = 0;  // where in the heap's address space it begins
+    std::uint64_t first = 0;  // its beginning in the heap's address space
   };
 
   void read_table(Cursor& cursor);

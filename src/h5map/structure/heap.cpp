@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kLocal = "local heap";
 constexpr std::string_view kGlobal = "global heap";
-// Of a collection and of each object in it: HDF5 pads both to a multiple of eight bytes, so that files with
+// For a collection and for each object in it: HDF5 pads both to a multiple of eight bytes, so that files with
 // short lengths have heads of this size too.
 constexpr std::uint64_t kGlobalHead = 16;
 
@@ -62,7 +62,7 @@ GlobalObject find_global_object(const Source& source, const Frame& frame, std::u
     cursor.skip(6);
     const std::uint64_t size = cursor.number(wide);
     cursor.skip(kGlobalHead - 8U - wide);
-    if (found == 0) break;  // the free space: nothing comes behind it
+    if (found == 0) break;  // the free space: nothing comes after it
     if (found == index) {
       GlobalObject object{offset + cursor.position(), size};
       cursor.skip(size);

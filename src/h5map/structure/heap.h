@@ -32,7 +32,7 @@ struct GlobalObject {
 };
 
 /// Finds object `index` (from 1) of the global heap collection at `offset` in the file (section III.E).
-/// Throws Error(bad_file) when there is no such collection or object.
+/// Throws Error(bad_file) when such a collection or object does not exist.
 [[nodiscard]] GlobalObject find_global_object(const Source& source, const Frame& frame, std::uint64_t offset,
                                               unsigned index);
 

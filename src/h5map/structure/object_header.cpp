@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view object_header_what = "object header";
 constexpr std::string_view kContinuation = "object header continuation";
-// Who writes must refuse an object with an unknown message that has the first, who reads, one with the
+// A writer must refuse an object with an unknown message that has the first flag; a reader, one with the
 // second.
 constexpr unsigned kFailOnWrite = 0x08, kFailAlways = 0x80;
 

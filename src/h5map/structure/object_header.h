@@ -16,7 +16,7 @@ namespace message {
 inline constexpr unsigned dataspace = 0x01, link_info = 0x02, datatype = 0x03, old_fill = 0x04, fill = 0x05,
                           link = 0x06, external = 0x07, layout = 0x08, group_info = 0x0a, filters = 0x0b,
                           attribute = 0x0c, continuation = 0x10, symbol_table = 0x11, attribute_info = 0x15;
-inline constexpr unsigned newest = 0x18;  ///< nothing above is known to HDF5 2.0
+inline constexpr unsigned newest = 0x18;  ///< HDF5 2.0 knows nothing above this
 }  // namespace message
 
 /// One message of an object header.
@@ -24,7 +24,7 @@ struct Message {
   unsigned type = 0;
   unsigned flags = 0;
   std::uint64_t offset = 0;  ///< of body[0] in the file, user block included
-  std::optional<Seal> seal;  ///< what covers the body: version 2 headers, heap blocks
+  std::optional<Seal> seal;  ///< the checksum that covers the body: version 2 headers, heap blocks
   std::vector<std::uint8_t> body;
 
   /// The body is a reference to a message elsewhere (see shared_message.h).

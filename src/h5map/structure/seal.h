@@ -1,4 +1,4 @@
-// The checksums that HDF5's newer structures carry.
+// The checksums of HDF5's newer structures.
 #pragma once
 
 #include <compare>
@@ -11,8 +11,8 @@ namespace bitrift::h5map {
 /// checksums of its newer structures.
 [[nodiscard]] std::uint32_t lookup3(std::span<const std::uint8_t> bytes) noexcept;
 
-/// Whether a stored checksum is the computed one. A program built for fuzzing takes every one for right, or
-/// no mutated byte would get past it.
+/// Whether a stored checksum is the computed one. A program built for fuzzing accepts every checksum,
+/// otherwise no mutated byte would get past it.
 [[nodiscard]] bool sums_agree(std::uint32_t stored, std::uint32_t computed) noexcept;
 
 /// A structure with a checksum: the four little-endian bytes at `at` hold the lookup3 of bytes [first, at) of
@@ -25,7 +25,7 @@ struct Seal {
   std::uint64_t end = 0;
   auto operator<=>(const Seal&) const = default;
 
-  /// Where the covered bytes end.
+  /// The end of the covered bytes.
   [[nodiscard]] std::uint64_t covered_end() const noexcept { return end == 0 ? at : end; }
 };
 

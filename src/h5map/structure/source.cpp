@@ -14,7 +14,7 @@
 namespace bitrift::h5map {
 namespace {
 
-// Structures lie close together: one block read ahead answers most of the next requests.
+// Structures are close together: one block that is read ahead answers most of the next requests.
 constexpr std::uint64_t block_bytes = 4096;
 
 }  // namespace
@@ -24,7 +24,7 @@ struct Source::State {
   std::uint64_t size = 0;
   FileDescriptor fd;                 // none for bytes in memory
   std::vector<std::uint8_t> memory;  // those bytes, or the block that was read last
-  std::uint64_t memory_at = 0;       // where in the file the first of them lies
+  std::uint64_t memory_at = 0;       // the place of the first of them in the file
   Watch watch;
 };
 
@@ -87,7 +87,7 @@ void Source::copy(std::uint64_t offset, std::span<std::uint8_t> out) const {
 std::vector<std::uint8_t> Source::read(std::uint64_t offset, std::uint64_t count,
                                        std::string_view what) const {
   check(offset, count, what);
-  note(offset, count, what);  // before the memory is taken
+  note(offset, count, what);  // checked before the memory is allocated
   std::vector<std::uint8_t> bytes(count);
   copy(offset, bytes);
   return bytes;

@@ -1,4 +1,4 @@
-// The bytes of an HDF5 file, every access checked against their end.
+// The bytes of an HDF5 file, with every access checked against their end.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace bitrift::h5map {
 inline constexpr std::uint64_t undefined = ~std::uint64_t{0};
 
 /// A file opened read-only, or bytes in memory. Sizes and addresses in a file are untrusted: code that
-/// follows one goes through here. Not thread-safe.
+/// follows them uses this class. Not thread-safe.
 class Source {
  public:
   /// Throws Error(not_found | io), Error(bad_file) when it is not a regular file.
@@ -31,23 +31,23 @@ class Source {
   [[nodiscard]] std::uint64_t size() const noexcept;
   /// The path as the user gave it, for messages.
   [[nodiscard]] const std::string& name() const noexcept;
-  /// Bytes [offset, offset + out.size()). `what` names the structure there, in a word or two, for the
+  /// Reads bytes [offset, offset + out.size()). `what` names the structure there, in a word or two, for the
   /// message: throws Error(bad_file, "<name>: <what> at byte <offset> reaches beyond the file's <size>
   /// bytes"), Error(io).
   void read(std::uint64_t offset, std::span<std::uint8_t> out, std::string_view what) const;
   [[nodiscard]] std::vector<std::uint8_t> read(std::uint64_t offset, std::uint64_t count,
                                                std::string_view what) const;
-  /// Throws what read() would; reads nothing.
+  /// Throws in the same cases as read(), but reads nothing.
   void check(std::uint64_t offset, std::uint64_t count, std::string_view what) const;
 
-  /// Called with every read before it is done; it may throw to stop the reader. There is one at a time, and
-  /// an empty one ends it.
+  /// Called before every read; it may throw to stop the reader. There is one at a time, and an empty one
+  /// removes it.
   using Watch = std::function<void(std::uint64_t offset, std::uint64_t count, std::string_view what)>;
   void watch(Watch watch) const;
-  /// Shows the watch bytes that are known to be `what` but need not be read. Bytes beyond the end are cut
-  /// off.
+  /// Shows the watch bytes that are known to be `what` but need not be read. Bytes beyond the end are left
+  /// out.
   void note(std::uint64_t offset, std::uint64_t count, std::string_view what) const;
-  /// Tells the watch that a reader keeps so many bytes of what it made from the file.
+  /// Tells the watch that a reader keeps this many bytes of what it made from the file.
   void spend(std::uint64_t bytes) const;
 
  private:
@@ -56,7 +56,7 @@ class Source {
   std::unique_ptr<State> state_;
 };
 
-/// A cursor with the one kind of field that only HDF5 has.
+/// A cursor with the only kind of field that is specific to HDF5.
 class Cursor : public ByteCursor {
  public:
   using ByteCursor::ByteCursor;

@@ -35,7 +35,7 @@ unsigned width(const Source& source, unsigned bytes, const char* of) {
        bytes);
 }
 
-/// Versions 0 and 1, from the byte behind the version on.
+/// Versions 0 and 1, from the byte after the version on.
 void read_old(const Source& source, Superblock& block) {
   // Up to where the sizes of addresses stop mattering, then four addresses and the root's entry.
   const std::uint64_t head = block.version == 0 ? 24 : 28;

@@ -18,7 +18,8 @@ struct Superblock {
   Frame frame;
   std::uint64_t stored_base = 0;        ///< its own address as stored: a user block may have been added later
   std::uint64_t end_of_file = 0;        ///< as it says
-  Field end_of_file_field;              ///< its place; it holds end_of_file - offset + stored_base
+  Field end_of_file_field;              ///< the place of that field, which holds end_of_file - offset +
+                                        ///< stored_base
   std::uint64_t root = 0;               ///< header of the root group
   std::uint64_t extension = undefined;  ///< header of its extension; `undefined`: none
   std::uint64_t driver_info = undefined;  ///< driver information block; `undefined`: none
@@ -26,9 +27,9 @@ struct Superblock {
   unsigned leaf_k = 4;       ///< half the most entries of a symbol table node
   unsigned internal_k = 16;  ///< half the most children of a group's B-tree node
   std::uint64_t shared_messages = undefined;  ///< shared message table; `undefined`: none
-  unsigned shared_indexes = 0;                ///< entries of that table
-  /// Lists of free space are kept in the file. HDF5 1.10 then cuts the file where they begin when it writes
-  /// next, and what was appended behind them is lost.
+  unsigned shared_indexes = 0;                ///< number of entries of that table
+  /// Lists of free space are kept in the file. HDF5 1.10 then truncates the file where they begin when it
+  /// writes next, and data that was appended after them is lost.
   bool keeps_free_space = false;
 };
 

@@ -16,10 +16,10 @@ namespace {
 
 constexpr std::uint64_t census_block = std::uint64_t{1} << 22;
 
-/// How many elements of a tensor hold each class of value, where all values of a class are accepted alike.
+/// Counts the elements of a tensor by class of value; the policies treat all values of a class alike.
 using Histogram = std::vector<std::uint64_t>;
 
-/// The values of a tensor by what the policies look at: the exponent, or the whole pattern of 8 bits.
+/// The class of a value: the exponent, or the whole pattern of 8 bits.
 class Classes {
  public:
   Classes(const NumberFormat& format, bool exponent)
@@ -40,7 +40,7 @@ void for_values(const ckpt::Reader& reader, const Target& target, std::uint64_t 
                 Visit visit) {
   const ckpt::TensorInfo& tensor = *reader.find(target.path);
   NumberFormat format = target.format;
-  format.order = ByteOrder::little;  // read_elements turns the bytes
+  format.order = ByteOrder::little;  // read_elements converts the byte order
   const std::uint64_t step = census_block / format.bytes;
   std::vector<std::uint8_t> block;
   for (; first < end; first += step) {
@@ -51,8 +51,8 @@ void for_values(const ckpt::Reader& reader, const Target& target, std::uint64_t 
   }
 }
 
-/// Runs scan(first, end, out) over the elements of a target on two threads where that pays: not where both
-/// would decode chunks, which would take each other's place among those that are kept.
+/// Runs scan(first, end, out) over the elements of a target on two threads if that pays off: not if both
+/// would decode chunks and push out each other's cached ones.
 template <typename Result, typename Scan>
 Result scan_values(const ckpt::TensorInfo& tensor, const Target& target, const Result& zero, Scan scan) {
   const std::uint64_t elements = target.elements;
@@ -114,7 +114,7 @@ class Counter {
           scan_values(*reader_.find(target.path), target, Histogram(classes.count(), 0), scan);
       for (std::size_t i = 0; i < values.size(); ++i) add_class(target, classes.pattern(i), values[i], false);
     } else {
-      // Scaled numbers: all values with a finite product count alike.
+      // Scaled numbers: all values with a finite product form one class.
       const auto scan = [&](std::uint64_t first, std::uint64_t end, Histogram& out) {
         for_values(reader_, target, first, end, [&](std::uint64_t pattern) {
           out[0] += kind_.accepts(target.format, pattern, 0) ? 1U : 0U;
@@ -189,7 +189,7 @@ class Counter {
   const ckpt::Reader& reader_;
   const record::FaultModel& model_;
   Alteration kind_;
-  std::vector<Group> all_;  // of the target at hand
+  std::vector<Group> all_;  // of the current target
   std::uint64_t touched_elements_ = 0;
   std::map<std::tuple<std::string, std::ptrdiff_t, std::string>, StratumSize> strata_;
   std::map<std::string, StratumSize> roles_;

@@ -1,4 +1,4 @@
-// How much there is to hit: the strata of a population, counted exactly.
+// The number of possible faults: the strata of a population, counted exactly.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace bitrift::inject {
 /// Role x field. The faults of a stratum are those that touch bits of this field alone.
 struct StratumSize {
   std::string role;
-  std::string field;  ///< sign, exponent, mantissa, several with '+' between, or the field of whole elements
+  std::string field;  ///< sign, exponent, mantissa, several joined by '+', or the field of whole elements
   std::uint64_t tensors = 0;   ///< that have members
-  std::uint64_t elements = 0;  ///< that have at least one member
+  std::uint64_t elements = 0;  ///< elements with at least one member
   std::uint64_t bits = 0;      ///< members: bits, places of a burst or mask; of whole elements, their bits
   /// "weight.exponent".
   [[nodiscard]] std::string name() const { return role + "." + field; }
@@ -29,7 +29,7 @@ struct Census {
 };
 
 /// Counts the members of a population that the model's policies accept as single faults. Without allow_nan
-/// the values decide, so they are all read, in blocks; otherwise none is.
+/// the values decide, so all are read, in blocks; otherwise none is.
 [[nodiscard]] Census count_eligible(const ckpt::Reader& reader, const record::FaultModel& model,
                                     const Population& population);
 

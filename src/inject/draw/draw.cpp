@@ -15,11 +15,11 @@ namespace {
 
 using Location = Population::Location;
 
-/// Samples of which the values are read together.
+/// The number of samples whose values are read together.
 constexpr std::uint64_t batch_samples = std::uint64_t{1} << 20;
 
-/// Draws in batches: first where, then the old values in the order of the file, then sample by sample what a
-/// fault makes of them.
+/// Draws in batches: first the places, then the old values in the order of the file, then, sample by sample,
+/// the result of a fault.
 class Draw {
  public:
   Draw(const ckpt::Reader& reader, const record::FaultModel& model, const Population& population)
@@ -71,7 +71,7 @@ class Draw {
   }
 
   [[noreturn]] void exhausted(std::uint64_t count) const {
-    // Single bits never overlap: no draw meets one that is altered already.
+    // Single bits never overlap: no sample hits a bit that is already altered.
     const char* const overlap = "overlap bits that are altered already";
     fail(ErrorCode::bad_input, "only {} of the {} faults can be placed: all other draws {}{}{}", placed_,
          count, model_.allow_nan ? "" : "give NaN or infinity, which --no-nan forbids",
@@ -128,7 +128,7 @@ class Draw {
          most, placed_, count);
   }
 
-  /// Gaps between struck bits are geometric, so the cost is one draw a fault.
+  /// Gaps between struck bits are geometric, so each fault costs one draw.
   void by_error_rate() {
     const double rate = *model_.ber;
     check_amount(rate * static_cast<double>(population_.bits()));
@@ -161,7 +161,7 @@ class Draw {
     for (std::size_t i = 0; i < batch_.size(); ++i) place(batch_[i], values_.old(i));
   }
 
-  /// Leaves out what was placed already and what a policy refuses (which is counted).
+  /// Leaves out samples that are already placed, and those that a policy refuses (which are counted).
   void place(const Sample& sample, std::uint64_t value) {
     const auto& [where, number] = sample;
     const NumberFormat& format = where.target->format;

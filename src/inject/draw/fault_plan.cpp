@@ -15,7 +15,7 @@ std::uint64_t read_pattern(const ckpt::Reader& reader, const ckpt::TensorInfo& t
   std::uint8_t stored[8] = {};
   reader.read_elements(tensor, element, 1, stored);
   NumberFormat format = *tensor.format;
-  format.order = ByteOrder::little;  // read_elements has turned the bytes already
+  format.order = ByteOrder::little;  // read_elements has converted the byte order
   return load_pattern(format, stored);
 }
 
@@ -34,14 +34,14 @@ std::uint64_t blend(std::uint64_t old, std::uint64_t value, std::uint64_t mask) 
   return (old & ~mask) | (value & mask);
 }
 
-/// What of the file holds the bytes of a tensor whose values are stored as they are.
+/// The part of the file that holds the bytes of a tensor whose values are stored as they are.
 std::string structure_of(const ckpt::TensorInfo& tensor) {
   if (tensor.storage == "attribute") return "attribute value";
   return tensor.storage.starts_with("chunked") ? "raw data, chunk" : "raw data, " + tensor.storage;
 }
 
-/// On the plane storage: says what of the file holds the altered bytes. What was drawn of a target's stored
-/// bytes gets a site for each of its chunks, and their places in the file.
+/// On the plane storage: the part of the file that holds the altered bytes. The faults drawn from a target's
+/// stored bytes get a site for each of its chunks, and their places in the file.
 void name_structures(const ckpt::Reader& reader, const Population& population, record::FaultList& list) {
   std::vector<record::FaultSite> sites;
   std::optional<std::pair<std::uint32_t, std::uint64_t>> at;  // target and chunk of the last site

@@ -41,12 +41,12 @@ Plan plan_metadata(const ckpt::Reader& reader, const record::FaultModel& model) 
     fail(ErrorCode::bad_input, "--count {} is more than the {} bits that are targeted", *model.count,
          plan.census.bits);
   }
-  std::vector<std::uint64_t> before;  // bytes of the extents up to each one's end
+  std::vector<std::uint64_t> before;  // cumulative bytes of the extents
   before.reserve(extents.size());
   for (const ckpt::ByteExtent& extent : extents) {
     before.push_back((before.empty() ? 0 : before.back()) + extent.end - extent.first);
   }
-  // By structure, so that each is named once; then by byte, as a mask.
+  // By structure, so that each is named once; then by byte, with the bits as a mask.
   std::map<std::string, std::map<std::uint64_t, std::uint64_t>> flips;
   const Permutation order(plan.census.bits, derive_key(model.seed, "inject.metadata"));
   for (std::uint64_t i = 0; i < *model.count; ++i) {

@@ -8,7 +8,8 @@
 namespace bitrift::inject {
 namespace {
 
-/// A gap of this many bytes costs less to read than a second call; a block holds at most the other.
+/// Reading a gap of this many bytes costs less than a second call; a block has at most the second number of
+/// bytes.
 constexpr std::uint64_t read_gap = 4096;
 constexpr std::uint64_t read_block = std::uint64_t{1} << 20;
 
@@ -53,7 +54,7 @@ void OldValues::read(const std::vector<Sample>& batch) {
     block_.resize((last - first + 1) * width);
     read_elements(target, first, last - first + 1);
     NumberFormat in_memory = target.format;
-    in_memory.order = ByteOrder::little;  // read_elements has turned the bytes already
+    in_memory.order = ByteOrder::little;  // read_elements has converted the byte order
     for (; i < end; ++i) {
       const std::uint64_t element = batch[order_[i]].where.element;
       patterns_[order_[i]] = load_pattern(in_memory, block_.data() + (element - first) * width);

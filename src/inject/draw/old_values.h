@@ -18,7 +18,7 @@ struct Sample {
 class OldValues {
  public:
   OldValues(const ckpt::Reader& reader, const Population& population);
-  /// Reads the values of a batch, neighbours together.
+  /// Reads the values of a batch, neighbouring ones together.
   void read(const std::vector<Sample>& batch);
   /// The pattern of the i-th sample of the batch.
   [[nodiscard]] std::uint64_t old(std::size_t i) const { return patterns_[i]; }

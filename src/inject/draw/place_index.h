@@ -1,4 +1,4 @@
-// Which change an element has got.
+// Finds the change of an element.
 #pragma once
 
 #include <bit>
@@ -26,7 +26,7 @@ class PlaceIndex {
       if (slot.position != 0) slots_[find_slot(slot.element)] = slot;
     }
   }
-  /// Room must have been reserved; the element must not be there yet.
+  /// Space must have been reserved; the element must not be in it yet.
   void insert(std::uint64_t element, std::size_t position) {
     slots_[find_slot(element)] = {element, position + 1};
   }

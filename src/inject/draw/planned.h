@@ -1,4 +1,4 @@
-// What planning gives: the faults, and what they were drawn from.
+// The result of planning: the faults, and the population from which they were drawn.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace bitrift::inject {
 
-/// A tensor as it is whatever its storage.
+/// A tensor without regard to its storage.
 struct TargetedTensor {
   std::string path;
-  std::string dtype;  ///< its number format, without the byte order; of other types their name
+  std::string dtype;  ///< its number format, without the byte order; for other types their name
   std::vector<std::uint64_t> shape;
   bool operator==(const TargetedTensor&) const = default;
 };
@@ -22,10 +22,10 @@ struct TargetedTensor {
 /// A planned injection.
 struct Plan {
   record::FaultList list;     ///< sorted by (tensor, element); one entry an element
-  Census census;              ///< the population drawn from, by strata; of the plane metadata sums only
-  std::uint64_t redrawn = 0;  ///< samples whose result allow_nan refused, drawn again
+  Census census;              ///< the population, by strata; for the plane metadata only sums
+  std::uint64_t redrawn = 0;  ///< samples that were drawn again because allow_nan refused the result
   std::vector<TargetedTensor>
-      tensors;  ///< targeted ones, or of a replayed list those with faults; not of metadata
+      tensors;  ///< targeted ones; for a replayed list, those with faults; none for metadata
   [[nodiscard]] std::vector<record::AppliedFault> faults() const { return list.expanded(); }
 };
 

@@ -24,7 +24,7 @@ record::FaultModel flips_of(const std::string& bits, bool keep_sign) {
   return model;
 }
 
-// What a tensor needs for this kind of fault, for the message that none has it.
+// What a tensor needs for this kind of fault, for the message that no tensor has it.
 std::string needed(const record::FaultModel& model) {
   const std::string sign = model.keep_sign ? " besides the sign" : "";
   if (model.what == record::FaultKind::burst)
@@ -38,7 +38,7 @@ std::string needed(const record::FaultModel& model) {
   return fmt::format("a bit of '{}'{}", exponent ? "exponent" : model.bits, sign);
 }
 
-/// Bytes behind filters can be flipped; they are no numbers.
+/// Filtered bytes can be flipped; they are not numbers.
 void check_packed(const std::string& file, const std::string& path, const record::FaultModel& model) {
   const auto refuse = [&](const std::string& why) {
     fail(
@@ -55,7 +55,7 @@ void check_packed(const std::string& file, const std::string& path, const record
   if (model.element) refuse("are no elements to choose (--element)");
 }
 
-/// An element is one of one tensor.
+/// An element belongs to exactly one tensor.
 void check_element(const std::string& file, const record::FaultModel& model,
                    const std::vector<Chosen>& chosen) {
   if (!model.element) return;
@@ -104,7 +104,7 @@ void Population::fill(const ckpt::Reader& reader, const record::FaultModel& mode
   const std::vector<Chosen> chosen =
       choose(reader, {model.tensors, model.roles, model.layers, model.as, model.scope, model.seed});
   check_element(file, model, chosen);
-  std::set<std::string> packed;  // datasets with filters that are targets already
+  std::set<std::string> packed;  // datasets with filters that are already targets
   for (const auto& [tensor, format] : chosen) {
     if (model.plane == record::Plane::storage && has_filters(*tensor)) {
       const std::string& path = dataset_of(*tensor);

@@ -15,7 +15,7 @@
 namespace bitrift::inject {
 namespace {
 
-/// r of "replica/<r>/..."; -1 for other paths.
+/// The number r in "replica/<r>/..."; -1 for other paths.
 int replica_of(std::string_view path) {
   constexpr std::string_view prefix = "replica/";
   if (!path.starts_with(prefix)) return -1;
@@ -25,7 +25,7 @@ int replica_of(std::string_view path) {
   return error == std::errc{} && rest != end && *rest == '/' && replica >= 0 ? replica : -1;
 }
 
-/// The replicas that a scope means, of those that have tensors of their own; empty: the scope is `all`.
+/// The replicas of a scope, among those that have tensors of their own; empty: the scope is `all`.
 std::set<int> replicas_in(const ckpt::Reader& reader, const record::Scope& scope, std::uint64_t seed) {
   if (scope.all()) return {};
   const std::string file = reader.path().string();
@@ -65,7 +65,7 @@ std::set<int> replicas_in(const ckpt::Reader& reader, const record::Scope& scope
   return drawn;
 }
 
-/// Counts what each glob and each role brought, so that none is ignored in silence.
+/// Counts the matches of each glob and each role, so that none is ignored silently.
 class Selection {
  public:
   Selection(const ckpt::Reader& reader, const Choice& choice)
@@ -103,7 +103,7 @@ class Selection {
     }
   }
 
-  /// An alias counts only if the tensor that it stands for does not, wherever that is in path order.
+  /// An alias counts only if the tensor that it refers to does not, wherever that is in path order.
   void consider_all(const std::vector<ckpt::TensorInfo>& tensors) {
     const auto first = static_cast<std::ptrdiff_t>(chosen.size());
     for (const bool aliases : {false, true}) {
@@ -127,7 +127,7 @@ class Selection {
     if (!choice_.layers.empty() && !layers_.contains(tensor.layer)) return;
     if (!replicas_.empty() && !replicas_.contains(replica_of(tensor.path))) return;
     if (tensor.role == "checksum") {
-      // Wildcards pass checksums over; a pattern that means nothing else is answered in check_used().
+      // Wildcards skip checksums; check_used() reports a pattern that matches nothing else.
       checksum_globs_.insert(globs.begin(), globs.end());
       return;
     }
@@ -140,9 +140,9 @@ class Selection {
     used_roles_.insert(tensor.role);
     used_layers_.insert(tensor.layer);
     const auto view = viewed(tensor);
-    // No tensor was named: texts are not part of "all tensors".
+    // No tensor was named: "all tensors" does not include texts.
     if (choice_.tensors.empty() && !view && tensor.dtype.ends_with("string")) return;
-    // The dataset was named, not this member of it: its numbers are meant, not its texts and padding.
+    // The dataset was named, not this member of it: that means its numbers, not its texts and padding.
     const bool named = std::any_of(globs.begin(), globs.end(),
                                    [&](const auto& glob) { return glob_match(glob, tensor.path); });
     if (!named && !tensor.holder.empty() && !tensor.format && !view) return;
@@ -152,7 +152,7 @@ class Selection {
               tensor.refusal,
               choice_.tensors.empty() ? "; choose other tensors with --tensor or --role" : "");
     }
-    // Its elements are a target already.
+    // Its elements are already a target.
     if (!tensor.alias_of.empty()) {
       if (chosen_paths_.contains(tensor.alias_of) || !aliased_.insert(tensor.alias_of).second) return;
     }
@@ -206,7 +206,7 @@ class Selection {
     return view;
   }
 
-  /// Tensors that were asked for by name, or all that there are.
+  /// The tensors that were named, or all that exist.
   void check_left_out() const {
     const auto unused = std::find_if(left_out_globs_.begin(), left_out_globs_.end(),
                                      [&](const auto& glob) { return !used_globs_.contains(glob); });
@@ -255,10 +255,10 @@ class Selection {
   const Choice& choice_;
   std::set<int> replicas_;
   std::set<std::string, std::less<>> layers_, used_layers_;
-  std::string left_out_;  // the first tensor that fits and nobody reads
+  std::string left_out_;  // the first tensor that fits and that nobody reads
   std::set<std::string> left_out_globs_;
   std::set<std::string> chosen_paths_;
-  std::set<std::string> aliased_;  // of which an alias is chosen
+  std::set<std::string> aliased_;  // the owner of a chosen alias
   std::set<std::string> used_globs_, used_roles_, checksum_globs_, used_views_;
 };
 

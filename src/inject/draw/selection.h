@@ -1,4 +1,4 @@
-// Which tensors of a file a fault model means.
+// The tensors of a file that a fault model targets.
 #pragma once
 
 #include <map>
@@ -10,20 +10,20 @@
 
 namespace bitrift::inject {
 
-/// A chosen tensor and the number format that its bits are read as.
+/// A chosen tensor and the number format as which its bits are read.
 struct Chosen {
   const ckpt::TensorInfo* tensor = nullptr;
   NumberFormat format;
 };
 
-/// What chooses tensors; see record::FaultModel.
+/// The keys that choose tensors; see record::FaultModel.
 struct Choice {
   std::vector<std::string> tensors;
   std::vector<std::string> roles;
   std::vector<std::string> layers;
   std::map<std::string, std::string> as;
   record::Scope scope;
-  std::uint64_t seed = 0;  ///< draws the replicas of a scope that only says how many
+  std::uint64_t seed = 0;  ///< the key that draws the replicas of a scope given by a number
 };
 
 /// The tensors in path order. Throws Error(not_found | unsupported | bad_input): a glob, role or layer that

@@ -23,7 +23,7 @@ std::uint64_t named_bits(const record::AppliedFault& fault) {
   return mask;
 }
 
-/// What a schema cannot say: bits and patterns fit the width.
+/// Checks what a schema cannot express: bits and patterns fit the width.
 void check_fault(const record::AppliedFault& fault, const std::string& place) {
   const auto format = number_format(fault.dtype);
   if (!format) fail(ErrorCode::bad_file, "{}: '{}' is not a number format", place, fault.dtype);

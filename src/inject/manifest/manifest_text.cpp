@@ -14,7 +14,8 @@
 #include "core/error.h"
 #include "inject/manifest/manifest.h"
 
-// Manifests as documents: what each fault carries of its stratum, and texts of a million faults.
+// Manifests as documents: the properties that faults have from their stratum, and the text of a million
+// faults.
 
 namespace bitrift::inject {
 namespace {
@@ -100,7 +101,7 @@ class Strata {
 
   const Manifest& manifest_;
   bool whole_ = false;
-  std::vector<Known> sites_;  // one for all that have role and format in common
+  std::vector<Known> sites_;  // one for all with the same role and format
   std::vector<std::size_t> known_of_;
 };
 
@@ -117,7 +118,7 @@ Json stratum_rows(const Census& census) {
   return rows;
 }
 
-/// Of a list of faults the tensors that have some, of a compact one all that it was drawn from.
+/// For a list of faults, the tensors that have some; for a compact one, all that it was drawn from.
 Json tensor_rows(const Manifest& manifest) {
   std::set<std::string, std::less<>> altered;
   if (!manifest.compact) {

@@ -8,7 +8,7 @@
 
 namespace bitrift::inject {
 
-/// XXH3-128 of the faults: of each a line "TENSOR\tELEMENT\tBITS\tOLD\tNEW\n", numbers in lower-case
+/// XXH3-128 of the faults: for each a line "TENSOR\tELEMENT\tBITS\tOLD\tNEW\n", numbers in lower-case
 /// hexadecimal without 0x.
 [[nodiscard]] std::string faults_digest(const record::FaultList& list);
 

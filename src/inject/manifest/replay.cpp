@@ -19,7 +19,7 @@ std::string described(const TargetedTensor& tensor) {
   return fmt::format("{} [{}]", tensor.dtype, fmt::join(tensor.shape, ", "));
 }
 
-/// The first tensor of the manifest that this file does not have alike; "" when there is none.
+/// The first tensor of the manifest that this file does not have in the same form; "" if there is none.
 std::string tensor_difference(const ckpt::Reader& reader, const Manifest& manifest) {
   for (const TargetedTensor& expected : manifest.plan.tensors) {
     const std::vector<TargetedTensor> found = tensors_of(reader, {expected.path});
@@ -37,13 +37,13 @@ void check_values(const ckpt::Reader& reader, const record::FaultList& list) {
     static_cast<void>(make_patch(reader, list));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::conflict) throw;
-    // Chunks are looked at side by side, so it may be any of several values that differ.
+    // Chunks are examined in parallel, so it may be any of several values that differ.
     for (const record::ElementChange& change : list.changes) {
       const record::FaultSite& site = list.sites.at(change.site);
       const ckpt::TensorInfo* const tensor =
           site.plane == record::Plane::value ? reader.find(site.tensor) : nullptr;
       NumberFormat format = number_format(site.dtype).value();
-      format.order = ByteOrder::little;  // read_elements turns the bytes
+      format.order = ByteOrder::little;  // read_elements converts the byte order
       if (tensor == nullptr || tensor->element_bytes != format.bytes ||
           change.element >= tensor->elements()) {
         throw;
@@ -72,11 +72,11 @@ std::string told(const ckpt::TensorDifference& first) {
                      first.first_element, first.first_new, first.first_old);
 }
 
-/// What differs between this file and the base, where the base still lies where it was; "" otherwise.
+/// The first difference between this file and the base, if the base is still where it was; "" otherwise.
 std::string against_base(const ckpt::Reader& reader, const Manifest& manifest) {
   const std::filesystem::path base = manifest.base_path;
   std::error_code none;
-  // The manifest says this name: what is no plain file is not opened.
+  // The name comes from the manifest: anything but a plain file is not opened.
   if (!std::filesystem::is_regular_file(base, none) ||
       std::filesystem::equivalent(base, reader.path(), none)) {
     return "";
@@ -118,7 +118,7 @@ std::string file_difference(const ckpt::Reader& reader, const Manifest& manifest
        reader.path().string(), manifest.base_path, difference);
 }
 
-/// What the plane and the version of a manifest must have for its tensors to be found by name.
+/// The plane and the version that a manifest must have for its tensors to be found by name.
 void check_named(const Manifest& manifest) {
   if (manifest.model.plane != record::Plane::value) {
     fail(ErrorCode::bad_input,
@@ -142,7 +142,7 @@ void check_named(const Manifest& manifest) {
   }
 }
 
-/// Draws the faults that a compact manifest stands for.
+/// Draws the faults that a compact manifest represents.
 void draw_again(const ckpt::Reader& reader, Manifest& manifest, SameBase same) {
   if (same == SameBase::values) {
     fail(ErrorCode::bad_input,

@@ -17,7 +17,7 @@
 namespace bitrift::inject {
 namespace {
 
-/// Tells one state of a file from another without reading it.
+/// Distinguishes states of a file without reading it.
 struct Stamp {
   dev_t device = 0;
   ino_t inode = 0;
@@ -49,7 +49,7 @@ bool has_journal(const std::filesystem::path& file) {
 }
 
 /// HDF5 gives its lock back while a program writes and lets others read (SWMR), and then only a mark in the
-/// file tells of it.
+/// file shows it.
 void refuse_open_elsewhere(const ckpt::Reader& reader) {
   if (!reader.container().marked_open()) return;
   fail(ErrorCode::busy,
@@ -59,7 +59,7 @@ void refuse_open_elsewhere(const ckpt::Reader& reader) {
        reader.path().string());
 }
 
-/// A journal lies beside one name: under the others nobody would see that the file is altered.
+/// A journal belongs to one name: under other names nobody would see that the file is altered.
 void refuse_other_names(const std::filesystem::path& file) {
   std::error_code none;
   const auto names = std::filesystem::hard_link_count(file, none);
@@ -69,7 +69,7 @@ void refuse_other_names(const std::filesystem::path& file) {
        names);
 }
 
-/// What replaces a file has its mode, and a new file no more rights than the one it is a copy of.
+/// A replacement of a file has its mode; a new file has no more rights than the file that it copies.
 void keep_mode(const std::filesystem::path& input, const std::filesystem::path& output,
                const std::filesystem::path& pending) {
   using std::filesystem::perms;
@@ -83,7 +83,7 @@ void keep_mode(const std::filesystem::path& input, const std::filesystem::path& 
   if (none) fail(ErrorCode::io, "{}: its mode cannot be set: {}", output.string(), none.message());
 }
 
-/// Writes the patch, with which the file was compared; when that fails half-way, puts the old bytes back.
+/// Writes the patch, which was compared with the file; if that fails half-way, restores the old bytes.
 void write_or_restore(const FileDescriptor& fd, const std::filesystem::path& file,
                       const UndoJournal& journal) {
   try {
@@ -101,14 +101,14 @@ void write_or_restore(const FileDescriptor& fd, const std::filesystem::path& fil
   }
 }
 
-/// A network file system tells at the latest here what it could not write.
+/// A network file system reports here at the latest what it could not write.
 void close_checked(FileDescriptor& fd, const std::filesystem::path& path) {
   if (::close(fd.release()) != 0)
     fail(ErrorCode::io, "cannot write {}: {}", path.string(), errno_text(errno));
 }
 
-/// As PendingFile::commit(), but as cp does not wait for the disk: 1 GB would take half as long again, and
-/// what comes of a power failure can be made again from the input.
+/// As PendingFile::commit(), but does not wait for the disk, like cp: 1 GB would take half as long again, and
+/// a file that a power failure destroys can be made again from the input.
 void take_name(const PendingFile& pending) {
   if (::rename(pending.path().c_str(), pending.target().c_str()) != 0) {
     fail(ErrorCode::io, "cannot replace {}: {}", pending.target().string(), errno_text(errno));

@@ -1,4 +1,4 @@
-// Applying planned faults to a file, byte by byte at known offsets, and taking them back.
+// Applies planned faults to a file, byte by byte at known offsets, and undoes them.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@ namespace bitrift::inject {
 void inject_copy(const std::filesystem::path& input, const std::filesystem::path& output,
                  const record::FaultList& faults);
 
-/// Makes a file ready for an injection in place: one that was cut short is taken back, and reported through
-/// the log. To be called before the file is read for a plan: half of an injection can leave structures that
-/// no reader takes, and values that are gone once it is taken back. Without an undo journal nothing happens.
-/// Throws Error(conflict) when the journal's injection is complete (undo first), Error(busy | io | bad_file).
+/// Makes a file ready for an injection in place: an interrupted injection is undone, and reported through the
+/// log. Call it before the file is read for a plan: half of an injection can leave structures that no reader
+/// accepts, and values that disappear when it is undone. Does nothing without an undo journal. Throws
+/// Error(conflict) when the journal's injection is complete (undo first), Error(busy | io | bad_file).
 void take_back_unfinished(const std::filesystem::path& file);
 
 /// Applies in place: exclusive lock, undo journal written and synced, then the bytes, then sync and verify.
 /// Begins with take_back_unfinished(). Throws Error(busy | conflict | io | unsupported).
 void inject_in_place(const std::filesystem::path& file, const record::FaultList& faults);
 
-/// Takes the last in-place injection back, byte for byte, and removes the journal. Returns how many bytes
-/// were restored. Throws Error(not_found) when there is nothing to undo, Error(conflict) when the file was
-/// changed since.
+/// Undoes the last in-place injection, byte for byte, and removes the journal. Returns how many bytes were
+/// restored. Throws Error(not_found) when there is nothing to undo, Error(conflict) when the file was changed
+/// since.
 std::uint64_t undo(const std::filesystem::path& file);
 
 }  // namespace bitrift::inject

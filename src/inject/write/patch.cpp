@@ -20,7 +20,8 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-/// A gap of this many bytes costs less to read than a second call; a block holds at most the other.
+/// Reading a gap of this many bytes costs less than a second call; a block has at most the second number of
+/// bytes.
 constexpr std::uint64_t gap_bytes = 4096;
 constexpr std::uint64_t block_bytes = std::uint64_t{1} << 20;
 
@@ -34,10 +35,11 @@ struct Site {
   record::FaultSite shared;
   const ckpt::TensorInfo* tensor = nullptr;
   const ckpt::Values* values = nullptr;
-  NumberFormat format;                 ///< as it is stored
+  NumberFormat format;                 ///< in its stored form
   std::uint64_t inverted = 0;          ///< the bits of a pattern that are stored inverted
-  ChecksumChange* checksum = nullptr;  ///< that follows; none on planes where nothing does
-  std::size_t block = 0;               ///< of the values; says in which order chunks grow
+  ChecksumChange* checksum = nullptr;  ///< the checksum to update; none on planes without one
+  std::size_t block = 0;               ///< place of the values, which determines the order in which chunks
+                                       ///< grow
 };
 
 void check_tensor(const ckpt::Reader& reader, const record::FaultSite& site) {
@@ -55,7 +57,7 @@ void check_tensor(const ckpt::Reader& reader, const record::FaultSite& site) {
   }
 }
 
-/// An element of a filtered chunk that changes.
+/// An altered element of a filtered chunk.
 struct Edit {
   std::uint64_t within = 0;  ///< first byte in the decoded chunk
   const Site* site = nullptr;
@@ -69,7 +71,7 @@ struct ChunkEdits {
   ckpt::EncodedChunk encoded;
 };
 
-/// Turns changes into bytes, one after the other; filtered chunks wait until all of theirs are known.
+/// Converts changes to bytes, one after another; filtered chunks wait until all their changes are known.
 class Patcher {
  public:
   explicit Patcher(const ckpt::Reader& reader)
@@ -140,7 +142,7 @@ class Patcher {
     if (before != after) patch_.add(change.element, {&before, 1}, {&after, 1});
   }
 
-  /// Stored bytes of a dataset with filters, which must be its bytes here too.
+  /// Stored bytes of a dataset with filters, which must belong to that dataset in this file too.
   void add_packed(const record::FaultSite& shared, std::span<const record::ElementChange> changes) {
     if (!packed_ || packed_name_ != shared.tensor) {
       packed_.emplace(reader_, shared.tensor);
@@ -155,7 +157,7 @@ class Patcher {
     }
   }
 
-  /// Values that lie in the file as they are: neighbours are read at once.
+  /// Values that are stored unfiltered: neighbours are read at once.
   void add_direct(Site& site, std::span<const record::ElementChange> changes) {
     const std::uint64_t width = site.format.bytes;
     const auto place = [&](const record::ElementChange& one) {
@@ -184,7 +186,7 @@ class Patcher {
     }
   }
 
-  /// Values that lie in the file as they are; on the plane value the file's own checksums follow.
+  /// Values that are stored unfiltered; on the plane value, the file's own checksums are updated.
   void put(const Site& site, std::uint64_t at, std::span<const std::uint8_t> before,
            std::span<const std::uint8_t> after) {
     patch_.add(at, before, after);
@@ -219,7 +221,7 @@ class Patcher {
     follow_checksum(site, change);
   }
 
-  /// Checks the old value and stores the new one; what is not part of the value (padding) stays.
+  /// Checks the old value and stores the new one; bits outside of the value (padding) stay.
   void alter(const Site& site, const record::ElementChange& change, std::uint8_t* stored) const {
     const std::uint64_t found = load_pattern(site.format, stored) ^ site.inverted;
     if (found != change.old_pattern) {
@@ -262,7 +264,7 @@ class Patcher {
       });
     };
     parallel_for(all.size(), encode, largest);
-    // Their order decides where those go that grew.
+    // Their order determines where larger chunks go.
     for (ChunkEdits* one : all) rewriter_->put_chunk(*one->values, one->chunk, std::move(one->encoded));
   }
 
@@ -278,8 +280,8 @@ class Patcher {
     add_differing(offset, before, bytes);
   }
 
-  /// Only what differs, and short gaps between, for which further ranges would cost more: an altered chunk
-  /// may keep most of its stored bytes.
+  /// Only bytes that differ, and short gaps between them, for which further ranges would cost more: an
+  /// altered chunk may keep most of its stored bytes.
   void add_differing(std::uint64_t offset, std::span<const std::uint8_t> before,
                      std::span<const std::uint8_t> after) {
     constexpr std::size_t most_between = 512;
@@ -335,12 +337,13 @@ class Patcher {
   FileDescriptor fd_;
   std::unique_ptr<ckpt::Rewriter> rewriter_;
   Patch patch_;
-  std::deque<Site> sites_;                                              // edits point at them
+  // kept alive because edits point into them
+  std::deque<Site> sites_;
   std::map<std::pair<std::size_t, std::uint64_t>, ChunkEdits> chunks_;  // by dataset and cell
   std::map<std::string, ChecksumChange> checksums_;
   std::optional<StoredBytes> packed_;  // of the dataset packed_name_
   std::string packed_name_;
-  bool metadata_ = false;  // damage is what the faults are for
+  bool metadata_ = false;  // on these planes, faults are meant to cause damage
 };
 
 }  // namespace

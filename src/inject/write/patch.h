@@ -13,19 +13,19 @@
 
 namespace bitrift::inject {
 
-/// Ranges of bytes, sorted by offset, never overlapping. Only where filtered chunks take more room than
-/// before is the file longer afterwards.
+/// Ranges of bytes, sorted by offset, never overlapping. The file becomes longer only if filtered chunks take
+/// more space than before.
 struct Patch {
   struct Range {
     std::uint64_t offset = 0;  ///< in the file
     std::uint64_t bytes = 0;
-    std::uint64_t at = 0;  ///< of its first byte in `before` and `after`
+    std::uint64_t at = 0;  ///< place of its first byte in `before` and `after`
     [[nodiscard]] std::uint64_t end() const noexcept { return offset + bytes; }
   };
   std::vector<Range> ranges;
-  std::vector<std::uint8_t> before, after;  ///< of all ranges, one behind the other
+  std::vector<std::uint8_t> before, after;  ///< of all ranges, one after another
   std::vector<std::uint8_t> tail;           ///< appended to the file
-  std::uint64_t file_bytes = 0;             ///< size of the file before; matters with a tail only
+  std::uint64_t file_bytes = 0;             ///< size of the file before; used only with a tail
 
   /// Appends a range, or lengthens the last one when this one follows it in the file. Both spans have the
   /// same size.
@@ -40,10 +40,10 @@ struct Patch {
   [[nodiscard]] bool empty() const noexcept { return ranges.empty() && tail.empty(); }
 };
 
-/// Works out the byte changes of faults; the stored CRC-32C follows faults of the plane value, and HDF5's own
-/// checksums always. Filtered chunks are decoded and encoded on all cores. Checks that the file still holds
-/// each fault's old pattern; throws Error(conflict) with the first that differs. Throws Error(unsupported)
-/// when filters would not keep other values.
+/// Computes the byte changes of faults; the stored CRC-32C is updated for faults of the plane value, and
+/// HDF5's own checksums always. Filtered chunks are decoded and encoded on all cores. Checks that the file
+/// still holds each fault's old pattern; throws Error(conflict) with the first that differs. Throws
+/// Error(unsupported) when filters would not preserve other values.
 [[nodiscard]] Patch make_patch(const ckpt::Reader& reader, const record::FaultList& faults);
 [[nodiscard]] Patch make_patch(const ckpt::Reader& reader, const std::vector<record::AppliedFault>& faults);
 

@@ -22,8 +22,8 @@ using Bytes = std::vector<std::uint8_t>;
 
 constexpr const char* kSchema = "bitrift/undo/2";
 
-/// Writes what follows the line of JSON, and sums it up. Never as one text: with filtered chunks that would
-/// have the size of all that are altered, twice.
+/// Writes the data after the line of JSON, and computes their sum. Never as one text: with filtered chunks
+/// that would have the size of all that are altered, twice.
 class PayloadWriter {
  public:
   PayloadWriter(const FileDescriptor& fd, std::uint64_t start, std::filesystem::path path)
@@ -98,7 +98,7 @@ void refuse_other_schema(const Json& head, const std::filesystem::path& path) {
        path.string(), found, kSchema);
 }
 
-/// The state that a tail says: cut short, it may have any length.
+/// The state according to the tail, which may have any length if it was cut short.
 void look_at_tail(const UndoJournal& journal, const FileDescriptor& fd, const std::filesystem::path& file,
                   bool& any_old, bool& any_new) {
   const std::uint64_t size = size_of(fd, file);
@@ -110,7 +110,7 @@ void look_at_tail(const UndoJournal& journal, const FileDescriptor& fd, const st
   const std::uint64_t there = size - journal.file_bytes;
   Bytes found(there);
   read_at(fd, found.data(), found.size(), journal.file_bytes, file);
-  // What was not written yet may stand there as zeros.
+  // Blocks that were not written yet may be zeros.
   for (std::uint64_t i = 0; i < there; ++i) {
     if (found[i] == tail[i]) continue;
     any_old = true;
@@ -137,7 +137,7 @@ void write_journal(const std::filesystem::path& file, const UndoJournal& journal
   PendingFile pending(undo_path(file));
   {
     const FileDescriptor fd = open_file(pending.path(), O_WRONLY);
-    // The line comes last, for it has the sum; its length is known before.
+    // The line is written last, because it has the sum; its length is known before.
     PayloadWriter payload(fd, head_of(journal, 0).size(), pending.target());
     for (const Patch::Range& range : journal.patch.ranges) {
       payload.add_number(range.offset);
@@ -225,8 +225,8 @@ std::uint64_t take_back(const UndoJournal& journal, const FileDescriptor& fd,
                         const std::filesystem::path& file) {
   std::uint64_t changed = 0;
   if (compare_with(journal, fd, file) == UndoState::untouched) return changed;
-  // Only bytes that differ: where the injection was stopped, by a limit of the file's size or a full disk,
-  // none can be written now either.
+  // Only bytes that differ: those at which a file size limit or a full disk stopped the injection cannot be
+  // written now either.
   std::vector<Patch::Range> altered;
   read_ranges(fd, file, journal.patch.ranges, [&](const Patch::Range& range, const std::uint8_t* found) {
     const auto before = journal.patch.before_of(range);
@@ -242,7 +242,7 @@ std::uint64_t take_back(const UndoJournal& journal, const FileDescriptor& fd,
   });
   write_ranges(fd, file, altered, journal.patch.before);
   if (const std::uint64_t size = size_of(fd, file); size > journal.file_bytes) {
-    // The old places count again before the new ones go.
+    // The old places must be valid again before the new ones disappear.
     sync_file(fd, file);
     if (::ftruncate(fd.get(), static_cast<off_t>(journal.file_bytes)) != 0) {
       fail(ErrorCode::io, "{}: cannot be truncated to {} bytes: {}", file.string(), journal.file_bytes,

@@ -1,4 +1,4 @@
-// The undo journal of an in-place injection: which bytes it changes, before and after.
+// The undo journal of an in-place injection: the bytes that it changes, before and after.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct UndoJournal {
   Patch patch;
 };
 
-/// How the file's bytes stand against a journal.
+/// The state of the file's bytes with respect to a journal.
 enum class UndoState { untouched, partly, complete };
 
 /// The undo journal of a file: "<file>.undo"; for a symbolic link, that of the file it points to.
@@ -30,12 +30,11 @@ void write_journal(const std::filesystem::path& file, const UndoJournal& journal
 /// Removes it, synced. Throws Error(io).
 void remove_journal(const std::filesystem::path& file);
 
-/// Compares byte by byte: a write that was cut short may end anywhere, also inside of an element. Throws
-/// Error(conflict) when some byte is neither what it was before nor what it was to become, or the size is
-/// none between the two.
+/// Compares byte by byte, because an interrupted write may end anywhere, even inside of an element. Throws
+/// Error(conflict) when some byte is neither the old nor the new one, or the size is not between the two.
 [[nodiscard]] UndoState compare_with(const UndoJournal& journal, const FileDescriptor& fd,
                                      const std::filesystem::path& file);
-/// Writes the bytes that differ back, syncs, reads back. Returns how many bytes differed. Throws as
+/// Restores the bytes that differ, syncs, and reads them back. Returns how many bytes differed. Throws as
 /// compare_with() does, before anything is written, and Error(io).
 std::uint64_t take_back(const UndoJournal& journal, const FileDescriptor& fd,
                         const std::filesystem::path& file);

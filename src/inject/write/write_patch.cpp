@@ -16,12 +16,12 @@ using Range = Patch::Range;
 constexpr const char* changed = "the file was changed by another program; nothing was written";
 constexpr const char* unread = "reading it back gives other bytes";
 
-// Ranges that lie close together are read, and written, at once: a window of this many bytes with that many
+// Ranges that are close together are read, and written, at once: a window of this many bytes with that many
 // ranges costs less than a call for each.
 constexpr std::uint64_t window_bytes = std::uint64_t{256} << 10U;
 constexpr std::size_t fewest_in_window = 16;
 
-/// One behind the last range of the window that begins with range i; i + 1 where one by one is cheaper.
+/// One past the last range of the window that begins with range i; i + 1 where single writes are cheaper.
 std::size_t window_end(const std::vector<Range>& ranges, std::size_t i) {
   std::size_t end = i + 1;
   while (end < ranges.size() && ranges[end].end() - ranges[i].offset <= window_bytes) ++end;
@@ -91,7 +91,7 @@ void write_ranges(const FileDescriptor& fd, const std::filesystem::path& path,
 }
 
 void write_compared(const FileDescriptor& fd, const std::filesystem::path& path, const Patch& patch) {
-  // Nothing may point behind the end of the file at any moment: the tail comes first and goes last.
+  // At no moment may anything point past the end of the file: the tail comes first and goes last.
   write_at(fd, patch.tail.data(), patch.tail.size(), patch.file_bytes, path);
   write_ranges(fd, path, patch.ranges, patch.after);
   expect_all(fd, path, patch, patch.after, ErrorCode::io, unread);

@@ -1,4 +1,4 @@
-// Byte ranges of a patch on their way to a file and back.
+// Writes the byte ranges of a patch to a file, and restores them.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 namespace bitrift::inject {
 
 /// Writes the `after` (or, backwards, the `before`) bytes, appends (or cuts off) the tail, and reads back.
-/// The other side must be what the file holds now: Error(conflict) otherwise, nothing written. For private
-/// copies; no lock, no journal, no sync.
+/// The file must hold the other side now: Error(conflict) otherwise, nothing written. For private copies; no
+/// lock, no journal, no sync.
 void write_patch(const FileDescriptor& fd, const std::filesystem::path& path, const Patch& patch,
                  bool backwards);
 /// As write_patch() forwards, but the caller has already compared the file with `before`.
@@ -24,8 +24,8 @@ void write_compared(const FileDescriptor& fd, const std::filesystem::path& path,
 using RangeVisitor = std::function<void(const Patch::Range& range, const std::uint8_t* found)>;
 void read_ranges(const FileDescriptor& fd, const std::filesystem::path& path,
                  const std::vector<Patch::Range>& ranges, const RangeVisitor& visit);
-/// Writes bytes (all of them as in Patch::before or after) to the ranges. Where ranges lie close together,
-/// what is between them is read and written back unchanged. Throws Error(io | bad_file).
+/// Writes bytes (all of them as in Patch::before or after) to the ranges. If ranges are close together, the
+/// bytes between them are read and written back unchanged. Throws Error(io | bad_file).
 void write_ranges(const FileDescriptor& fd, const std::filesystem::path& path,
                   const std::vector<Patch::Range>& ranges, const std::vector<std::uint8_t>& bytes);
 

@@ -1,4 +1,4 @@
-// A cuttable unit of a model: what a pipeline stage is made of.
+// A unit of a model at which it can be cut: pipeline stages consist of them.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace bitrift::nn {
 
-/// What the elements of a new tensor are (docs/training.md, "Initial values").
+/// The values of a new tensor's elements (docs/training.md, "Initial values").
 struct Init {
   enum class Kind { constant, uniform, normal };
   Kind kind = Kind::constant;
   double scale = 0;  ///< constant: the value; uniform: within +-scale; normal: the standard deviation
   [[nodiscard]] static Init constant(double value) { return {Kind::constant, value}; }
   [[nodiscard]] static Init normal(double deviation) { return {Kind::normal, deviation}; }
-  /// PyTorch's default for linear and convolution layers: within +-1/sqrt(fan_in), weights and biases alike.
+  /// PyTorch's default for linear and convolution layers: within +-1/sqrt(fan_in), for weights and biases.
   [[nodiscard]] static Init fan_in(std::int64_t count);
 };
 
@@ -32,7 +32,7 @@ struct Slot {
   torch::Tensor value = {};  ///< undefined until build()
 };
 
-/// Where and how tensors live.
+/// The place and type of tensors.
 struct Placement {
   torch::ScalarType dtype = torch::kFloat32;  ///< of parameters and floating buffers
   torch::Device device = torch::kCPU;
@@ -54,18 +54,18 @@ class Layer {
   /// Shapes of one sample.
   [[nodiscard]] const std::vector<std::int64_t>& input_shape() const noexcept { return input_shape_; }
   [[nodiscard]] const std::vector<std::int64_t>& output_shape() const noexcept { return output_shape_; }
-  /// Multiply-adds of the forward pass of one sample: what a balanced cut balances when nothing was measured.
+  /// Multiply-adds of the forward pass of one sample: what a cut balances when nothing was measured.
   [[nodiscard]] std::int64_t cost() const noexcept { return cost_; }
 
   /// Allocates all tensors. With a seed they get their initial values: element i of tensor `key` is a pure
   /// function of (seed, key, i), so a stage starts with the same bits as the whole model. Without one they
   /// hold zeros, for a load to fill.
   void build(std::optional<std::uint64_t> seed, const Placement& placement);
-  /// Back to before build().
+  /// Returns to the state before build().
   void release() noexcept;
 
  protected:
-  std::string name_;  ///< of the unit: "layer1.0"
+  std::string name_;  ///< name of the unit: "layer1.0"
   std::vector<Slot> slots_;
   std::vector<std::int64_t> input_shape_, output_shape_;
   std::int64_t cost_ = 0;

@@ -7,16 +7,17 @@
 namespace bitrift::nn {
 namespace {
 
-// Output rows that are worth a thread of their own.
+// The number of output rows that are worth a thread.
 constexpr std::int64_t rows_a_thread = 1024;
 
-// All ones when it holds, else zero: choices made with masks, because which element is the largest cannot be
-// predicted, and a wrongly predicted jump costs more than the whole window.
+// All ones if it holds, else zero: choices are made with masks, because the position of the largest element
+// cannot be predicted, and a mispredicted jump costs more than the whole window.
 std::int32_t mask(bool holds) { return -static_cast<std::int32_t>(holds); }
 
 std::int32_t bits(float value) { return std::bit_cast<std::int32_t>(value); }
 
-// x: two rows of 2 * width elements; the number of the largest goes to picks: 0 and 1 above, 2 and 3 below.
+// x: two rows of 2 * width elements; the number of the largest goes to picks: 0 and 1 in the upper row, 2 and
+// 3 in the lower.
 void pool_row(const float* x, std::int64_t width, float* y, std::int32_t* picks) {
   const float* below = x + 2 * width;
   for (std::int64_t w = 0; w < width; ++w) {
@@ -34,7 +35,7 @@ void pool_row(const float* x, std::int64_t width, float* y, std::int32_t* picks)
   }
 }
 
-// PyTorch adds every gradient to a zero, which turns -0 into 0.
+// PyTorch adds every gradient to zero, which turns -0 into 0.
 void spread_row(const float* gradient, const std::int32_t* picks, std::int64_t width, float* x) {
   float* below = x + 2 * width;
   for (std::int64_t w = 0; w < width; ++w) {

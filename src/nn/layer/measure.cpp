@@ -8,7 +8,7 @@
 namespace bitrift::nn {
 namespace {
 
-// In training nothing asks for the gradient of what enters the first layer.
+// Training does not need the gradient of the first layer's input.
 double time_once(Layer& layer, bool first, const torch::Tensor& input, const Pass& pass) {
   const auto began = std::chrono::steady_clock::now();
   torch::Tensor x = input.detach();

@@ -1,4 +1,4 @@
-// Models as sequences of layers, and the contiguous part of one that a rank holds.
+// Models as sequences of layers, and the contiguous part of a model that a rank holds.
 #pragma once
 
 #include <cstddef>
@@ -13,19 +13,20 @@
 
 namespace bitrift::nn {
 
-/// What a model is made from. Keys a model has no use for are ignored: who reads a spec refuses them.
+/// The input from which a model is made. Keys that a model does not use are ignored: the reader of a spec
+/// refuses them.
 struct ModelDescription {
   record::ModelName name = record::ModelName::mlp;
   std::vector<std::int64_t> hidden = {};  ///< mlp: widths of the hidden layers
   bool batch_norm = false;                ///< mlp: BatchNorm1d after each hidden linear layer
-  std::vector<std::int64_t> input = {};   ///< of one sample: channels, height, width; or context
+  std::vector<std::int64_t> input = {};   ///< shape of one sample: channels, height, width; or context
   std::int64_t classes = 0;               ///< labels, or tokens of the vocabulary
   bool small = false;                     ///< vision models: an eighth of all widths
   bool cifar_stem = false;                ///< resnet18, resnet50: 3x3 convolution, no pooling
   bool auxiliary = true;                  ///< googlenet: with auxiliary heads
-  std::optional<double> dropout = {};     ///< of every dropout; none: as published
-  int layers = 0, heads = 0;              ///< gpt, bert: blocks, attention heads of each
-  std::int64_t width = 0;                 ///< gpt, bert: of the embedding, a multiple of heads
+  std::optional<double> dropout = {};     ///< probability of every dropout; none: as published
+  int layers = 0, heads = 0;              ///< gpt, bert: number of blocks, attention heads of each
+  std::int64_t width = 0;                 ///< gpt, bert: width of the embedding, a multiple of heads
 };
 
 using Layers = std::vector<std::unique_ptr<Layer>>;
@@ -34,18 +35,19 @@ using Layers = std::vector<std::unique_ptr<Layer>>;
 [[nodiscard]] std::vector<double> estimated_costs(const std::vector<std::unique_ptr<Layer>>& layers);
 
 /// Contiguous parts [first, last) of the layers, one for each stage: the cut whose costliest stage is
-/// cheapest; among equals the one whose earliest stages end first. Throws Error(bad_input) when there are
-/// more stages than layers.
+/// cheapest; among equal cuts, the one whose earliest stages end first. Throws Error(bad_input) when there
+/// are more stages than layers.
 [[nodiscard]] std::vector<std::pair<std::size_t, std::size_t>> cut_layers(const std::vector<double>& costs,
                                                                           int stages);
 
-/// What a forward pass of a stage gives.
+/// The output of a forward pass of a stage.
 struct StageOutput {
   torch::Tensor y;                       ///< [batch, output_shape...]
   std::vector<torch::Tensor> auxiliary;  ///< logits of the auxiliary heads in layer order; in training only
 };
 
-/// What the loss of an auxiliary head counts beside the main one (Szegedy et al., CVPR 2015, section 5).
+/// The weight of the loss of an auxiliary head, relative to the main one (Szegedy et al., CVPR 2015, section
+/// 5).
 inline constexpr double auxiliary_weight = 0.3;
 
 /// A built contiguous part of a model; the whole model when there is one stage.

@@ -1,4 +1,4 @@
-// What layers are put together from. Inside nn/ only.
+// The parts of which layers are built. Inside nn/ only.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@ constexpr double bert_epsilon = 1e-12;
 constexpr double gpt_dropout = 0;
 constexpr double bert_dropout = 0.1;
 
-// What every layer of a transformer needs to know.
+// The context that every layer of a transformer needs.
 struct Sizes {
   std::int64_t context, width, vocabulary, heads;
   int layers;
@@ -76,7 +76,7 @@ class GptEmbeddings : public Hidden {
 class GptBlock : public Hidden {
  public:
   GptBlock(const std::string& key, const Sizes& s) : Hidden(key, s) {
-    // Two residual branches a block: their sum keeps its variance (GPT-2, section 2.3).
+    // A block has two residual branches: this keeps the variance of their sum (GPT-2, section 2.3).
     const double residual_deviation = weight_deviation / std::sqrt(2.0 * s.layers);
     norm1_ = LayerNorm(slots_, key + ".ln_1", s.width, gpt_epsilon);
     attention_ = normal_linear(slots_, key + ".attn.c_attn", s.width, 3 * s.width);

@@ -1,4 +1,4 @@
-// What the transformers are put together from, beside parts.h. Inside nn/ only.
+// The parts of which the transformers are built, in addition to parts.h. Inside nn/ only.
 #pragma once
 
 #include <cstddef>
@@ -40,8 +40,8 @@ class Embedding {
 /// x: [batch, context, width] as [batch, heads, context, width / heads].
 [[nodiscard]] torch::Tensor split_heads(const torch::Tensor& x, std::int64_t heads);
 
-/// Scaled dot-product attention (Vaswani et al., NeurIPS 2017, section 3.2.1) of heads as split_heads() gives
-/// them, without dropout on its weights; causal: a position sees itself and the positions before it.
+/// Scaled dot-product attention (Vaswani et al., NeurIPS 2017, section 3.2.1) of heads in the form of
+/// split_heads(), without dropout on its weights; causal: a position sees itself and earlier positions.
 /// Returns [batch, context, width].
 [[nodiscard]] torch::Tensor attend(const torch::Tensor& query, const torch::Tensor& key,
                                    const torch::Tensor& value, bool causal);

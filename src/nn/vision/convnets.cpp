@@ -1,4 +1,4 @@
-// AlexNet and VGG: a row of convolutions, then three linear layers; keys as torchvision's.
+// AlexNet and VGG: a row of convolutions, then three linear layers; keys as in torchvision.
 #include "nn/vision/convnets.h"
 
 #include "nn/vision/vision_parts.h"
@@ -47,7 +47,7 @@ Layers make_alexnet(const ModelDescription& model) {
 }
 
 Layers make_vgg16(const ModelDescription& model, bool batch_norm) {
-  // Configuration D of the paper's table 1: convolutions of equal width, and a pooling behind each group.
+  // Configuration D of the paper's table 1: convolutions of equal width, and a pooling after each group.
   const std::vector<std::vector<std::int64_t>> groups = {
       {64, 64}, {128, 128}, {256, 256, 256}, {512, 512, 512}, {512, 512, 512}};
   const Window window{.kernel = 3, .stride = 1, .padding = 1};

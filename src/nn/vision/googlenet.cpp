@@ -1,5 +1,5 @@
-// Szegedy et al.: Going Deeper with Convolutions, CVPR 2015, as torchvision has it: with batch normalisation,
-// and with 3x3 convolutions where the paper has 5x5.
+// Szegedy et al.: Going Deeper with Convolutions, CVPR 2015, as in torchvision: with batch normalisation, and
+// with 3x3 convolutions where the paper has 5x5.
 #include "nn/vision/googlenet.h"
 
 #include "nn/vision/vision_parts.h"
@@ -7,7 +7,8 @@
 namespace bitrift::nn {
 namespace {
 
-// torchvision draws from a normal distribution cut at 200 deviations, which is a normal one.
+// torchvision draws from a normal distribution truncated at 200 deviations, which is a normal one in
+// practice.
 Init weight_init() { return Init::normal(0.01); }
 
 Conv::Options conv_options(const std::string& key) {
@@ -15,7 +16,7 @@ Conv::Options conv_options(const std::string& key) {
 }
 
 // A row of the paper's table 1: the outputs of the 1x1, the reduction before the 3x3 and its outputs, the
-// same of the 5x5, and the projection behind the pooling.
+// same of the 5x5, and the projection after the pooling.
 struct Widths {
   std::int64_t one, reduce3, three, reduce5, five, project;
 };
@@ -51,7 +52,7 @@ class AuxiliaryHead {
   std::int64_t cost_ = 0;
 };
 
-// The pooling in front, where there is one; then four branches, one above the other in the channels.
+// The pooling before it, if there is one; then four branches, concatenated along the channels.
 class Inception : public Layer {
  public:
   Inception(const std::string& key, const Shape& input, const std::optional<Window>& pool,
@@ -86,7 +87,7 @@ class Inception : public Layer {
     const auto run = [&](const Conv& conv, const torch::Tensor& from) {
       return conv(slots_, from, pass.training).relu_();
     };
-    // One after the other: the gradients of x are added in the reverse of this order.
+    // One after another: the gradients of x are added in the reverse of this order.
     const torch::Tensor one = run(one_, x);
     const torch::Tensor three = run(three_, run(reduce3_, x));
     const torch::Tensor five = run(five_, run(reduce5_, x));

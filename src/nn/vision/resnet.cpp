@@ -1,4 +1,4 @@
-// He, Zhang, Ren, Sun: Deep Residual Learning for Image Recognition, CVPR 2016; keys as torchvision's.
+// He, Zhang, Ren, Sun: Deep Residual Learning for Image Recognition, CVPR 2016; keys as in torchvision.
 #include "nn/vision/resnet.h"
 
 #include <limits>
@@ -9,7 +9,7 @@ namespace bitrift::nn {
 namespace {
 
 struct Architecture {
-  std::vector<std::int64_t> widths, blocks;  // of each stage of equal image size
+  std::vector<std::int64_t> widths, blocks;  // number of blocks in each stage of equal image size
   bool bottleneck = false;                   // 1x1, 3x3, 1x1 (section 4.1); else two 3x3
   bool padded_shortcut = false;              // option A of section 3.3; else B, a projection
 };
@@ -96,7 +96,7 @@ constexpr Window cifar_stem{.kernel = 3, .stride = 1, .padding = 1};
 
 Layers make_resnet20(const ModelDescription& model) {
   Architecture architecture{.widths = {16, 32, 64}, .blocks = {3, 3, 3}, .padded_shortcut = true};
-  // An eighth would leave two channels.
+  // An eighth of that would be two channels.
   if (model.small) architecture.widths = {4, 8, 16};
   return make(model, architecture, cifar_stem, std::nullopt);
 }

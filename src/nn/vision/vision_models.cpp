@@ -31,7 +31,7 @@ Layers make(const ModelDescription& model) {
   }
 }
 
-// An extent that no window fits in stays 0 up to the adaptive pooling in front of the classifier.
+// An extent that no window fits stays 0 up to the adaptive pooling before the classifier.
 bool images_fit(const Layers& layers) {
   return std::ranges::all_of(layers, [](const auto& layer) {
     const auto& shape = layer->input_shape();
@@ -44,7 +44,7 @@ bool images_fit(const Layers& layers) {
 Layers make_vision_model(const ModelDescription& model) {
   Layers layers = make(model);
   if (images_fit(layers)) return layers;
-  // Layers that are not built hold no memory, so every side can be tried.
+  // Layers that are not built hold no memory, so every size can be tried.
   ModelDescription probe = model;
   std::int64_t side = 0;
   do {

@@ -5,8 +5,8 @@
 
 namespace bitrift::nn {
 
-/// A vision model by its name; empty when it is none of them. Throws Error(bad_input): samples that
-/// are no images, or images too small.
+/// A vision model by its name; empty when the name is not one of theirs. Throws Error(bad_input): samples
+/// that are not images, or images that are too small.
 [[nodiscard]] Layers make_vision_model(const ModelDescription& model);
 
 }  // namespace bitrift::nn

@@ -8,7 +8,7 @@
 namespace bitrift::nn {
 namespace {
 
-// As pooling_output_shape of PyTorch (ATen/native/Pool.h); of a convolution too, which knows no `ceil`.
+// As in pooling_output_shape of PyTorch (ATen/native/Pool.h); also for a convolution, which has no `ceil`.
 std::int64_t extent(std::int64_t size, const Window& window) {
   const std::int64_t room = size + 2 * window.padding - window.kernel + (window.ceil ? window.stride - 1 : 0);
   if (room < 0) return 0;
@@ -34,8 +34,8 @@ torch::Tensor max_pool(const torch::Tensor& x, const Window& window) {
 }
 
 torch::Tensor adaptive_pool(const torch::Tensor& x, std::int64_t side) {
-  // To one pixel PyTorch takes the mean. Its CUDA kernel for other sizes adds gradients in no fixed order,
-  // and is refused where deterministic algorithms are asked for.
+  // For one output pixel, PyTorch takes the mean. Its CUDA kernel for other sizes adds gradients in no fixed
+  // order, and is refused when deterministic algorithms are required.
   if (x.is_cuda() && side > 1) return adaptive_pool_in_order(x, side);
   return torch::adaptive_avg_pool2d(x, {side, side});
 }

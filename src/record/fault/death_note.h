@@ -1,4 +1,4 @@
-// What a rank leaves behind before it fails on purpose.
+// The note that a rank leaves before it fails on purpose.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@ struct DeathNote {
 
 /// Adds a line. Errors are ignored: the rank is about to fail.
 void leave_death_note(const std::filesystem::path& file, const DeathNote& note) noexcept;
-/// In the order in which they were left; empty if there is no such file. Incomplete lines are ignored.
+/// The notes in the order in which they were left; empty if there is no such file. Incomplete lines are
+/// ignored.
 [[nodiscard]] std::vector<DeathNote> death_notes(const std::filesystem::path& file);
 /// The latest note up to `until`; nullopt if there is none.
 [[nodiscard]] std::optional<DeathNote> last_death_note(const std::filesystem::path& file, double until);

@@ -19,7 +19,7 @@ class TextParts {
  public:
   TextParts(LinkFailure kind, std::string_view text) : kind_(kind), text_(text), rest_(text) {}
 
-  /// A number and the sign behind it; '\0': the end of the text.
+  /// A number and the sign after it; '\0': the end of the text.
   template <typename T>
   T number(const char* what, char behind) {
     const std::size_t end = behind == '\0' ? rest_.size() : rest_.find(behind);

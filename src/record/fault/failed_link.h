@@ -36,14 +36,14 @@ struct FailedLink {
 /// Throws Error(bad_file) for impossible values.
 [[nodiscard]] FailedLink failed_link_from_json(const Json& value);
 /// Dead: "ROW,COLUMN-ROW,COLUMN@STEP", such as "0,1-0,2@5". Slow: ":SECONDS" as well, "0,1-0,2@5:0.002". The
-/// chips may stand in either order. Throws Error(bad_input) that says what was expected.
+/// chips may be given in either order. Throws Error(bad_input) that says what was expected.
 [[nodiscard]] FailedLink failed_link_from_text(LinkFailure kind, std::string_view text);
 /// The inverse.
 [[nodiscard]] std::string to_text(const FailedLink& link);
 /// "0,1-0,2".
 [[nodiscard]] std::string name_of_link(const FailedLink& link);
 
-/// What became of a link that failed in a run.
+/// What happened to a link that failed in a run.
 struct LinkReport {
   FailedLink link;
   std::int64_t delayed = 0;  ///< slow: messages that were late

@@ -54,7 +54,7 @@ constexpr std::tuple applied_keys = {Key{"tensor", &AppliedFault::tensor},
                                      Key{"plane", &AppliedFault::plane, Presence::unless_default},
                                      Key{"structure", &AppliedFault::structure, Presence::unless_default}};
 
-// All but the scope, and the kind and the value, which may be written in another way.
+// All but the scope, and the kind and the value, which a user may write in another way.
 constexpr std::tuple model_keys = {Key{"tensors", &FaultModel::tensors, Presence::defaulted},
                                    Key{"roles", &FaultModel::roles, Presence::defaulted},
                                    Key{"layers", &FaultModel::layers, Presence::unless_default},

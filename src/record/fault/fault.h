@@ -1,4 +1,4 @@
-// Faults: the model a user asks for, and the single bits that were really changed.
+// Faults: the model that a user asks for, and the single bits that were really changed.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ namespace bitrift::record {
 enum class Plane { value, storage, metadata };
 constexpr EnumNames<3> names_of(Plane) { return {"plane", {"value", "storage", "metadata"}}; }
 
-/// What a fault does to a number (docs/faults.md, "What").
+/// The effect of a fault on a number (docs/faults.md, "What").
 enum class FaultKind {
   flip,
   burst,
-  mask,  ///< "xor", which C++ keeps for itself
+  mask,  ///< "xor", a reserved word of C++
   stuck_at_0,
   stuck_at_1,
   zero,
@@ -42,15 +42,15 @@ constexpr EnumNames<12> names_of(FaultKind) {
 /// The kind with this name, or with the other name of zero, "nullify".
 [[nodiscard]] std::optional<FaultKind> find_fault_kind(std::string_view name) noexcept;
 
-/// What is equally likely to be hit.
+/// The unit that is equally likely to be hit.
 enum class Measure { bit, element, tensor };
 constexpr EnumNames<3> names_of(Measure) { return {"measure", {"bit", "element", "tensor"}}; }
 
-/// Where the mask of an xor may lie.
+/// Where the mask of an xor may be placed.
 enum class MaskPlace { aligned, random };
 constexpr EnumNames<2> names_of(MaskPlace) { return {"place of a mask", {"aligned", "random"}}; }
 
-/// Where, what, how many and on which plane; `when` is at load.
+/// Where, what, how many and on which plane; the time `when` is always at load.
 struct FaultModel {
   std::vector<std::string>
       tensors;  ///< globs over tensor paths; empty: all numeric tensors with a role other than checksum
@@ -75,7 +75,7 @@ struct FaultModel {
   std::string value;                 ///< set: the number as text, which keeps 64-bit integers exact
   std::map<std::string, std::string>
       as;       ///< glob over tensor paths -> name of the number format to read it as
-  Scope scope;  ///< who sees it; in a file only tensors of single replicas can tell
+  Scope scope;  ///< which replicas see it; in a file only tensors of single replicas can distinguish them
 };
 
 /// One element before and after. Patterns are bit patterns of the value, bit 0 least significant.
@@ -85,20 +85,19 @@ struct AppliedFault {
   std::uint64_t element =
       0;              ///< flat index, row-major; where names_byte() holds, the byte's place in the file
   std::string dtype;  ///< number format name: "float32"
-  std::vector<unsigned> bits;  ///< the bits that were asked for, ascending
+  std::vector<unsigned> bits;  ///< the requested bits, ascending
   std::string field;           ///< sign | exponent | mantissa | mixed; "" where names_byte() holds
   std::uint64_t old_pattern = 0;
   std::uint64_t new_pattern = 0;
   Plane plane = Plane::value;
   std::string structure =
-      {};  ///< planes storage and metadata: what of the file holds the byte, such as
-           ///< "object header of /model/conv1.weight" or "raw chunk 3 of /model/fc.weight"
+      {};  ///< planes storage and metadata: the part of the file that holds the byte, such as "object header
+           ///< of /model/conv1.weight" or "raw chunk 3 of /model/fc.weight"
   bool operator==(const AppliedFault&) const = default;
 };
 
-/// Whether a fault on this plane and in this structure is at a byte of the file and not at a number:
-/// everything on the plane metadata, and on the plane storage the bytes of a chunk with filters ("raw chunk K
-/// of PATH").
+/// Whether a fault on this plane and in this structure alters a byte of the file and not a number: everything
+/// on the plane metadata, and on the plane storage the bytes of a chunk with filters ("raw chunk K of PATH").
 [[nodiscard]] bool names_byte(Plane plane, std::string_view structure) noexcept;
 
 /// A hexadecimal string as long as the number format ("0x3f800000"), because JSON numbers end at 2^53.

@@ -1,4 +1,4 @@
-// Drawn faults in little memory: what they share is stored once.
+// Drawn faults in little memory: their common properties are stored once.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace bitrift::record {
 
-/// What the faults of one tensor share.
+/// What the faults of one tensor have in common.
 struct FaultSite {
   std::string tensor;
   std::string role;
-  std::string dtype;  ///< name of the format that its bits are read as
+  std::string dtype;  ///< name of the format as which its bits are read
   Plane plane = Plane::value;
   std::string structure = {};  ///< see AppliedFault
   bool operator==(const FaultSite&) const = default;
 };
 
-/// One altered element. `bits` are those that the fault is at, as a mask.
+/// One altered element. `bits` are the altered bits, as a mask.
 struct ElementChange {
   std::uint32_t site = 0;  ///< index into FaultList::sites
   std::uint64_t element = 0;
@@ -32,17 +32,17 @@ struct ElementChange {
 
 struct FaultList {
   std::vector<FaultSite> sites;
-  std::vector<ElementChange> changes;  ///< by site, then element; one an element
+  std::vector<ElementChange> changes;  ///< by site, then element; one entry for each element
 
   [[nodiscard]] std::size_t size() const noexcept { return changes.size(); }
   [[nodiscard]] bool empty() const noexcept { return changes.empty(); }
-  /// The i-th fault with all that it carries; of a format that is not known, `field` is "".
+  /// The i-th fault with all its properties; if the format is unknown, `field` is "".
   [[nodiscard]] AppliedFault at(std::size_t i) const;
   /// All of them.
   [[nodiscard]] std::vector<AppliedFault> expanded() const;
-  /// Adds a fault behind the others. Its bits lie below 64.
+  /// Adds a fault after the others. Its bits must be below 64.
   void append(const AppliedFault& fault);
-  /// Removes the sites at which no fault is.
+  /// Removes the sites without a fault.
   void drop_unused_sites();
   bool operator==(const FaultList&) const = default;
 };

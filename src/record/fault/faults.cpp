@@ -10,7 +10,7 @@
 namespace bitrift::record {
 namespace {
 
-// The key that a fault on the way stands under in a list of faults. Altered bits have none.
+// The key of a fault during a run in a list of faults. Altered bits have none.
 const char* key_of(const ProcessFault&) { return "process"; }
 const char* key_of(const LinkFault&) { return "link"; }
 const char* key_of(const FailedLink&) { return "failed_link"; }

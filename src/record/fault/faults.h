@@ -1,4 +1,4 @@
-// What a run meets: altered bits, ranks that fail, or faults of links: messages that arrive altered, and
+// The faults of a run: altered bits, ranks that fail, or faults of links: messages that arrive altered, and
 // links that fail.
 #pragma once
 
@@ -16,8 +16,8 @@
 
 namespace bitrift::record {
 
-/// Faults of one kind: bits that were altered in the file, or, on the way, processes that fail, messages that
-/// arrive altered, or links that fail.
+/// Faults of one kind: bits that were altered in the file; or, during the run, processes that fail, messages
+/// that arrive altered, or links that fail.
 class Faults {
  public:
   Faults() = default;  ///< no altered bit
@@ -36,15 +36,15 @@ class Faults {
   [[nodiscard]] bool of_failed_links() const noexcept {
     return std::holds_alternative<std::vector<FailedLink>>(faults_);
   }
-  /// Empty where the faults are of another kind.
+  /// Empty if the faults are of another kind.
   [[nodiscard]] const FaultList& bits() const noexcept;
-  /// To add to; what was there of another kind is dropped.
+  /// For adding faults; faults of another kind are dropped.
   [[nodiscard]] FaultList& bits();
-  /// Empty where the faults are of another kind.
+  /// Empty if the faults are of another kind.
   [[nodiscard]] const std::vector<ProcessFault>& processes() const noexcept;
   [[nodiscard]] const std::vector<LinkFault>& links() const noexcept;
   [[nodiscard]] const std::vector<FailedLink>& failed_links() const noexcept;
-  /// Calls `visitor` with the list of the kind that these are.
+  /// Calls `visitor` with the list of the current kind.
   template <typename Visitor>
   decltype(auto) visit(Visitor&& visitor) const {
     return std::visit(std::forward<Visitor>(visitor), faults_);
@@ -70,8 +70,8 @@ class Faults {
 /// The first `most` of them, separated by "; ", and how many more there are; "none" without a fault.
 [[nodiscard]] std::string described(const Faults& faults, std::size_t most);
 
-/// A list: of an altered element its keys, of a process {"process": {...}}, of a message {"link": {...}}, of
-/// a failed link {"failed_link": {...}}.
+/// A list: for an altered element its keys, for a process {"process": {...}}, for a message {"link": {...}},
+/// for a failed link {"failed_link": {...}}.
 void to_json(Json& value, const Faults& faults);
 /// Throws Error(bad_file) when the list mixes kinds.
 void from_json(const Json& value, Faults& faults);

@@ -1,4 +1,4 @@
-// At how many points a rank can fail.
+// The number of points at which a rank can fail.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace bitrift::record {
 
-/// How many points each phase has for a rank. The model, its cut into stages and the data decide.
+/// The number of points of each phase for a rank. They depend on the model, its cut into stages and the data.
 struct KillPoints {
   std::int64_t steps_per_epoch = 0;
-  std::vector<std::map<TrainingPhase, std::int64_t>> stages;  ///< of a rank that holds this stage
-  /// 0 where the phase has none.
+  std::vector<std::map<TrainingPhase, std::int64_t>> stages;  ///< for a rank that holds this stage
+  /// 0 if the phase has none.
   [[nodiscard]] std::int64_t of(int stage, TrainingPhase phase) const;
   bool operator==(const KillPoints&) const = default;
 };

@@ -17,7 +17,7 @@ constexpr std::int64_t most_bits = 64;
 LinkFault link_fault_from_text(std::string_view text) {
   struct Part {
     const char* what;
-    char behind;  // the sign that ends it
+    char behind;  // the character that ends it
     std::int64_t least, most;
   };
   constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();

@@ -10,7 +10,7 @@
 
 namespace bitrift::record {
 
-/// What faults of links are listed under where others have a Plane, which is a part of a file.
+/// The text under which faults of links are listed where others have a Plane, which is a part of a file.
 inline constexpr const char* wire_plane = "wire";
 
 /// What the receiver does with a message (docs/mesh.md, "What a schedule means").
@@ -23,7 +23,7 @@ struct LinkFault {
   std::int64_t step = 1;     ///< of this run, 1-based
   std::int64_t bucket = 0;   ///< of gradients: 0 holds the last layer's
   std::int64_t send = 0;     ///< position in the planned schedule, which gives link, chunk and kind
-  std::int64_t element = 0;  ///< of the chunk that travels
+  std::int64_t element = 0;  ///< index in the chunk that travels
   int bit = 0;               ///< of the number as it travels; 0 is the least significant
   bool operator==(const LinkFault&) const = default;
 };
@@ -47,7 +47,7 @@ constexpr auto keys_of(std::type_identity<ChipPlace>) {
   return std::tuple(Key{"row", &ChipPlace::row}, Key{"column", &ChipPlace::column});
 }
 
-/// What a link fault did, as the receiver saw it.
+/// The effect of a link fault, as the receiver saw it.
 struct AlteredMessage {
   LinkFault fault;
   ChipPlace from, to;

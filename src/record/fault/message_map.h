@@ -1,4 +1,4 @@
-// What the messages of gradients on a mesh carry.
+// The contents of the messages of gradients on a mesh.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace bitrift::record {
 
-/// What is sent in each step of a run on a mesh: every bucket of gradients by every send of the schedule. The
-/// model, the precision, the mesh and its schedule decide.
+/// The messages of each step of a run on a mesh: every bucket of gradients by every send of the schedule.
+/// They depend on the model, the precision, the mesh and its schedule.
 struct MessageMap {
   struct Send {
     std::int64_t chunk = 0;
@@ -19,12 +19,12 @@ struct MessageMap {
     bool operator==(const Send&) const = default;
   };
   std::int64_t steps_per_epoch = 0;
-  std::string dtype;                  ///< of the numbers as they travel: "float32"
-  std::int64_t chunks = 1;            ///< into which each bucket is divided
+  std::string dtype;                  ///< type of the numbers as they travel: "float32"
+  std::int64_t chunks = 1;            ///< number of chunks of each bucket
   std::vector<std::int64_t> buckets;  ///< elements of each
   std::vector<Send> sends;            ///< by their position in the schedule
-  /// How many numbers a send of this bucket carries. The first chunks have one more where the division leaves
-  /// a rest.
+  /// The number of elements that a send of this bucket carries. If the division leaves a remainder, the first
+  /// chunks have one more.
   [[nodiscard]] std::int64_t elements(std::size_t bucket, const Send& send) const;
   [[nodiscard]] int bits() const;  ///< of a number
   bool operator==(const MessageMap&) const = default;
@@ -35,7 +35,7 @@ struct MessageMap {
 /// Throws Error(bad_file) for anything else.
 [[nodiscard]] MessageMap message_map_from_json(const Json& value);
 
-/// Throws Error(bad_input) that says what there is when there is no such bucket, send, element or bit.
+/// Throws Error(bad_input) that says what exists when the bucket, send, element or bit does not.
 void check_exists(const LinkFault& fault, const MessageMap& map);
 
 }  // namespace bitrift::record

@@ -10,12 +10,12 @@
 
 namespace bitrift::record {
 
-/// What a rank is doing when it fails (docs/rank-failure.md, "Where a rank can fail"). Its points are counted
-/// from 0.
+/// What a rank was doing when it failed (docs/rank-failure.md, "Where a rank can fail"). Its points are
+/// counted from 0.
 enum class TrainingPhase {
   forward,   ///< points: micro-batches
   backward,  ///< points: micro-batches
-  reduce,    ///< points: buckets of gradients; one where nothing is reduced
+  reduce,    ///< points: buckets of gradients; one if nothing is reduced
   update,    ///< points: trained tensors of the rank's stage
   save,      ///< points: tensors of the rank's stage
   evaluate,  ///< points: batches of an evaluation
@@ -27,7 +27,7 @@ constexpr EnumNames<9> names_of(TrainingPhase) {
   return {"phase of training",
           {"forward", "backward", "reduce", "update", "save", "evaluate", "recovery", "finish", "leave"}};
 }
-/// Whether a phase lies between steps: then the step of a fault is the number of steps before it.
+/// Whether a phase is between steps: then the step of a fault is the number of steps before it.
 [[nodiscard]] constexpr bool is_between_steps(TrainingPhase phase) noexcept {
   return phase == TrainingPhase::save || phase == TrainingPhase::evaluate || phase == TrainingPhase::finish ||
          phase == TrainingPhase::leave;
@@ -38,7 +38,7 @@ enum class RecoveryPoint {
   noticed,  ///< the failure is known, nothing is revoked yet
   shrunk,   ///< the survivors are a group, and do not know each other's positions
   state,    ///< state is being moved
-  resumed,  ///< the state is there, and not all ranks have said so
+  resumed,  ///< the state is there, but not all ranks have said so
 };
 constexpr EnumNames<4> names_of(RecoveryPoint) {
   return {"point of a recovery", {"noticed", "shrunk", "state", "resumed"}};
@@ -46,9 +46,9 @@ constexpr EnumNames<4> names_of(RecoveryPoint) {
 
 /// Points of TrainingPhase::finish, in the order in which a run reaches them.
 enum class FinishPoint {
-  evaluated,  ///< the last evaluation is known, and nothing else of the result
+  evaluated,  ///< the last evaluation is known, but nothing else of the result
   digests,    ///< the digests of all replicas are known
-  gathered,   ///< the whole result is known, and the save has not begun
+  gathered,   ///< the whole result is known, but the save has not begun
 };
 constexpr EnumNames<3> names_of(FinishPoint) {
   return {"point of a run's end", {"evaluated", "digests", "gathered"}};
@@ -57,9 +57,9 @@ constexpr EnumNames<3> names_of(FinishPoint) {
 /// Points of TrainingPhase::leave, in the order in which a run reaches them. Without a recovery in place
 /// there is only the first.
 enum class LeavePoint {
-  saved,     ///< the file is there, and not all ranks know that all know it
-  agreed,    ///< they do; the result is not reported
-  reported,  ///< it is, and the exit code is known
+  saved,     ///< the file exists, but not all ranks know that all know it
+  agreed,    ///< all know; the result is not reported
+  reported,  ///< the result is reported, and the exit code is known
 };
 constexpr EnumNames<3> names_of(LeavePoint) {
   return {"point of a run's end after the save", {"saved", "agreed", "reported"}};
@@ -74,8 +74,8 @@ enum class Ending {
 constexpr EnumNames<3> names_of(Ending) { return {"ending of a process", {"kill", "stop", "exit"}}; }
 
 struct ProcessFault {
-  int rank = 0;           ///< as the run began: replica x stages + stage
-  std::int64_t step = 1;  ///< of this run, 1-based: fails in it; between steps: after so many
+  int rank = 0;           ///< number as the run began: replica x stages + stage
+  std::int64_t step = 1;  ///< of this run, 1-based: the rank fails in it; between steps: after this many
   TrainingPhase phase = TrainingPhase::forward;
   std::int64_t point = 0;  ///< within the phase; a rank that has fewer points fails at its last one
   Ending how = Ending::kill;
@@ -87,7 +87,7 @@ constexpr auto keys_of(std::type_identity<ProcessFault>) {
                     Key{"phase", &ProcessFault::phase}, Key{"point", &ProcessFault::point},
                     Key{"how", &ProcessFault::how});
 }
-/// "RANK@STEP:PHASE", "RANK@STEP:PHASE.POINT" or either with "=HOW" behind: "2@5:backward.1=stop". Throws
+/// "RANK@STEP:PHASE", "RANK@STEP:PHASE.POINT" or either followed by "=HOW": "2@5:backward.1=stop". Throws
 /// Error(bad_input) that says what was expected.
 [[nodiscard]] ProcessFault process_fault_from_text(std::string_view text);
 /// The inverse: "2@5:backward.1=stop".

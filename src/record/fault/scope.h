@@ -1,4 +1,4 @@
-// Who sees a fault: which replicas, or which pipeline stage, load what was altered.
+// Which replicas, or which pipeline stage, load the altered file.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@ namespace bitrift::record {
 
 /// By default all.
 struct Scope {
-  int count = 0;              ///< so many replicas, drawn for each fault; 0: `replicas` says which
+  int count = 0;              ///< this many replicas, drawn for each fault; 0: `replicas` says which
   std::vector<int> replicas;  ///< ascending; both empty: all
   int stage = -1;             ///< the one pipeline stage; -1: all of them
   [[nodiscard]] bool all() const noexcept { return count == 0 && replicas.empty() && stage < 0; }

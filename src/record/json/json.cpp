@@ -15,7 +15,7 @@
 namespace bitrift::record {
 namespace {
 
-// An iterator over text that tells how far the parser has read.
+// An iterator over text that counts how far the parser has read.
 class CountingIterator {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -49,7 +49,7 @@ std::string escape(const std::string& key) {
   return out;
 }
 
-// Notes the line of every key and element, and refuses a key that stands twice.
+// Notes the line of every key and element, and refuses a key that occurs twice.
 class LineNotes : public nlohmann::json_sax<Json> {
  public:
   /// Notes nothing within the value at the pointer `left_out`.
@@ -79,9 +79,9 @@ class LineNotes : public nlohmann::json_sax<Json> {
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
     return false;
   }
-  /// Line of what was read last: where parsing stopped.
+  /// The line that was read last, where parsing stopped.
   [[nodiscard]] int last_line() { return line(); }
-  /// The key that was read last within what is still open; empty when there is none.
+  /// The last key that was read within the open containers; empty when there is none.
   [[nodiscard]] std::string last_key() const {
     return levels_.empty() || levels_.back().pointer.empty() ? "" : key_name(levels_.back().pointer);
   }
@@ -95,7 +95,7 @@ class LineNotes : public nlohmann::json_sax<Json> {
     std::set<std::string, std::less<>> keys = {};
   };
 
-  // The character read last ends the token or follows it, so it never belongs to the lines before.
+  // The last character that was read ends the token or follows it, so it never belongs to earlier lines.
   int line() {
     const std::size_t end = consumed_ == 0 ? 0 : consumed_ - 1;
     for (; scanned_ < end; ++scanned_) line_ += text_[scanned_] == '\n' ? 1 : 0;
@@ -122,7 +122,7 @@ class LineNotes : public nlohmann::json_sax<Json> {
     return true;
   }
   bool open(bool array) {
-    // A bound on depth: a recursive destructor or validator must not be led into a stack overflow.
+    // A limit of depth: a recursive destructor or validator must not overflow the stack.
     if (levels_.size() > 200)
       fail(ErrorCode::bad_file, "{}:{}: nested deeper than 200 levels", document_.source, line());
     const std::string pointer = begin_value();
@@ -167,7 +167,7 @@ std::string Document::place(const std::string& pointer) const {
 
 std::string Document::where(const std::string& pointer) const {
   const std::string found = place(pointer);
-  // An override names its key itself: "--set arms.0.name".
+  // An override names its own key: "--set arms.0.name".
   std::string dotted = pointer.substr(std::min<std::size_t>(1, pointer.size()));
   std::replace(dotted.begin(), dotted.end(), '/', '.');
   return found == "--set " + dotted ? found : found + ": " + key_name(pointer);
@@ -175,11 +175,11 @@ std::string Document::where(const std::string& pointer) const {
 
 namespace {
 
-/// Hands the elements of an array over as soon as each is complete.
+/// Passes on the elements of an array as soon as each is complete.
 Json parse_value(std::string_view text, const Elements* elements) {
   if (elements == nullptr) return Json::parse(text);
   bool inside = false;
-  // Depth 0 is the outermost object, 1 its members, 2 the elements of arrays there.
+  // Depth 0 is the outermost object, 1 its members, 2 the elements of arrays in it.
   return Json::parse(text, [&](int depth, Json::parse_event_t event, Json& parsed) {
     if (event == Json::parse_event_t::key && depth == 1) inside = parsed == elements->key;
     if (!inside || depth != 2 || event != Json::parse_event_t::object_end) return true;

@@ -11,7 +11,7 @@
 
 #include "core/named_enum.h"
 
-/// An enum with names is its name in JSON; the way back throws Error(bad_file) for other texts.
+/// An enum with names is its name in JSON; the inverse throws Error(bad_file) for other texts.
 template <bitrift::NamedEnum E>
 struct nlohmann::adl_serializer<E> {
   static void to_json(json& value, E name) { value = bitrift::name_of(name); }
@@ -24,7 +24,7 @@ namespace bitrift::record {
 
 using Json = nlohmann::json;
 
-/// Whether a JSON form has what differs between two runs of the same: durations, under "volatile".
+/// Whether a JSON form includes what differs between two equal runs: durations, under "volatile".
 enum class Times { with, without };
 
 /// A parsed document that remembers the line of each value.
@@ -34,14 +34,14 @@ struct Document {
   std::map<std::string, std::string>
       places;  ///< JSON pointer ("/arms/0/name") to "spec.json:12" or "--set seed"
 
-  /// Where the value at a JSON pointer, or its nearest ancestor that is known, was written: "spec.json:12".
+  /// The place where the value at a JSON pointer, or its nearest known ancestor, was written: "spec.json:12".
   [[nodiscard]] std::string place(const std::string& pointer) const;
-  /// Place and key, how a message about the value begins: "spec.json:12: arms[0].name".
+  /// Place and key, with which a message about the value begins: "spec.json:12: arms[0].name".
   [[nodiscard]] std::string where(const std::string& pointer) const;
 };
 
-/// Objects of one array that are handed over one by one, in their order, so that memory never holds a million
-/// of them. The document's value does not contain them, and place() knows no lines inside them.
+/// Objects of one array that are passed on one by one, in order, so that memory never holds a million of
+/// them. The document's value does not contain them, and place() knows no lines inside them.
 struct Elements {
   std::string key;  ///< of the array, in the outermost object
   std::function<void(Json)> take;
@@ -61,7 +61,7 @@ struct Elements {
 /// The inverse. Throws Error(bad_file) for anything else.
 [[nodiscard]] double number_from_json(const Json& value);
 
-/// C99 hexadecimal float ("0x1.8p+1"), exact; "nan", "inf", "-inf" as Python's float.fromhex reads them.
+/// C99 hexadecimal float ("0x1.8p+1"), exact; "nan", "inf", "-inf" as in Python's float.fromhex.
 [[nodiscard]] std::string hex_float(double value);
 
 }  // namespace bitrift::record

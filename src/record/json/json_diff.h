@@ -1,4 +1,4 @@
-// Where two JSON values first differ.
+// The first difference between two JSON values.
 #pragma once
 
 #include <optional>

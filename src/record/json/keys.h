@@ -1,4 +1,4 @@
-// A struct as a JSON object: one table of its keys, from which reading and writing follow.
+// A struct as a JSON object: one table of its keys, from which writing and reading follow.
 #pragma once
 
 #include <concepts>

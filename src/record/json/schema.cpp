@@ -16,7 +16,7 @@
 
 #include "core/error.h"
 
-// JSON Schema: valijson decides, explain() says in our words what was expected where.
+// JSON Schema: valijson decides, and explain() says in plain words what was expected and where.
 namespace bitrift::record {
 
 extern const std::map<std::string, std::string, std::less<>> embedded_schemas;  // generated
@@ -51,7 +51,7 @@ bool has_type(const Json& value, const std::string& type) {
   return type == "null" && value.is_null();
 }
 
-// type: a name, or a list of names of which one must fit.
+// type: a name, or a list of names, one of which must fit.
 bool has_some_type(const Json& value, const Json& type) {
   if (!type.is_array()) return has_type(value, type.get<std::string>());
   return std::any_of(type.begin(), type.end(),
@@ -93,7 +93,7 @@ std::size_t edits(std::string_view from, std::string_view to) {
   return row.back();
 }
 
-// What a misspelt key was to be, where one is near enough; else all that there are.
+// The key that a misspelt one was probably meant to be; otherwise all known keys.
 std::string unknown_key(const std::string& key, const Json& properties) {
   Json known = Json::array();
   std::string nearest;
@@ -154,7 +154,7 @@ std::optional<Problem> explain_array(const Json& value, const Json& schema, cons
   return std::nullopt;
 }
 
-// The first thing that is wrong, in document order, over the keywords that our schemas use.
+// The first problem in document order, for the keywords that our schemas use.
 std::optional<Problem> explain(const Json& value, const Json& schema, const Json& root,
                                const std::string& pointer) {
   if (schema.contains("$ref")) {

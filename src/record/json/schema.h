@@ -1,4 +1,4 @@
-// JSON documents against the schemas that ship with bitrift.
+// Checks JSON documents against the schemas that ship with bitrift.
 #pragma once
 
 #include <string>

@@ -12,8 +12,8 @@
 namespace bitrift::ckpt {
 
 /// Equal arguments give equal images, whatever the order of `metas`. attributes: texts of the file as a
-/// whole; raw has no place for them. Throws Error(bad_input) as checked_tensors() and check_holds() do, and
-/// for names that the format cannot have; Error(internal) for a format that is_compressed().
+/// whole; raw cannot hold them. Throws Error(bad_input) as checked_tensors() and check_holds() do, and for
+/// names that the format cannot have; Error(internal) for a format that is_compressed().
 [[nodiscard]] Image image_of(WriteFormat format, std::vector<TensorMeta> metas,
                              const std::map<std::string, std::string>& attributes);
 

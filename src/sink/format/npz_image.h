@@ -1,4 +1,4 @@
-// Laying a checkpoint out as an npz file.
+// Lays a checkpoint out as an npz file.
 #pragma once
 
 #include <cstdint>

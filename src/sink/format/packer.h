@@ -1,4 +1,4 @@
-// A checkpoint in a format that compresses: tensors are packed in memory as they come.
+// A checkpoint in a compressed format: tensors are packed in memory as they arrive.
 #pragma once
 
 #include <map>

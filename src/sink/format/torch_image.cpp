@@ -12,12 +12,11 @@
 namespace bitrift::ckpt {
 namespace {
 
-// The folder within the archive. torch.save takes the file's name for it, so that equal states in files of
-// two names differ.
+// The folder within the archive. torch.save uses the file's name for it, so that equal states in files of two
+// names differ.
 const std::string root = "archive/";
 
-/// A pickle of protocol 2 (Python's pickletools names the opcodes). Texts that come again are taken from its
-/// memory.
+/// A pickle of protocol 2 (Python's pickletools names the opcodes). Repeated texts are taken from its memory.
 class PickleText {
  public:
   PickleText() { op(0x80).op(2); }  // PROTO
@@ -41,7 +40,7 @@ class PickleText {
     if (value < 1U << 8U) return op('K').number(value, 1);   // BININT1
     if (value < 1U << 16U) return op('M').number(value, 2);  // BININT2
     if (value < 1U << 31U) return op('J').number(value, 4);  // BININT
-    unsigned bytes = 5;  // LONG1: as few as hold the value and a bit for its sign
+    unsigned bytes = 5;  // LONG1: as few bytes as hold the value and a sign bit
     while (bytes < 8 && value >> (8 * bytes - 1) != 0) ++bytes;
     return op(0x8a).op(bytes).number(value, bytes);
   }
@@ -101,7 +100,7 @@ void put_tensor(PickleText& pickle, const TensorMeta& meta, const std::string& k
   pickle.op('t').op('R');  // REDUCE
 }
 
-/// What the tensors of one dict have behind the '/' of its name. Those of a deeper dict are neighbours.
+/// What the tensors of one dict have after the '/' of its name. The tensors of a deeper dict are neighbours.
 class Dicts {
  public:
   Dicts(PickleText& pickle, const std::vector<TensorMeta>& metas) : pickle_(pickle), metas_(metas) {}

@@ -1,4 +1,4 @@
-// Laying a checkpoint out as a file of torch.save.
+// Lays a checkpoint out as a file of torch.save.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 namespace bitrift::ckpt {
 
 /// The members that torch.save writes, in its order: the pickle, notes on the format, and a storage for each
-/// tensor. The pickle makes dicts in dicts, one for each '/' in a path: {"model": {"conv1.weight": tensor}},
+/// tensor. The pickle makes nested dicts, one for each '/' in a path: {"model": {"conv1.weight": tensor}},
 /// and holds the attributes as texts of the outermost one. metas: sorted, and of types that PyTorch has.
 /// Throws Error(bad_input) for an attribute that is named like a tensor or group.
 [[nodiscard]] Image torch_image(const std::vector<TensorMeta>& metas,

@@ -10,7 +10,7 @@
 
 namespace bitrift::ckpt {
 
-/// A file on its way.
+/// A file that is being written.
 struct Writer::State {
   State() = default;
   virtual ~State() = default;

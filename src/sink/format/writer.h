@@ -16,20 +16,20 @@
 
 namespace bitrift::ckpt {
 
-/// Writes one file under a temporary name; commit() makes it appear under its own, synced. Where everything
-/// lies follows from the tensors and attributes, so the bytes of the file do not depend on the order (or the
-/// rank) in which tensors arrive. Two files of equal arguments and contents are equal byte for byte. A format
-/// that is_compressed() is packed in memory as the tensors arrive, and written by commit().
+/// Writes one file under a temporary name; commit() makes it appear under its own, synced. The layout follows
+/// from the tensors and attributes, so the bytes of the file do not depend on the order (or the rank) in
+/// which tensors arrive. Two files of equal arguments and contents are equal byte for byte. A format that
+/// is_compressed() is packed in memory as the tensors arrive, and written by commit().
 class Writer {
  public:
-  /// metas: every tensor of the file, any order, no double. attributes: strings on the root group.
-  /// Throws Error(io | bad_input), and Error(unsupported) where a library lacks what the format needs.
+  /// metas: every tensor of the file, any order, no double. attributes: strings on the root group. Throws
+  /// Error(io | bad_input), and Error(unsupported) if a library lacks something that the format needs.
   Writer(std::filesystem::path target, std::vector<TensorMeta> metas,
          const std::map<std::string, std::string>& attributes, WriteFormat format = WriteFormat::hdf5,
          SinkKind sink = SinkKind::plain);
-  /// Of a format that is not compressed, laid out before. Throws Error(io | bad_input).
+  /// For a format that is not compressed; lay it out first. Throws Error(io | bad_input).
   Writer(std::filesystem::path target, std::shared_ptr<const Image> image, SinkKind sink = SinkKind::plain);
-  ~Writer();  ///< without commit() nothing is left
+  ~Writer();  ///< without commit() nothing is left behind
   Writer(Writer&&) noexcept;
   Writer& operator=(Writer&&) = delete;
 
@@ -46,9 +46,9 @@ class Writer {
   std::unique_ptr<State> state_;
 };
 
-/// Writes a whole file from a copy of its tensors in memory. image: of the same arguments, and laid out as
-/// `format` or, if it is_compressed(), as raw; `copy` has the tensors where the image says. Throws as Writer
-/// does.
+/// Writes a whole file from a copy of its tensors in memory. image: for the same arguments, laid out as
+/// `format` or, if that is_compressed(), as raw; `copy` has the tensors at the places of the image. Throws as
+/// Writer does.
 void write_copy(const std::filesystem::path& target, const std::vector<TensorMeta>& metas,
                 const std::map<std::string, std::string>& attributes, WriteFormat format, const Image& image,
                 const std::uint8_t* copy, SinkKind sink = SinkKind::plain);

@@ -51,11 +51,11 @@ struct ZipImage::Member {
   std::string_view name;
   unsigned method = stored_method;
   std::uint64_t stored_bytes = 0, bytes = 0;
-  std::optional<std::uint32_t> crc32 = {};  ///< absent: that of the last tensor
+  std::optional<std::uint32_t> crc32 = {};  ///< absent: the sum of the last tensor
   bool aligned = false;
 
   [[nodiscard]] bool large() const noexcept { return stored_bytes >= in_zip64 || bytes >= in_zip64; }
-  /// Both sizes, as a local header has them.
+  /// Both sizes, in the form of a local header.
   [[nodiscard]] Fields zip64() const {
     Fields extra;
     if (large()) extra.put(zip64_field, 2).put(16, 2).put(bytes, 8).put(stored_bytes, 8);

@@ -1,4 +1,4 @@
-// Laying out a zip archive whose members are partly still to be filled in.
+// Lays out a zip archive some of whose members are filled in later.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace bitrift::ckpt {
 
-/// Collects the members of an archive in their order (APPNOTE.TXT 6.3.10). No time stamps; the fields of
-/// ZIP64 where sizes or places need them, and only there.
+/// Collects the members of an archive in their order (APPNOTE.TXT 6.3.10). No time stamps; fields of ZIP64
+/// only where sizes or places need them.
 class ZipImage {
  public:
-  /// A stored member of which all bytes are known.
+  /// A stored member whose bytes are all known.
   void add(std::string_view name, std::vector<std::uint8_t> bytes);
   /// A stored member: `head`, then a tensor. The tensor begins at a multiple of 64 in the file if the head
-  /// has such a size.
+  /// has a suitable size.
   void add_tensor(std::string_view name, std::vector<std::uint8_t> head, const std::string& path,
                   std::uint64_t bytes);
   /// A deflated member.
@@ -32,7 +32,7 @@ class ZipImage {
 
   Image image_;
   std::vector<std::uint8_t> central_;
-  std::vector<std::uint64_t> central_holes_;  // where checksums are still unknown in it
+  std::vector<std::uint64_t> central_holes_;  // the places in it whose checksums are still unknown
   std::vector<std::size_t> hole_tensors_;     // whose these are
   std::uint64_t members_ = 0;
 };

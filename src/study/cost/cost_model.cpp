@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t terms = 4;
 using Row = std::array<double, terms>;
 
-// What fixed, rank, byte and spread are multiplied by.
+// The factors of fixed, rank, byte and spread.
 Row factors(SaveRoute route, int cores, int ranks, double bytes) {
   const double r = ranks;
   const double f = route == SaveRoute::gather ? (r - 1) / r : 1.0 / std::min(r, static_cast<double>(cores));
@@ -30,8 +30,8 @@ double product(const Row& a, const Row& b) {
   return sum;
 }
 
-// Least squares over the terms of `used`, the others being 0, by Gauss's elimination with pivots; nullopt
-// where the rows do not determine them. Columns are scaled, as bytes are large and seconds small.
+// Least squares over the terms of `used`, while all other terms are 0, by Gauss's elimination with pivots;
+// nullopt where the rows do not determine them. Columns are scaled, as bytes are large and seconds small.
 std::optional<Row> solve(const std::vector<Row>& rows, const std::vector<std::size_t>& used,
                          const Row& scale) {
   const std::size_t n = used.size();
@@ -79,7 +79,7 @@ double CostModel::seconds(int ranks, double bytes) const noexcept {
   return product({fixed, rank, byte, spread}, factors(route, cores, ranks, bytes));
 }
 
-// With so few terms every set of those that are not 0 can be tried.
+// There are so few terms that every set of nonzero ones can be tried.
 CostModel fit_cost(SaveRoute route, int cores, const std::vector<SaveSample>& samples) {
   check(samples);
   std::vector<Row> rows;

@@ -17,14 +17,14 @@ struct SaveSample {
 
 /// seconds(r, B) = fixed + rank (r - 1) + byte B + spread B f(r) for r ranks that hold a part of the state
 /// each. f depends on the route. gather: (r - 1) / r, the part of the state that other ranks send; rank 0
-/// checks, copies and writes all of it. shared: 1 / min(r, cores), the work that ranks do side by side; what
-/// they cannot share, the disk's, is in `byte`. Own derivation: every term is the time of one resource, and
-/// no two overlap.
+/// checks, copies and writes all of it. shared: 1 / min(r, cores), the work that ranks do in parallel; work
+/// that cannot be shared, that of the disk, is in `byte`. Own derivation: every term is the time of one
+/// resource, and no two overlap.
 struct CostModel {
   SaveRoute route = SaveRoute::gather;  ///< gather or shared
   int cores = 1;                        ///< of the machine
   double fixed = 0;                     ///< s
-  double rank = 0;                      ///< s for each rank but the first
+  double rank = 0;                      ///< seconds for each rank but the first
   double byte = 0;                      ///< s per byte
   double spread = 0;                    ///< s per byte
 
@@ -32,12 +32,12 @@ struct CostModel {
   [[nodiscard]] double seconds(int ranks, double bytes) const noexcept;
 };
 
-/// The coefficients, none negative, that minimise the sum of squared relative errors. Throws
-/// Error(bad_input) where the samples cannot tell them apart: fewer than two sizes or two numbers of ranks.
+/// The coefficients, none negative, that minimise the sum of squared relative errors. Throws Error(bad_input)
+/// if the samples cannot distinguish them: fewer than two sizes or two numbers of ranks.
 [[nodiscard]] CostModel fit_cost(SaveRoute route, int cores, const std::vector<SaveSample>& samples);
 
-/// A modelled figure: fixed and rank as fitted here, disk and network as the cluster has them, and `local`
-/// seconds of a processor for each byte that a rank checks and copies (CostModel::spread of shared).
+/// A modelled value: fixed and rank as fitted here, disk and network from the cluster, and `local` seconds of
+/// a processor for each byte that a rank checks and copies (CostModel::spread of shared).
 [[nodiscard]] double modelled_seconds(const CostModel& fitted, const Cluster& cluster, double local,
                                       int ranks, double bytes) noexcept;
 

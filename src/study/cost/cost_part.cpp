@@ -18,8 +18,9 @@ namespace bitrift::study {
 namespace {
 
 constexpr FileKind ours{Format::hdf5, FileWriter::bitrift, ".h5", "hdf5"};
-// Of a training, or of a library in a row; the row of a case has their medians. Runs without saves take as
-// many steps, so that what a run does once, such as its first step, weighs the same in all.
+// Measurements of a training, or of a library in a row; the row of a case has their medians. Runs without
+// saves take as many steps, so that parts which a run does once, such as its first step, have the same weight
+// in all.
 constexpr std::int64_t saves_of_a_run = 6;
 
 void add_ours(const StudySpec& spec, std::vector<TimedKind>& cases) {

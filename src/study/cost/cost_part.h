@@ -24,8 +24,8 @@ struct TimedKind {
   bool operator==(const TimedKind&) const = default;
 };
 
-/// What is timed besides raw, installed or not: the kinds of the spec, and the parallel HDF5 if native HDF5
-/// and more than one rank are among them.
+/// The ways that are timed in addition to raw, installed or not: the kinds of the spec, and the parallel HDF5
+/// if native HDF5 and more than one rank are among them.
 [[nodiscard]] std::vector<FileKind> timed_kinds(const StudySpec& spec);
 
 /// All cases of a spec. bitrift: every format, one rank; HDF5 also without saves, in the background, and with
@@ -35,15 +35,15 @@ struct TimedKind {
 [[nodiscard]] std::vector<TimedKind> cost_cases(const StudySpec& spec,
                                                 const std::map<std::string, bool>& installed);
 
-/// For each format, whether native files can be written. Parallel HDF5 needs bitrift-hdf5-parallel beside
+/// For each format, whether native files can be written. Parallel HDF5 needs bitrift-hdf5-parallel next to
 /// bitrift-train. Throws as NativeReader::facts() does.
 [[nodiscard]] std::map<std::string, bool> installed_kinds(NativeReader& reader,
                                                           const std::filesystem::path& trainer);
 
-/// Times all cases in turns, each turn in another order, with sync(2) and a pause before each.
+/// Times all cases in turns, each turn in another order, with sync(2) and a pause before each case.
 class Cost {
  public:
-  /// bases: the base, then the checkpoints of spec.cost.models. folder: for what is saved. All but the
+  /// bases: the base, then the checkpoints of spec.cost.models. folder: for the saved files. All but the
   /// paths must outlive this.
   Cost(const StudySpec& spec, NativeReader& reader, StudyJournal& journal, campaign::Progress& progress,
        std::filesystem::path trainer, std::vector<std::filesystem::path> bases, std::filesystem::path folder);
@@ -57,7 +57,7 @@ class Cost {
   [[nodiscard]] CostResult time_native(const TimedKind& timed);
   [[nodiscard]] CostResult time_bitrift(const TimedKind& timed);
   [[nodiscard]] CostResult time_parallel(const TimedKind& timed);
-  /// The training that is timed.
+  /// The timed training.
   [[nodiscard]] Command resume(const CostCase& what, const std::vector<std::string>& options) const;
   [[nodiscard]] double step_seconds(const CostCase& what);
 
@@ -68,7 +68,7 @@ class Cost {
   std::filesystem::path trainer_;
   std::vector<std::filesystem::path> bases_;
   std::filesystem::path folder_;
-  // Of (ranks, model, shard_optimizer): seconds of a step, roughly.
+  // For (ranks, model, shard_optimizer): seconds of a step, roughly.
   std::map<std::tuple<int, std::size_t, std::optional<bool>>, double> steps_;
 };
 

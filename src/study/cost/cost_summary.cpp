@@ -95,7 +95,7 @@ CostLine line_of(const TimedKind& timed, const Results& results) {
   return line;
 }
 
-// Of the lines of one route; with one rank both routes are the same.
+// For the lines of one route; with one rank both routes are the same.
 std::vector<const CostLine*> lines_of(const std::vector<CostLine>& lines, SaveRoute route) {
   std::vector<const CostLine*> found;
   for (const CostLine& line : lines) {
@@ -213,7 +213,7 @@ CostSummary summarize_cost(const StudySpec& spec, const std::vector<TimedKind>& 
   }
   for (const SaveRoute route : {SaveRoute::gather, SaveRoute::shared}) add_model(spec, route, summary);
   if (!spec.cost.cluster || summary.models.size() < 2) return summary;
-  // What a rank checks and copies: the part of a shared save that ranks do side by side.
+  // The time in which a rank checks and copies: the part of a shared save that ranks do in parallel.
   const double local = summary.models[1].spread;
   for (const CostModel& model : summary.models) {
     for (int ranks = 64; ranks <= 4096; ranks *= 2) {

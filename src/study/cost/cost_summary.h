@@ -1,4 +1,4 @@
-// What timed saves say: medians, ratios within turns, and a model of more ranks.
+// The results of timed saves: medians, ratios within turns, and a model of more ranks.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@
 
 namespace bitrift::study {
 
-/// Of one figure over all turns.
+/// One figure over all turns.
 struct Spread {
   double median = 0, least = 0, most = 0;
 };
 [[nodiscard]] Spread spread_of(const std::vector<double>& values);
 
-/// A ratio of two figures of one turn, over all turns. unstable: the slowest time of the reference is more
+/// A ratio of two values of one turn, over all turns. unstable: the slowest time of the reference is more
 /// than twice its fastest, so the ratio says little.
 struct Ratio {
   Spread spread;
@@ -33,14 +33,14 @@ struct CostLine {
   std::uint64_t bytes = 0;                                     ///< of the last turn
   Spread block = {}, persist = {};                             ///< s
   std::optional<Spread> load = {}, step = {}, processor = {};  ///< s
-  /// bitrift, one rank: by how much a save makes a training longer, in s: the time for which it stops, and
-  /// what it slows the steps down until the next save.
+  /// bitrift, one rank: by how many seconds a save makes a training longer: the time for which it stops, and
+  /// the slowdown of the steps until the next save.
   std::optional<Spread> cost = {};
   std::optional<Ratio> as_fast_as_raw = {};         ///< raw's block / this one's; async: of memcpy
   std::optional<Ratio> as_fast_as_torch_save = {};  ///< sync
 };
 
-/// A number of ranks and a size that a fitted model predicts.
+/// A number of ranks and a size for which a fitted model makes a prediction.
 struct Prediction {
   SaveRoute route = SaveRoute::gather;
   int ranks = 1;
@@ -51,15 +51,15 @@ struct Prediction {
 
 struct CostSummary {
   std::vector<CostLine> lines;    ///< in the order of cost_cases()
-  std::vector<FileKind> missing;  ///< of timed_kinds(): not installed
-  std::vector<CostModel> models;  ///< of the routes, fitted on 1 and 2 ranks
+  std::vector<FileKind> missing;  ///< those of timed_kinds() that are not installed
+  std::vector<CostModel> models;  ///< for each route, fitted to 1 and 2 ranks
   std::vector<Prediction> predictions;
 };
 
 [[nodiscard]] CostSummary summarize_cost(const StudySpec& spec, const std::vector<TimedKind>& cases,
                                          const std::vector<StudyRow>& rows);
 [[nodiscard]] record::Json cost_json(const CostSummary& summary);
-/// "" where nothing was timed.
+/// "" if nothing was timed.
 [[nodiscard]] std::string cost_table(const CostSummary& summary);
 
 }  // namespace bitrift::study

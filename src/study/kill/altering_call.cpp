@@ -16,12 +16,13 @@ namespace {
 
 constexpr int none = -1;
 
-// A name that a call alters: arguments with its folder's descriptor (none: the working folder) and its text.
+// A name that a call alters: the arguments for its folder's descriptor (none: the working folder) and for its
+// text.
 struct NameAt {
   int folder = none, text = none;
 };
 
-// Which arguments say what a call alters. Numbers are those of arguments.
+// The arguments that say what a call alters. Numbers are those of arguments.
 struct Rule {
   long number;
   const char* name;
@@ -54,7 +55,7 @@ const std::vector<Rule>& rules() {
 #ifdef SYS_renameat
       {.number = SYS_renameat, .name = "renameat", .names = {{0, 1}, {2, 3}}},
 #endif
-#ifdef SYS_open  // architectures that have the calls without folders, too
+#ifdef SYS_open  // architectures that also have the calls without folders
       {.number = SYS_open, .name = "open", .names = {{none, 0}}, .flags = 1},
       {.number = SYS_creat, .name = "creat", .names = {{none, 0}}},
       {.number = SYS_mkdir, .name = "mkdir", .names = {{none, 0}}},
@@ -81,7 +82,7 @@ std::filesystem::path file_of(pid_t thread, std::uint64_t descriptor) {
   return link_of(thread, fmt::format("fd/{}", static_cast<int>(descriptor)));
 }
 
-// The text at an address of a stopped process. A page at a time: the next one may not be there.
+// The text at an address of a stopped process. A page at a time, because the next one may not exist.
 std::string text_at(pid_t thread, std::uint64_t address) {
   constexpr std::uint64_t page = 4096;
   std::string text;
@@ -114,7 +115,7 @@ bool names_in(pid_t thread, const SystemCall& call, const NameAt& name, const st
                  folder);
 }
 
-// A mapping that others see, and that can be written.
+// A mapping that other processes see, and that can be written.
 bool maps_for_writing(const SystemCall& call) {
   constexpr std::uint64_t shared = MAP_SHARED;
   return (call.arguments[2] & std::uint64_t{PROT_WRITE}) != 0 && (call.arguments[3] & shared) != 0 &&

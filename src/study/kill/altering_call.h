@@ -17,16 +17,16 @@ struct SystemCall {
   std::array<std::uint64_t, 6> arguments = {};
 };
 
-/// One that alters something in or below a folder.
+/// A call that alters something in or below a folder.
 struct AlteringCall {
   std::string name;         ///< "pwrite64"
-  std::uint64_t bytes = 0;  ///< that write(2) or pwrite(2) was given; 0 of all others
+  std::uint64_t bytes = 0;  ///< number of bytes of write(2) or pwrite(2); 0 for all others
   bool operator==(const AlteringCall&) const = default;
 };
 
 /// nullopt: the call alters nothing there. Writes, changes of a size, new, renamed, linked and removed names,
-/// and mappings through which a file can be written count; fsync(2) does not, since no process sees what it
-/// alters. thread: it makes the call and is stopped. folder: absolute and without links.
+/// and mappings through which a file can be written count; fsync(2) does not, since no process sees its
+/// effect. thread: it makes the call and is stopped. folder: absolute and without links.
 [[nodiscard]] std::optional<AlteringCall> altering_call(pid_t thread, const SystemCall& call,
                                                         const std::filesystem::path& folder);
 

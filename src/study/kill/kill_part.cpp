@@ -67,7 +67,7 @@ Kills::Kills(const StudySpec& spec, NativeReader& reader, Saver& saver, StudyJou
       progress_(progress),
       older_(std::move(older)) {
   campaign::make_folder(work);
-  // As the kernel names it: calls are compared with it.
+  // The name in the kernel's spelling, because calls are compared with it.
   const auto here = std::filesystem::canonical(work);
   kept_ = here / "older";
   folder_ = here / "save";
@@ -106,7 +106,7 @@ Kills::Left Kills::save(const FileKind& kind, std::optional<KillPoint> point) {
   Left left{trace_save(saver_.start(kind, target(kind)), folder_, point), {}};
   judge_left(kind, left.result);
   auto files = saved_files(folder_);
-  if (!point) known_.merge(files);  // keeps in `files` what was known
+  if (!point) known_.merge(files);  // keeps the known files in `files`
   left.result.left = static_cast<std::uint64_t>(std::count_if(
       files.begin(), files.end(), [&](const auto& file) { return !known_.contains(file.first); }));
   return left;

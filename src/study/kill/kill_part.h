@@ -1,4 +1,4 @@
-// The part `kill`: what is left of a checkpoint, and of the one before it, where a save is killed.
+// The part `kill`: what remains of a checkpoint, and of the one before it, if a save is killed.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,9 @@ class Kills {
   Kills(const StudySpec& spec, NativeReader& reader, Saver& saver, StudyJournal& journal,
         campaign::Progress& progress, std::filesystem::path older, const std::filesystem::path& work);
 
-  /// Adds the rows of a kind of file that are not there. Throws campaign::Misbehaviour where a save that is
-  /// not killed is not complete, or one that is killed before its first call has altered something;
-  /// Error(conflict) where a save makes other calls than it made before; and as trace_save() and
-  /// Saver::start() do.
+  /// Adds the rows of a kind of file that are not there. Throws campaign::Misbehaviour if a save that is not
+  /// killed is incomplete, or one that is killed before its first call has altered something; Error(conflict)
+  /// if a save makes other calls than before; and as trace_save() and Saver::start() do.
   void run(const FileKind& kind);
 
  private:
@@ -52,15 +51,15 @@ class Kills {
   StudyJournal& journal_;
   campaign::Progress& progress_;
   std::filesystem::path older_, kept_, folder_;
-  Digests previous_;  ///< of the older checkpoint in the kind that is killed
-  std::map<std::string, std::filesystem::path> known_;  ///< files that it or a complete save has, by name
+  Digests previous_;  ///< state of the older checkpoint in the kind that is killed
+  std::map<std::string, std::filesystem::path> known_;  ///< files of it or of a complete save, by name
 };
 
-/// Where a save with these calls is killed: before each of them, and half-way in each that writes; of more
-/// than `most` (at least 2) as many, evenly spread, the first among them.
+/// The points at which a save with these calls is killed: before each of them, and half-way in each that
+/// writes; if there are more than `most` (at least 2), as many of them, evenly spread, the first among them.
 [[nodiscard]] std::vector<KillPoint> kill_points(const std::vector<AlteringCall>& calls, std::uint64_t most);
 
-/// The outcome where `answer` is what a reader says of the file that a kill left.
+/// The outcome if a reader says `answer` about the file that a kill left.
 [[nodiscard]] KillOutcome judge_kill(const ReaderAnswer& answer,
                                      const std::map<std::string, std::string>& previous,
                                      const std::map<std::string, std::string>& complete);

@@ -27,7 +27,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto stop_time = 60s;  // in which a process must have stopped itself
+constexpr auto stop_time = 60s;  // time within which a process must have stopped itself
 
 [[noreturn]] void fail_ptrace(const char* what) {
   const int error = errno;
@@ -40,7 +40,7 @@ constexpr auto stop_time = 60s;  // in which a process must have stopped itself
   fail(ErrorCode::io, "{}: {}", what, errno_text(error));
 }
 
-// ptrace(2) takes numbers in place of pointers.
+// ptrace(2) takes numbers as pointers.
 long trace(int request, pid_t thread, std::uint64_t address, std::uint64_t data) {
   return ::ptrace(static_cast<__ptrace_request>(request), thread,
                   reinterpret_cast<void*>(address),  // NOLINT(performance-no-int-to-ptr)
@@ -55,7 +55,7 @@ constexpr std::size_t third_argument = 2 * sizeof(std::uint64_t);  // x2
 #error "which register holds the third argument of a system call?"
 #endif
 
-// Of a thread that has entered a call.
+// The state of a thread that has entered a call.
 void set_third_argument(pid_t thread, std::uint64_t value) {
   user_regs_struct registers{};
   iovec part{&registers, sizeof registers};
@@ -80,7 +80,7 @@ void wait_until_stopped(pid_t pid) {
   fail(ErrorCode::io, "process {} that was to be followed has not stopped", pid);
 }
 
-// All members are for one thread: ptrace(2) and what waitpid(2) reports belong to the thread that traces.
+// Only one thread may call members: ptrace(2) and the reports of waitpid(2) belong to the thread that traces.
 class Tracer {
  public:
   Tracer(pid_t pid, const std::filesystem::path& folder, std::optional<KillPoint> point)
@@ -113,7 +113,7 @@ class Tracer {
     const bool event = status >> 16 != 0;
     if (signal == (SIGTRAP | 0x80)) at_call(thread);
     const bool deliver = !event && signal != (SIGTRAP | 0x80);
-    // A thread that was killed meanwhile is reported by waitpid(2).
+    // waitpid(2) reports a thread that was killed in the meantime.
     trace(PTRACE_SYSCALL, thread, 0, deliver ? static_cast<std::uint64_t>(signal) : 0);
   }
 
@@ -136,7 +136,7 @@ class Tracer {
     halved_.insert(thread);
   }
 
-  // A thread that has entered a call and is killed does not make it.
+  // A thread that has entered a call and is killed does not make the call.
   void kill_all() {
     killed_ = true;
     for (const pid_t thread : live_) ::kill(thread, SIGKILL);

@@ -1,4 +1,4 @@
-// A process whose calls that alter files are seen before they are made, and that is killed at one of them.
+// A process whose file-altering calls are seen before they are made, and that is killed at one of them.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace bitrift::study {
 
-/// Where a process is killed with SIGKILL: before a call is made, or when half of its bytes are written.
+/// The point at which SIGKILL ends a process: before a call is made, or when half of its bytes are written.
 struct KillPoint {
   std::size_t call = 0;  ///< the first is 0
   bool half = false;     ///< for calls with at least 2 bytes
@@ -21,19 +21,19 @@ struct KillPoint {
 };
 
 struct TracedSave {
-  std::vector<AlteringCall> calls;  ///< all that were begun, that of the kill included
+  std::vector<AlteringCall> calls;  ///< all calls that were begun, including that of the kill
   ExitStatus status = {};           ///< of the process
 };
 
 /// Lets a process run to its end, with all threads and processes that it starts, or kills them all at
-/// `point`. pid: a descendant of this process that no thread of it waits for, and that stops itself by
-/// SIGSTOP. folder: absolute and without links. Throws Error(unsupported) where the system does not allow
-/// ptrace(2), Error(io), and campaign::Interrupted, after which the process has ended.
+/// `point`. pid: a descendant of this process that no thread waits for, and that stops itself by SIGSTOP.
+/// folder: absolute and without links. Throws Error(unsupported) where the system does not allow ptrace(2),
+/// Error(io), and campaign::Interrupted, after which the process has ended.
 [[nodiscard]] TracedSave trace_save(pid_t pid, const std::filesystem::path& folder,
                                     std::optional<KillPoint> point);
 
-/// How many bytes of a call are written before its process is killed half-way: of large calls whole blocks,
-/// so that O_DIRECT allows it.
+/// The number of bytes of a call that are written before its process is killed half-way: whole blocks for
+/// large calls, so that O_DIRECT allows it.
 [[nodiscard]] std::uint64_t half_of(std::uint64_t bytes) noexcept;
 
 }  // namespace bitrift::study

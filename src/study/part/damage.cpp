@@ -114,7 +114,7 @@ void Damage::run_stratum(const StudyFile& file, const WorkingCopy& copy, BitStra
            file.path.string());
     }
     Judged judged = read_flipped(file, copy, fault);
-    // A machine that stands still looks like a hang: an end counts if it comes again in a new process.
+    // A machine that pauses looks like a hang: an end counts only if it occurs again in a new process.
     if (ends_reader(judged.outcome)) judged = read_flipped(file, copy, fault);
     journal_.append(
         {file.kind.format, file.kind.writer,

@@ -1,4 +1,4 @@
-// The part `damage`: what a native reader does with every single flipped bit of a sample.
+// The part `damage`: the reaction of a native reader to every single flipped bit of a sample.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct StudyFile {
 /// Rows of the part that a file has: canaries and flips.
 [[nodiscard]] std::uint64_t damage_rows(const StudyFile& file, const DamageSpec& spec);
 
-/// Reads damaged copies of one file after the other, and keeps a row of each read.
+/// Reads damaged copies of one file after another, and keeps a row of each read.
 class Damage {
  public:
   /// work: a folder for private copies. read_original: drill: the reader gets the original in place of the
@@ -32,13 +32,13 @@ class Damage {
          std::filesystem::path work, bool read_original);
 
   /// Adds the rows of a file that are not there. Throws campaign::Misbehaviour when a canary shows that the
-  /// outcomes could not be believed, or the copy is not what it was at the end; Error(conflict) when a row
-  /// does not follow from the spec and the file.
+  /// outcomes could not be trusted, or the copy differs at the end; Error(conflict) when a row does not
+  /// follow from the spec and the file.
   void run(const StudyFile& file);
 
  private:
   [[nodiscard]] Judged read(const StudyFile& file, const WorkingCopy& copy);
-  /// The copy is as it was afterwards.
+  /// Afterwards the copy is as before.
   [[nodiscard]] Judged read_flipped(const StudyFile& file, const WorkingCopy& copy, const BitFault& fault);
   void check_canary(const StudyFile& file, const WorkingCopy& copy, DamageCanary canary);
   void run_stratum(const StudyFile& file, const WorkingCopy& copy, BitStratum stratum);
@@ -51,7 +51,7 @@ class Damage {
   bool read_original_;
 };
 
-/// The stored bytes of the largest tensor that has a byte which is not zero, for the canary `zeroed`. Throws
+/// The stored bytes of the largest tensor with a nonzero byte, for the canary `zeroed`. Throws
 /// Error(unsupported) when there is none.
 [[nodiscard]] std::vector<BitExtent> extents_to_zero(const StudyFile& file);
 

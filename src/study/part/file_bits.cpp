@@ -12,7 +12,7 @@
 namespace bitrift::study {
 namespace {
 
-// As python/bitrift/study/formats.py has it.
+// The same as in python/bitrift/study/formats.py.
 bool is_state(const std::string& path) { return !path.starts_with("checksum/") && !path.starts_with('@'); }
 
 void sort_by_place(std::vector<BitExtent>& extents) {
@@ -30,7 +30,7 @@ void check_apart(const std::vector<BitExtent>& sorted) {
   }
 }
 
-// The runs of bytes that store a tensor's values, and those of bitrift's checksums beside them.
+// The runs of bytes that store a tensor's values, and those of bitrift's checksums next to them.
 struct StoredValues {
   std::vector<BitExtent> payload, checksums;
 };

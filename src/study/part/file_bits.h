@@ -1,4 +1,4 @@
-// Which bytes of a checkpoint are payload, and what the others are.
+// Tells which bytes of a checkpoint are payload, and what all other bytes are.
 #pragma once
 
 #include <array>
@@ -21,11 +21,11 @@ struct BitExtent {
 };
 
 /// All bytes of a file or folder, each in one stratum. Payload is all bytes that hold values of the state's
-/// tensors as they are stored, compressed or not; what bitrift's own checksums occupy is metadata.
+/// tensors as stored, compressed or not; bitrift's own checksums are metadata.
 class FileBits {
  public:
-  /// payload: where the values are, as the writer of the file or folder said; all other bytes of all its
-  /// files are then metadata. Empty: bitrift reads the format. Throws as ckpt::Reader does, and
+  /// payload: the places of the values, according to the writer of the file or folder; all other bytes of all
+  /// its files are then metadata. If empty, bitrift reads the format itself. Throws as ckpt::Reader does, and
   /// Error(bad_file) when an extent is not inside its file or overlaps another.
   explicit FileBits(const std::filesystem::path& path, const std::vector<WrittenExtent>& payload = {});
 
@@ -34,9 +34,9 @@ class FileBits {
   }
   [[nodiscard]] std::uint64_t bits(BitStratum stratum) const noexcept;
   [[nodiscard]] std::uint64_t bytes() const noexcept;
-  /// Where a bit of a stratum is: byte by byte, bit 0 first.
+  /// The place of a bit of a stratum: byte by byte, bit 0 first.
   [[nodiscard]] BitFault locate(BitStratum stratum, std::uint64_t bit) const;
-  /// What a byte belongs to; "" beyond the end.
+  /// The structure that a byte belongs to; "" beyond the end.
   [[nodiscard]] std::string structure_at(const std::string& file, std::uint64_t byte) const;
 
  private:
@@ -45,7 +45,7 @@ class FileBits {
   void divide(const std::filesystem::path& path, const std::vector<WrittenExtent>& payload);
 
   std::array<std::vector<BitExtent>, 2> extents_;
-  std::array<std::vector<std::uint64_t>, 2> ends_;  // bytes of the stratum up to each extent's end
+  std::array<std::vector<std::uint64_t>, 2> ends_;  // cumulative bytes of the stratum's extents
 };
 
 /// Faults 0 to count - 1 of a stratum, without replacement; each is a pure function of seed, kind, stratum

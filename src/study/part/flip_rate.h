@@ -1,4 +1,4 @@
-// Rates of outcomes of flips in one stratum of a file.
+// Rates of the outcomes of flips in one stratum of a file.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace bitrift::study {
 
-/// Of the first `flips` draws from a stratum of so many bits, which draws without replacement, at least
-/// `least` and at most `most` have the outcome. The estimate is that of `least`.
+/// The first `flips` draws from a stratum of this many bits, without replacement: at least `least` and at
+/// most `most` of them have the outcome. The estimate is the one for `least`.
 [[nodiscard]] analyze::Rate flip_rate(std::uint64_t least, std::uint64_t most, std::uint64_t flips,
                                       std::uint64_t bits, double confidence);
 [[nodiscard]] record::Json rate_json(const analyze::Rate& rate);

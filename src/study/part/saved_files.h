@@ -12,7 +12,7 @@ namespace bitrift::study {
 [[nodiscard]] std::map<std::string, std::filesystem::path> saved_files(const std::filesystem::path& path);
 /// Copies a file, or a folder with all its files, over whatever is at `to`. Throws Error(io).
 void copy_saved(const std::filesystem::path& from, const std::filesystem::path& to);
-/// Of all of them.
+/// The bytes of all of them.
 [[nodiscard]] std::uint64_t saved_bytes(const std::filesystem::path& path);
 
 }  // namespace bitrift::study

@@ -28,15 +28,15 @@ class Saver {
   /// trainer: bitrift-train. The reader must outlive this.
   Saver(NativeReader& reader, std::filesystem::path trainer, std::filesystem::path base,
         std::filesystem::path log);
-  /// Writes a new file or folder in place of what is there, and returns what NativeReader::write() does.
+  /// Writes a new file or folder in place of an existing one, and returns the same as NativeReader::write().
   /// from: another HDF5 checkpoint than the base. Throws as that and run_program() do.
   [[nodiscard]] std::vector<WrittenExtent> save(const FileKind& kind, const std::filesystem::path& path,
                                                 const std::filesystem::path& from = {});
-  /// Starts a process that stops itself by SIGSTOP, and then saves the base over what is at `path`. It must
+  /// Starts a process that stops itself by SIGSTOP, and then saves the base over the file at `path`. It must
   /// have ended before the next one is started. Throws as NativeReader::start_save() does.
   [[nodiscard]] pid_t start(const FileKind& kind, const std::filesystem::path& path);
-  /// Ends the process of the native libraries; the next save has one of its own. bitrift-train has one for
-  /// each save.
+  /// Ends the process of the native libraries; the next save starts a new one. bitrift-train has one for each
+  /// save.
   void end_process() noexcept { reader_.stop(); }
 
  private:

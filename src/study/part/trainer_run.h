@@ -1,4 +1,4 @@
-// Runs of bitrift-train whose result is read.
+// Runs bitrift-train and reads its result.
 #pragma once
 
 #include <filesystem>
@@ -19,15 +19,15 @@ struct TrainerRun {
 /// run_program() does.
 [[nodiscard]] TrainerRun run_to_json(Command command, const std::filesystem::path& output);
 
-/// What a program printed with --json, behind what it logged.
+/// The JSON that a program printed with --json, after its log.
 [[nodiscard]] record::Json printed_json(const std::filesystem::path& output);
 
-/// `bitrift-train resume FROM` with these options: serially, or as a pipeline of so many stages.
+/// `bitrift-train resume FROM` with these options: serially, or as a pipeline of this many stages.
 [[nodiscard]] Command resume_in_stages(const std::filesystem::path& trainer,
                                        const std::filesystem::path& from, int stages,
                                        const std::vector<std::string>& options);
 
-/// The same with so many data-parallel replicas. shard_optimizer: they shard the optimizer state.
+/// The same with this many data-parallel replicas. shard_optimizer: they shard the optimizer state.
 [[nodiscard]] Command resume_as_replicas(const std::filesystem::path& trainer,
                                          const std::filesystem::path& from, int replicas,
                                          bool shard_optimizer, const std::vector<std::string>& options);

@@ -19,11 +19,11 @@ class WorkingCopy {
   WorkingCopy& operator=(WorkingCopy&&) = delete;
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-  /// Flips a bit; a second flip of the same bit takes the first one back. Throws Error(io).
+  /// Flips a bit; a second flip of the same bit undoes the first. Throws Error(io).
   void flip(const BitFault& fault) const;
   /// Sets all bytes of these extents to zero.
   void zero(const std::vector<BitExtent>& extents) const;
-  /// A fresh copy: a reader that died may have changed the files.
+  /// Copies again: a reader that died may have changed the files.
   void renew() const;
 
  private:

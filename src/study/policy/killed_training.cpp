@@ -17,9 +17,9 @@
 namespace bitrift::study {
 namespace {
 
-// Their mean counts, because a training pays for the slow ones, too: those for which the disk was busy.
+// The mean counts, because a training also pays for slow saves, during which the disk was busy.
 constexpr double fewest_saves = 3;
-constexpr double seconds_between = 2;  // one in the background is over before the next
+constexpr double seconds_between = 2;  // a save in the background is over before the next one
 
 using Clock = std::chrono::steady_clock;
 
@@ -27,7 +27,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Of the checkpoints in a folder, whose step is above `after`; nullopt: it has none.
+// The checkpoints in a folder whose step is above `after`; nullopt: it has none.
 std::optional<std::int64_t> newest_step(const std::filesystem::path& folder, std::int64_t after = -1,
                                         bool with_provenance = false) {
   std::optional<std::int64_t> newest;
@@ -41,7 +41,7 @@ std::optional<std::int64_t> newest_step(const std::filesystem::path& folder, std
 }
 
 // What the training knew when it wrote its newest checkpoint of a life. A kill can come between a file and
-// its provenance; then that of the one before.
+// its provenance; then the earlier provenance counts.
 void take_costs(const std::filesystem::path& folder, std::int64_t before, Life& life) {
   const auto step = newest_step(folder, before, true);
   if (!step) return;
@@ -85,7 +85,7 @@ PolicyCosts KilledTraining::measure(record::SaveMode mode, std::int64_t interval
       interval > 0 ? interval : static_cast<std::int64_t>(std::ceil(seconds_between / step_));
   const double saves = std::max(fewest_saves, std::round(mean / (static_cast<double>(every) * step_)));
   const std::int64_t steps = every * static_cast<std::int64_t>(saves) + 1;
-  // In the folder of the last measurement, as each life continues in that of the last.
+  // In the folder of the last measurement, because each life continues in the folder of the last.
   const TrainerRun run =
       run_to_json(resume({"-o", folder_.string() + "/", "--checkpoint-every", std::to_string(every),
                           "--checkpoint-mode", name_of(mode), "--steps", std::to_string(steps)}),

@@ -17,8 +17,8 @@ namespace bitrift::study {
 /// The file that such a training saves.
 inline constexpr FileKind policy_kind{Format::hdf5, FileWriter::bitrift, ".h5", ""};
 /// Runs one training for each mode and interval, in turns: first the first life of each, then the second, so
-/// that a machine that becomes slower is slow for all of them. A save's cost depends on how often it comes,
-/// so the costs of each interval are measured before its first life, and again in turn.
+/// that a machine that becomes slower is slow for all. A save's cost depends on how often it comes, so the
+/// costs of each interval are measured before its first life, and again in turn.
 class Policy {
  public:
   /// folder: for the trainings. All but the paths must outlive this.

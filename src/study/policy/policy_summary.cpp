@@ -16,7 +16,7 @@ struct ModeRows {
   std::map<std::int64_t, TimedCosts> costs;              // by interval
   std::map<std::int64_t, std::vector<TimedLife>> lives;  // the same
 
-  /// What was measured for an interval, the last time before a life of this turn.
+  /// The measurements for an interval, the last ones before a life of this turn.
   [[nodiscard]] const PolicyCosts& before(std::int64_t interval, std::uint64_t turn) const {
     return std::prev(costs.at(interval).upper_bound(turn))->second;
   }

@@ -21,7 +21,7 @@ struct PolicyCell {
   std::uint64_t lives = 0;
   UsefulTime measured;
   analyze::Interval confidence = {};  ///< of measured.fraction: Student's t
-  PolicyCosts costs = {};             ///< mean of those measured for this interval
+  PolicyCosts costs = {};             ///< mean of the costs measured for this interval
   double predicted = 0;               ///< expected for kills at exponential times, with these costs
   double predicted_own = 0;           ///< the same, with mean_own_costs()
   ReplayedKills replayed = {};
@@ -31,13 +31,13 @@ struct PolicyCell {
 struct ModeSummary {
   record::SaveMode mode = record::SaveMode::sync;
   PolicyCosts costs;                        ///< of saves some seconds apart, measured first
-  std::int64_t computed = 0;                ///< interval in steps that follows from these
+  std::int64_t computed = 0;                ///< interval in steps that follows from them
   std::vector<PolicyCell> cells;            ///< ascending by interval
-  std::optional<std::size_t> best = {};     ///< of cells: the largest measured fraction
-  std::optional<std::size_t> nearest = {};  ///< of cells: the computed interval, or the nearest to it
+  std::optional<std::size_t> best = {};     ///< index of cells: the largest measured fraction
+  std::optional<std::size_t> nearest = {};  ///< index of cells: the computed interval, or the nearest to it
 };
 
-/// Of the modes that have rows.
+/// Lines of the modes that have rows.
 [[nodiscard]] std::vector<ModeSummary> summarize_policy(const StudySpec& spec,
                                                         const std::vector<StudyRow>& rows);
 [[nodiscard]] record::Json policy_json(const std::vector<ModeSummary>& modes);

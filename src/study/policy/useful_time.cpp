@@ -27,7 +27,7 @@ std::int64_t computed_interval(SaveMode mode, const PolicyCosts& costs, double m
 
 namespace {
 
-// When the first checkpoint of a life is complete, and the time between two.
+// The time at which the first checkpoint of a life is complete, and the time between two.
 struct Completions {
   double first = 0, between = 0;
 };
@@ -42,8 +42,8 @@ struct Part {
   double work = 0, seconds = 0;
 };
 
-/// Of a sample that falls into groups of `group` parts, in order: the last is larger where they do not divide
-/// it. The whole sample is one group if there are fewer parts than two groups need.
+/// For a sample that is divided into groups of `group` parts, in order: the last group is larger if the
+/// division has a remainder. The whole sample is one group if there are fewer parts than two groups need.
 UsefulTime ratio_of(const std::vector<Part>& parts, std::size_t group) {
   double work = 0, seconds = 0;
   for (const Part& one : parts) {
@@ -55,7 +55,7 @@ UsefulTime ratio_of(const std::vector<Part>& parts, std::size_t group) {
   const double ratio = work / seconds;
   if (n < 2) return {ratio};
   const std::size_t groups = std::max<std::size_t>(1, n / group);
-  double variance = 0;  // of the sum of the residuals work - ratio x seconds
+  double variance = 0;  // standard error of the sum of the residuals work - ratio x seconds
   for (std::size_t i = 0; i < groups; ++i) {
     const std::size_t first = i * group, last = i + 1 == groups ? n : first + group;
     const auto size = static_cast<double>(last - first);
@@ -82,7 +82,7 @@ double predicted_work(SaveMode mode, std::int64_t interval, const PolicyCosts& c
 
 double predicted_useful(SaveMode mode, std::int64_t interval, const PolicyCosts& costs, double mean) {
   const Completions times = completions(mode, interval, costs);
-  // The expected number of checkpoints of a life: the sum of the probabilities to live so long.
+  // The expected number of checkpoints of a life: the sum of the probabilities of living that long.
   const double checkpoints = std::exp(-times.first / mean) / -std::expm1(-times.between / mean);
   return static_cast<double>(interval) * costs.step * checkpoints / mean;
 }

@@ -32,14 +32,14 @@ Clock::time_point deadline_in(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-// Waits for something to read, at most a tenth of a second so that interrupts are noticed.
+// Waits for data, at most a tenth of a second so that interrupts are noticed.
 void wait_for(std::vector<pollfd> waiting, Clock::time_point deadline) {
   const double seconds = std::clamp(seconds_left(deadline), 0.0, 0.1);
   ::poll(waiting.data(), waiting.size(), static_cast<int>(seconds * 1000) + 1);
   campaign::InterruptGuard::check();
 }
 
-// glibc's cache per thread would hand out blocks with what was in them (see fill_memory() of the reader).
+// glibc's cache per thread would return blocks with old contents (see fill_memory() of the reader).
 std::string without_block_cache() {
   const char* theirs = std::getenv("GLIBC_TUNABLES");
   const std::string before = theirs == nullptr || *theirs == '\0' ? "" : std::string(theirs) + ":";
@@ -110,7 +110,7 @@ struct NativeReader::Process {
 
 struct NativeReader::Reply {
   std::optional<Json> line = {};
-  std::optional<ExitStatus> died = {};  // neither: the time was over
+  std::optional<ExitStatus> died = {};  // neither: the time was up
 };
 
 NativeReader::NativeReader(NativeReaderOptions options) : options_(std::move(options)) {}
@@ -158,7 +158,7 @@ NativeReader::Reply NativeReader::ask(const char* what, Format format, const std
     stop();
     return {};
   }
-  // Whose end is closed is about to end; what was killed here would have no signal of its own.
+  // A process whose end is closed is about to end; killing it here would hide its own signal.
   const std::optional<ExitStatus> status = process_->child.wait(end_seconds);
   stop();
   return {{}, status.value_or(ExitStatus{})};

@@ -18,27 +18,27 @@ namespace bitrift::study {
 
 /// Bytes [first, end) of a file that hold values of a tensor.
 struct WrittenExtent {
-  std::string file;  ///< in the folder of the checkpoint; "" where it is one file
+  std::string file;  ///< path in the folder of the checkpoint; "" if it is one file
   std::uint64_t first = 0, end = 0;
   std::string tensor;
 };
 
-/// What the process says of itself and of the base.
+/// What the process says about itself and about the base.
 struct ReaderFacts {
   record::Json versions;                       ///< of Python and the packages
   std::map<std::string, bool> installed;       ///< by format
-  std::map<std::string, std::string> digests;  ///< of the base's tensors
-  std::uint64_t tensor_bytes = 0;              ///< of all of them
+  std::map<std::string, std::string> digests;  ///< number of the base's tensors
+  std::uint64_t tensor_bytes = 0;              ///< bytes of all of them
 };
 
 /// Seconds of a save.
 struct SaveTimes {
-  double block = 0;      ///< until the caller continues
+  double block = 0;      ///< until the caller can continue
   double persist = 0;    ///< from then until the disk has the file
-  double processor = 0;  ///< of the whole process
+  double processor = 0;  ///< processor time of the whole process
 };
 
-/// Saves that are timed, each over the one before it.
+/// Timed saves, each over the one before it.
 struct TimedSaves {
   bool behind = false;  ///< in the background, for raw and dcp
   std::int64_t count = 1;
@@ -54,12 +54,12 @@ struct NativeReaderOptions {
   bool misread = false;  ///< drill: every read returns one wrong tensor
 };
 
-/// What a process is for. One that times saves is as its users' processes are: its memory is not bounded, and
-/// it has glibc's cache of small blocks.
+/// The purpose of a process. A process that times saves is like its users' processes: its memory is not
+/// limited, and it has glibc's cache of small blocks.
 enum class ReaderDuty : std::uint8_t { reads, times };
 
-/// `python -m bitrift.study.reader`. It is started by the first call; after it died or hung the next call
-/// starts another, as does a call for another duty. All members throw Error(not_found | io) when it cannot be
+/// `python -m bitrift.study.reader`. The first call starts it; after it died or hung, the next call starts
+/// another, as does a call for another purpose. All members throw Error(not_found | io) when it cannot be
 /// started, and campaign::Interrupted.
 class NativeReader {
  public:
@@ -69,8 +69,8 @@ class NativeReader {
   NativeReader& operator=(NativeReader&&) = delete;
 
   [[nodiscard]] const ReaderFacts& facts();
-  /// Writes the base, or `from`, another HDF5 checkpoint. Returns where values lie, for formats whose files
-  /// bitrift does not read. Throws Error(io) when the process refuses or ends.
+  /// Writes the base, or `from`, another HDF5 checkpoint. Returns the places of values, for formats whose
+  /// files bitrift does not read. Throws Error(io) when the process refuses or ends.
   std::vector<WrittenExtent> write(Format format, const std::filesystem::path& path,
                                    const std::filesystem::path& from = {});
   /// Starts a process that stops itself by SIGSTOP before it writes the base, or runs `command` instead (the
@@ -78,10 +78,10 @@ class NativeReader {
   /// write().
   [[nodiscard]] pid_t start_save(Format format, const std::filesystem::path& path,
                                  const std::vector<std::string>& command);
-  /// change: look for ReaderContents::change, too.
+  /// change: also look for ReaderContents::change.
   [[nodiscard]] ReaderAnswer read(Format format, const std::filesystem::path& path, double timeout_seconds,
                                   bool change = false);
-  /// Times saves of the base, the first to a new file, and gives the medians. Throws as write().
+  /// Times saves of the base, the first to a new file, and returns the medians. Throws as write().
   [[nodiscard]] SaveTimes time(Format format, const std::filesystem::path& path, const TimedSaves& what);
   /// Ends the process.
   void stop() noexcept;
@@ -96,7 +96,7 @@ class NativeReader {
                    const record::Json& more = record::Json::object(), ReaderDuty duty = ReaderDuty::reads,
                    double timeout_seconds = write_seconds);
 
-  static constexpr double write_seconds = 3600;  // a save, at most
+  static constexpr double write_seconds = 3600;  // limit for a save
 
   NativeReaderOptions options_;
   std::unique_ptr<Process> process_;

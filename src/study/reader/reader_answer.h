@@ -13,21 +13,21 @@
 
 namespace bitrift::study {
 
-/// It raised an error.
+/// The reader raised an error.
 struct ReaderRefused {
   std::string message;  ///< type and first line
 };
 /// It returned tensors.
 struct ReaderContents {
   std::map<std::string, std::string> digests;  ///< by name
-  /// All that differs from the base, where it was asked for; absent: nothing, or more than one element.
+  /// The only element that differs from the base, if requested; absent: no element, or more than one.
   std::optional<ValueChange> change = {};
 };
 /// Its process ended.
 struct ReaderDied {
   ExitStatus status;
 };
-/// It did not answer in time, and its process was killed.
+/// The reader did not answer in time, and its process was killed.
 struct ReaderHung {};
 
 using ReaderAnswer = std::variant<ReaderRefused, ReaderContents, ReaderDied, ReaderHung>;
@@ -39,7 +39,7 @@ struct Judged {
   std::uint64_t missing = 0;  ///< see DamageResult
 };
 
-/// expected: the digests of what was saved.
+/// expected: the digests of the saved tensors.
 [[nodiscard]] Judged judge(const ReaderAnswer& answer, const std::map<std::string, std::string>& expected);
 
 }  // namespace bitrift::study

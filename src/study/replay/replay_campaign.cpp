@@ -38,7 +38,7 @@ std::map<std::string, record::Reason> replay_reasons(const std::filesystem::path
   try {
     for (const Json& group : document.at("groups")) {
       const Json& counts = group.at("reasons");
-      if (counts.size() != 1) continue;  // a trial has one outcome
+      if (counts.size() != 1) continue;  // a trial has exactly one outcome
       reasons[group.at("key").at("stratum").get<std::string>()] =
           parse_named<record::Reason>(counts.begin().key());
     }

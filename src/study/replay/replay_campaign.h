@@ -1,4 +1,4 @@
-// Changed values as the trials of a campaign, which judges them.
+// Runs changed values as the trials of a campaign, which judges them.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +13,7 @@
 
 namespace bitrift::study {
 
-/// A trial: its stratum has this name and this one fault.
+/// A trial: its stratum has this name and only this fault.
 struct ReplayTrial {
   std::string name;
   ValueChange change;
@@ -37,8 +37,8 @@ struct ReplayPlaces {
 [[nodiscard]] std::map<std::string, record::Reason> replay_reasons(const std::filesystem::path& summary,
                                                                    const std::vector<ReplayTrial>& trials);
 
-/// Runs the campaign, or what is left of it, and returns its reasons. Throws campaign::Misbehaviour where its
-/// controls or canaries misbehave, Error(bad_input | internal) where it ends otherwise, and
+/// Runs the campaign, or what is left of it, and returns its reasons. Throws campaign::Misbehaviour if its
+/// controls or canaries misbehave, Error(bad_input | internal) if it ends in another way, and
 /// campaign::Interrupted.
 [[nodiscard]] std::map<std::string, record::Reason> run_replay_campaign(
     const StudySpec& spec, const ReplayPlaces& places, const std::vector<ReplayTrial>& trials);

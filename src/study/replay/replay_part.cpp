@@ -41,7 +41,7 @@ std::vector<std::optional<ValueChange>> Replays::changes_of(const std::vector<Si
     const SilentFlip& flip = silent[i];
     const FileKind& kind = flip.file->kind;
     if (i == 0 || flip.file != silent[i - 1].file) {
-      copy.reset();  // it removes what the next one writes
+      copy.reset();  // it removes the files that the next one writes
       copy.emplace(flip.file->path, work_ / kind.file_name());
     }
     copy->flip(flip.fault);
@@ -76,7 +76,7 @@ void Replays::run(const std::vector<StudyFile>& files) {
                                trials.size(), places_.folder.string()));
     reasons = run_replay_campaign(spec_, places_, trials);
   }
-  // The time that the campaign took says nothing of the rows' own.
+  // The duration of the campaign says nothing about its rows.
   progress_.stage(name_of(StudyPart::replay), static_cast<std::size_t>(done), silent.size());
   for (std::size_t i = 0; i < silent.size(); ++i) {
     const SilentFlip& flip = silent[i];

@@ -1,4 +1,4 @@
-// The part `replay`: what silently wrong flips of payload do to the training.
+// The part `replay`: the effect of silently wrong flips of payload on the training.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct SilentFlip {
   [[nodiscard]] std::string name() const { return file->kind.name() + "-" + std::to_string(draw); }
 };
 
-/// The silently wrong ones of the first ReplaySpec::flips flips of each file's payload, in the order of the
+/// The silently wrong flips among the first ReplaySpec::flips of each file's payload, in the order of the
 /// tables. The rows of the part `damage` must be there.
 [[nodiscard]] std::vector<SilentFlip> silent_flips(const StudySpec& spec, const StudyJournal& journal,
                                                    const std::vector<StudyFile>& files);
@@ -35,8 +35,8 @@ class Replays {
   Replays(const StudySpec& spec, NativeReader& reader, StudyJournal& journal, campaign::Progress& progress,
           ReplayPlaces places, std::filesystem::path work);
 
-  /// Adds the rows that are not there. Throws campaign::Misbehaviour where a flip that was silently wrong is
-  /// not any more, and as run_replay_campaign() does.
+  /// Adds the rows that are not there. Throws campaign::Misbehaviour if a silently wrong flip is not silently
+  /// wrong any more, and as run_replay_campaign() does.
   void run(const std::vector<StudyFile>& files);
 
  private:

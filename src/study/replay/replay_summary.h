@@ -15,19 +15,19 @@
 
 namespace bitrift::study {
 
-/// One kind of file. Rates are of a uniform bit of its payload.
+/// One kind of file. Rates are those of a uniform bit of its payload.
 struct ReplayedKind {
   FileKind kind;
   std::uint64_t bits = 0;                                                 ///< of the payload
   std::uint64_t flips = 0;                                                ///< whether noticed or not
-  std::uint64_t undetected = 0;                                           ///< of these, silently wrong
+  std::uint64_t undetected = 0;                                           ///< of these, silently wrong ones
   std::array<std::uint64_t, record::outcome_classes.size()> counts = {};  ///< of these, by OutcomeClass
-  std::uint64_t not_replayed = 0;  ///< of those undetected: they changed more than one element
+  std::uint64_t not_replayed = 0;  ///< among the undetected: they changed more than one element
   analyze::Rate undetected_rate = {};
   std::array<analyze::Rate, record::outcome_classes.size()> rates = {};  ///< undetected, and this outcome
 };
 
-/// Of the kinds whose payload was flipped, in the order of the tables; none without the part.
+/// Lines of the kinds whose payload was flipped, in the order of the tables; none without the part.
 [[nodiscard]] std::vector<ReplayedKind> summarize_replays(const StudySpec& spec,
                                                           const std::vector<StudyRow>& rows,
                                                           const std::vector<StudyFile>& files);

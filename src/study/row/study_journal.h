@@ -1,4 +1,4 @@
-// The rows of a study, in a file that survives being killed at any moment.
+// The rows of a study, in a file that survives a kill at any moment.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ namespace bitrift::study {
 class StudyJournal {
  public:
   /// Opens or creates; cuts a torn last line. Throws Error(io), and Error(bad_file) with file and line for
-  /// damage anywhere else, and for a row that is there twice.
+  /// damage anywhere else, and for a duplicate row.
   explicit StudyJournal(const std::filesystem::path& path);
 
   [[nodiscard]] const std::vector<StudyRow>& rows() const noexcept { return rows_; }
-  /// nullptr: there is none of this id.
+  /// nullptr: no row has this id.
   [[nodiscard]] const StudyRow* find(const std::string& id) const;
   void append(StudyRow row);
   void sync() { file_.sync(); }

@@ -1,4 +1,4 @@
-// The words of a study of checkpoints: formats, writers, parts, strata, outcomes.
+// The terms of a study of checkpoints: formats, writers, parts, strata, outcomes.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace bitrift::study {
 
-/// Two are timed only. raw: the bytes of all tensors, one after the other, which no save can be faster than.
+/// Two are only timed. raw: the bytes of all tensors, one after another; no save can be faster.
 /// hdf5_parallel: one HDF5 file that several ranks write with its parallel interface.
 enum class Format {
   hdf5,
@@ -36,20 +36,20 @@ constexpr EnumNames<11> names_of(Format) {
 enum class FileWriter { bitrift, native };
 constexpr EnumNames<2> names_of(FileWriter) { return {"writer", {"bitrift", "native"}}; }
 
-/// A format as one writer writes it: a line of every table.
+/// A format as written by one writer: a line of every table.
 struct FileKind {
   Format format;
   FileWriter writer;
-  const char* extension;    ///< of the file; "" of a folder
+  const char* extension;    ///< extension of the file; "" for a folder
   const char* option = "";  ///< of bitrift-train: --format; "": another program writes it
   bool operator==(const FileKind& other) const { return format == other.format && writer == other.writer; }
   /// "hdf5-gzip-native"
   [[nodiscard]] std::string name() const { return fmt::format("{}-{}", name_of(format), name_of(writer)); }
-  /// Of the file or folder: "hdf5-bitrift.h5".
+  /// The name of the file or folder: "hdf5-bitrift.h5".
   [[nodiscard]] std::string file_name() const { return name() + extension; }
 };
 
-/// All that can be studied, in the order of the tables. Native files are written by
+/// All kinds that can be studied, in the order of the tables. Native files are written by
 /// python/bitrift/study/formats.py.
 inline constexpr std::array file_kinds = {
     FileKind{Format::hdf5, FileWriter::bitrift, ".h5", "hdf5"},
@@ -69,7 +69,8 @@ inline constexpr std::array file_kinds = {
     FileKind{Format::keras, FileWriter::native, ".keras", ""},
 };
 
-/// How several ranks write a file: those of record::SaveWriter, and those of bitrift-hdf5-parallel.
+/// The ways in which several ranks write a file: those of record::SaveWriter, and those of
+/// bitrift-hdf5-parallel.
 enum class SaveRoute { gather, shared, collective, independent };
 constexpr EnumNames<4> names_of(SaveRoute) {
   return {"route", {"gather", "shared", "collective", "independent"}};
@@ -80,15 +81,15 @@ constexpr EnumNames<8> names_of(StudyPart) {
   return {"part", {"size", "determinism", "damage", "replay", "kill", "state", "cost", "policy"}};
 }
 
-/// Which bits of a file: the bytes of the state's tensors as stored, or all others.
+/// Which bits of a file: the stored bytes of the state's tensors, or all others.
 enum class BitStratum { payload, metadata };
 constexpr EnumNames<2> names_of(BitStratum) { return {"stratum", {"payload", "metadata"}}; }
 
-/// What a reader does with a damaged file.
+/// The behaviour of a reader with a damaged file.
 enum class DamageOutcome {
   detected,        ///< it raises an error
-  silently_wrong,  ///< it returns other tensors than were saved, or more or fewer
-  same,            ///< it returns what was saved
+  silently_wrong,  ///< it returns other tensors than the saved ones, or more or fewer
+  same,            ///< it returns the saved tensors
   crash,           ///< its process ends
   hang,            ///< it does not answer in time
 };
@@ -97,12 +98,12 @@ constexpr EnumNames<5> names_of(DamageOutcome) {
 }
 inline constexpr std::size_t damage_outcomes = names_of(DamageOutcome{}).words.size();
 
-/// What is left where a save over an older checkpoint was killed.
+/// What remains where a save over an older checkpoint was killed.
 enum class KillOutcome {
   previous,        ///< the older checkpoint, whole
   complete,        ///< the new one, whole
   detected,        ///< neither: the reader raises an error
-  silently_wrong,  ///< neither: the reader returns something
+  silently_wrong,  ///< neither: the reader returns something else
   crash,           ///< the reader's process ends
   hang,            ///< the reader does not answer in time
 };
@@ -114,9 +115,9 @@ inline constexpr std::size_t kill_outcomes = names_of(KillOutcome{}).words.size(
 /// The file whose state is resumed without a piece of it.
 inline constexpr FileKind state_kind{Format::hdf5, FileWriter::bitrift, ".h5", "hdf5"};
 
-/// Reads whose outcome is known beforehand.
+/// Reads whose outcome is known in advance.
 enum class DamageCanary {
-  no_flip,  ///< the file as it was written: same
+  no_flip,  ///< the file as written: same
   zeroed,   ///< the stored bytes of a tensor are zero: never same
 };
 constexpr EnumNames<2> names_of(DamageCanary) { return {"canary", {"no_flip", "zeroed"}}; }

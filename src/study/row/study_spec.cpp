@@ -19,11 +19,11 @@ using record::Key;
 using record::Presence;
 
 std::filesystem::path beside(const Document& document, const std::string& text) {
-  // An absolute path replaces what is before it.
+  // An absolute path replaces the part before it.
   return (std::filesystem::absolute(document.source).parent_path() / text).lexically_normal();
 }
 
-// A schema of draft 7 says so only with alternatives, whose messages name no key.
+// A schema of draft 7 can say so only with alternatives, whose messages name no key.
 void check_base_keys(const Document& document) {
   const Json& base = document.value.at("base");
   if (base.contains("train") == base.contains("checkpoint")) {
@@ -99,27 +99,27 @@ std::vector<E> choice(const Json& value, const char* key) {
   return chosen;
 }
 
-constexpr std::tuple damage_keys = {
+constexpr std::tuple damage_spec_keys = {
     Key{"flips", &DamageSpec::flips, Presence::defaulted},
     Key{"seed", &DamageSpec::seed, Presence::defaulted},
     Key{"timeout_seconds", &DamageSpec::timeout_seconds, Presence::defaulted}};
-constexpr std::tuple replay_keys = {Key{"flips", &ReplaySpec::flips, Presence::defaulted},
-                                    Key{"epochs", &ReplaySpec::epochs, Presence::defaulted},
-                                    Key{"seed", &ReplaySpec::seed, Presence::defaulted}};
-constexpr std::tuple kill_keys = {Key{"kills", &KillSpec::kills, Presence::defaulted}};
-constexpr std::tuple state_keys = {Key{"steps", &StateSpec::steps, Presence::defaulted}};
-constexpr std::tuple cost_keys = {
+constexpr std::tuple replay_spec_keys = {Key{"flips", &ReplaySpec::flips, Presence::defaulted},
+                                         Key{"epochs", &ReplaySpec::epochs, Presence::defaulted},
+                                         Key{"seed", &ReplaySpec::seed, Presence::defaulted}};
+constexpr std::tuple kill_spec_keys = {Key{"kills", &KillSpec::kills, Presence::defaulted}};
+constexpr std::tuple state_spec_keys = {Key{"steps", &StateSpec::steps, Presence::defaulted}};
+constexpr std::tuple cost_spec_keys = {
     Key{"turns", &CostSpec::turns, Presence::defaulted},
     Key{"ranks", &CostSpec::ranks, Presence::defaulted},
     Key{"shard_optimizer", &CostSpec::shard_optimizer, Presence::unless_default},
     Key{"pause_seconds", &CostSpec::pause_seconds, Presence::defaulted},
     Key{"between_seconds", &CostSpec::between_seconds, Presence::defaulted},
     Key{"seed", &CostSpec::seed, Presence::defaulted}};
-constexpr std::tuple cluster_keys = {Key{"bytes", &Cluster::bytes}, Key{"write_all", &Cluster::write_all},
-                                     Key{"write_machine", &Cluster::write_machine},
-                                     Key{"send_machine", &Cluster::send_machine},
-                                     Key{"ranks_machine", &Cluster::ranks_machine}};
-constexpr std::tuple policy_keys = {
+constexpr std::tuple cluster_spec_keys = {
+    Key{"bytes", &Cluster::bytes}, Key{"write_all", &Cluster::write_all},
+    Key{"write_machine", &Cluster::write_machine}, Key{"send_machine", &Cluster::send_machine},
+    Key{"ranks_machine", &Cluster::ranks_machine}};
+constexpr std::tuple policy_spec_keys = {
     Key{"mean_time_between_failures", &PolicySpec::mean_time_between_failures, Presence::defaulted},
     Key{"lives", &PolicySpec::lives, Presence::defaulted},
     Key{"factors", &PolicySpec::factors, Presence::defaulted},
@@ -142,7 +142,7 @@ Json section_json(const Section& section, const Keys& keys) {
 }
 
 DamageSpec damage_from(const Document& document) {
-  auto damage = section_from<DamageSpec>(document.value, "damage", damage_keys);
+  auto damage = section_from<DamageSpec>(document.value, "damage", damage_spec_keys);
   const Json::json_pointer memory("/damage/memory");
   if (!document.value.contains(memory)) return damage;
   try {
@@ -154,7 +154,7 @@ DamageSpec damage_from(const Document& document) {
 }
 
 CostSpec cost_from(const Document& document) {
-  auto cost = section_from<CostSpec>(document.value, "cost", cost_keys);
+  auto cost = section_from<CostSpec>(document.value, "cost", cost_spec_keys);
   if (!document.value.contains("cost")) return cost;
   const Json& value = document.value["cost"];
   std::sort(cost.ranks.begin(), cost.ranks.end());
@@ -170,7 +170,7 @@ CostSpec cost_from(const Document& document) {
            "2, and cost.models",
            document.where("/cost/cluster"));
     }
-    take_keys(value["cluster"], cost.cluster.emplace(), cluster_keys);
+    take_keys(value["cluster"], cost.cluster.emplace(), cluster_spec_keys);
   }
   for (std::size_t i = 0; value.contains("models") && i < value["models"].size(); ++i)
     cost.models.push_back(training_from(document, fmt::format("/cost/models/{}", i)));
@@ -178,14 +178,14 @@ CostSpec cost_from(const Document& document) {
 }
 
 PolicySpec policy_from(const Document& document) {
-  auto policy = section_from<PolicySpec>(document.value, "policy", policy_keys);
+  auto policy = section_from<PolicySpec>(document.value, "policy", policy_spec_keys);
   if (document.value.contains("policy"))
     policy.modes = choice<record::SaveMode>(document.value["policy"], "modes");
   std::sort(policy.factors.begin(), policy.factors.end());
   return policy;
 }
 
-// Every number of ranks must be one of replicas of the base.
+// Every number of ranks must be possible for replicas of the base.
 void check_replicas(const Document& document, const StudySpec& spec) {
   if (spec.cost.shard_optimizer.empty()) return;
   const std::string where = document.where("/cost/shard_optimizer");
@@ -197,7 +197,7 @@ void check_replicas(const Document& document, const StudySpec& spec) {
     record::check_parallel({.kind = record::ParallelKind::data, .ranks = ranks}, batch, where);
 }
 
-// Those that take long are run only where they are asked for.
+// Parts that take long run only if they are requested.
 std::vector<StudyPart> parts_from(const Json& value) {
   std::vector<StudyPart> parts = choice<StudyPart>(value, "parts");
   if (value.contains("parts")) return parts;
@@ -239,9 +239,9 @@ StudySpec read_study_spec(const std::filesystem::path& path) {
          document.where("/parts"));
   }
   spec.damage = damage_from(document);
-  spec.replay = section_from<ReplaySpec>(document.value, "replay", replay_keys);
-  spec.kill = section_from<KillSpec>(document.value, "kill", kill_keys);
-  spec.state = section_from<StateSpec>(document.value, "state", state_keys);
+  spec.replay = section_from<ReplaySpec>(document.value, "replay", replay_spec_keys);
+  spec.kill = section_from<KillSpec>(document.value, "kill", kill_spec_keys);
+  spec.state = section_from<StateSpec>(document.value, "state", state_spec_keys);
   spec.cost = cost_from(document);
   check_replicas(document, spec);
   spec.policy = policy_from(document);
@@ -276,9 +276,9 @@ Json to_json(const StudySpec& spec) {
   if (spec.base.train) base["train"] = training_json(*spec.base.train);
   if (spec.base.steps) base["steps"] = *spec.base.steps;
   if (spec.base.checkpoint) base["checkpoint"] = spec.base.checkpoint->string();
-  Json damage = section_json(spec.damage, damage_keys);
+  Json damage = section_json(spec.damage, damage_spec_keys);
   damage["memory"] = spec.damage.memory;
-  Json cost = section_json(spec.cost, cost_keys);
+  Json cost = section_json(spec.cost, cost_spec_keys);
   cost["models"] = Json::array();
   for (const record::TrainingSpec& model : spec.cost.models) cost["models"].push_back(training_json(model));
   return {{"name", spec.name},
@@ -287,11 +287,11 @@ Json to_json(const StudySpec& spec) {
           {"writers", spec.writers},
           {"parts", spec.parts},
           {"damage", damage},
-          {"replay", section_json(spec.replay, replay_keys)},
-          {"kill", section_json(spec.kill, kill_keys)},
-          {"state", section_json(spec.state, state_keys)},
+          {"replay", section_json(spec.replay, replay_spec_keys)},
+          {"kill", section_json(spec.kill, kill_spec_keys)},
+          {"state", section_json(spec.state, state_spec_keys)},
           {"cost", cost},
-          {"policy", section_json(spec.policy, policy_keys)},
+          {"policy", section_json(spec.policy, policy_spec_keys)},
           {"confidence", spec.confidence}};
 }
 

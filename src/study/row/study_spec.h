@@ -1,4 +1,4 @@
-// What a user asks of a study of checkpoints (docs/checkpoint-cost.md, "The spec").
+// A user's request for a study of checkpoints (docs/checkpoint-cost.md, "The spec").
 #pragma once
 
 #include <cstdint>
@@ -21,48 +21,48 @@ struct StudyBase {
 };
 
 struct DamageSpec {
-  std::uint64_t flips = 400;  ///< of each stratum of each file; all bits where there are fewer
+  std::uint64_t flips = 400;  ///< flips of each stratum of each file; all bits if there are fewer
   std::uint64_t seed = 0;
-  double timeout_seconds = 20;                     ///< a reader that takes longer hangs
+  double timeout_seconds = 20;                     ///< a reader that takes longer counts as hanging
   std::uint64_t memory = std::uint64_t{1} << 30U;  ///< bytes that it may add to its address space
 };
 
 /// Silently wrong flips of payload that are replayed as trials of a campaign.
 struct ReplaySpec {
-  std::uint64_t flips = 300;  ///< of the payload of each file, the first ones of DamageSpec::flips
-  std::int64_t epochs = 1;    ///< that every run of the campaign trains
-  std::uint64_t seed = 0;     ///< of the campaign: of its clean runs
+  std::uint64_t flips = 300;  ///< flips of the payload of each file, the first ones of DamageSpec::flips
+  std::int64_t epochs = 1;    ///< epochs of every run of the campaign
+  std::uint64_t seed = 0;     ///< seed of the campaign, for its clean runs
 };
 
 /// Saves that are killed.
 struct KillSpec {
-  std::uint64_t kills = 300;  ///< the most of each file; all that there are where they are fewer
+  std::uint64_t kills = 300;  ///< the largest number for each file; all possible ones if there are fewer
 };
 
 /// A training that is resumed without a piece of its state.
 struct StateSpec {
-  std::uint64_t steps = 50;  ///< at most, whose losses are compared
+  std::uint64_t steps = 50;  ///< the largest number of steps whose losses are compared
 };
 
-/// A cluster as its users know it. Bandwidths are bytes per second.
+/// A cluster in its users' terms. Bandwidths are bytes per second.
 struct Cluster {
   std::uint64_t bytes = 0;   ///< of a checkpoint
   double write_all = 0;      ///< to the file system, all machines together
   double write_machine = 0;  ///< one machine
-  double send_machine = 0;   ///< into one machine from the others
-  int ranks_machine = 1;     ///< each has a core of its own
+  double send_machine = 0;   ///< into one machine from all others
+  int ranks_machine = 1;     ///< each has its own core
 };
 
 /// Saves that are timed.
 struct CostSpec {
-  std::uint64_t turns = 9;  ///< of every case, in an order that changes
+  std::uint64_t turns = 9;  ///< turns of every case, in an order that changes
   std::vector<int> ranks = {1, 2, 3, 4};
-  std::vector<record::TrainingSpec> models = {};  ///< besides the base: other sizes for the cost model
-  /// Ranks that are replicas of the base save too: whether they shard the optimizer state.
+  std::vector<record::TrainingSpec> models = {};  ///< in addition to the base: other sizes for the cost model
+  /// Whether ranks that are replicas of the base also save, and whether they shard the optimizer state.
   std::vector<bool> shard_optimizer = {};
-  std::optional<int> cores = {};        ///< that ranks share; absent: all of the machine
-  std::optional<Cluster> cluster = {};  ///< for which more ranks are modelled
-  double pause_seconds = 3;             ///< before a case, in which the disk comes to rest
+  std::optional<int> cores = {};        ///< cores that ranks share; absent: all of the machine
+  std::optional<Cluster> cluster = {};  ///< cluster for which more ranks are modelled
+  double pause_seconds = 3;             ///< before a case, so that the disk becomes idle
   double between_seconds = 1;           ///< between two saves of a training or a library
   std::uint64_t seed = 0;
 };
@@ -98,7 +98,7 @@ struct StudySpec {
 
 /// Reads and checks a spec. Throws Error(bad_input | bad_file | not_found) with file, line and key.
 [[nodiscard]] StudySpec read_study_spec(const std::filesystem::path& path);
-/// What must stay the same when a study is resumed; equal specs give equal values.
+/// The values that must stay the same when a study is resumed; equal specs give equal values.
 [[nodiscard]] record::Json to_json(const StudySpec& spec);
 
 }  // namespace bitrift::study

@@ -26,7 +26,7 @@ std::vector<char> value_of(const ckpt::TensorInfo& tensor, const ckpt::Reader& r
   return value;
 }
 
-// What the tensor is where nothing was saved. saved: what it is.
+// The value of the tensor where nothing was saved. saved: its real value.
 std::vector<char> value_without(const ckpt::TensorInfo& tensor, const std::vector<char>& saved,
                                 const ckpt::Reader& fresh) {
   if (tensor.path.starts_with("rng/")) {

@@ -19,7 +19,7 @@
 namespace bitrift::study {
 namespace {
 
-// What a program says last that refuses a file.
+// The last words of a program that refuses a file.
 std::string reason_of(const std::string& text, const std::filesystem::path& file) {
   const std::string mark = ": error: ";
   const std::size_t at = text.rfind(mark);
@@ -30,7 +30,7 @@ std::string reason_of(const std::string& text, const std::filesystem::path& file
   return reason;
 }
 
-// From 1; nullopt: there is none. A list that ends before the other differs there.
+// From 1; nullopt: there is none. If one list ends before the other, they differ there.
 std::optional<std::uint64_t> first_difference(const std::vector<std::string>& a,
                                               const std::vector<std::string>& b) {
   const auto end = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;

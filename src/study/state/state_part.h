@@ -1,5 +1,5 @@
-// The part `state`: which piece of the state, left out of a checkpoint, changes the resumed training, and
-// when.
+// The part `state`: which piece of the state changes the resumed training if it is left out of a checkpoint,
+// and when.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@
 
 namespace bitrift::study {
 
-/// The files that the part stands on.
+/// The files that the part needs.
 struct StatePlaces {
   std::filesystem::path trainer;  ///< bitrift-train
   std::filesystem::path base;     ///< a contiguous HDF5 checkpoint
@@ -21,7 +21,7 @@ struct StatePlaces {
   std::filesystem::path log;      ///< what the runs print
 };
 
-/// Losses of steps and tests as a trace has them: texts that are equal where the numbers are.
+/// Losses of steps and tests in a trace's form: texts that are equal if the numbers are.
 struct Losses {
   std::vector<std::string> steps, evaluations;
 };
@@ -33,8 +33,8 @@ class LeftOutStates {
   LeftOutStates(const StateSpec& spec, StudyJournal& journal, campaign::Progress& progress,
                 StatePlaces places);
 
-  /// Adds the rows that are not there. Throws campaign::Misbehaviour where the whole base does not give the
-  /// same losses twice, or gives them without its parameters, and as run_program() does.
+  /// Adds the rows that are not there. Throws campaign::Misbehaviour if the whole base does not give the same
+  /// losses twice, or gives them without its parameters, and as run_program() does.
   void run();
 
  private:

@@ -1,4 +1,4 @@
-// What the part `state` found.
+// The findings of the part `state`.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace bitrift::study {
 
-/// Without the check that nothing was left out; by name.
+/// Sorted by name, without the check that nothing was left out.
 [[nodiscard]] std::vector<StateResult> summarize_states(const std::vector<StudyRow>& rows);
 [[nodiscard]] record::Json states_json(const std::vector<StateResult>& states);
 /// A table with a line for each piece; "" without pieces.

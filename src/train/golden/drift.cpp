@@ -11,7 +11,7 @@ namespace {
 
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-// The largest of absolute values; NaN when one of them is.
+// The larger of two absolute values; NaN if one of them is.
 struct Largest {
   double value = 0;
   bool nan = false;

@@ -7,7 +7,7 @@
 
 namespace bitrift::ckpt {
 
-/// As record::TensorDrift has them: the numbers of two tensors a1 (reference) and a2 (other).
+/// The numbers of record::TensorDrift for two tensors a1 (reference) and a2 (other).
 struct Drift {
   std::uint64_t altered = 0;
   std::uint64_t nonfinite = 0;

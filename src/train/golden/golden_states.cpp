@@ -12,7 +12,7 @@ namespace bitrift::train {
 
 namespace {
 
-// nullptr stands for zeros.
+// nullptr represents zeros.
 std::optional<record::TensorDrift> drift_of(const ckpt::TensorMeta& meta, const void* golden,
                                             const void* now) {
   const std::string zeros(golden == nullptr || now == nullptr ? meta.bytes() : 0, '\0');

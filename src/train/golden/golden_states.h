@@ -14,11 +14,11 @@ namespace bitrift::train {
 /// This rank's tensors after chosen steps of the golden run.
 class GoldenStates {
  public:
-  /// Forgets all states. optimizer: whether those to come hold optimizer/ besides model/.
+  /// Forgets all states. optimizer: whether later ones hold optimizer/ in addition to model/.
   void clear(bool optimizer);
   void keep(std::int64_t step, Session& session);
-  /// Tensors that differ from those kept after this step, by path. An optimizer tensor that only one of the
-  /// two has counts as zeros in the other. Throws Error(internal) when that step was not kept.
+  /// The tensors that differ from those kept after this step, by path. An optimizer tensor that only one of
+  /// the two has counts as zeros in the other. Throws Error(internal) when that step was not kept.
   [[nodiscard]] record::StepDrift compare(std::int64_t step, Session& session) const;
 
  private:

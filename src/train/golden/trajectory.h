@@ -1,4 +1,4 @@
-// The golden run as later runs are compared with it: step by step. Inside train/ only.
+// The record of the golden run with which later runs are compared, step by step. Inside train/ only.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,23 @@
 
 namespace bitrift::train {
 
-/// What is kept of a run from the base to its end.
+/// The record of a run from the base to its end.
 struct Trajectory {
-  /// After a step; the work at the end of an epoch is done, except the evaluation.
+  /// After a step, including the work at the end of an epoch, except the evaluation.
   struct Mark {
     double loss = 0;           ///< of the step's batch
     std::int64_t correct = 0;  ///< right answers in it
-    /// mark_digest() by seat (replica x stages + stage): of this rank's alone, or of all where the team may
-    /// lose members; "" where it is not known.
+    /// mark_digest() by seat (replica x stages + stage): only this rank's, or all if the team may lose
+    /// members; "" if unknown.
     std::vector<std::string> digests = {};
   };
   std::vector<Mark> marks;
   record::RunResult result;
 };
 
-/// Digest of all that decides this rank's future. The sums of the epoch under way are left out: they only
-/// become its training metrics. Where a plateau schedule follows one of those, they decide, and stay.
+/// Digest of everything that decides this rank's future. The sums of the current epoch are left out: they
+/// only become its training metrics. If a plateau schedule depends on one of them, they decide, and are
+/// included.
 [[nodiscard]] std::string mark_digest(Session& session, const record::ScheduleSpec& schedule);
 
 }  // namespace bitrift::train

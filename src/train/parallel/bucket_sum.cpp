@@ -61,7 +61,7 @@ BucketSum<T>::BucketSum(const Layout& layout, const std::shared_ptr<const mpi::L
       count_(count),
       sum_(make_sum<T>(layout, schedule, std::move(flats), count, tag, std::move(owner))) {}
 
-// The array holds what came over the link, and nobody reads it before it is added or copied.
+// The array holds what arrived over the link, and nobody reads it before it is added or copied.
 template <typename T>
 void BucketSum<T>::meet_flips(MessageFlips& flips, std::int64_t bucket) {
   auto* const sum = std::get_if<mpi::MeshAllreduce<T>>(&sum_);
@@ -89,7 +89,7 @@ void BucketSum<T>::meet_flips(MessageFlips& flips, std::int64_t bucket) {
   });
 }
 
-// Messages that leave this rank, which are those of the link in one direction.
+// Messages that leave this rank, that is, those of the link in one direction.
 template <typename T>
 void BucketSum<T>::meet_slow_links(LinkFailures& failures) {
   auto* const sum = std::get_if<mpi::MeshAllreduce<T>>(&sum_);

@@ -26,9 +26,9 @@ namespace bitrift::train {
 [[nodiscard]] std::shared_ptr<const mpi::LocalSchedule> plan_share(const record::MeshSpec& mesh, double bytes,
                                                                    int rank);
 
-/// Adds one flat array for each replica, of which this rank holds those in `flats`; the sum comes into the
-/// first. Without a schedule the terms are added by ascending replica (mpi::OrderedSum). With one, each rank
-/// first adds its own by ascending replica, and the schedule gives the order of the rest. T: float or double.
+/// Adds one flat array for each replica; this rank holds those in `flats`. The sum goes into the first.
+/// Without a schedule the terms are added by ascending replica (mpi::OrderedSum). With one, each rank first
+/// adds its own by ascending replica, and the schedule determines the order of the rest. T: float or double.
 template <typename T>
 class BucketSum {
  public:
@@ -36,8 +36,8 @@ class BucketSum {
   BucketSum(const Layout& layout, const std::shared_ptr<const mpi::LocalSchedule>& schedule,
             std::vector<T*> flats, std::size_t count, int tag, std::shared_ptr<const void> owner);
 
-  /// As those of mpi::OrderedSum. links: what they do in this step to messages of this bucket; noted where it
-  /// is done to a message of this rank. `links` must outlive the sum.
+  /// As in mpi::OrderedSum. links: what they do in this step to messages of this bucket; noted if it affects
+  /// a message of this rank. `links` must outlive the sum.
   void start(FaultyLinks& links, std::int64_t bucket);
   bool advance();
   void wait();
@@ -47,7 +47,7 @@ class BucketSum {
   void meet_slow_links(LinkFailures& failures);
 
   const Layout* layout_;
-  std::vector<T*> added_first_;  // on this rank; the first holds their sum
+  std::vector<T*> added_first_;  // arrays on this rank; the first receives their sum
   std::size_t count_;
   std::variant<mpi::OrderedSum<T>, mpi::MeshAllreduce<T>> sum_;
 };

@@ -10,7 +10,8 @@
 namespace bitrift::train {
 namespace {
 
-// Runs work; an error gets in front the place of its key where the spec has that, else of the section.
+// Runs work; prefixes an error with the place of its key if the spec has it, otherwise with that of the
+// section.
 template <typename Work>
 auto at_key(const record::TrainingSpec& spec, const char* section, const Work& work) {
   try {

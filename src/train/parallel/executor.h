@@ -15,7 +15,7 @@
 
 namespace bitrift::train {
 
-/// What the micro-batches of one replica gave.
+/// The result of one replica's micro-batches.
 struct Tally {
   std::vector<double> losses;  ///< of each micro-batch, before any scaling; or one sum in an evaluation
   double capped = 0;           ///< in an evaluation: see LossSums
@@ -35,15 +35,16 @@ struct Tally {
 class Executor {
  public:
   virtual ~Executor() = default;
-  /// Forward and backward of all micro-batches. Gradients of mean losses, each divided by the number of
-  /// micro-batches, add up in each parameter in ascending micro-batch order. `before_last_backward` is called
-  /// before the backward pass after which every gradient is whole. Only the last stage returns a tally.
-  /// micro[i].batch may be undefined where needs_batches() says no.
+  /// Gradients of mean losses, each divided by the number of micro-batches, are added in each parameter in
+  /// ascending micro-batch order. `before_last_backward` is called before the backward pass that completes
+  /// every gradient. Only the last stage returns a tally. micro[i].batch may be undefined if needs_batches()
+  /// is false. Only the last stage returns a tally. micro[i].batch may be undefined where needs_batches()
+  /// says no.
   [[nodiscard]] virtual Tally run(const StepInput& step, int replica, const std::vector<MicroBatch>& micro,
                                   const std::function<void()>& before_last_backward) = 0;
   /// The whole test set in evaluation mode. Only the last stage returns a tally.
   [[nodiscard]] virtual Tally evaluate(int replica, const nn::Dataset& data) = 0;
-  /// Whether run() looks at inputs or targets here: a stage in the middle does so only for auxiliary heads.
+  /// Whether run() uses inputs or targets here: a stage in the middle does so only for auxiliary heads.
   [[nodiscard]] virtual bool needs_batches() const = 0;
 };
 

@@ -10,7 +10,7 @@
 namespace bitrift::train {
 namespace {
 
-// From here on a message of its own costs less than a copy.
+// From this size on, a separate message costs less than a copy.
 constexpr std::size_t large_bytes = std::size_t{1} << 18;
 constexpr std::size_t most_at_once = std::size_t{1} << 28;  // one MPI call carries less than 2 GiB
 

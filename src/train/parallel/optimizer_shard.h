@@ -9,26 +9,26 @@
 
 namespace bitrift::train {
 
-/// Which part takes each of some things of these sizes: the largest first, equal ones in their order, each to
-/// the part that has least so far, the lowest of those. No part then has more than the mean and one thing.
+/// Distributes items of these sizes over parts: the largest first, equal ones in their order, each to the
+/// part that has least so far, the lowest of those. Then no part has more than the mean plus one item.
 [[nodiscard]] std::vector<int> spread_by_size(const std::vector<std::uint64_t>& sizes, int parts);
 
-/// What one rank holds of the optimizer state of its stage (ZeRO stage 1: Rajbhandari et al., SC 2020,
+/// The part of its stage's optimizer state that one rank holds (ZeRO stage 1: Rajbhandari et al., SC 2020,
 /// section 5.1): that of whole parameters, spread_by_size() over the ranks that hold the same stage.
 struct OptimizerShard {
-  int part = 0;   ///< this rank among those
+  int part = 0;   ///< index of this rank among those
   int parts = 1;  ///< 1: every rank holds all
   [[nodiscard]] bool sharded() const noexcept { return parts > 1; }
 };
 
-/// The way of new values from the rank that updated a parameter to the others.
+/// Sends new values from the rank that updated a parameter to all other ranks.
 class ParameterExchange {
  public:
   /// owners: of parameters, ranks of peers. The tensors must outlive this.
   ParameterExchange(const std::vector<torch::Tensor>& parameters, const std::vector<int>& owners,
                     mpi::Communicator peers);
-  /// Afterwards all have each parameter as its owner has it. Collective over peers. Throws as their calls do;
-  /// parameters of others may then hold anything.
+  /// Afterwards all ranks have each parameter as its owner has it. Collective over peers. Throws as their
+  /// calls do; parameters of other owners may then hold anything.
   void run();
 
  private:

@@ -11,7 +11,7 @@
 namespace bitrift::train {
 namespace {
 
-// Goes before every activation: the type that autocast gave it, and the losses of the auxiliary heads so far.
+// Precedes every activation: the type that autocast gave it, and the losses of the auxiliary heads so far.
 struct Header {
   std::int32_t dtype = 0;
   std::int32_t auxiliaries = 0;
@@ -21,7 +21,7 @@ struct Header {
 // One micro-batch between its forward and its backward pass.
 struct InFlight {
   torch::Tensor input, output;
-  std::vector<torch::Tensor> roots;  // what else the backward pass starts from: losses of auxiliary heads
+  std::vector<torch::Tensor> roots;  // other starting points of the backward pass: losses of auxiliary heads
 };
 
 class Pipeline : public Executor {
@@ -41,7 +41,7 @@ class Pipeline : public Executor {
     replica_ = replica;
     tally_ = {};
     in_flight_.clear();
-    // With one forward, one backward a stage runs ahead by as many micro-batches as stages follow it.
+    // With one forward, one backward, a stage is ahead by as many micro-batches as stages follow it.
     const int following = layout_.stages() - 1 - layout_.stage();
     const int ahead =
         one_forward_one_backward_ ? std::min(following, micro_batches_ - 1) : micro_batches_ - 1;
@@ -138,7 +138,7 @@ class Pipeline : public Executor {
     in_flight_.push_back(std::move(flight));
   }
 
-  // On the last stage: the loss, as a serial run adds it up, main loss first.
+  // On the last stage: the loss, added in the order of a serial run, main loss first.
   void finish_forward(const StepInput& step, const torch::Tensor& targets, const Header& header,
                       InFlight& flight) {
     count(tally_, flight.output, targets);

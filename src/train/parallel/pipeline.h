@@ -10,9 +10,9 @@
 
 namespace bitrift::train {
 
-/// A stage of one pipeline for each replica that this rank computes it for. Where a rank has several, all
-/// ranks take them in ascending order, so that none waits for one that comes later. schedule: gpipe (Huang et
-/// al., NeurIPS 2019: all forward passes, then all backward passes) or 1f1b (Narayanan et al., SOSP 2019, as
+/// A stage of one pipeline for each replica that this rank computes it for. If a rank has several, all ranks
+/// take them in ascending order, so that none waits for one that comes later. schedule: gpipe (Huang et al.,
+/// NeurIPS 2019: all forward passes, then all backward passes) or 1f1b (Narayanan et al., SOSP 2019, as
 /// PipeDream-Flush does it: after a warm-up one forward, one backward, so that at most as many micro-batches
 /// are in memory as stages follow). Both go backwards in ascending micro-batch order, which adds gradients in
 /// the order of a serial run with the same micro-batches.

@@ -6,11 +6,11 @@
 namespace bitrift::train {
 namespace {
 
-// A group of all ranks or of one needs no communicator of its own.
+// A group of all ranks or of one needs no separate communicator.
 mpi::Communicator group(const mpi::Communicator& world, const ReplicaMap& map, int stage) {
   const auto size = static_cast<int>(map.ranks_of_stage(stage).size());
   if (map.stages() == 1) return world;
-  // Whether a rank splits must not depend on its stage: splitting is collective.
+  // Whether a rank splits must not depend on its stage, because splitting is collective.
   const bool alone = map.ranks() == map.stages();
   if (alone) return {};
   const mpi::Communicator mine = world.split(stage, world.rank());

@@ -11,7 +11,7 @@
 
 namespace bitrift::train {
 
-/// Collective over `world`, of which every rank has work. With one rank for each (replica, stage), rank =
+/// Collective over `world`, in which every rank has work. With one rank for each (replica, stage), rank =
 /// replica x stages + stage, so that the stages of a replica are neighbours.
 struct Layout {
   Layout(ReplicaMap map_, const mpi::Communicator& world_, std::optional<record::MeshSpec> mesh_ = {});
@@ -19,15 +19,15 @@ struct Layout {
   ReplicaMap map;
   mpi::Communicator world;
   mpi::Communicator peers;               ///< the ranks that hold this rank's stage, as in the world
-  std::vector<int> replicas;             ///< that this rank computes its stage for, ascending
+  std::vector<int> replicas;             ///< replicas for which this rank computes its stage, ascending
   std::vector<int> holders;              ///< [replica]: rank in `peers` that computes this stage for it
-  std::optional<record::MeshSpec> mesh;  ///< whose i-th live chip is rank i
+  std::optional<record::MeshSpec> mesh;  ///< mesh whose i-th live chip is rank i
   [[nodiscard]] int stage() const { return map.stage_on(world.rank()); }
   [[nodiscard]] int stages() const noexcept { return map.stages(); }
   [[nodiscard]] int replica() const { return replicas.front(); }  ///< the first of `replicas`
   [[nodiscard]] int replica_count() const noexcept { return map.replicas(); }
-  /// Of everything that each rank sends once for each replica that it computes, in the order of `replicas`,
-  /// padded to map.most_on_a_rank() of them: where that of (replica, stage) is in what all sent.
+  /// If each rank sends one item for each replica that it computes, in the order of `replicas`, padded to
+  /// map.most_on_a_rank() of them: the place of the item of (replica, stage) in what all sent.
   [[nodiscard]] std::size_t slot(int replica, int stage) const;
 };
 

@@ -14,7 +14,7 @@
 namespace bitrift::train {
 namespace {
 
-// Measured with ResNet-20 (1.1 MB of gradients): small enough that most of them travel during the backward
+// Measured with ResNet-20 (1.1 MB of gradients): small enough that most buckets travel during the backward
 // pass, large enough that a message costs more than its start.
 constexpr std::int64_t bucket_bytes = std::int64_t{1} << 18;
 
@@ -24,15 +24,15 @@ struct BucketMember {
   std::vector<torch::Tensor> places = {};  // its part of each flat array
 };
 
-// Neighbouring gradients in one flat array on the host for each replica that this rank computes. The means
-// come into the first.
+// Neighbouring gradients in one flat array on the host for each replica that this rank computes. The means go
+// into the first.
 template <typename T>
 struct Bucket {
   std::vector<BucketMember> members = {};
   std::vector<torch::Tensor> flats = {};
   std::int64_t number = 0;
   std::optional<BucketSum<T>> sum = {};
-  std::size_t taken = 0;  // gradients of the replica under way
+  std::size_t taken = 0;  // gradients of the current replica
   bool under_way = false;
 };
 
@@ -77,8 +77,8 @@ class BucketReducer : public Reducer {
     for (Bucket<T>& bucket : buckets_) bucket.taken = 0;
   }
 
-  // A card's gradients: MPI wants the thread that initialised it (MPI_THREAD_FUNNELED), and hooks of a card's
-  // parameters run on a thread that autograd keeps for the device.
+  // A card's gradients: MPI requires the thread that initialised it (MPI_THREAD_FUNNELED), and hooks of a
+  // card's parameters run on a thread that autograd keeps for the device.
   void taken() override {
     armed_ = false;
     for (Bucket<T>& bucket : buckets_) {
@@ -129,7 +129,7 @@ class BucketReducer : public Reducer {
     }
   }
 
-  // From the last layer to the first, as a backward pass goes. A deque, because hooks keep references.
+  // From the last layer to the first, the order of a backward pass. A deque, because hooks keep references.
   void fill_buckets(const std::vector<nn::Slot>& slots) {
     std::int64_t size = 0;
     const auto close = [&] {
@@ -163,8 +163,8 @@ class BucketReducer : public Reducer {
     return static_cast<double>(bytes);
   }
 
-  // A gradient comes out of autograd on its own rather than adds up in the bucket, because 0 + (-0) would
-  // lose a sign that plain PyTorch keeps.
+  // Autograd returns a gradient separately instead of adding it to the bucket, because 0 + (-0) would lose a
+  // sign that plain PyTorch keeps.
   void take(Bucket<T>& bucket, BucketMember& member) {
     const torch::NoGradGuard no_grad;
     torch::Tensor& place = member.places[index_];
@@ -172,7 +172,7 @@ class BucketReducer : public Reducer {
     if (scale_first_) place.mul_(share_);
     ++bucket.taken;
     if (index_ + 1 < mine_ || failure_) return;
-    // Autograd is on the stack: a dead peer is told when the pass is over.
+    // Autograd is on the stack: a dead peer is reported when the pass is over.
     try {
       if (bucket.taken == bucket.members.size()) {
         bucket.sum->start(links_, bucket.number);
@@ -199,12 +199,12 @@ class BucketReducer : public Reducer {
   const Layout& layout_;
   bool scale_first_;
   double share_;
-  std::size_t mine_;  // replicas that this rank computes
+  std::size_t mine_;  // number of replicas that this rank computes
   KillPoint& kill_point_;
   FaultyLinks& links_;
   bool armed_ = false;
-  std::size_t index_ = 0;            // of the replica under way
-  std::exception_ptr failure_ = {};  // of a sum that was started or advanced within a pass
+  std::size_t index_ = 0;            // of the current replica
+  std::exception_ptr failure_ = {};  // death of a peer in a sum that was started or advanced within a pass
   std::deque<Bucket<T>> buckets_;
 };
 

@@ -1,4 +1,4 @@
-// How gradients of replicas become one. Inside train/ only.
+// How the gradients of replicas are combined. Inside train/ only.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +18,12 @@ namespace bitrift::train {
 class Reducer {
  public:
   virtual ~Reducer() = default;
-  /// The gradients that the next backward pass leaves are whole, those of the index-th replica that this rank
-  /// computes: each is taken as soon as it is there.
+  /// The gradients of the next backward pass, those of the index-th replica that this rank computes, are
+  /// complete: each is taken as soon as it exists.
   virtual void arm(std::size_t index) = 0;
-  /// The pass is over: takes what is left. Gradients may be dropped.
+  /// The pass is over: takes the remaining gradients. Gradients may be dropped.
   virtual void taken() = 0;
-  /// Waits for the means and puts them in the gradients' place. Collective.
+  /// Waits for the means and stores them as the gradients. Collective.
   virtual void finish() = 0;
   /// Plans and proves sums on this mesh of the same chips, between two steps. Local; throws Error as
   /// plan_share() does, and then nothing has changed.
@@ -32,16 +32,16 @@ class Reducer {
 
 /// Gradients in buckets, in the order in which a backward pass produces them, each summed while the pass
 /// continues. Sums are taken by ascending replica (mpi::OrderedSum), so bits depend neither on buckets nor on
-/// which rank computes which replica. On a mesh a schedule gives their order (BucketSum), and bits depend on
-/// it, on buckets and on which rank computes which replica. semantics: ddp: every gradient is multiplied by
-/// 1/N before the sum, as PyTorch's DistributedDataParallel does; horovod: the sum is multiplied by 1/N.
-/// Float64 gradients are summed in float64, all others in float32 and rounded once to their type. One
+/// which rank computes which replica. On a mesh a schedule determines their order (BucketSum), and bits
+/// depend on it, on buckets and on which rank computes which replica. semantics: ddp: every gradient is
+/// multiplied by 1/N before the sum, as in PyTorch's DistributedDataParallel; horovod: the sum is multiplied
+/// by 1/N. Float64 gradients are summed in float64, all others in float32 and rounded once to their type. One
 /// replica: nothing is touched. The slots' tensors must outlive it.
 [[nodiscard]] std::unique_ptr<Reducer> make_bucket_reducer(const std::vector<nn::Slot>& slots,
                                                            const Layout& layout, record::Semantics semantics,
                                                            KillPoint& kill_point, FaultyLinks& links);
 
-/// Elements of the buckets that the gradients of tensors of so many elements fill, in the order of a model.
+/// Elements of the buckets that the gradients of tensors of these sizes fill, in the order of a model.
 [[nodiscard]] std::vector<std::int64_t> bucket_sizes(const std::vector<std::int64_t>& elements,
                                                      std::int64_t element_bytes);
 

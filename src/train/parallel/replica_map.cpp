@@ -62,7 +62,7 @@ int ReplicaMap::most_on_a_rank() const {
 
 namespace {
 
-// The stage of each survivor, such that every stage has one.
+// The stage of each survivor, so that every stage has one.
 std::vector<int> stages_of_survivors(const ReplicaMap& before, const std::vector<int>& old_ranks) {
   std::vector<int> stages(old_ranks.size());
   for (std::size_t i = 0; i < old_ranks.size(); ++i) stages[i] = before.stage_on(old_ranks[i]);
@@ -75,7 +75,7 @@ std::vector<int> stages_of_survivors(const ReplicaMap& before, const std::vector
     }
     if (count(richest) < 2)
       fail(ErrorCode::internal, "{} ranks cannot hold {} stages", old_ranks.size(), before.stages());
-    // The last of them: the lowest ranks keep what they have.
+    // The last of them, so that the lowest ranks keep their stage.
     const auto giver = std::find(stages.rbegin(), stages.rend(), richest);
     *giver = stage;
   }

@@ -6,9 +6,9 @@
 namespace bitrift::train {
 
 /// Logical replicas, each of some stages, on ranks. A rank holds one stage, and computes it for one replica
-/// or for several: so a run can continue with fewer ranks and add up the same terms in the same order. The
-/// work of (replica r, stage s) is seat r x stages + s, the number of the rank that does it in a run that
-/// lost none.
+/// or for several: so a run can continue with fewer ranks and add the same terms in the same order. The work
+/// of (replica r, stage s) is seat r x stages + s, the number of the rank that does it in a run that lost
+/// none.
 class ReplicaMap {
  public:
   /// Rank = seat.
@@ -23,7 +23,7 @@ class ReplicaMap {
   [[nodiscard]] const std::vector<int>& hosts() const noexcept { return hosts_; }
   /// Highest rank that works, plus one.
   [[nodiscard]] int ranks() const;
-  /// Seats of a rank, ascending; empty: it has nothing to do.
+  /// Seats of a rank, ascending; empty: it has no work.
   [[nodiscard]] std::vector<int> seats(int rank) const;
   /// Replicas that a rank computes its stage for, ascending.
   [[nodiscard]] std::vector<int> replicas_on(int rank) const;
@@ -44,11 +44,10 @@ class ReplicaMap {
   std::vector<int> hosts_;
 };
 
-/// The same seats on the ranks that are left. old_ranks[i]: the rank that survivor i was before. A seat whose
-/// rank lives stays there; one that lost its rank goes to the survivor of the same stage with the fewest
-/// seats, the lowest of those. A stage that no survivor holds is taken over by a survivor of the stage that
-/// has most ranks; its own seats go to its peers. Throws Error(internal) when there are fewer survivors than
-/// stages.
+/// The same seats on the remaining ranks. old_ranks[i]: the former rank of survivor i. A seat whose rank is
+/// alive stays there; a seat without a rank goes to the survivor of the same stage with the fewest seats, the
+/// lowest of those. A stage that no survivor holds is taken over by a survivor of the stage that has most
+/// ranks; its own seats go to its peers. Throws Error(internal) when there are fewer survivors than stages.
 [[nodiscard]] ReplicaMap shrunken(const ReplicaMap& before, const std::vector<int>& old_ranks);
 
 }  // namespace bitrift::train

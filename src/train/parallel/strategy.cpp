@@ -153,13 +153,13 @@ std::vector<Tally> Strategy::gradients(const StepInput& step) {
   return tallies;
 }
 
-// Running statistics of replica 0 go to all, as in PyTorch's DistributedDataParallel; there before the next
-// forward, here after this one, so that replicas are alike after every step. Must come after backward, which
-// still looks at them.
+// Running statistics of replica 0 go to all, as in PyTorch's DistributedDataParallel: there before the next
+// forward pass, here after this one, so that replicas are equal after every step. Must come after the
+// backward pass, which still uses them.
 void Strategy::send_buffers() { broadcast_tensors(buffers_, layout_.peers, layout_.holders[0]); }
 
-// Every rank sends right answers, targets and losses of each replica that it computes, those of last stages
-// count; whether its gradients are bad; their norms. A double holds all exactly.
+// Every rank sends right answers, targets and losses of each replica that it computes (those of last stages
+// count), whether its gradients are bad, and their norms. A double holds all exactly.
 Decision Strategy::decide(const std::vector<Tally>& tallies, bool bad_gradient,
                           const std::vector<double>& mine) {
   const auto losses = static_cast<std::size_t>(micro_batches_);

@@ -1,4 +1,4 @@
-// A parallel strategy: how the work of a step is spread over ranks. Inside train/ only.
+// A parallel strategy: how the work of a step is distributed over ranks. Inside train/ only.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 
 namespace bitrift::train {
 
-/// What a batch gave, the same on all ranks.
+/// The result of a batch, the same on all ranks.
 struct BatchResult {
   double loss =
       0;  ///< mean in double of the losses of all micro-batches, ascending by (replica, micro-batch)
@@ -31,7 +31,7 @@ constexpr auto keys_of(std::type_identity<BatchResult>) {
                     Key{"correct", &BatchResult::correct});
 }
 
-/// What the test set gave to one replica.
+/// The result of the test set for one replica.
 struct TestResult {
   double loss = 0;         ///< sum in double of the sums of each evaluation batch, divided by the targets
   double capped_loss = 0;  ///< the same of LossSums::capped
@@ -39,11 +39,11 @@ struct TestResult {
   std::int64_t targets = 0;
 };
 
-/// All that ranks must know of each other before the update. It is local from then on, unless they share the
-/// optimizer's state out.
+/// Everything that ranks must know of each other before the update. The update is local after that, unless
+/// they shard the optimizer state.
 struct Decision {
   BatchResult batch;
-  bool bad_gradient = false;  ///< on some rank, see LossScaler
+  bool bad_gradient = false;  ///< whether on some rank, see LossScaler
   std::vector<double> norms;  ///< of this replica's gradients by stage, then tensor; empty unless exchanged
 };
 constexpr auto keys_of(std::type_identity<Decision>) {
@@ -52,7 +52,7 @@ constexpr auto keys_of(std::type_identity<Decision>) {
                     Key{"norms", &Decision::norms});
 }
 
-/// What a strategy is made for.
+/// The settings from which a strategy is made.
 struct StrategyOptions {
   int ahead = 0;                ///< batches that a thread prepares
   bool exchange_norms = false;  ///< decide() gathers the norms of gradients
@@ -79,12 +79,12 @@ class Strategy {
   /// The whole test set in evaluation mode, by replica, the same on all ranks. Collective.
   [[nodiscard]] std::vector<TestResult> evaluate();
 
-  /// Calls `work` with each replica that this rank computes, ascending; the stage's buffers are that
-  /// replica's own meanwhile. Afterwards they are those of the first.
+  /// Calls `work` with each replica that this rank computes, ascending; during the call the stage's buffers
+  /// are that replica's own. Afterwards they are those of the first.
   void for_each_replica(const std::function<void(int replica)>& work);
-  /// Of a run on a mesh, see Reducer::route(). The layout's mesh is the caller's to change, behind this.
+  /// For a run on a mesh, see Reducer::route(). The caller may change the layout's mesh after this.
   void route(const record::MeshSpec& mesh) { reducer_->route(mesh); }
-  /// What the thread that prepares batches is to do next; see Feed.
+  /// The next task of the thread that prepares batches; see Feed.
   void expect(const StepInput& step);
   [[nodiscard]] bool wants_more() const { return feeds_.front()->wants_more(); }
   [[nodiscard]] std::size_t waiting() const { return feeds_.front()->waiting(); }

@@ -7,7 +7,7 @@
 namespace bitrift::train {
 namespace {
 
-// Sends that may wait for their receivers before the oldest is waited for.
+// The number of sends that may wait for their receivers before the oldest is awaited.
 constexpr std::size_t window = 64;
 
 bool direct(torch::Device device) { return device.is_cpu() || mpi::reads_device_memory(); }

@@ -14,8 +14,8 @@ class Transfer {
  public:
   explicit Transfer(mpi::Communicator communicator);
 
-  /// Never blocks: a blocking send of a large message waits for a peer that may itself be sending. Keeps the
-  /// memory until finish(), or until `window` later sends have begun.
+  /// Never blocks, because a blocking send of a large message waits for a peer that may itself be sending.
+  /// Keeps the memory until finish(), or until `window` later sends have begun.
   void send(const torch::Tensor& tensor, int to, int tag);
   void send_bytes(const void* data, std::size_t size, int to, int tag);
   [[nodiscard]] torch::Tensor receive(const std::vector<std::int64_t>& shape, torch::ScalarType dtype,
@@ -32,7 +32,7 @@ class Transfer {
   std::vector<Sent> sent_;
 };
 
-/// On the host and contiguous: the tensor itself where it already is.
+/// On the host and contiguous: the tensor itself if it already is.
 [[nodiscard]] torch::Tensor host_copy(const torch::Tensor& tensor);
 
 }  // namespace bitrift::train

@@ -1,4 +1,4 @@
-// What is asked of a run, and how far it is.
+// The terms of a run, and its position.
 #pragma once
 
 #include <compare>
@@ -10,14 +10,14 @@
 
 namespace bitrift::train {
 
-/// What a run does next. Ascending between two steps.
+/// The next part of a run. Ascending between two steps.
 enum class Next {
-  look,      ///< what comes behind an update: shared state, guards, trace, snapshots, the golden run
+  look,      ///< the work after an update: shared state, guards, trace, snapshots, the golden run
   evaluate,  ///< the test set
   step,      ///< forward, backward, update
   finish,    ///< digests and alarms of all ranks
   save,      ///< what the caller wants done with the final state
-  leave,     ///< all ranks agree that nobody is needed any more
+  leave,     ///< all ranks agree that no rank is needed any more
   over,
 };
 constexpr EnumNames<7> names_of(Next) {
@@ -35,7 +35,7 @@ constexpr auto keys_of(std::type_identity<Position>) {
   return std::tuple(record::Key{"commits", &Position::commits}, record::Key{"next", &Position::next});
 }
 
-/// What is asked of a run, the same on all ranks.
+/// The terms of a run, the same on all ranks.
 struct Terms {
   std::optional<std::int64_t> steps = {};  ///< optimizer steps to take; else
   std::int64_t epochs = 0;                 ///< epochs to complete; the one in progress counts

@@ -53,7 +53,7 @@ class Planner {
     std::sort(plan_.failed_seats.begin(), plan_.failed_seats.end());
   }
 
-  // Who works on what; false when nobody can. Newcomers and those who waited are taken in order.
+  // Decides who works on what; false when nobody can. New ranks and those that waited are assigned in order.
   bool seat_everyone() {
     std::vector<int> by_rank(static_cast<std::size_t>(before_.ranks()), -1), waiting;
     int spares = 0;
@@ -61,7 +61,7 @@ class Planner {
       if (report(who).rank >= 0) {
         by_rank[static_cast<std::size_t>(report(who).rank)] = who;
       } else if (report(who).joined || spares++ < spec_.spares) {
-        waiting.push_back(who);  // others wait for another run, and are none of this one's spares
+        waiting.push_back(who);  // all others wait for another run, and are not among the spares of this one
       }
     }
     if (spec_.kind == RecoveryKind::none || spec_.kind == RecoveryKind::relaunch) {
@@ -129,7 +129,7 @@ class Planner {
     return true;
   }
 
-  // Replicas that lost a rank are dropped whole; the others move together.
+  // Replicas that lost a rank are dropped whole; the remaining ones move together.
   bool drop_replicas(const std::vector<int>& by_rank) {
     std::vector<int> workers;
     int replicas = 0;
@@ -162,7 +162,7 @@ class Planner {
     }
   }
 
-  // Whether it is at the target, or gets there by the decision that it missed.
+  // Whether it is at the target, or reaches it by the decision that it missed.
   [[nodiscard]] bool ready(const Report& one) const {
     if (!one.live || one.live->stages != before_.stages()) return false;
     return one.live->at.commits == plan_.target.commits ||
@@ -208,8 +208,8 @@ class Planner {
     return donors;
   }
 
-  // Who keeps a stage's state of that position: the preferred one if it does, else one who keeps the
-  // preferred replica's, else anyone; -1: nobody.
+  // The rank that keeps a stage's state of that position: the preferred one if it does, else one that keeps
+  // the preferred replica's, else any; -1: no rank.
   [[nodiscard]] int snapshot_holder(const Position& at, int stage, int preferred, int replica) const {
     int same_replica = -1, any = -1;
     for (int who = count() - 1; who >= 0; --who) {

@@ -1,4 +1,4 @@
-// What is to be done after ranks died: a pure function of what the survivors say. Inside train/ only.
+// Decides what to do after ranks died: a pure function of the survivors' reports. Inside train/ only.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace bitrift::train {
 struct HeldState {
   Position at;
   int stage = 0, stages = 1;  ///< of the cut that it belongs to
-  int replica = 0;            ///< the first of those that it was computed for
+  int replica = 0;            ///< the first of those for which it was computed
   bool operator==(const HeldState&) const = default;
 };
 constexpr auto keys_of(std::type_identity<HeldState>) {
@@ -27,15 +27,16 @@ constexpr auto keys_of(std::type_identity<HeldState>) {
                     Key{"stages", &HeldState::stages}, Key{"replica", &HeldState::replica});
 }
 
-/// What a survivor says of itself.
+/// A survivor's report of itself.
 struct Report {
   int rank = -1;                  ///< in the group that worked before; -1: it waited, or is new
   std::optional<HeldState> live;  ///< of a rank that worked
   bool joined = false;            ///< it was spawned for this recovery
   bool prepared = false;          ///< it has the gradients of the next step, and lacks only the decision
   std::vector<HeldState> snapshots = {};
-  std::optional<Position> file = {};  ///< of the last checkpoint file, where it knows the rest of that state
-  std::int64_t reached = 0;           ///< steps behind it when it noticed
+  std::optional<Position> file = {};  ///< position of the last checkpoint file, if it knows the rest of that
+                                      ///< state
+  std::int64_t reached = 0;           ///< steps that it had completed when it noticed
   double noticed = 0;                 ///< when it noticed, seconds of its machine's monotonic clock
 };
 constexpr auto keys_of(std::type_identity<Report>) {
@@ -46,26 +47,28 @@ constexpr auto keys_of(std::type_identity<Report>) {
                     Key{"noticed", &Report::noticed});
 }
 
-/// What was decided, the same on all survivors.
+/// The decision, the same on all survivors.
 struct RecoveryPlan {
   std::string refusal = {};                       ///< why the run cannot continue; then nothing else counts
   int missing = 0;                                ///< processes that must be spawned before there is a plan
-  std::vector<int> workers = {};                  ///< reports of those who work, in their new order
+  std::vector<int> workers = {};                  ///< reports of the working ranks, in their new order
   ReplicaMap map = ReplicaMap(1, 1);              ///< of their work
   std::optional<record::MeshSpec> mesh = {};      ///< their chips, by rank
   std::optional<record::StateSource> state = {};  ///< absent: nothing was lost
   bool rolls_back = false;                        ///< all ranks go back to a snapshot or a file
-  Position target = {};                           ///< from which all continue
-  int leader = 0;                                 ///< report of one who knows all of the run but the tensors
-  std::vector<int> donors = {};                   ///< by stage of the old cut: report of who has its state
-  std::vector<int> givers = {};        ///< by new rank: report of who gives its state, itself where it has
-                                       ///< that; empty where the model is cut again, or with a file
+  Position target = {};                           ///< position from which all continue
+  int leader = 0;                                 ///< report of a rank that knows everything about the run
+                                                  ///< except the tensors
+  std::vector<int> donors = {};                   ///< by stage of the old cut: report of the rank that has
+                                                  ///< its state
+  std::vector<int> givers = {};        ///< by new rank: report of the rank that gives its state, itself if it
+                                       ///< has that; empty if the model is cut again, or with a file
   std::vector<int> failed = {};        ///< ranks that were lost, ascending
   std::vector<int> failed_seats = {};  ///< the work that they did: ranks as the run began
 };
 
-/// before, mesh: of the group that worked; reports: of all who live, by rank. The chip of a rank that is not
-/// replaced is dead from then on; another process that takes a rank's place works on its chip.
+/// before, mesh: of the group that worked; reports: of all living ranks, by rank. The chip of a rank that is
+/// not replaced is dead from then on; another process that takes a rank's place works on its chip.
 [[nodiscard]] RecoveryPlan plan_recovery(const record::RecoverySpec& spec, const ReplicaMap& before,
                                          const std::vector<Report>& reports,
                                          const std::optional<record::MeshSpec>& mesh = {});

@@ -11,7 +11,7 @@ namespace {
 
 using record::Json;
 
-// Marks are many, so they are lists.
+// There are many marks, so they are lists.
 Json to_json(const Trajectory& golden) {
   Json marks = Json::array();
   for (const Trajectory::Mark& mark : golden.marks) marks.push_back({mark.loss, mark.correct, mark.digests});
@@ -25,7 +25,7 @@ Trajectory trajectory_from_json(const Json& value) {
   return golden;
 }
 
-// All but the result, the shared state and the golden run.
+// All members but the result, the shared state and the golden run.
 constexpr std::tuple ledger_keys = {record::Key{"at", &Ledger::at},
                                     record::Key{"terms", &Ledger::terms},
                                     record::Key{"first_epoch", &Ledger::first_epoch},

@@ -1,5 +1,5 @@
-// All of a run under way that is not in a rank's tensors, the same on all ranks: what a rank that joins needs
-// to know. Inside train/ only.
+// Everything about a running run that is not in a rank's tensors, the same on all ranks: what a rank that
+// joins needs to know. Inside train/ only.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@
 
 namespace bitrift::train {
 
-/// What the last step was, until the run has looked at it.
+/// The last step, until the run has looked at it.
 struct StepMade {
   std::int64_t epoch = 0;
   double learning_rate = 0, loss = 0;
@@ -36,14 +36,14 @@ constexpr auto keys_of(std::type_identity<StepMade>) {
                     Key{"training", &StepMade::training});
 }
 
-/// How far a run is. A rank that joins the run copies this as a whole.
+/// The progress of a run. A rank that joins the run copies this as a whole.
 struct RunProgress {
   Position at;
   record::RunResult result = {};
-  std::int64_t first_epoch = 0;  ///< completed when the run began
+  std::int64_t first_epoch = 0;  ///< epochs completed when the run began
   StepMade last = {};
-  /// How often the state is compared with the golden run's while losses agree: not before `next_look` steps,
-  /// and after a comparison that failed not for twice as many as before, `gap`.
+  /// How often the state is compared with the golden run's while losses agree: not before step `next_look`;
+  /// after a comparison that failed, `gap`, the distance to the next one, is doubled.
   std::int64_t next_look = 0, gap = 1;
 };
 
@@ -51,12 +51,13 @@ struct RunProgress {
 struct Ledger : RunProgress {
   Terms terms;
   Decision decision = {};                          ///< of the last step
-  std::vector<record::ProcessFault> faults = {};   ///< that have not struck
+  std::vector<record::ProcessFault> faults = {};   ///< faults that have not struck
   std::optional<std::filesystem::path> file = {};  ///< last checkpoint
   int batch_size = 0;
   std::vector<double> costs = {};         ///< of the layers
   StateCopy shared = {};                  ///< rng/ and progress/
-  std::optional<Trajectory> golden = {};  ///< that the run may meet, for those who do not have it
+  std::optional<Trajectory> golden = {};  ///< the golden run that the run may meet, for ranks that do not
+                                          ///< have it
 };
 
 [[nodiscard]] std::string to_text(const Ledger& ledger);
@@ -69,19 +70,19 @@ struct Ledger : RunProgress {
 /// mpi::AgreedError(io).
 class LedgerFiles {
  public:
-  /// keep: how many of the last ones a job may continue from.
+  /// keep: the number of the last ledgers from which a job may continue.
   LedgerFiles(std::filesystem::path folder, std::size_t keep) : folder_(std::move(folder)), keep_(keep) {}
   void write(const mpi::Communicator& ranks, std::int64_t step, const Ledger& ledger);
-  /// The checkpoint of the last write() is complete, or under way: removes all but the last `keep`. Local.
+  /// The checkpoint of the last write() is complete, or in progress: removes all but the last `keep`. Local.
   void remove_earlier() noexcept;
-  /// Of a folder that an earlier job wrote to.
+  /// The ledger in a folder that an earlier job wrote to.
   [[nodiscard]] static std::optional<Ledger> read(const mpi::Communicator& ranks,
                                                   const std::filesystem::path& folder, std::int64_t step);
 
  private:
   std::filesystem::path folder_;
   std::size_t keep_;
-  std::deque<std::filesystem::path> written_;  // by this rank, the last one at the end
+  std::deque<std::filesystem::path> written_;  // files that this rank wrote, the last one at the end
 };
 
 }  // namespace bitrift::train

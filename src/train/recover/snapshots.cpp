@@ -12,7 +12,7 @@ constexpr int size_tag = 3, head_tag = 4, text_tag = 5;
 constexpr std::size_t part_bytes = std::size_t{1} << 28;  // one MPI call carries less than 2 GiB
 constexpr std::size_t generations = 2;
 
-// All of a snapshot but its state.
+// Everything in a snapshot except its state.
 std::string head_of(const Snapshot& snapshot) {
   const HeldState& held = snapshot.held;
   const record::Json place = {held.at.commits, name_of(held.at.next), held.stage, held.stages, held.replica};
@@ -30,7 +30,7 @@ Snapshot snapshot_from(const std::string& head, std::string state) {
           std::move(state)};
 }
 
-// What a rank sends to the next one and receives from the previous one.
+// The state that a rank sends to the next one and receives from the previous one.
 class Ring {
  public:
   explicit Ring(const mpi::Communicator& world)

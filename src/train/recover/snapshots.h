@@ -1,5 +1,5 @@
-// States that this rank keeps in memory for a rollback: its own, and those of the rank that it is the buddy
-// of. Inside train/ only.
+// States that this rank keeps in memory for a rollback: its own, and those of the rank whose buddy it is.
+// Inside train/ only.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +17,20 @@ namespace bitrift::train {
 struct Snapshot {
   HeldState held;
   std::string ledger;  ///< of the run at that moment
-  std::string state;   ///< as pack_state() gives it
+  std::string state;   ///< in the form of pack_state()
 };
 
 class Snapshots {
  public:
-  /// A buffer for the next state: that of a snapshot which is out of date, if there is one. Local.
+  /// A buffer for the next state: that of an outdated snapshot, if there is one. Local.
   [[nodiscard]] std::string buffer();
   /// Keeps this state, and exchanges it with the buddy: rank r sends to rank r + 1, the last one to rank 0.
-  /// Keeps two generations, because a rank may die before all have the new one. Collective.
+  /// Keeps two generations, because a rank may die before all ranks have the new one. Collective.
   void take(Snapshot mine, const Layout& layout);
-  /// Keeps one that another rank gave. Local.
+  /// Keeps a snapshot that another rank gave. Local.
   void keep(Snapshot one);
   [[nodiscard]] std::vector<HeldState> held() const;
-  /// The state of a stage at some position, of this replica where it is kept; nullptr: it is not kept.
+  /// The state of a stage at some position, preferably of this replica; nullptr: it is not kept.
   [[nodiscard]] const Snapshot* find(const Position& at, int stage, int stages, int replica) const;
 
  private:

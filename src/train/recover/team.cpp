@@ -14,7 +14,7 @@ namespace bitrift::train {
 namespace {
 
 constexpr int release_tag = 2;
-// The launcher takes some 10 ms to notice a death anyway; at 0.5 ms, an idle spare made a step of LeNet 1.1
+// The launcher takes about 10 ms to notice a death anyway; at 0.5 ms, an idle spare made a step of LeNet 1.1
 // times as long.
 constexpr useconds_t poll_us = 5000;
 

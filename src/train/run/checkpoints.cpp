@@ -8,7 +8,7 @@
 namespace bitrift::train {
 namespace {
 
-// The first checkpoint whose interval the run chooses comes behind so many steps: the first step is slower
+// The first checkpoint whose interval the run chooses comes after this many steps: the first step is slower
 // than others, and the next three give the time of a step.
 constexpr std::int64_t first_chosen = 4;
 
@@ -39,7 +39,7 @@ void Checkpoints::write(const Position& at, const std::function<Ledger()>& ledge
   if (options_.choose_interval) choose_next(at.commits);
 }
 
-// Rank 0 knows what the save took.
+// Rank 0 knows how long the save took.
 void Checkpoints::choose_next(std::int64_t commits) {
   const mpi::Communicator& ranks = state_.team.active();
   std::int64_t interval = 0;
@@ -71,7 +71,7 @@ void Checkpoints::step_begins(std::int64_t commits) {
   options_.before_checkpoints();
 }
 
-// At this step or one of those that follow.
+// At this step or one of the following.
 bool Checkpoints::any_to_come(std::int64_t commits) const {
   const Progress& progress = state_.session().progress;
   const std::int64_t left = options_.steps ? *options_.steps - commits

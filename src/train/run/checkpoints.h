@@ -1,4 +1,4 @@
-// The checkpoints that a run writes on its way, and what is kept beside them. Inside train/run only.
+// The checkpoints that a run writes, and what is kept in addition to them. Inside train/run only.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +19,18 @@ class Checkpoints {
   /// options: as long as this object lives.
   Checkpoints(TrainerState& state, const RunOptions& options);
 
-  /// Whether one is to be written after so many steps; the same on all ranks. Local.
+  /// Whether a checkpoint is due after this many steps; the same on all ranks. Local.
   [[nodiscard]] bool due(std::int64_t commits);
   /// Collective. ledger: of the run as it is.
   void write(const Position& at, const std::function<Ledger()>& ledger);
-  /// What a job that is launched again needs beside the file that is written next. Collective.
+  /// What a job that is launched again needs in addition to the next file. Collective.
   void keep_ledger(Ledger now);
   /// The state is that of a file: options.start_file, or of the last checkpoint.
   void stands_at(std::int64_t commits) noexcept { written_ = commits; }
   void note_start_file(const Position& at, const std::function<Ledger()>& ledger);
-  /// The run went back, or on from another rank's position.
+  /// The run went back, or continues from another rank's position.
   void moved() noexcept { written_ = -1; }
-  /// A step begins, after so many; what followed the one before it, if there is one, is over. Local.
+  /// A step begins, after this many; the work after the step before it, if there is one, is over. Local.
   void step_begins(std::int64_t commits);
 
   /// Where the last file was written, and the run's ledger then; nullopt and "": there is none.
@@ -47,9 +47,10 @@ class Checkpoints {
   LedgerFiles ledger_files_;
   bool begun_ = false;  // a step has
   bool prepared_ = false;
-  std::int64_t last_epoch_ = 0;       // that the run completes, without RunOptions::steps
+  std::int64_t last_epoch_ = 0;       // number of the last epoch that the run completes, without
+                                      // RunOptions::steps
   std::int64_t written_ = -1;         // commits at the last one
-  std::optional<std::int64_t> next_;  // commits at the next one, where the interval is chosen by the run
+  std::optional<std::int64_t> next_;  // commits at the next one, if the run chooses the interval
   std::optional<Position> position_;
   std::string ledger_text_;
   std::filesystem::path file_;

@@ -23,7 +23,7 @@ std::int64_t elements_of(const nn::Slot& slot) {
   return std::accumulate(slot.shape.begin(), slot.shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-// Bytes of a gradient's element as it is summed.
+// Bytes of a gradient's element in the sum.
 std::int64_t gradient_bytes(const record::TrainingSpec& spec) {
   return Precision(spec.precision).parameters == torch::kFloat64 ? 8 : 4;
 }
@@ -59,7 +59,7 @@ record::MessageMap messages_on(const record::TrainingSpec& spec, const record::P
 
 using Cuts = std::vector<std::pair<std::size_t, std::size_t>>;
 
-// Of the optimizer's state, by rank.
+// Bytes of the optimizer's state, by rank.
 std::vector<std::uint64_t> optimizer_bytes(const record::TrainingSpec& spec, const record::Parallel& parallel,
                                            const Layers& layers, const Cuts& cuts) {
   const auto element = torch::elementSize(Precision(spec.precision).parameters);
@@ -84,7 +84,7 @@ std::vector<std::uint64_t> optimizer_bytes(const record::TrainingSpec& spec, con
   return bytes;
 }
 
-// How many points each phase has for a rank of each stage (docs/rank-failure.md).
+// The number of points of each phase for a rank of each stage (docs/rank-failure.md).
 record::Json kill_points(const record::TrainingSpec& spec, const record::Parallel& parallel,
                          const nn::Dataset& data, const Layers& layers, const Cuts& cuts) {
   const std::size_t slots = optimizer_slots(spec.optimizer).size();

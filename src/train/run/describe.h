@@ -1,4 +1,4 @@
-// What a model is made of, for people who choose where to aim and how to spread it.
+// The parts of a model, for people who choose where to aim and how to spread it.
 #pragma once
 
 #include "record/fault/message_map.h"
@@ -14,8 +14,8 @@ namespace bitrift::train {
 /// {"model", "parameters", "buffers", "layers": [{"name", "stage", "input", "output", "parameters",
 /// "multiply_adds", "tensors": [{"key", "shape", "trained"}]}], "kill_points", "optimizer_bytes",
 /// "messages"}: shapes of one sample, stages as the spec's layout cuts them, bytes of optimizer state by
-/// rank, messages only on a mesh. `data`: what load_runnable() gave for both. Builds no tensor unless costs
-/// are to be measured.
+/// rank, messages only on a mesh. `data`: as returned by load_runnable() for both. Builds no tensor unless
+/// costs have to be measured.
 [[nodiscard]] record::Json describe(const record::TrainingSpec& spec, const record::Parallel& parallel,
                                     const nn::Dataset& data);
 

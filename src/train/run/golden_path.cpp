@@ -30,8 +30,8 @@ void GoldenPath::mark(const StepMade& last, std::int64_t steps) {
   marks_.push_back({last.loss, last.correct, std::move(digests)});
 }
 
-// The loss is the same on all ranks
-// and cheap to compare; a state that differs although the losses agree is looked at ever more rarely.
+// The loss is the same on all ranks and cheap to compare; a state that differs although the losses agree is
+// compared less and less often.
 bool GoldenPath::meets(RunProgress& run, const Terms& terms) {
   const std::int64_t steps = run.result.steps;
   const auto kept = state_.golden.find(terms.order);
@@ -46,7 +46,7 @@ bool GoldenPath::meets(RunProgress& run, const Terms& terms) {
     if (fault.step >= steps) return false;
   }
   if (state_.links.flips.due_after(steps)) return false;
-  // What failed links cost is measured to the end.
+  // The cost of failed links is measured to the end.
   if (state_.links.failures.any()) return false;
   const Trajectory::Mark& mark = golden.marks[at - 1];
   if (std::bit_cast<std::uint64_t>(mark.loss) != std::bit_cast<std::uint64_t>(run.last.loss)) return false;
@@ -63,8 +63,7 @@ bool GoldenPath::meets(RunProgress& run, const Terms& terms) {
   return false;
 }
 
-// Only the training metrics of the epoch under way have
-// addends of this run's own. Nothing is left to run.
+// Only the training metrics of the current epoch have addends of this run's own. Nothing is left to run.
 void GoldenPath::follow(const StepMade& last, record::RunResult& result) {
   Progress& progress = state_.session().progress;
   const Trajectory& golden = state_.golden.at(order_);
@@ -96,7 +95,7 @@ void GoldenPath::follow(const StepMade& last, record::RunResult& result) {
   result.nonfinite_state = golden.result.nonfinite_state;
 }
 
-// A run with alarms is none to follow: those after the return would be missing. Where the team may lose
+// A run with alarms cannot be followed: those after the return would be missing. If the team may lose
 // members, each must know the marks of all seats.
 void GoldenPath::keep(const record::RunResult& result, std::uint64_t order) {
   state_.golden.erase(order);

@@ -10,7 +10,7 @@ namespace {
 using record::Guard;
 
 constexpr std::size_t most_alarms = 100;
-constexpr std::int64_t first_judged_loss = 8;  // losses before it only make the mean
+constexpr std::int64_t first_judged_loss = 8;  // earlier losses only contribute to the mean
 constexpr std::int64_t mean_over = 32;
 
 }  // namespace
@@ -53,7 +53,7 @@ void Guards::see_state(Session& session, std::int64_t step) {
   }
 }
 
-// One pass gives both: the largest magnitude is NaN or infinite when some element is. No copy is made.
+// One pass gives both: the largest magnitude is NaN or infinite if some element is. No copy is made.
 void Guards::see_tensor(const StateTensor& tensor, std::int64_t step) {
   const bool moment = spec_.moment_bound && tensor.meta.path.starts_with("optimizer/exp_avg/");
   if (!spec_.nonfinite && !moment) return;

@@ -12,14 +12,14 @@
 
 namespace bitrift::train {
 
-/// Looks, and never touches: with and without guards a run computes the same bits. Not collective.
+/// Guards only read: a run computes the same bits with and without them. Not collective.
 class Guards {
  public:
   /// rank: of this process. overflow_is_usual: under a dynamic loss scale a loss or gradient that is not
-  /// finite is no alarm.
+  /// finite does not raise an alarm.
   Guards(const record::TrainingSpec& spec, int rank, bool overflow_is_usual);
 
-  /// The process is this rank from here on.
+  /// This process is this rank from here on.
   void work_as(int rank) noexcept { rank_ = rank; }
 
   [[nodiscard]] bool any() const noexcept { return any_; }

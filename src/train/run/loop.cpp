@@ -84,7 +84,7 @@ bool Loop::done() const {
                         : progress().epoch - run_.first_epoch >= options_.epochs;
 }
 
-// Behind a step or an epoch's evaluation. A run that ends within an epoch is evaluated once more.
+// After a step or an epoch's evaluation. A run that ends within an epoch is evaluated once more.
 Next Loop::next_part() const {
   if (!done()) return Next::step;
   return progress().cursor != 0 ? Next::evaluate : Next::finish;
@@ -100,7 +100,7 @@ void Loop::begin_trace() {
 
 void Loop::step() {
   checkpoints_.step_begins(run_.at.commits);
-  // Here, where the evaluation that may follow a step is over: a schedule may have learned from it.
+  // Here, because the evaluation that may follow a step is over: a schedule may have learned from it.
   if (checkpoints_.due(run_.at.commits)) {
     state_.kill_point.at_step(run_.result.steps);
     checkpoints_.write(run_.at, [&] { return ledger(); });
@@ -112,14 +112,14 @@ void Loop::step() {
   const std::span<const std::int64_t> batch = state_.next_batch();
   if (options_.tracing) batch_.assign(batch.begin(), batch.end());
   learning_rate_ = progress().learning_rate;
-  // The cost of the training itself, with or without bitrift: everything else is the harness's.
+  // The cost of the training itself, with or without bitrift: everything else is the cost of the harness.
   const double before = run_.result.seconds;
   const StepResult made = timed([&] { return state_.step(batch); });
   state_.links.failures.took(run_.result.seconds - before);
   commit(made);
 }
 
-// What follows from a step on this rank alone.
+// The consequences of a step on this rank alone.
 void Loop::commit(const StepResult& outcome) {
   const double loss = outcome.batch.loss;
   run_.last = {.epoch = progress().epoch,
@@ -249,7 +249,7 @@ void Loop::finish() {
   run_.at.next = Next::save;
 }
 
-// Those who wait do so until they are needed or the run is over; who joined comes into the middle of a
+// Waiting ranks wait until they are needed or the run is over; a rank that joined enters in the middle of a
 // recovery.
 void Loop::begin_team() {
   state_.kill_point.arm(options_.process_faults, options_.death_note);
@@ -267,7 +267,7 @@ void Loop::begin_team() {
   }
 }
 
-// The state is that of the last checkpoint, and so is the ledger. A second rank may fail meanwhile.
+// The state is that of the last checkpoint, and so is the ledger. A second rank may fail during this.
 void Loop::begin_again() {
   const record::Relaunch& from = *options_.relaunched;
   state_.kill_point.at_step(from.step);
@@ -308,7 +308,8 @@ void Loop::recover_from_loss() {
     }
     const Recovered recovered = recover(state_, snapshots_, interrupted);
     if (!recovered.refusal.empty()) {
-      // Those who worked may have ended the run and left without a rank that should have said so here.
+      // The working ranks may have ended the run and left before a rank that should have reported it did so
+      // here.
       if (!interrupted.ledger && options_.reported && options_.reported()) {
         run_.at.next = Next::over;
         return;

@@ -18,9 +18,9 @@
 
 namespace bitrift::train {
 
-/// A run as a row of parts (see Next). Each part is collective first and then local: where a collective
-/// fails, nothing of the part has happened yet on this rank, so that it can be done again, or adopted from a
-/// rank that came through it.
+/// A run as a sequence of parts (see Next). Each part is first collective and then local: if a collective
+/// fails, nothing of the part has happened yet on this rank, so that it can be repeated, or adopted from a
+/// rank that completed it.
 class Loop {
  public:
   Loop(TrainerState& state, const RunOptions& options);
@@ -68,7 +68,7 @@ class Loop {
   RunOptions options_;
   std::optional<StateWatch> states_;
   RunProgress run_{{0, Next::step}};
-  double learning_rate_ = 0;         // of the step under way
+  double learning_rate_ = 0;         // of the current step
   std::vector<std::int64_t> batch_;  // of the last step, for the trace
   GoldenPath golden_;
 

@@ -48,7 +48,7 @@ void PropagationRuns::hold(const record::PropagationSpec& wanted, const Held& ne
 void PropagationRuns::add_group(const record::PropagationSpec& wanted, std::size_t group,
                                 record::RunResult& result, const Loads& loads) {
   const std::vector<std::int64_t>& steps = groups_[group];
-  if (steps.front() > result.steps) return;  // the run ended before
+  if (steps.front() > result.steps) return;  // the run ended before that
   if (result.returned_step && steps.front() > *result.returned_step) {
     for (const std::int64_t step : steps) {
       if (result.propagation) result.propagation->push_back({step, {}});

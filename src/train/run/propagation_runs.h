@@ -11,10 +11,10 @@
 
 namespace bitrift::train {
 
-/// The runs of a worker that record their propagation. In memory are golden states of one data order, and of
-/// those that do not fit together one group: for each other group the golden run and the trial run once more,
-/// up to the group's last step; and where the states are another order's, the trial's golden run comes first.
-/// All calls are collective.
+/// The runs of a worker that record their propagation. Memory holds golden states of one data order, and of
+/// those that do not fit together one group: for each other group, the golden run and the trial run once
+/// more, up to the group's last step; if the states belong to another order, the trial's golden run comes
+/// first. All calls are collective.
 class PropagationRuns {
  public:
   explicit PropagationRuns(Trainer& trainer) : trainer_(trainer) {}
@@ -24,8 +24,8 @@ class PropagationRuns {
     std::function<void()> base, trial;
   };
 
-  /// The base is loaded with the seed `order` and its golden run comes next: what that is to keep. Throws as
-  /// state_groups().
+  /// The base is loaded with the seed `order` and its golden run comes next: what that run has to keep.
+  /// Throws as state_groups().
   [[nodiscard]] ChosenStates golden(const record::PropagationSpec& wanted, std::int64_t epochs,
                                     std::uint64_t order);
   /// The altered file is loaded: runs it, and records how far it strays from the golden run of options.order.
@@ -34,7 +34,7 @@ class PropagationRuns {
                                         const Loads& loads);
 
  private:
-  // What golden states are of.
+  // What golden states belong to.
   struct Held {
     std::uint64_t order = 0;  // data-order seed
     std::size_t group = 0;    // in groups_

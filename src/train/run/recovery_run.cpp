@@ -20,7 +20,7 @@ using record::Json;
 using record::RecoveryPoint;
 using record::StateSource;
 
-// Adds the time since the last lap to a part of the whole.
+// Adds the time since the last lap to one part of the total.
 class Laps {
  public:
   void add_to(double& part) {
@@ -34,7 +34,7 @@ class Laps {
   double last_ = record::monotonic_seconds();
 };
 
-// What all know of each other after a roll call.
+// What all ranks know about each other after a roll call.
 struct Roll {
   std::vector<Report> reports;
   ReplicaMap before{1, 1};
@@ -74,9 +74,9 @@ class RecoveryRun {
   record::RecoveryTimes& times() { return result_.record.times; }
   Team& team() { return state_.team; }
 
-  // Whether all living ranks of the group came through the work. Every rank asks this behind the same parts
-  // of an attempt, whatever it met in them: a rank that began again by itself would leave the others waiting,
-  // or take their agreement for another one.
+  // Whether all living ranks of the group completed the work. Every rank asks this after the same parts of an
+  // attempt, whatever it met in them: if one rank began again alone, the others would wait, or take its
+  // agreement for another one.
   template <typename Work>
   bool together(const Work& work) {
     const mpi::Communicator group = team().everyone();
@@ -92,12 +92,12 @@ class RecoveryRun {
     return mpi::all_agree(group, well);
   }
 
-  // False: a rank died meanwhile, and all begin again.
+  // False: a rank died in the meantime, and all begin again.
   bool attempt() {
-    // A process that joins comes into the middle of an attempt.
+    // A process that joins enters in the middle of an attempt.
     if (!std::exchange(joins_, false)) {
       state_.revoke_work();
-      // Others may be in stand_together(), and must hear of this.
+      // Other ranks may be in stand_together(), and must learn of this.
       if (worked_ && !state_.asked_together()) (void)mpi::all_agree(*worked_, false);
       worked_.reset();
       state_.stop_work();
@@ -117,7 +117,7 @@ class RecoveryRun {
     }
     before_ = roll_.before;
     knows_before_ = true;
-    // A rank that takes over a dead rank's work must not meet its end.
+    // A rank that takes over a dead rank's work must not meet the dead rank's fault.
     state_.kill_point.spend(plan_.failed_seats, furthest(roll_) + 1);
     fence(roll_.lost);
     if (!plan_.refusal.empty()) {
@@ -141,9 +141,9 @@ class RecoveryRun {
     laps_.add_to(times().agree);
   }
 
-  // Those who spawn agree before they use the larger group: a process that failed to join it could not
-  // follow. One at a time: where one of two processes that were spawned together has died, Open MPI 5.0.11
-  // hangs in the next MPI_Comm_spawn.
+  // The ranks that spawn agree before they use the larger group: a process that failed to join it could not
+  // follow. One at a time: if one of two processes that were spawned together has died, Open MPI 5.0.11 hangs
+  // in the next MPI_Comm_spawn.
   bool add_process() {
     std::optional<mpi::Communicator> larger;
     const bool spawned = together([&] { larger = mpi::spawn(team().everyone(), interrupted_.command); });
@@ -207,12 +207,13 @@ class RecoveryRun {
     const int me = team().everyone().rank();
     Ledger ledger = ledger_from_text(shared_ledger(plan, roll));
     state_.costs = ledger.costs;
-    // Before the session is given other layers: who is behind by a decision follows, who is ahead goes back.
+    // Before the session is given other layers: a rank that is one decision behind follows, a rank that is
+    // ahead goes back.
     if (!plan.rolls_back) catch_up(plan, ledger);
     state_.kill_point.reach(RecoveryPoint::state);
     laps_.add_to(times().shrink);
     StateMoves moves(state_, snapshots_, plan, roll.before.stages());
-    // A state that is replaced is none any more until all of the new one is there.
+    // A state that is being replaced is invalid until all of the new one is there.
     const int rank = team().working() ? team().active().rank() : -1;
     const bool keeps = !plan.rolls_back && rank >= 0 && plan.givers[static_cast<std::size_t>(rank)] == me;
     if (rank >= 0 && !keeps) live_.reset();
@@ -234,7 +235,7 @@ class RecoveryRun {
     agreed_ledger_ = std::move(ledger);
   }
 
-  // Of the plan's leader, to all. A rollback goes back to the ledger of the snapshot.
+  // Sends the plan's leader's ledger to all. A rollback goes back to the ledger of the snapshot.
   std::string shared_ledger(const RecoveryPlan& plan, const Roll& roll) {
     std::string text;
     if (team().everyone().rank() == plan.leader) {
@@ -257,7 +258,7 @@ class RecoveryRun {
     return text;
   }
 
-  // A rollback takes back steps, and neither failures nor recoveries.
+  // A rollback undoes steps, but neither failures nor recoveries.
   void keep_what_happened(Ledger& ledger) const {
     ledger.faults = state_.kill_point.faults();
     if (!interrupted_.ledger) return;
@@ -271,7 +272,7 @@ class RecoveryRun {
     return steps;
   }
 
-  // The times are those of a rank that was there from the first moment on.
+  // The times are those of a rank that took part from the first moment on.
   void share_times(const RecoveryPlan& plan) {
     if (const auto died = record::last_death_note(interrupted_.death_note, noticed_))
       times().detect = std::max(0.0, noticed_ - died->time);
@@ -335,7 +336,7 @@ class RecoveryRun {
     result_.ledger = std::move(ledger);
   }
 
-  // The batch goes without the part of the replicas that were dropped.
+  // The batch loses the part of the replicas that were dropped.
   void resize(int batch_size) {
     if (!team().working() || batch_size == state_.spec.batch_size) return;
     const Progress& progress = state_.session().progress;
@@ -356,10 +357,10 @@ class RecoveryRun {
   const Interrupted& interrupted_;
   std::optional<Ledger> ledger_;
   ReplicaMap before_;
-  // A link that fails in the run does so at the start of a step, again where ranks go back to before it.
+  // A link that fails in the run does so at the start of a step, and again if ranks go back to before it.
   const std::optional<record::MeshSpec> mesh_before_;
   const bool joined_;  // this process was spawned for this recovery
-  bool joins_;         // the same, and it has not been in any attempt
+  bool joins_;         // the same, and it has not taken part in any attempt
   bool knows_before_ = false;
   int old_rank_ = -1;
   std::optional<HeldState> live_;

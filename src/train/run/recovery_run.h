@@ -15,7 +15,7 @@
 
 namespace bitrift::train {
 
-/// What this rank was at when it noticed.
+/// What this rank was doing when it noticed.
 struct Interrupted {
   std::optional<Ledger> ledger = {};           ///< of a rank that worked
   std::optional<Position> file_position = {};  ///< of the last checkpoint file, and the ledger of that moment
@@ -25,17 +25,17 @@ struct Interrupted {
   std::vector<std::string> command = {};  ///< that starts another process of this program
 };
 
-/// What came of it.
+/// The result of the recovery.
 struct Recovered {
   std::string refusal = {};  ///< why the run cannot continue; then nothing below counts
   bool works = false;        ///< this rank works from here on
-  Ledger ledger = {};        ///< of the run from here on
+  Ledger ledger = {};        ///< ledger of the run from here on
   record::Recovery record = {};
 };
 
-/// Revokes, counts those who live, decides, moves state, until all have what they need. Collective over all
-/// who live, whether they worked, waited or just joined. A rank that dies meanwhile makes it begin again. The
-/// session then is at the ledger's position. Throws only what is no rank's death.
+/// Revokes, counts the living ranks, decides, moves state, until all have what they need. Collective over all
+/// living ranks, whether they worked, waited or just joined. If a rank dies during it, it begins again. The
+/// session then is at the ledger's position. Throws only errors other than a rank's death.
 [[nodiscard]] Recovered recover(TrainerState& state, Snapshots& snapshots, const Interrupted& interrupted);
 
 }  // namespace bitrift::train

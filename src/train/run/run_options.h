@@ -32,14 +32,14 @@ struct ChosenStates {
 struct RunOptions : Terms {
   std::string id = {};          ///< echoed in the result
   bool check_replicas = false;  ///< compare all replicas' state digests after every step
-  Trace* trace = nullptr;       ///< on rank 0 only; the others set `tracing`
+  Trace* trace = nullptr;       ///< on rank 0 only; all other ranks set `tracing`
   bool tracing = false;         ///< the same on all ranks
   /// Remember this run, step by step, for later ones with early_end, instead of what was remembered before of
   /// the same order. It goes to its end whatever early_end says.
   bool keep_golden = false;
   std::optional<ChosenStates> states = {};  ///< what is compared must have been kept
-  /// Of a team that may lose members: ranks that fail on the way, the file in which they leave the time of
-  /// that, and the command that starts another process of this program.
+  /// For a team that may lose members: ranks that fail during the run, the file in which they leave the time
+  /// of that, and the command that starts another process of this program.
   std::vector<record::ProcessFault> process_faults = {};
   std::vector<record::LinkFault> link_faults = {};    ///< of a run on a mesh
   std::vector<record::FailedLink> failed_links = {};  ///< the same

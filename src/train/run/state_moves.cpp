@@ -77,7 +77,7 @@ void StateMoves::receive(const Ledger& ledger, int rank) {
                    std::move(text)});
 }
 
-// What is left out of the recovery on purpose.
+// The state that is left out of the recovery on purpose.
 void StateMoves::forget() {
   if (!state_.recovery.forget.empty()) state_.forget(state_.recovery.forget);
 }

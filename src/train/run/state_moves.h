@@ -1,4 +1,4 @@
-// State on its way between the ranks of a recovery. Inside train/ only.
+// Moves state between the ranks of a recovery. Inside train/ only.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,16 @@ namespace bitrift::train {
 /// rng/ and progress/, which every rank holds.
 [[nodiscard]] StateCopy shared_state(Session& session);
 
-/// What a plan says of state: who gives it to whom. Make one after set_workers() and before spread(), because
-/// that may change what this rank has to give; run it behind spread().
+/// Moves state as a plan says: from whom to whom. Make one after set_workers() and before spread(), because
+/// that may change what this rank has to give; run it after spread().
 class StateMoves {
  public:
-  /// stages: of the cut before. Local.
+  /// stages: of the earlier cut. Local.
   StateMoves(TrainerState& state, Snapshots& snapshots, const RecoveryPlan& plan, int stages);
-  /// The session then is at the plan's target, except what the recovery is to forget. Collective over the
-  /// team. Throws RankFailed; and as ckpt::Reader and load_session() do where state comes from a file.
+  /// Afterwards the session is at the plan's target, except for what the recovery has to forget. Collective
+  /// over the team. Throws RankFailed; and as ckpt::Reader and load_session() do if state comes from a file.
   void run(const Ledger& ledger);
-  /// That came to this rank.
+  /// The state that came to this rank.
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:

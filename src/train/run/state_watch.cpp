@@ -10,10 +10,10 @@ namespace bitrift::train {
 
 namespace {
 
-// A trial of so many groups takes twice as many runs, which a deadline of 20 golden runs still holds.
+// A trial of this many groups takes twice as many runs, which a deadline of 20 golden runs still allows.
 constexpr std::size_t most_groups = 8;
 
-// Bytes of this rank's tensors, whether or not the optimizer has made its state yet.
+// Bytes of this rank's tensors, whether or not the optimizer has created its state yet.
 std::uint64_t state_bytes(Session& session, const record::OptimizerSpec& optimizer, bool with_optimizer) {
   std::uint64_t bytes = 0;
   for (const StateTensor& tensor : session.tensors(false)) {
@@ -64,7 +64,7 @@ std::optional<std::vector<record::StepDrift>> StateWatch::gather() {
   const std::vector<std::string> parts = layout.world.gather(dumped(found_), 0);
   if (layout.world.rank() != 0) return std::nullopt;
   std::vector<std::vector<record::StepDrift>> replicas(static_cast<std::size_t>(layout.replica_count()));
-  // A sharded state is that of each replica.
+  // A sharded state belongs to each replica.
   const bool sharded = state_.session().shard().sharded();
   for (std::size_t rank = 0; rank < parts.size(); ++rank) {
     const std::size_t mine = rank / static_cast<std::size_t>(layout.stages());

@@ -15,9 +15,9 @@ namespace bitrift::train {
 class StateWatch {
  public:
   StateWatch(TrainerState& state, const std::optional<ChosenStates>& chosen);
-  /// Call it when so many steps are over, the first time with 0. Local.
+  /// Call it when this many steps are over, the first time with 0. Local.
   void after(std::int64_t steps);
-  /// The run is the golden one from here on: whatever is chosen later does not differ. Local.
+  /// The run equals the golden one from here on: states that are chosen later do not differ. Local.
   void same_after(std::int64_t steps);
   /// On rank 0 of a run that compares: what all ranks found. Collective.
   [[nodiscard]] std::optional<std::vector<record::StepDrift>> gather();
@@ -30,8 +30,8 @@ class StateWatch {
   std::vector<record::StepDrift> found_;  // on this rank
 };
 
-/// The steps that a golden run of so many epochs, from the state as it is now, takes and `wanted` asks for,
-/// cut into groups of which each fits into wanted.memory_mib on every rank. Throws Error(bad_input) when
+/// The steps of a golden run of this many epochs, from the present state, that `wanted` asks for. They are
+/// cut into groups, each of which fits into wanted.memory_mib on every rank. Throws Error(bad_input) when
 /// that makes more than eight.
 [[nodiscard]] std::vector<std::vector<std::int64_t>> state_groups(TrainerState& state,
                                                                   const record::PropagationSpec& wanted,

@@ -1,4 +1,5 @@
-// The trace of a run: what an independent program needs to walk the same path (docs/data-order.md, "Trace").
+// The trace of a run: everything that an independent program needs to repeat its path (docs/data-order.md,
+// "Trace").
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ namespace bitrift::train {
 
 /// One step.
 struct TraceStep {
-  std::int64_t epoch = 0;  ///< that the batch belongs to, 0-based
+  std::int64_t epoch = 0;  ///< epoch of the batch, 0-based
   std::int64_t step = 0;   ///< steps of the whole training, this one included
   std::span<const std::int64_t> indices;
   double learning_rate = 0;
@@ -24,7 +25,7 @@ struct TraceStep {
   bool replicas_equal = true;  ///< all replicas have that digest
 };
 
-/// A JSON Lines file that appears under its name only when finish() is reached.
+/// A JSON Lines file that appears under its name only when finish() is called.
 class Trace {
  public:
   /// Throws Error(io) when the file cannot be made.

@@ -31,7 +31,7 @@ void check_world(const record::TrainingSpec& spec, const record::Parallel& paral
   }
 }
 
-// Ranks that stand at different batches would wait for each other for ever.
+// Ranks at different batches would wait for each other for ever.
 void check_same_place(const Layout& layout, const Progress& progress) {
   struct Place {
     std::int64_t epoch, step, cursor;
@@ -50,7 +50,7 @@ void check_same_place(const Layout& layout, const Progress& progress) {
   }
 }
 
-// A device that the spec names has a place there; one of the command line has none.
+// A device that the spec names has a place in it; one from the command line has none.
 void check_device(const record::TrainingSpec& spec, const record::Parallel& parallel) {
   try {
     (void)choose_device(parallel, 0);
@@ -62,7 +62,7 @@ void check_device(const record::TrainingSpec& spec, const record::Parallel& para
   }
 }
 
-// Guards look and do not touch: a file belongs to the same training with others or none.
+// Guards only read: a file belongs to the same training with other guards or none.
 std::string comparable_text(record::TrainingSpec spec, bool convert, bool resize) {
   spec.guards = {};
   if (resize) {
@@ -92,8 +92,8 @@ void prepare_libtorch(int threads) {
   torch::set_num_threads(threads);
   if (at::get_num_interop_threads() != 1) at::set_num_interop_threads(1);
   at::globalContext().setDeterministicAlgorithms(true, false);
-  // Deterministic mode would also fill every new tensor with NaN, to show reads before writes; that costs
-  // time only.
+  // Deterministic mode would also fill every new tensor with NaN, to reveal reads before writes, which only
+  // costs time here.
   at::globalContext().setDeterministicFillUninitializedMemory(false);
 }
 
@@ -120,7 +120,7 @@ Trainer::Trainer(const record::TrainingSpec& spec, const record::Parallel& paral
     if (team.working()) check_world(spec, parallel, team.active().size());
     if (!data) data = load_runnable(spec, parallel);
   };
-  // Who joins does so in the middle of a recovery: no collective of its own comes first.
+  // A rank joins in the middle of a recovery: no separate collective comes first.
   if (team.is_newcomer()) {
     prepare();
   } else {

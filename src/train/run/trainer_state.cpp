@@ -127,8 +127,8 @@ void TrainerState::make_session(const Layout& layout, const nn::Placement& place
   }
 }
 
-// Gradients only: what the forward pass changes is part of every state that is moved, and the optimizer has
-// nothing yet.
+// Only gradients: the changes of the forward pass are part of every state that is moved, and the optimizer
+// has changed nothing yet.
 void TrainerState::warm_up() {
   if (session_ || parallel.stages > 1 || parallel.device != record::DeviceKind::cpu) return;
   const record::Parallel serial;
@@ -155,7 +155,7 @@ std::span<const std::int64_t> TrainerState::next_batch() {
                                                        static_cast<std::size_t>(spec.batch_size));
 }
 
-// This batch and what is left of the epoch after it: the next epoch's order is computed when it begins.
+// This batch and the rest of the epoch: the next epoch's order is computed when it begins.
 void TrainerState::expect_batches(std::span<const std::int64_t> batch) {
   Strategy& work = strategy();
   const auto left = static_cast<std::size_t>(order_.data() + order_.size() - batch.data());
@@ -166,7 +166,7 @@ void TrainerState::expect_batches(std::span<const std::int64_t> batch) {
   }
 }
 
-// The forward pass changes the buffers of batch norm; all else changes behind the decision.
+// The forward pass changes the buffers of batch norm; everything else changes after the decision.
 void TrainerState::begin_step() {
   begun_ = true;
   prepared_ = false;
@@ -207,7 +207,7 @@ StepResult TrainerState::step(std::span<const std::int64_t> batch) {
   prepared_ = true;
   const Decision decision = strategy().decide(tallies, bad, norms);
   // A step that is computed again by fewer chips adds up in another order. So either all take this one, or
-  // none: who won a race must not show in the bits.
+  // none: the winner of a race must not affect the bits.
   if (mesh && team.may_lose() && recovery.kind == record::RecoveryKind::shrink) stand_together();
   return apply(decision);
 }
@@ -227,7 +227,7 @@ StepResult TrainerState::apply(const Decision& decision) {
   guards.see_loss(decision.batch.loss, progress);
   if (!std::isfinite(decision.batch.loss) && !scaler.dynamic()) {
     result.stopped = true;
-    guards.see_state(session(), progress.step + 1);  // which tensor it comes from
+    guards.see_state(session(), progress.step + 1);  // the tensor that it comes from
     settled_ = progress.step;
     return result;
   }
@@ -316,8 +316,8 @@ void TrainerState::share_state(bool with_optimizer) {
   broadcast_tensors(tensors, layout().peers, layout().holders[0]);
 }
 
-// Of each replica the lines of all stages; where a rank holds the whole state, its digest says it all. A
-// sharded state belongs to each replica.
+// The lines of all stages, for each replica; if a rank holds the whole state, its digest is enough. A sharded
+// state belongs to each replica.
 std::vector<std::string> TrainerState::digests() {
   const bool sharded = session().shard().sharded();
   const bool whole = layout().stages() == 1 && !sharded;

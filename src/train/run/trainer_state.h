@@ -1,4 +1,4 @@
-// What a Trainer holds. Inside train/ only.
+// The contents of a Trainer. Inside train/ only.
 #pragma once
 
 #include <map>
@@ -32,41 +32,41 @@
 
 namespace bitrift::train {
 
-/// What a step did, the same on all ranks.
+/// The result of a step, the same on all ranks.
 struct StepResult {
   BatchResult batch;
-  bool stopped = false;  ///< the loss is not finite and no loss scaling excuses it: nothing was updated
+  bool stopped = false;  ///< the loss is not finite and loss scaling does not excuse it: nothing was updated
 };
 
-/// The session, and what works on it. Everything but the session is fixed for the life of the process,
-/// derived from it, or made again when the team has lost a member. A process without work has no layout, no
-/// session and no strategy.
+/// The session, and the objects that work on it. Everything but the session is fixed for the life of the
+/// process, derived from it, or made again when the team has lost a member. A process without work has no
+/// layout, session or strategy.
 struct TrainerState {
-  /// fresh: with initial values; else for a load to fill. Collective over those who work.
+  /// fresh: with initial values; otherwise a load fills it. Collective over the working ranks.
   TrainerState(record::TrainingSpec spec_, record::Parallel parallel_, Team team_,
                record::RecoverySpec recovery_, std::shared_ptr<const nn::Dataset> data_, bool fresh);
 
-  /// Builds the layers of a waiting process and computes gradients once, so that its first step is not slower
-  /// than others. Does nothing if the run has several stages or uses cards, because it is not known which of
-  /// them the process will get. Local.
+  /// Builds the layers of a waiting process and computes gradients once, so that its first step is as fast as
+  /// that of others. Does nothing if the run has several stages or uses cards, because it is not known which
+  /// of them the process will get. Local.
   void warm_up();
-  /// Work as the team's active group is to share it. Drops what worked before, and the session too where this
-  /// rank gets other layers. Collective over that group.
+  /// Sets up the work as the team's active group shares it. Drops the earlier setup, and the session too if
+  /// this rank gets other layers. Collective over that group.
   void spread(const ReplicaMap& map, const std::optional<record::MeshSpec>& mesh);
-  /// Sums gradients on this mesh of the same chips from the next step on. Local, the same on all who work;
-  /// throws Error as plan_share() does, and then nothing has changed.
+  /// Sums gradients on this mesh of the same chips from the next step on. Local, the same on all working
+  /// ranks; throws Error as plan_share() does, and then nothing has changed.
   void route(const record::MeshSpec& other);
-  /// What the links do that have failed by the step under way: a dead one is left out of the schedule. Notes
-  /// them in the result. Why the run cannot continue; "": it can. Local, the same on all who work.
+  /// The effect of the links that have failed by the current step: a dead one is left out of the schedule.
+  /// Notes them in the result. Why the run cannot continue; "": it can. Local, the same on all working ranks.
   [[nodiscard]] std::string meet_failed_links(record::RunResult& result);
-  /// Behind a run: links that failed in it work again. Local, the same on all who work.
+  /// After a run: links that failed in it work again. Local, the same on all working ranks.
   void restore_links();
-  /// The mesh as the chips are now, with those links dead that were when the run began.
+  /// The mesh with its present chips, and the links that were dead when the run began.
   [[nodiscard]] std::optional<record::MeshSpec> mesh_with_first_links() const;
-  /// Drops what sends and receives; the session stays. Local; nothing of it may be under way any more on a
-  /// group that was not revoked.
+  /// Drops the objects that send and receive; the session stays. Local; no part of it may still be in
+  /// progress on a group that was not revoked.
   void stop_work() { exchange_.reset(), strategy_.reset(), layout_.reset(); }
-  /// Every call of the team's groups that is under way fails, on every rank. Local.
+  /// Every call of the team's groups that is in progress fails, on every rank. Local.
   void revoke_work() const noexcept;
 
   [[nodiscard]] const Layout& layout() const noexcept { return *layout_; }
@@ -78,11 +78,10 @@ struct TrainerState {
   /// Samples of the batch that is next. Valid until the next call.
   [[nodiscard]] std::span<const std::int64_t> next_batch();
   /// Forward, backward and, when the loss is finite, the update; counts the step. Collective up to the
-  /// decision, local behind it.
+  /// decision, local after it.
   StepResult step(std::span<const std::int64_t> batch);
-  /// What is collective behind a step, which may have stopped the run; may be called again for the same step.
-  /// What the first guard of all
-  /// ranks that stops says, by rank; "" when the run continues.
+  /// The collective part after a step, which may have stopped the run; may be called again for the same step.
+  /// The message of the first guard, by rank, that stops the run; "" when the run continues.
   [[nodiscard]] std::string settle(bool stopped);
   /// State digest of each replica. Collective.
   [[nodiscard]] std::vector<std::string> digests();
@@ -90,24 +89,24 @@ struct TrainerState {
   /// replicas. Collective.
   void share_state(bool with_optimizer);
 
-  /// Returns on all ranks that live, or throws RankFailed on all: also where one of them noticed a death. For
-  /// a team that may lose members, where it matters that all come this far. Collective over those who work.
+  /// Returns on all living ranks, or throws RankFailed on all: also if one of them noticed a death. For a
+  /// team that may lose members, where all must have come this far. Collective over the working ranks.
   void stand_together();
   /// Whether stand_together() has thrown here since the last call of this: then this rank has already
   /// answered the question with which a recovery begins. Local.
   [[nodiscard]] bool asked_together() noexcept { return std::exchange(asked_together_, false); }
 
-  /// A step was begun and not decided upon: gives back what its forward pass changed. Local.
+  /// A step was begun but not decided: undoes the changes of its forward pass. Local.
   void undo_step();
-  /// Whether such a step lacks nothing but the decision.
+  /// Whether such a step lacks only the decision.
   [[nodiscard]] bool prepared() const noexcept { return prepared_; }
-  /// The decision that other ranks took: what step() would have done with it. Local, but collective over the
-  /// ranks of a stage where the optimizer state is sharded.
+  /// Carries out the decision of other ranks, as step() would have done. Local, but collective over the ranks
+  /// of a stage where the optimizer state is sharded.
   StepResult apply(const Decision& decision);
   [[nodiscard]] const Decision& last_decision() const noexcept { return last_decision_; }
   /// The given structures get the values of a run that begins. Local.
   void forget(const std::vector<record::Structure>& structures);
-  /// Balances the stages of a rank that joins later.
+  /// costs that balance the stages of a rank that joins later
   std::vector<double> costs;
 
   record::TrainingSpec spec;
@@ -125,10 +124,10 @@ struct TrainerState {
   BackgroundSave saves;
   std::optional<ckpt::Reader> base_file;
   StateCopy base;          ///< see Trainer::remember_base()
-  bool regrouped = false;  ///< other ranks work than those that remembered the base
+  bool regrouped = false;  ///< whether other ranks work than those that remembered the base
   /// Tensors that the last reset() read from a file; absent after a load() of everything.
   std::optional<std::vector<std::string>> altered;
-  std::vector<std::string> changed;  ///< tensors that were other than in `base` when loaded
+  std::vector<std::string> changed;  ///< tensors that differed from `base` when loaded
   /// By RunOptions::order; see RunOptions::keep_golden.
   std::map<std::uint64_t, Trajectory> golden;
   GoldenStates golden_states;  ///< see RunOptions::states
@@ -151,9 +150,10 @@ struct TrainerState {
 
   bool asked_together_ = false;
   bool begun_ = false, prepared_ = false;
-  std::vector<torch::Tensor> buffers_, buffers_before_;  // of the session; copies from before the step
+  std::vector<torch::Tensor> buffers_, buffers_before_;  // tensors of the session; copies from before the
+                                                         // step
   Decision last_decision_;
-  std::int64_t settled_ = -1;  // step whose state the guards saw
+  std::int64_t settled_ = -1;  // step whose state the guards have checked
 
   // Derived from the session's seed and epoch; sorting an epoch takes longer than comparing two numbers.
   std::vector<std::int64_t> order_;

@@ -23,7 +23,7 @@
 namespace bitrift::train {
 namespace {
 
-// What a run meets on the way. Altered bits are in its file.
+// Takes the faults that a run meets. Altered bits are in its file.
 void meet(const record::FaultList&, RunOptions&) {}
 void meet(const std::vector<record::ProcessFault>& faults, RunOptions& run) { run.process_faults = faults; }
 void meet(const std::vector<record::LinkFault>& faults, RunOptions& run) { run.link_faults = faults; }
@@ -31,7 +31,7 @@ void meet(const std::vector<record::FailedLink>& links, RunOptions& run) { run.f
 
 using record::Drill;
 
-// What a drill does on the rank that it falls on.
+// Carries out a drill on the rank that it falls on.
 void drill(std::optional<Drill> kind) {
   if (kind == Drill::abort) std::abort();
   if (kind == Drill::segfault) std::raise(SIGSEGV);
@@ -55,8 +55,8 @@ class Worker {
     // Also known to a process that has loaded nothing.
     base_seed_ =
         static_cast<std::uint64_t>(integer_in(*base, "rng/seed", static_cast<std::int64_t>(spec.seed)));
-    // Of a file with several replicas each rank reads its own part: too much to know here. Of a team that
-    // loses members not all have the base in memory.
+    // If a file has several replicas, each rank reads its own part: too much to know here. In a team that
+    // loses members, not all ranks have the base in memory.
     full_load_ =
         spec.guards.checksums || base->attribute(replicas_attribute).has_value() || options_.team.may_lose();
     Trainer trainer(spec, options_.parallel, options_.team, options_.recovery, false);
@@ -88,7 +88,7 @@ class Worker {
     channel_.send(record::to_line(record::Ready{digests[0], environment}));
   }
 
-  // False when there is nobody left to make another run with.
+  // False when no rank is left to make another run with.
   bool tell(const Trainer& trainer, const record::RunResult& result) {
     if (trainer.leads()) channel_.send(record::to_line(record::Finished{result}));
     return !result.lost_ranks();
@@ -106,7 +106,7 @@ class Worker {
     record::RunResult result;
     RunOptions run = run_options();
     std::error_code ignored;
-    // The driver reads what a job leaves that it launches again.
+    // The driver reads the files of a job that it launches again.
     const bool ends_at_once = options_.recovery.kind == record::RecoveryKind::relaunch;
     if (ends_at_once) run.death_note = request.checkpoint + ".deaths";
     if (trainer.leads()) std::filesystem::remove(run.death_note, ignored);
@@ -145,7 +145,7 @@ class Worker {
       result.detail = error.what();
       return result;
     }
-    // Of a run under way, all differ from the base.
+    // In a current run, all differ from the base.
     const auto changed = request.relaunched ? std::vector<std::string>() : trainer.changed_tensors();
     run.epochs = request.epochs;
     run.keep_golden = request.golden;
@@ -185,7 +185,7 @@ class Worker {
     return leaked_ ? 0 : request.order_seed.value_or(base_seed_);
   }
 
-  // What a run starts from. A seed that the file alone has is a fault, and stays.
+  // The state from which a run starts. A seed that only the file has is a fault, and stays.
   void prepare(Trainer& trainer, const record::RunRequest& request) const {
     load(trainer, request);
     if (leaked_ || (trainer.working() && trainer.seed() == base_seed_)) trainer.set_seed(order_of(request));
@@ -205,7 +205,7 @@ class Worker {
   LineChannel& channel_;
   std::uint64_t base_seed_ = 0;
   bool leaked_ = false;     // a drill: every later run takes another data order
-  bool full_load_ = false;  // whatever a request says; the guard `checksums` looks when a file is loaded
+  bool full_load_ = false;  // whatever a request says; the guard `checksums` checks when a file is loaded
 };
 
 }  // namespace

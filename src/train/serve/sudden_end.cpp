@@ -32,7 +32,7 @@ HangUpWatch::HangUpWatch(int descriptor) {
       if (::poll(watched.data(), watched.size(), -1) < 0 && errno != EINTR) ::_exit(3);
       if (watched[1].revents != 0) return;
       if (watched[0].revents == 0) continue;
-      // A driver may hang up right after its goodbye: leave the main thread a moment to say so.
+      // A driver may hang up right after its goodbye: give the main thread a moment to report it.
       if (::poll(&watched[1], 1, goodbye_ms) > 0) return;
       ::_exit(3);
     }
@@ -48,7 +48,7 @@ namespace {
 
 constexpr std::array<int, 5> deadly_signals = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
 
-// Written before the handlers are installed, only read by them.
+// Written before the handlers are installed; they only read it.
 int words_descriptor = -1;
 std::array<std::string, NSIG> words;
 
@@ -65,7 +65,7 @@ void install_last_words(int descriptor, int rank) {
   words_descriptor = descriptor;
   const rlimit no_core{0, 0};
   ::setrlimit(RLIMIT_CORE, &no_core);
-  // A stack of its own, so that an overflow of the usual one is reported too.
+  // A separate stack, so that an overflow of the usual one is reported too.
   static std::array<char, std::size_t{64} * 1024> stack;
   stack_t alternative{};
   alternative.ss_sp = stack.data();

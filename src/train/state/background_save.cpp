@@ -50,10 +50,10 @@ void BackgroundSave::prepare(std::size_t bytes) {
 }
 
 std::uint8_t* BackgroundSave::memory(std::size_t bytes) {
-  // What failed is tried again below, where it can be reported.
+  // A failed write is tried again below, where it can be reported.
   if (prepared_[next_].valid()) std::exchange(prepared_[next_], {}).wait();
   memory_[next_].reserve(bytes);
-  // Where there is too little for two, the first save fails.
+  // If there is too little memory for two buffers, the first save fails.
   if (!prepared_[1 - next_].valid() && memory_[1 - next_].bytes() == 0) memory_[1 - next_].reserve(bytes);
   return memory_[next_].data();
 }

@@ -21,8 +21,8 @@ namespace bitrift::train {
 
 using record::SaveMode;
 
-/// Writes files from copies in memory on a thread of its own, one at a time and in order. Only rank 0
-/// writes with it. Its own calls are not thread-safe.
+/// Writes files from copies in memory on a separate thread, one at a time and in order. Only rank 0 writes
+/// with it. Its own calls are not thread-safe.
 class BackgroundSave {
  public:
   BackgroundSave() = default;
@@ -30,14 +30,14 @@ class BackgroundSave {
   BackgroundSave(BackgroundSave&&) = delete;
   BackgroundSave& operator=(BackgroundSave&&) = delete;
 
-  /// image_of() these arguments, computed again only if they differ from those of the last call. Of a format
-  /// that is_compressed() the raw image: the layout of a copy. Throws what image_of() throws.
+  /// image_of() these arguments; it is computed again only if they differ from those of the last call. For a
+  /// format that is_compressed(), the raw image: the layout of a copy. Throws what image_of() throws.
   [[nodiscard]] std::shared_ptr<const ckpt::Image> image(
       ckpt::WriteFormat format, const std::vector<ckpt::TensorMeta>& metas,
       const std::map<std::string, std::string>& attributes);
-  /// Before the first save, once: begins to make both buffers, for files of so many bytes, on another thread.
-  /// The training would wait for new memory (docs/checkpoint-cost.md, "New memory"). A lack of memory is left
-  /// to memory(); throws std::system_error where there can be no other thread.
+  /// Called once, before the first save: begins to make both buffers, for files of this many bytes, on
+  /// another thread. Otherwise the training would wait for new memory (docs/checkpoint-cost.md, "New
+  /// memory"). memory() reports a lack of memory; throws std::system_error if there can be no other thread.
   void prepare(std::size_t bytes);
   /// The buffer for the next file, valid until start() has been called twice more. Two buffers are used in
   /// turn. Makes both, or waits until prepare() has made this one. Throws as CopyMemory does.
@@ -47,17 +47,17 @@ class BackgroundSave {
   void start(std::function<void()> write);
   /// Waits until no write is in progress. Throws the error of the last one, once.
   void wait();
-  /// wait(), but an error is only logged.
+  /// wait(), except that an error is only logged.
   void finish() noexcept;
 
  private:
-  ckpt::WriteFormat format_ = ckpt::WriteFormat::hdf5;  // of image_, as what follows
+  ckpt::WriteFormat format_ = ckpt::WriteFormat::hdf5;  // the arguments of image_
   std::vector<ckpt::TensorMeta> metas_;
   std::map<std::string, std::string> attributes_;
   std::shared_ptr<const ckpt::Image> image_;
   std::array<CopyMemory, 2> memory_;
   std::size_t next_ = 0;
-  std::array<std::shared_future<void>, 2> prepared_;  // of memory_, while it is being made
+  std::array<std::shared_future<void>, 2> prepared_;  // bytes of memory_, while it is being made
   std::future<void> under_way_;
 };
 

@@ -56,7 +56,7 @@ std::vector<double> CheckpointClock::persist() const {
 }
 
 std::vector<double> CheckpointClock::typical_costs() const {
-  // In the background two buffers are used in turn.
+  // In the background, two buffers are used in turn.
   const std::size_t cold = policy_.mode == record::SaveMode::async ? 2 : 1;
   std::vector<double> warm, free, all = blocking();
   const std::lock_guard lock(mutex_);

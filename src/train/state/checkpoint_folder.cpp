@@ -27,7 +27,7 @@ void check_contents(const ckpt::Reader& reader) {
     if (tensor.role == "checksum") continue;
     const auto stored = reader.checksum(tensor.path);
     if (!stored) fail(ErrorCode::bad_file, "tensor {} has no checksum", tensor.path);
-    // What is compressed is read as a whole: each piece might cost as much.
+    // Compressed data is read as a whole: each piece might cost as much.
     const std::uint64_t count = tensor.elements();
     const std::uint64_t most =
         tensor.offset ? std::max<std::uint64_t>(1, piece / std::max<std::uint64_t>(1, tensor.element_bytes))
@@ -44,7 +44,7 @@ void check_contents(const ckpt::Reader& reader) {
   }
 }
 
-// Throws Error, or where sizes in a damaged file make no sense, what the standard library throws.
+// Throws Error or, if sizes in a damaged file make no sense, what the standard library throws.
 void check(const FolderCheckpoint& checkpoint, Look look) {
   const ckpt::Reader reader(checkpoint.path);
   (void)checkpoint_spec(reader);
@@ -61,7 +61,7 @@ void check_permission(const std::filesystem::path& path) {
        std::generic_category().message(errno));
 }
 
-// Of an error that may name the file itself: the rest.
+// The rest of an error that may name the file itself.
 std::string without_path(const std::string& text, const std::filesystem::path& path) {
   const std::string start = path.string() + ": ";
   return text.starts_with(start) ? text.substr(start.size()) : text;
@@ -141,7 +141,7 @@ void remove_older(const std::filesystem::path& folder, std::int64_t step, int ke
     for (const FolderCheckpoint& one : checkpoints_in(folder)) {
       if (one.step > step) continue;
       if (keep > 0) {
-        // What is damaged must not push out a valid one.
+        // A damaged file must not push out a valid one.
         if (one.step == step || opens(one)) --keep;
         continue;
       }

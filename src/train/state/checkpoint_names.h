@@ -9,9 +9,9 @@
 namespace bitrift::train {
 
 inline constexpr const char* checkpoint_schema = "bitrift/checkpoint/1";
-/// Of the paths of optimizer state.
+/// Maps the paths of optimizer state.
 inline constexpr std::string_view optimizer_prefix = "optimizer/";
-/// How many replicas the file holds; only in files of replicas that differ.
+/// The number of replicas in the file; only in files of replicas that differ.
 inline constexpr const char* replicas_attribute = "replicas";
 
 struct ReplicaPath {

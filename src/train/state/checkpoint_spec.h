@@ -1,4 +1,4 @@
-// What a checkpoint says of its run, read without a session.
+// What a checkpoint says about its run, read without a session.
 #pragma once
 
 #include "ckpt/reader.h"
@@ -8,8 +8,8 @@ namespace bitrift::train {
 
 /// Throws Error(bad_file): not one of bitrift's, or of another schema version.
 [[nodiscard]] record::TrainingSpec checkpoint_spec(const ckpt::Reader& reader);
-/// A single integer of 64 bits, such as progress/step; `otherwise` where the checkpoint has no such tensor.
-/// Throws Error(bad_file): it is something else.
+/// A single integer of 64 bits, such as progress/step; `otherwise` if the checkpoint has no such tensor.
+/// Throws Error(bad_file): it has another type or shape.
 [[nodiscard]] std::int64_t integer_in(const ckpt::Reader& reader, const std::string& path,
                                       std::int64_t otherwise);
 

@@ -31,7 +31,7 @@ void CopyMemory::reserve(std::size_t bytes) {
 
 namespace {
 
-// Below this, what a store into caches reads first matters little, and the fence does.
+// Below this size, the read before a store matters little, and the fence matters.
 constexpr std::size_t least_streamed = std::size_t{1} << 20;
 
 }  // namespace

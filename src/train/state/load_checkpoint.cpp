@@ -82,7 +82,7 @@ class Load {
   }
 
  private:
-  // Only buffers may differ where each parameter comes from the one replica that updates it.
+  // Only buffers may differ if each parameter comes from the one replica that updates it.
   void check_replicas() const {
     if (!session_.shard().sharded() || stored_ != options_.replicas) return;
     std::set<std::string, std::less<>> buffers;
@@ -100,7 +100,7 @@ class Load {
     }
   }
 
-  // A file of a run without this guard, or of another precision, lacks what only this run keeps.
+  // A file of a run without this guard, or of another precision, lacks tensors that only this run keeps.
   [[nodiscard]] bool may_lack(const ckpt::TensorMeta& meta) const {
     if (meta.path.starts_with(guard_prefix)) return true;
     return options_.convert && (meta.path == "progress/loss_scale" || meta.path == "progress/growth_tracker");

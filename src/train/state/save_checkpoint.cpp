@@ -30,7 +30,7 @@ ckpt::SinkKind sink_of(const SaveRequest& request) {
   return request.writer == SaveWriter::direct ? ckpt::SinkKind::direct : ckpt::SinkKind::plain;
 }
 
-// Where the tensors of a file go.
+// The destination of a file's tensors.
 class Destination {
  public:
   virtual ~Destination() = default;
@@ -88,7 +88,7 @@ class Copy : public Destination {
   std::uint8_t* memory_;
 };
 
-// Gives on what arrives, and remembers the first error instead of leaving senders waiting.
+// Passes on what arrives, and remembers the first error instead of leaving senders waiting.
 class Collector {
  public:
   Collector(const SaveRequest& request, BackgroundSave& behind, const SavePlan& plan) {
@@ -206,7 +206,7 @@ void write_together(const SaveRequest& request, BackgroundSave& behind, const Sa
 void prepare_saves(ckpt::WriteFormat format, BackgroundSave& behind, const Session& session,
                    const record::TrainingSpec& spec) {
   try {
-    // A rank whose stage has no parameters has no optimizer state, but the file has.
+    // A rank whose stage has no parameters has no optimizer state, but the file has some.
     const auto image = behind.image(format, session.file_tensors(true), plan_attributes(spec));
     spdlog::debug("taking memory for saves in the background: twice {} bytes", image->file_bytes);
     behind.prepare(image->file_bytes);
@@ -217,11 +217,11 @@ void prepare_saves(ckpt::WriteFormat format, BackgroundSave& behind, const Sessi
 
 void save_session(const SaveRequest& request, BackgroundSave& behind, Session& session,
                   const record::TrainingSpec& spec, const Layout& layout, KillPoint& kill_point) {
-  // What is compressed has no offsets that ranks could agree on beforehand.
+  // Compressed data has no offsets that ranks could agree on in advance.
   const bool shared =
       request.writer == SaveWriter::shared && layout.world.size() > 1 && !ckpt::is_compressed(request.format);
   const std::vector<StateTensor> mine = contribution(session, layout, shared);
-  // A rank that has nothing to write fails before the others do it.
+  // A rank that has nothing to write fails before the other ranks write.
   if (layout.world.rank() != 0 && mine.empty()) kill_point.reach(record::TrainingPhase::save, 0, 1);
   const SavePlan plan = plan_save(mine, session, spec, layout);
   const auto save = shared ? write_together : gather;

@@ -22,8 +22,8 @@ struct SaveRequest {
   ckpt::WriteFormat format = ckpt::WriteFormat::hdf5;
 };
 
-/// BackgroundSave::prepare() for files of this state, if all replicas have the same. On rank 0; an error is
-/// left to the save. Local.
+/// BackgroundSave::prepare() for files of this state, if all replicas have the same. On rank 0; the save
+/// reports an error. Local.
 void prepare_saves(ckpt::WriteFormat format, BackgroundSave& behind, const Session& session,
                    const record::TrainingSpec& spec);
 

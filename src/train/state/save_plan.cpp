@@ -24,7 +24,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// The same on every rank.
+// Equal on every rank.
 std::vector<StateTensor> share_of(const std::vector<StateTensor>& all, int rank, int ranks) {
   std::vector<std::uint64_t> sizes;
   sizes.reserve(all.size());
@@ -37,7 +37,7 @@ std::vector<StateTensor> share_of(const std::vector<StateTensor>& all, int rank,
   return share;
 }
 
-// Those of `mine` that differ from what `reference`, replica 0's digest lines, has of them.
+// The tensors in `mine` that differ from replica 0's; `reference` holds the digest lines of replica 0.
 std::vector<StateTensor> differing(const std::vector<StateTensor>& mine,
                                    const std::vector<std::string>& lines, const std::string& reference,
                                    int replica) {
@@ -52,7 +52,7 @@ std::vector<StateTensor> differing(const std::vector<StateTensor>& mine,
   return result;
 }
 
-// One line says whether the optimizer has made its state, the others are paths.
+// One line says whether the optimizer has made its state, all other lines are paths.
 std::string announced(const std::vector<StateTensor>& mine, Session& session) {
   std::string text = session.optimizer().has_state() ? "made\n" : "\n";
   for (const StateTensor& tensor : mine) text += tensor.meta.path + "\n";
@@ -63,7 +63,7 @@ std::string announced(const std::vector<StateTensor>& mine, Session& session) {
 
 namespace {
 
-// What this rank contributes of tensors that every replica has.
+// This rank's share of the tensors that every replica has.
 std::vector<StateTensor> of_replicas(const std::vector<StateTensor>& mine, const Layout& layout,
                                      bool spread) {
   const std::vector<std::string> lines = digest_lines(mine);
@@ -84,7 +84,7 @@ std::vector<StateTensor> contribution(Session& session, const Layout& layout, bo
   std::vector<StateTensor> mine = session.tensors(layout.stage() == 0);
   if (layout.replica_count() == 1) return mine;
   if (!session.shard().sharded()) return of_replicas(mine, layout, spread);
-  // Nobody else has a rank's shard.
+  // No other rank has a rank's shard.
   const auto shard = std::stable_partition(mine.begin(), mine.end(), [](const StateTensor& tensor) {
     return !tensor.meta.path.starts_with(optimizer_prefix);
   });

@@ -17,7 +17,7 @@
 namespace bitrift::train {
 namespace {
 
-// Room for every step that a run could ever take beyond it.
+// Space for every step that a run could ever take beyond it.
 constexpr std::int64_t largest_counter = std::numeric_limits<std::int64_t>::max() - (std::int64_t{1} << 32);
 
 void check_counter(const char* name, std::int64_t value) {
@@ -74,7 +74,7 @@ std::vector<bool> held_by(int part, const std::vector<int>& owners) {
   return held;
 }
 
-// Names of progress/ that are there only when something uses them.
+// Names of progress/ that exist only when something uses them.
 std::vector<std::string> optional_progress(const record::TrainingSpec& spec) {
   std::vector<std::string> names;
   if (spec.schedule.name == record::ScheduleName::cosine) names.emplace_back("base_learning_rate");
@@ -102,7 +102,7 @@ void check_progress(const Progress& progress, std::int64_t samples, const record
                     std::int64_t targets_per_sample) {
   check_counter("epoch", progress.epoch);
   check_counter("step", progress.step);
-  const std::int64_t last = samples - spec.batch_size;  // at which a batch can begin
+  const std::int64_t last = samples - spec.batch_size;  // samples at which a batch can begin
   if (progress.cursor < 0 || progress.cursor > last ||
       !record::steps_in_epoch(spec, progress.epoch, progress.cursor)) {
     fail(ErrorCode::bad_file, "progress/cursor is {}: expected a multiple of the batch size {} from 0 to {}",
@@ -231,7 +231,7 @@ bool Session::nonfinite() {
   for (const StateTensor& tensor : tensors()) {
     if (tensor.meta.format.kind != NumberKind::floating) continue;
     if (tensor.number != nullptr) {
-      // The best value of a plateau schedule is infinite until there is one.
+      // The best value of a plateau schedule is infinite at first.
       if (tensor.meta.path == "progress/plateau_best") continue;
       if (!std::isfinite(*static_cast<const double*>(tensor.number))) return true;
       continue;
@@ -241,7 +241,7 @@ bool Session::nonfinite() {
       if (any_nonfinite(tensor.value.const_data_ptr<float>(), tensor.value.numel())) return true;
       continue;
     }
-    // In parts: isfinite() of a whole tensor would make temporaries of nearly twice its size.
+    // In parts, because isfinite() of a whole tensor would make temporaries of nearly twice its size.
     for (const torch::Tensor& part : tensor.value.detach().reshape({-1}).split(finite_part)) {
       if (!torch::isfinite(part).all().item<bool>()) return true;
     }

@@ -21,10 +21,10 @@ namespace bitrift::train {
 void check_progress(const Progress& progress, std::int64_t samples, const record::TrainingSpec& spec,
                     std::int64_t targets_per_sample);
 
-/// One state tensor where it lives.
+/// One state tensor in its place.
 struct StateTensor {
   ckpt::TensorMeta meta;
-  void* number = nullptr;    ///< a scalar of the session's own; else
+  void* number = nullptr;    ///< a scalar of the session; otherwise
   torch::Tensor value = {};  ///< a tensor, maybe on a device
 
   /// Contiguous little-endian bytes on the host, meta.bytes() of them (bitrift runs on no big-endian
@@ -44,15 +44,15 @@ class Session {
   [[nodiscard]] nn::Stage& stage() noexcept { return stage_; }
   [[nodiscard]] Optimizer& optimizer() noexcept { return optimizer_; }
   [[nodiscard]] const OptimizerShard& shard() const noexcept { return shard_; }
-  /// Of the optimizer's parameters, the part that holds their state; empty where it is not sharded.
+  /// The part of the optimizer's parameters that holds their state; empty where it is not sharded.
   [[nodiscard]] const std::vector<int>& owners() const noexcept { return owners_; }
   Progress progress;
   std::uint64_t seed = 0;
 
-  /// Tensors of this rank, sorted by path. `shared`: with rng/ and progress/, which every rank holds.
-  /// Valid until the optimizer makes or drops its state.
+  /// Tensors of this rank, sorted by path. `shared`: with rng/ and progress/, which every rank holds. Valid
+  /// until the optimizer makes or drops its state.
   [[nodiscard]] std::vector<StateTensor> tensors(bool shared = true);
-  /// What a file of the whole model holds, sorted by path.
+  /// The contents of a file of the whole model, sorted by path.
   [[nodiscard]] std::vector<ckpt::TensorMeta> file_tensors(bool with_optimizer) const;
   /// Of tensors(shared).
   [[nodiscard]] std::vector<std::string> digest_lines(bool shared);

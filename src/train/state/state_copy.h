@@ -20,10 +20,10 @@ using StateCopy = std::map<std::string, std::string>;
 /// dropped.
 void restore_session(Session& session, const StateCopy& kept);
 
-/// All tensors of this rank as unpacked() reads them, in a buffer that may have held an earlier state: memory
-/// that was touched before is about three times as fast to write.
+/// All tensors of this rank in the form that unpacked() reads, in a buffer that may have held an earlier
+/// state: writing to used memory is about three times as fast.
 void pack_state(Session& session, std::string& into);
-/// One string, and back. Throws Error(internal) for any other text.
+/// One string, and the inverse. Throws Error(internal) for any other text.
 [[nodiscard]] std::string packed(const StateCopy& copy);
 [[nodiscard]] StateCopy unpacked(std::string_view text);
 

@@ -1,4 +1,4 @@
-// Number types of a run. Inside train/ only.
+// The number types of a run. Inside train/ only.
 #pragma once
 
 #include "dataset/torch.h"
@@ -7,12 +7,12 @@
 
 namespace bitrift::train {
 
-/// What a precision of a spec means.
+/// The meaning of a spec's precision.
 struct Precision {
   explicit Precision(record::Precision precision);
   torch::ScalarType parameters = torch::kFloat32;
   bool autocast = false;
-  torch::ScalarType compute = torch::kFloat32;  ///< of the operators that autocast lowers
+  torch::ScalarType compute = torch::kFloat32;  ///< type of the operators that autocast lowers
 };
 
 /// Autocast around a forward pass, as `with torch.autocast(device, dtype)` in Python: entering and leaving

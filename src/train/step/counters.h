@@ -1,4 +1,4 @@
-// How far a run has come. Inside train/ only.
+// The progress of a run. Inside train/ only.
 #pragma once
 
 #include <cstdint>
@@ -6,19 +6,19 @@
 
 namespace bitrift::train {
 
-/// In a checkpoint: progress/<name>. What the last groups describe is there only when the spec names a
-/// schedule or a loss scale that uses it.
+/// Its name in a checkpoint: progress/<name>. The values that the last groups describe exist only when the
+/// spec names a schedule or a loss scale that uses them.
 struct Progress {
-  std::int64_t epoch = 0;   ///< epochs completed; also the number of the one under way
+  std::int64_t epoch = 0;   ///< epochs completed; also the number of the current one
   std::int64_t step = 0;    ///< optimizer steps of the whole training
-  std::int64_t cursor = 0;  ///< samples consumed in the epoch under way
+  std::int64_t cursor = 0;  ///< samples consumed in the current epoch
   double learning_rate = 0;
-  double epoch_loss_sum = 0;       ///< over the steps of the epoch under way
+  double epoch_loss_sum = 0;       ///< over the steps of the current epoch
   std::int64_t epoch_correct = 0;  ///< right answers among those `cursor` samples
 
   double base_learning_rate = 0;  ///< cosine: the peak
 
-  double plateau_best = std::numeric_limits<double>::infinity();  ///< plateau: best value monitored; -inf
+  double plateau_best = std::numeric_limits<double>::infinity();  ///< plateau: best value of the metric; -inf
                                                                   ///< when more is better
   std::int64_t plateau_bad = 0;                                   ///< plateau: evaluations since then
   std::int64_t plateau_cooldown = 0;                              ///< plateau: evaluations still to wait
@@ -26,7 +26,7 @@ struct Progress {
   double loss_scale = 1;            ///< losses are multiplied by it before the backward pass
   std::int64_t growth_tracker = 0;  ///< dynamic loss scale: steps since it last changed
 
-  std::int64_t guard_loss_count = 0;  ///< guard loss_spike: losses behind the mean
+  std::int64_t guard_loss_count = 0;  ///< guard loss_spike: losses in the mean so far
   double guard_loss_mean = 0;         ///< guard loss_spike: of the last losses
 };
 

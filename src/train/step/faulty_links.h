@@ -1,4 +1,4 @@
-// What links do to the messages of gradients in a run. Inside train/ only.
+// The effects of links on the messages of gradients in a run. Inside train/ only.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace bitrift::train {
 struct FaultyLinks {
   MessageFlips flips;
   LinkFailures failures;
-  /// The step of this run, 1-based, that is under way.
+  /// The current step of this run, 1-based.
   void at_step(std::int64_t step) {
     flips.at_step(step);
     failures.at_step(step);

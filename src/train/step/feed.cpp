@@ -10,7 +10,7 @@
 namespace bitrift::train {
 namespace {
 
-// A step that is or was being prepared. `rows` owns what step.batch points to.
+// A step that is being or has been prepared. `rows` owns the memory that step.batch points to.
 struct Job {
   explicit Job(const StepInput& wanted) : rows(wanted.batch.begin(), wanted.batch.end()), step(wanted) {
     step.batch = rows;
@@ -75,7 +75,7 @@ struct Feed::Thread {
   std::condition_variable changed;
   std::deque<std::shared_ptr<Job>> jobs;
   bool stop = false;
-  std::thread worker;  // the last member: it uses the others
+  std::thread worker;  // the last member, because it uses all others
 };
 
 Feed::Feed(const nn::Dataset& data, int replica, int replicas, int micro_batches, bool with_batches,

@@ -1,4 +1,4 @@
-// Micro-batches of this rank's replica, prepared ahead on a thread where that pays. Inside train/ only.
+// Micro-batches of this rank's replica, prepared ahead on a thread if that pays off. Inside train/ only.
 #pragma once
 
 #include <cstdint>
@@ -21,21 +21,21 @@ struct MicroBatch {
 /// Not thread-safe; the data set must outlive it.
 class Feed {
  public:
-  /// with_batches: false where only the sample numbers are wanted. ahead: how many later steps a thread
+  /// with_batches: false if only the sample numbers are wanted. ahead: how many later steps a thread
   /// prepares; 0: no thread.
   Feed(const nn::Dataset& data, int replica, int replicas, int micro_batches, bool with_batches, int ahead);
   ~Feed();
   Feed(Feed&&) = delete;
   Feed& operator=(Feed&&) = delete;
 
-  /// The micro-batches of a step, in order. Takes them from the thread when it was told to prepare exactly
-  /// this step, so a wrong guess costs time and never changes a batch. Rethrows what preparing threw.
+  /// The micro-batches of a step, in order. Takes them from the thread if it prepared exactly this step, so a
+  /// wrong guess costs time but never changes a batch. Rethrows what preparing threw.
   [[nodiscard]] std::vector<MicroBatch> take(const StepInput& step);
-  /// Tells the thread of a step, after those that it already knows of. Does nothing unless wants_more().
+  /// Tells the thread about a step, after those that it already knows. Does nothing unless wants_more().
   void expect(const StepInput& step);
-  /// Whether there is a thread that knows of at most `ahead` steps.
+  /// Whether there is a thread that knows at most `ahead` steps.
   [[nodiscard]] bool wants_more() const;
-  /// Steps that the thread knows of and that were not taken.
+  /// Steps that the thread knows and that were not taken.
   [[nodiscard]] std::size_t waiting() const;
 
  private:

@@ -25,7 +25,7 @@ void scale_gradients(const std::vector<Optimizer::Parameter>& parameters, double
   const torch::Tensor norm = torch::full({}, total, gradients.front().scalar_type());
   // Python evaluates `number / tensor` as the tensor's reciprocal times the number.
   const torch::Tensor factor = norm.add(1e-6).reciprocal().mul(number(max_norm)).clamp_max(1.0);
-  // A factor of one changes no bit: were a gradient NaN, so were the factor.
+  // A factor of one changes no bit: if a gradient were NaN, the factor would be too.
   if (factor.item<double>() == 1) return;
   at::_foreach_mul_(gradients, factor.to(gradients.front().device()));
 }

@@ -11,7 +11,7 @@ namespace bitrift::train {
 /// gradients have one type and device. A pipeline joins the norms of its stages in the order of the layers.
 [[nodiscard]] std::vector<double> tensor_norms(const std::vector<Optimizer::Parameter>& parameters);
 
-/// The 2-norm of norms, computed in `type`, that of the gradients, on the CPU; 0 of none.
+/// The 2-norm of norms, computed in `type`, the type of the gradients, on the CPU; 0 if there are none.
 [[nodiscard]] double total_norm(const std::vector<double>& norms, torch::ScalarType type);
 
 /// Multiplies all gradients by min(1, max_norm / (total + 1e-6)), computed in their type: NaN makes all of

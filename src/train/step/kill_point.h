@@ -1,4 +1,4 @@
-// Where this rank is to fail. Inside train/ only.
+// The points at which this rank fails. Inside train/ only.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace bitrift::train {
 
-/// Ends this process where a fault says so. The code that trains calls reach() at each point of a phase; with
-/// no fault armed, that is one comparison.
+/// Ends this process if a fault says so. The training code calls reach() at each point of a phase; if no
+/// fault is armed, that is one comparison.
 class KillPoint {
  public:
   /// The faults of this run, of all ranks, and the ranks as the run began whose work this process does.
@@ -23,17 +23,16 @@ class KillPoint {
   void disarm() { faults_.clear(), near_ = false; }
   [[nodiscard]] const std::vector<record::ProcessFault>& faults() const noexcept { return faults_; }
 
-  /// The step of this run, 1-based, that is under way, or the number of steps behind it in phases between
-  /// steps.
+  /// The current step of this run, 1-based, or the number of steps completed in phases between steps.
   void at_step(std::int64_t step);
-  /// Point `point` of `count` of a phase. Does not return where a fault strikes, except that a stopped
-  /// process returns if it is continued.
+  /// Point `point` of `count` of a phase. Does not return if a fault strikes, except that a stopped process
+  /// returns if it is continued.
   void reach(record::TrainingPhase phase, std::int64_t point, std::int64_t count) {
     if (near_) strike(phase, point, count);
   }
   void reach(record::RecoveryPoint point);
   void reach(record::FinishPoint point);
-  /// recovers: whether the run continues after a failure; without, it has no point but the first.
+  /// recovers: whether the run continues after a failure; if not, it has only the first point.
   void reach(record::LeavePoint point, bool recovers);
 
  private:
@@ -44,7 +43,7 @@ class KillPoint {
   std::vector<int> ranks_;
   std::filesystem::path note_;
   std::int64_t step_ = 0;
-  bool near_ = false;  // some fault of these ranks is of this step
+  bool near_ = false;  // some fault of these ranks is in this step
 };
 
 }  // namespace bitrift::train

@@ -1,4 +1,4 @@
-// Which links fail in a run, and from when on. Inside train/ only.
+// The links that fail in a run, and from which step on. Inside train/ only.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@ namespace bitrift::train {
 /// The links that fail in a run, the same on all ranks, and how many messages this rank sent late.
 class LinkFailures {
  public:
-  /// Those of this run. What earlier ones did is forgotten.
+  /// Arms the failures of this run. The effects of earlier ones are forgotten.
   void arm(std::vector<record::FailedLink> links);
   [[nodiscard]] bool any() const noexcept { return !links_.empty(); }
-  /// The step of this run, 1-based, that is under way.
+  /// The current step of this run, 1-based.
   void at_step(std::int64_t step) { step_ = step; }
-  /// Those that have failed by now.
+  /// The links that have failed by now.
   [[nodiscard]] std::vector<record::FailedLink> failed() const;
-  /// A message that this rank sends over this slow link is late.
+  /// Counts a message that this rank sends late over this slow link.
   void count(const record::FailedLink& link);
-  /// How long the step under way took on this rank.
+  /// The time that the current step took on this rank.
   void took(double seconds);
-  /// Adds up what all ranks counted, and note_times(). Collective; sends nothing where nothing is armed.
+  /// Adds up the counts of all ranks, and calls note_times(). Collective; sends nothing if nothing is armed.
   void gather(const mpi::Communicator& ranks, record::RunResult& result) const;
-  /// What steps took before and behind each failure of a result.
+  /// The times of steps before and after each failure of a result.
   void note_times(record::RunResult& result) const;
-  /// Those of which a result says nothing: the run never reached them.
+  /// The failures that a result does not mention: the run never reached them.
   [[nodiscard]] std::vector<record::FailedLink> missing(const record::RunResult& result) const;
 
  private:

@@ -36,7 +36,7 @@ torch::Tensor cross_entropy(const torch::Tensor& logits, const torch::Tensor& ta
                                    not_asked);
 }
 
-// cross_entropy_loss() is these two operators; both sums share the first, which costs most.
+// cross_entropy_loss() consists of these two operators; both sums share the first, which costs most.
 LossSums sum_losses(const torch::Tensor& logits, const torch::Tensor& targets) {
   const torch::Tensor rows = flat_logits(logits);
   const torch::Tensor wanted = targets.flatten();

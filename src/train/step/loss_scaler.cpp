@@ -26,7 +26,7 @@ LossScaler::LossScaler(const record::TrainingSpec& spec) {
 
 torch::Tensor LossScaler::scale(const torch::Tensor& loss, const Progress& progress) const {
   if (!active()) return loss;
-  // Rounded here: LibTorch refuses a number beyond float32, such as a flipped scale may be.
+  // Rounded here: LibTorch refuses a number beyond float32, which a flipped scale may be.
   const auto factor = static_cast<float>(progress.loss_scale);
   return loss * torch::full({}, factor, torch::dtype(torch::kFloat32).device(loss.device()));
 }
@@ -54,7 +54,8 @@ void LossScaler::update(bool found_bad, Progress& progress) const {
     return;
   }
   progress.loss_scale = scale;
-  // Only the exact count grows, as in PyTorch: a flipped tracker beyond it waits for the next bad step.
+  // Only the exact count makes the scale grow, as in PyTorch: a flipped tracker beyond it waits for the next
+  // bad step.
   if (progress.growth_tracker != kGrowthInterval - 1) {
     const auto tracker = static_cast<std::uint64_t>(progress.growth_tracker) + 1;  // wraps, never overflows
     progress.growth_tracker = static_cast<std::int64_t>(tracker);

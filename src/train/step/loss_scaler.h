@@ -22,20 +22,20 @@ class LossScaler {
 
   [[nodiscard]] bool active() const noexcept { return kind_ != Kind::off; }
   [[nodiscard]] bool dynamic() const noexcept { return kind_ == Kind::dynamic; }
-  /// Progress::loss_scale of a new run; 1 when off.
+  /// The initial Progress::loss_scale; 1 when off.
   [[nodiscard]] double initial_scale() const noexcept { return initial_; }
 
-  /// loss: (), any floating type. A 16-bit loss becomes float32, where 65536 times it still has a value.
-  /// Off: the loss itself.
+  /// loss: (), any floating type. A 16-bit loss becomes float32, in which 65536 times the loss can still be
+  /// represented. Off: the loss itself.
   [[nodiscard]] torch::Tensor scale(const torch::Tensor& loss, const Progress& progress) const;
   /// Multiplies all gradients, of one type and device, by 1/scale, and returns whether this rank's were all
-  /// finite. The reciprocal is taken in double and rounded to float32. A bad verdict leaves gradients
-  /// multiplied all the same: drop them. Parameters without a gradient are left out. Off: true, and nothing
-  /// is looked at.
+  /// finite. The reciprocal is taken in double and rounded to float32. Gradients are multiplied even if the
+  /// result is false: drop them then. Parameters without a gradient are left out. Off: returns true without
+  /// looking at the gradients.
   [[nodiscard]] bool unscale(const std::vector<Optimizer::Parameter>& parameters,
                              const Progress& progress) const;
-  /// found_bad: what all ranks agreed upon, true when any rank's unscale() returned false. Only dynamic
-  /// scales move; growth that would leave float32's range is not taken.
+  /// found_bad: the decision of all ranks, true when any rank's unscale() returned false. Only dynamic scales
+  /// change; growth beyond float32's range does not happen.
   void update(bool found_bad, Progress& progress) const;
 
  private:

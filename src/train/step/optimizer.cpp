@@ -40,8 +40,8 @@ void Optimizer::step(double learning_rate, KillPoint* kill_point) {
     if (parameter.value.grad().defined()) continue;
     fail(ErrorCode::internal, "optimizer step: parameter {} has no gradient", parameter.key);
   }
-  // Nothing here is differentiated, and a small model's step is mostly the cost of calling operators: skip
-  // the layers of the dispatcher that autograd needs.
+  // Nothing here is differentiated, and a small model's step is mostly the cost of calling operators: this
+  // skips the layers of the dispatcher that autograd needs.
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
   if (spec_.is_adam()) {
     step_adam(learning_rate, kill_point);
@@ -94,7 +94,7 @@ void Optimizer::step_adam(double learning_rate, KillPoint* kill_point) {
     torch::Tensor gradient = parameter.grad();
     torch::Tensor& average = (state++)->value;
     torch::Tensor& square = (state++)->value;
-    // In memory, not by operators: add_ and item() of one number cost more than a small tensor's update.
+    // In memory, without operators: add_ and item() of one number cost more than a small tensor's update.
     float& counter = *(state++)->value.mutable_data_ptr<float>();
     counter += 1;
     if (spec_.weight_decay != 0) {

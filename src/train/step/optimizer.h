@@ -19,21 +19,21 @@ struct OptimizerSlot {
 };
 
 /// The names that a spec's optimizer keeps for each parameter, and whether that tensor is a scalar. Scalars
-/// are float32 on the CPU, as PyTorch keeps them; the others have the parameter's shape, type and device.
+/// are float32 on the CPU, as PyTorch keeps them; all other state has the parameter's shape, type and device.
 /// Empty for SGD without momentum.
 [[nodiscard]] std::vector<std::pair<std::string, bool>> optimizer_slots(const record::OptimizerSpec& spec);
 
-/// Updates parameters from their gradients, one tensor after the other, as torch/optim/sgd.py and adam.py of
+/// Updates parameters from their gradients, one tensor after another, as torch/optim/sgd.py and adam.py of
 /// PyTorch 2.13 do on the CPU (_single_tensor_sgd, _single_tensor_adam; AdamW is Adam with decoupled weight
-/// decay). C++'s torch::optim::Adam rounds differently. State comes into being with the first step: SGD's
-/// first momentum buffer is a copy of the gradient, not zeros times momentum plus gradient.
+/// decay). C++'s torch::optim::Adam rounds differently. The first step creates the state: SGD's first
+/// momentum buffer is a copy of the gradient, not zeros times momentum plus gradient.
 class Optimizer {
  public:
   struct Parameter {
     std::string key;
     torch::Tensor value;  ///< float64, float32, bfloat16 or float16, on any device; a leaf
   };
-  /// held: whether this rank keeps the state of each parameter and updates it; empty: of all.
+  /// held: whether this rank keeps the state of each parameter and updates it; empty: all of them.
   Optimizer(record::OptimizerSpec spec, std::vector<Parameter> parameters, std::vector<bool> held = {});
 
   /// Updates the parameters that are held. Throws Error(internal) when a parameter has no gradient; then
@@ -43,11 +43,11 @@ class Optimizer {
   [[nodiscard]] const std::vector<OptimizerSlot>& state() const noexcept { return state_; }
   [[nodiscard]] const std::vector<Parameter>& parameters() const noexcept { return parameters_; }
   [[nodiscard]] bool holds(std::size_t parameter) const { return held_.empty() || held_[parameter]; }
-  /// Whether state was made, though there may be no tensor of it here.
+  /// Whether state was made, even if no tensor of it is here.
   [[nodiscard]] bool has_state() const noexcept { return has_state_; }
   /// Makes the state tensors, zero-filled, for a load to fill; existing ones are kept.
   void allocate();
-  /// Back to before the first step.
+  /// Returns to the state before the first step.
   void clear() noexcept { state_.clear(), has_state_ = false; }
 
  private:
@@ -62,9 +62,9 @@ class Optimizer {
   bool has_state_ = false;
 };
 
-/// A number as Python's operators pass it on: `tensor.mul_(number(x))` has the bits of Python's
-/// `tensor.mul_(x)`. The C++ overload for scalars, `tensor.mul_(x)`, swaps the operands, which rounds x to a
-/// 16-bit tensor's type first.
+/// A number in the form in which Python's operators pass it on: `tensor.mul_(number(x))` has the bits of
+/// Python's `tensor.mul_(x)`. The C++ overload for scalars, `tensor.mul_(x)`, swaps the operands, which
+/// rounds x to a 16-bit tensor's type first.
 [[nodiscard]] torch::Tensor number(double value);
 
 /// The gradients of the parameters that have one, in order; they share memory with them.

@@ -50,7 +50,7 @@ void check_schedule(const record::TrainingSpec& spec, std::int64_t total_steps) 
 }
 
 double initial_learning_rate(const record::ScheduleSpec& spec, double base) {
-  // Without a warm-up step 0 stands at the cosine's top, wherever it ends.
+  // Without a warm-up, step 0 is at the cosine's top, wherever it ends.
   return spec.name == record::ScheduleName::cosine
              ? cosine(spec, base, 0, std::numeric_limits<std::int64_t>::max())
              : base;
@@ -86,7 +86,7 @@ void after_evaluation(const record::ScheduleSpec& spec, const record::Evaluation
     progress.plateau_best = *value;
     progress.plateau_bad = 0;
   } else {
-    // A flipped counter may hold the largest number: wrap instead of overflowing.
+    // A flipped counter may hold the largest number, so it wraps instead of overflowing.
     progress.plateau_bad = static_cast<std::int64_t>(static_cast<std::uint64_t>(progress.plateau_bad) + 1);
   }
   if (progress.plateau_cooldown > 0) {

@@ -1,4 +1,4 @@
-// How the learning rate moves: arithmetic on Progress, without tensors. Inside train/ only.
+// How the learning rate changes: arithmetic on Progress, without tensors. Inside train/ only.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ void check_schedule(const record::TrainingSpec& spec, std::int64_t total_steps);
 /// The learning rate of step 0. Only cosine's warm-up makes it differ from base.
 [[nodiscard]] double initial_learning_rate(const record::ScheduleSpec& spec, double base);
 
-/// What a new run starts with: learning_rate, base_learning_rate and the plateau's members.
+/// Sets the initial values of a run: learning_rate, base_learning_rate and the plateau's members.
 void start_schedule(const record::ScheduleSpec& spec, double base, Progress& progress);
 
 /// After an optimizer step that progress.step already counts. cosine: sets progress.learning_rate to that of
@@ -35,8 +35,8 @@ void after_epoch(const record::ScheduleSpec& spec, Progress& progress);
 /// After the evaluation of a completed epoch, and no other: a run that stops within an epoch must not count
 /// its last evaluation, or resuming would differ from not stopping. plateau: the arithmetic of
 /// torch.optim.lr_scheduler.ReduceLROnPlateau with threshold_mode "rel" and eps 1e-8; mode "max" for
-/// test_accuracy, else "min". NaN is never better. Without the metric (no step was taken) nothing happens.
-/// Every rank must be given the same evaluation.
+/// test_accuracy, else "min". NaN is never better. Does nothing without the metric (no step was taken). Every
+/// rank must be given the same evaluation.
 void after_evaluation(const record::ScheduleSpec& spec, const record::Evaluation& evaluation,
                       Progress& progress);
 

@@ -1,4 +1,4 @@
-// What a step is made from. Inside train/ only.
+// The input of a step. Inside train/ only.
 #pragma once
 
 #include <cstdint>

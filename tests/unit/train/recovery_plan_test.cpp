@@ -128,7 +128,7 @@ TEST(RecoveryPlan, RepeatsWhatAReportSays) {
   one.prepared = true;
   one.snapshots = {{{5, Next::look}, 1, 3, 2}};
   one.file = Position{3, Next::step};
-  const Report again = report_from_json(to_json(one));
+  const auto again = record::Json(one).get<Report>();
   EXPECT_EQ(again.rank, 2);
   EXPECT_TRUE(again.prepared);
   EXPECT_EQ(again.live, one.live);
