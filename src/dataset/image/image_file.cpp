@@ -30,7 +30,7 @@ class FileWindow {
   explicit FileWindow(const std::filesystem::path& path) : path_(path), fd_(open_file(path, O_RDONLY)) {
     struct stat status {};
     if (::fstat(fd_.get(), &status) != 0 || !S_ISREG(status.st_mode))
-      refuse_image(path.string(), "no regular file");
+      refuse_image(path.string(), "not a regular file");
     size_ = static_cast<std::uint64_t>(status.st_size);
     if (size_ > max_file_bytes) refuse_image(path.string(), "a file of more than 256 MiB");
   }

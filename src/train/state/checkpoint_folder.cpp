@@ -111,7 +111,7 @@ void check_names(const std::filesystem::path& folder) {
     if (!step || !entry->exists(unknown) || entry->is_regular_file(unknown)) continue;
     fail(ErrorCode::bad_input,
          "{} is {}, so the checkpoint of step {} cannot be written there; move it elsewhere",
-         entry->path().string(), entry->is_directory(unknown) ? "a folder" : "no regular file", *step);
+         entry->path().string(), entry->is_directory(unknown) ? "a folder" : "not a regular file", *step);
   }
 }
 

@@ -120,7 +120,7 @@ TEST_F(ImageFile, WhatIsNoImageIsRefused) {
     EXPECT_THAT(header_refusal(content), HasSubstr("neither format"));
   }
   EXPECT_THAT(error_of([&] { (void)check_image_header(folder_ / "none"); }), HasSubstr("none"));
-  EXPECT_THAT(error_of([&] { (void)check_image_header(folder_); }), HasSubstr("no regular file"));
+  EXPECT_THAT(error_of([&] { (void)check_image_header(folder_); }), HasSubstr("not a regular file"));
 }
 
 TEST_F(ImageFile, CmykIsRefusedByBothPasses) {
@@ -154,7 +154,7 @@ TEST_F(ImageFile, SizesThatLieAreRefused) {
 }
 
 TEST_F(ImageFile, ATextThatInflatesWithoutEndIsLeftOut) {
-  // 64 MiB of zeros in a compressed text chunk: ignored, not inflated; the picture behind it decodes.
+  // 64 MiB of zeros in a compressed text chunk: ignored, not inflated; the picture after it decodes.
   const std::string whole = from_base64(tests::png_base64);
   std::string packed(1 << 20, '\0');
   uLongf size = packed.size();
