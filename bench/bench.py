@@ -42,7 +42,7 @@ def make_checkpoint(path: Path, tensors: int, elements: int, chunk: int | None =
 
 @dataclass
 class Cost:
-    """Of one run: wall seconds and the largest resident memory in MB, NaN where nothing measured it."""
+    """The cost of one run: wall seconds and the largest resident memory in MB, NaN where nothing measured it."""
 
     seconds: float
     megabytes: float = float("nan")

@@ -130,7 +130,7 @@ def verdict(campaign: Path, place: Path, row: Row, others: list[Row]) -> str:
     folder.mkdir(exist_ok=True)
     for name in ("campaign.json", "base.h5"):
         shutil.copy(campaign / name, folder)
-    # Alone it is the first draw of its stratum: rows behind a gap would wait for the others.
+    # Alone it is the first draw of its stratum: rows after a gap would wait for the others.
     alone = row | {"id": row["id"] | {"draw": 0}}
     (folder / "trials.jsonl").write_bytes(b"".join(map(line_of, [*others, alone])))
     done = subprocess.run([bitrift(), "analyze", folder, "--json"], capture_output=True, text=True, check=True)

@@ -62,7 +62,7 @@ def load() -> str:
 
 
 def base(folder: Path, task: Task, batch: int, *options: str) -> Path:
-    """A checkpoint behind the first step."""
+    """A checkpoint after the first step."""
     spec = write_spec(folder, task, SGD, batch)
     path = spec.with_suffix(".h5")
     call("train", spec, "-o", path, "--steps", 1, *options)

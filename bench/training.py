@@ -37,7 +37,7 @@ ADAMW = {"name": "adamw", "learning_rate": 0.001}
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one step, in seconds. Processor time counts all threads, and all ranks where there are several."""
+    """The cost of one step, in seconds. Processor time counts all threads, and all ranks where there are several."""
 
     wall: float
     processor: float

@@ -1,4 +1,4 @@
-# Language, warnings, ccache, sanitizers, and how a room becomes a library.
+# Language, warnings, ccache, sanitizers, and how a folder of src becomes a library.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)

@@ -25,8 +25,8 @@ function(bitrift_install_completion target)
     COMPONENT completion)
 endfunction()
 
-# bitrift_install_libraries(ROOM...): these rooms and what they are linked with, as bitrift::bitrift. Their headers are
-# copied as "bitrift/ROOM/header.h".
+# bitrift_install_libraries(FOLDER...): these folders of src and what they are linked with, as bitrift::bitrift. Their
+# headers are copied as "bitrift/FOLDER/header.h".
 function(bitrift_install_libraries)
   add_library(bitrift_all INTERFACE)
   set_target_properties(bitrift_all PROPERTIES EXPORT_NAME bitrift)

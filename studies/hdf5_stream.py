@@ -43,7 +43,7 @@ MOST_BYTES = 100 << 20  # libhdf5 can lose its way in files with addresses of 4 
 
 @dataclass
 class Result:
-    """Of one file."""
+    """What was seen in one file."""
 
     seen: Counter[str] = field(default_factory=Counter)
     divergence: str = ""

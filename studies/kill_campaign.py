@@ -132,7 +132,7 @@ def wait_for_descendants(driver: Driver) -> float:
 
 
 def ended(driver: Driver, folder: pathlib.Path, waits: list[float]) -> bool:
-    """Of a driver that ended: whether it is through. After a kill it is not; any other end but 0 is a failure."""
+    """Whether a driver that ended has finished. After a kill it has not; any other exit code but 0 is a failure."""
     out, _ = driver.process.communicate()
     waits.append(wait_for_descendants(driver))
     if driver.process.returncode == -signal.SIGKILL:

@@ -147,7 +147,7 @@ def sizes(study: Study) -> tuple[int, ...]:
 
 
 def print_clean_rate(name: str, arm: witness.Arm, study: Study) -> None:
-    """Of one campaign: the mean over calibrations, and between which rates 95 % of the calibrations lie."""
+    """Prints, for one campaign, the mean over calibrations, and between which rates 95 % of the calibrations lie."""
     random = np.random.default_rng(1)
     print(f"\n{name}: held-out runs called SDC\n   n   stated  rate over all calibrations, 95 % for one  calibrations")
     for n in sizes(study):

@@ -25,7 +25,7 @@ struct DeflateCase {
   std::vector<std::uint8_t> stream, before, after;
 };
 
-/// Of zlib; `flushes`: how often it is made to end a block, and how (Z_PARTIAL_FLUSH, ...).
+/// Settings of zlib; `flushes`: how often it is made to end a block, and how (Z_PARTIAL_FLUSH, ...).
 struct ZlibSettings {
   int level = 6, strategy = Z_DEFAULT_STRATEGY, window_bits = 15, memory = 8;
   unsigned flushes = 0;
@@ -45,7 +45,7 @@ inline std::vector<std::uint8_t> zlib_deflate(std::span<const std::uint8_t> cont
     zlib.next_in = const_cast<Bytef*>(content.data() + i * piece);  // zlib reads it only
     zlib.avail_in = static_cast<uInt>(i == how.flushes ? content.size() - i * piece : piece);
     const int state = ::deflate(&zlib, i == how.flushes ? Z_FINISH : how.flush);
-    // Nothing to flush twice is no error.
+    // It is not an error if there is nothing to flush twice.
     if (i == how.flushes ? state != Z_STREAM_END : state != Z_OK && state != Z_BUF_ERROR) std::abort();
   }
   out.resize(zlib.total_out);

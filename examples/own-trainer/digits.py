@@ -11,7 +11,7 @@ DATA = Path(os.environ.get("BITRIFT_DATA_DIR", Path(__file__).resolve().parents[
 
 
 def bytes_of(name: str, header: int) -> np.ndarray:
-    """The content of an IDX file behind its header."""
+    """The content of an IDX file after its header."""
     return np.frombuffer(gzip.decompress((DATA / "digits" / name).read_bytes()), np.uint8, offset=header).copy()
 
 

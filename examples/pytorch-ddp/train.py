@@ -297,7 +297,7 @@ def run_rank(options: argparse.Namespace) -> None:
     if options.rank == 0:
         options.result.write_text(json.dumps(as_json(result), allow_nan=False))
     # Now and then a thread of PyTorch outlives its owner at the interpreter's end and aborts the process. All that
-    # counts is written, and behind the barrier no rank waits for another.
+    # counts is written, and after the barrier no rank waits for another.
     torch.distributed.barrier()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -39,7 +39,7 @@ class Tensor:
     deflated."""
     stored_bytes: int
     offset: int | None
-    """Of its first byte in the file; None when the bytes do not lie in one piece."""
+    """Where its first byte is in the file; None when the bytes do not lie in one piece."""
     refusal: str
     """Why it cannot be altered; "" when it can."""
     alias_of: str = ""

@@ -7,7 +7,7 @@ class Error(RuntimeError):
     """What bitrift refuses or cannot do, on one line: what, where, what to do.
 
     `code` names the kind: bad_input, not_found, bad_file, unsupported, io, busy, conflict or internal. `key` names the
-    argument, or the key of a spec, whose value is wrong, such as "bits" or "data.mean"; "" where it is no single one.
+    argument, or the key of a spec, whose value is wrong, such as "bits" or "data.mean"; "" if no single one is.
     """
 
     code: str = "internal"

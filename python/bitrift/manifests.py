@@ -68,7 +68,7 @@ def stored_text(manifest: Mapping[str, Any]) -> str:
 
 
 def save_manifest(manifest: Mapping[str, Any], path: str | PathLike[str]) -> None:
-    """Writes a manifest for `replay` and for `bitrift inject --replay`; `json.dump` would write NaN, which is no JSON.
+    """Writes a manifest for `replay` and for `bitrift inject --replay`; `json.dump` would write NaN, which is not JSON.
 
     Replaces an existing file only when the new one is complete.
     """

@@ -39,7 +39,7 @@ def save(
 ) -> None:
     """Writes a checkpoint, over an existing file only when it is complete.
 
-    progress: numbers that load_into() gives back, such as epoch=3. Of tensors that are one in the program, such as tied
+    progress: numbers that load_into() gives back, such as epoch=3. If tensors are one in the program, such as tied
     weights, the first in the order of the state_dict is written; the others become hard links to it. Raises
     ConversionError for what HDF5 cannot hold.
     """

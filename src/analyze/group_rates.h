@@ -68,8 +68,8 @@ struct Member {
 /// Puts every reason into one of a number of classes, which count from 0.
 using Sorting = std::function<std::size_t(record::Reason)>;
 
-/// Of each class. The estimates are over the strata that have a trial, at least one; in the intervals, strata
-/// without a trial count as anything from 0 to 1.
+/// The rate of each class. The estimates are over the strata that have a trial, at least one; in the
+/// intervals, strata without a trial count as anything from 0 to 1.
 [[nodiscard]] std::vector<Rate> rates_by(const std::vector<Member>& line, const Order& order,
                                          double confidence, std::size_t classes, const Sorting& class_of);
 /// The same for masked, SDC and crash.

@@ -148,7 +148,7 @@ void check_npy_size(const NpyHeader& header, std::uint64_t array_bytes, const st
   }
   if (empty) bytes = 0;
   if ((fits || empty) && bytes == array_bytes - header.bytes) return;
-  fail(ErrorCode::bad_file, "{}: its shape and type do not fit the {} bytes behind its .npy header", where,
+  fail(ErrorCode::bad_file, "{}: its shape and type do not fit the {} bytes after its .npy header", where,
        array_bytes - header.bytes);
 }
 

@@ -42,7 +42,7 @@ std::vector<std::uint8_t> utf32_of(std::string_view utf8, const std::string& wha
   out.reserve(4 * utf8.size());
   while (!utf8.empty()) {
     const auto code = take_character(utf8);
-    if (!code) fail(ErrorCode::bad_input, "{}: its text is no UTF-8", what);
+    if (!code) fail(ErrorCode::bad_input, "{}: its text is not valid UTF-8", what);
     for (unsigned i = 0; i < 4; ++i) out.push_back(static_cast<std::uint8_t>(*code >> (8 * i)));
   }
   return out;

@@ -109,7 +109,7 @@ class HeaderEvents : public json::json_sax_t {
     return note("data_offsets");
   }
   bool parse_error(std::size_t at, const std::string&, const json::exception&) override {
-    fail(ErrorCode::bad_file, "{}: the safetensors header is no JSON (at byte {})", file_.name(),
+    fail(ErrorCode::bad_file, "{}: the safetensors header is not valid JSON (at byte {})", file_.name(),
          length_bytes + at);
   }
 
@@ -149,7 +149,7 @@ class HeaderEvents : public json::json_sax_t {
     if ((!fits && !empty) || tensor_.first > tensor_.end || tensor_.end > room ||
         bytes != tensor_.end - tensor_.first) {
       fail(ErrorCode::bad_file,
-           "{}: the bytes [{}, {}) of tensor {} fit neither its shape and type nor the {} bytes behind the "
+           "{}: the bytes [{}, {}) of tensor {} fit neither its shape and type nor the {} bytes after the "
            "header",
            file_.name(), tensor_.first, tensor_.end, printable(tensor_.name), room);
     }
@@ -201,7 +201,7 @@ SafetensorsHeader read_safetensors_header(const BoundedFile& file) {
     at = tensor.end;
   }
   if (at != file.size()) {
-    fail(ErrorCode::bad_file, "{}: {} bytes behind the last tensor belong to nothing", file.name(),
+    fail(ErrorCode::bad_file, "{}: {} bytes after the last tensor belong to nothing", file.name(),
          file.size() - at);
   }
   return header;

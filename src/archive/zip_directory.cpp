@@ -299,7 +299,7 @@ ZipDirectory::ZipDirectory(const BoundedFile& file) {
     members_.push_back(MemberReader(file, tail_).read(cursor));
   }
   if (cursor.left() != 0) {
-    fail(ErrorCode::bad_file, "{}: the central directory has {} bytes behind its last entry", file.name(),
+    fail(ErrorCode::bad_file, "{}: the central directory has {} bytes after its last entry", file.name(),
          cursor.left());
   }
   std::sort(members_.begin(), members_.end(),

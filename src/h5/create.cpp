@@ -87,7 +87,7 @@ Blueprint lay_out(const std::vector<NewDataset>& datasets,
   Blueprint blueprint = fitting(datasets, attributes);
   for (std::size_t i = 0; i < datasets.size(); ++i) {
     if (blueprint.offsets[i] + datasets[i].bytes() > blueprint.file_bytes) {
-      fail(ErrorCode::internal, "{}: lies behind the end of the new file", datasets[i].path);
+      fail(ErrorCode::internal, "{}: lies beyond the end of the new file", datasets[i].path);
     }
   }
   return blueprint;

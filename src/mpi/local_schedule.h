@@ -14,7 +14,7 @@ namespace bitrift::mpi {
 /// The parts of sends that one rank does, where rank i is the i-th live chip. Made once, used for every call.
 ///
 /// Each directed link is a queue. Its messages are sent in one order, received in the same one and written in
-/// the same one: that of all sends in which each comes behind those that it waits for (comm::WaitOrder). So
+/// the same one: that of all sends in which each comes after those that it waits for (comm::WaitOrder). So
 /// messages need no tags of their own, of which MPI has too few. No run gets stuck by this: of the sends that
 /// have not ended, the first in that order waits for nothing.
 class LocalSchedule {

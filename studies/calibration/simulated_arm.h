@@ -35,7 +35,7 @@ struct Effect {
   record::ElementChange change{};  ///< of a float32
 };
 
-/// Of all faults of a stratum.
+/// The effects of all faults of a stratum.
 using Effects = std::vector<Effect>;
 
 /// A number that is not of a campaign: of what the simulated ones share.
@@ -51,7 +51,7 @@ struct World {
   std::vector<std::string> arms = {"serial"};
 };
 
-/// Of a finished campaign's first arm, by bit field. Throws Error as reading a campaign does.
+/// The effects in a finished campaign's first arm, by bit field. Throws Error as reading a campaign does.
 [[nodiscard]] std::vector<Effects> measured_effects(const std::string& folder);
 
 /// Rows of campaigns of one world; made once, filled for each campaign.
@@ -64,7 +64,7 @@ class SimulatedCampaigns {
   /// clean runs of its own instead of the same. The rows are those of the last call.
   const std::vector<record::TrialRecord>& rows(std::uint64_t runs, std::uint64_t faults, double harmed = 0,
                                                bool own_arms = true);
-  /// Of the last rows.
+  /// The sample of the last rows.
   [[nodiscard]] analyze::Sample sample() const;
   [[nodiscard]] const design::CampaignSpec& spec() const noexcept { return spec_; }
 

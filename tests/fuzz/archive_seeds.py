@@ -95,7 +95,7 @@ def files() -> dict[str, bytes]:
 
 
 def parts() -> dict[str, bytes]:
-    """Inputs of the target `archive`: the byte behind them chooses the parser."""
+    """Inputs of the target `archive`: the byte after them chooses the parser."""
     found = {}
     for name, content in files().items():
         found[name] = content + (b"\2" if name.startswith("safetensors") else b"\3")

@@ -384,7 +384,7 @@ def main(folder: Path) -> None:
     files = dict(hdf5_files(folder)) | archive_seeds.files()
     assert all(len(content) <= MOST_BYTES for content in files.values()), "larger seeds are mutated too slowly"
     write(folder, "list", files, HDF5_WORDS + archive_seeds.WORDS)
-    # Behind the file stands the model, which the target takes from the end.
+    # The model follows the file, and the target takes it from the end.
     planned = {f"{name}_{i}": content + bytes([i] * 20) for name, content in files.items() for i in (0, 1, 3, 7)}
     write(folder, "plan", planned, HDF5_WORDS + archive_seeds.WORDS)
     write(folder, "archive", archive_seeds.parts(), archive_seeds.WORDS)

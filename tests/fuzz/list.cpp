@@ -59,7 +59,7 @@ void look_at_extents(const ckpt::Container& container) {
     expect(extent.first >= end && extent.end > extent.first, "an extent that is empty, or over another");
     end = extent.end;
   }
-  expect(end <= container.bytes(), "extents end behind the file");
+  expect(end <= container.bytes(), "an extent ends past the end of the file");
 }
 
 void look_at(const ckpt::Reader& reader, const std::vector<ckpt::TensorInfo>& tensors) {

@@ -83,8 +83,8 @@ Snapshot snapshot(const ckpt::Reader& reader) {
   return all;
 }
 
-/// Every fault is there, also under the aliases of its tensor, and no other number changed. What is no number
-/// (a whole compound) has no say.
+/// Every fault is there, also under the aliases of its tensor, and no other number changed. What is not a
+/// number (a whole compound) has no say.
 void expect_only(const std::vector<record::AppliedFault>& faults, const ckpt::Reader& before,
                  const ckpt::Reader& after) {
   Snapshot wanted = snapshot(before);

@@ -55,7 +55,12 @@ HABITS = (
         "is refused, and the message names it",
         "an empty stratum is refused by name",
     ),
-    Habit(r"\b(?:is|are) no parts? of\b", "is not part of", "the padding is no part of it"),
+    Habit(
+        r"(?<!\s)(?<!\bthere) (?:is|are) no (?!(?:longer|more|less|later|better|worse|need|such|other|way|one|different"
+        r"|larger|smaller|greater|fewer|higher|lower|faster|slower|earlier|older|newer)\b)\w+",
+        "is not a, is not part of; there is no",
+        "a type that is no compound",
+    ),
     Habit(r"\bone's own\b", "your own", "a reader of one's own"),
     Habit(r"\banew\b", "again; recompute, redraw", "computed anew"),
     Habit(r"\bof ours\b", "of bitrift; our", "a file of ours"),
@@ -68,6 +73,20 @@ HABITS = (
     Habit(
         r"\b(?:is|are) another one\b|\bone of them is another\b", "differs, has changed", "where one of them is another"
     ),
+    Habit(
+        r"(?<!\b(?:left|rows|runs)\s)(?<!\bchecks\s)(?<!\bdisk\s)(?<!\bwhat\sis\s)"
+        r"\bbehind (?:the|an?|its|their|this|these|those|every|each|all|any|it|them|one|step|which|\d+)\b"
+        r"|\b(?:comes?|came|lies?|lay|ends?|right|directly) behind\b",
+        "after, beyond, past; before which",
+        "the step behind the base",
+    ),
+    Habit(
+        r"(?-i:\bOf)\b(?! (?:(?:the|these|those|all|\d+)\b[^.;:]*,|those:))",
+        "begin with the subject, or write what it is",
+        "Of one arm.",
+    ),
+    Habit(r"(?-i:\bWho)\b(?![^.?!]*\?)", "the program that, the ranks that; Which", "Who failed."),
+    Habit(r"\bmeanwhile\b", "in the meantime; while it does so", "what it wrote meanwhile"),
 )
 
 

@@ -12,7 +12,7 @@ COMPARISON = re.compile(r'(\w*)[()\]"]* [!=]= "([^"]+)"|"([^"]+)" [!=]= (\w+)')
 
 # How other programs name things is text by nature.
 FOREIGN = "src/ckpt/dialect/"
-# Words of a table that are no value of its enum where they stand: names of a column, of a number, of a spec's key.
+# Words of a table that are not values of its enum where they stand: names of a column, of a number, of a spec's key.
 ALLOWED = {
     "src/record/propagation_report.cpp: key step",
     "src/spec/exec_runner.cpp: text nan",

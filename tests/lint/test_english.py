@@ -30,7 +30,7 @@ def phrases(path: Path) -> list[str]:
     out = []
     for habit in HABITS:
         for match in habit.pattern().finditer(text):
-            line = text.count("\n", 0, match.start()) + 1
+            line = text.count("\n", 0, match.end() - len(match[0].lstrip())) + 1
             out.append((line, f"{path.name}:{line}: '{' '.join(match[0].split())}'; instead: {habit.instead}"))
     return [message for _, message in sorted(out)]
 
@@ -79,6 +79,11 @@ def test_a_habit_is_found_across_a_line_end(tmp_path: Path, habit: Habit) -> Non
         ("a.py", 'amid = f"""\nnow amid it"""  # foreign\n', ["a.py:2: 'amid'", "a.py:2: 'foreign'"]),
         ("a.sh", "#!/bin/sh\n# It goes\n# on.\n", ["a.sh:2: 'goes on'; instead: resume, continue"]),
         ("a.md", "It goes on the wire, is through the queue, and of the parts there are two.\n", []),
+        ("a.md", "What it left behind; the checks behind it; chunks behind filters; one decision behind.\n", []),
+        ("a.md", "Of the 200 runs, 3 crashed. Of those, one hung. Of 40 pairs, 24 are equal. Who asks?\n", []),
+        ("a.md", "Of the 200 runs 3 crashed.\n", ["a.md:1: 'Of'"]),
+        ("a.h", "// There is no file, and there\n// are no links; it is no longer one.\n", []),
+        ("a.h", "// The link\n// is no file.\n", ["a.h:2: 'is no file'"]),
     ],
 )
 def test_only_english_text_is_searched(tmp_path: Path, name: str, text: str, found: list[str]) -> None:

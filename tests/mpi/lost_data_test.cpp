@@ -1,5 +1,5 @@
-// Rank 0 is killed while all ranks repeat a collective call, again and again, until two ranks are left. Who
-// gets success from a call must have the data of all ranks, also of the one that died. Needs ULFM.
+// Rank 0 is killed while all ranks repeat a collective call, again and again, until two ranks are left. A
+// rank that gets success from a call must have the data of all ranks, also of the one that died. Needs ULFM.
 //
 //   mpirun --with-ft ulfm -n N mpi_lost_data bitrift|mpi|allgatherv
 //

@@ -71,7 +71,7 @@ std::ptrdiff_t flip_and_compare(const Communicator& ranks, const comm::Schedule&
   return hit;
 }
 
-// Every send of each plan: an addition spreads the flip to all ranks alike, a copy to those behind its link.
+// Every send of each plan: an addition spreads the flip to all ranks alike, a copy to those beyond its link.
 TEST(MeshFlips, TravelOnAsInASerialRun) {
   for (const auto& text :
        std::vector<comm::TopologyText>{{"2x2", "neither", {}, {}}, {"2x3", "neither", {"0,1"}, {}}}) {

@@ -41,7 +41,7 @@ def process_row(kind: str, stratum: str, draw: int, rank: int, ending: Row, **fi
 
 
 def process_rows() -> list[Row]:
-    """Of update 2 bitwise, 1 within noise, 1 degraded, 1 lost; of forward all 3 bitwise."""
+    """In update 2 bitwise, 1 within noise, 1 degraded, 1 lost; in forward all 3 bitwise."""
     golden, other = result(GOLDEN, "golden"), result(GOLDEN, "other")
     worse = result(GOLDEN | {"test_accuracy": 0.1}, "worse")
     rows = [

@@ -139,7 +139,7 @@ def finite(hits: int, draws: int, size: int, alpha: float) -> tuple[float, float
 
 
 def interval(rounds: list[FixedRound], sizes: list[int], hits: list[list[int]]) -> tuple[float, float]:
-    """Of the weighted total; each stratum has a draw."""
+    """The interval of the weighted total; each stratum has a draw."""
     misses = [[1 - hit for hit in one] for one in hits]
     known, unknown = sum(map(sum, hits)) / sum(sizes), sum(map(sum, misses)) / sum(sizes)
     low = betting_end(bets(rounds, sizes, hits), known, 1 - unknown)

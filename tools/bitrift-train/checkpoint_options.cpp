@@ -52,9 +52,9 @@ void add_checkpoint_options(CLI::App* command, CheckpointArguments& arguments) {
       ->check(one_of<record::SaveMode>());
   command
       ->add_option("--checkpoint-writer", arguments.writer,
-                   "Who writes checkpoints: gather, rank 0, to which the others send their tensors; shared, "
-                   "every rank its own into the one file; direct, like gather, but bypassing the page cache "
-                   "(default: gather)")
+                   "Which ranks write checkpoints: gather, rank 0, to which the others send their tensors; "
+                   "shared, every rank its own into the one file; direct, like gather, but bypassing the "
+                   "page cache (default: gather)")
       ->check(one_of<record::SaveWriter>());
   command
       ->add_option("--checkpoint-keep", arguments.keep,

@@ -97,7 +97,7 @@ void write_checkpoints(const Plan& plan, train::Trainer& trainer, const record::
     } else {
       finish(removal);
       trainer.save(file, beside, {.writer = writer, .format = format});
-      // Not before all ranks know of the new file: one that is lost meanwhile may take the others back.
+      // Not before all ranks know of the new file: a rank that is lost before then may take the others back.
       if (trainer.leads()) removal = std::async([place, step] { place.completed(step); });
     }
     return file;

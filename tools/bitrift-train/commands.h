@@ -45,7 +45,7 @@ struct Arguments {
       serve_recovery;              ///< serve: record::RecoverySpec as JSON; absent: no rank may fail
   int reserve = 0;                 ///< serve: idle processes that replace lost ones between two runs
   bool detector = false;           ///< serve: stopped processes are noticed too
-  std::vector<std::string> words;  ///< everything behind the program's name, to start it again under mpirun
+  std::vector<std::string> words;  ///< everything after the program's name, to start it again under mpirun
 };
 
 /// Exit codes: 0 done, 1 training stopped at a non-finite loss or metric. Everything else is thrown.

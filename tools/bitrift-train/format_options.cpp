@@ -7,7 +7,7 @@
 namespace bitrift::cli {
 namespace {
 
-// Of parameters and optimizer state.
+// The number format of parameters and optimizer state.
 const char* numbers_of(record::Precision precision) {
   switch (precision) {
     case record::Precision::fp64:

@@ -32,8 +32,8 @@ struct LinkPlan {
 };
 
 /// As far as texts and strategy tell: check_links() looks at the rest. Throws Error(bad_input) for texts that
-/// are no faults, a run without a mesh, links that it does not have, and altered messages in a run that plans
-/// others on the way.
+/// are not faults, a run without a mesh, links that it does not have, and altered messages in a run that
+/// plans others on the way.
 [[nodiscard]] LinkPlan chosen_links(const LinkArguments& arguments, const record::Parallel& parallel,
                                     record::RecoveryKind recovery);
 /// Throws Error(bad_input) for messages and steps that a run does not have. steps: that it takes.

@@ -56,7 +56,7 @@ int in_world(const std::function<int(mpi::Environment&)>& work);
 /// The command that starts another process of this program.
 [[nodiscard]] std::vector<std::string> own_command(const Arguments& arguments);
 
-/// Who works, who waits and who joins.
+/// The ranks that work, those that wait and those that join.
 [[nodiscard]] train::Team surviving_team(const mpi::Environment& environment, int ranks);
 /// Throws mpi::AgreedError(bad_input) where this MPI cannot do what the plan asks for.
 [[nodiscard]] train::Team team_of(const mpi::Environment& environment, const Plan& plan);

@@ -26,7 +26,7 @@ void add_recovery_options(CLI::App* command, RecoveryArguments& arguments);
 /// All but checkpoint_every. Throws Error(bad_input) for what does not fit the kind of recovery or the ranks.
 [[nodiscard]] record::RecoverySpec chosen_recovery(const RecoveryArguments& arguments,
                                                    const record::Parallel& parallel);
-/// Throws Error(bad_input) for texts that are no faults, and ranks that the run does not have.
+/// Throws Error(bad_input) for texts that are not faults, and ranks that the run does not have.
 [[nodiscard]] std::vector<record::ProcessFault> chosen_kills(const RecoveryArguments& arguments,
                                                              const record::Parallel& parallel);
 

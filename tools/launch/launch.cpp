@@ -125,7 +125,7 @@ JobEnd run_mpirun(int ranks, const std::vector<std::string>& options,
   }
   const std::optional<char> code = read_word(code_file.get(), Word::exit_code);
   const bool began = read_word(code_file.get(), Word::begun).value_or(0) != 0;
-  // Of a job that survived a failure, the code that a rank left says how it ended.
+  // If a job survived a failure, the code that a rank left says how it ended.
   if (code && survives) return {*code, false, began, *code};
   if (!code) return {3, !interrupted, began};
   if (!status.ok()) return {status.signal == 0 ? std::max<int>(*code, 1) : 3, false, began, *code};

@@ -22,7 +22,7 @@ class Facts:
     identity: Json
     """campaign.json."""
     report: Json = field(repr=False)
-    """Of _core.report: runs, outcomes, rates, comparisons, single trials."""
+    """What _core.report returns: runs, outcomes, rates, comparisons, single trials."""
 
     @classmethod
     def read(cls, folder: str | Path) -> Facts:

@@ -274,7 +274,7 @@ def run_script(options: argparse.Namespace) -> NoReturn:
 
 
 def _session(options: argparse.Namespace) -> tuple[Any, Any]:
-    """Who asks for runs, and whom to tell of an exception, if it is a driver."""
+    """What asks for runs, and the driver that is told of an exception, if there is one."""
     if options.connect:
         from bitrift.runner.protocol import Driver
 

@@ -38,7 +38,7 @@ class Script:
 
 
 class Session(Protocol):
-    """Who asks for runs: a campaign's driver, or a call of `python -m bitrift.runner`."""
+    """What asks for runs: a campaign's driver, or a call of `python -m bitrift.runner`."""
 
     def serve(self, script: Script) -> None:
         """Answers every request, then ends the process."""

@@ -39,7 +39,7 @@ _unknown: dict[str, Plain] = {}
 
 @contextmanager
 def unknown_values(known: Contents) -> Iterator[dict[str, Plain]]:
-    """Whatever gets a digest meanwhile that is not known, by its digest."""
+    """Every value that gets an unknown digest inside the block, by that digest."""
     global _known  # readers return digests alone
     _known = set(known.values())
     try:
@@ -67,7 +67,7 @@ def plain(array: np.ndarray[Any, Any]) -> Plain:
 
 
 def of_array(array: np.ndarray[Any, Any]) -> str:
-    """Of number format, shape and values; the byte order in memory does not matter."""
+    """A digest of number format, shape and values; the byte order in memory does not matter."""
     return _digest(*plain(array))
 
 
@@ -94,7 +94,7 @@ def of_tensor(tensor: Any) -> str:
 
 
 def of_anything(value: object) -> str:
-    """The same of whatever a reader returned. What is no plain tensor differs from every plain tensor."""
+    """The same of whatever a reader returned. What is not a plain tensor differs from every plain tensor."""
     try:
         if isinstance(value, np.ndarray | np.generic):
             return of_array(np.asarray(value))
@@ -104,7 +104,7 @@ def of_anything(value: object) -> str:
 
 
 def of_mapping(loaded: object, prefix: str = "") -> Contents:
-    """Of a dictionary of tensors, or of such dictionaries; anything else differs from every one. Texts do not count."""
+    """The digests of a dictionary of tensors, also a nested one; anything else differs from all. Texts do not count."""
     if not isinstance(loaded, dict):
         return {prefix: of_anything(loaded)}
     found: Contents = {}

@@ -65,7 +65,7 @@ def message_of(error: BaseException, path: Path) -> str:
 
 
 def version_of(package: str) -> str:
-    """Of the distribution that brings a package: TensorFlow has several."""
+    """The version of the distribution that brings a package: TensorFlow has several."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -73,7 +73,7 @@ def version_of(package: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Of Python, and of the packages that are installed."""
+    """The versions of Python and of the packages that are installed."""
     found = {"python": platform.python_version()}
     for package in sorted({package for entry in FORMATS.values() for package in entry.packages}):
         if is_installed(package):

@@ -149,7 +149,7 @@ class Timing:
 
     @staticmethod
     def _process_group() -> None:
-        """Of this process alone; its store is in memory, so nothing listens."""
+        """Starts a group of this process alone; its store is in memory, so nothing listens."""
         import torch.distributed as dist
         from torch._C._distributed_c10d import HashStore
 

@@ -37,7 +37,7 @@ struct Interval {
 
 /// The interval, extended to `estimate` if that is outside.
 [[nodiscard]] Interval stretched_to(double estimate, const Interval& interval);
-/// Of a total: A share `weight` of it has this interval; nothing is known about the rest.
+/// The interval of a total: a share `weight` of it has this one, and nothing is known about the rest.
 [[nodiscard]] Interval with_unknown_rest(double weight, const Interval& interval);
 /// The confidence of each of `number` intervals that all hold together with `confidence` (Bonferroni).
 [[nodiscard]] double each_of(double number, double confidence);

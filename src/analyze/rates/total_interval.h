@@ -33,8 +33,8 @@ struct StratumHits {
 /// is staked for it. 0: none in particular. It must be fixed before the first draw; it changes the width, not
 /// the coverage.
 ///
-/// Of a part of a stratum, the draws of the stratum that fall into the part are bet on, in the order of the
-/// picks; the chance of a pick to fall into it is known before the pick.
+/// Where only a part of a stratum counts, the bets are on the draws of the stratum that fall into the part,
+/// in the order of the picks; the chance of a pick to fall into it is known before the pick.
 ///
 /// Source: Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", arXiv
 /// 2010.09686, sections 4 and 5; the estimate that is bet on is Horvitz and Thompson's (1952) with the rates

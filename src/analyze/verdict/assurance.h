@@ -12,7 +12,7 @@
 
 namespace bitrift::analyze {
 
-/// Of one arm.
+/// How far the verdicts of one arm can be trusted.
 struct Assurance {
   std::size_t envelope_runs = 0;
   double level = 0;       ///< stated: at most this share of clean runs is called SDC

@@ -17,7 +17,7 @@ struct Judged {
   std::uint64_t called = 0;
 };
 
-/// Of one arm.
+/// How often runs of one arm in which nothing is wrong are called SDC.
 struct FalseSdc {
   /// Clean runs, in other data orders. They alone measure the false-SDC rate.
   Judged held_out;

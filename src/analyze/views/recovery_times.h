@@ -23,7 +23,7 @@ constexpr EnumNames<8> names_of(RecoveryPart) {
 }
 inline constexpr std::size_t recovery_parts = names_of(RecoveryPart{}).words.size();
 
-/// Who failed. If several ranks fail in a trial, rank 0 counts.
+/// Which rank failed. If several ranks fail in a trial, rank 0 counts.
 enum class Victim { rank_0, another };
 constexpr EnumNames<2> names_of(Victim) { return {"victim", {"rank 0", "another rank"}}; }
 

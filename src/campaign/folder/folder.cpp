@@ -240,7 +240,7 @@ void Folder::extend() {
   const Json stored = identity_.at("spec");
   if (stored == to_json(spec_)) return;
   if (const auto difference = json_difference(stored, to_json(spec_.earlier.back()))) {
-    fail(ErrorCode::conflict, "{}: another start extended it meanwhile: {}; run the same command again",
+    fail(ErrorCode::conflict, "{}: another start extended it in the meantime: {}; run the same command again",
          layout_.root.string(), change_text(*difference));
   }
   add_extension(identity_, spec_, command_);

@@ -103,9 +103,9 @@ class Folder {
   [[nodiscard]] const std::string& note() const noexcept { return note_; }
   /// Whether extend() is still to be called.
   [[nodiscard]] bool extends() const noexcept { return extends_; }
-  /// Stores the added spec in campaign.json, after the earlier ones. Of several shards, one at a time may
-  /// call it; the first one extends the campaign. Throws Error(conflict) when another start has extended the
-  /// campaign differently.
+  /// Stores the added spec in campaign.json, after the earlier ones. Where there are several shards, one
+  /// at a time may call it; the first one extends the campaign. Throws Error(conflict) when another start has
+  /// extended the campaign differently.
   void extend();
   /// Whether campaign.json holds the digests of all bases at this moment.
   [[nodiscard]] bool has_bases();

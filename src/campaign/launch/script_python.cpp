@@ -38,7 +38,7 @@ std::string obstacle(Command python) {
     const int missing = status ? status->code - first_missing : -1;
     if (missing >= 0 && missing < static_cast<int>(needed.size()))
       return fmt::format("cannot import {}", needed[static_cast<std::size_t>(missing)]);
-    return "is no Python that works";
+    return "is not a working Python";
   } catch (const Error&) {
     return "cannot be started";
   }

@@ -11,7 +11,7 @@
 
 namespace bitrift::campaign {
 
-/// Of one campaign.
+/// The sentences of one campaign.
 struct FaultSentences : design::Sentences {
   /// By arm: which replicas load the altered file if not all do; else "".
   std::map<std::string, std::string> scopes;

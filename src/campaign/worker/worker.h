@@ -42,7 +42,7 @@ using WorkerEvent = std::variant<WorkerReady, WorkerFinished, WorkerLost>;
 /// group.
 ///
 /// Where ranks are to fail (RunRequest::process_faults), so many connections may close, before the answer or
-/// behind it, and processes that replace the dead ones may connect at any time. An answer of a run that
+/// after it, and processes that replace the dead ones may connect at any time. An answer of a run that
 /// lost ranks for good is the worker's last.
 class Worker {
  public:

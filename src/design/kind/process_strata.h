@@ -57,8 +57,8 @@ struct ProcessStrata final : Kind {
 /// points: a set has as many as the rank with the most, and the others fail at their last (ProcessFault).
 /// Ranks without a point in the phase are in no set.
 ///
-/// Of phase recovery: all ordered pairs of ranks x steps x the parts of a recovery. The first rank fails in
-/// phase reduce, the second while that failure is handled. Of phase evaluate: the steps are those after
+/// In phase recovery: all ordered pairs of ranks x steps x the parts of a recovery. The first rank fails in
+/// phase reduce, the second while that failure is handled. In phase evaluate: the steps are those after
 /// which an evaluation comes, one an epoch.
 class ProcessPopulation final : public ListedPopulation {
  public:

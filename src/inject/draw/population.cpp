@@ -52,7 +52,7 @@ void check_packed(const std::string& file, const std::string& path, const record
   if (model.bits != "any") refuse("have no bit fields (--bits " + model.bits + ")");
   if (model.keep_sign) refuse("have no sign to keep");
   if (!model.allow_nan) refuse("have no NaN to forbid");
-  if (model.element) refuse("are no elements to choose (--element)");
+  if (model.element) refuse("have no elements to choose (--element)");
 }
 
 /// An element belongs to exactly one tensor.

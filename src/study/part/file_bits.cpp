@@ -101,7 +101,7 @@ void FileBits::divide(const std::filesystem::path& path, const std::vector<Writt
       at = next->end;
       add(BitStratum::payload, *next);
     }
-    if (at > size) fail(ErrorCode::bad_file, "{}: values of a tensor end behind it", place.string());
+    if (at > size) fail(ErrorCode::bad_file, "{}: values of a tensor end beyond it", place.string());
     if (at < size) add(BitStratum::metadata, {file, at, size, structure});
   }
   if (next != values.end()) fail(ErrorCode::bad_file, "{}: no file {}", path.string(), next->file);

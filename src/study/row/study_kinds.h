@@ -32,7 +32,7 @@ constexpr EnumNames<11> names_of(Format) {
            "raw", "hdf5-parallel"}};
 }
 
-/// Who wrote a file: `bitrift-train`, or the library that defines the format.
+/// What wrote a file: `bitrift-train`, or the library that defines the format.
 enum class FileWriter { bitrift, native };
 constexpr EnumNames<2> names_of(FileWriter) { return {"writer", {"bitrift", "native"}}; }
 

@@ -92,7 +92,7 @@ struct StudySpec {
   std::string interpreter;  ///< Python of the native libraries; "": see find_python()
 
   [[nodiscard]] bool has(StudyPart part) const;
-  /// Of file_kinds.
+  /// Those of file_kinds that have one of these formats and one of these writers.
   [[nodiscard]] std::vector<FileKind> kinds() const;
 };
 

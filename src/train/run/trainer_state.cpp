@@ -214,7 +214,7 @@ StepResult TrainerState::step(std::span<const std::int64_t> batch) {
 
 void TrainerState::stand_together() {
   asked_together_ = true;
-  if (!mpi::all_agree(team.active(), true)) throw mpi::RankFailed("a rank died meanwhile");
+  if (!mpi::all_agree(team.active(), true)) throw mpi::RankFailed("a rank died before all accepted the step");
   asked_together_ = false;
 }
 

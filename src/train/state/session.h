@@ -54,7 +54,7 @@ class Session {
   [[nodiscard]] std::vector<StateTensor> tensors(bool shared = true);
   /// The contents of a file of the whole model, sorted by path.
   [[nodiscard]] std::vector<ckpt::TensorMeta> file_tensors(bool with_optimizer) const;
-  /// Of tensors(shared).
+  /// The digest lines of tensors(shared).
   [[nodiscard]] std::vector<std::string> digest_lines(bool shared);
   /// Whether a floating-point value of this rank is NaN or infinite.
   [[nodiscard]] bool nonfinite();

@@ -198,7 +198,7 @@ def fake_trainer(folder):
 # Few of each kind of clean run, so that all are made everywhere and cost little.
 CONTROLS: dict[str, int] = {"envelope": 20, "held_out": 4, "jitter": 4}
 # Rows of an arm before its trials: no-flip runs, clean runs, canaries (two of them for the roles weight and momentum)
-# and the no-flip run behind them.
+# and the no-flip run after them.
 PREPARATION_PER_ARM = 2 + 1 + sum(CONTROLS.values()) + 3 + 2 + 1
 
 # Four steps of about 0.1 ms an epoch, so that thousands of trials take seconds.

@@ -103,7 +103,7 @@ class Team:
         return self.recovery is not None and self.recovery["kind"] == "relaunch"
 
     def end_job(self, request):
-        """Who fails leaves a checkpoint of step 5 if it came so far, and word; the launcher ends the others."""
+        """A rank that fails leaves a checkpoint of step 5 if it came so far, and word; the launcher ends the others."""
         again = request.get("relaunched")
         for fault in processes(request):
             if fault["rank"] != self.rank or (fault["phase"] == "recovery" and not again):
@@ -171,7 +171,7 @@ def continued(relaunched):
 
 
 def team_of(ranks, words):
-    """Of the command line that starts a worker."""
+    """The team that the command line of a worker asks for."""
 
     def value(name):
         return words[words.index(name) + 1] if name in words else None

@@ -237,7 +237,7 @@ def id_of(row: Row) -> tuple[str, str, int]:
 
 
 def changes_a_number(row: Row) -> bool:
-    """Zeros of two signs are one number. All are float32 here; other bytes of the file are no numbers."""
+    """Zeros of two signs are one number. All are float32 here; other bytes of the file are not numbers."""
     pairs = [(one["old"], one["new"]) for one in row["faults"] if one.get("dtype") == "float32"]
     pairs += [(one["old"], one["new"]) for one in row.get("result", {}).get("altered_messages", [])]
     return any(old != new and {int(old, 16), int(new, 16)} != {0, 1 << 31} for old, new in pairs)

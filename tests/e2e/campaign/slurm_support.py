@@ -133,7 +133,7 @@ class Slurm:
         return self.run("sbatch", "--parsable", *arguments, **changes).split(";")[0]
 
     def state(self, job):
-        """Of one job, or one task of an array ("12_3"): PENDING, RUNNING, COMPLETED, ...; "" when Slurm forgot it."""
+        """State of a job, or a task of an array ("12_3"): PENDING, RUNNING, COMPLETED, ...; "" when Slurm forgot it."""
         done = self._ask("scontrol", "--oneliner", "show", "job", str(job))
         words = [word for word in done.stdout.split() if word.startswith("JobState=")]
         return words[0].partition("=")[2] if words else ""

@@ -45,7 +45,7 @@ def trials(folder: Path) -> list[dict[str, Any]]:
 
 
 def times_of(folder: Path) -> dict[str, dict[str, float]]:
-    """Of the link that failed in each trial."""
+    """The times of the link that failed in each trial."""
     rows = [json.loads(line)["row"] for line in (folder / "trials.jsonl").read_text().splitlines()]
     return {row_id(row): row["volatile"]["failed_links"][0] for row in rows if row["kind"] == "trial"}
 

@@ -102,7 +102,7 @@ def test_each_order_has_a_golden_run_that_repeats_itself(reference):
             stratum = f"control:order-{order}" if order else "control"
             runs = [row for row in reference.rows.values() if row["id"]["arm"] == arm]
             runs = [row["result"] for row in runs if row["id"]["stratum"] == stratum]
-            assert len(runs) == (2 if order else 3)  # and the one behind the canaries
+            assert len(runs) == (2 if order else 3)  # and the one after the canaries
             assert len({run["final_digest"] for run in runs}) == 1
             golden.append(runs[0]["final_digest"])
         assert len(set(golden)) == ORDERS
@@ -205,7 +205,7 @@ def test_worker_that_drifts_in_one_order_is_caught_and_its_rows_run_again(refere
     assert "no-flip runs of data order 1 are not bit-identical" in done.stderr
     lines = (study.place / "drift" / "trials.jsonl").read_bytes().splitlines()
     retracted = [one for line in lines for one in json.loads(line)["row"].get("ids", [])]
-    assert "serial/weight.sign/4" in retracted  # of order 1, right behind the drift
+    assert "serial/weight.sign/4" in retracted  # of order 1, right after the drift
     assert campaign("diff", study.place / "drift", reference.place / "plain").returncode == 0
 
 

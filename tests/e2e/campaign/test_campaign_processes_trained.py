@@ -102,7 +102,7 @@ def test_killed_driver_leaves_no_process_and_the_next_one_ends_with_the_same_row
     expected = {key: row for key, row in rows.items() if row["id"]["arm"] in arms}
     spec, folder = place / "some.json", place / "killed"
     spec.write_text(json.dumps(SPEC | {"arms": [arm for arm in SPEC["arms"] if arm["name"] in arms]}))
-    for trials_left in (2 * len(PHASES) - 1, len(PHASES)):  # whichever arm goes first, there is another behind it
+    for trials_left in (2 * len(PHASES) - 1, len(PHASES)):  # whichever arm goes first, there is another after it
         driver = Driver("run", spec, "-o", folder, "--workers", "1")
         wait_until(partial(stops_with_ranks, driver, folder, len(expected) - trials_left), 200, driver.said)
         driver.process.kill()

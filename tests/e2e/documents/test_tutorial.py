@@ -71,7 +71,7 @@ def outputs(folder: Path) -> list[tuple[str, str, str]]:
 
 
 def commands() -> list[list[str]]:
-    """Of bitrift, without comments and what a shell does with their output."""
+    """The commands of bitrift, without comments and what a shell does with their output."""
     text = "".join(text for kind, text in blocks() if kind == "bash").replace("\\\n", " ")
     words = [shlex.split(line, comments=True) for line in text.splitlines()]
     return [line for line in words if line and line[0] == "bitrift"]

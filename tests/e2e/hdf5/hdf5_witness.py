@@ -111,7 +111,7 @@ def float_name(kind: h5t.TypeFloatID) -> tuple[str, bool]:
 
 
 def name_of(kind: h5t.TypeID) -> tuple[str, bool]:
-    """The name that `bitrift ls` has for a type that is no compound and no array, and whether it is a number."""
+    """The name that `bitrift ls` has for a type that is neither a compound nor an array, and whether it is a number."""
     number = kind.get_class()
     if number == h5t.INTEGER:
         return integer_name(kind, kind.get_sign() == h5t.SGN_NONE)

@@ -102,7 +102,7 @@ def write(kind: str, path: Path, values: dict[str, np.ndarray]) -> Path:
     if kind == "pt":
         torch.save({name: torch.from_numpy(array.copy()) for name, array in values.items()}, path)
         return path
-    with path.open("wb") as file:  # whatever the name, without ".npz" behind it
+    with path.open("wb") as file:  # whatever the name, without ".npz" after it
         (np.savez if kind == "npz" else np.savez_compressed)(file, **values)
     return path
 

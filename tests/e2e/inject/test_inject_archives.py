@@ -73,7 +73,7 @@ def test_one_flip_changes_one_bit_for_the_native_reader(kind: str, file: Path, t
 
 
 def test_only_the_value_and_its_sums_change(tmp_path: Path) -> None:
-    expected = {"safetensors": 1, "npz": 1 + 2 * 4, "pt": 1 + 2 * 4}  # CRC-32 in the header or descriptor, and behind
+    expected = {"safetensors": 1, "npz": 1 + 2 * 4, "pt": 1 + 2 * 4}  # CRC-32: header or descriptor, and directory
     for kind, most in expected.items():
         file = archives.write(kind, tmp_path / kind, archives.model_values())
         out = tmp_path / f"{kind}.out"

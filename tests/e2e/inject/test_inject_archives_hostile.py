@@ -98,8 +98,8 @@ HOSTILE = {
         "(object)",
     ),
     "endless header": (struct.pack("<Q", 2**39) + b"{" + bytes(100), "at most 100000000 are allowed"),
-    "header behind the end": (struct.pack("<Q", 99_000_000) + b"{}", "lies outside of the file"),
-    "no JSON": (safetensors("{'w': 1}"), "is no JSON"),
+    "header beyond the end": (struct.pack("<Q", 99_000_000) + b"{}", "lies outside of the file"),
+    "no JSON": (safetensors("{'w': 1}"), "is not valid JSON"),
     "deep JSON": (safetensors('{"a":' * 40_000), "something unexpected"),
     "lying offsets": (
         safetensors('{"w":{' + F4 + "[0,80]}}", bytes(8)),

@@ -1,4 +1,4 @@
-"""Files made to deceive, targets that are no files, programs that write meanwhile: one line, nothing harmed."""
+"""Files made to deceive, targets that are not files, programs that write at the same time: one line, nothing harmed."""
 
 from __future__ import annotations
 

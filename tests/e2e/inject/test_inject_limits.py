@@ -61,7 +61,7 @@ def test_a_large_chunk_is_held_few_times(tmp_path: Path) -> None:
     assert peak("ls", path) < SLACK
     # Its values, and the copies that decoding and encoding make of them.
     assert peak("inject", path, "-o", tmp_path / "o.h5", "--seed", 1) < 2.5 * size + SLACK
-    # Of both files, and what decoding takes.
+    # The values of both files, and what decoding takes.
     assert peak("diff", path, tmp_path / "o.h5", code=1) < 2.5 * size + SLACK
     (difference,) = run_json("diff", path, tmp_path / "o.h5", code=1)["differences"]
     assert (difference["elements"], difference["bits"]) == (1, 1)
@@ -197,7 +197,7 @@ def two_levels(path: Path) -> tuple[bytearray, int]:
 def test_keys_above_chunks_must_lead_to_them(tmp_path: Path) -> None:
     path = tmp_path / "f.h5"
     data, keys = two_levels(path)
-    second = keys + 24 + 8  # behind a key of 24 bytes and an address
+    second = keys + 24 + 8  # after a key of 24 bytes and an address
     (element,) = struct.unpack_from("<Q", data, second + 8)
     assert 0 < element < 400
     for moved in (element + 4, element - 4):

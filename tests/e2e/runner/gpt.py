@@ -30,7 +30,7 @@ class Gpt(nn.Module):
         self.ln_f = nn.LayerNorm(WIDTH)
         if KIND == "aux":
             self.aux = nn.Linear(WIDTH, 2)
-        # Behind wte in path order, so that draws are equal whichever name of the weight they have.
+        # After wte in path order, so that draws are equal whichever name of the weight they have.
         self.z_head = nn.Linear(WIDTH, TOKENS, bias=False)
         self.z_head.weight = self.wte.weight
 

@@ -59,7 +59,7 @@ def pairs_of(first: Collection[object], second: Collection[object]) -> list[Any]
 
 
 def step_of(phase: str, step: int) -> int:
-    """The phases between steps are behind the last one."""
+    """The phases between steps are after the last one."""
     return STEPS if phase in ("evaluate", "finish", "save", "leave") else step
 
 
@@ -110,7 +110,7 @@ def marked_processes(mark: str) -> list[int]:
 
 
 def end_processes(mark: str) -> None:
-    """Kills what carries the mark, and what that starts meanwhile."""
+    """Kills what carries the mark, and what that starts in the meantime."""
     while found := marked_processes(mark):
         for pid in found:
             try:
@@ -121,7 +121,7 @@ def end_processes(mark: str) -> None:
 
 
 def _times_of_death(folder: Path) -> tuple[float, ...]:
-    """Of the notes that ranks add a line to before they fail; a relaunched job keeps its own."""
+    """The times in the notes that ranks add a line to before they fail; a relaunched job keeps its own."""
     lines: list[str] = []
     for note in (folder / "note", *folder.glob("*/note")):
         try:
@@ -284,7 +284,7 @@ def digest(path: Path) -> str:
 
 
 class Bases:
-    """Checkpoints behind a first epoch, by task, and what undisturbed runs make of them."""
+    """Checkpoints after a first epoch, by task, and what undisturbed runs make of them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

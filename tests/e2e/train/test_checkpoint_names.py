@@ -1,4 +1,4 @@
-"""What has the name of a checkpoint or of its provenance, but is no file, is found before a run trains."""
+"""What has the name of a checkpoint or of its provenance, but is not a file, is found before a run trains."""
 
 from __future__ import annotations
 

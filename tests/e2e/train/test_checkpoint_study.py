@@ -312,8 +312,8 @@ def test_other_libraries_are_refused(done: Path, tmp_path: Path) -> None:
     assert "measured with other libraries: versions.h5py was" in message
 
 
-# Of a file's sum of bytes: 0: damages the file and crashes, 1: hangs, 2: hangs the first time. Python runs this before
-# the reader.
+# By the sum of a file's bytes: 0: damages the file and crashes, 1: hangs, 2: hangs the first time. Python runs this
+# before the reader.
 BAD_LIBRARY = """
 import os, pathlib, signal, time
 import numpy

@@ -71,7 +71,7 @@ def test_the_summary_counts_the_rows(done: Path) -> None:
         assert kind["kills"] == seen.total() <= kind["points"] and kind["calls"] < kind["points"]
 
 
-# Of another part: test_checkpoint_study.py.
+# Another part is killed in test_checkpoint_study.py.
 @pytest.mark.thorough
 def test_a_killed_study_of_kills_ends_with_the_same_rows(done: Path, tmp_path: Path) -> None:
     chosen = ["hdf5", "npz"]

@@ -23,7 +23,7 @@ def spec_of(path: Path, batch: int = 40, **changes: object) -> Path:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A spec, a run of it in which no link fails, and its state behind step 3."""
+    """A spec, a run of it in which no link fails, and its state after step 3."""
     folder = tmp_path_factory.mktemp("links")
     spec = spec_of(folder / "spec.json")
     run("train", spec, "-o", folder / "plain.h5", *MESH)

@@ -127,7 +127,7 @@ def test_a_chip_that_dies_is_routed_around(tmp_path: Path, golden: tuple[Path, d
     near(results[0], expected)
     assert results[0]["recoveries"][0]["ranks_after"] == 11
     assert np.allclose(parameters(tmp_path / "out.h5"), parameters(file), rtol=0, atol=1e-5)
-    # Who noticed first, and how far the others were, does not show in the bits.
+    # Which chip noticed first, and how far the others were, does not show in the bits.
     assert digest(tmp_path / "again.h5") == digest(tmp_path / "out.h5") != digest(file)
 
 

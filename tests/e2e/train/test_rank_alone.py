@@ -151,7 +151,7 @@ def test_a_rank_without_memory(job: Job, tmp_path: Path) -> None:
 
 
 def bytes_written(trace: Path) -> int:
-    """Of a trace that has not got its name yet."""
+    """The bytes so far of a trace that does not have its name yet."""
     try:
         return sum(path.stat().st_size for path in trace.parent.glob(f".{trace.name}.tmp-*"))
     except FileNotFoundError:

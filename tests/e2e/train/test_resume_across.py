@@ -220,7 +220,7 @@ def test_parameters_part_for_good_unless_they_are_sent_again(start: Start, tmp_p
     run(*common, "--steps", 2, "-o", parted)
     assert PARAMETER in replica_paths(parted) and BUFFER not in replica_paths(parted)
     run(*common, "--steps", 1, "-o", tmp_path / "one.h5", "--resync-every", 5)
-    assert PARAMETER in replica_paths(tmp_path / "one.h5"), "step 4 is no multiple of 5"
+    assert PARAMETER in replica_paths(tmp_path / "one.h5"), "step 4 is not a multiple of 5"
     run(*common, "--steps", 2, "-o", tmp_path / "healed.h5", "--resync-every", 5)
     left = replica_paths(tmp_path / "healed.h5")
     assert left and all(path.startswith("optimizer/") for path in left), left

@@ -170,7 +170,7 @@ RULES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "two devices": ("device", "keep one", {"device": "cpu", "parallel": {"kind": "serial", "device": "cuda"}}),
 }
 
-# What is no JSON, or not what it seems: name -> (key, words, replacement in the text).
+# What is not JSON, or not what it seems: name -> (key, words, replacement in the text).
 TEXTS = {
     "NaN": ("optimizer.learning_rate", "not valid JSON", ("0.05", "NaN")),
     "Infinity": ("optimizer.learning_rate", "not valid JSON", ("0.05", "Infinity")),

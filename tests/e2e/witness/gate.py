@@ -71,7 +71,7 @@ class Line:
     must_see: float | None
 
     def hits(self, side: str) -> list[Array]:
-        """Of each stratum, whether each draw has the outcome: in the `first`, the `second`, or at the `fewest`."""
+        """For each stratum, whether each draw has the outcome: in the `first`, the `second`, or at the `fewest`."""
         found = []
         for one in self.strata:
             if side == "first":
@@ -276,7 +276,7 @@ class Gate:
                 )
 
     def flips(self) -> list[list[str]]:
-        """Of each fault that ends otherwise: its id, before and after."""
+        """For each fault that ends otherwise: its id, before and after."""
         found = []
         for arm, pair in self.pairs.items():
             for stratum, cell in pair.first.strata.items():

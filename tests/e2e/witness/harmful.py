@@ -20,7 +20,7 @@ class Limits:
 
 
 def limits(n: int, level: float, alpha: float) -> Limits:
-    """Of n envelope runs; level as in the spec."""
+    """The limits of n envelope runs; level as in the spec."""
     r = largest_rank(level, n)
     level = min(level, r / (n + 1))
     lenient = next(k for k in range(r, n + 2) if stats.binom.sf(k - 1, n, level) <= alpha / 4)

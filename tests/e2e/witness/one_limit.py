@@ -48,7 +48,7 @@ class Sample:
     jitter: dict[int, Array]  # of each data order: (runs, metrics), rises
 
     def rises_in(self, order: int) -> Array:
-        """Of the trials of one data order that did not crash."""
+        """The rises of the trials of one data order that did not crash."""
         every = self.strata.values()
         return np.concatenate([one.rises[(one.orders == order) & ~one.crashed] for one in every])
 
@@ -173,7 +173,7 @@ def median_range(values: Array, e: float) -> Range:
 
 
 def centre_range(jitter: Array, clean: Array, trials: Array, e: float) -> tuple[Range, float]:
-    """Of one arm, data order and metric, and the errors of all ranges that it took; clean: badness minus golden's."""
+    """For one arm, data order and metric; and the errors of all ranges that it took. clean: badness minus golden's."""
     values = np.append(jitter, 0.0)
     if 2.0 ** -len(values) > 10 * e:
         found = median_range(clean, e)
@@ -194,7 +194,7 @@ Centres = dict[int, list[Range]]
 
 
 def centres(sample: Sample, e: float) -> tuple[Centres, float]:
-    """Of each data order the centres of its metrics, and the sum of the errors."""
+    """For each data order the centres of its metrics; and the sum of the errors."""
     found: Centres = {}
     total = 0.0
     for order, golden in sample.golden.items():

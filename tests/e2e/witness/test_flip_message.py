@@ -40,7 +40,7 @@ def summed(plan: dict[str, Any], terms: list[np.ndarray], flip: dict[str, int] |
     buffers = dict(zip(live(plan), (term.copy() for term in terms), strict=True))
     parts = {chip: np.array_split(buffer, plan["chunks"]) for chip, buffer in buffers.items()}
     seen: dict[str, Any] = {}
-    for index, (source, target, chunk, kind, _) in enumerate(plan["sends"]):  # listed behind what they wait for
+    for index, (source, target, chunk, kind, _) in enumerate(plan["sends"]):  # listed after what they wait for
         message = parts[source][chunk].copy()
         if flip is not None and flip["send"] == index:
             patterns = message.view(PATTERN[message.dtype.name])
@@ -113,7 +113,7 @@ def test_a_flip_travels_as_the_plan_says(tmp_path: Path, mesh: tuple[str, ...], 
     plan = planned(tmp_path, mesh, elements * (8 if precision == "fp64" else 4))
     assert messages["sends"] == [[send[2], send[3]] for send in plan["sends"]]
     assert (messages["chunks"], messages["steps_per_epoch"]) == (plan["chunks"], 4)
-    # The first copy is one from a root, so that chips behind the receiver get its number, too.
+    # The first copy is one from a root, so that chips beyond the receiver get its number, too.
     send = next(i for i, one in enumerate(plan["sends"]) if one[3] == kind)
     flip = {"step": 2, "bucket": 0, "send": send, "element": 5, "bit": 61 if precision == "fp64" else 29}
     result, steps = flipped_run(tmp_path, spec, mesh, f"{send}@2:0.5.{flip['bit']}")
@@ -125,7 +125,7 @@ def test_a_flip_travels_as_the_plan_says(tmp_path: Path, mesh: tuple[str, ...], 
     if kind == "add":
         assert all(hit) and len(set(digests)) == 1
     else:
-        # Replicas behind that link have one state, the others another one.
+        # Replicas beyond that link have one state, the others another.
         assert 0 < sum(hit) < len(hit) and len(set(digests)) == 2
         assert [digest == digests[hit.index(True)] for digest in digests] == hit
     for replica, witness in enumerate(witnesses):

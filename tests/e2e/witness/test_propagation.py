@@ -69,7 +69,7 @@ def with_flip(base: Path, path: Path, flip: Flip) -> Path:
 
 
 def batches() -> list[dict[str, Any]]:
-    """The steps behind the base, from data-order.md alone."""
+    """The steps after the base, from data-order.md alone."""
     steps = []
     for step in range(BASE_STEPS, BASE_STEPS + LAST):
         epoch, place = divmod(step, 256 // BATCH)

@@ -188,7 +188,7 @@ class Arm:
         return row["kind"] == "canary" and [one["step"] for one in replicas[0]] == [0]
 
     def golden_of(self, row: Row) -> Row:
-        """Of its own data order; held-out runs, whose orders have none, go with the checkpoint's own."""
+        """The golden run of its own data order; held-out runs, whose orders have none, go with the checkpoint's own."""
         return self.golden[row.get("order", 0)]["result"]
 
     def values(self, result: Row, evaluations: int) -> Array:
@@ -252,7 +252,7 @@ class Arm:
         return judged, golden
 
     def floors(self, clean: Array) -> list[float]:
-        """Of each metric; refuses a metric in which all these clean runs are the same."""
+        """The floor of each metric; refuses a metric in which all these clean runs are the same."""
         found = []
         targets = self.golden[0]["result"].get("test_targets")
         all_same = (np.ptp(clean[:, -1], axis=0) == 0).all()
@@ -303,7 +303,7 @@ class Arm:
         return [m for m in TEST if value(row["result"], m) > value(self.zero["result"], m)]
 
     def false_sdcs(self, kind: str, chosen: Sequence[int] | None = None) -> FalseSdc:
-        """Of held-out or jitter runs."""
+        """How many held-out or jitter runs are called SDC."""
         n = len(self.envelope) if chosen is None else len(chosen)
         found = Counter(one.outcome for one in self.verdicts(chosen) if one.kind == kind)
         runs, bad = found.total(), found["SDC"] + found["crash"]
@@ -311,7 +311,7 @@ class Arm:
         return FalseSdc(runs, found["SDC"], found["crash"], bound, false_sdc_chance(bad, runs, n, self.rule.level))
 
     def units(self) -> Array:
-        """Of each metric at the horizon, from the envelope runs alone."""
+        """The unit of each metric at the horizon, from the envelope runs alone."""
         last = self.clean[:, -1]
         spread = 1.4826 * np.median(np.abs(last - np.median(last, axis=0)), axis=0)
         return np.maximum(spread, self.floors(self.clean))
@@ -325,7 +325,7 @@ class Arm:
         return float(distances.max()) if len(distances) else None
 
     def resolution(self, chosen: Sequence[int] | None = None) -> dict[str, float | None]:
-        """Of each metric the smallest change against the golden run that is an SDC, of several orders the largest.
+        """The smallest change of each metric against the golden run that is an SDC, the largest one of several orders.
 
         Rises of losses are shares of the golden run's. None: no change is. Accuracies need the number of test targets.
         """
@@ -354,7 +354,7 @@ def sdc_reason(outside: Sequence[str]) -> str | None:
 
 
 def course_of(outside: Array) -> str | None:
-    """Of an SDC, by whether anything was outside at each evaluation."""
+    """The course of an SDC, by whether anything was outside at each evaluation."""
     if len(outside) == 1:
         return None
     if outside.all():

@@ -31,7 +31,7 @@ Evaluations = Sequence[Metrics]
 
 
 def result(replicas: Sequence[Evaluations], digest: str, /, **changes: Any) -> Row:
-    """What a run gave: an evaluation behind every epoch, with the usual metrics where none are given."""
+    """What a run gave: an evaluation after every epoch, with the usual metrics where none are given."""
     return {
         "id": "x",
         "status": "done",
@@ -149,7 +149,7 @@ def random_evaluation(random: np.random.Generator, targets: int, bad: float) -> 
 
 
 def random_journal(random: np.random.Generator) -> Hand:
-    """Of any length, number of replicas and of data orders."""
+    """A journal of any length, with any number of replicas and of data orders."""
     targets = int(random.choice([36, 360]))
     hand = Hand(targets=targets, length=int(random.integers(1, 4)), replicas=int(random.integers(1, 4)))
     shape = range(hand.replicas), range(hand.length)

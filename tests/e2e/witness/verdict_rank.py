@@ -18,7 +18,7 @@ SMALLEST = 2.2250738585072014e-308  # losses below count as this
 
 
 def badness(evaluations: Sequence[Row], metric: str, judge: str) -> float:
-    """Of one evaluation in all replicas; NaN where it lacks the metric."""
+    """The badness of one evaluation in all replicas; NaN where it lacks the metric."""
     if judge == "rank0":
         evaluations = evaluations[:1]
     found = [float(one[metric]) for one in evaluations if metric in one]
@@ -30,7 +30,7 @@ def badness(evaluations: Sequence[Row], metric: str, judge: str) -> float:
 
 
 def harms(clean: Array, judged: Array, golden: Array, floor: float) -> tuple[Array, Array]:
-    """Of each judged run its harm in one metric, and the (runs, clean runs) scores that it is ranked among.
+    """The harm of each judged run in one metric, and the (runs, clean runs) scores that it is ranked among.
 
     Runs that lack the metric (NaN) get minus infinity for both: it does not take part.
     """
@@ -120,7 +120,7 @@ def first_sdc(clean: Array, golden: Array, metric: int, values: Array, floors: S
 def smallest_fall(
     clean: Array, golden: Array, metric: int, floors: Sequence[float], r: int, targets: int
 ) -> float | None:
-    """Of an accuracy, by trying every number of right answers below the golden run's; None: it is blind."""
+    """For an accuracy, tries every number of right answers below the golden run's; None: it is blind."""
     right = round(-golden[metric] * targets)
     tried = np.arange(right - 1, -1, -1) / targets
     first = first_sdc(clean, golden, metric, -tried, floors, r)
@@ -128,7 +128,7 @@ def smallest_fall(
 
 
 def smallest_rise(clean: Array, golden: Array, metric: int, floors: Sequence[float], r: int) -> float | None:
-    """Of a loss, as a share of the golden run's: ever finer grids, each within the first piece that ends in an SDC."""
+    """For a loss, as a share of the golden run's: ever finer grids, each within the first piece that ends in an SDC."""
     start = math.exp(golden[metric])
     low, high = 0.0, math.inf
     rises = start * np.geomspace(1e-12, 1e6, 500)

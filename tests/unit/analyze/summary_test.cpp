@@ -198,7 +198,7 @@ TEST(Summary, StrataOfDifferentSizeInTwoArmsAreRefused) {
   EXPECT_EQ(code_of(rows, spec_of({"serial", "data2"})), ErrorCode::conflict);
 }
 
-// A stratum that was never tried may hold anything: its weight is no part of what is known.
+// A stratum that was never tried may hold anything: its weight is not part of what is known.
 TEST(Summary, StrataWithoutATrialCountAsAnything) {
   Rows rows = clean_arm("serial");
   const Rows other = clean_arm("data2", 1);

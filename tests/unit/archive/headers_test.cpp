@@ -103,7 +103,7 @@ TEST_F(SafetensorsTest, LyingOffsetsAreRefused) {
   };
   EXPECT_EQ(read(one("[0,8]"), 8).tensors.size(), 1U);
   EXPECT_ERROR(read(one("[0,8]"), 4), bad_file, "fit neither its shape and type nor the 4 bytes");
-  EXPECT_ERROR(read(one("[0,8]"), 9), bad_file, "1 bytes behind the last tensor");
+  EXPECT_ERROR(read(one("[0,8]"), 9), bad_file, "1 bytes after the last tensor");
   EXPECT_ERROR(read(one("[4,12]"), 12), bad_file, "there is a gap");
   EXPECT_ERROR(read(one("[8,0]"), 8), bad_file, "fit neither");
   EXPECT_ERROR(read(one("[0,8]", "[4294967296,4294967296,4294967296]"), 8), bad_file, "fit neither");
@@ -118,7 +118,7 @@ TEST_F(SafetensorsTest, HeadersOfAnotherShapeAreRefused) {
         "{\"a\":{\"dtype\":1}}", "{\"a\":null}", "{\"__metadata__\":{\"a\":[1]}}", "7"}) {
     EXPECT_ERROR(read(json, 0), bad_file, "something unexpected");
   }
-  EXPECT_ERROR(read("{\"a\":", 0), bad_file, "is no JSON");
+  EXPECT_ERROR(read("{\"a\":", 0), bad_file, "is not valid JSON");
   EXPECT_ERROR(read(R"({"a":{"dtype":"F5","shape":[2],"data_offsets":[0,1]}})", 1), unsupported,
                "has the type F5");
 }

@@ -27,7 +27,7 @@ TEST(NpyText, WhatIsNoTextIsNone) {
   for (const char* wrong : {"\x80", "\xc3", "\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80",
                             "\xf8\x88\x80\x80\x80", "a\xe2\x82"}) {
     EXPECT_ERROR(static_cast<void>(utf32_of(wrong, "attribute x")), bad_input,
-                 "attribute x: its text is no UTF-8");
+                 "attribute x: its text is not valid UTF-8");
   }
   EXPECT_FALSE(utf8_of(Bytes{0, 0xd8, 0, 0}, false));  // a surrogate
   EXPECT_FALSE(utf8_of(Bytes{0, 0, 0x11, 0}, false));

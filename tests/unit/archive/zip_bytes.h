@@ -23,7 +23,7 @@ inline std::uint32_t crc_of(const std::string& text) {
 struct MadeMember {
   std::string name, stored, content;
   unsigned method = 0;
-  bool described = false;  ///< sizes and CRC behind the data
+  bool described = false;  ///< sizes and CRC after the data
   std::uint64_t claimed_stored = ~std::uint64_t{0};
   std::uint64_t claimed_header = ~std::uint64_t{0};
   bool summed = true;  ///< 0 for its CRC otherwise

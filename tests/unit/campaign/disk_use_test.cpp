@@ -28,7 +28,7 @@ class DiskUseTest : public ::testing::Test {
 
 TEST_F(DiskUseTest, CountsEveryPlannedRowAndCopy) {
   const DiskUse all = use();
-  // Two arms of 2 + 1 controls, 20 envelope, 4 held-out and 4 jitter runs, 3 + 2 canaries, 1 control behind
+  // Two arms of 2 + 1 controls, 20 envelope, 4 held-out and 4 jitter runs, 3 + 2 canaries, 1 control after
   // them and 4 strata x 9 draws.
   EXPECT_EQ(all.rows, 2U * (37 + 36));
   EXPECT_EQ(all.bases, std::filesystem::file_size(layout_.base("base")));

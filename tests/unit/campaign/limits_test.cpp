@@ -57,7 +57,7 @@ TEST(CutLog, KeepsTheEndAndSaysThatSomethingIsGone) {
   EXPECT_THAT(cut, StartsWith("[the log had 12 KiB; its older part was cut off]\nline 000"));
   EXPECT_TRUE(cut.ends_with("line 000999\n"));
   EXPECT_LT(cut.size(), 4096U / 16 + 100);
-  // Who wrote before goes on behind the end.
+  // An earlier writer continues at the end.
   ASSERT_EQ(write(writer.get(), "more\n", 5), 5);
   EXPECT_EQ(read_text(log), cut + "more\n");
 }

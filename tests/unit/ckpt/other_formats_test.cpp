@@ -86,7 +86,7 @@ TEST_F(OtherFormats, AnArrayThatCannotBeReadIsListedWithTheReason) {
   EXPECT_EQ(reader.find("good")->refusal, "");
   EXPECT_EQ(reader.find("bad")->dtype, "unreadable");
   EXPECT_EQ(reader.find("bad")->refusal,
-            "bad.npy: its shape and type do not fit the 5 bytes behind its .npy header");
+            "bad.npy: its shape and type do not fit the 5 bytes after its .npy header");
 }
 
 TEST_F(OtherFormats, SafetensorsTextsAreAttributes) {

@@ -70,7 +70,7 @@ std::vector<Planned> mistaken(std::vector<Planned> rows, const Schedule& plan, M
       drop(rows, i);
       break;
     case Mistake::doubled: {
-      // Right behind itself, or only somewhere behind it.
+      // Right after itself, or only somewhere after it.
       Planned twin = rows[i];
       if (random() % 2 == 0) twin.after.push_back(i);
       const auto place = static_cast<std::uint32_t>(rows.size());

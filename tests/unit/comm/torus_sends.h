@@ -45,7 +45,7 @@ class Torus {
   int sides_[2];
 };
 
-/// Of each chip, the sends that its next step waits for.
+/// For each chip, the sends that its next step waits for.
 using Ready = std::vector<std::vector<SendId>>;
 inline Ready at_once(const Torus& torus) { return Ready(static_cast<std::size_t>(torus.chips())); }
 

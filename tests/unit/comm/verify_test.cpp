@@ -124,8 +124,9 @@ TEST(Verify, WaitsOrderThroughOtherChips) {
 }
 
 TEST(Verify, ASendersEndSaysNothingAboutTheReceiver) {
-  // Send 1 waits for send 0 at their common source only, and may arrive first at another chip; that is no
-  // race. But send 3 waits at chip 1 only for what chip 1 did: it read, and chip 2 may not have written yet.
+  // Send 1 waits for send 0 at their common source only, and may arrive first at another chip; that is not
+  // a race. But send 3 waits at chip 1 only for what chip 1 did: it read, and chip 2 may not have written
+  // yet.
   const std::vector<Row> rows{{{0, 1, 0, add}},
                               {{1, 2, 0, add}, {0}},
                               {{2, 1, 0, copy}, {1}},

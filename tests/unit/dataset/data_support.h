@@ -38,7 +38,7 @@ inline std::string gzip(const std::string& text) {
   return out;
 }
 
-/// A test with an empty folder, which is removed behind it.
+/// A test with an empty folder, which is removed after it.
 class FolderTest : public testing::Test {
  protected:
   void SetUp() override {

@@ -63,7 +63,7 @@ TEST_F(ImageFile, ImagesOfAllKindsDecodeToTheirSize) {
     EXPECT_EQ(pixels.size.height, 9);
     EXPECT_EQ(pixels.rgb.size(), 11U * 9 * 3);
   }
-  // Of the PNG the pixels are known: (23 x, 28 y, 36 (x y mod 7)).
+  // The pixels of the PNG are known: (23 x, 28 y, 36 (x y mod 7)).
   const Pixels exact = decode_image(from_base64(tests::png_base64), "x");
   for (std::size_t y = 0; y < 9; ++y) {
     for (std::size_t x = 0; x < 11; ++x) {

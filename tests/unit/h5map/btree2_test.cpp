@@ -147,8 +147,8 @@ TEST(BTree2, LiesUnderRightChecksumsAreRefused) {
                                                    {6, 0xffffffff, 4},    // larger nodes: other widths
                                                    {6, 12, 4},            // nodes smaller than a record
                                                    {10, 0, 2},            // records of no bytes
-                                                   {16, text.size(), 8},  // root behind the file's end
-                                                   {16, ~0ULL - 1, 8},    // root behind every file's end
+                                                   {16, text.size(), 8},  // root beyond the file's end
+                                                   {16, ~0ULL - 1, 8},    // root beyond every file's end
                                                    {16, header, 8}}) {    // root is the header
     std::vector<std::uint8_t> bytes = good;
     put(bytes, header + lie.at, lie.value, lie.width);

@@ -80,7 +80,7 @@ def dataset_line(path: bytes, dataset: h5d.DatasetID) -> bytes:
     storage = STORAGE[plist.get_layout()]
     if storage == "contiguous" and plist.get_external_count() > 0:
         storage = "external"
-    # The library answers base - 1 for bytes that are not allocated behind a user block.
+    # The library answers base - 1 for bytes that are not allocated after a user block.
     allocated = storage == "contiguous" and dataset.get_storage_size() > 0
     offset = dataset.get_offset() if allocated else None
     filters = ",".join(str(plist.get_filter(i)[0]) for i in range(plist.get_nfilters()))

@@ -123,7 +123,7 @@ void put(Bytes& bytes, std::size_t at, std::uint64_t value, unsigned width) {
   for (unsigned i = 0; i < width; ++i) bytes[at + i] = static_cast<std::uint8_t>(value >> (8 * i));
 }
 
-/// Every structure with a checksum behind it: begins with a signature, ends where its bytes sum up.
+/// Every structure with a checksum after it: begins with a signature, ends where its bytes sum up.
 std::vector<Seal> seals_of(const Bytes& bytes) {
   std::vector<Seal> seals;
   for (std::size_t first = 0; first + 12 <= bytes.size(); ++first) {
@@ -306,7 +306,7 @@ TEST(Damage, WhatIsNoHdf5FileIsSaidSo) {
   EXPECT_ERROR(File(scratch / "missing"), not_found, "missing");
 }
 
-// Twenty thousand object headers of version 1, each of which begins 16 bytes behind the one before and takes
+// Twenty thousand object headers of version 1, each of which begins 16 bytes after the one before and takes
 // everything to the end of the file for its own.
 TEST(Damage, HeadersThatOverlapDoNotCostMoreThanTheFileIsWorth) {
   Bytes bytes = made_by(

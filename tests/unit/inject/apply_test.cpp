@@ -57,7 +57,7 @@ TEST_F(Apply, ACopyReplacesAnOlderFileInsteadOfWritingIntoIt) {
   inject_copy(input_, output_, faults_);
   expect_zeros(output_);
   EXPECT_EQ(bytes_of(input_), before_);
-  // Who had opened the older file still has it.
+  // A program that had opened the older file still has it.
   EXPECT_EQ(size_of(older, output_), 13U);
   EXPECT_EQ(scratch_.entries(), 2U);
 }

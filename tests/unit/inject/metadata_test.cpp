@@ -36,7 +36,7 @@ with h5py.File(path) as f, open(path + '.values', 'w') as out:
   return path;
 }
 
-/// Offsets of all bytes that are no values.
+/// Offsets of all bytes that are not values.
 std::vector<std::uint64_t> other_bytes(const std::filesystem::path& path) {
   std::vector<bool> value(std::filesystem::file_size(path));
   std::ifstream list(path.string() + ".values");

@@ -140,7 +140,7 @@ TEST_F(Altered, RangesThatCannotBeAreRefusedWhateverTheirChecksum) {
   refuse("2", payload_of({good, {11, "x", "y"}}), "invalid range");  // overlaps
   refuse("2", payload_of({good, {9, "x", "y"}}), "invalid range");   // descends
   refuse("1", payload_of({{10, "", ""}}), "invalid range");
-  refuse("1", payload_of({{299, "ab", "cd"}}), "invalid range");  // ends behind the file
+  refuse("1", payload_of({{299, "ab", "cd"}}), "invalid range");  // ends past the end of the file
   refuse("1", payload_of({{~std::uint64_t{0}, "ab", "cd"}}), "invalid range");
   refuse("1", number(10) + number(~std::uint64_t{0}) + "abcd", "ends too early");
   refuse("2", payload_of({good}), "ends too early");
@@ -216,7 +216,7 @@ TEST(UndoPath, WithoutAJournalThereIsNothingToUndo) {
   const Scratch scratch;
   write_bytes(scratch / "f", "x");
   EXPECT_ERROR(static_cast<void>(undo(scratch / "f")), not_found, "has no injection to undo");
-  remove_journal(scratch / "f");  // nothing to remove is no error
+  remove_journal(scratch / "f");  // nothing to remove is not an error
   std::filesystem::create_directory(scratch / "f.undo");
   EXPECT_ERROR(static_cast<void>(undo(scratch / "f")), bad_file, "is not a regular file");
   EXPECT_EQ(bytes_of(scratch / "f"), "x");

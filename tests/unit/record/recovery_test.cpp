@@ -125,7 +125,7 @@ TEST(Relaunch, LosesWhatCameBehindTheCheckpoint) {
   EXPECT_EQ(relaunch.continued_behind(4).steps_lost, 2);  // 5 and 6; 7 was under way
   EXPECT_EQ(relaunch.continued_behind(4).steps_redone, 3);
   EXPECT_EQ(relaunch.continued_behind(6).steps_lost, 0);
-  relaunch.phase = TrainingPhase::evaluate;  // behind step 7
+  relaunch.phase = TrainingPhase::evaluate;  // after step 7
   EXPECT_EQ(relaunch.continued_behind(4).steps_lost, 3);
   EXPECT_EQ(relaunch.continued_behind(4).steps_redone, 3);
   EXPECT_EQ(relaunch.continued_behind(7).steps_redone, 0);

@@ -25,7 +25,7 @@ struct Checkpoint {
   std::map<std::string, std::string> attributes;
 };
 
-/// Of a tensor: bytes that its path decides.
+/// The content of a tensor: bytes that its path decides.
 inline std::vector<std::uint8_t> content(const TensorMeta& meta) {
   std::vector<std::uint8_t> bytes(meta.bytes());
   for (std::size_t i = 0; i < bytes.size(); ++i)

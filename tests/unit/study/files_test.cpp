@@ -82,7 +82,7 @@ TEST(FileBits, OfAFolderTheWriterSaysWhatIsPayload) {
   EXPECT_EQ(bits.locate(BitStratum::metadata, 8 * 9 + 7), (BitFault{"b", 3, 7, "b"}));
   EXPECT_EQ(bits.structure_at("a", 7), "w");
   EXPECT_EQ(bits.structure_at("a", 10), "");
-  EXPECT_ERROR((FileBits{scratch / "d", {{"a", 6, 11, "w"}}}), bad_file, "end behind it");
+  EXPECT_ERROR((FileBits{scratch / "d", {{"a", 6, 11, "w"}}}), bad_file, "end beyond it");
   EXPECT_ERROR((FileBits{scratch / "d", {{"a", 1, 4, "w"}, {"a", 3, 5, "v"}}}), bad_file, "share byte 3");
   EXPECT_ERROR((FileBits{scratch / "d", {{"c", 1, 4, "w"}}}), bad_file, "no file c");
 }

@@ -68,7 +68,7 @@ TEST(StateCopy, RefusesATextThatEndsEarly) {
   const std::string text = packed({{"a", "12"}, {"b", std::string(300, 'b')}});
   ASSERT_EQ(unpacked(text).size(), 2);
   for (std::size_t bytes = 1; bytes < text.size(); ++bytes) {
-    if (bytes == 8 + 1 + 8 + 2) continue;  // behind the first tensor
+    if (bytes == 8 + 1 + 8 + 2) continue;  // after the first tensor
     EXPECT_THAT(fault_in([&] { (void)unpacked(text.substr(0, bytes)); }), testing::HasSubstr("ends within"));
   }
 }

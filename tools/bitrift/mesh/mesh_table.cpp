@@ -58,8 +58,8 @@ void add_rows(MeshTable& table, const comm::Topology& mesh, const comm::Fraction
   }
 }
 
-/// Of the scheme's rows. Apart from add_rows(), because the models of a large mesh and of the same one
-/// without failures take hundreds of MB each.
+/// Adds the steps of the scheme's rows. Apart from add_rows(), because the models of a large mesh and of the
+/// same one without failures take hundreds of MB each.
 void add_steps(MeshTable& table, const comm::Topology& mesh, comm::Scheme scheme, const comm::LinkCost& links,
                const StepText& step) {
   comm::WholeMeshModel whole(mesh, scheme);

@@ -97,7 +97,7 @@ TEST(Gate, FailsFromTheIncreaseOnThatItStates) {
   }
 }
 
-// Of 40 pairs 24 are hits already: 16 more are too few against 7 that end better.
+// 24 of 40 pairs are hits already: 16 more are too few against 7 that end better.
 TEST(Gate, SaysThatNoIncreaseWouldFailWhereThereIsNoRoom) {
   const Sample baseline = sample_with({{1000, 40, 24}});
   Sample current = baseline;

@@ -41,7 +41,7 @@ TEST(StratifiedFisher, OverStrataAddsWeightedHits) {
   EXPECT_NEAR(rabbits.two_sided, 2 * 0.01997245179063361, 1e-14);
   const FisherTest three = stratified_fisher({{3, 100, 12, 100}, {5, 40, 6, 80}, {0, 30, 2, 30}});
   EXPECT_NEAR(three.greater, 0.0458639119482345, 1e-13);
-  // Of equal weights: the exact Mantel-Haenszel test.
+  // With equal weights: the exact Mantel-Haenszel test.
   const FisherTest two = stratified_fisher({{2, 6, 6, 6}, {3, 6, 5, 6}});
   EXPECT_NEAR(two.greater, 0.015610651974288335, 1e-14);
   EXPECT_NEAR(two.two_sided, 0.031221303948576674, 1e-14);

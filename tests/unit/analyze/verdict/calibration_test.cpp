@@ -53,12 +53,12 @@ TEST(Calibration, TheRankAmongTheCleanRunsIsThePValue) {
 
 TEST(Calibration, WorseThanHealthyTrainingIsNotEnough) {
   const Calibration calibration(ladder(20), kAccuracy, 0.05, 1000);
-  // The golden run is itself the worst of all: what is no worse than it is no harm.
+  // The golden run is itself the worst of all: what is no worse than it is not harm.
   const Trajectory golden = run_with(0.900);
   for (const double accuracy : {1.0, 0.95, 0.92, 0.9}) {
     EXPECT_FALSE(outside(calibration, run_with(accuracy), golden)) << accuracy;
   }
-  EXPECT_FALSE(outside(calibration, run_with(0.899), golden)) << "one target is no harm";
+  EXPECT_FALSE(outside(calibration, run_with(0.899), golden)) << "one target is not harm";
   EXPECT_TRUE(outside(calibration, run_with(0.880), golden));
 }
 
@@ -149,7 +149,7 @@ TEST(Calibration, TheLimitInAbsoluteUnitsIsTheWorstCleanRunAboveTheMedian) {
   const Calibration calibration(ladder(21), kAccuracy, 0.01, 1000);
   EXPECT_NEAR(calibration.units().at(0), 1.4826 * 0.005, 1e-12);
   EXPECT_NEAR(calibration.limit_rises().at(0), 0.010, 1e-12);
-  // Of r = 2, the second worst.
+  // For r = 2, the second worst.
   EXPECT_NEAR(Calibration(ladder(21), kAccuracy, 0.1, 1000).limit_rises().at(0), 0.009, 1e-12);
 }
 

@@ -83,7 +83,7 @@ TEST(Resolution, IsTheSmallestHarmThatWouldBeAnSdc) {
   judging.metrics = {record::Metric::test_accuracy};
   ArmControls controls = controls_of(rows, judging).at("serial");
   EXPECT_DOUBLE_EQ(resolution_of(controls).at(record::Metric::test_accuracy).value(), 0.020);
-  // Behind a golden run in the tail the same distance as from the median counts.
+  // A golden run in the tail is measured at the same distance as one at the median.
   CleanRun unlucky = controls.golden[0];
   unlucky.evaluations[0].test_accuracy = 0.9;
   controls.golden.push_back(unlucky);
