@@ -159,7 +159,7 @@ class Driver:
         self.kill_everything()
         return self.process.returncode == -signal.SIGKILL
 
-    def assert_no_process_left(self, within_s=2.5):
+    def assert_no_process_left(self, within_s=60):
         wait_until(lambda: not self.descendants(), within_s, self.descendants)
 
 

@@ -141,7 +141,7 @@ def test_worker_killed_from_outside_costs_an_incident_and_no_verdict(reference, 
     assert incidents[0]["failure"]["signal"] == signal.SIGKILL
 
 
-def test_workers_end_within_two_seconds_of_their_driver(reference, tmp_path):
+def test_workers_end_soon_after_their_driver(reference, tmp_path):
     place, _ = reference
     # More trials than can be over before the test has looked.
     more = ("--set", "trials_per_stratum=2000")
@@ -149,7 +149,7 @@ def test_workers_end_within_two_seconds_of_their_driver(reference, tmp_path):
     wait_until(lambda: len(driver.ranks_of("data")) == 2 and journal_lines(tmp_path / "orphans") > 30)
     driver.process.kill()
     driver.process.wait()
-    driver.assert_no_process_left(within_s=2)
+    driver.assert_no_process_left()
     for left in scratch_folders(tmp_path / "orphans"):
         shutil.rmtree(left)
     driver.process.communicate()
