@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import bitrift.runner
 import bitrift.torch
-import h5py
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -69,17 +68,7 @@ class Trainer:
         return {"test_loss": output.loss, "test_accuracy": right.float().mean(), "test_targets": right.numel()}
 
     def save(self, path, epoch):
-        bitrift.torch.save(path, self.model, self.optimizer, epoch=epoch, step=self.scheduler.last_epoch)
-
-    def load(self, path):
-        with h5py.File(path) as file:
-            steps = int(file["progress/step"][()])
-        for _ in range(steps):  # before load_into, which sets the learning rate to that of the file
-            self.scheduler.step()
-        return bitrift.torch.load_into(path, self.model, self.optimizer)
-
-    def state(self):
-        return [self.model, self.optimizer, self.scheduler]
+        bitrift.torch.save(path, self.model, self.optimizer, scheduler=self.scheduler, epoch=epoch)
 
 
 def read_text(first, count):
@@ -92,7 +81,11 @@ def main():
     torch.manual_seed(0)
     trainer = Trainer(LanguageModel(), read_text(0, 640), read_text(1000, 64))
     bitrift.runner.serve(
-        load=trainer.load, train_epoch=trainer.train_epoch, evaluate=trainer.evaluate, state=trainer.state
+        model=trainer.model,
+        optimizer=trainer.optimizer,
+        scheduler=trainer.scheduler,
+        train_epoch=trainer.train_epoch,
+        evaluate=trainer.evaluate,
     )
     for epoch in range(3):
         losses = list(trainer.train_epoch())

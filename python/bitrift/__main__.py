@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bitrift import audit_command
+
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr)
@@ -159,6 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     plot.add_argument("--title", metavar="TEXT", help="title of the figure")
     plot.set_defaults(run=mesh_plot)
+    audit_command.add_to(commands)
     parsed = parser.parse_args(arguments)
     parsed.run(parsed)
 

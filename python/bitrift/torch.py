@@ -2,84 +2,115 @@
 
 Tensors are named as docs/checkpoint-format.md names them, so that bitrift knows their roles: model/KEY for each entry
 of the model's state_dict, optimizer/SLOT/KEY for the optimizer's state of each parameter, progress/NAME for numbers of
-your own. Needs PyTorch, NumPy and h5py.
+your own. Averages of the weights are ema/KEY. Schedulers, scalers, samplers and random states are an attribute of the
+file. Needs PyTorch, NumPy and h5py.
 """
 
 from __future__ import annotations
 
+import functools
 import json
-import os
-import secrets
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import h5py
-import numpy as np
 import torch
 
-from bitrift.errors import BadInput
+from bitrift.hdf5_tensors import read_tensor, write_file
+from bitrift.kept_state import (
+    ConversionError,
+    from_json,
+    get_inline,
+    put_inline,
+    random_states,
+    restore,
+    set_random_states,
+    several,
+    state_of,
+    to_json,
+)
 
-SCHEMA = "bitrift/torch/1"
+__all__ = ["ConversionError", "from_pt", "load_into", "save"]
+
 _BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 _MODELS = ("model", "state_dict", "model_state_dict", "net", "network", "module")
 _OPTIMIZERS = ("optimizer", "optimizer_state_dict", "optimizer_state", "optim")
-
-
-class ConversionError(BadInput):
-    """A file or a state that has no place in a checkpoint, on one line."""
+_NUMBER = "number"  # in place of a state that is one number: its dataset holds it
 
 
 def save(
     path: str | PathLike[str],
-    model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer | None = None,
+    model: torch.nn.Module | Mapping[str, torch.nn.Module],
+    optimizer: Any = None,
+    *,
+    scheduler: Any = None,
+    ema: Any = None,
+    scaler: Any = None,
+    sampler: Any = None,
+    random: bool = False,
     **progress: float,
 ) -> None:
     """Writes a checkpoint, over an existing file only when it is complete.
 
-    progress: numbers that load_into() gives back, such as epoch=3. If tensors are one in the program, such as tied
-    weights, the first in the order of the state_dict is written; the others become hard links to it. Raises
-    ConversionError for what HDF5 cannot hold.
+    model: a module, or several by name. DistributedDataParallel and torch.compile change no name: tensors are stored as
+        those of the module inside.
+    optimizer, scheduler, ema, scaler, sampler: one of each kind, or several as a list or a dict. ema is a module such
+        as AveragedModel, an object with state_dict(), or a dict of tensors; sampler is a sampler, a DataLoader or a
+        torch.Generator.
+    random: whether to store the states of the default generators of Python, NumPy and PyTorch, too.
+    progress: numbers that load_into() gives back, such as epoch=3.
+
+    If tensors are one in the program, such as tied weights, the first in the order of the state_dict is written, and
+    the others become hard links to it. Raises ConversionError for what HDF5 cannot hold.
     """
-    content = model.state_dict()
+    inner = _inner(model)
+    content = {_clean(key): value for key, value in inner.state_dict().items()}
     states = {f"model/{key}": value for key, value in _tensors_of(content)}
-    groups: list[dict[str, Any]] = []
-    if optimizer is not None:
-        names = {id(parameter): key for key, parameter in model.named_parameters()}
-        for parameter, state in optimizer.state.items():
-            for slot, value in state.items():
-                if value is not None:  # SGD without momentum has an empty slot
-                    states[f"optimizer/{slot}/{_name_of(names, parameter)}"] = torch.as_tensor(value)
-        for group in optimizer.param_groups:
-            _numbers_only(group)
-            members = [_name_of(names, parameter) for parameter in group["params"]]
-            groups.append({key: value for key, value in group.items() if key != "params"} | {"params": members})
-    _write(Path(path), states, _aliases_of(content), progress, groups)
+    optimizers = _optimizers_json(several(optimizer), inner, states)
+    kept: dict[str, Any] = {
+        kind: {name: to_json(state_of(one), put_inline, kind) for name, one in several(value).items()}
+        for kind, value in (("scheduler", scheduler), ("scaler", scaler), ("sampler", sampler))
+    }
+    kept["ema"] = {name: _ema_json(name, one, states) for name, one in several_averages(ema).items()}
+    if random:
+        kept["random"] = {"": to_json(random_states(), put_inline, "random")}
+    kept = {kind: value for kind, value in kept.items() if value}
+    write_file(Path(path), states, _aliases_of(content), progress, optimizers | {"kept": kept})
 
 
 def load_into(
-    path: str | PathLike[str], model: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None
+    path: str | PathLike[str],
+    model: torch.nn.Module | Mapping[str, torch.nn.Module],
+    optimizer: Any = None,
+    *,
+    scheduler: Any = None,
+    ema: Any = None,
+    scaler: Any = None,
+    sampler: Any = None,
+    random: bool = False,
 ) -> dict[str, float]:
-    """Loads a checkpoint of save() or from_pt() into a model and its optimizer; returns the progress.
+    """Loads a checkpoint of save() or from_pt() into what a program has; returns the progress.
 
-    Hyperparameters of the optimizer's groups, such as the learning rate, become those of the file. Tensors that are one
-    in the program, such as tied weights, may be one or several in the file, or have one of the names only; if several
-    differ, the last in the order of the state_dict counts, as in load_state_dict. Raises RuntimeError
-    where the names or shapes of the model's tensors differ, as load_state_dict does, and ConversionError where the
-    optimizer's parameters do, or where the file has no optimizer.
+    Takes what save() took, and loads it in the right order: no scheduler has to be stepped. Warns where the file holds
+    a part that is not asked for. Hyperparameters of the optimizer's groups, such as the learning rate, become those of
+    the file. Tensors that are one in the program, such as tied weights, may be one or several in the file, or have one
+    of the names only; if several differ, the last in the order of the state_dict counts, as in load_state_dict. Raises
+    RuntimeError where the names or shapes of the model's tensors differ, as load_state_dict does, and ConversionError
+    where the optimizer's parameters do, or where the file lacks a part that is asked for.
     """
+    inner = _inner(model)
+    wanted = {"scheduler": scheduler, "ema": ema, "scaler": scaler, "sampler": sampler, "random": random or None}
     with h5py.File(path, "r") as file:
-        tensors = {key: _read(value) for key, value in file["model"].items()}
-        aliases = _aliases_of(model.state_dict())
-        present = {aliases.get(key, key): value for key, value in tensors.items()}
-        for key in (*aliases, *aliases.values()):
-            if aliases.get(key, key) in present:
-                tensors.setdefault(key, present[aliases.get(key, key)])
-        model.load_state_dict(tensors)
-        if optimizer is not None:
-            _load_optimizer(file, model, optimizer)
+        _load_model(file, inner)
+        optimizers = several(optimizer)
+        if optimizers:
+            _load_optimizers(file, inner, optimizers)
+        stored = json.loads(file.attrs.get("kept", "{}"))
+        for kind, value in wanted.items():
+            _load_kept(file, kind, several_averages(value) if kind == "ema" else several(value), stored.get(kind, {}))
         return {key: value[()].item() for key, value in file.get("progress", {}).items()}
 
 
@@ -103,14 +134,14 @@ def from_pt(source: str | PathLike[str], output: str | PathLike[str]) -> list[st
     model, optimizer, progress, left_out = _parts_of(content, str(source))
     states = {f"model/{key}": value for key, value in _tensors_of(model)}
     groups: list[dict[str, Any]] = []
+    other: dict[str, dict[str, Any]] = {}
     if optimizer is not None:
         groups = _named_groups(optimizer, model, str(source))
         names = [key for group in groups for key in group["params"]]
         for index, state in optimizer["state"].items():
-            for slot, value in state.items():
-                if value is not None:
-                    states[f"optimizer/{slot}/{names[index]}"] = torch.as_tensor(value)
-    _write(Path(output), states, _aliases_of(model), progress, groups)
+            _put_slots(names[index], state, states, other)
+    documents = {"param_groups": groups, "optimizer_state": other}
+    write_file(Path(output), states, _aliases_of(model), progress, documents)
     return left_out
 
 
@@ -135,6 +166,41 @@ def _tensors_of(state: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
         yield key, value
 
 
+def _inner(model: torch.nn.Module | Mapping[str, torch.nn.Module]) -> torch.nn.Module:
+    """The module inside wrappers that change names; of several, one that holds them all."""
+    if isinstance(model, Mapping):
+        return torch.nn.ModuleDict({name: _inner(one) for name, one in model.items()})
+    wrappers = (torch.nn.parallel.DistributedDataParallel, torch.nn.DataParallel)
+    inside = model.module if isinstance(model, wrappers) else getattr(model, "_orig_mod", None)
+    return _inner(inside) if isinstance(inside, torch.nn.Module) else model
+
+
+def _clean(key: str) -> str:
+    """The name that a tensor has where torch.compile did not wrap a part of the model."""
+    return key.replace("_orig_mod.", "")
+
+
+def several_averages(ema: Any) -> dict[str, Any]:
+    """Averages of weights by name; a dict of tensors is one of them."""
+    if isinstance(ema, Mapping) and all(isinstance(value, torch.Tensor) for value in ema.values()):
+        return {"": ema} if ema else {}
+    return several(ema)
+
+
+def _ema_json(name: str, ema: Any, states: dict[str, torch.Tensor]) -> Any:
+    def put(where: str, tensor: torch.Tensor) -> str:
+        path = f"ema/{name}{where}" if name else f"ema{where}"
+        states[path] = tensor
+        return path
+
+    state = ema if isinstance(ema, Mapping) else _inner(ema).state_dict() if _is_module(ema) else ema.state_dict()
+    return to_json(dict(state), put, "")
+
+
+def _is_module(value: Any) -> bool:
+    return isinstance(value, torch.nn.Module)
+
+
 def _name_of(names: Mapping[int, str], parameter: torch.Tensor) -> str:
     name = names.get(id(parameter))
     if name is None:
@@ -142,12 +208,55 @@ def _name_of(names: Mapping[int, str], parameter: torch.Tensor) -> str:
     return name
 
 
-def _numbers_only(group: Mapping[str, Any]) -> None:
+def _optimizers_json(
+    optimizers: Mapping[str, torch.optim.Optimizer], model: torch.nn.Module, states: dict[str, torch.Tensor]
+) -> dict[str, Any]:
+    """The groups, and the state that is not one tensor a slot; puts the tensors into `states`."""
+    names = {id(parameter): _clean(key) for key, parameter in model.named_parameters()}
+    groups: list[dict[str, Any]] = []
+    other: dict[str, dict[str, Any]] = {}
+    owner: dict[str, str] = {}
+    for which, optimizer in optimizers.items():
+        for group in optimizer.param_groups:
+            members = [_name_of(names, parameter) for parameter in group["params"]]
+            twice = next((one for one in members if owner.setdefault(one, which) != which), None)
+            if twice is not None:
+                raise ConversionError(f"{twice}: is a parameter of the optimizers {owner[twice]} and {which}")
+            belongs = {"optimizer": which} if which else {}
+            groups.append(_group_json(group) | belongs | {"params": members})
+        for parameter, state in optimizer.state.items():
+            _put_slots(_name_of(names, parameter), state, states, other)
+    return {"param_groups": groups, "optimizer_state": other}
+
+
+def _put_slots(
+    key: str, state: Mapping[str, Any], states: dict[str, torch.Tensor], other: dict[str, dict[str, Any]]
+) -> None:
+    """Stores the optimizer's state of one parameter."""
+
+    def put(where: str, tensor: torch.Tensor) -> str:
+        states[f"optimizer/{where}/{key}"] = tensor
+        return where
+
+    for slot, value in state.items():
+        if isinstance(value, torch.Tensor):
+            states[f"optimizer/{slot}/{key}"] = value
+        elif isinstance(value, (bool, int, float)):
+            states[f"optimizer/{slot}/{key}"] = torch.as_tensor(value)
+            other.setdefault(key, {})[slot] = _NUMBER
+        elif value is not None:  # SGD without momentum has an empty slot
+            other.setdefault(key, {})[slot] = to_json(value, put, slot)
+
+
+def _group_json(group: Mapping[str, Any]) -> dict[str, Any]:
+    """The hyperparameters of a group; a pair, such as betas, is a list."""
+    plain = {}
     for key, value in group.items():
-        plain = isinstance(value, (bool, int, float, str, type(None)))
-        pair = isinstance(value, (tuple, list)) and all(isinstance(one, (int, float)) for one in value)
-        if key != "params" and not plain and not pair:
-            raise ConversionError(f"the optimizer's {key} is a {type(value).__name__}; only numbers can be stored")
+        if key == "params":
+            continue
+        pair = isinstance(value, (tuple, list)) and all(isinstance(one, (int, float, type(None))) for one in value)
+        plain[key] = list(value) if pair else to_json(value, put_inline, f"the optimizer's {key}")
+    return plain
 
 
 def _parts_of(
@@ -191,89 +300,113 @@ def _named_groups(optimizer: Mapping[str, Any], model: Mapping[str, Any], source
         )
     groups = []
     for group in optimizer["param_groups"]:
-        _numbers_only(group)
-        groups.append({**group, "params": [names[number] for number in group["params"]]})
+        groups.append(_group_json(group) | {"params": [names[number] for number in group["params"]]})
     return groups
 
 
-def _load_optimizer(file: h5py.File, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+def _load_model(file: h5py.File, model: torch.nn.Module) -> None:
+    tensors = {key: read_tensor(value) for key, value in file["model"].items()}
+    state = {_clean(key): value for key, value in model.state_dict().items()}
+    aliases = _aliases_of(state)
+    present = {aliases.get(key, key): value for key, value in tensors.items()}
+    for key in (*aliases, *aliases.values()):
+        if aliases.get(key, key) in present:
+            tensors.setdefault(key, present[aliases.get(key, key)])
+    own = {_clean(key): key for key in model.state_dict()}
+    model.load_state_dict({own.get(key, key): value for key, value in tensors.items()})
+
+
+def _load_optimizers(file: h5py.File, model: torch.nn.Module, optimizers: Mapping[str, torch.optim.Optimizer]) -> None:
     stored = json.loads(file.attrs.get("param_groups", "[]"))
-    names = dict(model.named_parameters())
-    here = [len(group["params"]) for group in optimizer.param_groups]
-    if [len(group["params"]) for group in stored] != here:
-        raise ConversionError(
-            f"{file.filename}: holds an optimizer with {[len(one['params']) for one in stored]} parameters in its "
-            f"groups, but the program's has {here}"
-        )
-    optimizer.state.clear()
+    names = {_clean(key): parameter for key, parameter in model.named_parameters()}
+    for which, optimizer in optimizers.items():
+        here = [len(group["params"]) for group in optimizer.param_groups]
+        there = [group for group in stored if group.get("optimizer", "") == which]
+        if [len(group["params"]) for group in there] != here:
+            title = f"an optimizer '{which}'" if which else "an optimizer"
+            raise ConversionError(
+                f"{file.filename}: holds {title} with {[len(one['params']) for one in there]} parameters in its "
+                f"groups, but the program's has {here}"
+            )
+    owner = {
+        id(parameter): optimizer
+        for optimizer in optimizers.values()
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    }
+    for optimizer in optimizers.values():
+        optimizer.state.clear()
+    _load_slots(file, names, owner)
+    for which, optimizer in optimizers.items():
+        mine = [group for group in stored if group.get("optimizer", "") == which]
+        for group, saved in zip(optimizer.param_groups, mine, strict=True):
+            saved.pop("optimizer", None)
+            group["params"] = [names[key] for key in saved.pop("params")]
+            group.update(
+                {
+                    key: tuple(value) if isinstance(value, list) else from_json(value, get_inline)
+                    for key, value in saved.items()
+                }
+            )
+
+
+def _load_slots(
+    file: h5py.File, names: Mapping[str, torch.nn.Parameter], owner: Mapping[int, torch.optim.Optimizer]
+) -> None:
+    other = json.loads(file.attrs.get("optimizer_state", "{}"))
+
+    def read(key: str, slot: str) -> torch.Tensor:
+        tensor = read_tensor(file[f"optimizer/{slot}/{key}"])
+        # Step counters are numbers, which optimizers keep on the CPU.
+        return tensor.to(names[key].device) if tensor.dim() else tensor
+
+    parts = {
+        key: {slot: from_json(value, functools.partial(read, key)) for slot, value in slots.items() if value != _NUMBER}
+        for key, slots in other.items()
+        if key in names
+    }
     for slot, tensors in file.get("optimizer", {}).items():
-        for key, value in tensors.items():
+        for key in tensors:
             if key not in names:
                 raise ConversionError(f"{file.filename}: optimizer/{slot}/{key}: the model has no parameter {key}")
-            tensor = _read(value)
-            # Step counters are numbers, which optimizers keep on the CPU.
-            optimizer.state[names[key]][slot] = tensor.to(names[key].device) if tensor.dim() else tensor
-    for group, saved in zip(optimizer.param_groups, stored, strict=True):
-        group["params"] = [names[key] for key in saved.pop("params")]
-        group.update({key: tuple(value) if isinstance(value, list) else value for key, value in saved.items()})
+            optimizer = owner.get(id(names[key]))
+            if optimizer is None:
+                continue
+            as_stored = other.get(key, {})
+            if slot in as_stored and as_stored[slot] == _NUMBER:
+                optimizer.state[names[key]][slot] = read(key, slot).item()
+            elif slot.partition(".")[0].partition("/")[0] not in as_stored:
+                optimizer.state[names[key]][slot] = read(key, slot)
+    for key, slots in parts.items():
+        optimizer = owner.get(id(names[key]))
+        if optimizer is not None:
+            optimizer.state[names[key]].update(slots)
 
 
-def _bfloat16() -> Any:
-    kind = h5py.h5t.IEEE_F32LE.copy()
-    kind.set_fields(15, 7, 8, 0, 7)
-    kind.set_size(2)
-    kind.set_ebias(127)
-    return kind
+def _load_kept(file: h5py.File, kind: str, wanted: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
+    if set(wanted) != set(stored):
+        if not wanted:
+            warnings.warn(f"{file.filename}: holds the state of {kind}, which load_into() was not given", stacklevel=4)
+            return
+        found = f"holds that of {', '.join(map(repr, sorted(stored)))}" if stored else "holds none"
+        raise ConversionError(f"{file.filename}: {kind}: {found}; give save() the same {kind}")
+    for name, one in wanted.items():
+        if kind == "ema":
+            _load_ema(one, from_json(stored[name], lambda path: read_tensor(file[path])))
+        elif kind == "random":
+            set_random_states(from_json(stored[name], get_inline))
+        else:
+            restore(one, from_json(stored[name], get_inline))
 
 
-def _write(
-    path: Path,
-    states: Mapping[str, torch.Tensor],
-    aliases: Mapping[str, str],
-    progress: Mapping[str, float],
-    groups: Sequence[Mapping[str, Any]],
-) -> None:
-    name = path.with_name(f".{path.name}.tmp-{secrets.token_hex(3)}")
-    name.open("xb").close()  # mkstemp would hide the file from everybody else
-    try:
-        with h5py.File(name, "w") as file:
-            file.attrs["schema"] = SCHEMA
-            if groups:
-                file.attrs["param_groups"] = json.dumps(groups)
-            file.create_group("model", track_order=True)  # the first name of a tensor is the one made first
-            for key, value in states.items():
-                primary = aliases.get(key.removeprefix("model/"))
-                if primary is not None and key.startswith("model/"):
-                    file[key] = file[f"model/{primary}"]
-                else:
-                    _put(file, key, value.detach().cpu())
-            for key, number in progress.items():
-                file[f"progress/{key}"] = np.float64(number) if isinstance(number, float) else np.int64(number)
-        os.replace(name, path)
-    except BaseException:
-        name.unlink()
-        raise
-
-
-def _put(file: h5py.File, name: str, value: torch.Tensor) -> None:
-    if value.dtype == torch.bfloat16:
-        kind = _bfloat16()
-        space = h5py.h5s.create_simple(tuple(value.shape)) if value.dim() else h5py.h5s.create(h5py.h5s.SCALAR)
-        links = h5py.h5p.create(h5py.h5p.LINK_CREATE)
-        links.set_create_intermediate_group(True)
-        dataset = h5py.h5d.create(file.id, name.encode(), kind, space, lcpl=links)
-        dataset.write(h5py.h5s.ALL, h5py.h5s.ALL, value.contiguous().view(torch.int16).numpy(), kind)
-        return
-    try:
-        file[name] = value.numpy()
-    except TypeError:
-        raise ConversionError(f"{name}: {value.dtype} has no HDF5 type; convert it first") from None
-
-
-def _read(dataset: h5py.Dataset) -> torch.Tensor:
-    kind = dataset.id.get_type()
-    if isinstance(kind, h5py.h5t.TypeFloatID) and kind.get_size() == 2 and kind.get_ebias() == 127:
-        raw = np.empty(dataset.shape, np.int16)
-        dataset.id.read(h5py.h5s.ALL, h5py.h5s.ALL, raw, kind)
-        return torch.from_numpy(raw).view(torch.bfloat16)
-    return torch.from_numpy(np.asarray(dataset[()]))
+def _load_ema(ema: Any, state: dict[str, Any]) -> None:
+    if isinstance(ema, Mapping):
+        if set(ema) != set(state):
+            raise ConversionError("ema: the file holds averages of other tensors")
+        with torch.no_grad():
+            for key, tensor in ema.items():
+                tensor.copy_(state[key])
+    elif _is_module(ema):
+        _inner(ema).load_state_dict(state)
+    else:
+        ema.load_state_dict(state)

@@ -95,7 +95,7 @@ def test_scheduler_of_the_page_on_own_trainers_anneals_once(tmp_path: Path, name
     assert len({rate for _, rate in expected}) > 1 or name == "MultiStepLR"
     resumed = Training(SCHEDULERS[name])
     names = resumed.names()
-    exec(compile(block_with("own-trainer.md", "scheduler.step()"), "own-trainer.md", "exec"), names)
+    exec(compile(block_with("own-trainer.md", "def load(path)"), "own-trainer.md", "exec"), names)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler.step", category=UserWarning)
         progress = names["load"](tmp_path / "c.h5")
@@ -125,7 +125,7 @@ def test_scheduler_that_follows_the_training_resumes_with_its_numbers(tmp_path: 
 
 def test_save_and_load_into_of_the_python_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    statements = ast.parse(block_with("python.md", "bitrift.torch.save(")).body
+    statements = ast.parse(block_with("python.md", 'load_into("hurt.h5"')).body
     whole = Training()
     whole.train(range(20))
     saving, loading = statements[:2], [statements[0], *statements[2:]]
@@ -138,6 +138,34 @@ def test_save_and_load_into_of_the_python_page(tmp_path: Path, monkeypatch: pyte
     assert names["progress"] == {"epoch": 20}
     assert resumed.train(range(20, 22)) == expected
     resumed.assert_equals(whole)
+
+
+def test_everything_that_the_python_page_names_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    kept, saving, _, loading = ast.parse(block_with("python.md", '"ema": ema')).body
+
+    def training() -> tuple[Training, dict[str, Any]]:
+        one = Training(SCHEDULERS["CosineAnnealingLR"])
+        data = torch.utils.data.TensorDataset(torch.arange(12))
+        own = {
+            "ema": torch.optim.swa_utils.AveragedModel(one.model),
+            "scaler": torch.amp.GradScaler("cpu"),
+            "loader": torch.utils.data.DataLoader(data, shuffle=True, generator=torch.Generator().manual_seed(7)),
+        }
+        return one, one.names() | own
+
+    whole, names = training()
+    whole.train(range(5))
+    names["ema"].update_parameters(whole.model)
+    list(names["loader"])
+    exec(compile(ast.Module([kept, saving], []), "python.md", "exec"), names)
+    expected = whole.train(range(5, 8)), [batch.item() for (batch,) in names["loader"]], torch.rand(1)
+    resumed, others = training()
+    exec(compile(ast.Module([kept, loading], []), "python.md", "exec"), others)
+    assert others["progress"] == {"epoch": 20}
+    assert (resumed.train(range(5, 8)), [batch.item() for (batch,) in others["loader"]], torch.rand(1)) == expected
+    resumed.assert_equals(whole)
+    assert int(others["ema"].n_averaged) == 1
 
 
 def test_file_of_torch_save_converted_by_from_pt_resumes(tmp_path: Path) -> None:

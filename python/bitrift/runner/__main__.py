@@ -52,11 +52,12 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         parser.add_argument(hidden, default="", help=argparse.SUPPRESS)
     parser.add_argument("--base", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--unread", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--audit", default="", help=argparse.SUPPRESS)
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(words)
     options.script, _, options.function = options.script.partition(":")
     options.arguments = own
-    if not options.connect and options.checkpoint is None:
+    if not options.connect and not options.audit and options.checkpoint is None:
         parser.error("give --checkpoint FILE: the file to resume from")
     if options.epochs < 0 or options.ranks < 1:
         parser.error("--epochs must be at least 0, and --ranks at least 1")
@@ -71,20 +72,24 @@ def _split(words: list[str]) -> tuple[list[str], list[str]]:
     return words[:end], words[end + 1 :]
 
 
-def start_ranks(options: argparse.Namespace, words: Sequence[str]) -> int:
-    """Starts the ranks and waits for them; when one fails, the others are killed. Its exit code, or 128 + signal."""
-    environment = os.environ | {
-        "WORLD_SIZE": str(options.ranks),
-        "LOCAL_WORLD_SIZE": str(options.ranks),
+def environments(ranks: int) -> list[dict[str, str]]:
+    """What torchrun sets for each rank of a job on this machine."""
+    common = {
+        "WORLD_SIZE": str(ranks),
+        "LOCAL_WORLD_SIZE": str(ranks),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(_free_port()),
+        "GLOO_SOCKET_IFNAME": os.environ.get("GLOO_SOCKET_IFNAME", "lo"),
     }
-    environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    return [common | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
+
+
+def start_ranks(options: argparse.Namespace, words: Sequence[str]) -> int:
+    """Starts the ranks and waits for them; when one fails, the others are killed. Its exit code, or 128 + signal."""
     ranks = []
-    for number in map(str, range(options.ranks)):
-        own = {"RANK": number, "LOCAL_RANK": number}
-        command = [sys.executable, "-m", "bitrift.runner", "--rank", number, *words]
-        ranks.append(subprocess.Popen(command, env=environment | own))
+    for number, own in enumerate(environments(options.ranks)):
+        command = [sys.executable, "-m", "bitrift.runner", "--rank", str(number), *words]
+        ranks.append(subprocess.Popen(command, env=os.environ | own))
     while None in (codes := [rank.poll() for rank in ranks]) and not any(codes):
         time.sleep(0.01)
     failed = next(filter(None, codes), 0)
@@ -117,11 +122,11 @@ class OneRun:
         from bitrift.runner.serving import Request, Trainer
 
         options = self._options
-        _check_ranks(options.ranks)
+        check_ranks(options.ranks)
         result = Trainer(script).run(Request(str(options.checkpoint), options.epochs, options.order_seed))
         if not options.rank:
             print(json.dumps(result, indent=2), file=self._out)
-        _end(0, self._out)
+        end(0, self._out)
 
 
 class Unread:
@@ -137,13 +142,13 @@ class Unread:
         from bitrift.runner.unread import Loads, candidates, unread_tensors
 
         options = self._options
-        _check_ranks(options.ranks)
+        check_ranks(options.ranks)
         loads = Loads(Trainer(script), options.base, options.checkpoint)
         # The golden run tells of a script that refuses its base.
         found = [] if loads.refused else unread_tensors(loads, candidates(options.base))
         if ranks.number() == 0:
             self.answer({"unread": found})
-        _end(0)
+        end(0)
 
     def broke(self, detail: str) -> None:
         """An exception ended the script; of several ranks the first one counts."""
@@ -167,7 +172,7 @@ class Worker:
         """Answers every request, then ends the process."""
         from bitrift.runner.serving import Trainer
 
-        _check_ranks(self._options.ranks)
+        check_ranks(self._options.ranks)
         trainer = Trainer(script)
         if self._driver.rank == 0:
             with self._options.base.open("rb") as file:
@@ -177,8 +182,8 @@ class Worker:
             for request in self._driver.requests():
                 self._answer(trainer, request)
         except EOFError:
-            _end(HUNG_UP)
-        _end(0)
+            end(HUNG_UP)
+        end(0)
 
     def _answer(self, trainer: Any, run: dict[str, Any]) -> None:
         from bitrift.runner.serving import Request
@@ -220,7 +225,8 @@ def changed_in_file(base: Path, file: str) -> list[str]:
     return [one.path for one in found if not one.path.startswith("checksum/")]
 
 
-def _check_ranks(wanted: int) -> None:
+def check_ranks(wanted: int) -> None:
+    """Raises RuntimeError where the script did not join the ranks that were started."""
     from bitrift.runner import ranks
 
     found = ranks.count()
@@ -246,7 +252,7 @@ def _environment(script: Any) -> dict[str, Any]:
     }
 
 
-def _end(code: int, *streams: IO[str]) -> NoReturn:
+def end(code: int, *streams: IO[str]) -> NoReturn:
     """Ends without the interpreter's own end, where threads of PyTorch may outlive what they use."""
     for stream in (sys.stdout, sys.stderr, *streams):
         stream.flush()
@@ -274,7 +280,12 @@ def run_script(options: argparse.Namespace) -> NoReturn:
 
 
 def _session(options: argparse.Namespace) -> tuple[Any, Any]:
-    """What asks for runs, and the driver that is told of an exception, if there is one."""
+    """What serve() answers, and what hears of an exception, if anything does."""
+    if options.audit:
+        from bitrift.audit.process import Audit, Request
+
+        audit = Audit(Request.from_json(options.audit), options.ranks, Path(options.script).resolve().parent)
+        return audit, audit
     if options.connect:
         from bitrift.runner.protocol import Driver
 
@@ -300,7 +311,7 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
         from bitrift.runner import serving
 
         serving.begin(session)
-        serving.seed_all("start")
+        serving.seed_all(getattr(session, "seed", "start"))
         run_script(options)
 
 
@@ -317,7 +328,7 @@ def _reported(driver: Any, ranks: int) -> Iterator[None]:
             if ranks > 1:
                 time.sleep(PEERS_END_S)
             driver.broke(last_line(error))
-        _end(FAILED)
+        end(FAILED)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import math
-import random
+import random as python_random
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +17,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 import bitrift.torch
+from bitrift.kept_state import several
 from bitrift.runner import ranks
 from bitrift.runner.protocol import last_line, number
 from bitrift.runner.state import Snapshot, digest, digest_each
@@ -33,6 +34,7 @@ class Script:
     train_epoch: Callable[..., Any]
     evaluate: Callable[[], Any]
     state: Callable[[], Any]
+    save: Callable[..., Any] | None = None
     shuffle: tuple[Any, ...] = ()
     threads: int = 1
 
@@ -57,10 +59,16 @@ def serve(
     *,
     train_epoch: Callable[..., Any],
     evaluate: Callable[[], Any],
-    model: torch.nn.Module | None = None,
-    optimizer: torch.optim.Optimizer | None = None,
+    model: torch.nn.Module | Mapping[str, torch.nn.Module] | None = None,
+    optimizer: Any = None,
+    scheduler: Any = None,
+    ema: Any = None,
+    scaler: Any = None,
+    sampler: Any = None,
+    random: bool = False,
     load: Callable[[str], Any] | None = None,
     state: Callable[[], Any] | None = None,
+    save: Callable[..., Any] | None = None,
     shuffle: Iterable[Any] = (),
     threads: int = 1,
 ) -> None:
@@ -71,11 +79,16 @@ def serve(
         If it is a generator of step losses, a run ends at the first one that is NaN or infinite.
     evaluate: returns (test_loss, test_accuracy), or a dict with these and optionally test_capped_loss and
         test_targets (docs/exec-runner.md).
-    load: loads a file. By default bitrift.torch.load_into(path, model, optimizer). May return a dict of which `epoch`
-        counts: the completed epochs. What it raises means that it refuses the file.
+    model, optimizer, scheduler, ema, scaler, sampler, random: what bitrift.torch.save() and load_into() take, and what
+        the digest covers. A sampler is seeded like those of `shuffle`.
+    load: loads a file. By default bitrift.torch.load_into(path, model, optimizer, ...). May return a dict of which
+        `epoch` counts: the completed epochs. What it raises means that it refuses the file.
     state: everything that training changes, and that decides whether two runs ended equally: models, optimizers,
-        schedulers, tensors, arrays, or dicts and lists of them. By default model and optimizer. Return the objects
-        themselves: before each run they are brought back to what they are when serve() is called.
+        schedulers, tensors, arrays, or dicts and lists of them. By default all that is given as model to scaler. Return
+        the objects themselves: before each run they are brought back to what they are when serve() is called.
+    save: writes a file that load() takes; only `python -m bitrift audit` calls it, on all ranks, with the path and, if
+        it takes a second argument, the number of completed epochs. By default bitrift.torch.save() on rank 0; without a
+        default if load is given.
     shuffle: what orders the batches by a seed of its own: DataLoaders, samplers or generators. What draws from
         PyTorch's, NumPy's or Python's default generator needs no mention.
     threads: of PyTorch in each process; fixed, because it affects the arithmetic.
@@ -85,24 +98,36 @@ def serve(
     if load is None or state is None:
         if model is None:
             raise TypeError("serve(): give model (and optimizer), or both load and state")
-        load = load or _loader(model, optimizer)
-        state = state or (lambda: {"model": model, "optimizer": optimizer})
+        parts = {"optimizer": optimizer, "scheduler": scheduler, "ema": ema, "scaler": scaler}
+        kept = parts | {"sampler": sampler, "random": random}
+        save = save or (None if load else _saver(model, kept))
+        load = load or _loader(model, kept)
+        state = state or (lambda: {"model": model} | parts)
+    orders = (*shuffle, *several(sampler).values())
     if _session is not None:
-        _session.serve(Script(load, train_epoch, evaluate, state, tuple(shuffle), threads))
+        _session.serve(Script(load, train_epoch, evaluate, state, save, orders, threads))
 
 
-def _loader(model: torch.nn.Module, optimizer: torch.optim.Optimizer | None) -> Callable[[str], Any]:
+def _loader(model: Any, kept: dict[str, Any]) -> Callable[[str], Any]:
     def load(path: str | PathLike[str]) -> Any:
-        return bitrift.torch.load_into(path, ranks.unwrapped(model), optimizer)
+        return bitrift.torch.load_into(path, model, **kept)
 
     return load
+
+
+def _saver(model: Any, kept: dict[str, Any]) -> Callable[..., Any]:
+    def save(path: str | PathLike[str], epoch: int) -> None:
+        if ranks.number() == 0:
+            bitrift.torch.save(path, model, **kept, epoch=epoch)
+
+    return save
 
 
 def seed_all(*words: object) -> int:
     """Seeds Python, NumPy and PyTorch on all devices with a number that follows from these words, and returns it."""
     text = "/".join(map(str, words)).encode()
     seed = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1
-    random.seed(seed)
+    python_random.seed(seed)
     np.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002 (scripts draw from this generator)
     torch.manual_seed(seed)
     return seed
@@ -150,7 +175,7 @@ class Trainer:
         make_deterministic(script.threads)
         self._script = script
         self._clean = Snapshot(script.state())
-        self._takes_epoch = _takes_argument(script.train_epoch)
+        self._takes_epoch = arguments_of(script.train_epoch) > 0
         self._loaded_base: dict[int, dict[str, bytes]] = {}  # by order seed
         self._compared: dict[str, bool] | None = None  # whether each part of the loaded state differs from the base's
         self._optimizer_steps = 0
@@ -168,7 +193,7 @@ class Trainer:
         refusal, returned = self.load(request.checkpoint, request.order_seed)
         if refusal:
             return self._result(progress, "rejected", refusal, began)
-        progress.epoch = _epoch_of(returned)
+        progress.epoch = epoch_of(returned)
         self._compare(request, expected, returned)
         problem = ""
         before_steps()
@@ -194,7 +219,7 @@ class Trainer:
 
     def digests(self, returned: Any) -> dict[str, bytes]:
         """What load() left behind: a digest for each tensor and number of the state, and the epoch it returned."""
-        return digest_each(self._script.state()) | {"returned epoch": repr(_epoch_of(returned)).encode()}
+        return digest_each(self._script.state()) | {"returned epoch": repr(epoch_of(returned)).encode()}
 
     def _expected(self, request: Request) -> dict[str, bytes] | None:
         """The digests of the loaded base. Equal requests make all ranks load the base at the same moment."""
@@ -231,7 +256,7 @@ class Trainer:
     def _train_epoch(self, request: Request, progress: Progress) -> None:
         seed = seed_all("epoch", request.order_seed, progress.epoch)
         for one in self._script.shuffle:
-            _seed_order(one, seed)
+            seed_order(one, seed)
         self._optimizer_steps = 0
         before = progress.steps
         outcome = self._script.train_epoch(*([progress.epoch] if self._takes_epoch else []))
@@ -320,12 +345,14 @@ def _numbers(evaluation: Mapping[str, Any]) -> dict[str, Any]:
     return {key: number(value) if isinstance(value, float) else value for key, value in evaluation.items()}
 
 
-def _takes_argument(function: Callable[..., Any]) -> bool:
+def arguments_of(function: Callable[..., Any]) -> int:
+    """How many arguments a function takes by position."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return any(one.kind in kinds for one in inspect.signature(function).parameters.values())
+    return sum(one.kind in kinds for one in inspect.signature(function).parameters.values())
 
 
-def _epoch_of(loaded: Any) -> int:
+def epoch_of(loaded: Any) -> int:
+    """The number of completed epochs among what load() returned; 0 where it is not there."""
     epoch = loaded.get("epoch", 0) if isinstance(loaded, Mapping) else 0
     # What a fault made of it may be too large for the journal.
     return max(-(2**53), min(2**53, int(epoch))) if math.isfinite(epoch) else 0
@@ -344,14 +371,14 @@ def _train_metrics(outcome: Any) -> dict[str, Any]:
     return {name: int(value) if name == "steps" else float(value) for name, value in outcome.items()}
 
 
-def _seed_order(one: Any, seed: int) -> None:
+def seed_order(one: Any, seed: int) -> None:
     """Seeds what orders the batches: a generator, a sampler with a seed, or the parts of a DataLoader."""
     if isinstance(one, torch.Generator):
         one.manual_seed(seed)
     elif isinstance(one, torch.utils.data.DataLoader):
         for part in (one.generator, one.sampler, one.batch_sampler):
             if part is not None:
-                _seed_order(part, seed)
+                seed_order(part, seed)
     elif isinstance(getattr(one, "seed", None), int):
         one.seed = seed  # as DistributedSampler keeps it
     elif isinstance(getattr(one, "generator", None), torch.Generator):

@@ -1,0 +1,248 @@
+"""The pieces of a training's state: each can be read, compared and put back alone."""
+
+from __future__ import annotations
+
+import copy
+import enum
+import functools
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from bitrift.audit.walk import Found, walk
+
+Write = Callable[[Any], None]
+
+
+class Kind(enum.Enum):
+    """What a piece is part of."""
+
+    PARAMETERS = "parameters"
+    BUFFERS = "buffers"
+    GRADIENTS = "gradients"
+    MODE = "mode"
+    OPTIMIZER_STATE = "optimizer state"
+    HYPERPARAMETERS = "hyperparameters"
+    SCHEDULER = "scheduler"
+    SCALER = "scaler"
+    GENERATOR = "generator"
+    DEFAULT_GENERATOR = "default generator"
+    OBJECT = "object"
+    TENSOR = "tensor"
+    NUMBER = "number"
+    EPOCH = "epoch"
+
+
+STATE = frozenset(
+    {
+        Kind.PARAMETERS,
+        Kind.BUFFERS,
+        Kind.OPTIMIZER_STATE,
+        Kind.HYPERPARAMETERS,
+        Kind.SCHEDULER,
+        Kind.SCALER,
+        Kind.EPOCH,
+    }
+)
+"""Kinds whose difference is one even if nothing follows from it in the epochs that the audit trains."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One piece in this process."""
+
+    name: str
+    kind: Kind
+    read: Callable[[], Any]
+    write: Write | None
+    owner: torch.nn.Module | None = None
+    """The module, for its parameters."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A piece as it was at one moment, for another process."""
+
+    name: str
+    kind: Kind
+    state: Any
+
+
+def pieces_of(functions: list[Callable[..., Any]], folder: Path) -> tuple[dict[str, Piece], list[str]]:
+    """The pieces that a script's functions lead to, and the names of iterators, whose position cannot be read."""
+    found = walk(functions, folder)
+    pieces = [*_default_generators(), *_of_objects(found), *_of_tensors(found), *_of_numbers(found)]
+    return {one.name: one for one in pieces}, found.iterators
+
+
+def keep(pieces: Mapping[str, Piece]) -> dict[str, Kept]:
+    """All pieces as they are now."""
+    return {name: Kept(name, one.kind, portable(one.read())) for name, one in pieces.items()}
+
+
+def portable(value: Any) -> Any:
+    """A copy that another process can read: tensors on the CPU, and the text of what is of another type."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().cpu().clone()
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if value is None or type(value) in (bool, int, float, str, bytes, complex) or isinstance(value, np.generic):
+        return value
+    if isinstance(value, dict):
+        pairs = {portable(key): portable(one) for key, one in value.items()}
+        return type(value)(pairs) if type(value).__module__ == "collections" and type(value) is not dict else pairs
+    if isinstance(value, (list, tuple)):
+        items = [portable(one) for one in value]
+        return items if isinstance(value, list) else tuple(items)
+    return f"<{type(value).__name__}>"
+
+
+def _of_objects(found: Found) -> list[Piece]:
+    pieces = []
+    for name, one in found.objects.items():
+        if isinstance(one, torch.nn.Module):
+            pieces += _of_module(name, one)
+        elif isinstance(one, torch.optim.Optimizer):
+            pieces += _of_optimizer(name, one)
+        elif isinstance(one, torch.Generator):
+            pieces.append(Piece(name, Kind.GENERATOR, one.get_state, cast(Write, one.set_state)))
+        elif isinstance(one, np.random.Generator):
+            pieces.append(_of_numpy(name, one))
+        elif isinstance(one, np.random.RandomState):
+            read = functools.partial(one.get_state, legacy=False)
+            pieces.append(Piece(name, Kind.GENERATOR, read, one.set_state))
+        else:
+            kind = Kind.OBJECT
+            if isinstance(one, torch.optim.lr_scheduler.LRScheduler):
+                kind = Kind.SCHEDULER
+            elif isinstance(one, torch.amp.GradScaler):
+                kind = Kind.SCALER
+            pieces.append(Piece(name, kind, one.state_dict, one.load_state_dict))
+    return pieces
+
+
+def _of_module(name: str, module: torch.nn.Module) -> list[Piece]:
+    def tensors(values: Callable[[], Any]) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+        def write(state: Mapping[str, torch.Tensor]) -> None:
+            with torch.no_grad():
+                for key, tensor in values():
+                    tensor.copy_(state[key])
+
+        return lambda: dict(values()), write
+
+    def gradients() -> dict[str, torch.Tensor]:
+        return {key: one.grad for key, one in module.named_parameters() if one.grad is not None}
+
+    def set_gradients(state: Mapping[str, torch.Tensor]) -> None:
+        for key, one in module.named_parameters():
+            one.grad = state[key].to(one.device) if key in state else None
+
+    def mode() -> dict[str, bool]:
+        return {key: part.training for key, part in module.named_modules()}
+
+    def set_mode(state: Mapping[str, bool]) -> None:
+        for key, part in module.named_modules():
+            part.training = state[key]
+
+    pieces = [
+        Piece(f"gradients of {name}", Kind.GRADIENTS, gradients, set_gradients),
+        Piece(f"train()/eval() of {name}", Kind.MODE, mode, set_mode),
+    ]
+    if next(iter(module.parameters()), None) is not None:
+        pieces.insert(0, Piece(name, Kind.PARAMETERS, *tensors(module.named_parameters), module))
+    if next(iter(module.buffers()), None) is not None:
+        pieces.append(Piece(f"buffers of {name}", Kind.BUFFERS, *tensors(module.named_buffers)))
+    return pieces
+
+
+def _of_optimizer(name: str, optimizer: torch.optim.Optimizer) -> list[Piece]:
+    def parameters() -> list[torch.Tensor]:
+        return [one for group in optimizer.param_groups for one in group["params"]]
+
+    def read() -> list[dict[str, Any]]:
+        return [dict(optimizer.state[one]) if one in optimizer.state else {} for one in parameters()]
+
+    def write(state: list[dict[str, Any]]) -> None:
+        for one, slots in zip(parameters(), state, strict=True):
+            optimizer.state.pop(one, None)
+            if slots:
+                optimizer.state[one] = {key: _to(value, one.device) for key, value in copy.deepcopy(slots).items()}
+
+    def groups() -> list[dict[str, Any]]:
+        return [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
+
+    def set_groups(state: list[dict[str, Any]]) -> None:
+        for group, saved in zip(optimizer.param_groups, state, strict=True):
+            for key in [key for key in group if key != "params" and key not in saved]:
+                del group[key]
+            group.update(copy.deepcopy(saved))
+
+    return [
+        Piece(f"state of {name}", Kind.OPTIMIZER_STATE, read, write),
+        Piece(f"hyperparameters of {name}", Kind.HYPERPARAMETERS, groups, set_groups),
+    ]
+
+
+def _to(value: Any, device: torch.device) -> Any:
+    # Step counters are numbers, which optimizers keep on the CPU.
+    return value.to(device) if isinstance(value, torch.Tensor) and value.dim() else value
+
+
+def _of_numpy(name: str, generator: np.random.Generator) -> Piece:
+    bits = generator.bit_generator
+    return Piece(name, Kind.GENERATOR, lambda: bits.state, lambda state: setattr(bits, "state", state))
+
+
+def _of_tensors(found: Found) -> list[Piece]:
+    def write(tensors: dict[Any, torch.Tensor]) -> Callable[[dict[Any, torch.Tensor]], None]:
+        def copy_from(state: dict[Any, torch.Tensor]) -> None:
+            with torch.no_grad():
+                for key, tensor in tensors.items():
+                    tensor.copy_(state[key])
+
+        return copy_from
+
+    return [
+        Piece(name, Kind.TENSOR, functools.partial(_same, several), write(several))
+        for name, several in found.tensors.items()
+        if all(one.layout == torch.strided and not one.is_meta for one in several.values())
+    ]
+
+
+def _of_numbers(found: Found) -> list[Piece]:
+    return [
+        Piece(name, Kind.NUMBER, functools.partial(_same, place.value), place.put)
+        for name, place in found.numbers.items()
+    ]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _default_generators() -> list[Piece]:
+    pieces = [
+        Piece("Python's random", Kind.DEFAULT_GENERATOR, random.getstate, random.setstate),
+        Piece(
+            "numpy.random",
+            Kind.DEFAULT_GENERATOR,
+            lambda: np.random.get_state(legacy=False),  # noqa: NPY002 (scripts draw from this generator)
+            np.random.set_state,
+        ),
+        Piece("PyTorch's default generator", Kind.DEFAULT_GENERATOR, torch.get_rng_state, torch.set_rng_state),
+    ]
+    if torch.cuda.is_available():
+        pieces.append(
+            Piece(
+                "PyTorch's default generators on CUDA",
+                Kind.DEFAULT_GENERATOR,
+                torch.cuda.get_rng_state_all,
+                torch.cuda.set_rng_state_all,
+            )
+        )
+    return pieces

@@ -1,0 +1,106 @@
+"""`python -m bitrift audit`: its command line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+EXAMPLE = """examples:
+  python -m bitrift audit resume train.py
+  python -m bitrift audit resume train.py:main --epochs 2 --more 2 --junit resume.xml -- --batch-size 64
+
+The script calls bitrift.runner.serve() (docs/audit.md). What follows -- belongs to the script.
+Exit codes: 0 the resume equals the uninterrupted training, 1 it differs, 2 no answer: the script failed or does not
+repeat, usage or input error."""
+
+
+def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds `audit` to the commands of `python -m bitrift`."""
+    audit = commands.add_parser(
+        "audit",
+        help="find out whether stopping and resuming your script changes its training",
+        description="Audit your own training script.",
+    )
+    kinds = audit.add_subparsers(dest="audit", required=True, metavar="WHAT")
+    resume = kinds.add_parser(
+        "resume",
+        help="compare a resumed training with one that never stopped",
+        description="Train a script in one go; then save, load in a new process and continue. Compare both bit for "
+        "bit, and print the first step, rate, loss or parameter that differs, and which state is missing. Each "
+        "piece that differs after the load is put back and left out again, so the answer says which ones matter.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    resume.add_argument("script", metavar="SCRIPT[:FUNCTION]", help="a file that calls bitrift.runner.serve()")
+    resume.add_argument("arguments", nargs="*", metavar="-- ARGUMENT", help="arguments of the script")
+    resume.add_argument("--epochs", type=int, default=1, metavar="N", help="epochs before the save (default: 1)")
+    resume.add_argument("--more", type=int, default=1, metavar="N", help="epochs after the load (default: 1)")
+    resume.add_argument("--ranks", type=int, default=1, metavar="N", help="processes to start (default: 1)")
+    resume.add_argument(
+        "--tolerance",
+        type=float,
+        default=0.0,
+        metavar="T",
+        help="relative difference that counts as equal (default: 0)",
+    )
+    resume.add_argument(
+        "--seed-epochs", action="store_true", help="seed before each epoch, as a campaign does; hides random states"
+    )
+    resume.add_argument("--json", type=Path, metavar="FILE", help="write the findings as JSON")
+    resume.add_argument("--junit", type=Path, metavar="FILE", help="write the findings as JUnit XML")
+    resume.add_argument("--log", type=Path, metavar="FILE", help="append the output of the script to a file")
+    resume.set_defaults(run=run_resume)
+
+
+def _problem(options: argparse.Namespace) -> str:
+    if not Path(options.script.partition(":")[0]).is_file():
+        return f"{options.script.partition(':')[0]}: no such file"
+    if options.epochs < 1 or options.more < 1 or options.ranks < 1:
+        return "--epochs, --more and --ranks must be at least 1"
+    if not 0 <= options.tolerance < 1:
+        return "--tolerance must be at least 0 and less than 1"
+    return ""
+
+
+def run_resume(options: argparse.Namespace) -> None:
+    """Runs the audit, prints and writes the findings, and ends with the exit code."""
+    problem = _problem(options)
+    if problem:
+        _fail(problem)
+    try:
+        from bitrift.audit import TrainingFailed, Trainings, audit_resume, findings
+    except ImportError as error:
+        _fail(f"{sys.executable} lacks the package {error.name}: pip install torch h5py")
+    try:
+        with Trainings(
+            options.script, options.arguments, ranks=options.ranks, seed_epochs=options.seed_epochs, log=options.log
+        ) as trainings:
+            audit = audit_resume(
+                trainings,
+                epochs=options.epochs,
+                more=options.more,
+                tolerance=options.tolerance,
+                say=lambda text: print(f"audit: {text}", file=sys.stderr, flush=True),
+            )
+    except (TrainingFailed, OSError) as error:
+        _fail(" ".join(str(error).split()))
+    except KeyboardInterrupt:
+        print("bitrift: interrupted", file=sys.stderr)
+        raise SystemExit(130) from None
+    print("\n".join(findings.lines_of(audit)))
+    try:
+        if options.json:
+            options.json.write_text(json.dumps(findings.document_of(audit), indent=2) + "\n", encoding="utf-8")
+        if options.junit:
+            options.junit.write_text(findings.junit_of(audit), encoding="utf-8")
+    except OSError as error:
+        _fail(str(error))
+    raise SystemExit(2 if audit.problem else 0 if audit.equal else 1)
+
+
+def _fail(message: str) -> NoReturn:
+    print(f"bitrift: error: {message}", file=sys.stderr)
+    raise SystemExit(2)
