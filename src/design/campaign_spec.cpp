@@ -210,6 +210,7 @@ constexpr std::tuple analysis_keys = {Key{"confidence", &CampaignSpec::confidenc
 
 constexpr std::tuple worker_keys = {Key{"early_end", &CampaignSpec::early_end, Presence::defaulted},
                                     Key{"deadline_s", &CampaignSpec::deadline_s},
+                                    Key{"start_deadline_s", &CampaignSpec::start_deadline_s},
                                     Key{"launch", &CampaignSpec::launch, Presence::unless_default}};
 
 // Reads the requests for controls and analysis. A stored spec without a key for reader canaries belongs to a
@@ -278,6 +279,10 @@ std::size_t CampaignSpec::arm_index(std::string_view arm_name) const {
   std::vector<std::string> names;
   for (const Arm& one : arms) names.push_back(one.name);
   fail(ErrorCode::bad_input, "no arm '{}' in this campaign; there are {}", arm_name, fmt::join(names, ", "));
+}
+
+double CampaignSpec::start_deadline() const {
+  return start_deadline_s.value_or(runner.kind == record::RunnerKind::train ? 120 : 600);
 }
 
 CampaignSpec read_campaign_spec(const std::filesystem::path& path,

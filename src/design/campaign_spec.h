@@ -67,7 +67,9 @@ struct CampaignSpec {
   double level = 0.01;  ///< how often a clean run may be called SDC
   std::vector<record::Metric> metrics = {record::Metric::test_accuracy,
                                          record::Metric::test_capped_loss};  ///< metrics that count as harm
-  std::optional<double> deadline_s;     ///< per trial; absent: 10 s + 20 x the arm's control
+  std::optional<double> deadline_s;        ///< per trial; absent: 10 s + 20 x the arm's control
+  std::optional<double> start_deadline_s;  ///< until a worker is ready; absent: see start_deadline(). Decides
+                                           ///< no outcome, so it may differ from start to start.
   std::optional<std::uint64_t> memory;  ///< bytes that all processes of a worker may hold; absent: no limit
   bool early_end = true;                ///< a trial that is back at the golden run's state ends early
   record::RunnerSpec runner = {};       ///< what trains
@@ -78,6 +80,9 @@ struct CampaignSpec {
 
   /// The index of the arm of this name in `arms`. Throws Error(bad_input) that lists all names.
   [[nodiscard]] std::size_t arm_index(std::string_view arm_name) const;
+  /// Seconds that a worker may take to start. By default 120 for bitrift-train, and 600 for the user's own
+  /// program, which may import a large framework over a network file system.
+  [[nodiscard]] double start_deadline() const;
   [[nodiscard]] const record::BaseSpec& base_of(const Arm& arm) const {
     return bases.at(files.at(arm.file).base);
   }

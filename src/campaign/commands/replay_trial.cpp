@@ -46,6 +46,7 @@ class ReplayObserver : public PoolObserver {
     row_ = row_of(ran, plan_.stratum_bits({ran.spec.kind, ran.spec.id}), stored_.drills);
   }
   void on_incident(const Incident& /*incident*/) override {}
+  void on_slow_start(const std::string& text) override { spdlog::info("{}", text); }
   void on_tick() override { InterruptGuard::check(); }
 
   [[nodiscard]] const record::TrialRecord& row() const { return row_.value(); }
@@ -94,6 +95,7 @@ Replay replay_run(const std::filesystem::path& folder, const std::string& id,
     options.early_end = stored.spec.early_end;
     options.propagation = stored.spec.propagation;
     options.compare_loaded = stored.spec.files.front().unread.has_value();
+    options.start_deadline_s = stored.spec.start_deadline();
     options.memory = stored.spec.memory;
     options.network = stored.spec.network;
     options.listen_at = listen_address();

@@ -145,6 +145,7 @@ PoolOptions pool_options(const RunOptions& options, const design::CampaignSpec& 
   pool.early_end = spec.early_end;
   pool.propagation = spec.propagation;
   pool.compare_loaded = spec.files.front().unread.has_value();
+  pool.start_deadline_s = spec.start_deadline();
   pool.memory = spec.memory;
   pool.network = spec.network;
   pool.listen_at = listen_address();

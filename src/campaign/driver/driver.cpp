@@ -270,6 +270,8 @@ void Driver::on_incident(const Incident& incident) {
   progress_.incident();
 }
 
+void Driver::on_slow_start(const std::string& text) { progress_.note(text); }
+
 void Driver::on_tick() {
   ledger_.journal().sync_if_due();
   incident_file_.sync_if_due();

@@ -57,6 +57,7 @@ class Driver : public PoolObserver {
   void on_doubt(std::size_t arm, const std::vector<RunKey>& runs, const std::string& why) override;
   void on_run(const Ran& ran) override;
   void on_incident(const Incident& incident) override;
+  void on_slow_start(const std::string& text) override;
   void on_tick() override;
   /// The preparation is finished and behaves: from here on the progress shows the rates of the trials.
   void show_rates();

@@ -33,25 +33,38 @@ std::unique_ptr<Crew> start_crew(const PoolOptions& options, const Bases& bases,
   const Command command = worker_command(launch, of, listener.name(), crew->log, scratch);
   const int connections =
       launch.runner.kind == record::RunnerKind::exec ? 1 : processes_of(of, launch.failing).all();
-  crew->worker = std::make_unique<Worker>(std::move(listener), command, connections, startup_deadline_s);
+  crew->worker =
+      std::make_unique<Worker>(std::move(listener), command, connections, options.start_deadline_s);
   return crew;
 }
 
 void could_not_start(const Crew& crew, const WorkerLost& loss, const PoolOptions& options) {
-  const std::string why = !loss.failure.detail.empty() ? loss.failure.detail
-                          : loss.failure.reason == record::FailureReason::hang
-                              ? fmt::format("it was not ready after {} s", startup_deadline_s)
-                              : name_of(loss.failure.reason);
+  const bool slow = loss.failure.reason == record::FailureReason::hang;
+  const std::string why =
+      !loss.failure.detail.empty() ? loss.failure.detail
+      : slow ? fmt::format("it was not ready after {} s; if it needs longer, raise worker.start_deadline_s",
+                           options.start_deadline_s)
+             : name_of(loss.failure.reason);
   const std::string tail = log_tail(crew.log);
   // Exit code 2 is a usage or input error, 127 a program that does not exist. A report by a user's own
   // program counts, even if its process has not ended yet.
   const bool own_program = options.launch.runner.kind != record::RunnerKind::train &&
                            loss.failure.reason == record::FailureReason::exception;
   const bool users_fault =
-      own_program || (loss.status && (loss.status->code == 2 || loss.status->code == 127));
+      own_program || slow || (loss.status && (loss.status->code == 2 || loss.status->code == 127));
   fail(users_fault ? ErrorCode::bad_input : ErrorCode::internal,
        "arm '{}': workers cannot be started: {}; {} says: {}", options.arms[crew.arm].name, why,
        crew.log.string(), tail.empty() ? "nothing" : tail);
+}
+
+std::string slow_start_text(const Crew& crew, const PoolOptions& options) {
+  const double seconds = std::chrono::duration<double>(Clock::now() - crew.begun).count();
+  return fmt::format(
+      "arm '{}': a worker has been starting for {:.0f} s: {}; it may take {} s (worker.start_deadline_s), "
+      "and "
+      "writes to {}",
+      options.arms[crew.arm].name, seconds, crew.worker->waits_for(), options.start_deadline_s,
+      crew.log.string());
 }
 
 void take_result(Crew& crew, const record::RunResult& result) {

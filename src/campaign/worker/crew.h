@@ -16,10 +16,9 @@
 
 namespace bitrift::campaign {
 
-constexpr double startup_deadline_s = 120;
-
 struct Crew {
   Clock::time_point begun = Clock::now();  // when the start of its worker began
+  Clock::time_point noted = begun;         // when the owner of the campaign last heard that it still starts
   std::size_t arm = 0;
   int slot = 0;
   std::filesystem::path log;
@@ -52,6 +51,9 @@ struct Crew {
 /// Called after too many failed starts in a row. Throws Error(bad_input | internal) with what is known about
 /// the last one.
 [[noreturn]] void could_not_start(const Crew& crew, const WorkerLost& loss, const PoolOptions& options);
+
+/// What a worker that takes long to start waits for, as a sentence.
+[[nodiscard]] std::string slow_start_text(const Crew& crew, const PoolOptions& options);
 
 /// Keeps the result of crew.current, without the place of its copy, and with the names of tensors that count.
 void take_result(Crew& crew, const record::RunResult& result);

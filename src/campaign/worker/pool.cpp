@@ -19,6 +19,7 @@ namespace {
 constexpr double alone_factor = 3;
 constexpr std::size_t most_attempts = 3;
 constexpr int most_doubts = 3;
+constexpr double seconds_between_notes = 20;
 
 double seconds_from(Clock::time_point moment) {
   return std::chrono::duration<double>(Clock::now() - moment).count();
@@ -177,6 +178,10 @@ void Pool::watch_limits() {
     const auto state = crew->worker->state();
     const bool works =
         state == Worker::State::starting || state == Worker::State::ready || state == Worker::State::running;
+    if (state == Worker::State::starting && seconds_from(crew->noted) >= seconds_between_notes) {
+      crew->noted = Clock::now();
+      observer_.on_slow_start(slow_start_text(*crew, options_));
+    }
     if (!options_.memory || !works) continue;
     if (resident_memory(crew->worker->pids()) > *options_.memory) {
       crew->worker->end_with(memory_failure(*options_.memory));
@@ -326,6 +331,12 @@ bool Pool::ends_with_a_rank(const Crew& crew) const {
   return options_.arms[crew.arm].recovery.kind == record::RecoveryKind::relaunch;
 }
 
+// The user's own program would only take as long again.
+bool Pool::own_program_is_slow(const WorkerLost& loss) const {
+  return options_.launch.runner.kind != record::RunnerKind::train &&
+         loss.failure.reason == record::FailureReason::hang;
+}
+
 void Pool::lost(Crew& crew, const WorkerLost& loss) {
   const bool in_run = crew.on_its_way && !crew.checking;
   crew.current.seconds = seconds_from(crew.sent);
@@ -343,7 +354,7 @@ void Pool::lost(Crew& crew, const WorkerLost& loss) {
       doubt(crew, std::string("its check ended: ") + name_of(loss.failure.reason));
     if (crew.job) queues_[crew.arm].push_front(std::move(*crew.job));
     crew.job.reset();
-    if (!crew.checked && ++failed_starts_ >= options_.launch.failing_starts())
+    if (!crew.checked && (++failed_starts_ >= options_.launch.failing_starts() || own_program_is_slow(loss)))
       could_not_start(crew, loss, options_);
     return;
   }

@@ -38,6 +38,8 @@ class PoolObserver {
   virtual void on_doubt(std::size_t arm, const std::vector<RunKey>& runs, const std::string& why) = 0;
   virtual void on_run(const Ran& ran) = 0;
   virtual void on_incident(const Incident& incident) = 0;
+  /// A worker takes long to start; the text says what it waits for.
+  virtual void on_slow_start(const std::string& text) = 0;
   /// Called at least every 100 ms.
   virtual void on_tick() = 0;
 };
@@ -90,6 +92,7 @@ class Pool {
   void over(Job& job, Ran& ran);
   [[nodiscard]] bool ends_with_a_rank(const Crew& crew) const;
   bool launch_again(Crew& crew);
+  [[nodiscard]] bool own_program_is_slow(const WorkerLost& loss) const;
   void lost(Crew& crew, const WorkerLost& loss);
   void run_failed(Job job, const Ran& attempt);
 

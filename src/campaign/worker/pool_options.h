@@ -30,6 +30,7 @@ struct PoolOptions {
   std::optional<record::PropagationSpec> propagation = {};  ///< of the campaign
   bool compare_loaded = false;               ///< trials of a script must change what the script loads, see
                                              ///< RunRequest
+  double start_deadline_s = 120;             ///< see CampaignSpec::start_deadline()
   std::optional<std::uint64_t> memory = {};  ///< bytes that a worker may hold, see resident_memory()
   bool network = false;       ///< ranks may run on other machines, which see the folders of the copies
   std::string listen_at;      ///< network: see Listener

@@ -48,8 +48,8 @@ record::Failure best_account(const std::vector<record::Failure>& accounts,
   return signal_failure(0);
 }
 
-Worker::Worker(Listener listener, const Command& command, int ranks, double startup_deadline_s)
-    : listener_(std::move(listener)), process_(command), ranks_(ranks), deadline_(in(startup_deadline_s)) {}
+Worker::Worker(Listener listener, const Command& command, int ranks, double start_deadline_s)
+    : listener_(std::move(listener)), process_(command), ranks_(ranks), deadline_(in(start_deadline_s)) {}
 
 Worker::~Worker() {
   if (state_ != State::ended) kill();
@@ -69,6 +69,12 @@ int Worker::strength() const {
   const std::size_t open = connections_.size() - closed();
   const std::size_t ending = known_ > buried_ ? known_ - buried_ : 0;
   return static_cast<int>(open > ending ? open - ending : 0);
+}
+
+std::string Worker::waits_for() const {
+  if (greeted_ < ranks_) return fmt::format("{} of {} processes have connected", greeted_, ranks_);
+  return ranks_ == 1 ? "the process has connected, and still loads"
+                     : "all processes have connected, and still load";
 }
 
 void Worker::quit() {

@@ -57,13 +57,15 @@ class Worker {
 
   /// Starts the command, to which "--connect NAME" is already added by `command_for`. ranks: how many
   /// connections to expect. Throws Error(not_found | io) when it cannot be started.
-  Worker(Listener listener, const Command& command, int ranks, double startup_deadline_s);
+  Worker(Listener listener, const Command& command, int ranks, double start_deadline_s);
   ~Worker();  ///< kills whatever still runs
   Worker(Worker&&) = delete;
   Worker& operator=(Worker&&) = delete;
 
   [[nodiscard]] State state() const noexcept { return state_; }
   [[nodiscard]] pid_t pid() const noexcept { return process_.pid(); }
+  /// starting: what it waits for, as text.
+  [[nodiscard]] std::string waits_for() const;
   /// Processes that can take part in the next run.
   [[nodiscard]] int strength() const;
   /// Sends a request to every rank; state must be ready. survives: the other ranks survive one that fails on

@@ -154,6 +154,27 @@ def test_script_that_cannot_start_stops_the_campaign_with_its_exception(study: O
     assert done.returncode == 2 and says in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("seconds", [1.5, pytest.param(22, marks=pytest.mark.thorough)])
+def test_script_that_takes_too_long_to_start_is_told_which_key_to_raise(study: OwnStudy, seconds: float) -> None:
+    study.replace("bitrift.runner.serve(", "__import__('time').sleep(600)\nbitrift.runner.serve(")
+    done = study.start("out", "--workers", 1, controls=NO_READERS, worker={"start_deadline_s": seconds}).finish()
+    assert done.returncode == 2, done.stderr
+    says = f"it was not ready after {seconds} s; if it needs longer, raise worker.start_deadline_s"
+    assert says in done.stderr and "report it" not in done.stderr
+    assert ("the process has connected, and still loads" in done.stderr) == (seconds > 20)
+
+
+def test_start_deadline_may_differ_from_start_to_start(finished: OwnStudy) -> None:
+    folder = finished.place / "out"
+    before = (folder / "trials.jsonl").read_bytes()
+    for worker in ({"start_deadline_s": 500}, {}):
+        done = finished.start("out", worker=worker).finish()
+        assert done.returncode == 0, done.stderr
+        stored = json.loads((folder / "campaign.json").read_text())["spec"]["worker"]
+        assert stored.get("start_deadline_s") == worker.get("start_deadline_s")
+        assert (folder / "trials.jsonl").read_bytes() == before
+
+
 @pytest.mark.parametrize("drop", ["serve", pytest.param("load", marks=pytest.mark.thorough)])
 def test_script_that_does_not_load_the_optimizer_ends_with_the_name_of_the_role(study: OwnStudy, drop: str) -> None:
     if drop == "serve":

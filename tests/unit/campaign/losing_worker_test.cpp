@@ -244,6 +244,7 @@ class Recorder : public PoolObserver {
     if (ran.result) happened[ran.result->detail].push_back(ran.spec.id.text());
   }
   void on_incident(const Incident& incident) override { incidents.push_back(incident); }
+  void on_slow_start(const std::string& /*text*/) override {}
   void on_tick() override { InterruptGuard::check(); }
 
   RecoverySpec recovery;
