@@ -242,7 +242,9 @@ def _put_slots(
         if isinstance(value, torch.Tensor):
             states[f"optimizer/{slot}/{key}"] = value
         elif isinstance(value, (bool, int, float)):
-            states[f"optimizer/{slot}/{key}"] = torch.as_tensor(value)
+            # A float of Python has 64 bits.
+            dtype = torch.float64 if isinstance(value, float) else None
+            states[f"optimizer/{slot}/{key}"] = torch.as_tensor(value, dtype=dtype)
             other.setdefault(key, {})[slot] = _NUMBER
         elif value is not None:  # SGD without momentum has an empty slot
             other.setdefault(key, {})[slot] = to_json(value, put, slot)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from bitrift.audit import Audit, Trainings, Zygote, audit_resume, findings
+from ways import WAYS
 
 SCRIPTS = Path(__file__).parent / "resumes"
 FUNCTIONS, TRAINER, PARALLEL = "functions.py", "trainer.py:main", "parallel.py"
@@ -73,6 +74,13 @@ def test_right_scripts_pass(script: str, zygote: Zygote, monkeypatch: pytest.Mon
     assert audit.equal, findings.lines_of(audit)
     assert not audit.missing and audit.difference is None and audit.trainings == 3
     assert "number of the epoch" in audit.restored
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_other_optimizers_schedules_and_loops_pass(way: str, zygote: Zygote, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WAY", way)
+    audit = audit_of("ways.py:main", zygote)
+    assert audit.equal and not audit.problem, findings.lines_of(audit)
 
 
 @pytest.mark.parametrize(
