@@ -6,13 +6,18 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from bitrift import _core
+from bitrift.errors import BadInput
 from bitrift.manifests import fault_of, numbers_of
 
 Path = str | PathLike[str]
 Where = Mapping[str, str | int | Sequence[str | int]]
+Names = str | Sequence[str]
+"""One name, or several."""
+IntervalKind = Literal["anytime", "wilson", "clopper_pearson"]
+OUTCOMES = ("masked", "SDC", "crash")
 
 
 @dataclass(frozen=True)
@@ -51,10 +56,10 @@ def read_journal(folder: Path) -> list[dict[str, Any]]:
 
 def outcomes(
     folder: Path,
-    kinds: Sequence[str] = ("trial",),
+    kinds: Names = ("trial",),
     *,
     horizon: int | None = None,
-    metrics: Sequence[str] | None = None,
+    metrics: Names | None = None,
     level: float | None = None,
 ) -> list[Outcome]:
     """The outcome of every trial, in file order.
@@ -64,53 +69,67 @@ def outcomes(
     or BadInput when the campaign's controls are missing, disagree or calibrate nothing, and Conflict when its canaries
     misbehave or its clean runs contradict the stated level.
     """
-    chosen = None if metrics is None else list(metrics)
-    text = _core.outcomes(folder, list(kinds), horizon, chosen, level)
+    chosen = None if metrics is None else names_of(metrics)
+    text = _core.outcomes(folder, names_of(kinds), horizon, chosen, level)
     return [Outcome(**entry) for entry in json.loads(text)]
 
 
 def summary(
     folder: Path,
-    by: Sequence[str] | None = None,
+    by: Names | None = None,
     *,
-    interval: str = "anytime",
+    interval: IntervalKind = "anytime",
     simultaneous: bool = False,
     effects: bool = False,
     horizon: int | None = None,
-    metrics: Sequence[str] | None = None,
+    metrics: Names | None = None,
     where: Where | None = None,
 ) -> dict[str, Any]:
     """Rates with intervals, in the form of summary.json (docs/statistics.md). Nothing is written.
 
-    by: any of arm, base, role, field, stratum, state, layer, tensor, bit, scope, plane, precision, guard; arm is added
-    when it is missing. None: as `bitrift analyze`, by arm and field, or by arm and stratum where the strata are fault
-    models. interval: anytime holds at every look, wilson and clopper_pearson at one. simultaneous: all intervals hold
-    together. effects: also the shares of trials that lose more than 0.1 to 10 points of test accuracy. where: only
-    what has one of these values in each dimension, such as {"role": "momentum", "bit": [30, 31]}; for tensor they are
-    patterns. layer, tensor and bit need the base checkpoint in the folder. horizon, metrics and what is raised:
-    as `outcomes`.
+    by: one or several of arm, base, role, field, stratum, state, layer, tensor, bit, scope, plane, precision, guard;
+    arm is added when it is missing. None: as `bitrift analyze`, by arm and field, or by arm and stratum where the
+    strata are fault models. interval: anytime holds at every look, wilson and clopper_pearson at one. simultaneous: all
+    intervals hold together. effects: also the shares of trials that lose more than 0.1 to 10 points of test accuracy.
+    where: only what has one of these values in each dimension, such as {"role": "momentum", "bit": [30, 31]}; for
+    tensor they are patterns. layer, tensor and bit need the base checkpoint in the folder. horizon, metrics and what is
+    raised: as `outcomes`.
     """
-    grouped = None if by is None else list(by)
-    chosen = None if metrics is None else list(metrics)
+    grouped = None if by is None else names_of(by)
+    chosen = None if metrics is None else names_of(metrics)
     text = _core.summary(folder, grouped, interval, simultaneous, effects, horizon, chosen, conditions(where))
     return cast(dict[str, Any], numbers_of(json.loads(text)))
 
 
 def table(
     folder: Path,
-    by: Sequence[str] | None = None,
+    by: Names | None = None,
     *,
-    interval: str = "anytime",
+    interval: IntervalKind = "anytime",
     simultaneous: bool = False,
     effects: bool = False,
     horizon: int | None = None,
-    metrics: Sequence[str] | None = None,
+    metrics: Names | None = None,
     where: Where | None = None,
 ) -> str:
     """The same as text, as `bitrift analyze` prints it. Raises as `summary` does."""
-    grouped = None if by is None else list(by)
-    chosen = None if metrics is None else list(metrics)
+    grouped = None if by is None else names_of(by)
+    chosen = None if metrics is None else names_of(metrics)
     return _core.table(folder, grouped, interval, simultaneous, effects, horizon, chosen, conditions(where))
+
+
+def names_of(value: Names) -> list[str]:
+    """The names of an argument that takes one or several."""
+    return [value] if isinstance(value, str) else list(value)
+
+
+def outcome_named(name: str, *others: str) -> str:
+    """The outcome of this name in upper or lower case, or one of the other words. Raises BadInput."""
+    known = (*OUTCOMES, *others)
+    for one in known:
+        if one.lower() == str(name).lower():
+            return one
+    raise BadInput(f"outcome {name!r}: give one of {', '.join(known)}", "outcome")
 
 
 def conditions(where: Where | None) -> list[str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from bitrift import _core
-from bitrift.campaign import Where, conditions, summary
+from bitrift.campaign import IntervalKind, Names, Where, conditions, names_of, outcome_named, summary
+from bitrift.errors import BadInput
 from bitrift.manifests import numbers_of
 from bitrift.needs import pandas_package
 from bitrift.program import run_program
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 METRICS = ("test_accuracy", "test_capped_loss", "test_loss", "train_accuracy", "train_loss")
 _STATISTICS = ["outcome", "estimate", "low", "high", "count", "n", "method"]
 _COMPARED = [
-    *("first", "second", "outcome", "kind", "pairs", "both", "first_only", "second_only", "neither"),
+    *("first", "second", "outcome", "answer", "kind", "pairs", "both", "first_only", "second_only", "neither"),
     *("first_rate", "second_rate", "difference", "low", "high", "p", "adjusted_p"),
 ]
 _RECOVERY_OUTCOMES = ("recovered_bitwise", "recovered_within_noise", "recovered_degraded", "lost")
@@ -64,10 +64,10 @@ class Campaign:
 
     def trials(
         self,
-        kinds: Sequence[str] = ("trial",),
+        kinds: Names = ("trial",),
         *,
         horizon: int | None = None,
-        metrics: Sequence[str] | None = None,
+        metrics: Names | None = None,
     ) -> pd.DataFrame:
         """One line a trial, in file order: its fault, its outcome, and its metrics where it is judged.
 
@@ -81,17 +81,17 @@ class Campaign:
         respawn_s, state_s, redo_s, and their sum recovery_s. kinds, horizon, metrics: as for `bitrift.outcomes`.
         """
         pandas = pandas_package()
-        chosen = None if metrics is None else list(metrics)
-        columns = _core.trials(self.folder, list(kinds), horizon, chosen)
+        chosen = None if metrics is None else names_of(metrics)
+        columns = _core.trials(self.folder, names_of(kinds), horizon, chosen)
         frame = pandas.DataFrame({name: _typed(pandas, *column) for name, *column in columns})
         return cast("pd.DataFrame", frame)
 
     def rates(
         self,
-        by: Sequence[str] | None = None,
+        by: Names | None = None,
         where: Where | None = None,
         *,
-        interval: str = "anytime",
+        interval: IntervalKind = "anytime",
         simultaneous: bool = False,
     ) -> pd.DataFrame:
         """Rates in tidy form: a line for each group and outcome.
@@ -108,7 +108,7 @@ class Campaign:
                 lines.append(group["key"] | dict(zip(_STATISTICS, (*values, rate["kind"]), strict=True)))
         return cast("pd.DataFrame", pandas.DataFrame(lines, columns=[*_keys(found), *_STATISTICS]))
 
-    def effects(self, by: Sequence[str] | None = None, where: Where | None = None) -> pd.DataFrame:
+    def effects(self, by: Names | None = None, where: Where | None = None) -> pd.DataFrame:
         """Losses of test accuracy in tidy form: a line for each group and number of points.
 
         Columns: the dimensions of `by`, points, share (of the trials that lose more than so many points of test
@@ -131,7 +131,7 @@ class Campaign:
         outcome: str = "harmed",
         where: Where | None = None,
         *,
-        interval: str = "anytime",
+        interval: IntervalKind = "anytime",
         simultaneous: bool = False,
     ) -> pd.DataFrame:
         """The vulnerability map: the rate of an outcome by layer and bit, a line for each cell.
@@ -142,8 +142,9 @@ class Campaign:
         `bitrift.summary`.
         """
         pandas = pandas_package()
+        wanted = outcome_named(outcome, "harmed")
         texts = conditions(where) + ([] if arm is None else [f"arm={arm}"])
-        found = json.loads(_core.vulnerability_map(self.folder, outcome, interval, simultaneous, texts))["cells"]
+        found = json.loads(_core.vulnerability_map(self.folder, wanted, interval, simultaneous, texts))["cells"]
         keys = [name for name in ("arm", "base", "state") if not found or name in found[0]]
         frame = pandas.DataFrame(found, columns=[*keys, *_CELLS])
         return cast("pd.DataFrame", frame.astype({"estimate": "float64"}))
@@ -152,32 +153,34 @@ class Campaign:
         """The vulnerability map as a plotly figure: a heat map for each arm and state. Arguments: as for `map`."""
         from bitrift import plots
 
-        return plots.map_figure(self.map(arm, outcome, where), outcome)
+        return plots.map_figure(self.map(arm, outcome, where), outcome_named(outcome, "harmed"))
 
     def plot_rates(
         self,
-        by: Sequence[str] | None = None,
+        by: Names | None = None,
         where: Where | None = None,
         *,
-        outcomes: Sequence[str] = ("SDC", "crash"),
-        interval: str = "anytime",
+        outcomes: Names = ("SDC", "crash"),
+        interval: IntervalKind = "anytime",
         simultaneous: bool = False,
     ) -> go.Figure:
         """Rates with their intervals as a plotly figure: a point for each group. Arguments: as for `rates`."""
         from bitrift import plots
 
         rates = self.rates(by, where, interval=interval, simultaneous=simultaneous)
-        return plots.rates_figure(rates[rates["outcome"].isin(list(outcomes))])
+        return plots.rates_figure(rates[rates["outcome"].isin([outcome_named(one) for one in names_of(outcomes)])])
 
     def worst(self, outcome: str = "SDC", by: str = "p_value", n: int = 10) -> pd.DataFrame:
         """The n trials of an outcome that are harmed most: the smallest p-value, the lowest accuracy, the highest loss.
 
-        by: p_value or a metric, else ValueError. A metric that is NaN or infinite is worse than every number.
+        outcome: in upper or lower case. by: p_value or a metric, whose NaN or infinite values are worse than every
+        number. Other words raise BadInput.
         """
         if by not in ("p_value", *METRICS):
-            raise ValueError(f"by={by!r}: give p_value, {', '.join(METRICS)}")
+            raise BadInput(f"by={by!r}: give one of p_value, {', '.join(METRICS)}", "by")
+        wanted = outcome_named(outcome)
         trials = self.trials()
-        trials = trials[trials["outcome"] == outcome]
+        trials = trials[trials["outcome"] == wanted]
         rising = by == "p_value" or by.endswith("accuracy")
         values = trials[by].astype(float)
         if by != "p_value":
@@ -188,29 +191,31 @@ class Campaign:
         self,
         *arms: str,
         other: Campaign | str | PathLike[str] | None = None,
-        outcomes: Sequence[str] = ("SDC", "crash"),
+        outcomes: Names = ("SDC", "crash"),
         margin: float = 0.01,
     ) -> pd.DataFrame:
         """Whether arms differ under the same faults, or from those of another campaign, as `bitrift compare` decides.
 
         arms: the first is compared with each of the others; none: all pairs. With `other`: an arm of this campaign and
         one of the other; none: all that both have. margin: of the difference of two rates, as a share. Columns: first,
-        second, outcome, kind (paired, or unpaired or unrelated with `other`), first_rate, second_rate, difference, low,
-        high, p, adjusted_p, share_seen, verdict (differ, equivalent or open), answer (a sentence); of pairs also pairs,
-        both, first_only, second_only, neither; exact_p, for one look (docs/statistics.md), None with `sampling`.
+        second, outcome, answer (a sentence), kind (paired, or unpaired or unrelated with `other`), first_rate,
+        second_rate, difference, low, high, p, adjusted_p, share_seen, verdict (differ, equivalent or open); of pairs
+        also pairs, both, first_only, second_only, neither; exact_p, for one look (docs/statistics.md), None with
+        `sampling`.
         """
         pandas = pandas_package()
+        wanted = [outcome_named(one) for one in names_of(outcomes)]
         if other is None:
-            pairs = json.loads(_core.compare(self.folder, list(arms), list(outcomes), margin))["pairs"]
+            pairs = json.loads(_core.compare(self.folder, list(arms), wanted, margin))["pairs"]
         else:
             folder = other.folder if isinstance(other, Campaign) else other
             command = ["compare", str(self.folder), str(folder), "--json", "--margin", repr(100 * margin)]
-            command += ["--arms", ",".join(arms)] if arms else []
-            command += [word for outcome in outcomes for word in ("--outcome", outcome)]
+            command += ["--arm", ",".join(arms)] if arms else []
+            command += [word for outcome in wanted for word in ("--outcome", outcome)]
             pairs = json.loads(run_program(command))["pairs"]
         for pair in pairs:
             pair["low"], pair["high"] = pair.pop("interval")
-        columns = [*_COMPARED, "exact_p", "share_seen", "verdict", "answer"]
+        columns = [*_COMPARED, "exact_p", "share_seen", "verdict"]
         return cast("pd.DataFrame", pandas.DataFrame(pairs, columns=columns))
 
     def propagation(self, *, by_tensor: bool = False) -> pd.DataFrame:
@@ -258,7 +263,7 @@ class Campaign:
         return cast("pd.DataFrame", pandas.DataFrame(rows))
 
     def process(
-        self, where: Where | None = None, *, interval: str = "anytime", simultaneous: bool = False
+        self, where: Where | None = None, *, interval: IntervalKind = "anytime", simultaneous: bool = False
     ) -> pd.DataFrame:
         """What became of runs in which ranks failed, as `bitrift analyze --view process` prints it.
 

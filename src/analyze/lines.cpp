@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/natural_order.h"
+#include "core/text/natural_order.h"
 
 namespace bitrift::analyze {
 namespace {

@@ -10,7 +10,7 @@
 #include "analyze/lines.h"
 #include "analyze/observations.h"
 #include "analyze/order.h"
-#include "core/glob.h"
+#include "core/text/glob.h"
 
 namespace bitrift::analyze {
 namespace {

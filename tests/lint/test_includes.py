@@ -34,7 +34,7 @@ ROOMS: dict[str, set[str]] = {
 }
 # The sub-folders of a room, each of which may include those before it; "." are the files of the room itself.
 ORDER: dict[str, list[str]] = {
-    "core": [".", "number", "process", "deflate"],
+    "core": [".", "text", "number", "process", "deflate"],
     "comm": [".", "graph", "model", "plan"],
     "record": ["json", "fault", "."],
     "dataset": ["image", "."],

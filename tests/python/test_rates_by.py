@@ -163,6 +163,7 @@ def test_the_map_has_every_cell(study: Any) -> None:
     assert [cell["count"] for cell in json.loads(shown.stdout)["cells"]] == list(cells["count"])
     with pytest.raises(bitrift.Error, match="outcome 'colour': give one of masked, SDC, crash, harmed"):
         campaign.map(outcome="colour")
+    assert campaign.map(outcome="HARMED").equals(cells)
 
 
 def test_trials_have_the_layer_of_their_tensor(study: Any) -> None:

@@ -320,7 +320,7 @@ def test_twenty_arms_are_compared_with_the_first(tmp_path: Path) -> None:
     text, _ = bitrift.report.render(tmp_path / "c")
     page = Page(text)
     assert "arm00 with each other arm of its base" in page.text
-    assert "--arms FIRST,SECOND" in page.text
+    assert "--arm FIRST,SECOND" in page.text
     assert page.text.count(" against arm00 ") >= 38
     assert len(text) < 400_000
 

@@ -126,8 +126,22 @@ def test_worst_puts_the_largest_harm_first(campaign: bitrift.Campaign) -> None:
     assert [float(loss) for loss in worst["test_loss"]] == [8.5, 7.5, 7.5]
     assert set(campaign.worst("SDC")["outcome"]) == {"SDC"}
     assert len(campaign.worst("crash", by="test_accuracy", n=3)) == 3
-    with pytest.raises(ValueError, match="by='colour': give p_value, test_accuracy"):
+    assert campaign.worst("sdc").equals(campaign.worst("SDC"))
+    with pytest.raises(bitrift.BadInput, match="by='colour': give one of p_value, test_accuracy") as refused:
         campaign.worst("SDC", by="colour")
+    assert refused.value.key == "by"
+    with pytest.raises(bitrift.BadInput, match="outcome 'SDCs': give one of masked, SDC, crash") as refused:
+        campaign.worst("SDCs")
+    assert refused.value.key == "outcome"
+
+
+def test_one_name_may_be_a_string(campaign: bitrift.Campaign) -> None:
+    assert campaign.rates("role").equals(campaign.rates(["role"]))
+    assert bitrift.summary(campaign.folder, "role") == bitrift.summary(campaign.folder, ["role"])
+    assert campaign.trials("canary").equals(campaign.trials(["canary"]))
+    assert bitrift.outcomes(campaign.folder, "canary") == bitrift.outcomes(campaign.folder, ["canary"])
+    assert bitrift.table(campaign.folder, metrics="test_loss") == bitrift.table(campaign.folder, metrics=["test_loss"])
+    assert campaign.compare(outcomes="sdc").equals(campaign.compare(outcomes=["SDC"]))
 
 
 def test_rates_are_those_of_the_summary(campaign: bitrift.Campaign) -> None:
@@ -150,11 +164,12 @@ def test_compare_is_what_the_program_prints(campaign: bitrift.Campaign) -> None:
     # In weight.sign draw 4 is masked under serial and an SDC under data2, draw 8 an SDC and a crash.
     assert (crash["pairs"], crash["first_only"], crash["second_only"], crash["both"]) == (40, 0, 1, 7)
     assert crash["difference"] == pytest.approx(0.1 * 1000 / 9900)
-    command = [program(), "compare", str(campaign.folder), "--arms", "serial,data2", "--json"]
+    command = [program(), "compare", str(campaign.folder), "--arm", "serial", "--arm", "data2", "--json"]
     pairs = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["pairs"]
     assert [pair["interval"] for pair in pairs] == [
         [low, high] for low, high in zip(table["low"], table["high"], strict=True)
     ]
+    assert list(table.columns[:4]) == ["first", "second", "outcome", "answer"]
     with pytest.raises(bitrift.Error, match="no arm 'pipeline'"):
         campaign.compare("serial", "pipeline")
 

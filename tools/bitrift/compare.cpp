@@ -75,10 +75,10 @@ void add_compare(CLI::App& app, ExitCode& exit_code) {
   command->add_option("OTHER", options->other,
                       "another campaign folder: compare its arms with those of DIR that have the same name");
   command
-      ->add_option(
-          "--arms", options->arms,
-          "comma-separated arms: the first is compared with each of the others (default: all pairs); "
-          "with OTHER: an arm of DIR and an arm of OTHER")
+      ->add_option("--arm,--arms", options->arms,
+                   "arms, repeatable or comma-separated: the first is compared with each of the others "
+                   "(default: all pairs); "
+                   "with OTHER: an arm of DIR and an arm of OTHER")
       ->delimiter(',')
       ->allow_extra_args(false);
   command
@@ -94,7 +94,7 @@ void add_compare(CLI::App& app, ExitCode& exit_code) {
   command->footer(
       "Examples:\n"
       "  bitrift compare results/quickstart\n"
-      "  bitrift compare results/quickstart --arms serial,data-2 --outcome SDC\n"
+      "  bitrift compare results/quickstart --arm serial,data-2 --outcome SDC\n"
       "  bitrift compare results/before results/after\n\n" +
       std::string(checking_exit_codes));
   command->callback([options, &exit_code] { exit_code.value = compare(*options); });

@@ -5,12 +5,14 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include <fmt/ranges.h>
 
 #include "commands.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/text/nearest_word.h"
 #include "output.h"
 #include "record/provenance.h"
 
@@ -30,15 +32,22 @@ int complain_about_memory() {
 }
 
 int complain_about_call(const CLI::App& app, const CLI::ParseError& error) {
-  const auto chosen = app.get_subcommands();
-  const auto rest = app.remaining();
-  if (chosen.empty() && !rest.empty()) {
-    return complain(fmt::format("unknown command '{}' (see bitrift --help)", rest.front()), 2);
-  }
   std::string command = "bitrift";
-  for (const CLI::App* level = &app; !level->get_subcommands().empty();) {
+  const CLI::App* level = &app;
+  while (!level->get_subcommands().empty()) {
     level = level->get_subcommands().front();
     command += " " + level->get_name();
+  }
+  std::vector<std::string> known;
+  for (const CLI::App* one : level->get_subcommands(nullptr)) {
+    if (!one->get_group().empty()) known.push_back(one->get_name());
+  }
+  const auto rest = app.remaining(true);
+  if (!known.empty() && !rest.empty() && !rest.front().starts_with('-')) {
+    const std::string nearest = nearest_word(rest.front(), known);
+    return complain(fmt::format("unknown command '{}'{} (see {} --help)", rest.front(),
+                                nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest), command),
+                    2);
   }
   return complain(fmt::format("{} (see {} --help)", error.what(), command), 2);
 }

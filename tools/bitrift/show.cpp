@@ -23,7 +23,7 @@ using record::Json;
 
 struct ShowOptions {
   std::string folder;
-  std::vector<std::string> outcomes, reasons, arms, strata;
+  std::vector<std::string> ids, outcomes, reasons, arms, strata;
   std::string sort;
   std::uint64_t top = 0;
   bool json = false;
@@ -45,6 +45,7 @@ std::vector<TrialLine> chosen(const ShowOptions& options, const std::vector<reco
   filter.reasons = parsed<record::Reason>(options.reasons);
   filter.arms = {options.arms.begin(), options.arms.end()};
   filter.strata = {options.strata.begin(), options.strata.end()};
+  filter.ids = {options.ids.begin(), options.ids.end()};
   auto lines = analyze::trials_view(rows, trust, filter);
   if (options.sort == by_p_value) {
     analyze::sort_worst_first(lines);
@@ -89,6 +90,7 @@ void add_show(CLI::App& parent, ExitCode& exit_code) {
   CLI::App* command = parent.add_subcommand(
       "show", "Show single trials: fault, outcome, metrics, and the command that replays it");
   command->add_option("DIR", options->folder, "campaign folder")->required();
+  command->add_option("ID", options->ids, "only these trials: ARM/STRATUM/DRAW");
   command->add_option("--outcome", options->outcomes, "only trials with this outcome; repeatable")
       ->check(one_of<record::OutcomeClass>())
       ->allow_extra_args(false);
@@ -113,7 +115,8 @@ void add_show(CLI::App& parent, ExitCode& exit_code) {
       ->type_name("N");
   command->add_flag("--json", options->json, "print JSON");
   command->footer(
-      "Example:\n"
+      "Examples:\n"
+      "  bitrift campaign show results/quickstart serial/weight.exponent/3\n"
       "  bitrift campaign show results/quickstart --outcome SDC --sort test_loss --top 10\n\n" +
       std::string(checking_exit_codes));
   command->callback([options, &exit_code] { exit_code.value = show(*options); });

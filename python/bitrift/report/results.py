@@ -230,7 +230,7 @@ def _comparison(facts: Facts, one: Json) -> Json:
     other = (
         ""
         if one["all_pairs"]
-        else f" For another arm: bitrift compare {words.command([facts.folder])} --arms FIRST,SECOND."
+        else f" For another arm: bitrift compare {words.command([facts.folder])} --arm FIRST,SECOND."
     )
     said = (
         f"Every fault runs in every arm, so arms are compared trial by trial: {which}. Two rates are called equal if "

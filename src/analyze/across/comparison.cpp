@@ -41,7 +41,7 @@ std::vector<std::string> arms_of_one(const design::CampaignSpec& spec, const Com
     fail(ErrorCode::bad_input,
          "arms '{}' and '{}' start from different bases: the same draw is not the same fault in them; name "
          "arms "
-         "of one base with --arms",
+         "of one base with --arm",
          first.name, arm.name);
   }
   return names;
@@ -63,7 +63,7 @@ std::vector<ArmPair> arms_of_two(const Sample& first, const Sample& second,
     return {{options.arms[0], options.arms[1]}};
   }
   if (!options.arms.empty()) {
-    fail(ErrorCode::bad_input, "two campaigns are compared by one arm of each, but --arms gives {}",
+    fail(ErrorCode::bad_input, "two campaigns are compared by one arm of each, but --arm gives {}",
          options.arms.size());
   }
   std::vector<ArmPair> pairs;
@@ -74,7 +74,7 @@ std::vector<ArmPair> arms_of_two(const Sample& first, const Sample& second,
   }
   if (pairs.empty()) {
     fail(ErrorCode::bad_input,
-         "no arm has the same name in both campaigns; give an arm of each, as in --arms {},{}",
+         "no arm has the same name in both campaigns; give an arm of each, as in --arm {},{}",
          first.spec.arms.front().name, second.spec.arms.front().name);
   }
   return pairs;

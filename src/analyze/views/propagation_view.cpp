@@ -8,8 +8,8 @@
 #include <tuple>
 
 #include "core/error.h"
-#include "core/natural_order.h"
 #include "core/number/median.h"
+#include "core/text/natural_order.h"
 #include "record/stratum_name.h"
 
 namespace bitrift::analyze {

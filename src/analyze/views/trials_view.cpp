@@ -99,9 +99,12 @@ std::vector<TrialLine> trials_view(const std::vector<record::TrialRecord>& rows,
     for (const auto& [name, controls] : trust.controls) names.push_back(name);
     fail(ErrorCode::bad_input, "no arm '{}' in this campaign; there are {}", arm, fmt::join(names, ", "));
   }
+  std::set<std::string> missing = filter.ids;
   std::vector<TrialLine> lines;
   for (const record::TrialRecord& row : rows) {
-    if (!filter.kinds.contains(row.kind) || !lets_pass(filter.arms, row.id.arm) ||
+    if (!filter.kinds.contains(row.kind)) continue;
+    missing.erase(row.id.text());
+    if (!lets_pass(filter.ids, row.id.text()) || !lets_pass(filter.arms, row.id.arm) ||
         !lets_pass(filter.strata, row.id.stratum)) {
       continue;
     }
@@ -110,6 +113,9 @@ std::vector<TrialLine> trials_view(const std::vector<record::TrialRecord>& rows,
         lets_pass(filter.reasons, line.outcome.reason))
       lines.push_back(line);
   }
+  if (!missing.empty())
+    fail(ErrorCode::bad_input, "no trial {} in this campaign (yet); an id is ARM/STRATUM/DRAW",
+         *missing.begin());
   return lines;
 }
 

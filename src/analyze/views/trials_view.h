@@ -28,10 +28,11 @@ struct TrialFilter {
   std::set<record::OutcomeClass> outcomes = {};
   std::set<record::Reason> reasons = {};
   std::set<std::string> arms = {}, strata = {};
+  std::set<std::string> ids = {};  ///< ARM/STRATUM/DRAW
 };
 
 /// The trials in file order. trust: of the same rows. Throws as classify() does, and Error(bad_input) on an
-/// arm that has no row.
+/// arm that has no row or an id that is not that of a trial of the wanted kinds.
 [[nodiscard]] std::vector<TrialLine> trials_view(const std::vector<record::TrialRecord>& rows,
                                                  const Trust& trust, const TrialFilter& filter = {});
 /// The most harmed first: the lowest accuracy or the highest loss. A value that is not finite comes before

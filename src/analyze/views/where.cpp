@@ -5,7 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "core/error.h"
-#include "core/glob.h"
+#include "core/text/glob.h"
 
 namespace bitrift::analyze {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "analyze/allocate.h"
 #include "core/error.h"
-#include "core/natural_order.h"
 #include "core/permutation.h"
 #include "core/philox.h"
+#include "core/text/natural_order.h"
 #include "design/extension.h"
 #include "inject/draw/fault_plan.h"
 #include "record/stratum_name.h"

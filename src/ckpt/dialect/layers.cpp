@@ -7,7 +7,7 @@
 
 #include "ckpt/dialect/catalog.h"
 #include "core/error.h"
-#include "core/natural_order.h"
+#include "core/text/natural_order.h"
 
 namespace bitrift::ckpt {
 namespace {

@@ -5,9 +5,10 @@
 
 #include <fmt/ranges.h>
 
+#include "ckpt/tensor_hint.h"
 #include "core/error.h"
-#include "core/glob.h"
 #include "core/number/number_format.h"
+#include "core/text/glob.h"
 #include "inject/draw/fault_plan.h"
 
 namespace bitrift::design {
@@ -154,11 +155,11 @@ void BitStrata::check_bases(const std::vector<ckpt::Reader>& bases) const {
   for (const ckpt::Reader& base : bases) {
     for (const std::string& glob : tensors) {
       if (selects(glob, base, roles)) continue;
-      fail(
-          ErrorCode::not_found,
-          "strata.tensors: {}: no tensor of role {} matches '{}' (* matches within one name, ** also matches "
-          ". and /; see bitrift ls); correct or remove it",
-          base.path().string(), fmt::join(roles, " or "), glob);
+      fail(ErrorCode::not_found,
+           "strata.tensors: {}: no tensor of role {} matches '{}'{} (* matches within one name, ** also "
+           "matches "
+           ". and /; see bitrift ls); correct or remove it",
+           base.path().string(), fmt::join(roles, " or "), glob, ckpt::tensor_hint(base, glob));
     }
   }
 }

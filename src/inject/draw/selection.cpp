@@ -7,10 +7,11 @@
 #include <fmt/ranges.h>
 
 #include "ckpt/dialect/roles.h"
+#include "ckpt/tensor_hint.h"
 #include "core/error.h"
-#include "core/glob.h"
 #include "core/permutation.h"
 #include "core/philox.h"
+#include "core/text/glob.h"
 
 namespace bitrift::inject {
 namespace {
@@ -231,10 +232,11 @@ class Selection {
                 "{}: '{}' names checksums, which are computed from the tensors; alter a tensor instead",
                 file_, glob);
       }
-      fail_at(
-          ErrorCode::not_found, "tensors",
-          "{}: no tensor{} matches '{}' (* matches within one name, ** also matches . and /; see bitrift ls)",
-          file_, choice_.roles.empty() ? "" : " with the requested roles", glob);
+      fail_at(ErrorCode::not_found, "tensors",
+              "{}: no tensor{} matches '{}'{} (* matches within one name, ** also matches . and /; see "
+              "bitrift ls)",
+              file_, choice_.roles.empty() ? "" : " with the requested roles", glob,
+              choice_.roles.empty() ? ckpt::tensor_hint(reader_, glob) : "");
     }
     std::set<std::string> present;
     for (const auto& tensor : reader_.tensors()) present.insert(tensor.role);

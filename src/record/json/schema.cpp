@@ -15,6 +15,7 @@
 #include <valijson/validator.hpp>
 
 #include "core/error.h"
+#include "core/text/nearest_word.h"
 
 // JSON Schema: valijson decides, and explain() says in plain words what was expected and where.
 namespace bitrift::record {
@@ -79,34 +80,13 @@ std::optional<std::string> explain_number(const Json& value, const Json& schema)
   return std::nullopt;
 }
 
-// The number of letters to insert, remove or replace (Levenshtein 1966).
-std::size_t edits(std::string_view from, std::string_view to) {
-  std::vector<std::size_t> row(to.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= from.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i);
-    for (std::size_t j = 1; j <= to.size(); ++j) {
-      const std::size_t replaced = diagonal + (from[i - 1] == to[j - 1] ? 0 : 1);
-      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, replaced}));
-    }
-  }
-  return row.back();
-}
-
 // The key that a misspelt one was probably meant to be; otherwise all known keys.
 std::string unknown_key(const std::string& key, const Json& properties) {
-  Json known = Json::array();
-  std::string nearest;
-  std::size_t fewest = std::min<std::size_t>(key.size() / 3, 3) + 1;
-  for (const auto& [name, unused] : properties.items()) {
-    known.push_back(name);
-    if (const std::size_t distance = edits(key, name); distance < fewest) {
-      fewest = distance;
-      nearest = name;
-    }
-  }
+  std::vector<std::string> known;
+  for (const auto& [name, unused] : properties.items()) known.push_back(name);
+  const std::string nearest = nearest_word(key, known);
   if (!nearest.empty()) return fmt::format("unknown key; did you mean '{}'?", nearest);
-  return fmt::format("unknown key; expected one of: {}", joined(known));
+  return fmt::format("unknown key; expected one of: {}", joined(Json(known)));
 }
 
 std::optional<Problem> explain(const Json& value, const Json& schema, const Json& root,

@@ -286,7 +286,7 @@ def test_arms_of_one_campaign_are_still_compared_in_pairs(campaigns):
 def test_comparisons_that_make_no_sense_are_refused(campaigns):
     done = bitrift("compare", campaigns / "plain", campaigns / "missing")
     assert done.returncode == 2 and "no campaign here" in done.stderr
-    done = bitrift("compare", campaigns / "plain", campaigns / "other", "--arms", "serial,nothing")
+    done = bitrift("compare", campaigns / "plain", campaigns / "other", "--arm", "serial", "--arm", "nothing")
     assert done.returncode == 2 and "no arm 'nothing'" in done.stderr
 
 

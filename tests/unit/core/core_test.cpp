@@ -10,10 +10,10 @@
 #include "core/crc32c.h"
 #include "core/digest.h"
 #include "core/error.h"
-#include "core/glob.h"
 #include "core/number/number_format.h"
 #include "core/permutation.h"
 #include "core/philox.h"
+#include "core/text/glob.h"
 
 namespace bitrift::core_test {
 namespace {

@@ -8,11 +8,11 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "core/glob.h"
 #include "core/number/encode_number.h"
 #include "core/number/median.h"
 #include "core/number/number_format.h"
 #include "core/philox.h"
+#include "core/text/glob.h"
 #include "unit/scratch.h"
 
 namespace bitrift::number_test {

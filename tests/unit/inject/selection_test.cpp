@@ -60,6 +60,11 @@ TEST(Choose, RefusesWhatMatchesNothing) {
   const Scratch scratch;
   const ckpt::Reader reader(network(scratch));
   EXPECT_ERROR(chosen(reader, {.tensors = {"model/**", "none"}}), not_found, "no tensor matches 'none'");
+  EXPECT_ERROR(chosen(reader, {.tensors = {"conv1.weight"}}), not_found,
+               "no tensor matches 'conv1.weight'; did you mean 'model/conv1.weight'?");
+  EXPECT_ERROR(chosen(reader, {.tensors = {"conv1.*"}}), not_found, "; did you mean '**/conv1.*'?");
+  EXPECT_ERROR(chosen(reader, {.tensors = {"model/conv1.wieght"}}), not_found,
+               "; did you mean 'model/conv1.weight'?");
   EXPECT_ERROR(chosen(reader, {.tensors = {"**bias"}, .roles = {"weight", "bias"}}), not_found,
                "no tensor with the requested names has the role 'weight'");
   EXPECT_ERROR(chosen(reader, {.tensors = {"**bias"}, .roles = {"weight"}}), not_found,

@@ -54,14 +54,14 @@ TEST(CampaignComparison, AdjustsForAllLines) {
 TEST(CampaignComparison, ComparesAnArmOfEach) {
   const Sample first = sample_with({{8000, 40, 2}}, 1, {"plain"});
   const Sample second = sample_with({{8000, 40, 2}}, 1, {"guarded"});
-  EXPECT_THAT(refusal(first, second), HasSubstr("as in --arms plain,guarded"));
+  EXPECT_THAT(refusal(first, second), HasSubstr("as in --arm plain,guarded"));
   ComparisonOptions options;
   options.arms = {"plain", "guarded"};
   EXPECT_EQ(compared(first, second, options).pairs.size(), 2U);
   options.arms = {"guarded", "plain"};
   EXPECT_THAT(refusal(first, second, options), HasSubstr("no arm 'guarded'"));
   options.arms = {"plain"};
-  EXPECT_THAT(refusal(first, second, options), HasSubstr("--arms gives 1"));
+  EXPECT_THAT(refusal(first, second, options), HasSubstr("--arm gives 1"));
 }
 
 TEST(CampaignComparison, SaysWhatDiffersAndRefusesOtherPopulations) {

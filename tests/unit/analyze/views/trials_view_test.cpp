@@ -70,6 +70,17 @@ TEST_F(TrialsView, FiltersByOutcomeReasonArmAndStratum) {
       ::testing::ThrowsMessage<Error>(HasSubstr("no arm 'data-2' in this campaign; there are serial")));
 }
 
+TEST_F(TrialsView, ShowsTheTrialsThatAreNamed) {
+  EXPECT_THAT(draws(lines({.ids = {"serial/weight.sign/4", "serial/bias.sign/0"}})), ElementsAre(4, 0));
+  for (const char* id : {"serial/weight.sign/77", "serial/canary:negate/0", "weight.sign"}) {
+    EXPECT_THAT(
+        [&] {
+          static_cast<void>(lines({.ids = {"serial/weight.sign/4", id}}));
+        },
+        ::testing::ThrowsMessage<Error>(HasSubstr(std::string("no trial ") + id)));
+  }
+}
+
 TEST_F(TrialsView, SortsTheWorstFirst) {
   auto sdc = lines({.outcomes = {OutcomeClass::sdc}});
   sort_worst_first(sdc, Metric::test_loss);

@@ -1,4 +1,4 @@
-#include "core/natural_order.h"
+#include "core/text/natural_order.h"
 
 #include <cctype>
 #include <cstddef>
