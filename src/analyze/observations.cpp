@@ -32,7 +32,9 @@ std::optional<double> accuracy_loss(const TrialRecord& row, const ArmControls& c
   if (record::class_of(reason) == record::OutcomeClass::crash) return std::nullopt;
   const std::size_t last = controls.horizon - 1;
   const Trajectory& golden = controls.golden.at(static_cast<std::size_t>(row.order)).evaluations;
-  return golden.at(last).test_accuracy - judged(*row.result, judging.judge).at(last).test_accuracy;
+  const auto reached = judged(*row.result, judging.judge).at(last).test_accuracy;
+  if (!reached || !golden.at(last).test_accuracy) return std::nullopt;
+  return *golden.at(last).test_accuracy - *reached;
 }
 
 void append(StratumSeen& cell, const TrialRecord& row, const ArmControls& controls, const Judging& judging) {

@@ -138,6 +138,7 @@ Summary summarize(const std::vector<record::TrialRecord>& rows, const design::Ca
   summary.extended = drawn_by_extension(rounds);
   summary.sampling = spec.sampling;
   summary.left_out = unread_of(spec);
+  if (options.effects) require_accuracy(trust, "losses of test accuracy");
   const Observations seen = observe(rows, spec, trust);
   Where where(options.where, spec);
   // The numbers are those of all strata.

@@ -22,7 +22,8 @@ struct Evaluation {
   std::optional<double> train_loss;
   std::optional<double> train_accuracy;
   double test_loss = 0;
-  double test_accuracy = 0;
+  /// Absent where a runner does not give it: language models and regressors have none.
+  std::optional<double> test_accuracy = {};
   /// Mean over the test targets of min(loss, ln(classes)): no target counts for more than a guess among all
   /// classes would. Absent in rows of versions that did not measure it, and where a runner does not give it.
   std::optional<double> test_capped_loss = {};

@@ -56,7 +56,7 @@ Evaluation evaluation_of(const Json& value) {
   evaluation.train_loss = optional_number(value, "train_loss");
   evaluation.train_accuracy = optional_number(value, "train_accuracy");
   evaluation.test_loss = number_of(value.at("test_loss"));
-  evaluation.test_accuracy = number_of(value.at("test_accuracy"));
+  evaluation.test_accuracy = optional_number(value, "test_accuracy");
   evaluation.test_capped_loss = optional_number(value, "test_capped_loss");
   return evaluation;
 }

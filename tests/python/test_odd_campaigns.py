@@ -11,9 +11,22 @@ import pytest
 from bitrift.program import program
 from synthetic import Row, clean_rows, study_rows, trial_rows, write_campaign
 
+
+def loss_only(rows: list[Row]) -> list[Row]:
+    """The rows of a training that has no accuracy; a low accuracy becomes a high loss."""
+    for row in rows:
+        for evaluation in (one for replica in row.get("result", {}).get("replicas", []) for one in replica):
+            if evaluation.pop("test_accuracy", 1) < 0.5:
+                evaluation["test_loss"] = 9.0
+            evaluation.pop("test_capped_loss", None)
+        row.get("result", {}).pop("test_targets", None)
+    return rows
+
+
 ODD: dict[str, tuple[list[Row], list[str]]] = {
     "later": ([row | {"novelty": {"deep": [1, None]}} for row in study_rows()], ["serial", "data2"]),
     "empty": ([], ["serial", "data2"]),
+    "loss-only": (loss_only(study_rows()), ["serial", "data2"]),
     "controls": (clean_rows("serial"), ["serial"]),
     "crashes": (clean_rows("serial") + trial_rows("serial", "weight.sign", 1000, 0, 0, 10), ["serial"]),
     "one-stratum": (clean_rows("serial") + trial_rows("serial", "weight.sign", 1000, 8, 1, 1), ["serial"]),
@@ -73,3 +86,28 @@ def test_only_crashes_are_a_crash_rate_of_one(folder: Path) -> None:
 def test_a_single_arm_cannot_be_compared(folder: Path) -> None:
     done = run("compare", folder)
     assert done.returncode == 2 and "needs two arms" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("folder", ["loss-only"], indirect=True)
+def test_a_training_without_accuracy_is_judged_by_its_loss(folder: Path, tmp_path: Path) -> None:
+    write_campaign(tmp_path / "plain", study_rows(), ["serial", "data2"])
+    campaign = bitrift.Campaign(folder)
+    assert campaign.rates("stratum").equals(bitrift.Campaign(tmp_path / "plain").rates("stratum"))
+    assert "by test_loss" in run("analyze", folder).stdout
+    assert set(campaign.trials().query("outcome == 'SDC'")["reason"]) == {"high_test_loss"}
+    assert campaign.trials()["test_accuracy"].isna().all()
+    assert len(campaign.worst("SDC", by="test_accuracy", n=3)) == 3
+    for command in ("compare", "analyze --view map --json", "campaign show --sort test_accuracy --json"):
+        done = run(command, folder)
+        assert (done.returncode, done.stderr) == (0, "") or "base.h5" in done.stderr, done.stderr
+    done = run(f"report -o {tmp_path / 'page.html'}", folder)
+    assert done.returncode == 0, done.stderr
+    assert "rises of test loss below" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize("command", ["analyze --effects", "analyze --view jpdc2024"])
+@pytest.mark.parametrize("folder", ["loss-only"], indirect=True)
+def test_losses_of_accuracy_need_an_accuracy(command: str, folder: Path) -> None:
+    done = run(command, folder)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "reports no test accuracy, so there are no " in done.stderr

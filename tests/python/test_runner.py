@@ -203,12 +203,30 @@ def test_without_a_generator_steps_are_those_of_the_optimizer(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("found", "says"),
-    [((1.0,), "returned no test_accuracy"), ({"loss": 1, "test_loss": 1, "test_accuracy": 1}, "returned loss")],
+    [
+        ({"test_accuracy": 1}, "returned no test_loss"),
+        ((), "returned no test_loss"),
+        ({"loss": 1, "test_loss": 1, "test_accuracy": 1}, "returned loss"),
+    ],
 )
 def test_metrics_that_are_missing_or_unknown_are_named(tmp_path: Path, found: Any, says: str) -> None:
     with pytest.raises(ValueError) as refusal:
         Study(tmp_path, evaluate=lambda: found).run()
     assert says in str(refusal.value)
+
+
+@pytest.mark.parametrize("found", [0.5, (0.5,), torch.tensor(0.5), {"test_loss": 0.5}])
+def test_accuracy_may_be_absent(tmp_path: Path, found: Any) -> None:
+    (evaluation,) = Study(tmp_path, evaluate=lambda: found).run()["replicas"][0]
+    assert evaluation["test_loss"] == 0.5 and "test_accuracy" not in evaluation
+
+
+def test_metrics_must_be_the_same_every_time(tmp_path: Path) -> None:
+    answers = iter([(0.5, 0.5), 0.5])
+    study = Study(tmp_path, evaluate=lambda: next(answers))
+    study.run()
+    with pytest.raises(ValueError, match="returned test_loss, and test_accuracy, test_loss before"):
+        study.run()
 
 
 def test_digest_covers_values_names_and_types_and_knows_what_is_not_finite() -> None:

@@ -77,8 +77,8 @@ def serve(
     train_epoch: trains one epoch. Called with the number of completed epochs if it takes an argument. It may return
         the mean loss, or a dict with train_loss, train_accuracy, or steps (if no torch.optim.Optimizer counts them).
         If it is a generator of step losses, a run ends at the first one that is NaN or infinite.
-    evaluate: returns (test_loss, test_accuracy), or a dict with these and optionally test_capped_loss and
-        test_targets (docs/exec-runner.md).
+    evaluate: returns the test loss, (test_loss, test_accuracy), or a dict with test_loss and optionally test_accuracy,
+        test_capped_loss and test_targets (docs/exec-runner.md). Each call must return the same metrics.
     model, optimizer, scheduler, ema, scaler, sampler, random: what bitrift.torch.save() and load_into() take, and what
         the digest covers. A sampler is seeded like those of `shuffle`.
     load: loads a file. By default bitrift.torch.load_into(path, model, optimizer, ...). May return a dict of which
@@ -179,6 +179,8 @@ class Trainer:
         self._loaded_base: dict[int, dict[str, bytes]] = {}  # by order seed
         self._compared: dict[str, bool] | None = None  # whether each part of the loaded state differs from the base's
         self._optimizer_steps = 0
+        self._tested: set[str] = set()
+        """The metrics of the first evaluation."""
         register_optimizer_step_post_hook(self._count_step)
 
     def run(self, request: Request, before_steps: Callable[[], None] = lambda: None) -> dict[str, Any]:
@@ -285,18 +287,20 @@ class Trainer:
 
     def _evaluate(self, request: Request, progress: Progress, training: dict[str, float]) -> None:
         seed_all("evaluate", request.order_seed, progress.epoch)
-        found = self._script.evaluate()
-        if not isinstance(found, Mapping):
-            found = dict(zip(TEST_METRICS, found, strict=False))
-        for name in ("test_loss", "test_accuracy"):
-            if name not in found:
-                raise ValueError(f"evaluate() returned no {name}; give (test_loss, test_accuracy) or a dict with both")
+        found = _test_metrics(self._script.evaluate())
         unknown = sorted(set(found) - {*TEST_METRICS, "test_targets"})
         if unknown:
             raise ValueError(f"evaluate() returned {', '.join(unknown)}; it may return {', '.join(TEST_METRICS)}")
         if "test_targets" in found:
             progress.test_targets = int(found["test_targets"])
-        metrics = training | {name: float(found[name]) for name in TEST_METRICS if name in found}
+        tested = {name: float(found[name]) for name in TEST_METRICS if name in found}
+        self._tested = self._tested or set(tested)
+        if set(tested) != self._tested:
+            raise ValueError(
+                f"evaluate() returned {', '.join(sorted(tested))}, and {', '.join(sorted(self._tested))} before; "
+                "it must return the same metrics every time"
+            )
+        metrics = training | tested
         progress.evaluations.append({"epoch": progress.epoch, "step": progress.steps} | metrics)
         bad = [name for name, value in metrics.items() if not math.isfinite(value)]
         everywhere = [name for one in ranks.gather(bad) for name in one]
@@ -356,6 +360,23 @@ def epoch_of(loaded: Any) -> int:
     epoch = loaded.get("epoch", 0) if isinstance(loaded, Mapping) else 0
     # What a fault made of it may be too large for the journal.
     return max(-(2**53), min(2**53, int(epoch))) if math.isfinite(epoch) else 0
+
+
+def _test_metrics(found: Any) -> dict[str, Any]:
+    """What evaluate() returned, by name."""
+    if isinstance(found, Mapping):
+        named = dict(found)
+    else:
+        try:
+            values = tuple(found)
+        except TypeError:
+            values = (found,)
+        named = dict(zip(TEST_METRICS, values, strict=False))
+    if "test_loss" not in named:
+        raise ValueError(
+            "evaluate() returned no test_loss; give the loss, (test_loss, test_accuracy), or a dict with test_loss"
+        )
+    return named
 
 
 def _train_metrics(outcome: Any) -> dict[str, Any]:

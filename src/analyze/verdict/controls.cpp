@@ -161,12 +161,19 @@ std::vector<CleanRun> golden_runs(const std::string& arm, const Found& found, de
   return golden;
 }
 
-// Without the capped loss if no run has it: a user's own training program may not measure it.
+// Without the metrics of the default that no run has: a user's own training program may not measure them. If
+// it measures neither, its test loss is judged.
 std::vector<Metric> metrics_in(const std::vector<Trajectory>& clean, std::vector<Metric> metrics) {
-  const bool capped = std::any_of(clean.begin(), clean.end(), [](const Trajectory& run) {
-    return run.back().test_capped_loss.has_value();
-  });
-  if (!capped && metrics.size() > 1) std::erase(metrics, Metric::test_capped_loss);
+  if (metrics.size() < 2) return metrics;
+  const auto missing = [&](Metric metric) {
+    return std::none_of(clean.begin(), clean.end(), [&](const Trajectory& run) {
+      return record::value_of(run.back(), metric).has_value();
+    });
+  };
+  for (const Metric metric : {Metric::test_capped_loss, Metric::test_accuracy}) {
+    if (missing(metric)) std::erase(metrics, metric);
+  }
+  if (metrics.empty()) metrics.push_back(Metric::test_loss);
   return metrics;
 }
 
@@ -210,7 +217,7 @@ Trajectory judged(const record::RunResult& result, design::Judge judge) {
       worsen(run[i].train_accuracy, replica[i].train_accuracy, false);
       worsen(run[i].test_capped_loss, replica[i].test_capped_loss, true);
       run[i].test_loss = worse(run[i].test_loss, replica[i].test_loss, true);
-      run[i].test_accuracy = worse(run[i].test_accuracy, replica[i].test_accuracy, false);
+      worsen(run[i].test_accuracy, replica[i].test_accuracy, false);
     }
   }
   return run;

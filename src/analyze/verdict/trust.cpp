@@ -1,6 +1,7 @@
 #include "analyze/verdict/trust.h"
 
 #include "analyze/verdict/canaries.h"
+#include "core/error.h"
 
 namespace bitrift::analyze {
 
@@ -13,6 +14,13 @@ Trust trust_of(const std::vector<record::TrialRecord>& rows, const Judging& judg
     trust.false_sdc[arm] = false_sdc_of(rows, arm, controls, judging);
   trust.problems = false_sdc_problems(trust.false_sdc, trust.controls);
   return trust;
+}
+
+void require_accuracy(const Trust& trust, const std::string& what) {
+  for (const auto& [arm, controls] : trust.controls) {
+    if (controls.golden.front().evaluations.back().test_accuracy) continue;
+    fail(ErrorCode::bad_input, "arm '{}' reports no test accuracy, so there are no {}", arm, what);
+  }
 }
 
 }  // namespace bitrift::analyze

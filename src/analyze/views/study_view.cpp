@@ -33,7 +33,7 @@ void count(StudyLine& line, std::vector<double>& accuracies, const TrialRecord& 
            const ArmControls& controls, const Judging& judging) {
   const std::size_t last = controls.horizon - 1;
   const double golden =
-      controls.golden.at(static_cast<std::size_t>(row.order)).evaluations.at(last).test_accuracy;
+      controls.golden.at(static_cast<std::size_t>(row.order)).evaluations.at(last).test_accuracy.value();
   ++line.trials;
   line.golden += golden;
   const record::Reason reason = classify(row, controls, judging).reason;
@@ -45,7 +45,7 @@ void count(StudyLine& line, std::vector<double>& accuracies, const TrialRecord& 
     ++line.other;
     return;
   }
-  const double accuracy = judged(*row.result, judging.judge).at(last).test_accuracy;
+  const double accuracy = judged(*row.result, judging.judge).at(last).test_accuracy.value();
   accuracies.push_back(accuracy);
   if (accuracy == golden) {
     ++line.unchanged;
@@ -82,6 +82,7 @@ std::string points(double value) { return std::isnan(value) ? "-" : fmt::format(
 
 std::vector<StudyLine> study_view(const std::vector<TrialRecord>& rows, const design::CampaignSpec& spec,
                                   const Trust& trust, const std::vector<std::string>& by) {
+  require_accuracy(trust, "classes of --view jpdc2024");
   const std::vector<Dimension> lines_by = whole_dimensions(by, spec, "--view jpdc2024");
   const Keys keys(spec, lines_by);
   const auto counted = draws_without_gap(rows);

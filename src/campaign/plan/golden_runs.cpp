@@ -71,7 +71,14 @@ void Controls::check_accuracy(std::size_t arm, int order, const record::RunResul
   const design::Arm& of = spec_.arms[arm];
   const double least = spec_.base_of(of).min_test_accuracy;
   for (const auto& replica : result.replicas) {
-    const double reached = replica.empty() ? 0 : replica.back().test_accuracy;
+    const auto reported = replica.empty() ? std::optional<double>(0) : replica.back().test_accuracy;
+    if (!reported && least > 0) {
+      fail(ErrorCode::bad_input,
+           "arm '{}': the golden run reports no test accuracy, but min_test_accuracy requires {:.4f}: leave "
+           "it out",
+           of.name, least);
+    }
+    const double reached = reported.value_or(0);
     if (reached >= least) continue;
     fail(ErrorCode::bad_input,
          "arm '{}': the golden run{} reaches test accuracy {:.4f}, min_test_accuracy requires {:.4f}: train "

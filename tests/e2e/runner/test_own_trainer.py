@@ -175,6 +175,19 @@ def test_start_deadline_may_differ_from_start_to_start(finished: OwnStudy) -> No
         assert (folder / "trials.jsonl").read_bytes() == before
 
 
+def test_script_without_an_accuracy_is_judged_by_its_loss(study: OwnStudy) -> None:
+    study.replace(
+        "    return cross_entropy(logits, test_labels), accuracy", "    return cross_entropy(logits, test_labels)"
+    )
+    wanted = {"checkpoint": "digits.h5", "min_test_accuracy": 0.5}
+    done = study.start("out", "--workers", 1, controls=NO_READERS, base=wanted).finish()
+    assert done.returncode == 2 and "reports no test accuracy, but min_test_accuracy" in done.stderr, done.stderr
+    done = study.start("out", "--workers", 2, controls=NO_READERS).finish()
+    assert done.returncode == 0, done.stderr
+    assert "by test_loss.\n" in done.stdout and "blind to rises of test_loss below" in done.stdout
+    assert "test_accuracy" not in (study.place / "out" / "trials.jsonl").read_text()
+
+
 @pytest.mark.parametrize("drop", ["serve", pytest.param("load", marks=pytest.mark.thorough)])
 def test_script_that_does_not_load_the_optimizer_ends_with_the_name_of_the_role(study: OwnStudy, drop: str) -> None:
     if drop == "serve":

@@ -339,6 +339,15 @@ TEST(Classify, RowsThatNoCampaignWritesAreRefused) {
   EXPECT_EQ(code_of(trial({trajectory("ii"), trajectory("i")}), controls(2)), ErrorCode::bad_file);
 }
 
+TEST(Classify, RunThatLacksAMetricOfItsGoldenRunIsNamed) {
+  TrialRecord row = trial({trajectory("i")});
+  row.result->final_digest = "other";
+  row.result->replicas[0][0].test_accuracy.reset();
+  EXPECT_EQ(code_of(row, controls(1)), ErrorCode::conflict);
+  row.result->replicas[0][0].test_accuracy = 0.95;
+  EXPECT_EQ(classify(row, controls(1), kWorst).reason, Reason::within_noise);
+}
+
 TEST(Judged, NanIsWorseThanAnyNumber) {
   const auto run =
       judged(testing::result({{evaluation(1, 1, 0.5, 3, 0.5)}, {evaluation(1, kNan, kNan, 2, kNan)}}, "d"),
@@ -346,7 +355,7 @@ TEST(Judged, NanIsWorseThanAnyNumber) {
   ASSERT_EQ(run.size(), 1U);
   EXPECT_TRUE(std::isnan(*run[0].train_loss));
   EXPECT_TRUE(std::isnan(*run[0].train_accuracy));
-  EXPECT_TRUE(std::isnan(run[0].test_accuracy));
+  EXPECT_TRUE(std::isnan(*run[0].test_accuracy));
   EXPECT_EQ(run[0].test_loss, 3);
 }
 

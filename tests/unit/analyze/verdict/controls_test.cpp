@@ -105,6 +105,28 @@ TEST(Controls, ACappedLossThatNoRunHasIsLeftOutBesideOthers) {
   EXPECT_THROW((void)controls_of(rows, capped), Error);
 }
 
+TEST(Controls, TheTestLossIsJudgedWhereNoRunHasTheUsualMetrics) {
+  Rows rows = clean_arm("serial");
+  for (TrialRecord& row : rows) {
+    if (!row.result) continue;
+    for (auto& replica : row.result->replicas) {
+      for (auto& e : replica) {
+        e.test_capped_loss.reset();
+        e.test_accuracy.reset();
+      }
+    }
+  }
+  const auto metrics_of = [&](const std::vector<record::Metric>& asked) {
+    Judging judging;
+    judging.metrics = asked;
+    return controls_of(rows, judging).at("serial").calibration.value().metrics();
+  };
+  EXPECT_THAT(metrics_of(Judging{}.metrics), ElementsAre(record::Metric::test_loss));
+  EXPECT_THAT(metrics_of({record::Metric::test_accuracy, record::Metric::train_loss}),
+              ElementsAre(record::Metric::train_loss));
+  EXPECT_THROW((void)metrics_of({record::Metric::test_accuracy}), Error);
+}
+
 TEST(Controls, AHorizonMustBeAnEvaluation) {
   Judging judging;
   for (const std::size_t horizon : {0U, 2U}) {
