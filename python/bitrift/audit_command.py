@@ -6,11 +6,18 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+from bitrift.audit_spec import ArmScript, scripts_of_spec
+from bitrift.errors import BadInput, Error
+
+if TYPE_CHECKING:
+    from bitrift.audit import Audit
 
 EXAMPLE = """examples:
   python -m bitrift audit resume train.py
   python -m bitrift audit resume train.py:main --epochs 2 --more 2 --junit resume.xml -- --batch-size 64
+  python -m bitrift audit resume --spec campaign.json
 
 The script calls bitrift.runner.serve() (docs/audit.md). What follows -- belongs to the script.
 Exit codes: 0 the resume equals the uninterrupted training, 1 it differs, 2 no answer: the script failed or does not
@@ -34,8 +41,17 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    resume.add_argument("script", metavar="SCRIPT[:FUNCTION]", help="a file that calls bitrift.runner.serve()")
+    resume.add_argument(
+        "script", nargs="?", metavar="SCRIPT[:FUNCTION]", help="a file that calls bitrift.runner.serve()"
+    )
     resume.add_argument("arguments", nargs="*", metavar="-- ARGUMENT", help="arguments of the script")
+    resume.add_argument(
+        "--spec",
+        type=Path,
+        metavar="FILE",
+        help="instead of a script: what the arms of this campaign start, with --seed-epochs as in the campaign",
+    )
+    resume.add_argument("--arm", metavar="NAME", help="with --spec: only this arm (default: all that differ)")
     resume.add_argument("--epochs", type=int, default=1, metavar="N", help="epochs before the save (default: 1)")
     resume.add_argument("--more", type=int, default=1, metavar="N", help="epochs after the load (default: 1)")
     resume.add_argument("--ranks", type=int, default=1, metavar="N", help="processes to start (default: 1)")
@@ -55,30 +71,67 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     resume.set_defaults(run=run_resume)
 
 
-def _problem(options: argparse.Namespace) -> str:
-    if not Path(options.script.partition(":")[0]).is_file():
-        return f"{options.script.partition(':')[0]}: no such file"
+def _scripts(options: argparse.Namespace) -> list[ArmScript]:
+    """What is to be audited. Raises bitrift.Error, with one line on what is wrong with the options."""
+    if (options.script is None) == (options.spec is None):
+        raise BadInput("give either SCRIPT or --spec FILE")
     if options.epochs < 1 or options.more < 1 or options.ranks < 1:
-        return "--epochs, --more and --ranks must be at least 1"
+        raise BadInput("--epochs, --more and --ranks must be at least 1")
     if not 0 <= options.tolerance < 1:
-        return "--tolerance must be at least 0 and less than 1"
-    return ""
+        raise BadInput("--tolerance must be at least 0 and less than 1")
+    if options.spec is None:
+        if options.arm:
+            raise BadInput("--arm names an arm of --spec")
+        scripts = [ArmScript((), options.script, tuple(options.arguments), options.ranks)]
+    else:
+        if options.arguments or options.ranks != 1:
+            raise BadInput("with --spec, the arms say which arguments and ranks there are")
+        scripts = scripts_of_spec(options.spec, options.arm)
+        options.seed_epochs = True
+    if len(scripts) > 1 and (options.json or options.junit):
+        names = ", ".join(one.arms[0] for one in scripts)
+        raise BadInput(f"--json and --junit hold one audit, but these arms differ: {names}; choose one with --arm")
+    path = scripts[0].script.partition(":")[0]
+    if not Path(path).is_file():
+        raise BadInput(f"{path}: no such file")
+    return scripts
 
 
 def run_resume(options: argparse.Namespace) -> None:
-    """Runs the audit, prints and writes the findings, and ends with the exit code."""
-    problem = _problem(options)
-    if problem:
-        _fail(problem)
+    """Runs the audits, prints and writes the findings, and ends with the exit code: that of the worst one."""
     try:
-        from bitrift.audit import TrainingFailed, Trainings, audit_resume, findings
+        scripts = _scripts(options)
+    except Error as error:
+        _fail(str(error))
+    try:
+        from bitrift.audit import findings
     except ImportError as error:
         _fail(f"{sys.executable} lacks the package {error.name}: pip install torch h5py")
+    code = 0
+    for one in scripts:
+        audit = _audit(one, options)
+        if one.arms:
+            print(f"arm {', '.join(one.arms)}:")
+        print("\n".join(findings.lines_of(audit)), flush=True)
+        try:
+            if options.json:
+                options.json.write_text(json.dumps(findings.document_of(audit), indent=2) + "\n", encoding="utf-8")
+            if options.junit:
+                options.junit.write_text(findings.junit_of(audit), encoding="utf-8")
+        except OSError as error:
+            _fail(str(error))
+        code = max(code, 2 if audit.problem else 0 if audit.equal else 1)
+    raise SystemExit(code)
+
+
+def _audit(one: ArmScript, options: argparse.Namespace) -> Audit:
+    from bitrift.audit import TrainingFailed, Trainings, audit_resume
+
     try:
         with Trainings(
-            options.script, options.arguments, ranks=options.ranks, seed_epochs=options.seed_epochs, log=options.log
+            one.script, one.arguments, ranks=one.ranks, seed_epochs=options.seed_epochs, log=options.log
         ) as trainings:
-            audit = audit_resume(
+            return audit_resume(
                 trainings,
                 epochs=options.epochs,
                 more=options.more,
@@ -90,15 +143,6 @@ def run_resume(options: argparse.Namespace) -> None:
     except KeyboardInterrupt:
         print("bitrift: interrupted", file=sys.stderr)
         raise SystemExit(130) from None
-    print("\n".join(findings.lines_of(audit)))
-    try:
-        if options.json:
-            options.json.write_text(json.dumps(findings.document_of(audit), indent=2) + "\n", encoding="utf-8")
-        if options.junit:
-            options.junit.write_text(findings.junit_of(audit), encoding="utf-8")
-    except OSError as error:
-        _fail(str(error))
-    raise SystemExit(2 if audit.problem else 0 if audit.equal else 1)
 
 
 def _fail(message: str) -> NoReturn:

@@ -35,6 +35,13 @@ bitrift.runner.serve(model=model, optimizer=optimizer, {serve} train_epoch=train
 SCHEDULER = "scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 9)"
 
 
+ARM = {"parallel": {"kind": "serial"}}
+SPEC = {
+    "runner": {"python": "train.py"},
+    "arms": [ARM | {"name": "one"}, ARM | {"name": "same"}, ARM | {"name": "other", "exec": ["--with", "scheduler"]}],
+}
+
+
 def script(path: Path, **parts: str) -> Path:
     parts = {"optimizer": "Adam", "more": "", "seed": "torch.manual_seed(epoch)", "step": "", "serve": ""} | parts
     path.write_text(PLAIN.format(**parts), encoding="utf-8")
@@ -84,6 +91,15 @@ def test_a_different_resume_ends_with_1_and_says_what_to_do(tmp_path: Path) -> N
     ("words", "says"),
     [
         (["no.py"], "no.py: no such file"),
+        ([], "give either SCRIPT or --spec FILE"),
+        (["train.py", "--spec", "two.json"], "give either SCRIPT or --spec FILE"),
+        (["train.py", "--arm", "one"], "--arm names an arm of --spec"),
+        (["--spec", "no.json"], "no.json: no such file"),
+        (["--spec", "train.py"], "train.py: is not a valid campaign spec: JSONDecodeError"),
+        (["--spec", "trains.json"], "trains.json: has no runner.python"),
+        (["--spec", "two.json", "--arm", "none"], "two.json: no arm 'none'; there are one, same, other"),
+        (["--spec", "two.json", "--ranks", "2"], "the arms say which arguments and ranks there are"),
+        (["--spec", "two.json", "--junit", "j.xml"], "these arms differ: one, other; choose one with --arm"),
         (["train.py", "--epochs", "0"], "--epochs, --more and --ranks must be at least 1"),
         (["train.py", "--tolerance", "2"], "--tolerance must be at least 0 and less than 1"),
         (["raises.py"], "raises.py: RuntimeError: no data here"),
@@ -101,6 +117,8 @@ def test_what_cannot_be_audited_ends_with_2_and_one_line(
     script(tmp_path / "dies.py", seed="import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     script(tmp_path / "loads.py", serve="load=lambda path: None, state=lambda: [model],")
     (tmp_path / "ends.py").write_text("print('done')\n")
+    (tmp_path / "two.json").write_text(json.dumps(SPEC))
+    (tmp_path / "trains.json").write_text(json.dumps(SPEC | {"runner": {"exec": {"command": ["x"]}}}))
     done = audit(*words)
     assert done.returncode == 2
     error = done.stderr.splitlines()[-1]
@@ -123,3 +141,18 @@ def test_a_save_that_changes_the_training_is_found(tmp_path: Path) -> None:
     path = script(tmp_path / "train.py", seed="pass", more="import bitrift.torch", serve=save + load)
     done = audit(path)
     assert done.returncode == 2 and "saving changes the training: with and without a save, " in done.stdout
+
+
+def test_the_arms_of_a_spec_are_audited_each_once(tmp_path: Path) -> None:
+    more = f"import sys\n{SCHEDULER}\nstepping = '--with' in sys.argv"
+    script(tmp_path / "train.py", more=more, step="scheduler.step() if stepping else None", seed="pass")
+    (tmp_path / "spec.json").write_text(json.dumps(SPEC))
+    done = audit("--spec", tmp_path / "spec.json")
+    assert done.returncode == 1, done.stderr
+    first, second = done.stdout.split("arm other:")
+    # A campaign seeds before each epoch.
+    assert first.startswith("arm one, same:") and "a resume equals an uninterrupted training" in first
+    assert "--with scheduler: a resume differs" in second and "  scheduler: last_epoch is 3" in second
+    only = audit("--spec", tmp_path / "spec.json", "--arm", "same", "--json", tmp_path / "f.json")
+    assert only.returncode == 0 and only.stdout.startswith("arm same:")
+    assert json.loads((tmp_path / "f.json").read_text())["equal"]
