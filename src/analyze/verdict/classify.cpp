@@ -123,17 +123,14 @@ Reason judge_as_loaded(const Evaluation& loaded, const Evaluation& clean) {
   return worse.empty() ? Reason::within_noise : sdc_reason(worse);
 }
 
-// A metric that is missing would hide its harm. Only those of the training may be: no step was taken.
-void check_metrics(const record::TrialRecord& row, const Trajectory& run, const Trajectory& golden,
-                   const Calibration& calibration) {
-  for (std::size_t e = 0; e < calibration.evaluations(); ++e) {
-    for (const Metric metric : calibration.metrics()) {
-      if (record::is_training(metric) || record::value_of(run.at(e), metric) ||
-          !record::value_of(golden.at(e), metric))
-        continue;
-      fail(ErrorCode::conflict, "row {}: evaluation {} has no {}, but that of its golden run has one",
-           row.id.text(), e + 1, name_of(metric));
-    }
+// An accuracy that is missing would hide its harm.
+void check_accuracy(const record::TrialRecord& row, const Trajectory& run, const Trajectory& golden,
+                    std::size_t evaluations) {
+  for (std::size_t e = 0; e < evaluations; ++e) {
+    if (run.at(e).test_accuracy || !golden.at(e).test_accuracy) continue;
+    fail(ErrorCode::conflict,
+         "row {}: evaluation {} has no test_accuracy, but that of its golden run has one", row.id.text(),
+         e + 1);
   }
 }
 
@@ -194,7 +191,7 @@ record::Outcome classify(const record::TrialRecord& row, const ArmControls& cont
     return outcome;
   }
   const bool recovered = outcome.recovered;
-  check_metrics(row, run, golden.evaluations, controls.calibration.value());
+  check_accuracy(row, run, golden.evaluations, controls.horizon);
   outcome = judge_by_rank(run, controls, golden);
   outcome.recovered = recovered;
   return outcome;

@@ -339,7 +339,7 @@ TEST(Classify, RowsThatNoCampaignWritesAreRefused) {
   EXPECT_EQ(code_of(trial({trajectory("ii"), trajectory("i")}), controls(2)), ErrorCode::bad_file);
 }
 
-TEST(Classify, RunThatLacksAMetricOfItsGoldenRunIsNamed) {
+TEST(Classify, RunThatLacksTheAccuracyOfItsGoldenRunIsNamed) {
   TrialRecord row = trial({trajectory("i")});
   row.result->final_digest = "other";
   row.result->replicas[0][0].test_accuracy.reset();
