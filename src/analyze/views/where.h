@@ -16,7 +16,8 @@ namespace bitrift::analyze {
 class Where {
  public:
   /// conditions: KEY=VALUE[,VALUE...]; values of a repeated key add up. Values of `tensor` are patterns
-  /// (core/text/glob.h). Throws Error(bad_input) on a text without '=' or value, and as dimension_named() does.
+  /// (core/text/glob.h). Throws Error(bad_input) on a text without '=' or value, and as dimension_named()
+  /// does.
   Where(const std::vector<std::string>& conditions, const design::CampaignSpec& spec);
 
   [[nodiscard]] bool empty() const noexcept { return wanted_.empty(); }
