@@ -149,25 +149,27 @@ Folder::Folder(const std::filesystem::path& root, const design::CampaignSpec& sp
     return;
   identity_ = read_identity(layout_.identity());
   compare_shards(identity_);
-  take_start_deadline();
+  const bool other_deadline = take_start_deadline();
   const auto difference = json_difference(identity_.value("spec", Json()), fresh.at("spec"));
   if (difference && shards_ == 0 && !has_rows()) {
     replace_spec(fresh, change_text(*difference));
   } else {
     compare_stored(drills, other);
+    // Only a start that is not refused changes the folder.
+    if (other_deadline && shards_ == 0) store_identity();
   }
 }
 
-// worker.start_deadline_s decides no row: the one of this start counts.
-void Folder::take_start_deadline() {
-  if (!identity_.contains("spec")) return;
+// worker.start_deadline_s decides no row: the one of this start counts. Returns whether it differs.
+bool Folder::take_start_deadline() {
+  if (!identity_.contains(Json::json_pointer("/spec/worker"))) return false;
   const Json worker = to_json(spec_).at("worker");
   const char* const key = "start_deadline_s";
   Json& stored = identity_["spec"]["worker"];
   const Json before = stored;
   stored.erase(key);
   if (worker.contains(key)) stored[key] = worker.at(key);
-  if (shards_ == 0 && stored != before) store_identity();
+  return stored != before;
 }
 
 void Folder::compare_shards(const Json& stored) const {
@@ -250,7 +252,7 @@ void Folder::replace_spec(const Json& fresh, const std::string& difference) {
 void Folder::extend() {
   if (!std::exchange(extends_, false)) return;
   if (shards_ > 0) identity_ = read_identity(layout_.identity());  // other drivers write to it
-  take_start_deadline();
+  static_cast<void>(take_start_deadline());
   const Json stored = identity_.at("spec");
   if (stored == to_json(spec_)) return;
   if (const auto difference = json_difference(stored, to_json(spec_.earlier.back()))) {

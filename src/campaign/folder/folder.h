@@ -131,7 +131,7 @@ class Folder {
  private:
   /// Whether the name now holds this text, because it did not exist before.
   [[nodiscard]] bool publish(const std::filesystem::path& path, const std::string& text);
-  void take_start_deadline();
+  [[nodiscard]] bool take_start_deadline();
   void compare_shards(const record::Json& stored) const;
   void compare_stored(const Drills& drills, OtherSpec other);
   [[nodiscard]] bool has_rows() const;

@@ -173,6 +173,9 @@ def test_start_deadline_may_differ_from_start_to_start(finished: OwnStudy) -> No
         stored = json.loads((folder / "campaign.json").read_text())["spec"]["worker"]
         assert stored.get("start_deadline_s") == worker.get("start_deadline_s")
         assert (folder / "trials.jsonl").read_bytes() == before
+    identity = (folder / "campaign.json").read_bytes()
+    assert finished.start("out", worker={"start_deadline_s": 9}, seed=6).finish().returncode == 2
+    assert (folder / "campaign.json").read_bytes() == identity
 
 
 def test_script_without_an_accuracy_is_judged_by_its_loss(study: OwnStudy) -> None:
