@@ -97,9 +97,9 @@ def test_a_training_without_accuracy_is_judged_by_its_loss(folder: Path, tmp_pat
     assert set(campaign.trials().query("outcome == 'SDC'")["reason"]) == {"high_test_loss"}
     assert campaign.trials()["test_accuracy"].isna().all()
     assert len(campaign.worst("SDC", by="test_accuracy", n=3)) == 3
-    for command in ("compare", "analyze --view map --json", "campaign show --sort test_accuracy --json"):
+    for command in ("compare", "campaign show --sort test_accuracy --json"):
         done = run(command, folder)
-        assert (done.returncode, done.stderr) == (0, "") or "base.h5" in done.stderr, done.stderr
+        assert (done.returncode, done.stderr) == (0, "")
     done = run(f"report -o {tmp_path / 'page.html'}", folder)
     assert done.returncode == 0, done.stderr
     assert "rises of test loss below" in (tmp_path / "page.html").read_text()

@@ -77,8 +77,7 @@ void add_compare(CLI::App& app, ExitCode& exit_code) {
   command
       ->add_option("--arm,--arms", options->arms,
                    "arms, repeatable or comma-separated: the first is compared with each of the others "
-                   "(default: all pairs); "
-                   "with OTHER: an arm of DIR and an arm of OTHER")
+                   "(default: all pairs); with OTHER: an arm of DIR and an arm of OTHER")
       ->delimiter(',')
       ->allow_extra_args(false);
   command

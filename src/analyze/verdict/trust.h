@@ -22,8 +22,8 @@ struct Trust {
 /// Throws as controls_of and classify do.
 [[nodiscard]] Trust trust_of(const std::vector<record::TrialRecord>& rows, const Judging& judging);
 
-/// Throws Error(bad_input) where the clean runs of an arm report no test accuracy. what: needs it, as in "the
-/// losses of test accuracy".
+/// Throws Error(bad_input) where the clean runs of an arm report no test accuracy. what: the numbers that
+/// need it, such as "losses of test accuracy".
 void require_accuracy(const Trust& trust, const std::string& what);
 
 }  // namespace bitrift::analyze

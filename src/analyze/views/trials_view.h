@@ -32,7 +32,7 @@ struct TrialFilter {
 };
 
 /// The trials in file order. trust: of the same rows. Throws as classify() does, and Error(bad_input) on an
-/// arm that has no row or an id that is not that of a trial of the wanted kinds.
+/// arm that has no row, or an id that no trial of the wanted kinds has.
 [[nodiscard]] std::vector<TrialLine> trials_view(const std::vector<record::TrialRecord>& rows,
                                                  const Trust& trust, const TrialFilter& filter = {});
 /// The most harmed first: the lowest accuracy or the highest loss. A value that is not finite comes before

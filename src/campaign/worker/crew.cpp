@@ -61,8 +61,7 @@ std::string slow_start_text(const Crew& crew, const PoolOptions& options) {
   const double seconds = std::chrono::duration<double>(Clock::now() - crew.begun).count();
   return fmt::format(
       "arm '{}': a worker has been starting for {:.0f} s: {}; it may take {} s (worker.start_deadline_s), "
-      "and "
-      "writes to {}",
+      "and writes to {}",
       options.arms[crew.arm].name, seconds, crew.worker->waits_for(), options.start_deadline_s,
       crew.log.string());
 }

@@ -52,7 +52,7 @@ struct Crew {
 /// the last one.
 [[noreturn]] void could_not_start(const Crew& crew, const WorkerLost& loss, const PoolOptions& options);
 
-/// What a worker that takes long to start waits for, as a sentence.
+/// A sentence that says what a slow worker is still waiting for.
 [[nodiscard]] std::string slow_start_text(const Crew& crew, const PoolOptions& options);
 
 /// Keeps the result of crew.current, without the place of its copy, and with the names of tensors that count.

@@ -331,7 +331,7 @@ bool Pool::ends_with_a_rank(const Crew& crew) const {
   return options_.arms[crew.arm].recovery.kind == record::RecoveryKind::relaunch;
 }
 
-// The user's own program would only take as long again.
+// Another start of the user's own program would take just as long.
 bool Pool::own_program_is_slow(const WorkerLost& loss) const {
   return options_.launch.runner.kind != record::RunnerKind::train &&
          loss.failure.reason == record::FailureReason::hang;

@@ -64,7 +64,7 @@ class Worker {
 
   [[nodiscard]] State state() const noexcept { return state_; }
   [[nodiscard]] pid_t pid() const noexcept { return process_.pid(); }
-  /// starting: what it waits for, as text.
+  /// What a starting worker is still waiting for, as text.
   [[nodiscard]] std::string waits_for() const;
   /// Processes that can take part in the next run.
   [[nodiscard]] int strength() const;

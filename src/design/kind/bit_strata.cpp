@@ -157,8 +157,7 @@ void BitStrata::check_bases(const std::vector<ckpt::Reader>& bases) const {
       if (selects(glob, base, roles)) continue;
       fail(ErrorCode::not_found,
            "strata.tensors: {}: no tensor of role {} matches '{}'{} (* matches within one name, ** also "
-           "matches "
-           ". and /; see bitrift ls); correct or remove it",
+           "matches . and /; see bitrift ls); correct or remove it",
            base.path().string(), fmt::join(roles, " or "), glob, ckpt::tensor_hint(base, glob));
     }
   }
