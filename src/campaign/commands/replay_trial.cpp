@@ -2,6 +2,7 @@
 
 #include <system_error>
 
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include "campaign/commands/merge.h"
