@@ -161,6 +161,7 @@ Summary summarize(const std::vector<record::TrialRecord>& rows, const design::Ca
     if (group.trials == 0) continue;
     group.harmful =
         harmful_interval(line.members, order, trust.controls.at(line.arm), summary.each_confidence);
+    if (!options.simultaneous) group.apart = strata_apart(line.members, order, summary.each_confidence);
     if (!options.effects) continue;
     // The bands of one line hold together; with `simultaneous`, they are part of all intervals that hold
     // together.

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "analyze/apart.h"
 #include "analyze/base_contents.h"
 #include "analyze/group_rates.h"
 #include "analyze/rates/effects.h"
@@ -37,6 +38,7 @@ struct Group {
   std::map<record::Course, std::uint64_t> courses;  ///< for SDCs with several evaluations
   std::optional<Interval> harmful;                  ///< harmful_interval()
   std::optional<Effects> effects;                   ///< where asked for
+  std::vector<StratumRates> apart;                  ///< strata_apart(); empty where intervals hold together
 };
 
 /// How rates are shown.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include <fmt/ranges.h>
 
@@ -12,6 +13,15 @@ using record::OutcomeClass;
 using Cells = std::vector<std::string>;
 
 constexpr std::size_t kWidth = 100;
+
+// A share in % with one decimal. Only what is 0 or 1 is shown as such: a rate of 0.0 % beside a crash that
+// was counted would look wrong.
+std::string percent_text(double share) {
+  const double percent = 100 * share;
+  if (share > 0 && percent < 0.05) return "<0.1";
+  if (share < 1 && percent >= 99.95) return ">99.9";
+  return fmt::format("{:.1f}", percent);
+}
 
 std::string interval_text(const Interval& interval) {
   return fmt::format("[{:4.1f},{:5.1f}]", 100 * interval.low, 100 * interval.high);
@@ -43,8 +53,20 @@ Cells key_cells(const Group& group, const std::vector<Dimension>& by) {
   return cells;
 }
 
+const char* drawn_from(const Judging& judging) { return judging.strata->averaged_over(); }
+
+// " of 6 (weighted by bits: 16.9 %)" where the rate is another than the share of the trials, by a point or
+// more.
+std::string weighted_text(const Group& group, OutcomeClass outcome, const Judging& judging) {
+  constexpr double least = 0.01;
+  const double share = static_cast<double>(group.counts.at(outcome)) / static_cast<double>(group.trials);
+  const double rate = group.rates.at(outcome).estimate;
+  if (std::abs(rate - share) < least) return "";
+  return fmt::format(" of {} (weighted by {}: {} %)", group.trials, drawn_from(judging), percent_text(rate));
+}
+
 // "masked 31 = bitwise 30 + within_noise 1", one entry a class that occurs.
-std::vector<std::string> reason_texts(const Group& group) {
+std::vector<std::string> reason_texts(const Group& group, const Judging& judging) {
   std::vector<std::string> texts;
   for (const OutcomeClass outcome : record::outcome_classes) {
     if (group.counts.at(outcome) == 0) continue;
@@ -54,7 +76,8 @@ std::vector<std::string> reason_texts(const Group& group) {
     }
     std::stable_sort(parts.begin(), parts.end(),
                      [](const auto& a, const auto& b) { return a.first > b.first; });
-    std::string text = fmt::format("{} {} =", name_of(outcome), group.counts.at(outcome));
+    std::string text = fmt::format("{} {}{} =", name_of(outcome), group.counts.at(outcome),
+                                   weighted_text(group, outcome, judging));
     for (std::size_t i = 0; i < parts.size(); ++i) {
       text += fmt::format("{} {} {}", i == 0 ? "" : " +", name_of(parts[i].second), parts[i].first);
     }
@@ -91,6 +114,13 @@ std::string block(const std::vector<Cells>& lines, std::size_t count_column) {
   return text;
 }
 
+void add_rates(Cells& line, const std::map<OutcomeClass, Rate>& rates, IntervalKind kind) {
+  for (const OutcomeClass outcome : record::outcome_classes) {
+    const Rate& rate = rates.at(outcome);
+    line.push_back(fmt::format("{:>5} {}", percent_text(rate.estimate), interval_text(rate.interval(kind))));
+  }
+}
+
 std::string rates_block(const Summary& summary) {
   std::vector<Cells> lines(1);
   for (const Dimension dimension : summary.by) lines[0].emplace_back(key_name(dimension));
@@ -99,11 +129,7 @@ std::string rates_block(const Summary& summary) {
   for (const Group& group : summary.groups) {
     Cells line = key_cells(group, summary.by);
     line.push_back(std::to_string(group.trials));
-    for (const OutcomeClass outcome : record::outcome_classes) {
-      const Rate& rate = group.rates.at(outcome);
-      line.push_back(fmt::format("{:5.1f} {}", 100 * rate.estimate,
-                                 interval_text(rate.interval(summary.options.interval))));
-    }
+    add_rates(line, group.rates, summary.options.interval);
     line.push_back(!group.harmful ? ""
                    : group.harmful->low > 0
                        ? fmt::format("{:4.1f}-{:.1f}", 100 * group.harmful->low, 100 * group.harmful->high)
@@ -111,6 +137,36 @@ std::string rates_block(const Summary& summary) {
     lines.push_back(line);
   }
   return block(lines, count_column);
+}
+
+// The strata of lines whose rates are means of very different ones.
+std::string apart_block(const Summary& summary) {
+  constexpr std::size_t most = 12;  // lines
+  std::vector<Cells> lines(1);
+  for (const Dimension dimension : summary.by) lines[0].emplace_back(key_name(dimension));
+  const std::size_t count_column = lines[0].size() + 1;
+  for (const char* name : {"stratum", "n", "masked %", "SDC %", "crash %"}) lines[0].emplace_back(name);
+  std::size_t left_out = 0;
+  std::size_t shown = 0;
+  for (const Group& group : summary.groups) {
+    if (group.apart.empty()) continue;
+    if (++shown > most) {
+      ++left_out;
+      continue;
+    }
+    for (const StratumRates& one : group.apart) {
+      Cells line = key_cells(group, summary.by);
+      line.push_back(one.stratum);
+      line.push_back(std::to_string(one.trials));
+      add_rates(line, one.rates, summary.options.interval);
+      lines.push_back(line);
+    }
+  }
+  if (shown == 0) return "";
+  std::string text = "\nMeans of strata that differ by more than their intervals; the strata one by one:\n" +
+                     block(lines, count_column);
+  if (left_out > 0) text += fmt::format("and those of {} more lines (--by stratum)\n", left_out);
+  return text;
 }
 
 // Two rows for each group, so that six bands fit: the shares, and below them the bands.
@@ -233,7 +289,7 @@ std::string reasons_block(const Summary& summary) {
     for (std::size_t column = 0; column < lines[i].size(); ++column) {
       start += fmt::format("{:<{}}  ", lines[i][column], widths[column]);
     }
-    text += wrapped(start, reason_texts(summary.groups[i]));
+    text += wrapped(start, reason_texts(summary.groups[i], summary.judging));
   }
   return text;
 }
@@ -282,8 +338,6 @@ std::string rounds_text(const Summary& summary) {
   return text;
 }
 
-const char* drawn_from(const Judging& judging) { return judging.strata->averaged_over(); }
-
 record::Json interval_json(const Interval& interval) {
   return record::Json::array({record::number_to_json(interval.low), record::number_to_json(interval.high)});
 }
@@ -291,8 +345,8 @@ record::Json interval_json(const Interval& interval) {
 }  // namespace
 
 std::string table(const Summary& summary) {
-  std::string text =
-      rates_block(summary) + effects_block(summary) + reasons_block(summary) + courses_block(summary);
+  std::string text = rates_block(summary) + apart_block(summary) + effects_block(summary) +
+                     reasons_block(summary) + courses_block(summary);
   text += fmt::format(
       "\n{} trials, {} canaries as expected; judge: {}. Rates are over uniform {} of a line's strata.\n",
       summary.trials, summary.canaries, name_of(summary.judging.judge), drawn_from(summary.judging));
@@ -309,10 +363,10 @@ std::string table(const Summary& summary) {
 
 namespace {
 
-record::Json rates_json(const Group& group, const Summary& summary) {
+record::Json rates_json(const std::map<OutcomeClass, Rate>& found, const Summary& summary) {
   const IntervalKind kind = summary.options.interval;
   record::Json rates;
-  for (const auto& [outcome, rate] : group.rates) {
+  for (const auto& [outcome, rate] : found) {
     rates[name_of(outcome)] = {{"estimate", record::number_to_json(rate.estimate)},
                                {"interval", interval_json(rate.interval(kind))},
                                {"kind", name_of(kind)},
@@ -330,9 +384,14 @@ record::Json key_json(const Group& group) {
   return key;
 }
 
+record::Json counts_json(const std::map<OutcomeClass, std::uint64_t>& counted) {
+  record::Json counts;
+  for (const auto& [outcome, count] : counted) counts[name_of(outcome)] = count;
+  return counts;
+}
+
 record::Json group_json(const Group& group, const Summary& summary) {
-  record::Json counts, reasons;
-  for (const auto& [outcome, count] : group.counts) counts[name_of(outcome)] = count;
+  record::Json reasons;
   for (const auto& [reason, count] : group.reasons) reasons[name_of(reason)] = count;
   record::Json value = {{"key", key_json(group)},
                         {"trials", group.trials},
@@ -340,13 +399,19 @@ record::Json group_json(const Group& group, const Summary& summary) {
                         {"bits", group.bits},
                         {"unseen", group.unseen},
                         {"share_seen", record::number_to_json(group.share_seen)},
-                        {"counts", counts},
+                        {"counts", counts_json(group.counts)},
                         {"reasons", reasons},
-                        {"rates", rates_json(group, summary)}};
+                        {"rates", rates_json(group.rates, summary)}};
   for (const auto& [course, count] : group.courses) value["courses"][name_of(course)] = count;
   if (group.harmful) {
     value["harmful"] = {{"interval", interval_json(*group.harmful)},
                         {"confidence", record::number_to_json(summary.each_confidence)}};
+  }
+  for (const StratumRates& one : group.apart) {
+    value["apart"].push_back({{"stratum", one.stratum},
+                              {"trials", one.trials},
+                              {"counts", counts_json(one.counts)},
+                              {"rates", rates_json(one.rates, summary)}});
   }
   if (group.effects) value["effects"] = to_json(*group.effects);
   return value;

@@ -103,7 +103,7 @@ def test_strange_trials_come_with_the_command_that_replays_them(folder: Path) ->
     commands = re.findall(re.escape(command) + r"(\S+)", text)
     ids = {one.arm + "/" + one.stratum + f"/{one.draw}" for one in bitrift.outcomes(folder)}
     assert len(commands) >= 5 and set(commands) <= ids
-    assert "model/fc.weight[3] bit 30 0x3f800000 \u2192 0x7f800000" in text
+    assert "model/fc.weight[3] bit 30 0x3f800000 \u2192 0x7f800000 (1 \u2192 inf)" in text
     assert "largest change of a number infinite" in text[text.index("Masked although") :]
     assert "also masked under" in text
 

@@ -1,11 +1,15 @@
 #include "record/fault/faults.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include <fmt/ranges.h>
 
 #include "core/error.h"
+#include "core/number/number_format.h"
 
 namespace bitrift::record {
 namespace {
@@ -14,6 +18,18 @@ namespace {
 const char* key_of(const ProcessFault&) { return "process"; }
 const char* key_of(const LinkFault&) { return "link"; }
 const char* key_of(const FailedLink&) { return "failed_link"; }
+
+// " (1 -> 0.5)"; "" where the patterns are not those of a number.
+std::string as_numbers(const AppliedFault& fault) {
+  const auto format = number_format(fault.dtype);
+  if (!format || names_byte(fault.plane, fault.structure)) return "";
+  const auto text = [&](std::uint64_t pattern) -> std::string {
+    const double value = decode_number(*format, pattern);
+    if (std::isnan(value)) return "nan";  // its sign means nothing
+    return format->kind == NumberKind::floating ? fmt::format("{:.4g}", value) : fmt::format("{:.0f}", value);
+  };
+  return fmt::format(" ({} -> {})", text(fault.old_pattern), text(fault.new_pattern));
+}
 
 }  // namespace
 
@@ -47,8 +63,8 @@ const std::vector<FailedLink>& Faults::failed_links() const noexcept {
 }
 
 std::string described(const AppliedFault& fault) {
-  return fmt::format("{}[{}] bit {} {:#x} -> {:#x}", fault.tensor, fault.element, fmt::join(fault.bits, ","),
-                     fault.old_pattern, fault.new_pattern);
+  return fmt::format("{}[{}] bit {} {:#x} -> {:#x}{}", fault.tensor, fault.element,
+                     fmt::join(fault.bits, ","), fault.old_pattern, fault.new_pattern, as_numbers(fault));
 }
 
 std::string described(const ProcessFault& fault) { return "rank " + to_text(fault); }

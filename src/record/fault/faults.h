@@ -59,7 +59,7 @@ class Faults {
   std::variant<FaultList, std::vector<ProcessFault>, std::vector<LinkFault>, std::vector<FailedLink>> faults_;
 };
 
-/// "model/fc.weight[3] bit 0,30 0x3f800000 -> 0x7f800001".
+/// "model/fc.weight[3] bit 0,30 0x3f800000 -> 0x7f800001 (1 -> nan)".
 [[nodiscard]] std::string described(const AppliedFault& fault);
 /// "rank 2@5:backward.1=kill".
 [[nodiscard]] std::string described(const ProcessFault& fault);

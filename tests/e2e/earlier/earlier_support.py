@@ -137,6 +137,7 @@ def summary_of(path: Path) -> dict[str, Any]:
 
 # Earlier versions counted jitter runs among the held-out ones, and gave harmful a lower end that did not hold.
 NEW_LINES = ("All trials bitwise: ", "  clean runs called SDC: ", "  harmless faults called SDC: ", "  no jitter run")
+NEW_WORDS = re.compile(r" of \d+ \(weighted by [^)]*\)|\nMeans of strata (?:.+\n)+")
 NO_LONGER = re.compile(r"(?<=\])\s+\d+\.\d-(?=\d+\.\d$)", re.M)
 
 
@@ -145,6 +146,7 @@ def without_new_rules(value: dict[str, Any]) -> dict[str, Any]:
     for arm in value.get("arms", {}).values():
         arm["false_sdc"] = {kind: arm["false_sdc"][kind] for kind in ("held_out", "jitter")}
     for group in value.get("groups", []):
+        group.pop("apart", None)
         if "harmful" in group:
             group["harmful"]["interval"] = group["harmful"]["interval"][1:]
     return value
@@ -153,7 +155,7 @@ def without_new_rules(value: dict[str, Any]) -> dict[str, Any]:
 def table_of_then(text: str) -> str:
     """A table without what earlier versions did not print, or computed by other rules."""
     kept = "".join(line for line in text.splitlines(keepends=True) if not line.startswith(NEW_LINES))
-    return NO_LONGER.sub(" ", kept)
+    return NO_LONGER.sub(" ", NEW_WORDS.sub("", kept))
 
 
 def processor() -> list[str]:

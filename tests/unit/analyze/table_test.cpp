@@ -49,12 +49,70 @@ TEST(Table, IsAlignedUnderOneHeader) {
 
 TEST(Table, CountsTheReasonsOfEachClass) {
   const std::string text = table(summarize(one_arm(), spec_of({"serial"}), {"strategy", "field"}));
-  EXPECT_THAT(text, HasSubstr("masked 10 = bitwise 10; SDC 4 = low_test_accuracy 4; crash 6 = nonfinite 6"));
+  EXPECT_THAT(text, HasSubstr("SDC 4 of 20 (weighted by bits: 28.2 %) = low_test_accuracy 4;\n"));
+  const std::string strata = table(summarize(one_arm(), spec_of({"serial"}), {"strategy", "stratum"}));
+  EXPECT_THAT(strata, HasSubstr("masked 2 = bitwise 2; SDC 3 = low_test_accuracy 3; crash 5 = nonfinite 5"));
   EXPECT_THAT(text, HasSubstr("40 trials, 3 canaries as expected"));
   EXPECT_THAT(text, HasSubstr("Intervals valid at every look."));
   EXPECT_THAT(text, HasSubstr("Each of them alone holds with 95 % confidence"));
   EXPECT_THAT(text, Not(HasSubstr("Strata without a trial")));
   EXPECT_THAT(text, Not(HasSubstr("Unfinished")));
+}
+
+TEST(Table, SaysWhereARateIsNotTheShareOfTheTrials) {
+  Rows rows = clean_arm("serial");
+  add_trials(rows, "serial", "weight.exponent", 9000, 4, 0, 0);
+  add_trials(rows, "serial", "bias.exponent", 1000, 0, 0, 2);
+  const std::string weighted = table(summarize(rows, spec_of({"serial"}), {"strategy", "field"}));
+  EXPECT_THAT(weighted, HasSubstr("masked 4 of 6 (weighted by bits: 90.0 %) = bitwise 4;\n"));
+  EXPECT_THAT(weighted, HasSubstr("crash 2 of 6 (weighted by bits: 10.0 %) = nonfinite 2\n"));
+  const std::string alone = table(summarize(rows, spec_of({"serial"}), {"strategy", "stratum"}));
+  EXPECT_THAT(alone, Not(HasSubstr("weighted by")));
+  // Hits in few of the bits are not shown as none.
+  Rows few = clean_arm("serial");
+  add_trials(few, "serial", "weight.exponent", 9'999'000, 4, 0, 0);
+  add_trials(few, "serial", "bias.exponent", 1000, 0, 0, 2);
+  const std::string rare = table(summarize(few, spec_of({"serial"}), {"strategy", "field"}));
+  EXPECT_THAT(rare, HasSubstr("serial  exponent  6  >99.9 ["));
+  EXPECT_THAT(rare, HasSubstr("]   <0.1 ["));
+  EXPECT_THAT(rare, HasSubstr("crash 2 of 6 (weighted by bits: <0.1 %)"));
+}
+
+TEST(Table, SplitsALineWhoseStrataDifferByMoreThanTheirIntervals) {
+  Rows rows = clean_arm("serial");
+  add_trials(rows, "serial", "weight.exponent", 9000, 0, 0, 30);
+  add_trials(rows, "serial", "bias.exponent", 1000, 30, 0, 0);
+  add_trials(rows, "serial", "weight.sign", 9000, 30, 0, 0);
+  add_trials(rows, "serial", "bias.sign", 1000, 30, 0, 0);
+  const Summary summary = summarize(rows, spec_of({"serial"}), {"strategy", "field"});
+  const std::string text = table(summary);
+  EXPECT_THAT(text, HasSubstr("Means of strata that differ by more than their intervals"));
+  EXPECT_THAT(text, HasSubstr("serial  exponent  weight.exponent  30    0.0 ["));
+  EXPECT_THAT(text, HasSubstr("serial  exponent  bias.exponent    30  100.0 ["));
+  EXPECT_THAT(text, Not(HasSubstr("weight.sign      30")));
+  const record::Json json = to_json(summary);
+  const record::Json& apart = json.at("groups").at(0).at("apart");
+  ASSERT_EQ(apart.size(), 2U);
+  const record::Json& weight = apart.at(apart.at(0).at("stratum") == "weight.exponent" ? 0 : 1);
+  EXPECT_EQ(weight.at("trials"), 30);
+  EXPECT_EQ(weight.at("counts").at("crash"), 30);
+  EXPECT_EQ(weight.at("rates").at("crash").at("estimate"), 1.0);
+  EXPECT_FALSE(json.at("groups").at(1).contains("apart"));
+  // Each stratum's interval is the one of its own line.
+  const Summary alone = summarize(rows, spec_of({"serial"}), {"strategy", "stratum"});
+  const Rate& own =
+      group(alone, {{"arm", "serial"}, {"stratum", "weight.exponent"}}).rates.at(OutcomeClass::crash);
+  EXPECT_EQ(weight.at("rates").at("crash").at("anytime"), (record::Json{own.anytime.low, own.anytime.high}));
+  // Intervals that hold together do not count those of the strata.
+  const Summary together =
+      summarize(rows, spec_of({"serial"}), {"strategy", "field"}, {}, {.simultaneous = true});
+  EXPECT_TRUE(together.groups.front().apart.empty());
+}
+
+TEST(Table, DoesNotSplitWhereTheIntervalsOverlap) {
+  const Summary summary = summarize(one_arm(), spec_of({"serial"}), {"strategy", "field"});
+  EXPECT_THAT(table(summary), Not(HasSubstr("Means of strata")));
+  for (const Group& one : summary.groups) EXPECT_TRUE(one.apart.empty());
 }
 
 TEST(SummaryJson, HoldsEveryNumberOfTheTable) {
