@@ -25,6 +25,7 @@
 #include "campaign/plan/plan.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/number/number_format.h"
 #include "design/extension.h"
 #include "design/kind/process_strata.h"
 
@@ -118,17 +119,17 @@ Json comparisons_of(const Rows& campaign, const analyze::Trust& trust) {
   return list;
 }
 
-/// By arm, the strata of which no trial counts yet; arms that have none are left out.
-Json untried_of(const Rows& campaign, const analyze::Trust& trust) {
+/// By arm and stratum, how many trials count.
+Json counted_of(const Rows& campaign, const analyze::Trust& trust) {
   const analyze::Observations seen = analyze::observe(campaign.rows, campaign.spec, trust);
-  Json untried = Json::object();
+  Json counted = Json::object();
   for (const design::Arm& arm : campaign.spec.arms) {
     for (const record::Stratum& stratum : campaign.spec.strata->strata()) {
       const auto cell = seen.cells.find({arm.name, stratum.name});
-      if (cell == seen.cells.end() || cell->second.trials() == 0) untried[arm.name].push_back(stratum.name);
+      counted[arm.name][stratum.name] = cell == seen.cells.end() ? 0 : cell->second.trials();
     }
   }
-  return untried;
+  return counted;
 }
 
 void add_judged(Json& report, const Rows& campaign, const analyze::Trust& trust) {
@@ -137,7 +138,7 @@ void add_judged(Json& report, const Rows& campaign, const analyze::Trust& trust)
   };
   report["by_arm"] = summary({"strategy"});
   report["summary"] = summary(analyze::usual_dimensions(campaign.spec));
-  report["untried"] = untried_of(campaign, trust);
+  report["counted"] = counted_of(campaign, trust);
   report["comparisons"] = comparisons_of(campaign, trust);
   if (campaign.spec.propagation) {
     report["propagation"] = or_refusal(
@@ -198,6 +199,22 @@ std::map<std::string, std::vector<std::string>> planned_canaries(const Rows& cam
   return planned;
 }
 
+/// By number format of the tensors that trials altered: the named field of each bit, from bit 0.
+Json bit_fields_of(const Rows& campaign) {
+  Json fields = Json::object();
+  for (const record::TrialRecord& row : campaign.rows) {
+    if (row.kind != record::TrialKind::trial) continue;
+    for (const record::FaultSite& site : row.faults.bits().sites) {
+      if (fields.contains(site.dtype)) continue;
+      const auto format = number_format(site.dtype);
+      if (!format) continue;
+      for (unsigned bit = 0; bit < format->bits(); ++bit)
+        fields[site.dtype].push_back(field_of_bit(*format, bit));
+    }
+  }
+  return fields;
+}
+
 Json check_json(const analyze::CanaryCheck& check) {
   return {{"arm", check.arm},        {"altered", check.altered}, {"required", check.required},
           {"found", check.found},    {"landing", check.landing}, {"state", name_of(check.state)},
@@ -225,9 +242,10 @@ Json report(const std::filesystem::path& folder) {
                  {"decided", is_decided(campaign)},
                  {"population", campaign::to_json(campaign::fault_sentences(campaign.spec, campaign.rounds,
                                                                             campaign.rows))},
+                 {"bit_fields", bit_fields_of(campaign)},
                  {"problems", Json::array()},
                  {"checks", Json::array()}};
-  constexpr std::array judged = {"refused",     "by_arm",      "summary", "untried",
+  constexpr std::array judged = {"refused",     "by_arm",      "summary", "counted",
                                  "comparisons", "propagation", "process", "strangest"};
   for (const char* key : judged) report[key] = nullptr;
   const analyze::Judging judging = analyze::judging_of(campaign.spec);

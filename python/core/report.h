@@ -7,11 +7,12 @@
 
 namespace bitrift::python {
 
-/// {"runs", "times", "merged", "decided", "population", "refused", "problems", "checks", "by_arm", "summary",
-/// "untried", "comparisons", "propagation", "process", "strangest"}. "checks" holds every canary, also those
-/// that have not run. Where verdicts cannot be given, "refused" says why (text), or "problems" holds a line
-/// for each canary that misbehaves or for clean runs that are called SDC too often, or both are empty because
-/// canaries have not run yet; what rests on verdicts is then null. Throws Error(not_found | bad_file).
+/// {"runs", "times", "merged", "decided", "population", "bit_fields", "refused", "problems", "checks",
+/// "by_arm", "summary", "counted", "comparisons", "propagation", "process", "strangest"}. "checks" holds
+/// every canary, also those that have not run. Where verdicts cannot be given, "refused" says why (text), or
+/// "problems" holds a line for each canary that misbehaves or for clean runs that are called SDC too often,
+/// or both are empty because canaries have not run yet; what rests on verdicts is then null. Throws
+/// Error(not_found | bad_file).
 [[nodiscard]] record::Json report(const std::filesystem::path& folder);
 
 }  // namespace bitrift::python

@@ -206,7 +206,10 @@ def test_show_prints_trials_with_the_command_that_replays_them(campaign: bitrift
     done = subprocess.run([*command, "--top", "2"], check=True, capture_output=True, text=True)
     lines = done.stdout.splitlines()
     assert lines[0].endswith("weight.sign/8: SDC, low_test_accuracy, p 0.0476")
-    assert lines[1] == "  faults   model/fc.weight[1099511627777] bit 62,63 0x3ff0000000000001 -> 0xfff0000000000001 (1 -> nan)"
+    assert (
+        lines[1]
+        == "  faults   model/fc.weight[1099511627777] bit 62,63 0x3ff0000000000001 -> 0xfff0000000000001 (1 -> nan)"
+    )
     assert "test_loss 8.5000 (golden 0.2000)" in lines[2]
     assert lines[3].startswith(f"  replay   bitrift campaign replay {campaign.folder} ")
     assert lines[-1] == "2 of 16 trials shown"

@@ -6,6 +6,7 @@ of text and marks are pixels, so the same markup fits a phone and paper.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -106,6 +107,8 @@ class Cell:
 
     shade: float | None
     text: str
+    few: bool = False
+    """It rests on few trials, and is drawn at half the height."""
 
 
 def cells(row: Sequence[Cell]) -> Markup:
@@ -113,10 +116,43 @@ def cells(row: Sequence[Cell]) -> Markup:
     width = 100 / max(len(row), 1)
     parts = []
     for position, cell in enumerate(row):
-        place = f'x="{position * width:.3f}%" width="{width:.3f}%" y="1" height="{HEIGHT - 2}"'
+        height = (HEIGHT - 2) // 2 if cell.few else HEIGHT - 2
+        place = f'x="{position * width:.3f}%" width="{width:.3f}%" y="{(HEIGHT - height) // 2}" height="{height}"'
         look = 'class="cell none"' if cell.shade is None else f'class="cell" fill-opacity="{cell.shade:.3f}"'
         parts.append(f"<rect {look} {place}><title>{escape(cell.text)}</title></rect>")
     return Markup(f'<svg class="track" width="100%" height="{HEIGHT}" aria-hidden="true">{"".join(parts)}</svg>')
+
+
+def legend(shades: Sequence[float], labels: Sequence[str]) -> Markup:
+    """The colours of a map: a bar of shades in equal steps, with labels from its left to its right end."""
+    width = 100 / len(shades)
+    parts = [
+        f'<rect class="shade" fill-opacity="{shade:.3f}" x="{position * width:.3f}%" width="{width:.3f}%" y="0"'
+        f' height="10"/>'
+        for position, shade in enumerate(shades)
+    ]
+    for position, label in enumerate(labels):
+        anchor = "start" if position == 0 else "end" if position == len(labels) - 1 else "middle"
+        place = 100 * position / max(len(labels) - 1, 1)
+        parts.append(f'<text x="{place:.2f}%" y="23" text-anchor="{anchor}">{escape(label)}</text>')
+    return Markup(f'<svg class="scale legend" width="100%" height="26" aria-hidden="true">{"".join(parts)}</svg>')
+
+
+def brackets(names: Sequence[str]) -> Markup:
+    """Names of columns that stand side by side, each once below a line as wide as its columns; "" has none."""
+    width = 100 / max(len(names), 1)
+    parts, start = [], 0
+    for name, group in itertools.groupby(names):
+        end = start + len(list(group))
+        if name:
+            middle = f"{(start + end) / 2 * width:.3f}%"
+            narrow = " narrow" if (end - start) * width < 8 else ""
+            parts.append(
+                f'<line class="bracket" x1="{start * width + 0.3:.3f}%" x2="{end * width - 0.3:.3f}%" y1="3" y2="3"/>'
+                f'<text class="field{narrow}" x="{middle}" y="16" text-anchor="middle">{escape(name)}</text>'
+            )
+        start = end
+    return Markup(f'<svg class="scale" width="100%" height="20" aria-hidden="true">{"".join(parts)}</svg>')
 
 
 def columns(labels: Sequence[str], every: int = 1) -> Markup:

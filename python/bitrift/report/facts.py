@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shlex
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
 from bitrift import _core
+from bitrift.results import Campaign
 
 Json = dict[str, Any]
 
@@ -78,6 +80,17 @@ class Facts:
     def trials(self) -> int:
         """Rows of trials, whether or not they count yet."""
         return sum(self.runs(arm, "trial") for arm in self.arms)
+
+    @cached_property
+    def counted_trials(self) -> Any:
+        """The trials that counted at this reading, as `Campaign.trials` gives them. Only where verdicts are given.
+
+        The journal may have grown since.
+        """
+        frame = Campaign(self.folder).trials()
+        counted = self.report["counted"]
+        until = [counted[arm][stratum] for arm, stratum in zip(frame["arm"], frame["stratum"], strict=True)]
+        return frame[frame["draw"] < until]
 
     def unfinished(self) -> str:
         """Why the campaign is not finished; empty when it is."""

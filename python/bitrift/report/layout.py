@@ -63,6 +63,9 @@ class Map:
     rows: list[Row]
     scale: Markup
     table: Table = field(default_factory=lambda: Table("", [], []))
+    legend: Markup = field(default_factory=Markup)
+    fields: Markup = field(default_factory=Markup)
+    """The bit fields below the names of the columns, where those are bits."""
 
 
 def text(value: str) -> Cell:
@@ -90,9 +93,11 @@ def share(value: float, css: str = "n") -> Cell:
     return Cell(words.percent(value), value, css)
 
 
-def rate(estimate: float, ends: Sequence[float]) -> Cell:
-    """A rate with its interval."""
-    return Cell(words.points(estimate), estimate, "n", f"[{words.points(ends[0])}, {words.points(ends[1])}]")
+def rate(estimate: float, ends: Sequence[float], count: int | None = None) -> Cell:
+    """A rate with its interval, and how many trials had the outcome."""
+    interval = f"[{words.points(ends[0])}, {words.points(ends[1])}]"
+    trials = "" if count is None else f" ({words.count(count)})"
+    return Cell(words.points(estimate), estimate, "n", f"{interval}{trials}")
 
 
 def chart(rows: Sequence[tuple[str, str, Sequence[charts.Mark]]], unit: str, *, around_zero: bool = False) -> Chart:

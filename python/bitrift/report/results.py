@@ -44,11 +44,19 @@ def _rates_chart(groups: Sequence[Json], dimensions: Sequence[str]) -> Chart:
     return chart(rows, "%")
 
 
+def _rate_cells(group: Json) -> list[Cell]:
+    """Each rate with its interval and, since it is weighted, the number of trials with this outcome."""
+    return [
+        rate(group["rates"][name]["estimate"], group["rates"][name]["anytime"], group["counts"][name])
+        for name in OUTCOMES
+    ]
+
+
 def _rates(groups: Sequence[Json], dimensions: Sequence[str]) -> Table:
     rows = []
     for group in groups:
         row = [text(group["key"].get(name, "")) for name in dimensions] + [number(group["trials"])]
-        row += [rate(group["rates"][name]["estimate"], group["rates"][name]["anytime"]) for name in OUTCOMES]
+        row += _rate_cells(group)
         if harmful := group.get("harmful"):
             low, high = harmful["interval"]
             known = f"{words.points(low)} to" if low > 0 else "at most"
@@ -56,9 +64,15 @@ def _rates(groups: Sequence[Json], dimensions: Sequence[str]) -> Table:
         else:
             row.append(Cell("not given", None, "n"))
         rows.append(row)
+        for one in group.get("apart", []):
+            names = [text(group["key"].get(name, "")) for name in dimensions[:-1]]
+            last = text(f"{group['key'].get(dimensions[-1], '')}, stratum {one['stratum']}")
+            rows.append([*names, last, number(one["trials"]), *_rate_cells(one), Cell("", None, "n")])
     heads = [Head(name) for name in dimensions] + [Head("trials", True)]
     heads += [Head(f"{name} %", True) for name in (*OUTCOMES, "harmful")]
-    return Table("Rates in percent, with intervals", heads, rows)
+    return Table(
+        "Weighted rates in percent, with intervals and, in parentheses, the number of trials that ended so", heads, rows
+    )
 
 
 def _reasons(facts: Facts, groups: Sequence[Json]) -> Table:
@@ -162,6 +176,7 @@ def _propagation_map(arm: str, stratum: str, groups: Sequence[Json]) -> Map:
         rows,
         charts.columns([str(step) for step in steps]),
         Table(f"{title}: altered tensors", [*heads, Head("not finite in", True)], table),
+        charts.legend([_magnitude(10.0**power) or 0.0 for power in range(-8, 1)], ["1e-8", "1e-4", "1 and more"]),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bitrift.report import words
+from bitrift.report import headline, words
 from bitrift.report.facts import Facts, Json
 from bitrift.report.layout import Cell, Head, Table, number, prose, share, short, text
 
@@ -64,7 +64,8 @@ def _verdict(facts: Facts, group: Json, subject: str) -> Json:
         unseen = words.percent(1 - group["share_seen"])
         basis.append(f"Strata with {unseen} of the faults have no trial yet; the ranges allow for that.")
     return {
-        "arm": facts.arm(group),
+        "arms": [facts.arm(group)],
+        "scope": facts.report["population"]["scopes"][facts.arm(group)],
         "subject": subject,
         "trials": group["trials"],
         "sdc": words.percent(rates["SDC"]["estimate"]),
@@ -80,10 +81,24 @@ def _verdicts(facts: Facts) -> list[Json]:
     verdicts: list[Json] = []
     for group in groups:
         subject = _subject(facts, group["key"], facts.arm(group), first=not verdicts)
-        verdicts.append(_verdict(facts, group, subject))
+        one = _verdict(facts, group, subject)
+        same = next((known for known in verdicts if "stratum" not in group["key"] and _agree(known, one)), None)
+        if same is None:
+            verdicts.append(one)
+        else:
+            same["arms"] += one["arms"]
     seen = {facts.arm(group) for group in groups}
-    verdicts += [{"arm": arm, "trials": 0} for arm in facts.arms if arm not in seen]
+    for one in verdicts:
+        one["under"] = words.listed(one["arms"])
+        if len(one["arms"]) > 1:
+            one["basis"] = one["basis"].replace("trials.", "trials in each arm.", 1)
+    verdicts += [{"under": arm, "trials": 0} for arm in facts.arms if arm not in seen]
     return verdicts
+
+
+def _agree(first: Json, second: Json) -> bool:
+    """Whether a reader sees the same in both, except for the arm."""
+    return all(first[key] == second[key] for key in first.keys() - {"arms", "subject"})
 
 
 def _lead(facts: Facts) -> str:
@@ -125,8 +140,10 @@ def verdict(facts: Facts) -> Json:
     """The verdict in words."""
     page: Json = {"alarm": alarm(facts), "lead": _lead(facts), "judged": facts.judged and facts.summary["trials"] > 0}
     page["drills"] = ", ".join(str(drill) for drill in facts.identity.get("drills", []))
-    page["verdicts"], page["compared"], page["confidence"] = [], "", ""
+    page["verdicts"], page["compared"], page["confidence"], page["headline"], page["tiles"] = [], "", "", [], []
     if page["judged"]:
+        page["headline"] = headline.headline(facts)
+        page["tiles"] = headline.tiles(facts)
         page["verdicts"] = _verdicts(facts)
         page["compared"] = _compared(facts)
         page["confidence"] = words.level(facts.summary["confidence"])
@@ -194,8 +211,8 @@ def _untried(facts: Facts) -> list[str]:
     """In which arms and strata no trial counts yet."""
     arms_of: dict[tuple[str, ...], list[str]] = {}
     for arm in facts.arms:
-        if strata := facts.report["untried"].get(arm):
-            arms_of.setdefault(tuple(strata), []).append(arm)
+        if strata := tuple(name for name, trials in facts.report["counted"][arm].items() if not trials):
+            arms_of.setdefault(strata, []).append(arm)
     lines = [
         f"Under {words.listed(arms)}, no trial counts yet in {words.listed(strata)}."
         for strata, arms in arms_of.items()

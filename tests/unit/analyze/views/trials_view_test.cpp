@@ -97,7 +97,8 @@ TEST_F(TrialsView, NamesTheFaultAndEveryMetric) {
   record::TrialRecord& row = rows_[rows_.size() - 2];
   row.faults.bits().append({"model/w", "weight", 12, "float32", {0, 30}, "mixed", 0x3dcccccd, 0x7dcccccc});
   row.faults.bits().append({"model/w", "weight", 13, "float32", {31}, "sign", 0, 0x80000000});
-  EXPECT_EQ(record::described(row.faults, 1), "model/w[12] bit 0,30 0x3dcccccd -> 0x7dcccccc (0.1 -> 3.403e+37); and 1 more");
+  EXPECT_EQ(record::described(row.faults, 1),
+            "model/w[12] bit 0,30 0x3dcccccd -> 0x7dcccccc (0.1 -> 3.403e+37); and 1 more");
   EXPECT_EQ(record::described(rows_.back().faults, 1), "none");
   const auto json = to_json(lines({.outcomes = {OutcomeClass::crash}}).at(0));
   EXPECT_EQ(json["id"], "serial/weight.sign/5");
