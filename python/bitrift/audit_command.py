@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from bitrift.audit_spec import ArmScript, scripts_of_spec
 from bitrift.errors import BadInput, Error
 
 if TYPE_CHECKING:
     from bitrift.audit import Audit
+
+_Found = TypeVar("_Found")
 
 EXAMPLE = """examples:
   python -m bitrift audit resume train.py
@@ -69,6 +72,44 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     resume.add_argument("--junit", type=Path, metavar="FILE", help="write the findings as JUnit XML")
     resume.add_argument("--log", type=Path, metavar="FILE", help="append the output of the script to a file")
     resume.set_defaults(run=run_resume)
+    _add_save(kinds)
+
+
+SAVE_EXAMPLE = """examples:
+  python -m bitrift audit save train.py
+  python -m bitrift audit save train.py:main --kills 50 --junit save.xml -- --batch-size 64
+
+The script calls bitrift.runner.serve() with save= (docs/audit.md). What follows -- belongs to the script.
+Exit codes: 0 a whole checkpoint is always left, and it is the state of one step; 1 not always; 2 no answer: the script
+failed, usage or input error."""
+
+
+def _add_save(kinds: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    save = kinds.add_parser(
+        "save",
+        help="find out what a killed save leaves of the checkpoint",
+        description="Let the script save over an earlier checkpoint, again and again, and kill each save at another "
+        "system call that alters files. Load what is left: it is the earlier checkpoint, the new one, or neither. If "
+        "threads or processes write in the background, also hold their writes until the next epoch has changed the "
+        "model, and check whether the checkpoint is the state at the save.",
+        epilog=SAVE_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    save.add_argument("script", metavar="SCRIPT[:FUNCTION]", help="a file that calls bitrift.runner.serve()")
+    save.add_argument("arguments", nargs="*", metavar="-- ARGUMENT", help="arguments of the script")
+    save.add_argument(
+        "--epochs", type=int, default=1, metavar="N", help="epochs before the earlier checkpoint (default: 1)"
+    )
+    save.add_argument(
+        "--kills", type=int, default=300, metavar="N", help="the most saves that are killed (default: 300)"
+    )
+    save.add_argument(
+        "--name", default="checkpoint", metavar="NAME", help="file name that save() gets (default: checkpoint)"
+    )
+    save.add_argument("--json", type=Path, metavar="FILE", help="write the findings as JSON")
+    save.add_argument("--junit", type=Path, metavar="FILE", help="write the findings as JUnit XML")
+    save.add_argument("--log", type=Path, metavar="FILE", help="append the output of the script to a file")
+    save.set_defaults(run=run_save)
 
 
 def _scripts(options: argparse.Namespace) -> list[ArmScript]:
@@ -113,36 +154,81 @@ def run_resume(options: argparse.Namespace) -> None:
         if one.arms:
             print(f"arm {', '.join(one.arms)}:")
         print("\n".join(findings.lines_of(audit)), flush=True)
-        try:
-            if options.json:
-                options.json.write_text(json.dumps(findings.document_of(audit), indent=2) + "\n", encoding="utf-8")
-            if options.junit:
-                options.junit.write_text(findings.junit_of(audit), encoding="utf-8")
-        except OSError as error:
-            _fail(str(error))
+        _write(options, json.dumps(findings.document_of(audit), indent=2) + "\n", findings.junit_of(audit))
         code = max(code, 2 if audit.problem else 0 if audit.equal else 1)
     raise SystemExit(code)
 
 
-def _audit(one: ArmScript, options: argparse.Namespace) -> Audit:
-    from bitrift.audit import TrainingFailed, Trainings, audit_resume
+def _say(text: str) -> None:
+    print(f"audit: {text}", file=sys.stderr, flush=True)
 
+
+def _audited(work: Callable[[], _Found]) -> _Found:
+    """The work's result. Ends with one line and exit code 2 if the script fails."""
     try:
-        with Trainings(
-            one.script, one.arguments, ranks=one.ranks, seed_epochs=options.seed_epochs, log=options.log
-        ) as trainings:
-            return audit_resume(
-                trainings,
-                epochs=options.epochs,
-                more=options.more,
-                tolerance=options.tolerance,
-                say=lambda text: print(f"audit: {text}", file=sys.stderr, flush=True),
-            )
-    except (TrainingFailed, OSError) as error:
+        return work()
+    except (Error, OSError) as error:
         _fail(" ".join(str(error).split()))
     except KeyboardInterrupt:
         print("bitrift: interrupted", file=sys.stderr)
         raise SystemExit(130) from None
+
+
+def _audit(one: ArmScript, options: argparse.Namespace) -> Audit:
+    from bitrift.audit import Trainings, audit_resume
+
+    def work() -> Audit:
+        with Trainings(
+            one.script, one.arguments, ranks=one.ranks, seed_epochs=options.seed_epochs, log=options.log
+        ) as trainings:
+            return audit_resume(
+                trainings, epochs=options.epochs, more=options.more, tolerance=options.tolerance, say=_say
+            )
+
+    return _audited(work)
+
+
+def _check_save(options: argparse.Namespace) -> None:
+    """Raises BadInput, with one line on what is wrong with the options."""
+    if options.epochs < 1 or options.kills < 2:
+        raise BadInput("--epochs must be at least 1, and --kills at least 2")
+    if options.name != Path(options.name).name or options.name in ("", ".", ".."):
+        raise BadInput(f"--name {options.name}: give the name of a file, without a folder")
+    path = options.script.partition(":")[0]
+    if not Path(path).is_file():
+        raise BadInput(f"{path}: no such file")
+
+
+def run_save(options: argparse.Namespace) -> None:
+    """Runs the audit, prints and writes the findings, and ends with the exit code."""
+    try:
+        _check_save(options)
+    except Error as error:
+        _fail(str(error))
+    try:
+        from bitrift.audit import SaveAudit, Trainings, audit_save, save
+    except ImportError as error:
+        _fail(f"{sys.executable} lacks the package {error.name}: pip install torch h5py")
+
+    def work() -> SaveAudit:
+        with Trainings(options.script, options.arguments, log=options.log) as trainings:
+            return audit_save(trainings, epochs=options.epochs, kills=options.kills, name=options.name, say=_say)
+
+    audit = _audited(work)
+    print("\n".join(save.lines_of(audit)), flush=True)
+    _write(options, json.dumps(save.document_of(audit), indent=2) + "\n", save.junit_of(audit))
+    raise SystemExit(2 if audit.problem else 0 if audit.safe else 1)
+
+
+def _write(options: argparse.Namespace, document: str, junit: str) -> None:
+    """The files that the options ask for. Ends with one line and exit code 2 if one cannot be written."""
+    try:
+        if options.json:
+            options.json.write_text(document, encoding="utf-8")
+        if options.junit:
+            options.junit.write_text(junit, encoding="utf-8")
+    except OSError as error:
+        _fail(str(error))
 
 
 def _fail(message: str) -> NoReturn:

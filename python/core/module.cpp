@@ -21,6 +21,7 @@
 #include "json_text.h"
 #include "record/json/schema.h"
 #include "record/provenance.h"
+#include "traces.h"
 
 namespace py = pybind11;
 using Path = std::filesystem::path;
@@ -175,6 +176,7 @@ PYBIND11_MODULE(_core, module) {
   module.def("undo", &bitrift::inject::undo, py::arg("path"));
   module.def("diff", &diff, py::arg("first"), py::arg("second"));
   bitrift::python::add_campaigns(module);
+  bitrift::python::add_traces(module);
   module.def(
       "wilson",
       [](double successes, double n, double confidence) {

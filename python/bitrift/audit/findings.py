@@ -101,11 +101,16 @@ def _plain(value: Any) -> Any:
 
 def junit_of(audit: Audit) -> str:
     """JUnit XML with one test case, which fails if the resume differs, and is an error if no answer can be given."""
-    failed = not audit.equal and not audit.problem
-    counts = {"tests": "1", "failures": str(int(failed)), "errors": str(int(bool(audit.problem)))}
-    suite = ElementTree.Element("testsuite", {"name": "bitrift audit resume"} | counts)
-    case = ElementTree.SubElement(suite, "testcase", {"classname": "audit.resume", "name": audit.script})
-    if failed or audit.problem:
-        first, *rest = lines_of(audit)
+    return junit_case("audit.resume", audit.script, lines_of(audit), not audit.equal, bool(audit.problem))
+
+
+def junit_case(kind: str, script: str, lines: list[str], differs: bool, problem: bool) -> str:
+    """JUnit XML with one test case. problem: no answer can be given, so it is an error; else `differs` is a failure."""
+    failed = differs and not problem
+    counts = {"tests": "1", "failures": str(int(failed)), "errors": str(int(problem))}
+    suite = ElementTree.Element("testsuite", {"name": f"bitrift {kind.replace('.', ' ')}"} | counts)
+    case = ElementTree.SubElement(suite, "testcase", {"classname": kind, "name": script})
+    if failed or problem:
+        first, *rest = lines
         ElementTree.SubElement(case, "failure" if failed else "error", {"message": first}).text = "\n".join(rest)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

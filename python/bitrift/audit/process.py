@@ -59,6 +59,16 @@ class Request:
         return Request(**values | {"take": tuple(values["take"])})
 
 
+def session_of(text: str, count: int, folder: Path) -> Any:
+    """The session of a request, which is the text of Request.to_json() or SaveRequest.to_json()."""
+    if "save_request" in json.loads(text):
+        from bitrift.audit.save import SaveRequest
+        from bitrift.audit.saving import SaveSession
+
+        return SaveSession(SaveRequest.from_json(text), count, folder)
+    return Audit(Request.from_json(text), count, folder)
+
+
 @dataclass
 class Update:
     """One step of an optimizer."""

@@ -12,12 +12,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from bitrift.audit.process import Record, Request
 from bitrift.errors import BadInput
+
+if TYPE_CHECKING:
+    from bitrift.audit.save import SaveRequest
 
 
 class TrainingFailed(BadInput):
@@ -34,14 +37,22 @@ class Zygote:
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
 
-    def start(self, words: list[str], ranks: int, log: Path) -> int:
-        """Runs `python -m bitrift.runner WORDS` with this process's environment; its exit code, or minus its signal."""
+    def start(self, words: list[str], ranks: int, log: Path, environment: dict[str, str] | None = None) -> int:
+        """Runs `python -m bitrift.runner WORDS`; its exit code, or minus its signal.
+
+        environment: added to that of this process.
+        """
         if self._process is None:
             command, pipe = [sys.executable, "-m", "bitrift.audit.zygote"], subprocess.PIPE
             self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=os.environ | SAME_ORDER)
         if self._process.stdin is None or self._process.stdout is None:
             raise RuntimeError("the zygote has no pipes")
-        request = {"words": words, "ranks": ranks, "log": str(log.resolve()), "environment": dict(os.environ)}
+        request = {
+            "words": words,
+            "ranks": ranks,
+            "log": str(log.resolve()),
+            "environment": os.environ | (environment or {}),
+        }
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
@@ -101,6 +112,16 @@ class Trainings:
         if code != 0 or not all(path.exists() for path in records):
             raise TrainingFailed(f"{self._script}: {self._why(output, code)}")
         return [torch.load(path, weights_only=False) for path in records]
+
+    def run_save(self, request: SaveRequest) -> dict[str, Any]:
+        """What the process of an audit of saves found, without a GPU: its state does not survive a fork."""
+        words = [self._script, "--audit", request.to_json()]
+        words += ["--", *self._arguments] if self._arguments else []
+        code = self._zygote.start(words, 1, self._log, {"CUDA_VISIBLE_DEVICES": ""})
+        if code != 0 or not request.output.exists():
+            raise TrainingFailed(f"{self._script}: {self._why(request.output, code)}")
+        found: dict[str, Any] = json.loads(request.output.read_text(encoding="utf-8"))
+        return found
 
     def path_of(self, number: int) -> Path:
         """The record of an earlier training, as Request.transplant takes it."""

@@ -282,9 +282,9 @@ def run_script(options: argparse.Namespace) -> NoReturn:
 def _session(options: argparse.Namespace) -> tuple[Any, Any]:
     """What serve() answers, and what hears of an exception, if anything does."""
     if options.audit:
-        from bitrift.audit.process import Audit, Request
+        from bitrift.audit.process import session_of
 
-        audit = Audit(Request.from_json(options.audit), options.ranks, Path(options.script).resolve().parent)
+        audit = session_of(options.audit, options.ranks, Path(options.script).resolve().parent)
         return audit, audit
     if options.connect:
         from bitrift.runner.protocol import Driver

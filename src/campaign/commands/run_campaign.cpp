@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <system_error>
 
@@ -169,6 +170,18 @@ struct Work {
   Progress& progress;
 };
 
+// A level is stated in steps of 1 / (envelope runs + 1): Calibration::level().
+void note_level(const Work& work) {
+  const double asked = work.spec.level;
+  const double smallest = 1.0 / (work.spec.envelope_runs + 1);
+  if (asked >= smallest) return;
+  work.progress.note(
+      fmt::format("level: {} envelope runs can state {:.2g} % at best, not the {:g} % of analysis.level: set "
+                  "controls.envelope to {:.0f}, or analysis.level to {:.2g}",
+                  work.spec.envelope_runs, 100 * smallest, 100 * asked, std::ceil(1 / asked - 1e-9) - 1,
+                  std::ceil(100 * smallest) / 100));
+}
+
 // The place of private copies, once all files to be written have their place.
 std::unique_ptr<WorkPlace> find_place(const Work& work, const Plan& plan, const DriverPlace& place,
                                       const std::filesystem::path& owner, const JournalRows& rows) {
@@ -182,6 +195,7 @@ std::unique_ptr<WorkPlace> find_place(const Work& work, const Plan& plan, const 
   auto found = std::make_unique<WorkPlace>(
       WorkQuestion{owner, place.work(), work.options.work_dir, use.copy_bytes(), local});
   work.progress.note(describe(use, found->folder(), free_space(layout.root)));
+  note_level(work);
   if (!work.options.ignore_space) check_space(use, layout.root, found->folder());
   return found;
 }

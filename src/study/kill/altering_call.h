@@ -21,6 +21,7 @@ struct SystemCall {
 struct AlteringCall {
   std::string name;         ///< "pwrite64"
   std::uint64_t bytes = 0;  ///< number of bytes of write(2) or pwrite(2); 0 for all others
+  bool aside = false;       ///< another thread or process made it than the first one; altering_call(): false
   bool operator==(const AlteringCall&) const = default;
 };
 

@@ -33,8 +33,8 @@ constexpr auto stop_time = 60s;  // time within which a process must have stoppe
   const int error = errno;
   if (error == EPERM || error == EACCES || error == ENOSYS) {
     fail(ErrorCode::unsupported,
-         "this system does not let a process follow another ({}: {}): leave `kill` out of `parts`, or allow "
-         "ptrace (kernel.yama.ptrace_scope at most 1; in a container SYS_PTRACE)",
+         "this system does not let a process follow another ({}: {}): allow ptrace (kernel.yama.ptrace_scope "
+         "at most 1; in a container SYS_PTRACE); a study can leave `kill` out of `parts`",
          what, errno_text(error));
   }
   fail(ErrorCode::io, "{}: {}", what, errno_text(error));
@@ -80,11 +80,18 @@ void wait_until_stopped(pid_t pid) {
   fail(ErrorCode::io, "process {} that was to be followed has not stopped", pid);
 }
 
+// From which call on threads are held, and for how long at most.
+struct Hold {
+  std::size_t call = 0;
+  std::chrono::milliseconds most{};
+};
+
 // Only one thread may call members: ptrace(2) and the reports of waitpid(2) belong to the thread that traces.
 class Tracer {
  public:
-  Tracer(pid_t pid, const std::filesystem::path& folder, std::optional<KillPoint> point)
-      : pid_(pid), folder_(folder), point_(point) {}
+  Tracer(pid_t pid, const std::filesystem::path& folder, std::optional<KillPoint> point,
+         std::optional<Hold> hold)
+      : pid_(pid), folder_(folder), point_(point), hold_(hold) {}
 
   TracedSave run() {
     constexpr std::uint64_t options = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK |
@@ -93,8 +100,12 @@ class Tracer {
     ::kill(pid_, SIGCONT);
     int status = 0;
     while (true) {
-      const pid_t thread = ::waitpid(-1, &status, __WALL | __WNOTHREAD);
+      const pid_t thread = ::waitpid(-1, &status, __WALL | __WNOTHREAD | (held_.empty() ? 0 : WNOHANG));
       if (thread < 0 && errno == EINTR) continue;
+      if (thread == 0) {
+        wait_for_the_first();
+        continue;
+      }
       if (thread < 0) break;  // all have ended
       if (!WIFSTOPPED(status)) {
         if (thread == pid_) done_.status = ExitStatus::of(status);
@@ -112,7 +123,12 @@ class Tracer {
     const int signal = WSTOPSIG(status);
     const bool event = status >> 16 != 0;
     if (signal == (SIGTRAP | 0x80)) at_call(thread);
-    const bool deliver = !event && signal != (SIGTRAP | 0x80);
+    if (held_.contains(thread)) return;
+    bool deliver = !event && signal != (SIGTRAP | 0x80);
+    if (deliver && hold_ && thread == pid_ && signal == SIGUSR2) {
+      release();
+      deliver = false;
+    }
     // waitpid(2) reports a thread that was killed in the meantime.
     trace(PTRACE_SYSCALL, thread, 0, deliver ? static_cast<std::uint64_t>(signal) : 0);
   }
@@ -129,11 +145,28 @@ class Tracer {
     for (std::size_t i = 0; i < call.arguments.size(); ++i) call.arguments.at(i) = info.entry.args[i];
     auto altering = altering_call(thread, call, folder_);
     if (!altering) return;
+    altering->aside = thread != pid_;
     done_.calls.push_back(std::move(*altering));
+    if (hold_ && thread != pid_ && done_.calls.size() > hold_->call) {
+      if (held_.empty()) held_since_ = std::chrono::steady_clock::now();
+      held_.insert(thread);
+    }
     if (!point_ || point_->call != done_.calls.size() - 1) return;
     if (!point_->half) return kill_all();
     set_third_argument(thread, half_of(call.arguments[2]));
     halved_.insert(thread);
+  }
+
+  void wait_for_the_first() {
+    std::this_thread::sleep_for(1ms);
+    if (std::chrono::steady_clock::now() - held_since_ < hold_->most) return;
+    done_.waited = true;
+    release();
+  }
+
+  void release() {
+    hold_.reset();
+    for (const pid_t thread : std::exchange(held_, {})) trace(PTRACE_SYSCALL, thread, 0, 0);
   }
 
   // A thread that has entered a call and is killed does not make the call.
@@ -145,23 +178,19 @@ class Tracer {
   pid_t pid_;
   const std::filesystem::path& folder_;
   std::optional<KillPoint> point_;
-  std::set<pid_t> live_, halved_;
+  std::optional<Hold> hold_;
+  std::chrono::steady_clock::time_point held_since_;
+  std::set<pid_t> live_, halved_, held_;
   bool killed_ = false;
   TracedSave done_;
 };
 
-}  // namespace
-
-std::uint64_t half_of(std::uint64_t bytes) noexcept {
-  constexpr std::uint64_t block = 4096;
-  return bytes >= 2 * block ? bytes / 2 / block * block : bytes / 2;
-}
-
-TracedSave trace_save(pid_t pid, const std::filesystem::path& folder, std::optional<KillPoint> point) {
+TracedSave traced(pid_t pid, const std::filesystem::path& folder, std::optional<KillPoint> point,
+                  std::optional<Hold> hold) {
   auto done = std::async(std::launch::async, [&] {
     try {
       wait_until_stopped(pid);
-      return Tracer(pid, folder, point).run();
+      return Tracer(pid, folder, point, hold).run();
     } catch (...) {
       ::kill(pid, SIGKILL);
       throw;
@@ -174,6 +203,22 @@ TracedSave trace_save(pid_t pid, const std::filesystem::path& folder, std::optio
     campaign::InterruptGuard::check();
   }
   return done.get();
+}
+
+}  // namespace
+
+std::uint64_t half_of(std::uint64_t bytes) noexcept {
+  constexpr std::uint64_t block = 4096;
+  return bytes >= 2 * block ? bytes / 2 / block * block : bytes / 2;
+}
+
+TracedSave trace_save(pid_t pid, const std::filesystem::path& folder, std::optional<KillPoint> point) {
+  return traced(pid, folder, point, std::nullopt);
+}
+
+TracedSave trace_race(pid_t pid, const std::filesystem::path& folder, std::size_t call,
+                      std::chrono::milliseconds most) {
+  return traced(pid, folder, std::nullopt, Hold{call, most});
 }
 
 }  // namespace bitrift::study

@@ -149,6 +149,11 @@ def test_disk_use_is_printed_before_the_first_run_and_what_does_not_fit_refused(
     use = next(i for i, line in enumerate(lines) if line.startswith("disk: base "))
     first = next(i for i, line in enumerate(lines) if f"0/{2 * PREPARATION_PER_ARM} runs" in line)
     assert use < first
+    level = next(i for i, line in enumerate(lines) if line.startswith("level: "))
+    assert level < first and lines[level] == (
+        "level: 20 envelope runs can state 4.8 % at best, not the 1 % of analysis.level: set controls.envelope to 99, "
+        "or analysis.level to 0.05"
+    )
     number, unit = re.search(rf"journal ([\d.]+) (.)iB for {STUDY_ROWS} rows", lines[use]).groups()
     bound = float(number) * {"K": 1024, "M": 1024**2}[unit]
     size = (study.place / "plain" / "trials.jsonl").stat().st_size

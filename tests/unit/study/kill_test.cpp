@@ -1,5 +1,7 @@
 // Processes that are killed at a call that alters files.
+#include <chrono>
 #include <csignal>
+#include <fstream>
 #include <functional>
 #include <thread>
 
@@ -53,6 +55,53 @@ void replace(const std::filesystem::path& folder) {
   ::fsync(file);
   ::close(file);
   ::rename((folder / "new").c_str(), (folder / "c").c_str());
+}
+
+// A thread writes a line to the file `order`, the first thread another before it signals that it is done.
+TracedSave raced(const Scratch& scratch, std::size_t call, std::chrono::milliseconds most, bool signals) {
+  const pid_t pid = stopped([&] {
+    const int file = ::open((scratch / "order").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    std::thread writer([&] {
+      (void)!::write(file, "thread 1\n", 9);
+      (void)!::write(file, "thread 2\n", 9);
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    (void)!::write(file, "first\n", 6);
+    if (signals) ::pthread_kill(::pthread_self(), SIGUSR2);
+    writer.join();
+  });
+  return trace_race(pid, std::filesystem::canonical(scratch.path()), call, most);
+}
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(TracedRace, HoldsOtherThreadsUntilTheFirstOneIsDone) {
+  const Scratch scratch;
+  const TracedSave save = raced(scratch, 0, std::chrono::seconds(30), true);
+  EXPECT_EQ(text_of(scratch / "order"), "first\nthread 1\nthread 2\n");
+  EXPECT_EQ(save.status.code, 7);  // the signal was not delivered
+  EXPECT_FALSE(save.waited);
+  std::vector<bool> aside;
+  for (const AlteringCall& call : save.calls) aside.push_back(call.aside);
+  EXPECT_EQ(aside, (std::vector<bool>{false, true, false, true}));
+}
+
+TEST(TracedRace, LetsCallsBeforeTheNumberHappen) {
+  const Scratch scratch;
+  const TracedSave save = raced(scratch, 2, std::chrono::seconds(30), true);
+  EXPECT_EQ(text_of(scratch / "order"), "thread 1\nfirst\nthread 2\n");
+  EXPECT_EQ(save.status.code, 7);
+}
+
+TEST(TracedRace, LetsThemGoAfterAWhile) {
+  const Scratch scratch;
+  const TracedSave save = raced(scratch, 0, std::chrono::milliseconds(50), false);
+  EXPECT_EQ(text_of(scratch / "order"), "first\nthread 1\nthread 2\n");
+  EXPECT_TRUE(save.waited);
+  EXPECT_EQ(save.status.code, 7);
 }
 
 TEST(TracedSave, SeesEveryCallThatAltersTheFolderAndNoOther) {
