@@ -73,9 +73,14 @@ class Kept:
     state: Any
 
 
-def pieces_of(functions: list[Callable[..., Any]], folder: Path) -> tuple[dict[str, Piece], list[str]]:
-    """The pieces that a script's functions lead to, and the names of iterators, whose position cannot be read."""
-    found = walk(functions, folder)
+def pieces_of(
+    functions: list[Callable[..., Any]], folder: Path, state: Any = None
+) -> tuple[dict[str, Piece], list[str]]:
+    """The pieces that a script's functions and state lead to, and the names of iterators.
+
+    The position of an iterator cannot be read. state: what the script's state() returns.
+    """
+    found = walk(functions, folder, state)
     pieces = [*_default_generators(), *_of_objects(found), *_of_tensors(found), *_of_numbers(found)]
     return {one.name: one for one in pieces}, found.iterators
 

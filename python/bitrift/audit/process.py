@@ -155,7 +155,7 @@ class Audit:
         """The pieces of this moment: a script may make objects when it first needs them."""
         functions: list[Callable[..., Any]] = [script.train_epoch, script.evaluate, script.load, script.state]
         functions += [script.save] if script.save else []
-        pieces, self._record.iterators = pieces_of(functions, self._folder)
+        pieces, self._record.iterators = pieces_of(functions, self._folder, script.state())
         self._modules = pieces_modules(pieces)
         return pieces
 

@@ -218,7 +218,7 @@ class Saves:
         epoch = load()
         functions: list[Callable[..., Any]] = [script.train_epoch, script.evaluate, script.load, script.state]
         found = {EPOCH: str(epoch_of(epoch)) if epoch is not None else ""}
-        for name, kept in keep(pieces_of(functions, self._folder)[0]).items():
+        for name, kept in keep(pieces_of(functions, self._folder, script.state())[0]).items():
             if kept.kind in STATE:
                 found[name] = digest_of(kept.state)
         return found

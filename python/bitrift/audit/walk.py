@@ -53,13 +53,18 @@ class Found:
     iterators: list[str] = field(default_factory=list)
 
 
-def walk(functions: Iterable[Callable[..., Any]], folder: Path) -> Found:
-    """Everything that these functions can reach. folder: of the script; modules from there are walked, too."""
+def walk(functions: Iterable[Callable[..., Any]], folder: Path, state: Any = None) -> Found:
+    """Everything that these functions can reach, and the script's state by its own names.
+
+    folder: of the script; modules from there are walked, too. state: what state() returns.
+    """
     found = Found()
     seen: set[int] = set()
     queue: collections.deque[tuple[int, Place]] = collections.deque()
     for function in functions:
         queue.extend((0, place) for place in _of_function("", function))
+    names = state if isinstance(state, dict) else {"state": state}
+    queue.extend((0, Place(str(name), one, None)) for name, one in names.items())
     while queue and len(seen) < MOST_OBJECTS:
         depth, place = queue.popleft()
         value = place.value
@@ -178,8 +183,23 @@ def _add_unnamed(found: Found) -> None:
     named |= {id(part) for one in found.objects.values() if isinstance(one, torch.nn.Module) for part in one.modules()}
     # By type(), because some objects compute what isinstance() asks for.
     others = [one for one in gc.get_objects() if issubclass(type(one), kinds) and id(one) not in named]
-    for number, one in enumerate(others):
-        found.objects[f"{type(one).__name__} #{number}"] = one
+    numbers: collections.Counter[str] = collections.Counter()
+    for one in others:
+        name = type(one).__name__
+        found.objects[f"{name} #{numbers[name]}"] = one
+        numbers[name] += 1
+    _drop_wrappers(found)
+
+
+def _drop_wrappers(found: Found) -> None:
+    """Leaves out optimizers that have the parameter groups of an earlier one: they are that one, with more methods."""
+    seen: set[int] = set()
+    for name, one in list(found.objects.items()):
+        if not isinstance(one, torch.optim.Optimizer):
+            continue
+        if id(one.param_groups) in seen:
+            del found.objects[name]
+        seen.add(id(one.param_groups))
 
 
 def _drop_parts(found: Found) -> None:

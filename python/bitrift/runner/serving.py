@@ -55,6 +55,11 @@ def begin(session: Session) -> None:
     _session = session
 
 
+def is_served() -> bool:
+    """Whether serve() answers a campaign or an audit in this process, and does not return."""
+    return _session is not None
+
+
 def serve(
     *,
     train_epoch: Callable[..., Any],
