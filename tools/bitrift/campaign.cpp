@@ -79,6 +79,7 @@ int run_spec(RunArguments arguments) {
     for (const std::string& problem : report.problems) fmt::print(stderr, "bitrift: {}\n", problem);
     fmt::print(stderr, "bitrift: {}: controls or canaries misbehave, so no verdict can be trusted\n",
                arguments.folder);
+    if (!report.remedy.empty()) fmt::print(stderr, "bitrift: this says what to change: {}\n", report.remedy);
     return 1;
   }
   if (!report.unfinished.empty()) {

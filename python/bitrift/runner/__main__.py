@@ -27,11 +27,13 @@ FAILED = 2  # the script's part, as for any worker
 HUNG_UP = 3
 # A rank whose peer died gets an exception. It waits with it until the driver knows of the death.
 PEERS_END_S = 0.5
-EXAMPLE = """example:
+EXAMPLE = """examples:
   python -m bitrift.runner train.py --checkpoint digits.h5 --epochs 1
+  python -m bitrift.runner train.py --checkpoint digits.h5 --check
 
-prints the result of one run as JSON (docs/exec-runner.md). What the script prints goes to stderr.
-Exit codes: 0 success, 2 the script failed, usage or input error."""
+The first prints the result of one run as JSON (docs/exec-runner.md), and what the script prints goes to stderr. The
+second prints what would stop or spoil a campaign, each with its cure.
+Exit codes: 0 success, 1 --check found something, 2 the script failed, usage or input error."""
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
@@ -48,6 +50,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, default=1, metavar="N", help="epochs to train; 0: evaluate (default: 1)")
     parser.add_argument("--order-seed", type=int, default=0, metavar="N", help="another order of the batches")
     parser.add_argument("--ranks", type=int, default=1, metavar="N", help="processes to start (default: 1)")
+    parser.add_argument(
+        "--check", action="store_true", help="make a few runs, and say what would stop or spoil a campaign"
+    )
     for hidden in ("--connect", "--drill"):
         parser.add_argument(hidden, default="", help=argparse.SUPPRESS)
     parser.add_argument("--base", type=Path, help=argparse.SUPPRESS)
@@ -59,6 +64,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     options.arguments = own
     if not options.connect and not options.audit and options.checkpoint is None:
         parser.error("give --checkpoint FILE: the file to resume from")
+    if options.check and options.ranks != 1:
+        parser.error("--check is for one process: leave out --ranks")
     if options.epochs < 0 or options.ranks < 1:
         parser.error("--epochs must be at least 0, and --ranks at least 1")
     for path in (Path(options.script), None if options.unread else options.checkpoint):
@@ -296,6 +303,10 @@ def _session(options: argparse.Namespace) -> tuple[Any, Any]:
         return session, session
     out = cast(IO[str], os.fdopen(os.dup(1), "w"))
     os.dup2(2, 1)
+    if options.check:
+        from bitrift.runner.check import Check
+
+        return Check(options, out), None
     return OneRun(options, out), None
 
 

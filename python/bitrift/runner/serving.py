@@ -292,7 +292,7 @@ class Trainer:
 
     def _evaluate(self, request: Request, progress: Progress, training: dict[str, float]) -> None:
         seed_all("evaluate", request.order_seed, progress.epoch)
-        found = _test_metrics(self._script.evaluate())
+        found = test_metrics(self._script.evaluate())
         unknown = sorted(set(found) - {*TEST_METRICS, "test_targets"})
         if unknown:
             raise ValueError(f"evaluate() returned {', '.join(unknown)}; it may return {', '.join(TEST_METRICS)}")
@@ -367,7 +367,7 @@ def epoch_of(loaded: Any) -> int:
     return max(-(2**53), min(2**53, int(epoch))) if math.isfinite(epoch) else 0
 
 
-def _test_metrics(found: Any) -> dict[str, Any]:
+def test_metrics(found: Any) -> dict[str, Any]:
     """What evaluate() returned, by name."""
     if isinstance(found, Mapping):
         named = dict(found)

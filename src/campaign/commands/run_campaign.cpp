@@ -182,6 +182,15 @@ void note_level(const Work& work) {
                   std::ceil(100 * smallest) / 100));
 }
 
+// A script of one process can be checked by a command that names what to change.
+std::string remedy_of(const Work& work) {
+  const record::RunnerSpec& runner = work.spec.runner;
+  if (runner.kind != record::RunnerKind::python || work.spec.arms.front().parallel.ranks > 1) return "";
+  return fmt::format("python -m bitrift.runner {}{}{} --checkpoint {} --check", runner.script.string(),
+                     runner.function.empty() ? "" : ":", runner.function,
+                     work.folder.layout().base(work.spec.files.front().stem).string());
+}
+
 // The place of private copies, once all files to be written have their place.
 std::unique_ptr<WorkPlace> find_place(const Work& work, const Plan& plan, const DriverPlace& place,
                                       const std::filesystem::path& owner, const JournalRows& rows) {
@@ -274,6 +283,7 @@ RunReport run_in(const Work& work) {
     journal.sync();
   } catch (const Misbehaviour& problem) {
     report.problems = problem.problems();
+    report.remedy = remedy_of(work);
   }
   std::error_code ignored;
   std::filesystem::remove_all(place.work(), ignored);

@@ -30,6 +30,7 @@ struct RunOptions {
 
 struct RunReport {
   std::vector<std::string> problems;  ///< why the results cannot be trusted; empty when all is well
+  std::string remedy;                 ///< with problems: a command that finds the reason; "" if there is none
   std::size_t incidents = 0;          ///< of this start
   std::string unfinished;             ///< why it ended before its plan; "" if it did not
   bool judged = false;                ///< controls and canaries are complete and behave

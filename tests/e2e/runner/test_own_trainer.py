@@ -203,6 +203,9 @@ def test_script_that_does_not_load_the_optimizer_ends_with_the_name_of_the_role(
     done = study.start("out", "--workers", 1).finish()
     assert done.returncode == 1, done.stderr
     assert "arm 'own': canary:reads-exp_avg: the trainer does not read role exp_avg: a run with all" in done.stderr
+    remedy = done.stderr.splitlines()[-1]
+    assert remedy.startswith("bitrift: this says what to change: python -m bitrift.runner /"), remedy
+    assert remedy.endswith("/base.h5 --check")
     assert "reads-weight" not in done.stderr and not (study.place / "out" / "summary.json").exists()
 
 

@@ -1,0 +1,150 @@
+"""`python -m bitrift.runner --check`: each trap of a script is named, with its cure."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from bitrift.audit import Zygote
+
+SCRIPT = """
+import copy
+import bitrift.runner, bitrift.torch, torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(0)
+x = torch.randn(96, 8)
+y = (x.sum(1) > 0).long()
+model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+loader = DataLoader(TensorDataset(x, y), 16, shuffle=True)
+used = model
+count = 0
+said = []
+def train_epoch():
+    for a, b in loader:
+        loss = cross_entropy(model(a), b)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+def evaluate():
+    with torch.no_grad():
+        logits = used(x)
+    return cross_entropy(logits, y).item(), (logits.argmax(1) == y).float().mean().item()
+bitrift.runner.serve(model=model, optimizer=optimizer, train_epoch=train_epoch, evaluate=evaluate)
+for _ in range(3):
+    train_epoch()
+bitrift.torch.save("base.h5", model, optimizer, epoch=3)
+"""
+STEP = "        optimizer.zero_grad()\n        loss.backward()\n        optimizer.step()\n"
+RETURN = "cross_entropy(logits, y).item(), (logits.argmax(1) == y).float().mean().item()"
+ACCUMULATED = """        global count
+        loss.backward()
+        count += 1
+        if count % 4 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+"""
+GENERATOR = "16, shuffle=True, generator=torch.Generator().manual_seed(1))"
+# By name: what is replaced by what, and words of the finding and of its cure.
+TRAPS: dict[str, tuple[str, str, str, str]] = {
+    "swapped metrics": (
+        RETURN,
+        ", ".join(reversed(RETURN.split(", (", 1))).replace("logits.argmax", "(logits.argmax", 1),
+        "the metrics are better when all weights are negated",
+        "(test_loss, test_accuracy) in this order",
+    ),
+    "error rate": (
+        "(logits.argmax(1) == y)",
+        "(logits.argmax(1) != y)",
+        "the accuracy is higher when all weights are negated",
+        "not the error rate",
+    ),
+    "percent": ("mean().item()", "mean().item() * 100", "test_accuracy is 9", "divide it by 100"),
+    "a generator": ("16, shuffle=True)", GENERATOR, "differ: ", "pass loader.generator, or the loader that has it"),
+    "no shuffling": ("16, shuffle=True)", "16)", "the batches come in the same order", "shuffle the training data"),
+    "a counter": (STEP, ACCUMULATED, "one takes 1 steps, the other 2", "the first run changed count"),
+    "another model": (
+        "used = model",
+        "used = copy.deepcopy(model)",
+        "the metrics do not change when all weights are negated",
+        "use the model that load() fills",
+    ),
+    "an operator": (
+        "        loss = cross",
+        "        a = a.clone().put_(torch.tensor([0]), torch.ones(1))\n        loss = cross",
+        "an operator has no deterministic version",
+        "replace the operator",
+    ),
+    "workers": (
+        "16, shuffle=True)",
+        "16, shuffle=True, num_workers=1, persistent_workers=True)",
+        "loader has persistent workers",
+        "persistent_workers=False",
+    ),
+    "output": (
+        "def evaluate():\n",
+        "def evaluate():\n    said.append('line' * 20000)\n    print(said)\n",
+        "the output grows",
+        "do not print",
+    ),
+}
+
+
+Checked = Callable[[str], tuple[int, str]]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoint of the script as it is."""
+    place = tmp_path_factory.mktemp("base")
+    (place / "train.py").write_text(SCRIPT)
+    subprocess.run([sys.executable, "train.py"], cwd=place, check=True)
+    return place / "base.h5"
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    one = Zygote()
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def check(base: Path, zygote: Zygote, tmp_path: Path) -> Checked:
+    """Checks a script in a fork that need not import PyTorch: the exit code, and what was printed."""
+
+    def run(text: str) -> tuple[int, str]:
+        script, log = tmp_path / "train.py", tmp_path / "log"
+        script.write_text(text)
+        code = zygote.start([str(script), "--checkpoint", str(base), "--check"], 1, log)
+        return code, log.read_text()
+
+    return run
+
+
+def test_a_right_script_has_no_finding(check: Checked) -> None:
+    code, printed = check(SCRIPT)
+    assert code == 0 and "nothing found that would stop or spoil a campaign" in printed, printed
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_a_trap_is_named_with_its_cure(name: str, check: Checked) -> None:
+    old, new, said, cure = TRAPS[name]
+    assert SCRIPT.count(old) == 1
+    code, printed = check(SCRIPT.replace(old, new))
+    assert code == 1 and said in printed and cure in printed, printed
+    lines = printed.splitlines()
+    assert len(lines) == 2 and lines[1].startswith("  "), lines
+
+
+def test_a_script_that_refuses_its_file_or_has_several_ranks(check: Checked, base: Path) -> None:
+    code, printed = check(SCRIPT.replace("nn.Linear(16, 2)", "nn.Linear(16, 3)"))
+    assert code == 1 and printed.startswith("load() refuses the checkpoint: "), printed
+    command = [sys.executable, "-m", "bitrift.runner", "train.py", "--checkpoint", "base.h5", "--check", "--ranks", "2"]
+    refused = subprocess.run(command, cwd=base.parent, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2 and "--check is for one process" in refused.stderr
