@@ -47,6 +47,7 @@ std::vector<std::string> command_of(const RunArguments& arguments) {
   }
   if (!arguments.work_dir.empty()) command.insert(command.end(), {"--work-dir", arguments.work_dir});
   if (arguments.options.extend) command.emplace_back("--extend");
+  if (arguments.options.audit) command.emplace_back("--audit");
   if (arguments.options.ignore_space) command.emplace_back("--ignore-space");
   for (const std::string& pair : arguments.options.overrides) command.insert(command.end(), {"--set", pair});
   for (const std::string& drill : arguments.options.drills) command.insert(command.end(), {"--drill", drill});
@@ -236,6 +237,9 @@ void add_run(CLI::App& parent, ExitCode& exit_code) {
   command->add_option("--work-dir", arguments->work_dir,
                       "folder for the workers' copies of the base (default: in memory if they fit, "
                       "else in the campaign folder)");
+  command->add_flag(
+      "--audit", arguments->options.audit,
+      "First audit whether a resume of the PyTorch script equals an uninterrupted training (docs/audit.md)");
   command->add_flag(
       "--extend", arguments->options.extend,
       "accept a spec that adds draws, strata or arms to that of the folder; finished trials are "

@@ -66,6 +66,12 @@ class Facts:
         """By which lines of rates are sorted."""
         return self.arms.index(self.arm(group))
 
+    @cached_property
+    def audit(self) -> Json:
+        """By arm, what an audit of the script's resume found (`campaign run --audit`); empty without one."""
+        path = Path(self.folder) / "audit.json"
+        return cast(Json, json.loads(path.read_text(encoding="utf-8"))["arms"]) if path.exists() else {}
+
     @property
     def incidents(self) -> int:
         """Deaths and hangs of workers."""

@@ -136,9 +136,31 @@ def _compared(facts: Facts) -> str:
     return " ".join(differ[:3]) + more + known
 
 
+def _audits(facts: Facts) -> list[Json]:
+    """What an audit of the script's resume found, arms with the same findings together."""
+    groups: dict[str, list[str]] = {}
+    for arm, found in facts.audit.items():
+        groups.setdefault(json.dumps(found, sort_keys=True), []).append(arm)
+    lines = []
+    for known, arms in groups.items():
+        found, under = json.loads(known), words.listed(arms)
+        if found["problem"]:
+            lines.append({"right": False, "text": f"The resume under {under} could not be audited: {found['problem']}"})
+        elif found["equal"]:
+            text_ = f"An audit found that a resume under {under} equals an uninterrupted training bit for bit."
+            lines.append({"right": True, "text": text_})
+        else:
+            pieces = [f"{one['piece']} ({one['detail']})" for one in found["missing"]]
+            missing = f" Missing: {'; '.join(pieces)}." if pieces else ""
+            text_ = f"A resume of the script under {under} is not an uninterrupted training.{missing}"
+            lines.append({"right": False, "text": f"{text_} All rates are those of this resume."})
+    return lines
+
+
 def verdict(facts: Facts) -> Json:
     """The verdict in words."""
     page: Json = {"alarm": alarm(facts), "lead": _lead(facts), "judged": facts.judged and facts.summary["trials"] > 0}
+    page["audits"] = _audits(facts)
     page["drills"] = ", ".join(str(drill) for drill in facts.identity.get("drills", []))
     page["verdicts"], page["compared"], page["confidence"], page["headline"], page["tiles"] = [], "", "", [], []
     if page["judged"]:

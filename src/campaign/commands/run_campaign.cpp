@@ -12,6 +12,7 @@
 #include "campaign/driver/driver.h"
 #include "campaign/folder/disk_use.h"
 #include "campaign/folder/fact.h"
+#include "campaign/folder/resume_audit.h"
 #include "campaign/folder/work_place.h"
 #include "campaign/plan/ends.h"
 #include "campaign/plan/limits.h"
@@ -19,6 +20,7 @@
 #include "campaign/worker/scratch.h"
 #include "ckpt/container/open_container.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "core/log.h"
 
 namespace bitrift::campaign {
@@ -191,6 +193,24 @@ std::string remedy_of(const Work& work) {
                      work.folder.layout().base(work.spec.files.front().stem).string());
 }
 
+// Asked once in the life of a folder; said at every start.
+void audit_script(const Work& work) {
+  const std::filesystem::path path = work.folder.layout().audit();
+  const auto ask = [&] {
+    if (!work.options.audit || std::filesystem::exists(path)) return;
+    const auto say = [&](const std::string& text) { work.progress.note(text); };
+    replace_text(path, audit_resumes(work.spec, work.launch, work.folder.layout().log("audit"), say).dump(2));
+  };
+  if (work.shard == nullptr) {
+    ask();
+  } else {
+    work.shard->alone(ask);
+  }
+  if (!std::filesystem::exists(path)) return;
+  for (const std::string& line : audit_lines(record::Json::parse(read_text(path), nullptr, false)))
+    work.progress.note(line);
+}
+
 // The place of private copies, once all files to be written have their place.
 std::unique_ptr<WorkPlace> find_place(const Work& work, const Plan& plan, const DriverPlace& place,
                                       const std::filesystem::path& owner, const JournalRows& rows) {
@@ -250,6 +270,7 @@ RunReport run_in(const Work& work) {
   const DriverPlace place = work.shard == nullptr ? layout.place() : work.shard->place();
   const auto scratch = work.shard == nullptr ? layout.root : work.shard->scratch_root();
   prepare_bases(work);
+  audit_script(work);
   const Bases bases = open_bases(layout, work.spec);
   Plan plan(work.spec, bases);
   for (const auto& drill : work.drills.trials) static_cast<void>(plan.find(trial_id_from_text(drill.first)));
@@ -301,6 +322,8 @@ RunReport run_campaign(const RunOptions& options, Progress& progress) {
   }
   design::CampaignSpec asked = design::read_campaign_spec(options.spec, options.overrides);
   if (began_without_reader_canaries(options.folder)) asked.reader_canaries.reset();
+  if (options.audit && asked.runner.kind != record::RunnerKind::python)
+    fail(ErrorCode::bad_input, "--audit is for the PyTorch script of runner.python, which this spec lacks");
   const bool trains = std::any_of(asked.bases.begin(), asked.bases.end(),
                                   [](const record::BaseSpec& base) { return base.train.has_value(); });
   const Launch launch = launch_of(asked, trains, drills.ignore_file);

@@ -22,6 +22,7 @@ struct RunOptions {
   std::vector<std::string> command;               ///< for the provenance
   std::optional<std::filesystem::path> work_dir;  ///< for private copies; absent: see WorkPlace
   bool extend = false;               ///< the spec adds draws, strata or arms to that of the folder
+  bool audit = false;                ///< asks whether the script's resume is an uninterrupted training
   bool ignore_space = false;         ///< starts although the disk looks too small
   std::optional<double> max_hours;   ///< the deadline of this start, counted from its first moment
   std::optional<ShardId> shard;      ///< the folder is shared with the drivers of the other shards

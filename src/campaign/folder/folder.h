@@ -49,6 +49,7 @@ struct Layout {
   [[nodiscard]] std::filesystem::path journal() const { return place().journal(); }
   [[nodiscard]] std::filesystem::path incidents() const { return place().incidents(); }
   [[nodiscard]] std::filesystem::path summary() const { return root / "summary.json"; }
+  [[nodiscard]] std::filesystem::path audit() const { return root / "audit.json"; }
   [[nodiscard]] std::filesystem::path lock() const { return root / "lock"; }
   [[nodiscard]] std::filesystem::path round(std::uint64_t number) const;
   [[nodiscard]] std::filesystem::path shards() const { return root / "shards"; }

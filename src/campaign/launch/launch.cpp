@@ -215,20 +215,27 @@ Command exec_command(const Launch& launch, const design::Arm& arm, const std::st
       log};
 }
 
-// options: of the package's program, before the script's own words.
-Command runner_command(const Launch& launch, const design::Arm& arm, const std::vector<std::string>& options,
-                       const std::filesystem::path& log) {
+// A program of the package on the script of an arm. program: its words; options: before the script's own
+// words.
+Command package_command(const Launch& launch, const design::Arm& arm, const std::vector<std::string>& program,
+                        const std::vector<std::string>& options, const std::filesystem::path& log) {
   const record::RunnerSpec& runner = launch.runner;
-  const std::string script = runner.script.string() + (runner.function.empty() ? "" : ":" + runner.function);
   std::vector<std::string> words = launch.python.arguments;
-  words.insert(words.end(), {"-m", "bitrift.runner", script, "--base", launch.base.string(), "--ranks",
-                             std::to_string(arm.parallel.ranks)});
+  words.insert(words.end(), program.begin(), program.end());
+  words.push_back(runner.script.string() + (runner.function.empty() ? "" : ":" + runner.function));
+  words.insert(words.end(), {"--ranks", std::to_string(arm.parallel.ranks)});
   words.insert(words.end(), options.begin(), options.end());
-  words.emplace_back("--");
+  if (!arm.words.empty()) words.emplace_back("--");
   words.insert(words.end(), arm.words.begin(), arm.words.end());
   auto environment = launch.python.environment;
   environment["BITRIFT_ARM"] = arm.name;
   return {guarded(own_program, words), environment, log};
+}
+
+Command runner_command(const Launch& launch, const design::Arm& arm, std::vector<std::string> options,
+                       const std::filesystem::path& log) {
+  options.insert(options.begin(), {"--base", launch.base.string()});
+  return package_command(launch, arm, {"-m", "bitrift.runner"}, options, log);
 }
 
 Command script_command(const Launch& launch, const design::Arm& arm, const std::string& socket_name,
@@ -241,6 +248,12 @@ Command script_command(const Launch& launch, const design::Arm& arm, const std::
 }
 
 }  // namespace
+
+Command audit_command(const Launch& launch, const design::Arm& arm, const std::filesystem::path& out,
+                      const std::filesystem::path& log) {
+  return package_command(launch, arm, {"-m", "bitrift", "audit", "resume"},
+                         {"--seed-epochs", "--json", out.string()}, log);
+}
 
 Command unread_command(const Launch& launch, const design::Arm& arm, const std::filesystem::path& copy,
                        const std::filesystem::path& out, const std::filesystem::path& log) {

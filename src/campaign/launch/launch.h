@@ -68,6 +68,11 @@ struct Processes {
 /// Error(not_found).
 [[nodiscard]] Launch launch_of(const design::CampaignSpec& spec, bool trains, bool ignore_file);
 
+/// `python -m bitrift audit resume` of a script as the arm starts it, which writes its findings to `out` as
+/// JSON.
+[[nodiscard]] Command audit_command(const Launch& launch, const design::Arm& arm,
+                                    const std::filesystem::path& out, const std::filesystem::path& log);
+
 /// `python -m bitrift.runner` of a script, which writes to `out` which tensors of the launch's base it does
 /// not load: {"unread": [...]}, or {"failed": "..."}. copy: a file that it writes and loads.
 [[nodiscard]] Command unread_command(const Launch& launch, const design::Arm& arm,
