@@ -144,6 +144,22 @@ def shown(share: float) -> str:
     return f"{percent:.1f}" if 10 <= percent < 99 else f"{percent:.2f}"
 
 
+def said_of_arms(said: list[str], fault: str, arms: list[str]) -> list[tuple[int, str]]:
+    """Each sentence of the verdict once for each of its arms, with the place where it stands."""
+    found = []
+    for place, sentence in enumerate(said):
+        if not sentence.startswith("Under each of "):
+            found.append((place, sentence))
+            continue
+        end = min(at for at in (sentence.find(f", {fault[:12]}"), sentence.find(", such a fault")) if at > 0)
+        names = re.split(r", | and ", sentence[len("Under each of ") : end])
+        assert len(names) > 1 and set(names) <= set(arms), sentence
+        assert re.search(r"This rests on [\d,]+ trials in each arm\.", sentence), sentence
+        rest = sentence[end:].replace(" trials in each arm.", " trials.", 1)
+        found += [(place, f"Under {one}{rest}") for one in names]
+    return found
+
+
 def check_verdict(name: str, folder: Path, page: Sections) -> None:
     """Each arm, or each arm and model, as one sentence with the rates that the package gives."""
     kind, arms = KINDS[name], arms_of(folder)
@@ -164,14 +180,16 @@ def check_verdict(name: str, folder: Path, page: Sections) -> None:
         trials = f"{group['trials']} trial{'' if group['trials'] == 1 else 's'}"
         sentences.append((arm, f"Under {arm}, {fault}{where} {rest} This rests on {trials}."))
     said = page.texts["verdict"]["li"]
-    assert len(said) >= len(sentences) >= 1
-    first = True
+    of_arms = said_of_arms(said, kind.fault.replace("{N}", size), arms)
+    assert len(of_arms) >= len(sentences) >= 1
     for arm in arms:
         for _, sentence in [one for one in sentences if one[0] == arm]:
-            if not first and "{MODEL}" not in kind.fault:
-                sentence = re.sub(r"^(Under [^,]*), .*? ends in", r"\1, such a fault ends in", sentence)
-            assert any(one.startswith(sentence) for one in said), (sentence, said)
-            first = False
+            short = re.sub(r"^(Under [^,]*), .*? ends in", r"\1, such a fault ends in", sentence)
+            full = "{MODEL}" in kind.fault
+            assert any(one.startswith(sentence if full or place == 0 else short) for place, one in of_arms), (
+                sentence,
+                said,
+            )
     missing = [arm for arm in arms if arm not in {one for one, _ in sentences}]
     assert [one for one in said if one.endswith("no trial counts yet.")] == [
         f"Under {arm}, no trial counts yet." for arm in missing
