@@ -83,6 +83,7 @@ std::vector<std::string> audit_lines(const Json& audit) {
     }
   }
   std::vector<std::string> lines;
+  lines.reserve(groups.size());
   for (const auto& [found, names] : groups) lines.push_back(line_of(names, found));
   return lines;
 }
