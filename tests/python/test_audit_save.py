@@ -109,6 +109,13 @@ def test_a_save_in_the_background_of_a_copy_is_safe(audit_of) -> None:
     assert "all keep the state at the save" in lines
 
 
+def test_a_training_that_waits_for_its_save_is_safe(audit_of) -> None:
+    found = audit_of("process")
+    lines = check(found)
+    assert found.safe and found.races and all(one.waited for one in found.races), lines
+    assert "the training waits for the save" in lines
+
+
 def test_a_script_that_cannot_be_judged_is_said_to_be(tmp_path: Path, zygote: Zygote) -> None:
     text = SCRIPT.read_text().replace("load=load", "load=lambda path: {'epoch': 0}")
     (tmp_path / "never.py").write_text(text.replace('os.environ["WAY"]', "'renamed'"))

@@ -125,7 +125,7 @@ class Tracer {
     if (signal == (SIGTRAP | 0x80)) at_call(thread);
     if (held_.contains(thread)) return;
     bool deliver = !event && signal != (SIGTRAP | 0x80);
-    if (deliver && hold_ && thread == pid_ && signal == SIGUSR2) {
+    if (deliver && races_ && thread == pid_ && signal == SIGUSR2) {
       release();
       deliver = false;
     }
@@ -178,7 +178,8 @@ class Tracer {
   pid_t pid_;
   const std::filesystem::path& folder_;
   std::optional<KillPoint> point_;
-  std::optional<Hold> hold_;
+  std::optional<Hold> hold_;  // until threads are released
+  const bool races_ = hold_.has_value();
   std::chrono::steady_clock::time_point held_since_;
   std::set<pid_t> live_, halved_, held_;
   bool killed_ = false;

@@ -104,6 +104,14 @@ TEST(TracedRace, LetsThemGoAfterAWhile) {
   EXPECT_EQ(save.status.code, 7);
 }
 
+TEST(TracedRace, TheSignalIsNotDeliveredAfterThatEither) {
+  const Scratch scratch;
+  const TracedSave save = raced(scratch, 0, std::chrono::milliseconds(1), true);
+  EXPECT_TRUE(save.waited);
+  EXPECT_EQ(save.status.code, 7);
+  EXPECT_EQ(save.status.signal, 0);
+}
+
 TEST(TracedSave, SeesEveryCallThatAltersTheFolderAndNoOther) {
   const Scratch scratch, elsewhere;
   const TracedSave save = traced(scratch, [&] {
