@@ -55,13 +55,13 @@ TRAPS: dict[str, tuple[str, str, str, str]] = {
     "swapped metrics": (
         RETURN,
         ", ".join(reversed(RETURN.split(", (", 1))).replace("logits.argmax", "(logits.argmax", 1),
-        "the metrics are better when all weights are negated",
+        "the metrics are better when all weights are 0",
         "(test_loss, test_accuracy) in this order",
     ),
     "error rate": (
         "(logits.argmax(1) == y)",
         "(logits.argmax(1) != y)",
-        "the accuracy is higher when all weights are negated",
+        "the accuracy is higher when all weights are 0",
         "not the error rate",
     ),
     "percent": ("mean().item()", "mean().item() * 100", "test_accuracy is 9", "divide it by 100"),
@@ -71,7 +71,7 @@ TRAPS: dict[str, tuple[str, str, str, str]] = {
     "another model": (
         "used = model",
         "used = copy.deepcopy(model)",
-        "the metrics do not change when all weights are negated",
+        "the metrics do not change when all weights are 0",
         "use the model that load() fills",
     ),
     "an operator": (

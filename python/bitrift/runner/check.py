@@ -138,13 +138,16 @@ class Check:
             )
 
     def _metrics(self) -> Iterator[Finding]:
-        """The metrics of the base, and with all weights negated, which must be worse."""
+        """The metrics of the base, and with all weights 0, which must be worse: it knows nothing of the data.
+
+        Negated weights would not do: they leave a network of two layers with an odd activation as it is.
+        """
         self._trainer.load(str(self.options.checkpoint), 0)
         base = _numbers(self._script.evaluate())
         with torch.no_grad():
             for module in _modules(self._script.state()):
                 for parameter in module.parameters():
-                    parameter.neg_()
+                    parameter.zero_()
         broken = _numbers(self._script.evaluate())
         loss, accuracy = (base["test_loss"], broken["test_loss"]), None
         if "test_accuracy" in base and "test_accuracy" in broken:
@@ -152,18 +155,19 @@ class Check:
         shown = ", ".join(f"{name} is {value:.4g} and {broken.get(name, value):.4g}" for name, value in base.items())
         if base == broken:
             yield Finding(
-                f"the metrics do not change when all weights are negated ({shown})",
+                f"the metrics do not change when all weights are 0 ({shown})",
                 "let evaluate() use the model that load() fills, and state() return it: it may be a copy, an average "
                 "of the weights, or a result that was computed before",
             )
         elif loss[1] < loss[0] and (accuracy is None or accuracy[1] >= accuracy[0]):
             yield Finding(
-                f"the metrics are better when all weights are negated ({shown})",
-                "return (test_loss, test_accuracy) in this order, or a dict; the loss must be lower for a better model",
+                f"the metrics are better when all weights are 0 ({shown})",
+                "return (test_loss, test_accuracy) in this order, or a dict; a better model must have a lower loss, "
+                "and the base must be trained",
             )
         elif accuracy is not None and accuracy[1] > accuracy[0] and loss[1] >= loss[0]:
             yield Finding(
-                f"the accuracy is higher when all weights are negated ({shown})",
+                f"the accuracy is higher when all weights are 0 ({shown})",
                 "return the share that is right, not the error rate",
             )
         elif accuracy is not None and not 0 <= accuracy[0] <= 1:
