@@ -139,3 +139,11 @@ def conditions(where: Where | None) -> list[str]:
         values = [wanted] if isinstance(wanted, str | int) else wanted
         texts += [f"{key}={value}" for value in values]
     return texts
+
+
+def judged_metrics(judging: Any) -> dict[str, str]:
+    """The judged metrics of a summary, each with the direction that is better: lower or higher."""
+    found: dict[str, str] = {}
+    for one in judging["metrics"]:
+        found |= one if isinstance(one, dict) else {one: "higher" if one.endswith("accuracy") else "lower"}
+    return found

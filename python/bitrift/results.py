@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from bitrift import _core
-from bitrift.campaign import IntervalKind, Names, Where, conditions, names_of, outcome_named, summary
+from bitrift.campaign import IntervalKind, Names, Where, conditions, judged_metrics, names_of, outcome_named, summary
 from bitrift.errors import BadInput
 from bitrift.manifests import numbers_of
 from bitrift.needs import pandas_package
@@ -173,15 +173,18 @@ class Campaign:
     def worst(self, outcome: str = "SDC", by: str = "p_value", n: int = 10) -> pd.DataFrame:
         """The n trials of an outcome that are harmed most: the smallest p-value, the lowest accuracy, the highest loss.
 
-        outcome: in upper or lower case. by: p_value or a metric, whose NaN or infinite values are worse than every
-        number. Other words raise BadInput.
+        outcome: in upper or lower case. by: p_value or a metric (one of your own if it is judged), whose NaN or
+        infinite values are worse than every number. Other words raise BadInput.
         """
-        if by not in ("p_value", *METRICS):
-            raise BadInput(f"by={by!r}: give one of p_value, {', '.join(METRICS)}", "by")
+        better = dict.fromkeys(("p_value", *METRICS), "lower")
+        if by not in better:
+            better |= judged_metrics(summary(self.folder)["judging"])
+        if by not in better:
+            raise BadInput(f"by={by!r}: give one of {', '.join(better)}", "by")
         wanted = outcome_named(outcome)
         trials = self.trials()
         trials = trials[trials["outcome"] == wanted]
-        rising = by == "p_value" or by.endswith("accuracy")
+        rising = by == "p_value" or by.endswith("accuracy") or better[by] == "higher"
         values = trials[by].astype(float)
         if by != "p_value":
             values = values.where(values.notna() & ~values.isin([float("inf")]), float("-inf" if rising else "inf"))

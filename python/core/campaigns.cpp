@@ -72,7 +72,7 @@ bitrift::analyze::Judging judging_for(const Campaign& campaign, const Wishes& wi
   if (wishes.metrics) {
     judging.metrics.clear();
     for (const auto& name : *wishes.metrics)
-      judging.metrics.push_back(bitrift::record::metric_from_name(name));
+      judging.metrics.push_back(bitrift::record::metric_from_text(name));
   }
   return judging;
 }

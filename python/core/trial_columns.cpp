@@ -195,13 +195,13 @@ void add_outcome(Columns& columns) {
   });
 }
 
-void add_metrics(Columns& columns, const std::string& prefix,
+void add_metrics(Columns& columns, const std::string& prefix, const std::set<record::Metric>& metrics,
                  const std::optional<record::Evaluation> TrialLine::*evaluation) {
-  for (const record::Metric metric : record::all_metrics) {
-    const std::string name = prefix + name_of(metric);
+  for (const record::Metric& metric : metrics) {
+    const std::string name = prefix + metric.name();
     columns.numbers<double>(name.c_str(), "float", [&](const TrialLine& line) {
       const auto& at = line.*evaluation;
-      const auto value = at ? value_of(*at, metric) : std::nullopt;
+      const auto value = at ? metric.value_in(*at) : std::nullopt;
       return value.value_or(std::numeric_limits<double>::quiet_NaN());
     });
   }
@@ -386,8 +386,12 @@ py::list trial_columns(const std::vector<TrialLine>& lines,
   columns.numbers<std::int64_t>("order", "int", [](const TrialLine& line) { return line.row->order; });
   add_fault(columns, layers);
   add_outcome(columns);
-  add_metrics(columns, "", &TrialLine::at);
-  add_metrics(columns, "golden_", &TrialLine::golden);
+  std::set<record::Metric> metrics(std::begin(record::standard_metrics), std::end(record::standard_metrics));
+  for (const TrialLine& line : lines) {
+    for (record::Metric& metric : analyze::shown_metrics(line)) metrics.insert(std::move(metric));
+  }
+  add_metrics(columns, "", metrics, &TrialLine::at);
+  add_metrics(columns, "golden_", metrics, &TrialLine::golden);
   add_places(columns, lines);
   add_processes(columns, lines);
   add_messages(columns, lines);

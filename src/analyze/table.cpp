@@ -297,7 +297,7 @@ std::string reasons_block(const Summary& summary) {
 // The rule by which outcomes were found.
 std::string verdict_text(const Summary& summary) {
   std::vector<std::string> metrics;
-  for (const record::Metric metric : summary.judging.metrics) metrics.emplace_back(name_of(metric));
+  for (const record::Metric& metric : summary.judging.metrics) metrics.push_back(metric.name());
   const std::string at = fmt::format("evaluation {} of {} ({} steps after the resume)",
                                      summary.judging.horizon.value_or(summary.evaluations),
                                      summary.evaluations, summary.horizon_step);

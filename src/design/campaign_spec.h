@@ -65,8 +65,7 @@ struct CampaignSpec {
       propagation;  ///< which states of trials are compared with the golden run's
   Judge judge = Judge::worst;
   double level = 0.01;  ///< how often a clean run may be called SDC
-  std::vector<record::Metric> metrics = {record::Metric::test_accuracy,
-                                         record::Metric::test_capped_loss};  ///< metrics that count as harm
+  std::vector<record::Metric> metrics = record::default_metrics();  ///< metrics that count as harm
   std::optional<double> deadline_s;        ///< per trial; absent: 10 s + 20 x the arm's control
   std::optional<double> start_deadline_s;  ///< until a worker is ready; absent: see start_deadline(). Decides
                                            ///< no outcome, so it may differ from start to start.

@@ -11,6 +11,7 @@ OutcomeClass class_of(Reason reason) noexcept {
     case Reason::low_test_accuracy:
     case Reason::high_test_loss:
     case Reason::training_only:
+    case Reason::worse_metric:
       return OutcomeClass::sdc;
     case Reason::rejected:
     case Reason::exception:

@@ -20,7 +20,8 @@ enum class Reason {
   within_noise,  // masked
   low_test_accuracy,
   high_test_loss,
-  training_only,  // SDC
+  training_only,
+  worse_metric,  // SDC
   rejected,
   exception,
   signal,
@@ -28,10 +29,10 @@ enum class Reason {
   nonfinite,
   unrecovered,  // crash
 };
-constexpr EnumNames<12> names_of(Reason) {
+constexpr EnumNames<13> names_of(Reason) {
   return {"reason of an outcome",
           {"bitwise", "reconverged", "within_noise", "low_test_accuracy", "high_test_loss", "training_only",
-           "rejected", "exception", "signal", "hang", "nonfinite", "unrecovered"}};
+           "worse_metric", "rejected", "exception", "signal", "hang", "nonfinite", "unrecovered"}};
 }
 [[nodiscard]] OutcomeClass class_of(Reason reason) noexcept;
 

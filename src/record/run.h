@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,19 +22,25 @@ struct Evaluation {
   std::int64_t step = 0;   ///< optimizer steps since this run resumed
   std::optional<double> train_loss;
   std::optional<double> train_accuracy;
-  double test_loss = 0;
+  /// Absent where a runner gives only metrics of its own.
+  std::optional<double> test_loss = {};
   /// Absent where a runner does not give it: language models and regressors have none.
   std::optional<double> test_accuracy = {};
   /// Mean over the test targets of min(loss, ln(classes)): no target counts for more than a guess among all
   /// classes would. Absent in rows of versions that did not measure it, and where a runner does not give it.
   std::optional<double> test_capped_loss = {};
+  /// What a runner measures on the test data beyond these, by name.
+  std::map<std::string, double> lower_is_better = {};
+  std::map<std::string, double> higher_is_better = {};
 };
 constexpr auto keys_of(std::type_identity<Evaluation>) {
   return std::tuple(
       Key{"epoch", &Evaluation::epoch}, Key{"step", &Evaluation::step},
       Key{"train_loss", &Evaluation::train_loss}, Key{"train_accuracy", &Evaluation::train_accuracy},
       Key{"test_loss", &Evaluation::test_loss}, Key{"test_accuracy", &Evaluation::test_accuracy},
-      Key{"test_capped_loss", &Evaluation::test_capped_loss});
+      Key{"test_capped_loss", &Evaluation::test_capped_loss},
+      Key{"lower_is_better", &Evaluation::lower_is_better, Presence::unless_default},
+      Key{"higher_is_better", &Evaluation::higher_is_better, Presence::unless_default});
 }
 
 /// A check that a run makes of itself (docs/training.md, "Guards").

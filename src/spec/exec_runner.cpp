@@ -5,6 +5,8 @@
 #include <iterator>
 #include <limits>
 #include <optional>
+#include <tuple>
+#include <utility>
 
 #include "core/error.h"
 #include "record/json/schema.h"
@@ -55,10 +57,28 @@ Evaluation evaluation_of(const Json& value) {
   value.at("step").get_to(evaluation.step);
   evaluation.train_loss = optional_number(value, "train_loss");
   evaluation.train_accuracy = optional_number(value, "train_accuracy");
-  evaluation.test_loss = number_of(value.at("test_loss"));
+  evaluation.test_loss = optional_number(value, "test_loss");
   evaluation.test_accuracy = optional_number(value, "test_accuracy");
   evaluation.test_capped_loss = optional_number(value, "test_capped_loss");
+  for (const auto& [key, into] : {std::pair("lower_is_better", &evaluation.lower_is_better),
+                                  std::pair("higher_is_better", &evaluation.higher_is_better)}) {
+    if (!value.contains(key)) continue;
+    for (const auto& [name, number] : value[key].items()) (*into)[name] = number_of(number);
+  }
   return evaluation;
+}
+
+// refuse: throws a message about a key.
+template <typename Refuse>
+void check_evaluation(const Evaluation& evaluation, std::size_t replica, const Refuse& refuse) {
+  const auto& [lower, higher] = std::tie(evaluation.lower_is_better, evaluation.higher_is_better);
+  const std::string key = fmt::format("replicas/{}", replica);
+  if (!evaluation.test_loss && lower.empty() && higher.empty())
+    refuse(key, "an evaluation has neither test_loss nor a metric in lower_is_better or higher_is_better");
+  for (const auto& [name, value] : lower) {
+    if (higher.contains(name))
+      refuse(key, fmt::format("'{}' is in lower_is_better and in higher_is_better", name));
+  }
 }
 
 // Checks what a schema of draft 7 could say only with alternatives, whose messages name no key.
@@ -80,6 +100,9 @@ void check_result(const Document& document, const RunResult& result) {
     refuse("replicas", "a run that is done was evaluated");
   if (status == RunStatus::done && result.final_digest.empty())
     refuse("final_digest", "is missing; it says whether two runs ended in the same state");
+  for (std::size_t r = 0; r < result.replicas.size(); ++r) {
+    for (const Evaluation& evaluation : result.replicas[r]) check_evaluation(evaluation, r, refuse);
+  }
   if (!result.replica_digests.empty() && result.replica_digests.size() != result.replicas.size()) {
     refuse("replica_digests", fmt::format("expected one for each of {} replicas, found {}",
                                           result.replicas.size(), result.replica_digests.size()));

@@ -57,7 +57,7 @@ train::RunOptions run_options(const Arguments& arguments, const Plan& plan, bool
   options.tracing = tracing;
   options.on_evaluation = [](const record::Evaluation& evaluation) {
     spdlog::info("epoch {}, step {}: test loss {:.6f}, test accuracy {:.4f}", evaluation.epoch,
-                 evaluation.step, evaluation.test_loss, evaluation.test_accuracy.value());
+                 evaluation.step, evaluation.test_loss.value(), evaluation.test_accuracy.value());
   };
   options.process_faults = plan.kills;
   options.link_faults = plan.links.flips;

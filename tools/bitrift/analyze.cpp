@@ -120,8 +120,8 @@ void add_judging(CLI::App& command, AnalyzeOptions& options) {
   command
       .add_option("--metrics", options.report.metrics,
                   "comma-separated metrics by which to judge trials: test_accuracy, test_capped_loss, "
-                  "test_loss, train_accuracy, "
-                  "train_loss (default: those of the campaign's spec)")
+                  "test_loss, train_accuracy, train_loss, or NAME=lower or NAME=higher for one that your own "
+                  "program measures (default: those of the campaign's spec)")
       ->delimiter(',')
       ->allow_extra_args(false);
 }

@@ -33,7 +33,7 @@ analyze::Judging judging_for(const design::CampaignSpec& spec, const ReportOptio
   analyze::Judging judging = analyze::judging_of(spec);
   judging.horizon = options.horizon;
   if (!options.metrics.empty()) judging.metrics.clear();
-  for (const std::string& name : options.metrics) judging.metrics.push_back(record::metric_from_name(name));
+  for (const std::string& name : options.metrics) judging.metrics.push_back(record::metric_from_text(name));
   return judging;
 }
 
@@ -152,12 +152,12 @@ std::string trial_text(const analyze::TrialLine& line) {
   if (outcome.p_value) text += fmt::format(", p {:.4f}", *outcome.p_value);
   text += "\n  faults   " + record::described(line.row->faults, 4) + "\n  metrics  ";
   const char* separator = "";
-  for (const record::Metric metric : record::all_metrics) {
+  for (const record::Metric& metric : analyze::shown_metrics(line)) {
     if (!line.at) break;
-    const auto value = value_of(*line.at, metric);
-    const auto golden = value_of(*line.golden, metric);
+    const auto value = metric.value_in(*line.at);
+    const auto golden = metric.value_in(*line.golden);
     if (!value || !golden) continue;
-    text += fmt::format("{}{} {:.4f} (golden {:.4f})", separator, name_of(metric), *value, *golden);
+    text += fmt::format("{}{} {:.4f} (golden {:.4f})", separator, metric.name(), *value, *golden);
     separator = ", ";
   }
   return text + (line.at ? "\n" : "none: the run did not reach the evaluation that is judged\n");

@@ -50,7 +50,7 @@ std::vector<TrialLine> chosen(const ShowOptions& options, const std::vector<reco
   if (options.sort == by_p_value) {
     analyze::sort_worst_first(lines);
   } else if (!options.sort.empty()) {
-    analyze::sort_worst_first(lines, parse_named<record::Metric>(options.sort));
+    analyze::sort_worst_first(lines, analyze::shown_metric(lines, options.sort));
   }
   return lines;
 }
@@ -102,14 +102,12 @@ void add_show(CLI::App& parent, ExitCode& exit_code) {
   command->add_option("--arm", options->arms, "only trials of this arm; repeatable")->allow_extra_args(false);
   command->add_option("--stratum", options->strata, "only trials of this stratum; repeatable")
       ->allow_extra_args(false);
-  auto keys = words_of<record::Metric>();
-  keys.emplace_back(by_p_value);
   command
       ->add_option(
           "--sort", options->sort,
-          "worst first: the lowest accuracy, the highest loss or the smallest p-value (default: in the order "
-          "of the journal)")
-      ->check(CLI::IsMember(keys));
+          "worst first, by p_value or a metric: the smallest p-value, the lowest accuracy, the highest loss "
+          "(default: in the order of the journal)")
+      ->type_name("METRIC");
   command->add_option("--top", options->top, "show only the first N trials")
       ->check(whole_number(1, 1'000'000'000))
       ->type_name("N");

@@ -24,7 +24,8 @@ TERMS = {
     "its golden run.",
     "masked": "No visible harm: the run finished, and the model is as good as without the fault.",
     "p-value": "The share of the run and its arm's clean runs that are at least as harmful as the run.",
-    "resolution": "The smallest fall of an accuracy and the smallest relative rise of a loss that would be called SDC.",
+    "resolution": "The smallest fall of an accuracy, relative rise of a loss, or change of a metric of your own "
+    "that would be called SDC.",
     "SDC": "Silent data corruption: the run finished, nothing reported an error, and the model is worse.",
     "stratum": "A part of the faults from which draws are made separately: one role combined with one bit field, "
     "one fault model, one phase of training in which ranks fail, one kind of message combined with one bit field, or "
@@ -38,6 +39,7 @@ REASONS = {
     "within_noise": "the final state differs, but no judged metric was ever worse than healthy runs",
     "low_test_accuracy": "test accuracy is worse than healthy runs at the horizon",
     "high_test_loss": "a test loss is worse than healthy runs at the horizon, but test accuracy is not",
+    "worse_metric": "a metric of the training program's own is worse than healthy runs at the horizon",
     "training_only": "only training metrics are worse than healthy runs at the horizon",
     "nonfinite": "a loss or a metric became NaN or infinite",
     "exception": "an exception ended a rank or the training program",

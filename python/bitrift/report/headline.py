@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bitrift.campaign import judged_metrics
 from bitrift.report import words
 from bitrift.report.facts import Facts, Json
 
@@ -185,8 +186,8 @@ def headline(facts: Facts) -> list[str]:
     frame = _places(facts.counted_trials)
     flips = bool((frame["bit"] != "").all())
     lines = _harm(frame, flips) + _harmless(facts, frame, flips)
-    metric = facts.summary["judging"]["metrics"][0]
-    unseen = words.resolution(metric, _worst(facts, metric))
+    metric, better = next(iter(judged_metrics(facts.summary["judging"]).items()))
+    unseen = words.resolution(metric, better, _worst(facts, metric))
     if _worst(facts, metric) is None:
         lines.append(f"{unseen[:1].upper()}{unseen[1:]}.")
     else:
@@ -218,14 +219,13 @@ def _rate_tile(groups: Sequence[Json], outcome: str) -> Tile:
 
 
 def _resolution_tile(facts: Facts) -> Tile:
-    metric = facts.summary["judging"]["metrics"][0]
+    metric, better = next(iter(judged_metrics(facts.summary["judging"]).items()))
     value = _worst(facts, metric)
     name = words.METRIC_NAMES.get(metric, metric)
     if value is None:
         return Tile("resolution", "none", f"no change of {name} would be called SDC")
-    if metric.endswith("accuracy"):
-        return Tile("resolution", f"{100 * value:.2f} points", f"smaller falls of {name} alone are not seen")
-    return Tile("resolution", f"{100 * value:.1f}\u00a0%", f"smaller rises of {name} alone are not seen")
+    direction, size = words.change(metric, better, value)
+    return Tile("resolution", size, f"smaller {direction} of {name} alone are not seen")
 
 
 def _alarms_tile(facts: Facts) -> Tile:

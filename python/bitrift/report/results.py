@@ -279,10 +279,10 @@ def comparisons(facts: Facts) -> Json:
 
 def _metrics(trial: Json) -> str:
     shown = []
-    for name in ("test_accuracy", "test_capped_loss", "test_loss"):
-        if trial[name] is not None:
+    for name in dict.fromkeys(("test_accuracy", "test_capped_loss", "test_loss", *trial["golden"])):
+        if trial[name] is not None and not name.startswith("train_"):
             golden = words.metric(trial["golden"][name])
-            shown.append(f"{words.METRIC_NAMES[name]} {words.metric(trial[name])} (golden run {golden})")
+            shown.append(f"{words.METRIC_NAMES.get(name, name)} {words.metric(trial[name])} (golden run {golden})")
     return ", ".join(shown) or "no metric at the horizon"
 
 

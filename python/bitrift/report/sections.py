@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from bitrift.campaign import judged_metrics
 from bitrift.report import headline, words
 from bitrift.report.facts import Facts, Json
 from bitrift.report.layout import Cell, Head, Table, number, prose, share, short, text
@@ -261,9 +262,11 @@ def _limits(facts: Facts) -> list[str]:
 def _assurance(facts: Facts) -> Table:
     rows = []
     arms = facts.summary["arms"]
+    better = judged_metrics(facts.summary["judging"])
     for arm in facts.arms:
         if known := arms.get(arm):
-            blind = "; ".join(words.resolution(metric, value) for metric, value in known["resolution"].items())
+            values = known["resolution"]
+            blind = "; ".join(words.resolution(one, better[one], value) for one, value in values.items())
             level = share(known["level_with_confidence"])
             rows.append([text(arm), number(known["envelope_runs"]), level, prose(blind)])
     heads = [
@@ -278,7 +281,7 @@ def _assurance(facts: Facts) -> Table:
 def limits(facts: Facts) -> Json:
     """What the campaign can and cannot see."""
     judging = facts.summary["judging"]
-    metrics = words.listed(words.METRIC_NAMES.get(name, name) for name in judging["metrics"])
+    metrics = words.listed(words.METRIC_NAMES.get(name, name) for name in judged_metrics(judging))
     replica = "the worst replica" if judging["judge"] == "worst" else "replica 0"
     text_ = (
         f"Trials are judged {words.counted(judging['step'], 'optimizer step')} after the resume, at evaluation "

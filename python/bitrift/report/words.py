@@ -114,12 +114,19 @@ def command(words: Sequence[str]) -> str:
     return shlex.join(words)
 
 
-def resolution(metric: str, value: Any) -> str:
+def change(metric: str, better: str, value: float) -> tuple[str, str]:
+    """A change for the worse: its direction, and its size in points, percent or the metric's own unit."""
+    direction = "falls" if better == "higher" else "rises"
+    if metric not in METRIC_NAMES:
+        return direction, f"{value:.3g}"
+    return direction, f"{100 * value:.2f} points" if better == "higher" else f"{100 * value:.1f}\u00a0%"
+
+
+def resolution(metric: str, better: str, value: Any) -> str:
     """What a campaign cannot see of a metric."""
     known = number(value)
     name = METRIC_NAMES.get(metric, metric)
     if known is None:
         return f"no change of {name} would be called SDC"
-    if metric.endswith("accuracy"):
-        return f"falls of {name} below {100 * known:.2f} points"
-    return f"rises of {name} below {100 * known:.1f}\u00a0%"
+    direction, size = change(metric, better, known)
+    return f"{direction} of {name} below {size}"

@@ -143,13 +143,15 @@ class Check:
         Negated weights would not do: they leave a network of two layers with an odd activation as it is.
         """
         self._trainer.load(str(self.options.checkpoint), 0)
-        base = _numbers(self._script.evaluate())
+        base = _numbers(self._script.evaluate(), self._script.better)
         with torch.no_grad():
             for module in _modules(self._script.state()):
                 for parameter in module.parameters():
                     parameter.zero_()
-        broken = _numbers(self._script.evaluate())
-        loss, accuracy = (base["test_loss"], broken["test_loss"]), None
+        broken = _numbers(self._script.evaluate(), self._script.better)
+        none = (0.0, 0.0)
+        loss = (base["test_loss"], broken["test_loss"]) if "test_loss" in base and "test_loss" in broken else none
+        accuracy = None
         if "test_accuracy" in base and "test_accuracy" in broken:
             accuracy = base["test_accuracy"], broken["test_accuracy"]
         shown = ", ".join(f"{name} is {value:.4g} and {broken.get(name, value):.4g}" for name, value in base.items())
@@ -170,14 +172,29 @@ class Check:
                 f"the accuracy is higher when all weights are 0 ({shown})",
                 "return the share that is right, not the error rate",
             )
+        elif turned := [name for name, better in self._script.better.items() if _improves(base, broken, name, better)]:
+            other = "higher" if self._script.better[turned[0]] == "lower" else "lower"
+            yield Finding(
+                f"{turned[0]} is better when all weights are 0 ({shown})",
+                f'if more of it is better, give serve() better={{"{turned[0]}": "{other}"}}; the base must be trained'
+                if other == "higher"
+                else f'if less of it is better, give serve() better={{"{turned[0]}": "{other}"}}; the base must be '
+                "trained",
+            )
         elif accuracy is not None and not 0 <= accuracy[0] <= 1:
             yield Finding(
                 f"test_accuracy is {accuracy[0]:.4g}", "return a share from 0 to 1, not percent: divide it by 100"
             )
 
 
-def _numbers(found: Any) -> dict[str, float]:
-    return {name: float(value) for name, value in test_metrics(found).items() if name != "test_targets"}
+def _numbers(found: Any, better: Mapping[str, str]) -> dict[str, float]:
+    return {name: float(value) for name, value in test_metrics(found, better).items() if name != "test_targets"}
+
+
+def _improves(base: Mapping[str, float], broken: Mapping[str, float], name: str, better: str) -> bool:
+    if name not in base or name not in broken:
+        return False
+    return broken[name] < base[name] if better == "lower" else broken[name] > base[name]
 
 
 def _modules(state: Any) -> Iterator[torch.nn.Module]:

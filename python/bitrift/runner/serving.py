@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import math
 import random as python_random
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,11 @@ from bitrift.runner.state import Snapshot, digest, digest_each
 
 TEST_METRICS = ("test_loss", "test_accuracy", "test_capped_loss")
 TRAIN_METRICS = ("train_loss", "train_accuracy")
+BETTER_KEYS = {"lower": "lower_is_better", "higher": "higher_is_better"}
+"""The keys of an evaluation under which metrics of a script's own stand."""
+MOST_METRICS = 16
+_TAKEN = frozenset({*TEST_METRICS, *TRAIN_METRICS, "test_targets", "epoch", "step", "golden"})
+_METRIC = re.compile(r"[A-Za-z_][A-Za-z0-9_.@/-]{0,63}")
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,7 @@ class Script:
     save: Callable[..., Any] | None = None
     shuffle: tuple[Any, ...] = ()
     threads: int = 1
+    better: Mapping[str, str] = field(default_factory=dict)
 
 
 class Session(Protocol):
@@ -76,14 +83,17 @@ def serve(
     save: Callable[..., Any] | None = None,
     shuffle: Iterable[Any] = (),
     threads: int = 1,
+    better: Mapping[str, str] | None = None,
 ) -> None:
     """Answers the runs of a campaign; returns at once where there is none.
 
     train_epoch: trains one epoch. Called with the number of completed epochs if it takes an argument. It may return
         the mean loss, or a dict with train_loss, train_accuracy, or steps (if no torch.optim.Optimizer counts them).
         If it is a generator of step losses, a run ends at the first one that is NaN or infinite.
-    evaluate: returns the test loss, (test_loss, test_accuracy), or a dict with test_loss and optionally test_accuracy,
-        test_capped_loss and test_targets (docs/exec-runner.md). Each call must return the same metrics.
+    evaluate: returns the test loss, (test_loss, test_accuracy), or a dict with test_loss or metrics of your own that
+        `better` names, and optionally test_accuracy, test_capped_loss and test_targets (docs/exec-runner.md). Each
+        call must return the same metrics.
+    better: for each metric of your own, the direction that is better: {"perplexity": "lower", "bleu": "higher"}.
     model, optimizer, scheduler, ema, scaler, sampler, random: what bitrift.torch.save() and load_into() take, and what
         the digest covers. A sampler is seeded like those of `shuffle`.
     load: loads a file. By default bitrift.torch.load_into(path, model, optimizer, ...). May return a dict of which
@@ -98,7 +108,7 @@ def serve(
         PyTorch's, NumPy's or Python's default generator needs no mention.
     threads: of PyTorch in each process; fixed, because it affects the arithmetic.
 
-    Raises TypeError if neither model nor both load and state are given.
+    Raises TypeError if neither model nor both load and state are given, ValueError for a wrong `better`.
     """
     if load is None or state is None:
         if model is None:
@@ -109,8 +119,20 @@ def serve(
         load = load or _loader(model, kept)
         state = state or (lambda: {"model": model} | parts)
     orders = (*shuffle, *several(sampler).values())
+    directions = _checked_directions(better or {})
     if _session is not None:
-        _session.serve(Script(load, train_epoch, evaluate, state, save, orders, threads))
+        _session.serve(Script(load, train_epoch, evaluate, state, save, orders, threads, directions))
+
+
+def _checked_directions(better: Mapping[str, str]) -> dict[str, str]:
+    for name, direction in better.items():
+        if name in _TAKEN or not _METRIC.fullmatch(name):
+            raise ValueError(f"serve(): better: {name!r} cannot name a metric of your own; use letters, digits and _")
+        if direction not in BETTER_KEYS:
+            raise ValueError(f"serve(): better[{name!r}] is {direction!r}; give 'lower' or 'higher'")
+    if len(better) > MOST_METRICS:
+        raise ValueError(f"serve(): better names {len(better)} metrics; there may be {MOST_METRICS}")
+    return dict(better)
 
 
 def _loader(model: Any, kept: dict[str, Any]) -> Callable[[str], Any]:
@@ -292,13 +314,11 @@ class Trainer:
 
     def _evaluate(self, request: Request, progress: Progress, training: dict[str, float]) -> None:
         seed_all("evaluate", request.order_seed, progress.epoch)
-        found = test_metrics(self._script.evaluate())
-        unknown = sorted(set(found) - {*TEST_METRICS, "test_targets"})
-        if unknown:
-            raise ValueError(f"evaluate() returned {', '.join(unknown)}; it may return {', '.join(TEST_METRICS)}")
+        better = self._script.better
+        found = test_metrics(self._script.evaluate(), better)
         if "test_targets" in found:
             progress.test_targets = int(found["test_targets"])
-        tested = {name: float(found[name]) for name in TEST_METRICS if name in found}
+        tested = {name: float(found[name]) for name in (*TEST_METRICS, *better) if name in found}
         self._tested = self._tested or set(tested)
         if set(tested) != self._tested:
             raise ValueError(
@@ -306,7 +326,11 @@ class Trainer:
                 "it must return the same metrics every time"
             )
         metrics = training | tested
-        progress.evaluations.append({"epoch": progress.epoch, "step": progress.steps} | metrics)
+        evaluation: dict[str, Any] = {name: value for name, value in metrics.items() if name not in better}
+        for direction, key in BETTER_KEYS.items():
+            if own := {name: tested[name] for name in better if better[name] == direction and name in tested}:
+                evaluation[key] = own
+        progress.evaluations.append({"epoch": progress.epoch, "step": progress.steps} | evaluation)
         bad = [name for name, value in metrics.items() if not math.isfinite(value)]
         everywhere = [name for one in ranks.gather(bad) for name in one]
         if everywhere:
@@ -351,7 +375,10 @@ _REJECTED: dict[str, Any] = {
 
 
 def _numbers(evaluation: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: number(value) if isinstance(value, float) else value for key, value in evaluation.items()}
+    return {
+        key: _numbers(value) if isinstance(value, dict) else number(value) if isinstance(value, float) else value
+        for key, value in evaluation.items()
+    }
 
 
 def arguments_of(function: Callable[..., Any]) -> int:
@@ -367,8 +394,8 @@ def epoch_of(loaded: Any) -> int:
     return max(-(2**53), min(2**53, int(epoch))) if math.isfinite(epoch) else 0
 
 
-def test_metrics(found: Any) -> dict[str, Any]:
-    """What evaluate() returned, by name."""
+def test_metrics(found: Any, better: Mapping[str, str]) -> dict[str, Any]:
+    """What evaluate() returned, by name. Raises ValueError for unknown names, and if nothing can be judged."""
     if isinstance(found, Mapping):
         named = dict(found)
     else:
@@ -377,9 +404,16 @@ def test_metrics(found: Any) -> dict[str, Any]:
         except TypeError:
             values = (found,)
         named = dict(zip(TEST_METRICS, values, strict=False))
-    if "test_loss" not in named:
+    unknown = sorted(set(named) - {*TEST_METRICS, "test_targets", *better})
+    if unknown:
         raise ValueError(
-            "evaluate() returned no test_loss; give the loss, (test_loss, test_accuracy), or a dict with test_loss"
+            f"evaluate() returned {', '.join(unknown)}; it may return {', '.join(TEST_METRICS)}, and metrics of your "
+            f'own whose direction serve() is told: better={{"{unknown[0]}": "lower"}} or "higher"'
+        )
+    if "test_loss" not in named and not any(name in named for name in better):
+        raise ValueError(
+            "evaluate() returned no test_loss; give the loss, (test_loss, test_accuracy), or a dict with test_loss or "
+            "a metric of your own that serve(better=...) names"
         )
     return named
 

@@ -236,7 +236,7 @@ std::string test_case(const GateReport& report, const GateLine& line) {
 Json values_json(const std::vector<record::Metric>& metrics, const MetricValues& values) {
   Json by_metric = Json::object();
   for (std::size_t j = 0; j < metrics.size(); ++j)
-    by_metric[name_of(metrics[j])] = record::number_to_json(values[j]);
+    by_metric[metrics[j].name()] = record::number_to_json(values[j]);
   return by_metric;
 }
 

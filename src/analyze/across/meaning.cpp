@@ -67,7 +67,7 @@ std::string metrics_text(const Sample& first, const Sample& second) {
     if (other == second.references.end() || other->second.metrics == reference.metrics) continue;
     const auto names = [](const ArmReference& one) {
       std::vector<std::string> words;
-      for (const record::Metric metric : one.metrics) words.emplace_back(name_of(metric));
+      for (const record::Metric& metric : one.metrics) words.push_back(metric.name());
       return fmt::format("{}", fmt::join(words, " and "));
     };
     return fmt::format("judged metrics of arm {}: {}, and {}", arm, names(reference), names(other->second));

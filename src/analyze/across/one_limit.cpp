@@ -148,7 +148,7 @@ ArmOutcomes outcomes_by(const Side& side, const Centres& centres, const LimitsBy
 std::vector<std::optional<std::size_t>> columns_in(const std::vector<record::Metric>& metrics,
                                                    const std::vector<record::Metric>& own) {
   std::vector<std::optional<std::size_t>> columns;
-  for (const record::Metric metric : metrics) {
+  for (const record::Metric& metric : metrics) {
     const auto found = std::find(own.begin(), own.end(), metric);
     columns.push_back(found == own.end() ? std::nullopt : std::optional<std::size_t>(found - own.begin()));
   }
@@ -204,13 +204,16 @@ OneLimit one_limit(const Side& first, const Side& second, double error) {
   return result;
 }
 
-bool Shift::worse() const noexcept { return record::is_loss(metric) ? second > first : second < first; }
+bool Shift::worse() const noexcept {
+  return metric.better() == record::Better::lower ? second > first : second < first;
+}
 
 std::string Shift::text(const std::string& was) const {
   const auto value = [this](double number) {
-    return record::is_loss(metric) ? fmt::format("{:.4g}", number) : fmt::format("{:.2f} %", 100 * number);
+    return metric.scale() == record::MetricScale::share ? fmt::format("{:.2f} %", 100 * number)
+                                                        : fmt::format("{:.4g}", number);
   };
-  return fmt::format("the median {} of its clean runs is {}, {} {}", name_of(metric), value(second), was,
+  return fmt::format("the median {} of its clean runs is {}, {} {}", metric.name(), value(second), was,
                      value(first));
 }
 
@@ -231,9 +234,8 @@ std::vector<Shift> shifts_of(const ArmReference& first, const ArmReference& seco
           std::count_if(values.begin(), values.end(), [middle](double value) { return value > middle; }));
     };
     if (stratified_fisher({{above(one), one.size(), above(other), other.size()}}).two_sided > kRare) continue;
-    const bool loss = record::is_loss(first.metrics[j]);
-    const auto value = [loss](double badness) { return loss ? std::exp(badness) : -badness; };
-    shifts.push_back({first.metrics[j], value(median(one)), value(median(other))});
+    const record::Metric& metric = first.metrics[j];
+    shifts.push_back({metric, value_from(metric, median(one)), value_from(metric, median(other))});
   }
   return shifts;
 }
@@ -242,10 +244,10 @@ std::string limit_text(const OneLimit& limit, const MetricValues& more) {
   std::vector<std::string> parts;
   for (std::size_t j = 0; j < limit.metrics.size(); ++j) {
     const double rise = limit.limit[j] + (more.empty() ? 0 : more[j]);
-    const char* const name = name_of(limit.metrics[j]);
-    parts.push_back(record::is_loss(limit.metrics[j])
-                        ? fmt::format("a rise of {} by more than {:.2g} %", name, 100 * std::expm1(rise))
-                        : fmt::format("a fall of {} by more than {:.2f} points", name, 100 * rise));
+    const record::Metric& metric = limit.metrics[j];
+    const double change = metric.scale() == record::MetricScale::ratio ? std::expm1(rise) : rise;
+    parts.push_back(fmt::format("a {} of {} by more than {}", record::harm_word(metric), metric.name(),
+                                record::change_text(metric, change)));
   }
   return fmt::format("{}", fmt::join(parts, " or "));
 }

@@ -13,12 +13,9 @@ namespace {
 using record::Json;
 using record::Metric;
 
-std::string resolution_text(Metric metric, const std::optional<double>& harm) {
-  const std::string name = name_of(metric);
-  const char* const change = record::is_loss(metric) ? "rises" : "falls";
-  if (!harm) return fmt::format("all {} of {}", change, name);
-  if (record::is_loss(metric)) return fmt::format("{} of {} below {:.2g} %", change, name, 100 * *harm);
-  return fmt::format("{} of {} below {:.2f} points", change, name, 100 * *harm);
+std::string resolution_text(const Metric& metric, const std::optional<double>& harm) {
+  const std::string changes = fmt::format("{}s of {}", record::harm_word(metric), metric.name());
+  return harm ? fmt::format("{} below {}", changes, record::change_text(metric, *harm)) : "all " + changes;
 }
 
 std::string measured_text(const Assurance& arm) {
@@ -90,7 +87,7 @@ std::string assurance_text(const std::map<std::string, Assurance>& arms, double 
 Json to_json(const Assurance& arm) {
   Json resolution = Json::object();
   for (const auto& [metric, harm] : arm.resolution)
-    resolution[name_of(metric)] = harm ? record::number_to_json(*harm) : Json();
+    resolution[metric.name()] = harm ? record::number_to_json(*harm) : Json();
   return {{"envelope_runs", arm.envelope_runs},
           {"level", record::number_to_json(arm.level)},
           {"level_with_confidence", record::number_to_json(arm.level_with)},

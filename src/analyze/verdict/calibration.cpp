@@ -16,6 +16,7 @@ namespace bitrift::analyze {
 namespace {
 
 using record::Metric;
+using record::MetricScale;
 
 constexpr double kScaled = 1.4826;  // makes the median absolute deviation a standard deviation, if normal
 constexpr double kLeastLossUnit = 1e-9;  // of the logarithm: a relative difference that is rounding
@@ -49,19 +50,20 @@ MetricSpread metric_spread(std::vector<double> values, double least_unit) {
 }
 
 // One metric of one evaluation over all clean runs; empty where none has it.
-std::vector<double> column_of(const std::vector<Trajectory>& clean, std::size_t evaluation, Metric metric) {
+std::vector<double> column_of(const std::vector<Trajectory>& clean, std::size_t evaluation,
+                              const Metric& metric) {
   std::vector<double> column;
   for (const Trajectory& run : clean) {
-    const auto value = record::value_of(run[evaluation], metric);
+    const auto value = metric.value_in(run[evaluation]);
     if (!value) continue;
     if (!std::isfinite(*value)) {
-      fail(ErrorCode::bad_input, "{} of evaluation {} is not finite in a clean run", name_of(metric),
+      fail(ErrorCode::bad_input, "{} of evaluation {} is not finite in a clean run", metric.name(),
            evaluation + 1);
     }
     column.push_back(badness(metric, *value));
   }
   if (!column.empty() && column.size() != clean.size()) {
-    fail(ErrorCode::bad_input, "{} of evaluation {} is there in {} of {} clean runs only", name_of(metric),
+    fail(ErrorCode::bad_input, "{} of evaluation {} is there in {} of {} clean runs only", metric.name(),
          evaluation + 1, column.size(), clean.size());
   }
   return column;
@@ -69,9 +71,15 @@ std::vector<double> column_of(const std::vector<Trajectory>& clean, std::size_t 
 
 }  // namespace
 
-double badness(Metric metric, double value) noexcept {
-  if (!record::is_loss(metric)) return -value;
-  return std::log(std::max(value, std::numeric_limits<double>::min()));
+double badness(const Metric& metric, double value) noexcept {
+  if (metric.scale() == MetricScale::ratio)
+    return std::log(std::max(value, std::numeric_limits<double>::min()));
+  return metric.better() == record::Better::lower ? value : -value;
+}
+
+double value_from(const Metric& metric, double badness) noexcept {
+  if (metric.scale() == MetricScale::ratio) return std::exp(badness);
+  return metric.better() == record::Better::lower ? badness : -badness;
 }
 
 /// Harm is measured from the reference value, in units.
@@ -101,24 +109,25 @@ Calibration::Calibration(const std::vector<Trajectory>& clean, std::vector<Metri
   rank_limit_ = std::max<std::size_t>(1, static_cast<std::size_t>(std::floor(level * (n + 1) + 1e-9)));
   for (std::size_t e = 0; e < evaluations_; ++e) {
     auto& columns = badness_.emplace_back();
-    for (const Metric metric : metrics_) columns.push_back(column_of(clean, e, metric));
+    for (const Metric& metric : metrics_) columns.push_back(column_of(clean, e, metric));
   }
   bool any_varies = false;
   for (std::size_t j = 0; j < metrics_.size(); ++j) {
-    const char* const name = name_of(metrics_[j]);
+    const std::string name = metrics_[j].name();
     const std::vector<double>& last = badness_.back()[j];
     if (last.empty()) {
       fail(ErrorCode::bad_input,
            "the clean runs have no {}, which analysis.metrics names: leave it out with --metrics", name);
     }
-    const bool loss = record::is_loss(metrics_[j]);
-    least_unit_.push_back(loss      ? kLeastLossUnit
-                          : targets ? 1 / static_cast<double>(*targets)
-                                    : smallest_step(last));
+    const MetricScale scale = metrics_[j].scale();
+    const bool counted = scale == MetricScale::share && targets;
+    least_unit_.push_back(scale == MetricScale::ratio ? kLeastLossUnit
+                          : counted                   ? 1 / static_cast<double>(*targets)
+                                                      : smallest_step(last));
     const bool varies = !constant(last);
     any_varies = any_varies || varies;
     // A constant accuracy still has a unit: one test target, where their number is known.
-    if (varies || (!loss && targets && metrics_.size() > 1)) continue;
+    if (varies || (counted && metrics_.size() > 1)) continue;
     fail(ErrorCode::bad_input,
          "{} is the same in all {} clean runs, so the meaning of a difference is unknown: use a larger test "
          "set, "
@@ -222,8 +231,8 @@ Ranking Calibration::rank(const Trajectory& run, const Trajectory& golden) const
   for (std::size_t e = 0; e < evaluations_; ++e) {
     for (std::size_t j = 0; j < metrics_.size(); ++j) {
       const std::vector<double>& clean = badness_[e][j];
-      const auto own = record::value_of(run.at(e), metrics_[j]);
-      const auto golden_value = record::value_of(golden.at(e), metrics_[j]);
+      const auto own = metrics_[j].value_in(run.at(e));
+      const auto golden_value = metrics_[j].value_in(golden.at(e));
       if (clean.empty() || !own || !golden_value) continue;
       Column column{e, j, badness(metrics_[j], *own)};
       values = clean;

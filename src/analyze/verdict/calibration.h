@@ -25,20 +25,20 @@ struct Ranking {
 
 /// The clean runs of one arm, up to the horizon.
 ///
-/// The badness of a metric is -accuracy or ln(loss). A run that is ranked joins the n clean runs; of each
-/// metric and evaluation the n + 1 values have a median and a unit, the scaled median absolute deviation
-/// (1.4826 MAD), for accuracies at least one test target. The score of a clean run is its largest (badness -
-/// median) / unit over the judged metrics; that of the ranked run is its largest (badness - max(median,
-/// badness of its golden run)) / unit, so that it must be worse than both. The p-value is the conformal one
-/// (Vovk, Gammerman, Shafer, "Algorithmic Learning in a Random World", 2005, section 2.2), so that a clean
-/// run is outside with probability level() at most, whatever the distributions. The horizon is ranked by
-/// itself, and all evaluations before it together.
+/// The badness of a metric is -accuracy or ln(loss), and the value or -value of a custom one. A run that is
+/// ranked joins the n clean runs; of each metric and evaluation the n + 1 values have a median and a unit,
+/// the scaled median absolute deviation (1.4826 MAD), for accuracies at least one test target. The score of a
+/// clean run is its largest (badness - median) / unit over the judged metrics; that of the ranked run is its
+/// largest (badness - max(median, badness of its golden run)) / unit, so that it must be worse than both. The
+/// p-value is the conformal one (Vovk, Gammerman, Shafer, "Algorithmic Learning in a Random World", 2005,
+/// section 2.2), so that a clean run is outside with probability level() at most, whatever the distributions.
+/// The horizon is ranked by itself, and all evaluations before it together.
 class Calibration {
  public:
   /// clean: as long as the horizon, all of equal length. targets: how many answers an accuracy is a share of;
-  /// absent: the smallest difference between two accuracies counts as one. Throws Error(bad_input) when there
-  /// are fewer than two runs, a judged metric is missing, not finite or (a loss) not above 0, or when no
-  /// judged metric differs between clean runs; the message names metric and cure.
+  /// absent, and for custom metrics: the smallest difference between two values counts as one. Throws
+  /// Error(bad_input) when there are fewer than two runs, a judged metric is missing, not finite or (a loss)
+  /// not above 0, or when no judged metric differs between clean runs; the message names metric and cure.
   Calibration(const std::vector<Trajectory>& clean, std::vector<record::Metric> metrics, double level,
               std::optional<std::int64_t> targets);
 
@@ -88,7 +88,10 @@ class Calibration {
   std::vector<double> least_unit_;  // by metric
 };
 
-/// -accuracy, or ln(loss); losses below the smallest positive number count as that number.
-[[nodiscard]] double badness(record::Metric metric, double value) noexcept;
+/// -accuracy, or ln(loss), or a custom metric with the sign that makes more of it worse; losses below the
+/// smallest positive number count as that number.
+[[nodiscard]] double badness(const record::Metric& metric, double value) noexcept;
+/// The inverse.
+[[nodiscard]] double value_from(const record::Metric& metric, double badness) noexcept;
 
 }  // namespace bitrift::analyze

@@ -14,9 +14,9 @@ using record::Metric;
 using record::Reason;
 
 bool finite(const Evaluation& evaluation) {
-  return std::all_of(std::begin(record::all_metrics), std::end(record::all_metrics), [&](Metric metric) {
-    return std::isfinite(record::value_of(evaluation, metric).value_or(0));
-  });
+  const auto metrics = record::metrics_in(evaluation);
+  return std::all_of(metrics.begin(), metrics.end(),
+                     [&](const Metric& metric) { return std::isfinite(*metric.value_in(evaluation)); });
 }
 
 // Whether every replica reached the horizon with finite metrics all the way.
@@ -76,14 +76,17 @@ const CleanRun& golden_of(const record::TrialRecord& row, const ArmControls& con
   return controls.golden[order];
 }
 
-bool has(const std::vector<Metric>& metrics, Metric metric) {
+bool has(const std::vector<Metric>& metrics, const Metric& metric) {
   return std::find(metrics.begin(), metrics.end(), metric) != metrics.end();
 }
 
 Reason sdc_reason(const std::vector<Metric>& outside) {
   if (has(outside, Metric::test_accuracy)) return Reason::low_test_accuracy;
   const bool test = has(outside, Metric::test_capped_loss) || has(outside, Metric::test_loss);
-  return test ? Reason::high_test_loss : Reason::training_only;
+  if (test) return Reason::high_test_loss;
+  const bool custom =
+      std::any_of(outside.begin(), outside.end(), [](const Metric& metric) { return metric.is_custom(); });
+  return custom ? Reason::worse_metric : Reason::training_only;
 }
 
 Course course_of(const Ranking& ranking) {
@@ -115,22 +118,23 @@ record::Outcome judge_by_rank(const Trajectory& run, const ArmControls& controls
 // show that the file is read, whichever metrics are judged.
 Reason judge_as_loaded(const Evaluation& loaded, const Evaluation& clean) {
   std::vector<Metric> worse;
-  for (const Metric metric : record::all_metrics) {
-    const auto own = record::value_of(loaded, metric);
-    const auto known = record::value_of(clean, metric);
-    if (own && known && badness(metric, *own) > badness(metric, *known)) worse.push_back(metric);
+  for (const Metric& metric : record::metrics_in(loaded)) {
+    const auto known = metric.value_in(clean);
+    if (known && badness(metric, *metric.value_in(loaded)) > badness(metric, *known)) worse.push_back(metric);
   }
   return worse.empty() ? Reason::within_noise : sdc_reason(worse);
 }
 
-// An accuracy that is missing would hide its harm.
-void check_accuracy(const record::TrialRecord& row, const Trajectory& run, const Trajectory& golden,
-                    std::size_t evaluations) {
+// A test metric that is missing would hide its harm.
+void check_metrics(const record::TrialRecord& row, const Trajectory& run, const Trajectory& golden,
+                   std::size_t evaluations) {
   for (std::size_t e = 0; e < evaluations; ++e) {
-    if (run.at(e).test_accuracy || !golden.at(e).test_accuracy) continue;
-    fail(ErrorCode::conflict,
-         "row {}: evaluation {} has no test_accuracy, but that of its golden run has one", row.id.text(),
-         e + 1);
+    for (const Metric& metric : record::metrics_in(golden.at(e))) {
+      const bool needed = metric.is_custom() || metric == Metric(Metric::test_accuracy);
+      if (!needed || metric.value_in(run.at(e))) continue;
+      fail(ErrorCode::conflict, "row {}: evaluation {} has no {}, but that of its golden run has one",
+           row.id.text(), e + 1, metric.name());
+    }
   }
 }
 
@@ -191,7 +195,7 @@ record::Outcome classify(const record::TrialRecord& row, const ArmControls& cont
     return outcome;
   }
   const bool recovered = outcome.recovered;
-  check_accuracy(row, run, golden.evaluations, controls.horizon);
+  check_metrics(row, run, golden.evaluations, controls.horizon);
   outcome = judge_by_rank(run, controls, golden);
   outcome.recovered = recovered;
   return outcome;

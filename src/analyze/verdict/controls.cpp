@@ -30,13 +30,15 @@ bool same_bits(const std::optional<double>& a, const std::optional<double>& b) {
   return a.has_value() == b.has_value() && (!a || same_bits(*a, *b));
 }
 
-const char* differing_metric(const Evaluation& a, const Evaluation& b) {
+std::string differing_metric(const Evaluation& a, const Evaluation& b) {
   if (a.epoch != b.epoch) return "epoch";
   if (a.step != b.step) return "step";
-  for (const Metric metric : record::all_metrics) {
-    if (!same_bits(record::value_of(a, metric), record::value_of(b, metric))) return name_of(metric);
+  for (const Evaluation* one : {&a, &b}) {
+    for (const Metric& metric : record::metrics_in(*one)) {
+      if (!same_bits(metric.value_in(a), metric.value_in(b))) return metric.name();
+    }
   }
-  return nullptr;
+  return "";
 }
 
 // The first difference between two runs that should be equal to the bit; "" when they are equal.
@@ -47,8 +49,8 @@ std::string first_difference(const record::RunResult& a, const record::RunResult
     if (a.replicas[r].size() != b.replicas[r].size())
       return fmt::format("number of evaluations of replica {}", r);
     for (std::size_t i = 0; i < a.replicas[r].size(); ++i) {
-      const char* metric = differing_metric(a.replicas[r][i], b.replicas[r][i]);
-      if (metric != nullptr) return fmt::format("{} of evaluation {} of replica {}", metric, i + 1, r);
+      const std::string metric = differing_metric(a.replicas[r][i], b.replicas[r][i]);
+      if (!metric.empty()) return fmt::format("{} of evaluation {} of replica {}", metric, i + 1, r);
     }
   }
   if (a.last_loss != b.last_loss) return "last_loss";
@@ -70,12 +72,12 @@ const record::RunResult& clean_result(const TrialRecord& row) {
   }
   for (const auto& replica : row.result->replicas) {
     for (const Evaluation& e : replica) {
-      for (const Metric metric : record::all_metrics) {
-        if (std::isfinite(record::value_of(e, metric).value_or(0))) continue;
+      for (const Metric& metric : record::metrics_in(e)) {
+        if (std::isfinite(*metric.value_in(e))) continue;
         fail(ErrorCode::conflict,
              "arm '{}': {} of the clean run {} is not finite, so nothing can be judged against it: resume "
              "from a base that trains without overflow, or leave out what makes it overflow",
-             row.id.arm, name_of(metric), row.id.text());
+             row.id.arm, metric.name(), row.id.text());
       }
     }
   }
@@ -86,10 +88,6 @@ const record::RunResult& clean_result(const TrialRecord& row) {
 double worse(double a, double b, bool larger_is_worse) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) ? a : b;
   return larger_is_worse ? std::max(a, b) : std::min(a, b);
-}
-
-void worsen(std::optional<double>& metric, const std::optional<double>& other, bool larger_is_worse) {
-  if (other) metric = metric ? worse(*metric, *other, larger_is_worse) : *other;
 }
 
 CleanRun agreed(const std::string& arm, const Rows& rows, design::Judge judge) {
@@ -161,19 +159,25 @@ std::vector<CleanRun> golden_runs(const std::string& arm, const Found& found, de
   return golden;
 }
 
-// Without the metrics of the default that no run has: a user's own training program may not measure them. If
-// it measures neither, its test loss is judged.
-std::vector<Metric> metrics_in(const std::vector<Trajectory>& clean, std::vector<Metric> metrics) {
+bool measured(const std::vector<Trajectory>& clean, const Metric& metric) {
+  return std::any_of(clean.begin(), clean.end(),
+                     [&](const Trajectory& run) { return metric.value_in(run.back()).has_value(); });
+}
+
+// The default is what every run has of accuracy and capped loss, and what the user's training
+// program measures besides; its test loss if there is none of these.
+std::vector<Metric> judged_metrics(const std::vector<Trajectory>& clean, std::vector<Metric> metrics) {
+  const bool chosen = metrics != record::default_metrics();
   if (metrics.size() < 2) return metrics;
-  const auto missing = [&](Metric metric) {
-    return std::none_of(clean.begin(), clean.end(), [&](const Trajectory& run) {
-      return record::value_of(run.back(), metric).has_value();
-    });
-  };
-  for (const Metric metric : {Metric::test_capped_loss, Metric::test_accuracy}) {
-    if (missing(metric)) std::erase(metrics, metric);
+  for (const Metric& metric : record::default_metrics()) {
+    if (!measured(clean, metric)) std::erase(metrics, metric);
   }
-  if (metrics.empty()) metrics.push_back(Metric::test_loss);
+  if (!chosen) {
+    for (const Metric& metric : record::metrics_in(clean.front().back())) {
+      if (metric.is_custom()) metrics.push_back(metric);
+    }
+  }
+  if (metrics.empty()) metrics.emplace_back(Metric::test_loss);
   return metrics;
 }
 
@@ -193,7 +197,7 @@ ArmControls controls_of_arm(const std::string& arm, const Found& found, const Ju
   controls.horizon = horizon_of(arm, evaluations, judging);
   const auto clean = clean_runs(arm, found.envelope, controls.horizon, evaluations, judging.judge);
   try {
-    controls.calibration.emplace(clean, metrics_in(clean, judging.metrics), judging.level,
+    controls.calibration.emplace(clean, judged_metrics(clean, judging.metrics), judging.level,
                                  found.golden.at(0).front()->result->test_targets);
   } catch (const Error& error) {
     fail(error.code(), "arm '{}': {}", arm, error.what());
@@ -213,11 +217,12 @@ Trajectory judged(const record::RunResult& result, design::Judge judge) {
     }
     if (judge == design::Judge::rank0) continue;
     for (std::size_t i = 0; i < run.size(); ++i) {
-      worsen(run[i].train_loss, replica[i].train_loss, true);
-      worsen(run[i].train_accuracy, replica[i].train_accuracy, false);
-      worsen(run[i].test_capped_loss, replica[i].test_capped_loss, true);
-      run[i].test_loss = worse(run[i].test_loss, replica[i].test_loss, true);
-      worsen(run[i].test_accuracy, replica[i].test_accuracy, false);
+      for (const Metric& metric : record::metrics_in(replica[i])) {
+        const double other = *metric.value_in(replica[i]);
+        const auto own = metric.value_in(run[i]);
+        const bool larger_is_worse = metric.better() == record::Better::lower;
+        metric.set(run[i], own ? worse(*own, other, larger_is_worse) : other);
+      }
     }
   }
   return run;

@@ -17,7 +17,7 @@ inline constexpr int rule_version = 2;
 
 struct Judging {
   design::Judge judge = design::Judge::worst;
-  std::vector<record::Metric> metrics = {record::Metric::test_accuracy, record::Metric::test_capped_loss};
+  std::vector<record::Metric> metrics = record::default_metrics();
   double level = 0.01;                 ///< how often a clean run may be called SDC
   std::optional<std::size_t> horizon;  ///< judged at this evaluation, the first being 1; absent: the last
   design::Strata strata = {};          ///< the kind of fault that the campaign studies

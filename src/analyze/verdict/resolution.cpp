@@ -6,44 +6,24 @@
 namespace bitrift::analyze {
 namespace {
 
-using record::Evaluation;
 using record::Metric;
 
 constexpr double kLargestRise = 1e9;  // of a loss; a rise that is not seen then is not seen at all
-
-void set_value(Evaluation& evaluation, Metric metric, double value) {
-  switch (metric) {
-    case Metric::test_accuracy:
-      evaluation.test_accuracy = value;
-      break;
-    case Metric::test_capped_loss:
-      evaluation.test_capped_loss = value;
-      break;
-    case Metric::test_loss:
-      evaluation.test_loss = value;
-      break;
-    case Metric::train_accuracy:
-      evaluation.train_accuracy = value;
-      break;
-    case Metric::train_loss:
-      evaluation.train_loss = value;
-      break;
-  }
-}
+constexpr double kMostUnits = 1e9;    // the same for a custom metric, in units of the clean runs
 
 /// The golden run of one data order, with one metric made worse at the horizon.
 class Probe {
  public:
-  Probe(const Calibration& calibration, const Trajectory& golden, Metric metric)
+  Probe(const Calibration& calibration, const Trajectory& golden, const Metric& metric)
       : calibration_(calibration),
         golden_(golden),
         run_(golden),
         metric_(metric),
-        value_(record::value_of(golden[calibration.evaluations() - 1], metric).value_or(0)) {}
+        value_(metric.value_in(golden[calibration.evaluations() - 1]).value_or(0)) {}
 
   [[nodiscard]] double value() const noexcept { return value_; }
   [[nodiscard]] bool outside(double value) {
-    set_value(run_[calibration_.evaluations() - 1], metric_, value);
+    metric_.set(run_[calibration_.evaluations() - 1], value);
     const Ranking ranking = calibration_.rank(run_, golden_);
     const std::vector<Metric>& outside = ranking.outside.back();
     return std::find(outside.begin(), outside.end(), metric_) != outside.end();
@@ -53,7 +33,7 @@ class Probe {
   const Calibration& calibration_;
   const Trajectory& golden_;
   Trajectory run_;
-  Metric metric_;
+  const Metric& metric_;
   double value_;
 };
 
@@ -84,14 +64,20 @@ std::optional<double> smallest_harm(Probe& probe, double largest, const Worse& w
   return outside;
 }
 
-std::optional<double> resolution_of(const Calibration& calibration, const Trajectory& golden, Metric metric) {
+std::optional<double> resolution_of(const Calibration& calibration, const Trajectory& golden,
+                                    const Metric& metric, double unit) {
   Probe probe(calibration, golden, metric);
-  if (record::is_loss(metric)) {
+  if (metric.scale() == record::MetricScale::ratio) {
     const auto harm = smallest_harm(probe, std::log(kLargestRise),
                                     [&](double growth) { return probe.value() * std::exp(growth); });
     return harm ? std::optional(std::expm1(*harm)) : std::nullopt;
   }
-  if (metric == Metric::test_accuracy && calibration.targets())
+  if (metric.scale() == record::MetricScale::plain) {
+    const double sign = metric.better() == record::Better::lower ? 1 : -1;
+    return smallest_harm(probe, kMostUnits * unit,
+                         [&](double change) { return probe.value() + sign * change; });
+  }
+  if (metric == Metric(Metric::test_accuracy) && calibration.targets())
     return fall_by_targets(probe, static_cast<double>(*calibration.targets()));
   return smallest_harm(probe, probe.value(), [&](double fall) { return probe.value() - fall; });
 }
@@ -100,11 +86,13 @@ std::optional<double> resolution_of(const Calibration& calibration, const Trajec
 
 Resolution resolution_of(const ArmControls& controls) {
   const Calibration& calibration = controls.calibration.value();
+  const std::vector<double> units = calibration.units();
   Resolution resolution;
-  for (const Metric metric : calibration.metrics()) {
+  for (std::size_t j = 0; j < calibration.metrics().size(); ++j) {
+    const Metric& metric = calibration.metrics()[j];
     std::optional<double> worst = 0;
     for (const CleanRun& golden : controls.golden) {
-      const auto one = resolution_of(calibration, golden.evaluations, metric);
+      const auto one = resolution_of(calibration, golden.evaluations, metric, units[j]);
       worst = one && worst ? std::optional(std::max(*one, *worst)) : std::nullopt;
     }
     resolution[metric] = worst;

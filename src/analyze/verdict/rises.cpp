@@ -8,8 +8,8 @@ namespace bitrift::analyze {
 
 MetricValues badness_of(const record::Evaluation& evaluation, const std::vector<record::Metric>& metrics) {
   MetricValues values;
-  for (const record::Metric metric : metrics) {
-    const auto value = record::value_of(evaluation, metric);
+  for (const record::Metric& metric : metrics) {
+    const auto value = metric.value_in(evaluation);
     values.push_back(value ? badness(metric, *value) : std::numeric_limits<double>::quiet_NaN());
   }
   return values;

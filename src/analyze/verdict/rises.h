@@ -12,7 +12,7 @@ namespace bitrift::analyze {
 /// One value for each metric; NaN if the run lacks it.
 using MetricValues = std::vector<double>;
 
-/// The badness of each metric: -accuracy, or ln(loss).
+/// The badness of each metric: see badness().
 [[nodiscard]] MetricValues badness_of(const record::Evaluation& evaluation,
                                       const std::vector<record::Metric>& metrics);
 

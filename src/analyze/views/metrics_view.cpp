@@ -15,7 +15,7 @@ using record::TrialRecord;
 using Key = std::map<std::string, std::string>;
 
 void add_metric(std::map<Key, MetricsLine>& lines, const std::vector<TrialRecord>& rows, const Keys& keys,
-                Judging judging, Metric metric) {
+                Judging judging, const Metric& metric) {
   judging.metrics = {metric};
   std::map<std::string, ArmControls> controls;
   try {
@@ -34,6 +34,16 @@ void add_metric(std::map<Key, MetricsLine>& lines, const std::vector<TrialRecord
   }
 }
 
+// All standard metrics, and the custom ones that golden runs measure.
+std::set<Metric> metrics_of(const Trust& trust) {
+  std::set<Metric> metrics(std::begin(record::standard_metrics), std::end(record::standard_metrics));
+  for (const auto& [arm, controls] : trust.controls) {
+    for (Metric& metric : record::metrics_in(controls.golden.front().evaluations.back()))
+      metrics.insert(std::move(metric));
+  }
+  return metrics;
+}
+
 }  // namespace
 
 std::vector<MetricsLine> metrics_view(const std::vector<TrialRecord>& rows, const design::CampaignSpec& spec,
@@ -48,7 +58,7 @@ std::vector<MetricsLine> metrics_view(const std::vector<TrialRecord>& rows, cons
     const auto outcome = classify(row, trust.controls.at(row.id.arm), trust.judging).outcome_class();
     if (outcome == record::OutcomeClass::crash) ++line.crashes;
   }
-  for (const Metric metric : record::all_metrics) add_metric(lines, rows, keys, trust.judging, metric);
+  for (const Metric& metric : metrics_of(trust)) add_metric(lines, rows, keys, trust.judging, metric);
   std::vector<MetricsLine> list;
   for (auto& [key, line] : lines) {
     line.key = key;
@@ -62,7 +72,9 @@ std::string metrics_table(const std::vector<MetricsLine>& lines, const std::vect
   for (const Dimension dimension : by) cells[0].emplace_back(key_name(dimension));
   const std::size_t names = cells[0].size();
   for (const char* name : {"n", "crash"}) cells[0].emplace_back(name);
-  for (const Metric metric : record::all_metrics) cells[0].emplace_back(name_of(metric));
+  if (!lines.empty()) {
+    for (const auto& [metric, count] : lines.front().outside) cells[0].push_back(metric.name());
+  }
   for (const MetricsLine& line : lines) {
     std::vector<std::string>& row = cells.emplace_back();
     for (const Dimension dimension : by) row.push_back(line.key.at(key_name(dimension)));
@@ -91,7 +103,7 @@ record::Json to_json(const std::vector<MetricsLine>& lines) {
   for (const MetricsLine& line : lines) {
     record::Json outside = record::Json::object();
     for (const auto& [metric, count] : line.outside)
-      outside[name_of(metric)] = count ? record::Json(*count) : record::Json();
+      outside[metric.name()] = count ? record::Json(*count) : record::Json();
     list.push_back(
         {{"key", line.key}, {"trials", line.trials}, {"crashes", line.crashes}, {"outside", outside}});
   }

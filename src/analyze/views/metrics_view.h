@@ -25,7 +25,7 @@ struct MetricsLine {
 };
 
 /// trust: of the same rows. Groups all `trial` rows by the dimensions of analyze/views/dimension.h, in the
-/// order of all_metrics, whatever trust.judging.metrics names. Throws as study_view does.
+/// order of metrics, whatever trust.judging.metrics names. Throws as study_view does.
 [[nodiscard]] std::vector<MetricsLine> metrics_view(const std::vector<record::TrialRecord>& rows,
                                                     const design::CampaignSpec& spec, const Trust& trust,
                                                     const std::vector<std::string>& by);

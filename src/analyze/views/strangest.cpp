@@ -91,8 +91,8 @@ Strangest strangest(const std::vector<TrialLine>& lines, const Judging& judging,
   for (const TrialLine& line : lines) by_class[line.outcome.outcome_class()].push_back(line);
   auto& harmed = by_class[record::OutcomeClass::sdc];
   const std::vector<record::Metric> last_first(judging.metrics.rbegin(), judging.metrics.rend());
-  sort_worst_first(harmed, record::Metric::test_loss);  // every run has it
-  for (const record::Metric metric : last_first) sort_worst_first(harmed, metric);
+  sort_worst_first(harmed, record::Metric::test_loss);
+  for (const record::Metric& metric : last_first) sort_worst_first(harmed, metric);
   sort_worst_first(harmed);
   auto& crashes = by_class[record::OutcomeClass::crash];
   sort_rarest_first(crashes);

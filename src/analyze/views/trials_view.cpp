@@ -33,21 +33,22 @@ TrialLine line_of(const record::TrialRecord& row, const ArmControls& controls, c
 }
 
 // Larger is worse.
-double harm(const TrialLine& line, record::Metric metric) {
+double harm(const TrialLine& line, const record::Metric& metric) {
   constexpr double none = -std::numeric_limits<double>::infinity();
   if (!line.at) return none;
-  const auto value = value_of(*line.at, metric);
+  const auto value = metric.value_in(*line.at);
   if (!value) return none;
   if (!std::isfinite(*value)) return -none;
-  return is_loss(metric) ? *value : -*value;
+  return metric.better() == record::Better::lower ? *value : -*value;
 }
 
 // null where there is no evaluation or it lacks the metric.
-Json metrics_of(const std::optional<record::Evaluation>& evaluation) {
+Json metrics_of(const std::optional<record::Evaluation>& evaluation,
+                const std::vector<record::Metric>& shown) {
   Json metrics = Json::object();
-  for (const record::Metric metric : record::all_metrics) {
-    const auto value = evaluation ? value_of(*evaluation, metric) : std::nullopt;
-    metrics[name_of(metric)] = value ? record::number_to_json(*value) : Json();
+  for (const record::Metric& metric : shown) {
+    const auto value = evaluation ? metric.value_in(*evaluation) : std::nullopt;
+    metrics[metric.name()] = value ? record::number_to_json(*value) : Json();
   }
   return metrics;
 }
@@ -119,8 +120,31 @@ std::vector<TrialLine> trials_view(const std::vector<record::TrialRecord>& rows,
   return lines;
 }
 
-void sort_worst_first(std::vector<TrialLine>& lines, record::Metric metric) {
-  std::stable_sort(lines.begin(), lines.end(), [metric](const TrialLine& a, const TrialLine& b) {
+std::vector<record::Metric> shown_metrics(const TrialLine& line) {
+  std::vector<record::Metric> metrics(std::begin(record::standard_metrics),
+                                      std::end(record::standard_metrics));
+  if (!line.golden) return metrics;
+  for (record::Metric& metric : record::metrics_in(*line.golden)) {
+    if (metric.is_custom()) metrics.push_back(std::move(metric));
+  }
+  return metrics;
+}
+
+record::Metric shown_metric(const std::vector<TrialLine>& lines, const std::string& name) {
+  if (const auto metric = find_named<record::StandardMetric>(name)) return *metric;
+  std::set<std::string> names;
+  for (const TrialLine& line : lines) {
+    for (const record::Metric& metric : shown_metrics(line)) {
+      if (metric.name() == name) return metric;
+      names.insert(metric.name());
+    }
+  }
+  if (names.empty()) names.insert(list_names<record::StandardMetric>());
+  fail(ErrorCode::bad_input, "'{}' is not a metric of these trials: use {}", name, fmt::join(names, ", "));
+}
+
+void sort_worst_first(std::vector<TrialLine>& lines, const record::Metric& metric) {
+  std::stable_sort(lines.begin(), lines.end(), [&metric](const TrialLine& a, const TrialLine& b) {
     return harm(a, metric) > harm(b, metric);
   });
 }
@@ -151,8 +175,9 @@ Json to_json(const TrialLine& line) {
   value["steps_to_recover"] = outcome.steps_to_recover ? Json(*outcome.steps_to_recover) : Json();
   value["steps"] = row.result ? Json(row.result->steps) : Json();
   value["signal"] = row.failure && row.failure->signal != 0 ? Json(row.failure->signal) : Json();
-  value.update(metrics_of(line.at));
-  value["golden"] = metrics_of(line.golden);
+  const std::vector<record::Metric> shown = shown_metrics(line);
+  value.update(metrics_of(line.at, shown));
+  value["golden"] = metrics_of(line.golden, shown);
   return value;
 }
 

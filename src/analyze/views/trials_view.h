@@ -37,7 +37,11 @@ struct TrialFilter {
                                                  const Trust& trust, const TrialFilter& filter = {});
 /// The most harmed first: the lowest accuracy or the highest loss. A value that is not finite comes before
 /// all others; trials without an evaluation come last. Equal ones keep their order.
-void sort_worst_first(std::vector<TrialLine>& lines, record::Metric metric);
+void sort_worst_first(std::vector<TrialLine>& lines, const record::Metric& metric);
+/// The metrics of a line in JSON and tables: the standard ones, and the custom ones of its golden run.
+[[nodiscard]] std::vector<record::Metric> shown_metrics(const TrialLine& line);
+/// The metric of this name among those of the lines. Throws Error(bad_input) that lists them.
+[[nodiscard]] record::Metric shown_metric(const std::vector<TrialLine>& lines, const std::string& name);
 /// The smallest p-value first; trials without one last.
 void sort_worst_first(std::vector<TrialLine>& lines);
 /// {"id","arm","stratum","draw","kind","faults","tensor","role","element","bits","field","dtype","old","new",

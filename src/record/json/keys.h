@@ -2,7 +2,9 @@
 #pragma once
 
 #include <concepts>
+#include <map>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <type_traits>
 
@@ -50,6 +52,10 @@ template <typename Value>
 [[nodiscard]] Json value_to_json(const Value& value) {
   if constexpr (std::is_same_v<Value, double>) {
     return number_to_json(value);
+  } else if constexpr (std::is_same_v<Value, std::map<std::string, double>>) {
+    Json object = Json::object();
+    for (const auto& [name, number] : value) object[name] = number_to_json(number);
+    return object;
   } else {
     return value;
   }
@@ -58,6 +64,10 @@ template <typename Value>
 [[nodiscard]] Value value_from_json(const Json& value) {
   if constexpr (std::is_same_v<Value, double>) {
     return number_from_json(value);
+  } else if constexpr (std::is_same_v<Value, std::map<std::string, double>>) {
+    Value numbers;
+    for (const auto& [name, number] : value.items()) numbers[name] = number_from_json(number);
+    return numbers;
   } else {
     return value.get<Value>();
   }

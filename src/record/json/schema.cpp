@@ -92,6 +92,15 @@ std::string unknown_key(const std::string& key, const Json& properties) {
 std::optional<Problem> explain(const Json& value, const Json& schema, const Json& root,
                                const std::string& pointer);
 
+// The schema of a key that matches a pattern; nullptr where none does.
+const Json* schema_by_pattern(const std::string& key, const Json& schema) {
+  if (!schema.contains("patternProperties")) return nullptr;
+  for (const auto& [pattern, member] : schema["patternProperties"].items()) {
+    if (std::regex_search(key, std::regex(pattern))) return &member;
+  }
+  return nullptr;
+}
+
 std::optional<Problem> explain_object(const Json& value, const Json& schema, const Json& root,
                                       const std::string& pointer) {
   const Json none = Json::object();
@@ -100,10 +109,23 @@ std::optional<Problem> explain_object(const Json& value, const Json& schema, con
   for (const auto& [key, member] : value.items()) {
     const std::string child = fmt::format("{}/{}", pointer, key);
     if (!properties.contains(key)) {
-      if (!closed) continue;
-      return Problem{child, unknown_key(key, properties)};
+      if (const Json* const fits = schema_by_pattern(key, schema)) {
+        if (auto problem = explain(member, *fits, root, child)) return problem;
+      } else if (closed) {
+        return Problem{child, schema.contains("patternProperties")
+                                  ? fmt::format("expected {}", schema.value("description", "another key"))
+                                  : unknown_key(key, properties)};
+      }
+      continue;
     }
     if (auto problem = explain(member, properties[key], root, child)) return problem;
+  }
+  const std::size_t least = schema.value("minProperties", std::size_t{0});
+  const std::size_t most = schema.value("maxProperties", value.size());
+  if (value.size() < least || value.size() > most) {
+    return Problem{
+        pointer, fmt::format("expected {} {} key(s), found {}", value.size() < least ? "at least" : "at most",
+                             value.size() < least ? least : most, value.size())};
   }
   if (schema.contains("required")) {
     for (const auto& key : schema["required"]) {

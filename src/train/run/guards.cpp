@@ -80,7 +80,7 @@ void Guards::clear() {
 
 std::string nonfinite_metric(const std::vector<record::Evaluation>& replicas, bool overflow_is_usual) {
   for (std::size_t r = 0; r < replicas.size(); ++r) {
-    if (!std::isfinite(replicas[r].test_loss)) return fmt::format("test loss of replica {}", r);
+    if (!std::isfinite(replicas[r].test_loss.value_or(0))) return fmt::format("test loss of replica {}", r);
     if (!overflow_is_usual && !std::isfinite(replicas[r].train_loss.value_or(0))) return "training loss";
   }
   return "";

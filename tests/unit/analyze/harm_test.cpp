@@ -44,7 +44,8 @@ ArmControls controls(std::size_t runs) {
   ArmControls arm;
   arm.golden = {{"g", {"g"}, clean.front()}};
   arm.horizon = 1;
-  arm.calibration.emplace(clean, std::vector{record::Metric::test_accuracy}, 0.01, testing::kTargets);
+  arm.calibration.emplace(clean, std::vector<record::Metric>{record::Metric::test_accuracy}, 0.01,
+                          testing::kTargets);
   return arm;
 }
 

@@ -26,8 +26,9 @@ std::map<std::string, analyze::ArmControls> controls() {
   arm.horizon = arm.golden[0].evaluations.size();
   std::vector<analyze::Trajectory> clean(20, arm.golden[0].evaluations);
   double apart = 0;
-  for (analyze::Trajectory& run : clean) run.back().test_loss += apart += 0.001;
-  arm.calibration.emplace(clean, std::vector{record::Metric::test_loss}, 0.05, std::nullopt);
+  for (analyze::Trajectory& run : clean)
+    run.back().test_loss = run.back().test_loss.value() + (apart += 0.001);
+  arm.calibration.emplace(clean, std::vector<record::Metric>{record::Metric::test_loss}, 0.05, std::nullopt);
   return {{"serial", arm}, {"data-2", arm}};
 }
 

@@ -46,7 +46,7 @@ TEST_F(TraceTest, AnotherNumberOfStepsOrEvaluationsIsTold) {
 }
 
 TEST_F(TraceTest, AMetricThatDiffersInItsLastBitIsTold) {
-  row_.replicas[0][0].test_loss = std::nextafter(row_.replicas[0][0].test_loss, 1);
+  row_.replicas[0][0].test_loss = std::nextafter(row_.replicas[0][0].test_loss.value(), 1);
   EXPECT_THAT(difference(), Optional(HasSubstr("evaluation 1 is")));
 }
 

@@ -118,7 +118,7 @@ TEST_F(ExecResult, WholeResultIsRead) {
   EXPECT_EQ(result.replicas[1][0].step, 3);
   EXPECT_EQ(result.replicas[1][0].train_loss, 0.5);
   EXPECT_FALSE(result.replicas[1][0].train_accuracy);
-  EXPECT_TRUE(std::isinf(result.replicas[0][0].test_loss));
+  EXPECT_TRUE(std::isinf(result.replicas[0][0].test_loss.value()));
   EXPECT_EQ(result.replica_digests, (Words{"d", "d"}));
   EXPECT_EQ(result.last_loss, "0x1.8p+0");
 }
@@ -170,7 +170,13 @@ TEST_F(ExecResult, RefusalsNameFileAndKey) {
                    evaluation),
        "replicas: replica 1 has 1 evaluations, replica 0 has 2"},
       {R"({"status":"done","steps":1,"final_digest":"d","replicas":[[{"epoch":1,"step":2}]]})",
-       "replicas[0][0]: key 'test_loss' is missing"},
+       "replicas/0: an evaluation has neither test_loss nor a metric"},
+      {R"({"status":"done","steps":1,"final_digest":"d","replicas":[[{"epoch":1,"step":2,
+          "lower_is_better":{"fid":1},"higher_is_better":{"fid":1}}]]})",
+       "'fid' is in lower_is_better and in higher_is_better"},
+      {R"({"status":"done","steps":1,"final_digest":"d","replicas":[[{"epoch":1,"step":2,
+          "lower_is_better":{"test_accuracy":1}}]]})",
+       "replicas[0][0].lower_is_better.test_accuracy: expected at most 16 metrics of your own"},
   };
   for (const auto& [text, expected] : cases) {
     EXPECT_NE(refusal(text).find(expected), std::string::npos) << text << "\n" << refusal(text);

@@ -44,7 +44,7 @@ TEST(TrialRecord, SurvivesJsonNonFiniteMetricsIncluded) {
   const TrialRecord row = example();
   const TrialRecord back = trial_record_from_json(Json::parse(to_json(row).dump()));
   EXPECT_EQ(to_json(back), to_json(row));
-  EXPECT_TRUE(std::isnan(back.result->replicas[0][0].test_loss));
+  EXPECT_TRUE(std::isnan(back.result->replicas[0][0].test_loss.value()));
   EXPECT_TRUE(std::isnan(back.result->replicas[0][0].test_capped_loss.value()));
   EXPECT_EQ(back.result->replicas[1][0].test_capped_loss, 2.25);
   EXPECT_EQ(back.result->test_targets, 360);

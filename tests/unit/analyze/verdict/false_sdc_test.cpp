@@ -101,6 +101,35 @@ TEST(Resolution, IsTheSmallestHarmThatWouldBeAnSdc) {
   EXPECT_FALSE(outside(0.891));
 }
 
+TEST(Resolution, OfACustomMetricIsInItsOwnUnit) {
+  for (const record::Better better : {record::Better::lower, record::Better::higher}) {
+    const record::Metric metric = record::CustomMetric{"score", better};
+    const double sign = better == record::Better::lower ? -1000 : 1000;
+    Rows rows = clean_arm("serial");
+    for (TrialRecord& row : rows) {
+      for (auto& replica : row.result->replicas) {
+        for (record::Evaluation& one : replica) metric.set(one, sign * one.test_accuracy.value());
+      }
+    }
+    const ArmControls both = controls_of(rows, Judging{}).at("serial");
+    EXPECT_THAT(both.calibration->metrics(),
+                ElementsAre(record::Metric(record::Metric::test_accuracy),
+                            record::Metric(record::Metric::test_capped_loss), metric))
+        << "what the program measures is judged by default";
+    Judging judging;
+    judging.metrics = {metric};
+    const ArmControls controls = controls_of(rows, judging).at("serial");
+    EXPECT_NEAR(resolution_of(controls).at(metric).value(), 19, 0.001) << "951 to 932 of 1,000 are clean";
+    TrialRecord worse = rows.front();
+    worse.kind = TrialKind::trial;
+    worse.result->final_digest = "another";
+    metric.set(worse.result->replicas[0].back(), sign * 0.5);
+    EXPECT_EQ(classify(worse, controls, judging).reason, record::Reason::worse_metric);
+    metric.set(worse.result->replicas[0].back(), sign * 0.99);
+    EXPECT_EQ(classify(worse, controls, judging).outcome_class(), record::OutcomeClass::masked);
+  }
+}
+
 TEST(Resolution, ACampaignCanBeBlind) {
   Rows rows = clean_arm("serial");
   double accuracy = 0;
