@@ -68,7 +68,8 @@ std::optional<double> Metric::value_in(const Evaluation& evaluation) const {
   if (custom == nullptr) return evaluation.*member_of(std::get<StandardMetric>(metric_));
   const Better other = custom->better == Better::lower ? Better::higher : Better::lower;
   if ((evaluation.*map_of(other)).contains(custom->name)) {
-    fail(ErrorCode::conflict, "of {}, {} is better to the training program, and {} to who judges it",
+    fail(ErrorCode::conflict,
+         "{}: the training program says that {} is better, and analysis.metrics or --metrics that {} is",
          custom->name, name_of(other), name_of(custom->better));
   }
   const auto& values = evaluation.*map_of(custom->better);

@@ -315,3 +315,24 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
         done = python(*words, place=tmp_path)
         assert done.returncode == 2 and says in done.stderr and done.stdout == "", done.stderr
         assert "'-x'" not in done.stderr or "own ['-x']" in done.stderr
+
+
+def test_metrics_of_a_script_stand_under_their_direction(tmp_path: Path) -> None:
+    better = {"error": "lower", "right": "higher"}
+    values = {"error": -0.5, "right": 31}
+    study = Study(tmp_path, evaluate=lambda: values, better=better)
+    evaluation = study.run()["replicas"][0][0]
+    assert evaluation["lower_is_better"] == {"error": -0.5}
+    assert evaluation["higher_is_better"] == {"right": 31.0}
+    assert "test_loss" not in evaluation
+    values["error"] = float("inf")
+    assert study.run()["status"] == "nonfinite"
+    values["fid"] = 3
+    with pytest.raises(ValueError, match=r'returned fid; .* better=\{"fid": "lower"\}'):
+        study.run()
+
+
+@pytest.mark.parametrize("better", [{"test_loss": "lower"}, {"a b": "lower"}, {"bleu": "up"}])
+def test_a_direction_that_cannot_be_judged_is_refused(better: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"serve\(\): better"):
+        bitrift.runner.serve(model=torch.nn.Linear(1, 1), train_epoch=print, evaluate=print, better=better)
