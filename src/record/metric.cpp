@@ -117,9 +117,9 @@ std::vector<Metric> metrics_in(const Evaluation& evaluation) {
   }
   std::vector<Metric> custom;
   for (const auto& [name, value] : evaluation.lower_is_better)
-    custom.push_back(CustomMetric{name, Better::lower});
+    custom.emplace_back(CustomMetric{name, Better::lower});
   for (const auto& [name, value] : evaluation.higher_is_better)
-    custom.push_back(CustomMetric{name, Better::higher});
+    custom.emplace_back(CustomMetric{name, Better::higher});
   std::sort(custom.begin(), custom.end());
   metrics.insert(metrics.end(), custom.begin(), custom.end());
   return metrics;
