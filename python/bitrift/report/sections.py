@@ -262,11 +262,12 @@ def _limits(facts: Facts) -> list[str]:
 def _assurance(facts: Facts) -> Table:
     rows = []
     arms = facts.summary["arms"]
-    better = judged_metrics(facts.summary["judging"])
+    standard = judged_metrics({"metrics": list(words.METRIC_NAMES)})
+    better = standard | judged_metrics(facts.summary["judging"])
     for arm in facts.arms:
         if known := arms.get(arm):
             values = known["resolution"]
-            blind = "; ".join(words.resolution(one, better[one], value) for one, value in values.items())
+            blind = "; ".join(words.resolution(one, better.get(one, "lower"), value) for one, value in values.items())
             level = share(known["level_with_confidence"])
             rows.append([text(arm), number(known["envelope_runs"]), level, prose(blind)])
     heads = [
