@@ -59,10 +59,6 @@ MetricScale Metric::scale() const noexcept {
   return accuracy ? MetricScale::share : MetricScale::ratio;
 }
 
-bool Metric::is_training() const noexcept {
-  return *this == Metric(StandardMetric::train_accuracy) || *this == Metric(StandardMetric::train_loss);
-}
-
 std::optional<double> Metric::value_in(const Evaluation& evaluation) const {
   const auto* const custom = std::get_if<CustomMetric>(&metric_);
   if (custom == nullptr) return evaluation.*member_of(std::get<StandardMetric>(metric_));

@@ -50,8 +50,6 @@ class Metric {
   [[nodiscard]] std::string name() const;
   [[nodiscard]] Better better() const noexcept;
   [[nodiscard]] MetricScale scale() const noexcept;
-  /// Whether it is measured on the training batches.
-  [[nodiscard]] bool is_training() const noexcept;
   [[nodiscard]] bool is_custom() const noexcept { return std::holds_alternative<CustomMetric>(metric_); }
   /// nullopt if the evaluation lacks it. Throws Error(conflict) if the evaluation has a custom metric of this
   /// name for which the other direction is better.
@@ -66,8 +64,7 @@ class Metric {
 
 /// The metric that a text names: "test_loss", or "perplexity=lower" for a custom one.
 [[nodiscard]] std::optional<Metric> find_metric(std::string_view text);
-/// The same. Throws
-/// Error(bad_input) that lists the standard metrics and shows how to name others.
+/// The same. Throws Error(bad_input) that lists the standard metrics and shows how to name others.
 [[nodiscard]] Metric metric_from_text(std::string_view text);
 
 /// How a change of a metric for the worse is called: "rise" or "fall".
@@ -75,10 +72,10 @@ class Metric {
 /// A change of a metric with its unit: "0.83 points" (share: 0.0083), "7.6 %" (ratio: 0.076), "0.31" (plain).
 [[nodiscard]] std::string change_text(const Metric& metric, double change);
 
-/// What counts as harm if nobody chooses: test_accuracy and test_capped_loss.
+/// The standard metrics that count as harm by default: test_accuracy and test_capped_loss.
 [[nodiscard]] std::vector<Metric> default_metrics();
 
-/// What an evaluation holds, in the order of metrics.
+/// The metrics for which the evaluation has a value, in ascending order.
 [[nodiscard]] std::vector<Metric> metrics_in(const Evaluation& evaluation);
 
 }  // namespace bitrift::record

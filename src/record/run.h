@@ -29,7 +29,7 @@ struct Evaluation {
   /// Mean over the test targets of min(loss, ln(classes)): no target counts for more than a guess among all
   /// classes would. Absent in rows of versions that did not measure it, and where a runner does not give it.
   std::optional<double> test_capped_loss = {};
-  /// What a runner measures on the test data beyond these, by name.
+  /// Other test metrics that the runner reports, by name.
   std::map<std::string, double> lower_is_better = {};
   std::map<std::string, double> higher_is_better = {};
 };

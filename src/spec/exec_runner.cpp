@@ -68,7 +68,7 @@ Evaluation evaluation_of(const Json& value) {
   return evaluation;
 }
 
-// refuse: throws a message about a key.
+// refuse: takes a key and a text, and throws.
 template <typename Refuse>
 void check_evaluation(const Evaluation& evaluation, std::size_t replica, const Refuse& refuse) {
   const auto& [lower, higher] = std::tie(evaluation.lower_is_better, evaluation.higher_is_better);

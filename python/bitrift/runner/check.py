@@ -173,13 +173,11 @@ class Check:
                 "return the share that is right, not the error rate",
             )
         elif turned := [name for name, better in self._script.better.items() if _improves(base, broken, name, better)]:
-            other = "higher" if self._script.better[turned[0]] == "lower" else "lower"
+            other, word = ("higher", "more") if self._script.better[turned[0]] == "lower" else ("lower", "less")
             yield Finding(
                 f"{turned[0]} is better when all weights are 0 ({shown})",
-                f'if more of it is better, give serve() better={{"{turned[0]}": "{other}"}}; the base must be trained'
-                if other == "higher"
-                else f'if less of it is better, give serve() better={{"{turned[0]}": "{other}"}}; the base must be '
-                "trained",
+                f'if {word} of it is better, give serve() better={{"{turned[0]}": "{other}"}}; '
+                "the base must be trained",
             )
         elif accuracy is not None and not 0 <= accuracy[0] <= 1:
             yield Finding(

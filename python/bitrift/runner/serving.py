@@ -26,7 +26,7 @@ from bitrift.runner.state import Snapshot, digest, digest_each
 TEST_METRICS = ("test_loss", "test_accuracy", "test_capped_loss")
 TRAIN_METRICS = ("train_loss", "train_accuracy")
 BETTER_KEYS = {"lower": "lower_is_better", "higher": "higher_is_better"}
-"""The keys of an evaluation under which metrics of a script's own stand."""
+"""The keys of an evaluation that hold a script's own metrics, by direction."""
 MOST_METRICS = 16
 _TAKEN = frozenset({*TEST_METRICS, *TRAIN_METRICS, "test_targets", "epoch", "step", "golden"})
 _METRIC = re.compile(r"[A-Za-z_][A-Za-z0-9_.@/-]{0,63}")

@@ -164,8 +164,8 @@ bool measured(const std::vector<Trajectory>& clean, const Metric& metric) {
                      [&](const Trajectory& run) { return metric.value_in(run.back()).has_value(); });
 }
 
-// The default is what every run has of accuracy and capped loss, and what the user's training
-// program measures besides; its test loss if there is none of these.
+// By default, the accuracy and the capped loss, where the runs have them, and all custom metrics are judged;
+// the test loss, if there are none of these.
 std::vector<Metric> judged_metrics(const std::vector<Trajectory>& clean, std::vector<Metric> metrics) {
   const bool chosen = metrics != record::default_metrics();
   if (metrics.size() < 2) return metrics;
