@@ -64,8 +64,7 @@ class Trainer:
         self.model.eval()
         with torch.no_grad():
             output = self.model(**self.test_batch)
-        right = output.logits.argmax(-1) == self.test_batch["labels"]
-        return {"test_loss": output.loss, "test_accuracy": right.float().mean(), "test_targets": right.numel()}
+        return {"perplexity": output.loss.double().exp()}
 
     def save(self, path, epoch):
         bitrift.torch.save(path, self.model, self.optimizer, scheduler=self.scheduler, epoch=epoch)
@@ -86,10 +85,11 @@ def main():
         scheduler=trainer.scheduler,
         train_epoch=trainer.train_epoch,
         evaluate=trainer.evaluate,
+        better={"perplexity": "lower"},
     )
     for epoch in range(3):
         losses = list(trainer.train_epoch())
-        print(epoch, sum(losses) / len(losses), *map(float, trainer.evaluate().values()))
+        print(epoch, sum(losses) / len(losses), float(trainer.evaluate()["perplexity"]))
     trainer.save("language-model.h5", epoch=3)
 
 

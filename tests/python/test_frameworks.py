@@ -84,6 +84,36 @@ def test_a_trainer_becomes_a_campaign(name: str, metric: str, place: Path) -> No
     assert len(trials) == 18 and {"masked", "crash"} <= set(trials["outcome"])
 
 
+TOP = "compute_metrics=lambda p: {'top': float((p.predictions.argmax(-1)[:, :-1] == p.label_ids[:, 1:]).mean())}"
+NAMED = {
+    "gpt2": (
+        [("callbacks=[base])", f"callbacks=[base], {TOP})"), ("serve(trainer)", "serve(trainer, better=B)")],
+        "eval_top",
+    ),
+    "classifier": ([("*loaders)\ntrainer.fit", "*loaders, better=B)\ntrainer.fit")], "val_accuracy"),
+}
+
+
+@needs_frameworks
+@pytest.mark.parametrize("name", NAMED)
+def test_a_metric_of_the_trainer_is_judged_in_its_direction(name: str, place: Path, tmp_path: Path) -> None:
+    changes, metric = NAMED[name]
+    text = (EXAMPLES[name] / f"{name}.py").read_text()
+    for old, new in changes:
+        assert text.count(old) == 1
+        text = text.replace(old, new.replace("=B", f"={{'{metric}': 'higher'}}"))
+    (tmp_path / f"{name}.py").write_text(text)
+    if not (place / f"{name}.h5").exists():
+        run(FRAMEWORKS, f"{name}.py", place=place)
+    command = ("-m", "bitrift.runner", f"{name}.py", "--checkpoint", place / f"{name}.h5", "--epochs", 1)
+    (last,) = json.loads(run(FRAMEWORKS, *command, place=tmp_path).stdout)["replicas"][0]
+    assert set(last["higher_is_better"]) == {metric} and 0 < last["higher_is_better"][metric] < 1
+    assert "test_loss" in last and "test_accuracy" not in last
+    (tmp_path / f"{name}.py").write_text(text.replace(f"'{metric}'", "'val_none'"))
+    refused = run(FRAMEWORKS, *command, place=tmp_path, code=2).stderr
+    assert f"no val_none, but " in refused and metric in refused, refused
+
+
 # Changes of the examples that an adapter must carry through a resume.
 VARIANTS = {
     "gpt2": [

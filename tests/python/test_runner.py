@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -287,6 +288,13 @@ def test_script_of_40_lines_becomes_a_campaign_by_at_most_10_lines() -> None:
     assert 0 < len(changed) <= 10
     page = (ROOT / "docs" / "own-trainer.md").read_text()
     assert all(line in page for line in changed), "docs/own-trainer.md shows another diff"
+
+
+@pytest.mark.parametrize("part", ["def evaluate(self)", 'better={"perplexity": "lower"},'])
+def test_the_page_shows_how_the_example_names_a_metric(part: str) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "own-trainer.md").read_text(), re.DOTALL)
+    (block,) = (one for one in blocks if part in one)
+    assert block in (EXAMPLE / "language_model.py").read_text()
 
 
 def test_script_trains_as_before_and_answers_a_single_run(tmp_path: Path) -> None:

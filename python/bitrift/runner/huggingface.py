@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import gc
 import math
+from collections.abc import Mapping
 from os import PathLike, fspath
 from typing import Any
 
@@ -41,7 +42,12 @@ class SaveBase(transformers.TrainerCallback):  # type: ignore[misc]
 
 
 def serve(
-    trainer: transformers.Trainer, *, loss: str = "eval_loss", accuracy: str = "eval_accuracy", threads: int = 1
+    trainer: transformers.Trainer,
+    *,
+    loss: str = "eval_loss",
+    accuracy: str = "eval_accuracy",
+    better: Mapping[str, str] | None = None,
+    threads: int = 1,
 ) -> None:
     """Answers the runs of a campaign or an audit with this Trainer; returns at once where there is none.
 
@@ -52,7 +58,8 @@ def serve(
     out.
 
     loss, accuracy: keys of what trainer.evaluate() returns. The accuracy (0 to 1) may be missing: trials are then
-    judged by the loss.
+    judged by the loss. better: other keys, with the direction that is better: {"eval_bleu": "higher"}. Trials are then
+    judged by these, and by the accuracy if there is one.
     """
     if not serving.is_served():
         return
@@ -68,10 +75,11 @@ def serve(
 
     def evaluate() -> dict[str, float]:
         found = trainer.evaluate()
-        if loss not in found:
+        if loss not in found and not better:
             raise KeyError(f"trainer.evaluate() returns no {loss}, but {', '.join(found)}: name its loss by loss=")
-        metrics = {"test_loss": float(found[loss])}
-        return metrics | ({"test_accuracy": float(found[accuracy])} if accuracy in found else {})
+        own = serving.chosen(found, better or {}, "trainer.evaluate() returns")
+        keys = {"test_loss": loss, "test_accuracy": accuracy}
+        return {name: float(found[key]) for name, key in keys.items() if key in found and key not in own} | own
 
     serving.serve(
         model=trainer.model,
@@ -79,6 +87,7 @@ def serve(
         scheduler=trainer.lr_scheduler,
         train_epoch=train_epoch,
         evaluate=evaluate,
+        better=better,
         threads=threads,
     )
 

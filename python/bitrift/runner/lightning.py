@@ -52,6 +52,7 @@ def serve(
     datamodule: Any = None,
     loss: str = "",
     accuracy: str = "",
+    better: Mapping[str, str] | None = None,
     shuffle: Sequence[Any] = (),
     threads: int = 1,
 ) -> None:
@@ -63,7 +64,9 @@ def serve(
 
     train_dataloaders, val_dataloaders, datamodule: as for fit(). loss, accuracy: keys that the validation logs; by
     default the first one that contains "loss", and the first that contains "acc". The accuracy (0 to 1) may be
-    missing: trials are then judged by the loss. shuffle: as for bitrift.runner.serve().
+    missing: trials are then judged by the loss. better: other keys, with the direction that is better:
+    {"val_bleu": "higher"}. Trials are then judged by these, and by the accuracy if there is one. shuffle: as for
+    bitrift.runner.serve().
     """
     if not serving.is_served():
         return
@@ -86,19 +89,20 @@ def serve(
         trainer.limit_val_batches = limit
         results: list[Mapping[str, Any]] = trainer.validate(module, verbose=False, **validation)
         found = results[-1] if results else {}
-        own, right = _key(found, loss, "loss"), _key(found, accuracy, "acc")
-        if own is None:
+        keys = {"test_loss": _key(found, loss, "loss"), "test_accuracy": _key(found, accuracy, "acc")}
+        if keys["test_loss"] is None and not better:
             raise KeyError(f"the validation logs no loss, but {', '.join(found) or 'nothing'}: name it by loss=")
-        metrics = {"test_loss": float(found[own])}
-        return metrics | ({"test_accuracy": float(found[right])} if right is not None else {})
+        metrics = {name: float(found[key]) for name, key in keys.items() if key is not None and key not in own}
+        return metrics | serving.chosen(found, own, "the validation logs")
 
-    limit = trainer.limit_val_batches
+    limit, own = trainer.limit_val_batches, better or {}
     serving.serve(
         model=module,
         optimizer=optimizers,
         scheduler=schedulers or None,
         train_epoch=train_epoch,
         evaluate=evaluate,
+        better=better,
         shuffle=shuffle,
         threads=threads,
     )

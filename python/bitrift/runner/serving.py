@@ -363,6 +363,13 @@ class Trainer:
         self._optimizer_steps += 1
 
 
+def chosen(found: Mapping[str, Any], better: Mapping[str, str], source: str) -> dict[str, float]:
+    """A framework's values of the metrics that `better` names. Raises KeyError that says what `source` has instead."""
+    if missing := sorted(set(better) - set(found)):
+        raise KeyError(f"{source} no {missing[0]}, but {', '.join(found) or 'nothing'}: name one of these in better=")
+    return {name: float(found[name]) for name in better}
+
+
 # What a run has to say whose file was refused.
 _REJECTED: dict[str, Any] = {
     "replicas": [],

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import verdict
 from verdict_compare import RANKED, analyze, differences, judged, numbers, reasons, refused, trials
-from verdict_journals import Hand, line, random_journal, write
+from verdict_journals import Hand, add_own_metrics, line, random_journal, write
 from verdict_rank import false_sdc_chance, levels
 
 
@@ -345,6 +345,19 @@ def test_random_journals_with_many_ties_are_judged_alike(tmp_path: Path, seed: i
     assert len({one.reason for one in found}) > 1
     test = random.permutation(["test_accuracy", "test_capped_loss", "test_loss"]).tolist()  # the canaries need one
     for metrics in (test[:1], [*test[:1], "train_loss"], [*test, "train_accuracy", "train_loss"]):
+        for horizon in range(1, hand.length + 1):
+            judged(folder, metrics=metrics, horizon=horizon, level=float(random.choice([0.02, 0.1])))
+
+
+@pytest.mark.parametrize("seed", range(100, 106))
+def test_random_journals_of_metrics_that_a_program_names_are_judged_alike(tmp_path: Path, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    hand = random_journal(random)
+    add_own_metrics(hand)
+    folder = write(tmp_path, hand, metrics=None, level=float(random.choice([0.01, 0.05, 0.2])))
+    assert "worse_metric" in {one.reason for one in judged(folder)["trial"]}
+    numbers(folder)
+    for metrics in (["perplexity=lower"], ["points=higher", "train_loss"]):
         for horizon in range(1, hand.length + 1):
             judged(folder, metrics=metrics, horizon=horizon, level=float(random.choice([0.02, 0.1])))
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from campaign_support import crc32c
 from verdict_rank import (
+    ACCURACIES,
     LOSSES,
     Array,
     Ranked,
@@ -30,6 +31,7 @@ from verdict_rank import (
     largest_rank,
     levels,
     rank,
+    smallest_change,
     smallest_fall,
     smallest_rise,
 )
@@ -51,6 +53,7 @@ CLASSES = {
     "reconverged": "masked",
     "low_test_accuracy": "SDC",
     "high_test_loss": "SDC",
+    "worse_metric": "SDC",
     "training_only": "SDC",
 }
 
@@ -115,7 +118,19 @@ def read_rows(folder: Path) -> list[Row]:
                 rows.pop(name, None)
         else:
             rows.setdefault("{arm}/{stratum}/{draw}".format(**row["id"]), row)
+    for row in rows.values():
+        for replica in row.get("result", {}).get("replicas", []):
+            replica[:] = map(with_own_metrics, replica)
     return list(rows.values())
+
+
+def with_own_metrics(evaluation: Row) -> Row:
+    """Metrics of a program's own, {"lower_is_better": {"perplexity": 8}}, as "perplexity=lower": 8."""
+    flat = {key: value for key, value in evaluation.items() if not isinstance(value, dict)}
+    for direction in ("lower", "higher"):
+        own = evaluation.get(f"{direction}_is_better", {})
+        flat |= {f"{name}={direction}": value for name, value in own.items()}
+    return flat
 
 
 def rule_of(spec: Row, **changes: Any) -> Rule:
@@ -126,7 +141,13 @@ def rule_of(spec: Row, **changes: Any) -> Rule:
     alone = frozenset(
         arm["name"] for arm in spec.get("arms", []) if processes and arm.get("recovery", "none") == "none"
     )
-    return Rule(**asked | {"metrics": tuple(asked.get("metrics", Rule.metrics)), "alone": alone})
+    metrics = tuple(map(metric_of, asked.get("metrics", Rule.metrics)))
+    return Rule(**asked | {"metrics": metrics, "alone": alone})
+
+
+def metric_of(named: str | dict[str, str]) -> str:
+    """A spec's {"perplexity": "lower"} as "perplexity=lower"."""
+    return named if isinstance(named, str) else "{}={}".format(*next(iter(named.items())))
 
 
 class Arm:
@@ -147,18 +168,21 @@ class Arm:
         self.horizon = self.length if rule.horizon is None else rule.horizon
         if not 1 <= self.horizon <= self.length:
             raise Refused(f"{name}: there is no evaluation {rule.horizon}")
-        self.rule = self.without_capped_loss(rule)
+        self.rule = replace(rule, metrics=self.judged_metrics(rule.metrics))
         for row in [*controls, *self.envelope]:
             self.must_be_healthy(row)
         for row in self.judged:
             self.must_be_whole(row)
 
-    def without_capped_loss(self, rule: Rule) -> Rule:
-        """The rule, less the capped loss where it is one metric of several and no envelope run has it."""
+    def judged_metrics(self, metrics: tuple[str, ...]) -> tuple[str, ...]:
+        """Several metrics go without a usual one that no clean run has; without a choice, a program's own join them."""
+        if len(metrics) == 1:
+            return metrics
         evaluations = [row["result"]["replicas"][0][self.horizon - 1 :][:1] for row in self.envelope if "result" in row]
-        if len(rule.metrics) == 1 or any("test_capped_loss" in one for last in evaluations for one in last):
-            return rule
-        return replace(rule, metrics=tuple(metric for metric in rule.metrics if metric != "test_capped_loss"))
+        found = {metric for last in evaluations for one in last for metric in one}
+        kept = tuple(metric for metric in metrics if metric in found or metric not in Rule.metrics)
+        own = sorted(metric for metric in found if "=" in metric) if metrics == Rule.metrics else []
+        return (*kept, *own) or ("test_loss",)
 
     def take_control(self, row: Row) -> None:
         if row["id"]["stratum"] == "control:zero":
@@ -258,9 +282,10 @@ class Arm:
         all_same = (np.ptp(clean[:, -1], axis=0) == 0).all()
         for m, metric in enumerate(self.rule.metrics):
             steps = np.diff(np.unique(clean[:, -1, m]))
-            if not len(steps) and (metric in LOSSES or all_same or targets is None):
+            counted = metric in ACCURACIES and targets is not None
+            if not len(steps) and (all_same or not counted):
                 raise Refused(f"{self.name}: {metric} is the same in all clean runs")
-            found.append(1e-9 if metric in LOSSES else 1 / targets if targets is not None else steps.min())
+            found.append(1e-9 if metric in LOSSES else 1 / targets if counted else steps.min())
         return found
 
     def rank(self, chosen: Sequence[int] | None = None) -> Ranked:
@@ -300,7 +325,8 @@ class Arm:
         def value(result: Row, metric: str) -> float:
             return badness([one[0] for one in result["replicas"]], metric, self.rule.judge)
 
-        return [m for m in TEST if value(row["result"], m) > value(self.zero["result"], m)]
+        own = [metric for metric in self.rule.metrics if "=" in metric]
+        return [m for m in (*TEST, *own) if value(row["result"], m) > value(self.zero["result"], m)]
 
     def false_sdcs(self, kind: str, chosen: Sequence[int] | None = None) -> FalseSdc:
         """How many held-out or jitter runs are called SDC."""
@@ -338,6 +364,8 @@ class Arm:
                 golden = self.values(row["result"], self.horizon)[-1]
                 if metric in LOSSES:
                     changes.append(smallest_rise(last, golden, m, floors, r))
+                elif metric not in ACCURACIES:
+                    changes.append(smallest_change(last, golden, m, floors, r))
                 else:
                     changes.append(smallest_fall(last, golden, m, floors, r, row["result"]["test_targets"]))
             found[metric] = None if None in changes else max(changes)
@@ -348,8 +376,10 @@ def sdc_reason(outside: Sequence[str]) -> str | None:
     """By the metrics that are outside at the horizon."""
     if "test_accuracy" in outside:
         return "low_test_accuracy"
-    if any(metric not in TRAINING for metric in outside):
+    if any(metric in TEST for metric in outside):
         return "high_test_loss"
+    if any("=" in metric for metric in outside):
+        return "worse_metric"
     return "training_only" if outside else None
 
 

@@ -40,7 +40,8 @@ def numbers(folder: Path) -> None:
     arms = {arm.name: arm for arm in verdict.read_arms(folder)}
     assert printed.keys() == arms.keys()
     for name, arm in arms.items():
-        theirs, resolution = printed[name], arm.resolution()
+        theirs = printed[name]
+        resolution = {metric.split("=")[0]: change for metric, change in arm.resolution().items()}
         stated, likely = levels(len(arm.envelope), arm.rule.level)
         assert theirs["envelope_runs"] == len(arm.envelope)
         assert [theirs["level"], theirs["level_with_confidence"]] == pytest.approx([stated, likely], rel=1e-9)

@@ -13,7 +13,8 @@ from scipy import stats
 Row = dict[str, Any]
 Array = np.ndarray
 
-LOSSES = ("test_capped_loss", "test_loss", "train_loss")
+ACCURACIES = ("test_accuracy", "train_accuracy")
+LOSSES = ("test_capped_loss", "test_loss", "train_loss")  # others are a program's own: "perplexity=lower"
 SMALLEST = 2.2250738585072014e-308  # losses below count as this
 
 
@@ -26,7 +27,7 @@ def badness(evaluations: Sequence[Row], metric: str, judge: str) -> float:
         return math.nan
     if metric in LOSSES:
         return math.log(max(max(found), SMALLEST))
-    return -min(found)
+    return max(found) if metric.endswith("=lower") else -min(found)
 
 
 def harms(clean: Array, judged: Array, golden: Array, floor: float) -> tuple[Array, Array]:
@@ -125,6 +126,19 @@ def smallest_fall(
     tried = np.arange(right - 1, -1, -1) / targets
     first = first_sdc(clean, golden, metric, -tried, floors, r)
     return None if first is None else float(-golden[metric] - tried[first])
+
+
+def smallest_change(clean: Array, golden: Array, metric: int, floors: Sequence[float], r: int) -> float | None:
+    """For a program's own metric, in its own unit: ever finer grids, as for a loss."""
+    low, high = 0.0, math.inf
+    changes = np.geomspace(1e-12, 1e12, 1000)
+    for _ in range(4):
+        first = first_sdc(clean, golden, metric, golden[metric] + changes, floors, r)
+        if first is None:
+            return None
+        low, high = changes[first - 1] if first else low, changes[first]
+        changes = np.linspace(low, high, 500)
+    return float(high)
 
 
 def smallest_rise(clean: Array, golden: Array, metric: int, floors: Sequence[float], r: int) -> float | None:
