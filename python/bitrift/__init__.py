@@ -9,6 +9,7 @@ from bitrift.campaign import Outcome, outcomes, read_journal, summary, table
 from bitrift.checkpoint import Difference, Tensor, diff, inject, list_tensors, plan, replay, undo
 from bitrift.checkpoint_study import CheckpointStudy
 from bitrift.errors import BadFile, BadInput, Busy, Conflict, Error, Internal, IoError, NotFound, Unsupported
+from bitrift.integrity import SummedPart, Verification, VerifiedTensor, repair, verify
 from bitrift.intervals import Interval, anytime, clopper_pearson, wilson
 from bitrift.manifests import save_manifest
 from bitrift.results import Campaign
@@ -27,8 +28,11 @@ __all__ = [
     "IoError",
     "NotFound",
     "Outcome",
+    "SummedPart",
     "Tensor",
     "Unsupported",
+    "Verification",
+    "VerifiedTensor",
     "__version__",
     "anytime",
     "clopper_pearson",
@@ -38,10 +42,12 @@ __all__ = [
     "outcomes",
     "plan",
     "read_journal",
+    "repair",
     "replay",
     "save_manifest",
     "summary",
     "table",
     "undo",
+    "verify",
     "wilson",
 ]

@@ -18,6 +18,8 @@
 #include "inject/manifest/manifest_text.h"
 #include "inject/manifest/replay.h"
 #include "inject/write/apply.h"
+#include "integrity/repair.h"
+#include "integrity/verification.h"
 #include "json_text.h"
 #include "record/json/schema.h"
 #include "record/provenance.h"
@@ -147,6 +149,18 @@ void translate_errors() {
   });
 }
 
+std::string repair(const Path& path, const Path& output, const std::vector<std::string>& command) {
+  const auto plan = bitrift::integrity::plan_repair(path, bitrift::integrity::verify(path));
+  if (plan.parts.empty()) bitrift::fail(ErrorCode::bad_input, "{}: every sum fits", path.string());
+  for (const auto& part : plan.parts) {
+    if (!part.explanation.failure.empty())
+      bitrift::fail(ErrorCode::conflict, "{}: {}: {}", path.string(), part.name, part.explanation.failure);
+  }
+  auto manifest = bitrift::integrity::write_repaired(path, plan, output);
+  manifest.provenance = bitrift::record::provenance(command);
+  return text_of(to_json(manifest));
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_core, module) {
@@ -174,6 +188,10 @@ PYBIND11_MODULE(_core, module) {
          bool by_name) { return replay(path, output, manifest, force, by_name); },
       py::arg("path"), py::arg("output"), py::arg("manifest"), py::arg("force"), py::arg("by_name"));
   module.def("undo", &bitrift::inject::undo, py::arg("path"));
+  module.def(
+      "verify", [](const Path& path) { return text_of(to_json(bitrift::integrity::verify(path))); },
+      py::arg("path"));
+  module.def("repair", &repair, py::arg("path"), py::arg("output"), py::arg("command"));
   module.def("diff", &diff, py::arg("first"), py::arg("second"));
   bitrift::python::add_campaigns(module);
   bitrift::python::add_traces(module);

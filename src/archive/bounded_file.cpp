@@ -25,6 +25,8 @@ void BoundedFile::check(std::uint64_t offset, std::uint64_t bytes, std::string_v
 void BoundedFile::read(std::uint64_t offset, std::span<std::uint8_t> out, std::string_view what) const {
   check(offset, out.size(), what);
   read_at(fd_, out.data(), out.size(), offset, name_);
+  if (const auto [byte, mask] = flipped_; byte >= offset && byte - offset < out.size())
+    out[byte - offset] ^= mask;
 }
 
 std::vector<std::uint8_t> BoundedFile::read(std::uint64_t offset, std::uint64_t bytes,

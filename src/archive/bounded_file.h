@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/file.h"
@@ -20,6 +21,8 @@ class BoundedFile {
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+  /// From now on, reads as if this bit of the file were the other one; the file itself stays.
+  void flip(std::uint64_t offset, unsigned bit) noexcept { flipped_ = {offset, std::uint8_t(1U << bit)}; }
   /// Throws Error(bad_file), "<name>: <what> (N bytes at byte M) lies outside of the file of K bytes".
   void check(std::uint64_t offset, std::uint64_t bytes, std::string_view what) const;
   /// Throws also Error(io).
@@ -31,6 +34,7 @@ class BoundedFile {
   std::string name_;
   FileDescriptor fd_;
   std::uint64_t size_ = 0;
+  std::pair<std::uint64_t, std::uint8_t> flipped_;  // a byte, and what it is XORed with
 };
 
 /// A name from a file, for a message: at most 80 characters, "?" for each that is not printable ASCII.

@@ -19,4 +19,8 @@ std::uint32_t crc32_xor(std::uint32_t crc, std::span<const std::uint8_t> differe
   return crc ^ Algebra::multiply(delta, Algebra::power_of_zeros(bytes_after));
 }
 
+std::uint32_t crc32_join(std::uint32_t first, std::uint32_t second, std::uint64_t bytes_of_second) noexcept {
+  return Algebra::multiply(first, Algebra::power_of_zeros(bytes_of_second)) ^ second;
+}
+
 }  // namespace bitrift::archive

@@ -15,4 +15,8 @@ namespace bitrift::archive {
 [[nodiscard]] std::uint32_t crc32_xor(std::uint32_t crc, std::span<const std::uint8_t> difference,
                                       std::uint64_t bytes_after) noexcept;
 
+/// The CRC of two messages, one after the other, from that of each; see crc32().
+[[nodiscard]] std::uint32_t crc32_join(std::uint32_t first, std::uint32_t second,
+                                       std::uint64_t bytes_of_second) noexcept;
+
 }  // namespace bitrift::archive

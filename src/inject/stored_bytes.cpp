@@ -22,6 +22,11 @@ bool has_filters(const ckpt::TensorInfo& tensor) {
   return tensor.storage == "chunked+filters" || tensor.storage == "deflated";
 }
 
+std::string structure_of(const ckpt::TensorInfo& tensor) {
+  if (tensor.storage == "attribute") return "attribute value";
+  return tensor.storage.starts_with("chunked") ? "raw data, chunk" : "raw data, " + tensor.storage;
+}
+
 const std::string& dataset_of(const ckpt::TensorInfo& tensor) noexcept {
   return tensor.holder.empty() ? tensor.path : tensor.holder;
 }

@@ -11,6 +11,9 @@ namespace bitrift::inject {
 
 /// True when chunks of the tensor's dataset go through filters, so that stored bytes are not values.
 [[nodiscard]] bool has_filters(const ckpt::TensorInfo& tensor);
+/// The part of the file that holds the bytes of a tensor whose values are stored as they are; see
+/// record::AppliedFault::structure.
+[[nodiscard]] std::string structure_of(const ckpt::TensorInfo& tensor);
 /// The path of the dataset that a tensor is, or is a part of.
 [[nodiscard]] const std::string& dataset_of(const ckpt::TensorInfo& tensor) noexcept;
 

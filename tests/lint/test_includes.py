@@ -27,6 +27,7 @@ ROOMS: dict[str, set[str]] = {
     "dataset": {"spec", "core"},
     "nn": {"dataset", "spec", "core"},
     "train": {"nn", "dataset", "comm", "mpi", "sink", "ckpt", "spec", "record", "wire", "core"},
+    "integrity": {"inject", "ckpt", "archive", "h5map", "record", "core"},
     "design": {"inject", "ckpt", "spec", "record", "core"},
     "analyze": {"design", "spec", "record", "core"},
     "campaign": {"analyze", "design", "inject", "ckpt", "spec", "record", "wire", "core"},

@@ -111,7 +111,7 @@ def test_a_metric_of_the_trainer_is_judged_in_its_direction(name: str, place: Pa
     assert "test_loss" in last and "test_accuracy" not in last
     (tmp_path / f"{name}.py").write_text(text.replace(f"'{metric}'", "'val_none'"))
     refused = run(FRAMEWORKS, *command, place=tmp_path, code=2).stderr
-    assert f"no val_none, but " in refused and metric in refused, refused
+    assert "no val_none, but " in refused and metric in refused, refused
 
 
 # Changes of the examples that an adapter must carry through a resume.

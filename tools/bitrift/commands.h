@@ -28,6 +28,8 @@ void add_ls(CLI::App& app, ExitCode& exit_code);
 void add_inject(CLI::App& app, ExitCode& exit_code);
 void add_undo(CLI::App& app, ExitCode& exit_code);
 void add_diff(CLI::App& app, ExitCode& exit_code);
+void add_verify(CLI::App& app, ExitCode& exit_code);
+void add_repair(CLI::App& app, ExitCode& exit_code);
 void add_campaign(CLI::App& app, ExitCode& exit_code);
 /// Subcommands of `campaign`.
 void add_list(CLI::App& parent, ExitCode& exit_code);

@@ -67,6 +67,8 @@ int run(int count, char** arguments) {
   add_inject(app, exit_code);
   add_undo(app, exit_code);
   add_diff(app, exit_code);
+  add_verify(app, exit_code);
+  add_repair(app, exit_code);
   add_campaign(app, exit_code);
   add_analyze(app, exit_code);
   add_compare(app, exit_code);

@@ -16,6 +16,9 @@
 namespace bitrift::h5map {
 class File;
 }
+namespace bitrift::archive {
+class ZipDirectory;
+}
 
 namespace bitrift::ckpt {
 
@@ -79,6 +82,8 @@ class Container {
   [[nodiscard]] virtual std::unique_ptr<Rewriter> rewriter() const = 0;
   /// The file as HDF5's structures; nullptr for other formats.
   [[nodiscard]] virtual const h5map::File* hdf5() const noexcept { return nullptr; }
+  /// The directory of a zip archive; nullptr for other formats.
+  [[nodiscard]] virtual const archive::ZipDirectory* zip() const noexcept { return nullptr; }
 };
 
 }  // namespace bitrift::ckpt

@@ -17,6 +17,7 @@
 #include "ckpt/container/safetensors_container.h"
 #include "ckpt/container/torch_container.h"
 #include "core/error.h"
+#include "h5map/structure/superblock.h"
 
 namespace bitrift::ckpt {
 namespace {
@@ -56,8 +57,7 @@ Wrapping wrapping_of(const std::filesystem::path& path) {
   return old ? Wrapping::old_torch : Wrapping::hdf5;
 }
 
-std::unique_ptr<Container> open_zip(const std::filesystem::path& path, FileDescriptor fd) {
-  auto file = std::make_unique<const archive::BoundedFile>(path);
+std::unique_ptr<Container> open_zip(std::unique_ptr<const archive::BoundedFile> file, FileDescriptor fd) {
   archive::ZipDirectory directory(*file);
   if (!TorchContainer::root_of(directory).empty()) {
     return std::make_unique<TorchContainer>(std::move(file), std::move(directory), std::move(fd));
@@ -68,7 +68,7 @@ std::unique_ptr<Container> open_zip(const std::filesystem::path& path, FileDescr
     fail(ErrorCode::unsupported,
          "{}: is a zip archive, but neither of torch.save (it has no data.pkl) nor of numpy.savez (it has no "
          ".npy arrays)",
-         path.string());
+         file->name());
   }
   return std::make_unique<NpzContainer>(std::move(file), std::move(directory), std::move(fd));
 }
@@ -88,10 +88,18 @@ std::string other_than_hdf5(const std::filesystem::path& path) {
   return "";
 }
 
+bool has_known_signature(const std::filesystem::path& path) {
+  return wrapping_of(path) != Wrapping::hdf5 || h5map::has_signature(h5map::Source(path));
+}
+
+std::unique_ptr<Container> open_archive(std::unique_ptr<const archive::BoundedFile> file) {
+  return open_zip(std::move(file), {});
+}
+
 std::unique_ptr<Container> open_container(const std::filesystem::path& path) {
   switch (wrapping_of(path)) {
     case Wrapping::zip:
-      return open_zip(path, open_shared(path));
+      return open_zip(std::make_unique<const archive::BoundedFile>(path), open_shared(path));
     case Wrapping::safetensors:
       return std::make_unique<SafetensorsContainer>(path, open_shared(path));
     case Wrapping::old_torch:

@@ -29,6 +29,7 @@ class ZipContainer : public Container {
                                                const std::string& attribute) const override;
   [[nodiscard]] std::vector<ByteExtent> metadata() const override;
   [[nodiscard]] std::unique_ptr<Rewriter> rewriter() const override;
+  [[nodiscard]] const archive::ZipDirectory* zip() const noexcept override { return &directory_; }
 
  protected:
   [[nodiscard]] const archive::BoundedFile& file() const noexcept { return *file_; }

@@ -17,13 +17,18 @@ constexpr unsigned kDriverMessage = 0x14;
 constexpr unsigned kTreeSizesMessage = 0x13;
 constexpr unsigned kSharedTableMessage = 0x0f;
 
-std::uint64_t find_signature(const Source& source) {
-  if (source.size() == 0) fail(ErrorCode::bad_file, "{}: is empty, not an HDF5 file", source.name());
+std::optional<std::uint64_t> place_of_signature(const Source& source) {
   for (std::uint64_t at = 0; at + kSignature.size() <= source.size(); at = at == 0 ? 512 : at * 2) {
     std::array<std::uint8_t, 8> found{};
     source.read(at, found, superblock_what);
     if (found == kSignature) return at;
   }
+  return std::nullopt;
+}
+
+std::uint64_t find_signature(const Source& source) {
+  if (source.size() == 0) fail(ErrorCode::bad_file, "{}: is empty, not an HDF5 file", source.name());
+  if (const auto place = place_of_signature(source)) return *place;
   fail(ErrorCode::bad_file, "{}: is not an HDF5 file (no HDF5 signature in its {} bytes)", source.name(),
        source.size());
 }
@@ -130,6 +135,8 @@ void read_driver_and_extension(const Source& source, Superblock& block) {
 }
 
 }  // namespace
+
+bool has_signature(const Source& source) { return place_of_signature(source).has_value(); }
 
 Superblock read_superblock(const Source& source) {
   Superblock block;

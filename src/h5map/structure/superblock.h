@@ -33,6 +33,9 @@ struct Superblock {
   bool keeps_free_space = false;
 };
 
+/// Whether the signature is at byte 0, 512, 1024, 2048, ...
+[[nodiscard]] bool has_signature(const Source& source);
+
 /// Finds the signature at byte 0, 512, 1024, 2048, ... and reads what follows, the extension included; a
 /// checksum is verified. Throws Error(bad_file) when there is none, when it is damaged, when the file is
 /// shorter than it says ("is truncated"); Error(unsupported) for files in several pieces (family, multi and

@@ -34,12 +34,6 @@ std::uint64_t blend(std::uint64_t old, std::uint64_t value, std::uint64_t mask) 
   return (old & ~mask) | (value & mask);
 }
 
-/// The part of the file that holds the bytes of a tensor whose values are stored as they are.
-std::string structure_of(const ckpt::TensorInfo& tensor) {
-  if (tensor.storage == "attribute") return "attribute value";
-  return tensor.storage.starts_with("chunked") ? "raw data, chunk" : "raw data, " + tensor.storage;
-}
-
 /// On the plane storage: the part of the file that holds the altered bytes. The faults drawn from a target's
 /// stored bytes get a site for each of its chunks, and their places in the file.
 void name_structures(const ckpt::Reader& reader, const Population& population, record::FaultList& list) {

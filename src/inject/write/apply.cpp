@@ -117,8 +117,9 @@ void take_name(const PendingFile& pending) {
 
 }  // namespace
 
-void inject_copy(const std::filesystem::path& input, const std::filesystem::path& output,
-                 const record::FaultList& faults) {
+void copy_altered(
+    const std::filesystem::path& input, const std::filesystem::path& output,
+    const std::function<void(const FileDescriptor& fd, const std::filesystem::path& copy)>& alter) {
   std::error_code ignored;
   if (std::filesystem::equivalent(input, output, ignored)) {
     fail(ErrorCode::bad_input, "{}: is the input file; give another output, or --in-place", output.string());
@@ -131,19 +132,26 @@ void inject_copy(const std::filesystem::path& input, const std::filesystem::path
          "{}: holds an in-place injection that {} can undo; undo it or choose another output",
          output.string(), undo_path(output).string());
   }
-  const ckpt::Reader reader(input);  // its shared lock keeps writers out until the copy is done
-  refuse_open_elsewhere(reader);
-  const Patch patch = make_patch(reader, faults);
   PendingFile pending(output);
   copy_file_bytes(input, pending.path());
   if (std::filesystem::file_size(input) != std::filesystem::file_size(pending.path())) {
     fail(ErrorCode::io, "{}: the copy came out shorter or longer than {}", output.string(), input.string());
   }
   FileDescriptor fd = open_file(pending.path(), O_RDWR);
-  write_patch(fd, pending.path(), patch, false);
+  alter(fd, pending.path());
   close_checked(fd, output);
   keep_mode(input, output, pending.path());
   take_name(pending);
+}
+
+void inject_copy(const std::filesystem::path& input, const std::filesystem::path& output,
+                 const record::FaultList& faults) {
+  const ckpt::Reader reader(input);  // its shared lock keeps writers out until the copy is done
+  refuse_open_elsewhere(reader);
+  const Patch patch = make_patch(reader, faults);
+  copy_altered(input, output, [&](const FileDescriptor& fd, const std::filesystem::path& copy) {
+    write_patch(fd, copy, patch, false);
+  });
 }
 
 void take_back_unfinished(const std::filesystem::path& file) {

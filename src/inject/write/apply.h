@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 
+#include "core/file.h"
 #include "record/fault/fault_list.h"
 
 namespace bitrift::inject {
@@ -12,6 +14,12 @@ namespace bitrift::inject {
 /// Never opens input for writing. Refuses output == input.
 void inject_copy(const std::filesystem::path& input, const std::filesystem::path& output,
                  const record::FaultList& faults);
+
+/// The same copy, altered by `alter` before it takes its name; what `alter` throws removes it. The caller has
+/// `input` open.
+void copy_altered(
+    const std::filesystem::path& input, const std::filesystem::path& output,
+    const std::function<void(const FileDescriptor& fd, const std::filesystem::path& copy)>& alter);
 
 /// Makes a file ready for an injection in place: an interrupted injection is undone, and reported through the
 /// log. Call it before the file is read for a plan: half of an injection can leave structures that no reader

@@ -1,0 +1,52 @@
+// Whether the sums that a checkpoint carries fit its bytes, and which tensors they protect.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "ckpt/container/container.h"
+#include "core/named_enum.h"
+#include "integrity/summed_part.h"
+#include "record/json/json.h"
+
+namespace bitrift::integrity {
+
+enum class TensorState {
+  sound,        ///< every sum over its bytes fits
+  damaged,      ///< one does not
+  unprotected,  ///< no sum covers all of its bytes
+  unreadable,   ///< its bytes cannot be found
+};
+constexpr EnumNames<4> names_of(TensorState) {
+  return {"state of a tensor", {"sound", "damaged", "unprotected", "unreadable"}};
+}
+
+struct VerifiedTensor {
+  std::string path, role;
+  std::uint64_t bytes = 0;  ///< stored
+  TensorState state = TensorState::unprotected;
+  std::vector<SumKind> sums;  ///< ascending
+  std::string reason;         ///< unreadable: why
+};
+
+struct Verification {
+  ckpt::FileFormat format = ckpt::FileFormat::hdf5;
+  std::uint64_t bytes = 0;  ///< of the file
+  std::vector<SummedPart> parts;
+  std::vector<VerifiedTensor> tensors;  ///< without aliases and stored checksums, by path
+  std::string
+      damage;  ///< of the file's structure, for which its tensors cannot be listed; "" if there is none
+
+  [[nodiscard]] bool sound() const;
+};
+
+/// Checks every sum of a file, on all cores, and reads nothing else of it. Damage is a part of the result.
+/// Throws Error(not_found | io | busy | unsupported), Error(bad_file) if it is not a checkpoint at all.
+[[nodiscard]] Verification verify(const std::filesystem::path& file);
+
+/// What `bitrift verify --json` prints, without the file's name (docs/repair.md).
+[[nodiscard]] record::Json to_json(const Verification& found);
+
+}  // namespace bitrift::integrity
